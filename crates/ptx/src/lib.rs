@@ -1,0 +1,27 @@
+//! PTX as data.
+//!
+//! Everything in Heist meets in one structure, a [`Module`]. A builder makes
+//! one, the parser makes one from text that any compiler wrote; the checker,
+//! the simulator, the driver and the printer take one. This crate knows what
+//! PTX *says*: its text, its structure, which architectures have what. What an
+//! instruction *does* is the simulator's subject.
+
+pub mod diagnostic;
+pub mod instruction;
+pub mod module;
+pub mod span;
+pub mod types;
+
+pub use diagnostic::{Code, Diagnostic, Label, Severity};
+pub use instruction::{
+    Address, AddressBase, BinaryOp, Constant, Guard, Instruction, Integer, Opcode, Operand, Part,
+    Radix, UnaryOp,
+};
+pub use module::{
+    AddressSize, Attribute, CallPrototype, Comment, FileDirective, Function, FunctionDirective,
+    FunctionKind, Initializer, InlinedAt, Item, Linkage, Loc, Module, Name, PointerInfo, Pragma,
+    RegisterName, Registers, Section, SectionLine, Statement, Target, Variable, Version,
+};
+pub use smol_str::SmolStr;
+pub use span::{Position, Source, Span};
+pub use types::{ScalarType, Space, VectorWidth};
