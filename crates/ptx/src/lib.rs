@@ -9,6 +9,7 @@
 pub mod diagnostic;
 pub mod instruction;
 pub mod module;
+pub mod rule;
 pub mod span;
 pub mod types;
 
@@ -22,6 +23,7 @@ pub use module::{
     FunctionKind, Initializer, InlinedAt, Item, Linkage, Loc, Module, Name, PointerInfo, Pragma,
     RegisterName, Registers, Section, SectionLine, Statement, Target, Variable, Version,
 };
+pub use rule::{RULES, Rule};
 pub use smol_str::SmolStr;
 pub use span::{Position, Source, Span};
 pub use types::{ScalarType, Space, VectorWidth};
