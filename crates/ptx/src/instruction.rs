@@ -254,11 +254,10 @@ impl Integer {
 pub enum Constant {
     /// A whole number.
     Int(Integer),
-    /// A decimal floating-point number, by its bits as f64: `1.5`.
-    Float(u64),
     /// `0f3F800000`: the bits of an f32.
     F32(u32),
-    /// `0d3FF0000000000000`: the bits of an f64.
+    /// `0d3FF0000000000000`: the bits of an f64. A decimal number such as `1.5`
+    /// is this too, for PTX reads it as an f64 wherever it stands.
     F64(u64),
     /// The address of a variable or function, or a debug label.
     Symbol(Name),
@@ -315,4 +314,23 @@ pub enum BinaryOp {
     BitOr,
     And,
     Or,
+}
+
+impl BinaryOp {
+    /// How tightly it binds; a larger number binds tighter.
+    pub(crate) fn strength(self) -> u8 {
+        use BinaryOp::*;
+        match self {
+            Or => 1,
+            And => 2,
+            BitOr => 3,
+            BitXor => 4,
+            BitAnd => 5,
+            Eq | Ne => 6,
+            Lt | Gt | Le | Ge => 7,
+            Shl | Shr => 8,
+            Add | Sub => 9,
+            Mul | Div | Rem => 10,
+        }
+    }
 }

@@ -8,7 +8,10 @@
 
 pub mod diagnostic;
 pub mod instruction;
+mod lex;
 pub mod module;
+pub mod parse;
+mod print;
 pub mod rule;
 pub mod span;
 pub mod types;
@@ -23,6 +26,8 @@ pub use module::{
     FunctionKind, Initializer, InlinedAt, Item, Linkage, Loc, Module, Name, PointerInfo, Pragma,
     RegisterName, Registers, Section, SectionLine, Statement, Target, Variable, Version,
 };
+pub use parse::{Limits, parse, parse_within};
+pub use print::print;
 pub use rule::{RULES, Rule};
 pub use smol_str::SmolStr;
 pub use span::{Position, Source, Span};

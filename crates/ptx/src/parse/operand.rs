@@ -1,0 +1,166 @@
+//! Operands of instructions.
+
+use super::constant::fold;
+use super::cursor::{Cursor, Parsed};
+use crate::diagnostic::Diagnostic;
+use crate::instruction::{Address, AddressBase, Constant, Operand, Part, UnaryOp};
+use crate::lex::Kind;
+use crate::rule;
+
+impl Cursor<'_> {
+    /// One operand. In a `call`, parentheses hold lists; elsewhere, expressions.
+    pub(super) fn operand(&mut self, call: bool) -> Parsed<Operand> {
+        let first = match self.kind() {
+            Kind::Word => self.named_operand()?,
+            Kind::Number => Operand::Constant(self.constant()?),
+            Kind::Mark(b'[') => return self.address(),
+            Kind::Mark(b'{') => {
+                self.advance();
+                Operand::Vector(self.operand_list(b'}', "`,` or `}` in a vector")?)
+            }
+            Kind::Mark(b'(') if call => {
+                self.advance();
+                Operand::Tuple(self.operand_list(b')', "`,` or `)` in a list")?)
+            }
+            Kind::Mark(b'!') if self.kind_at(1) == Kind::Word => {
+                self.advance();
+                Operand::Not(self.name("a predicate register")?.0)
+            }
+            Kind::Mark(b'-' | b'+' | b'~' | b'!' | b'(') => match self.constant()? {
+                // Parentheses around a name change nothing.
+                Constant::Symbol(name) => Operand::Name(name),
+                Constant::Unary(UnaryOp::Not, inner) => match *inner {
+                    Constant::Symbol(name) => Operand::Not(name),
+                    inner => Operand::Constant(Constant::Unary(UnaryOp::Not, Box::new(inner))),
+                },
+                constant => Operand::Constant(constant),
+            },
+            _ => return Err(self.unexpected("an operand")),
+        };
+        if self.eat(b'|') {
+            let second = match self.kind() {
+                Kind::Word => self.named_operand()?,
+                _ => return Err(self.unexpected("a register behind `|`")),
+            };
+            return Ok(Operand::Pair(Box::new((first, second))));
+        }
+        Ok(first)
+    }
+
+    fn operand_list(&mut self, close: u8, what: &str) -> Parsed<Vec<Operand>> {
+        self.deeper(|c| {
+            let mut operands = Vec::with_capacity(4);
+            if c.eat(close) {
+                return Ok(operands);
+            }
+            loop {
+                operands.push(c.operand(false)?);
+                if !c.eat(b',') {
+                    break;
+                }
+            }
+            c.expect(close, what)?;
+            Ok(operands)
+        })
+    }
+
+    /// An operand that begins with a word.
+    fn named_operand(&mut self) -> Parsed<Operand> {
+        match self.slice() {
+            "_" => {
+                self.advance();
+                return Ok(Operand::Sink);
+            }
+            "WARP_SZ" | "generic" => return Ok(Operand::Constant(self.constant()?)),
+            _ => {}
+        }
+        let name = self.name("a register")?.0;
+        if let Some(part) = self.part()? {
+            return Ok(Operand::Part { name, part });
+        }
+        if matches!(self.kind(), Kind::Mark(b'+' | b'-')) {
+            let sum = self.constant_after(Constant::Symbol(name))?;
+            return Ok(Operand::Constant(sum));
+        }
+        Ok(Operand::Name(name))
+    }
+
+    /// `.x` and its kind, if it follows.
+    fn part(&mut self) -> Parsed<Option<Part>> {
+        if self.kind() != Kind::DotWord {
+            return Ok(None);
+        }
+        let part = match self.slice() {
+            ".x" | ".r" => Part::X,
+            ".y" | ".g" => Part::Y,
+            ".z" | ".b" => Part::Z,
+            ".w" | ".a" => Part::W,
+            ".b0" => Part::Byte(0),
+            ".b1" => Part::Byte(1),
+            ".b2" => Part::Byte(2),
+            ".b3" => Part::Byte(3),
+            ".h0" => Part::Half(0),
+            ".h1" => Part::Half(1),
+            other => {
+                let span = self.span();
+                return Err(self.fail(
+                    Diagnostic::error(
+                        rule::UNEXPECTED,
+                        span,
+                        format!("`{other}` is no part of a register"),
+                    )
+                    .help("parts are `.x .y .z .w` of a vector, and `.b0`-`.b3`, `.h0`, `.h1` of a video operand"),
+                ));
+            }
+        };
+        self.advance();
+        Ok(Some(part))
+    }
+
+    /// `[base+offset, rest...]`
+    fn address(&mut self) -> Parsed<Operand> {
+        self.advance();
+        let (base, offset) = match self.kind() {
+            Kind::Word => {
+                let name = self.name("a register or a variable")?.0;
+                let base = match self.part()? {
+                    Some(part) => AddressBase::Part { name, part },
+                    None => AddressBase::Name(name),
+                };
+                (base, self.offset()?)
+            }
+            Kind::Number | Kind::Mark(b'(') => {
+                let address = self.unsigned("an address")?;
+                (AddressBase::Absolute(address), 0)
+            }
+            _ => return Err(self.unexpected("a register, a variable or a number")),
+        };
+        let mut rest = Vec::new();
+        while self.eat(b',') {
+            rest.push(self.deeper(|c| c.operand(false))?);
+        }
+        self.expect(b']', "`]` behind the address")?;
+        Ok(Operand::Address(Address { base, offset, rest }))
+    }
+
+    /// The bytes added to an address: a sum of numbers, `0` when none follow.
+    fn offset(&mut self) -> Parsed<i64> {
+        let span = self.span();
+        if !matches!(self.kind(), Kind::Mark(b'+' | b'-')) {
+            return Ok(0);
+        }
+        let zero = Constant::Int(crate::instruction::Integer::decimal(0));
+        let sum = self.constant_after(zero)?;
+        fold(&sum).ok_or_else(|| {
+            let span = self.since(span);
+            self.fail(
+                Diagnostic::error(
+                    rule::UNEXPECTED,
+                    span,
+                    "only numbers can be added in an address",
+                )
+                .help("add two registers with `add.s64` first"),
+            )
+        })
+    }
+}
