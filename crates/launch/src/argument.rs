@@ -1,0 +1,433 @@
+//! What a kernel is called with.
+//!
+//! [`Arguments`] is how people say it: one [`Arg`] a parameter, and buffers with
+//! names for what no parameter points to directly. [`Bound`] is how a device
+//! wants it: a table of buffers to allocate, and parameters that are bytes,
+//! pointers into that table or tensor maps over it.
+
+use crate::buffer::Buffer;
+use crate::element::{Element, Scalar};
+use crate::tensor_map::{TensorMap, TensorMapError};
+use std::fmt;
+use thiserror::Error;
+
+/// What a kernel may do with a buffer, and what happens to it before and after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Filled before; not looked at after.
+    In,
+    /// Poisoned before, "never written"; read back after.
+    Out,
+    /// Filled before; read back after.
+    InOut,
+}
+
+impl Role {
+    /// Its name in the textual form.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Role::In => "in",
+            Role::Out => "out",
+            Role::InOut => "inout",
+        }
+    }
+
+    /// Whether it starts with contents of its own.
+    pub const fn is_filled(self) -> bool {
+        !matches!(self, Role::Out)
+    }
+
+    /// Whether it is read back.
+    pub const fn is_read_back(self) -> bool {
+        !matches!(self, Role::In)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One parameter of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Arg {
+    /// A number, by value.
+    Scalar(Scalar),
+    /// A struct, by value: its bytes.
+    Bytes(Vec<u8>),
+    /// A pointer to a buffer of its own.
+    Buffer {
+        /// What happens to it.
+        role: Role,
+        /// What is in it; poison for [`Role::Out`].
+        data: Buffer,
+    },
+    /// A pointer into a buffer that something else brings.
+    Pointer {
+        /// Which.
+        buffer: BufferRef,
+        /// Bytes from its start.
+        offset: u64,
+    },
+    /// A tensor map, by value.
+    TensorMap(TensorMap),
+}
+
+impl Arg {
+    /// A number.
+    pub fn scalar(value: impl Into<Scalar>) -> Arg {
+        Arg::Scalar(value.into())
+    }
+
+    /// A buffer that the kernel reads.
+    pub fn input<T: Element>(values: &[T]) -> Arg {
+        Arg::Buffer {
+            role: Role::In,
+            data: Buffer::from_slice(values),
+        }
+    }
+
+    /// A buffer of `count` elements that the kernel fills.
+    pub fn output<T: Element>(count: usize) -> Arg {
+        Arg::Buffer {
+            role: Role::Out,
+            data: Buffer::poisoned(T::TYPE, count),
+        }
+    }
+
+    /// A buffer that the kernel changes.
+    pub fn in_out<T: Element>(values: &[T]) -> Arg {
+        Arg::Buffer {
+            role: Role::InOut,
+            data: Buffer::from_slice(values),
+        }
+    }
+}
+
+/// Which buffer a pointer or a tensor map means.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum BufferRef {
+    /// The buffer that the argument with this index brings.
+    Argument(usize),
+    /// A named buffer.
+    Named(String),
+}
+
+impl From<usize> for BufferRef {
+    fn from(index: usize) -> BufferRef {
+        BufferRef::Argument(index)
+    }
+}
+
+impl From<&str> for BufferRef {
+    fn from(name: &str) -> BufferRef {
+        BufferRef::Named(name.to_owned())
+    }
+}
+
+impl fmt::Display for BufferRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BufferRef::Argument(index) => write!(f, "{index}"),
+            BufferRef::Named(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A buffer that is no parameter by itself; pointers and tensor maps name it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedBuffer {
+    /// What it is called.
+    pub name: String,
+    /// What happens to it.
+    pub role: Role,
+    /// What is in it; poison for [`Role::Out`].
+    pub data: Buffer,
+}
+
+/// Everything a kernel is called with.
+///
+/// ```
+/// use heist_launch::{Arg, Arguments, Param};
+/// let arguments = Arguments::new([Arg::input(&[1u32, 2]), Arg::output::<u32>(2), Arg::scalar(7u32)]);
+/// let bound = arguments.bind().unwrap();
+/// assert_eq!(bound.slots.len(), 2);
+/// assert_eq!(bound.params[1], Param::Pointer { slot: 1, offset: 0 });
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Arguments {
+    /// One for each parameter, in order.
+    pub params: Vec<Arg>,
+    /// Buffers with names.
+    pub buffers: Vec<NamedBuffer>,
+}
+
+impl Arguments {
+    /// Parameters alone.
+    pub fn new(params: impl IntoIterator<Item = Arg>) -> Arguments {
+        Arguments {
+            params: params.into_iter().collect(),
+            buffers: Vec::new(),
+        }
+    }
+
+    /// Adds a named buffer.
+    #[must_use]
+    pub fn buffer(mut self, name: impl Into<String>, role: Role, data: Buffer) -> Arguments {
+        self.buffers.push(NamedBuffer {
+            name: name.into(),
+            role,
+            data,
+        });
+        self
+    }
+
+    /// Adds a parameter.
+    #[must_use]
+    pub fn arg(mut self, arg: Arg) -> Arguments {
+        self.params.push(arg);
+        self
+    }
+
+    /// Resolves names and indices and checks tensor maps.
+    ///
+    /// The table holds the buffers of the parameters first, in order, then the
+    /// named ones, in order.
+    pub fn bind(&self) -> Result<Bound, BindError> {
+        let mut slots = Vec::new();
+        for (index, arg) in self.params.iter().enumerate() {
+            if let Arg::Buffer { role, data } = arg {
+                slots.push(Slot {
+                    name: BufferRef::Argument(index),
+                    role: *role,
+                    data: data.clone(),
+                });
+            }
+        }
+        for named in &self.buffers {
+            let name = BufferRef::Named(named.name.clone());
+            if slots.iter().any(|slot: &Slot| slot.name == name) {
+                return Err(BindError::Twice {
+                    name: named.name.clone(),
+                });
+            }
+            slots.push(Slot {
+                name,
+                role: named.role,
+                data: named.data.clone(),
+            });
+        }
+        let find = |arg: usize, buffer: &BufferRef| {
+            slots
+                .iter()
+                .position(|slot| slot.name == *buffer)
+                .ok_or_else(|| BindError::NoSuchBuffer {
+                    arg,
+                    buffer: buffer.clone(),
+                    known: known(&slots),
+                })
+        };
+        let mut params = Vec::with_capacity(self.params.len());
+        let mut next_own = 0;
+        for (index, arg) in self.params.iter().enumerate() {
+            params.push(match arg {
+                Arg::Scalar(scalar) => Param::Bytes(scalar.to_bytes()),
+                Arg::Bytes(bytes) => Param::Bytes(bytes.clone()),
+                Arg::Buffer { .. } => {
+                    next_own += 1;
+                    Param::Pointer {
+                        slot: next_own - 1,
+                        offset: 0,
+                    }
+                }
+                Arg::Pointer { buffer, offset } => {
+                    let slot = find(index, buffer)?;
+                    let bytes = slots[slot].data.bytes().len() as u64;
+                    if *offset > bytes {
+                        return Err(BindError::PastEnd {
+                            arg: index,
+                            buffer: buffer.clone(),
+                            offset: *offset,
+                            bytes,
+                        });
+                    }
+                    Param::Pointer {
+                        slot,
+                        offset: *offset,
+                    }
+                }
+                Arg::TensorMap(map) => {
+                    let slot = find(index, &map.buffer)?;
+                    let wrong = |error| BindError::TensorMap { arg: index, error };
+                    map.validate().map_err(wrong)?;
+                    map.validate_within(slots[slot].data.bytes().len() as u64)
+                        .map_err(wrong)?;
+                    Param::TensorMap {
+                        slot,
+                        map: map.clone(),
+                    }
+                }
+            });
+        }
+        Ok(Bound { slots, params })
+    }
+}
+
+impl From<Vec<Arg>> for Arguments {
+    fn from(params: Vec<Arg>) -> Arguments {
+        Arguments::new(params)
+    }
+}
+
+fn known(slots: &[Slot]) -> String {
+    match slots {
+        [] => "the launch has no buffer at all".to_owned(),
+        _ => {
+            let names: Vec<_> = slots.iter().map(|slot| slot.name.to_string()).collect();
+            format!("buffers are: {}", names.join(", "))
+        }
+    }
+}
+
+/// A buffer that a device allocates for a launch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slot {
+    /// Who brought it: a parameter's index, or a name.
+    pub name: BufferRef,
+    /// What happens to it.
+    pub role: Role,
+    /// What it is filled with before the launch.
+    pub data: Buffer,
+}
+
+/// One parameter, as a device wants it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Param {
+    /// Bytes, by value.
+    Bytes(Vec<u8>),
+    /// The address of a slot, plus bytes.
+    Pointer {
+        /// Index into [`Bound::slots`].
+        slot: usize,
+        /// Bytes from its start.
+        offset: u64,
+    },
+    /// A tensor map over a slot: 128 bytes, by value, 64-byte aligned.
+    TensorMap {
+        /// Index into [`Bound::slots`].
+        slot: usize,
+        /// The map; its own buffer reference is resolved already.
+        map: TensorMap,
+    },
+}
+
+impl Param {
+    /// How many bytes it takes in parameter memory, with 64-bit addresses.
+    pub fn size(&self) -> usize {
+        match self {
+            Param::Bytes(bytes) => bytes.len(),
+            Param::Pointer { .. } => 8,
+            Param::TensorMap { .. } => 128,
+        }
+    }
+}
+
+/// Arguments with every name resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bound {
+    /// The buffers.
+    pub slots: Vec<Slot>,
+    /// The parameters, in order.
+    pub params: Vec<Param>,
+}
+
+impl Bound {
+    /// The slot that a parameter brought or that has a name.
+    pub fn slot(&self, name: &BufferRef) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.name == *name)
+    }
+}
+
+/// Arguments that do not fit together.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[allow(missing_docs)]
+pub enum BindError {
+    /// Two buffers of one name.
+    #[error("there are two buffers named `{name}`: give one of them another name")]
+    Twice { name: String },
+    /// A pointer or tensor map to nothing.
+    #[error("argument {arg} refers to buffer `{buffer}`, and there is none: {known}")]
+    NoSuchBuffer {
+        arg: usize,
+        buffer: BufferRef,
+        known: String,
+    },
+    /// A pointer past the end of its buffer.
+    #[error("argument {arg} points {offset} bytes into buffer `{buffer}`, which has {bytes} bytes")]
+    PastEnd {
+        arg: usize,
+        buffer: BufferRef,
+        offset: u64,
+        bytes: u64,
+    },
+    /// A tensor map that breaks a rule.
+    #[error("argument {arg} is a tensor map that no device takes: {error}")]
+    TensorMap { arg: usize, error: TensorMapError },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::ElementType;
+    use crate::tensor_map::TensorElement;
+
+    #[test]
+    fn names_and_indices_resolve() {
+        let arguments = Arguments::new([
+            Arg::scalar(1u32),
+            Arg::in_out(&[0f32; 64]),
+            Arg::Pointer {
+                buffer: "work".into(),
+                offset: 4,
+            },
+            Arg::Pointer {
+                buffer: 1.into(),
+                offset: 0,
+            },
+            Arg::TensorMap(TensorMap::dense(1, TensorElement::F32, &[8, 8], &[8, 8])),
+        ])
+        .buffer("work", Role::Out, Buffer::poisoned(ElementType::U8, 8));
+        let bound = arguments.bind().unwrap();
+        assert_eq!(bound.slots.len(), 2);
+        assert_eq!(bound.params[2], Param::Pointer { slot: 1, offset: 4 });
+        assert_eq!(bound.params[3], Param::Pointer { slot: 0, offset: 0 });
+        assert!(matches!(bound.params[4], Param::TensorMap { slot: 0, .. }));
+        assert_eq!(bound.slot(&"work".into()), Some(1));
+        let sizes: Vec<_> = bound.params.iter().map(Param::size).collect();
+        assert_eq!(sizes, [4, 8, 8, 8, 128]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let pointer = |buffer: &str, offset| Arg::Pointer {
+            buffer: buffer.into(),
+            offset,
+        };
+        let says = |arguments: Arguments| arguments.bind().unwrap_err().to_string();
+        assert!(says(Arguments::new([pointer("a", 0)])).contains("no buffer at all"));
+        let eight = || Buffer::zeros(ElementType::U8, 8);
+        let a = Arguments::new([pointer("b", 0)]).buffer("a", Role::In, eight());
+        assert!(says(a).contains("buffers are: a"));
+        let a = Arguments::new([pointer("a", 9)]).buffer("a", Role::In, eight());
+        assert!(says(a).contains("which has 8 bytes"));
+        let twice =
+            Arguments::default()
+                .buffer("a", Role::In, eight())
+                .buffer("a", Role::In, eight());
+        assert!(says(twice).contains("two buffers"));
+        let map = TensorMap::dense(0, TensorElement::F32, &[64, 8], &[8, 8]);
+        let a = Arguments::new([Arg::input(&[0f32; 8]), Arg::TensorMap(map)]);
+        assert!(says(a).contains("buffer of 32 bytes"));
+    }
+}

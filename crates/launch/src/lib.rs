@@ -1,0 +1,34 @@
+//! What a launch is, and what comes out of one.
+//!
+//! The simulator and the GPU take the same [`Launch`] and [`Arguments`] and give
+//! the same [`Outcome`], so that a kernel, a test or a command says once what it
+//! wants and runs on either. Nothing here knows PTX, a driver, or a device.
+//!
+//! * [`Launch`]: grid, block, cluster, dynamic shared memory, and their limits.
+//! * [`Arg`], [`Arguments`]: what a kernel is called with. The textual form that
+//!   `heist exec --arg` and the file tests use is in [`text`].
+//! * [`Bound`]: the same, as a device wants it: a table of buffers, and
+//!   parameters that are bytes, pointers into the table, or tensor maps.
+//! * [`Outcome`]: the buffers after the run, and a [`Trace`] of it.
+
+pub mod argument;
+pub mod buffer;
+pub mod element;
+pub mod outcome;
+pub mod shape;
+pub mod tensor_map;
+pub mod text;
+pub mod trace;
+
+pub use argument::{Arg, Arguments, BindError, Bound, BufferRef, NamedBuffer, Param, Role, Slot};
+pub use buffer::Buffer;
+pub use element::{ElementType, Scalar, ValueError};
+pub use outcome::Outcome;
+pub use shape::{Dim3, Launch, LaunchError, Limits};
+pub use tensor_map::{
+    Fill, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap, TensorMapError,
+};
+pub use text::{ArgTextError, parse_arg, parse_values};
+pub use trace::{
+    BlockSpan, Clock, Decision, DecisionKind, Summary, TileOrigin, TileSpan, Time, Trace,
+};

@@ -1,0 +1,25 @@
+//! What a launch gives back, on every device.
+
+use crate::argument::BufferRef;
+use crate::buffer::Buffer;
+use crate::trace::Trace;
+
+/// The buffers after a run, and what the run looked like.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// The buffers that are read back ([`crate::Role::is_read_back`]), in slot order.
+    pub outputs: Vec<(BufferRef, Buffer)>,
+    /// What ran where and when, if the device recorded it.
+    pub trace: Option<Trace>,
+}
+
+impl Outcome {
+    /// The buffer that an argument brought, or that has a name.
+    pub fn output(&self, name: impl Into<BufferRef>) -> Option<&Buffer> {
+        let name = name.into();
+        self.outputs
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map(|(_, buffer)| buffer)
+    }
+}

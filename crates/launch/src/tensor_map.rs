@@ -1,0 +1,474 @@
+//! Tensor maps: how the bulk tensor copy engine sees a buffer.
+//!
+//! The fields are those of the driver's encoder, in its order and units, and
+//! [`TensorMap::validate`] holds its published rules, so that a map is refused
+//! with the numbers in the message, on the simulator and on the GPU alike.
+
+use crate::argument::BufferRef;
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+macro_rules! spelled {
+    ($(#[$meta:meta])* $name:ident: $what:literal { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$doc])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$variant,)*];
+
+            /// Its name in the textual form.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            /// The error lists what there is.
+            fn from_str(text: &str) -> Result<$name, String> {
+                match text {
+                    $($text => Ok($name::$variant),)*
+                    _ => {
+                        let all: Vec<_> = $name::ALL.iter().map(|one| one.as_str()).collect();
+                        Err(format!("`{text}` is not {}: there are {}", $what, all.join(" ")))
+                    }
+                }
+            }
+        }
+    };
+}
+
+spelled! {
+    /// The element type of a tensor map.
+    #[allow(missing_docs)]
+    TensorElement: "a tensor map's element type" {
+        U8 = "u8", U16 = "u16", U32 = "u32", S32 = "s32", U64 = "u64", S64 = "s64",
+        F16 = "f16", F32 = "f32", F64 = "f64", Bf16 = "bf16",
+        F32Ftz = "f32_ftz", Tf32 = "tf32", Tf32Ftz = "tf32_ftz",
+    }
+}
+
+impl TensorElement {
+    /// Its size in bytes.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            TensorElement::U8 => 1,
+            TensorElement::U16 | TensorElement::F16 | TensorElement::Bf16 => 2,
+            TensorElement::U64 | TensorElement::S64 | TensorElement::F64 => 8,
+            _ => 4,
+        }
+    }
+
+    /// Whether [`Fill::Nan`] means something for it.
+    pub const fn is_float(self) -> bool {
+        !matches!(
+            self,
+            TensorElement::U8
+                | TensorElement::U16
+                | TensorElement::U32
+                | TensorElement::S32
+                | TensorElement::U64
+                | TensorElement::S64
+        )
+    }
+}
+
+spelled! {
+    /// How channels are interleaved.
+    Interleave: "an interleave" {
+        /// Not at all.
+        None = "none",
+        /// In 16-byte groups.
+        Bytes16 = "16",
+        /// In 32-byte groups.
+        Bytes32 = "32",
+    }
+}
+
+spelled! {
+    /// How shared memory is swizzled, by the span of the pattern in bytes.
+    Swizzle: "a swizzle" {
+        /// Row after row.
+        None = "none",
+        /// 16-byte chunks within 32 bytes.
+        Bytes32 = "32",
+        /// 16-byte chunks within 64 bytes.
+        Bytes64 = "64",
+        /// 16-byte chunks within 128 bytes.
+        Bytes128 = "128",
+    }
+}
+
+impl Swizzle {
+    /// The most bytes the box may have on its innermost axis.
+    pub const fn span(self) -> Option<u64> {
+        match self {
+            Swizzle::None => None,
+            Swizzle::Bytes32 => Some(32),
+            Swizzle::Bytes64 => Some(64),
+            Swizzle::Bytes128 => Some(128),
+        }
+    }
+}
+
+spelled! {
+    /// How much the L2 fetches at once.
+    L2Promotion: "an L2 promotion" {
+        /// What is asked for.
+        None = "none",
+        /// 64 bytes.
+        Bytes64 = "64",
+        /// 128 bytes.
+        Bytes128 = "128",
+        /// 256 bytes.
+        Bytes256 = "256",
+    }
+}
+
+spelled! {
+    /// What a load finds outside the tensor.
+    Fill: "a fill" {
+        /// Zeros.
+        Zeros = "zeros",
+        /// A special NaN; floating-point elements only.
+        Nan = "nan",
+    }
+}
+
+/// A tiled tensor map over one of the launch's buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorMap {
+    /// The buffer that holds the tensor.
+    pub buffer: BufferRef,
+    /// Bytes from the buffer's start to the tensor's first element.
+    pub offset: u64,
+    /// What the elements are.
+    pub element: TensorElement,
+    /// Extents in elements, innermost first; one to five.
+    pub dims: Vec<u64>,
+    /// Strides in bytes of `dims[1..]`; the innermost axis is dense.
+    pub strides: Vec<u64>,
+    /// Extents of one copy in elements, innermost first.
+    pub box_dims: Vec<u32>,
+    /// Take every n-th element, innermost first.
+    pub element_strides: Vec<u32>,
+    /// Interleave.
+    pub interleave: Interleave,
+    /// Swizzle.
+    pub swizzle: Swizzle,
+    /// L2 promotion.
+    pub l2: L2Promotion,
+    /// What is outside.
+    pub fill: Fill,
+}
+
+impl TensorMap {
+    /// A dense tensor: strides from the extents, nothing swizzled or interleaved.
+    pub fn dense(
+        buffer: impl Into<BufferRef>,
+        element: TensorElement,
+        dims: &[u64],
+        box_dims: &[u32],
+    ) -> TensorMap {
+        TensorMap {
+            buffer: buffer.into(),
+            offset: 0,
+            element,
+            strides: TensorMap::dense_strides(element, dims),
+            dims: dims.to_vec(),
+            box_dims: box_dims.to_vec(),
+            element_strides: vec![1; dims.len()],
+            interleave: Interleave::None,
+            swizzle: Swizzle::None,
+            l2: L2Promotion::None,
+            fill: Fill::Zeros,
+        }
+    }
+
+    /// The strides that a tensor without gaps has.
+    pub fn dense_strides(element: TensorElement, dims: &[u64]) -> Vec<u64> {
+        let inner = dims.len().saturating_sub(1);
+        dims[..inner]
+            .iter()
+            .scan(element.bytes(), |bytes, dim| {
+                *bytes = bytes.saturating_mul(*dim);
+                Some(*bytes)
+            })
+            .collect()
+    }
+
+    /// The same, swizzled.
+    #[must_use]
+    pub fn swizzle(mut self, swizzle: Swizzle) -> TensorMap {
+        self.swizzle = swizzle;
+        self
+    }
+
+    /// How many axes it has.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// Bytes from the tensor's first to one past its last element, or `None`
+    /// when that overflows.
+    pub fn span_bytes(&self) -> Option<u64> {
+        let inner = self.dims.first()?.checked_mul(self.element.bytes())?;
+        self.dims
+            .iter()
+            .skip(1)
+            .zip(&self.strides)
+            .try_fold(inner, |bytes, (dim, stride)| {
+                bytes.checked_add(dim.saturating_sub(1).checked_mul(*stride)?)
+            })
+    }
+
+    /// Bytes that one full box takes in shared memory.
+    pub fn box_bytes(&self) -> u64 {
+        let elements =
+            self.box_dims
+                .iter()
+                .zip(&self.element_strides)
+                .fold(1u64, |n, (extent, step)| {
+                    n.saturating_mul(u64::from(*extent).div_ceil(u64::from(*step).max(1)))
+                });
+        elements.saturating_mul(self.element.bytes())
+    }
+
+    /// The driver's published rules for a tiled map.
+    pub fn validate(&self) -> Result<(), TensorMapError> {
+        use TensorMapError as E;
+        let rank = self.rank();
+        if !(1..=5).contains(&rank) {
+            return Err(E::Rank { rank });
+        }
+        if self.interleave != Interleave::None && rank < 3 {
+            return Err(E::InterleaveRank {
+                interleave: self.interleave,
+                rank,
+            });
+        }
+        for (what, len, want) in [
+            ("strides", self.strides.len(), rank - 1),
+            ("box", self.box_dims.len(), rank),
+            ("estrides", self.element_strides.len(), rank),
+        ] {
+            if len != want {
+                return Err(E::Lengths {
+                    what,
+                    len,
+                    rank,
+                    want,
+                });
+            }
+        }
+        for (axis, &dim) in self.dims.iter().enumerate() {
+            if dim == 0 || dim > 1 << 32 {
+                return Err(E::Dim { axis, dim });
+            }
+        }
+        let align = if self.interleave == Interleave::Bytes32 {
+            32
+        } else {
+            16
+        };
+        let mut covered = self.dims[0].saturating_mul(self.element.bytes());
+        for (i, &stride) in self.strides.iter().enumerate() {
+            if !stride.is_multiple_of(align) || stride >= 1 << 40 {
+                return Err(E::Stride {
+                    axis: i + 1,
+                    stride,
+                    align,
+                });
+            }
+            if stride < covered {
+                return Err(E::Overlap {
+                    axis: i + 1,
+                    stride,
+                    covered,
+                });
+            }
+            covered = stride.saturating_mul(self.dims[i + 1]);
+        }
+        for (axis, &extent) in self.box_dims.iter().enumerate() {
+            if extent == 0 || extent > 256 {
+                return Err(E::Box { axis, extent });
+            }
+        }
+        for (axis, &step) in self.element_strides.iter().enumerate() {
+            if step == 0 || step > 8 {
+                return Err(E::ElementStride { axis, step });
+            }
+        }
+        let inner = u64::from(self.box_dims[0]) * self.element.bytes();
+        if self.interleave == Interleave::None && !inner.is_multiple_of(16) {
+            return Err(E::InnerBox { inner });
+        }
+        let span = match self.interleave {
+            Interleave::Bytes32 if self.swizzle != Swizzle::Bytes32 => {
+                return Err(E::InterleaveSwizzle {
+                    swizzle: self.swizzle,
+                });
+            }
+            Interleave::None => self.swizzle.span(),
+            _ => None,
+        };
+        if let Some(span) = span.filter(|span| inner > *span) {
+            return Err(E::SwizzleSpan { inner, span });
+        }
+        if self.fill == Fill::Nan && !self.element.is_float() {
+            return Err(E::NanFill {
+                element: self.element,
+            });
+        }
+        if !self.offset.is_multiple_of(align) {
+            return Err(E::Offset {
+                offset: self.offset,
+                align,
+            });
+        }
+        Ok(())
+    }
+
+    /// Checks that the tensor lies inside a buffer of `bytes` bytes.
+    pub fn validate_within(&self, bytes: u64) -> Result<(), TensorMapError> {
+        let end = self
+            .span_bytes()
+            .and_then(|span| span.checked_add(self.offset));
+        match end {
+            Some(end) if end <= bytes => Ok(()),
+            _ => Err(TensorMapError::OutsideBuffer {
+                end: end.unwrap_or(u64::MAX),
+                bytes,
+            }),
+        }
+    }
+}
+
+/// A tensor map that the encoder would refuse.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum TensorMapError {
+    /// No axes, or more than five.
+    #[error("a tensor map has 1 to 5 dims, this one has {rank}")]
+    Rank { rank: usize },
+    /// Interleaved with fewer than three axes.
+    #[error("interleave={interleave} needs at least 3 dims, this tensor has {rank}")]
+    InterleaveRank { interleave: Interleave, rank: usize },
+    /// Lists that do not fit together.
+    #[error("{what} has {len} numbers, a tensor of {rank} dims needs {want}")]
+    Lengths {
+        what: &'static str,
+        len: usize,
+        rank: usize,
+        want: usize,
+    },
+    /// An extent out of range.
+    #[error("dims[{axis}] is {dim}: a dim is 1 to 2^32")]
+    Dim { axis: usize, dim: u64 },
+    /// A stride that the engine can't step.
+    #[error(
+        "the stride of dims[{axis}] is {stride} bytes: strides are multiples of {align} below 2^40"
+    )]
+    Stride {
+        axis: usize,
+        stride: u64,
+        align: u64,
+    },
+    /// A stride shorter than what it steps over.
+    #[error(
+        "the stride of dims[{axis}] is {stride} bytes, but the dims inside it cover {covered} bytes"
+    )]
+    Overlap {
+        axis: usize,
+        stride: u64,
+        covered: u64,
+    },
+    /// A box out of range.
+    #[error("box[{axis}] is {extent}: a box is 1 to 256 elements on each axis")]
+    Box { axis: usize, extent: u32 },
+    /// An element stride out of range.
+    #[error("estrides[{axis}] is {step}: an element stride is 1 to 8")]
+    ElementStride { axis: usize, step: u32 },
+    /// An inner box that is no multiple of 16 bytes.
+    #[error("the innermost axis of the box is {inner} bytes: it must be a multiple of 16")]
+    InnerBox { inner: u64 },
+    /// A box wider than the swizzle.
+    #[error(
+        "the innermost axis of the box is {inner} bytes, swizzle={span} takes at most {span}: use a narrower box or a wider swizzle"
+    )]
+    SwizzleSpan { inner: u64, span: u64 },
+    /// Interleave 32 goes with swizzle 32 alone.
+    #[error("interleave=32 needs swizzle=32, this map has swizzle={swizzle}")]
+    InterleaveSwizzle { swizzle: Swizzle },
+    /// NaN for integers.
+    #[error("fill=nan is for floating-point elements, this map has {element}")]
+    NanFill { element: TensorElement },
+    /// A base that is not aligned.
+    #[error("the tensor starts {offset} bytes into its buffer: that must be a multiple of {align}")]
+    Offset { offset: u64, align: u64 },
+    /// Larger than the buffer behind it.
+    #[error("the tensor ends at byte {end} of a buffer of {bytes} bytes")]
+    OutsideBuffer { end: u64, bytes: u64 },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map() -> TensorMap {
+        TensorMap::dense(0, TensorElement::F16, &[64, 32], &[64, 8]).swizzle(Swizzle::Bytes128)
+    }
+
+    #[test]
+    fn dense_is_valid() {
+        let map = map();
+        assert_eq!(map.strides, [128]);
+        assert_eq!(map.validate(), Ok(()));
+        assert_eq!(map.span_bytes(), Some(64 * 32 * 2));
+        assert_eq!(map.box_bytes(), 64 * 8 * 2);
+        assert_eq!(map.validate_within(4096), Ok(()));
+        assert!(map.validate_within(4095).is_err());
+    }
+
+    #[test]
+    fn each_rule_refuses() {
+        let broken = |change: fn(&mut TensorMap), says: &str| {
+            let mut map = map();
+            change(&mut map);
+            let error = map.validate().expect_err(says).to_string();
+            assert!(error.contains(says), "{error}");
+        };
+        broken(|m| m.dims.clear(), "1 to 5 dims");
+        broken(|m| m.strides.push(1), "strides has 2 numbers");
+        broken(|m| m.box_dims.push(1), "box has 3 numbers");
+        broken(|m| m.dims[1] = 0, "dims[1] is 0");
+        broken(|m| m.strides[0] = 130, "multiples of 16");
+        broken(|m| m.strides[0] = 64, "cover 128 bytes");
+        broken(|m| m.box_dims[1] = 257, "1 to 256");
+        broken(|m| m.element_strides[0] = 9, "1 to 8");
+        broken(|m| m.box_dims[0] = 7, "multiple of 16");
+        broken(
+            |m| m.swizzle = Swizzle::Bytes64,
+            "swizzle=64 takes at most 64",
+        );
+        broken(|m| m.offset = 8, "multiple of 16");
+        broken(|m| m.interleave = Interleave::Bytes16, "at least 3 dims");
+        broken(
+            |m| {
+                m.element = TensorElement::U16;
+                m.fill = Fill::Nan;
+            },
+            "floating-point",
+        );
+    }
+}
