@@ -40,7 +40,10 @@ impl Buffer {
 
     /// Elements from their bytes; `None` when a part of an element is left over.
     pub fn from_bytes(ty: ElementType, bytes: Vec<u8>) -> Option<Buffer> {
-        bytes.len().is_multiple_of(ty.bytes()).then_some(Buffer { ty, bytes })
+        bytes
+            .len()
+            .is_multiple_of(ty.bytes())
+            .then_some(Buffer { ty, bytes })
     }
 
     /// `count` elements that were never written.
