@@ -1,0 +1,1 @@
+"""The tables behind the generated instruction tests; see ../make.py."""
