@@ -16,6 +16,8 @@
 //!   each: [`int::u32`], [`int::s64`] and so on.
 //! - Nothing panics, whatever the bits.
 
+pub mod float;
 pub mod int;
+pub mod lanes;
 #[cfg(test)]
 mod sample;

@@ -1,0 +1,55 @@
+//! Floating-point instructions.
+//!
+//! One module per PTX type, [`f32`], [`f64`], [`f16`], [`bf16`], with the same
+//! names in each where the operations are the same. The plain functions round to
+//! nearest even, as `.rn` does; those ending in `_with` take a [`Rounding`].
+//! `FTZ` and `SAT` are the modifiers of those names.
+//!
+//! # Not a number
+//!
+//! | result type | an arithmetic instruction gives |
+//! |---|---|
+//! | `f32` | always [`NAN32`], `0x7fffffff`: payloads and signs are lost |
+//! | `f16`, `bf16` | always [`NAN16`], `0x7fff` |
+//! | `f64`, a NaN among the operands | the first such operand in the order a, b, c, made quiet |
+//! | `f64`, none (0 * inf, inf - inf, ...) | [`NAN64`], `0xfff8000000000000` |
+//!
+//! The `f32` and 16-bit rows are documented or observable in what ptxas emits.
+//! For `f64` PTX promises that payloads are kept but not whose; a comparison with
+//! hardware should accept any NaN there. `abs` and `neg` are additions in
+//! hardware and follow the table; `copysign`, `selp`, moves and `bf16` to `f32`
+//! conversion (a shift) keep all bits.
+//!
+//! # Subnormals
+//!
+//! `FTZ` replaces subnormal operands, and a result that is subnormal after
+//! rounding, with a zero of the same sign.
+
+pub mod approx;
+pub mod compare;
+pub mod f32;
+pub mod f64;
+pub mod minmax;
+pub mod soft;
+
+/// How a result is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// `.rn`, `.rni`: to the nearest, ties to even.
+    Nearest,
+    /// `.rna`: to the nearest, ties away from zero.
+    NearestAway,
+    /// `.rz`, `.rzi`: towards zero.
+    Zero,
+    /// `.rm`, `.rmi`: towards minus infinity.
+    Down,
+    /// `.rp`, `.rpi`: towards plus infinity.
+    Up,
+}
+
+/// The NaN that `f32` instructions give.
+pub const NAN32: u32 = 0x7fff_ffff;
+/// The NaN that `f64` instructions give when no operand was one.
+pub const NAN64: u64 = 0xfff8_0000_0000_0000;
+/// The NaN that `f16` and `bf16` instructions give.
+pub const NAN16: u16 = 0x7fff;

@@ -1,0 +1,134 @@
+//! Whole warps at a time, with the host's own vector instructions.
+//!
+//! The scalar functions vectorise well on their own; here is what the baseline
+//! x86-64 target can't express, chosen once per call by what the host can do,
+//! with the portable code as the fallback and the reference.
+
+#![allow(unsafe_code)]
+
+use crate::float;
+
+/// The registers of one name across a warp.
+pub type Lanes<T> = [T; 32];
+
+/// Instruction sets that functions here and in [`crate::tensor`] are compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Host {
+    /// What the build targets.
+    Baseline,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 (F and VL) besides.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Host {
+    /// What this machine can do. A few loads: the answer is cached by `std`.
+    #[inline]
+    pub(crate) fn detect() -> Host {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                let wide =
+                    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+                return if wide { Host::Avx512 } else { Host::Avx2 };
+            }
+        }
+        Host::Baseline
+    }
+}
+
+/// `fma.rn.f32` (and `mad.rn.f32`) over a warp: [`float::f32::fma`] per lane.
+#[inline]
+pub fn fma_f32<const FTZ: bool, const SAT: bool>(
+    a: &Lanes<u32>,
+    b: &Lanes<u32>,
+    c: &Lanes<u32>,
+    d: &mut Lanes<u32>,
+) {
+    #[cfg(target_arch = "x86_64")]
+    if Host::detect() != Host::Baseline {
+        // SAFETY: any other answer of `detect` means that AVX2 and FMA are there.
+        unsafe { fused::f32::<FTZ, SAT>(a, b, c, d) };
+        return;
+    }
+    for i in 0..32 {
+        d[i] = float::f32::fma::<FTZ, SAT>(a[i], b[i], c[i]);
+    }
+}
+
+/// `fma.rn.f64` over a warp: [`float::f64::fma`] per lane.
+#[inline]
+pub fn fma_f64(a: &Lanes<u64>, b: &Lanes<u64>, c: &Lanes<u64>, d: &mut Lanes<u64>) {
+    #[cfg(target_arch = "x86_64")]
+    if Host::detect() != Host::Baseline {
+        // SAFETY: any other answer of `detect` means that AVX2 and FMA are there.
+        unsafe { fused::f64(a, b, c, d) };
+        return;
+    }
+    for i in 0..32 {
+        d[i] = float::f64::fma(a[i], b[i], c[i]);
+    }
+}
+
+/// With FMA enabled, `mul_add` is the instruction and the loops vectorise.
+#[cfg(target_arch = "x86_64")]
+mod fused {
+    use super::Lanes;
+    use crate::float;
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn f32<const FTZ: bool, const SAT: bool>(
+        a: &Lanes<u32>,
+        b: &Lanes<u32>,
+        c: &Lanes<u32>,
+        d: &mut Lanes<u32>,
+    ) {
+        use float::f32::{canonical, flush, saturate};
+        for i in 0..32 {
+            let [x, y, z] = [a[i], b[i], c[i]].map(|v| f32::from_bits(flush::<FTZ>(v)));
+            let fused = canonical(x.mul_add(y, z).to_bits());
+            d[i] = saturate::<SAT>(flush::<FTZ>(fused));
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn f64(a: &Lanes<u64>, b: &Lanes<u64>, c: &Lanes<u64>, d: &mut Lanes<u64>) {
+        for i in 0..32 {
+            d[i] = float::f64::fma(a[i], b[i], c[i]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::{Random, floats32, floats64};
+
+    #[test]
+    fn warps_agree_with_lanes() {
+        let (singles, doubles) = (floats32(), floats64());
+        let mut random = Random(21);
+        for _ in 0..3000 {
+            let mut pick = || singles[random.next() as usize % singles.len()];
+            let [a, b, c] = [(); 3].map(|()| std::array::from_fn(|_| pick()));
+            let mut d = [0; 32];
+            fma_f32::<false, false>(&a, &b, &c, &mut d);
+            let expect = std::array::from_fn(|i| float::f32::fma::<false, false>(a[i], b[i], c[i]));
+            assert_eq!(d, expect);
+            fma_f32::<true, true>(&a, &b, &c, &mut d);
+            let expect = std::array::from_fn(|i| float::f32::fma::<true, true>(a[i], b[i], c[i]));
+            assert_eq!(d, expect);
+            let mut pick = || doubles[random.next() as usize % doubles.len()];
+            let [a, b, c] = [(); 3].map(|()| std::array::from_fn(|_| pick()));
+            let mut d = [0; 32];
+            fma_f64(&a, &b, &c, &mut d);
+            assert_eq!(
+                d,
+                std::array::from_fn(|i| float::f64::fma(a[i], b[i], c[i]))
+            );
+        }
+    }
+}
