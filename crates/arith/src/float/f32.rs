@@ -131,6 +131,19 @@ pub fn narrow(x: f64, rounding: Rounding) -> f32 {
     }
 }
 
+/// Rounds an `f64` to `f32` to odd, so that one more rounding, to a narrower
+/// format, sees whether anything was lost. Exact values stay as they are.
+#[inline(always)]
+pub fn narrow_to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    let (bits, back) = (near.to_bits(), f64::from(near));
+    let inexact = (back > x) | (back < x);
+    let even = bits & 1 == 0;
+    let step = if back.abs() < x.abs() { 1 } else { u32::MAX };
+    // A tiny number rounds to a zero of its sign, whose neighbour is the smallest.
+    f32::from_bits(bits.wrapping_add(if inexact & even { step } else { 0 }))
+}
+
 /// The sum with the sign that `rounding` gives to an exact zero.
 #[inline]
 fn signed_sum(a: f64, b: f64, rounding: Rounding) -> f64 {

@@ -30,7 +30,10 @@ pub mod compare;
 pub mod f32;
 pub mod f64;
 pub mod minmax;
+mod narrow;
 pub mod soft;
+
+pub use narrow::{OOB_NAN, bf16, bf16x2, f16, f16x2};
 
 /// How a result is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
