@@ -1,0 +1,389 @@
+//! Runs files on devices and gathers what became of every case.
+
+use crate::case::{Action, Case, OnGpu, Run, TestFile};
+use crate::device::{Checker, Device, Ran, Request, RunError};
+use crate::directive::read_directives;
+use crate::report::{CaseResult, Report};
+use crate::verdict::{Verdict, judge_agreement, judge_findings, judge_run};
+use heist_ptx::{Diagnostic, Module, Source};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+use std::{fs, io, thread};
+
+/// What to run, and where.
+///
+/// Every case runs on every device that it is for, each file is checked without
+/// a launch, and where `compare` is set, the first two devices are compared case
+/// by case besides.
+pub struct Selftest<'d> {
+    /// The devices.
+    pub devices: Vec<&'d dyn Device>,
+    /// What checks files without running them.
+    pub checker: &'d dyn Checker,
+    /// Only cases whose `file::case` contains this.
+    pub filter: Option<String>,
+    /// Compare the first two devices with each other.
+    pub compare: bool,
+    /// How many threads to use on devices that are not real.
+    pub threads: usize,
+}
+
+/// The name under which checks without a launch are reported.
+pub const STATIC: &str = "check";
+
+impl Selftest<'_> {
+    /// Runs everything under `paths`; `progress` hears of each case as it ends.
+    pub fn run(
+        &self,
+        paths: &[PathBuf],
+        progress: &(dyn Fn(&CaseResult) + Sync),
+    ) -> io::Result<Report> {
+        let mut report = Report::default();
+        let mut files = Vec::new();
+        for path in find_files(paths)? {
+            let bytes = fs::read(&path)?;
+            let name = path.display().to_string();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            match read_directives(Source::new(&*name, text)) {
+                Ok(file) => {
+                    let parsed = heist_ptx::parse(&file.source);
+                    files.push(Loaded { file, parsed });
+                }
+                Err(errors) => {
+                    let result = CaseResult {
+                        file: name,
+                        case: "directives".to_owned(),
+                        device: STATIC.to_owned(),
+                        verdict: Verdict::Failed(errors.iter().map(ToString::to_string).collect()),
+                        seconds: 0.0,
+                    };
+                    progress(&result);
+                    report.results.push(result);
+                }
+            }
+        }
+        self.run_files(&files, progress, &mut report);
+        report.sort();
+        Ok(report)
+    }
+
+    fn run_files(
+        &self,
+        files: &[Loaded],
+        progress: &(dyn Fn(&CaseResult) + Sync),
+        report: &mut Report,
+    ) {
+        let all: Vec<Job<'_>> = files
+            .iter()
+            .flat_map(|loaded| {
+                loaded
+                    .file
+                    .cases
+                    .iter()
+                    .map(move |case| Job { loaded, case })
+            })
+            .filter(|job| self.wanted(job))
+            .collect();
+        let checks = all
+            .iter()
+            .filter(|job| matches!(job.case.action, Action::Check));
+        report.results.extend(self.pool(
+            checks.copied().collect(),
+            self.threads,
+            progress,
+            &|job| (STATIC.to_owned(), guarded(|| self.check(job))),
+        ));
+        report.results.extend(
+            self.pool(self.static_jobs(files), self.threads, progress, &|job| {
+                (STATIC.to_owned(), guarded(|| self.check_unlaunched(job)))
+            }),
+        );
+        let launches: Vec<Job<'_>> = all
+            .into_iter()
+            .filter(|job| matches!(job.case.action, Action::Run(_)))
+            .collect();
+        for device in &self.devices {
+            let threads = if device.is_real() { 1 } else { self.threads };
+            report
+                .results
+                .extend(self.pool(launches.clone(), threads, progress, &|job| {
+                    (
+                        device.name().to_owned(),
+                        guarded(|| run_case(job, *device).1),
+                    )
+                }));
+        }
+        if let (true, [one, other, ..]) = (self.compare, self.devices.as_slice()) {
+            let name = format!("{} vs {}", one.name(), other.name());
+            report
+                .results
+                .extend(self.pool(launches, 1, progress, &|job| {
+                    (name.clone(), guarded(|| agree(job, *one, *other)))
+                }));
+        }
+    }
+
+    fn wanted(&self, job: &Job<'_>) -> bool {
+        self.filter
+            .as_ref()
+            .is_none_or(|filter| job.name().contains(filter.as_str()))
+    }
+
+    /// One job for each file that has launches and no check of its own.
+    fn static_jobs<'f>(&self, files: &'f [Loaded]) -> Vec<Job<'f>> {
+        files
+            .iter()
+            .filter(|loaded| {
+                loaded
+                    .file
+                    .cases
+                    .iter()
+                    .all(|case| matches!(case.action, Action::Run(_)))
+            })
+            .filter_map(|loaded| {
+                let case = loaded.file.cases.first()?;
+                Some(Job { loaded, case })
+            })
+            .filter(|job| self.wanted(job))
+            .collect()
+    }
+
+    fn diagnostics(&self, job: &Job<'_>) -> Vec<Diagnostic> {
+        match &job.loaded.parsed {
+            Ok(module) => self.checker.check(module, &job.loaded.file.source),
+            Err(diagnostics) => diagnostics.clone(),
+        }
+    }
+
+    fn check(&self, job: &Job<'_>) -> Verdict {
+        let diagnostics = self.diagnostics(job);
+        Verdict::from_complaints(judge_findings(&job.loaded.file, job.case, &diagnostics))
+    }
+
+    /// A file with launches may be found fault with only for what its cases are
+    /// to find anyway; the checker need not find it, since it sees no launch.
+    fn check_unlaunched(&self, job: &Job<'_>) -> Verdict {
+        let file = &job.loaded.file;
+        let fine: Vec<_> = file
+            .cases
+            .iter()
+            .flat_map(|case| {
+                let mut codes = file.expected_codes(case);
+                codes.extend(&case.allows);
+                codes
+            })
+            .collect();
+        let complaints = self
+            .diagnostics(job)
+            .iter()
+            .filter(|d| !fine.contains(&d.code))
+            .map(|d| {
+                format!(
+                    "unexpected {d} (line {})",
+                    file.source.position(d.span).line
+                )
+            })
+            .collect();
+        Verdict::from_complaints(complaints)
+    }
+
+    /// Runs jobs on threads and gives the results in the jobs' order.
+    fn pool<'f>(
+        &self,
+        jobs: Vec<Job<'f>>,
+        threads: usize,
+        progress: &(dyn Fn(&CaseResult) + Sync),
+        work: &(dyn Fn(&Job<'f>) -> (String, Verdict) + Sync),
+    ) -> Vec<CaseResult> {
+        let next = AtomicUsize::new(0);
+        let results: Mutex<Vec<(usize, CaseResult)>> = Mutex::new(Vec::with_capacity(jobs.len()));
+        let worker = || {
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(job) = jobs.get(index) else { break };
+                let start = Instant::now();
+                let (device, verdict) = work(job);
+                let result = CaseResult {
+                    file: job.loaded.file.source.name().to_owned(),
+                    case: job.case.name.clone(),
+                    device,
+                    verdict,
+                    seconds: start.elapsed().as_secs_f64(),
+                };
+                progress(&result);
+                // A panic in a device was caught above, so the lock can't be poisoned by it.
+                results
+                    .lock()
+                    .unwrap_or_else(|poisoned| poisoned.into_inner())
+                    .push((index, result));
+            }
+        };
+        if threads <= 1 {
+            worker();
+        } else {
+            thread::scope(|scope| {
+                for _ in 0..threads.min(jobs.len()) {
+                    scope.spawn(worker);
+                }
+            });
+        }
+        let mut results = results
+            .into_inner()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        results.sort_by_key(|(index, _)| *index);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// A file and its module, or what the parser said.
+struct Loaded {
+    file: TestFile,
+    parsed: Result<Module, Vec<Diagnostic>>,
+}
+
+#[derive(Clone, Copy)]
+struct Job<'f> {
+    loaded: &'f Loaded,
+    case: &'f Case,
+}
+
+impl Job<'_> {
+    fn name(&self) -> String {
+        format!("{}::{}", self.loaded.file.source.name(), self.case.name)
+    }
+}
+
+/// Why a case does not run on a real device, if it does not.
+fn kept_from(file: &TestFile, case: &Case, run: &Run) -> Option<String> {
+    match &run.gpu {
+        OnGpu::Yes => None,
+        OnGpu::No(why) => Some(why.clone()),
+        OnGpu::IfClean if file.is_bad() => {
+            Some("the file breaks a rule on purpose; `gpu=yes` would run it".to_owned())
+        }
+        OnGpu::IfClean if !file.expected_codes(case).is_empty() => {
+            Some("the case breaks a rule on purpose; `gpu=yes` would run it".to_owned())
+        }
+        OnGpu::IfClean => None,
+    }
+}
+
+/// Runs a case; the device's answer is there when it gave one.
+fn run_case(job: &Job<'_>, device: &dyn Device) -> (Option<Ran>, Verdict) {
+    let file = &job.loaded.file;
+    let Action::Run(run) = &job.case.action else {
+        return (None, Verdict::Skipped("it launches nothing".to_owned()));
+    };
+    if let Some(why) = kept_from(file, job.case, run).filter(|_| device.is_real()) {
+        return (None, Verdict::Skipped(why));
+    }
+    let module = match &job.loaded.parsed {
+        Ok(module) => module,
+        Err(diagnostics) => {
+            let complaints = judge_findings(file, job.case, diagnostics);
+            return (None, Verdict::from_complaints(complaints));
+        }
+    };
+    let entry = match entry_of(module, run) {
+        Ok(entry) => entry,
+        Err(why) => return (None, Verdict::Failed(vec![why])),
+    };
+    let request = Request {
+        source: &file.source,
+        module,
+        entry: &entry,
+        run,
+    };
+    match device.run(&request) {
+        Ok(ran) => {
+            let complaints = judge_run(file, job.case, run, &ran);
+            (Some(ran), Verdict::from_complaints(complaints))
+        }
+        Err(RunError::NotForThisDevice(why)) => (None, Verdict::Skipped(why)),
+        Err(RunError::Failed(why)) => (None, Verdict::Failed(vec![why])),
+    }
+}
+
+fn entry_of(module: &Module, run: &Run) -> Result<String, String> {
+    if let Some(entry) = &run.entry {
+        return Ok(entry.clone());
+    }
+    let mut entries = module.entries().map(|function| function.name.to_string());
+    match (entries.next(), entries.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err("the file has no kernel".to_owned()),
+        _ => Err("the file has several kernels: say `entry=` on the run line".to_owned()),
+    }
+}
+
+fn agree(job: &Job<'_>, one: &dyn Device, other: &dyn Device) -> Verdict {
+    let Action::Run(run) = &job.case.action else {
+        return Verdict::Skipped("it launches nothing".to_owned());
+    };
+    let answers = [one, other].map(|device| (device, run_case(job, device)));
+    for (device, (ran, verdict)) in &answers {
+        match (ran, verdict) {
+            (Some(_), _) => {}
+            (None, Verdict::Skipped(why)) => return Verdict::Skipped(why.clone()),
+            (None, Verdict::Failed(whys)) => {
+                let whys = whys.iter().map(|why| format!("{}: {why}", device.name()));
+                return Verdict::Failed(whys.collect());
+            }
+            (None, Verdict::Passed) => {
+                return Verdict::Skipped("no device got to run it".to_owned());
+            }
+        }
+    }
+    match answers.map(|(_, (ran, _))| ran) {
+        [Some(one), Some(other)] => {
+            Verdict::from_complaints(judge_agreement(run, &one.outcome, &other.outcome))
+        }
+        _ => Verdict::Skipped("no device got to run it".to_owned()),
+    }
+}
+
+/// A panic anywhere below is this case's failure and no other's.
+fn guarded(work: impl FnOnce() -> Verdict) -> Verdict {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let what = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("without a message");
+        Verdict::Failed(vec![format!("panicked, which is a bug: {what}")])
+    })
+}
+
+/// Every `.ptx` file under the paths, in order of their names.
+pub fn find_files(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    fn walk(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+        if fs::metadata(path)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?
+            .is_dir()
+        {
+            let mut entries: Vec<_> = fs::read_dir(path)?
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<io::Result<_>>()?;
+            entries.sort();
+            for entry in entries {
+                if entry.is_dir() || entry.extension().is_some_and(|ext| ext == "ptx") {
+                    walk(&entry, files)?;
+                }
+            }
+        } else {
+            files.push(path.to_owned());
+        }
+        Ok(())
+    }
+    let mut files = Vec::new();
+    for path in paths {
+        walk(path, &mut files)?;
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests;
