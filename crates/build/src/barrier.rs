@@ -1,0 +1,76 @@
+//! Barriers of the block: the one for everybody, and the named ones.
+
+use crate::error::Problem;
+use crate::kernel::{Kernel, number};
+
+impl<'k> Kernel<'k> {
+    /// Waits for all threads of the block, and makes their writes to shared and
+    /// global memory visible to each other.
+    #[track_caller]
+    pub fn sync(&self) {
+        self.effect("bar.sync", vec![number(0)]);
+    }
+
+    /// A barrier for `threads` of the block's threads, a multiple of 32. There
+    /// are 15 of them.
+    #[track_caller]
+    pub fn named_barrier(&self, threads: u32) -> NamedBarrier<'k> {
+        self.must_divide("the participants of a named barrier", threads.into(), 32);
+        if threads == 0 || threads > self.threads() {
+            self.fail_with(Problem::OutOfRange {
+                what: "the participants of a named barrier".into(),
+                value: threads.into(),
+                low: 32,
+                high: self.threads().into(),
+            });
+        }
+        let id = self.rec.named_barriers.get();
+        if id > 15 {
+            self.fail_with(Problem::OutOfRange {
+                what: "the number of named barriers".into(),
+                value: id.into(),
+                low: 0,
+                high: 15,
+            });
+        }
+        self.rec.named_barriers.set(id + 1);
+        NamedBarrier {
+            k: *self,
+            id,
+            threads,
+        }
+    }
+}
+
+/// A barrier with a number of its own and a known number of participants.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedBarrier<'k> {
+    k: Kernel<'k>,
+    id: u32,
+    threads: u32,
+}
+
+impl NamedBarrier<'_> {
+    /// How many threads take part.
+    pub fn participants(&self) -> u32 {
+        self.threads
+    }
+
+    /// Arrives and waits for the other participants.
+    #[track_caller]
+    pub fn sync(&self) {
+        self.k.effect(
+            "bar.sync",
+            vec![number(self.id.into()), number(self.threads.into())],
+        );
+    }
+
+    /// Arrives and goes on; somebody else waits.
+    #[track_caller]
+    pub fn arrive(&self) {
+        self.k.effect(
+            "bar.arrive",
+            vec![number(self.id.into()), number(self.threads.into())],
+        );
+    }
+}
