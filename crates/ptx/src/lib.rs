@@ -6,6 +6,7 @@
 //! PTX *says*: its text, its structure, which architectures have what. What an
 //! instruction *does* is the simulator's subject.
 
+pub mod arch;
 pub mod diagnostic;
 pub mod instruction;
 mod lex;
