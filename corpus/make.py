@@ -11,8 +11,8 @@
 A host g++ is needed by nvcc. What is made:
 
   nvcc/NAME.cu      every `// build: FLAGS [=> VARIANT]` line in the source makes nvcc/NAME.ARCH[.VARIANT].ptx
-  triton/NAME.py    every entry of its BUILDS makes triton/NAME[.VARIANT].cc90.ptx
-  cute/NAME.py      run as a script, writes its PTX; makes cute/NAME.ARCH.ptx
+  triton/NAME.py    run as a script, makes triton/NAME.cc90[.VARIANT].ptx for each compute capability and variant
+  cute/NAME.py      run as a script, makes cute/NAME.ARCH[.VARIANT].ptx
   hand/NAME.ptx     written by hand; only checked, never made
 
 Each file gets a header of comments: what made it, from what, with which command, which architecture ptxas
@@ -31,7 +31,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SCRATCH = Path("/tmp/heist-corpus")
-END_OF_HEADER = "// ---- as made by the tool from here on"
+END_OF_HEADER = "// ---- end of header"
 
 
 def toolkit() -> Path:
@@ -51,9 +51,8 @@ def run(command, cwd, env=None) -> str:
 
 def without_paths(text: str, cuda: Path) -> str:
     """Makes the paths of the scratch folder and of the toolkit relative."""
-    for prefix in (f"{SCRATCH}/", f"{SCRATCH.resolve()}/"):
-        text = text.replace(prefix, "")
-    text = text.replace(f"{cuda}/", "cuda/")
+    text = re.sub(rf"{SCRATCH}/?", "", text)
+    text = text.replace(f"{cuda}/", "cuda/").replace(f"{sysconfig.get_paths()['purelib']}/", "site-packages/")
     return re.sub(r'(\.file\s+\d+\s+")cuda/bin/\.\./', r"\1cuda/", text)
 
 
@@ -61,7 +60,7 @@ def header(facts: dict, name: str) -> str:
     import expect
 
     lines = [f"// {key}: {value}" for key, value in facts.items()]
-    lines += expect.header_lines(name)
+    lines += expect.header_lines(name, facts)
     lines.append(END_OF_HEADER)
     return "\n".join(lines) + "\n"
 
@@ -132,7 +131,7 @@ def make_nvcc(target, cuda: Path) -> None:
 
 
 def script_targets(folder: str):
-    return sorted((HERE / folder).glob("*.py"))
+    return sorted(p for p in (HERE / folder).glob("*.py") if p.name != "common.py")
 
 
 def make_script(source: Path, cuda: Path) -> list:
@@ -142,8 +141,8 @@ def make_script(source: Path, cuda: Path) -> list:
     out.mkdir(parents=True)
     home = SCRATCH / "cache"
     env = dict(os.environ, TRITON_CACHE_DIR=str(home), TRITON_ALWAYS_COMPILE="1", PYTHONDONTWRITEBYTECODE="1")
-    env["PYTHONPATH"] = str(SCRATCH)
-    said = run([sys.executable, source.name, out.name], SCRATCH, env)
+    said = run([sys.executable, source.name, f"../{out.name}"], SCRATCH / f"{source.parent.name}-src", env)
+    notes = dict(re.findall(r"^NOTE (\S+) (.*)$", said, re.M))
     made = []
     for line in said.splitlines():
         found = re.match(r"MADE (\S+) (\S+) (.*)$", line)
@@ -154,9 +153,11 @@ def make_script(source: Path, cuda: Path) -> list:
         facts = {
             "made by": tool,
             "from": source.name,
-            "command": f"python {source.name} {out.name}",
+            "command": f"python {source.name} FOLDER",
             "ptxas": arch,
         }
+        if file in notes:
+            facts["note"] = notes[file]
         write(path, facts, without_paths((out / file).read_text(), cuda))
         made.append(path)
     if not made:
@@ -168,9 +169,10 @@ def prepare(cuda: Path) -> None:
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     (SCRATCH / "cuda").symlink_to(cuda)
-    for folder in ("nvcc", "triton", "cute"):
-        for source in [*(HERE / folder).glob("*.cu"), *(HERE / folder).glob("*.cuh"), *(HERE / folder).glob("*.py")]:
-            shutil.copy(source, SCRATCH / source.name)
+    for source in (HERE / "nvcc").glob("*.cu"):
+        shutil.copy(source, SCRATCH / source.name)
+    for folder in ("triton", "cute"):
+        shutil.copytree(HERE / folder, SCRATCH / f"{folder}-src", ignore=shutil.ignore_patterns("*.ptx", "__pycache__"))
 
 
 def main() -> int:
