@@ -194,7 +194,7 @@ features! {
     MbarrierCount = "mbarrier.arrive with a count that is not `.noComplete`", From(90), (7, 8);
     MbarrierTransactions = "mbarrier transaction counts", From(90), (8, 0);
     MbarrierSemantics = "mbarrier operations with `.release` or `.acquire` and a scope", From(90), (8, 0);
-    MbarrierRelaxed = "mbarrier operations with `.relaxed`", From(90), (8, 0);
+    MbarrierRelaxed = "mbarrier arrivals and waits with `.relaxed`", From(90), (8, 6);
     BulkCopy = "cp.async.bulk", From(90), (8, 0);
     BulkCopyCta = "cp.async.bulk into `.shared::cta`", From(90), (8, 6);
     BulkByteMask = "cp.async.bulk with a byte mask", From(100), (8, 6);
