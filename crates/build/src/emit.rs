@@ -134,6 +134,7 @@ pub(crate) struct Recorder {
     pub(crate) features: RefCell<Vec<Feature>>,
     pub(crate) named_barriers: Cell<u32>,
     pub(crate) max_registers: Cell<Option<u32>>,
+    pub(crate) clc_requests: Cell<u32>,
     specials: RefCell<HashMap<&'static str, Reg>>,
     shared_bases: RefCell<HashMap<SharedId, Reg>>,
 }
@@ -162,6 +163,7 @@ impl Recorder {
             features: RefCell::default(),
             named_barriers: Cell::new(1),
             max_registers: Cell::new(None),
+            clc_requests: Cell::new(0),
             specials: RefCell::default(),
             shared_bases: RefCell::default(),
         }

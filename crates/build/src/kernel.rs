@@ -191,7 +191,7 @@ impl<'k> Kernel<'k> {
     /// How many threads, warps and clusters there may be is known per block;
     /// this is a position with a constant where an extent is one.
     #[track_caller]
-    fn position(
+    pub(crate) fn position(
         &self,
         register: &'static str,
         names: [&'static str; 3],

@@ -37,6 +37,8 @@
 
 mod atomic;
 mod barrier;
+mod clc;
+mod cluster;
 mod control;
 mod convert;
 mod emit;
@@ -44,6 +46,7 @@ mod error;
 mod fold;
 mod kernel;
 mod lower;
+mod mbarrier;
 mod ops;
 mod params;
 mod pointer;
@@ -56,11 +59,14 @@ mod warp;
 
 pub use atomic::{Atomic, AtomicInteger, Order, Scope};
 pub use barrier::NamedBarrier;
+pub use clc::{Answer, Granted, Idle, InFlight, Refused, StealFlow};
+pub use cluster::ClusterArrival;
 pub use control::Flow;
 pub use emit::RawUse;
 pub use error::{BuildError, Problem};
 pub use half::{bf16, f16};
 pub use kernel::{Dim3, Kernel};
+pub use mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RemoteMbarrier, RingCursor, Waiter};
 pub use ops::{Bits, Divide};
 pub use params::{
     DevicePtr, Host, KernelParams, On, Param, ParamInfo, ParamKind, ParamShape, ParamValue, Side,

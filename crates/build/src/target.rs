@@ -135,7 +135,7 @@ features! {
     /// `cp.async`.
     CpAsync: sm 80, ptx 7 . 0, "cp.async, a copy from global to shared memory that goes on by itself";
     /// `mbarrier`.
-    Mbarrier: sm 80, ptx 7 . 1, "mbarrier, a barrier in shared memory";
+    Mbarrier: sm 80, ptx 7 . 0, "mbarrier, a barrier in shared memory";
     /// `redux.sync`.
     Redux: sm 80, ptx 7 . 0, "redux.sync, a reduction over a warp in one instruction";
     /// `mma.sync` with f16, bf16 and tf32 inputs.
@@ -148,6 +148,10 @@ features! {
     Clusters: sm 90, ptx 7 . 8, "clusters of thread blocks and their distributed shared memory";
     /// `mbarrier.try_wait`, `arrive.expect_tx` and remote arrival.
     TxBarrier: sm 90, ptx 8 . 0, "mbarriers that count bytes (expect_tx)";
+    /// `mbarrier.test_wait.parity`.
+    ParityWait: sm 80, ptx 7 . 1, "mbarrier.test_wait.parity, a look at a barrier by its parity";
+    /// `st.async`.
+    AsyncStore: sm 90, ptx 8 . 1, "st.async, a store to another block that an mbarrier counts";
     /// `cp.async.bulk`.
     BulkCopy: sm 90, ptx 8 . 0, "cp.async.bulk, a copy of a whole row of bytes by the copy engine";
     /// `cp.async.bulk.tensor`.
