@@ -139,7 +139,7 @@ impl Cursor<'_> {
                 self.expect(b')', "`)` of `generic(...)`")?;
                 Ok(Constant::Generic(Box::new(value)))
             }
-            Kind::Word => Ok(Constant::Symbol(self.name("a name")?.0)),
+            Kind::Word if !self.is_word("_") => Ok(Constant::Symbol(self.name("a name")?.0)),
             Kind::Mark(b'(') => {
                 self.advance();
                 if let Some(signed) = self.cast() {

@@ -1,6 +1,7 @@
 //! The parser's place in the tokens: looking, taking, failing, recovering.
 
 use super::Limits;
+use super::function::ITEMS;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lex::{Kind, Lexed, RawComment, Token, lex};
 use crate::module::{Comment, Module, Name};
@@ -298,43 +299,47 @@ impl<'a> Cursor<'a> {
     pub(super) fn skip_item(&mut self, from: usize) {
         if self.at == from {
             self.advance();
+        } else if self.tokens[self.at - 1].kind == Kind::Mark(b'}') {
+            return;
         }
         let mut open = 0u32;
         while !self.at_end() {
             match self.kind() {
                 Kind::Mark(b'{') => open += 1,
-                Kind::Mark(b'}') => {
-                    open = open.saturating_sub(1);
-                    if open == 0 {
-                        self.advance();
-                        return;
-                    }
+                Kind::Mark(b'}') if open <= 1 => {
+                    self.advance();
+                    return;
                 }
+                Kind::Mark(b'}') => open -= 1,
                 Kind::Mark(b';') if open == 0 => {
                     self.advance();
                     return;
                 }
-                Kind::DotWord if self.on_new_line() => {
-                    let starts_item = matches!(
-                        self.slice(),
-                        ".visible"
-                            | ".extern"
-                            | ".weak"
-                            | ".common"
-                            | ".entry"
-                            | ".func"
-                            | ".file"
-                            | ".section"
-                            | ".alias"
-                    );
-                    if starts_item {
-                        return;
-                    }
-                }
+                Kind::DotWord if self.starts_item(open > 0) => return,
                 _ => {}
             }
             self.advance();
         }
+    }
+
+    /// Whether a line begins here with what can begin an item; inside a
+    /// broken body, only with what can begin a function.
+    fn starts_item(&self, inside: bool) -> bool {
+        let word = self.slice();
+        self.on_new_line()
+            && ITEMS.contains(&word)
+            && (!inside || matches!(word, ".visible" | ".extern" | ".weak" | ".entry" | ".func"))
+    }
+
+    /// Skips to behind the `{` of the function whose head is broken, if there is one.
+    pub(super) fn skip_to_body(&mut self) -> bool {
+        while !self.at_end() && !self.is(b';') && !self.starts_item(true) {
+            if self.eat(b'{') {
+                return true;
+            }
+            self.advance();
+        }
+        false
     }
 
     pub(super) fn place(&self) -> usize {

@@ -9,7 +9,7 @@ use crate::rule;
 use crate::types::Space;
 
 /// What can begin an item.
-const ITEMS: &[&str] = &[
+pub(super) const ITEMS: &[&str] = &[
     ".visible", ".extern", ".weak", ".common", ".entry", ".func", ".global", ".const", ".shared",
     ".tex", ".file", ".section", ".alias", ".pragma",
 ];
@@ -122,6 +122,27 @@ impl Cursor<'_> {
     }
 
     fn function(&mut self, linkage: Linkage, kind: FunctionKind) -> Parsed<Function> {
+        match self.signature(linkage, kind) {
+            Ok(mut function) => {
+                if self.eat(b'{') {
+                    function.body = Some(self.body()?);
+                } else if !self.eat(b';') {
+                    return Err(self.unexpected("`{` and the body, or `;` for a declaration"));
+                }
+                Ok(function)
+            }
+            // The body may have errors of its own worth telling.
+            Err(broken) => {
+                if self.skip_to_body() {
+                    self.body()?;
+                }
+                Err(broken)
+            }
+        }
+    }
+
+    /// All of a function but its body.
+    fn signature(&mut self, linkage: Linkage, kind: FunctionKind) -> Parsed<Function> {
         let attributes = if self.is_word(".attribute") {
             self.attributes()?
         } else {
@@ -138,15 +159,6 @@ impl Cursor<'_> {
         } else {
             Vec::new()
         };
-        let directives = self.function_directives()?;
-        let body = if self.eat(b'{') {
-            Some(self.body()?)
-        } else {
-            if !self.eat(b';') {
-                return Err(self.unexpected("`{` and the body, or `;` for a declaration"));
-            }
-            None
-        };
         Ok(Function {
             linkage,
             kind,
@@ -154,8 +166,8 @@ impl Cursor<'_> {
             returns,
             name,
             params,
-            directives,
-            body,
+            directives: self.function_directives()?,
+            body: None,
             span,
         })
     }

@@ -71,7 +71,10 @@ impl Cursor<'_> {
                 self.advance();
                 return Ok(Operand::Sink);
             }
-            "WARP_SZ" | "generic" => return Ok(Operand::Constant(self.constant()?)),
+            "WARP_SZ" => return Ok(Operand::Constant(self.constant()?)),
+            "generic" if self.kind_at(1) == Kind::Mark(b'(') => {
+                return Ok(Operand::Constant(self.constant()?));
+            }
             _ => {}
         }
         let name = self.name("a register")?.0;

@@ -74,22 +74,37 @@ fn address(out: &mut String, address: &Address) {
     out.push(']');
 }
 
-/// A constant as an operand: where a bare name would be taken for a register,
-/// the expression that begins with it stands in parentheses.
+/// A constant as an operand. A name there is taken for a register, behind which
+/// only `+` and `-` go on with an expression; one that begins with a name and
+/// goes on otherwise stands in parentheses.
 fn constant_operand(out: &mut String, value: &Constant) {
-    let begins_with_name = match value {
-        Constant::Binary(op, sides) => {
-            !matches!(op, BinaryOp::Add | BinaryOp::Sub) && matches!(sides.0, Constant::Symbol(_))
-        }
-        Constant::Select(parts) => matches!(parts.0, Constant::Symbol(_)),
-        _ => false,
-    };
-    if begins_with_name {
+    let parentheses = begins_with_name(value) && !is_sum(value);
+    if parentheses {
         out.push('(');
     }
     constant(out, value);
-    if begins_with_name {
+    if parentheses {
         out.push(')');
+    }
+}
+
+fn begins_with_name(value: &Constant) -> bool {
+    match value {
+        Constant::Symbol(_) => true,
+        Constant::Binary(_, sides) => begins_with_name(&sides.0),
+        Constant::Select(parts) => begins_with_name(&parts.0),
+        _ => false,
+    }
+}
+
+/// Whether it begins with `name+` or `name-` and has no `?`.
+fn is_sum(value: &Constant) -> bool {
+    match value {
+        Constant::Binary(op, sides) => match &sides.0 {
+            Constant::Symbol(_) => matches!(op, BinaryOp::Add | BinaryOp::Sub),
+            left => is_sum(left),
+        },
+        _ => false,
     }
 }
 

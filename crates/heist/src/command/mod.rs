@@ -1,0 +1,130 @@
+//! The subcommands, one file each.
+//!
+//! Every command ends in a [`Verdict`], which is its exit status: 0 clean, 1
+//! something was found, 2 the question was wrong.
+
+mod fmt;
+
+use clap::{Parser, Subcommand};
+use heist::render;
+use heist_ptx::{Diagnostic, Source};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// GPU kernels whose tiles are scheduled while the kernel runs.
+#[derive(Parser)]
+#[command(name = "heist", version, max_term_width = 100)]
+pub(crate) struct Heist {
+    #[command(subcommand)]
+    command: Command,
+    /// Print one JSON value for machines instead of text for people.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Fmt(fmt::Fmt),
+}
+
+impl Heist {
+    pub(crate) fn run(self) -> ExitCode {
+        let out = Output { json: self.json };
+        let verdict = match self.command {
+            Command::Fmt(command) => command.run(out),
+        };
+        match verdict {
+            Ok(Verdict::Clean) => ExitCode::SUCCESS,
+            Ok(Verdict::Found) => ExitCode::from(1),
+            Err(question) => {
+                question.tell(out);
+                ExitCode::from(2)
+            }
+        }
+    }
+}
+
+/// What a command that could answer found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing wrong: exit status 0.
+    Clean,
+    /// Something was found: exit status 1.
+    Found,
+}
+
+/// Why a command could not answer: exit status 2.
+pub(crate) enum BadQuestion {
+    /// One sentence, with what to do.
+    Sentence(String),
+    /// A file that is not what it should be.
+    Diagnostics(Vec<Diagnostic>, Source),
+}
+
+impl BadQuestion {
+    fn tell(self, out: Output) {
+        match self {
+            BadQuestion::Sentence(sentence) if out.json => {
+                out.json(&serde_json::json!({ "error": sentence }));
+            }
+            BadQuestion::Sentence(sentence) => {
+                anstream::eprintln!("heist: {sentence}");
+            }
+            BadQuestion::Diagnostics(diagnostics, source) => {
+                out.diagnostics(&diagnostics, &source);
+            }
+        }
+    }
+}
+
+/// How to answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+impl Output {
+    fn json(self, value: &impl serde::Serialize) {
+        let mut stdout = std::io::stdout().lock();
+        // A reader that went away is no error of ours.
+        let _ = serde_json::to_writer_pretty(&mut stdout, value);
+        let _ = writeln!(stdout);
+    }
+
+    fn diagnostics(self, diagnostics: &[Diagnostic], source: &Source) {
+        if self.json {
+            let list: Vec<_> = diagnostics
+                .iter()
+                .map(|diagnostic| render::to_json(diagnostic, source))
+                .collect();
+            self.json(&serde_json::json!({ "diagnostics": list }));
+            return;
+        }
+        for diagnostic in diagnostics {
+            anstream::eprintln!("{}\n", render::to_text(diagnostic, source));
+        }
+    }
+}
+
+/// Reads a text file, or standard input for `-`.
+pub(crate) fn read_source(path: &Path) -> Result<Source, BadQuestion> {
+    let mut bytes = Vec::new();
+    let (name, read) = if path.as_os_str() == "-" {
+        ("<stdin>".into(), std::io::stdin().read_to_end(&mut bytes))
+    } else {
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+        (path.display().to_string(), read)
+    };
+    if let Err(error) = read {
+        return Err(BadQuestion::Sentence(format!("can't read {name}: {error}")));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => Err(BadQuestion::Sentence(format!(
+            "{name} is not text: byte {} is not UTF-8. Is it a cubin or an object file? \
+             `cuobjdump -ptx` extracts PTX from one",
+            error.utf8_error().valid_up_to()
+        ))),
+    }
+}

@@ -1,0 +1,9 @@
+//! Heist steals work: GPU kernels whose tiles are scheduled while the kernel runs.
+//!
+//! This crate is the front door. Each part is a crate of its own, found here
+//! under a short name; [`render`] turns what they find into text for people and
+//! for machines.
+
+pub mod render;
+
+pub use heist_ptx as ptx;

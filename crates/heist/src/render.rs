@@ -1,0 +1,119 @@
+//! Diagnostics as text for people, and as JSON for machines.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use heist_ptx::{Diagnostic, Severity, Source, Span};
+use serde::Serialize;
+
+/// One diagnostic as annotated source, ready for a terminal.
+///
+/// The text carries ANSI colours; a stream that is not a terminal should strip
+/// them (`anstream` does).
+pub fn to_text(diagnostic: &Diagnostic, source: &Source) -> String {
+    let renderer = Renderer::styled();
+    let level = match diagnostic.severity {
+        Severity::Warning => Level::WARNING,
+        Severity::Error => Level::ERROR,
+    };
+    let title = level
+        .primary_title(&diagnostic.message)
+        .id(diagnostic.code.0);
+    let mut group = Group::with_title(title);
+    if !diagnostic.span.is_none() {
+        let primary = AnnotationKind::Primary
+            .span(range(diagnostic.span, source))
+            .label(&diagnostic.label);
+        let others = diagnostic.others.iter().map(|other| {
+            AnnotationKind::Context
+                .span(range(other.span, source))
+                .label(&other.text)
+        });
+        group = group.element(
+            Snippet::source(source.text())
+                .path(source.name())
+                .annotation(primary)
+                .annotations(others),
+        );
+    }
+    for note in &diagnostic.notes {
+        group = group.element(Level::NOTE.message(note));
+    }
+    for help in &diagnostic.helps {
+        group = group.element(Level::HELP.message(help));
+    }
+    renderer.render(&[group])
+}
+
+/// A span as the renderer wants it: inside the text, and on character boundaries.
+fn range(span: Span, source: &Source) -> std::ops::Range<usize> {
+    let text = source.text();
+    let floor = |at: u32| text.floor_char_boundary((at as usize).min(text.len()));
+    let start = floor(span.start);
+    start..floor(span.end).max(start)
+}
+
+/// A diagnostic in the form that `--json` prints.
+#[derive(Serialize)]
+pub struct JsonDiagnostic<'a> {
+    code: &'a str,
+    severity: &'static str,
+    message: &'a str,
+    file: &'a str,
+    #[serde(flatten)]
+    place: Option<JsonPlace>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    label: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<JsonLabel<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    notes: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    helps: &'a [String],
+}
+
+#[derive(Serialize)]
+struct JsonPlace {
+    line: u32,
+    column: u32,
+}
+
+#[derive(Serialize)]
+struct JsonLabel<'a> {
+    #[serde(flatten)]
+    place: Option<JsonPlace>,
+    text: &'a str,
+}
+
+fn place(span: Span, source: &Source) -> Option<JsonPlace> {
+    (!span.is_none()).then(|| {
+        let position = source.position(span);
+        JsonPlace {
+            line: position.line,
+            column: position.column,
+        }
+    })
+}
+
+/// One diagnostic for machines.
+pub fn to_json<'a>(diagnostic: &'a Diagnostic, source: &'a Source) -> JsonDiagnostic<'a> {
+    JsonDiagnostic {
+        code: diagnostic.code.0,
+        severity: match diagnostic.severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        },
+        message: &diagnostic.message,
+        file: source.name(),
+        place: place(diagnostic.span, source),
+        label: &diagnostic.label,
+        others: diagnostic
+            .others
+            .iter()
+            .map(|other| JsonLabel {
+                place: place(other.span, source),
+                text: &other.text,
+            })
+            .collect(),
+        notes: &diagnostic.notes,
+        helps: &diagnostic.helps,
+    }
+}
