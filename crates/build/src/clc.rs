@@ -24,8 +24,8 @@ use crate::kernel::{Dim3, Kernel};
 use crate::mbarrier::{Mbarrier, Waiter};
 use crate::pointer::{Ptr, Shared};
 use crate::scalar::Class;
-use crate::target::Feature;
 use crate::value::{Bool, IntoVal, Val};
+use heist_ptx::arch::Feature;
 use std::panic::Location;
 
 /// Where the response lands and which barrier counts it.
@@ -80,7 +80,7 @@ impl<'k> Kernel<'k> {
     /// by the one thread that uses it, once, outside of any loop.
     #[track_caller]
     pub fn clc(&self) -> Idle<'k> {
-        self.require(Feature::Clc);
+        self.require(Feature::ClusterLaunchControl);
         if self
             .rec
             .clc_requests

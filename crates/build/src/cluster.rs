@@ -9,8 +9,8 @@ use crate::kernel::{Dim3, Kernel};
 use crate::mbarrier::RemoteMbarrier;
 use crate::pointer::{Cluster, Ptr, Shared};
 use crate::scalar::{Storable, Word};
-use crate::target::Feature;
 use crate::value::{IntoVal, Val};
+use heist_ptx::arch::Feature;
 
 impl<'k> Kernel<'k> {
     /// How many blocks a cluster has along x, y and z.
@@ -63,6 +63,7 @@ impl<'k> Kernel<'k> {
     #[track_caller]
     pub fn cluster_arrive(&self) -> ClusterArrival<'k> {
         if self.cluster_size() > 1 {
+            self.require(Feature::ClusterBarrierSemantics);
             self.effect("barrier.cluster.arrive.release.aligned", vec![]);
         }
         ClusterArrival { k: *self }
@@ -72,14 +73,14 @@ impl<'k> Kernel<'k> {
     /// overlap this one.
     #[track_caller]
     pub fn launch_dependents(&self) {
-        self.require(Feature::DependentLaunch);
+        self.require(Feature::GridDependency);
         self.effect("griddepcontrol.launch_dependents", vec![]);
     }
 
     /// Waits for the kernel that this one was launched to overlap.
     #[track_caller]
     pub fn wait_for_dependency(&self) {
-        self.require(Feature::DependentLaunch);
+        self.require(Feature::GridDependency);
         self.effect("griddepcontrol.wait", vec![]);
     }
 }
@@ -125,7 +126,7 @@ impl<'k, T: Word> Ptr<'k, Cluster, T> {
     /// they have arrived.
     #[track_caller]
     pub fn store_async(self, value: impl IntoVal<'k, T>, barrier: &RemoteMbarrier<'k>) {
-        self.k.require(Feature::AsyncStore);
+        self.k.require(Feature::StAsync);
         let value = value.into_val(&self.k).bitcast::<u32>();
         self.k.effect(
             "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32",
@@ -137,7 +138,7 @@ impl<'k, T: Word> Ptr<'k, Cluster, T> {
     /// the 16 bytes when they have arrived.
     #[track_caller]
     pub fn store_async_vec(self, values: [Val<'k, T>; 4], barrier: &RemoteMbarrier<'k>) {
-        self.k.require(Feature::AsyncStore);
+        self.k.require(Feature::StAsync);
         let lanes = values
             .iter()
             .map(|value| value.bitcast::<u32>().register().into())

@@ -6,6 +6,7 @@ use crate::scalar::{
 };
 use crate::value::{IntoVal, Repr, Val};
 use half::{bf16, f16};
+use heist_ptx::arch::Feature;
 use std::panic::Location;
 
 impl<'k, T: Scalar> Val<'k, T> {
@@ -29,6 +30,9 @@ impl<'k, T: Scalar> Val<'k, T> {
         }
         if from.integer() && to.integer() && from.width() == to.width() {
             return self.relabel();
+        }
+        if matches!(to, Kind::Bf16 | Kind::Tf32) {
+            self.k.require(Feature::Bf16Convert);
         }
         let this = Opnd::Reg(self.register());
         match (from, to) {
@@ -143,6 +147,7 @@ impl<'k> Val<'k, f32> {
     /// first in its low bits: `f32::pack::<f16>(a, b)`.
     #[track_caller]
     pub fn pack_as<H: Half>(low: Val<'k, f32>, high: Val<'k, f32>) -> Val<'k, H::Pair> {
+        low.k.require(Feature::Bf16Convert);
         low.k.emit::<H::Pair>(
             format!("cvt.rn.{}x2.f32", H::NAME),
             vec![high.register().into(), low.register().into()],

@@ -7,7 +7,7 @@
 
 use crate::error::BuildError;
 use crate::scalar::Class;
-use crate::target::{Arch, Feature};
+use heist_ptx::arch::{Arch, Feature};
 use heist_ptx::{Constant, Part, SmolStr, Version};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -159,7 +159,7 @@ impl Recorder {
             locals: RefCell::default(),
             errors: RefCell::default(),
             raw: RefCell::default(),
-            version: Cell::new(arch.first_version()),
+            version: Cell::new(arch.min_ptx()),
             features: RefCell::default(),
             named_barriers: Cell::new(1),
             max_registers: Cell::new(None),
@@ -288,7 +288,7 @@ impl Recorder {
 
     /// Says that the kernel uses `feature`: an error if the target lacks it.
     pub(crate) fn need(&self, feature: Feature, place: Place) {
-        let version = feature.version();
+        let version = feature.min_ptx();
         if version > self.version.get() {
             self.version.set(version);
         }
@@ -297,7 +297,7 @@ impl Recorder {
             return;
         }
         features.push(feature);
-        if !self.arch.has(feature) {
+        if !self.arch.supports(feature) {
             self.fail(BuildError::unsupported(feature, self.arch, place));
         }
     }

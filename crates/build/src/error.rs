@@ -1,7 +1,7 @@
 //! What can be wrong with a kernel that type-checks.
 
 use crate::emit::Place;
-use crate::target::{Arch, Feature};
+use heist_ptx::arch::{Arch, Feature};
 use std::fmt;
 
 /// Why a kernel could not be built: what, with its numbers, and where in the
@@ -101,9 +101,9 @@ impl fmt::Display for Problem {
             }
             Problem::Unsupported { feature, arch } => write!(
                 f,
-                "{arch} has no {}; it is found on {}",
-                feature.describe(),
-                feature.found_on()
+                "{arch} lacks what this kernel uses: {} needs {}",
+                feature.name(),
+                feature.support()
             ),
             Problem::DoesNotDivide { what, size, by } => {
                 write!(f, "{what} is {size}, which is not a multiple of {by}")

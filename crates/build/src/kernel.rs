@@ -4,8 +4,8 @@
 use crate::emit::{Line, Opnd, Recorder};
 use crate::error::{BuildError, Problem};
 use crate::scalar::{Class, Scalar, Word};
-use crate::target::{Arch, Feature};
 use crate::value::{IntoVal, Val, Var};
+use heist_ptx::arch::{Arch, Feature};
 use heist_ptx::{Constant, Integer, Part, SmolStr};
 use std::fmt;
 use std::marker::PhantomData;
@@ -53,7 +53,7 @@ impl<'k> Kernel<'k> {
 
     /// Whether its target has `feature`, so that a kernel can choose.
     pub fn has(&self, feature: Feature) -> bool {
-        self.rec.arch.has(feature)
+        self.rec.arch.supports(feature)
     }
 
     /// Says that the kernel uses `feature`. Where the target lacks it, the

@@ -8,8 +8,8 @@
 use crate::emit::{Line, Opnd};
 use crate::kernel::{Kernel, number};
 use crate::pointer::{Cluster, IntoIndex, Ptr, Shared};
-use crate::target::Feature;
 use crate::value::{Bool, IntoVal, Val, Var};
+use heist_ptx::arch::Feature;
 
 /// What to make: a name, how many, and how many arrivals end a phase.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +87,8 @@ impl<'k> Kernel<'k> {
                     );
                 }
             }
-            if self.has(Feature::TxBarrier) {
-                self.require(Feature::TxBarrier);
+            if self.has(Feature::MbarrierTransactions) {
+                self.require(Feature::MbarrierTransactions);
                 self.effect("fence.mbarrier_init.release.cluster", vec![]);
             }
         });
@@ -150,7 +150,7 @@ impl<'k> Mbarrier<'k> {
     /// A barrier that was initialised by `init_by_this_thread`.
     #[track_caller]
     pub(crate) fn private(k: &Kernel<'k>, name: &str) -> Mbarrier<'k> {
-        k.require(Feature::TxBarrier);
+        k.require(Feature::MbarrierTransactions);
         let at = k.shared_aligned::<u64>(name, 1, 8).ptr();
         k.effect("mbarrier.init.shared.b64", vec![at.operand(), number(1)]);
         k.effect("fence.mbarrier_init.release.cluster", vec![]);
@@ -171,7 +171,7 @@ impl<'k> Mbarrier<'k> {
     #[track_caller]
     pub fn arrive_expecting(&self, bytes: impl IntoVal<'k, u32>) {
         let k = self.at.k;
-        k.require(Feature::TxBarrier);
+        k.require(Feature::MbarrierTransactions);
         let bytes = bytes.into_val(&k).operand();
         k.emit::<u64>(
             "mbarrier.arrive.expect_tx.shared.b64",
@@ -197,11 +197,11 @@ impl<'k> Mbarrier<'k> {
     pub fn test(&self, parity: impl IntoVal<'k, u32>) -> Bool<'k> {
         let k = self.at.k;
         let parity = parity.into_val(&k).operand();
-        let name = if k.has(Feature::TxBarrier) {
-            k.require(Feature::TxBarrier);
+        let name = if k.has(Feature::MbarrierTransactions) {
+            k.require(Feature::MbarrierTransactions);
             format!("mbarrier.try_wait.parity{}.shared::cta.b64", scope(&k))
         } else {
-            k.require(Feature::ParityWait);
+            k.require(Feature::MbarrierParity);
             "mbarrier.test_wait.parity.shared.b64".into()
         };
         k.emit::<bool>(name, vec![self.at.operand(), parity])
@@ -235,7 +235,7 @@ impl<'k> RemoteMbarrier<'k> {
     #[track_caller]
     pub fn arrive(&self) {
         let k = self.at.k;
-        k.require(Feature::TxBarrier);
+        k.require(Feature::MbarrierTransactions);
         k.effect(
             "mbarrier.arrive.release.cluster.shared::cluster.b64",
             vec![Opnd::Sink, self.at.operand()],
@@ -247,7 +247,7 @@ impl<'k> RemoteMbarrier<'k> {
     #[track_caller]
     pub fn arrive_expecting(&self, bytes: impl IntoVal<'k, u32>) {
         let k = self.at.k;
-        k.require(Feature::TxBarrier);
+        k.require(Feature::MbarrierTransactions);
         let bytes = bytes.into_val(&k).operand();
         k.effect(
             "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64",

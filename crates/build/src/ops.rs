@@ -10,6 +10,7 @@ use crate::fold::{self, Binary, Compare, Simple};
 use crate::scalar::{Integer, Kind, Number, Ordered, Scalar, Sealed};
 use crate::value::{Bool, IntoVal, Repr, Val, Var};
 use half::{bf16, f16};
+use heist_ptx::arch::Feature;
 use heist_ptx::{Constant, Integer as Literal};
 use std::marker::PhantomData;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
@@ -120,6 +121,7 @@ impl<'k, T: Scalar> Val<'k, T> {
             };
             self.with(Repr::Imm(bits)).operand()
         };
+        self.k.require(Feature::Bf16Fma);
         let (one, minus_one, minus_zero) = (0x3F80, 0xBF80, 0x8000);
         let operands = match op {
             Binary::Add => vec![self.operand(), both(one), right.operand()],

@@ -5,8 +5,8 @@ use crate::error::{BuildError, Problem};
 use crate::kernel::Kernel;
 use crate::lower::{self, Lowered};
 use crate::params::{KernelParams, ParamInfo};
-use crate::target::{Arch, Feature};
 use heist_ptx::Module;
+use heist_ptx::arch::{Arch, Feature};
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -153,7 +153,7 @@ impl<A: KernelParams> KernelSpec<A> {
         F: for<'k> FnOnce(&Kernel<'k>, A::Device<'k>),
     {
         let place = Location::caller();
-        self.check(place)?;
+        self.check(arch, place)?;
         let recorder = Recorder::new(arch, self.block, self.cluster, place);
         let kernel = Kernel {
             rec: &recorder,
@@ -186,7 +186,7 @@ impl<A: KernelParams> KernelSpec<A> {
         })
     }
 
-    fn check(&self, place: crate::emit::Place) -> Result<(), BuildError> {
+    fn check(&self, arch: Arch, place: crate::emit::Place) -> Result<(), BuildError> {
         let out_of_range = |what: &str, value: u64, high: u32| {
             let problem = Problem::OutOfRange {
                 what: what.into(),
@@ -197,17 +197,24 @@ impl<A: KernelParams> KernelSpec<A> {
             Err(BuildError::at(problem, place))
         };
         let product = |dims: [u32; 3]| dims.iter().map(|&n| u64::from(n)).product::<u64>();
+        let limits = arch.limits();
         let threads = product(self.block);
-        if !(1..=1024).contains(&threads) {
-            return out_of_range("the number of threads in a block", threads, 1024);
+        if !(1..=limits.threads_per_block.into()).contains(&threads) {
+            let high = limits.threads_per_block;
+            return out_of_range("the number of threads in a block", threads, high);
         }
-        if self.block[2] > 64 {
-            return out_of_range("the depth of a block", self.block[2].into(), 64);
+        for (axis, high) in limits.block.into_iter().enumerate() {
+            if self.block[axis] > high {
+                let what = format!("the block's extent along {}", ["x", "y", "z"][axis]);
+                return out_of_range(&what, self.block[axis].into(), high);
+            }
         }
-        if let Some(cluster) = self.cluster
-            && !(1..=16).contains(&product(cluster))
-        {
-            return out_of_range("the number of blocks in a cluster", product(cluster), 16);
+        if let Some(cluster) = self.cluster {
+            let blocks = product(cluster);
+            if blocks == 0 || (limits.cluster_max > 0 && blocks > limits.cluster_max.into()) {
+                let high = limits.cluster_max;
+                return out_of_range("the number of blocks in a cluster", blocks, high);
+            }
         }
         if !valid_name(&self.name) {
             let problem = Problem::Other(format!(

@@ -7,8 +7,8 @@
 use crate::emit::Opnd;
 use crate::kernel::{Kernel, number};
 use crate::scalar::{Class, Number, Ordered, Word};
-use crate::target::Feature;
 use crate::value::{Bool, IntoVal, Val};
+use heist_ptx::arch::Feature;
 use heist_ptx::{Constant, Integer as Literal};
 use std::panic::Location;
 

@@ -145,8 +145,8 @@ fn what_a_target_lacks_is_told_with_its_line() {
         .expect_err("Hopper has none");
     assert!(
         error.to_string().starts_with(
-            "sm_90a has no clusterlaunchcontrol, taking over blocks that have not started; \
-             it is found on sm_100 and later (crates/build/tests/cluster.rs:"
+            "sm_90a lacks what this kernel uses: cluster launch control needs sm_100 or later \
+             (crates/build/tests/cluster.rs:"
         ),
         "{error}"
     );
