@@ -143,6 +143,7 @@ impl Operand {
         Operand::Address(Address {
             base: AddressBase::Name(base.into()),
             offset,
+            plus_zero: false,
             rest: Vec::new(),
         })
     }
@@ -172,6 +173,9 @@ pub struct Address {
     pub base: AddressBase,
     /// Bytes added to it.
     pub offset: i64,
+    /// Whether `+0` is written out: it changes nothing, but an assembler that
+    /// does not optimise makes an addition of it.
+    pub plus_zero: bool,
     /// What follows a comma: a sampler and coordinates, a tensor's coordinates.
     pub rest: Vec<Operand>,
 }

@@ -305,6 +305,8 @@ pub enum Initializer {
     Value(Constant),
     /// `{ ... }`.
     List(Vec<Initializer>),
+    /// `addr_mode_0 = wrap`, inside the list of a sampler, texture or surface.
+    Field(Name, Constant),
 }
 
 /// `.reg .b32 %r<10>, %x;`

@@ -242,6 +242,10 @@ impl Printer {
     fn initializer(&mut self, init: &Initializer) {
         match init {
             Initializer::Value(value) => constant(&mut self.out, value),
+            Initializer::Field(name, value) => {
+                put!(self, "{name} = ");
+                constant(&mut self.out, value);
+            }
             Initializer::List(list) => {
                 self.out.push('{');
                 for (at, init) in list.iter().enumerate() {

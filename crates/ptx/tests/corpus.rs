@@ -90,10 +90,13 @@ fn the_print_assembles_to_the_same_machine_code() {
         let source = read(path);
         let arch = architecture(&source)?;
         let printed = print(&parse(&source).expect("every corpus file parses"));
+        // Code for a later link step is assembled without one.
+        let relocatable = source.text().contains("-rdc=true");
+        let options: &[&str] = if relocatable { &["-c"] } else { &[] };
         // Line tables hold the line numbers of the PTX itself, so only code is compared.
         let text = |ptx: &str| {
             ptxas
-                .assemble(ptx, arch)
+                .assemble_with(ptx, arch, options)
                 .map_err(|refusal| refusal.log)
                 .map(|cubin| cubin.text_sections().expect("ptxas writes ELF"))
         };

@@ -154,7 +154,7 @@ impl<'a> Cursor<'a> {
 
     /// Ends a statement. A missing `;` is told where it is missing, behind what
     /// was read, and the next line is not thrown away for it.
-    pub(super) fn end_statement(&mut self, what: &str) -> Parsed<()> {
+    pub(super) fn end_statement(&mut self, what: impl std::fmt::Display) -> Parsed<()> {
         if self.eat(b';') {
             return Ok(());
         }

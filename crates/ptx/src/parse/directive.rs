@@ -212,7 +212,13 @@ impl Cursor<'_> {
         self.deeper(|c| {
             let mut list = Vec::new();
             while !c.is(b'}') {
-                list.push(c.initializer()?);
+                if c.kind() == Kind::Word && c.kind_at(1) == Kind::Mark(b'=') {
+                    let name = c.name("a field")?.0;
+                    c.advance();
+                    list.push(Initializer::Field(name, c.constant()?));
+                } else {
+                    list.push(c.initializer()?);
+                }
                 if !c.eat(b',') {
                     break;
                 }

@@ -134,7 +134,7 @@ impl Cursor<'_> {
             }
             Kind::Number | Kind::Mark(b'(') => {
                 let address = self.unsigned("an address")?;
-                (AddressBase::Absolute(address), 0)
+                (AddressBase::Absolute(address), None)
             }
             _ => return Err(self.unexpected("a register, a variable or a number")),
         };
@@ -143,18 +143,23 @@ impl Cursor<'_> {
             rest.push(self.deeper(|c| c.operand(false))?);
         }
         self.expect(b']', "`]` behind the address")?;
-        Ok(Operand::Address(Address { base, offset, rest }))
+        Ok(Operand::Address(Address {
+            base,
+            offset: offset.unwrap_or(0),
+            plus_zero: offset == Some(0),
+            rest,
+        }))
     }
 
-    /// The bytes added to an address: a sum of numbers, `0` when none follow.
-    fn offset(&mut self) -> Parsed<i64> {
+    /// The bytes added to an address: a sum of numbers, if one follows.
+    fn offset(&mut self) -> Parsed<Option<i64>> {
         let span = self.span();
         if !matches!(self.kind(), Kind::Mark(b'+' | b'-')) {
-            return Ok(0);
+            return Ok(None);
         }
         let zero = Constant::Int(crate::instruction::Integer::decimal(0));
         let sum = self.constant_after(zero)?;
-        fold(&sum).ok_or_else(|| {
+        fold(&sum).map(Some).ok_or_else(|| {
             let span = self.since(span);
             self.fail(
                 Diagnostic::error(

@@ -178,7 +178,7 @@ impl Cursor<'_> {
             }
         }
         let span = self.since(start);
-        self.end_statement(&format!("`{}`", opcode.base()))?;
+        self.end_statement(format_args!("`{}`", opcode.base()))?;
         Ok(Instruction {
             guard,
             opcode,

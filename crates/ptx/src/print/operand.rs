@@ -63,7 +63,7 @@ fn address(out: &mut String, address: &Address) {
             let _ = write!(out, "{at}");
         }
     }
-    if address.offset != 0 {
+    if address.offset != 0 || address.plus_zero {
         // `+-8` is how compilers write it, and what every assembler takes.
         let _ = write!(out, "+{}", address.offset);
     }
