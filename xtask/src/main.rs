@@ -1,2 +1,86 @@
-//! The project's own chores: set-up, tests, golden files.
-fn main() {}
+//! The project's own chores.
+//!
+//! `cargo xtask test` is the one command that a fresh machine needs: it sets up
+//! what the tests ask (an assembler, in a virtual environment) and runs them all.
+
+mod shell;
+mod tools;
+
+use shell::Failed;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  setup        make the virtual environment with ptxas that the tests ask
+  test         setup, then formatting, lints and every test
+  bless        rewrite the golden files with what the code prints now
+  fuzz [N]     put N mutated inputs (10 million unless told) through the parser
+  bench parse  parse the corpus beside the crate ptx-syntax
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["setup"] => tools::setup(),
+        ["test"] => test(),
+        ["bless"] => bless(),
+        ["fuzz"] => fuzz("10000000"),
+        ["fuzz", inputs] => fuzz(inputs),
+        ["bench", name] => bench(name),
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed(why)) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything that must hold before a commit lands.
+fn test() -> Result<(), Failed> {
+    tools::setup()?;
+    shell::cargo(&["fmt", "--all", "--check"])?;
+    shell::cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ])?;
+    shell::cargo(&["test", "--workspace"])
+}
+
+fn bless() -> Result<(), Failed> {
+    shell::run(
+        shell::command("cargo")
+            .args(["test", "--workspace", "golden"])
+            .env("HEIST_BLESS", "1"),
+    )
+}
+
+fn fuzz(inputs: &str) -> Result<(), Failed> {
+    shell::run(
+        shell::command("cargo")
+            .args(["test", "--release", "-p", "heist-ptx", "--test", "fuzz"])
+            .args(["--", "--nocapture"])
+            .env("HEIST_FUZZ_INPUTS", inputs),
+    )
+}
+
+/// Runs a benchmark of the workspace of peers.
+fn bench(name: &str) -> Result<(), Failed> {
+    let peers = shell::root().join("bench/peers");
+    shell::run(
+        shell::command("cargo")
+            .args(["run", "--release", "--bin", name])
+            .current_dir(peers),
+    )
+}

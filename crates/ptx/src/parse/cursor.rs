@@ -110,7 +110,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn on_new_line(&self) -> bool {
+    pub(super) fn on_new_line(&self) -> bool {
         let from = self.previous().end as usize;
         let to = self.span().start as usize;
         self.at == 0 || self.text.get(from..to).is_none_or(|gap| gap.contains('\n'))
@@ -155,7 +155,7 @@ impl<'a> Cursor<'a> {
     /// Ends a statement. A missing `;` is told where it is missing, behind what
     /// was read, and the next line is not thrown away for it.
     pub(super) fn end_statement(&mut self, what: impl std::fmt::Display) -> Parsed<()> {
-        if self.eat(b';') {
+        if self.eat(b';') || self.swallowed_the_line() {
             return Ok(());
         }
         if self.on_new_line() || self.at_end() || self.is(b'}') {
@@ -170,7 +170,21 @@ impl<'a> Cursor<'a> {
             );
             return Ok(());
         }
-        Err(self.unexpected("`;`"))
+        Err(self.unexpected("`,` or `;`"))
+    }
+
+    /// Whether what was just read is a string without its end: it took the
+    /// rest of its line along, and that was told.
+    fn swallowed_the_line(&self) -> bool {
+        let text = self.slice_of(self.previous());
+        text.starts_with('"') && (text.len() < 2 || !text.ends_with('"'))
+    }
+
+    /// Whether the lexer gave up on the rest of the file.
+    pub(super) fn cut_short(&self) -> bool {
+        self.errors
+            .iter()
+            .any(|error| error.code == rule::UNTERMINATED && self.slice_of(error.span) == "/*")
     }
 
     /// A name, and where it is.

@@ -77,6 +77,9 @@ impl Cursor<'_> {
             }
             _ => {}
         }
+        if self.on_new_line() && self.looks_like_an_instruction() {
+            return Err(self.unexpected("an operand behind `,`"));
+        }
         let name = self.name("a register")?.0;
         if let Some(part) = self.part()? {
             return Ok(Operand::Part { name, part });
@@ -86,6 +89,11 @@ impl Cursor<'_> {
             return Ok(Operand::Constant(sum));
         }
         Ok(Operand::Name(name))
+    }
+
+    /// Whether `word.word` stands here, as an opcode with its modifiers would.
+    fn looks_like_an_instruction(&self) -> bool {
+        self.kind_at(1) == Kind::DotWord && !self.slice().starts_with('%')
     }
 
     /// `.x` and its kind, if it follows.

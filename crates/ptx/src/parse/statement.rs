@@ -1,7 +1,8 @@
 //! Statements: the inside of functions.
 
-use super::cursor::{Cursor, Parsed};
+use super::cursor::{Broken, Cursor, Parsed};
 use super::directive::unknown_directive;
+use crate::diagnostic::Diagnostic;
 use crate::instruction::{Guard, Instruction, Opcode};
 use crate::lex::Kind;
 use crate::module::{CallPrototype, Linkage, Name, Statement};
@@ -41,9 +42,12 @@ impl Cursor<'_> {
         })
     }
 
-    fn unclosed(&mut self, open: Span) -> super::cursor::Broken {
+    fn unclosed(&mut self, open: Span) -> Broken {
+        if self.cut_short() {
+            return Broken;
+        }
         let end = self.previous().end as usize;
-        let diagnostic = crate::diagnostic::Diagnostic::error(
+        let diagnostic = Diagnostic::error(
             rule::UNEXPECTED,
             Span::new(end, end),
             "expected `}`, found the end of the file",
