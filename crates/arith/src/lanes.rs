@@ -40,6 +40,43 @@ impl Host {
     }
 }
 
+/// Defines a function whose body is compiled for each [`Host`].
+macro_rules! multiversion {
+    (
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident $([$($generics:tt)*] [$($names:tt)*])? ($($arg:ident: $ty:ty),* $(,)?) $body:block
+    ) => {
+        $(#[$meta])*
+        $vis fn $name $(<$($generics)*>)? ($($arg: $ty),*) {
+            #[inline(always)]
+            fn body $(<$($generics)*>)? ($($arg: $ty),*) $body
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            fn avx2 $(<$($generics)*>)? ($($arg: $ty),*) {
+                body $(::<$($names)*>)? ($($arg),*)
+            }
+
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512vl")]
+            fn avx512 $(<$($generics)*>)? ($($arg: $ty),*) {
+                body $(::<$($names)*>)? ($($arg),*)
+            }
+
+            match $crate::lanes::Host::detect() {
+                $crate::lanes::Host::Baseline => body $(::<$($names)*>)? ($($arg),*),
+                // SAFETY: `detect` found the features that the function enables.
+                #[cfg(target_arch = "x86_64")]
+                $crate::lanes::Host::Avx2 => unsafe { avx2 $(::<$($names)*>)? ($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::lanes::Host::Avx512 => unsafe { avx512 $(::<$($names)*>)? ($($arg),*) },
+            }
+        }
+    };
+}
+pub(crate) use multiversion;
+
 /// `fma.rn.f32` (and `mad.rn.f32`) over a warp: [`float::f32::fma`] per lane.
 #[inline]
 pub fn fma_f32<const FTZ: bool, const SAT: bool>(

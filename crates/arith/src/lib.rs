@@ -22,3 +22,4 @@ pub mod int;
 pub mod lanes;
 #[cfg(test)]
 mod sample;
+pub mod tensor;

@@ -1,0 +1,153 @@
+//! Which lane and register hold which element of a fragment.
+//!
+//! All but the oldest fragments are built alike: the 32 lanes are eight groups of
+//! four; the group says where a lane is along one axis, the place within the group
+//! along the other, and each further register adds a constant offset.
+
+use crate::lanes::Lanes;
+
+/// A fragment: a matrix spread over the registers of a warp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The group of four runs along the columns, its members along the rows.
+    transposed: bool,
+    /// How far apart two neighbours of a group are.
+    step: u8,
+    /// Elements in one register, consecutive along the members' axis.
+    per: u8,
+    /// How many of the offsets there are.
+    registers: u8,
+    /// What a register adds, as rows and columns.
+    offsets: [(u8, u8); 8],
+}
+
+/// The place of an element: row, column.
+pub type Place = (usize, usize);
+
+impl Layout {
+    /// A fragment whose groups are rows. `offsets` beyond eight are dropped; no
+    /// fragment has more.
+    pub(super) const fn by_rows(step: u8, per: u8, offsets: &[(u8, u8)]) -> Layout {
+        let mut all = [(0, 0); 8];
+        let registers = if offsets.len() < 8 { offsets.len() } else { 8 };
+        let mut i = 0;
+        while i < registers {
+            all[i] = offsets[i];
+            i += 1;
+        }
+        Layout {
+            transposed: false,
+            step,
+            per,
+            registers: registers as u8,
+            offsets: all,
+        }
+    }
+
+    /// A fragment whose groups are columns.
+    pub(super) const fn by_columns(step: u8, per: u8, offsets: &[(u8, u8)]) -> Layout {
+        let rows = Layout::by_rows(step, per, offsets);
+        Layout {
+            transposed: true,
+            ..rows
+        }
+    }
+
+    /// How many registers it takes.
+    #[inline]
+    pub const fn registers(&self) -> usize {
+        self.registers as usize
+    }
+
+    /// How many elements a register holds.
+    #[inline]
+    pub const fn per_register(&self) -> usize {
+        self.per as usize
+    }
+
+    /// The place of element `j` of a register of a lane.
+    #[inline]
+    pub const fn place(&self, lane: usize, register: usize, j: usize) -> Place {
+        let group = (lane >> 2) & 7;
+        let member = (lane & 3) * self.step as usize + j;
+        let (row, column) = self.offsets[register & 7];
+        if self.transposed {
+            (member + row as usize, group + column as usize)
+        } else {
+            (group + row as usize, member + column as usize)
+        }
+    }
+
+    /// Fills a row-major matrix of `width` columns from registers, `decode` giving
+    /// element `j` of a register in every lane. Places outside of `matrix` are
+    /// left out, as are registers that are not there.
+    #[inline(always)]
+    pub(super) fn gather<R, T: Copy>(
+        &self,
+        registers: &[Lanes<R>],
+        matrix: &mut [T],
+        width: usize,
+        decode: impl Fn(&Lanes<R>, u32) -> Lanes<T>,
+    ) {
+        for (r, register) in registers.iter().enumerate().take(self.registers()) {
+            for j in 0..self.per_register() {
+                for (lane, value) in decode(register, j as u32).into_iter().enumerate() {
+                    let (row, column) = self.place(lane, r, j);
+                    if let Some(slot) = matrix.get_mut(row * width + column) {
+                        *slot = value;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands every place to `encode` with its register and lane: the reverse.
+    #[inline(always)]
+    pub(super) fn scatter<R, T: Copy>(
+        &self,
+        matrix: &[T],
+        width: usize,
+        registers: &mut [Lanes<R>],
+        encode: impl Fn(&mut R, usize, T),
+    ) {
+        for (r, register) in registers.iter_mut().enumerate().take(self.registers()) {
+            for j in 0..self.per_register() {
+                for (lane, word) in register.iter_mut().enumerate() {
+                    let (row, column) = self.place(lane, r, j);
+                    if let Some(value) = matrix.get(row * width + column) {
+                        encode(word, j, *value);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_rows_or_columns() {
+        let rows = Layout::by_rows(2, 2, &[(0, 0), (8, 0), (0, 8), (8, 8)]);
+        assert_eq!(rows.place(0, 0, 0), (0, 0));
+        assert_eq!(rows.place(5, 0, 1), (1, 3));
+        assert_eq!(rows.place(31, 3, 1), (15, 15));
+        let columns = Layout::by_columns(2, 2, &[(0, 0), (8, 0)]);
+        assert_eq!(columns.place(5, 0, 1), (3, 1));
+        assert_eq!(columns.place(31, 1, 1), (15, 7));
+    }
+
+    #[test]
+    fn gather_and_scatter_are_inverse() {
+        let layout = Layout::by_rows(2, 1, &[(0, 0), (0, 1), (8, 0), (8, 1)]);
+        let registers: [Lanes<u32>; 4] =
+            std::array::from_fn(|r| std::array::from_fn(|lane| (r * 100 + lane) as u32));
+        let mut matrix = [u32::MAX; 128];
+        layout.gather(&registers, &mut matrix, 8, |register, _| *register);
+        assert!(matrix.iter().all(|x| *x != u32::MAX));
+        let mut back = [[0; 32]; 4];
+        layout.scatter(&matrix, 8, &mut back, |word, _, value| *word = value);
+        assert_eq!(back, registers);
+    }
+}
