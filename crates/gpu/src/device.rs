@@ -1,0 +1,291 @@
+//! What GPUs there are, and what the driver can do.
+
+use crate::error::GpuError;
+use crate::raw;
+use crate::status::code;
+use heist_launch::{Dim3, Limits};
+use heist_ptx::Version;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// The oldest driver, by its CUDA version, that has every call used here.
+const OLDEST_DRIVER: CudaVersion = CudaVersion {
+    major: 12,
+    minor: 8,
+};
+
+/// A CUDA version, as drivers report it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CudaVersion {
+    /// Before the dot.
+    pub major: u32,
+    /// After the dot.
+    pub minor: u32,
+}
+
+impl CudaVersion {
+    fn from_number(number: u32) -> CudaVersion {
+        CudaVersion {
+            major: number / 1000,
+            minor: number % 1000 / 10,
+        }
+    }
+
+    /// The newest PTX ISA that a driver of this version assembles. For a version
+    /// later than those known here, the pattern is continued.
+    pub fn ptx_isa(self) -> Version {
+        let minor = self.minor as u8;
+        match (self.major, minor) {
+            (12, 0..=5) => Version::new(8, minor),
+            (12, 6) => Version::new(8, 5),
+            (12, 7..=9) => Version::new(8, minor - 1),
+            (13, _) => Version::new(9, minor),
+            (major, _) if major > 13 => Version::new(major.min(250) as u8 - 4, minor),
+            _ => Version::new(7, 8),
+        }
+    }
+}
+
+impl fmt::Display for CudaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// A compute capability, such as 9.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Capability {
+    /// Before the dot.
+    pub major: u32,
+    /// After the dot.
+    pub minor: u32,
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sm_{}{}", self.major, self.minor)
+    }
+}
+
+impl Capability {
+    /// Whether PTX for `target` (`sm_90`, `sm_90a`, `sm_100f`, ...) runs on it;
+    /// the error says why not.
+    ///
+    /// ```
+    /// use heist_gpu::Capability;
+    /// let h200 = Capability { major: 9, minor: 0 };
+    /// assert!(h200.runs("sm_80").is_ok());
+    /// assert!(h200.runs("sm_90a").is_ok());
+    /// assert!(h200.runs("sm_100a").is_err());
+    /// ```
+    pub fn runs(self, target: &str) -> Result<(), String> {
+        let digits = target.strip_prefix("sm_").unwrap_or("");
+        let (number, suffix) = match digits.find(|c: char| !c.is_ascii_digit()) {
+            Some(at) => digits.split_at(at),
+            None => (digits, ""),
+        };
+        let Ok(number) = number.parse::<u32>() else {
+            return Err(format!("`{target}` is not an architecture"));
+        };
+        let (major, minor) = (number / 10, number % 10);
+        let (fits, because) = match suffix {
+            "a" => (
+                (self.major, self.minor) == (major, minor),
+                "an `a` target runs on that chip alone",
+            ),
+            "f" => (
+                self.major == major && self.minor >= minor,
+                "an `f` target runs within its family alone",
+            ),
+            _ => (
+                (self.major, self.minor) >= (major, minor),
+                "PTX runs on its target and on later chips",
+            ),
+        };
+        if fits {
+            Ok(())
+        } else {
+            Err(format!(
+                "the module is for {target} and this GPU is {self}: {because}"
+            ))
+        }
+    }
+}
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// Its number, from 0.
+    pub ordinal: u32,
+    /// Its name, such as `NVIDIA H200`.
+    pub name: String,
+    /// A name of this very device, kept across restarts.
+    pub uuid: [u8; 16],
+    /// What generation it is.
+    pub capability: Capability,
+    /// How many SMs it has.
+    pub sms: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Bytes of L2 cache.
+    pub l2: u64,
+    /// The highest SM clock, in kHz.
+    pub clock_khz: u32,
+    /// Threads that one SM holds.
+    pub threads_per_sm: u32,
+    /// Blocks that one SM holds.
+    pub blocks_per_sm: u32,
+    /// Registers of one SM.
+    pub registers_per_sm: u32,
+    /// Bytes of shared memory of one SM.
+    pub shared_per_sm: u32,
+    /// Whether blocks can be launched in clusters.
+    pub clusters: bool,
+    /// Whether tensor maps and bulk tensor copies exist.
+    pub tensor_maps: bool,
+    /// What a launch may ask for.
+    pub limits: Limits,
+    /// The driver's CUDA version.
+    pub driver: CudaVersion,
+}
+
+impl DeviceInfo {
+    /// Whether the hardware's own cluster launch control exists.
+    pub fn cluster_launch_control(&self) -> bool {
+        self.capability.major >= 10
+    }
+}
+
+/// Whether a driver library is there; asked once.
+pub(crate) fn driver_is_there() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    *PRESENT.get_or_init(raw::present)
+}
+
+/// Loads and starts the driver; its CUDA version.
+///
+/// Without a driver, or with one that is too old, this is an error that says
+/// what to do, never a panic.
+pub fn driver() -> Result<CudaVersion, GpuError> {
+    if !driver_is_there() {
+        return Err(GpuError::NoDriver);
+    }
+    raw::init().map_err(|status| match status.code {
+        code::NO_DEVICE => GpuError::NoDevice,
+        code::STUB_LIBRARY => GpuError::NoDriver,
+        _ => GpuError::Start { status },
+    })?;
+    let version = CudaVersion::from_number(raw::driver_version().map_err(GpuError::call)?);
+    if version < OLDEST_DRIVER {
+        return Err(GpuError::OldDriver {
+            version,
+            oldest: OLDEST_DRIVER,
+        });
+    }
+    Ok(version)
+}
+
+/// Every GPU that the driver knows; an error when there is none.
+pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
+    let driver = driver()?;
+    let count = raw::device_count().map_err(GpuError::call)?;
+    if count == 0 {
+        return Err(GpuError::NoDevice);
+    }
+    (0..count).map(|ordinal| info(ordinal, driver)).collect()
+}
+
+pub(crate) fn info(ordinal: u32, driver: CudaVersion) -> Result<DeviceInfo, GpuError> {
+    use raw::CUdevice_attribute::*;
+    let device = raw::device(ordinal).map_err(GpuError::call)?;
+    let get = |attribute| raw::device_attribute(device, attribute).map_err(GpuError::call);
+    let capability = Capability {
+        major: get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        minor: get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    };
+    let clusters = get(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)? != 0;
+    Ok(DeviceInfo {
+        ordinal,
+        name: raw::device_name(device).map_err(GpuError::call)?,
+        uuid: raw::device_uuid(device).map_err(GpuError::call)?,
+        capability,
+        sms: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        memory: raw::device_memory(device).map_err(GpuError::call)?,
+        l2: u64::from(get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
+        clock_khz: get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+        threads_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        blocks_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
+        registers_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+        shared_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+        clusters,
+        tensor_maps: get(CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)? != 0,
+        limits: Limits {
+            grid: Dim3::new(
+                get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+                get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+                get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+            ),
+            block: Dim3::new(
+                get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+                get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+                get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+            ),
+            threads_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            shared_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            // 16 is the most with the opt-in that a launch of more than 8 makes.
+            blocks_per_cluster: if clusters { 16 } else { 1 },
+        },
+        driver,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_ptx() {
+        let isa = |major, minor| CudaVersion { major, minor }.ptx_isa().to_string();
+        assert_eq!(isa(12, 4), "8.4");
+        assert_eq!(isa(12, 6), "8.5");
+        assert_eq!(isa(12, 8), "8.7");
+        assert_eq!(isa(12, 9), "8.8");
+        assert_eq!(isa(13, 0), "9.0");
+        assert_eq!(isa(13, 4), "9.4");
+        assert_eq!(isa(14, 1), "10.1");
+        assert_eq!(CudaVersion::from_number(13010).to_string(), "13.1");
+    }
+
+    #[test]
+    fn targets() {
+        let h200 = Capability { major: 9, minor: 0 };
+        let b300 = Capability {
+            major: 10,
+            minor: 3,
+        };
+        for fine in ["sm_75", "sm_90", "sm_90a"] {
+            assert_eq!(h200.runs(fine), Ok(()), "{fine}");
+        }
+        for wrong in ["sm_89a", "sm_100", "sm_100a", "sm_100f", "nonsense", "sm_"] {
+            assert!(h200.runs(wrong).is_err(), "{wrong}");
+        }
+        for fine in ["sm_90", "sm_100", "sm_100f", "sm_103a"] {
+            assert_eq!(b300.runs(fine), Ok(()), "{fine}");
+        }
+        for wrong in ["sm_90a", "sm_100a", "sm_120", "sm_120f"] {
+            assert!(b300.runs(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn without_a_driver_there_is_an_explanation() {
+        // With a driver this finds devices; without, it must explain itself.
+        match devices() {
+            Ok(devices) => assert!(!devices.is_empty()),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("sim:"), "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! PTX in the driver's hands: assembled programs, and a cache of them.
+
+use crate::context::Gpu;
+use crate::device::CudaVersion;
+use crate::error::GpuError;
+use crate::kernel::Kernel;
+use crate::ptx::PtxText;
+use crate::raw::{self, Handle, JitRequest};
+use std::ffi::CString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// What to ask of the assembler in the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct JitOptions {
+    /// At most this many registers a thread.
+    pub max_registers: Option<u32>,
+    /// From 0 to 4; the driver's own choice is 4.
+    pub optimization: Option<u32>,
+    /// Keep source lines for profilers and sanitizers.
+    pub line_info: bool,
+    /// Lower the `.version` to the newest that the driver takes, for files that
+    /// say a later one than they need. For tests; see [`PtxText::clamped`].
+    pub clamp_version: bool,
+}
+
+/// Everything that an assembled program depends on. The text stands in it by two
+/// hashes and its length, and is compared besides when the key is found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ProgramKey {
+    hashes: [u64; 2],
+    length: usize,
+    device: [u8; 16],
+    driver: CudaVersion,
+    options: JitOptions,
+}
+
+impl ProgramKey {
+    fn new(text: &str, gpu: &Gpu, options: &JitOptions) -> ProgramKey {
+        let hash = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            salt.hash(&mut hasher);
+            text.hash(&mut hasher);
+            hasher.finish()
+        };
+        ProgramKey {
+            hashes: [hash(0), hash(1)],
+            length: text.len(),
+            device: gpu.info().uuid,
+            driver: gpu.info().driver,
+            options: options.clone(),
+        }
+    }
+}
+
+/// A program in the context. The context unloads it when it closes.
+pub(crate) struct Loaded {
+    pub(crate) module: Handle<raw::CUmodule>,
+    text: String,
+    log: String,
+}
+
+/// An assembled program.
+#[derive(Clone)]
+pub struct Program {
+    gpu: Gpu,
+    name: String,
+    loaded: Arc<Loaded>,
+}
+
+impl Gpu {
+    /// Assembles PTX, or finds that it was assembled before with the same options.
+    ///
+    /// The error has what the assembler said, or, for PTX that is too new or for
+    /// another chip, what that means.
+    pub fn load(&self, ptx: &PtxText, options: &JitOptions) -> Result<Program, GpuError> {
+        let ptx = if options.clamp_version {
+            ptx.clamped(self.info().driver.ptx_isa())
+        } else {
+            std::borrow::Cow::Borrowed(ptx)
+        };
+        let program = |loaded| Program {
+            gpu: self.clone(),
+            name: ptx.name.clone(),
+            loaded,
+        };
+        let key = ProgramKey::new(&ptx.text, self, options);
+        if let Some(loaded) = self.cached_program(&key).filter(|l| l.text == ptx.text) {
+            return Ok(program(loaded));
+        }
+        self.enter()?;
+        let image = CString::new(ptx.text.as_str()).map_err(|error| GpuError::ZeroByte {
+            module: ptx.name.clone(),
+            at: error.nul_position(),
+        })?;
+        let request = JitRequest {
+            max_registers: options.max_registers,
+            optimization: options.optimization,
+            line_info: options.line_info,
+        };
+        let (result, logs) = raw::module_load(&image, &request);
+        let module = match result {
+            Ok(module) => module,
+            Err(status) if status.is_fault() => return self.check(Err(status)),
+            Err(status) => {
+                let log = [logs.error, logs.info].join("\n").trim().to_owned();
+                return Err(GpuError::from_jit(
+                    &ptx.name,
+                    status,
+                    log,
+                    ptx.version(),
+                    ptx.target(),
+                    self.info().capability,
+                    self.info().driver,
+                ));
+            }
+        };
+        let loaded = Arc::new(Loaded {
+            module: Handle(module),
+            text: ptx.text.clone(),
+            log: logs.info,
+        });
+        self.cache_program(key, Arc::clone(&loaded));
+        Ok(program(loaded))
+    }
+}
+
+impl Program {
+    /// The GPU it is loaded on.
+    pub fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the assembler had to say: registers, spills, shared memory. Empty when
+    /// the driver had the result in its own cache.
+    pub fn log(&self) -> &str {
+        &self.loaded.log
+    }
+
+    /// A kernel of it.
+    pub fn kernel(&self, name: &str) -> Result<Kernel, GpuError> {
+        Kernel::find(self, name)
+    }
+
+    pub(crate) fn module(&self) -> raw::CUmodule {
+        self.loaded.module.0
+    }
+
+    pub(crate) fn kernel_names(&self) -> Vec<String> {
+        PtxText::new("", self.loaded.text.clone()).kernels()
+    }
+
+    /// Whether two programs are the same assembled one.
+    pub fn is_same(&self, other: &Program) -> bool {
+        Arc::ptr_eq(&self.loaded, &other.loaded)
+    }
+}

@@ -1,0 +1,752 @@
+//! The driver's calls, one small function each. All of this crate's `unsafe` is
+//! here.
+//!
+//! What the functions assume, and the rest of the crate keeps:
+//!
+//! * [`present`] answered true before anything else here is called; without a
+//!   driver library the bindings panic.
+//! * A handle comes from the driver, is owned by one value, and is destroyed
+//!   once, when that value is dropped. Handles are opaque: nothing dereferences
+//!   them but the driver, which answers a stale one with an error.
+//! * The context that a handle belongs to is current on the calling thread.
+//!
+//! A call that fails gives the [`Status`] it failed with.
+
+#![allow(unsafe_code)]
+
+use crate::status::Status;
+use cudarc::driver::sys;
+use heist_launch::{
+    Dim3, Fill, Interleave, L2Promotion, Launch, Swizzle, TensorElement, TensorMap,
+};
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ptr;
+
+pub(crate) use sys::{
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
+    CUfunction_attribute, CUgraph, CUgraphExec, CUmodule, CUstream, CUtensorMap,
+};
+
+/// A driver handle that may be used from any thread, as all of them may.
+#[derive(Clone, Copy)]
+pub(crate) struct Handle<T: Copy>(pub(crate) T);
+
+// SAFETY: handles are opaque, and the driver's calls are thread-safe.
+unsafe impl<T: Copy> Send for Handle<T> {}
+// SAFETY: as above.
+unsafe impl<T: Copy> Sync for Handle<T> {}
+
+fn check(call: &'static str, result: sys::CUresult) -> Result<(), Status> {
+    match result {
+        sys::CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(Status::new(call, code as u32)),
+    }
+}
+
+/// Calls the driver and turns its answer into a `Result`.
+macro_rules! call {
+    ($name:ident ( $($arg:expr),* $(,)? )) => {
+        // SAFETY: the module's assumptions hold, and every pointer argument is to
+        // a live local or slice of the size that the call reads or writes.
+        check(stringify!($name), unsafe { sys::$name($($arg),*) })
+    };
+}
+
+/// Whether a driver library can be loaded.
+pub(crate) fn present() -> bool {
+    // SAFETY: only opens the library by name and closes it again; its
+    // initialisers are the driver's own.
+    unsafe { sys::is_culib_present() }
+}
+
+pub(crate) fn init() -> Result<(), Status> {
+    call!(cuInit(0))
+}
+
+/// The CUDA version that the driver offers, as 1000 * major + 10 * minor.
+pub(crate) fn driver_version() -> Result<u32, Status> {
+    let mut version: c_int = 0;
+    call!(cuDriverGetVersion(&mut version))?;
+    Ok(version.max(0) as u32)
+}
+
+/// The driver's name and sentence for a code.
+pub(crate) fn describe(code: u32) -> Option<(String, String)> {
+    let code = all_codes().find(|known| *known as u32 == code)?;
+    let (mut name, mut text) = (ptr::null(), ptr::null());
+    call!(cuGetErrorName(code, &mut name)).ok()?;
+    call!(cuGetErrorString(code, &mut text)).ok()?;
+    let owned = |text: *const std::ffi::c_char| {
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: the driver gave a pointer to a constant, terminated string.
+        let text = unsafe { CStr::from_ptr(text) };
+        Some(text.to_string_lossy().into_owned())
+    };
+    Some((owned(name)?, owned(text)?))
+}
+
+/// The codes whose texts anyone here asks for. The bindings' type of codes is an
+/// enum, which must not be made from a number that it does not list.
+fn all_codes() -> impl Iterator<Item = sys::CUresult> {
+    use sys::CUresult::*;
+    [
+        CUDA_ERROR_INVALID_VALUE,
+        CUDA_ERROR_OUT_OF_MEMORY,
+        CUDA_ERROR_NOT_INITIALIZED,
+        CUDA_ERROR_DEINITIALIZED,
+        CUDA_ERROR_STUB_LIBRARY,
+        CUDA_ERROR_DEVICE_UNAVAILABLE,
+        CUDA_ERROR_NO_DEVICE,
+        CUDA_ERROR_INVALID_DEVICE,
+        CUDA_ERROR_INVALID_IMAGE,
+        CUDA_ERROR_INVALID_CONTEXT,
+        CUDA_ERROR_NO_BINARY_FOR_GPU,
+        CUDA_ERROR_ECC_UNCORRECTABLE,
+        CUDA_ERROR_INVALID_PTX,
+        CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
+        CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+        CUDA_ERROR_JIT_COMPILATION_DISABLED,
+        CUDA_ERROR_OPERATING_SYSTEM,
+        CUDA_ERROR_INVALID_HANDLE,
+        CUDA_ERROR_ILLEGAL_STATE,
+        CUDA_ERROR_NOT_FOUND,
+        CUDA_ERROR_ILLEGAL_ADDRESS,
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
+        CUDA_ERROR_LAUNCH_TIMEOUT,
+        CUDA_ERROR_CONTEXT_IS_DESTROYED,
+        CUDA_ERROR_ASSERT,
+        CUDA_ERROR_HARDWARE_STACK_ERROR,
+        CUDA_ERROR_ILLEGAL_INSTRUCTION,
+        CUDA_ERROR_MISALIGNED_ADDRESS,
+        CUDA_ERROR_INVALID_ADDRESS_SPACE,
+        CUDA_ERROR_INVALID_PC,
+        CUDA_ERROR_LAUNCH_FAILED,
+        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+        CUDA_ERROR_NOT_PERMITTED,
+        CUDA_ERROR_NOT_SUPPORTED,
+        CUDA_ERROR_SYSTEM_NOT_READY,
+        CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
+        CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE,
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+        CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
+        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
+        CUDA_ERROR_INVALID_CLUSTER_SIZE,
+        CUDA_ERROR_UNKNOWN,
+    ]
+    .into_iter()
+}
+
+pub(crate) fn device_count() -> Result<u32, Status> {
+    let mut count: c_int = 0;
+    call!(cuDeviceGetCount(&mut count))?;
+    Ok(count.max(0) as u32)
+}
+
+pub(crate) fn device(ordinal: u32) -> Result<CUdevice, Status> {
+    let mut device: CUdevice = 0;
+    let ordinal = c_int::try_from(ordinal).unwrap_or(c_int::MAX);
+    call!(cuDeviceGet(&mut device, ordinal))?;
+    Ok(device)
+}
+
+pub(crate) fn device_name(device: CUdevice) -> Result<String, Status> {
+    let mut name = [0u8; 256];
+    let length = name.len() as c_int;
+    call!(cuDeviceGetName(name.as_mut_ptr().cast(), length, device))?;
+    Ok(CStr::from_bytes_until_nul(&name)
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default())
+}
+
+pub(crate) fn device_uuid(device: CUdevice) -> Result<[u8; 16], Status> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    call!(cuDeviceGetUuid_v2(&mut uuid, device))?;
+    Ok(uuid.bytes.map(|byte| byte as u8))
+}
+
+pub(crate) fn device_attribute(
+    device: CUdevice,
+    attribute: CUdevice_attribute,
+) -> Result<u32, Status> {
+    let mut value: c_int = 0;
+    call!(cuDeviceGetAttribute(&mut value, attribute, device))?;
+    Ok(value.max(0) as u32)
+}
+
+pub(crate) fn device_memory(device: CUdevice) -> Result<u64, Status> {
+    let mut bytes = 0usize;
+    call!(cuDeviceTotalMem_v2(&mut bytes, device))?;
+    Ok(bytes as u64)
+}
+
+pub(crate) fn context_retain(device: CUdevice) -> Result<CUcontext, Status> {
+    let mut context = ptr::null_mut();
+    call!(cuDevicePrimaryCtxRetain(&mut context, device))?;
+    Ok(context)
+}
+
+pub(crate) fn context_release(device: CUdevice) -> Result<(), Status> {
+    call!(cuDevicePrimaryCtxRelease_v2(device))
+}
+
+pub(crate) fn context_reset(device: CUdevice) -> Result<(), Status> {
+    call!(cuDevicePrimaryCtxReset_v2(device))
+}
+
+pub(crate) fn context_make_current(context: CUcontext) -> Result<(), Status> {
+    call!(cuCtxSetCurrent(context))
+}
+
+pub(crate) fn context_synchronize() -> Result<(), Status> {
+    call!(cuCtxSynchronize())
+}
+
+/// Free and total bytes of device memory.
+pub(crate) fn memory_info() -> Result<(u64, u64), Status> {
+    let (mut free, mut total) = (0usize, 0usize);
+    call!(cuMemGetInfo_v2(&mut free, &mut total))?;
+    Ok((free as u64, total as u64))
+}
+
+pub(crate) fn memory_alloc(bytes: usize) -> Result<CUdeviceptr, Status> {
+    let mut address = 0;
+    call!(cuMemAlloc_v2(&mut address, bytes))?;
+    Ok(address)
+}
+
+pub(crate) fn memory_free(address: CUdeviceptr) -> Result<(), Status> {
+    call!(cuMemFree_v2(address))
+}
+
+/// Copies to the device and returns when the source may be reused.
+pub(crate) fn copy_to_device(
+    address: CUdeviceptr,
+    bytes: &[u8],
+    stream: CUstream,
+) -> Result<(), Status> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    // Pageable memory: the driver stages it before the call returns.
+    call!(cuMemcpyHtoDAsync_v2(
+        address,
+        bytes.as_ptr().cast(),
+        bytes.len(),
+        stream
+    ))
+}
+
+/// Copies from the device, after everything before it on the stream, and waits.
+pub(crate) fn copy_from_device(
+    bytes: &mut [u8],
+    address: CUdeviceptr,
+    stream: CUstream,
+) -> Result<(), Status> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    call!(cuMemcpyDtoHAsync_v2(
+        bytes.as_mut_ptr().cast(),
+        address,
+        bytes.len(),
+        stream
+    ))?;
+    stream_synchronize(stream)
+}
+
+pub(crate) fn copy_on_device(
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> Result<(), Status> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    call!(cuMemcpyDtoDAsync_v2(to, from, bytes, stream))
+}
+
+pub(crate) fn fill_bytes(
+    address: CUdeviceptr,
+    byte: u8,
+    bytes: usize,
+    stream: CUstream,
+) -> Result<(), Status> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    call!(cuMemsetD8Async(address, byte, bytes, stream))
+}
+
+/// Host memory that the device can write, for as long as the value lives, also
+/// when the context that it came from no longer works.
+pub(crate) struct Mailbox {
+    host: *mut u32,
+    device: CUdeviceptr,
+    slots: usize,
+}
+
+// SAFETY: the pointer is to memory of its own, read with volatile reads only.
+unsafe impl Send for Mailbox {}
+// SAFETY: as above; the device is the only writer.
+unsafe impl Sync for Mailbox {}
+
+impl Mailbox {
+    pub(crate) fn new(slots: usize) -> Result<Mailbox, Status> {
+        let mut host: *mut c_void = ptr::null_mut();
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        let bytes = slots * size_of::<u32>();
+        call!(cuMemHostAlloc(&mut host, bytes, flags))?;
+        // SAFETY: just allocated, `bytes` long, nobody else has it.
+        unsafe { ptr::write_bytes(host.cast::<u8>(), 0, bytes) };
+        let mut device = 0;
+        if let Err(status) = call!(cuMemHostGetDevicePointer_v2(&mut device, host, 0)) {
+            // Nothing refers to it yet, and nothing more can be done about a failure.
+            let _ = call!(cuMemFreeHost(host));
+            return Err(status);
+        }
+        Ok(Mailbox {
+            host: host.cast(),
+            device,
+            slots,
+        })
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// What the device wrote last; zero before that.
+    pub(crate) fn read(&self, slot: usize) -> u32 {
+        assert!(slot < self.slots, "a slot of this mailbox");
+        // SAFETY: inside the allocation, aligned; volatile since a device writes it.
+        unsafe { self.host.add(slot).read_volatile() }
+    }
+
+    /// Sets a slot to zero; only while no write to it is on its way.
+    pub(crate) fn clear(&self, slot: usize) {
+        assert!(slot < self.slots, "a slot of this mailbox");
+        // SAFETY: inside the allocation, aligned, and nobody writes it now.
+        unsafe { self.host.add(slot).write_volatile(0) }
+    }
+
+    /// Has the device write a value once everything before it is done.
+    pub(crate) fn write_later(
+        &self,
+        slot: usize,
+        value: u32,
+        stream: CUstream,
+    ) -> Result<(), Status> {
+        assert!(slot < self.slots, "a slot of this mailbox");
+        let address = self.device + (slot * size_of::<u32>()) as u64;
+        call!(cuStreamWriteValue32_v2(stream, address, value, 0))
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // Fails when the context is gone, and then the memory is gone too.
+        let _ = call!(cuMemFreeHost(self.host.cast()));
+    }
+}
+
+pub(crate) fn stream_create(priority: i32) -> Result<CUstream, Status> {
+    let mut stream = ptr::null_mut();
+    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
+    call!(cuStreamCreateWithPriority(&mut stream, flags, priority))?;
+    Ok(stream)
+}
+
+pub(crate) fn stream_destroy(stream: CUstream) -> Result<(), Status> {
+    call!(cuStreamDestroy_v2(stream))
+}
+
+pub(crate) fn stream_synchronize(stream: CUstream) -> Result<(), Status> {
+    call!(cuStreamSynchronize(stream))
+}
+
+/// Whether everything on the stream is done.
+pub(crate) fn stream_query(stream: CUstream) -> Result<bool, Status> {
+    match call!(cuStreamQuery(stream)) {
+        Ok(()) => Ok(true),
+        Err(status) if status.is(sys::CUresult::CUDA_ERROR_NOT_READY as u32) => Ok(false),
+        Err(status) => Err(status),
+    }
+}
+
+pub(crate) fn stream_wait_event(stream: CUstream, event: CUevent) -> Result<(), Status> {
+    call!(cuStreamWaitEvent(stream, event, 0))
+}
+
+pub(crate) fn event_create() -> Result<CUevent, Status> {
+    let mut event = ptr::null_mut();
+    call!(cuEventCreate(&mut event, 0))?;
+    Ok(event)
+}
+
+pub(crate) fn event_destroy(event: CUevent) -> Result<(), Status> {
+    call!(cuEventDestroy_v2(event))
+}
+
+pub(crate) fn event_record(event: CUevent, stream: CUstream) -> Result<(), Status> {
+    call!(cuEventRecord(event, stream))
+}
+
+pub(crate) fn event_synchronize(event: CUevent) -> Result<(), Status> {
+    call!(cuEventSynchronize(event))
+}
+
+/// Milliseconds between two events that have happened.
+pub(crate) fn event_elapsed(from: CUevent, to: CUevent) -> Result<f32, Status> {
+    let mut milliseconds = 0f32;
+    call!(cuEventElapsedTime_v2(&mut milliseconds, from, to))?;
+    Ok(milliseconds)
+}
+
+pub(crate) fn capture_begin(stream: CUstream) -> Result<(), Status> {
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    call!(cuStreamBeginCapture_v2(stream, mode))
+}
+
+pub(crate) fn capture_end(stream: CUstream) -> Result<CUgraph, Status> {
+    let mut graph = ptr::null_mut();
+    call!(cuStreamEndCapture(stream, &mut graph))?;
+    Ok(graph)
+}
+
+pub(crate) fn graph_instantiate(graph: CUgraph) -> Result<CUgraphExec, Status> {
+    let mut exec = ptr::null_mut();
+    call!(cuGraphInstantiateWithFlags(&mut exec, graph, 0))?;
+    Ok(exec)
+}
+
+pub(crate) fn graph_node_count(graph: CUgraph) -> Result<usize, Status> {
+    let mut count = 0usize;
+    call!(cuGraphGetNodes(graph, ptr::null_mut(), &mut count))?;
+    Ok(count)
+}
+
+pub(crate) fn graph_launch(exec: CUgraphExec, stream: CUstream) -> Result<(), Status> {
+    call!(cuGraphLaunch(exec, stream))
+}
+
+pub(crate) fn graph_destroy(graph: CUgraph) -> Result<(), Status> {
+    call!(cuGraphDestroy(graph))
+}
+
+pub(crate) fn graph_exec_destroy(exec: CUgraphExec) -> Result<(), Status> {
+    call!(cuGraphExecDestroy(exec))
+}
+
+/// What the assembler in the driver said.
+#[derive(Default)]
+pub(crate) struct JitLogs {
+    pub(crate) info: String,
+    pub(crate) error: String,
+}
+
+/// What to ask the assembler in the driver for.
+pub(crate) struct JitRequest {
+    pub(crate) max_registers: Option<u32>,
+    pub(crate) optimization: Option<u32>,
+    pub(crate) line_info: bool,
+}
+
+/// Assembles PTX; the logs come back either way.
+pub(crate) fn module_load(
+    image: &CStr,
+    request: &JitRequest,
+) -> (Result<CUmodule, Status>, JitLogs) {
+    use sys::CUjit_option::*;
+    const LOG: usize = 64 << 10;
+    let mut info = vec![0u8; LOG];
+    let mut error = vec![0u8; LOG];
+    // Numbers travel in the pointer's own bits.
+    let number = |value: usize| ptr::without_provenance_mut::<c_void>(value);
+    let mut options = vec![
+        CU_JIT_INFO_LOG_BUFFER,
+        CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+        CU_JIT_ERROR_LOG_BUFFER,
+        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        CU_JIT_LOG_VERBOSE,
+    ];
+    let mut values = vec![
+        info.as_mut_ptr().cast::<c_void>(),
+        number(LOG),
+        error.as_mut_ptr().cast::<c_void>(),
+        number(LOG),
+        number(1),
+    ];
+    if request.line_info {
+        options.push(CU_JIT_GENERATE_LINE_INFO);
+        values.push(number(1));
+    }
+    if let Some(registers) = request.max_registers {
+        options.push(CU_JIT_MAX_REGISTERS);
+        values.push(number(registers as usize));
+    }
+    if let Some(level) = request.optimization {
+        options.push(CU_JIT_OPTIMIZATION_LEVEL);
+        values.push(number(level as usize));
+    }
+    let mut module = ptr::null_mut();
+    // The driver writes the lengths that it used back into `values`; the buffers
+    // were zeroed, so the terminator is found without them.
+    let result = call!(cuModuleLoadDataEx(
+        &mut module,
+        image.as_ptr().cast(),
+        options.len() as c_uint,
+        options.as_mut_ptr(),
+        values.as_mut_ptr()
+    ));
+    let text = |bytes: &[u8]| {
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+    };
+    let logs = JitLogs {
+        info: text(&info),
+        error: text(&error),
+    };
+    (result.map(|()| module), logs)
+}
+
+pub(crate) fn module_unload(module: CUmodule) -> Result<(), Status> {
+    call!(cuModuleUnload(module))
+}
+
+pub(crate) fn module_function(module: CUmodule, name: &CStr) -> Result<CUfunction, Status> {
+    let mut function = ptr::null_mut();
+    call!(cuModuleGetFunction(&mut function, module, name.as_ptr()))?;
+    Ok(function)
+}
+
+pub(crate) fn function_attribute(
+    function: CUfunction,
+    attribute: CUfunction_attribute,
+) -> Result<u32, Status> {
+    let mut value: c_int = 0;
+    call!(cuFuncGetAttribute(&mut value, attribute, function))?;
+    Ok(value.max(0) as u32)
+}
+
+pub(crate) fn function_set_attribute(
+    function: CUfunction,
+    attribute: CUfunction_attribute,
+    value: u32,
+) -> Result<(), Status> {
+    let value = c_int::try_from(value).unwrap_or(c_int::MAX);
+    call!(cuFuncSetAttribute(function, attribute, value))
+}
+
+/// The sizes in bytes of a function's parameters.
+pub(crate) fn function_parameters(function: CUfunction) -> Result<Vec<usize>, Status> {
+    let mut sizes = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0usize, 0usize);
+        match call!(cuFuncGetParamInfo(
+            function,
+            sizes.len(),
+            &mut offset,
+            &mut size
+        )) {
+            Ok(()) => sizes.push(size),
+            // The end of the list is an index that is out of range.
+            Err(status) if status.is(sys::CUresult::CUDA_ERROR_INVALID_VALUE as u32) => {
+                return Ok(sizes);
+            }
+            Err(status) => return Err(status),
+        }
+    }
+}
+
+/// Blocks of this size that fit one SM at a time.
+pub(crate) fn blocks_per_sm(
+    function: CUfunction,
+    threads: u32,
+    dynamic_shared: u32,
+) -> Result<u32, Status> {
+    let mut blocks: c_int = 0;
+    let threads = c_int::try_from(threads).unwrap_or(c_int::MAX);
+    call!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
+        &mut blocks,
+        function,
+        threads,
+        dynamic_shared as usize
+    ))?;
+    Ok(blocks.max(0) as u32)
+}
+
+/// What a launch may ask for besides its shape.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Attributes {
+    pub(crate) cooperative: bool,
+    pub(crate) programmatic: bool,
+    pub(crate) priority: Option<i32>,
+}
+
+fn with_config<R>(
+    launch: &Launch,
+    attributes: Attributes,
+    stream: CUstream,
+    body: impl FnOnce(&sys::CUlaunchConfig) -> R,
+) -> R {
+    use sys::CUlaunchAttributeID::*;
+    let blank = sys::CUlaunchAttributeValue { pad: [0; 64] };
+    let mut list = Vec::new();
+    let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
+        let mut value = blank;
+        set(&mut value);
+        list.push(sys::CUlaunchAttribute {
+            id,
+            pad: [0; 4],
+            value,
+        });
+    };
+    if let Some(Dim3 { x, y, z }) = launch.cluster {
+        add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &|value| {
+            value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
+        });
+    }
+    if attributes.cooperative {
+        add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &|value| {
+            value.cooperative = 1;
+        });
+    }
+    if attributes.programmatic {
+        add(
+            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            &|value| value.programmaticStreamSerializationAllowed = 1,
+        );
+    }
+    if let Some(priority) = attributes.priority {
+        add(CU_LAUNCH_ATTRIBUTE_PRIORITY, &|value| {
+            value.priority = priority;
+        });
+    }
+    let config = sys::CUlaunchConfig {
+        gridDimX: launch.grid.x,
+        gridDimY: launch.grid.y,
+        gridDimZ: launch.grid.z,
+        blockDimX: launch.block.x,
+        blockDimY: launch.block.y,
+        blockDimZ: launch.block.z,
+        sharedMemBytes: launch.dynamic_shared,
+        hStream: stream,
+        attrs: if list.is_empty() {
+            ptr::null_mut()
+        } else {
+            list.as_mut_ptr()
+        },
+        numAttrs: list.len() as c_uint,
+    };
+    body(&config)
+}
+
+/// Clusters that fit the device at a time.
+pub(crate) fn active_clusters(function: CUfunction, launch: &Launch) -> Result<u32, Status> {
+    let mut clusters: c_int = 0;
+    with_config(launch, Attributes::default(), ptr::null_mut(), |config| {
+        call!(cuOccupancyMaxActiveClusters(
+            &mut clusters,
+            function,
+            config
+        ))
+    })?;
+    Ok(clusters.max(0) as u32)
+}
+
+/// Launches a function. `parameters` holds the bytes of each parameter; their
+/// number and sizes must be those of [`function_parameters`], since the driver
+/// copies as many bytes as the function takes from each.
+pub(crate) fn launch(
+    function: CUfunction,
+    launch: &Launch,
+    attributes: Attributes,
+    parameters: &mut [Vec<u8>],
+    stream: CUstream,
+) -> Result<(), Status> {
+    let mut pointers: Vec<*mut c_void> = parameters
+        .iter_mut()
+        .map(|bytes| bytes.as_mut_ptr().cast())
+        .collect();
+    with_config(launch, attributes, stream, |config| {
+        call!(cuLaunchKernelEx(
+            config,
+            function,
+            pointers.as_mut_ptr(),
+            ptr::null_mut()
+        ))
+    })
+}
+
+/// Encodes a tensor map that [`TensorMap::validate`] has accepted.
+pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<Vec<u8>, Status> {
+    use sys::CUtensorMapDataType::*;
+    use sys::CUtensorMapFloatOOBfill::*;
+    use sys::CUtensorMapInterleave::*;
+    use sys::CUtensorMapL2promotion::*;
+    use sys::CUtensorMapSwizzle::*;
+    let element = match map.element {
+        TensorElement::U8 => CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        TensorElement::U16 => CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        TensorElement::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
+        TensorElement::S32 => CU_TENSOR_MAP_DATA_TYPE_INT32,
+        TensorElement::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
+        TensorElement::S64 => CU_TENSOR_MAP_DATA_TYPE_INT64,
+        TensorElement::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        TensorElement::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        TensorElement::F64 => CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+        TensorElement::Bf16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        TensorElement::F32Ftz => CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
+        TensorElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+        TensorElement::Tf32Ftz => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
+    };
+    let interleave = match map.interleave {
+        Interleave::None => CU_TENSOR_MAP_INTERLEAVE_NONE,
+        Interleave::Bytes16 => CU_TENSOR_MAP_INTERLEAVE_16B,
+        Interleave::Bytes32 => CU_TENSOR_MAP_INTERLEAVE_32B,
+    };
+    let swizzle = match map.swizzle {
+        Swizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,
+        Swizzle::Bytes32 => CU_TENSOR_MAP_SWIZZLE_32B,
+        Swizzle::Bytes64 => CU_TENSOR_MAP_SWIZZLE_64B,
+        Swizzle::Bytes128 => CU_TENSOR_MAP_SWIZZLE_128B,
+    };
+    let l2 = match map.l2 {
+        L2Promotion::None => CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        L2Promotion::Bytes64 => CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+        L2Promotion::Bytes128 => CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        L2Promotion::Bytes256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+    };
+    let fill = match map.fill {
+        Fill::Zeros => CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        Fill::Nan => CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
+    };
+    let mut encoded = CUtensorMap { opaque: [0; 16] };
+    let base = ptr::without_provenance_mut::<c_void>((base + map.offset) as usize);
+    // A rank of one has no strides, and the driver still wants a pointer to some.
+    let mut strides = map.strides.clone();
+    strides.push(0);
+    call!(cuTensorMapEncodeTiled(
+        &mut encoded,
+        element,
+        map.rank() as u32,
+        base,
+        map.dims.as_ptr(),
+        strides.as_ptr(),
+        map.box_dims.as_ptr(),
+        map.element_strides.as_ptr(),
+        interleave,
+        swizzle,
+        l2,
+        fill
+    ))?;
+    Ok(encoded
+        .opaque
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect())
+}

@@ -1,0 +1,112 @@
+//! One launch from start to end: the same arguments and the same outcome as on
+//! the simulator.
+
+use crate::context::Gpu;
+use crate::error::GpuError;
+use crate::fault::argument_flags;
+use crate::kernel::{KernelArg, KernelInfo, LaunchOptions};
+use crate::program::JitOptions;
+use crate::ptx::PtxText;
+use heist_launch::{Arguments, Buffer, Launch, Outcome, Param, Time};
+use std::time::Duration;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// What to ask of the assembler.
+    pub jit: JitOptions,
+    /// How long the kernel may take; a kernel that takes longer costs the context.
+    pub limit: Duration,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        RunOptions {
+            jit: JitOptions::default(),
+            limit: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, Debug)]
+pub struct GpuRun {
+    /// The buffers.
+    pub outcome: Outcome,
+    /// How long the kernel took, by events around it; a first launch includes
+    /// what the driver does once.
+    pub elapsed: Time,
+    /// What the assembler made of the kernel.
+    pub kernel: KernelInfo,
+    /// What the assembler had to say.
+    pub log: String,
+}
+
+impl Gpu {
+    /// Assembles PTX, makes the buffers, launches a kernel once, waits, and reads
+    /// the buffers back.
+    pub fn run(
+        &self,
+        ptx: &PtxText,
+        entry: &str,
+        launch: &Launch,
+        arguments: &Arguments,
+        options: &RunOptions,
+    ) -> Result<GpuRun, GpuError> {
+        let program = self.load(ptx, &options.jit)?;
+        let kernel = program.kernel(entry)?;
+        let bound = arguments.bind()?;
+        let mut slots = Vec::with_capacity(bound.slots.len());
+        for slot in &bound.slots {
+            slots.push(self.allocate_with(slot.data.bytes())?);
+        }
+        let mut parameters = Vec::with_capacity(bound.params.len());
+        for param in &bound.params {
+            parameters.push(match param {
+                Param::Bytes(bytes) => KernelArg::bytes(bytes.clone()),
+                Param::Pointer { slot, offset } => {
+                    KernelArg::address(slots[*slot].address() + offset)
+                }
+                Param::TensorMap { slot, map } => {
+                    KernelArg::tensor_map(self, entry, map, &slots[*slot])?
+                }
+            });
+        }
+        let stream = self.stream()?;
+        let (start, end) = (self.event()?, self.event()?);
+        start.record(&stream)?;
+        kernel.launch_with(
+            &stream,
+            launch,
+            &parameters,
+            &LaunchOptions {
+                flags: Some(argument_flags(arguments)),
+                ..LaunchOptions::default()
+            },
+        )?;
+        end.record(&stream)?;
+        stream.synchronize_within(options.limit)?;
+        let elapsed = end.since(&start)?;
+        let mut outputs = Vec::new();
+        for (slot, memory) in bound.slots.iter().zip(&slots) {
+            if !slot.role.is_read_back() {
+                continue;
+            }
+            let mut bytes = vec![0; memory.len()];
+            memory.read(0, &mut bytes)?;
+            // As many bytes as the slot had, so the elements come out whole.
+            if let Some(buffer) = Buffer::from_bytes(slot.data.ty(), bytes) {
+                outputs.push((slot.name.clone(), buffer));
+            }
+        }
+        Ok(GpuRun {
+            outcome: Outcome {
+                outputs,
+                trace: None,
+            },
+            elapsed,
+            kernel: kernel.info().clone(),
+            log: program.log().to_owned(),
+        })
+    }
+}

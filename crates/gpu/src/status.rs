@@ -1,0 +1,177 @@
+//! What the driver answers when a call fails.
+
+use heist_ptx::{Code, rule};
+use std::fmt;
+
+/// A call of the driver that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The call.
+    pub call: &'static str,
+    /// The driver's number for what went wrong.
+    pub code: u32,
+}
+
+/// The numbers that matter here, by the driver's names.
+pub(crate) mod code {
+    pub(crate) const INVALID_VALUE: u32 = 1;
+    pub(crate) const OUT_OF_MEMORY: u32 = 2;
+    pub(crate) const STUB_LIBRARY: u32 = 34;
+    pub(crate) const NO_DEVICE: u32 = 100;
+    pub(crate) const UNSUPPORTED_PTX_VERSION: u32 = 222;
+    pub(crate) const NOT_FOUND: u32 = 500;
+    pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
+    pub(crate) const LAUNCH_OUT_OF_RESOURCES: u32 = 701;
+    pub(crate) const LAUNCH_TIMEOUT: u32 = 702;
+    pub(crate) const ASSERT: u32 = 710;
+    pub(crate) const HARDWARE_STACK_ERROR: u32 = 714;
+    pub(crate) const ILLEGAL_INSTRUCTION: u32 = 715;
+    pub(crate) const MISALIGNED_ADDRESS: u32 = 716;
+    pub(crate) const INVALID_ADDRESS_SPACE: u32 = 717;
+    pub(crate) const INVALID_PC: u32 = 718;
+    pub(crate) const LAUNCH_FAILED: u32 = 719;
+    pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: u32 = 720;
+    pub(crate) const INVALID_CLUSTER_SIZE: u32 = 912;
+}
+
+impl Status {
+    pub(crate) fn new(call: &'static str, code: u32) -> Status {
+        Status { call, code }
+    }
+
+    pub(crate) fn is(self, code: u32) -> bool {
+        self.code == code
+    }
+
+    /// Whether a kernel did something that ends the context: from here on every
+    /// call in it fails with the same.
+    pub fn is_fault(self) -> bool {
+        matches!(
+            self.code,
+            code::ILLEGAL_ADDRESS
+                | code::LAUNCH_TIMEOUT
+                | code::ASSERT
+                | code::HARDWARE_STACK_ERROR
+                | code::ILLEGAL_INSTRUCTION
+                | code::MISALIGNED_ADDRESS
+                | code::INVALID_ADDRESS_SPACE
+                | code::INVALID_PC
+                | code::LAUNCH_FAILED
+                // Memory errors of the hardware itself end a context too.
+                | 214
+                | 220
+                | 226
+        )
+    }
+
+    /// The driver's name for the code, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+    pub fn name(self) -> String {
+        self.described().0
+    }
+
+    fn described(self) -> (String, String) {
+        let known = crate::device::driver_is_there()
+            .then(|| crate::raw::describe(self.code))
+            .flatten();
+        known.unwrap_or_else(|| {
+            let name = match self.code {
+                code::ILLEGAL_ADDRESS => "CUDA_ERROR_ILLEGAL_ADDRESS",
+                code::MISALIGNED_ADDRESS => "CUDA_ERROR_MISALIGNED_ADDRESS",
+                code::LAUNCH_FAILED => "CUDA_ERROR_LAUNCH_FAILED",
+                code::OUT_OF_MEMORY => "CUDA_ERROR_OUT_OF_MEMORY",
+                _ => "CUDA error",
+            };
+            (name.to_owned(), "no description".to_owned())
+        })
+    }
+
+    /// What it means for whoever wrote the kernel.
+    pub fn in_words(self) -> &'static str {
+        match self.code {
+            code::ILLEGAL_ADDRESS => {
+                "a thread read or wrote an address that is not in any allocation"
+            }
+            code::MISALIGNED_ADDRESS => {
+                "a thread accessed an address that is not a multiple of the access's size"
+            }
+            code::INVALID_ADDRESS_SPACE => {
+                "an instruction got an address of another state space than it takes, such as a local address for a tensor-core load"
+            }
+            code::ILLEGAL_INSTRUCTION => {
+                "an instruction was executed in a state that it does not allow, such as a tensor-core operation on a bad descriptor, or code for another chip"
+            }
+            code::LAUNCH_FAILED => {
+                "an exception that the hardware does not name: often a trap, shared memory out of bounds, a bad mbarrier or bulk copy, or a stack overflow"
+            }
+            code::ASSERT => "an assertion in the kernel failed",
+            code::HARDWARE_STACK_ERROR => "a thread's call stack was corrupted or overflowed",
+            code::INVALID_PC => "a jump went outside the program",
+            code::LAUNCH_TIMEOUT => "the kernel ran longer than this system allows",
+            code::LAUNCH_OUT_OF_RESOURCES => {
+                "a block needs more registers or shared memory than an SM has"
+            }
+            code::COOPERATIVE_LAUNCH_TOO_LARGE => {
+                "a cooperative grid must fit the device all at once, and this one does not"
+            }
+            code::INVALID_CLUSTER_SIZE => "no SM cluster of the device can hold this cluster",
+            code::OUT_OF_MEMORY => "the device has not enough free memory",
+            code::INVALID_VALUE => "an argument of the call is not one that the driver takes",
+            _ => "the driver gives no more than its own words",
+        }
+    }
+
+    /// The rule that stands for it in diagnostics.
+    pub fn rule(self) -> Code {
+        match self.code {
+            code::ILLEGAL_ADDRESS => rule::ILLEGAL_ADDRESS,
+            code::MISALIGNED_ADDRESS => rule::MISALIGNED_ADDRESS,
+            code::INVALID_ADDRESS_SPACE => rule::ADDRESS_SPACE,
+            code::ILLEGAL_INSTRUCTION => rule::ILLEGAL_INSTRUCTION,
+            code::ASSERT => rule::DEVICE_ASSERT,
+            code::LAUNCH_TIMEOUT => rule::LAUNCH_TIMEOUT,
+            code::LAUNCH_OUT_OF_RESOURCES | code::COOPERATIVE_LAUNCH_TOO_LARGE => {
+                rule::OUT_OF_RESOURCES
+            }
+            code::INVALID_CLUSTER_SIZE => rule::CLUSTER_LAUNCH,
+            code::OUT_OF_MEMORY => rule::OUT_OF_MEMORY,
+            code::INVALID_VALUE => rule::INVALID_VALUE,
+            code::LAUNCH_FAILED | code::HARDWARE_STACK_ERROR | code::INVALID_PC => {
+                rule::LAUNCH_FAILURE
+            }
+            _ => rule::API_ERROR,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, text) = self.described();
+        write!(f, "{} failed: {text} ({name}, {})", self.call, self.code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_told_from_refusals() {
+        assert!(Status::new("cuStreamSynchronize", 700).is_fault());
+        assert!(Status::new("cuStreamSynchronize", 719).is_fault());
+        assert!(!Status::new("cuLaunchKernelEx", 1).is_fault());
+        assert!(!Status::new("cuLaunchKernelEx", 701).is_fault());
+        assert!(!Status::new("cuMemAlloc_v2", 2).is_fault());
+    }
+
+    #[test]
+    fn every_code_has_a_rule_and_words() {
+        for code in [
+            1, 2, 700, 701, 702, 710, 714, 715, 716, 717, 718, 719, 720, 912, 12345,
+        ] {
+            let status = Status::new("cuCall", code);
+            assert!(status.rule().rule().is_some(), "{code}");
+            assert!(!status.in_words().is_empty());
+            assert!(status.to_string().contains("cuCall failed"));
+        }
+    }
+}
