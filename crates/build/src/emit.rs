@@ -120,6 +120,8 @@ pub(crate) struct Recorder {
     pub(crate) arch: Arch,
     /// The line that builds the kernel, for what no other line asks for.
     pub(crate) place: Place,
+    /// The last line outside of this crate that asked for something.
+    asked_by: Cell<Place>,
     pub(crate) block: [u32; 3],
     pub(crate) cluster: Option<[u32; 3]>,
     pub(crate) registers: RefCell<Vec<RegInfo>>,
@@ -149,6 +151,7 @@ impl Recorder {
         Recorder {
             arch,
             place,
+            asked_by: Cell::new(place),
             block,
             cluster,
             registers: RefCell::default(),
@@ -191,13 +194,26 @@ impl Recorder {
         self.body.borrow_mut().push(line);
     }
 
+    /// The Rust line to blame for an instruction: `place`, or, where that is
+    /// inside this crate or the standard library (a closure hides its caller),
+    /// the last line outside.
+    pub(crate) fn blame(&self, place: Place) -> Place {
+        // "crates/build/src/emit.rs" without the file's name.
+        let ours = file!().trim_end_matches("emit.rs");
+        if place.file().starts_with(ours) || place.file().starts_with("/rustc/") {
+            return self.asked_by.get();
+        }
+        self.asked_by.set(place);
+        place
+    }
+
     /// Appends an instruction.
     pub(crate) fn op(&self, opcode: impl Into<SmolStr>, operands: Vec<Opnd>, place: Place) {
         self.line(Line::Op(Op {
             guard: None,
             opcode: opcode.into(),
             operands,
-            place,
+            place: self.blame(place),
             pure: false,
         }));
     }
@@ -214,7 +230,7 @@ impl Recorder {
             guard: Some(guard),
             opcode: opcode.into(),
             operands,
-            place,
+            place: self.blame(place),
             pure: false,
         }));
     }
@@ -231,7 +247,7 @@ impl Recorder {
             guard: None,
             opcode: opcode.into(),
             operands,
-            place,
+            place: self.blame(place),
             pure: true,
         }));
     }

@@ -247,6 +247,12 @@ impl<'k> Kernel<'k> {
         Val::from_reg(*self, reg)
     }
 
+    /// Remembers the caller's line for what closures in this crate emit next.
+    #[track_caller]
+    pub(crate) fn asked_here(&self) {
+        self.rec.blame(Location::caller());
+    }
+
     /// An instruction without a result.
     #[track_caller]
     pub(crate) fn effect(&self, opcode: impl Into<SmolStr>, operands: Vec<Opnd>) {

@@ -41,12 +41,14 @@ mod clc;
 mod cluster;
 mod control;
 mod convert;
+mod cp_async;
 mod emit;
 mod error;
 mod fold;
 mod kernel;
 mod lower;
 mod mbarrier;
+mod mma;
 mod names;
 mod ops;
 mod params;
@@ -54,6 +56,7 @@ mod pointer;
 mod scalar;
 mod shared;
 mod spec;
+mod tile;
 mod value;
 mod warp;
 
@@ -62,12 +65,16 @@ pub use barrier::NamedBarrier;
 pub use clc::{Answer, Granted, Idle, InFlight, Refused, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
+pub use cp_async::{
+    ArraySpec, CopyPipeline, FillArray, FillTile, PendingCopy, RunningPipeline, StageSpec,
+};
 pub use emit::RawUse;
 pub use error::{BuildError, Problem};
 pub use half::{bf16, f16};
 pub use heist_ptx::arch::{Arch, Feature};
 pub use kernel::{Dim3, Kernel};
 pub use mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RemoteMbarrier, RingCursor, Waiter};
+pub use mma::{ASource, Accumulator, BSource, FragmentA, FragmentB, MmaInput, WarpTile};
 pub use ops::{Bits, Divide};
 pub use params::{
     DevicePtr, Host, KernelParams, On, Param, ParamInfo, ParamKind, ParamShape, ParamValue, Side,
@@ -81,5 +88,6 @@ pub use scalar::{
 };
 pub use shared::{Array, LocalArray, SharedArray};
 pub use spec::{BuiltKernel, KernelSpec, LaunchInfo, Report, SharedUse};
+pub use tile::{Tile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};

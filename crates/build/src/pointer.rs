@@ -91,10 +91,9 @@ impl<S, T> Clone for Ptr<'_, S, T> {
 }
 impl<S, T> Copy for Ptr<'_, S, T> {}
 
-impl<S: Space, T: Storable> fmt::Debug for Ptr<'_, S, T> {
+impl<S, T> fmt::Debug for Ptr<'_, S, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (space, ty) = (S::NAME, T::KIND.suffix());
-        write!(f, "Ptr<{space}, {ty}>({:?}+{})", self.base, self.offset)
+        write!(f, "Ptr({:?}+{})", self.base, self.offset)
     }
 }
 

@@ -41,6 +41,10 @@ impl<'k, S: Space, T: Storable> Array<'k, S, T> {
         self.ptr
     }
 
+    pub(crate) fn at_ptr(ptr: Ptr<'k, S, T>, len: u32) -> Array<'k, S, T> {
+        Array { ptr, len }
+    }
+
     /// How many elements it has.
     pub fn len(&self) -> u32 {
         self.len

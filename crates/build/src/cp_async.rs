@@ -1,0 +1,500 @@
+//! Pipelines of `cp.async`: copies from global to shared memory that go on
+//! while earlier stages are worked on.
+//!
+//! A stage comes in two forms. While it is filled it is a target
+//! ([`FillTile`], [`FillArray`]) that can be written and not read; after its
+//! wait, and after the barrier that makes every thread's copies visible, the
+//! consuming closure receives it as a [`Tile`] or [`SharedArray`]. There is no
+//! other way to get one.
+//!
+//! ```
+//! # use heist_build::*;
+//! # kernel_params! { pub struct Args { a: Global<f32>, steps: u32, out: Global<f32> } }
+//! # KernelSpec::<Args>::new("k").block(64).build(Arch::SM_80, |k, args| {
+//! let t = k.thread().x;
+//! let sum = k.var(0.0f32);
+//! k.copy_pipeline::<3, _>(ArraySpec::<f32>::new("row", 256)).run(
+//!     args.steps,
+//!     |step, row| row.copy::<16>(t * 4, args.a.at(step * 256 + t * 4)),
+//!     |_, row| sum.set(sum + row.at(t).load()),
+//! );
+//! # args.out.at(t).store(sum);
+//! # }).unwrap();
+//! ```
+
+use crate::kernel::{Kernel, number};
+use crate::pointer::{Global, IntoIndex, Ptr, Shared};
+use crate::scalar::Storable;
+use crate::shared::SharedArray;
+use crate::tile::{Tile, TileSpec};
+use crate::value::{Bool, IntoVal, Val, Var};
+use heist_ptx::arch::Feature;
+use std::marker::PhantomData;
+
+/// The shape of an array that is a stage of a pipeline.
+#[derive(Clone, Copy, Debug)]
+pub struct ArraySpec<'n, T> {
+    name: &'n str,
+    len: u32,
+    ty: PhantomData<fn() -> T>,
+}
+
+impl<'n, T: Storable> ArraySpec<'n, T> {
+    /// `len` elements.
+    pub fn new(name: &'n str, len: u32) -> ArraySpec<'n, T> {
+        ArraySpec {
+            name,
+            len,
+            ty: PhantomData,
+        }
+    }
+}
+
+/// What a stage of a pipeline holds: a [`TileSpec`], an [`ArraySpec`], or a
+/// tuple of them.
+pub trait StageSpec: Copy {
+    /// The stage while it is filled.
+    type Filling<'k>: Copy;
+    /// The stage after its wait.
+    type Ready<'k>: Copy;
+    /// Where all stages lie.
+    #[doc(hidden)]
+    type Memory<'k>: Copy;
+    #[doc(hidden)]
+    fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> Self::Memory<'k>;
+    #[doc(hidden)]
+    fn filling<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Filling<'k>;
+    #[doc(hidden)]
+    fn ready<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Ready<'k>;
+}
+
+impl<T: Storable> StageSpec for ArraySpec<'_, T> {
+    type Filling<'k> = FillArray<'k, T>;
+    type Ready<'k> = SharedArray<'k, T>;
+    type Memory<'k> = SharedArray<'k, T>;
+    #[track_caller]
+    fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> SharedArray<'k, T> {
+        let bytes = u64::from(self.len) * u64::from(T::BYTES);
+        k.must_divide(&format!("a stage of {} in bytes", self.name), bytes, 16);
+        k.shared_aligned(self.name, self.len * stages, 128)
+    }
+    #[track_caller]
+    fn filling<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> FillArray<'k, T> {
+        FillArray {
+            base: memory.ptr().byte_offset(stage * (self.len * T::BYTES)),
+        }
+    }
+    #[track_caller]
+    fn ready<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> SharedArray<'k, T> {
+        let at = memory.ptr().byte_offset(stage * (self.len * T::BYTES));
+        SharedArray::at_ptr(at, self.len)
+    }
+}
+
+impl<T: Storable> StageSpec for TileSpec<'_, T> {
+    type Filling<'k> = FillTile<'k, T>;
+    type Ready<'k> = Tile<'k, T>;
+    type Memory<'k> = SharedArray<'k, T>;
+    #[track_caller]
+    fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> SharedArray<'k, T> {
+        self.check(k);
+        let stage = u64::from(self.len()) * u64::from(T::BYTES);
+        k.must_divide(
+            &format!("a stage of the tile {} in bytes", self.name),
+            stage,
+            self.align().into(),
+        );
+        k.shared_aligned(self.name, self.len() * stages, self.align())
+    }
+    #[track_caller]
+    fn filling<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> FillTile<'k, T> {
+        FillTile {
+            tile: self.ready(memory, stage),
+        }
+    }
+    #[track_caller]
+    fn ready<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> Tile<'k, T> {
+        self.over(memory.ptr().byte_offset(stage * (self.len() * T::BYTES)))
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident $index:tt),+;)*) => {$(
+        impl<$($name: StageSpec),+> StageSpec for ($($name,)+) {
+            type Filling<'k> = ($($name::Filling<'k>,)+);
+            type Ready<'k> = ($($name::Ready<'k>,)+);
+            type Memory<'k> = ($($name::Memory<'k>,)+);
+            #[track_caller]
+            fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> Self::Memory<'k> {
+                ($(self.$index.allocate(k, stages),)+)
+            }
+            #[track_caller]
+            fn filling<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Filling<'k> {
+                ($(self.$index.filling(memory.$index, stage),)+)
+            }
+            #[track_caller]
+            fn ready<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Ready<'k> {
+                ($(self.$index.ready(memory.$index, stage),)+)
+            }
+        }
+    )*};
+}
+tuples! { A 0, B 1; A 0, B 1, C 2; A 0, B 1, C 2, D 3; }
+
+/// An array while it is filled: written, not read.
+#[derive(Debug)]
+pub struct FillArray<'k, T> {
+    base: Ptr<'k, Shared, T>,
+}
+impl<T> Clone for FillArray<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for FillArray<'_, T> {}
+
+/// A tile while it is filled: written, not read.
+#[derive(Debug)]
+pub struct FillTile<'k, T> {
+    tile: Tile<'k, T>,
+}
+impl<T> Clone for FillTile<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for FillTile<'_, T> {}
+
+/// One `cp.async` of 4, 8 or 16 bytes; `size` bytes of them are read and the
+/// rest is zero.
+#[track_caller]
+fn copy<'k, T: Storable, const BYTES: u32>(
+    to: Ptr<'k, Shared, T>,
+    from: Ptr<'k, Global, T>,
+    size: Option<Val<'k, u32>>,
+) {
+    const {
+        assert!(
+            BYTES == 4 || BYTES == 8 || BYTES == 16,
+            "cp.async copies 4, 8 or 16 bytes"
+        );
+    }
+    let k = to.k;
+    k.require(Feature::CpAsync);
+    let opcode = if BYTES == 16 {
+        k.require(Feature::PrefetchSize);
+        "cp.async.cg.shared.global.L2::128B"
+    } else {
+        "cp.async.ca.shared.global"
+    };
+    let mut operands = vec![to.operand(), from.operand(), number(BYTES.into())];
+    operands.extend(size.map(|size| size.operand()));
+    k.effect(opcode, operands);
+}
+
+impl<'k, T: Storable> FillArray<'k, T> {
+    /// Copies `BYTES` (4, 8 or 16) to the elements from `index` on.
+    #[track_caller]
+    pub fn copy<const BYTES: u32>(&self, index: impl IntoIndex<'k>, from: Ptr<'k, Global, T>) {
+        copy::<T, BYTES>(self.base.at(index), from, None);
+    }
+
+    /// Copies where `inside` holds, and writes zeros without reading where it
+    /// does not.
+    #[track_caller]
+    pub fn copy_or_zero<const BYTES: u32>(
+        &self,
+        index: impl IntoIndex<'k>,
+        from: Ptr<'k, Global, T>,
+        inside: Bool<'k>,
+    ) {
+        let size = inside.select(BYTES, 0u32);
+        copy::<T, BYTES>(self.base.at(index), from, Some(size));
+    }
+
+    /// Writes an element by an ordinary store.
+    #[track_caller]
+    pub fn store(&self, index: impl IntoIndex<'k>, value: impl IntoVal<'k, T>) {
+        self.base.at(index).store(value);
+    }
+}
+
+impl<'k, T: Storable> FillTile<'k, T> {
+    /// Its shape: rows and elements in a row.
+    pub fn shape(&self) -> (u32, u32) {
+        (self.tile.rows(), self.tile.cols())
+    }
+
+    /// Copies the 16 bytes at chunk `chunk` of a row.
+    #[track_caller]
+    pub fn copy_chunk(
+        &self,
+        row: impl IntoVal<'k, u32>,
+        chunk: impl IntoVal<'k, u32>,
+        from: Ptr<'k, Global, T>,
+    ) {
+        copy::<T, 16>(self.tile.chunk(row, chunk), from, None);
+    }
+
+    /// Copies the first `bytes` of the 16 bytes at chunk `chunk` of a row, and
+    /// writes zeros for the rest.
+    #[track_caller]
+    pub fn copy_chunk_part(
+        &self,
+        row: impl IntoVal<'k, u32>,
+        chunk: impl IntoVal<'k, u32>,
+        from: Ptr<'k, Global, T>,
+        bytes: impl IntoVal<'k, u32>,
+    ) {
+        let bytes = bytes.into_val(&self.tile.kernel());
+        copy::<T, 16>(self.tile.chunk(row, chunk), from, Some(bytes));
+    }
+
+    /// Writes one element by an ordinary store, for edges that 16-byte copies
+    /// can't reach.
+    #[track_caller]
+    pub fn store(
+        &self,
+        row: impl IntoVal<'k, u32>,
+        col: impl IntoVal<'k, u32>,
+        value: impl IntoVal<'k, T>,
+    ) {
+        self.tile.at(row, col).store(value);
+    }
+
+    /// The whole block copies the whole tile from a matrix whose rows are
+    /// `pitch` elements apart. The tile's chunks must be a multiple of the
+    /// block's threads, and each row a divisor or multiple of them.
+    #[track_caller]
+    pub fn copy_all(&self, from: Ptr<'k, Global, T>, pitch: impl IntoVal<'k, u32>) {
+        let pitch = pitch.into_val(&self.tile.kernel());
+        self.each_chunk(|row, chunk| {
+            let col = chunk * Tile::<T>::per_chunk();
+            self.copy_chunk(row, chunk, from.at(row.mul_add(pitch, col)));
+        });
+    }
+
+    /// Like [`copy_all`](FillTile::copy_all), with zeros in place of what lies
+    /// at or past `rows` rows and `cols` columns of the source. Rows of the
+    /// source must start at multiples of 16 bytes.
+    #[track_caller]
+    pub fn copy_inside(
+        &self,
+        from: Ptr<'k, Global, T>,
+        pitch: impl IntoVal<'k, u32>,
+        rows: impl IntoVal<'k, u32>,
+        cols: impl IntoVal<'k, u32>,
+    ) {
+        let k = self.tile.kernel();
+        let (pitch, rows, cols) = (pitch.into_val(&k), rows.into_val(&k), cols.into_val(&k));
+        let per = Tile::<T>::per_chunk();
+        self.each_chunk(|row, chunk| {
+            let col = chunk * per;
+            let left = cols.max(col) - col;
+            let bytes = row.lt(rows).select(left.min(per) * T::BYTES, 0u32);
+            // Nothing is read where nothing is inside, so stay at the start.
+            let index = bytes.gt(0).select(row.mul_add(pitch, col), 0u32);
+            self.copy_chunk_part(row, chunk, from.at(index), bytes);
+        });
+    }
+
+    /// Calls `each` with the row and chunk of every copy this thread does.
+    #[track_caller]
+    pub fn each_chunk(&self, each: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
+        let k = self.tile.kernel();
+        k.asked_here();
+        let (threads, chunks) = (k.threads(), self.tile.chunks());
+        let total = chunks * self.tile.rows();
+        if total == 0 || !total.is_multiple_of(threads) {
+            k.must_divide(
+                "the number of 16-byte chunks of a tile",
+                total.into(),
+                threads.into(),
+            );
+            return;
+        }
+        let t = k.thread_index();
+        for trip in 0..total / threads {
+            // A constant number of rows further on each trip, where rows divide
+            // the block: then only the row's constant part changes.
+            let (row, chunk) = if threads.is_multiple_of(chunks) {
+                (t / chunks + trip * (threads / chunks), t % chunks)
+            } else {
+                let index = t + trip * threads;
+                (index / chunks, index % chunks)
+            };
+            each(row, chunk);
+        }
+    }
+}
+
+/// A pipeline of `STAGES` stages, not yet running.
+#[must_use = "a pipeline does nothing until `.run()` or `.start()`"]
+#[derive(Debug)]
+pub struct CopyPipeline<'k, S: StageSpec, const STAGES: usize> {
+    k: Kernel<'k>,
+    spec: S,
+    memory: S::Memory<'k>,
+}
+
+/// A pipeline whose first `STAGES - 1` stages are on their way.
+#[must_use = "a running pipeline has copies in flight: call `.finish()` before its memory is reused"]
+#[derive(Debug)]
+pub struct RunningPipeline<'k, S: StageSpec, const STAGES: usize> {
+    k: Kernel<'k>,
+    spec: S,
+    memory: S::Memory<'k>,
+    fill: Var<'k, u32>,
+    read: Var<'k, u32>,
+}
+
+impl<'k> Kernel<'k> {
+    /// A pipeline of `STAGES` (2 to 8) stages of shared memory, filled by
+    /// `cp.async`.
+    #[track_caller]
+    pub fn copy_pipeline<const STAGES: usize, S: StageSpec>(
+        &self,
+        spec: S,
+    ) -> CopyPipeline<'k, S, STAGES> {
+        const { assert!(STAGES >= 2 && STAGES <= 8, "a pipeline has 2 to 8 stages") }
+        self.require(Feature::CpAsync);
+        CopyPipeline {
+            k: *self,
+            spec,
+            memory: spec.allocate(self, STAGES as u32),
+        }
+    }
+
+    #[track_caller]
+    fn commit_copies(&self) {
+        self.effect("cp.async.commit_group", vec![]);
+    }
+
+    #[track_caller]
+    fn wait_copies(&self, newer: u32) {
+        self.effect("cp.async.wait_group", vec![number(newer.into())]);
+    }
+}
+
+impl<'k, S: StageSpec, const STAGES: usize> CopyPipeline<'k, S, STAGES> {
+    /// Runs `steps` steps: `fill(step, stage)` says how a step's stage is
+    /// filled, `consume(step, stage)` works on it once it is there. All threads
+    /// of the block take part.
+    #[track_caller]
+    pub fn run(
+        self,
+        steps: impl IntoVal<'k, u32>,
+        fill: impl Fn(Val<'k, u32>, S::Filling<'k>),
+        consume: impl Fn(Val<'k, u32>, S::Ready<'k>),
+    ) {
+        let k = self.k;
+        k.asked_here();
+        let steps = steps.into_val(&k);
+        let ahead = STAGES as u32 - 1;
+        let running = self.start(|index, stage| {
+            k.if_(k.c(index).lt(steps), || fill(k.c(index), stage));
+        });
+        k.comment("main loop");
+        k.for_range(0, steps, |step| {
+            running.step(
+                |stage| {
+                    let next = step + ahead;
+                    k.if_(next.lt(steps), || fill(next, stage));
+                },
+                |stage| consume(step, stage),
+            );
+        });
+        running.finish();
+    }
+
+    /// Starts filling the first `STAGES - 1` stages; `fill` is called once for
+    /// each, with its number.
+    #[track_caller]
+    pub fn start(self, fill: impl Fn(u32, S::Filling<'k>)) -> RunningPipeline<'k, S, STAGES> {
+        let k = self.k;
+        k.comment(&format!("fill the first {} of {STAGES} stages", STAGES - 1));
+        for index in 0..STAGES as u32 - 1 {
+            fill(index, self.spec.filling(self.memory, k.c(index)));
+            k.commit_copies();
+        }
+        RunningPipeline {
+            k,
+            spec: self.spec,
+            memory: self.memory,
+            fill: k.var(STAGES as u32 - 1),
+            read: k.var(0u32),
+        }
+    }
+}
+
+impl<'k, S: StageSpec, const STAGES: usize> RunningPipeline<'k, S, STAGES> {
+    /// One step: waits for the oldest stage, starts filling the one that became
+    /// free, and consumes. `fill` may decide (with [`Kernel::if_`]) to fill
+    /// nothing. All threads of the block take part.
+    #[track_caller]
+    pub fn step(&self, fill: impl Fn(S::Filling<'k>), consume: impl Fn(S::Ready<'k>)) {
+        let k = self.k;
+        k.asked_here();
+        let next = |stage: Var<'k, u32>| {
+            let after = stage.get() + 1;
+            stage.set(after.eq(STAGES as u32).select(0u32, after));
+        };
+        k.wait_copies(STAGES as u32 - 2);
+        // Everybody's copies have arrived, and everybody is done with the stage
+        // that is filled next.
+        k.sync();
+        fill(self.spec.filling(self.memory, self.fill.get()));
+        k.commit_copies();
+        next(self.fill);
+        consume(self.spec.ready(self.memory, self.read.get()));
+        next(self.read);
+    }
+
+    /// Waits for everything, so that the memory can be used for something else.
+    #[track_caller]
+    pub fn finish(self) {
+        self.k.wait_copies(0);
+        self.k.sync();
+    }
+}
+
+/// Copies that belong to no pipeline: one batch, waited for once.
+#[must_use = "copies in flight must be waited for: call `.wait()`"]
+#[derive(Debug)]
+pub struct PendingCopy<'k, S: StageSpec> {
+    k: Kernel<'k>,
+    spec: S,
+    memory: S::Memory<'k>,
+}
+
+impl<'k> Kernel<'k> {
+    /// Fills one stage by asynchronous copies; it can be read after
+    /// [`PendingCopy::wait`]. Pipelines that are started later may run in
+    /// between.
+    #[track_caller]
+    pub fn copy_once<S: StageSpec>(
+        &self,
+        spec: S,
+        fill: impl FnOnce(S::Filling<'k>),
+    ) -> PendingCopy<'k, S> {
+        self.require(Feature::CpAsync);
+        let memory = spec.allocate(self, 1);
+        fill(spec.filling(memory, self.c(0)));
+        self.commit_copies();
+        PendingCopy {
+            k: *self,
+            spec,
+            memory,
+        }
+    }
+}
+
+impl<'k, S: StageSpec> PendingCopy<'k, S> {
+    /// Waits for all copies of the block, and gives the stage.
+    #[track_caller]
+    pub fn wait(self) -> S::Ready<'k> {
+        self.k.wait_copies(0);
+        self.k.sync();
+        self.spec.ready(self.memory, self.k.c(0))
+    }
+}
