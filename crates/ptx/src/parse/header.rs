@@ -22,8 +22,8 @@ impl Cursor<'_> {
             Ok(target) => module.target = target,
             Err(_) => self.skip_line(),
         }
-        module.preamble.extend(self.comments_before_token(false));
         if self.is_word(".address_size") {
+            module.preamble.extend(self.comments_before_token(false));
             match self.address_size() {
                 Ok(size) => module.address_size = size,
                 Err(_) => self.skip_line(),

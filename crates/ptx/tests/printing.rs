@@ -1,0 +1,45 @@
+//! Prints that once read back as something else, kept from doing so again.
+
+use heist_ptx::{Source, parse, print};
+
+fn survives(text: &str) {
+    let module = parse(&Source::new("text", text)).expect("accepted");
+    let printed = print(&module);
+    let again = parse(&Source::new("print", printed.as_str())).expect("its print is accepted");
+    assert!(module == again, "{printed}");
+}
+
+#[test]
+fn a_comment_between_the_header_and_the_first_item_stays_there() {
+    survives(".version 8.0 .target sm_90 ; // comment\n");
+    survives(".version 8.0 .target sm_90 // comment\n.func f();");
+    survives(".version 8.0 // one\n.target sm_90 // two\n.address_size 64 // three\n.func f();");
+}
+
+#[test]
+fn an_expression_that_begins_with_a_name_keeps_its_parentheses() {
+    let body =
+        |operand: &str| format!(".version 8.0 .target sm_90 .func f() {{ mov.b32 a, {operand}; }}");
+    for operand in [
+        "(a == b)",
+        "(a|5)",
+        "(a ? 1 : 2)",
+        "a+1",
+        "(generic)",
+        "!(p)",
+        "(a*2)+1",
+        "- -5",
+    ] {
+        survives(&body(operand));
+    }
+}
+
+#[test]
+fn plus_zero_in_an_address_is_kept() {
+    let text = ".version 8.0 .target sm_90 .func f() { ld.b32 a, [b+0]; ld.b32 a, [b]; }";
+    let printed = print(&parse(&Source::new("text", text)).expect("accepted"));
+    assert!(
+        printed.contains("[b+0]") && printed.contains("[b]"),
+        "{printed}"
+    );
+}
