@@ -43,3 +43,15 @@ fn plus_zero_in_an_address_is_kept() {
         "{printed}"
     );
 }
+
+#[test]
+fn a_comment_inside_an_opcode_stands_before_the_instruction() {
+    let text =
+        ".version 8.0 .target sm_90 .func f() { st // where\n .global /* what */ .b32 [a], b; }";
+    survives(text);
+    let printed = print(&parse(&Source::new("text", text)).expect("accepted"));
+    assert!(
+        printed.contains("// where\n    // what\n    st.global.b32 [a], b;"),
+        "{printed}"
+    );
+}

@@ -196,21 +196,22 @@ impl Cursor<'_> {
             return Err(self.unexpected("an instruction"));
         }
         let mut span = self.advance().span();
-        let mut glued = true;
-        let first = span;
+        // Blanks or comments between an opcode and its modifiers are legal and
+        // rare; only then is it put together piece by piece.
+        let mut pieces: Option<String> = None;
         while self.kind() == Kind::DotWord {
-            glued &= self.is_glued();
-            span = span.to(self.advance().span());
+            if pieces.is_none() && !self.is_glued() {
+                pieces = Some(self.slice_of(span).to_owned());
+            }
+            let modifier = self.advance().span();
+            if let Some(pieces) = &mut pieces {
+                pieces.push_str(self.slice_of(modifier));
+            }
+            span = span.to(modifier);
         }
-        if glued {
-            return Ok(Opcode::from(self.slice_of(span)));
-        }
-        // Blanks between an opcode and its modifiers are legal and rare.
-        let spelled: String = self
-            .slice_of(first.to(span))
-            .chars()
-            .filter(|c| !c.is_whitespace())
-            .collect();
-        Ok(Opcode::from(spelled))
+        Ok(match pieces {
+            Some(pieces) => Opcode::from(pieces),
+            None => Opcode::from(self.slice_of(span)),
+        })
     }
 }
