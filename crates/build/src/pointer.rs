@@ -225,17 +225,30 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
         let base = Opnd::Reg(self.base_register());
         let size_operand = number(size);
         let reg = match (steps, S::WIDE) {
+            // Two instructions, not `mad.wide`: the assembler fuses them where
+            // that is best, and splits a `mad.wide` badly where two pointers
+            // share an index.
             (Index::U32(i), true) => {
-                let operands = vec![i.operand(), size_operand, base];
-                self.k.emit::<u64>("mad.wide.u32", operands).register()
+                let bytes = self
+                    .k
+                    .emit::<u64>("mul.wide.u32", vec![i.operand(), size_operand]);
+                self.k
+                    .emit::<u64>("add.s64", vec![base, bytes.operand()])
+                    .register()
             }
             (Index::I32(i), true) => {
-                let operands = vec![i.operand(), size_operand, base];
-                self.k.emit::<u64>("mad.wide.s32", operands).register()
+                let bytes = self
+                    .k
+                    .emit::<u64>("mul.wide.s32", vec![i.operand(), size_operand]);
+                self.k
+                    .emit::<u64>("add.s64", vec![base, bytes.operand()])
+                    .register()
             }
             (Index::Wide(i), true) => {
-                let operands = vec![i.operand(), size_operand, base];
-                self.k.emit::<u64>("mad.lo.s64", operands).register()
+                let bytes = i * size;
+                self.k
+                    .emit::<u64>("add.s64", vec![base, bytes.operand()])
+                    .register()
             }
             (index, _) => {
                 let i = match index {
