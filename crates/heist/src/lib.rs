@@ -4,6 +4,9 @@
 //! under a short name; [`render`] turns what they find into text for people and
 //! for machines.
 
+pub mod device;
 pub mod render;
 
+pub use heist_gpu as gpu;
+pub use heist_launch as launch;
 pub use heist_ptx as ptx;

@@ -3,7 +3,10 @@
 //! Every command ends in a [`Verdict`], which is its exit status: 0 clean, 1
 //! something was found, 2 the question was wrong.
 
+mod doctor;
+mod exec;
 mod fmt;
+mod selftest;
 
 use clap::{Parser, Subcommand};
 use heist::render;
@@ -25,14 +28,20 @@ pub(crate) struct Heist {
 
 #[derive(Subcommand)]
 enum Command {
+    Doctor(doctor::Doctor),
+    Exec(exec::Exec),
     Fmt(fmt::Fmt),
+    Selftest(selftest::SelftestCommand),
 }
 
 impl Heist {
     pub(crate) fn run(self) -> ExitCode {
         let out = Output { json: self.json };
         let verdict = match self.command {
+            Command::Doctor(command) => command.run(out),
+            Command::Exec(command) => command.run(out),
             Command::Fmt(command) => command.run(out),
+            Command::Selftest(command) => command.run(out),
         };
         match verdict {
             Ok(Verdict::Clean) => ExitCode::SUCCESS,

@@ -1,0 +1,130 @@
+//! `heist doctor`: what this machine has.
+
+use super::{BadQuestion, Output, Verdict};
+use clap::Args;
+use heist::device::DeviceName;
+use heist_gpu::DeviceInfo;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Say what this machine has: driver, GPUs and what they support, ptxas; and
+/// what to do about what is missing.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  heist doctor            for people
+  heist doctor --json     for a bug report or a script")]
+pub(crate) struct Doctor {}
+
+impl Doctor {
+    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        let gpus = heist_gpu::devices();
+        let ptxas = find_ptxas();
+        if out.json {
+            let (devices, problem) = match &gpus {
+                Ok(devices) => (devices.iter().map(device_json).collect(), None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            out.json(&json!({
+                "heist": env!("CARGO_PKG_VERSION"),
+                "gpus": devices,
+                "gpu_problem": problem,
+                "ptxas": ptxas.as_ref().map(|(path, version)| json!({ "path": path, "version": version })),
+                "simulated": DeviceName::simulated().map(|d| d.to_string()).collect::<Vec<_>>(),
+            }));
+            return Ok(Verdict::Clean);
+        }
+        println!("heist {}", env!("CARGO_PKG_VERSION"));
+        match &gpus {
+            Ok(devices) => devices.iter().for_each(tell),
+            Err(error) => {
+                println!("gpu      none: {error}");
+            }
+        }
+        match ptxas {
+            Some((path, version)) => println!("ptxas    {version} ({})", path.display()),
+            None => println!(
+                "ptxas    none; only the project's own tests want it\n  \
+                 help: `pip install nvidia-cuda-nvcc` in a virtual environment `.venv`, or set HEIST_PTXAS"
+            ),
+        }
+        let names: Vec<_> = DeviceName::simulated().map(|d| d.to_string()).collect();
+        println!("always   {}", names.join(" "));
+        Ok(Verdict::Clean)
+    }
+}
+
+fn tell(info: &DeviceInfo) {
+    let yes = |has: bool, what: &str| format!("{} {what}", if has { "has" } else { "no" });
+    println!(
+        "gpu:{}    {}, {}, {} SMs at {} MHz, {:.1} GiB, L2 {} MiB",
+        info.ordinal,
+        info.name,
+        info.capability,
+        info.sms,
+        info.clock_khz / 1000,
+        info.memory as f64 / f64::from(1 << 30),
+        info.l2 >> 20
+    );
+    println!(
+        "         driver CUDA {}, assembles PTX up to {}",
+        info.driver,
+        info.driver.ptx_isa()
+    );
+    println!(
+        "         {}, {}, {}; {} KiB of shared memory a block",
+        yes(info.clusters, "clusters"),
+        yes(info.tensor_maps, "tensor maps"),
+        yes(info.cluster_launch_control(), "cluster launch control"),
+        info.limits.shared_per_block >> 10
+    );
+    if !info.cluster_launch_control() {
+        println!("         work is stolen in software here: the source `ticket`");
+    }
+}
+
+fn device_json(info: &DeviceInfo) -> serde_json::Value {
+    json!({
+        "ordinal": info.ordinal,
+        "name": info.name,
+        "arch": info.capability.to_string(),
+        "sms": info.sms,
+        "memory": info.memory,
+        "l2": info.l2,
+        "clock_khz": info.clock_khz,
+        "shared_per_block": info.limits.shared_per_block,
+        "clusters": info.clusters,
+        "tensor_maps": info.tensor_maps,
+        "cluster_launch_control": info.cluster_launch_control(),
+        "driver": info.driver.to_string(),
+        "ptx_isa": info.driver.ptx_isa().to_string(),
+    })
+}
+
+/// The assembler and its version line: by `HEIST_PTXAS`, in `.venv` here, or on
+/// the path.
+fn find_ptxas() -> Option<(PathBuf, String)> {
+    let named = std::env::var_os("HEIST_PTXAS").map(PathBuf::from);
+    let candidates = named
+        .into_iter()
+        .chain(in_virtual_environment(Path::new(".venv")))
+        .chain([PathBuf::from("ptxas")]);
+    candidates.into_iter().find_map(|path| {
+        let answer = Command::new(&path).arg("--version").output().ok()?;
+        let text = String::from_utf8_lossy(&answer.stdout).into_owned();
+        let version = text.lines().find(|line| line.contains("release"))?;
+        Some((path, version.trim().to_owned()))
+    })
+}
+
+fn in_virtual_environment(root: &Path) -> Vec<PathBuf> {
+    let Ok(pythons) = std::fs::read_dir(root.join("lib")) else {
+        return Vec::new();
+    };
+    pythons
+        .flatten()
+        .map(|python| python.path().join("site-packages/nvidia/cu13/bin/ptxas"))
+        .filter(|path| path.exists())
+        .collect()
+}
