@@ -12,9 +12,10 @@ macro_rules! half_module {
     ) => {
         $(#[$doc])*
         pub mod $name {
-            use super::super::{NAN16, Rounding, compare, f32 as single, minmax, soft};
+            use super::super::{NAN16, Rounding, compare, minmax, soft};
             use compare::{FloatCmp, Test};
 
+            use super::conversions::$name::{fused, product};
             pub use super::conversions::$name::{from_f32, to_f32};
 
             const SIGN: u16 = 0x8000;
@@ -72,16 +73,13 @@ macro_rules! half_module {
             /// `mul.rn`.
             #[inline(always)]
             pub fn mul<const FTZ: bool, const SAT: bool>(a: u16, b: u16) -> u16 {
-                let product = f64::from(open::<FTZ>(a)) * f64::from(open::<FTZ>(b));
-                close::<FTZ, SAT>(single::narrow_to_odd(product))
+                close::<FTZ, SAT>(product(open::<FTZ>(a), open::<FTZ>(b)))
             }
 
             /// `fma.rn`.
             #[inline(always)]
             pub fn fma<const FTZ: bool, const SAT: bool>(a: u16, b: u16, c: u16) -> u16 {
-                let product = f64::from(open::<FTZ>(a)) * f64::from(open::<FTZ>(b));
-                let sum = single::odd_sum(product, f64::from(open::<FTZ>(c)));
-                close::<FTZ, SAT>(single::narrow_to_odd(sum))
+                close::<FTZ, SAT>(fused(open::<FTZ>(a), open::<FTZ>(b), open::<FTZ>(c)))
             }
 
             /// `fma.rn.relu`: a negative result becomes zero.
@@ -288,26 +286,54 @@ half_module! {
 /// (sm_120), repeated to the width of wider elements.
 pub const OOB_NAN: u16 = 0x7ff7;
 
-/// To and from `f32`, without branches.
+/// To and from `f32`, without branches, and products that lose nothing which the
+/// final rounding could see.
 mod conversions {
-    use super::super::NAN16;
+    use super::super::{NAN16, f32 as single};
 
     pub(super) mod f16 {
         use super::NAN16;
+
+        /// The product: exact, in digits and in range.
+        #[inline(always)]
+        pub(in super::super) fn product(a: f32, b: f32) -> f32 {
+            a * b
+        }
+
+        /// The product and sum, rounded to odd: as `f32::odd_sum`, for which `f32`
+        /// has digits and range enough.
+        #[inline(always)]
+        pub(in super::super) fn fused(a: f32, b: f32, c: f32) -> f32 {
+            let product = a * b;
+            let sum = product + c;
+            let back = sum - product;
+            let lost = (product - (sum - back)) + (c - back);
+            let bits = sum.to_bits();
+            let inexact = (lost > 0.0) | (lost < 0.0);
+            let away = (lost.to_bits() ^ bits) >> 31 == 0;
+            let step = if away { 1 } else { u32::MAX };
+            f32::from_bits(bits.wrapping_add(if inexact & (bits & 1 == 0) { step } else { 0 }))
+        }
 
         /// The same number in `f32`. A NaN becomes that of `f32` instructions, as
         /// `cvt.f32.f16` gives.
         #[inline(always)]
         pub fn to_f32(a: u16) -> u32 {
+            const INFINITY: u32 = 0x7c00 << 13;
             let sign = ((a & 0x8000) as u32) << 16;
             let magnitude = ((a & 0x7fff) as u32) << 13;
             // Rebias by a multiplication, which normalises subnormals too.
             let scale = f32::from_bits((127 + 112) << 23);
-            let finite = (f32::from_bits(magnitude) * scale).to_bits();
-            match a & 0x7fff {
-                0x7c01.. => super::super::super::NAN32,
-                0x7c00 => sign | 0x7f80_0000,
-                _ => sign | finite,
+            let finite = sign | (f32::from_bits(magnitude) * scale).to_bits();
+            let number = if magnitude == INFINITY {
+                sign | 0x7f80_0000
+            } else {
+                finite
+            };
+            if magnitude > INFINITY {
+                super::super::super::NAN32
+            } else {
+                number
             }
         }
 
@@ -335,7 +361,20 @@ mod conversions {
     }
 
     pub(super) mod bf16 {
-        use super::NAN16;
+        use super::{NAN16, single};
+
+        /// The product, rounded to odd where it leaves the range of `f32`.
+        #[inline(always)]
+        pub(in super::super) fn product(a: f32, b: f32) -> f32 {
+            single::narrow_to_odd(f64::from(a) * f64::from(b))
+        }
+
+        /// The product and sum, rounded to odd.
+        #[inline(always)]
+        pub(in super::super) fn fused(a: f32, b: f32, c: f32) -> f32 {
+            let product = f64::from(a) * f64::from(b);
+            single::narrow_to_odd(single::odd_sum(product, c.into()))
+        }
 
         /// The same number in `f32`: a shift, as `cvt.f32.bf16` is, so all bits of
         /// a NaN are kept.

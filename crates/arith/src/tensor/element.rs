@@ -84,22 +84,48 @@ impl Element {
     }
 
     /// Element `j` of a register in every lane, as a number.
-    #[inline]
-    pub(super) fn floats(self, register: &Lanes<u32>, j: u32) -> Lanes<f32> {
-        let shift = j * self.bits();
+    #[inline(always)]
+    pub(super) fn floats(self, register: &Lanes<u32>, j: u32) -> Lanes<f64> {
+        let shift = (j * self.bits()) & 31;
+        let wide = |bits: u32| f64::from(f32::from_bits(bits));
         match self {
-            Element::F16 => register.map(|w| f32::from_bits(f16::to_f32((w >> shift) as u16))),
-            Element::Bf16 => register.map(|w| f32::from_bits(bf16::to_f32((w >> shift) as u16))),
-            _ => register.map(|w| self.float(w >> (shift & 31))),
+            Element::F16 => each(register, |w| wide(f16::to_f32((w >> shift) as u16))),
+            Element::Bf16 => each(register, |w| wide(bf16::to_f32((w >> shift) as u16))),
+            Element::Tf32 => each(register, |w| wide(crate::cvt::float::truncate_to_tf32(w))),
+            Element::E4m3 => by_table(&E4M3, register, shift),
+            Element::E5m2 => by_table(&E5M2, register, shift),
+            _ => [0.0; 32],
         }
     }
 
     /// Element `j` of a register in every lane, as a number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn integers(self, register: &Lanes<u32>, j: u32) -> Lanes<i32> {
-        let shift = j * self.bits();
-        register.map(|w| self.integer(w >> (shift & 31)))
+        let shift = (j * self.bits()) & 31;
+        match self {
+            Element::S8 => each(register, |w| (w >> shift) as i8 as i32),
+            Element::U8 => each(register, |w| (w >> shift) as u8 as i32),
+            _ => each(register, |w| self.integer(w >> shift)),
+        }
     }
+}
+
+/// `f` of every lane. A plain loop, which vectorises where `map` does not.
+#[inline(always)]
+pub(super) fn each<R: Copy, T: Copy + Default>(
+    register: &Lanes<R>,
+    f: impl Fn(R) -> T,
+) -> Lanes<T> {
+    let mut values = [T::default(); 32];
+    for (value, word) in values.iter_mut().zip(register) {
+        *value = f(*word);
+    }
+    values
+}
+
+#[inline(always)]
+fn by_table(table: &[f32; 256], register: &Lanes<u32>, shift: u32) -> Lanes<f64> {
+    each(register, |w| table[(w >> shift) as u8 as usize].into())
 }
 
 /// All the numbers of an 8-bit format.

@@ -16,25 +16,31 @@ const ROWS: usize = 4;
 const COLUMNS: usize = 8;
 
 multiversion! {
-    /// `c += a * b` for row-major matrices: `c` is m by n, `a` m by k, `b` k by n.
-    /// Each element of `c` sums its products in the order of k. What does not fit
-    /// the slices is left out. Integers must not overflow.
+    /// As [`gemm_inline`], compiled for what the host can do.
     pub(super) fn gemm[T: Number][T](m: usize, n: usize, k: usize, a: &[T], b: &[T], c: &mut [T]) {
-        let (Some(a), Some(b), Some(c)) = (a.get(..m * k), b.get(..k * n), c.get_mut(..m * n)) else {
-            return;
-        };
-        let mut row = 0;
-        while row + ROWS <= m {
-            let mut column = 0;
-            while column + COLUMNS <= n {
-                block(row, column, n, k, a, b, c);
-                column += COLUMNS;
-            }
-            edge(row, row + ROWS, column, n, k, a, b, c);
-            row += ROWS;
-        }
-        edge(row, m, 0, n, k, a, b, c);
+        gemm_inline(m, n, k, a, b, c);
     }
+}
+
+/// `c += a * b` for row-major matrices: `c` is m by n, `a` m by k, `b` k by n. Each
+/// element of `c` sums its products in the order of k. Slices that are too short
+/// are left alone. Integers must not overflow.
+#[inline(always)]
+pub(super) fn gemm_inline<T: Number>(m: usize, n: usize, k: usize, a: &[T], b: &[T], c: &mut [T]) {
+    let (Some(a), Some(b), Some(c)) = (a.get(..m * k), b.get(..k * n), c.get_mut(..m * n)) else {
+        return;
+    };
+    let mut row = 0;
+    while row + ROWS <= m {
+        let mut column = 0;
+        while column + COLUMNS <= n {
+            block(row, column, n, k, a, b, c);
+            column += COLUMNS;
+        }
+        edge(row, row + ROWS, column, n, k, a, b, c);
+        row += ROWS;
+    }
+    edge(row, m, 0, n, k, a, b, c);
 }
 
 #[inline(always)]

@@ -78,9 +78,24 @@ impl Layout {
         }
     }
 
+    /// The index in a row-major matrix of `width` columns where a register's
+    /// element 0 of lane 0 is, and what a step of group, member and `j` adds.
+    #[inline(always)]
+    const fn strides(&self, register: usize, width: usize) -> (usize, [usize; 3]) {
+        let (row, column) = self.offsets[register & 7];
+        let first = row as usize * width + column as usize;
+        let step = self.step as usize;
+        let strides = if self.transposed {
+            [1, step * width, width]
+        } else {
+            [width, step, 1]
+        };
+        (first, strides)
+    }
+
     /// Fills a row-major matrix of `width` columns from registers, `decode` giving
-    /// element `j` of a register in every lane. Places outside of `matrix` are
-    /// left out, as are registers that are not there.
+    /// element `j` of a register in every lane. A register that is not there, or
+    /// has no room in `matrix`, is left out.
     #[inline(always)]
     pub(super) fn gather<R, T: Copy>(
         &self,
@@ -90,11 +105,17 @@ impl Layout {
         decode: impl Fn(&Lanes<R>, u32) -> Lanes<T>,
     ) {
         for (r, register) in registers.iter().enumerate().take(self.registers()) {
+            let (first, [group, member, next]) = self.strides(r, width);
             for j in 0..self.per_register() {
-                for (lane, value) in decode(register, j as u32).into_iter().enumerate() {
-                    let (row, column) = self.place(lane, r, j);
-                    if let Some(slot) = matrix.get_mut(row * width + column) {
-                        *slot = value;
+                let values = decode(register, j as u32);
+                let first = first + j * next;
+                let last = first + 7 * group + 3 * member;
+                let Some(matrix) = matrix.get_mut(first..=last) else {
+                    continue;
+                };
+                for g in 0..8 {
+                    for m in 0..4 {
+                        matrix[g * group + m * member] = values[4 * g + m];
                     }
                 }
             }
@@ -111,11 +132,16 @@ impl Layout {
         encode: impl Fn(&mut R, usize, T),
     ) {
         for (r, register) in registers.iter_mut().enumerate().take(self.registers()) {
+            let (first, [group, member, next]) = self.strides(r, width);
             for j in 0..self.per_register() {
-                for (lane, word) in register.iter_mut().enumerate() {
-                    let (row, column) = self.place(lane, r, j);
-                    if let Some(value) = matrix.get(row * width + column) {
-                        encode(word, j, *value);
+                let first = first + j * next;
+                let last = first + 7 * group + 3 * member;
+                let Some(matrix) = matrix.get(first..=last) else {
+                    continue;
+                };
+                for g in 0..8 {
+                    for m in 0..4 {
+                        encode(&mut register[4 * g + m], j, matrix[g * group + m * member]);
                     }
                 }
             }

@@ -4,13 +4,15 @@
 //! shape `m8n8k4` of `f16` is different in kind and in [`super::quad_pair`];
 //! sparse matrices are in [`super::sparse`].
 
+#![allow(unsafe_code)]
+
 use std::fmt;
 
-use super::element::{Accumulator, Element, round_f16, round_f32};
-use super::gemm::gemm;
+use super::element::{Accumulator, Element, each, round_f16, round_f32};
+use super::gemm::gemm_inline;
 use super::layout::Layout;
 use crate::float::NAN64;
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, multiversion};
 
 /// A shape: `m` rows of A, `n` columns of B, `k` products an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,10 +48,10 @@ pub enum BitOp {
 /// A combination that does not exist in PTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSuchShape {
-    shape: Shape,
-    a: Element,
-    b: Element,
-    c: Accumulator,
+    pub(super) shape: Shape,
+    pub(super) a: Element,
+    pub(super) b: Element,
+    pub(super) c: Accumulator,
 }
 
 impl fmt::Display for NoSuchShape {
@@ -174,45 +176,9 @@ impl Mma {
         match self.a {
             Element::F64 => {}
             Element::B1 => self.run_bits(a, b, c, d),
-            _ if self.a.is_integer() => self.run_integers(a, b, c, d),
-            _ => self.run_floats(a, b, c, d),
+            _ if self.a.is_integer() => run_integers(self, a, b, c, d),
+            _ => run_floats(self, a, b, c, d),
         }
-    }
-
-    fn run_floats(
-        &self,
-        a: &[Lanes<u32>],
-        b: &[Lanes<u32>],
-        c: &[Lanes<u32>],
-        d: &mut [Lanes<u32>],
-    ) {
-        let (m, k) = (self.shape.m as usize, self.shape.k as usize);
-        let (mut left, mut right) = ([0f64; OPERAND / 2], [0f64; OPERAND / 2]);
-        let mut sums = [0f64; RESULT];
-        let wide = |of: Element| move |r: &Lanes<u32>, j| of.floats(r, j).map(f64::from);
-        self.a_layout().gather(a, &mut left, k, wide(self.a));
-        self.b_layout().gather(b, &mut right, 8, wide(self.b));
-        gather_floats(self.c, &self.c_layout(), c, &mut sums, 8);
-        gemm(m, 8, k, &left, &right, &mut sums);
-        scatter_floats(self.d, &self.d_layout(), &sums, 8, d);
-    }
-
-    fn run_integers(
-        &self,
-        a: &[Lanes<u32>],
-        b: &[Lanes<u32>],
-        c: &[Lanes<u32>],
-        d: &mut [Lanes<u32>],
-    ) {
-        let (m, k) = (self.shape.m as usize, self.shape.k as usize);
-        let (mut left, mut right) = ([0; OPERAND], [0; OPERAND]);
-        let mut sums = [0; RESULT];
-        self.a_layout()
-            .gather(a, &mut left, k, |r, j| self.a.integers(r, j));
-        self.b_layout()
-            .gather(b, &mut right, 8, |r, j| self.b.integers(r, j));
-        gemm(m, 8, k, &left, &right, &mut sums);
-        add_integers(&self.c_layout(), self.satfinite, c, &sums, 8, d);
     }
 
     fn run_bits(&self, a: &[Lanes<u32>], b: &[Lanes<u32>], c: &[Lanes<u32>], d: &mut [Lanes<u32>]) {
@@ -279,6 +245,43 @@ impl Mma {
     }
 }
 
+multiversion! {
+    fn run_floats(
+        of: &Mma,
+        a: &[Lanes<u32>],
+        b: &[Lanes<u32>],
+        c: &[Lanes<u32>],
+        d: &mut [Lanes<u32>],
+    ) {
+        let (m, k) = (of.shape.m as usize, of.shape.k as usize);
+        let (mut left, mut right) = ([0f64; OPERAND / 2], [0f64; OPERAND / 2]);
+        let mut sums = [0f64; RESULT];
+        of.a_layout().gather(a, &mut left, k, |r, j| of.a.floats(r, j));
+        of.b_layout().gather(b, &mut right, 8, |r, j| of.b.floats(r, j));
+        gather_floats(of.c, &of.c_layout(), c, &mut sums, 8);
+        gemm_inline(m, 8, k, &left, &right, &mut sums);
+        scatter_floats(of.d, &of.d_layout(), &sums, 8, d);
+    }
+}
+
+multiversion! {
+    fn run_integers(
+        of: &Mma,
+        a: &[Lanes<u32>],
+        b: &[Lanes<u32>],
+        c: &[Lanes<u32>],
+        d: &mut [Lanes<u32>],
+    ) {
+        let (m, k) = (of.shape.m as usize, of.shape.k as usize);
+        let (mut left, mut right) = ([0; OPERAND], [0; OPERAND]);
+        let mut sums = [0; RESULT];
+        of.a_layout().gather(a, &mut left, k, |r, j| of.a.integers(r, j));
+        of.b_layout().gather(b, &mut right, 8, |r, j| of.b.integers(r, j));
+        gemm_inline(m, 8, k, &left, &right, &mut sums);
+        add_integers(&of.c_layout(), of.satfinite, c, &sums, 8, d);
+    }
+}
+
 /// The A operand: registers alternate between the upper and the lower eight rows,
 /// then go on along k.
 pub(super) const fn operand_a(shape: Shape, of: Element) -> Layout {
@@ -330,6 +333,7 @@ pub(super) const fn accumulator(m: u16, of: Accumulator) -> Layout {
 }
 
 /// Reads an accumulator of floats.
+#[inline(always)]
 pub(super) fn gather_floats(
     of: Accumulator,
     layout: &Layout,
@@ -338,12 +342,13 @@ pub(super) fn gather_floats(
     width: usize,
 ) {
     layout.gather(registers, sums, width, |r, j| match of {
-        Accumulator::F16 => Element::F16.floats(r, j).map(f64::from),
-        _ => r.map(|w| f64::from(f32::from_bits(w))),
+        Accumulator::F16 => Element::F16.floats(r, j),
+        _ => each(r, |w| f64::from(f32::from_bits(w))),
     });
 }
 
 /// Rounds sums into an accumulator of floats.
+#[inline(always)]
 pub(super) fn scatter_floats(
     of: Accumulator,
     layout: &Layout,
@@ -367,6 +372,7 @@ pub(super) fn scatter_floats(
 }
 
 /// `d = c + sums`, wrapping or clamping. A register missing from `c` is zeros.
+#[inline(always)]
 pub(super) fn add_integers(
     layout: &Layout,
     satfinite: bool,

@@ -3,7 +3,9 @@
 //! Registers come as arrays over the 32 lanes of a warp, one array a register
 //! ([`crate::lanes::Lanes`]). [`mma`] is `mma.sync`, with [`quad_pair`] for its
 //! oldest shape; [`matrix`] is `ldmatrix`, `stmatrix` and `movmatrix`; [`wmma`]
-//! the fragments and products of that family.
+//! the fragments and products of that family; [`wgmma`] the descriptors, operands
+//! and products of warpgroups; [`swizzle`] the permutation of shared memory that
+//! they and tensor copies use.
 //!
 //! # Numbers
 //!
@@ -23,6 +25,9 @@ pub mod layout;
 pub mod matrix;
 pub mod mma;
 pub mod quad_pair;
+pub mod swizzle;
+pub mod wgmma;
+pub mod wmma;
 
 pub use element::{Accumulator, Element};
 pub use layout::Layout;
