@@ -16,6 +16,7 @@
 //!   each: [`int::u32`], [`int::s64`] and so on.
 //! - Nothing panics, whatever the bits.
 
+pub mod atomic;
 pub mod cvt;
 pub mod float;
 pub mod int;

@@ -3,7 +3,9 @@
 //! One module per PTX type, [`f32`], [`f64`], [`f16`], [`bf16`], with the same
 //! names in each where the operations are the same. The plain functions round to
 //! nearest even, as `.rn` does; those ending in `_with` take a [`Rounding`].
-//! `FTZ` and `SAT` are the modifiers of those names.
+//! `FTZ` and `SAT` are the modifiers of those names. Packed registers are in
+//! [`f16x2`], [`bf16x2`] and [`f32x2`]; [`mixed`] has `f32` arithmetic on halves;
+//! [`compare`], [`minmax`] and [`approx`] are by subject.
 //!
 //! # Not a number
 //!
@@ -31,9 +33,11 @@ pub mod f32;
 pub mod f64;
 pub mod minmax;
 mod narrow;
+mod packed;
 pub mod soft;
 
 pub use narrow::{OOB_NAN, bf16, bf16x2, f16, f16x2};
+pub use packed::{f32x2, mixed};
 
 /// How a result is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
