@@ -5,8 +5,8 @@
 //! sm_90 and later.
 
 use heist_gpu::{
-    Gpu, GpuError, JitOptions, Kernel, KernelArg, LaunchOptions, PtxText, RunOptions, Suspects,
-    devices,
+    Arm, Gpu, GpuError, JitOptions, Kernel, KernelArg, LaunchOptions, Protocol, PtxText,
+    RunOptions, Suspects, devices,
 };
 use heist_launch::{
     Arg, Arguments, Buffer, ElementType, Launch, Role, Swizzle, TensorElement, TensorMap,
@@ -40,6 +40,7 @@ const PEACEFUL: &[Check] = &[
     ),
     ("events measure", events),
     ("a graph is captured and replayed", graph),
+    ("arms are measured in turns", measure),
     ("the assembler's log is in the error", jit_error),
     ("PTX newer than the driver is explained", newer_ptx),
     (
@@ -429,6 +430,33 @@ fn events(gpu: &Gpu) -> Found {
         Ok(format!("5 ms took {time}"))
     } else {
         Err(format!("5 ms took {time}"))
+    }
+}
+
+fn measure(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "linger")?;
+    let linger = |ns: u64| {
+        let kernel = &kernel;
+        move |stream: &heist_gpu::Stream| {
+            kernel.launch(stream, &Launch::new(1, 1), &[KernelArg::scalar(ns)])
+        }
+    };
+    let mut arms = [
+        Arm::new("100 us", linger(100_000)),
+        Arm::new("200 us", linger(200_000)),
+    ];
+    let protocol = Protocol {
+        warm_up: Duration::from_millis(20),
+        rounds: 20,
+        repeats: 1,
+    };
+    let figures = gpu.measure(&mut arms, &protocol).map_err(say)?;
+    let ratio = figures[1].times_as_long_as(&figures[0]).ok_or("no ratio")?;
+    let remark = format!("{:?}\nratio {ratio:?}", figures[0].nanoseconds());
+    if (1.7..2.3).contains(&ratio.median) {
+        Ok(remark)
+    } else {
+        Err(remark)
     }
 }
 
