@@ -27,7 +27,7 @@ impl<'k> Kernel<'k> {
             None => {
                 let end = self.rec.label("endif");
                 self.branch_unless(condition, end);
-                then();
+                self.rec.deeper(then);
                 self.rec.line(Line::Label(end));
             }
         }
@@ -81,10 +81,10 @@ impl<'k> Kernel<'k> {
         }
         let (other, end) = (self.rec.label("else"), self.rec.label("endif"));
         self.branch_unless(condition, other);
-        then();
+        self.rec.deeper(then);
         self.jump(end);
         self.rec.line(Line::Label(other));
-        otherwise();
+        self.rec.deeper(otherwise);
         self.rec.line(Line::Label(end));
     }
 
@@ -124,7 +124,7 @@ impl<'k> Kernel<'k> {
         self.rec.line(Line::Label(top));
         // The counter is written below only, so the body may read it in place.
         let now = Val::from_reg(*self, i.reg);
-        body(now);
+        self.rec.deeper(|| body(now));
         self.rec.op(
             format!("add.s{}", T::KIND.width()),
             vec![i.reg.into(), i.reg.into(), step.operand()],
@@ -188,7 +188,7 @@ impl<'k> Kernel<'k> {
             end: self.rec.label("endloop"),
         };
         self.rec.line(Line::Label(flow.top));
-        body(flow);
+        self.rec.deeper(|| body(flow));
         self.jump(flow.top);
         self.rec.line(Line::Label(flow.end));
     }

@@ -22,6 +22,7 @@
 //! # }).unwrap();
 //! ```
 
+use crate::bulk::Landing;
 use crate::kernel::{Kernel, number};
 use crate::pointer::{Global, IntoIndex, Ptr, Shared};
 use crate::scalar::Storable;
@@ -57,13 +58,17 @@ pub trait StageSpec: Copy {
     type Filling<'k>: Copy;
     /// The stage after its wait.
     type Ready<'k>: Copy;
+    /// The stage while bulk copies fill it.
+    type Landing<'k>: Copy;
     /// Where all stages lie.
     #[doc(hidden)]
-    type Memory<'k>: Copy;
+    type Memory<'k>: Copy + std::fmt::Debug;
     #[doc(hidden)]
     fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> Self::Memory<'k>;
     #[doc(hidden)]
     fn filling<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Filling<'k>;
+    #[doc(hidden)]
+    fn landing<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Landing<'k>;
     #[doc(hidden)]
     fn ready<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Ready<'k>;
 }
@@ -71,6 +76,7 @@ pub trait StageSpec: Copy {
 impl<T: Storable> StageSpec for ArraySpec<'_, T> {
     type Filling<'k> = FillArray<'k, T>;
     type Ready<'k> = SharedArray<'k, T>;
+    type Landing<'k> = Landing<'k, T>;
     type Memory<'k> = SharedArray<'k, T>;
     #[track_caller]
     fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> SharedArray<'k, T> {
@@ -89,11 +95,17 @@ impl<T: Storable> StageSpec for ArraySpec<'_, T> {
         let at = memory.ptr().byte_offset(stage * (self.len * T::BYTES));
         SharedArray::at_ptr(at, self.len)
     }
+    #[track_caller]
+    fn landing<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> Landing<'k, T> {
+        let bytes = self.len * T::BYTES;
+        Landing::new(memory.ptr().byte_offset(stage * bytes), bytes)
+    }
 }
 
 impl<T: Storable> StageSpec for TileSpec<'_, T> {
     type Filling<'k> = FillTile<'k, T>;
     type Ready<'k> = Tile<'k, T>;
+    type Landing<'k> = Landing<'k, T>;
     type Memory<'k> = SharedArray<'k, T>;
     #[track_caller]
     fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> SharedArray<'k, T> {
@@ -116,6 +128,11 @@ impl<T: Storable> StageSpec for TileSpec<'_, T> {
     fn ready<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> Tile<'k, T> {
         self.over(memory.ptr().byte_offset(stage * (self.len() * T::BYTES)))
     }
+    #[track_caller]
+    fn landing<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> Landing<'k, T> {
+        let bytes = self.len() * T::BYTES;
+        Landing::new(memory.ptr().byte_offset(stage * bytes), bytes)
+    }
 }
 
 macro_rules! tuples {
@@ -123,6 +140,7 @@ macro_rules! tuples {
         impl<$($name: StageSpec),+> StageSpec for ($($name,)+) {
             type Filling<'k> = ($($name::Filling<'k>,)+);
             type Ready<'k> = ($($name::Ready<'k>,)+);
+            type Landing<'k> = ($($name::Landing<'k>,)+);
             type Memory<'k> = ($($name::Memory<'k>,)+);
             #[track_caller]
             fn allocate<'k>(&self, k: &Kernel<'k>, stages: u32) -> Self::Memory<'k> {
@@ -135,6 +153,10 @@ macro_rules! tuples {
             #[track_caller]
             fn ready<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Ready<'k> {
                 ($(self.$index.ready(memory.$index, stage),)+)
+            }
+            #[track_caller]
+            fn landing<'k>(&self, memory: Self::Memory<'k>, stage: Val<'k, u32>) -> Self::Landing<'k> {
+                ($(self.$index.landing(memory.$index, stage),)+)
             }
         }
     )*};

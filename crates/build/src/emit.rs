@@ -48,6 +48,8 @@ pub(crate) enum Opnd {
     Const(Constant),
     Special(&'static str, Option<Part>),
     Address(Base, i64),
+    /// `[base, {coordinates}]`.
+    TensorAddress(Base, Vec<Opnd>),
     /// The address of a variable as a number.
     AddressOf(Base, i64),
     Label(LabelId),
@@ -137,6 +139,10 @@ pub(crate) struct Recorder {
     pub(crate) named_barriers: Cell<u32>,
     pub(crate) max_registers: Cell<Option<u32>>,
     pub(crate) clc_requests: Cell<u32>,
+    /// How many emitted branches and loops surround what is emitted now.
+    pub(crate) depth: Cell<u32>,
+    /// Bytes that each tensor map parameter's box has, as copies use it.
+    pub(crate) tensor_boxes: RefCell<Vec<(u32, u64)>>,
     specials: RefCell<HashMap<&'static str, Reg>>,
     shared_bases: RefCell<HashMap<SharedId, Reg>>,
 }
@@ -167,6 +173,8 @@ impl Recorder {
             named_barriers: Cell::new(1),
             max_registers: Cell::new(None),
             clc_requests: Cell::new(0),
+            depth: Cell::new(0),
+            tensor_boxes: RefCell::default(),
             specials: RefCell::default(),
             shared_bases: RefCell::default(),
         }
@@ -295,6 +303,14 @@ impl Recorder {
         );
         self.shared_bases.borrow_mut().insert(id, reg);
         reg
+    }
+
+    /// Runs `body` one branch or loop deeper.
+    pub(crate) fn deeper<R>(&self, body: impl FnOnce() -> R) -> R {
+        self.depth.set(self.depth.get() + 1);
+        let result = body();
+        self.depth.set(self.depth.get() - 1);
+        result
     }
 
     /// Remembers an error; the kernel's build returns the first.

@@ -37,6 +37,7 @@
 
 mod atomic;
 mod barrier;
+mod bulk;
 mod clc;
 mod cluster;
 mod control;
@@ -53,15 +54,22 @@ mod names;
 mod ops;
 mod params;
 mod pointer;
+mod raw;
 mod scalar;
 mod shared;
 mod spec;
 mod tile;
 mod value;
 mod warp;
+mod wgmma;
+mod wmma;
 
 pub use atomic::{Atomic, AtomicInteger, Order, Scope};
 pub use barrier::NamedBarrier;
+pub use bulk::{
+    BulkConsumer, BulkPipeline, BulkProducer, EncodedTensorMap, Landing, PendingStore, TensorMap,
+    TensorMapRef, Transaction,
+};
 pub use clc::{Answer, Granted, Idle, InFlight, Refused, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
@@ -83,6 +91,7 @@ pub use pointer::{
     AtomicSpace, Cluster, FragmentSpace, Global, IntoIndex, LoadCache, Local, Ptr, Shared, Space,
     StoreCache,
 };
+pub use raw::RawOperand;
 pub use scalar::{
     Bf16x2, F16x2, Float, Half, Integer, Number, Ordered, Scalar, Storable, Tf32, Word,
 };
@@ -91,3 +100,5 @@ pub use spec::{BuiltKernel, KernelSpec, LaunchInfo, Report, SharedUse};
 pub use tile::{Tile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};
+pub use wgmma::{WgmmaBatch, WgmmaOperand, WgmmaResult, WgmmaSums};
+pub use wmma::{MatrixOrder, WmmaA, WmmaB, WmmaInput, WmmaSums};

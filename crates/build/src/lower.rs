@@ -112,6 +112,7 @@ pub(crate) fn lower(rec: &Recorder, header: &Header<'_>) -> Result<Lowered, Buil
             dynamic_shared: if shared.dynamic { total } else { 0 },
             arch: rec.arch,
             params: header.params.clone(),
+            tensor_boxes: rec.tensor_boxes.borrow().clone(),
         },
         report: Report {
             instructions,
@@ -216,6 +217,14 @@ fn visit_operand(operand: &Opnd, see: &mut impl FnMut(Reg)) {
     match operand {
         Opnd::Reg(reg) => see(*reg),
         Opnd::Address(Base::Reg(reg), _) | Opnd::AddressOf(Base::Reg(reg), _) => see(*reg),
+        Opnd::TensorAddress(base, coordinates) => {
+            if let Base::Reg(reg) = base {
+                see(*reg);
+            }
+            coordinates
+                .iter()
+                .for_each(|operand| visit_operand(operand, see));
+        }
         Opnd::Vector(operands) => operands
             .iter()
             .for_each(|operand| visit_operand(operand, see)),

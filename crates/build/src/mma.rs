@@ -191,6 +191,10 @@ fn per_register<T: MmaInput>() -> u32 {
 }
 
 impl<'k, T: MmaInput> FragmentA<'k, T> {
+    pub(crate) fn operand(&self) -> Opnd {
+        Opnd::Vector(self.regs.iter().map(|reg| reg.register().into()).collect())
+    }
+
     /// Loads the 16 x K block at `at`, whose rows are `pitch` elements apart,
     /// from shared or global memory.
     #[track_caller]

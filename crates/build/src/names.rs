@@ -4,8 +4,8 @@ use crate::emit::{Base, Op, Opnd, Recorder, Reg};
 use crate::lower::{DYNAMIC, Header, SharedLayout};
 use crate::scalar::Class;
 use heist_ptx::{
-    BinaryOp, Constant, Guard, Instruction, Integer, Name, Opcode, Operand, RegisterName,
-    Registers, ScalarType, SmolStr, Span, Statement,
+    Address, AddressBase, BinaryOp, Constant, Guard, Instruction, Integer, Name, Opcode, Operand,
+    RegisterName, Registers, ScalarType, SmolStr, Span, Statement,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -142,6 +142,17 @@ impl Names {
             Opnd::Address(base, offset) => {
                 let (name, more) = self.base(*base);
                 Operand::address(name, offset + more)
+            }
+            Opnd::TensorAddress(base, coordinates) => {
+                let (name, offset) = self.base(*base);
+                Operand::Address(Address {
+                    base: AddressBase::Name(name),
+                    offset,
+                    plus_zero: false,
+                    rest: vec![Operand::Vector(
+                        coordinates.iter().map(|o| self.operand(o)).collect(),
+                    )],
+                })
             }
             Opnd::AddressOf(base, offset) => {
                 let (name, more) = self.base(*base);

@@ -64,6 +64,9 @@ pub struct LaunchInfo {
     pub arch: Arch,
     /// Its parameters.
     pub params: Vec<ParamInfo>,
+    /// For each tensor map parameter that copies use, its position and how many
+    /// bytes its box must have.
+    pub tensor_boxes: Vec<(u32, u64)>,
 }
 
 /// What went into a kernel.

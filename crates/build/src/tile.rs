@@ -60,7 +60,11 @@ impl<'n, T: Storable> TileSpec<'n, T> {
     pub(crate) fn align(&self) -> u32 {
         match self.layout {
             TileLayout::Padded(_) => 16,
-            TileLayout::Swizzled => (self.cols * T::BYTES).next_power_of_two().max(128),
+            // Eight rows: the period of the permutation, which is also the one of
+            // the copy engine's and the matrix descriptors' swizzle.
+            TileLayout::Swizzled => (self.cols * T::BYTES * 8)
+                .next_power_of_two()
+                .clamp(128, 1024),
         }
     }
 
@@ -150,6 +154,16 @@ impl<'k, T: Storable> Tile<'k, T> {
     /// The kernel it belongs to.
     pub fn kernel(&self) -> Kernel<'k> {
         self.base.k
+    }
+
+    /// How its rows lie.
+    pub fn layout(&self) -> TileLayout {
+        self.layout
+    }
+
+    /// Where it starts.
+    pub fn ptr(&self) -> Ptr<'k, Shared, T> {
+        self.base
     }
 
     /// A tile of the first `rows` rows of an array that is used for something

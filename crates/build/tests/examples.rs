@@ -15,7 +15,18 @@ mod saxpy;
 #[path = "../examples/03_tiled_gemm.rs"]
 mod tiled_gemm;
 
-use common::{ALL, assembles};
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/05_cluster_sum.rs"]
+mod cluster_sum;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/06_steal.rs"]
+mod steal;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/07_wgmma_gemm.rs"]
+mod wgmma_gemm;
+
+use common::{ALL, HOPPER, assembles};
+use heist_build::Arch;
 
 #[test]
 fn saxpy_assembles() {
@@ -37,4 +48,22 @@ fn mma_gemm_assembles() {
     for usage in assembles(ALL, mma_gemm::mma_gemm) {
         assert!(usage.registers <= 168, "{usage:?}");
     }
+}
+
+#[test]
+fn cluster_sum_assembles() {
+    assembles(HOPPER, cluster_sum::cluster_sum);
+}
+
+#[test]
+fn steal_assembles() {
+    assembles(
+        &[Arch::SM_100, Arch::SM_100A, Arch::SM_103, Arch::SM_120],
+        steal::steal,
+    );
+}
+
+#[test]
+fn wgmma_gemm_assembles() {
+    assembles(&[Arch::SM_90A], wgmma_gemm::wgmma_gemm);
 }

@@ -1,0 +1,486 @@
+//! Bulk copies: one thread asks, the copy engine moves whole rows and tiles,
+//! and an mbarrier counts the bytes.
+//!
+//! The bytes that a barrier expects are the sum of the copies that
+//! [`Mbarrier::fill`] sees: they can't disagree.
+
+use crate::cp_async::StageSpec;
+use crate::emit::{Base, Line, Opnd};
+use crate::kernel::{Kernel, number};
+use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor};
+use crate::params::{Param, ParamKind, ParamShape};
+use crate::pointer::{Global, Ptr, Shared};
+use crate::scalar::{Class, Storable};
+use crate::value::{IntoVal, Val};
+use heist_ptx::arch::Feature;
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Memory that bulk copies land in: handed out for filling, not for reading.
+#[derive(Debug)]
+pub struct Landing<'k, T> {
+    at: Ptr<'k, Shared, T>,
+    bytes: u32,
+}
+impl<T> Clone for Landing<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Landing<'_, T> {}
+
+impl<'k, T: Storable> Landing<'k, T> {
+    pub(crate) fn new(at: Ptr<'k, Shared, T>, bytes: u32) -> Landing<'k, T> {
+        Landing { at, bytes }
+    }
+
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// The part of `len` elements from element `from` on.
+    #[track_caller]
+    pub fn part(&self, from: u32, len: u32) -> Landing<'k, T> {
+        let end = u64::from(from + len) * u64::from(T::BYTES);
+        if end > self.bytes.into() {
+            self.at.k.fail_with(crate::Problem::OutOfRange {
+                what: "the end of a part of a landing in bytes".into(),
+                value: end as i64,
+                low: 0,
+                high: self.bytes.into(),
+            });
+        }
+        Landing::new(self.at.at(from), len * T::BYTES)
+    }
+}
+
+/// The copies that one filling of a barrier waits for.
+#[derive(Debug)]
+pub struct Transaction<'k> {
+    k: Kernel<'k>,
+    barrier: Mbarrier<'k>,
+    bytes: Cell<u32>,
+    depth: u32,
+}
+
+impl<'k> Mbarrier<'k> {
+    /// One thread arrives, and starts the copies that `copies` asks for. The
+    /// barrier expects exactly their bytes.
+    ///
+    /// A copy inside an emitted branch or loop would make the sum wrong, and
+    /// fails the build.
+    #[track_caller]
+    pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>)) {
+        let k = self.at.k;
+        let line = k.rec.body.borrow().len();
+        self.arrive_expecting(0);
+        let transaction = Transaction {
+            k,
+            barrier: *self,
+            bytes: Cell::new(0),
+            depth: k.rec.depth.get(),
+        };
+        copies(&transaction);
+        let bytes = transaction.bytes.get();
+        if bytes >= 1 << 20 {
+            k.fail_with(crate::Problem::OutOfRange {
+                what: "the bytes that a barrier expects".into(),
+                value: bytes.into(),
+                low: 0,
+                high: (1 << 20) - 1,
+            });
+        }
+        if let Some(Line::Op(op)) = k.rec.body.borrow_mut().get_mut(line)
+            && let Some(expected) = op.operands.last_mut()
+        {
+            *expected = number(bytes.into());
+        }
+    }
+}
+
+impl<'k> Transaction<'k> {
+    #[track_caller]
+    fn count(&self, bytes: u32) {
+        if self.k.rec.depth.get() != self.depth {
+            self.k.fail(
+                "a bulk copy inside an emitted branch or loop of `fill`: the barrier would expect \
+                 its bytes whether it runs or not; put the branch around `fill`",
+            );
+        }
+        self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Copies as many neighbours from global memory as the landing takes. Both
+    /// addresses and the size are multiples of 16 bytes.
+    #[track_caller]
+    pub fn copy<T: Storable>(&self, to: Landing<'k, T>, from: Ptr<'k, Global, T>) {
+        self.k.require(Feature::BulkCopy);
+        self.k
+            .must_divide("the bytes of a bulk copy", to.bytes.into(), 16);
+        self.count(to.bytes);
+        self.k.effect(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes",
+            vec![
+                to.at.operand(),
+                from.operand(),
+                number(to.bytes.into()),
+                self.barrier.operand(),
+            ],
+        );
+    }
+
+    /// Copies the box at `coordinates` (innermost first) of a tensor. The map's
+    /// box must have as many bytes as the landing.
+    #[track_caller]
+    pub fn copy_tensor<T: Storable, const D: usize>(
+        &self,
+        to: Landing<'k, T>,
+        from: TensorMapRef<'k, T, D>,
+        coordinates: [Val<'k, i32>; D],
+    ) {
+        self.k.require(Feature::TensorCopy);
+        self.count(to.bytes);
+        from.box_has(to.bytes);
+        self.k.effect(
+            format!(
+                "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+            ),
+            vec![
+                to.at.operand(),
+                from.operand(coordinates),
+                self.barrier.operand(),
+            ],
+        );
+    }
+
+    /// The same box to the same place of every block of the cluster in `mask`;
+    /// each block's own barrier in the same place counts the bytes there.
+    #[track_caller]
+    pub fn copy_tensor_multicast<T: Storable, const D: usize>(
+        &self,
+        to: Landing<'k, T>,
+        from: TensorMapRef<'k, T, D>,
+        coordinates: [Val<'k, i32>; D],
+        mask: impl IntoVal<'k, u16>,
+    ) {
+        self.k.require(Feature::TensorCopy);
+        self.count(to.bytes);
+        from.box_has(to.bytes);
+        let mask = mask.into_val(&self.k);
+        self.k.effect(
+            format!(
+                "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes\
+                 .multicast::cluster"
+            ),
+            vec![
+                to.at.operand(),
+                from.operand(coordinates),
+                self.barrier.operand(),
+                mask.register().into(),
+            ],
+        );
+    }
+}
+
+/// A tensor map as a kernel parameter: `D` dimensions of `T`.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorMap<T, const D: usize>(PhantomData<T>);
+
+/// A tensor map's 128 bytes, as the driver encodes them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(align(64))]
+pub struct EncodedTensorMap(pub [u8; 128]);
+
+impl fmt::Debug for EncodedTensorMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EncodedTensorMap")
+    }
+}
+
+/// A tensor map inside the kernel.
+pub struct TensorMapRef<'k, T, const D: usize> {
+    k: Kernel<'k>,
+    param: u32,
+    address: crate::emit::Reg,
+    of: PhantomData<fn() -> T>,
+}
+impl<T, const D: usize> Clone for TensorMapRef<'_, T, D> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, const D: usize> Copy for TensorMapRef<'_, T, D> {}
+impl<T, const D: usize> fmt::Debug for TensorMapRef<'_, T, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TensorMapRef(parameter {})", self.param)
+    }
+}
+
+impl<T: Storable, const D: usize> Param for TensorMap<T, D> {
+    type Host = EncodedTensorMap;
+    type Device<'k> = TensorMapRef<'k, T, D>;
+    fn shape() -> ParamShape {
+        ParamShape {
+            size: 128,
+            align: 64,
+            kind: ParamKind::TensorMap,
+        }
+    }
+    fn bytes(host: &EncodedTensorMap) -> Vec<u8> {
+        host.0.to_vec()
+    }
+    fn read<'k>(k: &Kernel<'k>, index: u32, name: &str) -> TensorMapRef<'k, T, D> {
+        let place = k.rec.place;
+        let (param, address) = (k.rec.reg(Class::B64), k.rec.reg(Class::B64));
+        k.rec.name_reg(param, &format!("{name}_param"));
+        k.rec.name_reg(address, name);
+        let from = Opnd::AddressOf(Base::Param(index), 0);
+        k.rec
+            .prologue_op("mov.b64", vec![param.into(), from], place);
+        k.rec
+            .prologue_op("cvta.param.u64", vec![address.into(), param.into()], place);
+        TensorMapRef {
+            k: *k,
+            param: index,
+            address,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<'k, T: Storable, const D: usize> TensorMapRef<'k, T, D> {
+    fn operand(&self, coordinates: [Val<'k, i32>; D]) -> Opnd {
+        const { assert!(D >= 1 && D <= 5, "a tensor map has 1 to 5 dimensions") }
+        let coordinates = coordinates.iter().map(|c| c.register().into()).collect();
+        Opnd::TensorAddress(Base::Reg(self.address), coordinates)
+    }
+
+    /// Remembers how many bytes the map's box must have; a second size fails.
+    #[track_caller]
+    fn box_has(&self, bytes: u32) {
+        self.k.require(Feature::ParamGeneric);
+        let mut boxes = self.k.rec.tensor_boxes.borrow_mut();
+        match boxes.iter().find(|(param, _)| *param == self.param) {
+            Some((_, known)) if *known != u64::from(bytes) => {
+                self.k.fail(format!(
+                    "one tensor map used with boxes of {known} and of {bytes} bytes"
+                ));
+            }
+            Some(_) => {}
+            None => boxes.push((self.param, bytes.into())),
+        }
+    }
+
+    /// Fetches the map itself ahead of its first use.
+    #[track_caller]
+    pub fn prefetch(&self) {
+        self.k.require(Feature::TensormapPrefetch);
+        self.k.require(Feature::ParamGeneric);
+        self.k.effect(
+            "prefetch.tensormap",
+            vec![Opnd::Address(Base::Reg(self.address), 0)],
+        );
+    }
+
+    /// One thread starts writing a box from shared memory to the tensor. What
+    /// the block wrote must have been made visible before:
+    /// [`Kernel::fence_async_shared`] in every writer, then a barrier.
+    #[track_caller]
+    pub fn store(
+        &self,
+        from: crate::SharedArray<'k, T>,
+        coordinates: [Val<'k, i32>; D],
+    ) -> PendingStore<'k> {
+        self.k.require(Feature::TensorCopy);
+        self.box_has(from.bytes() as u32);
+        self.k.effect(
+            format!("cp.async.bulk.tensor.{D}d.global.shared::cta.tile.bulk_group"),
+            vec![self.operand(coordinates), from.ptr().operand()],
+        );
+        PendingStore::commit(self.k)
+    }
+}
+
+impl<'k> Kernel<'k> {
+    /// One thread starts writing `from` to global memory; sizes and addresses
+    /// are multiples of 16 bytes. What the block wrote must have been made
+    /// visible before: [`Kernel::fence_async_shared`] in every writer, then a
+    /// barrier.
+    #[track_caller]
+    pub fn store_bulk<T: Storable>(
+        &self,
+        to: Ptr<'k, Global, T>,
+        from: crate::SharedArray<'k, T>,
+    ) -> PendingStore<'k> {
+        self.require(Feature::BulkCopy);
+        self.must_divide("the bytes of a bulk store", from.bytes(), 16);
+        self.effect(
+            "cp.async.bulk.global.shared::cta.bulk_group",
+            vec![
+                to.operand(),
+                from.ptr().operand(),
+                number(from.bytes() as i64),
+            ],
+        );
+        PendingStore::commit(*self)
+    }
+}
+
+/// A bulk store on its way out of shared memory.
+#[must_use = "the memory a bulk store reads must not change before `.wait_read()`, and the block must not exit"]
+#[derive(Debug)]
+pub struct PendingStore<'k> {
+    k: Kernel<'k>,
+}
+
+impl<'k> PendingStore<'k> {
+    #[track_caller]
+    fn commit(k: Kernel<'k>) -> PendingStore<'k> {
+        k.effect("cp.async.bulk.commit_group", vec![]);
+        PendingStore { k }
+    }
+
+    /// Waits until shared memory has been read and may be written again.
+    #[track_caller]
+    pub fn wait_read(self) {
+        self.k
+            .effect("cp.async.bulk.wait_group.read", vec![number(0)]);
+    }
+
+    /// Waits until everything has been written.
+    #[track_caller]
+    pub fn wait_written(self) {
+        self.k.effect("cp.async.bulk.wait_group", vec![number(0)]);
+    }
+}
+
+/// A ring of stages between one producing thread and consuming warps: a stage
+/// is readable only between its wait and its release.
+#[derive(Debug)]
+pub struct BulkPipeline<'k, S: StageSpec, const STAGES: usize> {
+    k: Kernel<'k>,
+    spec: S,
+    memory: S::Memory<'k>,
+    full: Mbarriers<'k>,
+    empty: Mbarriers<'k>,
+}
+
+/// The producing end of a [`BulkPipeline`].
+#[derive(Debug)]
+pub struct BulkProducer<'p, 'k, S: StageSpec, const STAGES: usize> {
+    pipeline: &'p BulkPipeline<'k, S, STAGES>,
+    cursor: RingCursor<'k>,
+}
+
+/// The consuming end of a [`BulkPipeline`].
+#[derive(Debug)]
+pub struct BulkConsumer<'p, 'k, S: StageSpec, const STAGES: usize> {
+    pipeline: &'p BulkPipeline<'k, S, STAGES>,
+    cursor: RingCursor<'k>,
+}
+
+impl<'k> Kernel<'k> {
+    /// A ring of `STAGES` stages filled by bulk copies and consumed by
+    /// `consumers` warps. The whole block takes part in making it.
+    #[track_caller]
+    pub fn bulk_pipeline<const STAGES: usize, S: StageSpec>(
+        &self,
+        spec: S,
+        consumers: u32,
+    ) -> BulkPipeline<'k, S, STAGES> {
+        self.require(Feature::MbarrierTransactions);
+        let memory = spec.allocate(self, STAGES as u32);
+        let [full, empty] = self.mbarriers([
+            BarrierSpec {
+                name: "full",
+                count: STAGES as u32,
+                arrivals: 1,
+            },
+            BarrierSpec {
+                name: "empty",
+                count: STAGES as u32,
+                arrivals: consumers,
+            },
+        ]);
+        BulkPipeline {
+            k: *self,
+            spec,
+            memory,
+            full,
+            empty,
+        }
+    }
+}
+
+impl<'k, S: StageSpec, const STAGES: usize> BulkPipeline<'k, S, STAGES> {
+    /// The producing end, for one thread.
+    #[track_caller]
+    pub fn producer(&self) -> BulkProducer<'_, 'k, S, STAGES> {
+        BulkProducer {
+            pipeline: self,
+            cursor: self.k.ring_cursor(STAGES as u32, 1),
+        }
+    }
+
+    /// The consuming end, for whole warps.
+    #[track_caller]
+    pub fn consumer(&self) -> BulkConsumer<'_, 'k, S, STAGES> {
+        BulkConsumer {
+            pipeline: self,
+            cursor: self.k.ring_cursor(STAGES as u32, 0),
+        }
+    }
+}
+
+impl<'k, S: StageSpec, const STAGES: usize> BulkProducer<'_, 'k, S, STAGES> {
+    /// Waits for an empty stage and starts the copies that fill it.
+    #[track_caller]
+    pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>)) {
+        let BulkPipeline {
+            spec,
+            memory,
+            full,
+            empty,
+            ..
+        } = self.pipeline;
+        let stage = self.cursor.stage();
+        empty.at(stage).wait(self.cursor.parity());
+        let landing = spec.landing(*memory, stage);
+        full.at(stage)
+            .fill(|transaction| copies(transaction, landing));
+        self.cursor.advance();
+    }
+
+    /// Waits until every stage has been consumed, so that the block can exit.
+    #[track_caller]
+    pub fn drain(&self) {
+        for _ in 0..STAGES {
+            let stage = self.cursor.stage();
+            self.pipeline.empty.at(stage).wait(self.cursor.parity());
+            self.cursor.advance();
+        }
+    }
+}
+
+impl<'k, S: StageSpec, const STAGES: usize> BulkConsumer<'_, 'k, S, STAGES> {
+    /// Waits for the next stage, works on it, and gives it back.
+    #[track_caller]
+    pub fn consume(&self, work: impl FnOnce(S::Ready<'k>)) {
+        let BulkPipeline {
+            k,
+            spec,
+            memory,
+            full,
+            empty,
+        } = self.pipeline;
+        let stage = self.cursor.stage();
+        full.at(stage).wait(self.cursor.parity());
+        work(spec.ready(*memory, stage));
+        k.sync_warp();
+        let barrier = empty.at(stage);
+        k.if_(k.elect(), || barrier.arrive());
+        self.cursor.advance();
+    }
+}

@@ -1,0 +1,262 @@
+//! `wgmma`: a warpgroup of 128 threads multiplies straight from shared memory.
+//!
+//! The sums live in registers that the hardware works on while the threads go
+//! on. Fence, multiplications and commit are one call
+//! ([`WgmmaSums::accumulate`]), and the registers can be read only through
+//! [`WgmmaSums::finish`], which waits; before that there is no way to name them.
+//!
+//! Operands are tiles with rows of 128 bytes, [`Swizzled`](crate::TileLayout),
+//! as a tensor copy with the 128-byte swizzle writes them.
+
+use crate::emit::Opnd;
+use crate::kernel::{Kernel, number};
+use crate::mma::MmaInput;
+use crate::scalar::Half;
+use crate::tile::{Tile, TileLayout};
+use crate::value::{IntoVal, Val, Var};
+use heist_ptx::arch::Feature;
+use std::marker::PhantomData;
+
+/// A matrix in shared memory as `wgmma` sees it: a 64-bit descriptor.
+#[derive(Debug)]
+pub struct WgmmaOperand<'k, H> {
+    descriptor: Val<'k, u64>,
+    of: PhantomData<fn() -> H>,
+}
+impl<H> Clone for WgmmaOperand<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<H> Copy for WgmmaOperand<'_, H> {}
+
+/// Eight rows of 128 bytes, in units of 16: the stride between groups of rows.
+const GROUP_STRIDE: u64 = 1024 >> 4;
+/// The 128-byte swizzle, in a descriptor's numbering.
+const SWIZZLE_128: u64 = 1;
+
+impl<'k, H: Half + MmaInput> Tile<'k, H> {
+    /// The rows from `row0` (a multiple of 8) on, as an operand whose depth runs
+    /// along the rows: 64 halves deep, so four steps.
+    #[track_caller]
+    pub fn wgmma_operand(&self, row0: impl IntoVal<'k, u32>) -> WgmmaOperand<'k, H> {
+        let k = self.kernel();
+        k.require(Feature::Wgmma);
+        if self.layout() != TileLayout::Swizzled || self.cols() * 2 != 128 {
+            k.fail(format!(
+                "a wgmma operand has swizzled rows of 128 bytes, and this tile has {:?} rows of {}",
+                self.layout(),
+                self.cols() * 2
+            ));
+        }
+        let address = self.ptr().byte_offset(row0.into_val(&k) * 128).address();
+        let field = (address & 0x3FFFF) >> 4;
+        let rest = 1u64 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
+        WgmmaOperand {
+            descriptor: field.cast::<u64>() | rest,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<'k, H: Half> WgmmaOperand<'k, H> {
+    /// The same rows, `step` steps of 16 halves further along the depth.
+    #[track_caller]
+    pub fn step(&self, step: u32) -> WgmmaOperand<'k, H> {
+        WgmmaOperand {
+            descriptor: self.descriptor + u64::from(step) * 2,
+            of: PhantomData,
+        }
+    }
+}
+
+/// Sums of 64 rows by `8 * R` columns, spread over a warpgroup: `R` blocks of
+/// 8 columns, 4 numbers each. They can't be read while they may be in use.
+#[derive(Debug)]
+pub struct WgmmaSums<'k, const R: usize> {
+    k: Kernel<'k>,
+    sums: [[Var<'k, f32>; 4]; R],
+}
+
+/// The multiplications between a fence and its commit.
+#[derive(Debug)]
+pub struct WgmmaBatch<'b, 'k, const R: usize> {
+    sums: &'b WgmmaSums<'k, R>,
+}
+
+/// Sums that nothing works on any more.
+#[derive(Debug)]
+pub struct WgmmaResult<'k, const R: usize> {
+    sums: [[Var<'k, f32>; 4]; R],
+}
+
+impl<'k, const R: usize> WgmmaSums<'k, R> {
+    /// All zero. `R` is 1 to 32.
+    #[track_caller]
+    pub fn zero(k: &Kernel<'k>) -> WgmmaSums<'k, R> {
+        const { assert!(R >= 1 && R <= 32, "wgmma has 8 to 256 columns") }
+        k.require(Feature::Wgmma);
+        k.must_divide(
+            "the threads of a block with warpgroups",
+            k.threads().into(),
+            128,
+        );
+        k.asked_here();
+        WgmmaSums {
+            k: *k,
+            sums: [(); R].map(|()| [(); 4].map(|()| k.var(0.0f32))),
+        }
+    }
+
+    /// Fence, the multiplications that `batch` asks for, commit. It returns
+    /// while they run; operands must stay as they are until
+    /// [`wait_for_older`](WgmmaSums::wait_for_older) or
+    /// [`finish`](WgmmaSums::finish).
+    #[track_caller]
+    pub fn accumulate(&self, batch: impl FnOnce(&WgmmaBatch<'_, 'k, R>)) {
+        self.k.effect("wgmma.fence.sync.aligned", vec![]);
+        batch(&WgmmaBatch { sums: self });
+        self.k.effect("wgmma.commit_group.sync.aligned", vec![]);
+    }
+
+    /// Waits until all but the newest `newer` batches have ended: their
+    /// operands may be overwritten.
+    #[track_caller]
+    pub fn wait_for_older(&self, newer: u32) {
+        self.k
+            .effect("wgmma.wait_group.sync.aligned", vec![number(newer.into())]);
+    }
+
+    /// Waits for everything, and gives the sums.
+    #[track_caller]
+    pub fn finish(self) -> WgmmaResult<'k, R> {
+        self.wait_for_older(0);
+        WgmmaResult { sums: self.sums }
+    }
+
+    /// Waits for everything and changes every block of sums in place, for
+    /// example to rescale them between batches.
+    #[track_caller]
+    pub fn update(&self, change: impl Fn(usize, [Val<'k, f32>; 4]) -> [Val<'k, f32>; 4]) {
+        self.wait_for_older(0);
+        for (index, block) in self.sums.iter().enumerate() {
+            let new = change(index, block.map(Var::get));
+            for (sum, value) in block.iter().zip(new) {
+                sum.set(value);
+            }
+        }
+    }
+
+    fn operand(&self) -> Opnd {
+        let all = self.sums.iter().flatten();
+        Opnd::Vector(all.map(|sum| sum.reg.into()).collect())
+    }
+}
+
+impl<'k, const R: usize> WgmmaBatch<'_, 'k, R> {
+    #[track_caller]
+    fn emit<H: Half>(&self, a: Opnd, b: WgmmaOperand<'k, H>, a_in_registers: bool, add: bool) {
+        let k = self.sums.k;
+        let (columns, name) = (R * 8, H::NAME);
+        let add = crate::Bool::constant(k, add).register();
+        let mut operands = vec![
+            self.sums.operand(),
+            a,
+            b.descriptor.register().into(),
+            add.into(),
+            number(1),
+            number(1),
+        ];
+        // Whether each operand in shared memory is transposed: neither is.
+        operands.extend((0..if a_in_registers { 1 } else { 2 }).map(|_| number(0)));
+        k.effect(
+            format!("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name}"),
+            operands,
+        );
+    }
+
+    /// Adds the product of 64 rows of `a` and `8 * R` rows of `b`, 16 deep.
+    #[track_caller]
+    pub fn mma<H: Half>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
+        self.emit(a.descriptor.register().into(), b, false, true);
+    }
+
+    /// Replaces the sums by the product.
+    #[track_caller]
+    pub fn mma_fresh<H: Half>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
+        self.emit(a.descriptor.register().into(), b, false, false);
+    }
+
+    /// Adds the product with a left matrix in registers, laid out as a
+    /// [`FragmentA`](crate::FragmentA) per warp.
+    #[track_caller]
+    pub fn mma_registers<H: Half + MmaInput>(
+        &self,
+        a: &crate::FragmentA<'k, H>,
+        b: WgmmaOperand<'k, H>,
+    ) {
+        self.emit(a.operand(), b, true, true);
+    }
+}
+
+impl<'k, const R: usize> WgmmaResult<'k, R> {
+    /// The four sums of a block of 8 columns that this thread holds: two
+    /// neighbours, and the two 8 rows further down.
+    #[track_caller]
+    pub fn block(&self, index: usize) -> Option<[Val<'k, f32>; 4]> {
+        self.sums.get(index).map(|block| block.map(Var::get))
+    }
+
+    /// Calls `each` with the row (0 to 63) and column of every two neighbouring
+    /// sums this thread holds.
+    #[track_caller]
+    pub fn each_pair(&self, each: impl Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2])) {
+        let Some(k) = self.sums.first().map(|block| block[0].k) else {
+            return;
+        };
+        k.asked_here();
+        let warp_in_group = k.warp() & 3;
+        let row = (warp_in_group << 4) + (k.lane() >> 2);
+        let col = (k.lane() & 3) << 1;
+        for (index, block) in self.sums.iter().enumerate() {
+            let [a, b, c, d] = block.map(Var::get);
+            let col = col + index as u32 * 8;
+            each(row, col, [a, b]);
+            each(row + 8, col, [c, d]);
+        }
+    }
+}
+
+impl<'k> Kernel<'k> {
+    /// Gives up registers down to `registers` per thread, so that other
+    /// warpgroups can have more. Whole warpgroups do it.
+    #[track_caller]
+    pub fn give_registers(&self, registers: u32) {
+        self.set_registers("dec", registers);
+    }
+
+    /// Takes registers up to `registers` per thread, waiting until others have
+    /// given them. Whole warpgroups do it.
+    #[track_caller]
+    pub fn take_registers(&self, registers: u32) {
+        self.set_registers("inc", registers);
+    }
+
+    #[track_caller]
+    fn set_registers(&self, direction: &str, registers: u32) {
+        self.require(Feature::Setmaxnreg);
+        self.must_divide("the registers of a thread", registers.into(), 8);
+        if !(24..=256).contains(&registers) {
+            self.fail_with(crate::Problem::OutOfRange {
+                what: "the registers of a thread".into(),
+                value: registers.into(),
+                low: 24,
+                high: 256,
+            });
+        }
+        self.effect(
+            format!("setmaxnreg.{direction}.sync.aligned.u32"),
+            vec![number(registers.into())],
+        );
+    }
+}
