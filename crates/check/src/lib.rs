@@ -1,0 +1,92 @@
+//! Why does my kernel die? Rules over PTX without running it.
+//!
+//! [`check`] takes a module, whoever made it, and says what is wrong with it,
+//! where and what to do. Each rule works on a control-flow graph with facts
+//! about pointers: which memory they may point into, and what they are modulo
+//! a power of two. A rule that can prove something reports an error; one that
+//! sees only that it may happen reports a warning that says "may" and why. No
+//! rule guesses: silence means nothing was proven, not that nothing is wrong,
+//! and the simulator finds what only a run can show.
+//!
+//! ```
+//! use heist_ptx::{Source, parse};
+//! let source = Source::new("k.ptx", "
+//!     .version 8.0 .target sm_90 .address_size 64
+//!     .visible .entry k() { .shared .align 16 .b8 tile[64]; .reg .b32 %r<5>;
+//!         ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [tile+4]; ret; }");
+//! let found = heist_check::check(&parse(&source).unwrap());
+//! assert_eq!(found[0].code.0, "M007");
+//! ```
+
+mod facts;
+mod flow;
+mod rules;
+mod uniform;
+
+use facts::Facts;
+use flow::Flow;
+use heist_ptx::arch::Arch;
+use heist_ptx::{Diagnostic, Function, FunctionDirective, Module};
+use uniform::Uniformity;
+
+/// What is wrong with a module, in the order of its text.
+///
+/// The structural rules ([`heist_ptx::validate`]) are not repeated here.
+pub fn check(module: &Module) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for function in module.functions() {
+        let Some(flow) = Flow::new(module, function) else {
+            continue;
+        };
+        let facts = Facts::of(&flow);
+        let uniformity = Uniformity::of(&flow);
+        let context = Context {
+            flow: &flow,
+            facts: &facts,
+            uniformity: &uniformity,
+            arch: Arch::parse(&module.target.arch),
+        };
+        for rule in rules::ALL {
+            rule(&context, &mut found);
+        }
+    }
+    found.sort_by_key(|diagnostic| diagnostic.span.start);
+    found
+}
+
+/// All that a rule may look at.
+struct Context<'a, 'm> {
+    flow: &'a Flow<'m>,
+    facts: &'a Facts,
+    uniformity: &'a Uniformity,
+    /// The architecture, if it is one we know.
+    arch: Option<Arch>,
+}
+
+impl<'m> Context<'_, 'm> {
+    fn function(&self) -> &'m Function {
+        self.flow.function
+    }
+
+    /// The numbers of a directive such as `.reqntid`.
+    fn directive(&self, wanted: &str) -> Option<&'m [u64]> {
+        self.function()
+            .directives
+            .iter()
+            .find_map(|directive| match directive {
+                FunctionDirective::Numbers { name, values, .. } if name == wanted => {
+                    Some(values.as_slice())
+                }
+                _ => None,
+            })
+    }
+
+    /// The numbers of the reachable instructions for which `wanted` holds.
+    fn all(&self, wanted: impl Fn(&flow::Op<'m>) -> bool) -> Vec<usize> {
+        self.flow
+            .reachable_ops()
+            .filter(|(_, op)| wanted(op))
+            .map(|(at, _)| at)
+            .collect()
+    }
+}

@@ -1,0 +1,83 @@
+//! Barriers that a part of a warp can miss.
+
+use crate::Context;
+use crate::flow::{BlockId, Op};
+use heist_ptx::{Diagnostic, Severity, rule};
+
+/// B001: an aligned barrier where lanes of one warp can have parted.
+pub(super) fn divergent(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
+    let barriers = cx.all(is_aligned_barrier);
+    if barriers.is_empty() {
+        return;
+    }
+    let mut told = vec![false; cx.flow.ops.len()];
+    for &at in &barriers {
+        if has_laned_guard(cx, &cx.flow.ops[at]) {
+            told[at] = true;
+            out.push(finding(cx, at, at, Severity::Error));
+        }
+    }
+    for (branch, op) in cx.flow.reachable_ops() {
+        if !op.is("bra") || op.has("uni") || !has_laned_guard(cx, op) {
+            continue;
+        }
+        let block = cx.flow.graph.block_of(branch);
+        // One way that only leaves the kernel is the usual bounds check: on
+        // today's GPUs threads that left are not waited for, though the rule
+        // says that all must take part.
+        let ways = cx.flow.graph.successors(block);
+        let severity = if ways.iter().any(|&way| only_leaves(cx, way)) {
+            Severity::Warning
+        } else {
+            Severity::Error
+        };
+        for inner in cx.flow.graph.between(block, cx.flow.graph.join_of(block)) {
+            for at in cx.flow.graph.range(inner) {
+                if barriers.contains(&at) && !std::mem::replace(&mut told[at], true) {
+                    out.push(finding(cx, at, branch, severity));
+                }
+            }
+        }
+    }
+}
+
+fn is_aligned_barrier(op: &Op<'_>) -> bool {
+    match op.instruction.opcode.base() {
+        "bar" => !op.has("warp"),
+        "barrier" => op.has("aligned") && !op.has("cluster"),
+        _ => false,
+    }
+}
+
+fn has_laned_guard(cx: &Context<'_, '_>, op: &Op<'_>) -> bool {
+    op.roles
+        .guard
+        .is_some_and(|guard| cx.uniformity.is_laned(guard))
+}
+
+fn only_leaves(cx: &Context<'_, '_>, way: BlockId) -> bool {
+    cx.flow.graph.successors(way).is_empty()
+        && cx.flow.graph.range(way).all(|at| {
+            let op = &cx.flow.ops[at];
+            op.is("ret") || op.is("exit")
+        })
+}
+
+fn finding(cx: &Context<'_, '_>, at: usize, branch: usize, severity: Severity) -> Diagnostic {
+    let op = &cx.flow.ops[at];
+    let message = match severity {
+        Severity::Error => "only a part of a warp may reach this barrier",
+        Severity::Warning => "threads that left the kernel early may be missing at this barrier",
+    };
+    let mut diagnostic = Diagnostic::error(rule::DIVERGENT_BARRIER, op.span(), message);
+    diagnostic.severity = severity;
+    if branch != at {
+        diagnostic = diagnostic.other(cx.flow.ops[branch].span(), "lanes of one warp part here");
+    }
+    diagnostic
+        .note(format!(
+            "`{}` must be reached by all threads of a warp together",
+            op.instruction.opcode
+        ))
+        .help("move the barrier out of the branch, and keep only the work inside it")
+}

@@ -1,0 +1,252 @@
+//! Cluster launch control: ask, wait, test, and only then decode; after a
+//! refusal, never again.
+
+use crate::Context;
+use crate::flow::{Op, Register};
+use heist_ptx::{Diagnostic, rule};
+
+/// The instructions of the protocol, by number.
+struct Protocol {
+    submits: Vec<usize>,
+    tests: Vec<usize>,
+    decodes: Vec<usize>,
+}
+
+/// L002, L003, L004, L007, L011 and L015.
+pub(super) fn requests(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
+    const QUERY: &str = "clusterlaunchcontrol.query_cancel";
+    let protocol = Protocol {
+        submits: cx.all(|op| op.is("clusterlaunchcontrol.try_cancel")),
+        tests: cx.all(|op| op.is(QUERY) && op.has("is_canceled")),
+        decodes: cx.all(|op| op.is(QUERY) && !op.has("is_canceled")),
+    };
+    if protocol.submits.is_empty() {
+        return;
+    }
+    out.extend(early_query(cx, &protocol));
+    out.extend(decode_of_a_refusal(cx, &protocol));
+    out.extend(submit_after_refusal(cx, &protocol));
+    out.extend(missing_fence(cx, &protocol));
+    for &submit in &protocol.submits {
+        out.extend(not_elected(cx, submit));
+        out.extend(plain_in_cluster(cx, submit));
+    }
+}
+
+fn is_wait(op: &Op<'_>) -> bool {
+    op.is("mbarrier.try_wait") || op.is("mbarrier.test_wait")
+}
+
+fn early_query(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
+    let unwaited = |submit: usize, query: usize| {
+        let stop = |at: usize| is_wait(&cx.flow.ops[at]);
+        cx.flow.graph.reaches(submit, query, stop)
+    };
+    let mut queries = protocol.tests.iter().chain(&protocol.decodes);
+    let (query, submit) = queries.find_map(|&query| {
+        let submit = protocol
+            .submits
+            .iter()
+            .find(|&&submit| unwaited(submit, query))?;
+        Some((query, *submit))
+    })?;
+    Some(
+        Diagnostic::error(
+            rule::CLC_EARLY_READ,
+            cx.flow.ops[query].span(),
+            "this can run before the response has arrived",
+        )
+        .other(
+            cx.flow.ops[submit].span(),
+            "requested here, with no wait on an mbarrier in between",
+        )
+        .help(
+            "wait for the request's mbarrier (`mbarrier.try_wait.parity` in a loop) before the \
+             response is loaded",
+        ),
+    )
+}
+
+/// Where control goes when a test finds that the request was refused.
+fn refused_ways(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
+    let Some(&answer) = cx.flow.ops[test].roles.writes.first() else {
+        return Vec::new();
+    };
+    // A negated copy is as good as the answer itself.
+    let mut answers: Vec<(Register, bool)> = vec![(answer, true)];
+    for op in &cx.flow.ops {
+        if op.is("not.pred") && op.roles.reads.contains(&answer) {
+            answers.extend(op.roles.writes.iter().map(|&copy| (copy, false)));
+        }
+    }
+    let mut ways = Vec::new();
+    for (at, op) in cx.flow.reachable_ops() {
+        let Some(guard) = op.instruction.guard.as_ref().filter(|_| op.is("bra")) else {
+            continue;
+        };
+        let Some(&(_, granted_if)) = answers
+            .iter()
+            .find(|(register, _)| op.roles.guard == Some(*register))
+        else {
+            continue;
+        };
+        let jumps_when_granted = granted_if != guard.negated;
+        let block = cx.flow.graph.block_of(at);
+        let behind = cx.flow.graph.range(block).end;
+        for &way in cx.flow.graph.successors(block) {
+            let start = cx.flow.graph.range(way).start;
+            if (start == behind) == jumps_when_granted {
+                ways.push(start);
+            }
+        }
+    }
+    ways
+}
+
+fn decode_of_a_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
+    let tests = &protocol.tests;
+    let &decode = protocol.decodes.iter().find(|&&decode| {
+        let guard = cx.flow.ops[decode].roles.guard;
+        let guarded = guard.is_some_and(|guard| {
+            tests
+                .iter()
+                .any(|&test| cx.flow.ops[test].roles.writes.contains(&guard))
+        });
+        let untested = !tests
+            .iter()
+            .any(|&test| cx.flow.graph.dominates(test, decode));
+        let on_refusal = |way: usize| {
+            let next_test = |at: usize| tests.contains(&at);
+            way == decode || cx.flow.graph.reaches(way, decode, next_test)
+        };
+        let refused = || {
+            tests
+                .iter()
+                .any(|&test| refused_ways(cx, test).into_iter().any(on_refusal))
+        };
+        !guarded && (untested || refused())
+    })?;
+    Some(
+        Diagnostic::error(
+            rule::CLC_DECODE_REFUSED,
+            cx.flow.ops[decode].span(),
+            "the block id may be decoded from a refused request",
+        )
+        .note(
+            "what a refused response decodes to is undefined: a wild coordinate, then an illegal \
+             address",
+        )
+        .help(
+            "branch on `clusterlaunchcontrol.query_cancel.is_canceled` first, and decode only \
+             where it was true",
+        ),
+    )
+}
+
+fn submit_after_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
+    let (submit, test) = protocol.tests.iter().find_map(|&test| {
+        let ways = refused_ways(cx, test);
+        let after = |submit: usize| {
+            ways.iter()
+                .any(|&way| way == submit || cx.flow.graph.reaches(way, submit, |_| false))
+        };
+        let submit = protocol.submits.iter().find(|&&submit| after(submit))?;
+        Some((*submit, test))
+    })?;
+    Some(
+        Diagnostic::error(
+            rule::CLC_AFTER_REFUSAL,
+            cx.flow.ops[submit].span(),
+            "a request can be submitted after a refusal was observed",
+        )
+        .other(cx.flow.ops[test].span(), "the refusal is observed here")
+        .help(
+            "leave the loop for good when a request is refused: blocks that were not stolen are \
+             launched by the hardware",
+        ),
+    )
+}
+
+fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
+    let fences = |at: usize| {
+        let opcode = &cx.flow.ops[at].instruction.opcode;
+        opcode.starts_with("fence.proxy") && opcode.modifiers().any(|m| m.starts_with("async"))
+    };
+    let (submit, test) = protocol.tests.iter().find_map(|&test| {
+        let unfenced = |submit: &&usize| cx.flow.graph.reaches(test, **submit, fences);
+        Some((*protocol.submits.iter().find(unfenced)?, test))
+    })?;
+    Some(
+        Diagnostic::error(
+            rule::CLC_PROXY_FENCE,
+            cx.flow.ops[submit].span(),
+            "the next response may overwrite the slot before the last one was read from it",
+        )
+        .other(
+            cx.flow.ops[test].span(),
+            "the last response is read up to here, through the generic proxy",
+        )
+        .help(
+            "put `fence.proxy.async.shared::cta;` behind the read of the response, in the reading \
+             thread, before the next request",
+        ),
+    )
+}
+
+/// A request that every thread of a warp submits: N submitters, N requests.
+fn not_elected(cx: &Context<'_, '_>, submit: usize) -> Option<Diagnostic> {
+    let op = &cx.flow.ops[submit];
+    let laned = |op: &Op<'_>| {
+        op.roles
+            .guard
+            .is_some_and(|guard| cx.uniformity.is_laned(guard))
+    };
+    let home = cx.flow.graph.block_of(submit);
+    let under_a_branch = cx.flow.reachable_ops().any(|(at, branch)| {
+        let block = cx.flow.graph.block_of(at);
+        branch.is("bra")
+            && laned(branch)
+            && cx
+                .flow
+                .graph
+                .between(block, cx.flow.graph.join_of(block))
+                .contains(&home)
+    });
+    if laned(op) || under_a_branch {
+        return None;
+    }
+    Some(
+        Diagnostic::warning(
+            rule::CLC_NOT_ELECTED,
+            op.span(),
+            "every thread that comes here submits a request",
+        )
+        .note("N submitters cancel N clusters, and need N slots and matching byte counts")
+        .help("let one thread submit: `elect.sync`, or `%tid.x == 0`"),
+    )
+}
+
+fn plain_in_cluster(cx: &Context<'_, '_>, submit: usize) -> Option<Diagnostic> {
+    let op = &cx.flow.ops[submit];
+    let blocks: u64 = cx
+        .directive("reqnctapercluster")
+        .map_or(1, |dims| dims.iter().product());
+    if blocks < 2 || op.has("multicast::cluster::all") {
+        return None;
+    }
+    Some(
+        Diagnostic::warning(
+            rule::CLC_PLAIN_IN_CLUSTER,
+            op.span(),
+            format!("the response goes to this block alone, in a cluster of {blocks}"),
+        )
+        .note(
+            "the other blocks would read a slot that nothing wrote: a wild coordinate, then an \
+             illegal address",
+        )
+        .help(
+            "use `.multicast::cluster::all` (a target such as sm_100a), with every block's \
+             mbarrier armed, or hand the response on through distributed shared memory",
+        ),
+    )
+}

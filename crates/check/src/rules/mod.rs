@@ -1,0 +1,31 @@
+//! The rules, by subject.
+
+mod access;
+mod barrier;
+mod clc;
+mod copies;
+mod reach;
+mod shared;
+mod tensor;
+mod wgmma;
+
+use crate::Context;
+use heist_ptx::Diagnostic;
+
+/// Looks at one function and adds what it finds.
+type Rule = fn(&Context<'_, '_>, &mut Vec<Diagnostic>);
+
+/// Every rule, in the order in which they run.
+pub(crate) const ALL: &[Rule] = &[
+    shared::static_size,
+    access::alignment,
+    tensor::local_fragments,
+    tensor::cut_to_a_trap,
+    tensor::ignored_setmaxnreg,
+    wgmma::discipline,
+    copies::cp_async,
+    copies::mbarrier_init,
+    barrier::divergent,
+    clc::requests,
+    reach::dead_code,
+];

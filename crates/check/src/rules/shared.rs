@@ -1,0 +1,97 @@
+//! Shared memory against the architecture.
+
+use crate::Context;
+use heist_ptx::{
+    AddressBase, Constant, Diagnostic, FunctionKind, Name, Operand, Space, Variable, rule,
+};
+use std::collections::HashSet;
+
+/// X009: the sum of the static shared variables that a kernel uses.
+pub(super) fn static_size(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
+    let Some(arch) = cx.arch else { return };
+    if cx.function().kind != FunctionKind::Entry {
+        return;
+    }
+    let mut used: Vec<(&Variable, u64)> = used_names(cx)
+        .iter()
+        .filter_map(|name| cx.flow.variables.get(name).copied())
+        .filter(|variable| variable.space == Space::Shared)
+        .filter_map(|variable| Some((variable, variable.size()?)))
+        .collect();
+    used.sort_by_key(|(variable, _)| variable.span.start);
+    let total = used.iter().fold(0u64, |total, (variable, size)| {
+        total
+            .next_multiple_of(variable.alignment().max(1))
+            .saturating_add(*size)
+    });
+    let limit = u64::from(arch.static_shared_limit());
+    if total <= limit {
+        return;
+    }
+    let span = used
+        .iter()
+        .max_by_key(|(_, size)| *size)
+        .map_or(cx.function().span, |(variable, _)| variable.span);
+    let most = arch.limits().shared_opt_in;
+    let mut diagnostic = Diagnostic::error(
+        rule::STATIC_SHARED,
+        span,
+        format!(
+            "`{}` declares {total} bytes of static shared memory; {} allows {limit}",
+            cx.function().name,
+            arch.name()
+        ),
+    )
+    .label("the largest of them");
+    for (variable, size) in used.iter().take(6) {
+        diagnostic = diagnostic.note(format!("`{}` takes {size} bytes", variable.name));
+    }
+    let remedy = if total <= u64::from(most) {
+        format!(
+            "{} gives a block up to {most} bytes if they are dynamic: declare `.extern .shared` \
+             (in CUDA C++ `extern __shared__`), pass {total} bytes at launch, and opt in with \
+             cudaFuncAttributeMaxDynamicSharedMemorySize",
+            arch.name()
+        )
+    } else {
+        format!(
+            "no {} block can have more than {most} bytes: use a smaller tile, fewer stages, or a \
+             narrower type",
+            arch.name()
+        )
+    };
+    out.push(diagnostic.help(remedy));
+}
+
+/// The names that the kernel's instructions mention.
+fn used_names(cx: &Context<'_, '_>) -> HashSet<Name> {
+    let mut names = HashSet::new();
+    for op in &cx.flow.ops {
+        for operand in &op.instruction.operands {
+            collect(operand, &mut names);
+        }
+    }
+    names
+}
+
+fn collect(operand: &Operand, names: &mut HashSet<Name>) {
+    match operand {
+        Operand::Name(name) | Operand::Constant(Constant::Symbol(name)) => {
+            names.insert(name.clone());
+        }
+        Operand::Constant(Constant::Binary(_, sides)) => {
+            if let Constant::Symbol(name) = &sides.0 {
+                names.insert(name.clone());
+            }
+        }
+        Operand::Address(address) => {
+            if let AddressBase::Name(name) = &address.base {
+                names.insert(name.clone());
+            }
+        }
+        Operand::Vector(inner) | Operand::Tuple(inner) => {
+            inner.iter().for_each(|inner| collect(inner, names));
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,122 @@
+//! Tensor cores: what they are fed from, and what compilers make of mistakes.
+
+use crate::Context;
+use crate::facts::Spaces;
+use heist_ptx::{Diagnostic, FunctionKind, Operand, rule};
+
+/// T001: fragments are loaded from shared or global memory, never from a
+/// thread's own.
+pub(super) fn local_fragments(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
+    const MOVERS: [&str; 4] = ["wmma.load", "wmma.store", "ldmatrix", "stmatrix"];
+    for (_, op) in cx.flow.reachable_ops() {
+        if !MOVERS.iter().any(|mover| op.is(mover)) {
+            continue;
+        }
+        let is_address = |operand: &&Operand| matches!(operand, Operand::Address(_));
+        let Some(address) = op.instruction.operands.iter().find(is_address) else {
+            continue;
+        };
+        let spaces = cx.facts.address(cx.flow, op, address).spaces;
+        if !spaces.includes(Spaces::LOCAL) {
+            continue;
+        }
+        let opcode = &op.instruction.opcode;
+        let diagnostic = if spaces.only(Spaces::LOCAL) {
+            Diagnostic::error(
+                rule::TENSOR_LOCAL,
+                op.span(),
+                format!("`{opcode}` works on a pointer to local memory"),
+            )
+        } else {
+            Diagnostic::warning(
+                rule::TENSOR_LOCAL,
+                op.span(),
+                format!("`{opcode}` may work on a pointer to local memory"),
+            )
+            .note("one of the values that reach this pointer is the address of a local variable")
+        };
+        out.push(
+            diagnostic
+                .note(
+                    "a fragment is spread over the warp, so its memory must be one that all lanes \
+                     see: shared or global. An array declared inside a kernel is each thread's own",
+                )
+                .help(
+                    "put the tile into shared memory (`__shared__`), fill it together, \
+                     synchronise, and load the fragment from there",
+                ),
+        );
+    }
+}
+
+/// T013: a kernel of which only a trap is left. Compilers that can prove a
+/// tensor-core access local replace the rest of the kernel by one.
+pub(super) fn cut_to_a_trap(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
+    if cx.function().kind != FunctionKind::Entry {
+        return;
+    }
+    let ops: Vec<_> = cx.flow.reachable_ops().map(|(_, op)| op).collect();
+    let Some(trap) = ops.iter().find(|op| op.is("trap")) else {
+        return;
+    };
+    let does_something = ops.iter().any(|op| {
+        matches!(
+            op.instruction.opcode.base(),
+            "st" | "red"
+                | "atom"
+                | "call"
+                | "bar"
+                | "barrier"
+                | "cp"
+                | "mma"
+                | "wmma"
+                | "wgmma"
+                | "mbarrier"
+                | "sust"
+                | "ret"
+        )
+    });
+    if does_something || ops.len() > 16 {
+        return;
+    }
+    out.push(
+        Diagnostic::error(
+            rule::CUT_TO_TRAP,
+            trap.span(),
+            format!("all that is left of `{}` is a trap", cx.function().name),
+        )
+        .note(
+            "the compiler proved that the kernel always runs into undefined behaviour and threw \
+             the rest away. nvcc does this for a tensor-core load or store on a local array, and \
+             says so only in a build warning: \"cannot perform wmma load or store on local memory\"",
+        )
+        .help(
+            "look for that warning in the build log (`heist check build.log` explains it), and put \
+             the array into shared memory",
+        ),
+    );
+}
+
+/// T010: `setmaxnreg` in a kernel that does not fix its register count.
+pub(super) fn ignored_setmaxnreg(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
+    let fixed = ["reqntid", "maxntid", "maxnreg"]
+        .iter()
+        .any(|directive| cx.directive(directive).is_some());
+    if fixed || cx.function().kind != FunctionKind::Entry {
+        return;
+    }
+    if let Some(&at) = cx.all(|op| op.is("setmaxnreg")).first() {
+        out.push(
+            Diagnostic::warning(
+                rule::SETMAXNREG_IGNORED,
+                cx.flow.ops[at].span(),
+                "the assembler is going to ignore this `setmaxnreg`",
+            )
+            .note("it moves registers between warps out of a number that must be fixed at entry")
+            .help(
+                "say how many threads the block has, with `.reqntid` (in CUDA C++ \
+                 `__launch_bounds__(threads, 1)`), or fix `.maxnreg`",
+            ),
+        );
+    }
+}

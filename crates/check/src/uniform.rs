@@ -1,0 +1,98 @@
+//! Which predicates can differ between the lanes of one warp.
+//!
+//! A value is *laned* when it is computed from `%laneid` or `%tid` in a way
+//! that keeps their low five bits. Comparing `%tid.x` with a multiple of 32
+//! splits a block between warps, not a warp, and is not laned. What comes from
+//! memory is not known and counts as not laned: this is for rules that must
+//! not cry wolf.
+
+use crate::flow::{Flow, Op, Register};
+use heist_ptx::{Constant, Operand};
+
+/// The lanedness of every register of a function.
+pub(crate) struct Uniformity {
+    laned: Vec<bool>,
+}
+
+impl Uniformity {
+    pub(crate) fn of(flow: &Flow<'_>) -> Uniformity {
+        let mut uniformity = Uniformity {
+            laned: vec![false; flow.registers.len()],
+        };
+        loop {
+            let mut changed = false;
+            for op in &flow.ops {
+                if !uniformity.makes_laned(op) {
+                    continue;
+                }
+                for written in &op.roles.writes {
+                    changed |= !std::mem::replace(&mut uniformity.laned[written.index()], true);
+                }
+            }
+            if !changed {
+                return uniformity;
+            }
+        }
+    }
+
+    /// Whether lanes of one warp can have different values in `register`.
+    pub(crate) fn is_laned(&self, register: Register) -> bool {
+        self.laned[register.index()]
+    }
+
+    fn makes_laned(&self, op: &Op<'_>) -> bool {
+        let opcode = &op.instruction.opcode;
+        let laned_input = op.roles.reads.iter().any(|&read| self.is_laned(read));
+        match opcode.base() {
+            "elect" => true,
+            "mov" | "cvt" => {
+                laned_input || op.instruction.operands.iter().skip(1).any(names_a_lane)
+            }
+            "shr" => laned_input && constant(op, 2).is_none_or(|by| by < 5),
+            "and" => laned_input && constant(op, 2).is_none_or(|mask| mask & 31 != 0),
+            "div" => laned_input && constant(op, 2).is_none_or(|by| by % 32 != 0),
+            "setp" => {
+                laned_input
+                    && (opcode.has("eq")
+                        || opcode.has("ne")
+                        || constant(op, 2).is_none_or(|with| with % 32 != 0)
+                        || opcode.has("gt")
+                        || opcode.has("le"))
+            }
+            // Votes and broadcasts give all lanes the same.
+            "vote" | "redux" | "match" | "activemask" => false,
+            "shfl" => laned_input && !opcode.has("idx"),
+            // Memory, atomics and calls: not known.
+            "ld"
+            | "ldu"
+            | "atom"
+            | "call"
+            | "tex"
+            | "tld4"
+            | "suld"
+            | "mma"
+            | "wmma"
+            | "wgmma"
+            | "ldmatrix"
+            | "mbarrier"
+            | "clusterlaunchcontrol"
+            | "tcgen05" => false,
+            _ => laned_input,
+        }
+    }
+}
+
+fn names_a_lane(operand: &Operand) -> bool {
+    match operand {
+        Operand::Name(name) => name == "%laneid" || name.starts_with("%lanemask"),
+        Operand::Part { name, .. } => name == "%tid",
+        _ => false,
+    }
+}
+
+fn constant(op: &Op<'_>, at: usize) -> Option<u64> {
+    match op.instruction.operands.get(at) {
+        Some(Operand::Constant(Constant::Int(int))) => Some(int.bits()),
+        _ => None,
+    }
+}
