@@ -125,7 +125,7 @@ impl Gpu {
         let flush = self.allocate((self.info().l2 as usize * 2).max(32 << 20))?;
         let (start, end) = (self.event()?, self.event()?);
         let repeats = protocol.repeats.max(1);
-        let mut sample = |arm: &mut Arm<'_>| {
+        let sample = |arm: &mut Arm<'_>| {
             flush.fill(0, &stream)?;
             start.record(&stream)?;
             for _ in 0..repeats {

@@ -1,0 +1,640 @@
+//! The checks: each takes an open GPU and says what it found.
+//!
+//! They also run against the stand-in for a driver in `tests/driver`, so what is
+//! checked of this crate's own bookkeeping is checked without a GPU too.
+
+use heist_gpu::{
+    Arm, Gpu, GpuError, JitOptions, Kernel, KernelArg, LaunchOptions, Protocol, PtxText,
+    RunOptions, Suspects, devices,
+};
+use heist_launch::{
+    Arg, Arguments, Buffer, ElementType, Launch, Role, Swizzle, TensorElement, TensorMap,
+};
+use std::time::{Duration, Instant};
+
+const KERNELS: &str = include_str!("kernels.ptx");
+
+/// What a check found: a remark, or what is wrong.
+type Found = Result<String, String>;
+type Check = (&'static str, fn(&Gpu) -> Found);
+
+/// Checks that leave the context as it was.
+const PEACEFUL: &[Check] = &[
+    ("devices are discovered", discovery),
+    ("a kernel runs and its buffers come back", add_one),
+    ("the cache knows text and options", cache),
+    ("the same run through arguments as data", run_with_arguments),
+    ("arguments that do not fit are refused", wrong_arguments),
+    ("a kernel that is not there is refused", missing_kernel),
+    ("a launch over the limits is refused", wrong_launch),
+    ("clusters by launch attribute", clusters),
+    ("clusters by the kernel's own word", required_cluster),
+    ("more than 48 KiB of shared memory", large_shared),
+    ("attributes and occupancy", occupancy),
+    ("a tensor map and a bulk tensor copy", tensor_map),
+    (
+        "a tensor map that breaks a rule is refused",
+        wrong_tensor_map,
+    ),
+    ("events measure", events),
+    ("a graph is captured and replayed", graph),
+    ("arms are measured in turns", measure),
+    ("the assembler's log is in the error", jit_error),
+    ("PTX newer than the driver is explained", newer_ptx),
+    (
+        "a version that nothing needs is lowered on request",
+        clamped_version,
+    ),
+    ("PTX for another chip is explained", other_chip),
+    ("out of memory is explained", out_of_memory),
+];
+
+/// Checks that cost the context.
+const FATAL: &[Check] = &[
+    (
+        "a fault is laid at the launch that caused it",
+        fault_is_attributed,
+    ),
+    (
+        "a fault in a run names the command to run next",
+        fault_in_run,
+    ),
+    ("a misaligned access is named", misaligned),
+    (
+        "a fault on an untracked stream lists the suspects",
+        untracked_fault,
+    ),
+];
+
+/// Runs every check, tells about each, and counts those that failed; an error
+/// when there is no GPU to check.
+pub(crate) fn run_all() -> Result<u32, GpuError> {
+    let mut gpu = Gpu::open(0)?;
+    let mut failed = 0;
+    let mut run = |gpu: &Gpu, (name, check): &Check| {
+        let start = Instant::now();
+        let found = check(gpu);
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        match found {
+            Ok(remark) => println!("ok      {name} ({ms:.1} ms){}", indent(&remark)),
+            Err(wrong) => {
+                failed += 1;
+                println!("FAILED  {name}{}", indent(&wrong));
+            }
+        }
+    };
+    for check in PEACEFUL {
+        run(&gpu, check);
+    }
+    for check in FATAL {
+        run(&gpu, check);
+        gpu = gpu.reopen()?;
+        run(
+            &gpu,
+            &("... and the GPU is opened again and works", add_one),
+        );
+    }
+    // Last, because a kernel that is still running can't be taken back.
+    run(&gpu, &("a kernel that does not end is given up", timeout));
+    println!("{failed} failed");
+    Ok(failed)
+}
+
+fn indent(text: &str) -> String {
+    text.lines()
+        .map(|line| format!("\n        {line}"))
+        .collect()
+}
+
+fn text() -> PtxText {
+    PtxText::new("kernels.ptx", KERNELS)
+}
+
+fn kernel(gpu: &Gpu, name: &str) -> Result<Kernel, String> {
+    gpu.load(&text(), &JitOptions::default())
+        .and_then(|program| program.kernel(name))
+        .map_err(say)
+}
+
+#[allow(clippy::needless_pass_by_value)] // For `map_err`.
+fn say(error: GpuError) -> String {
+    error.to_string()
+}
+
+fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {expected:?}, found {found:?}"))
+    }
+}
+
+/// The message of an error that had to come, with all of these parts in it.
+fn refused<T>(result: Result<T, GpuError>, parts: &[&str]) -> Found {
+    let Err(error) = result else {
+        return Err("it was accepted".to_owned());
+    };
+    let text = error.to_string();
+    match parts.iter().find(|part| !text.contains(**part)) {
+        None => Ok(text),
+        Some(part) => Err(format!("the message lacks `{part}`:\n{text}")),
+    }
+}
+
+fn discovery(gpu: &Gpu) -> Found {
+    let all = devices().map_err(say)?;
+    let info = &all[0];
+    equal("the first device", info, gpu.info())?;
+    if info.sms == 0 || info.memory == 0 || info.name.is_empty() {
+        return Err(format!("{info:?}"));
+    }
+    let (free, total) = gpu.memory().map_err(say)?;
+    Ok(format!(
+        "{}, {}, {} SMs, {} MiB ({} free of {}), driver CUDA {}, PTX up to {}\n{:?}",
+        info.name,
+        info.capability,
+        info.sms,
+        info.memory >> 20,
+        free >> 20,
+        total >> 20,
+        info.driver,
+        info.driver.ptx_isa(),
+        info.limits
+    ))
+}
+
+fn add_one(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "add_one")?;
+    let values: Vec<u32> = (0..1000).collect();
+    let data = gpu.upload(&values).map_err(say)?;
+    let stream = gpu.stream().map_err(say)?;
+    let arguments = [KernelArg::pointer(&data), KernelArg::scalar(1000u32)];
+    for _ in 0..3 {
+        kernel
+            .launch(&stream, &Launch::new(8, 128), &arguments)
+            .map_err(say)?;
+    }
+    stream.synchronize().map_err(say)?;
+    let expected: Vec<u32> = (3..1003).collect();
+    equal("the sums", data.read().map_err(say)?, expected)?;
+    Ok(String::new())
+}
+
+fn cache(gpu: &Gpu) -> Found {
+    let plain = JitOptions::default();
+    let lean = JitOptions {
+        max_registers: Some(32),
+        ..plain.clone()
+    };
+    let load = |text: &PtxText, options: &JitOptions| gpu.load(text, options).map_err(say);
+    let first = load(&text(), &plain)?;
+    let start = Instant::now();
+    let again = load(&text(), &plain)?;
+    let hit = start.elapsed();
+    equal("a second load is the first", first.is_same(&again), true)?;
+    equal(
+        "other options are another",
+        load(&text(), &lean)?.is_same(&first),
+        false,
+    )?;
+    let changed = PtxText::new("changed.ptx", format!("{KERNELS}\n"));
+    equal(
+        "another text is another",
+        load(&changed, &plain)?.is_same(&first),
+        false,
+    )?;
+    Ok(format!(
+        "{} programs, a hit takes {:.1} us",
+        gpu.cached_programs(),
+        hit.as_secs_f64() * 1e6
+    ))
+}
+
+fn run_with_arguments(gpu: &Gpu) -> Found {
+    let arguments = Arguments::new([Arg::in_out(&[1u32, 2, 3]), Arg::scalar(2u32)]);
+    let ran = gpu
+        .run(
+            &text(),
+            "add_one",
+            &Launch::new(1, 32),
+            &arguments,
+            &RunOptions::default(),
+        )
+        .map_err(say)?;
+    let found = ran.outcome.output(0).and_then(Buffer::to_vec::<u32>);
+    equal("the buffer", found, Some(vec![2, 3, 3]))?;
+    Ok(format!("{:?}, {}", ran.kernel, ran.elapsed))
+}
+
+fn wrong_arguments(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "add_one")?;
+    let stream = gpu.stream().map_err(say)?;
+    let launch = Launch::new(1, 32);
+    refused(
+        kernel.launch(&stream, &launch, &[KernelArg::scalar(1u64)]),
+        &["takes 2 arguments and was given 1"],
+    )?;
+    refused(
+        kernel.launch(
+            &stream,
+            &launch,
+            &[KernelArg::scalar(1u64), KernelArg::scalar(1u64)],
+        ),
+        &["parameter 1 takes 4 bytes and was given 8"],
+    )
+}
+
+fn missing_kernel(gpu: &Gpu) -> Found {
+    let program = gpu.load(&text(), &JitOptions::default()).map_err(say)?;
+    refused(
+        program.kernel("nothing"),
+        &["no kernel `nothing`", "add_one"],
+    )
+}
+
+fn wrong_launch(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "store_far")?;
+    let stream = gpu.stream().map_err(say)?;
+    let launch = |launch: Launch| kernel.launch(&stream, &launch, &[KernelArg::scalar(0u64)]);
+    refused(launch(Launch::new(1, 2048)), &["2048"])?;
+    refused(
+        launch(Launch::new((1, 70_000, 1), 1)),
+        &["fold the grid into x"],
+    )?;
+    refused(launch(Launch::new(3, 1).cluster(2)), &["not a multiple"])?;
+    refused(
+        launch(Launch::new(1, 1).dynamic_shared(1 << 20)),
+        &["shared memory"],
+    )
+}
+
+fn clusters(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "cluster_ranks")?;
+    let stream = gpu.stream().map_err(say)?;
+    let mut remarks = Vec::new();
+    for size in [1u32, 2, 4, 8, 16] {
+        let data = gpu.output::<u32>(32).map_err(say)?;
+        let launch = Launch::new(32, 32).cluster(size);
+        kernel
+            .launch(&stream, &launch, &[KernelArg::pointer(&data)])
+            .map_err(say)?;
+        stream.synchronize().map_err(say)?;
+        let expected: Vec<u32> = (0..32).map(|block| size * 100 + block % size).collect();
+        equal("ranks", data.read().map_err(say)?, expected)?;
+        let occupancy = kernel.occupancy(&launch).map_err(say)?;
+        remarks.push(format!("{size}: {occupancy:?}"));
+    }
+    Ok(remarks.join("\n"))
+}
+
+fn required_cluster(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "cluster_of_two")?;
+    let stream = gpu.stream().map_err(say)?;
+    for launch in [Launch::new(4, 32), Launch::new(4, 32).cluster(2)] {
+        let data = gpu.output::<u32>(4).map_err(say)?;
+        kernel
+            .launch(&stream, &launch, &[KernelArg::pointer(&data)])
+            .map_err(say)?;
+        stream.synchronize().map_err(say)?;
+        equal("ranks", data.read().map_err(say)?, vec![200, 201, 200, 201])?;
+    }
+    refused(
+        kernel.launch(
+            &stream,
+            &Launch::new(4, 32).cluster(4),
+            &[KernelArg::scalar(0u64)],
+        ),
+        &[".reqnctapercluster"],
+    )
+}
+
+fn large_shared(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "last_shared_word")?;
+    let stream = gpu.stream().map_err(say)?;
+    let most = gpu.info().limits.shared_per_block;
+    for bytes in [16, 48 << 10, 64 << 10, most] {
+        let data = gpu.output::<u32>(2).map_err(say)?;
+        let launch = Launch::new(1, 1).dynamic_shared(bytes);
+        kernel
+            .launch(&stream, &launch, &[KernelArg::pointer(&data)])
+            .map_err(say)?;
+        stream.synchronize().map_err(say)?;
+        equal("the last word", data.read().map_err(say)?, vec![42, bytes])?;
+    }
+    Ok(format!("up to {most} bytes"))
+}
+
+fn occupancy(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "add_one")?;
+    let occupancy = kernel.occupancy(&Launch::new(8, 1024)).map_err(say)?;
+    equal(
+        "blocks of 1024 on an SM",
+        occupancy.blocks_per_sm,
+        gpu.info().threads_per_sm / 1024,
+    )?;
+    Ok(format!("{:?}", kernel.info()))
+}
+
+/// A tensor of halves, 128 by 64, that holds its own indices.
+fn halves() -> Vec<u16> {
+    (0..128 * 64).collect()
+}
+
+fn tensor_map(gpu: &Gpu) -> Found {
+    let plain = TensorMap::dense("tensor", TensorElement::F16, &[128, 64], &[64, 8]);
+    for (map, swizzled) in [
+        (plain.clone(), false),
+        (plain.swizzle(Swizzle::Bytes128), true),
+    ] {
+        let arguments = Arguments::new([
+            Arg::TensorMap(map),
+            Arg::output::<u16>(512),
+            Arg::scalar(64u32),
+            Arg::scalar(16u32),
+        ])
+        .buffer("tensor", Role::In, Buffer::from_slice(&halves()));
+        let ran = gpu
+            .run(
+                &text(),
+                "copy_box",
+                &Launch::new(1, 128),
+                &arguments,
+                &RunOptions::default(),
+            )
+            .map_err(say)?;
+        let found = ran.outcome.output(1).and_then(Buffer::to_vec::<u16>);
+        // A row of the box is 128 bytes: eight chunks of eight halves, which the
+        // swizzle exchanges by the row's number.
+        let expected: Vec<u16> = (0..512)
+            .map(|at: u16| {
+                let (row, chunk, half) = (at / 64, at % 64 / 8, at % 8);
+                let from = if swizzled { chunk ^ row } else { chunk };
+                (16 + row) * 128 + 64 + from * 8 + half
+            })
+            .collect();
+        equal("the box", found, Some(expected))?;
+    }
+    Ok("plain and with a 128-byte swizzle".to_owned())
+}
+
+fn wrong_tensor_map(gpu: &Gpu) -> Found {
+    let memory = gpu.allocate(4096).map_err(say)?;
+    let map =
+        TensorMap::dense(0, TensorElement::F16, &[128, 64], &[128, 8]).swizzle(Swizzle::Bytes128);
+    refused(
+        KernelArg::tensor_map(gpu, "copy_box", &map, &memory),
+        &["takes at most 128"],
+    )?;
+    let map = TensorMap::dense(0, TensorElement::F16, &[128, 64], &[64, 8]);
+    refused(
+        KernelArg::tensor_map(gpu, "copy_box", &map, &memory),
+        &["buffer of 4096 bytes"],
+    )
+}
+
+fn events(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "linger")?;
+    let stream = gpu.stream().map_err(say)?;
+    let (start, end) = (gpu.event().map_err(say)?, gpu.event().map_err(say)?);
+    start.record(&stream).map_err(say)?;
+    kernel
+        .launch(
+            &stream,
+            &Launch::new(1, 1),
+            &[KernelArg::scalar(5_000_000u64)],
+        )
+        .map_err(say)?;
+    end.record(&stream).map_err(say)?;
+    end.synchronize().map_err(say)?;
+    let time = end.since(&start).map_err(say)?;
+    if (5e6..100e6).contains(&time.ns()) {
+        Ok(format!("5 ms took {time}"))
+    } else {
+        Err(format!("5 ms took {time}"))
+    }
+}
+
+fn measure(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "linger")?;
+    let linger = |ns: u64| {
+        let kernel = &kernel;
+        move |stream: &heist_gpu::Stream| {
+            kernel.launch(stream, &Launch::new(1, 1), &[KernelArg::scalar(ns)])
+        }
+    };
+    let mut arms = [
+        Arm::new("100 us", linger(100_000)),
+        Arm::new("200 us", linger(200_000)),
+    ];
+    let protocol = Protocol {
+        warm_up: Duration::from_millis(20),
+        rounds: 20,
+        repeats: 1,
+    };
+    let figures = gpu.measure(&mut arms, &protocol).map_err(say)?;
+    let ratio = figures[1].times_as_long_as(&figures[0]).ok_or("no ratio")?;
+    let remark = format!("{:?}\nratio {ratio:?}", figures[0].nanoseconds());
+    if (1.7..2.3).contains(&ratio.median) {
+        Ok(remark)
+    } else {
+        Err(remark)
+    }
+}
+
+fn graph(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "add_one")?;
+    let data = gpu.zeros::<u32>(64).map_err(say)?;
+    let stream = gpu.stream().map_err(say)?;
+    let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
+    let graph = stream
+        .capture(|stream| {
+            for _ in 0..5 {
+                kernel.launch(stream, &Launch::new(1, 64), &arguments)?;
+            }
+            Ok(())
+        })
+        .map_err(say)?;
+    equal("nodes", graph.nodes(), 5)?;
+    equal("before the replay", data.read().map_err(say)?, vec![0; 64])?;
+    for _ in 0..3 {
+        graph.launch(&stream).map_err(say)?;
+    }
+    stream.synchronize().map_err(say)?;
+    equal("after the replay", data.read().map_err(say)?, vec![15; 64])?;
+    Ok(String::new())
+}
+
+fn jit_error(gpu: &Gpu) -> Found {
+    let broken = PtxText::new(
+        "broken.ptx",
+        KERNELS.replace(
+            "st.global.u32 [%at], %value;",
+            "st.global.u33 [%at], %value;",
+        ),
+    );
+    refused(
+        gpu.load(&broken, &JitOptions::default()),
+        &["broken.ptx", "line", "heist check broken.ptx"],
+    )
+}
+
+fn newer_ptx(gpu: &Gpu) -> Found {
+    let newer = PtxText::new(
+        "newer.ptx",
+        KERNELS.replace(".version 8.0", ".version 99.0"),
+    );
+    refused(
+        gpu.load(&newer, &JitOptions::default()),
+        &["`.version 99.0`", "PTX up to"],
+    )
+}
+
+fn clamped_version(gpu: &Gpu) -> Found {
+    let newer = PtxText::new(
+        "newer.ptx",
+        KERNELS.replace(".version 8.0", ".version 99.0"),
+    );
+    let options = JitOptions {
+        clamp_version: true,
+        ..JitOptions::default()
+    };
+    let program = gpu.load(&newer, &options).map_err(say)?;
+    program.kernel("add_one").map_err(say)?;
+    Ok(String::new())
+}
+
+fn other_chip(gpu: &Gpu) -> Found {
+    let other = PtxText::new(
+        "other.ptx",
+        KERNELS.replace(".target sm_90", ".target sm_80a"),
+    );
+    let far = PtxText::new(
+        "far.ptx",
+        ".version 8.8\n.target sm_121a\n.address_size 64\n.visible .entry k()\n{ ret; }\n",
+    );
+    let found = refused(
+        gpu.load(&far, &JitOptions::default()),
+        &["sm_121a", "that chip alone"],
+    )?;
+    refused(gpu.load(&other, &JitOptions::default()), &["other.ptx"])?;
+    Ok(found)
+}
+
+fn out_of_memory(gpu: &Gpu) -> Found {
+    let bytes = gpu.info().memory as usize * 2;
+    refused(gpu.allocate(bytes), &["no room for", "are free"])
+}
+
+fn fault_is_attributed(gpu: &Gpu) -> Found {
+    let (good, bad) = (kernel(gpu, "add_one")?, kernel(gpu, "store_far")?);
+    let data = gpu.zeros::<u32>(64).map_err(say)?;
+    let stream = gpu.stream().map_err(say)?;
+    let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
+    let launched = || {
+        good.launch(&stream, &Launch::new(1, 64), &arguments)?;
+        bad.launch_with(
+            &stream,
+            &Launch::new(2, 32),
+            &[KernelArg::pointer(&data)],
+            &LaunchOptions {
+                flags: Some("--arg inout:u32:zeros(64)".to_owned()),
+                ..LaunchOptions::default()
+            },
+        )?;
+        good.launch(&stream, &Launch::new(4, 16), &arguments)?;
+        good.launch(&stream, &Launch::new(8, 8), &arguments)
+    };
+    // The fault may surface in a later launch or in the wait.
+    let result = launched().and_then(|()| stream.synchronize());
+    let message = refused(
+        result,
+        &[
+            "kernel `store_far` faulted on",
+            "not in any allocation",
+            "CUDA_ERROR_ILLEGAL_ADDRESS",
+            "--grid 2,1,1 --block 32,1,1",
+            "next: heist check kernels.ptx --entry store_far --grid 2,1,1 --block 32,1,1 --arg inout:u32:zeros(64)",
+        ],
+    )?;
+    // Everything after it repeats it, and nothing panics.
+    refused(data.read(), &["lost to an earlier fault", "store_far"])?;
+    refused(gpu.stream().map(|_| ()), &["lost to an earlier fault"])?;
+    Ok(message)
+}
+
+fn fault_in_run(gpu: &Gpu) -> Found {
+    let arguments = Arguments::new([Arg::in_out(&[1u32, 2, 3])]);
+    refused(
+        gpu.run(
+            &text(),
+            "store_far",
+            &Launch::new(1, 32),
+            &arguments,
+            &RunOptions::default(),
+        ),
+        &["kernel `store_far` faulted on", "--arg 'inout:u32:[1,2,3]'"],
+    )
+}
+
+fn misaligned(gpu: &Gpu) -> Found {
+    let arguments = Arguments::new([Arg::Buffer {
+        role: Role::InOut,
+        data: Buffer::zeros(ElementType::U32, 4),
+    }]);
+    refused(
+        gpu.run(
+            &text(),
+            "load_odd",
+            &Launch::new(1, 1),
+            &arguments,
+            &RunOptions::default(),
+        ),
+        &[
+            "kernel `load_odd` faulted on",
+            "not a multiple of the access's size",
+        ],
+    )
+}
+
+fn untracked_fault(gpu: &Gpu) -> Found {
+    let (good, bad) = (kernel(gpu, "add_one")?, kernel(gpu, "store_far")?);
+    let data = gpu.zeros::<u32>(64).map_err(say)?;
+    let stream = gpu.untracked_stream().map_err(say)?;
+    let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
+    let result = good
+        .launch(&stream, &Launch::new(1, 64), &arguments)
+        .and_then(|()| bad.launch(&stream, &Launch::new(2, 32), &[KernelArg::pointer(&data)]))
+        .and_then(|()| stream.synchronize());
+    let Err(GpuError::Fault(fault)) = result else {
+        return Err(format!("not a fault: {:?}", result.err()));
+    };
+    match &fault.suspects {
+        Suspects::Several(records) if records.iter().any(|r| r.kernel == "store_far") => {
+            Ok(fault.to_string())
+        }
+        other => Err(format!("{other:?}")),
+    }
+}
+
+fn timeout(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "linger")?;
+    let stream = gpu.stream().map_err(say)?;
+    kernel
+        .launch(
+            &stream,
+            &Launch::new(1, 1),
+            &[KernelArg::scalar(2_000_000_000u64)],
+        )
+        .map_err(say)?;
+    let start = Instant::now();
+    let found = refused(
+        stream.synchronize_within(Duration::from_millis(100)),
+        &["did not end within 0.1 s", "`linger`", "heist check"],
+    )?;
+    equal(
+        "given up in time",
+        start.elapsed() < Duration::from_millis(1900),
+        true,
+    )?;
+    Ok(found)
+}

@@ -1,0 +1,437 @@
+/* A stand-in for the NVIDIA driver, for tests on machines without one.
+ *
+ * It has the calls that this crate makes and keeps the promises that matter to
+ * it: work in a stream runs later, in order; a fault surfaces in a later call and
+ * sticks until the context is reset; a launch copies as many parameter bytes as
+ * the kernel takes. Device memory is host memory, and the kernels of
+ * `examples/hardware/kernels.ptx` are known by name.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_BINARY = 209, INVALID_PTX = 218,
+    UNSUPPORTED_PTX = 222, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
+    MISALIGNED = 716
+};
+
+static int fault; /* What the context died of. */
+#define ALIVE do { if (fault) return fault; } while (0)
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+/* A promise that this crate broke ends the process, loudly. */
+static void broken(const char *what) {
+    fprintf(stderr, "driver stand-in: %s\n", what);
+    abort();
+}
+
+/* Devices */
+
+int cuInit(unsigned flags) { return OK; }
+int cuDriverGetVersion(int *version) { *version = 13000; return OK; }
+int cuDeviceGetCount(int *count) { *count = 1; return OK; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return OK; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 141ull << 30; return OK; }
+int cuDeviceGetUuid_v2(char *uuid, int device) { memset(uuid, 7, 16); return OK; }
+
+int cuDeviceGetName(char *name, int length, int device) {
+    snprintf(name, length, "Stand-in");
+    return OK;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    switch (attribute) {
+    case 1: case 2: case 3: *value = 1024; break;      /* threads a block, x, y */
+    case 4: *value = 64; break;                        /* z */
+    case 5: *value = 0x7fffffff; break;                /* grid x */
+    case 6: case 7: *value = 65535; break;             /* grid y, z */
+    case 16: *value = 132; break;                      /* SMs */
+    case 39: *value = 2048; break;                     /* threads an SM */
+    case 75: *value = 9; break;                        /* compute capability */
+    case 76: *value = 0; break;
+    case 97: *value = 232448; break;                   /* shared memory a block */
+    default: *value = 1;
+    }
+    return OK;
+}
+
+int cuGetErrorName(unsigned code, const char **name) {
+    *name = code == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : code == MISALIGNED ? "CUDA_ERROR_MISALIGNED_ADDRESS" : "CUDA_ERROR_OTHER";
+    return OK;
+}
+
+int cuGetErrorString(unsigned code, const char **text) { *text = "a sentence"; return OK; }
+
+/* Contexts */
+
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &fault; return OK; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return OK; }
+int cuDevicePrimaryCtxReset_v2(int device) { fault = 0; return OK; }
+int cuCtxSetCurrent(void *context) { return OK; }
+
+/* Kernels */
+
+struct kernel {
+    const char *name;
+    int parameters;
+    int sizes[4];
+    unsigned cluster;
+};
+
+static struct kernel kernels[] = {
+    {"add_one", 2, {8, 4}, 0},       {"store_far", 1, {8}, 0},
+    {"load_odd", 1, {8}, 0},         {"linger", 1, {8}, 0},
+    {"cluster_ranks", 1, {8}, 0},    {"cluster_of_two", 1, {8}, 2},
+    {"last_shared_word", 1, {8}, 0}, {"copy_box", 4, {128, 8, 4, 4}, 0},
+};
+
+struct launch {
+    struct kernel *kernel;
+    unsigned blocks, threads, shared, cluster;
+    unsigned char parameters[4][128];
+};
+
+static uint64_t word(const struct launch *l, int i) {
+    uint64_t value = 0;
+    memcpy(&value, l->parameters[i], l->kernel->sizes[i] == 4 ? 4 : 8);
+    return value;
+}
+
+/* Runs a launch; the seconds that it takes. */
+static double run(const struct launch *l) {
+    const char *name = l->kernel->name;
+    uint32_t *data = (uint32_t *)word(l, 0);
+    if (!strcmp(name, "add_one")) {
+        for (unsigned i = 0; i < word(l, 1) && i < l->blocks * l->threads; i++) data[i]++;
+    } else if (!strcmp(name, "store_far")) {
+        fault = ILLEGAL_ADDRESS;
+    } else if (!strcmp(name, "load_odd")) {
+        fault = MISALIGNED;
+    } else if (!strcmp(name, "linger")) {
+        return word(l, 0) * 1e-9;
+    } else if (!strcmp(name, "last_shared_word")) {
+        data[0] = 42;
+        data[1] = l->shared;
+    } else if (!strcmp(name, "copy_box")) {
+        /* The stand-in's tensor map is the address and the swizzle. */
+        uint32_t swizzle;
+        memcpy(&swizzle, l->parameters[0] + 8, 4);
+        uint16_t *from = (uint16_t *)word(l, 0), *to = (uint16_t *)word(l, 1);
+        for (int at = 0; at < 512; at++) {
+            int row = at / 64, chunk = at % 64 / 8, half = at % 8;
+            chunk = swizzle ? chunk ^ row : chunk;
+            to[at] = from[(word(l, 3) + row) * 128 + word(l, 2) + chunk * 8 + half];
+        }
+    } else {
+        for (unsigned i = 0; i < l->blocks; i++) data[i] = l->cluster * 100 + i % l->cluster;
+    }
+    return 0;
+}
+
+/* Streams: work waits in a queue until somebody asks. */
+
+struct graph {
+    int count;
+    struct launch launches[16];
+};
+
+struct operation {
+    enum { LAUNCH, WRITE, RECORD } what;
+    struct launch launch;
+    volatile uint32_t *address;
+    uint32_t value;
+    struct event *event;
+};
+
+struct stream;
+
+struct event {
+    double at; /* 0 until it happened */
+    struct stream *stream;
+};
+
+struct stream {
+    struct operation queue[512];
+    int first, last;
+    double busy_until;
+    struct graph *capture;
+};
+
+static int work(struct stream *s) {
+    while (!fault) {
+        if (now() < s->busy_until) return NOT_READY;
+        if (s->first == s->last) {
+            s->first = s->last = 0;
+            return OK;
+        }
+        struct operation *op = &s->queue[s->first++];
+        switch (op->what) {
+        case LAUNCH: s->busy_until = now() + run(&op->launch); break;
+        case WRITE: *op->address = op->value; break;
+        case RECORD: op->event->at = now(); break;
+        }
+    }
+    return fault;
+}
+
+static int finish(struct stream *s) {
+    int result;
+    while ((result = work(s)) == NOT_READY) {}
+    return result;
+}
+
+static struct operation *put(struct stream *s) {
+    if (s->last == 512) broken("a queue is full");
+    return &s->queue[s->last++];
+}
+
+int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) {
+    ALIVE;
+    *s = calloc(1, sizeof **s);
+    return OK;
+}
+
+int cuStreamDestroy_v2(struct stream *s) { ALIVE; free(s); return OK; }
+int cuStreamSynchronize(struct stream *s) { ALIVE; return finish(s); }
+int cuStreamQuery(struct stream *s) { ALIVE; return work(s); }
+int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) { ALIVE; return OK; }
+
+int cuStreamWriteValue32_v2(struct stream *s, uint64_t address, uint32_t value, unsigned flags) {
+    ALIVE;
+    if (s->capture) broken("a counter is written inside a graph");
+    struct operation *op = put(s);
+    op->what = WRITE;
+    op->address = (volatile uint32_t *)address;
+    op->value = value;
+    return OK;
+}
+
+/* Every stream of the tests is waited for by its owner before this is called. */
+int cuCtxSynchronize(void) { ALIVE; return OK; }
+
+int cuEventCreate(struct event **e, unsigned flags) {
+    ALIVE;
+    *e = calloc(1, sizeof **e);
+    return OK;
+}
+
+/* A stream may still refer to it, so it is kept. */
+int cuEventDestroy_v2(struct event *e) { ALIVE; return OK; }
+
+int cuEventRecord(struct event *e, struct stream *s) {
+    ALIVE;
+    struct operation *op = put(s);
+    op->what = RECORD;
+    op->event = e;
+    e->at = 0;
+    e->stream = s;
+    work(s);
+    return OK;
+}
+
+int cuEventSynchronize(struct event *e) {
+    while (!fault && e->at == 0) work(e->stream);
+    return fault;
+}
+
+int cuEventElapsedTime_v2(float *milliseconds, struct event *from, struct event *to) {
+    ALIVE;
+    if (from->at == 0 || to->at == 0) return NOT_READY;
+    *milliseconds = (to->at - from->at) * 1e3;
+    return OK;
+}
+
+/* Launches and graphs */
+
+struct attribute { unsigned id; char pad[4]; unsigned value[16]; };
+struct config {
+    unsigned grid[3], block[3], shared;
+    struct stream *stream;
+    struct attribute *attributes;
+    unsigned count;
+};
+
+int cuLaunchKernelEx(const struct config *c, struct kernel *k, void **parameters, void **extra) {
+    ALIVE;
+    struct launch l = {k, c->grid[0], c->block[0], c->shared, k->cluster ? k->cluster : 1};
+    for (unsigned i = 0; i < c->count; i++) {
+        if (c->attributes[i].id != 4) continue;
+        if (k->cluster) broken("a required cluster is said a second time");
+        l.cluster = c->attributes[i].value[0];
+    }
+    for (int i = 0; i < k->parameters; i++) memcpy(l.parameters[i], parameters[i], k->sizes[i]);
+    if (c->stream->capture) {
+        c->stream->capture->launches[c->stream->capture->count++] = l;
+    } else {
+        struct operation *op = put(c->stream);
+        op->what = LAUNCH;
+        op->launch = l;
+    }
+    return OK;
+}
+
+int cuStreamBeginCapture_v2(struct stream *s, unsigned mode) {
+    ALIVE;
+    s->capture = calloc(1, sizeof *s->capture);
+    return OK;
+}
+
+int cuStreamEndCapture(struct stream *s, struct graph **g) {
+    ALIVE;
+    *g = s->capture;
+    s->capture = NULL;
+    return OK;
+}
+
+int cuGraphGetNodes(struct graph *g, void **nodes, size_t *count) { *count = g->count; return OK; }
+
+int cuGraphInstantiateWithFlags(struct graph **exec, struct graph *g, uint64_t flags) {
+    *exec = malloc(sizeof **exec);
+    **exec = *g;
+    return OK;
+}
+
+int cuGraphDestroy(struct graph *g) { free(g); return OK; }
+int cuGraphExecDestroy(struct graph *g) { free(g); return OK; }
+
+int cuGraphLaunch(struct graph *g, struct stream *s) {
+    ALIVE;
+    for (int i = 0; i < g->count; i++) {
+        struct operation *op = put(s);
+        op->what = LAUNCH;
+        op->launch = g->launches[i];
+    }
+    return OK;
+}
+
+/* Memory */
+
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    ALIVE;
+    *free_bytes = 140ull << 30;
+    *total = 141ull << 30;
+    return OK;
+}
+
+int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+    ALIVE;
+    if (bytes == 0) return INVALID_VALUE;
+    if (bytes > 100ull << 30) return OUT_OF_MEMORY;
+    *address = (uint64_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return OK;
+}
+
+int cuMemFree_v2(uint64_t address) { ALIVE; free((void *)address); return OK; }
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, struct stream *s) {
+    ALIVE;
+    memcpy((void *)to, from, bytes);
+    return OK;
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, struct stream *s) {
+    ALIVE;
+    memcpy(to, (void *)from, bytes);
+    return OK;
+}
+
+int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, struct stream *s) {
+    ALIVE;
+    memset((void *)to, byte, bytes);
+    return OK;
+}
+
+int cuMemHostAlloc(void **p, size_t bytes, unsigned flags) { *p = malloc(bytes); return OK; }
+int cuMemFreeHost(void *p) { free(p); return OK; }
+
+int cuMemHostGetDevicePointer_v2(uint64_t *address, void *p, unsigned flags) {
+    *address = (uint64_t)p;
+    return OK;
+}
+
+/* Modules */
+
+int cuModuleLoadDataEx(void **module, const char *image, unsigned count, unsigned *options,
+                       void **values) {
+    ALIVE;
+    char *error = NULL;
+    for (unsigned i = 0; i < count; i++) {
+        if (options[i] == 5) error = values[i];
+    }
+    if (strstr(image, ".version 99")) return UNSUPPORTED_PTX;
+    if (strstr(image, ".u33")) {
+        strcpy(error, "ptxas application ptx input, line 31; error   : Unknown modifier '.u33'");
+        return INVALID_PTX;
+    }
+    if (strstr(image, "sm_121a") || strstr(image, "sm_80a")) return NO_BINARY;
+    *module = malloc(1);
+    return OK;
+}
+
+int cuModuleUnload(void *module) { free(module); return OK; }
+
+int cuModuleGetFunction(struct kernel **k, void *module, const char *name) {
+    ALIVE;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        if (!strcmp(kernels[i].name, name)) {
+            *k = &kernels[i];
+            return OK;
+        }
+    }
+    return NOT_FOUND;
+}
+
+int cuFuncGetAttribute(int *value, int attribute, struct kernel *k) {
+    ALIVE;
+    switch (attribute) {
+    case 0: *value = 1024; break;                              /* threads a block */
+    case 4: *value = 16; break;                                /* registers */
+    case 11: *value = k->cluster; break;                       /* required cluster */
+    case 12: case 13: *value = k->cluster ? 1 : 0; break;
+    default: *value = 0;
+    }
+    return OK;
+}
+
+int cuFuncSetAttribute(struct kernel *k, int attribute, int value) { ALIVE; return OK; }
+
+int cuFuncGetParamInfo(struct kernel *k, size_t index, size_t *offset, size_t *size) {
+    if ((int)index >= k->parameters) return INVALID_VALUE;
+    *offset = 0;
+    *size = k->sizes[index];
+    return OK;
+}
+
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, struct kernel *k, int threads,
+                                                size_t shared) {
+    *blocks = 2048 / threads;
+    return OK;
+}
+
+int cuOccupancyMaxActiveClusters(int *clusters, struct kernel *k, const struct config *c) {
+    *clusters = c->count ? 132 / c->attributes[0].value[0] : -1;
+    return OK;
+}
+
+int cuTensorMapEncodeTiled(char *map, unsigned type, unsigned rank, void *base,
+                           const uint64_t *dims, const uint64_t *strides, const unsigned *box,
+                           const unsigned *steps, unsigned interleave, unsigned swizzle,
+                           unsigned l2, unsigned fill) {
+    if ((uintptr_t)map % 64) broken("a tensor map is not aligned to 64 bytes");
+    if (type != 6 || rank != 2 || dims[0] != 128 || dims[1] != 64 || strides[0] != 256 ||
+        box[0] != 64 || box[1] != 8 || steps[0] != 1 || steps[1] != 1)
+        broken("a tensor map says something else than was meant");
+    memset(map, 0, 128);
+    memcpy(map, &base, 8);
+    memcpy(map + 8, &swizzle, 4);
+    return OK;
+}
