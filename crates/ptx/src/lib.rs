@@ -16,6 +16,7 @@ mod print;
 pub mod rule;
 pub mod span;
 pub mod types;
+pub mod validate;
 
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
 pub use instruction::{

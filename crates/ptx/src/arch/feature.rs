@@ -40,15 +40,22 @@ impl std::fmt::Display for Support {
         match self {
             Support::From(number) => write!(f, "sm_{number} or later"),
             Support::Only(archs) => {
+                // An `a` target and the `f` target of the same number read as one: sm_100a/f.
+                let mut names: Vec<String> = Vec::new();
                 for (at, arch) in archs.iter().enumerate() {
-                    let separator = match at {
-                        0 => "",
-                        _ if at + 1 == archs.len() => " or ",
-                        _ => ", ",
-                    };
-                    write!(f, "{separator}{arch}")?;
+                    let before = at.checked_sub(1).and_then(|at| archs.get(at));
+                    match names.last_mut() {
+                        Some(last) if before.is_some_and(|b| b.number() == arch.number()) => {
+                            last.push_str("/f");
+                        }
+                        _ => names.push(arch.to_string()),
+                    }
                 }
-                Ok(())
+                match names.split_last() {
+                    Some((last, [])) => f.write_str(last),
+                    Some((last, others)) => write!(f, "{} or {last}", others.join(", ")),
+                    None => f.write_str("no target"),
+                }
             }
         }
     }
@@ -303,7 +310,7 @@ mod tests {
         assert_eq!(Feature::Wgmma.support().to_string(), "sm_90a");
         assert_eq!(
             Feature::MmaBlockScale.support().to_string(),
-            "sm_120a, sm_120f, sm_121a or sm_121f"
+            "sm_120a/f or sm_121a/f"
         );
     }
 }

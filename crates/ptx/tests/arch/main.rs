@@ -5,8 +5,9 @@ mod limits;
 mod snippets;
 
 use heist_oracle::{Ptxas, parallel};
-use heist_ptx::Version;
 use heist_ptx::arch::{Arch, Feature, NEWEST_PTX, Support};
+use heist_ptx::validate::validate;
+use heist_ptx::{Code, Source, Version, parse, rule};
 use snippets::snippet;
 
 /// Every version since the oldest target of the table.
@@ -218,4 +219,48 @@ fn kernel(feature: Feature, version: Version, arch: Arch) -> String {
          {instruction}\nret;\n}}\n",
         header(version, arch)
     )
+}
+
+/// The structural rules find exactly what the table says: no instruction slips
+/// through on a target or in a version that lacks it, and none is refused
+/// where it exists.
+#[test]
+fn the_structural_rules_apply_the_table() {
+    for &feature in Feature::ALL {
+        for &arch in Arch::ALL {
+            let mut codes = Vec::new();
+            let text = kernel(feature, NEWEST_PTX, arch);
+            if !arch.supports(feature) {
+                codes.push(rule::FEATURE_NEEDS_TARGET);
+            }
+            assert_eq!(found(&text), codes, "{feature:?} on {arch}:\n{text}");
+            let Some(version) = arch.ptx_for(feature) else {
+                continue;
+            };
+            let text = kernel(feature, version, arch);
+            assert_eq!(
+                found(&text),
+                [],
+                "{feature:?} in {version} on {arch}:\n{text}"
+            );
+            if let Some(earlier) = before(version).filter(|&earlier| earlier >= arch.min_ptx()) {
+                let text = kernel(feature, earlier, arch);
+                let codes = [rule::FEATURE_NEEDS_VERSION];
+                assert_eq!(
+                    found(&text),
+                    codes,
+                    "{feature:?} in {earlier} on {arch}:\n{text}"
+                );
+            }
+        }
+    }
+}
+
+fn found(text: &str) -> Vec<Code> {
+    let source = Source::new("feature.ptx", text);
+    let module = parse(&source).expect("a snippet parses");
+    validate(&module, Some(&source))
+        .into_iter()
+        .map(|diagnostic| diagnostic.code)
+        .collect()
 }
