@@ -3,7 +3,8 @@
 //! One module per PTX type ([`u16`], [`s16`], [`u32`], [`s32`], [`u64`],
 //! [`s64`]) holds what depends on the type; the rest is by subject: [`carry`]
 //! (extended precision), [`bits`] (logic, fields, counting), [`permute`] (bytes
-//! and funnel shifts), [`packed`] (two or four small integers in a register).
+//! and funnel shifts), [`packed`] (two or four small integers in a register),
+//! [`video`] and [`video_simd`].
 //!
 //! Division by zero does not trap. PTX leaves the result open; the code that
 //! ptxas emits for every width and sign gives all ones, for the quotient and
@@ -15,5 +16,7 @@ pub mod carry;
 pub mod packed;
 pub mod permute;
 mod scalar;
+pub mod video;
+pub mod video_simd;
 
 pub use scalar::{IntCmp, s16, s32, s64, u16, u32, u64};
