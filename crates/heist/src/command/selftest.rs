@@ -34,6 +34,8 @@ pub(crate) struct SelftestCommand {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Where {
+    /// Nowhere: only check the files.
+    None,
     /// The real GPU.
     Gpu,
 }
@@ -45,14 +47,15 @@ impl SelftestCommand {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let paths = self.paths()?;
         let gpu = match self.device {
+            Where::None => None,
             Where::Gpu => {
-                GpuDevice::open(0).map_err(|error| BadQuestion::Sentence(error.to_string()))?
+                Some(GpuDevice::open(0).map_err(|error| BadQuestion::Sentence(error.to_string()))?)
             }
         };
-        let devices: Vec<&dyn Device> = vec![&gpu];
+        let devices = gpu.iter().map(|gpu| gpu as &dyn Device).collect();
         let selftest = Selftest {
             devices,
-            checker: &parser_alone,
+            checker: &check,
             filter: self.filter,
             compare: false,
             threads: self.threads.unwrap_or_else(available_threads),
@@ -105,7 +108,6 @@ fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Files without a launch are parsed; the parser's findings are theirs.
-fn parser_alone(_: &Module, _: &Source) -> Vec<Diagnostic> {
-    Vec::new()
+fn check(module: &Module, _: &Source) -> Vec<Diagnostic> {
+    heist_check::check(module)
 }
