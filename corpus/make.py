@@ -16,7 +16,7 @@ A host g++ is needed by nvcc. What is made:
   hand/NAME.ptx     written by hand; only checked, never made
 
 Each file gets a header of comments: what made it, from what, with which command, which architecture ptxas
-assembles it for, and the launches with their expected results, which `expect.py` computes. Compilers run in a
+assembles it for, and the launches with their expected results, which `expect/` computes. Compilers run in a
 scratch folder with a fixed name and relative paths, so that no path of the machine is in a file.
 """
 
@@ -56,11 +56,11 @@ def without_paths(text: str, cuda: Path) -> str:
     return re.sub(r'(\.file\s+\d+\s+")cuda/bin/\.\./', r"\1cuda/", text)
 
 
-def header(facts: dict, name: str) -> str:
+def header(facts: dict, name: str, body: str) -> str:
     import expect
 
     lines = [f"// {key}: {value}" for key, value in facts.items()]
-    lines += expect.header_lines(name, facts)
+    lines += expect.header_lines(name, facts, body)
     lines.append(END_OF_HEADER)
     return "\n".join(lines) + "\n"
 
@@ -79,7 +79,7 @@ def facts_of(text: str) -> dict:
 
 def write(path: Path, facts: dict, body: str) -> None:
     name = str(path.relative_to(HERE).with_suffix(""))
-    path.write_text(header(facts, name) + body.lstrip("\n"))
+    path.write_text(header(facts, name, body) + body.lstrip("\n"))
 
 
 def assemble(path: Path, cuda: Path) -> str:

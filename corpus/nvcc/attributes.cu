@@ -3,7 +3,7 @@
 // build: -arch=sm_121
 // build: -arch=sm_100f
 
-struct Matrix { float *data; int rows, columns; float scale[3]; unsigned char flags; };
+struct Matrix { int rows, columns; float scale[3]; unsigned char flags; };
 struct __align__(32) Block { double values[4]; };
 struct Empty {};
 
@@ -16,10 +16,10 @@ extern "C" __global__ void __block_size__((32, 2, 1), (2, 1, 1)) sized(int *out)
     out[(blockIdx.x * 2 + threadIdx.y) * 32 + threadIdx.x] = threadIdx.y;
 }
 
-extern "C" __global__ void by_value(Matrix m, const Block b, Empty, char c, short s, long long l, bool yes, float *out) {
+extern "C" __global__ void by_value(Matrix m, const float *data, const Block b, Empty, char c, short s, long long l, bool yes, float *out) {
     int t = threadIdx.x;
     float sum = 0.0f;
-    for (int i = 0; i < m.rows; i++) sum += m.data[i * m.columns + t];
+    for (int i = 0; i < m.rows; i++) sum += data[i * m.columns + t];
     out[t] = sum * m.scale[t % 3] + (float)b.values[t & 3] + (float)c + (float)s + (float)l + (yes ? 0.5f : 0.0f) + (float)m.flags;
 }
 
@@ -27,7 +27,7 @@ extern "C" __global__ void constant_parameter(const __grid_constant__ Matrix m, 
     const Matrix *p = &m;
     const unsigned char *raw = (const unsigned char *)p;
     int sum = 0;
-    for (int i = 8; i < 16; i++) sum += raw[i] * (i - 7);
+    for (int i = 0; i < 8; i++) sum += raw[i] * (i + 1);
     out[threadIdx.x] = sum + p->rows * 1000 + (int)p->scale[threadIdx.x % 3];
 }
 

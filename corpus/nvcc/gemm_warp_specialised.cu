@@ -38,7 +38,7 @@ template <int TRANSPOSE_B> __device__ __forceinline__ void multiply(float (&d)[3
         : "l"(a), "l"(b), "n"(TRANSPOSE_B));
 }
 
-extern "C" __global__ void __launch_bounds__(384) gemm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+extern "C" __global__ void __launch_bounds__(384, 1) gemm(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                                                        float *c, int n, int k) {
     extern __shared__ Tiles tiles_memory[];
     Tiles &tiles = *tiles_memory;

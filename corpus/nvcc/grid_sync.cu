@@ -35,7 +35,7 @@ extern "C" __global__ void coalesced(const int *in, int *out, int *counter) {
     out[t] = -1;
     if (in[t] & 1) {
         cg::coalesced_group odd = cg::coalesced_threads();
-        int base;
+        int base = 0;
         if (odd.thread_rank() == 0) base = atomicAdd(counter, (int)odd.size());
         base = odd.shfl(base, 0);
         out[t] = base + (int)odd.thread_rank();

@@ -73,7 +73,7 @@ extern "C" __global__ void tokens(int *out) {
         token = ptx::mbarrier_arrive_no_complete(&barrier, 31);
         unsigned pending;
         asm("mbarrier.pending_count.b64 %0, %1;" : "=r"(pending) : "l"(token));
-        box += (int)pending;
+        box += pending >= 32 && pending <= 64; // how many of the others were faster is not known
         token = ptx::mbarrier_arrive(&barrier);
     } else if (t >= 32) {
         token = ptx::mbarrier_arrive(&barrier);

@@ -1,6 +1,6 @@
 // A tensor tile sent to every block of a cluster at once; each block fetches one half and all get both.
 // build: -arch=sm_90a
-// build: -arch=sm_103a
+// build: -arch=sm_100a
 #include <cooperative_groups.h>
 #include <cuda.h>
 #include <cuda/ptx>

@@ -82,6 +82,8 @@ extern "C" __global__ void tensor_345d(const __grid_constant__ CUtensorMap map3,
     if (t == 0) {
         int32_t zero[3] = {0, 0, 0};
         ptx::cp_reduce_async_bulk_tensor(ptx::space_global, ptx::space_shared, ptx::op_add, &to, zero, tile4);
+        ptx::cp_async_bulk_commit_group();
+        ptx::cp_async_bulk_wait_group(ptx::n32_t<0>{});
         ptx::cp_reduce_async_bulk_tensor(ptx::space_global, ptx::space_shared, ptx::op_max, &to, zero, tile3);
         ptx::cp_async_bulk_commit_group();
         ptx::cp_async_bulk_wait_group(ptx::n32_t<0>{});

@@ -11,11 +11,11 @@ extern "C" __global__ void votes(const int *in, unsigned *out) {
     out[2] = __match_any_sync(all, v);
     int same;
     out[3] = __match_all_sync(all, v >> 8, &same) + same;
-    if (t & 1) out[4] = __activemask();
+    if (t & 1) out[4] = __ballot_sync(0xaaaaaaaau, v & 2);
     else out[4] = __ballot_sync(0x55555555u, v & 1);
     unsigned below;
     asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
-    out[5] = __popc(below) + (__isShared(&out) ? 100 : 0);
+    out[5] = __popc(below) + (__isShared(&out) ? 100 : 0) + (__activemask() >> t & 1) * 1000;
 }
 
 extern "C" __global__ void shuffles(const int *in, int *out) {
@@ -34,6 +34,7 @@ extern "C" __global__ void shuffles(const int *in, int *out) {
 extern "C" __global__ void elects(unsigned *out) {
     unsigned leader, chosen;
     asm volatile("{ .reg .pred p; elect.sync %0|p, 0xffffffff; selp.u32 %1, 1, 0, p; }" : "=r"(leader), "=r"(chosen));
-    out[threadIdx.x] = leader * 16 + chosen;
+    atomicAdd(&out[0], chosen);
+    atomicAdd(&out[1], chosen == (leader == threadIdx.x));
 }
 #endif
