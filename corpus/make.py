@@ -180,6 +180,7 @@ def main() -> int:
     flags = {a for a in arguments if a.startswith("--")}
     wanted = tuple(a for a in arguments if not a.startswith("--"))
     sys.path.insert(0, str(HERE))
+    import readme
 
     def chosen(path: Path) -> bool:
         return not wanted or str(path.relative_to(HERE)).startswith(wanted)
@@ -189,6 +190,7 @@ def main() -> int:
             text = path.read_text()
             if END_OF_HEADER in text:
                 write(path, facts_of(text), text.split(END_OF_HEADER + "\n", 1)[1])
+        readme.write()
         return 0
 
     cuda = toolkit()
@@ -209,6 +211,7 @@ def main() -> int:
             list(pool.map(lambda job: attempt(job[0], job[1], cuda), jobs))
         files = [p for p in sorted(HERE.glob("*/*.ptx")) if chosen(p)]
         failures += [said for said in pool.map(lambda p: assemble(p, cuda), files) if said]
+    readme.write()
     for failure in failures:
         print(failure, file=sys.stderr)
     size = sum(p.stat().st_size for p in files)

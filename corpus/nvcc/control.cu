@@ -1,4 +1,4 @@
-// Control flow: a dense switch (brx.idx), nested loops with break and continue, divergence, dynamically indexed local arrays, early exit.
+// Control flow: a dense switch, nested loops with break and continue, divergence, dynamically indexed local arrays, early exit.
 // build: -arch=sm_80
 // build: -arch=sm_80 -O1 -Xcicc -O0 => O0
 

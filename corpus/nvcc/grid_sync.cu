@@ -1,4 +1,4 @@
-// The whole grid synchronises (cooperative launch), and other groups: tiles of a warp, coalesced threads, labelled groups.
+// The whole grid synchronises (cooperative launch), and other groups: tiles of a warp, coalesced threads.
 // build: -arch=sm_80
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>

@@ -1,4 +1,4 @@
-// Relocatable code: extern functions and variables, weak and inline functions, templates, constructors (aliases), visible device functions.
+// Relocatable code: extern functions and variables, weak and inline functions, templates, constructors and destructors, visible device functions.
 // build: -arch=sm_80 -rdc=true => rdc
 // build: -arch=sm_80 -rdc=true -DCOMPLETE => weak
 

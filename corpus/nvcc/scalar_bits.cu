@@ -1,4 +1,4 @@
-// Bit operations: popc, clz, brev, bfe/bfi, prmt, lop3, funnel shifts, bfind, fns.
+// Bit operations: popc, clz, brev, bfe/bfi, prmt, lop3, funnel shifts, bfind, bmsk.
 // build: -arch=sm_80
 
 extern "C" __global__ void bits(const unsigned *a, const unsigned *b, unsigned *out, int n) {

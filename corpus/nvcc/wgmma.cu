@@ -1,4 +1,4 @@
-// wgmma on Hopper: both operands in shared memory, A in registers, several types, transposed B, async fences and groups.
+// wgmma on Hopper: both operands in shared memory, A in registers, several types, async fences and groups.
 // build: -arch=sm_90a
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
