@@ -286,3 +286,44 @@ impl<'k> Refused<'k> {
         self.k
     }
 }
+
+/// The request of a scheduler: submitted in one branch, collected in another.
+///
+/// The chain of types above fits code that asks and waits in one place. A tile
+/// loop does neither: whether a request is on its way is known while the kernel
+/// runs, and the tile's work lies in between. So here the order is the
+/// scheduler's promise: the thread that made it calls [`Request::submit`] and
+/// [`Request::collect`] in turns, stops after a refusal, and does not exit with
+/// a request on its way. `heist-sched` keeps that promise for every kernel
+/// built with it, and the simulator checks it.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'k> {
+    slot: Slot<'k>,
+}
+
+impl<'k> Idle<'k> {
+    /// Gives up the chain of types for a scheduler's own order.
+    #[doc(hidden)]
+    pub fn into_request(self) -> Request<'k> {
+        Request { slot: self.slot }
+    }
+}
+
+impl<'k> Request<'k> {
+    /// Asks.
+    #[track_caller]
+    pub fn submit(&self) {
+        let InFlight { slot: _ } = Idle { slot: self.slot }.submit();
+    }
+
+    /// Waits for the answer and runs one side or the other; a grant brings the
+    /// position of the first block of the cluster that was taken over.
+    #[track_caller]
+    pub fn collect(&self, on_granted: impl FnOnce(Dim3<'k>), on_refused: impl FnOnce()) {
+        InFlight { slot: self.slot }.wait().decide(
+            |granted| on_granted(granted.first_block()),
+            |Refused { k: _ }| on_refused(),
+        );
+    }
+}

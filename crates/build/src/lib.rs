@@ -70,7 +70,7 @@ pub use bulk::{
     BulkConsumer, BulkPipeline, BulkProducer, EncodedTensorMap, Landing, PendingStore, TensorMap,
     TensorMapRef, Transaction,
 };
-pub use clc::{Answer, Granted, Idle, InFlight, Refused, StealFlow};
+pub use clc::{Answer, Granted, Idle, InFlight, Refused, Request, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
 pub use cp_async::{

@@ -1,0 +1,58 @@
+//! Policies that throw dice.
+
+use crate::context::PolicyCx;
+use crate::policy::{Policy, TileId};
+use heist_build::{Bool, Var};
+
+/// Takes each opportunity with probability `p`. Each block throws its own
+/// dice, the same ones in every launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Probability {
+    /// From 0 to 1.
+    pub p: f64,
+}
+
+impl Policy for Probability {
+    type State<'k> = Var<'k, u32>;
+    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, u32> {
+        // Odd multipliers spread neighbours over the whole range.
+        let mixed = (cx.worker() + 1) * 0x9E37_79B9u32;
+        cx.var((mixed ^ (mixed >> 15)) * 0x85EB_CA6Bu32)
+            .named("dice")
+    }
+    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, dice: &Var<'k, u32>) -> Bool<'k> {
+        if let Some(answer) = self.constant() {
+            return cx.c(answer);
+        }
+        // A linear congruential generator; its high bits are good enough dice.
+        let next = dice
+            .get()
+            .mul_add(cx.c(1_664_525u32), cx.c(1_013_904_223u32));
+        dice.set(next);
+        let scrambled = next ^ (next >> 16);
+        (scrambled * 0x45D9_F3Bu32).lt((self.p * 4_294_967_296.0) as u32)
+    }
+    fn keep_going_after_success<'k>(
+        &self,
+        cx: &PolicyCx<'k>,
+        _: &Var<'k, u32>,
+        _: TileId<'k>,
+    ) -> Bool<'k> {
+        match self.constant() {
+            Some(answer) => cx.c(answer),
+            None => cx.yes(),
+        }
+    }
+    fn name(&self) -> String {
+        format!("probability({})", self.p)
+    }
+    fn constant(&self) -> Option<bool> {
+        if self.p >= 1.0 {
+            Some(true)
+        } else if self.p > 0.0 {
+            None
+        } else {
+            Some(false)
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Policies as text: what is read, what is written back, and what is told
+//! about text that is neither.
+
+use heist_sched::text::{Catalogue, ParameterKind, Value};
+use heist_sched::{
+    AnyPolicy, Every, FairShare, FirstHalf, Fraction, Greedy, MaxSteals, Never, Policy, PolicyExpr,
+    Probability, SmLimit, TimeBudget, TokenBucket,
+};
+use proptest::prelude::*;
+
+fn call() -> impl Strategy<Value = PolicyExpr> {
+    let entries = Catalogue::standard().entries().to_vec();
+    (0..entries.len(), any::<[u32; 2]>(), 0.0..=1.0f64).prop_map(move |(at, counts, part)| {
+        let entry = &entries[at];
+        let args = entry.parameters.iter().enumerate();
+        let args = args.map(|(index, parameter)| match parameter.kind {
+            ParameterKind::Count => Value::Count(counts[index]),
+            ParameterKind::Part => Value::Part(part),
+            ParameterKind::Time => Value::Time(counts[0].into()),
+        });
+        PolicyExpr::Call {
+            name: entry.name.into(),
+            args: args.collect(),
+        }
+    })
+}
+
+fn expression() -> impl Strategy<Value = PolicyExpr> {
+    call().prop_recursive(6, 40, 2, |inner| {
+        prop_oneof![
+            inner.clone().prop_map(|a| PolicyExpr::Not(Box::new(a))),
+            (inner.clone(), inner.clone())
+                .prop_map(|(a, b)| PolicyExpr::And(Box::new(a), Box::new(b))),
+            (inner.clone(), inner).prop_map(|(a, b)| PolicyExpr::Or(Box::new(a), Box::new(b))),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(expression in expression()) {
+        let text = expression.to_string();
+        prop_assert_eq!(Catalogue::standard().parse(&text), Ok(expression));
+        let policy: AnyPolicy = text.parse().expect("it was just read");
+        prop_assert_eq!(policy.name(), text);
+    }
+
+    #[test]
+    fn no_text_is_too_strange(text in "[a-z0-9 ()&|!,.µ-]{0,40}|\\PC{0,30}") {
+        if let Err(error) = Catalogue::standard().parse(&text) {
+            prop_assert!(error.position <= text.chars().count());
+            prop_assert!(!error.message.is_empty());
+        }
+    }
+
+    #[test]
+    fn constants_of_combinations_are_those_of_logic(expression in expression()) {
+        // The shipped constants alone decide; everything else is unknown.
+        fn value(expression: &PolicyExpr) -> Option<bool> {
+            match expression {
+                PolicyExpr::Call { .. } => Catalogue::standard().make(expression).constant(),
+                PolicyExpr::Not(a) => value(a).map(|a| !a),
+                PolicyExpr::And(a, b) => match (value(a), value(b)) {
+                    (Some(false), _) | (_, Some(false)) => Some(false),
+                    (Some(true), Some(true)) => Some(true),
+                    _ => None,
+                },
+                PolicyExpr::Or(a, b) => match (value(a), value(b)) {
+                    (Some(true), _) | (_, Some(true)) => Some(true),
+                    (Some(false), Some(false)) => Some(false),
+                    _ => None,
+                },
+            }
+        }
+        let policy = Catalogue::standard().make(&expression);
+        prop_assert_eq!(policy.constant(), value(&expression));
+        if policy.constant() == Some(true) {
+            prop_assert!(!policy.may_retire());
+        }
+        if policy.constant() == Some(false) {
+            prop_assert!(policy.may_retire());
+        }
+    }
+}
+
+#[test]
+fn shipped_policies_are_named_by_the_text_that_makes_them() {
+    let policies = [
+        AnyPolicy::new(Greedy),
+        AnyPolicy::new(Never),
+        AnyPolicy::new(MaxSteals { limit: 8 }),
+        AnyPolicy::new(Every { n: 2 }),
+        AnyPolicy::new(TimeBudget {
+            nanoseconds: 20_000,
+        }),
+        AnyPolicy::new(FirstHalf),
+        AnyPolicy::new(Fraction { part: 0.25 }),
+        AnyPolicy::new(FairShare),
+        AnyPolicy::new(TokenBucket { rate: 9, burst: 2 }),
+        AnyPolicy::new(Probability { p: 0.5 }),
+        AnyPolicy::new(SmLimit { sms: 100 }),
+        AnyPolicy::new(heist_sched::Adaptive),
+        AnyPolicy::new(!MaxSteals { limit: 8 } & FirstHalf | Greedy),
+    ];
+    for policy in policies {
+        let again: AnyPolicy = policy.name().parse().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(again.constant(), policy.constant(), "{policy}");
+        assert_eq!(again.may_retire(), policy.may_retire(), "{policy}");
+    }
+    for entry in Catalogue::standard().entries() {
+        let made: AnyPolicy = entry.example.parse().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(made.name(), entry.example);
+    }
+}
+
+#[test]
+fn errors_say_what_where_and_what_else() {
+    let cases = [
+        (
+            "",
+            0,
+            "the text is empty, where a policy's name, `!` or `(` was expected",
+        ),
+        (
+            "gredy",
+            0,
+            "there is no policy `gredy`; did you mean `greedy`?",
+        ),
+        (
+            "MaxSteals(3)",
+            0,
+            "there is no policy `MaxSteals`; did you mean `max-steals`?",
+        ),
+        (
+            "max-steals",
+            10,
+            "`max-steals` needs arguments: `max-steals(n)`",
+        ),
+        (
+            "max-steals(",
+            11,
+            "the text ends here, where a whole number (`max-steals(n)`) was expected",
+        ),
+        (
+            "max-steals(1.5)",
+            11,
+            "`1.5` is not whole: expected a whole number (`max-steals(n)`)",
+        ),
+        (
+            "max-steals(1, 2)",
+            12,
+            "too many arguments: `max-steals(n)`",
+        ),
+        (
+            "token-bucket(1)",
+            14,
+            "found `)`, where `,` and burst (`token-bucket(rate, burst)`) was expected",
+        ),
+        (
+            "time-budget(20)",
+            12,
+            "`20` has no unit: expected a time such as `20us` (`time-budget(time)`)",
+        ),
+        (
+            "probability(1.5)",
+            12,
+            "`1.5` does not lie between 0 and 1: expected a number from 0 to 1 (`probability(p)`)",
+        ),
+        (
+            "greedy &",
+            8,
+            "the text ends here, where a policy's name, `!` or `(` was expected",
+        ),
+        (
+            "greedy never",
+            7,
+            "found `n`, where `&`, `|` or the end was expected",
+        ),
+        ("(greedy", 0, "this `(` is not closed"),
+        ("greedy)", 6, "this `)` closes nothing"),
+        (
+            "max-steals(99999999999)",
+            11,
+            "`99999999999` is more than 4294967295: expected a whole number (`max-steals(n)`)",
+        ),
+    ];
+    for (text, position, message) in cases {
+        let error = text.parse::<AnyPolicy>().expect_err(text);
+        assert_eq!(
+            (error.message.as_str(), error.position),
+            (message, position),
+            "{text}"
+        );
+    }
+    let deep = format!("{}greedy", "!".repeat(100));
+    let error = deep.parse::<AnyPolicy>().expect_err("too deep");
+    assert!(error.message.contains("nested"), "{error}");
+    let error = "max-steals(8) & first-hal"
+        .parse::<AnyPolicy>()
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is no policy `first-hal`; did you mean `first-half`?\n  \
+         max-steals(8) & first-hal\n                  ^"
+    );
+}
+
+#[test]
+fn a_program_adds_its_own_policies() {
+    use heist_sched::text::Entry;
+    let catalogue = Catalogue::standard().with(Entry {
+        name: "shy",
+        parameters: &[],
+        summary: "a name of my own",
+        example: "shy",
+        make: |_| AnyPolicy::new(MaxSteals { limit: 1 }),
+    });
+    let policy = catalogue.policy("shy|never").expect("it is there");
+    assert_eq!(policy.name(), "shy | never");
+}
