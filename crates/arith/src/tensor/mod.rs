@@ -2,7 +2,7 @@
 //!
 //! Registers come as arrays over the 32 lanes of a warp, one array a register
 //! ([`crate::lanes::Lanes`]). [`mma`] is `mma.sync`, with [`quad_pair`] for its
-//! oldest shape; [`matrix`] is `ldmatrix`, `stmatrix` and `movmatrix`; [`wmma`]
+//! oldest shape; [`sparse`] is `mma.sp`; [`matrix`] is `ldmatrix`, `stmatrix` and `movmatrix`; [`wmma`]
 //! the fragments and products of that family; [`wgmma`] the descriptors, operands
 //! and products of warpgroups; [`swizzle`] the permutation of shared memory that
 //! they and tensor copies use.
@@ -25,6 +25,7 @@ pub mod layout;
 pub mod matrix;
 pub mod mma;
 pub mod quad_pair;
+pub mod sparse;
 pub mod swizzle;
 pub mod wgmma;
 pub mod wmma;
