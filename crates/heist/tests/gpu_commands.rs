@@ -1,0 +1,211 @@
+//! The commands that use a GPU: without a driver, where they must explain
+//! themselves and exit with 2, and with the GPU crate's stand-in for one.
+
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A folder with a stand-in for the driver, built once for each test.
+fn stand_in(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&folder).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-w", "-o"])
+        .arg(folder.join("libcuda.so.1"))
+        .arg(root().join("crates/gpu/tests/driver/libcuda.c"))
+        .status()
+        .expect("cc, which links Rust programs too");
+    assert!(built.success(), "the stand-in does not compile");
+    folder
+}
+
+/// An empty folder for the loader to look in: any real driver is hidden as far as
+/// the environment can.
+fn heist(libraries: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(args)
+        .current_dir(root())
+        .env("LD_LIBRARY_PATH", libraries)
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const KERNELS: &str = "crates/gpu/examples/hardware/kernels.ptx";
+
+#[test]
+fn without_a_gpu_every_command_explains_itself() {
+    let nowhere = Path::new("/nonexistent");
+    let exec = [
+        "exec",
+        KERNELS,
+        "--device",
+        "gpu",
+        "--entry",
+        "store_far",
+        "--grid",
+        "1",
+        "--block",
+        "1",
+        "--arg",
+        "out:u32:1",
+    ];
+    let selftest = ["selftest", "--device", "gpu", "tests/ptx/float"];
+    for args in [&exec[..], &selftest[..]] {
+        let output = heist(nowhere, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let text = err(&output);
+        assert!(text.contains("NVIDIA driver"), "{text}");
+        assert!(text.contains("sim:"), "{text}");
+        assert!(!text.contains("panicked"), "{text}");
+    }
+    let doctor = heist(nowhere, &["doctor"]);
+    assert_eq!(doctor.status.code(), Some(0));
+    assert!(out(&doctor).contains("sim:h200"));
+    let json: serde_json::Value =
+        serde_json::from_slice(&heist(nowhere, &["doctor", "--json"]).stdout).unwrap();
+    assert!(json["gpu_problem"].is_string());
+}
+
+#[test]
+fn exec_runs_and_prints() {
+    let driver = stand_in("exec");
+    let run = |more: &[&str]| {
+        let mut args = vec!["exec", KERNELS, "--device", "gpu", "--grid", "1"];
+        args.extend(more);
+        heist(&driver, &args)
+    };
+    let output = run(&[
+        "--entry",
+        "add_one",
+        "--block",
+        "4",
+        "--arg",
+        "inout:u32:[1,2,3,4]",
+        "--arg",
+        "u32:3",
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!(out(&output), "0: u32:[2, 3, 4, 4]\n");
+    let saved = driver.join("out.bin");
+    let save = format!("0={}", saved.display());
+    let output = run(&[
+        "--entry",
+        "add_one",
+        "--block",
+        "4",
+        "--arg",
+        "inout:u8:[255,0,0,0]",
+        "--arg",
+        "u32:1",
+        "--json",
+        "--save",
+        &save,
+    ]);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        json["outputs"][0]["values"],
+        serde_json::json!(["0", "1", "0", "0"])
+    );
+    assert_eq!(std::fs::read(saved).unwrap(), [0, 1, 0, 0]);
+
+    let output = run(&[
+        "--entry",
+        "store_far",
+        "--block",
+        "1",
+        "--arg",
+        "inout:u32:[7]",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = err(&output);
+    for part in [
+        "G004",
+        "kernel `store_far` faulted",
+        "not in any allocation",
+        "heist check crates/gpu/examples/hardware/kernels.ptx --entry store_far --grid 1,1,1 --block 1,1,1 --arg 'inout:u32:[7]'",
+    ] {
+        assert!(text.contains(part), "{part} in:\n{text}");
+    }
+
+    for (args, says) in [
+        (
+            &["--entry", "add_one", "--block", "1"][..],
+            "takes 2 arguments and was given 0",
+        ),
+        (&["--entry", "add_one", "--block", "2048"][..], "2048"),
+        (&["--block", "1"][..], "say --entry"),
+        (
+            &["--entry", "nothing", "--block", "1"][..],
+            "it has add_one",
+        ),
+        (
+            &["--entry", "add_one", "--block", "1", "--arg", "u32:x"][..],
+            "at column 5",
+        ),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(err(&output).contains(says), "{}", err(&output));
+    }
+}
+
+#[test]
+fn doctor_and_selftest_see_the_gpu() {
+    let driver = stand_in("doctor");
+    let doctor = heist(&driver, &["doctor"]);
+    let text = out(&doctor);
+    assert!(text.contains("Stand-in, sm_90, 132 SMs"), "{text}");
+    assert!(text.contains("PTX up to 9.0"), "{text}");
+
+    let files = driver.join("files");
+    std::fs::create_dir_all(&files).unwrap();
+    let kernels = std::fs::read_to_string(root().join(KERNELS)).unwrap();
+    let case = "\
+// heist: run right entry=add_one grid=1 block=4
+// heist: arg inout:u32:[1,2]
+// heist: arg u32:2
+// heist: expect 0 u32:[2,3]
+// heist: run faults entry=store_far grid=1 block=1 gpu=yes
+// heist: arg inout:u32:[1]
+// heist: finds G004
+// heist: run after entry=add_one grid=1 block=4
+// heist: arg inout:u32:[1,2]
+// heist: arg u32:2
+// heist: expect 0 u32:[2,WRONG]
+// heist: run kept entry=add_one grid=1 block=4 gpu=no \"for this test\"
+// heist: arg inout:u32:[1]
+// heist: arg u32:1
+";
+    let write = |name: &str, text: &str| std::fs::write(files.join(name), text).unwrap();
+    let path = files.display().to_string();
+    write("a.ptx", &format!("{kernels}{}", case.replace("WRONG", "3")));
+    let good = heist(&driver, &["selftest", "--device", "gpu", &path]);
+    let text = out(&good);
+    assert!(
+        text.contains("gpu: 3 passed, 0 failed, 1 skipped"),
+        "{text}"
+    );
+    assert!(text.contains("skipped 1 on gpu: for this test"), "{text}");
+    write("a.ptx", &format!("{kernels}{}", case.replace("WRONG", "9")));
+    let bad = heist(&driver, &["selftest", "--device", "gpu", &path]);
+    assert_eq!(bad.status.code(), Some(1));
+    let text = out(&bad);
+    assert!(
+        text.contains("[1] expected 9 (0x00000009), found 3"),
+        "{text}"
+    );
+}
