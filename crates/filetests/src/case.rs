@@ -40,8 +40,16 @@ impl TestFile {
 
     /// Whether the file is one half of a rule's pair that breaks the rule.
     pub fn is_bad(&self) -> bool {
-        let name = self.source.name().rsplit(['/', '\\']).next().unwrap_or("");
-        name.starts_with("bad") && name.ends_with(".ptx")
+        self.file_name().starts_with("bad")
+    }
+
+    /// Whether the file is the other half, which keeps the rule.
+    pub fn is_good(&self) -> bool {
+        self.file_name().starts_with("good")
+    }
+
+    fn file_name(&self) -> &str {
+        self.source.name().rsplit(['/', '\\']).next().unwrap_or("")
     }
 }
 
@@ -97,6 +105,8 @@ pub struct Run {
     pub explore: Option<u32>,
     /// `chaos`: refusals, delays and reorderings on purpose.
     pub chaos: bool,
+    /// `cooperative`: every block of the grid at once on the device.
+    pub cooperative: bool,
     /// Whether it may run on a real GPU.
     pub gpu: OnGpu,
 }

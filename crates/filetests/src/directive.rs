@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! // heist: run NAME entry=add grid=2,1,1 block=64,1,1 [cluster=2,1,1] [smem=1024]
-//! //            [device=sim:b200] [seed=3] [explore=8] [chaos] [gpu=yes | gpu=no "why"]
+//! //            [device=sim:b200] [seed=3] [explore=8] [chaos] [cooperative] [gpu=yes | gpu=no "why"]
 //! // heist: arg in:u32:[1,2,3]           one line a parameter, in order
 //! // heist: buffer NAME out:u32:64       a buffer that no parameter is
 //! // heist: expect 1 u32:[2,4,6]         by index or name; then ulp=2, rel=1e-3, abs=1e-6
@@ -224,6 +224,7 @@ impl Reader {
             seed: None,
             explore: None,
             chaos: false,
+            cooperative: false,
             gpu: OnGpu::IfClean,
         };
         while !rest.is_empty() {
@@ -252,6 +253,7 @@ impl Reader {
                 }
                 "explore" => run.explore = Some(number()?),
                 "chaos" if value.is_empty() => run.chaos = true,
+                "cooperative" if value.is_empty() => run.cooperative = true,
                 "gpu" if value == "yes" => run.gpu = OnGpu::Yes,
                 "gpu" if value == "no" => {
                     let reason = rest
@@ -268,7 +270,7 @@ impl Reader {
                 }
                 _ => {
                     return Err(format!(
-                        "`{word}` is nothing that a run line has: there are entry= grid= block= cluster= smem= device= seed= explore= chaos gpu=yes gpu=no \"why\""
+                        "`{word}` is nothing that a run line has: there are entry= grid= block= cluster= smem= device= seed= explore= chaos cooperative gpu=yes gpu=no \"why\""
                     ));
                 }
             }

@@ -61,6 +61,7 @@ impl Device for GpuDevice {
                 clamp_version: true,
                 ..JitOptions::default()
             },
+            cooperative: request.run.cooperative,
             limit: LIMIT,
         };
         let case = request.run;

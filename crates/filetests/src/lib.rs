@@ -12,6 +12,7 @@ pub mod directive;
 mod gpu;
 pub mod report;
 pub mod selftest;
+mod sim;
 pub mod verdict;
 
 pub use case::{Action, Case, Expect, Findings, Mark, OnGpu, Run, TestFile};
@@ -21,4 +22,5 @@ pub use directive::{DirectiveError, read_directives};
 pub use gpu::GpuDevice;
 pub use report::{CaseResult, Counts, Report};
 pub use selftest::{Selftest, find_files};
+pub use sim::SimDevice;
 pub use verdict::Verdict;

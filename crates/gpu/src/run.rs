@@ -15,6 +15,8 @@ use std::time::Duration;
 pub struct RunOptions {
     /// What to ask of the assembler.
     pub jit: JitOptions,
+    /// All blocks at once on the device, or a refusal.
+    pub cooperative: bool,
     /// How long the kernel may take; a kernel that takes longer costs the context.
     pub limit: Duration,
 }
@@ -23,6 +25,7 @@ impl Default for RunOptions {
     fn default() -> RunOptions {
         RunOptions {
             jit: JitOptions::default(),
+            cooperative: false,
             limit: Duration::from_secs(60),
         }
     }
@@ -81,6 +84,7 @@ impl Gpu {
             &parameters,
             &LaunchOptions {
                 flags: Some(argument_flags(arguments)),
+                cooperative: options.cooperative,
                 ..LaunchOptions::default()
             },
         )?;

@@ -278,8 +278,12 @@ fn a_case_must_say_what_the_checker_finds() {
         |_: &Module, _: &Source| vec![Diagnostic::warning(Code("M013"), Span::NONE, "unwritten")];
     let sim = Doubler::new("sim", false, 0);
     let folder = folder(&[
-        ("quiet.ptx", doubling("[2,4]")),
-        ("open.ptx", doubling("[2,4]") + "// heist: allows M013\n"),
+        ("good.ptx", doubling("[2,4]")),
+        (
+            "good-open.ptx",
+            doubling("[2,4]") + "// heist: allows M013\n",
+        ),
+        ("warned.ptx", doubling("[2,4]")),
     ]);
     let selftest = Selftest {
         devices: vec![&sim],
@@ -295,5 +299,5 @@ fn a_case_must_say_what_the_checker_finds() {
         .filter(|result| matches!(result.verdict, Verdict::Failed(_)))
         .collect();
     assert_eq!(failed.len(), 1, "{report}");
-    assert!(failed[0].file.ends_with("quiet.ptx"));
+    assert!(failed[0].file.ends_with("good.ptx"));
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  heist selftest                               tests/ptx and rules, from the repository's root
+  heist selftest                               tests/ptx, rules and corpus, from the repository's root
   heist selftest --device gpu tests/ptx/float  some of them, on the GPU
   heist selftest --filter add_rn               cases whose `file::case` contains this
 
@@ -41,7 +41,7 @@ enum Where {
 }
 
 /// What a checkout of the repository has.
-const DEFAULT_PATHS: [&str; 2] = ["tests/ptx", "rules"];
+const DEFAULT_PATHS: [&str; 3] = ["tests/ptx", "rules", "corpus"];
 
 impl SelftestCommand {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
@@ -97,7 +97,7 @@ impl SelftestCommand {
         if there.is_empty() {
             return Err(BadQuestion::Sentence(format!(
                 "there are no test files here: run it at the root of the repository, where {} are, or name files",
-                DEFAULT_PATHS.join(" and ")
+                DEFAULT_PATHS.join(", ")
             )));
         }
         Ok(there)

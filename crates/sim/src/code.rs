@@ -1,0 +1,224 @@
+//! A kernel made ready to run: a flat list of operations.
+//!
+//! Names are gone. A register is a [`Slot`] in the window of the function that
+//! runs, an immediate is a row of the constant pool, a label is an index into
+//! the list, and every instruction knows where lanes that part at it meet again.
+
+use crate::context::Cx;
+use crate::lanes::Row;
+use heist_ptx::{Name, Span};
+
+/// No place: a branch whose sides meet nowhere.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// A register of the running function, a special register, or a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Slot(u32);
+
+impl Slot {
+    const CONSTANT: u32 = 1 << 31;
+    const SPECIAL: u32 = 1 << 30;
+
+    /// Row `row` of the running function's window.
+    pub(crate) fn register(row: u32) -> Slot {
+        Slot(row)
+    }
+
+    /// Row `row` of the constant pool.
+    pub(crate) fn constant(row: u32) -> Slot {
+        Slot(row | Slot::CONSTANT)
+    }
+
+    /// Row `row` of the warp's special registers.
+    pub(crate) fn special(row: u32) -> Slot {
+        Slot(row | Slot::SPECIAL)
+    }
+
+    #[inline]
+    pub(crate) fn is_special(self) -> bool {
+        self.0 & Slot::SPECIAL != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_constant(self) -> bool {
+        self.0 & Slot::CONSTANT != 0
+    }
+
+    #[inline]
+    pub(crate) fn row(self) -> u32 {
+        self.0 & !(Slot::CONSTANT | Slot::SPECIAL)
+    }
+
+    /// The row `by` further on.
+    pub(crate) fn plus(self, by: u32) -> Slot {
+        Slot(self.0 + by)
+    }
+}
+
+/// A predicate register of the running function's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pred(pub(crate) u32);
+
+/// A predicate as a source: a register, perhaps negated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PredSrc {
+    pub(crate) pred: Pred,
+    pub(crate) negated: bool,
+}
+
+/// Whom an instruction can interact with, and so in whose time order it must run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reach {
+    /// Nobody, or only through memory that something else orders.
+    Own,
+    /// The cluster: barriers, shared atomics.
+    Cluster,
+    /// The whole device: global atomics, volatile accesses, launch control.
+    Device,
+}
+
+/// What an instruction does; one type for each shape of operation.
+pub(crate) trait Instr: Send + Sync {
+    /// Runs it for the lanes in [`Cx::mask`], of which there is at least one.
+    fn step(&self, cx: &mut Cx<'_>) -> Flow;
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Flow {
+    /// On to the next instruction.
+    Next,
+    /// The lanes of [`Cx::mask`] go there, the others to the next instruction.
+    Branch(u32),
+    /// Every lane of [`Cx::mask`] goes where [`Cx::targets`] says.
+    Scatter,
+    /// The lanes of [`Cx::mask`] are done.
+    Exit,
+    /// The lanes of [`Cx::mask`] enter a function.
+    Call(u32),
+    /// The lanes of [`Cx::mask`] leave the function.
+    Return,
+    /// The fragment waits, and then goes on with the next instruction.
+    Wait(Wait),
+    /// The fragment waits, and then runs this instruction again.
+    Retry(Wait),
+    /// The launch ends here: a trap, or a fault that can't be survived.
+    Stop,
+}
+
+/// What a fragment of a warp waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Barrier `id` of its block.
+    Barrier { id: u32 },
+    /// The cluster's barrier.
+    ClusterBarrier,
+    /// The other lanes named in `members`, at the same instruction.
+    Gather { members: u32 },
+    /// The other lanes named in `members`, at any `bar.warp.sync`.
+    WarpBarrier { members: u32 },
+    /// A phase of the mbarrier at `offset` of block `rank`'s shared memory, up to a moment.
+    Mbarrier { rank: u32, offset: u32, until: u64 },
+    /// A moment.
+    Until { time: u64 },
+}
+
+/// The predicate in front of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guard {
+    pub(crate) pred: Pred,
+    pub(crate) negated: bool,
+}
+
+/// An operation with what the engine needs to know about it.
+pub(crate) struct Op {
+    pub(crate) instr: Box<dyn Instr>,
+    pub(crate) guard: Option<Guard>,
+    pub(crate) reach: Reach,
+    /// Cycles of the issue port.
+    pub(crate) issue: u16,
+    /// Cycles until its result can be used.
+    pub(crate) latency: u16,
+    /// Rows of the window whose values it needs and makes; 0 is always ready.
+    pub(crate) reads: [u16; 4],
+    pub(crate) writes: u16,
+    /// Where lanes that part here meet again.
+    pub(crate) join: u32,
+}
+
+/// Where an operation comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    pub(crate) span: Span,
+    /// Index into [`Code::locs`] of the source line, if the PTX tells.
+    pub(crate) loc: Option<u32>,
+    pub(crate) function: u32,
+}
+
+/// A function's place and what its frame needs.
+#[derive(Clone, Debug)]
+pub(crate) struct FunctionCode {
+    pub(crate) name: Name,
+    pub(crate) start: u32,
+    pub(crate) rows: u32,
+    pub(crate) preds: u32,
+    /// Bytes of local memory, parameters included.
+    pub(crate) frame: u32,
+}
+
+/// Everything that a launch of one kernel can run.
+pub(crate) struct Code {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) sites: Vec<Site>,
+    /// `.loc` lines: file, line, column.
+    pub(crate) locs: Vec<(u32, u32, u32)>,
+    /// Paths of `.file`.
+    pub(crate) files: Vec<(u32, String)>,
+    /// The place of each label, by its number.
+    pub(crate) labels: Vec<u32>,
+    pub(crate) constants: Vec<Row>,
+    pub(crate) functions: Vec<FunctionCode>,
+    /// The special registers that are read, in the order of their rows.
+    pub(crate) specials: Vec<crate::special::Special>,
+    pub(crate) shape: Shape,
+}
+
+/// What the kernel declares about itself, and what it was found to use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shape {
+    pub(crate) static_shared: u32,
+    pub(crate) param_bytes: u32,
+    /// Registers a thread, where the kernel says.
+    pub(crate) max_registers: Option<u32>,
+    pub(crate) required_block: Option<[u32; 3]>,
+    pub(crate) max_block: Option<[u32; 3]>,
+    pub(crate) required_cluster: Option<[u32; 3]>,
+    pub(crate) uses_dynamic_shared: bool,
+    /// 32-bit words of the live registers that the declarations amount to.
+    pub(crate) register_words: u32,
+}
+
+impl Code {
+    /// The function that an instruction belongs to.
+    pub(crate) fn function_of(&self, pc: u32) -> Option<&FunctionCode> {
+        let site = self.sites.get(pc as usize)?;
+        self.functions.get(site.function as usize)
+    }
+
+    /// The source line behind an instruction, in words.
+    pub(crate) fn source_line(&self, pc: u32) -> Option<String> {
+        let (file, line, column) = *self.locs.get(self.sites.get(pc as usize)?.loc? as usize)?;
+        let path = self
+            .files
+            .iter()
+            .find(|(index, _)| *index == file)
+            .map_or("?", |(_, path)| path.as_str());
+        Some(format!("{path}:{line}:{column}"))
+    }
+
+    pub(crate) fn span(&self, pc: u32) -> Span {
+        self.sites
+            .get(pc as usize)
+            .map_or(Span::NONE, |site| site.span)
+    }
+}

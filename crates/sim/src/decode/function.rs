@@ -1,0 +1,205 @@
+//! The body of a function.
+
+use super::names::{Memory, Named, Place};
+use super::{Cost, Decoder, Leaves, flowgraph};
+use crate::code::{FunctionCode, Guard, NOWHERE, Reach};
+use crate::ops;
+use heist_ptx::{
+    Diagnostic, Function, FunctionKind, Instruction, ScalarType, Space, Statement, Variable, rule,
+};
+
+/// Offsets of a device function's results and parameters at the start of its
+/// frame; the same for every function of one signature, so that a caller knows them.
+pub(crate) fn signature_layout<'v>(
+    variables: impl Iterator<Item = &'v Variable>,
+) -> (Vec<(u32, u32)>, u32) {
+    let mut end = 0u32;
+    let places = variables
+        .map(|variable| {
+            let size = variable.size().unwrap_or(0) as u32;
+            let at = end.next_multiple_of((variable.alignment() as u32).clamp(1, 64));
+            end = at + size;
+            (at, size)
+        })
+        .collect();
+    (places, end.next_multiple_of(8))
+}
+
+impl<'m> Decoder<'m> {
+    /// Decodes function `number`.
+    pub(super) fn function_body(
+        &mut self,
+        number: u32,
+        function: &'m Function,
+        errors: &mut Vec<Diagnostic>,
+    ) {
+        self.function = number;
+        (self.rows, self.preds, self.frame) = (0, 0, 0);
+        self.scopes.clear();
+        self.span = function.span;
+        self.loc = None;
+        self.guard = None;
+        self.returns.clear();
+        let start = self.ops.len();
+        let Some(body) = &function.body else {
+            errors.push(
+                Diagnostic::error(
+                    rule::UNRESOLVED,
+                    function.span,
+                    format!("`{}` is called, and defined nowhere", function.name),
+                )
+                .help("link the file that defines it into this one"),
+            );
+            return;
+        };
+        self.open(body);
+        self.formals(function);
+        self.statements(body, errors);
+        self.span = function.span;
+        // What runs past the last statement has nowhere to go.
+        if function.kind == FunctionKind::Entry || self.leaves.last() != Some(&Leaves::Ends) {
+            self.guard = None;
+            self.emit_with(
+                Box::new(ops::control::RunsOff),
+                Cost::CONTROL,
+                Reach::Own,
+                Leaves::Ends,
+            );
+        }
+        self.scopes.clear();
+        let joins = {
+            let nodes: Vec<flowgraph::Node<'_>> = self.ops[start..]
+                .iter()
+                .zip(&self.leaves[start..])
+                .map(|(op, leaves)| flowgraph::Node {
+                    leaves,
+                    guarded: op.guard.is_some(),
+                })
+                .collect();
+            flowgraph::joins(&nodes, |id| {
+                let place = self.labels.get(id as usize).copied()?;
+                (place != NOWHERE).then(|| place as usize - start)
+            })
+        };
+        for (op, join) in self.ops[start..].iter_mut().zip(joins) {
+            if join != NOWHERE {
+                op.join = join + start as u32;
+            }
+        }
+        let code = FunctionCode {
+            name: function.name.clone(),
+            start: start as u32,
+            rows: self.rows,
+            preds: self.preds,
+            frame: self.frame.next_multiple_of(16),
+        };
+        self.functions.push(code);
+    }
+
+    /// Parameters and results.
+    fn formals(&mut self, function: &'m Function) {
+        if function.kind == FunctionKind::Entry {
+            let mut end = 0u32;
+            for param in &function.params {
+                let size = param.size().unwrap_or(0);
+                let at = end.next_multiple_of((param.alignment() as u32).clamp(1, 128));
+                end = at + size as u32;
+                let place = Place::Param(at);
+                self.declare(param.name.clone(), Named::Memory(Memory { place, size }));
+            }
+            self.shape.param_bytes = end;
+            return;
+        }
+        let all = || function.returns.iter().chain(&function.params);
+        let (places, end) = signature_layout(all());
+        self.frame = end;
+        for (at, (variable, (offset, size))) in all().zip(places).enumerate() {
+            let is_return = at < function.returns.len();
+            if variable.space == Space::Reg {
+                self.declare_register(variable.name.clone(), variable.ty, 1);
+                if !is_return && let Some(Named::Register(register)) = self.find(&variable.name) {
+                    let load = ops::call::load_formal(register, offset);
+                    self.emit(load, Cost::ALU);
+                }
+                continue;
+            }
+            let place = Place::Frame(offset);
+            let size = u64::from(size);
+            self.declare(variable.name.clone(), Named::Memory(Memory { place, size }));
+        }
+        // `ret` stores register results to where the caller looks for them.
+        self.returns = function
+            .returns
+            .iter()
+            .zip(signature_layout(all()).0)
+            .filter(|(variable, _)| variable.space == Space::Reg)
+            .map(|(variable, (offset, _))| (variable.name.clone(), offset))
+            .collect();
+    }
+
+    fn statements(&mut self, statements: &'m [Statement], errors: &mut Vec<Diagnostic>) {
+        for statement in statements {
+            match statement {
+                Statement::Instruction(instruction) => {
+                    if let Err(error) = self.instruction(instruction) {
+                        errors.push(*error);
+                    }
+                }
+                Statement::Label { name, .. } => {
+                    let here = self.ops.len() as u32;
+                    if let Some(id) = self.find_label(name) {
+                        self.labels[id as usize] = here;
+                    }
+                }
+                Statement::Registers(registers) => self.declare_registers(registers),
+                Statement::Variable(variable) => {
+                    self.span = variable.span;
+                    if let Err(error) = self.declare_variable(variable) {
+                        errors.push(*error);
+                    }
+                }
+                Statement::Block(inner) => {
+                    self.open(inner);
+                    self.statements(inner, errors);
+                    self.scopes.pop();
+                }
+                Statement::Loc(loc) => {
+                    let place = (loc.file, loc.line, loc.column);
+                    if self.locs.last() != Some(&place) {
+                        self.locs.push(place);
+                    }
+                    self.loc = Some(self.locs.len() as u32 - 1);
+                }
+                Statement::BranchTargets { .. }
+                | Statement::CallTargets { .. }
+                | Statement::CallPrototype(_)
+                | Statement::Pragma(_)
+                | Statement::Comment(_) => {}
+            }
+        }
+    }
+
+    fn instruction(&mut self, instruction: &'m Instruction) -> super::Decoded<()> {
+        self.span = instruction.span;
+        self.reads.clear();
+        self.writes = 0;
+        self.guard = None;
+        if let Some(guard) = &instruction.guard {
+            let register = self.register(&guard.register)?;
+            if register.ty != ScalarType::Pred {
+                return Err(self.wrong(
+                    rule::GUARD_TYPE,
+                    format!(
+                        "`{}` guards an instruction and is no predicate",
+                        guard.register
+                    ),
+                ));
+            }
+            self.guard = Some(Guard {
+                pred: register.pred(),
+                negated: guard.negated,
+            });
+        }
+        ops::decode(self, instruction)
+    }
+}

@@ -1,0 +1,201 @@
+//! The variables of a module: where they lie, and what they start with.
+
+use super::constant::{Symbols, evaluate};
+use super::names::Place;
+use crate::memory::window;
+use heist_ptx::{
+    Constant, Diagnostic, Initializer, Linkage, Module, Name, Space, Statement, Variable, rule,
+};
+use rustc_hash::FxHashMap;
+
+/// Where functions' addresses begin; sixteen apart.
+pub(crate) const FUNCTIONS: u64 = 0x7e00_0000_0000;
+
+/// A variable of the module.
+#[derive(Clone, Debug)]
+pub(crate) struct ModuleVariable {
+    pub(crate) name: Name,
+    /// Where it lies; none for a static shared variable, which each kernel that
+    /// uses it places.
+    pub(crate) place: Option<Place>,
+    pub(crate) size: u64,
+    pub(crate) align: u64,
+    /// What it starts with; empty for zeros.
+    pub(crate) init: Vec<u8>,
+}
+
+/// All variables of a module.
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    list: Vec<ModuleVariable>,
+    by_name: FxHashMap<Name, usize>,
+    pub(crate) const_len: u64,
+    /// Function names in the order of their addresses.
+    pub(crate) functions: Vec<Name>,
+}
+
+impl Variables {
+    /// Places every variable of the module.
+    pub(crate) fn of(module: &Module) -> Result<Variables, Vec<Diagnostic>> {
+        let mut variables = Variables::default();
+        let mut errors = Vec::new();
+        let mut next = window::GLOBAL;
+        let mut declared: Vec<&Variable> = Vec::new();
+        for function in module.functions() {
+            if !variables.functions.contains(&function.name) {
+                variables.functions.push(function.name.clone());
+            }
+            if let Some(body) = &function.body {
+                static_variables(body, &mut declared);
+            }
+        }
+        declared.splice(0..0, module.variables());
+        for variable in &declared {
+            if let Err(error) = variables.place(variable, &mut next) {
+                errors.push(error);
+            }
+        }
+        let addresses = variables.addresses();
+        for variable in &declared {
+            if let Some(init) = &variable.init {
+                match bytes_of(variable, init, &addresses) {
+                    Ok(bytes) => {
+                        if let Some(&at) = variables.by_name.get(&variable.name) {
+                            variables.list[at].init = bytes;
+                        }
+                    }
+                    Err(error) => errors.push(error),
+                }
+            }
+        }
+        if errors.is_empty() {
+            Ok(variables)
+        } else {
+            Err(errors)
+        }
+    }
+
+    fn place(&mut self, variable: &Variable, next: &mut u64) -> Result<(), Diagnostic> {
+        let size = variable.size();
+        let align = variable.alignment();
+        let is_extern = variable.linkage == Linkage::Extern;
+        let place = match variable.space {
+            Space::Global if is_extern && size.is_none() => return Ok(()),
+            Space::Global => {
+                // The same rule as `Global::add`, which puts it there at launch.
+                let at = next.next_multiple_of(512);
+                *next = at + size.unwrap_or(0) + (1 << 20);
+                Some(Place::Global(at))
+            }
+            Space::Const => {
+                let at = self.const_len.next_multiple_of(align.max(1));
+                self.const_len = at + size.unwrap_or(0);
+                Some(Place::Const(at))
+            }
+            Space::Shared if is_extern || size.is_none() => Some(Place::Dynamic(0)),
+            Space::Shared => None,
+            other => {
+                return Err(Diagnostic::error(
+                    rule::UNSUPPORTED,
+                    variable.span,
+                    format!("the simulator has no `.{other}` variables outside functions"),
+                ));
+            }
+        };
+        let at = self.list.len();
+        self.list.push(ModuleVariable {
+            name: variable.name.clone(),
+            place,
+            size: size.unwrap_or(0),
+            align,
+            init: Vec::new(),
+        });
+        self.by_name.insert(variable.name.clone(), at);
+        Ok(())
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&ModuleVariable> {
+        self.by_name.get(name).map(|&at| &self.list[at])
+    }
+
+    /// The place of a `.global` or `.const` variable that a function declares.
+    pub(crate) fn find_local(&self, variable: &Variable) -> Option<Place> {
+        self.find(&variable.name)?.place
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ModuleVariable> {
+        self.list.iter()
+    }
+
+    /// The generic address of every symbol.
+    fn addresses(&self) -> Symbols {
+        let mut symbols = Symbols::default();
+        for variable in &self.list {
+            let (plain, generic) = match variable.place {
+                Some(Place::Global(at)) => (at, at),
+                Some(Place::Const(at)) => (at, window::CONST + at),
+                _ => continue,
+            };
+            symbols.insert(variable.name.clone(), (plain, generic));
+        }
+        for (at, name) in self.functions.iter().enumerate() {
+            let address = function_address(at);
+            symbols.insert(name.clone(), (address, address));
+        }
+        symbols
+    }
+}
+
+/// The address of the function with this number.
+pub(crate) fn function_address(at: usize) -> u64 {
+    FUNCTIONS + 16 * at as u64
+}
+
+/// `.global` and `.const` variables inside functions.
+fn static_variables<'m>(body: &'m [Statement], out: &mut Vec<&'m Variable>) {
+    for statement in body {
+        match statement {
+            Statement::Variable(variable)
+                if matches!(variable.space, Space::Global | Space::Const) =>
+            {
+                out.push(variable);
+            }
+            Statement::Block(inner) => static_variables(inner, out),
+            _ => {}
+        }
+    }
+}
+
+fn bytes_of(
+    variable: &Variable,
+    init: &Initializer,
+    symbols: &Symbols,
+) -> Result<Vec<u8>, Diagnostic> {
+    let mut values = Vec::new();
+    flatten(init, &mut values);
+    let size = variable.ty.bytes() as usize;
+    let mut bytes = Vec::with_capacity(values.len() * size);
+    for value in values {
+        let bits = evaluate(value, variable.ty, symbols).ok_or_else(|| {
+            Diagnostic::error(
+                rule::BAD_NUMBER,
+                variable.span,
+                format!(
+                    "`{}` starts with a value that can't be computed",
+                    variable.name
+                ),
+            )
+        })?;
+        bytes.extend_from_slice(&bits.to_le_bytes()[..size.min(8)]);
+    }
+    Ok(bytes)
+}
+
+fn flatten<'i>(init: &'i Initializer, out: &mut Vec<&'i Constant>) {
+    match init {
+        Initializer::Value(value) => out.push(value),
+        Initializer::List(list) => list.iter().for_each(|inner| flatten(inner, out)),
+        // Only samplers and textures have fields, and those have no bytes.
+        Initializer::Field(..) => {}
+    }
+}

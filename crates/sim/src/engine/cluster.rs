@@ -1,0 +1,419 @@
+//! A cluster of blocks while it runs; most kernels have clusters of one.
+
+use super::barrier::{self, Barrier};
+use super::step::{Slice, run_slice};
+use super::warp::{State, Warp};
+use crate::code::{Code, Wait};
+use crate::lanes::{ALL, Mask};
+use crate::machine::Machine;
+use crate::memory::region::Region;
+use crate::race::clock::{Agent, WarpClock};
+use crate::race::shadow::Floor;
+use crate::special::Standing;
+use heist_launch::Dim3;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Named barriers of a block.
+pub(crate) const BARRIERS: usize = 16;
+
+/// A block's own state.
+pub(crate) struct Block {
+    /// Its coordinates, and its number in the order of launch.
+    pub(crate) ctaid: Dim3,
+    pub(crate) number: u32,
+    pub(crate) shared: Region,
+    /// Threads and warps that have not exited.
+    pub(crate) live: u32,
+    pub(crate) live_warps: u32,
+    pub(crate) barriers: [Barrier; BARRIERS],
+    pub(crate) end: u64,
+}
+
+impl Block {
+    pub(crate) fn has_exited(&self) -> bool {
+        self.live == 0
+    }
+}
+
+/// What the warps of a cluster share apart from their blocks.
+pub(crate) struct Team {
+    /// The first agent of the cluster.
+    pub(crate) first: Agent,
+    /// The SM, and how many warps' worth of issue slots each active warp takes.
+    pub(crate) sm: u32,
+    pub(crate) share: f64,
+    pub(crate) start: u64,
+    pub(crate) floor: Floor,
+    /// Counts everything that could end somebody's wait.
+    pub(crate) progress: u64,
+    /// Barriers that are complete, by rank and number.
+    pub(crate) completed: Vec<(u32, u32)>,
+    /// Mbarriers whose phase completed, by rank and offset, and when.
+    pub(crate) phases: Vec<(u32, u32, u64)>,
+    ready: BinaryHeap<Reverse<(u64, usize)>>,
+    timers: BinaryHeap<Reverse<(u64, usize)>>,
+    events: BinaryHeap<Reverse<Event>>,
+    events_made: u64,
+}
+
+/// Something that happens to a cluster at a moment: an answer, a copied tile.
+struct Event {
+    time: u64,
+    order: u64,
+    act: Box<dyn FnOnce(&mut Happening<'_>) + Send>,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        (self.time, self.order) == (other.time, other.order)
+    }
+}
+impl Eq for Event {}
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Event {
+    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
+        (self.time, self.order).cmp(&(other.time, other.order))
+    }
+}
+
+/// What an event sees.
+pub(crate) struct Happening<'a> {
+    pub(crate) blocks: &'a mut [Block],
+    pub(crate) team: &'a mut Team,
+    pub(crate) machine: &'a mut Machine,
+    pub(crate) code: &'a Code,
+    pub(crate) time: u64,
+}
+
+impl Team {
+    /// Puts a warp in line to run at `time`.
+    pub(crate) fn enqueue(&mut self, warp: usize, time: u64) {
+        self.ready.push(Reverse((time, warp)));
+    }
+
+    /// Looks at a warp's waits again at `time`.
+    pub(crate) fn set_timer(&mut self, warp: usize, time: u64) {
+        self.timers.push(Reverse((time, warp)));
+    }
+
+    /// Makes something happen at `time`.
+    pub(crate) fn after(
+        &mut self,
+        time: u64,
+        act: impl FnOnce(&mut Happening<'_>) + Send + 'static,
+    ) {
+        self.events_made += 1;
+        self.events.push(Reverse(Event {
+            time,
+            order: self.events_made,
+            act: Box::new(act),
+        }));
+    }
+
+    /// Whether something is still going to happen by itself.
+    pub(crate) fn expects_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    fn next_ready(&self) -> u64 {
+        let first = |heap: &BinaryHeap<Reverse<(u64, usize)>>| {
+            heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time)
+        };
+        let event = self
+            .events
+            .peek()
+            .map_or(u64::MAX, |Reverse(event)| event.time);
+        first(&self.ready).min(first(&self.timers)).min(event)
+    }
+}
+
+/// A cluster that has been launched.
+pub(crate) struct Cluster {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) warps: Vec<Option<Box<Warp>>>,
+    pub(crate) team: Team,
+    /// Its number in the order of launch.
+    pub(crate) number: u32,
+}
+
+/// Why a cluster stopped running for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// All threads have exited.
+    Done,
+    /// It is about to interact with the device at this time.
+    At(u64),
+    /// Nobody can go on, ever.
+    Deadlock,
+    /// The launch is over: a trap, or the budget.
+    Stopped,
+}
+
+impl Cluster {
+    /// Launches cluster `number` on an SM.
+    pub(crate) fn launch(
+        number: u32,
+        sm: u32,
+        time: u64,
+        share: f64,
+        code: &Code,
+        machine: &mut Machine,
+    ) -> Cluster {
+        let shape = machine.cluster_shape;
+        let size = shape.count() as u32;
+        let threads = machine.launch.block.count() as u32;
+        let warps = threads.div_ceil(32);
+        let first = number * size * warps;
+        let agents = (size * warps) as usize;
+        let mut cluster = Cluster {
+            blocks: Vec::with_capacity(size as usize),
+            warps: Vec::with_capacity(agents),
+            team: Team {
+                first,
+                sm,
+                share,
+                start: time,
+                floor: Floor::new(first, agents),
+                progress: 0,
+                completed: Vec::new(),
+                phases: Vec::new(),
+                ready: BinaryHeap::new(),
+                timers: BinaryHeap::new(),
+                events: BinaryHeap::new(),
+                events_made: 0,
+            },
+            number,
+        };
+        for rank in 0..size {
+            let block_number = number * size + rank;
+            let ctaid = machine.coordinates(u64::from(block_number));
+            let mut shared = machine.pool.spare_shared();
+            shared.reset(machine.shared_len as usize);
+            cluster.blocks.push(Block {
+                ctaid,
+                number: block_number,
+                shared,
+                live: threads,
+                live_warps: warps,
+                barriers: Default::default(),
+                end: time,
+            });
+            let standing = Standing {
+                block: machine.launch.block,
+                grid: machine.launch.grid,
+                cluster: shape,
+                ctaid,
+                warp: 0,
+                sm,
+                sms: machine.device.gpu().sms,
+                dynamic_shared: machine.launch.dynamic_shared,
+                total_shared: machine.shared_len,
+            };
+            for warp in 0..warps {
+                let lanes = lanes_of(warp, threads);
+                let clock = WarpClock::new(first + rank * warps + warp, first, agents);
+                // A little spread, so that different seeds give different orders.
+                let jitter = if machine.options.seed == 0 {
+                    0
+                } else {
+                    machine.rng.below(64)
+                };
+                let cycle = time + jitter;
+                let mut made = Box::new(Warp::new(warp, rank, lanes, code, clock, cycle));
+                fill_specials(&mut made, code, &Standing { warp, ..standing });
+                cluster.team.enqueue(cluster.warps.len(), cycle);
+                cluster.warps.push(Some(made));
+            }
+        }
+        cluster
+    }
+
+    /// Runs until everything is done or something must wait for the rest of the
+    /// device, whose next interaction is at `until`.
+    pub(crate) fn run(&mut self, code: &Code, machine: &mut Machine, until: u64) -> Pause {
+        let mut slices = 0;
+        loop {
+            slices += 1;
+            if machine.stopped || machine.is_spent(slices) {
+                return Pause::Stopped;
+            }
+            let Some(at) = self.next(code, machine) else {
+                if self.blocks.iter().all(Block::has_exited) {
+                    return Pause::Done;
+                }
+                if self.unstick() {
+                    continue;
+                }
+                return Pause::Deadlock;
+            };
+            let Some(mut warp) = self.warps[at].take() else {
+                continue;
+            };
+            let block_until = self.team.next_ready();
+            let slice = run_slice(
+                at,
+                &mut warp,
+                &mut self.blocks,
+                &mut self.team,
+                machine,
+                code,
+                block_until,
+                until,
+            );
+            let time = warp.cycle;
+            self.warps[at] = Some(warp);
+            match slice {
+                Slice::Later => self.team.enqueue(at, time),
+                Slice::Device => {
+                    self.team.enqueue(at, time);
+                    self.settle();
+                    if self.team.next_ready() >= time {
+                        return Pause::At(time);
+                    }
+                }
+                Slice::Blocked | Slice::Done => {}
+                Slice::Stop => return Pause::Stopped,
+            }
+            self.settle();
+        }
+    }
+
+    /// The next warp that can run, after everything that happens before it.
+    fn next(&mut self, code: &Code, machine: &mut Machine) -> Option<usize> {
+        loop {
+            let next = self.team.next_ready();
+            if next == u64::MAX {
+                return None;
+            }
+            if let Some(Reverse(event)) = self.team.events.peek()
+                && event.time == next
+            {
+                if let Some(Reverse(event)) = self.team.events.pop() {
+                    (event.act)(&mut Happening {
+                        blocks: &mut self.blocks,
+                        team: &mut self.team,
+                        machine,
+                        code,
+                        time: event.time,
+                    });
+                    self.settle();
+                }
+                continue;
+            }
+            if let Some(&Reverse((time, at))) = self.team.timers.peek()
+                && time == next
+            {
+                self.team.timers.pop();
+                if let Some(warp) = &mut self.warps[at]
+                    && warp.wake(|wait| match wait {
+                        Wait::Mbarrier { until, .. } | Wait::Until { time: until } => until <= time,
+                        _ => false,
+                    })
+                {
+                    warp.advance(time);
+                    self.team.enqueue(at, warp.cycle);
+                }
+                continue;
+            }
+            let Reverse((time, at)) = self.team.ready.pop()?;
+            let Some(warp) = &mut self.warps[at] else {
+                continue;
+            };
+            if warp.cycle > time {
+                // Somebody moved it on in the meantime.
+                if warp.is_ready() {
+                    self.team.enqueue(at, warp.cycle);
+                }
+                continue;
+            }
+            if warp.is_ready() {
+                return Some(at);
+            }
+        }
+    }
+
+    /// Ends the waits that the last steps have made pointless.
+    fn settle(&mut self) {
+        while let Some((rank, id)) = self.team.completed.pop() {
+            let block = &mut self.blocks[rank as usize];
+            barrier::complete(block, id, &mut self.warps, &mut self.team);
+        }
+        while let Some((rank, offset, time)) = self.team.phases.pop() {
+            for (at, warp) in self.warps.iter_mut().enumerate() {
+                if let Some(warp) = warp
+                    && warp.wake(|wait| {
+                        matches!(wait, Wait::Mbarrier { rank: r, offset: o, .. } if (r, o) == (rank, offset))
+                    })
+                {
+                    warp.advance(time);
+                    self.team.enqueue(at, warp.cycle);
+                }
+            }
+        }
+    }
+
+    /// Last resorts when nobody can run: lanes that wait at a join go on alone,
+    /// and instructions run without the lanes that never came.
+    fn unstick(&mut self) -> bool {
+        let mut any = false;
+        for (at, warp) in self.warps.iter_mut().enumerate() {
+            if let Some(warp) = warp
+                && warp.let_go()
+            {
+                any = true;
+                self.team.enqueue(at, warp.cycle);
+            }
+        }
+        if any {
+            return true;
+        }
+        for (at, warp) in self.warps.iter_mut().enumerate() {
+            if let Some(warp) = warp
+                && warp.force()
+            {
+                any = true;
+                self.team.enqueue(at, warp.cycle);
+            }
+        }
+        any
+    }
+
+    /// Whether every thread that has not exited waits in vain.
+    pub(crate) fn waits(&self) -> impl Iterator<Item = (&Warp, &super::warp::Fragment, Wait)> {
+        self.warps.iter().flatten().flat_map(|warp| {
+            warp.fragments
+                .iter()
+                .filter_map(move |fragment| match fragment.state {
+                    State::Waiting(wait) => Some((&**warp, fragment, wait)),
+                    _ => None,
+                })
+        })
+    }
+}
+
+fn lanes_of(warp: u32, threads: u32) -> Mask {
+    match threads - warp * 32 {
+        left if left >= 32 => ALL,
+        left => (1 << left) - 1,
+    }
+}
+
+fn fill_specials(warp: &mut Warp, code: &Code, standing: &Standing) {
+    let mut row = 0;
+    for &special in &code.specials {
+        let values = std::array::from_fn(|lane| standing.value(special, lane as u32));
+        if special.is_wide() {
+            use crate::lanes::Lane;
+            u64::pack(&values.map(u64::from), &mut warp.regs[row..row + 2]);
+            row += 2;
+        } else {
+            warp.regs[row].0 = values;
+            row += 1;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Telling a deadlock: who waits for what.
+
+use super::cluster::Cluster;
+use super::warp::{Fragment, Warp};
+use crate::code::{Code, Wait};
+use crate::machine::Machine;
+use heist_ptx::{Diagnostic, rule};
+use std::collections::BTreeMap;
+
+/// Reports that a cluster can't go on.
+pub(crate) fn report(cluster: &Cluster, code: &Code, machine: &mut Machine) {
+    // Threads that wait for the same thing at the same place are told together.
+    let mut groups: BTreeMap<(u32, u32), (u32, String, String)> = BTreeMap::new();
+    for (warp, fragment, wait) in cluster.waits() {
+        let pc = place(fragment, wait);
+        let entry = groups.entry((pc, warp.rank)).or_insert_with(|| {
+            let who = machine.thread(
+                cluster.blocks[warp.rank as usize].ctaid,
+                warp.number,
+                fragment.mask.trailing_zeros() as u8,
+            );
+            (0, who, what(cluster, warp, wait))
+        });
+        entry.0 += fragment.mask.count_ones();
+    }
+    let Some((&(pc, _), _)) = groups.first_key_value() else {
+        return;
+    };
+    let mut told = Diagnostic::error(
+        rule::DEADLOCK,
+        code.span(pc),
+        format!(
+            "deadlock: every thread of block ({}) that is left waits for something that can't happen any more",
+            cluster.blocks[0].ctaid
+        ),
+    );
+    for (&(at, _), (count, who, what)) in &groups {
+        let text = match count {
+            1 => format!("{who} waits {what}"),
+            _ => format!("{count} threads, among them {who}, wait {what}"),
+        };
+        if at == pc && told.label.is_empty() {
+            told.label.clone_from(&text);
+        }
+        match code.source_line(at) {
+            Some(line) => told.notes.push(format!("{text} (source line {line})")),
+            None => told.notes.push(text.clone()),
+        }
+        if at != pc {
+            told = told.other(code.span(at), text);
+        }
+    }
+    told = told.help("every thread that the barrier counts must reach it, and somebody must arrive as often as it expects");
+    machine.findings.report(rule::DEADLOCK, pc, || told);
+}
+
+/// Where a fragment waits: the instruction that it is going to run again, or the
+/// one before where it goes on.
+fn place(fragment: &Fragment, wait: Wait) -> u32 {
+    match wait {
+        Wait::Barrier { .. } | Wait::ClusterBarrier | Wait::WarpBarrier { .. } => {
+            fragment.pc.saturating_sub(1)
+        }
+        _ => fragment.pc,
+    }
+}
+
+fn what(cluster: &Cluster, warp: &Warp, wait: Wait) -> String {
+    match wait {
+        Wait::Barrier { id } => {
+            let block = &cluster.blocks[warp.rank as usize];
+            let barrier = &block.barriers[id as usize & 15];
+            let expected = barrier.expected.unwrap_or(block.live);
+            format!(
+                "at barrier {id}, where {} of {expected} threads have come",
+                if barrier.expected.is_some() {
+                    barrier.counted
+                } else {
+                    barrier.threads
+                }
+            )
+        }
+        Wait::ClusterBarrier => "at the cluster's barrier".to_owned(),
+        Wait::Gather { members } | Wait::WarpBarrier { members } => {
+            format!("for the lanes {members:#010x} of its warp")
+        }
+        Wait::Mbarrier { rank, offset, .. } => {
+            format!("for a phase of the mbarrier at {offset:#x} of block rank {rank}")
+        }
+        Wait::Until { .. } => "for time to pass".to_owned(),
+    }
+}

@@ -1,0 +1,14 @@
+//! The engine: warps, the clusters that they form, and the grid.
+//!
+//! Time orders what interacts. A warp runs ahead until an instruction that others
+//! can see (an atomic, a barrier, a launch-control request); that one waits
+//! until the warp is the earliest in its cluster, or on the device. Plain loads and
+//! stores run when they come: in a program without races nobody can tell.
+
+pub(crate) mod barrier;
+pub(crate) mod cluster;
+pub(crate) mod deadlock;
+pub(crate) mod grid;
+pub(crate) mod pool;
+pub(crate) mod step;
+pub(crate) mod warp;

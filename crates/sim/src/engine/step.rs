@@ -1,0 +1,402 @@
+//! The inner loop: runs one warp until somebody else has to.
+
+use super::cluster::{Block, Team};
+use super::warp::{Fragment, Frame, State, Warp};
+use crate::code::{Code, Flow, NOWHERE, Op, Reach, Wait};
+use crate::context::Cx;
+use crate::lanes::{LANES, Mask, each};
+use crate::machine::Machine;
+use heist_ptx::rule;
+
+/// Instructions after which a warp lets others run even without interacting.
+const QUANTUM: u32 = 1 << 14;
+/// Call frames of a thread.
+const MOST_FRAMES: usize = 512;
+/// Register rows of a warp, over all frames.
+const MOST_ROWS: u32 = 1 << 17;
+
+/// Why a warp stopped running for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slice {
+    /// Others of the cluster are earlier.
+    Later,
+    /// Others of the device may be earlier.
+    Device,
+    /// All of its lanes wait.
+    Blocked,
+    /// All of its lanes have exited.
+    Done,
+    /// The launch ends.
+    Stop,
+}
+
+/// Runs warp `at` of a cluster. It interacts with its cluster only while it is
+/// not later than `block_until`, and with the device not later than `device_until`.
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn run_slice(
+    at: usize,
+    warp: &mut Warp,
+    blocks: &mut [Block],
+    team: &mut Team,
+    machine: &mut Machine,
+    code: &Code,
+    block_until: u64,
+    device_until: u64,
+) -> Slice {
+    let Some(fragment) = warp.pick() else {
+        return if warp.live == 0 {
+            Slice::Done
+        } else {
+            Slice::Blocked
+        };
+    };
+    let mut cx = Cx {
+        code,
+        warp,
+        fragment,
+        blocks,
+        team,
+        machine,
+        mask: 0,
+        targets: [0; LANES],
+    };
+    let (mut left, mut threads) = (QUANTUM, 0u64);
+    let slice = loop {
+        if cx.fragment.pc == cx.fragment.stop && !cx.meet() {
+            match cx.warp.pick() {
+                Some(next) => {
+                    cx.fragment = next;
+                    continue;
+                }
+                None => break Slice::Blocked,
+            }
+        }
+        let op: &Op = &code.ops[cx.fragment.pc as usize];
+        if op.reach != Reach::Own {
+            let now = cx.warp.settle(cx.team.share);
+            if now > block_until {
+                break cx.park(Slice::Later);
+            }
+            if op.reach == Reach::Device && now > device_until {
+                break cx.park(Slice::Device);
+            }
+        } else if left == 0 {
+            cx.warp.settle(cx.team.share);
+            break cx.park(Slice::Later);
+        }
+        left = left.saturating_sub(1);
+        cx.warp.account(op);
+        cx.mask = cx.fragment.mask;
+        if let Some(guard) = op.guard {
+            let bits = cx.warp.preds[(guard.pred.0 + cx.fragment.pbase) as usize];
+            cx.mask &= if guard.negated { !bits } else { bits };
+        }
+        threads += u64::from(cx.mask.count_ones());
+        if cx.mask == 0 {
+            cx.fragment.pc += 1;
+            continue;
+        }
+        let flow = op.instr.step(&mut cx);
+        let going = match flow {
+            Flow::Next => {
+                cx.fragment.pc += 1;
+                true
+            }
+            Flow::Branch(target) => {
+                cx.branch(target, op.join);
+                true
+            }
+            other => cx.turn(at, other, op.join),
+        };
+        if op.reach != Reach::Own && going {
+            cx.disturb();
+            if !cx.warp.fragments.is_empty() {
+                cx.take_turns();
+            }
+        }
+        if going {
+            continue;
+        }
+        if flow == Flow::Stop {
+            cx.machine.stopped = true;
+            break Slice::Stop;
+        }
+        match cx.warp.pick() {
+            Some(next) => cx.fragment = next,
+            None if cx.warp.live == 0 => break Slice::Done,
+            None => {
+                cx.warp.settle(cx.team.share);
+                break Slice::Blocked;
+            }
+        }
+    };
+    let ran = u64::from(QUANTUM - left);
+    machine.stats.thread_instructions += threads;
+    machine.stats.warp_instructions += ran;
+    slice
+}
+
+impl Cx<'_> {
+    /// The fragment has come to its join; false if it has to wait there.
+    fn meet(&mut self) -> bool {
+        let fragment = std::mem::replace(&mut self.fragment, nobody());
+        match self.warp.arrive(fragment) {
+            Some(fragment) => {
+                self.fragment = fragment;
+                // Joins can end at one place; the next one is looked at again.
+                if self.fragment.pc == self.fragment.stop && self.is_at_join() {
+                    return self.meet();
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn is_at_join(&self) -> bool {
+        self.warp.is_due(&self.fragment)
+    }
+
+    /// Puts the fragment back for later.
+    fn park(&mut self, slice: Slice) -> Slice {
+        let fragment = std::mem::replace(&mut self.fragment, nobody());
+        self.warp.fragments.push_front(fragment);
+        slice
+    }
+
+    /// Gives the lanes in `lanes` a fragment of their own at `pc`.
+    fn split(&mut self, lanes: Mask, pc: u32) {
+        if lanes == 0 {
+            return;
+        }
+        self.fragment.mask &= !lanes;
+        let part = Fragment {
+            pc,
+            mask: lanes,
+            state: State::Ready,
+            spins: 0,
+            forced: false,
+            resumed: false,
+            ..self.fragment.clone()
+        };
+        self.warp.fragments.push_front(part);
+    }
+
+    /// Lets some lanes run the present instruction again by themselves.
+    pub(crate) fn divide(&mut self, lanes: Mask) {
+        let pc = self.fragment.pc;
+        self.expect(pc + 1);
+        self.split(lanes, pc);
+    }
+
+    /// The warp's number in its cluster.
+    pub(crate) fn index(&self) -> usize {
+        (self.warp.rank * self.machine.geography.warps_per_block + self.warp.number) as usize
+    }
+
+    fn depth(&self) -> u32 {
+        self.fragment.frames.len() as u32
+    }
+
+    fn expect(&mut self, join: u32) {
+        if join != NOWHERE {
+            let depth = self.depth();
+            self.warp.expect(&mut self.fragment, join, depth);
+        }
+    }
+
+    #[inline]
+    fn branch(&mut self, target: u32, join: u32) {
+        if self.mask == self.fragment.mask {
+            self.fragment.pc = target;
+            return;
+        }
+        self.expect(join);
+        self.split(self.mask, target);
+        self.fragment.pc += 1;
+    }
+
+    /// Everything but the next instruction and a branch. False if the fragment
+    /// is gone: it waits, or has no lanes left.
+    fn turn(&mut self, at: usize, flow: Flow, join: u32) -> bool {
+        let next = self.fragment.pc + 1;
+        let others = self.fragment.mask & !self.mask;
+        match flow {
+            Flow::Next | Flow::Branch(_) => true,
+            Flow::Scatter => {
+                self.expect(join);
+                if others != 0 {
+                    self.split(others, next);
+                }
+                let mut rest = self.mask;
+                while rest != 0 {
+                    let target = self.targets[crate::lanes::first(rest)];
+                    let there = each(rest)
+                        .filter(|&lane| self.targets[lane] == target)
+                        .fold(0, |mask, lane| mask | 1 << lane);
+                    rest &= !there;
+                    if rest == 0 {
+                        self.fragment.pc = target;
+                    } else {
+                        self.split(there, target);
+                    }
+                }
+                true
+            }
+            Flow::Exit => self.exit(others),
+            Flow::Call(function) => {
+                self.expect(next);
+                self.split(others, next);
+                self.enter(function)
+            }
+            Flow::Return => {
+                let Some(frame) = self.fragment.frames.last().copied() else {
+                    return self.exit(others);
+                };
+                self.split(others, next);
+                self.fragment.frames.pop();
+                self.fragment.pc = frame.pc;
+                self.fragment.base = frame.base;
+                self.fragment.pbase = frame.pbase;
+                self.fragment.local = frame.local;
+                self.fragment.function = frame.function;
+                true
+            }
+            Flow::Wait(wait) | Flow::Retry(wait) => {
+                if others != 0 {
+                    self.expect(next);
+                    self.split(others, next);
+                }
+                if matches!(flow, Flow::Wait(_)) {
+                    self.fragment.pc = next;
+                }
+                if let Wait::Mbarrier { until, .. } | Wait::Until { time: until } = wait {
+                    self.team.set_timer(at, until);
+                }
+                let mut fragment = std::mem::replace(&mut self.fragment, nobody());
+                fragment.state = State::Waiting(wait);
+                self.warp.fragments.push_back(fragment);
+                false
+            }
+            Flow::Stop => false,
+        }
+    }
+
+    fn exit(&mut self, others: Mask) -> bool {
+        let lanes = self.mask;
+        self.warp.retire(lanes);
+        self.team.progress += 1;
+        let rank = self.warp.rank;
+        let now = self.warp.settle(self.team.share);
+        let warp_done = self.warp.live == 0;
+        let block = &mut self.blocks[rank as usize];
+        block.live -= lanes.count_ones();
+        block.live_warps -= u32::from(warp_done);
+        block.end = block.end.max(now);
+        let live = block.live;
+        for (id, barrier) in block.barriers.iter_mut().enumerate() {
+            if live > 0 && !barrier.is_idle() && barrier.is_complete(live) {
+                barrier.latest = barrier.latest.max(now);
+                self.team.completed.push((rank, id as u32));
+            }
+        }
+        crate::ops::exit::lanes_exited(self, lanes);
+        self.fragment.mask = others;
+        self.fragment.pc += 1;
+        if others == 0 {
+            self.fragment = nobody();
+        }
+        others != 0
+    }
+
+    fn enter(&mut self, function: u32) -> bool {
+        let caller = &self.code.functions[self.fragment.function as usize];
+        let callee = &self.code.functions[function as usize];
+        let frame = Frame {
+            pc: self.fragment.pc + 1,
+            base: self.fragment.base,
+            pbase: self.fragment.pbase,
+            local: self.fragment.local,
+            function: self.fragment.function,
+        };
+        let (rows, preds, local) = (caller.rows, caller.preds, caller.frame);
+        let base = frame.base + rows;
+        let local_end = frame.local + local + callee.frame;
+        let limit = self.machine.device.gpu().arch.limits().local_bytes;
+        if self.fragment.frames.len() >= MOST_FRAMES
+            || base + callee.rows > MOST_ROWS
+            || local_end > limit
+        {
+            let name = callee.name.clone();
+            let depth = self.fragment.frames.len();
+            self.report(rule::CALL_DEPTH, self.mask, |_, told| {
+                let mut told = told.help("bound the recursion, or turn it into a loop");
+                told.message = format!(
+                    "the call of `{name}` is {depth} calls deep, past the limit of the stack"
+                );
+                told
+            });
+            self.machine.stopped = true;
+            return true;
+        }
+        self.fragment.frames.push(frame);
+        self.fragment.base = base;
+        self.fragment.pbase = frame.pbase + preds;
+        self.fragment.local = frame.local + local;
+        self.fragment.function = function;
+        self.fragment.pc = callee.start;
+        let rows = (base + callee.rows) as usize;
+        if self.warp.regs.len() < rows {
+            self.warp.regs.resize(rows, crate::lanes::Row::splat(0));
+        }
+        let preds = (self.fragment.pbase + callee.preds) as usize;
+        if self.warp.preds.len() < preds {
+            self.warp.preds.resize(preds, 0);
+        }
+        self.warp.local.grow(local_end);
+        true
+    }
+
+    /// After an interaction: other fragments of the warp get their turn, so that
+    /// lanes that wait for each other all get on.
+    fn take_turns(&mut self) {
+        let mut fragment = std::mem::replace(&mut self.fragment, nobody());
+        self.warp.count_spin(&mut fragment);
+        self.warp.fragments.push_back(fragment);
+        if let Some(next) = self.warp.pick() {
+            self.fragment = next;
+        }
+    }
+
+    /// After an interaction: what the seed and chaos add to its time.
+    fn disturb(&mut self) {
+        let chaos = self.machine.options.chaos.delay;
+        let most = match (self.machine.options.seed, chaos) {
+            (0, 0) => return,
+            (_, 0) => 48,
+            (_, delay) => u64::from(delay),
+        };
+        let delay = self.machine.rng.below(most + 1);
+        let time = self.warp.cycle + delay;
+        self.warp.advance(time);
+    }
+}
+
+/// What stands in for a fragment while there is none.
+fn nobody() -> Fragment {
+    Fragment {
+        pc: 0,
+        mask: 0,
+        base: 0,
+        pbase: 0,
+        local: 0,
+        function: 0,
+        frames: Vec::new(),
+        joins: Vec::new(),
+        stop: NOWHERE,
+        state: State::Ready,
+        spins: 0,
+        forced: false,
+        resumed: false,
+    }
+}

@@ -1,0 +1,87 @@
+//! What a run has found so far, deduplicated by rule and place.
+
+use heist_ptx::{Code, Diagnostic, Severity};
+use rustc_hash::FxHashMap;
+
+/// Findings kept; later ones at new places are only counted.
+const MOST: usize = 200;
+
+/// Collects diagnostics; the same rule at the same place is told once and counted.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    known: FxHashMap<(&'static str, u32), usize>,
+    list: Vec<(Diagnostic, u64)>,
+    dropped: u64,
+}
+
+impl Findings {
+    /// Reports `code` at instruction `place`; `make` runs for the first of its kind only.
+    pub(crate) fn report(&mut self, code: Code, place: u32, make: impl FnOnce() -> Diagnostic) {
+        match self.known.get(&(code.0, place)) {
+            Some(&at) => self.list[at].1 += 1,
+            None if self.list.len() >= MOST => self.dropped += 1,
+            None => {
+                self.known.insert((code.0, place), self.list.len());
+                self.list.push((make(), 1));
+            }
+        }
+    }
+
+    /// Whether this rule was reported at this place before.
+    pub(crate) fn knows(&self, code: Code, place: u32) -> bool {
+        self.known.contains_key(&(code.0, place))
+    }
+
+    /// How many different findings there are.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The findings, errors first, each saying how often it happened.
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        let dropped = self.dropped;
+        let mut list: Vec<Diagnostic> = self
+            .list
+            .into_iter()
+            .map(|(diagnostic, count)| match count {
+                1 => diagnostic,
+                2 => diagnostic.note("it happened once more at this place"),
+                _ => diagnostic.note(format!(
+                    "it happened {} more times at this place",
+                    count - 1
+                )),
+            })
+            .collect();
+        list.sort_by_key(|diagnostic| diagnostic.severity != Severity::Error);
+        if dropped > 0
+            && let Some(last) = list.last_mut()
+        {
+            last.notes.push(format!(
+                "and {dropped} more findings at other places are not shown"
+            ));
+        }
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heist_ptx::{Span, rule};
+
+    #[test]
+    fn one_place_is_told_once() {
+        let mut findings = Findings::default();
+        for _ in 0..3 {
+            findings.report(rule::SHARED_RACE, 4, || {
+                Diagnostic::error(rule::SHARED_RACE, Span::NONE, "race")
+            });
+        }
+        findings.report(rule::SHARED_RACE, 5, || {
+            Diagnostic::warning(rule::SHARED_RACE, Span::NONE, "race")
+        });
+        let list = findings.finish();
+        assert_eq!(list.len(), 2);
+        assert!(list[0].notes[0].contains("2 more times"));
+    }
+}

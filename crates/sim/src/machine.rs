@@ -1,0 +1,60 @@
+//! The device while a kernel runs on it: its memory, its rules, what was found.
+
+use crate::device::Device;
+use crate::findings::Findings;
+use crate::memory::global::Global;
+use crate::memory::region::Region;
+use crate::options::Options;
+use crate::race::shadow::Geography;
+use crate::race::sync::Flags;
+use crate::rng::Rng;
+use heist_launch::{Dim3, Launch};
+
+/// State that every block of a launch shares.
+pub(crate) struct Machine {
+    pub(crate) device: Device,
+    pub(crate) options: Options,
+    pub(crate) launch: Launch,
+    pub(crate) cluster_shape: Dim3,
+    pub(crate) geography: Geography,
+    pub(crate) global: Global,
+    /// Constant variables and kernel parameters, one region each.
+    pub(crate) constants: Region,
+    pub(crate) constant_len: u64,
+    pub(crate) params: Region,
+    pub(crate) param_len: u64,
+    pub(crate) flags: Flags,
+    pub(crate) findings: Findings,
+    pub(crate) rng: Rng,
+    pub(crate) stats: Stats,
+    pub(crate) printed: String,
+    /// Clusters not launched yet.
+    pub(crate) pool: crate::engine::pool::Pool,
+    pub(crate) decisions: Vec<heist_launch::Decision>,
+    pub(crate) shared_len: u32,
+    pub(crate) stopped: bool,
+    pub(crate) started: std::time::Instant,
+}
+
+impl Machine {
+    /// Whether the run has used up its budget; `round` says how often it was asked,
+    /// so that the clock is read now and then only.
+    pub(crate) fn is_spent(&self, round: u64) -> bool {
+        self.stats.warp_instructions > self.options.budget.warp_instructions
+            || (round.is_multiple_of(1024)
+                && self.started.elapsed().as_millis() as u64 > self.options.budget.wall_ms)
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Instructions times the lanes that ran them.
+    pub thread_instructions: u64,
+    /// Instructions, counted once a warp.
+    pub warp_instructions: u64,
+    /// Blocks that ran.
+    pub blocks: u64,
+    /// The longest modelled time of any block's end, in cycles of the SM clock.
+    pub cycles: u64,
+}

@@ -1,0 +1,142 @@
+//! Global memory: allocations with wide gaps between them.
+//!
+//! The gaps are as large as the allocations' neighbours need to be told apart: an
+//! address just past the end of a buffer lies in nothing, and is still nearest to it.
+
+use super::region::Region;
+use super::window;
+
+/// Bytes that belong to nothing around each allocation.
+const GAP: u64 = 1 << 20;
+/// What allocations are aligned to, as with `cuMemAlloc`.
+const ALIGN: u64 = 512;
+
+/// One allocation.
+#[derive(Debug)]
+pub(crate) struct Allocation {
+    pub(crate) base: u64,
+    pub(crate) len: u64,
+    /// What it is called in messages: ``argument 1`` or `variable `x``.
+    pub(crate) name: String,
+    pub(crate) region: Region,
+    /// Whether device code gave it back.
+    pub(crate) freed: bool,
+}
+
+/// All of global memory.
+#[derive(Debug, Default)]
+pub(crate) struct Global {
+    /// By address.
+    allocations: Vec<Allocation>,
+    next: u64,
+    /// The allocation that was found last.
+    recent: usize,
+}
+
+impl Global {
+    /// Adds memory; its address.
+    pub(crate) fn add(&mut self, name: String, len: u64, region: Region) -> u64 {
+        let base = self.next.max(window::GLOBAL).next_multiple_of(ALIGN);
+        self.next = base + len + GAP;
+        self.allocations.push(Allocation {
+            base,
+            len,
+            name,
+            region,
+            freed: false,
+        });
+        base
+    }
+
+    /// The allocation at an address.
+    #[inline]
+    pub(crate) fn find(&mut self, address: u64) -> Option<usize> {
+        if let Some(recent) = self.allocations.get(self.recent)
+            && address.wrapping_sub(recent.base) < recent.len
+        {
+            return Some(self.recent);
+        }
+        let after = self.allocations.partition_point(|one| one.base <= address);
+        let at = after.checked_sub(1)?;
+        let one = &self.allocations[at];
+        if address - one.base < one.len {
+            self.recent = at;
+            Some(at)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn get(&self, at: usize) -> Option<&Allocation> {
+        self.allocations.get(at)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut Allocation> {
+        self.allocations.get_mut(at)
+    }
+
+    /// Takes an allocation's contents out.
+    pub(crate) fn take(&mut self, address: u64) -> Option<Region> {
+        let at = self.find(address)?;
+        Some(std::mem::take(&mut self.allocations[at].region))
+    }
+
+    /// An address in words: in which allocation it lies, or how far it is from the nearest.
+    pub(crate) fn describe(&self, address: u64) -> String {
+        let distance = |one: &Allocation| {
+            if address < one.base {
+                one.base - address
+            } else {
+                (address - one.base).saturating_sub(one.len.saturating_sub(1))
+            }
+        };
+        let Some(one) = self.allocations.iter().min_by_key(|one| distance(one)) else {
+            return format!("{address:#x}, and the kernel has no global memory at all");
+        };
+        let (name, len) = (&one.name, one.len);
+        if address == 0 {
+            "a null pointer".to_owned()
+        } else if address < one.base {
+            format!(
+                "{address:#x}, {} bytes before {name} ({len} bytes at {:#x})",
+                one.base - address,
+                one.base
+            )
+        } else if address - one.base >= len {
+            format!(
+                "{address:#x}, {} bytes past the end of {name} ({len} bytes at {:#x})",
+                address - one.base - len,
+                one.base
+            )
+        } else {
+            format!(
+                "{address:#x}, byte {} of {name} ({len} bytes)",
+                address - one.base
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_told_by_its_neighbour() {
+        let mut global = Global::default();
+        let a = global.add("argument 0".into(), 64, Region::unwritten(64));
+        let b = global.add("argument 1".into(), 16, Region::unwritten(16));
+        assert_eq!(global.find(a + 63), Some(0));
+        assert_eq!(global.find(a + 64), None);
+        assert_eq!(global.find(b), Some(1));
+        assert_eq!(global.find(0), None);
+        assert!(
+            global
+                .describe(a + 64)
+                .contains("0 bytes past the end of argument 0")
+        );
+        assert!(global.describe(b - 4).contains("4 bytes before argument 1"));
+        assert!(global.describe(b + 4).contains("byte 4 of argument 1"));
+    }
+}

@@ -1,0 +1,471 @@
+//! Accesses to memory by the lanes of a warp: finding the memory, and checking.
+//!
+//! An access is cut into [`Group`]s of lanes whose addresses lie in one memory.
+//! Lanes with a bad address are reported and left out: they read zero and write
+//! nothing. [`watch`] then holds a group against what was written and who else
+//! was there.
+
+use crate::context::Cx;
+use crate::lanes::{ALL, LANES, Mask, each, wide};
+use crate::memory::region::Region;
+use crate::memory::touch::Touch;
+use crate::memory::window::{PEER_SHIFT, SharedPlace, Window};
+use crate::race::clock::SEVERAL;
+use crate::race::shadow::{Access, Conflict, Kind, LINE};
+use heist_ptx::{Code, Diagnostic, rule};
+
+/// Whose memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// An allocation of global memory.
+    Global(usize),
+    /// The shared memory of the block with this rank.
+    Shared(u32),
+    Const,
+    Param,
+    /// Each lane's own.
+    Local,
+}
+
+impl Home {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Home::Global(_) => "global",
+            Home::Shared(_) => "shared",
+            Home::Const => "constant",
+            Home::Param => "parameter",
+            Home::Local => "local",
+        }
+    }
+}
+
+/// Lanes that access one memory, at good addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) home: Home,
+    pub(crate) mask: Mask,
+    pub(crate) offsets: [u64; LANES],
+    pub(crate) size: u32,
+}
+
+impl Group {
+    pub(crate) fn touch(&self) -> Touch<'_> {
+        Touch {
+            offsets: &self.offsets,
+            mask: self.mask,
+            size: self.size,
+        }
+    }
+}
+
+/// What an access does, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Does {
+    Reads,
+    Writes,
+}
+
+impl Does {
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Does::Reads => "reads",
+            Does::Writes => "writes",
+        }
+    }
+}
+
+/// Calls `act` for each memory that the lanes of [`Cx::mask`] access. `window` is
+/// the state space of the instruction, none for generic addresses.
+#[inline]
+pub(crate) fn groups(
+    cx: &mut Cx<'_>,
+    window: Option<Window>,
+    addresses: &[u64; LANES],
+    size: u32,
+    does: Does,
+    mut act: impl FnMut(&mut Cx<'_>, &Group),
+) {
+    let mut rest = aligned(cx, addresses, size, does);
+    while rest != 0 {
+        let lead = crate::lanes::first(rest);
+        let (space, offset) = match window {
+            Some(window) => (window, addresses[lead]),
+            None => Window::of(addresses[lead]),
+        };
+        let start = if window.is_some() { 0 } else { space.start() };
+        let Some((home, base, len)) = find(cx, space, offset) else {
+            let bad = 1 << lead;
+            complain(cx, space, offset, bad, size, does, window.is_none());
+            rest &= !bad;
+            continue;
+        };
+        // Offsets of lanes elsewhere wrap around and fall outside.
+        let origin = start.wrapping_add(base);
+        let limit = len.saturating_sub(u64::from(size));
+        let offsets = crate::lanes::map1(*addresses, |address| address.wrapping_sub(origin));
+        let inside = within(&offsets, limit) & rest & if len < u64::from(size) { 0 } else { ALL };
+        if inside >> lead & 1 == 0 {
+            let bad = 1 << lead;
+            complain(cx, space, offset, bad, size, does, window.is_none());
+            rest &= !bad;
+            continue;
+        }
+        rest &= !inside;
+        let group = Group {
+            home,
+            mask: inside,
+            offsets,
+            size,
+        };
+        act(cx, &group);
+    }
+}
+
+/// Lanes whose offset is at most `limit`.
+#[inline]
+fn within(offsets: &[u64; LANES], limit: u64) -> Mask {
+    wide(
+        #[inline(always)]
+        || {
+            let mut all = true;
+            for &offset in offsets {
+                all &= offset <= limit;
+            }
+            if all {
+                return ALL;
+            }
+            let mut mask = 0;
+            for (lane, &offset) in offsets.iter().enumerate() {
+                mask |= u32::from(offset <= limit) << lane;
+            }
+            mask
+        },
+    )
+}
+
+/// The lanes of [`Cx::mask`] whose address is a multiple of `size`; the others are reported.
+#[inline]
+fn aligned(cx: &mut Cx<'_>, addresses: &[u64; LANES], size: u32, does: Does) -> Mask {
+    let low = u64::from(size) - 1;
+    let any = wide(
+        #[inline(always)]
+        || addresses.iter().fold(0, |all, &address| all | address) & low,
+    );
+    if any == 0 {
+        return cx.mask;
+    }
+    let bad = each(cx.mask)
+        .filter(|&lane| addresses[lane] & low != 0)
+        .fold(0, |mask, lane| mask | 1 << lane);
+    if bad != 0 {
+        let address = addresses[crate::lanes::first(bad)];
+        cx.report(rule::MISALIGNED, bad, |_, mut told| {
+            told.message = format!(
+                "{} {size} bytes at address {address:#x}, which is not a multiple of {size}",
+                does.verb()
+            );
+            told.help("vector and wide accesses need addresses aligned to their whole size: align the buffer or use narrower accesses")
+        });
+    }
+    cx.mask & !bad
+}
+
+/// The memory at an address of a space: whose it is, where it starts there, its length.
+#[inline]
+fn find(cx: &mut Cx<'_>, space: Window, address: u64) -> Option<(Home, u64, u64)> {
+    match space {
+        Window::Global => {
+            let at = cx.machine.global.find(address)?;
+            let one = cx.machine.global.get(at)?;
+            (!one.freed).then_some((Home::Global(at), one.base, one.len))
+        }
+        Window::Shared => {
+            let len = u64::from(cx.machine.shared_len);
+            if address < 1 << PEER_SHIFT {
+                return Some((Home::Shared(cx.warp.rank), 0, len));
+            }
+            let place = SharedPlace::of(u32::try_from(address).ok()?);
+            let rank = place.rank?;
+            let block = cx.blocks.get(rank as usize)?;
+            (!block.has_exited()).then_some((
+                Home::Shared(rank),
+                u64::from(SharedPlace::address(rank, 0)),
+                len,
+            ))
+        }
+        Window::Const => Some((Home::Const, 0, cx.machine.constant_len)),
+        Window::Param => Some((Home::Param, 0, cx.machine.param_len)),
+        Window::Local => Some((Home::Local, 0, cx.warp.local.len())),
+    }
+}
+
+/// Reports an address that lies in no memory.
+#[cold]
+fn complain(
+    cx: &mut Cx<'_>,
+    space: Window,
+    offset: u64,
+    lanes: Mask,
+    size: u32,
+    does: Does,
+    generic: bool,
+) {
+    let shared_len = cx.machine.shared_len;
+    let verb = does.verb();
+    let told = |told: Diagnostic, message: String| Diagnostic { message, ..told };
+    match space {
+        Window::Global => {
+            let what = cx.machine.global.describe(offset);
+            let freed = cx
+                .machine
+                .global
+                .find(offset)
+                .is_some_and(|at| cx.machine.global.get(at).is_some_and(|one| one.freed));
+            let code = if freed {
+                rule::USE_AFTER_FREE
+            } else {
+                rule::GLOBAL_OUT_OF_BOUNDS
+            };
+            cx.report(code, lanes, |_, d| {
+                let d = told(d, format!("{verb} {size} bytes of global memory at {what}"));
+                if offset < 1 << 32 && !generic {
+                    d.help("so small an address is no global address: a shared or local offset may need `cvta`, or the pointer was never set")
+                } else {
+                    d.help("check the index against the buffer's length before the access")
+                }
+            });
+        }
+        Window::Shared if offset >= 1 << PEER_SHIFT => {
+            let place = SharedPlace::of(offset as u32);
+            let rank = place.rank.unwrap_or(0);
+            let size_of_cluster = cx.blocks.len() as u32;
+            if rank >= size_of_cluster {
+                cx.report(rule::PEER_RANK, lanes, |_, d| {
+                    told(d, format!("{verb} shared memory of block rank {rank} in a cluster of {size_of_cluster}"))
+                        .help("`mapa` takes ranks below `%cluster_nctarank`")
+                });
+            } else if cx.blocks[rank as usize].has_exited() {
+                cx.report(rule::PEER_EXITED, lanes, |_, d| {
+                    told(d, format!("{verb} shared memory of block rank {rank} of the cluster, which has exited"))
+                        .help("let the cluster meet (`barrier.cluster.arrive` and `.wait`) before any of its blocks exits")
+                });
+            } else {
+                cx.report(rule::CLUSTER_OUT_OF_BOUNDS, lanes, |_, d| {
+                    told(d, format!(
+                        "{verb} {size} bytes at {:#x} of block rank {rank}'s shared memory, which has {shared_len} bytes",
+                        place.offset
+                    ))
+                });
+            }
+        }
+        Window::Shared => {
+            let dynamic =
+                cx.code.shape.uses_dynamic_shared && cx.machine.launch.dynamic_shared == 0;
+            let code = if dynamic {
+                rule::DYNAMIC_SHARED_MISSING
+            } else {
+                rule::SHARED_OUT_OF_BOUNDS
+            };
+            cx.report(code, lanes, |_, d| {
+                let d = told(d, format!("{verb} {size} bytes at {offset:#x} of shared memory, of which the block has {shared_len} bytes"));
+                if dynamic {
+                    d.help("the kernel uses dynamic shared memory, and the launch gives none: pass its size")
+                } else {
+                    d.help("check the index against the array's length, and the launch's dynamic shared memory against what the kernel uses")
+                }
+            });
+        }
+        Window::Local => {
+            let len = cx.warp.local.len();
+            cx.report(rule::LOCAL_OUT_OF_BOUNDS, lanes, |_, d| {
+                told(d, format!("{verb} {size} bytes at {offset:#x} of local memory, of which the thread has {len} bytes"))
+            });
+        }
+        Window::Param => {
+            let len = cx.machine.param_len;
+            cx.report(rule::PARAM_OUT_OF_BOUNDS, lanes, |_, d| {
+                told(d, format!("{verb} {size} bytes at {offset:#x} of the kernel's parameters, which have {len} bytes"))
+            });
+        }
+        Window::Const => {
+            let len = cx.machine.constant_len;
+            cx.report(rule::CONST_OUT_OF_BOUNDS, lanes, |_, d| {
+                told(d, format!("{verb} {size} bytes at {offset:#x} of constant memory, of which {len} bytes are used"))
+            });
+        }
+    }
+}
+
+impl Cx<'_> {
+    /// The region behind a home; local memory has none.
+    #[inline]
+    pub(crate) fn region(&mut self, home: Home) -> Option<&mut Region> {
+        match home {
+            Home::Global(at) => self.machine.global.get_mut(at).map(|one| &mut one.region),
+            Home::Shared(rank) => self
+                .blocks
+                .get_mut(rank as usize)
+                .map(|block| &mut block.shared),
+            Home::Const => Some(&mut self.machine.constants),
+            Home::Param => Some(&mut self.machine.params),
+            Home::Local => None,
+        }
+    }
+}
+
+/// Checks a group for bytes that nobody wrote and for races, and records it.
+#[inline]
+pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does, kind: Kind) {
+    if matches!(group.home, Home::Const | Home::Param | Home::Local) {
+        return;
+    }
+    let checks = cx.machine.options.checks;
+    let pc = cx.fragment.pc;
+    let geography = cx.machine.geography;
+    let write = does == Does::Writes;
+    let mut unwritten: Option<u64> = None;
+    let mut found: Option<(Conflict, u64)> = None;
+    {
+        let region = match group.home {
+            Home::Global(at) => match cx.machine.global.get_mut(at) {
+                Some(one) => &mut one.region,
+                None => return,
+            },
+            Home::Shared(rank) => &mut cx.blocks[rank as usize].shared,
+            _ => return,
+        };
+        let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
+        group.touch().lines(contiguous, |line| {
+            if write {
+                region.mark_line(line.line, line.bytes);
+            } else if checks.unwritten {
+                let missing = region.unwritten_in(line.line, line.bytes);
+                if missing != 0 && unwritten.is_none() {
+                    unwritten = Some(line.line * LINE as u64 + u64::from(missing.trailing_zeros()));
+                }
+            }
+            if !checks.races {
+                return;
+            }
+            let Some(shadow) = region.shadow(line.line) else {
+                return;
+            };
+            let access = Access {
+                write,
+                kind,
+                pc,
+                bytes: line.bytes,
+                lanes: line.lanes,
+                shift: line.shift,
+                first: line.first,
+            };
+            if let Some(conflict) = shadow.access(&access, clock, geography, floor)
+                && found.is_none()
+            {
+                found = Some((conflict, line.line));
+            }
+        });
+    }
+    if let Some(offset) = unwritten {
+        report_unwritten(cx, group, offset);
+    }
+    if let Some((conflict, line)) = found {
+        report_race(
+            cx,
+            group.home,
+            line * LINE as u64 + u64::from(conflict.byte),
+            conflict,
+            does,
+            kind,
+        );
+    }
+}
+
+/// A place of memory in words.
+pub(crate) fn place(cx: &Cx<'_>, home: Home, offset: u64) -> String {
+    match home {
+        Home::Global(at) => match cx.machine.global.get(at) {
+            Some(one) => cx.machine.global.describe(one.base + offset),
+            None => format!("{offset:#x}"),
+        },
+        Home::Shared(rank) if rank == cx.warp.rank => {
+            format!("{offset:#x} of the block's shared memory")
+        }
+        Home::Shared(rank) => format!("{offset:#x} of block rank {rank}'s shared memory"),
+        other => format!("{offset:#x} of {} memory", other.name()),
+    }
+}
+
+#[cold]
+fn report_unwritten(cx: &mut Cx<'_>, group: &Group, offset: u64) {
+    let size = u64::from(group.size);
+    let lanes = each(group.mask)
+        .filter(|&lane| group.offsets[lane] <= offset && offset - group.offsets[lane] < size)
+        .fold(0, |mask, lane| mask | 1 << lane);
+    let code = match group.home {
+        Home::Shared(_) => rule::SHARED_UNWRITTEN,
+        _ => rule::GLOBAL_UNWRITTEN,
+    };
+    cx.report(code, lanes, |cx, mut told| {
+        told.message = format!(
+            "reads {}, which nothing has written",
+            place(cx, group.home, offset)
+        );
+        told.help("write it before it is read; if another thread does, wait for that thread")
+    });
+}
+
+/// Reports two accesses that nothing orders.
+#[cold]
+pub(crate) fn report_race(
+    cx: &mut Cx<'_>,
+    home: Home,
+    offset: u64,
+    conflict: Conflict,
+    does: Does,
+    kind: Kind,
+) {
+    let own = cx.warp.clock.agent;
+    let same_warp = conflict.agent == own;
+    let geography = cx.machine.geography;
+    let same_block = geography.block(conflict.agent) == geography.block(own);
+    let strong = |kind: Kind| matches!(kind, Kind::Strong(_));
+    let code: Code = match home {
+        _ if strong(kind) && strong(conflict.their_kind) => rule::NARROW_SCOPE,
+        _ if strong(kind) != strong(conflict.their_kind) => rule::MIXED_ATOMICITY,
+        _ if same_warp => rule::WARP_RACE,
+        Home::Shared(_) if !same_block => rule::CLUSTER_RACE,
+        Home::Shared(_) => rule::SHARED_RACE,
+        _ => rule::GLOBAL_RACE,
+    };
+    let lanes = if conflict.lane == SEVERAL {
+        cx.mask
+    } else {
+        1 << conflict.lane
+    };
+    cx.report(code, lanes, |cx, mut told| {
+        let (now, before) = (does.verb(), if conflict.their_write { "wrote" } else { "read" });
+        let them = cx.whom(conflict.agent, conflict.their_lane);
+        told.message = format!(
+            "{} {now} {}, and {them} {before} it with nothing to order the two",
+            if conflict.lane == SEVERAL { "a warp".to_owned() } else { cx.who(conflict.lane as usize) },
+            place(cx, home, offset),
+        );
+        told = told
+            .label(format!("this access {now} it"))
+            .other(cx.code.span(conflict.their_pc), format!("{them} {before} it here"));
+        if let Some(line) = cx.code.source_line(conflict.their_pc) {
+            told.notes.push(format!("the other access is source line {line}"));
+        }
+        let help = match code {
+            rule::WARP_RACE => "lanes of a warp do not run in step: put `bar.warp.sync` (`__syncwarp()`) between the two",
+            rule::NARROW_SCOPE => "one of the two has a scope that does not reach the other's block: use `.gpu` (or `.cluster`) on both",
+            rule::MIXED_ATOMICITY => "one of the two is atomic and the other is not: make both atomic (`ld.relaxed`, `ld.acquire`, `atom`), or order them",
+            rule::SHARED_RACE => "put a barrier between the two that both threads reach (`bar.sync`, or an mbarrier)",
+            rule::CLUSTER_RACE => "let the cluster meet between the two (`barrier.cluster.arrive.release` and `.wait.acquire`)",
+            _ if same_block => "put a barrier between the two that both threads reach",
+            _ => "blocks are ordered only by a release and an acquire of a flag in global memory, or by the end of the kernel",
+        };
+        told.help(help)
+    });
+}

@@ -1,0 +1,103 @@
+//! What strong accesses do to the order of everything else: see [`crate::race::sync`].
+
+use super::access::{Group, Home};
+use super::memory::Order;
+use crate::context::Cx;
+use crate::lanes::{LANES, Mask, each};
+use crate::race::shadow::Scope;
+use std::sync::Arc;
+
+/// A name for a location that is the same for everybody who can reach it.
+fn key(cx: &Cx<'_>, home: Home, offset: u64) -> Option<u64> {
+    match home {
+        Home::Global(at) => cx.machine.global.get(at).map(|one| one.base + offset),
+        Home::Shared(rank) => {
+            Some(1 << 63 | u64::from(cx.blocks[rank as usize].number) << 24 | offset)
+        }
+        _ => None,
+    }
+}
+
+fn scope_and_sides(order: Order) -> (Scope, bool, bool) {
+    match order {
+        Order::Weak => (Scope::Block, false, false),
+        Order::Relaxed(scope) => (scope, false, false),
+        Order::Acquire(scope) => (scope, true, false),
+        Order::Release(scope) => (scope, false, true),
+        Order::Both(scope) => (scope, true, true),
+    }
+}
+
+/// Lanes by location.
+fn by_place(group: &Group) -> impl Iterator<Item = (u64, Mask)> {
+    let mut rest = group.mask;
+    let offsets: [u64; LANES] = group.offsets;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let offset = offsets[crate::lanes::first(rest)];
+        let here = each(rest)
+            .filter(|&lane| offsets[lane] == offset)
+            .fold(0, |mask, lane| mask | 1 << lane);
+        rest &= !here;
+        Some((offset, here))
+    })
+}
+
+/// A strong read: it may acquire, by itself or with a fence to come.
+pub(crate) fn read(cx: &mut Cx<'_>, group: &Group, order: Order) {
+    if !cx.machine.options.checks.races || cx.machine.flags.is_empty() {
+        return;
+    }
+    let (scope, acquires, _) = scope_and_sides(order);
+    let block = cx.blocks[cx.warp.rank as usize].number;
+    let geography = cx.machine.geography;
+    for (offset, lanes) in by_place(group) {
+        let Some(key) = key(cx, group.home, offset) else {
+            continue;
+        };
+        let clocks: Vec<_> = cx
+            .machine
+            .flags
+            .acquire(key, scope, block, geography)
+            .cloned()
+            .collect();
+        for clock in clocks {
+            if acquires {
+                let live = cx.warp.live;
+                cx.warp.clock.acquire(&clock, lanes, live);
+            } else {
+                cx.warp.fences.saw(lanes, scope, clock);
+            }
+        }
+    }
+}
+
+/// A strong write: it may release, by itself or for a fence before it.
+pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order) {
+    if !cx.machine.options.checks.races {
+        return;
+    }
+    let (scope, _, releases) = scope_and_sides(order);
+    let block = cx.blocks[cx.warp.rank as usize].number;
+    for (offset, lanes) in by_place(group) {
+        let Some(key) = key(cx, group.home, offset) else {
+            continue;
+        };
+        let covered: Vec<_> = cx
+            .warp
+            .fences
+            .covered(lanes)
+            .map(|(fence, clock)| (fence.min(scope), Arc::clone(clock)))
+            .collect();
+        for (scope, clock) in covered {
+            cx.machine.flags.release(key, scope, block, clock);
+        }
+        if releases {
+            let live = cx.warp.live;
+            let clock = cx.warp.clock.release(lanes, live);
+            cx.machine.flags.release(key, scope, block, Arc::new(clock));
+        }
+    }
+}

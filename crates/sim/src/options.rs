@@ -1,0 +1,99 @@
+//! How a run is made: the seed, what to check, how much may be spent.
+
+/// Options of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Fixes the schedule: the same seed gives the same run.
+    pub seed: u64,
+    /// Faults that the hardware may commit at any time.
+    pub chaos: Chaos,
+    /// What the run may cost.
+    pub budget: Budget,
+    /// What is checked.
+    pub checks: Checks,
+}
+
+impl Default for Options {
+    /// Seed 0, no chaos, all checks, a generous budget.
+    fn default() -> Options {
+        Options {
+            seed: 0,
+            chaos: Chaos::NONE,
+            budget: Budget::default(),
+            checks: Checks::ALL,
+        }
+    }
+}
+
+/// Things that go otherwise than usual, injected on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chaos {
+    /// Launch-control requests refused for no visible reason, one in this many; 0 is never.
+    pub refusals: u32,
+    /// Instructions that interact are delayed by up to this many cycles.
+    pub delay: u32,
+    /// Clusters are launched in a random order.
+    pub reorder: bool,
+}
+
+impl Chaos {
+    /// Nothing unusual.
+    pub const NONE: Chaos = Chaos {
+        refusals: 0,
+        delay: 0,
+        reorder: false,
+    };
+    /// One refusal in sixteen requests, delays of up to 2000 cycles, launches out of order.
+    pub const FULL: Chaos = Chaos {
+        refusals: 16,
+        delay: 2000,
+        reorder: true,
+    };
+}
+
+/// What a run may cost before it is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Instructions, counted once a warp.
+    pub warp_instructions: u64,
+    /// Bytes of device memory.
+    pub memory: u64,
+    /// Modelled time in nanoseconds.
+    pub time_ns: u64,
+    /// Wall-clock time of the host in milliseconds.
+    pub wall_ms: u64,
+}
+
+impl Default for Budget {
+    /// 20 billion instructions, 4 GiB, 100 modelled seconds, 10 minutes.
+    fn default() -> Budget {
+        Budget {
+            warp_instructions: 20_000_000_000,
+            memory: 4 << 30,
+            time_ns: 100_000_000_000,
+            wall_ms: 600_000,
+        }
+    }
+}
+
+/// Checks that can be left out for speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// Races in shared and global memory.
+    pub races: bool,
+    /// Reads of memory that nothing wrote.
+    pub unwritten: bool,
+}
+
+impl Checks {
+    /// Everything.
+    pub const ALL: Checks = Checks {
+        races: true,
+        unwritten: true,
+    };
+    /// Only what execution can't do without: bounds, alignment, barriers.
+    pub const FEWEST: Checks = Checks {
+        races: false,
+        unwritten: false,
+    };
+}

@@ -1,0 +1,536 @@
+//! A module made ready to be launched, and launches of it.
+
+use crate::code::{Code, Shape};
+use crate::decode::names::Place;
+use crate::decode::variables::Variables;
+use crate::decode::{self};
+use crate::device::Device;
+use crate::engine::grid;
+use crate::engine::pool::Pool;
+use crate::findings::Findings;
+use crate::machine::{Machine, Stats};
+use crate::memory::global::Global;
+use crate::memory::region::Region;
+use crate::options::Options;
+use crate::race::shadow::Geography;
+use crate::race::sync::Flags;
+use crate::rng::Rng;
+use heist_launch::{Arguments, Bound, Buffer, Clock, Dim3, Launch, Outcome, Param, Role, Trace};
+use heist_ptx::arch::{Arch, Footprint};
+use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// A PTX module that can be launched.
+///
+/// Kernels are decoded when they are first launched; later launches use what was
+/// decoded then.
+pub struct Program {
+    module: Arc<Module>,
+    variables: Variables,
+    decoded: Mutex<HashMap<Name, Arc<Code>>>,
+}
+
+/// What a launch gave.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Buffers that are read back, and the modelled timeline.
+    pub outcome: Outcome,
+    /// Everything that was found, errors first.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How much was done.
+    pub stats: Stats,
+    /// What the kernel printed.
+    pub printed: String,
+}
+
+impl Report {
+    /// Whether anything was found that is an error.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+}
+
+impl Program {
+    /// Takes a module and places its variables.
+    pub fn new(module: Module) -> Result<Program, Vec<Diagnostic>> {
+        let variables = Variables::of(&module)?;
+        Ok(Program {
+            module: Arc::new(module),
+            variables,
+            decoded: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// The module.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    fn code(&self, entry: &str) -> Result<Arc<Code>, Vec<Diagnostic>> {
+        let mut decoded = match self.decoded.lock() {
+            Ok(decoded) => decoded,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if let Some(code) = decoded.get(entry) {
+            return Ok(Arc::clone(code));
+        }
+        let code = Arc::new(decode::decode(&self.module, &self.variables, entry)?);
+        decoded.insert(entry.into(), Arc::clone(&code));
+        Ok(code)
+    }
+
+    /// Runs one launch of a kernel to its end.
+    ///
+    /// An error is what kept it from starting: PTX that can't be run, a launch that
+    /// the device does not take, arguments that do not fit. What is found while
+    /// it runs is in the report.
+    pub fn run(
+        &self,
+        device: &Device,
+        entry: &str,
+        launch: &Launch,
+        arguments: &Arguments,
+        options: &Options,
+    ) -> Result<Report, Vec<Diagnostic>> {
+        let code = self.code(entry)?;
+        let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
+        let bound = arguments
+            .bind()
+            .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
+        let plan = Plan::of(self, device, &code, launch, options)?;
+        let mut machine = self.machine(device, &code, launch, options, &plan);
+        let addresses = allocate(&mut machine, &bound)?;
+        self.parameters(&mut machine, entry, &bound, &addresses)?;
+        let mut spans = grid::run(&code, &mut machine, plan.residency);
+        spans.sort_by_key(|span| (span.start, span.block));
+        let mut trace = Trace::new(
+            device.to_string(),
+            entry.to_owned(),
+            Clock::Modelled,
+            device.gpu().sms,
+            launch.grid,
+        );
+        trace.blocks = spans;
+        trace.decisions = std::mem::take(&mut machine.decisions);
+        let mut outputs = Vec::new();
+        for (slot, &address) in bound.slots.iter().zip(&addresses) {
+            if slot.role.is_read_back() {
+                let region = machine.global.take(address).unwrap_or_default();
+                let bytes = region.bytes(0, slot.data.bytes().len()).to_vec();
+                if let Some(buffer) = Buffer::from_bytes(slot.data.ty(), bytes) {
+                    outputs.push((slot.name.clone(), buffer));
+                }
+            }
+        }
+        let mut diagnostics = plan.warnings;
+        diagnostics.extend(machine.findings.finish());
+        Ok(Report {
+            outcome: Outcome {
+                outputs,
+                trace: Some(trace),
+            },
+            diagnostics,
+            stats: machine.stats,
+            printed: machine.printed,
+        })
+    }
+
+    fn machine(
+        &self,
+        device: &Device,
+        code: &Code,
+        launch: &Launch,
+        options: &Options,
+        plan: &Plan,
+    ) -> Machine {
+        let mut rng = Rng::new(options.seed);
+        let clusters = (launch.grid.count() / plan.cluster.count()) as u32;
+        let shuffle = options.chaos.reorder.then_some(&mut rng);
+        let pool = Pool::new(clusters, shuffle);
+        let mut global = Global::default();
+        let mut constants = vec![0u8; self.variables.const_len as usize];
+        for variable in self.variables.iter() {
+            match variable.place {
+                Some(Place::Global(_)) => {
+                    // A variable without a value starts as zeros.
+                    let mut bytes = vec![0; variable.size as usize];
+                    let len = variable.init.len().min(bytes.len());
+                    bytes[..len].copy_from_slice(&variable.init[..len]);
+                    global.add(
+                        format!("variable `{}`", variable.name),
+                        variable.size,
+                        Region::of(&bytes),
+                    );
+                }
+                Some(Place::Const(at)) => {
+                    let end = (at as usize + variable.init.len()).min(constants.len());
+                    let at = (at as usize).min(end);
+                    constants[at..end].copy_from_slice(&variable.init[..end - at]);
+                }
+                _ => {}
+            }
+        }
+        Machine {
+            device: *device,
+            options: options.clone(),
+            launch: *launch,
+            cluster_shape: plan.cluster,
+            geography: Geography {
+                warps_per_block: (launch.block.count() as u32).div_ceil(32),
+                blocks_per_cluster: plan.cluster.count() as u32,
+            },
+            global,
+            constant_len: constants.len() as u64,
+            constants: Region::of(&constants),
+            params: Region::default(),
+            param_len: u64::from(code.shape.param_bytes),
+            flags: Flags::default(),
+            findings: Findings::default(),
+            rng,
+            stats: Stats::default(),
+            printed: String::new(),
+            pool,
+            decisions: Vec::new(),
+            shared_len: plan.shared,
+            stopped: false,
+            started: std::time::Instant::now(),
+        }
+    }
+
+    /// Lays the arguments out in parameter memory.
+    fn parameters(
+        &self,
+        machine: &mut Machine,
+        entry: &str,
+        bound: &Bound,
+        addresses: &[u64],
+    ) -> Result<(), Vec<Diagnostic>> {
+        let Some(kernel) = self.module.functions().find(|function| {
+            function.kind == FunctionKind::Entry
+                && function.name == entry
+                && function.body.is_some()
+        }) else {
+            return Ok(());
+        };
+        let wrong =
+            |span, message: String| Err(vec![Diagnostic::error(rule::ARGUMENTS, span, message)]);
+        if kernel.params.len() != bound.params.len() {
+            return wrong(
+                kernel.span,
+                format!(
+                    "`{entry}` takes {} parameters, and {} arguments are given",
+                    kernel.params.len(),
+                    bound.params.len()
+                ),
+            );
+        }
+        let mut bytes = vec![0u8; machine.param_len as usize];
+        let mut end = 0usize;
+        for (at, (param, argument)) in kernel.params.iter().zip(&bound.params).enumerate() {
+            let size = param.size().unwrap_or(0) as usize;
+            let start = end.next_multiple_of((param.alignment() as usize).clamp(1, 128));
+            end = start + size;
+            let value: Vec<u8> = match argument {
+                Param::Bytes(bytes) => bytes.clone(),
+                Param::Pointer { slot, offset } => {
+                    (addresses[*slot] + offset).to_le_bytes().to_vec()
+                }
+                Param::TensorMap { .. } => {
+                    return wrong(param.span, "tensor maps are not simulated".to_owned());
+                }
+            };
+            if value.len() != size {
+                return wrong(
+                    param.span,
+                    format!(
+                        "parameter {at}, `{}`, has {size} bytes, and its argument has {}",
+                        param.name,
+                        value.len()
+                    ),
+                );
+            }
+            bytes[start..end].copy_from_slice(&value);
+        }
+        machine.params = Region::of(&bytes);
+        Ok(())
+    }
+}
+
+/// Puts the argument buffers into global memory; their addresses.
+fn allocate(machine: &mut Machine, bound: &Bound) -> Result<Vec<u64>, Vec<Diagnostic>> {
+    let total: u64 = bound
+        .slots
+        .iter()
+        .map(|slot| slot.data.bytes().len() as u64)
+        .sum();
+    let budget = machine.options.budget.memory;
+    if total > budget {
+        return Err(vec![Diagnostic::error(
+            rule::MEMORY_BUDGET,
+            Span::NONE,
+            format!("the buffers take {total} bytes, and the budget is {budget}"),
+        )]);
+    }
+    Ok(bound
+        .slots
+        .iter()
+        .map(|slot| {
+            let bytes = slot.data.bytes();
+            let region = if slot.role == Role::Out {
+                let mut region = Region::unwritten(bytes.len());
+                region.poison(bytes);
+                region
+            } else {
+                Region::of(bytes)
+            };
+            machine.global.add(
+                format!("the buffer of {}", name_of(&slot.name)),
+                bytes.len() as u64,
+                region,
+            )
+        })
+        .collect())
+}
+
+fn name_of(name: &heist_launch::BufferRef) -> String {
+    match name {
+        heist_launch::BufferRef::Argument(at) => format!("argument {at}"),
+        other => format!("`{other}`"),
+    }
+}
+
+/// A launch that the device takes.
+struct Plan {
+    cluster: Dim3,
+    shared: u32,
+    /// Blocks on an SM at a time.
+    residency: u32,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Plan {
+    fn of(
+        program: &Program,
+        device: &Device,
+        code: &Code,
+        launch: &Launch,
+        options: &Options,
+    ) -> Result<Plan, Vec<Diagnostic>> {
+        let mut errors = Vec::new();
+        let mut warnings = Vec::new();
+        let limits = device.gpu().arch.limits();
+        let target = &program.module.target;
+        match Arch::parse(&target.arch) {
+            Some(arch) if arch.runs_on(device.gpu().arch) => {}
+            Some(arch) => errors.push(
+                Diagnostic::error(
+                    rule::WRONG_DEVICE,
+                    target.span,
+                    format!(
+                        "code for {} does not run on {device}, which is {}",
+                        arch.name(),
+                        device.gpu().arch.name()
+                    ),
+                )
+                .help("choose a device of that architecture, or build for this one"),
+            ),
+            None => {}
+        }
+        let cluster = launch
+            .cluster
+            .or_else(|| code.shape.required_cluster.map(Dim3::from))
+            .unwrap_or(Dim3::ONE);
+        let mut bad =
+            |code, message: String| errors.push(Diagnostic::error(code, Span::NONE, message));
+        let threads = launch.block.count();
+        if threads == 0 || threads > u64::from(limits.threads_per_block) {
+            bad(
+                rule::BLOCK_SIZE,
+                format!(
+                    "a block of {threads} threads; {device} takes 1 to {}",
+                    limits.threads_per_block
+                ),
+            );
+        }
+        for (axis, (have, most)) in launch
+            .block
+            .to_array()
+            .into_iter()
+            .zip(limits.block)
+            .enumerate()
+        {
+            if have > most {
+                bad(
+                    rule::BLOCK_SIZE,
+                    format!("a block has {have} threads along axis {axis}; the most is {most}"),
+                );
+            }
+        }
+        for (axis, (have, most)) in launch
+            .grid
+            .to_array()
+            .into_iter()
+            .zip(limits.grid)
+            .enumerate()
+        {
+            if have == 0 || have > most {
+                bad(
+                    rule::GRID_SIZE,
+                    format!("a grid has {have} blocks along axis {axis}; 1 to {most} are allowed"),
+                );
+            }
+        }
+        if launch.grid.count() > 1 << 26 {
+            bad(
+                rule::GRID_SIZE,
+                format!(
+                    "{} blocks are more than the simulator takes",
+                    launch.grid.count()
+                ),
+            );
+        }
+        let size = cluster.count();
+        if size == 0 || size > u64::from(limits.cluster_max.max(1)) {
+            bad(
+                rule::CLUSTER_SIZE,
+                format!(
+                    "a cluster of {size} blocks; {device} takes up to {}",
+                    limits.cluster_max.max(1)
+                ),
+            );
+        } else if launch
+            .grid
+            .to_array()
+            .into_iter()
+            .zip(cluster.to_array())
+            .any(|(grid, cluster)| !grid.is_multiple_of(cluster))
+        {
+            bad(
+                rule::GRID_CLUSTER,
+                format!(
+                    "a grid of ({}) blocks is not a multiple of the cluster ({cluster})",
+                    launch.grid
+                ),
+            );
+        }
+        Plan::directives(&code.shape, launch, cluster, &mut bad);
+        let dynamic_start = code.shape.static_shared.next_multiple_of(16);
+        let shared = if launch.dynamic_shared > 0 {
+            dynamic_start.saturating_add(launch.dynamic_shared)
+        } else {
+            code.shape.static_shared
+        };
+        if code.shape.static_shared > limits.shared_static {
+            bad(
+                rule::STATIC_SHARED,
+                format!(
+                    "{} bytes of static shared memory; {} is the most, and the rest must be dynamic",
+                    code.shape.static_shared, limits.shared_static
+                ),
+            );
+        } else if shared > limits.shared_opt_in {
+            bad(
+                rule::DYNAMIC_SHARED,
+                format!(
+                    "{shared} bytes of shared memory a block; {device} has {}",
+                    limits.shared_opt_in
+                ),
+            );
+        }
+        // What ptxas would allocate is not known. What the kernel declares is far
+        // more than what is live, so it counts a third, and never more than fits.
+        let registers = code.shape.max_registers.unwrap_or_else(|| {
+            let fits = limits.registers_per_block / (threads.max(1) as u32).next_multiple_of(128);
+            (code.shape.register_words / 3).clamp(16, 255.min(fits / 8 * 8).max(16))
+        });
+        let residency = limits.residency(Footprint {
+            threads: threads as u32,
+            registers,
+            shared,
+        });
+        if errors.is_empty() && residency.blocks == 0 {
+            errors.push(Diagnostic::error(
+                rule::REGISTER_LIMIT,
+                Span::NONE,
+                format!(
+                    "not even one block fits on an SM of {device}: {:?} are the limit",
+                    residency.limiter
+                ),
+            ));
+        }
+        let memory = launch
+            .grid
+            .count()
+            .min(u64::from(residency.blocks * device.gpu().sms))
+            * threads
+            * u64::from(code.functions.first().map_or(0, |f| f.rows * 4 + f.frame));
+        if memory > options.budget.memory {
+            errors.push(Diagnostic::error(
+                rule::MEMORY_BUDGET,
+                Span::NONE,
+                format!(
+                    "the resident threads need {memory} bytes, and the budget is {}",
+                    options.budget.memory
+                ),
+            ));
+        }
+        warnings.retain(|_: &Diagnostic| true);
+        if errors.is_empty() {
+            Ok(Plan {
+                cluster,
+                shared,
+                residency: residency.blocks,
+                warnings,
+            })
+        } else {
+            Err(errors)
+        }
+    }
+
+    /// What the kernel says about its own launch.
+    fn directives(
+        shape: &Shape,
+        launch: &Launch,
+        cluster: Dim3,
+        bad: &mut impl FnMut(heist_ptx::Code, String),
+    ) {
+        let block = launch.block;
+        if let Some(required) = shape.required_block
+            && Dim3::from(required) != block
+        {
+            bad(
+                rule::LAUNCH_CONTRADICTION,
+                format!(
+                    "the kernel requires blocks of ({}) threads, and is launched with ({block})",
+                    Dim3::from(required)
+                ),
+            );
+        }
+        if let Some(most) = shape.max_block
+            && block.count() > Dim3::from(most).count()
+        {
+            bad(
+                rule::LAUNCH_CONTRADICTION,
+                format!(
+                    "the kernel takes at most {} threads a block, and is launched with {}",
+                    Dim3::from(most).count(),
+                    block.count()
+                ),
+            );
+        }
+        if let Some(required) = shape.required_cluster
+            && Dim3::from(required) != cluster
+        {
+            bad(
+                rule::LAUNCH_CONTRADICTION,
+                format!(
+                    "the kernel requires clusters of ({}) blocks, and is launched with ({cluster})",
+                    Dim3::from(required)
+                ),
+            );
+        }
+    }
+}

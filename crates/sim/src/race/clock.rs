@@ -1,0 +1,432 @@
+//! Who knows what of whom: the happens-before order as vector clocks.
+//!
+//! An [`Agent`] is a warp of the grid. Its own clock counts its
+//! synchronisations, not its instructions: two accesses of a warp with no
+//! synchronisation between them carry the same clock. [`Known`] is what somebody
+//! knows of one agent, and keeps apart what all of its lanes did from what only
+//! some of them have published, so that one elected lane's release does not
+//! cover for its neighbours' stores. Where two such partial facts meet, the join
+//! claims more order rather than less: a race may be missed there, a false one
+//! is never reported.
+
+use crate::lanes::{ALL, Mask};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// A warp of the grid: block number times warps per block, plus its own number.
+pub(crate) type Agent = u32;
+
+/// The lane of an access that several lanes made.
+pub(crate) const SEVERAL: u8 = 0xff;
+
+/// What is known of one agent: everything before `base`, and of the lanes in
+/// `lanes` everything before `top`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) base: u32,
+    pub(crate) top: u32,
+    pub(crate) lanes: Mask,
+}
+
+impl Known {
+    /// Everything before `clock`, of all lanes.
+    pub(crate) fn all(clock: u32) -> Known {
+        Known {
+            base: clock,
+            top: clock,
+            lanes: ALL,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn covers(self, clock: u32, lane: u8) -> bool {
+        clock < self.base || (clock < self.top && lane < 32 && self.lanes >> lane & 1 != 0)
+    }
+
+    pub(crate) fn join(&mut self, other: Known) {
+        self.base = self.base.max(other.base);
+        if other.top > self.top {
+            self.lanes = if self.top > self.base {
+                self.lanes | other.lanes
+            } else {
+                other.lanes
+            };
+            self.top = other.top;
+        } else if other.top > self.base {
+            self.lanes |= other.lanes;
+        }
+    }
+}
+
+/// What somebody knows of everybody: densely of the agents of one cluster,
+/// sparsely of the rest of the grid.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clock {
+    /// The first agent of the cluster that `near` is about.
+    first: Agent,
+    near: Vec<Known>,
+    far: Option<Arc<FxHashMap<Agent, Known>>>,
+}
+
+impl Clock {
+    pub(crate) fn new(first: Agent, agents: usize) -> Clock {
+        Clock {
+            first,
+            near: vec![Known::default(); agents],
+            far: None,
+        }
+    }
+
+    /// What is known of an agent.
+    #[inline]
+    pub(crate) fn of(&self, agent: Agent) -> Known {
+        match self.near.get(agent.wrapping_sub(self.first) as usize) {
+            Some(known) => *known,
+            None => self.far_of(agent),
+        }
+    }
+
+    #[cold]
+    fn far_of(&self, agent: Agent) -> Known {
+        self.far
+            .as_ref()
+            .and_then(|far| far.get(&agent).copied())
+            .unwrap_or_default()
+    }
+
+    /// Learns one fact.
+    pub(crate) fn learn(&mut self, agent: Agent, known: Known) {
+        match self.near.get_mut(agent.wrapping_sub(self.first) as usize) {
+            Some(slot) => slot.join(known),
+            None => {
+                let far = Arc::make_mut(self.far.get_or_insert_with(Arc::default));
+                far.entry(agent).or_default().join(known);
+            }
+        }
+    }
+
+    /// Learns everything that `other` knows.
+    pub(crate) fn join(&mut self, other: &Clock) {
+        if self.first == other.first && self.near.len() == other.near.len() {
+            for (mine, theirs) in self.near.iter_mut().zip(&other.near) {
+                mine.join(*theirs);
+            }
+        } else {
+            for (at, known) in other.near.iter().enumerate() {
+                if known.top > 0 {
+                    self.learn(other.first + at as Agent, *known);
+                }
+            }
+        }
+        let Some(theirs) = &other.far else { return };
+        match &self.far {
+            None if !theirs.keys().any(|&agent| self.is_near(agent)) => {
+                self.far = Some(Arc::clone(theirs));
+            }
+            Some(mine) if Arc::ptr_eq(mine, theirs) => {}
+            _ => {
+                for (&agent, &known) in theirs.iter() {
+                    self.learn(agent, known);
+                }
+            }
+        }
+    }
+
+    fn is_near(&self, agent: Agent) -> bool {
+        (agent.wrapping_sub(self.first) as usize) < self.near.len()
+    }
+}
+
+/// One warp's place in the order.
+#[derive(Clone, Debug)]
+pub(crate) struct WarpClock {
+    pub(crate) agent: Agent,
+    /// The present epoch; starts at one, since zero means never.
+    pub(crate) now: u32,
+    /// Every lane knows what every other lane did before this epoch.
+    synced: u32,
+    /// For warps that synchronised in parts: `pairs[a][b]` is the epoch before
+    /// which lane `a` knows what lane `b` did.
+    pairs: Option<Box<[[u32; 32]; 32]>>,
+    /// What all lanes know of other warps.
+    common: Clock,
+    /// What only some lanes know.
+    partial: Vec<(Mask, Clock)>,
+}
+
+impl WarpClock {
+    /// A warp that knows nothing of the `agents` warps of its cluster.
+    pub(crate) fn new(agent: Agent, first: Agent, agents: usize) -> WarpClock {
+        WarpClock {
+            agent,
+            now: 1,
+            synced: 1,
+            pairs: None,
+            common: Clock::new(first, agents),
+            partial: Vec::new(),
+        }
+    }
+
+    /// Whether an access that another agent (or another lane) made at `clock` is
+    /// known to `lane`; [`SEVERAL`] asks for all lanes.
+    #[inline]
+    pub(crate) fn knows(&self, agent: Agent, clock: u32, their: u8, lane: u8) -> bool {
+        if agent == self.agent {
+            return clock < self.synced || self.knows_lane(clock, their, lane);
+        }
+        let known = self.common.of(agent);
+        clock < known.base
+            || known.covers(clock, their)
+            || self.knows_partly(agent, clock, their, lane)
+    }
+
+    /// Whether everything that `agent` did up to `clock` is known to all lanes;
+    /// false for the warp itself unless it has synchronised since.
+    #[inline]
+    pub(crate) fn knows_all(&self, agent: Agent, clock: u32) -> bool {
+        if agent == self.agent {
+            clock < self.synced
+        } else {
+            clock < self.common.of(agent).base
+        }
+    }
+
+    #[cold]
+    fn knows_lane(&self, clock: u32, their: u8, lane: u8) -> bool {
+        if their == lane && lane != SEVERAL {
+            return true;
+        }
+        match &self.pairs {
+            Some(pairs) if lane < 32 && their < 32 => clock < pairs[lane as usize][their as usize],
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn knows_partly(&self, agent: Agent, clock: u32, their: u8, lane: u8) -> bool {
+        lane < 32
+            && self.partial.iter().any(|(lanes, clock_of)| {
+                lanes >> lane & 1 != 0 && clock_of.of(agent).covers(clock, their)
+            })
+    }
+
+    /// The lanes in `lanes` synchronise with each other; `live` are the warp's
+    /// lanes that have not exited.
+    pub(crate) fn sync_lanes(&mut self, lanes: Mask, live: Mask) {
+        self.now += 1;
+        if lanes & live == live {
+            self.synced = self.now;
+            self.pairs = None;
+            for (_, clock) in std::mem::take(&mut self.partial) {
+                self.common.join(&clock);
+            }
+            return;
+        }
+        let (now, synced) = (self.now, self.synced);
+        let pairs = self
+            .pairs
+            .get_or_insert_with(|| Box::new([[synced; 32]; 32]));
+        let mut joined = [synced; 32];
+        for a in crate::lanes::each(lanes) {
+            for (joined, own) in joined.iter_mut().zip(&pairs[a]) {
+                *joined = (*joined).max(*own);
+            }
+        }
+        for a in crate::lanes::each(lanes) {
+            joined[a] = now;
+        }
+        for a in crate::lanes::each(lanes) {
+            pairs[a] = joined;
+        }
+        for (knowing, _) in &mut self.partial {
+            if *knowing & lanes != 0 {
+                *knowing |= lanes;
+            }
+        }
+        self.settle_partial(live);
+    }
+
+    /// What the lanes in `lanes` may hand on: everything they know and did.
+    /// Starts a new epoch, so that what they do next is not covered.
+    pub(crate) fn release(&mut self, lanes: Mask, live: Mask) -> Clock {
+        let snapshot = self.snapshot(lanes, live);
+        self.now += 1;
+        snapshot
+    }
+
+    /// What the lanes know and did, without starting a new epoch.
+    pub(crate) fn snapshot(&self, lanes: Mask, live: Mask) -> Clock {
+        let mut clock = self.common.clone();
+        for (knowing, partial) in &self.partial {
+            if knowing & lanes != 0 {
+                clock.join(partial);
+            }
+        }
+        let mut covered = lanes;
+        if let Some(pairs) = &self.pairs {
+            for a in crate::lanes::each(lanes) {
+                for b in 0..32 {
+                    if pairs[a][b] >= self.now {
+                        covered |= 1 << b;
+                    }
+                }
+            }
+        }
+        let own = if covered & live == live {
+            Known::all(self.now + 1)
+        } else {
+            Known {
+                base: self.synced,
+                top: self.now + 1,
+                lanes: covered,
+            }
+        };
+        clock.learn(self.agent, own);
+        clock
+    }
+
+    /// The lanes in `lanes` learn what `clock` holds.
+    pub(crate) fn acquire(&mut self, clock: &Clock, lanes: Mask, live: Mask) {
+        if lanes & live == live {
+            self.common.join(clock);
+            return;
+        }
+        match self
+            .partial
+            .iter_mut()
+            .find(|(knowing, _)| *knowing == lanes)
+        {
+            Some((_, partial)) => partial.join(clock),
+            None => {
+                let mut partial = self.common.clone();
+                partial.join(clock);
+                self.partial.push((lanes, partial));
+                // Many different groups: forget who knew first.
+                if self.partial.len() > 32 {
+                    for (_, clock) in std::mem::take(&mut self.partial) {
+                        self.common.join(&clock);
+                    }
+                }
+            }
+        }
+        self.settle_partial(live);
+    }
+
+    fn settle_partial(&mut self, live: Mask) {
+        let common = &mut self.common;
+        self.partial.retain(|(knowing, clock)| {
+            let everybody = knowing & live == live;
+            if everybody {
+                common.join(clock);
+            }
+            !everybody
+        });
+    }
+}
+
+/// Warps that meet at one barrier with all of their lanes learn of each other.
+/// True when they are all warps of the cluster: then nobody is left who does not
+/// know what they did before.
+pub(crate) fn meet(warps: &mut [&mut WarpClock]) -> bool {
+    let Some(agents) = warps.first().map(|warp| warp.common.near.len()) else {
+        return false;
+    };
+    let everybody = warps.len() == agents;
+    let mut all = Clock::new(warps[0].common.first, agents);
+    for warp in warps.iter_mut() {
+        for (_, clock) in std::mem::take(&mut warp.partial) {
+            warp.common.join(&clock);
+        }
+        // When all meet, what they know of each other is less than what they are.
+        if !everybody || warp.common.far.is_some() {
+            all.join(&warp.common);
+        }
+        all.learn(warp.agent, Known::all(warp.now + 1));
+    }
+    for warp in warps {
+        warp.common.near.copy_from_slice(&all.near);
+        warp.common.far.clone_from(&all.far);
+        warp.now += 1;
+        warp.synced = warp.now;
+        warp.pairs = None;
+    }
+    everybody
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (WarpClock, WarpClock) {
+        (WarpClock::new(0, 0, 2), WarpClock::new(1, 0, 2))
+    }
+
+    #[test]
+    fn a_release_covers_what_came_before_it_and_not_what_comes_after() {
+        let (mut a, mut b) = pair();
+        let before = a.now;
+        let clock = a.release(ALL, ALL);
+        b.acquire(&clock, ALL, ALL);
+        assert!(b.knows(0, before, 3, 5));
+        assert!(!b.knows(0, a.now, 3, 5));
+        assert!(!a.knows(1, b.now, 0, 0));
+    }
+
+    #[test]
+    fn one_lanes_release_does_not_cover_its_neighbours() {
+        let (mut a, mut b) = pair();
+        let clock = a.release(1, ALL);
+        b.acquire(&clock, ALL, ALL);
+        assert!(b.knows(0, 1, 0, 9));
+        assert!(!b.knows(0, 1, 1, 9));
+        // With a warp barrier before the release it does.
+        let (mut a, mut b) = pair();
+        a.sync_lanes(ALL, ALL);
+        let clock = a.release(1, ALL);
+        b.acquire(&clock, ALL, ALL);
+        assert!(b.knows(0, 1, 1, 9));
+    }
+
+    #[test]
+    fn one_lanes_acquire_reaches_its_neighbours_by_a_warp_barrier() {
+        let (mut a, mut b) = pair();
+        let clock = a.release(ALL, ALL);
+        b.acquire(&clock, 1, ALL);
+        assert!(b.knows(0, 1, 7, 0));
+        assert!(!b.knows(0, 1, 7, 1));
+        b.sync_lanes(0b11, ALL);
+        assert!(b.knows(0, 1, 7, 1));
+        assert!(!b.knows(0, 1, 7, 2));
+        b.sync_lanes(ALL, ALL);
+        assert!(b.knows(0, 1, 7, 2));
+    }
+
+    #[test]
+    fn lanes_that_synchronise_in_parts_know_their_part() {
+        let (mut a, _) = pair();
+        assert!(a.knows(0, 1, 4, 4) && !a.knows(0, 1, 4, 5));
+        a.sync_lanes(0b11_0000, ALL);
+        assert!(a.knows(0, 1, 4, 5));
+        assert!(!a.knows(0, 1, 4, 6));
+        a.sync_lanes(0b110_0000, ALL);
+        assert!(a.knows(0, 1, 4, 6), "by way of lane 5");
+    }
+
+    #[test]
+    fn a_barrier_of_all_teaches_all() {
+        let (mut a, mut b) = pair();
+        assert!(meet(&mut [&mut a, &mut b]));
+        assert!(a.knows(1, 1, 0, 9) && b.knows(0, 1, 0, 9));
+        assert!(!a.knows(1, 2, 0, 9));
+    }
+
+    #[test]
+    fn what_is_known_of_other_blocks_travels() {
+        let mut far = WarpClock::new(100, 100, 1);
+        let (mut a, mut b) = pair();
+        a.acquire(&far.release(ALL, ALL), ALL, ALL);
+        assert!(a.knows(100, 1, 3, 3));
+        assert!(meet(&mut [&mut a, &mut b]));
+        assert!(b.knows(100, 1, 3, 3));
+    }
+}

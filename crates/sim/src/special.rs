@@ -1,0 +1,193 @@
+//! Special registers whose value a thread keeps for life; clocks are not among them.
+
+use heist_launch::Dim3;
+use heist_ptx::Part;
+
+/// An axis of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    X,
+    Y,
+    Z,
+}
+
+impl Axis {
+    pub(crate) fn of(part: Part) -> Option<Axis> {
+        match part {
+            Part::X => Some(Axis::X),
+            Part::Y => Some(Axis::Y),
+            Part::Z => Some(Axis::Z),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn pick(self, dims: Dim3) -> u32 {
+        match self {
+            Axis::X => dims.x,
+            Axis::Y => dims.y,
+            Axis::Z => dims.z,
+        }
+    }
+}
+
+/// A special register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Tid(Axis),
+    Ntid(Axis),
+    Ctaid(Axis),
+    Nctaid(Axis),
+    Clusterid(Axis),
+    Nclusterid(Axis),
+    ClusterCtaid(Axis),
+    ClusterNctaid(Axis),
+    ClusterCtarank,
+    ClusterNctarank,
+    Laneid,
+    Warpid,
+    Nwarpid,
+    Smid,
+    Nsmid,
+    Gridid,
+    LanemaskEq,
+    LanemaskLe,
+    LanemaskLt,
+    LanemaskGe,
+    LanemaskGt,
+    DynamicSmem,
+    TotalSmem,
+    /// One that always reads the same: `%envreg3`, `%reserved_smem_offset_begin`.
+    Fixed(u32),
+}
+
+impl Special {
+    /// The register of this name, with the part behind its dot.
+    pub(crate) fn named(name: &str, part: Option<Part>) -> Option<Special> {
+        use Special::*;
+        let axis = part.and_then(Axis::of);
+        Some(match (name, part) {
+            ("%tid", _) => Tid(axis?),
+            ("%ntid", _) => Ntid(axis?),
+            ("%ctaid", _) => Ctaid(axis?),
+            ("%nctaid", _) => Nctaid(axis?),
+            ("%clusterid", _) => Clusterid(axis?),
+            ("%nclusterid", _) => Nclusterid(axis?),
+            ("%cluster_ctaid", _) => ClusterCtaid(axis?),
+            ("%cluster_nctaid", _) => ClusterNctaid(axis?),
+            ("%cluster_ctarank", None) => ClusterCtarank,
+            ("%cluster_nctarank", None) => ClusterNctarank,
+            ("%laneid", None) => Laneid,
+            ("%warpid", None) => Warpid,
+            ("%nwarpid", None) => Nwarpid,
+            ("%smid", None) => Smid,
+            ("%nsmid", None) => Nsmid,
+            ("%gridid", None) => Gridid,
+            ("%lanemask_eq", None) => LanemaskEq,
+            ("%lanemask_le", None) => LanemaskLe,
+            ("%lanemask_lt", None) => LanemaskLt,
+            ("%lanemask_ge", None) => LanemaskGe,
+            ("%lanemask_gt", None) => LanemaskGt,
+            ("%dynamic_smem_size", None) => DynamicSmem,
+            ("%total_smem_size" | "%aggr_smem_size", None) => TotalSmem,
+            ("%reserved_smem_offset_begin", None) => Fixed(0),
+            ("%reserved_smem_offset_end" | "%reserved_smem_offset_cap", None) => Fixed(1024),
+            _ if part.is_none() && name.starts_with("%envreg") => Fixed(0),
+            _ => return None,
+        })
+    }
+
+    /// Whether it is 64 bits wide.
+    pub(crate) fn is_wide(self) -> bool {
+        self == Special::Gridid
+    }
+}
+
+/// What the special registers of a warp are made of.
+pub(crate) struct Standing {
+    pub(crate) block: Dim3,
+    pub(crate) grid: Dim3,
+    pub(crate) cluster: Dim3,
+    pub(crate) ctaid: Dim3,
+    pub(crate) warp: u32,
+    pub(crate) sm: u32,
+    pub(crate) sms: u32,
+    pub(crate) dynamic_shared: u32,
+    pub(crate) total_shared: u32,
+}
+
+impl Standing {
+    /// The value of a register in one lane.
+    pub(crate) fn value(&self, special: Special, lane: u32) -> u32 {
+        let thread = self.warp * 32 + lane;
+        let within = Dim3 {
+            x: self.ctaid.x % self.cluster.x,
+            y: self.ctaid.y % self.cluster.y,
+            z: self.ctaid.z % self.cluster.z,
+        };
+        match special {
+            Special::Tid(axis) => axis.pick(Dim3 {
+                x: thread % self.block.x,
+                y: thread / self.block.x % self.block.y,
+                z: thread / (self.block.x * self.block.y),
+            }),
+            Special::Ntid(axis) => axis.pick(self.block),
+            Special::Ctaid(axis) => axis.pick(self.ctaid),
+            Special::Nctaid(axis) => axis.pick(self.grid),
+            Special::Clusterid(axis) => axis.pick(self.ctaid) / axis.pick(self.cluster),
+            Special::Nclusterid(axis) => axis.pick(self.grid) / axis.pick(self.cluster),
+            Special::ClusterCtaid(axis) => axis.pick(within),
+            Special::ClusterNctaid(axis) => axis.pick(self.cluster),
+            Special::ClusterCtarank => {
+                within.x + self.cluster.x * (within.y + self.cluster.y * within.z)
+            }
+            Special::ClusterNctarank => self.cluster.x * self.cluster.y * self.cluster.z,
+            Special::Laneid => lane,
+            Special::Warpid => self.warp,
+            Special::Nwarpid => (self.block.x * self.block.y * self.block.z).div_ceil(32),
+            Special::Smid => self.sm,
+            Special::Nsmid => self.sms,
+            Special::Gridid => 1,
+            Special::LanemaskEq => 1 << lane,
+            Special::LanemaskLe => u32::MAX >> (31 - lane),
+            Special::LanemaskLt => (1 << lane) - 1,
+            Special::LanemaskGe => u32::MAX << lane,
+            Special::LanemaskGt => (u32::MAX << lane) ^ (1 << lane),
+            Special::DynamicSmem => self.dynamic_shared,
+            Special::TotalSmem => self.total_shared,
+            Special::Fixed(value) => value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_knows_its_place() {
+        let dim = |x, y, z| Dim3 { x, y, z };
+        let standing = Standing {
+            block: dim(8, 8, 2),
+            grid: dim(4, 6, 1),
+            cluster: dim(2, 3, 1),
+            ctaid: dim(3, 4, 0),
+            warp: 2,
+            sm: 5,
+            sms: 132,
+            dynamic_shared: 64,
+            total_shared: 128,
+        };
+        let of = |name: &str, part, lane| {
+            standing.value(Special::named(name, part).expect("a register"), lane)
+        };
+        assert_eq!(of("%tid", Some(Part::Z), 9), 1);
+        assert_eq!(of("%tid", Some(Part::X), 9), 1);
+        assert_eq!(of("%tid", Some(Part::Y), 9), 1);
+        assert_eq!(of("%cluster_ctarank", None, 0), 3);
+        assert_eq!(of("%clusterid", Some(Part::Y), 0), 1);
+        assert_eq!(of("%lanemask_lt", None, 3), 0b111);
+        assert_eq!(of("%lanemask_gt", None, 31), 0);
+        assert_eq!(of("%lanemask_le", None, 31), u32::MAX);
+        assert_eq!(Special::named("%tid", None), None);
+    }
+}
