@@ -253,6 +253,18 @@ fn ranges(instruction: &Instruction) -> Option<(usize, Complaint)> {
             }
             None
         }
+        "setmaxnreg" => {
+            let count = value(0)?;
+            let fits = (24..=256).contains(&count.magnitude) && count.magnitude % 8 == 0;
+            if fits && !count.negative {
+                return None;
+            }
+            complaint(
+                0,
+                format!("a thread can't be given {} registers", count.magnitude),
+                "`setmaxnreg` takes 24 to 256, in multiples of 8",
+            )
+        }
         "cp" if (op.has("ca") || op.has("cg")) && !op.has("bulk") => {
             let bytes = value(2)?;
             let allowed: &[u64] = if op.has("cg") { &[16] } else { &[4, 8, 16] };

@@ -4,8 +4,11 @@
 //! An opcode, or a form of one, that is not here takes whatever it is given: a
 //! missing signature loses a check, a wrong one would condemn a good file.
 
+mod matrix;
+
 use crate::instruction::Opcode;
 use crate::types::ScalarType;
+use matrix::{mma, wgmma};
 
 /// What one operand must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +173,7 @@ pub(super) fn signature(op: &Opcode) -> Lookup {
         }
         "movmatrix" => exactly(vec![Out(B32), In(B32)]),
         "mma" => mma(op),
+        "wgmma" => wgmma(op),
         "clusterlaunchcontrol" => {
             if has("try_cancel") {
                 exactly(vec![Address, Address])
@@ -377,6 +381,10 @@ fn memory(op: &Opcode, first: Option<ScalarType>) -> Lookup {
                 (_, Some(count)) => hint(vec![OutList(count, ty), Address]),
             }
         }
+        "red" if lanes(op).is_some() => {
+            let count = lanes(op).unwrap_or(1);
+            hint(vec![Address, InList(count, ty)])
+        }
         _ if lanes(op).is_some() => UNKNOWN,
         "red" => hint(vec![Address, In(ty)]),
         _ if op.has("cas") => hint(vec![OutOrSink(ty), Address, In(ty), In(ty)]),
@@ -422,6 +430,11 @@ fn barrier(op: &Opcode) -> Lookup {
     }
     if op.has("sync") {
         return at_least(1, vec![In(U32), In(U32)]);
+    }
+    if op.has("red") {
+        // The predicate comes last, with or without a count before it.
+        let result = if op.has("pred") { OutPred } else { Out(U32) };
+        return at_least(3, vec![result, In(U32), Any, InPred]);
     }
     UNKNOWN
 }
@@ -494,127 +507,12 @@ fn mbarrier(op: &Opcode) -> Lookup {
     }
 }
 
-/// The numbers in `m16n8k16`.
-fn shape(modifier: &str) -> Option<(u32, u32, u32)> {
-    let (m, rest) = modifier.strip_prefix('m')?.split_once('n')?;
-    let (n, k) = rest.split_once('k')?;
-    Some((m.parse().ok()?, n.parse().ok()?, k.parse().ok()?))
-}
-
-/// Each thread of a warp holds a 32nd of every matrix, packed into 32-bit
-/// registers (f64: into 64-bit ones).
-fn mma(op: &Opcode) -> Lookup {
-    use ScalarType::*;
-    use Slot::*;
-    let Some((m, n, k)) = op.modifiers().find_map(shape) else {
-        return UNKNOWN;
-    };
-    let kinds: Vec<&str> = op
-        .modifiers()
-        .skip_while(|part| *part != "row" && *part != "col")
-        .filter(|part| {
-            matches!(
-                *part,
-                "f16"
-                    | "bf16"
-                    | "tf32"
-                    | "f32"
-                    | "f64"
-                    | "s32"
-                    | "s8"
-                    | "u8"
-                    | "s4"
-                    | "u4"
-                    | "b1"
-                    | "e4m3"
-                    | "e5m2"
-                    | "e3m2"
-                    | "e2m3"
-                    | "e2m1"
-            )
-        })
-        .collect();
-    // Sparse and scaled forms have more operands, and Volta's m8n8k4 on f16
-    // spreads its matrices in another way.
-    let plain = !op.has("sp") && !op.has("sp::ordered_metadata") && !op.has("block_scale");
-    let [d, a, b, c] = kinds[..] else {
-        return UNKNOWN;
-    };
-    if !plain || ((m, n, k) == (8, 8, 4) && a != "f64") {
-        return UNKNOWN;
-    }
-    let width = |kind: &str| match kind {
-        "b1" => 1,
-        "s4" | "u4" => 4,
-        "f16" | "bf16" => 16,
-        "f32" | "s32" | "tf32" => 32,
-        "f64" => 64,
-        _ => 8,
-    };
-    let registers = |elements: u32, kind: &str| match kind {
-        "f64" => elements / 32,
-        _ => elements * width(kind) / 1024,
-    };
-    let result = |kind: &str| match kind {
-        "f32" => Some(F32),
-        "f64" => Some(F64),
-        "s32" => Some(S32),
-        "f16" => None,
-        _ => None,
-    };
-    let input = |elements: u32, kind: &str| match kind {
-        "f64" => InList(registers(elements, kind), F64),
-        _ => Packed(registers(elements, kind)),
-    };
-    let to = match result(d) {
-        Some(ty) => OutList(registers(m * n, d), ty),
-        None => Packed(registers(m * n, d)),
-    };
-    let from = match result(c) {
-        Some(ty) => InList(registers(m * n, c), ty),
-        None => Packed(registers(m * n, c)),
-    };
-    exactly(vec![to, input(m * k, a), input(n * k, b), from])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn of(op: &str) -> Lookup {
         signature(&Opcode::from(op))
-    }
-
-    #[test]
-    fn mma_counts_its_registers() {
-        use ScalarType::*;
-        use Slot::*;
-        let counts = |op: &str| of(op).unwrap().unwrap().slots;
-        assert_eq!(
-            counts("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
-            [OutList(4, F32), Packed(4), Packed(2), InList(4, F32)]
-        );
-        assert_eq!(
-            counts("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32"),
-            [OutList(4, S32), Packed(4), Packed(2), InList(4, S32)]
-        );
-        assert_eq!(
-            counts("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"),
-            [
-                OutList(2, F64),
-                InList(1, F64),
-                InList(1, F64),
-                InList(2, F64)
-            ]
-        );
-        assert_eq!(
-            counts("mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16"),
-            [Packed(2), Packed(2), Packed(1), Packed(2)]
-        );
-        assert_eq!(
-            of("mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32"),
-            UNKNOWN
-        );
     }
 
     #[test]
