@@ -35,8 +35,19 @@ impl Uniformity {
         }
     }
 
-    /// Whether lanes of one warp can have different values in `register`.
-    pub(crate) fn is_laned(&self, register: Register) -> bool {
+    /// Whether lanes of one warp can part at the guard of instruction `at`.
+    pub(crate) fn guard_is_laned(&self, flow: &Flow<'_>, at: usize) -> bool {
+        let Some(guard) = flow.ops[at].roles.guard else {
+            return false;
+        };
+        self.is_laned(guard)
+            && flow
+                .definitions(guard, at)
+                .into_iter()
+                .any(|writer| self.makes_laned(&flow.ops[writer]))
+    }
+
+    fn is_laned(&self, register: Register) -> bool {
         self.laned[register.index()]
     }
 

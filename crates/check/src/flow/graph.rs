@@ -1,8 +1,8 @@
 //! Blocks, the ways between them, and who stands before whom on every way.
 
 use super::Op;
-use heist_ptx::{Name, Operand};
-use std::collections::HashMap;
+use super::labels::Labels;
+use heist_ptx::Operand;
 use std::ops::Range;
 
 /// A block of a [`Graph`].
@@ -29,11 +29,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn new(
-        ops: &[Op<'_>],
-        labels: &HashMap<Name, usize>,
-        targets: &HashMap<Name, &[Name]>,
-    ) -> Graph {
+    pub(super) fn new<'m>(ops: &[Op<'m>], labels: &Labels<'m>) -> Graph {
         let ranges = cut(ops, labels);
         let mut block_of = vec![BlockId(0); ops.len() + 1];
         for (block, range) in ranges.iter().enumerate() {
@@ -45,7 +41,7 @@ impl Graph {
         let mut successors = vec![Vec::new(); ranges.len()];
         let mut predecessors = vec![Vec::new(); ranges.len()];
         for (block, range) in ranges.iter().enumerate() {
-            for to in ways_out(ops, range, labels, targets) {
+            for to in ways_out(ops, range, labels) {
                 if to >= ops.len() {
                     continue;
                 }
@@ -185,10 +181,10 @@ impl Graph {
 }
 
 /// Cuts the row of instructions where a label points in or a branch leaves.
-fn cut(ops: &[Op<'_>], labels: &HashMap<Name, usize>) -> Vec<Range<usize>> {
+fn cut(ops: &[Op<'_>], labels: &Labels<'_>) -> Vec<Range<usize>> {
     let mut starts = vec![false; ops.len() + 1];
     starts[0] = true;
-    for &at in labels.values() {
+    for at in labels.places() {
         starts[at] = true;
     }
     for (at, op) in ops.iter().enumerate() {
@@ -216,32 +212,23 @@ fn ends_block(op: &Op<'_>) -> bool {
 }
 
 /// Where control can go behind a block, as instruction numbers.
-fn ways_out(
-    ops: &[Op<'_>],
-    range: &Range<usize>,
-    labels: &HashMap<Name, usize>,
-    targets: &HashMap<Name, &[Name]>,
-) -> Vec<usize> {
+fn ways_out<'m>(ops: &[Op<'m>], range: &Range<usize>, labels: &Labels<'m>) -> Vec<usize> {
     let Some(op) = range.clone().next_back().map(|last| &ops[last]) else {
         return Vec::new();
     };
     let mut ways = Vec::new();
-    let names = op
-        .instruction
-        .operands
-        .iter()
-        .filter_map(|operand| match operand {
-            Operand::Name(name) => Some(name),
-            _ => None,
-        });
+    let operands = &op.instruction.operands;
+    let names = operands.iter().filter_map(|operand| match operand {
+        Operand::Name(name) => Some(name.as_str()),
+        _ => None,
+    });
     match op.instruction.opcode.base() {
-        "bra" => ways.extend(names.filter_map(|name| labels.get(name))),
+        "bra" => ways.extend(names.filter_map(|name| labels.place(op.scope, name))),
         "brx" => {
-            let all = names
-                .filter_map(|name| targets.get(name))
-                .copied()
+            let targets = names
+                .filter_map(|name| labels.list(op.scope, name))
                 .flatten();
-            ways.extend(all.filter_map(|target| labels.get(target)));
+            ways.extend(targets.filter_map(|target| labels.place(op.scope, target)));
         }
         "ret" | "exit" | "trap" => {}
         _ => {

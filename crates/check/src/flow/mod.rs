@@ -5,10 +5,12 @@
 //! on. Names are resolved to numbers once, here, so that rules compare numbers.
 
 mod graph;
+mod labels;
 mod registers;
 mod roles;
 
 pub(crate) use graph::{BlockId, Graph};
+use labels::{Labels, ScopeId};
 pub(crate) use registers::{Register, RegisterTable};
 pub(crate) use roles::Roles;
 
@@ -20,6 +22,8 @@ pub(crate) struct Op<'m> {
     pub(crate) instruction: &'m Instruction,
     /// What it reads and writes.
     pub(crate) roles: Roles,
+    /// The scope in which its labels are looked up.
+    scope: ScopeId,
 }
 
 impl Op<'_> {
@@ -42,6 +46,8 @@ pub(crate) struct Flow<'m> {
     pub(crate) ops: Vec<Op<'m>>,
     pub(crate) registers: RegisterTable,
     pub(crate) graph: Graph,
+    /// The instructions that write each register.
+    writers: Vec<Vec<usize>>,
     /// Variables of the function and of the module, by name; an inner one hides
     /// an outer one of the same name.
     pub(crate) variables: HashMap<Name, &'m Variable>,
@@ -53,8 +59,8 @@ impl<'m> Flow<'m> {
         let body = function.body.as_ref()?;
         let mut walk = Walk {
             ops: Vec::new(),
-            labels: HashMap::new(),
-            targets: HashMap::new(),
+            labels: Labels::default(),
+            scope: Labels::OUTERMOST,
             registers: RegisterTable::default(),
             variables: HashMap::new(),
         };
@@ -71,14 +77,41 @@ impl<'m> Flow<'m> {
             }
         }
         walk.statements(body);
-        let graph = Graph::new(&walk.ops, &walk.labels, &walk.targets);
+        let graph = Graph::new(&walk.ops, &walk.labels);
+        let mut writers = vec![Vec::new(); walk.registers.len()];
+        for (at, op) in walk.ops.iter().enumerate() {
+            for written in &op.roles.writes {
+                writers[written.index()].push(at);
+            }
+        }
         Some(Flow {
             function,
             ops: walk.ops,
             registers: walk.registers,
             graph,
+            writers,
             variables: walk.variables,
         })
+    }
+
+    /// The instructions whose value `register` can have at instruction `at`.
+    ///
+    /// Compilers give each value a register of its own, people reuse theirs:
+    /// for a guard it matters which of its meanings is meant.
+    pub(crate) fn definitions(&self, register: Register, at: usize) -> Vec<usize> {
+        let all = &self.writers[register.index()];
+        if all.len() < 2 {
+            return all.clone();
+        }
+        // A guarded write may leave the old value in place.
+        let overwrites = |between: usize| {
+            let op = &self.ops[between];
+            op.roles.guard.is_none() && op.roles.writes.contains(&register)
+        };
+        all.iter()
+            .copied()
+            .filter(|&writer| self.graph.reaches(writer, at, overwrites))
+            .collect()
     }
 
     /// The instructions that can run, in order, with their numbers.
@@ -92,8 +125,8 @@ impl<'m> Flow<'m> {
 
 struct Walk<'m> {
     ops: Vec<Op<'m>>,
-    labels: HashMap<Name, usize>,
-    targets: HashMap<Name, &'m [Name]>,
+    labels: Labels<'m>,
+    scope: ScopeId,
     registers: RegisterTable,
     variables: HashMap<Name, &'m Variable>,
 }
@@ -105,10 +138,14 @@ impl<'m> Walk<'m> {
             match statement {
                 Statement::Instruction(instruction) => {
                     let roles = Roles::of(instruction, &mut self.registers);
-                    self.ops.push(Op { instruction, roles });
+                    self.ops.push(Op {
+                        instruction,
+                        roles,
+                        scope: self.scope,
+                    });
                 }
                 Statement::Label { name, .. } => {
-                    self.labels.insert(name.clone(), self.ops.len());
+                    self.labels.define(self.scope, name, self.ops.len());
                 }
                 Statement::Registers(declared) => {
                     for register in &declared.names {
@@ -119,9 +156,14 @@ impl<'m> Walk<'m> {
                 Statement::Variable(variable) => {
                     self.variables.insert(variable.name.clone(), variable);
                 }
-                Statement::Block(inner) => self.statements(inner),
+                Statement::Block(inner) => {
+                    let outer = self.scope;
+                    self.scope = self.labels.open(outer);
+                    self.statements(inner);
+                    self.scope = outer;
+                }
                 Statement::BranchTargets { label, targets, .. } => {
-                    self.targets.insert(label.clone(), targets);
+                    self.labels.define_targets(self.scope, label, targets);
                 }
                 Statement::Loc(_)
                 | Statement::CallTargets { .. }

@@ -12,13 +12,13 @@ pub(super) fn divergent(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     }
     let mut told = vec![false; cx.flow.ops.len()];
     for &at in &barriers {
-        if has_laned_guard(cx, &cx.flow.ops[at]) {
+        if cx.uniformity.guard_is_laned(cx.flow, at) {
             told[at] = true;
             out.push(finding(cx, at, at, Severity::Error));
         }
     }
     for (branch, op) in cx.flow.reachable_ops() {
-        if !op.is("bra") || op.has("uni") || !has_laned_guard(cx, op) {
+        if !op.is("bra") || op.has("uni") || !cx.uniformity.guard_is_laned(cx.flow, branch) {
             continue;
         }
         let block = cx.flow.graph.block_of(branch);
@@ -47,12 +47,6 @@ fn is_aligned_barrier(op: &Op<'_>) -> bool {
         "barrier" => op.has("aligned") && !op.has("cluster"),
         _ => false,
     }
-}
-
-fn has_laned_guard(cx: &Context<'_, '_>, op: &Op<'_>) -> bool {
-    op.roles
-        .guard
-        .is_some_and(|guard| cx.uniformity.is_laned(guard))
 }
 
 fn only_leaves(cx: &Context<'_, '_>, way: BlockId) -> bool {

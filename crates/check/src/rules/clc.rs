@@ -84,12 +84,16 @@ fn refused_ways(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
         let Some(guard) = op.instruction.guard.as_ref().filter(|_| op.is("bra")) else {
             continue;
         };
-        let Some(&(_, granted_if)) = answers
+        let Some(&(register, granted_if)) = answers
             .iter()
             .find(|(register, _)| op.roles.guard == Some(*register))
         else {
             continue;
         };
+        // The register may have been given another meaning since.
+        if register == answer && !cx.flow.definitions(answer, at).contains(&test) {
+            continue;
+        }
         let jumps_when_granted = granted_if != guard.negated;
         let block = cx.flow.graph.block_of(at);
         let behind = cx.flow.graph.range(block).end;
@@ -172,9 +176,10 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
         let opcode = &cx.flow.ops[at].instruction.opcode;
         opcode.starts_with("fence.proxy") && opcode.modifiers().any(|m| m.starts_with("async"))
     };
-    let (submit, test) = protocol.tests.iter().find_map(|&test| {
-        let unfenced = |submit: &&usize| cx.flow.graph.reaches(test, **submit, fences);
-        Some((*protocol.submits.iter().find(unfenced)?, test))
+    let mut reads = protocol.tests.iter().flat_map(|&test| slot_reads(cx, test));
+    let (submit, read) = reads.find_map(|read| {
+        let unfenced = |submit: &&usize| cx.flow.graph.reaches(read, **submit, fences);
+        Some((*protocol.submits.iter().find(unfenced)?, read))
     })?;
     Some(
         Diagnostic::error(
@@ -183,8 +188,8 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
             "the next response may overwrite the slot before the last one was read from it",
         )
         .other(
-            cx.flow.ops[test].span(),
-            "the last response is read up to here, through the generic proxy",
+            cx.flow.ops[read].span(),
+            "the last response is read here, through the generic proxy",
         )
         .help(
             "put `fence.proxy.async.shared::cta;` behind the read of the response, in the reading \
@@ -193,26 +198,43 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
     )
 }
 
+/// The loads that a test's response comes from, through at most one `mov` that
+/// puts its halves together; the test itself where they are not to be seen.
+fn slot_reads(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
+    let sources = |at: usize| {
+        cx.flow.ops[at]
+            .roles
+            .reads
+            .iter()
+            .flat_map(move |&read| cx.flow.definitions(read, at))
+    };
+    let is_load = |&at: &usize| cx.flow.ops[at].is("ld");
+    let loads: Vec<usize> = sources(test)
+        .flat_map(|at| {
+            let moved = cx.flow.ops[at].is("mov").then(|| sources(at));
+            std::iter::once(at).chain(moved.into_iter().flatten())
+        })
+        .filter(is_load)
+        .collect();
+    if loads.is_empty() { vec![test] } else { loads }
+}
+
 /// A request that every thread of a warp submits: N submitters, N requests.
 fn not_elected(cx: &Context<'_, '_>, submit: usize) -> Option<Diagnostic> {
     let op = &cx.flow.ops[submit];
-    let laned = |op: &Op<'_>| {
-        op.roles
-            .guard
-            .is_some_and(|guard| cx.uniformity.is_laned(guard))
-    };
+    let laned = |at: usize| cx.uniformity.guard_is_laned(cx.flow, at);
     let home = cx.flow.graph.block_of(submit);
     let under_a_branch = cx.flow.reachable_ops().any(|(at, branch)| {
         let block = cx.flow.graph.block_of(at);
         branch.is("bra")
-            && laned(branch)
+            && laned(at)
             && cx
                 .flow
                 .graph
                 .between(block, cx.flow.graph.join_of(block))
                 .contains(&home)
     });
-    if laned(op) || under_a_branch {
+    if laned(submit) || under_a_branch {
         return None;
     }
     Some(

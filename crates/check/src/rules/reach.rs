@@ -1,11 +1,13 @@
 //! Code that can never run.
 
 use crate::Context;
+use crate::flow::BlockId;
 use heist_ptx::{Diagnostic, rule};
 
 /// X019: instructions that no way leads to. Lone `ret`, `exit`, `trap` and jumps
 /// are what compilers leave behind an endless loop or a call that never
-/// returns; they are not worth a word.
+/// returns, and what follows a trap is what they think it returns to; neither
+/// is worth a word.
 pub(super) fn dead_code(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     let worth_a_word = |&at: &usize| {
         !matches!(
@@ -17,6 +19,7 @@ pub(super) fn dead_code(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         .flow
         .graph
         .unreachable_blocks()
+        .filter(|&block| !follows_a_trap(cx, block))
         .flat_map(|block| cx.flow.graph.range(block))
         .filter(worth_a_word)
         .collect();
@@ -35,4 +38,9 @@ pub(super) fn dead_code(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         .label("the first of them")
         .help("remove them, or mend the branch that should lead here"),
     );
+}
+
+fn follows_a_trap(cx: &Context<'_, '_>, block: BlockId) -> bool {
+    let start = cx.flow.graph.range(block).start;
+    start > 0 && cx.flow.ops[start - 1].is("trap")
 }
