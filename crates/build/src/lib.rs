@@ -47,6 +47,7 @@ mod emit;
 mod error;
 mod fold;
 mod kernel;
+mod lesson;
 mod lower;
 mod mbarrier;
 mod mma;
