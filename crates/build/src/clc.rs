@@ -197,8 +197,6 @@ impl<'k> InFlight<'k> {
             vec![response.into(), slot.response.operand()],
             place,
         );
-        // The slot was read; the next response is written by another proxy.
-        k.effect("fence.proxy.async.shared::cta", vec![]);
         let granted = k.emit::<bool>(
             "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128",
             vec![response.into()],
@@ -275,7 +273,10 @@ impl<'k> Granted<'k> {
     }
 
     /// Gives the request back, so that the next one can be made.
+    #[track_caller]
     pub fn release(self) -> Idle<'k> {
+        // The slot was read; the next response is written by another proxy.
+        self.slot.k.fence_async_shared();
         Idle { slot: self.slot }
     }
 }

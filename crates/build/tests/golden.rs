@@ -77,7 +77,10 @@ fn reduction() {
 
 #[test]
 fn cluster_sum() {
-    golden("cluster_sum.sm_90.ptx", cluster_sum::cluster_sum(Arch::SM_90));
+    golden(
+        "cluster_sum.sm_90.ptx",
+        cluster_sum::cluster_sum(Arch::SM_90),
+    );
 }
 
 #[test]
@@ -141,7 +144,13 @@ fn names_come_from_rust() {
         })
         .expect("builds");
     let text = heist_ptx::print(&kernel.module);
-    for name in ["%row,", "%row_2,", "%tid_value,", "%r7_value,", "%gr__e_in_bytes,"] {
+    for name in [
+        "%row,",
+        "%row_2,",
+        "%tid_value,",
+        "%r7_value,",
+        "%gr__e_in_bytes,",
+    ] {
         assert!(text.contains(&format!("add.s32 {name}")), "{name}\n{text}");
     }
 }

@@ -43,6 +43,12 @@ pub(crate) fn assembles<A>(
             again, kernel.module,
             "{arch}: read back differently\n{text}"
         );
+        let findings: Vec<String> = heist_ptx::validate::validate(&again, Some(&source))
+            .into_iter()
+            .chain(heist_check::check(&again))
+            .map(|finding| format!("{finding}: {}", source.slice(finding.span)))
+            .collect();
+        assert!(findings.is_empty(), "{arch}: {findings:#?}\n{text}");
         let Some(ptxas) = &ptxas else {
             return Usage::default();
         };
