@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
+use super::layout::{Decode, Encode};
 use crate::cvt::tiny::{self, Tiny};
-use crate::float::{NAN32, bf16, f16, f32 as single};
+use crate::float::{NAN32, NAN64, bf16, f16, f32 as single};
 use crate::lanes::Lanes;
 
 /// The type of the elements of A or B.
@@ -153,6 +154,75 @@ impl Accumulator {
             2
         } else {
             1
+        }
+    }
+}
+
+impl Decode<u32, f64> for Element {
+    #[inline(always)]
+    fn decode(&self, register: &Lanes<u32>, j: u32) -> Lanes<f64> {
+        self.floats(register, j)
+    }
+}
+
+impl Decode<u32, i32> for Element {
+    #[inline(always)]
+    fn decode(&self, register: &Lanes<u32>, j: u32) -> Lanes<i32> {
+        self.integers(register, j)
+    }
+}
+
+impl Decode<u32, f64> for Accumulator {
+    #[inline(always)]
+    fn decode(&self, register: &Lanes<u32>, j: u32) -> Lanes<f64> {
+        match self {
+            Accumulator::F16 => Element::F16.floats(register, j),
+            _ => each(register, |w| f64::from(f32::from_bits(w))),
+        }
+    }
+}
+
+impl Encode<u32, f64> for Accumulator {
+    #[inline(always)]
+    fn encode(&self, word: u32, j: u32, sum: f64) -> u32 {
+        match (self, j) {
+            (Accumulator::F16, 0) => (word & 0xffff_0000) | round_f16(sum) as u32,
+            (Accumulator::F16, _) => (word & 0xffff) | (round_f16(sum) as u32) << 16,
+            _ => round_f32(sum),
+        }
+    }
+}
+
+/// Doubles, as they are.
+pub(super) struct Doubles;
+
+impl Decode<u64, f64> for Doubles {
+    #[inline(always)]
+    fn decode(&self, register: &Lanes<u64>, _: u32) -> Lanes<f64> {
+        each(register, f64::from_bits)
+    }
+}
+
+impl Encode<u64, f64> for Doubles {
+    #[inline(always)]
+    fn encode(&self, _: u64, _: u32, sum: f64) -> u64 {
+        if sum.is_nan() { NAN64 } else { sum.to_bits() }
+    }
+}
+
+/// Adds integers to what a register holds, clamping or wrapping.
+pub(super) struct Sum {
+    pub(super) satfinite: bool,
+}
+
+impl Encode<u32, i32> for Sum {
+    #[inline(always)]
+    fn encode(&self, word: u32, _: u32, sum: i32) -> u32 {
+        let before = word as i32;
+        if self.satfinite {
+            before.saturating_add(sum) as u32
+        } else {
+            before.wrapping_add(sum) as u32
         }
     }
 }

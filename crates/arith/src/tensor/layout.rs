@@ -21,6 +21,19 @@ pub struct Layout {
     offsets: [(u8, u8); 8],
 }
 
+/// How numbers are read from a register. A trait rather than a closure, so that
+/// it can be inlined into code for other instruction sets.
+pub(super) trait Decode<R, T> {
+    /// Element `j` of a register in every lane.
+    fn decode(&self, register: &Lanes<R>, j: u32) -> Lanes<T>;
+}
+
+/// How a number is written to element `j` of a register.
+pub(super) trait Encode<R, T> {
+    /// `word` with the element replaced, or combined.
+    fn encode(&self, word: R, j: u32, value: T) -> R;
+}
+
 /// The place of an element: row, column.
 pub type Place = (usize, usize);
 
@@ -93,21 +106,20 @@ impl Layout {
         (first, strides)
     }
 
-    /// Fills a row-major matrix of `width` columns from registers, `decode` giving
-    /// element `j` of a register in every lane. A register that is not there, or
-    /// has no room in `matrix`, is left out.
+    /// Fills a row-major matrix of `width` columns from registers. A register that
+    /// is not there, or has no room in `matrix`, is left out.
     #[inline(always)]
     pub(super) fn gather<R, T: Copy>(
         &self,
         registers: &[Lanes<R>],
         matrix: &mut [T],
         width: usize,
-        decode: impl Fn(&Lanes<R>, u32) -> Lanes<T>,
+        decode: &impl Decode<R, T>,
     ) {
         for (r, register) in registers.iter().enumerate().take(self.registers()) {
             let (first, [group, member, next]) = self.strides(r, width);
             for j in 0..self.per_register() {
-                let values = decode(register, j as u32);
+                let values = decode.decode(register, j as u32);
                 let first = first + j * next;
                 let last = first + 7 * group + 3 * member;
                 let Some(matrix) = matrix.get_mut(first..=last) else {
@@ -122,14 +134,14 @@ impl Layout {
         }
     }
 
-    /// Hands every place to `encode` with its register and lane: the reverse.
+    /// The reverse: writes every place to its register and lane.
     #[inline(always)]
-    pub(super) fn scatter<R, T: Copy>(
+    pub(super) fn scatter<R: Copy, T: Copy>(
         &self,
         matrix: &[T],
         width: usize,
         registers: &mut [Lanes<R>],
-        encode: impl Fn(&mut R, usize, T),
+        encode: &impl Encode<R, T>,
     ) {
         for (r, register) in registers.iter_mut().enumerate().take(self.registers()) {
             let (first, [group, member, next]) = self.strides(r, width);
@@ -141,7 +153,8 @@ impl Layout {
                 };
                 for g in 0..8 {
                     for m in 0..4 {
-                        encode(&mut register[4 * g + m], j, matrix[g * group + m * member]);
+                        let word = &mut register[4 * g + m];
+                        *word = encode.encode(*word, j as u32, matrix[g * group + m * member]);
                     }
                 }
             }
@@ -164,16 +177,30 @@ mod tests {
         assert_eq!(columns.place(31, 1, 1), (15, 7));
     }
 
+    struct Words;
+
+    impl Decode<u32, u32> for Words {
+        fn decode(&self, register: &Lanes<u32>, _: u32) -> Lanes<u32> {
+            *register
+        }
+    }
+
+    impl Encode<u32, u32> for Words {
+        fn encode(&self, _: u32, _: u32, value: u32) -> u32 {
+            value
+        }
+    }
+
     #[test]
     fn gather_and_scatter_are_inverse() {
         let layout = Layout::by_rows(2, 1, &[(0, 0), (0, 1), (8, 0), (8, 1)]);
         let registers: [Lanes<u32>; 4] =
             std::array::from_fn(|r| std::array::from_fn(|lane| (r * 100 + lane) as u32));
         let mut matrix = [u32::MAX; 128];
-        layout.gather(&registers, &mut matrix, 8, |register, _| *register);
+        layout.gather(&registers, &mut matrix, 8, &Words);
         assert!(matrix.iter().all(|x| *x != u32::MAX));
         let mut back = [[0; 32]; 4];
-        layout.scatter(&matrix, 8, &mut back, |word, _, value| *word = value);
+        layout.scatter(&matrix, 8, &mut back, &Words);
         assert_eq!(back, registers);
     }
 }

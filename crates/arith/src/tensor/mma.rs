@@ -8,10 +8,9 @@
 
 use std::fmt;
 
-use super::element::{Accumulator, Element, each, round_f16, round_f32};
+use super::element::{Accumulator, Doubles, Element, Sum};
 use super::gemm::gemm_inline;
 use super::layout::Layout;
-use crate::float::NAN64;
 use crate::lanes::{Lanes, multiversion};
 
 /// A shape: `m` rows of A, `n` columns of B, `k` products an element.
@@ -228,10 +227,9 @@ impl Mma {
     ) {
         let (m, k) = (self.shape.m as usize, self.shape.k as usize);
         let (mut left, mut right, mut sums) = ([0.0; 256], [0.0; 128], [0.0; RESULT]);
-        let native = |r: &Lanes<u64>, _| r.map(f64::from_bits);
-        self.a_layout().gather(a, &mut left, k, native);
-        self.b_layout().gather(b, &mut right, 8, native);
-        self.c_layout().gather(c, &mut sums, 8, native);
+        self.a_layout().gather(a, &mut left, k, &Doubles);
+        self.b_layout().gather(b, &mut right, 8, &Doubles);
+        self.c_layout().gather(c, &mut sums, 8, &Doubles);
         for (row, sums) in sums.chunks_exact_mut(8).enumerate().take(m) {
             for step in 0..k {
                 for (column, sum) in sums.iter_mut().enumerate() {
@@ -239,9 +237,7 @@ impl Mma {
                 }
             }
         }
-        self.d_layout().scatter(&sums, 8, d, |word, _, sum| {
-            *word = if sum.is_nan() { NAN64 } else { sum.to_bits() };
-        });
+        self.d_layout().scatter(&sums, 8, d, &Doubles);
     }
 }
 
@@ -256,11 +252,11 @@ multiversion! {
         let (m, k) = (of.shape.m as usize, of.shape.k as usize);
         let (mut left, mut right) = ([0f64; OPERAND / 2], [0f64; OPERAND / 2]);
         let mut sums = [0f64; RESULT];
-        of.a_layout().gather(a, &mut left, k, |r, j| of.a.floats(r, j));
-        of.b_layout().gather(b, &mut right, 8, |r, j| of.b.floats(r, j));
-        gather_floats(of.c, &of.c_layout(), c, &mut sums, 8);
+        of.a_layout().gather(a, &mut left, k, &of.a);
+        of.b_layout().gather(b, &mut right, 8, &of.b);
+        of.c_layout().gather(c, &mut sums, 8, &of.c);
         gemm_inline(m, 8, k, &left, &right, &mut sums);
-        scatter_floats(of.d, &of.d_layout(), &sums, 8, d);
+        of.d_layout().scatter(&sums, 8, d, &of.d);
     }
 }
 
@@ -275,8 +271,8 @@ multiversion! {
         let (m, k) = (of.shape.m as usize, of.shape.k as usize);
         let (mut left, mut right) = ([0; OPERAND], [0; OPERAND]);
         let mut sums = [0; RESULT];
-        of.a_layout().gather(a, &mut left, k, |r, j| of.a.integers(r, j));
-        of.b_layout().gather(b, &mut right, 8, |r, j| of.b.integers(r, j));
+        of.a_layout().gather(a, &mut left, k, &of.a);
+        of.b_layout().gather(b, &mut right, 8, &of.b);
         gemm_inline(m, 8, k, &left, &right, &mut sums);
         add_integers(&of.c_layout(), of.satfinite, c, &sums, 8, d);
     }
@@ -332,45 +328,6 @@ pub(super) const fn accumulator(m: u16, of: Accumulator) -> Layout {
     }
 }
 
-/// Reads an accumulator of floats.
-#[inline(always)]
-pub(super) fn gather_floats(
-    of: Accumulator,
-    layout: &Layout,
-    registers: &[Lanes<u32>],
-    sums: &mut [f64],
-    width: usize,
-) {
-    layout.gather(registers, sums, width, |r, j| match of {
-        Accumulator::F16 => Element::F16.floats(r, j),
-        _ => each(r, |w| f64::from(f32::from_bits(w))),
-    });
-}
-
-/// Rounds sums into an accumulator of floats.
-#[inline(always)]
-pub(super) fn scatter_floats(
-    of: Accumulator,
-    layout: &Layout,
-    sums: &[f64],
-    width: usize,
-    registers: &mut [Lanes<u32>],
-) {
-    match of {
-        Accumulator::F16 => layout.scatter(sums, width, registers, |word, j, sum| {
-            let half = round_f16(sum) as u32;
-            *word = if j == 0 {
-                (*word & 0xffff_0000) | half
-            } else {
-                (*word & 0xffff) | half << 16
-            };
-        }),
-        _ => layout.scatter(sums, width, registers, |word, _, sum| {
-            *word = round_f32(sum)
-        }),
-    }
-}
-
 /// `d = c + sums`, wrapping or clamping. A register missing from `c` is zeros.
 #[inline(always)]
 pub(super) fn add_integers(
@@ -384,14 +341,7 @@ pub(super) fn add_integers(
     for (i, register) in d.iter_mut().enumerate() {
         *register = c.get(i).copied().unwrap_or([0; 32]);
     }
-    layout.scatter(sums, width, d, |word, _, sum| {
-        let before = *word as i32;
-        *word = if satfinite {
-            before.saturating_add(sum)
-        } else {
-            before.wrapping_add(sum)
-        } as u32;
-    });
+    layout.scatter(sums, width, d, &Sum { satfinite });
 }
 
 #[cfg(test)]

@@ -20,10 +20,7 @@
 use super::element::{Accumulator, Element};
 use super::gemm::gemm_inline;
 use super::layout::Layout;
-use super::mma::{
-    NoSuchShape, Shape, accumulator, add_integers, gather_floats, operand_a, operand_b,
-    scatter_floats,
-};
+use super::mma::{NoSuchShape, Shape, accumulator, add_integers, operand_a, operand_b};
 use crate::lanes::{Lanes, multiversion};
 
 /// One kind of `mma.sp`.
@@ -200,12 +197,12 @@ multiversion! {
         let k = of.shape.k as usize;
         let (mut stored, mut left, mut right) = ([0f64; 16 * 32], [0f64; 16 * 64], [0f64; 64 * 8]);
         let mut sums = [0f64; 16 * 8];
-        of.a_layout().gather(a, &mut stored, k / 2, |r, j| of.a.floats(r, j));
+        of.a_layout().gather(a, &mut stored, k / 2, &of.a);
         of.expand(metadata, selector, &stored, &mut left);
-        of.b_layout().gather(b, &mut right, 8, |r, j| of.b.floats(r, j));
-        gather_floats(of.c, &of.c_layout(), c, &mut sums, 8);
+        of.b_layout().gather(b, &mut right, 8, &of.b);
+        of.c_layout().gather(c, &mut sums, 8, &of.c);
         gemm_inline(16, 8, k, &left, &right, &mut sums);
-        scatter_floats(of.d, &of.d_layout(), &sums, 8, d);
+        of.d_layout().scatter(&sums, 8, d, &of.d);
     }
 }
 
@@ -222,9 +219,9 @@ multiversion! {
         let k = of.shape.k as usize;
         let (mut stored, mut left, mut right) = ([0; 16 * 64], [0; 16 * 128], [0; 128 * 8]);
         let mut sums = [0; 16 * 8];
-        of.a_layout().gather(a, &mut stored, k / 2, |r, j| of.a.integers(r, j));
+        of.a_layout().gather(a, &mut stored, k / 2, &of.a);
         of.expand(metadata, selector, &stored, &mut left);
-        of.b_layout().gather(b, &mut right, 8, |r, j| of.b.integers(r, j));
+        of.b_layout().gather(b, &mut right, 8, &of.b);
         gemm_inline(16, 8, k, &left, &right, &mut sums);
         add_integers(&of.c_layout(), of.satfinite, c, &sums, 8, d);
     }

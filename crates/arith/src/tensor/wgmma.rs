@@ -5,14 +5,17 @@
 //! multiplies. A warpgroup is four warps, warp `w` having rows `16w` to `16w + 15`
 //! of A and D, so products are computed a warp at a time, with B read once.
 
+#![allow(unsafe_code)]
+
 use std::fmt;
 
-use super::element::{Accumulator, Element, each, round_f16, round_f32};
-use super::gemm::gemm;
-use super::layout::Layout;
-use super::mma::{Shape, operand_a};
+use super::element::{Accumulator, Element, Sum, each};
+use super::gemm::{gemm, gemm_inline};
+use super::layout::{Decode, Layout};
+use super::mma::{Shape, accumulator, operand_a};
 use super::swizzle::Swizzle;
-use crate::lanes::Lanes;
+use crate::float::f16;
+use crate::lanes::{Lanes, multiversion};
 
 /// What a matrix descriptor says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,34 +164,57 @@ impl SharedOperand {
     /// Reads the operand through `load`, which is called with the address of each
     /// 16-byte chunk, line by line. The result has `mn` rows of `k` numbers.
     pub fn read_rows(&self, load: impl FnMut(u32) -> [u8; 16]) -> Numbers {
-        self.read(load, |mn, k| mn * self.k + k)
+        self.read(load, self.k, 1)
     }
 
     /// As [`SharedOperand::read_rows`], but with `k` rows of `mn` numbers, which is
     /// how [`Wgmma`] takes B.
     pub fn read_columns(&self, load: impl FnMut(u32) -> [u8; 16]) -> Numbers {
-        self.read(load, |mn, k| k * self.mn + mn)
+        self.read(load, 1, self.mn)
     }
 
-    fn read(
+    /// Reads every chunk. `step_mn` and `step_k` are what a step along either axis
+    /// adds to the index of the result.
+    fn read(&self, load: impl FnMut(u32) -> [u8; 16], step_mn: usize, step_k: usize) -> Numbers {
+        let steps = (step_mn, step_k);
+        let wide = |bits: u32| f64::from(f32::from_bits(bits));
+        let of = self.element;
+        match of {
+            Element::F16 => {
+                Numbers::Floats(self.fill(load, steps, |b| wide(f16::to_f32(b as u16))))
+            }
+            Element::Bf16 => Numbers::Floats(self.fill(load, steps, |b| wide(b << 16))),
+            _ if of.is_float() => Numbers::Floats(self.fill(load, steps, |b| of.float(b).into())),
+            Element::B1 => Numbers::Integers(self.fill(load, steps, |b| (b & 1) as i32)),
+            _ => Numbers::Integers(self.fill(load, steps, |b| of.integer(b))),
+        }
+    }
+
+    #[inline(always)]
+    fn fill<T: Copy + Default>(
         &self,
         mut load: impl FnMut(u32) -> [u8; 16],
-        at: impl Fn(usize, usize) -> usize,
-    ) -> Numbers {
+        (step_mn, step_k): (usize, usize),
+        number: impl Fn(u32) -> T,
+    ) -> Vec<T> {
+        let mut numbers = vec![T::default(); self.mn * self.k];
         let (lines, chunks) = self.lines_and_chunks();
+        let (step_line, step) = match self.major {
+            Major::K => (step_mn, step_k),
+            Major::Mn => (step_k, step_mn),
+        };
         let bits = self.element.bits() as usize;
-        let mut numbers = Numbers::zeros(self.element, self.mn * self.k);
         for line in 0..lines {
             for chunk in 0..chunks {
-                let word = u128::from_le_bytes(load(self.chunk_address(line, chunk)));
+                let bytes = load(self.chunk_address(line, chunk));
+                let first = line * step_line + chunk * self.per_chunk() * step;
+                let words: [u32; 4] = std::array::from_fn(|i| {
+                    u32::from_le_bytes([0, 1, 2, 3].map(|j| bytes[4 * i + j]))
+                });
                 for i in 0..self.per_chunk() {
-                    let along = chunk * self.per_chunk() + i;
-                    let (mn, k) = match self.major {
-                        Major::K => (line, along),
-                        Major::Mn => (along, line),
-                    };
-                    if mn < self.mn && k < self.k {
-                        numbers.set(at(mn, k), self.element, (word >> (i * bits)) as u32);
+                    let bit = i * bits;
+                    if let Some(slot) = numbers.get_mut(first + i * step) {
+                        *slot = number(words[bit / 32 % 4] >> (bit % 32));
                     }
                 }
             }
@@ -215,23 +241,20 @@ impl Numbers {
         }
     }
 
-    #[inline]
-    fn set(&mut self, at: usize, of: Element, bits: u32) {
+    /// Some rows of a matrix of `width` columns: for a warp's part of an A that was
+    /// read for the whole warpgroup. Rows that are not there are left out.
+    pub fn rows(&self, rows: std::ops::Range<usize>, width: usize) -> Numbers {
+        fn part<T: Copy>(all: &[T], rows: std::ops::Range<usize>, width: usize) -> Vec<T> {
+            all.chunks(width.max(1))
+                .skip(rows.start)
+                .take(rows.len())
+                .flatten()
+                .copied()
+                .collect()
+        }
         match self {
-            Numbers::Floats(all) => {
-                if let Some(slot) = all.get_mut(at) {
-                    *slot = of.float(bits).into();
-                }
-            }
-            Numbers::Integers(all) => {
-                if let Some(slot) = all.get_mut(at) {
-                    *slot = if of == Element::B1 {
-                        (bits & 1) as i32
-                    } else {
-                        of.integer(bits)
-                    };
-                }
-            }
+            Numbers::Floats(all) => Numbers::Floats(part(all, rows, width)),
+            Numbers::Integers(all) => Numbers::Integers(part(all, rows, width)),
         }
     }
 
@@ -360,13 +383,11 @@ impl Wgmma {
         let mut numbers = Numbers::zeros(self.a, 16 * self.k());
         let (layout, k) = (self.a_layout(), self.k());
         match &mut numbers {
-            Numbers::Floats(all) => layout.gather(registers, all, k, |r, j| self.a.floats(r, j)),
+            Numbers::Floats(all) => layout.gather(registers, all, k, &self.a),
             Numbers::Integers(all) if self.a == Element::B1 => {
-                layout.gather(registers, all, k, |r, j| each(r, |w| (w >> j & 1) as i32));
+                layout.gather(registers, all, k, &Bits);
             }
-            Numbers::Integers(all) => {
-                layout.gather(registers, all, k, |r, j| self.a.integers(r, j))
-            }
+            Numbers::Integers(all) => layout.gather(registers, all, k, &self.a),
         }
         numbers
     }
@@ -410,56 +431,61 @@ impl Wgmma {
         match (a.as_ref(), b.as_ref()) {
             (Numbers::Floats(a), Numbers::Floats(b)) => {
                 let mut sums = vec![0.0; 16 * self.n];
-                if accumulate {
-                    self.each_place(d, |word, j, at| sums[at] = self.number(*word, j));
-                }
-                gemm(16, self.n, k, a, b, &mut sums);
-                self.each_place(d, |word, j, at| match (self.d, j) {
-                    (Accumulator::F16, 0) => {
-                        *word = (*word & 0xffff_0000) | round_f16(sums[at]) as u32
-                    }
-                    (Accumulator::F16, _) => {
-                        *word = (*word & 0xffff) | (round_f16(sums[at]) as u32) << 16
-                    }
-                    _ => *word = round_f32(sums[at]),
-                });
+                run_floats(self, a, b, accumulate, &mut sums, d);
             }
             (Numbers::Integers(a), Numbers::Integers(b)) => {
                 let mut sums = vec![0; 16 * self.n];
                 gemm(16, self.n, k, a, b, &mut sums);
-                self.each_place(d, |word, _, at| {
-                    let before = if accumulate { *word as i32 } else { 0 };
-                    let sum = sums[at];
-                    *word = if self.satfinite {
-                        before.saturating_add(sum)
-                    } else {
-                        before.wrapping_add(sum)
-                    } as u32;
-                });
+                let sum = Sum {
+                    satfinite: self.satfinite,
+                };
+                for (tile, d) in d.chunks_mut(4).enumerate().take(self.n / 8) {
+                    if !accumulate {
+                        d.fill([0; 32]);
+                    }
+                    self.tile().scatter(&sums[8 * tile..], self.n, d, &sum);
+                }
             }
             _ => {}
         }
     }
 
-    fn number(&self, word: u32, j: usize) -> f64 {
-        match self.d {
-            Accumulator::F16 => Element::F16.float(word >> (16 * j)).into(),
-            _ => f32::from_bits(word).into(),
-        }
-    }
-
-    /// Every element of D with its index in a matrix of n columns.
+    /// Eight columns of D.
     #[inline(always)]
-    fn each_place(&self, d: &mut [Lanes<u32>], mut f: impl FnMut(&mut u32, usize, usize)) {
-        let halves = if self.d == Accumulator::F16 { 2 } else { 1 };
-        for (r, register) in d.iter_mut().enumerate().take(self.d_registers()) {
-            for (lane, word) in register.iter_mut().enumerate() {
-                for j in 0..halves {
-                    let (row, column) = self.d_place(lane, r, j);
-                    f(word, j, row * self.n + column);
-                }
+    fn tile(&self) -> Layout {
+        accumulator(16, self.d)
+    }
+}
+
+multiversion! {
+    fn run_floats(
+        of: &Wgmma,
+        a: &[f64],
+        b: &[f64],
+        accumulate: bool,
+        sums: &mut [f64],
+        d: &mut [Lanes<u32>],
+    ) {
+        let tile = of.tile();
+        if accumulate {
+            for (at, d) in d.chunks(tile.registers()).enumerate().take(of.n / 8) {
+                tile.gather(d, &mut sums[8 * at..], of.n, &of.d);
             }
         }
+        gemm_inline(16, of.n, of.k(), a, b, sums);
+        for (at, d) in d.chunks_mut(tile.registers()).enumerate().take(of.n / 8) {
+            tile.scatter(&sums[8 * at..], of.n, d, &of.d);
+        }
+    }
+}
+
+/// Single bits as zeros and ones.
+struct Bits;
+
+impl Decode<u32, i32> for Bits {
+    #[inline(always)]
+    fn decode(&self, register: &Lanes<u32>, j: u32) -> Lanes<i32> {
+        each(register, |w| (w >> (j & 31) & 1) as i32)
     }
 }
 

@@ -12,9 +12,7 @@
 use super::element::{Accumulator, Element};
 use super::gemm::gemm_inline;
 use super::layout::Layout;
-use super::mma::{
-    self, BitOp, Mma, NoSuchShape, Shape, add_integers, gather_floats, scatter_floats,
-};
+use super::mma::{self, BitOp, Mma, NoSuchShape, Shape, add_integers};
 use crate::lanes::{Lanes, multiversion};
 
 /// One kind of `wmma` product, and through it the fragments of its operands.
@@ -154,11 +152,11 @@ multiversion! {
         let [m, n, k] = of.sizes();
         let (mut left, mut right) = ([0f64; OPERAND], [0f64; OPERAND]);
         let mut sums = [0f64; RESULT];
-        of.a_layout().gather(a, &mut left, k, |r, j| of.a.floats(r, j));
-        of.b_layout().gather(b, &mut right, n, |r, j| of.b.floats(r, j));
-        gather_floats(of.c, &of.c_layout(), c, &mut sums, n);
+        of.a_layout().gather(a, &mut left, k, &of.a);
+        of.b_layout().gather(b, &mut right, n, &of.b);
+        of.c_layout().gather(c, &mut sums, n, &of.c);
         gemm_inline(m, n, k, &left, &right, &mut sums);
-        scatter_floats(of.d, &of.d_layout(), &sums, n, d);
+        of.d_layout().scatter(&sums, n, d, &of.d);
     }
 }
 
@@ -173,8 +171,8 @@ multiversion! {
         let [m, n, k] = of.sizes();
         let (mut left, mut right) = ([0; OPERAND], [0; OPERAND]);
         let mut sums = [0; RESULT];
-        of.a_layout().gather(a, &mut left, k, |r, j| of.a.integers(r, j));
-        of.b_layout().gather(b, &mut right, n, |r, j| of.b.integers(r, j));
+        of.a_layout().gather(a, &mut left, k, &of.a);
+        of.b_layout().gather(b, &mut right, n, &of.b);
         gemm_inline(m, n, k, &left, &right, &mut sums);
         add_integers(&of.c_layout(), of.satfinite, c, &sums, n, d);
     }

@@ -7,6 +7,28 @@ use crate::sample::Random;
 use Accumulator as Acc;
 use Element::*;
 
+impl Wgmma {
+    fn number(&self, word: u32, j: usize) -> f64 {
+        match self.d {
+            Acc::F16 => F16.float(word >> (16 * j)).into(),
+            _ => f32::from_bits(word).into(),
+        }
+    }
+
+    /// Every element of D with its index in a matrix of n columns.
+    fn each_place(&self, d: &mut [Lanes<u32>], mut f: impl FnMut(&mut u32, usize, usize)) {
+        let halves = if self.d == Acc::F16 { 2 } else { 1 };
+        for (r, register) in d.iter_mut().enumerate().take(self.d_registers()) {
+            for (lane, word) in register.iter_mut().enumerate() {
+                for j in 0..halves {
+                    let (row, column) = self.d_place(lane, r, j);
+                    f(word, j, row * self.n + column);
+                }
+            }
+        }
+    }
+}
+
 fn descriptor(leading: u32, stride: u32, swizzle: Swizzle) -> Descriptor {
     Descriptor {
         start: 0x800,
@@ -232,14 +254,7 @@ fn products_of_operands_in_shared_memory() {
             let left = in_a.read_rows(load(&memory));
             let right = in_b.read_columns(load(&memory));
             for warp in 0..4 {
-                let rows = match &left {
-                    Numbers::Floats(all) => {
-                        Numbers::Floats(all[warp * 16 * k..][..16 * k].to_vec())
-                    }
-                    Numbers::Integers(all) => {
-                        Numbers::Integers(all[warp * 16 * k..][..16 * k].to_vec())
-                    }
-                };
+                let rows = left.rows(16 * warp..16 * warp + 16, k);
                 let one = match d {
                     Acc::F16 => 0x3c00_3c00,
                     Acc::F32 => 1f32.to_bits(),
