@@ -44,7 +44,7 @@ def mma_sync(file):
     a, b = spread(128, -4, 4), spread(64, -3, 3, 5)
     sums = product(a, b, 16, 8, 8)
     yield Run("mma_f16_f16").input("f16", a).input("f16", b).output("f16", sums)
-    # The ninth bit of the fraction is lost in tf32, and 1 + 2^-11 lies halfway: away from zero.
+    # 3 * (1 + 2^-10) lies halfway between two tf32 numbers, and goes away from zero.
     wide = [x * (1 + 2**-10) for x in a]
     yield Run("mma_tf32").input("f32", wide).input("f32", b).output("f32", product([tf32(x) for x in wide], b, 16, 8, 8))
     a, b = spread(512, -128, 127, 37), spread(256, 0, 255, 41)
