@@ -1,19 +1,45 @@
 //! Tiles that are scheduled while the kernel runs.
 //!
-//! You write the body of one tile and pick a [`Policy`]; the tile loop owns
-//! everything else.
+//! You write the body of one tile and pick a [`Policy`]; [`Tiled`] makes the
+//! kernel. Where a block's next tile comes from is a [`Source`]: cluster launch
+//! control on Blackwell, a counter in memory elsewhere, or no asking at all. In
+//! which order tiles are handed out is a [`TileOrder`]. The tile loop owns
+//! everything else: who asks, who waits, who may leave.
+//!
+//! Whatever a policy answers, every tile runs exactly once, on every source.
 
+mod channel;
 mod context;
 mod erased;
+mod hidden;
+mod order;
+mod plan;
 mod policies;
 mod policy;
+mod report;
+mod source;
 pub mod text;
+mod ticket;
+mod tile_loop;
+mod tiled;
+mod watch;
 
 pub use context::PolicyCx;
 pub use erased::{AnyPolicy, Held};
+pub use hidden::{Hidden, HiddenOn, Numbers, Scheduled};
+pub use order::{
+    AnyOrder, Extent, Grouped, Hilbert, Linear, OrderError, Position, Reversed, Table, TileOrder,
+};
+pub use plan::{Plan, PlanError};
 pub use policies::{
     Adaptive, Every, FairShare, FirstHalf, Fraction, Greedy, MaxSteals, Never, Probability,
     SmLimit, TimeBudget, TokenBucket,
 };
 pub use policy::{And, Inverse, Or, Policy, TileId};
+pub use report::{ClusterStats, Ejected, LaunchReport, Place, ReportError, Stats};
+pub use source::{Choice, Source, SourceError, Submit, TicketGrid};
 pub use text::{Catalogue, PolicyExpr, PolicyTextError};
+pub use ticket::{CONTROL_BYTES, Counters, Lease};
+pub use tile_loop::{Done, Tile, TileLoop};
+pub use tiled::{Tiled, TiledKernel};
+pub use watch::Watch;

@@ -1,0 +1,127 @@
+//! How one word gets from the scheduler thread to every thread of the cluster.
+//!
+//! Whatever the source, the scheduler thread (thread 0 of the cluster's first
+//! block) sends one word per tile: the index of the next tile, or [`NONE`].
+//!
+//! In a block of its own the word goes through one of two slots in turns, with
+//! one barrier: a slot is written again only after the barrier that follows the
+//! reading of the other one, so nobody can still be reading it.
+//!
+//! In a cluster every block has a slot and a *full* barrier, and the first block
+//! an *empty* barrier that takes one arrival from each block. The scheduler
+//! waits for *empty*, arms each block's *full* and writes each block's slot
+//! asynchronously. Every thread waits for its own block's *full*, reads its own
+//! block's slot, and after the block has met one thread releases the slot to the
+//! first block. Nobody reads what was not waited for, nothing is overwritten
+//! before everybody has read it, and no block reads another one's memory.
+
+use heist_build::{BarrierSpec, Kernel, Mbarrier, Shared, SharedArray, Val, Var, Waiter};
+
+/// The word that says there is no next tile. No index reaches it.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The channel of one kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Channel<'k> {
+    k: Kernel<'k>,
+    slot: SharedArray<'k, u32>,
+    wiring: Wiring<'k>,
+}
+
+#[derive(Clone, Copy)]
+enum Wiring<'k> {
+    /// The byte offset of the slot that is used next.
+    Block(Var<'k, u32>),
+    Cluster {
+        full: Waiter<'k>,
+        empty: Mbarrier<'k>,
+        /// The parity that the scheduler waits for next.
+        emptied: Var<'k, u32>,
+    },
+}
+
+impl<'k> Channel<'k> {
+    /// Makes it; the whole cluster takes part, and has met when it returns.
+    pub(crate) fn new(k: &Kernel<'k>) -> Channel<'k> {
+        let blocks = k.cluster_size();
+        if blocks == 1 {
+            let slot = k.shared::<u32>("heist_next", 2);
+            let wiring = Wiring::Block(k.var(0u32).named("next_slot"));
+            return Channel {
+                k: *k,
+                slot,
+                wiring,
+            };
+        }
+        let slot = k.shared::<u32>("heist_next", 1);
+        let [full, empty] = k.mbarriers([
+            BarrierSpec {
+                name: "heist_full",
+                count: 1,
+                arrivals: 1,
+            },
+            BarrierSpec {
+                name: "heist_empty",
+                count: 1,
+                arrivals: blocks,
+            },
+        ]);
+        Channel {
+            k: *k,
+            slot,
+            wiring: Wiring::Cluster {
+                full: full.first().waiter(),
+                empty: empty.first(),
+                // Before the first message all slots are empty: the phase
+                // before the first counts as ended.
+                emptied: k.var(1u32).named("emptied"),
+            },
+        }
+    }
+
+    /// Sends a word. The scheduler thread alone calls this.
+    #[track_caller]
+    pub(crate) fn send(&self, word: Val<'k, u32>) {
+        match self.wiring {
+            Wiring::Block(offset) => {
+                let slot: heist_build::Ptr<'k, Shared, u32> = self.slot.ptr();
+                slot.byte_offset(offset.get()).store(word);
+            }
+            Wiring::Cluster {
+                full,
+                empty,
+                emptied,
+            } => {
+                empty.wait(emptied.get());
+                emptied.update(|parity| parity ^ 1);
+                for rank in 0..self.k.cluster_size() {
+                    let full = full.barrier().on(rank);
+                    full.arrive_expecting(4u32);
+                    self.slot.ptr().on(rank).store_async(word, &full);
+                }
+            }
+        }
+    }
+
+    /// Receives the word. Every thread of the cluster calls this; the block has
+    /// met when it returns.
+    #[track_caller]
+    pub(crate) fn receive(&self) -> Val<'k, u32> {
+        let k = self.k;
+        match self.wiring {
+            Wiring::Block(offset) => {
+                k.sync();
+                let word = self.slot.ptr().byte_offset(offset.get()).load();
+                offset.update(|at| at ^ 4);
+                word
+            }
+            Wiring::Cluster { full, empty, .. } => {
+                full.wait();
+                let word = self.slot.ptr().load();
+                k.sync();
+                k.one_thread(|| empty.on(0u32).arrive());
+                word
+            }
+        }
+    }
+}

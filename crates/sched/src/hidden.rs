@@ -1,0 +1,126 @@
+//! The parameters that the scheduler adds behind a kernel's own.
+
+use heist_build::{
+    DevicePtr, Global, Kernel, KernelParams, Param, ParamShape, ParamValue, Ptr, Val,
+};
+
+/// A kernel's own parameters and, behind them, the scheduler's.
+///
+/// [`Plan::arguments`](crate::Plan::arguments) fills them in; who keeps device
+/// memory of their own between launches fills in this struct.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduled<A> {
+    /// The kernel's own.
+    pub args: A,
+    /// The scheduler's.
+    pub hidden: Hidden,
+}
+
+/// The scheduler's parameters on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Hidden {
+    /// Four words of the launch's own, zero before the first launch that uses
+    /// them: the ticket counter and the exit record. A launch leaves them as it
+    /// found them (unless a policy was overruled), so the next one can use them
+    /// as they are; launches that may overlap need different ones.
+    pub control: DevicePtr<u64>,
+    /// Where a watched kernel writes its records.
+    pub watch: DevicePtr<u64>,
+    /// The order's table.
+    pub table: DevicePtr<u32>,
+    /// The numbers, in order.
+    pub numbers: Numbers,
+}
+
+/// The scheduler's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// Tiles along x, y and z.
+    pub tiles: [u32; 3],
+    /// Clusters of tiles along x and y.
+    pub clusters: [u32; 2],
+    /// Clusters of tiles in all.
+    pub count: u32,
+    /// Clusters that the GPU runs at a time.
+    pub resident: u32,
+}
+
+impl Numbers {
+    /// As the kernel takes them.
+    pub(crate) fn to_array(self) -> [u32; 7] {
+        let ([x, y, z], [cx, cy]) = (self.tiles, self.clusters);
+        [x, y, z, cx, cy, self.count, self.resident]
+    }
+}
+
+/// The scheduler's parameters inside a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct HiddenOn<'k> {
+    pub(crate) control: Ptr<'k, Global, u64>,
+    pub(crate) watch: Ptr<'k, Global, u64>,
+    pub(crate) table: Ptr<'k, Global, u32>,
+    pub(crate) tiles: [Val<'k, u32>; 3],
+    pub(crate) clusters: [Val<'k, u32>; 2],
+    pub(crate) count: Val<'k, u32>,
+    pub(crate) resident: Val<'k, u32>,
+}
+
+const NUMBERS: [&str; 7] = [
+    "heist_tiles_x",
+    "heist_tiles_y",
+    "heist_tiles_z",
+    "heist_clusters_x",
+    "heist_clusters_y",
+    "heist_tiles",
+    "heist_resident",
+];
+
+impl<A: KernelParams> KernelParams for Scheduled<A> {
+    type Device<'k> = (A::Device<'k>, HiddenOn<'k>);
+
+    fn shapes() -> Vec<(&'static str, ParamShape)> {
+        let mut shapes = A::shapes();
+        shapes.push(("heist_control", <Global<u64> as Param>::shape()));
+        shapes.push(("heist_watch", <Global<u64> as Param>::shape()));
+        shapes.push(("heist_table", <Global<u32> as Param>::shape()));
+        shapes.extend(NUMBERS.map(|name| (name, <u32 as Param>::shape())));
+        shapes
+    }
+
+    fn read<'k>(k: &Kernel<'k>) -> Self::Device<'k> {
+        let args = A::read(k);
+        let first = A::shapes().len() as u32;
+        let number = |at: usize| <u32 as Param>::read(k, first + 3 + at as u32, NUMBERS[at]);
+        let hidden = HiddenOn {
+            control: <Global<u64> as Param>::read(k, first, "heist_control"),
+            watch: <Global<u64> as Param>::read(k, first + 1, "heist_watch"),
+            table: <Global<u32> as Param>::read(k, first + 2, "heist_table"),
+            tiles: [number(0), number(1), number(2)],
+            clusters: [number(3), number(4)],
+            count: number(5),
+            resident: number(6),
+        };
+        (args, hidden)
+    }
+
+    fn values(&self) -> Vec<ParamValue> {
+        let mut values = self.args.values();
+        let mut push = |name, bytes, shape: ParamShape| {
+            values.push(ParamValue {
+                name,
+                bytes,
+                kind: shape.kind,
+            });
+        };
+        let hidden = &self.hidden;
+        let wide = <Global<u64> as Param>::shape();
+        push("heist_control", Global::<u64>::bytes(&hidden.control), wide);
+        push("heist_watch", Global::<u64>::bytes(&hidden.watch), wide);
+        let table = Global::<u32>::bytes(&hidden.table);
+        push("heist_table", table, <Global<u32> as Param>::shape());
+        for (name, number) in NUMBERS.into_iter().zip(hidden.numbers.to_array()) {
+            push(name, number.to_le_bytes().to_vec(), <u32 as Param>::shape());
+        }
+        values
+    }
+}

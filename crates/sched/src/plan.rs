@@ -1,0 +1,177 @@
+//! From a built kernel and a grid of tiles to a launch.
+
+use crate::hidden::Numbers;
+use crate::order::OrderError;
+use crate::tiled::{TiledKernel, clusters_of, rank_of};
+use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, RECORD_WORDS, Watch};
+use heist_build::KernelParams;
+use heist_launch::{Arg, Arguments, Buffer, BufferRef, Dim3, Launch, Outcome};
+
+/// One launch of a [`TiledKernel`]: its grid, and what the scheduler's own
+/// parameters hold.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The launch.
+    pub launch: Launch,
+    /// The numbers.
+    pub numbers: Numbers,
+    /// The order's table; one word where it has none.
+    pub table: Vec<u32>,
+    /// The watch buffer as the kernel should find it; one word where the kernel
+    /// is not watched.
+    pub watch: Vec<u64>,
+    /// How many clusters are launched.
+    pub workers: u32,
+    pub(crate) own_params: usize,
+}
+
+/// Why a launch can't be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A grid without tiles.
+    #[error("a grid of {0} tiles has none: there is nothing to launch")]
+    NoTiles(Dim3),
+    /// More than fit in one launch.
+    #[error(
+        "{tiles} tiles in clusters of {cluster} are too many for one launch: at most {most} blocks fit along x"
+    )]
+    TooMany {
+        /// The grid of tiles.
+        tiles: Dim3,
+        /// The cluster.
+        cluster: Dim3,
+        /// The most blocks.
+        most: u32,
+    },
+    /// A grid with more axes than the kernel was built for.
+    #[error(
+        "the kernel was built for grids of {built} axes (in clusters of tiles), and {tiles} has {asked}; build it for such a grid"
+    )]
+    Rank {
+        /// What it was built for.
+        built: u32,
+        /// What was asked.
+        asked: u32,
+        /// The grid of tiles.
+        tiles: Dim3,
+    },
+    /// An order that does not fit.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+}
+
+/// Blocks along x that every GPU takes.
+const MOST_BLOCKS: u32 = i32::MAX as u32;
+
+impl<A: KernelParams> TiledKernel<A> {
+    /// Plans a launch over the grid of tiles it was made for. `resident` is how
+    /// many of its clusters the GPU runs at a time.
+    ///
+    /// # Errors
+    /// Why there is no such launch.
+    pub fn plan(&self, resident: u32) -> Result<Plan, PlanError> {
+        self.plan_for(self.tiles, resident)
+    }
+
+    /// Plans a launch over another grid of tiles.
+    ///
+    /// # Errors
+    /// Why there is no such launch.
+    pub fn plan_for(&self, tiles: impl Into<Dim3>, resident: u32) -> Result<Plan, PlanError> {
+        let tiles = tiles.into();
+        let cluster = self.shape.cluster;
+        if tiles.count() == 0 {
+            return Err(PlanError::NoTiles(tiles));
+        }
+        let clusters = clusters_of(tiles, cluster);
+        let count = clusters.count();
+        // Twice the count must fit the ticket counter, and no index may reach
+        // the word that means "none".
+        if count.saturating_mul(cluster.x.into()) > MOST_BLOCKS.into() || tiles.count() >= 1 << 32 {
+            return Err(PlanError::TooMany {
+                tiles,
+                cluster,
+                most: MOST_BLOCKS,
+            });
+        }
+        let asked = rank_of(clusters);
+        if asked > self.shape.rank {
+            return Err(PlanError::Rank {
+                built: self.shape.rank,
+                asked,
+                tiles,
+            });
+        }
+        let count = count as u32;
+        let resident = resident.max(1);
+        let workers = if self.shape.persistent() {
+            resident.min(count)
+        } else {
+            count
+        };
+        let table = self.shape.order.table(clusters)?.unwrap_or(vec![0]);
+        let info = &self.built.launch;
+        let grid = Dim3::new(workers * cluster.x, cluster.y, cluster.z);
+        let mut launch = Launch::new(grid, info.block).dynamic_shared(info.dynamic_shared);
+        if cluster.count() > 1 {
+            launch = launch.cluster(cluster);
+        }
+        let numbers = Numbers {
+            tiles: tiles.to_array(),
+            clusters: [clusters.x, clusters.y],
+            count,
+            resident,
+        };
+        Ok(Plan {
+            launch,
+            numbers,
+            table,
+            watch: watch_buffer(self.shape.watch, workers, count, cluster),
+            workers,
+            own_params: A::layout().len(),
+        })
+    }
+}
+
+fn watch_buffer(watch: Watch, workers: u32, count: u32, cluster: Dim3) -> Vec<u64> {
+    if watch == Watch::Off {
+        return vec![0];
+    }
+    let (workers, count, blocks) = (workers as usize, count as usize, cluster.count() as usize);
+    let first = HEADER_WORDS + workers * CLUSTER_WORDS;
+    let records = if watch == Watch::Trace {
+        // Every block and every tile once; for each tile and each cluster a
+        // request with its answer, and two declines.
+        (workers + count) * blocks + (workers + count) * 4
+    } else {
+        0
+    };
+    let mut words = vec![0; first + records * RECORD_WORDS];
+    words[1] = records as u64;
+    words[2] = first as u64;
+    words
+}
+
+impl Plan {
+    /// The arguments of the launch: the kernel's own, and the scheduler's
+    /// behind them.
+    ///
+    /// The control words are fresh in every call, which is right for a launch
+    /// that stands alone; a program with a stream of launches keeps them, with
+    /// [`Counters`](crate::Counters).
+    pub fn arguments(&self, own: impl IntoIterator<Item = Arg>) -> Arguments {
+        let scheduler = [
+            Arg::in_out(&[0u64; 4]),
+            Arg::in_out(&self.watch),
+            Arg::input(&self.table),
+        ];
+        let numbers = self.numbers.to_array().map(Arg::scalar);
+        Arguments::new(own.into_iter().chain(scheduler).chain(numbers))
+    }
+
+    /// The control words after the launch, and the watch buffer.
+    pub(crate) fn after<'o>(&self, outcome: &'o Outcome) -> Option<(&'o Buffer, &'o Buffer)> {
+        let output = |at: usize| outcome.output(BufferRef::Argument(at));
+        Some((output(self.own_params)?, output(self.own_params + 1)?))
+    }
+}

@@ -1,0 +1,271 @@
+//! What a watched launch wrote down, read back.
+
+use crate::plan::Plan;
+use crate::tiled::TiledKernel;
+use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, Kind, RECORD_WORDS, Watch};
+use heist_build::KernelParams;
+use heist_launch::{
+    BlockSpan, Clock, Decision, DecisionKind, Dim3, Outcome, TileOrigin, TileSpan, Time, Trace,
+};
+use serde::{Deserialize, Serialize};
+
+/// What a launch reported.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LaunchReport {
+    /// Figures, for a kernel that was watched.
+    pub stats: Option<Stats>,
+    /// Every block, tile and decision, for a kernel that was traced.
+    pub trace: Option<Trace>,
+    /// Set where a policy was overruled for keeping a block waiting.
+    pub ejected: Option<Ejected>,
+    /// Whether the launch left its counter at zero, as the next one needs it.
+    pub counter_is_zero: bool,
+}
+
+/// Figures of a launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// For each cluster that was launched.
+    pub clusters: Vec<ClusterStats>,
+}
+
+/// Figures of one cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStats {
+    /// Clusters of tiles that it ran.
+    pub tiles: u32,
+    /// Of those, stolen or drawn.
+    pub stolen: u32,
+    /// Requests it submitted.
+    pub requests: u32,
+    /// Requests that were refused.
+    pub refusals: u32,
+    /// Opportunities that its policy passed up.
+    pub declines: u32,
+    /// Times its policy was not heard.
+    pub overruled: u32,
+    /// How long it held nothing between tiles, in nanoseconds.
+    pub idle_ns: u64,
+}
+
+impl Stats {
+    /// The sum over all clusters.
+    pub fn total(&self) -> ClusterStats {
+        let mut sum = ClusterStats::default();
+        for cluster in &self.clusters {
+            sum.tiles += cluster.tiles;
+            sum.stolen += cluster.stolen;
+            sum.requests += cluster.requests;
+            sum.refusals += cluster.refusals;
+            sum.declines += cluster.declines;
+            sum.overruled += cluster.overruled;
+            sum.idle_ns += cluster.idle_ns;
+        }
+        sum
+    }
+}
+
+/// The exit record of a policy that was overruled: the launch went on as
+/// greedy, and so do later launches with the same control words, until these
+/// are cleared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ejected {
+    /// The cluster that waited too long.
+    pub cluster: u32,
+    /// When, on the GPU's clock, in nanoseconds.
+    pub at_ns: u64,
+    /// The policy.
+    pub policy: String,
+}
+
+impl std::fmt::Display for Ejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "policy `{}` kept cluster {} waiting past the watchdog's bound at {} ns; the launch went on as greedy",
+            self.policy, self.cluster, self.at_ns
+        )
+    }
+}
+
+/// Where a launch ran, for its trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The device's name.
+    pub device: String,
+    /// Its SMs.
+    pub sms: u32,
+    /// Where its times come from.
+    pub clock: Clock,
+}
+
+/// Records that can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// The outcome has no such buffers.
+    #[error("the outcome has no scheduler buffers: was it launched with `Plan::arguments`?")]
+    Missing,
+    /// More records than the buffer holds.
+    #[error("{written} records were written and {room} fit: the trace is incomplete")]
+    Overflow {
+        /// Written.
+        written: u64,
+        /// Room.
+        room: u64,
+    },
+    /// A record of no known kind.
+    #[error(
+        "record {index} has the unknown kind {kind}: something else wrote into the watch buffer"
+    )]
+    Strange {
+        /// Which.
+        index: usize,
+        /// What it says it is.
+        kind: u8,
+    },
+}
+
+impl<A: KernelParams> TiledKernel<A> {
+    /// Reads what a launch reported.
+    ///
+    /// # Errors
+    /// Why it can't be read.
+    pub fn report(
+        &self,
+        plan: &Plan,
+        outcome: &Outcome,
+        place: &Place,
+    ) -> Result<LaunchReport, ReportError> {
+        let (control, watch) = plan.after(outcome).ok_or(ReportError::Missing)?;
+        self.report_words(plan, &words(control.bytes()), &words(watch.bytes()), place)
+    }
+
+    /// Reads what a launch left in its control words and in its watch buffer.
+    ///
+    /// # Errors
+    /// Why it can't be read.
+    pub fn report_words(
+        &self,
+        plan: &Plan,
+        control: &[u64],
+        watch: &[u64],
+        place: &Place,
+    ) -> Result<LaunchReport, ReportError> {
+        let &[counter, who, when, ..] = control else {
+            return Err(ReportError::Missing);
+        };
+        let mut report = LaunchReport {
+            ejected: (who > 0).then(|| Ejected {
+                cluster: (who - 1) as u32,
+                at_ns: when,
+                policy: self.policy(),
+            }),
+            counter_is_zero: counter == 0,
+            ..LaunchReport::default()
+        };
+        let first = HEADER_WORDS + plan.workers as usize * CLUSTER_WORDS;
+        if self.shape.watch >= Watch::Stats {
+            let clusters = watch.get(HEADER_WORDS..first);
+            let clusters = clusters.ok_or(ReportError::Missing)?;
+            report.stats = Some(Stats {
+                clusters: clusters.chunks_exact(CLUSTER_WORDS).map(cluster).collect(),
+            });
+        }
+        if self.shape.watch == Watch::Trace {
+            let (written, room) = (watch[0], watch[1]);
+            if written > room {
+                return Err(ReportError::Overflow { written, room });
+            }
+            let records = watch.get(first..first + written as usize * RECORD_WORDS);
+            let records = records.ok_or(ReportError::Missing)?;
+            report.trace = Some(self.trace(plan, records, place)?);
+        }
+        Ok(report)
+    }
+
+    fn trace(&self, plan: &Plan, records: &[u64], place: &Place) -> Result<Trace, ReportError> {
+        let mut trace = Trace::new(
+            place.device.clone(),
+            self.built.launch.entry.clone(),
+            place.clock,
+            place.sms,
+            plan.launch.grid,
+        );
+        let grid = plan.launch.grid;
+        let tiles = Dim3::from(plan.numbers.tiles);
+        let records = records.chunks_exact(RECORD_WORDS);
+        let begin = records.clone().map(|record| record[2]).min().unwrap_or(0);
+        let time = |ns: u64| Time::from_ns(ns - begin);
+        for (index, record) in records.enumerate() {
+            let kind = record[0] as u8;
+            let sm = (record[0] >> 8) as u32 & 0xFF_FFFF;
+            let block = (record[0] >> 32) as u32;
+            let (start, end) = (time(record[2]), time(record[3].max(record[2])));
+            let span = |origin| TileSpan {
+                tile: tiles.coordinates(record[1]),
+                block,
+                sm,
+                start,
+                end,
+                origin,
+            };
+            let decision = |kind| Decision {
+                block,
+                at: start,
+                kind,
+            };
+            match Kind::from_byte(kind) {
+                Some(Kind::Block) => trace.blocks.push(BlockSpan {
+                    block,
+                    cluster: grid.coordinates(block.into()).x / self.shape.cluster.x.max(1),
+                    sm,
+                    start,
+                    end,
+                }),
+                Some(Kind::OwnTile) => trace.tiles.push(span(TileOrigin::Own)),
+                Some(Kind::StolenTile) => trace.tiles.push(span(TileOrigin::Stolen)),
+                Some(Kind::TicketTile) => trace.tiles.push(span(TileOrigin::Ticket)),
+                Some(Kind::StaticTile) => trace.tiles.push(span(TileOrigin::Static)),
+                Some(Kind::Requested) => trace.decisions.push(decision(DecisionKind::Requested)),
+                Some(Kind::Declined) => trace.decisions.push(decision(DecisionKind::Declined)),
+                Some(Kind::Granted) => trace.decisions.push(decision(DecisionKind::Granted)),
+                Some(Kind::Refused) => trace.decisions.push(decision(DecisionKind::Refused)),
+                Some(Kind::Overruled) => trace.decisions.push(decision(DecisionKind::Overruled)),
+                None => return Err(ReportError::Strange { index, kind }),
+            }
+        }
+        trace.blocks.sort_by_key(|span| (span.start, span.block));
+        trace.tiles.sort_by_key(|span| (span.start, span.block));
+        trace
+            .decisions
+            .sort_by_key(|decision| (decision.at, decision.block));
+        Ok(trace)
+    }
+}
+
+fn cluster(words: &[u64]) -> ClusterStats {
+    let halves = |word: u64| (word as u32, (word >> 32) as u32);
+    let (tiles, stolen) = halves(words[0]);
+    let (refusals, declines) = halves(words[1]);
+    let (overruled, requests) = halves(words[2]);
+    ClusterStats {
+        tiles,
+        stolen,
+        requests,
+        refusals,
+        declines,
+        overruled,
+        idle_ns: words[3],
+    }
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    bytes
+        .chunks_exact(8)
+        .map(|chunk| {
+            let mut word = [0; 8];
+            word.copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        })
+        .collect()
+}

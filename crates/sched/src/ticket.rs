@@ -1,0 +1,205 @@
+//! Tickets: a counter in global memory stands in for the hardware.
+//!
+//! The counter starts at zero, and a launch leaves it at zero, so no memset is
+//! needed between launches. Launches that overlap on different streams use
+//! different counters ([`Counters`] lends them out). With `t` tickets (all
+//! tiles, less those that a resident grid starts with) and `n` clusters:
+//!
+//! * **Fixed number of draws.** Where no cluster leaves before a draw has failed
+//!   (a resident grid, or a policy that never lets one retire), each of the `n`
+//!   fails exactly once: `t + n` draws in all. The counter is drawn with
+//!   `atom.inc`, which wraps to zero after exactly that many. One atomic a tile,
+//!   nothing else.
+//! * **Any number of draws.** Where a policy may retire a cluster, the counter
+//!   has two halves: the low one counts draws, the high one counts clusters that
+//!   retired. Each cluster ends in exactly one way, a failed draw or a
+//!   retirement, and both are one atomic on the same word, so they have one
+//!   order. Once the low half has reached `t`, failed draws so far are `low - t`;
+//!   with the high half they are all the endings so far. Whoever brings that
+//!   to `n` is the last one out, and writes zero. Nobody touches the word after
+//!   its own ending, so nobody is left to disturb.
+
+use heist_build::{Global, Kernel, Order, Ptr, Scope, Val, Var};
+
+/// A launch's tickets inside a kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Tickets<'k> {
+    k: Kernel<'k>,
+    counter: Ptr<'k, Global, u64>,
+    /// Tickets there are.
+    tickets: Val<'k, u32>,
+    /// The index of the first ticket's tile.
+    first: Val<'k, u32>,
+    /// Clusters that were launched.
+    workers: Val<'k, u32>,
+    drawn: Drawn<'k>,
+}
+
+/// The scheduler thread's last draw.
+#[derive(Clone, Copy)]
+enum Drawn<'k> {
+    Fixed(Var<'k, u32>),
+    Any(Var<'k, u64>),
+}
+
+impl<'k> Tickets<'k> {
+    /// `fixed` says that every cluster ends with a failed draw; `resident` that
+    /// it starts with the tile of its own number.
+    #[track_caller]
+    pub(crate) fn new(
+        k: &Kernel<'k>,
+        counter: Ptr<'k, Global, u64>,
+        tiles: Val<'k, u32>,
+        workers: Val<'k, u32>,
+        resident: bool,
+        fixed: bool,
+    ) -> Tickets<'k> {
+        let first = if resident { workers } else { k.c(0) };
+        Tickets {
+            k: *k,
+            counter,
+            tickets: tiles - first,
+            first,
+            workers,
+            drawn: if fixed {
+                Drawn::Fixed(k.var(0u32).named("ticket"))
+            } else {
+                Drawn::Any(k.var(0u64).named("ticket"))
+            },
+        }
+    }
+
+    /// Draws; the answer is looked at later, so its latency can hide behind the
+    /// tile's work.
+    #[track_caller]
+    pub(crate) fn draw(&self) {
+        match self.drawn {
+            Drawn::Fixed(drawn) => {
+                let last = self.tickets + self.workers - 1;
+                let counter = self.counter.cast::<u32>();
+                drawn.set(counter.atomic_wrapping_inc(Order::Relaxed, Scope::Gpu, last));
+            }
+            Drawn::Any(drawn) => drawn.set(self.counter.atomic_add(1u64)),
+        }
+    }
+
+    /// Looks at what was drawn.
+    #[track_caller]
+    pub(crate) fn collect(&self, granted: impl Fn(Val<'k, u32>), refused: impl Fn()) {
+        let low = match self.drawn {
+            Drawn::Fixed(drawn) => drawn.get(),
+            Drawn::Any(drawn) => drawn.get().cast::<u32>(),
+        };
+        self.k.if_else(
+            low.lt(self.tickets),
+            || granted(low + self.first),
+            || {
+                if let Drawn::Any(drawn) = self.drawn {
+                    let high = (drawn.get() >> 32).cast::<u32>();
+                    self.reset_if_last(low - self.tickets + 1 + high);
+                }
+                refused();
+            },
+        );
+    }
+
+    /// Leaves without a failed draw. Only where the number of draws is not fixed.
+    #[track_caller]
+    pub(crate) fn retire(&self) {
+        if let Drawn::Fixed(_) = self.drawn {
+            self.k
+                .fail("a cluster retires from tickets that count on a failed draw");
+            return;
+        }
+        let before = self.counter.atomic_add(1u64 << 32);
+        let (low, high) = (before.cast::<u32>(), (before >> 32).cast::<u32>());
+        // With tickets left somebody else is still to end, whatever the sum.
+        self.k.if_(low.ge(self.tickets), || {
+            self.reset_if_last(low - self.tickets + high + 1);
+        });
+    }
+
+    #[track_caller]
+    fn reset_if_last(&self, ended: Val<'k, u32>) {
+        self.k.if_(ended.eq(self.workers), || {
+            self.counter
+                .atomic_exchange(Order::Relaxed, Scope::Gpu, 0u64);
+        });
+    }
+}
+
+/// Bytes of one launch's control words.
+pub const CONTROL_BYTES: u64 = 32;
+
+/// Lends out control words so that launches that may overlap never share any.
+///
+/// Memory for `capacity` of them is allocated and zeroed once. A [`Lease`] is
+/// held from before the launch until the launch is known to have ended (a
+/// synchronised stream or event); for a captured graph, as long as the graph
+/// lives. Then the next launch uses the words as they are.
+///
+/// ```
+/// use heist_sched::Counters;
+/// let counters = Counters::new(2);
+/// let (a, b) = (counters.lease().unwrap(), counters.lease().unwrap());
+/// assert_ne!(a.offset(), b.offset());
+/// assert!(counters.lease().is_none());
+/// drop(a);
+/// assert!(counters.lease().is_some());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Counters {
+    free: std::sync::Arc<std::sync::Mutex<Vec<u32>>>,
+    capacity: u32,
+}
+
+/// Control words that nobody else has.
+#[derive(Debug)]
+pub struct Lease {
+    index: u32,
+    free: std::sync::Arc<std::sync::Mutex<Vec<u32>>>,
+}
+
+impl Counters {
+    /// For `capacity` launches at a time.
+    pub fn new(capacity: u32) -> Counters {
+        Counters {
+            free: std::sync::Arc::new(std::sync::Mutex::new((0..capacity).rev().collect())),
+            capacity,
+        }
+    }
+
+    /// Bytes of device memory to allocate and zero, once.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.capacity) * CONTROL_BYTES
+    }
+
+    /// Words for one launch; `None` when all are lent.
+    pub fn lease(&self) -> Option<Lease> {
+        let mut free = match self.free.lock() {
+            Ok(free) => free,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        free.pop().map(|index| Lease {
+            index,
+            free: self.free.clone(),
+        })
+    }
+}
+
+impl Lease {
+    /// Where the words lie, in bytes from the start of the memory.
+    pub fn offset(&self) -> u64 {
+        u64::from(self.index) * CONTROL_BYTES
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut free = match self.free.lock() {
+            Ok(free) => free,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        free.push(self.index);
+    }
+}

@@ -1,0 +1,440 @@
+//! The loop over tiles: everything between a kernel's prologue and its end.
+//!
+//! It is emitted by [`TileLoop::each`]. What happens before the prologue (the
+//! channel, the policy's state, the claim of a first ticket) was emitted when
+//! the loop was set up.
+
+use crate::channel::{Channel, NONE};
+use crate::context::{PolicyCx, Watchdog};
+use crate::erased::Running;
+use crate::hidden::HiddenOn;
+use crate::order::{Extent, Position};
+use crate::policy::{Policy, TileId};
+use crate::source::{Source, Submit, TicketGrid};
+use crate::ticket::Tickets;
+use crate::tiled::Shape;
+use crate::watch::{Kind, Scribe, Watch};
+use heist_build::{Bool, Kernel, Request, Val, Var};
+use std::cell::OnceCell;
+use std::marker::PhantomData;
+
+/// One tile, as the body sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tile<'k> {
+    /// Its position along x.
+    pub x: Val<'k, u32>,
+    /// Along y.
+    pub y: Val<'k, u32>,
+    /// Along z.
+    pub z: Val<'k, u32>,
+    /// Whether it lies in the grid of tiles. Always, unless the kernel asked for
+    /// the padding of its clusters too ([`Tiled::padded`](crate::Tiled::padded)).
+    pub inside: Bool<'k>,
+    tiles: [Val<'k, u32>; 3],
+}
+
+impl<'k> Tile<'k> {
+    /// Its number, x fastest.
+    #[track_caller]
+    pub fn number(&self) -> Val<'k, u32> {
+        let [x, y, _] = self.tiles;
+        self.x + x * (self.y + y * self.z)
+    }
+
+    /// How many tiles there are along x, y and z.
+    pub fn grid(&self) -> [Val<'k, u32>; 3] {
+        self.tiles
+    }
+}
+
+/// Shows that the loop was emitted: a kernel's body returns it.
+#[derive(Debug)]
+#[must_use = "return it from the kernel's body"]
+pub struct Done<'k>(PhantomData<fn(&'k ()) -> &'k ()>);
+
+/// Where requests go.
+enum Asking<'k> {
+    /// Nowhere: nothing is ever asked.
+    Nobody,
+    Clc(Request<'k>),
+    Tickets(Tickets<'k>),
+}
+
+/// A policy at work in the scheduler thread.
+struct Judge<'k> {
+    cx: PolicyCx<'k>,
+    policy: Box<dyn Running<'k> + 'k>,
+    /// A request is on its way.
+    pending: Var<'k, bool>,
+    /// No more requests.
+    stop: Var<'k, bool>,
+}
+
+/// The loop of one kernel, not yet emitted.
+pub struct TileLoop<'k> {
+    k: Kernel<'k>,
+    shape: Shape,
+    hidden: HiddenOn<'k>,
+    /// The cluster of tiles in hand.
+    index: Var<'k, u32>,
+    workers: Val<'k, u32>,
+    leader: Bool<'k>,
+    channel: Option<Channel<'k>>,
+    asking: Asking<'k>,
+    judge: Option<Judge<'k>>,
+    scribe: Option<Scribe<'k>>,
+}
+
+impl std::fmt::Debug for TileLoop<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TileLoop({:?})", self.shape)
+    }
+}
+
+impl<'k> TileLoop<'k> {
+    /// Emits what comes before the prologue.
+    pub(crate) fn set_up(k: &Kernel<'k>, shape: Shape, hidden: HiddenOn<'k>) -> TileLoop<'k> {
+        let [cluster_x, ..] = k.cluster_shape();
+        // The grid is folded into x: cluster `i` is the one at x = i.
+        let worker = (k.block().x / cluster_x).named("worker");
+        let workers = k.grid_dim().x / cluster_x;
+        let leader = k.thread_index().eq(0) & k.cluster_rank().eq(0);
+        let constant = shape.policy.constant();
+        let asks = shape.source.asks() && constant != Some(false);
+        let claims = shape.claims_first();
+        let scribe = (shape.watch != Watch::Off).then(|| {
+            let first = match (shape.source, claims) {
+                (Source::Static, _) => Kind::StaticTile,
+                (Source::Ticket, true) => Kind::TicketTile,
+                _ => Kind::OwnTile,
+            };
+            Scribe::new(k, hidden.watch, worker, shape.watch == Watch::Trace, first)
+        });
+        let channel = (asks || claims).then(|| Channel::new(k));
+        let asking = match shape.source {
+            Source::Clc if asks => {
+                let request = OnceCell::new();
+                k.if_(leader, || {
+                    // `if_` runs its body once; a second value is no case.
+                    let _ = request.set(k.clc().into_request());
+                });
+                request.into_inner().map_or(Asking::Nobody, Asking::Clc)
+            }
+            Source::Ticket => Asking::Tickets(Tickets::new(
+                k,
+                hidden.control,
+                hidden.count,
+                workers,
+                shape.grid == TicketGrid::Resident,
+                shape.fixed_draws(),
+            )),
+            _ => Asking::Nobody,
+        };
+        let judge = (asks && constant.is_none()).then(|| {
+            let held = OnceCell::new();
+            let cx = PolicyCx {
+                k: *k,
+                worker,
+                workers,
+                tiles: hidden.count,
+                resident: hidden.resident,
+                watchdog: Watchdog {
+                    overruled: k.var(false).named("overruled"),
+                    record: hidden.control.at(1),
+                    bound: shape.watchdog,
+                },
+            };
+            k.if_(leader, || {
+                k.comment(&format!("policy: {}", shape.policy.name()));
+                let _ = held.set(shape.policy.start(&cx));
+            });
+            held.into_inner().map(|policy| Judge {
+                cx,
+                policy,
+                pending: k.var(false).named("pending"),
+                stop: k.var(false).named("stop"),
+            })
+        });
+        let this = TileLoop {
+            k: *k,
+            hidden,
+            index: k.var(worker).named("tile_index"),
+            workers,
+            leader,
+            channel,
+            asking,
+            judge: judge.flatten(),
+            scribe,
+            shape,
+        };
+        if claims {
+            this.claim();
+        }
+        this
+    }
+
+    /// Draws the first ticket; a cluster that finds none leaves here, before
+    /// its prologue.
+    fn claim(&self) {
+        let k = self.k;
+        let (Some(channel), Asking::Tickets(tickets)) = (self.channel, &self.asking) else {
+            return;
+        };
+        k.comment("claim a tile before the prologue");
+        k.if_(self.leader, || {
+            tickets.draw();
+            let first = k.var(NONE);
+            tickets.collect(|index| first.set(index), || self.note(Kind::Refused));
+            channel.send(first.get());
+        });
+        self.index.set(channel.receive());
+        k.if_(self.index.get().eq(NONE), || {
+            self.finish();
+            k.exit();
+        });
+    }
+
+    fn note(&self, kind: Kind) {
+        if let Some(scribe) = &self.scribe {
+            scribe.decision(kind);
+        }
+    }
+
+    /// Emits the loop; `body` says what happens for one tile.
+    ///
+    /// All threads of the block run the body, for the same tile; between two
+    /// tiles the block meets, so that the next tile can use the same shared
+    /// memory. In a cluster all blocks run the same number of tiles, each the
+    /// one at its own place.
+    #[track_caller]
+    pub fn each(self, body: impl Fn(Tile<'k>)) -> Done<'k> {
+        let k = self.k;
+        match self.shape.source {
+            Source::Direct => self.run(&body),
+            Source::Static => self.deal(&body),
+            Source::Clc | Source::Ticket if self.shape.policy.constant() == Some(false) => {
+                self.run(&body);
+                if let Asking::Tickets(tickets) = &self.asking {
+                    k.if_(self.leader, || tickets.retire());
+                }
+            }
+            Source::Clc | Source::Ticket => self.steal(&body),
+        }
+        self.finish();
+        Done(PhantomData)
+    }
+
+    /// A tile and its work.
+    fn run(&self, body: &impl Fn(Tile<'k>)) {
+        let k = self.k;
+        let at = self.position(self.index.get());
+        let shape = k.cluster_shape();
+        let offset = k.cluster_block();
+        let [x, y, z] = [
+            at.x * shape[0] + offset.x,
+            at.y * shape[1] + offset.y,
+            at.z * shape[2] + offset.z,
+        ];
+        let tiles = self.hidden.tiles;
+        let mut inside = k.c(true);
+        // A grid that is no multiple of the cluster is rounded up.
+        for (axis, at) in [x, y, z].into_iter().enumerate() {
+            if shape[axis] > 1 {
+                inside = inside & at.lt(tiles[axis]);
+            }
+        }
+        let tile = Tile {
+            x: x.named("tile_x"),
+            y: y.named("tile_y"),
+            z: z.named("tile_z"),
+            inside,
+            tiles,
+        };
+        if let Some(scribe) = &self.scribe {
+            k.one_thread(|| scribe.tile_begins());
+        }
+        k.comment("the tile");
+        if self.shape.padded {
+            body(tile);
+        } else {
+            k.if_(inside, || body(tile));
+        }
+        k.comment("end of the tile");
+        if let Some(scribe) = &self.scribe {
+            // The last thread ends the tile, not the one that writes it down.
+            k.sync();
+            let then = match self.shape.source {
+                Source::Static => Kind::StaticTile,
+                Source::Ticket => Kind::TicketTile,
+                _ => Kind::StolenTile,
+            };
+            k.one_thread(|| scribe.tile_ends(tile.number(), inside, then));
+        }
+    }
+
+    fn position(&self, index: Val<'k, u32>) -> Position<'k> {
+        let extent = Extent {
+            x: self.hidden.clusters[0],
+            y: self.hidden.clusters[1],
+            count: self.hidden.count,
+            rank: self.shape.rank,
+            table: self.hidden.table,
+        };
+        self.shape.order.emit(&self.k, index, &extent)
+    }
+
+    /// Every `workers`-th tile.
+    fn deal(&self, body: &impl Fn(Tile<'k>)) {
+        let k = self.k;
+        k.loop_(|flow| {
+            self.run(body);
+            let next = self.index.get() + self.workers;
+            self.index.set(next);
+            flow.break_if(next.ge(self.hidden.count));
+            k.sync();
+        });
+    }
+
+    /// The loop that asks for more.
+    fn steal(&self, body: &impl Fn(Tile<'k>)) {
+        let k = self.k;
+        let Some(channel) = self.channel else {
+            return;
+        };
+        k.loop_(|flow| {
+            if self.shape.submit == Submit::Early {
+                k.if_(self.leader, || self.opportunity());
+            }
+            self.run(body);
+            k.if_(self.leader, || {
+                let next = k.var(NONE).named("next");
+                self.settle(next);
+                channel.send(next.get());
+            });
+            let next = channel.receive();
+            flow.break_if(next.eq(NONE));
+            self.index.set(next);
+        });
+    }
+
+    /// The early opportunity, in the scheduler thread.
+    fn opportunity(&self) {
+        let k = self.k;
+        let Some(judge) = &self.judge else {
+            self.submit();
+            return;
+        };
+        judge.pending.set(false);
+        k.if_(!judge.stop.get(), || {
+            let ask = self.ask(judge);
+            judge.pending.set(ask);
+            k.if_(ask, || self.submit());
+        });
+    }
+
+    /// What the policy says, or the watchdog in its place.
+    fn ask(&self, judge: &Judge<'k>) -> Bool<'k> {
+        let answer = judge.policy.should_try_steal(&judge.cx);
+        let ask = answer | judge.cx.watchdog.overruled.get();
+        if self.scribe.is_some() {
+            self.k.if_(!ask, || self.note(Kind::Declined));
+        }
+        ask
+    }
+
+    fn submit(&self) {
+        self.note(Kind::Requested);
+        match &self.asking {
+            Asking::Clc(request) => request.submit(),
+            Asking::Tickets(tickets) => tickets.draw(),
+            Asking::Nobody => {}
+        }
+    }
+
+    /// After a tile, in the scheduler thread: the last call, and the answer.
+    fn settle(&self, next: Var<'k, u32>) {
+        let k = self.k;
+        let late = self.shape.submit == Submit::Late;
+        let Some(judge) = &self.judge else {
+            if late {
+                self.submit();
+            }
+            self.collect(next);
+            return;
+        };
+        if late {
+            judge.pending.set(false);
+        }
+        k.if_(!(judge.pending.get() | judge.stop.get()), || {
+            judge.pending.set(self.ask(judge));
+            if late {
+                // That was the opportunity; this is the last call.
+                k.if_(!judge.pending.get(), || {
+                    judge.pending.set(self.ask(judge));
+                });
+            }
+            k.if_(judge.pending.get(), || self.submit());
+        });
+        if let (Asking::Tickets(_), true) = (&self.asking, self.shape.fixed_draws()) {
+            // Nobody would run what is left: the policy is not heard.
+            k.if_(!judge.pending.get(), || {
+                self.note(Kind::Overruled);
+                self.submit();
+            });
+            self.collect(next);
+            return;
+        }
+        k.if_else(
+            judge.pending.get(),
+            || self.collect(next),
+            || {
+                if let Asking::Tickets(tickets) = &self.asking {
+                    tickets.retire();
+                }
+            },
+        );
+    }
+
+    /// Waits for the answer and writes it into `next`, which holds [`NONE`].
+    fn collect(&self, next: Var<'k, u32>) {
+        let k = self.k;
+        let granted = |index: Val<'k, u32>| {
+            self.note(Kind::Granted);
+            next.set(index);
+            let Some(judge) = &self.judge else {
+                return;
+            };
+            let at = self.position(index);
+            let shape = k.cluster_shape();
+            let stolen = TileId {
+                index,
+                x: at.x * shape[0],
+                y: at.y * shape[1],
+                z: at.z * shape[2],
+            };
+            let keep = judge.policy.keep_going_after_success(&judge.cx, stolen);
+            judge.stop.set(!(keep | judge.cx.watchdog.overruled.get()));
+        };
+        let refused = || self.note(Kind::Refused);
+        match &self.asking {
+            Asking::Clc(request) => {
+                let [cluster_x, ..] = k.cluster_shape();
+                request.collect(|first| granted(first.x / cluster_x), refused);
+            }
+            Asking::Tickets(tickets) => tickets.collect(granted, refused),
+            Asking::Nobody => {}
+        }
+    }
+
+    /// The end: records, and nobody leaves before the others.
+    fn finish(&self) {
+        let k = self.k;
+        if let Some(scribe) = &self.scribe {
+            k.one_thread(|| scribe.block_ends(self.leader));
+        }
+        if k.cluster_size() > 1 && self.channel.is_some() {
+            k.comment("a cluster leaves together");
+            k.cluster_sync();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! A kernel made of tiles: what it is called, how its tiles are scheduled, and
+//! what one tile does.
+
+use crate::erased::AnyPolicy;
+use crate::hidden::Scheduled;
+use crate::order::{AnyOrder, Linear, TileOrder};
+use crate::policies::Greedy;
+use crate::policy::Policy;
+use crate::source::{Source, Submit, TicketGrid};
+use crate::tile_loop::{Done, TileLoop};
+use crate::watch::Watch;
+use heist_build::{Arch, BuildError, BuiltKernel, Feature, Kernel, KernelParams, KernelSpec};
+use heist_launch::Dim3;
+use std::marker::PhantomData;
+
+/// A kernel made of tiles, not yet built.
+///
+/// ```
+/// use heist_build::{Arch, BuildError, Global, kernel_params};
+/// use heist_sched::{FirstHalf, MaxSteals, Source, Tiled};
+///
+/// kernel_params! { pub struct Scale { data: Global<f32>, factor: f32, n: u32 } }
+///
+/// let kernel = Tiled::<Scale>::new("scale", 1000)
+///     .policy(MaxSteals { limit: 8 } & FirstHalf)
+///     .source(Source::Ticket)
+///     .block(256)
+///     .build(Arch::SM_90, |k, args, tiles| {
+///         let weight = (args.factor * 0.5).named("weight"); // once a block
+///         tiles.each(|tile| {
+///             let i = tile.x * k.block_dim().x + k.thread().x; // once a tile
+///             k.if_(i.lt(args.n), || args.data.at(i).update(|v| v * weight));
+///         })
+///     })?;
+/// assert_eq!(kernel.source(), Source::Ticket);
+/// # Ok::<(), BuildError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tiled<A> {
+    name: String,
+    tiles: Dim3,
+    block: [u32; 3],
+    cluster: Dim3,
+    source: Option<Source>,
+    submit: Submit,
+    grid: Option<TicketGrid>,
+    policy: AnyPolicy,
+    order: AnyOrder,
+    watch: Watch,
+    watchdog: u64,
+    padded: bool,
+    min_blocks: Option<u32>,
+    locations: bool,
+    args: PhantomData<fn() -> A>,
+}
+
+/// Everything about the schedule that is fixed when a kernel is built.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) source: Source,
+    pub(crate) submit: Submit,
+    pub(crate) grid: TicketGrid,
+    pub(crate) policy: AnyPolicy,
+    pub(crate) order: AnyOrder,
+    pub(crate) watch: Watch,
+    pub(crate) watchdog: u64,
+    pub(crate) padded: bool,
+    pub(crate) cluster: Dim3,
+    /// How many axes of the grid of clusters of tiles are longer than one.
+    pub(crate) rank: u32,
+}
+
+impl Shape {
+    /// Whether a cluster draws a ticket before its prologue.
+    pub(crate) fn claims_first(&self) -> bool {
+        self.source == Source::Ticket && self.grid == TicketGrid::Full
+    }
+
+    /// Whether every cluster ends with a failed draw.
+    pub(crate) fn fixed_draws(&self) -> bool {
+        self.grid == TicketGrid::Resident || !self.policy.may_retire()
+    }
+
+    /// Whether one cluster runs several tiles by design, so that only as many
+    /// as fit on the GPU are launched.
+    pub(crate) fn persistent(&self) -> bool {
+        self.source == Source::Static
+            || (self.source == Source::Ticket && self.grid == TicketGrid::Resident)
+    }
+}
+
+/// How many tiles of a grid make how many clusters of tiles.
+pub(crate) fn clusters_of(tiles: Dim3, cluster: Dim3) -> Dim3 {
+    Dim3::new(
+        tiles.x.div_ceil(cluster.x.max(1)),
+        tiles.y.div_ceil(cluster.y.max(1)),
+        tiles.z.div_ceil(cluster.z.max(1)),
+    )
+}
+
+pub(crate) fn rank_of(clusters: Dim3) -> u32 {
+    match (clusters.y, clusters.z) {
+        (0 | 1, 0 | 1) => 1,
+        (_, 0 | 1) => 2,
+        _ => 3,
+    }
+}
+
+impl<A: KernelParams> Tiled<A> {
+    /// A kernel called `name` over a grid of tiles: greedy, in linear order,
+    /// from the best source of its target, in blocks of 128 threads.
+    ///
+    /// The built kernel can be launched over other grids with as many axes.
+    pub fn new(name: impl Into<String>, tiles: impl Into<Dim3>) -> Tiled<A> {
+        Tiled {
+            name: name.into(),
+            tiles: tiles.into(),
+            block: [128, 1, 1],
+            cluster: Dim3::ONE,
+            source: None,
+            submit: Submit::Early,
+            grid: None,
+            policy: AnyPolicy::new(Greedy),
+            order: AnyOrder::new(Linear),
+            watch: Watch::Off,
+            watchdog: 1_000_000,
+            padded: false,
+            min_blocks: None,
+            locations: true,
+            args: PhantomData,
+        }
+    }
+
+    /// When a block asks for more.
+    #[must_use]
+    pub fn policy(mut self, policy: impl Policy + Send + Sync + 'static) -> Self {
+        let name = policy.name();
+        self.policy = AnyPolicy::new(policy).called(name);
+        self
+    }
+
+    /// Where tiles come from. Unless told, [`Source::auto`] with a prologue.
+    #[must_use]
+    pub fn source(mut self, source: Source) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// When a request is submitted.
+    #[must_use]
+    pub fn submit(mut self, submit: Submit) -> Self {
+        self.submit = submit;
+        self
+    }
+
+    /// How many blocks the ticket source launches. Unless told, as many as fit
+    /// for a policy that never retires one, and one for every tile otherwise.
+    #[must_use]
+    pub fn ticket_grid(mut self, grid: TicketGrid) -> Self {
+        self.grid = Some(grid);
+        self
+    }
+
+    /// In which order tiles are handed out.
+    #[must_use]
+    pub fn order(mut self, order: impl TileOrder + 'static) -> Self {
+        self.order = AnyOrder::new(order);
+        self
+    }
+
+    /// The same, for an order whose type is not known.
+    #[must_use]
+    pub fn any_order(mut self, order: AnyOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Blocks of `threads` along x.
+    #[must_use]
+    pub fn block(self, threads: u32) -> Self {
+        self.block3([threads, 1, 1])
+    }
+
+    /// Blocks of x * y * z threads.
+    #[must_use]
+    pub fn block3(mut self, threads: [u32; 3]) -> Self {
+        self.block = threads;
+        self
+    }
+
+    /// Clusters of blocks, each block with the tile at its own place.
+    #[must_use]
+    pub fn cluster(mut self, blocks: impl Into<Dim3>) -> Self {
+        self.cluster = blocks.into();
+        self
+    }
+
+    /// How closely it is watched.
+    #[must_use]
+    pub fn watch(mut self, watch: Watch) -> Self {
+        self.watch = watch;
+        self
+    }
+
+    /// How long a policy may keep a block waiting
+    /// ([`PolicyCx::wait_until`](crate::PolicyCx::wait_until)) before it is
+    /// overruled, in nanoseconds. A millisecond unless told.
+    #[must_use]
+    pub fn watchdog(mut self, nanoseconds: u64) -> Self {
+        self.watchdog = nanoseconds;
+        self
+    }
+
+    /// Runs the body also for the tiles that round a grid up to whole clusters,
+    /// for bodies whose blocks work together. [`Tile::inside`](crate::Tile)
+    /// tells them apart.
+    #[must_use]
+    pub fn padded(mut self) -> Self {
+        self.padded = true;
+        self
+    }
+
+    /// Keeps registers low enough for this many blocks on a multiprocessor.
+    #[must_use]
+    pub fn min_blocks(mut self, blocks: u32) -> Self {
+        self.min_blocks = Some(blocks);
+        self
+    }
+
+    /// Whether the PTX says which Rust line each instruction comes from.
+    #[must_use]
+    pub fn locations(mut self, on: bool) -> Self {
+        self.locations = on;
+        self
+    }
+
+    fn shape(&self, arch: Arch) -> Shape {
+        let source = self
+            .source
+            .unwrap_or_else(|| Source::auto(arch, &self.policy, true).source);
+        let default_grid = if self.policy.may_retire() {
+            TicketGrid::Full
+        } else {
+            TicketGrid::Resident
+        };
+        Shape {
+            source,
+            submit: self.submit,
+            grid: match self.policy.constant() {
+                // A cluster that asks nobody leaves what it did not claim.
+                Some(false) => TicketGrid::Full,
+                _ => self.grid.unwrap_or(default_grid),
+            },
+            policy: self.policy.clone(),
+            order: self.order.clone(),
+            watch: self.watch,
+            watchdog: self.watchdog,
+            padded: self.padded,
+            cluster: self.cluster,
+            rank: rank_of(clusters_of(self.tiles, self.cluster)),
+        }
+    }
+
+    /// Builds the kernel. `body` says what happens once a block, and hands what
+    /// happens once a tile to [`TileLoop::each`].
+    ///
+    /// # Errors
+    /// The first thing that could not be built, with its reason.
+    #[track_caller]
+    pub fn build<F>(&self, arch: Arch, body: F) -> Result<TiledKernel<A>, BuildError>
+    where
+        F: for<'k> FnOnce(&Kernel<'k>, A::Device<'k>, TileLoop<'k>) -> Done<'k>,
+    {
+        let shape = self.shape(arch);
+        if let Err(error) = shape.source.check(arch, self.cluster) {
+            let problem = match error {
+                crate::SourceError::NoLaunchControl { arch } => heist_build::Problem::Unsupported {
+                    feature: Feature::ClusterLaunchControl,
+                    arch,
+                },
+                other => heist_build::Problem::Other(other.to_string()),
+            };
+            return Err(BuildError::new(problem));
+        }
+        let mut spec = KernelSpec::<Scheduled<A>>::new(self.name.clone())
+            .block3(self.block)
+            .locations(self.locations);
+        if self.cluster.count() != 1 {
+            spec = spec.cluster(self.cluster.to_array());
+        }
+        if let Some(blocks) = self.min_blocks {
+            spec = spec.min_blocks(blocks);
+        }
+        let for_loop = shape.clone();
+        let built = spec.build(arch, |k, (args, hidden)| {
+            let tiles = TileLoop::set_up(k, for_loop, hidden);
+            let Done { .. } = body(k, args, tiles);
+        })?;
+        Ok(TiledKernel {
+            built,
+            shape,
+            tiles: self.tiles,
+        })
+    }
+}
+
+/// A kernel made of tiles, built for a target.
+#[derive(Clone, Debug)]
+pub struct TiledKernel<A> {
+    /// The PTX and how to launch it.
+    pub built: BuiltKernel<Scheduled<A>>,
+    pub(crate) shape: Shape,
+    pub(crate) tiles: Dim3,
+}
+
+impl<A: KernelParams> TiledKernel<A> {
+    /// Where its tiles come from.
+    pub fn source(&self) -> Source {
+        self.shape.source
+    }
+
+    /// When it asks.
+    pub fn submit(&self) -> Submit {
+        self.shape.submit
+    }
+
+    /// How many blocks it launches, for the ticket source.
+    pub fn ticket_grid(&self) -> TicketGrid {
+        self.shape.grid
+    }
+
+    /// Its policy's name.
+    pub fn policy(&self) -> String {
+        self.shape.policy.name()
+    }
+
+    /// Its order's name.
+    pub fn order(&self) -> String {
+        self.shape.order.name()
+    }
+
+    /// How closely it is watched.
+    pub fn watch(&self) -> Watch {
+        self.shape.watch
+    }
+
+    /// Blocks of a cluster.
+    pub fn cluster(&self) -> Dim3 {
+        self.shape.cluster
+    }
+
+    /// The grid of tiles it was made for.
+    pub fn tiles(&self) -> Dim3 {
+        self.tiles
+    }
+
+    /// Its PTX.
+    pub fn ptx(&self) -> String {
+        heist_ptx::print(&self.built.module)
+    }
+}
