@@ -119,6 +119,18 @@ pub fn from_f16(to: Tiny, relu: bool, a: u16) -> u8 {
     to.pack(F16.unpack(a.into()), Rounding::Nearest, relu)
 }
 
+/// `cvt.rn.satfinite` of one `bf16`.
+#[inline]
+pub fn from_bf16(to: Tiny, relu: bool, a: u16) -> u8 {
+    from_f32(to, relu, bf16::to_f32(a))
+}
+
+/// One element as `bf16`, exactly. NaN becomes canonical.
+#[inline]
+pub fn to_bf16(from: Tiny, a: u8) -> u16 {
+    bf16::pack(from.unpack(a), Rounding::Nearest)
+}
+
 /// One element as `f16`, exactly. NaN becomes canonical.
 #[inline]
 pub fn to_f16(from: Tiny, a: u8) -> u16 {
@@ -164,6 +176,24 @@ pub fn pair_to_f16x2(from: Tiny, relu: bool, a: u16) -> u32 {
     let one = |a: u16| limits.apply(to_f16(from, a as u8), 0x7c00) as u32;
     let mask = (1 << stride(from)) - 1;
     one(a >> stride(from) & mask) << 16 | one(a & mask)
+}
+
+/// `cvt.rn.satfinite{.relu}.TYPEx2.bf16x2`.
+#[inline]
+pub fn pair_from_bf16x2(to: Tiny, relu: bool, a: u32) -> u16 {
+    pair_from_f32(to, relu, a & 0xffff_0000, a << 16)
+}
+
+/// `cvt.rn{.relu}.bf16x2.TYPEx2`.
+#[inline]
+pub fn pair_to_bf16x2(from: Tiny, relu: bool, a: u16) -> u32 {
+    let limits = Limits {
+        relu,
+        satfinite: false,
+    };
+    let one = |a: u16| limits.apply(to_bf16(from, a as u8), 0x7f80) as u32;
+    let mask = (1 << stride(from)) - 1;
+    one((a >> stride(from)) & mask) << 16 | one(a & mask)
 }
 
 /// `cvt.rz` (`UP` false) and `cvt.rp` to `ue8m0`: the exponent of the magnitude,
@@ -304,6 +334,11 @@ mod tests {
         assert_eq!(pair_to_f16x2(E2m1, false, 0x2c), 0x3c00_c000);
         assert_eq!(pair_to_f16x2(E3m2, false, 0x0c30), 0x3c00_c000);
         assert_eq!(pair_to_f16x2(E4m3, false, 0x7f7e), 0x7fff_5f00);
+        assert_eq!(pair_from_bf16x2(E4m3, false, 0x3f80_c000), 0x38c0);
+        assert_eq!(from_bf16(E4m3, true, 0xc000), 0);
+        assert_eq!(pair_to_bf16x2(E4m3, false, 0x38c0), 0x3f80_c000);
+        assert_eq!(pair_to_bf16x2(E2m1, true, 0x2c), 0x3f80_0000);
+        assert_eq!(pair_to_bf16x2(E5m2, false, 0x7f7c), 0x7fff_7f80);
     }
 
     #[test]

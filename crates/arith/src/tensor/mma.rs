@@ -11,6 +11,7 @@ use std::fmt;
 use super::element::{Accumulator, Doubles, Element, Sum};
 use super::gemm::gemm_inline;
 use super::layout::Layout;
+use crate::float::{Rounding, f64 as double};
 use crate::lanes::{Lanes, multiversion};
 
 /// A shape: `m` rows of A, `n` columns of B, `k` products an element.
@@ -75,6 +76,7 @@ pub struct Mma {
     d: Accumulator,
     satfinite: bool,
     bit_op: BitOp,
+    rounding: Rounding,
 }
 
 /// Large enough for the operands of every shape.
@@ -128,6 +130,7 @@ impl Mma {
             d,
             satfinite: false,
             bit_op: BitOp::Xor,
+            rounding: Rounding::Nearest,
         })
     }
 
@@ -142,6 +145,11 @@ impl Mma {
     /// With `.and.popc` or `.xor.popc`, for one-bit elements.
     pub fn bit_op(self, bit_op: BitOp) -> Mma {
         Mma { bit_op, ..self }
+    }
+
+    /// With a rounding of its own, which `f64` has: every fused step rounds so.
+    pub fn rounding(self, rounding: Rounding) -> Mma {
+        Mma { rounding, ..self }
     }
 
     /// The shape.
@@ -232,8 +240,18 @@ impl Mma {
         self.c_layout().gather(c, &mut sums, 8, &Doubles);
         for (row, sums) in sums.chunks_exact_mut(8).enumerate().take(m) {
             for step in 0..k {
+                let factor = left[row * k + step];
                 for (column, sum) in sums.iter_mut().enumerate() {
-                    *sum = left[row * k + step].mul_add(right[step * 8 + column], *sum);
+                    let other = right[step * 8 + column];
+                    *sum = match self.rounding {
+                        Rounding::Nearest => factor.mul_add(other, *sum),
+                        directed => f64::from_bits(double::fma_with(
+                            directed,
+                            factor.to_bits(),
+                            other.to_bits(),
+                            sum.to_bits(),
+                        )),
+                    };
                 }
             }
         }

@@ -13,6 +13,7 @@ use super::element::{Accumulator, Element};
 use super::gemm::gemm_inline;
 use super::layout::Layout;
 use super::mma::{self, BitOp, Mma, NoSuchShape, Shape, add_integers};
+use crate::float::Rounding;
 use crate::lanes::{Lanes, multiversion};
 
 /// One kind of `wmma` product, and through it the fragments of its operands.
@@ -25,6 +26,7 @@ pub struct Wmma {
     d: Accumulator,
     satfinite: bool,
     bit_op: BitOp,
+    rounding: Rounding,
 }
 
 impl Wmma {
@@ -66,6 +68,7 @@ impl Wmma {
             d,
             satfinite: false,
             bit_op: BitOp::Xor,
+            rounding: Rounding::Nearest,
         })
     }
 
@@ -80,6 +83,11 @@ impl Wmma {
     /// With `.and.popc` or `.xor.popc`, for one-bit elements.
     pub fn bit_op(self, bit_op: BitOp) -> Wmma {
         Wmma { bit_op, ..self }
+    }
+
+    /// With a rounding of its own, which `f64` has.
+    pub fn rounding(self, rounding: Rounding) -> Wmma {
+        Wmma { rounding, ..self }
     }
 
     /// Where the elements of A are: rows are m, columns k.
@@ -105,7 +113,11 @@ impl Wmma {
     /// The same product as an `mma.sync`, where its shape is one of those.
     fn as_mma(&self) -> Option<Mma> {
         let mma = Mma::new(self.shape, self.a, self.b, self.c, self.d).ok()?;
-        Some(mma.satfinite(self.satfinite).bit_op(self.bit_op))
+        Some(
+            mma.satfinite(self.satfinite)
+                .bit_op(self.bit_op)
+                .rounding(self.rounding),
+        )
     }
 
     /// `d = a * b + c` of all but `f64` elements. A register that is missing from

@@ -277,6 +277,23 @@ fn products_are_those_of_the_matrices() {
 }
 
 #[test]
+fn doubles_round_each_step_as_told() {
+    let tiny = [[f64::EPSILON.to_bits() - (3 << 52); 32]];
+    let one = [[1f64.to_bits(); 32]];
+    let run = |rounding| {
+        let mut d = [[0; 32]; 2];
+        kind(8, 4, F64)
+            .rounding(rounding)
+            .run_f64(&tiny, &one, &[one[0]; 2], &mut d);
+        f64::from_bits(d[1][31])
+    };
+    assert_eq!(run(Rounding::Nearest), 1.0);
+    assert_eq!(run(Rounding::Zero), 1.0);
+    // Four steps, each up by one place.
+    assert_eq!(run(Rounding::Up), 1.0 + 4.0 * f64::EPSILON);
+}
+
+#[test]
 fn half_accumulators_round_into_pairs() {
     let mma = Mma::new(Shape::new(16, 8, 16), F16, F16, Acc::F16, Acc::F16).unwrap();
     let ones = [[0x3c00_3c00; 32]; 4];
