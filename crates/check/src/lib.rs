@@ -18,10 +18,13 @@
 //! assert_eq!(found[0].code.0, "M007");
 //! ```
 
+mod explain;
 mod facts;
 mod flow;
 mod rules;
 mod uniform;
+
+pub use explain::{Explanation, explain};
 
 use facts::Facts;
 use flow::Flow;

@@ -5,6 +5,7 @@
 
 mod doctor;
 mod exec;
+mod explain;
 mod fmt;
 mod selftest;
 
@@ -30,6 +31,7 @@ pub(crate) struct Heist {
 enum Command {
     Doctor(doctor::Doctor),
     Exec(exec::Exec),
+    Explain(explain::Explain),
     Fmt(fmt::Fmt),
     Selftest(selftest::SelftestCommand),
 }
@@ -40,6 +42,7 @@ impl Heist {
         let verdict = match self.command {
             Command::Doctor(command) => command.run(out),
             Command::Exec(command) => command.run(out),
+            Command::Explain(command) => command.run(out),
             Command::Fmt(command) => command.run(out),
             Command::Selftest(command) => command.run(out),
         };
