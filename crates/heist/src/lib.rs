@@ -10,3 +10,4 @@ pub mod render;
 pub use heist_gpu as gpu;
 pub use heist_launch as launch;
 pub use heist_ptx as ptx;
+pub use heist_sim as sim;

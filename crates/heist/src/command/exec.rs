@@ -2,11 +2,10 @@
 
 use super::{BadQuestion, Output, Verdict, read_source};
 use clap::Args;
-use heist::device::DeviceName;
-use heist_gpu::{Gpu, GpuError, PtxText, RunOptions};
+use heist::device::{Device, DeviceName, NotRun, Report, Settings};
 use heist_launch::text::parse_named_buffer;
-use heist_launch::{Arguments, Buffer, BufferRef, Dim3, Launch, Outcome, parse_arg};
-use heist_ptx::{Diagnostic, Module, Source};
+use heist_launch::{Arguments, Buffer, BufferRef, Clock, Dim3, Launch, parse_arg};
+use heist_ptx::{Module, Severity, Source};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +27,10 @@ An argument is one of
 Examples:
   heist exec saxpy.ptx --grid 4 --block 256 --arg u32:1000 --arg f32:2 \\
       --arg 'in:f32:rand(1,1000)' --arg 'inout:f32:[1*1000]'
-  heist exec k.ptx --device gpu --entry main --grid 2,2 --block 16,16 --arg out:u32:1024")]
+  heist exec k.ptx --device gpu --entry main --grid 2,2 --block 16,16 --arg out:u32:1024
+  heist exec k.ptx --device sim:b200 --grid 64 --block 128 --explore 100 --arg inout:u32:[0*64]
+
+Exit status: 0 it ran clean, 1 something was found, 2 it could not be run.")]
 pub(crate) struct Exec {
     /// The PTX file; `-` is standard input.
     file: PathBuf,
@@ -54,25 +56,69 @@ pub(crate) struct Exec {
     #[arg(long = "buffer", value_name = "NAME CONTENTS")]
     buffers: Vec<String>,
     /// Where to run it.
-    #[arg(long, default_value = "gpu")]
+    #[arg(long, default_value = "sim:h200")]
     device: DeviceName,
+    /// The simulator's schedule: the same seed gives the same run.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Try this many schedules, from the seed on, until one finds something.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    explore: u64,
+    /// Have the simulator refuse, delay and reorder what hardware may.
+    #[arg(long)]
+    chaos: bool,
+    /// All blocks at once on the device (a cooperative launch).
+    #[arg(long)]
+    cooperative: bool,
     /// Write an output to a file, raw: `--save 1=out.bin`, or by a buffer's name.
     #[arg(long, value_name = "BUFFER=FILE")]
     save: Vec<String>,
     /// Print outputs whole, however long.
     #[arg(long)]
     all: bool,
-    /// How many seconds the kernel may take on a real GPU.
+    /// How many seconds it may take.
     #[arg(long, default_value_t = 60.0)]
     timeout: f64,
 }
 
-/// What a device gave for a launch.
+/// A report, and the schedule it came from.
 struct Ran {
-    outcome: Outcome,
-    diagnostics: Vec<Diagnostic>,
-    /// What is worth a line besides.
-    remarks: Vec<String>,
+    report: Report,
+    seed: u64,
+    tried: u64,
+}
+
+impl Ran {
+    /// What is worth a line besides outputs and findings.
+    fn remarks(&self, exec: &Exec) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.tried > 1 {
+            remarks.push(if self.report.diagnostics.is_empty() {
+                format!("{} schedules ran clean", self.tried)
+            } else {
+                format!(
+                    "found in schedule {} of {}; `--seed {}` runs it again",
+                    self.tried, exec.explore, self.seed
+                )
+            });
+        }
+        if let Some(time) = self.report.elapsed {
+            let clock = match exec.device {
+                DeviceName::Sim(_) => Clock::Modelled,
+                DeviceName::Gpu(_) => Clock::Measured,
+            };
+            remarks.push(format!("{time} ({clock}) on {}", exec.device));
+        }
+        if let Some(kernel) = &self.report.kernel {
+            remarks.push(format!(
+                "{} registers a thread, {} bytes of shared memory, {} of local memory",
+                kernel.registers,
+                kernel.static_shared + exec.smem,
+                kernel.local
+            ));
+        }
+        remarks
+    }
 }
 
 impl Exec {
@@ -91,19 +137,11 @@ impl Exec {
             cluster: self.cluster,
             dynamic_shared: self.smem,
         };
-        let ran = match self.device {
-            DeviceName::Gpu(ordinal) => {
-                self.on_gpu(ordinal, &source, &entry, &launch, &arguments)?
-            }
-            DeviceName::Sim(_) => {
-                return Err(BadQuestion::Sentence(format!(
-                    "{} does not run here yet: use --device gpu",
-                    self.device
-                )));
-            }
-        };
+        let device =
+            Device::open(self.device).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
+        let ran = self.explored(&device, &source, &module, &entry, &launch, &arguments)?;
         for (name, path) in saves {
-            let Some(buffer) = ran.outcome.output(name.clone()) else {
+            let Some(buffer) = ran.report.outcome.output(name.clone()) else {
                 return Err(BadQuestion::Sentence(format!(
                     "--save {name}: there is no output of that name"
                 )));
@@ -113,7 +151,7 @@ impl Exec {
             })?;
         }
         self.tell(&ran, &source, out);
-        Ok(if ran.diagnostics.is_empty() {
+        Ok(if ran.report.diagnostics.is_empty() {
             Verdict::Clean
         } else {
             Verdict::Found
@@ -172,10 +210,12 @@ impl Exec {
             .collect()
     }
 
-    fn on_gpu(
+    /// The first run in which something was found, or the last.
+    fn explored(
         &self,
-        ordinal: u32,
+        device: &Device,
         source: &Source,
+        module: &Module,
         entry: &str,
         launch: &Launch,
         arguments: &Arguments,
@@ -183,39 +223,47 @@ impl Exec {
         let limit = Duration::try_from_secs_f64(self.timeout).map_err(|_| {
             BadQuestion::Sentence(format!("--timeout {}: not a time", self.timeout))
         })?;
-        let options = RunOptions {
-            limit,
-            ..RunOptions::default()
+        let schedules = match self.device {
+            DeviceName::Sim(_) => self.explore.max(1),
+            DeviceName::Gpu(_) => 1,
         };
-        let text = PtxText::new(source.name(), source.text());
-        let result =
-            Gpu::open(ordinal).and_then(|gpu| gpu.run(&text, entry, launch, arguments, &options));
-        match result {
-            Ok(ran) => Ok(Ran {
-                outcome: ran.outcome,
-                diagnostics: Vec::new(),
-                remarks: vec![format!(
-                    "{}: {} measured; {} registers a thread, {} bytes of shared memory, {} of local memory",
-                    entry,
-                    ran.elapsed,
-                    ran.kernel.registers,
-                    ran.kernel.static_shared + launch.dynamic_shared,
-                    ran.kernel.local
-                )],
-            }),
-            // What the kernel did is an answer; what kept it from running is not.
-            Err(error @ (GpuError::Fault(_) | GpuError::Timeout { .. })) => Ok(Ran {
-                outcome: Outcome::default(),
-                diagnostics: vec![error.diagnostic()],
-                remarks: Vec::new(),
-            }),
-            Err(error) => Err(BadQuestion::Sentence(error.to_string())),
+        let mut seed = self.seed;
+        loop {
+            let settings = Settings {
+                seed,
+                chaos: self.chaos,
+                cooperative: self.cooperative,
+                limit,
+            };
+            let report = match device.run(source, module, entry, launch, arguments, &settings) {
+                Ok(report) => report,
+                Err(NotRun::Gpu(error)) => {
+                    return Err(BadQuestion::Sentence(error.to_string()));
+                }
+                Err(NotRun::Refused(diagnostics)) => {
+                    return Err(BadQuestion::Diagnostics(diagnostics, source.clone()));
+                }
+            };
+            let tried = seed.wrapping_sub(self.seed).saturating_add(1);
+            let found = report
+                .diagnostics
+                .iter()
+                .any(|diagnostic| diagnostic.severity == Severity::Error);
+            if found || tried >= schedules {
+                return Ok(Ran {
+                    report,
+                    seed,
+                    tried,
+                });
+            }
+            seed = seed.wrapping_add(1);
         }
     }
 
     fn tell(&self, ran: &Ran, source: &Source, out: Output) {
         if out.json {
             let outputs: Vec<_> = ran
+                .report
                 .outcome
                 .outputs
                 .iter()
@@ -225,6 +273,7 @@ impl Exec {
                 })
                 .collect();
             let diagnostics: Vec<_> = ran
+                .report
                 .diagnostics
                 .iter()
                 .map(|diagnostic| heist::render::to_json(diagnostic, source))
@@ -233,15 +282,18 @@ impl Exec {
                 "device": self.device.to_string(),
                 "outputs": outputs,
                 "diagnostics": diagnostics,
-                "remarks": ran.remarks,
+                "printed": ran.report.printed,
+                "seed": ran.seed,
+                "remarks": ran.remarks(self),
             }));
             return;
         }
-        out.diagnostics(&ran.diagnostics, source);
-        for (name, buffer) in &ran.outcome.outputs {
+        out.diagnostics(&ran.report.diagnostics, source);
+        for (name, buffer) in &ran.report.outcome.outputs {
             println!("{name}: {}", spell(buffer, self.all));
         }
-        for remark in &ran.remarks {
+        print!("{}", ran.report.printed);
+        for remark in ran.remarks(self) {
             eprintln!("{remark}");
         }
     }

@@ -2,25 +2,29 @@
 
 use super::{BadQuestion, Output, Verdict};
 use clap::{Args, ValueEnum};
-use heist_filetests::{Device, GpuDevice, Selftest};
+use heist_filetests::{Device, GpuDevice, Selftest, SimDevice};
 use heist_ptx::{Diagnostic, Module, Source};
 use std::path::PathBuf;
 
-/// Run the test files on the GPU and report like a test runner.
+/// Run the test files on the simulated GPU, and on a real one where there is one.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  heist selftest                               tests/ptx, rules and corpus, from the repository's root
-  heist selftest --device gpu tests/ptx/float  some of them, on the GPU
-  heist selftest --filter add_rn               cases whose `file::case` contains this
+  heist selftest                               everything here, on whatever there is
+  heist selftest --device gpu tests/ptx/float  some of it, on the GPU
+  heist selftest --device both --compare       on both, and compared with each other
+  heist selftest --filter add_rn -v            cases whose `file::case` contains this
 
 Exit status: 0 nothing failed, 1 something did, 2 there was nothing to run or nothing to run it on.")]
 pub(crate) struct SelftestCommand {
-    /// Files, or folders to look for `.ptx` files in.
+    /// Files, or folders to look for `.ptx` files in [default: tests/ptx rules corpus].
     paths: Vec<PathBuf>,
     /// Where to run them.
-    #[arg(long, value_enum, default_value_t = Where::Gpu)]
+    #[arg(long, value_enum, default_value_t = Where::Auto)]
     device: Where,
+    /// Compare what both devices computed, case by case. Done by itself where `auto` finds a GPU.
+    #[arg(long)]
+    compare: bool,
     /// Only cases whose `file::case` contains this.
     #[arg(long)]
     filter: Option<String>,
@@ -34,10 +38,16 @@ pub(crate) struct SelftestCommand {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Where {
-    /// Nowhere: only check the files.
-    None,
+    /// The simulated GPU, and the real one if there is one.
+    Auto,
+    /// The simulated GPU.
+    Sim,
     /// The real GPU.
     Gpu,
+    /// Both; it is an error if there is no real one.
+    Both,
+    /// Nowhere: only check the files.
+    None,
 }
 
 /// What a checkout of the repository has.
@@ -46,18 +56,22 @@ const DEFAULT_PATHS: [&str; 3] = ["tests/ptx", "rules", "corpus"];
 impl SelftestCommand {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let paths = self.paths()?;
-        let gpu = match self.device {
-            Where::None => None,
-            Where::Gpu => {
-                Some(GpuDevice::open(0).map_err(|error| BadQuestion::Sentence(error.to_string()))?)
-            }
-        };
-        let devices = gpu.iter().map(|gpu| gpu as &dyn Device).collect();
+        let gpu = self.open_gpu()?;
+        let sim =
+            matches!(self.device, Where::Auto | Where::Sim | Where::Both).then_some(SimDevice);
+        let mut devices: Vec<&dyn Device> = Vec::new();
+        devices.extend(sim.iter().map(|sim| sim as &dyn Device));
+        devices.extend(gpu.iter().map(|gpu| gpu as &dyn Device));
+        if self.compare && devices.len() < 2 {
+            return Err(BadQuestion::Sentence(
+                "--compare needs two devices: `--device both`, on a machine with a GPU".to_owned(),
+            ));
+        }
         let selftest = Selftest {
+            compare: self.compare || (self.device == Where::Auto && devices.len() == 2),
             devices,
             checker: &check,
-            filter: self.filter,
-            compare: false,
+            filter: self.filter.clone(),
             threads: self.threads.unwrap_or_else(available_threads),
         };
         let verbose = self.verbose && !out.json;
@@ -83,6 +97,17 @@ impl SelftestCommand {
         } else {
             Verdict::Found
         })
+    }
+
+    fn open_gpu(&self) -> Result<Option<GpuDevice>, BadQuestion> {
+        if matches!(self.device, Where::Sim | Where::None) {
+            return Ok(None);
+        }
+        match GpuDevice::open(0) {
+            Ok(gpu) => Ok(Some(gpu)),
+            Err(error) if self.device == Where::Auto && error.is_about_the_machine() => Ok(None),
+            Err(error) => Err(BadQuestion::Sentence(error.to_string())),
+        }
     }
 
     fn paths(&self) -> Result<Vec<PathBuf>, BadQuestion> {
