@@ -323,7 +323,11 @@ impl<'k> Request<'k> {
     #[track_caller]
     pub fn collect(&self, on_granted: impl FnOnce(Dim3<'k>), on_refused: impl FnOnce()) {
         InFlight { slot: self.slot }.wait().decide(
-            |granted| on_granted(granted.first_block()),
+            |granted| {
+                let first = granted.first_block();
+                let Idle { slot: _ } = granted.release();
+                on_granted(first);
+            },
             |Refused { k: _ }| on_refused(),
         );
     }
