@@ -112,7 +112,7 @@ def scalar_float(file):
         finite = math.isfinite(a) and math.isfinite(b)
         for mode in ("rn", "rz", "ru", "rd"):
             out.append(f32_add(a, b, mode))
-        out.append(f32(Fraction(a) * Fraction(b)) if finite else a * b)
+        out.append(f32(Fraction(a) * Fraction(b)) if finite and a and b else a * b)
         out.append(fma(a, b, 1.0) if finite else a * b + 1.0)
         out.append(f32(a / b) if b else math.copysign(math.inf, a) * math.copysign(1, b))
         out.append(f32(math.sqrt(abs(a))))

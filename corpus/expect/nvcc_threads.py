@@ -97,7 +97,7 @@ def grid_sync(file):
     for step in range(3):
         b = [now[(i + n - 1) % n] + now[(i + 1) % n] for i in range(n)]
         now = [x - step for x in b]
-    run = Run("grid_steps", grid=2, gpu_no="needs a cooperative launch")
+    run = Run("grid_steps", grid=2, options=" cooperative")
     yield run.inout("s32", a, now).output("s32", b).value("s32", n)
     v = spread(64, 0, 9)
     out = []

@@ -1,9 +1,13 @@
 //! Extended-precision arithmetic: `add.cc`, `addc`, `sub.cc`, `subc`, `mad.cc`
 //! and `madc`, with the carry flag `CC.CF` as an explicit `bool`.
 //!
-//! After `sub.cc` the flag is the borrow, and `subc` subtracts it, as PTX
-//! describes them. The signed and unsigned spellings compute the same, except
-//! for the upper half of a product.
+//! Subtraction adds the complement: after `sub.cc` the flag is the carry out of
+//! `a + !b + 1`, that is, set where nothing was borrowed, and `subc` computes
+//! `a + !b + CC.CF`. PTX speaks of a borrow, which is the same within a chain of
+//! subtractions; the carry is what the assembler makes of it, and what an `addc`
+//! behind a `sub.cc` sees, as in the compiler's own 128-bit division.
+//! The signed and unsigned spellings compute the same, except for the upper half
+//! of a product.
 
 macro_rules! carry_module {
     ($(#[$doc:meta])* $name:ident, $signed:ident, $unsigned:ident) => {
@@ -20,13 +24,11 @@ macro_rules! carry_module {
                 (sum, first | second)
             }
 
-            /// `sub.cc` with `borrow` false, `subc` with the flag: the difference
-            /// and the borrow out.
+            /// `sub.cc` with `carry` true, `subc` with the flag: the difference
+            /// and the carry out, which is false where something was borrowed.
             #[inline(always)]
-            pub fn sub(a: Bits, b: Bits, borrow: bool) -> (Bits, bool) {
-                let (rest, first) = a.overflowing_sub(b);
-                let (rest, second) = rest.overflowing_sub(borrow as Bits);
-                (rest, first | second)
+            pub fn sub(a: Bits, b: Bits, carry: bool) -> (Bits, bool) {
+                add(a, !b, carry)
             }
 
             /// `mad.lo.cc`, `madc.lo`: the lower half of the product, plus `c`.
@@ -74,9 +76,9 @@ mod tests {
                 let (lo, carry) = c32::add(al, bl, false);
                 let (hi, carry) = c32::add(ah, bh, carry);
                 assert_eq!((join(lo, hi), carry), a.overflowing_add(b));
-                let (lo, borrow) = c32::sub(al, bl, false);
-                let (hi, borrow) = c32::sub(ah, bh, borrow);
-                assert_eq!((join(lo, hi), borrow), a.overflowing_sub(b));
+                let (lo, carry) = c32::sub(al, bl, true);
+                let (hi, carry) = c32::sub(ah, bh, carry);
+                assert_eq!((join(lo, hi), !carry), a.overflowing_sub(b));
                 let wide = a as u128 + b as u128 + 1;
                 assert_eq!(c64::add(a, b, true), (wide as u64, wide >> 64 != 0));
             }

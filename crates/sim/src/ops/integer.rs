@@ -186,15 +186,19 @@ fn dot(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     }
 }
 
-/// Runs `f(lane, carry in) -> (value, carry out)` over the warp.
+/// Runs `f(lane, carry in) -> (value, carry out)` over the warp. `first` is the
+/// carry that a chain starts with; without it, the chain goes on.
 fn run_carrying<T: Lane>(
     cx: &mut Cx<'_>,
     target: Slot,
-    takes: bool,
+    first: Option<bool>,
     gives: bool,
     f: impl Fn(usize, bool) -> (T, bool),
 ) -> Flow {
-    let before = if takes { cx.warp.carry } else { 0 };
+    let before = match first {
+        None => cx.warp.carry,
+        Some(carry) => to_mask([carry; LANES]),
+    };
     let mut out = [T::default(); LANES];
     let mut carries = [false; LANES];
     for lane in 0..LANES {
@@ -218,10 +222,12 @@ fn carrying(
     let (a, b) = (d.src(&o[1], ty)?, d.src(&o[2], ty)?);
     let target = d.dst(&o[0], ty)?;
     let subtract = i.opcode.base().starts_with("sub");
+    // A chain of subtractions starts with the carry set, one of additions without.
+    let first = (!takes).then_some(subtract);
     let instr = if ty.bits() == 64 {
         with(move |cx| {
             let (a, b) = (cx.read::<u64>(a), cx.read::<u64>(b));
-            run_carrying(cx, target, takes, gives, |lane, carry| {
+            run_carrying(cx, target, first, gives, |lane, carry| {
                 let f = if subtract {
                     carry::u64::sub
                 } else {
@@ -233,7 +239,7 @@ fn carrying(
     } else {
         with(move |cx| {
             let (a, b) = (cx.read::<u32>(a), cx.read::<u32>(b));
-            run_carrying(cx, target, takes, gives, |lane, carry| {
+            run_carrying(cx, target, first, gives, |lane, carry| {
                 let f = if subtract {
                     carry::u32::sub
                 } else {
@@ -258,6 +264,7 @@ fn mad_carrying(
     let (a, b, c) = (d.src(&o[1], ty)?, d.src(&o[2], ty)?, d.src(&o[3], ty)?);
     let target = d.dst(&o[0], ty)?;
     let (high, gives) = (mods.has("hi"), mods.has("cc"));
+    let first = (!takes).then_some(false);
     let signed = matches!(ty, ScalarType::S32 | ScalarType::S64);
     macro_rules! mad {
         ($bits:ty, $module:ident) => {
@@ -267,7 +274,7 @@ fn mad_carrying(
                     cx.read::<$bits>(b),
                     cx.read::<$bits>(c),
                 );
-                run_carrying(cx, target, takes, gives, |lane, carry| {
+                run_carrying(cx, target, first, gives, |lane, carry| {
                     let f = match (high, signed) {
                         (false, _) => carry::$module::mad_lo,
                         (true, true) => carry::$module::mad_hi_signed,
