@@ -97,7 +97,13 @@ pub fn f32_to_f64<const FTZ: bool>(a: u32) -> u64 {
 /// `cvt.rn.f32.f64`.
 #[inline(always)]
 pub fn f64_to_f32<const FTZ: bool>(a: u64) -> u32 {
-    single::flush::<FTZ>(single::canonical((f64::from_bits(a) as f32).to_bits()))
+    let x = f64::from_bits(a);
+    let bits = single::canonical((x as f32).to_bits());
+    if FTZ && single::is_tiny(x, Rounding::Nearest) {
+        bits & 1 << 31
+    } else {
+        bits
+    }
 }
 
 /// Any float type to any other, or to itself. `.ftz` and `.sat` apply as PTX
@@ -127,7 +133,13 @@ pub fn convert(
         (Bf16, F64, _) => f32_to_f64::<false>(bf16::to_f32(a as u16)),
         _ => to.pack(from.format().unpack(a), rounding),
     };
-    let result = if ftz { flush(to, result) } else { result };
+    // Only from `f64` can a result be tiny that no operand was.
+    let tiny = to == F32 && single::is_tiny(from.to_native(a), rounding);
+    let result = if ftz && tiny {
+        result & 1 << 31
+    } else {
+        result
+    };
     if sat { saturate(to, result) } else { result }
 }
 

@@ -6,7 +6,7 @@
 //! what PTX's tables say. Where PTX documents no error (`sin` and `cos` of large
 //! arguments, which hardware reduces roughly), the accurate value is given.
 
-use super::f32::{canonical, flush};
+use super::f32::{canonical, flush, is_tiny};
 use super::soft::{F64, Format, Value};
 use super::{NAN32, Rounding, f32 as single};
 
@@ -17,7 +17,12 @@ fn open<const FTZ: bool>(a: u32) -> f64 {
 
 #[inline(always)]
 fn close<const FTZ: bool>(result: f64) -> u32 {
-    flush::<FTZ>(canonical((result as f32).to_bits()))
+    let bits = canonical((result as f32).to_bits());
+    if FTZ && is_tiny(result, Rounding::Nearest) {
+        bits & 1 << 31
+    } else {
+        bits
+    }
 }
 
 /// `rcp.approx.f32`.

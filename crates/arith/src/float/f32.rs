@@ -48,6 +48,34 @@ fn finish<const FTZ: bool, const SAT: bool>(result: f32) -> u32 {
     saturate::<SAT>(flush::<FTZ>(canonical(result.to_bits())))
 }
 
+/// What rounds, to the precision of `f32` but with no least exponent, to a number
+/// below the least normal one. `x` is exact or rounded to odd.
+#[inline(always)]
+pub fn is_tiny(x: f64, rounding: Rounding) -> bool {
+    const SCALE: f64 = f64::from_bits((1023 + 64) << 52);
+    match rounding {
+        Rounding::Nearest => x.abs() < TINY,
+        // Far from the end of the range, rounding has its full precision.
+        _ => narrow(x * SCALE, rounding).abs() < f32::from_bits((127 - 62) << 23),
+    }
+}
+
+/// Half a place of full precision below the least normal number: from here on,
+/// rounding to nearest reaches it.
+const TINY: f64 = f64::from_bits(0x380f_ffff_f000_0000);
+
+/// Rounds a result that is exact, or was rounded to odd.
+#[inline(always)]
+fn finish_wide<const FTZ: bool, const SAT: bool>(x: f64, rounding: Rounding) -> u32 {
+    let rounded = canonical(narrow(x, rounding).to_bits());
+    let rounded = if FTZ && is_tiny(x, rounding) {
+        rounded & SIGN
+    } else {
+        rounded
+    };
+    saturate::<SAT>(rounded)
+}
+
 #[inline(always)]
 fn open<const FTZ: bool>(a: u32) -> f32 {
     f32::from_bits(flush::<FTZ>(a))
@@ -68,7 +96,18 @@ pub fn sub<const FTZ: bool, const SAT: bool>(a: u32, b: u32) -> u32 {
 /// `mul.rn`.
 #[inline(always)]
 pub fn mul<const FTZ: bool, const SAT: bool>(a: u32, b: u32) -> u32 {
-    finish::<FTZ, SAT>(open::<FTZ>(a) * open::<FTZ>(b))
+    let (a, b) = (open::<FTZ>(a), open::<FTZ>(b));
+    let product = (a * b).to_bits();
+    if !FTZ {
+        return saturate::<SAT>(canonical(product));
+    }
+    // The same product far from the end of the range, where rounding has its full
+    // precision. Of two factors of a tiny product one is below 2^-62.
+    let (a, b) = (a.abs(), b.abs());
+    let (small, large) = if a < b { (a, b) } else { (b, a) };
+    let scaled = small * f32::from_bits((127 + 64) << 23) * large;
+    let tiny = scaled < f32::from_bits((127 - 62) << 23);
+    saturate::<SAT>(canonical(if tiny { product & SIGN } else { product }))
 }
 
 /// `fma.rn`, and `mad.rn` on every architecture since sm_20. Correct without a
@@ -77,7 +116,10 @@ pub fn mul<const FTZ: bool, const SAT: bool>(a: u32, b: u32) -> u32 {
 #[inline(always)]
 pub fn fma<const FTZ: bool, const SAT: bool>(a: u32, b: u32, c: u32) -> u32 {
     let product = f64::from(open::<FTZ>(a)) * f64::from(open::<FTZ>(b));
-    finish::<FTZ, SAT>(odd_sum(product, f64::from(open::<FTZ>(c))) as f32)
+    finish_wide::<FTZ, SAT>(
+        odd_sum(product, f64::from(open::<FTZ>(c))),
+        Rounding::Nearest,
+    )
 }
 
 /// The sum of two `f64`, rounded to odd where it is inexact. For operands whose
@@ -160,7 +202,7 @@ fn signed_sum(a: f64, b: f64, rounding: Rounding) -> f64 {
 #[inline]
 pub fn add_with<const FTZ: bool, const SAT: bool>(rounding: Rounding, a: u32, b: u32) -> u32 {
     let sum = signed_sum(open::<FTZ>(a).into(), open::<FTZ>(b).into(), rounding);
-    finish::<FTZ, SAT>(narrow(sum, rounding))
+    finish_wide::<FTZ, SAT>(sum, rounding)
 }
 
 /// `sub` with any rounding.
@@ -173,7 +215,7 @@ pub fn sub_with<const FTZ: bool, const SAT: bool>(rounding: Rounding, a: u32, b:
 #[inline]
 pub fn mul_with<const FTZ: bool, const SAT: bool>(rounding: Rounding, a: u32, b: u32) -> u32 {
     let product = f64::from(open::<FTZ>(a)) * f64::from(open::<FTZ>(b));
-    finish::<FTZ, SAT>(narrow(product, rounding))
+    finish_wide::<FTZ, SAT>(product, rounding)
 }
 
 /// `fma` with any rounding.
@@ -185,10 +227,10 @@ pub fn fma_with<const FTZ: bool, const SAT: bool>(
     c: u32,
 ) -> u32 {
     let product = f64::from(open::<FTZ>(a)) * f64::from(open::<FTZ>(b));
-    finish::<FTZ, SAT>(narrow(
+    finish_wide::<FTZ, SAT>(
         signed_sum(product, open::<FTZ>(c).into(), rounding),
         rounding,
-    ))
+    )
 }
 
 /// `div` with any rounding (`div.rn` and the rest; see [`super::approx`] for
@@ -196,17 +238,17 @@ pub fn fma_with<const FTZ: bool, const SAT: bool>(
 #[inline]
 pub fn div_with<const FTZ: bool>(rounding: Rounding, a: u32, b: u32) -> u32 {
     let (a, b) = (open::<FTZ>(a), open::<FTZ>(b));
-    if rounding == Rounding::Nearest {
+    if rounding == Rounding::Nearest && !FTZ {
         return finish::<FTZ, false>(a / b);
     }
     let (a, b) = (f64::from(a), f64::from(b));
     let quotient = a / b;
     // The remainder is exact, and shows on which side the quotient lies.
     let rest = (-quotient).mul_add(b, a);
-    finish::<FTZ, false>(narrow(
+    finish_wide::<FTZ, false>(
         to_odd(quotient, if b < 0.0 { -rest } else { rest }),
         rounding,
-    ))
+    )
 }
 
 /// `rcp` with any rounding.
@@ -221,7 +263,7 @@ pub fn sqrt_with<const FTZ: bool>(rounding: Rounding, a: u32) -> u32 {
     let a = f64::from(open::<FTZ>(a));
     let root = a.sqrt();
     let rest = (-root).mul_add(root, a);
-    finish::<FTZ, false>(narrow(to_odd(root, rest), rounding))
+    finish_wide::<FTZ, false>(to_odd(root, rest), rounding)
 }
 
 /// `abs`: an addition of zero in hardware, so a NaN becomes canonical.
@@ -427,6 +469,47 @@ mod tests {
         assert_eq!(abs::<true>(0x8000_0005), 0);
         assert_eq!(neg::<true>(0x0000_0005), 0x8000_0000);
         assert_eq!(neg::<false>(0x0000_0005), 0x8000_0005);
+    }
+
+    #[test]
+    fn flushing_looks_at_the_result_of_full_precision() {
+        // All of these round to the least normal number in its own format, the
+        // first ones from too far below for a number of 24 digits.
+        let below = (0x0080_0000, 0x3f7f_ffff);
+        let close = (0x0080_0001, 0x3f7f_fffe);
+        for ((a, b), kept) in [(below, false), (close, true)] {
+            let least = 0x0080_0000;
+            assert_eq!(mul::<false, false>(a, b), least);
+            let expect = if kept { least } else { 0 };
+            assert_eq!(mul::<true, false>(a, b), expect);
+            assert_eq!(mul::<true, false>(a | SIGN, b), expect | SIGN);
+            assert_eq!(fma::<true, false>(a, b, 0), expect);
+            for mode in MODES {
+                let up = mode == Rounding::Up && kept;
+                let near = mode == Rounding::Nearest && kept;
+                let expect = if up || near { least } else { 0 };
+                assert_eq!(mul_with::<true, false>(mode, a, b), expect, "{mode:?}");
+                assert_eq!(fma_with::<true, false>(mode, a, b, 0), expect, "{mode:?}");
+            }
+        }
+        // A quotient just below, and one just above.
+        assert_eq!(
+            div_with::<true>(Rounding::Nearest, 0x0080_0000, 0x3f80_0001),
+            0
+        );
+        assert_eq!(
+            div_with::<true>(Rounding::Nearest, 0x0080_0001, 0x3f80_0001),
+            0x0080_0000
+        );
+        let mut random = Random(13);
+        for _ in 0..50_000 {
+            let x = random.next();
+            let near = |exponent: u64, v: u64| (exponent << 23) as u32 | (v as u32 & 0x7f_ffff);
+            let (a, b) = (near(1 + x % 3, x >> 8), near(124 + (x >> 4) % 4, x >> 32));
+            let expect = mul_with::<true, false>(Rounding::Nearest, a, b);
+            assert_eq!(mul::<true, false>(a, b), expect, "{a:#x} {b:#x}");
+            assert_eq!(fma::<true, false>(a, b, 0), expect);
+        }
     }
 
     #[test]

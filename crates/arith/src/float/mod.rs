@@ -24,8 +24,10 @@
 //!
 //! # Subnormals
 //!
-//! `FTZ` replaces subnormal operands, and a result that is subnormal after
-//! rounding, with a zero of the same sign.
+//! `FTZ` replaces subnormal operands with zeros of their sign, and a result that,
+//! rounded to its full precision as if there were no least exponent, is below the
+//! least normal number. (That is how ptxas folds constants. It differs from
+//! flushing what is subnormal only next to that number.)
 
 pub mod approx;
 pub mod compare;

@@ -53,9 +53,14 @@ macro_rules! half_module {
                 f32::from_bits(to_f32(flush::<FTZ>(a)))
             }
 
+            /// Rounds a result that is exact, or was rounded to odd. Half a place of
+            /// full precision below the least normal number, rounding reaches it.
             #[inline(always)]
             fn close<const FTZ: bool, const SAT: bool>(result: f32) -> u16 {
-                saturate::<SAT>(flush::<FTZ>(from_f32(result.to_bits())))
+                let least = f32::from_bits(to_f32(1 << $fraction));
+                let tiny = result.abs() < least - least / (4 << $fraction) as f32;
+                let rounded = from_f32(result.to_bits());
+                saturate::<SAT>(if FTZ && tiny { rounded & SIGN } else { rounded })
             }
 
             /// `add.rn`.

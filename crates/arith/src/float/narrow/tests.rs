@@ -173,6 +173,11 @@ fn modifiers() {
     assert_eq!(f16::add::<true, false>(0x8001, 0x8001), 0x8000);
     assert_eq!(f16::mul::<true, false>(0x0400, 0x3800), 0);
     assert_eq!(f16::mul::<false, false>(0x0400, 0x3800), 0x0200);
+    // Both round to the least normal number; the first is too far below it.
+    assert_eq!(f16::mul::<true, false>(0x0400, 0x3bff), 0);
+    assert_eq!(f16::mul::<false, false>(0x0400, 0x3bff), 0x0400);
+    assert_eq!(f16::mul::<true, false>(0x0401, 0x3bfe), 0x0400);
+    assert_eq!(f16::fma::<true, false>(0x8400, 0x3bff, 0x8000), 0x8000);
     assert_eq!(f16::add::<false, true>(0x3c00, 0x3c00), 0x3c00);
     assert_eq!(f16::sub::<false, true>(0x3c00, 0x4000), 0);
     assert_eq!(f16::add::<false, true>(0x7c00, 0xfc00), 0);
