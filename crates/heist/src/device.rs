@@ -26,7 +26,7 @@
 
 use heist_gpu::{GpuError, KernelInfo, PtxText, RunOptions};
 use heist_launch::{Arguments, Launch, Outcome, Time};
-use heist_ptx::arch::Gpu;
+use heist_ptx::arch::{Arch, Gpu};
 use heist_ptx::{Diagnostic, Module, Source};
 use heist_sim::{Chaos, Options, Program};
 use std::fmt;
@@ -50,6 +50,15 @@ pub enum DeviceName {
 }
 
 impl DeviceName {
+    /// A simulated device that runs PTX for `target`; `sim:h200` where none does,
+    /// which then says why not.
+    pub fn for_target(target: &str) -> DeviceName {
+        let arch = Arch::parse(target);
+        let fits = |gpu: &Gpu| arch.is_some_and(|arch| arch.runs_on(gpu.arch));
+        let preferred = [Gpu::H200, Gpu::B200, Gpu::RTX5090, Gpu::L4, Gpu::A100];
+        DeviceName::Sim(preferred.into_iter().find(fits).unwrap_or(Gpu::H200))
+    }
+
     /// Every simulated device.
     pub fn simulated() -> impl Iterator<Item = DeviceName> {
         Gpu::ALL.iter().copied().map(DeviceName::Sim)
@@ -216,6 +225,23 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_has_a_device() {
+        for (target, device) in [
+            ("sm_75", "sim:h200"),
+            ("sm_90a", "sim:h200"),
+            ("sm_100a", "sim:b200"),
+            ("sm_120", "sim:rtx5090"),
+            ("sm_1", "sim:h200"),
+        ] {
+            assert_eq!(
+                DeviceName::for_target(target).to_string(),
+                device,
+                "{target}"
+            );
+        }
+    }
 
     #[test]
     fn names_read_back() {

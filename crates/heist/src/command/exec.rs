@@ -1,124 +1,36 @@
 //! `heist exec`: any PTX, once, on a device of your choice.
 
+use super::launch::{ARGUMENTS_HELP, LaunchFlags, Ran};
 use super::{BadQuestion, Output, Verdict, read_source};
 use clap::Args;
-use heist::device::{Device, DeviceName, NotRun, Report, Settings};
-use heist_launch::text::parse_named_buffer;
-use heist_launch::{Arguments, Buffer, BufferRef, Clock, Dim3, Launch, parse_arg};
-use heist_ptx::{Module, Severity, Source};
+use heist_launch::{Buffer, BufferRef};
+use heist_ptx::Source;
 use serde_json::json;
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// Run a kernel of a PTX file and print its outputs.
-#[derive(Args)]
-#[command(after_help = "\
-An argument is one of
-  u32:7  f32:1.5  f64:0x3ff0000000000000      a number
-  in:f32:[1,2,0..8,0*64]                      a buffer: lists take ranges and repeats
-  in:f32:rand(SEED,COUNT)  in:u8:zeros(64)    the same, filled by rule
-  in:f32:FILE                                 raw little-endian, or text in .txt and .csv
-  out:f32:64                                  an output of 64 elements, printed afterwards
-  inout:u32:[0,0]                             both
-  ptr:NAME  ptr:NAME+16  ptr:0                a pointer into a named buffer, or that of argument 0
-  bytes:[1,0,255]                             a struct by value
-  tensormap(buffer=0, type=f16, dims=[64,64], box=[64,8], swizzle=128)
-
+const EXAMPLES: &str = "\
 Examples:
   heist exec saxpy.ptx --grid 4 --block 256 --arg u32:1000 --arg f32:2 \\
       --arg 'in:f32:rand(1,1000)' --arg 'inout:f32:[1*1000]'
   heist exec k.ptx --device gpu --entry main --grid 2,2 --block 16,16 --arg out:u32:1024
   heist exec k.ptx --device sim:b200 --grid 64 --block 128 --explore 100 --arg inout:u32:[0*64]
 
-Exit status: 0 it ran clean, 1 something was found, 2 it could not be run.")]
+Exit status: 0 it ran clean, 1 something was found, 2 it could not be run.";
+
+/// Run a kernel of a PTX file and print its outputs.
+#[derive(Args)]
+#[command(after_help = format!("{ARGUMENTS_HELP}\n\n{EXAMPLES}"))]
 pub(crate) struct Exec {
     /// The PTX file; `-` is standard input.
     file: PathBuf,
-    /// The kernel; needed when the file has several.
-    #[arg(long)]
-    entry: Option<String>,
-    /// Blocks: `4`, `4,2` or `4,2,1`.
-    #[arg(long, value_name = "X,Y,Z")]
-    grid: Dim3,
-    /// Threads of a block.
-    #[arg(long, value_name = "X,Y,Z")]
-    block: Dim3,
-    /// Blocks of a cluster.
-    #[arg(long, value_name = "X,Y,Z")]
-    cluster: Option<Dim3>,
-    /// Bytes of dynamic shared memory for each block.
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
-    smem: u32,
-    /// One for each parameter, in order.
-    #[arg(long = "arg", value_name = "ARG")]
-    args: Vec<String>,
-    /// A buffer that no parameter is by itself: `NAME in:f32:[1,2]`.
-    #[arg(long = "buffer", value_name = "NAME CONTENTS")]
-    buffers: Vec<String>,
-    /// Where to run it.
-    #[arg(long, default_value = "sim:h200")]
-    device: DeviceName,
-    /// The simulator's schedule: the same seed gives the same run.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Try this many schedules, from the seed on, until one finds something.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    explore: u64,
-    /// Have the simulator refuse, delay and reorder what hardware may.
-    #[arg(long)]
-    chaos: bool,
-    /// All blocks at once on the device (a cooperative launch).
-    #[arg(long)]
-    cooperative: bool,
+    #[command(flatten)]
+    launch: LaunchFlags,
     /// Write an output to a file, raw: `--save 1=out.bin`, or by a buffer's name.
     #[arg(long, value_name = "BUFFER=FILE")]
     save: Vec<String>,
     /// Print outputs whole, however long.
     #[arg(long)]
     all: bool,
-    /// How many seconds it may take.
-    #[arg(long, default_value_t = 60.0)]
-    timeout: f64,
-}
-
-/// A report, and the schedule it came from.
-struct Ran {
-    report: Report,
-    seed: u64,
-    tried: u64,
-}
-
-impl Ran {
-    /// What is worth a line besides outputs and findings.
-    fn remarks(&self, exec: &Exec) -> Vec<String> {
-        let mut remarks = Vec::new();
-        if self.tried > 1 {
-            remarks.push(if self.report.diagnostics.is_empty() {
-                format!("{} schedules ran clean", self.tried)
-            } else {
-                format!(
-                    "found in schedule {} of {}; `--seed {}` runs it again",
-                    self.tried, exec.explore, self.seed
-                )
-            });
-        }
-        if let Some(time) = self.report.elapsed {
-            let clock = match exec.device {
-                DeviceName::Sim(_) => Clock::Modelled,
-                DeviceName::Gpu(_) => Clock::Measured,
-            };
-            remarks.push(format!("{time} ({clock}) on {}", exec.device));
-        }
-        if let Some(kernel) = &self.report.kernel {
-            remarks.push(format!(
-                "{} registers a thread, {} bytes of shared memory, {} of local memory",
-                kernel.registers,
-                kernel.static_shared + exec.smem,
-                kernel.local
-            ));
-        }
-        remarks
-    }
 }
 
 impl Exec {
@@ -128,18 +40,8 @@ impl Exec {
             Ok(module) => module,
             Err(errors) => return Err(BadQuestion::Diagnostics(errors, source)),
         };
-        let entry = self.entry(&module)?;
-        let arguments = self.arguments()?;
         let saves = self.saves()?;
-        let launch = Launch {
-            grid: self.grid,
-            block: self.block,
-            cluster: self.cluster,
-            dynamic_shared: self.smem,
-        };
-        let device =
-            Device::open(self.device).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
-        let ran = self.explored(&device, &source, &module, &entry, &launch, &arguments)?;
+        let ran = self.launch.run(&source, &module)?;
         for (name, path) in saves {
             let Some(buffer) = ran.report.outcome.output(name.clone()) else {
                 return Err(BadQuestion::Sentence(format!(
@@ -158,41 +60,6 @@ impl Exec {
         })
     }
 
-    fn entry(&self, module: &Module) -> Result<String, BadQuestion> {
-        let names: Vec<String> = module.entries().map(|f| f.name.to_string()).collect();
-        let wrong = |what: String| {
-            let list = match names.as_slice() {
-                [] => "it has no kernel".to_owned(),
-                names => format!("it has {}", names.join(", ")),
-            };
-            BadQuestion::Sentence(format!("{}: {what}: {list}", self.file.display()))
-        };
-        match &self.entry {
-            Some(name) if names.contains(name) => Ok(name.clone()),
-            Some(name) => Err(wrong(format!("there is no kernel `{name}`"))),
-            None => match names.as_slice() {
-                [only] => Ok(only.clone()),
-                _ => Err(wrong("which kernel? say --entry".to_owned())),
-            },
-        }
-    }
-
-    fn arguments(&self) -> Result<Arguments, BadQuestion> {
-        let mut read = |path: &str| std::fs::read(path).map_err(|error| error.to_string());
-        let mut arguments = Arguments::default();
-        for (index, text) in self.args.iter().enumerate() {
-            let arg = parse_arg(text, &mut read)
-                .map_err(|error| BadQuestion::Sentence(format!("--arg number {index}: {error}")))?;
-            arguments.params.push(arg);
-        }
-        for text in &self.buffers {
-            let buffer = parse_named_buffer(text, &mut read)
-                .map_err(|error| BadQuestion::Sentence(format!("--buffer: {error}")))?;
-            arguments.buffers.push(buffer);
-        }
-        Ok(arguments)
-    }
-
     fn saves(&self) -> Result<Vec<(BufferRef, PathBuf)>, BadQuestion> {
         self.save
             .iter()
@@ -208,56 +75,6 @@ impl Exec {
                 Ok((name, PathBuf::from(path)))
             })
             .collect()
-    }
-
-    /// The first run in which something was found, or the last.
-    fn explored(
-        &self,
-        device: &Device,
-        source: &Source,
-        module: &Module,
-        entry: &str,
-        launch: &Launch,
-        arguments: &Arguments,
-    ) -> Result<Ran, BadQuestion> {
-        let limit = Duration::try_from_secs_f64(self.timeout).map_err(|_| {
-            BadQuestion::Sentence(format!("--timeout {}: not a time", self.timeout))
-        })?;
-        let schedules = match self.device {
-            DeviceName::Sim(_) => self.explore.max(1),
-            DeviceName::Gpu(_) => 1,
-        };
-        let mut seed = self.seed;
-        loop {
-            let settings = Settings {
-                seed,
-                chaos: self.chaos,
-                cooperative: self.cooperative,
-                limit,
-            };
-            let report = match device.run(source, module, entry, launch, arguments, &settings) {
-                Ok(report) => report,
-                Err(NotRun::Gpu(error)) => {
-                    return Err(BadQuestion::Sentence(error.to_string()));
-                }
-                Err(NotRun::Refused(diagnostics)) => {
-                    return Err(BadQuestion::Diagnostics(diagnostics, source.clone()));
-                }
-            };
-            let tried = seed.wrapping_sub(self.seed).saturating_add(1);
-            let found = report
-                .diagnostics
-                .iter()
-                .any(|diagnostic| diagnostic.severity == Severity::Error);
-            if found || tried >= schedules {
-                return Ok(Ran {
-                    report,
-                    seed,
-                    tried,
-                });
-            }
-            seed = seed.wrapping_add(1);
-        }
     }
 
     fn tell(&self, ran: &Ran, source: &Source, out: Output) {
@@ -279,12 +96,12 @@ impl Exec {
                 .map(|diagnostic| heist::render::to_json(diagnostic, source))
                 .collect();
             out.json(&json!({
-                "device": self.device.to_string(),
+                "device": ran.device.to_string(),
                 "outputs": outputs,
                 "diagnostics": diagnostics,
                 "printed": ran.report.printed,
                 "seed": ran.seed,
-                "remarks": ran.remarks(self),
+                "remarks": ran.remarks(),
             }));
             return;
         }
@@ -293,7 +110,7 @@ impl Exec {
             println!("{name}: {}", spell(buffer, self.all));
         }
         print!("{}", ran.report.printed);
-        for remark in ran.remarks(self) {
+        for remark in ran.remarks() {
             eprintln!("{remark}");
         }
     }

@@ -7,6 +7,7 @@ mod doctor;
 mod exec;
 mod explain;
 mod fmt;
+mod launch;
 mod selftest;
 
 use clap::{Parser, Subcommand};

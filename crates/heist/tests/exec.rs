@@ -1,0 +1,84 @@
+//! `heist exec` on the simulated GPU.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Exit status, standard output and standard error of `heist exec` on the addition test.
+fn add(more: &[&str]) -> (Option<i32>, String, String) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(["exec", "tests/ptx/float/add.ptx", "--entry", "add_rn_f32"])
+        .args([
+            "--grid",
+            "1",
+            "--arg",
+            "in:f32:[1,2]",
+            "--arg",
+            "in:f32:[3,nan]",
+        ])
+        .args(more)
+        .current_dir(root)
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn outputs_are_printed() {
+    let (status, out, err) = add(&["--block", "2", "--arg", "out:f32:3"]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.starts_with("2: f32:[4.0, "), "{out}");
+    assert!(out.contains("(unwritten)"), "{out}");
+    assert!(err.contains("(modelled) on sim:h200"), "{err}");
+}
+
+#[test]
+fn what_is_found_is_told_with_its_line() {
+    let (status, _, err) = add(&["--block", "3", "--arg", "out:f32:3", "--explore", "4"]);
+    assert_eq!(status, Some(1), "{err}");
+    assert!(err.contains("error[M001]"), "{err}");
+    assert!(err.contains("tests/ptx/float/add.ptx:18:5"), "{err}");
+}
+
+#[test]
+fn schedules_are_explored() {
+    let (status, _, err) = add(&[
+        "--block",
+        "2",
+        "--arg",
+        "out:f32:2",
+        "--explore",
+        "3",
+        "--chaos",
+    ]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(err.contains("3 schedules ran clean"), "{err}");
+}
+
+#[test]
+fn a_wrong_question_exits_with_two() {
+    let (status, _, err) = add(&["--block", "2"]);
+    assert_eq!(status, Some(2));
+    assert!(err.contains("error[X013]"), "{err}");
+    let (status, _, err) = add(&["--block", "2", "--arg", "out:f32:2", "--device", "sim:tnt2"]);
+    assert_eq!(status, Some(2));
+    assert!(err.contains("sim:b200"), "{err}");
+    let (status, _, err) = add(&["--block", "2", "--arg", "out:f32:2", "--save", "9=x"]);
+    assert_eq!(status, Some(2));
+    assert!(err.contains("no output of that name"), "{err}");
+}
+
+#[test]
+fn machines_get_json() {
+    let (status, out, _) = add(&["--block", "2", "--arg", "out:f32:2", "--json"]);
+    assert_eq!(status, Some(0));
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["device"], "sim:h200");
+    assert_eq!(json["outputs"][0]["values"][0], "4.0");
+    assert_eq!(json["diagnostics"], serde_json::json!([]));
+}
