@@ -272,12 +272,27 @@ impl Variable {
         }
     }
 
-    /// Its size in bytes; `None` when a dimension is left open or the size overflows.
+    /// Its size in bytes. An open first dimension is as long as its list of
+    /// values; `None` where there is no list, or the size overflows.
+    ///
+    /// ```
+    /// use heist_ptx::{Source, parse};
+    /// let text = ".version 8.0 .target sm_80 .address_size 64 .global .u16 a[][2] = {{1, 2}, {3, 4}, {5, 6}}; .extern .shared .b8 b[];";
+    /// let module = parse(&Source::new("a.ptx", text)).unwrap();
+    /// let sizes: Vec<_> = module.variables().map(|variable| variable.size()).collect();
+    /// assert_eq!(sizes, [Some(12), None]);
+    /// ```
     pub fn size(&self) -> Option<u64> {
         let element = u64::from(self.ty.bytes()) * self.vector.map_or(1, VectorWidth::lanes);
-        self.dims
-            .iter()
-            .try_fold(element, |size, dim| size.checked_mul((*dim)?))
+        let listed = match &self.init {
+            Some(Initializer::List(values)) => Some(values.len() as u64),
+            _ => None,
+        };
+        let mut open = listed;
+        self.dims.iter().try_fold(element, |size, dim| {
+            let first = open.take();
+            size.checked_mul((*dim).or(first)?)
+        })
     }
 
     /// Its alignment in bytes: what it asks for, or its element's own.

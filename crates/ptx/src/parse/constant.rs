@@ -237,7 +237,8 @@ pub(super) fn fold(constant: &Constant) -> Option<i64> {
             match op {
                 Mul => a.wrapping_mul(b),
                 Div => a.checked_div(b)?,
-                Rem => a.checked_rem(b)?,
+                // Unsigned, whatever the operands: ptxas has -7 % 4 as 1.
+                Rem => (a as u64).checked_rem(b as u64)? as i64,
                 Add => a.wrapping_add(b),
                 Sub => a.wrapping_sub(b),
                 Shl => a.checked_shl(u32::try_from(b).ok()?)?,

@@ -121,8 +121,10 @@ fn is_unsigned(constant: &Constant) -> bool {
         Constant::Symbol(_) | Constant::Generic(_) | Constant::Mask(..) => true,
         Constant::Binary(op, sides) => {
             use BinaryOp::*;
-            matches!(op, Add | Sub | Mul | Div | Rem | BitAnd | BitOr | BitXor)
-                && (is_unsigned(&sides.0) || is_unsigned(&sides.1))
+            let takes_after_operands =
+                matches!(op, Add | Sub | Mul | Div | BitAnd | BitOr | BitXor);
+            matches!(op, Rem)
+                || takes_after_operands && (is_unsigned(&sides.0) || is_unsigned(&sides.1))
         }
         _ => false,
     }
@@ -136,8 +138,8 @@ fn binary(op: BinaryOp, a: u64, b: u64, unsigned: bool) -> Option<u64> {
         Mul => a.wrapping_mul(b),
         Div if unsigned => a.checked_div(b)?,
         Div => sa.checked_div(sb)? as u64,
-        Rem if unsigned => a.checked_rem(b)?,
-        Rem => sa.checked_rem(sb)? as u64,
+        // Unsigned, whatever the operands: ptxas has -7 % 4 as 1.
+        Rem => a.checked_rem(b)?,
         Add => a.wrapping_add(b),
         Sub => a.wrapping_sub(b),
         Shl => a.checked_shl(b as u32).unwrap_or(0),
