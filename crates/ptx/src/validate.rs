@@ -46,7 +46,11 @@ use crate::types::Space;
 use names::symbols;
 use scope::{Entity, Scopes};
 
-/// Everything that is structurally wrong with `module`, in the order of the file.
+/// After this many findings the rest of a file is not looked at.
+const MOST_FOUND: usize = 100;
+
+/// What is structurally wrong with `module`, in the order of the file; at most
+/// a hundred findings.
 ///
 /// With the `source` that it was parsed from, a diagnostic points at the very
 /// name it is about; without, at the instruction.
@@ -109,7 +113,14 @@ struct Validator<'m> {
 
 impl<'m> Validator<'m> {
     fn report(&mut self, diagnostic: Diagnostic) {
-        self.found.push(diagnostic);
+        if !self.is_full() {
+            self.found.push(diagnostic);
+        }
+    }
+
+    /// Whether enough was found; a file with more has one cause, or is not PTX.
+    fn is_full(&self) -> bool {
+        self.found.len() >= MOST_FOUND
     }
 
     /// The place of the word `name` inside `span`, when there is a text to look in.
@@ -344,6 +355,9 @@ impl<'m> Validator<'m> {
 
     fn statements(&mut self, statements: &'m [Statement]) {
         for statement in statements {
+            if self.is_full() {
+                return;
+            }
             match statement {
                 Statement::Instruction(instruction) => self.instruction(instruction),
                 Statement::Registers(registers) => self.registers(registers),

@@ -7,7 +7,7 @@
 //! with its seed, and `HEIST_FUZZ_SEED` repeats it.
 
 use fastrand::Rng;
-use heist_ptx::{Source, parse, print};
+use heist_ptx::{Source, parse, print, validate::validate};
 use std::fs;
 
 /// Texts that inputs are cut from: rich in syntax, short.
@@ -177,6 +177,8 @@ fn check(text: &str) -> bool {
     let source = Source::new("fuzz", text);
     match parse(&source) {
         Ok(module) => {
+            // Broken or not, the structural rules have an answer to it.
+            validate(&module, Some(&source));
             let printed = print(&module);
             match parse(&Source::new("print", printed.as_str())) {
                 Ok(again) => assert!(module == again, "reads back as something else:\n{printed}"),

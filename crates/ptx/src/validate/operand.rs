@@ -134,18 +134,12 @@ impl<'m> Operands<'_, 'm> {
                 )),
                 _ => self.output(operand, ty, false),
             },
-            Slot::OutList(count, ty) => self.list(operand, count, &|element| match element {
-                Operand::Sink => Ok(()),
-                _ => self.output(element, ty, true),
-            }),
-            Slot::InList(count, ty) => self.list(operand, count, &|element| match element {
-                Operand::Sink => Ok(()),
-                _ => self.input(element, ty, true),
-            }),
-            Slot::Packed(count) => self.list(operand, count, &|element| match element {
-                Operand::Sink | Operand::Constant(_) => Ok(()),
-                _ => self.register(element, B32, false),
-            }),
+            Slot::OutList(count, ty) | Slot::InList(count, ty) => {
+                self.list(operand, count, &|element| self.element(element, ty, true))
+            }
+            Slot::Packed(count) => {
+                self.list(operand, count, &|element| self.element(element, B32, false))
+            }
             Slot::In(ty) => self.input(operand, ty, false),
             Slot::InWide(ty) => self.input(operand, ty, true),
             Slot::InOrAddress(ty) => match operand {
@@ -287,6 +281,31 @@ impl<'m> Operands<'_, 'm> {
             }),
             // Undeclared names are reported by themselves.
             None => self.special(name),
+        }
+    }
+
+    /// One of several in a list, of which ptxas only looks at the size, and not
+    /// even at that of a predicate.
+    fn element(&self, operand: &Operand, ty: ScalarType, wide: bool) -> Verdict {
+        match operand {
+            Operand::Sink | Operand::Constant(_) => Ok(()),
+            Operand::Name(name) => match self.scopes.find(name) {
+                Some(Entity::Register {
+                    ty: register,
+                    vector: None,
+                }) => {
+                    let fits = register == ScalarType::Pred
+                        || register.bits() == ty.bits()
+                        || (wide && register.bits() > ty.bits());
+                    if fits {
+                        Ok(())
+                    } else {
+                        Err(mismatch(name, register, ty, wide))
+                    }
+                }
+                _ => self.named(name, ty, wide),
+            },
+            _ => self.register(operand, ty, wide),
         }
     }
 
@@ -441,9 +460,9 @@ impl<'m> Operands<'_, 'm> {
             _ => return Ok(()),
         };
         elements.iter().try_for_each(|element| match element {
-            Operand::Sink if written => Ok(()),
-            Operand::Constant(_) if !written => Ok(()),
-            _ => self.register(element, part, false),
+            Operand::Sink if !written => self.register(element, part, false),
+            Operand::Constant(_) if written => self.output(element, part, false),
+            _ => self.element(element, part, false),
         })
     }
 }

@@ -51,13 +51,16 @@ struct Level<'m> {
     names: HashMap<Name, (Entity<'m>, Span)>,
     families: HashMap<Name, Family>,
     labels: HashMap<Name, Span>,
+    /// Every way to read a single name as a member of a family: prefix, numbers.
+    numbered: HashMap<Name, Vec<(u32, Span)>>,
 }
 
 impl<'m> Level<'m> {
     /// The prefix and number of every way to read `name` as a member of a family.
     fn splits(name: &str) -> impl Iterator<Item = (&str, u32)> {
+        // Ten digits hold every number that a family can count to.
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        (1..=digits).filter_map(move |tail| {
+        (1..=digits.min(10)).filter_map(move |tail| {
             let (prefix, number) = name.split_at(name.len() - tail);
             Some((prefix, number.parse().ok()?))
         })
@@ -135,6 +138,13 @@ impl<'m> Scopes<'m> {
         if let Some(family) = level.member(name) {
             return Err(Clash { first: family.span });
         }
+        for (prefix, number) in Level::splits(name) {
+            level
+                .numbered
+                .entry(prefix.into())
+                .or_default()
+                .push((number, span));
+        }
         level.names.insert(name.clone(), (entity, span));
         Ok(())
     }
@@ -161,9 +171,9 @@ impl<'m> Scopes<'m> {
         if let Some(family) = level.families.get(prefix) {
             return Err(Clash { first: family.span });
         }
-        let member = level.names.iter().find_map(|(name, (_, first))| {
-            let number: u32 = name.strip_prefix(prefix.as_str())?.parse().ok()?;
-            (number < count).then_some(*first)
+        let member = level.numbered.get(prefix).and_then(|numbers| {
+            let (_, first) = numbers.iter().find(|(number, _)| *number < count)?;
+            Some(*first)
         });
         level.families.insert(
             prefix.clone(),

@@ -363,6 +363,9 @@ fn memory(op: &Opcode, first: Option<ScalarType>) -> Lookup {
         let required = slots.len();
         if op.has("L2::cache_hint") {
             slots.push(In(B64));
+        } else if op.has("and") || op.has("or") || op.has("xor") {
+            // ptxas overlooks one operand too many here.
+            slots.push(Any);
         }
         at_least(required, slots)
     };
@@ -456,9 +459,10 @@ fn copy(op: &Opcode) -> Lookup {
             return at_least(1, vec![Address, Any, Any]);
         }
         return if op.has("mbarrier::complete_tx::bytes") {
-            at_least(3, vec![Address, Address, Address, Any, Any, Any])
+            // ptxas looks no further than the first two.
+            at_least(3, vec![Address, Address, Any, Any, Any, Any])
         } else {
-            at_least(2, vec![Address, Address, Any, Any, Any])
+            at_least(2, vec![Address, Any, Any, Any, Any])
         };
     }
     if op.has("bulk") {

@@ -324,10 +324,10 @@ fn what_is_an_error_here_ptxas_rejects_too() {
             .into_iter()
             .find(|diagnostic| diagnostic.severity == Severity::Error);
         let accepted = ptxas.accepts(text, arch.name());
-        let complaint = error
-            .as_ref()
-            .filter(|_| accepted)
-            .map(|error| format!("{error}\n    {}", source.slice(error.span)));
+        let complaint = error.as_ref().filter(|_| accepted).map(|error| {
+            let line = source.position(error.span).line;
+            format!("{error}\n    {} for {arch}", source.line(line).trim())
+        });
         (error.is_some(), !accepted, complaint)
     });
     let here = results.iter().filter(|(error, ..)| *error).count();

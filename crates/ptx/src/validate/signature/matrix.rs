@@ -8,7 +8,9 @@ use crate::types::ScalarType;
 fn shape(modifier: &str) -> Option<(u32, u32, u32)> {
     let (m, rest) = modifier.strip_prefix('m')?.split_once('n')?;
     let (n, k) = rest.split_once('k')?;
-    Some((m.parse().ok()?, n.parse().ok()?, k.parse().ok()?))
+    // No matrix is larger, and no product of these overflows.
+    let side = |text: &str| text.parse().ok().filter(|&side: &u32| side <= 1024);
+    Some((side(m)?, side(n)?, side(k)?))
 }
 
 /// Each thread of a warp holds a 32nd of every matrix, packed into 32-bit
