@@ -16,9 +16,9 @@
 //! | `f64`, a NaN among the operands | the first such operand in the order a, b, c, made quiet |
 //! | `f64`, none (0 * inf, inf - inf, ...) | [`NAN64`], `0xfff8000000000000` |
 //!
-//! The `f32` and 16-bit rows are documented or observable in what ptxas emits.
-//! For `f64` PTX promises that payloads are kept but not whose; a comparison with
-//! hardware should accept any NaN there. `abs` and `neg` are additions in
+//! For `f16` and `bf16` PTX says so; for `f32` it leaves the NaN open, and this is
+//! what hardware gives. For `f64` it promises that payloads are kept but not whose;
+//! a comparison with hardware should accept any NaN there. `abs` and `neg` are additions in
 //! hardware and follow the table; `copysign`, `selp`, moves and `bf16` to `f32`
 //! conversion (a shift) keep all bits.
 //!

@@ -77,26 +77,29 @@ pub fn store_m16n8_b8(register: &Lanes<u32>) -> [[u8; 16]; 8] {
     })
 }
 
-/// `ldmatrix.m8n16.b8x16.b6x16_p32`: rows of sixteen 6-bit elements in twelve
-/// bytes, each widened to a byte, zeros above.
-pub fn load_m8n16_b6(rows: &[[u8; 16]; 8]) -> Lanes<u32> {
-    widen(rows, |row, i| {
+/// A row of `.b6x16_p32`: sixteen 6-bit elements in twelve bytes, and padding. Each
+/// is widened to a byte, with zeros above.
+pub fn widen_b6(row: &[u8; 16]) -> [u8; 16] {
+    std::array::from_fn(|i| {
         let bit = 6 * i;
         let two = u16::from_le_bytes([row[bit / 8], row[bit / 8 + 1]]);
         (two >> (bit % 8)) as u8 & 0x3f
     })
 }
 
-/// `ldmatrix.m8n16.b8x16.b4x16_p64`: rows of sixteen 4-bit elements in eight
-/// bytes, each widened to a byte, zeros above.
-pub fn load_m8n16_b4(rows: &[[u8; 16]; 8]) -> Lanes<u32> {
-    widen(rows, |row, i| (row[i / 2] >> (4 * (i % 2))) & 0xf)
+/// A row of `.b4x16_p64`: sixteen 4-bit elements in eight bytes, and padding. Each is
+/// widened to a byte, with zeros above.
+pub fn widen_b4(row: &[u8; 16]) -> [u8; 16] {
+    std::array::from_fn(|i| (row[i / 2] >> (4 * (i % 2))) & 0xf)
 }
 
-fn widen(rows: &[[u8; 16]; 8], element: impl Fn(&[u8; 16], usize) -> u8) -> Lanes<u32> {
+/// `ldmatrix.m8n16`, of rows that [`widen_b6`] or [`widen_b4`] made (as the same may
+/// be done for [`load_m16n16_b8`]): lane `4r + c` gets elements `4c` to `4c + 3` of
+/// row `r`.
+pub fn load_m8n16_b8(rows: &[[u8; 16]; 8]) -> Lanes<u32> {
     std::array::from_fn(|lane| {
         let first = 4 * (lane % 4);
-        u32::from_le_bytes(std::array::from_fn(|j| element(&rows[lane / 4], first + j)))
+        u32::from_le_bytes(std::array::from_fn(|j| rows[lane / 4][first + j]))
     })
 }
 
@@ -165,12 +168,12 @@ mod tests {
         assert_eq!(stored[1], std::array::from_fn(|i| (16 * i + 1) as u8));
         let mut rows = [[0; 16]; 8];
         rows[1] = [0x41, 0x20, 0x0c, 0, 0, 0, 0, 0, 0, 0, 0, 0xfc, 9, 9, 9, 9];
-        let six = load_m8n16_b6(&rows);
+        let six = load_m8n16_b8(&rows.map(|row| widen_b6(&row)));
         assert_eq!(six[4], 0x0302_0101);
         assert_eq!(six[7], 0x3f00_0000);
         let mut rows = [[0; 16]; 8];
         rows[2] = [0x21, 0x43, 0, 0, 0, 0, 0, 0xf0, 9, 9, 9, 9, 9, 9, 9, 9];
-        let four = load_m8n16_b4(&rows);
+        let four = load_m8n16_b8(&rows.map(|row| widen_b4(&row)));
         assert_eq!(four[8], 0x0403_0201);
         assert_eq!(four[11], 0x0f00_0000);
     }

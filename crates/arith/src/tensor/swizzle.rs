@@ -13,10 +13,15 @@ pub enum Swizzle {
     B32,
     /// Lines of 64 bytes, repeating every 512.
     B64,
+    /// Lines of 96 bytes in the pattern of [`Swizzle::B32`] (sm_100 and up).
+    B96,
     /// Lines of 128 bytes, repeating every 1024.
     B128,
     /// Lines of 128 bytes in atoms of 32, repeating every 512 (sm_100 and up).
     B128Atom32,
+    /// As [`Swizzle::B128Atom32`], and with the two halves of every 16 bytes
+    /// exchanged in every other 128 bytes of shared memory (sm_100 and up).
+    B128Atom32Flip8,
     /// Lines of 128 bytes in atoms of 64, repeating every 256 (sm_100 and up).
     B128Atom64,
 }
@@ -26,10 +31,10 @@ impl Swizzle {
     const fn fields(self) -> (u64, u32) {
         match self {
             Swizzle::None => (0, 3),
-            Swizzle::B32 => (0x10, 3),
+            Swizzle::B32 | Swizzle::B96 => (0x10, 3),
             Swizzle::B64 => (0x30, 3),
             Swizzle::B128 => (0x70, 3),
-            Swizzle::B128Atom32 => (0x60, 2),
+            Swizzle::B128Atom32 | Swizzle::B128Atom32Flip8 => (0x60, 2),
             Swizzle::B128Atom64 => (0x40, 1),
         }
     }
@@ -52,15 +57,20 @@ impl Swizzle {
     #[inline(always)]
     pub const fn apply_from(self, address: u64, origin: u64) -> u64 {
         let (mask, shift) = self.fields();
-        address ^ ((address.wrapping_sub(origin) >> shift) & mask)
+        let line = address.wrapping_sub(origin);
+        let flip = match self {
+            Swizzle::B128Atom32Flip8 => (line >> 4) & 8,
+            _ => 0,
+        };
+        address ^ ((line >> shift) & mask) ^ flip
     }
 
     /// The bytes after which the pattern repeats; tiles begin at a multiple of it.
     pub const fn period(self) -> u64 {
         match self {
             Swizzle::None => 16,
-            Swizzle::B32 | Swizzle::B128Atom64 => 256,
-            Swizzle::B64 | Swizzle::B128Atom32 => 512,
+            Swizzle::B32 | Swizzle::B96 | Swizzle::B128Atom64 => 256,
+            Swizzle::B64 | Swizzle::B128Atom32 | Swizzle::B128Atom32Flip8 => 512,
             Swizzle::B128 => 1024,
         }
     }
@@ -72,7 +82,11 @@ impl Swizzle {
             Swizzle::None => None,
             Swizzle::B32 => Some(32),
             Swizzle::B64 => Some(64),
-            Swizzle::B128 | Swizzle::B128Atom32 | Swizzle::B128Atom64 => Some(128),
+            Swizzle::B96 => Some(96),
+            Swizzle::B128
+            | Swizzle::B128Atom32
+            | Swizzle::B128Atom32Flip8
+            | Swizzle::B128Atom64 => Some(128),
         }
     }
 }
@@ -81,12 +95,14 @@ impl Swizzle {
 mod tests {
     use super::*;
 
-    const ALL: [Swizzle; 6] = [
+    const ALL: [Swizzle; 8] = [
         Swizzle::None,
         Swizzle::B32,
         Swizzle::B64,
+        Swizzle::B96,
         Swizzle::B128,
         Swizzle::B128Atom32,
+        Swizzle::B128Atom32Flip8,
         Swizzle::B128Atom64,
     ];
 
@@ -109,6 +125,10 @@ mod tests {
         assert_eq!(row(Swizzle::B128Atom32, 1), [2, 3, 0, 1, 6, 7, 4, 5]);
         assert_eq!(row(Swizzle::B128Atom32, 3), [6, 7, 4, 5, 2, 3, 0, 1]);
         assert_eq!(row(Swizzle::B128Atom64, 1), [4, 5, 6, 7, 0, 1, 2, 3]);
+        assert_eq!(row(Swizzle::B96, 1), [1, 0, 3, 2, 5, 4, 7, 6]);
+        assert_eq!(row(Swizzle::B128Atom32Flip8, 2), [4, 5, 6, 7, 0, 1, 2, 3]);
+        assert_eq!(Swizzle::B128Atom32Flip8.apply(128), 128 + 32 + 8);
+        assert_eq!(Swizzle::B128Atom32Flip8.apply(256), 256 + 64);
     }
 
     #[test]
@@ -119,7 +139,9 @@ mod tests {
                 let there = mode.apply(address);
                 assert_eq!(mode.apply(there), address);
                 assert_eq!(mode.apply(address + mode.period()), there + mode.period());
-                assert_eq!(there % 16, address % 16);
+                if mode != Swizzle::B128Atom32Flip8 {
+                    assert_eq!(there % 16, address % 16);
+                }
                 assert!(!std::mem::replace(&mut seen[there as usize], true));
             }
         }

@@ -68,7 +68,9 @@ impl Descriptor {
             Swizzle::B128 => 1,
             Swizzle::B64 => 2,
             Swizzle::B32 => 3,
-            Swizzle::B128Atom32 | Swizzle::B128Atom64 => return None,
+            Swizzle::B96 | Swizzle::B128Atom32 | Swizzle::B128Atom32Flip8 | Swizzle::B128Atom64 => {
+                return None;
+            }
         };
         match (field(self.start), field(self.leading), field(self.stride)) {
             (Some(start), Some(leading), Some(stride)) if self.base_offset < 8 => Some(
