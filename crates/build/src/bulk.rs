@@ -8,7 +8,7 @@ use crate::cp_async::StageSpec;
 use crate::emit::{Base, Line, Opnd};
 use crate::kernel::{Kernel, number};
 use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor};
-use crate::params::{Param, ParamKind, ParamShape};
+use crate::params::{Param, ParamKind, ParamShape, Passed};
 use crate::pointer::{Global, Ptr, Shared};
 use crate::scalar::{Class, Storable};
 use crate::value::{IntoVal, Val};
@@ -221,6 +221,11 @@ impl<T, const D: usize> fmt::Debug for TensorMapRef<'_, T, D> {
 impl<T: Storable, const D: usize> Param for TensorMap<T, D> {
     type Host = EncodedTensorMap;
     type Device<'k> = TensorMapRef<'k, T, D>;
+    type With<B: Clone + fmt::Debug> = B;
+    fn pass<B: Clone + fmt::Debug>(name: &'static str, data: B) -> Passed<B> {
+        let kind = Self::shape().kind;
+        Passed::Buffer { name, data, kind }
+    }
     fn shape() -> ParamShape {
         ParamShape {
             size: 128,

@@ -32,7 +32,7 @@ use std::marker::PhantomData;
 /// Which side of the launch a parameter struct is on.
 pub trait Side {
     /// What a parameter of type `P` is on this side.
-    type Of<P: Param>: Copy + fmt::Debug;
+    type Of<P: Param>: Clone + fmt::Debug;
 }
 
 /// The side that launches.
@@ -49,6 +49,40 @@ pub struct On<'k>(PhantomData<fn(&'k ()) -> &'k ()>);
 
 impl<'k> Side for On<'k> {
     type Of<P: Param> = P::Device<'k>;
+}
+
+/// The side of a runner that owns memory: where the host would give an
+/// address, `B` stands for a whole buffer.
+///
+/// ```
+/// use heist_build::*;
+/// kernel_params! { pub struct Args { data: Global<f32>, n: u32 } }
+/// let args: Args<With<Vec<f32>>> = Args { data: vec![1.0, 2.0], n: 2 };
+/// let passed = args.passed();
+/// assert!(matches!(&passed[0], Passed::Buffer { data, .. } if data.len() == 2));
+/// assert!(matches!(&passed[1], Passed::Number(number) if number.bytes == [2, 0, 0, 0]));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct With<B>(PhantomData<fn() -> B>);
+
+impl<B: Clone + fmt::Debug> Side for With<B> {
+    type Of<P: Param> = P::With<B>;
+}
+
+/// A parameter as a runner that owns memory takes it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Passed<B> {
+    /// A number.
+    Number(ParamValue),
+    /// What stands for a pointer or a tensor map.
+    Buffer {
+        /// The field's name.
+        name: &'static str,
+        /// The buffer.
+        data: B,
+        /// What it is.
+        kind: ParamKind,
+    },
 }
 
 /// A device address of `T`s, as the host hands it over.
@@ -94,6 +128,10 @@ pub trait Param: 'static {
     type Host: Copy + fmt::Debug;
     /// What the kernel sees.
     type Device<'k>: Copy + fmt::Debug;
+    /// What a runner that owns memory is given.
+    type With<B: Clone + fmt::Debug>: Clone + fmt::Debug;
+    #[doc(hidden)]
+    fn pass<B: Clone + fmt::Debug>(name: &'static str, value: Self::With<B>) -> Passed<B>;
     #[doc(hidden)]
     fn shape() -> ParamShape;
     #[doc(hidden)]
@@ -125,6 +163,11 @@ pub enum ParamKind {
 impl<T: Storable> Param for Global<T> {
     type Host = DevicePtr<T>;
     type Device<'k> = Ptr<'k, Global, T>;
+    type With<B: Clone + fmt::Debug> = B;
+    fn pass<B: Clone + fmt::Debug>(name: &'static str, data: B) -> Passed<B> {
+        let kind = Self::shape().kind;
+        Passed::Buffer { name, data, kind }
+    }
     fn shape() -> ParamShape {
         ParamShape {
             size: 8,
@@ -157,6 +200,14 @@ macro_rules! number_params {
         impl Param for $ty {
             type Host = $ty;
             type Device<'k> = Val<'k, $ty>;
+            type With<B: Clone + fmt::Debug> = $ty;
+            fn pass<B: Clone + fmt::Debug>(name: &'static str, value: $ty) -> Passed<B> {
+                Passed::Number(ParamValue {
+                    name,
+                    bytes: Self::bytes(&value),
+                    kind: Self::shape().kind,
+                })
+            }
             fn shape() -> ParamShape {
                 ParamShape {
                     size: <$ty as Storable>::BYTES,
@@ -282,7 +333,15 @@ macro_rules! kernel_params {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $name<S: $crate::Side = $crate::Host> {
-            $($(#[$field_meta])* #[allow(missing_docs)] pub $field: <S as $crate::Side>::Of<$ty>,)+
+            $($(#[$field_meta])* #[allow(missing_docs)] pub $field: S::Of<$ty>,)+
+        }
+
+        impl<B: ::std::clone::Clone + ::std::fmt::Debug> $name<$crate::With<B>> {
+            /// The parameters in order, as a runner that owns memory takes them.
+            #[allow(dead_code)]
+            $vis fn passed(self) -> ::std::vec::Vec<$crate::Passed<B>> {
+                ::std::vec![$(<$ty as $crate::Param>::pass(stringify!($field), self.$field),)+]
+            }
         }
 
         impl $crate::KernelParams for $name {
