@@ -47,6 +47,8 @@ macro_rules! multiversion {
         $vis:vis fn $name:ident $([$($generics:tt)*] [$($names:tt)*])? ($($arg:ident: $ty:ty),* $(,)?) $body:block
     ) => {
         $(#[$meta])*
+        // The one unsafe step is the call of what was compiled for the host, below.
+        #[allow(unsafe_code)]
         $vis fn $name $(<$($generics)*>)? ($($arg: $ty),*) {
             #[inline(always)]
             fn body $(<$($generics)*>)? ($($arg: $ty),*) $body

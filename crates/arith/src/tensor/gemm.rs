@@ -1,7 +1,5 @@
 //! The inner product that all shapes share.
 
-#![allow(unsafe_code)]
-
 use std::ops::{Add, Mul};
 
 use crate::lanes::multiversion;

@@ -4,8 +4,6 @@
 //! shape `m8n8k4` of `f16` is different in kind and in [`super::quad_pair`];
 //! sparse matrices are in [`super::sparse`].
 
-#![allow(unsafe_code)]
-
 use std::fmt;
 
 use super::element::{Accumulator, Doubles, Element, Sum};

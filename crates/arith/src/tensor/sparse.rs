@@ -15,8 +15,6 @@
 //! half a word for row `g` and half for row `g + 8`, of consecutive columns; for
 //! smaller elements the lanes alternate between the two rows.
 
-#![allow(unsafe_code)]
-
 use super::element::{Accumulator, Element};
 use super::gemm::gemm_inline;
 use super::layout::Layout;

@@ -5,14 +5,13 @@
 //! multiplies. A warpgroup is four warps, warp `w` having rows `16w` to `16w + 15`
 //! of A and D, so products are computed a warp at a time, with B read once.
 
-#![allow(unsafe_code)]
-
 use std::fmt;
 
 use super::element::{Accumulator, Element, Sum, each};
 use super::gemm::{gemm, gemm_inline};
 use super::layout::{Decode, Layout};
 use super::mma::{Shape, accumulator, operand_a};
+use super::sparse::SparseMma;
 use super::swizzle::Swizzle;
 use crate::float::f16;
 use crate::lanes::{Lanes, multiversion};
@@ -278,6 +277,7 @@ pub struct Wgmma {
     negate_a: bool,
     negate_b: bool,
     satfinite: bool,
+    sparse: bool,
 }
 
 /// A `wgmma` that PTX does not have.
@@ -326,6 +326,7 @@ impl Wgmma {
             negate_a: false,
             negate_b: false,
             satfinite: false,
+            sparse: false,
         })
     }
 
@@ -346,9 +347,56 @@ impl Wgmma {
         }
     }
 
-    /// How deep one instruction is: 32 bytes of k.
+    /// As `wgmma.mma_async.sp`: A is stored at half of its columns, and twice as deep
+    /// a product is made of the same number of bytes. Single bits have no such form.
+    pub fn sparse(self) -> Option<Wgmma> {
+        (self.a != Element::B1).then_some(Wgmma {
+            sparse: true,
+            ..self
+        })
+    }
+
+    /// How deep one instruction is: 32 bytes of k, or 64 of a sparse one.
     pub fn k(&self) -> usize {
+        self.stored_k() << u32::from(self.sparse)
+    }
+
+    /// How many elements of a row of A are stored.
+    fn stored_k(&self) -> usize {
         256 / self.a.bits() as usize
+    }
+
+    /// The columns that the stored elements of a warp's sixteen rows belong to, as
+    /// the metadata says, and zeros between them: what [`Wgmma::run_warp`] takes of
+    /// a sparse A. The metadata is laid out as that of `mma.sp`.
+    pub fn expand(&self, stored: &Numbers, metadata: &Lanes<u32>, selector: u32) -> Numbers {
+        let shape = Shape::new(16, 8, self.k() as u16);
+        let Ok(sparse) = SparseMma::new(shape, self.a, self.b, self.d, self.d) else {
+            return stored.clone();
+        };
+        let (k, half) = (self.k(), self.stored_k());
+        let spread = |at: usize| {
+            let (row, index) = (at / half, at % half);
+            row * k + sparse.column(metadata, selector, row, index) % k
+        };
+        match stored {
+            Numbers::Floats(all) => {
+                let mut dense = vec![0.0; 16 * k];
+                all.iter()
+                    .take(16 * half)
+                    .enumerate()
+                    .for_each(|(at, x)| dense[spread(at)] = *x);
+                Numbers::Floats(dense)
+            }
+            Numbers::Integers(all) => {
+                let mut dense = vec![0; 16 * k];
+                all.iter()
+                    .take(16 * half)
+                    .enumerate()
+                    .for_each(|(at, x)| dense[spread(at)] = *x);
+                Numbers::Integers(dense)
+            }
+        }
     }
 
     /// A of 64 rows, from its descriptor.
@@ -359,7 +407,7 @@ impl Wgmma {
             major,
             element: self.a,
             mn: 64,
-            k: self.k(),
+            k: self.stored_k(),
         }
     }
 
@@ -377,13 +425,14 @@ impl Wgmma {
 
     /// Where a warp's sixteen rows of A are, when A comes from four registers.
     pub fn a_layout(&self) -> Layout {
-        operand_a(Shape::new(16, 8, self.k() as u16), self.a)
+        operand_a(Shape::new(16, 8, self.stored_k() as u16), self.a)
     }
 
-    /// A warp's sixteen rows of A from its registers.
+    /// A warp's sixteen rows of A from its registers, stored elements alone of a
+    /// sparse one.
     pub fn read_a(&self, registers: &[Lanes<u32>]) -> Numbers {
-        let mut numbers = Numbers::zeros(self.a, 16 * self.k());
-        let (layout, k) = (self.a_layout(), self.k());
+        let mut numbers = Numbers::zeros(self.a, 16 * self.stored_k());
+        let (layout, k) = (self.a_layout(), self.stored_k());
         match &mut numbers {
             Numbers::Floats(all) => layout.gather(registers, all, k, &self.a),
             Numbers::Integers(all) if self.a == Element::B1 => {

@@ -7,8 +7,6 @@
 //! some elements more than once, and `m8n32` is computed as the transpose of
 //! `m32n8`.
 
-#![allow(unsafe_code)]
-
 use super::element::{Accumulator, Element};
 use super::gemm::gemm_inline;
 use super::layout::Layout;

@@ -334,3 +334,64 @@ fn sizes_and_types() {
         [16, 8, 32, 32, 256]
     );
 }
+
+#[test]
+fn sparse_operands_are_spread_by_their_metadata() {
+    for (of, d, k) in [
+        (F16, Acc::F32, 32),
+        (Tf32, Acc::F32, 16),
+        (S8, Acc::S32, 64),
+        (E4m3, Acc::F16, 64),
+    ] {
+        let wgmma = Wgmma::new(8, of, of, d).unwrap().sparse().unwrap();
+        assert_eq!(wgmma.k(), k);
+        assert_eq!(
+            (
+                wgmma.a_operand(0, Major::K).k,
+                wgmma.b_operand(0, Major::K).k
+            ),
+            (k / 2, k)
+        );
+        let one = bits(of, 1);
+        let word = (0..of.per_register()).fold(0, |w, j| w | one << (j * (of.bits() & 31)));
+        let stored = wgmma.read_a(&[[word; 32]; 4]);
+        // The last of every group, and the one before where two are stored.
+        let a = wgmma.expand(&stored, &[0xeeee_eeee; 32], 0);
+        let group = if of == Tf32 { 2 } else { 4 };
+        let expect = |at: usize| if at % group >= group / 2 { 1.0 } else { 0.0 };
+        let got: Vec<f64> = match &a {
+            Numbers::Floats(all) => all.clone(),
+            Numbers::Integers(all) => all.iter().map(|x| f64::from(*x)).collect(),
+        };
+        assert_eq!(got, (0..16 * k).map(expect).collect::<Vec<_>>(), "{of:?}");
+        // Against a B that is one in the columns that A has not.
+        let other = |at: usize| 1.0 - expect(at / 8);
+        let b = if of.is_float() {
+            Numbers::Floats((0..8 * k).map(other).collect())
+        } else {
+            Numbers::Integers((0..8 * k).map(|at| other(at) as i32).collect())
+        };
+        let mut registers = vec![[u32::MAX; 32]; wgmma.d_registers()];
+        wgmma.run_warp(&a, &b, false, &mut registers);
+        assert!(registers.iter().all(|r| *r == [0; 32]));
+        wgmma.run_warp(&a, &a_as_b(&a, k), false, &mut registers);
+        let half = (k / 2) as f64;
+        wgmma.each_place(&mut registers, |word, j, _| {
+            let got = if d == Acc::S32 {
+                f64::from(*word)
+            } else {
+                wgmma.number(*word, j)
+            };
+            assert_eq!(got, half);
+        });
+    }
+    assert!(Wgmma::new(8, B1, B1, Acc::S32).unwrap().sparse().is_none());
+}
+
+/// The first row of A in every column of B.
+fn a_as_b(a: &Numbers, k: usize) -> Numbers {
+    match a {
+        Numbers::Floats(all) => Numbers::Floats((0..8 * k).map(|at| all[at / 8]).collect()),
+        Numbers::Integers(all) => Numbers::Integers((0..8 * k).map(|at| all[at / 8]).collect()),
+    }
+}
