@@ -21,6 +21,7 @@
 mod explain;
 mod facts;
 mod flow;
+pub mod log;
 mod rules;
 mod uniform;
 

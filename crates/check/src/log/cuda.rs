@@ -1,0 +1,203 @@
+//! The names and numbers of CUDA errors, and what they usually mean.
+
+use super::lines;
+use heist_ptx::{Code, Diagnostic, Source, rule};
+
+/// One error: how the runtime and the driver name it, its number, how it is
+/// said in words, and what it means.
+struct CudaError {
+    runtime: &'static str,
+    driver: &'static str,
+    number: u32,
+    words: &'static str,
+    code: Code,
+    meaning: &'static str,
+    remedy: &'static str,
+}
+
+const ERRORS: &[CudaError] = &[
+    CudaError {
+        runtime: "cudaErrorIllegalAddress",
+        driver: "CUDA_ERROR_ILLEGAL_ADDRESS",
+        number: 700,
+        words: "an illegal memory access was encountered",
+        code: rule::ILLEGAL_ADDRESS,
+        meaning: "a thread read or wrote an address that is in no allocation. The call that \
+                  reports it is often not the launch that caused it",
+        remedy: "give the kernel's PTX and its launch to `heist check`, or run it under \
+                 `compute-sanitizer --tool memcheck`, and synchronise behind each launch while you look",
+    },
+    CudaError {
+        runtime: "cudaErrorMisalignedAddress",
+        driver: "CUDA_ERROR_MISALIGNED_ADDRESS",
+        number: 716,
+        words: "misaligned address",
+        code: rule::MISALIGNED_ADDRESS,
+        meaning: "an address was no multiple of the access's size: usually a vector access, a \
+                  cp.async or a bulk copy on a padded row",
+        remedy: "pad rows to a multiple of the widest access (16 bytes for cp.async.cg), and align \
+                 shared arrays with `__align__(16)`",
+    },
+    CudaError {
+        runtime: "cudaErrorLaunchFailure",
+        driver: "CUDA_ERROR_LAUNCH_FAILED",
+        number: 719,
+        words: "unspecified launch failure",
+        code: rule::LAUNCH_FAILURE,
+        meaning: "the kernel died in a way that the GPU has no name for: an access in the wrong \
+                  state space, a tensor-core load on local memory, a bad mbarrier, a fault in an \
+                  asynchronous copy",
+        remedy: "give the kernel's PTX and its launch to `heist check`: the simulated GPU names the \
+                 instruction and the rule",
+    },
+    CudaError {
+        runtime: "cudaErrorIllegalInstruction",
+        driver: "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+        number: 715,
+        words: "an illegal instruction was encountered",
+        code: rule::ILLEGAL_INSTRUCTION,
+        meaning: "an instruction was executed in a state that it does not allow: a bad matrix \
+                  descriptor, a bad tensor map, code for another chip",
+        remedy: "check descriptors and tensor maps; `heist check` with a launch names the instruction",
+    },
+    CudaError {
+        runtime: "cudaErrorInvalidAddressSpace",
+        driver: "CUDA_ERROR_INVALID_ADDRESS_SPACE",
+        number: 717,
+        words: "operation not supported on global/shared address space",
+        code: rule::ADDRESS_SPACE,
+        meaning: "an instruction was given an address in a memory that it does not work on",
+        remedy: "look for a generic pointer that is converted to the wrong space; `heist check` \
+                 follows pointers through the PTX",
+    },
+    CudaError {
+        runtime: "cudaErrorLaunchOutOfResources",
+        driver: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+        number: 701,
+        words: "too many resources requested for launch",
+        code: rule::OUT_OF_RESOURCES,
+        meaning: "the block asks for more registers than an SM has",
+        remedy: "use fewer threads, or cap the registers with `__launch_bounds__` or `-maxrregcount`",
+    },
+    CudaError {
+        runtime: "cudaErrorInvalidValue",
+        driver: "CUDA_ERROR_INVALID_VALUE",
+        number: 1,
+        words: "invalid argument",
+        code: rule::INVALID_VALUE,
+        meaning: "at a launch, most often more than 48 KiB of dynamic shared memory without the \
+                  opt-in, or a dimension over the limit",
+        remedy: "opt in with cudaFuncAttributeMaxDynamicSharedMemorySize before the launch, and \
+                 check the grid and block against the device's limits",
+    },
+    CudaError {
+        runtime: "cudaErrorLaunchTimeout",
+        driver: "CUDA_ERROR_LAUNCH_TIMEOUT",
+        number: 702,
+        words: "the launch timed out and was terminated",
+        code: rule::LAUNCH_TIMEOUT,
+        meaning: "the kernel did not end: a barrier that not all threads reach, or a wait for an \
+                  mbarrier phase that never completes",
+        remedy: "`heist check` with a launch tells who waits for what",
+    },
+    CudaError {
+        runtime: "cudaErrorMemoryAllocation",
+        driver: "CUDA_ERROR_OUT_OF_MEMORY",
+        number: 2,
+        words: "out of memory",
+        code: rule::OUT_OF_MEMORY,
+        meaning: "no device memory was left",
+        remedy: "free what is not needed, or use smaller buffers",
+    },
+    CudaError {
+        runtime: "cudaErrorAssert",
+        driver: "CUDA_ERROR_ASSERT",
+        number: 710,
+        words: "device-side assert triggered",
+        code: rule::DEVICE_ASSERT,
+        meaning: "an assertion in the kernel failed",
+        remedy: "the assertion's own message names the file, line, block and thread",
+    },
+    CudaError {
+        runtime: "cudaErrorNoKernelImageForDevice",
+        driver: "CUDA_ERROR_NO_BINARY_FOR_GPU",
+        number: 209,
+        words: "no kernel image is available for execution on the device",
+        code: rule::DEVICE_LACKS,
+        meaning: "the binary holds no code that this GPU can run; code for an `a` target, such as \
+                  sm_90a, runs on that chip alone",
+        remedy: "build for this GPU's architecture, or embed PTX of a plain target",
+    },
+    CudaError {
+        runtime: "cudaErrorUnsupportedPtxVersion",
+        driver: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+        number: 222,
+        words: "the provided PTX was compiled with an unsupported toolchain",
+        code: rule::DRIVER_TOO_OLD,
+        meaning: "the PTX is newer than the driver",
+        remedy: "install a newer driver, or compile with an older toolkit",
+    },
+    CudaError {
+        runtime: "cudaErrorInvalidPtx",
+        driver: "CUDA_ERROR_INVALID_PTX",
+        number: 218,
+        words: "a PTX JIT compilation failed",
+        code: rule::JIT,
+        meaning: "the driver's assembler rejected the PTX",
+        remedy: "`heist check` on the PTX says where and why",
+    },
+];
+
+/// The first error that a line names, by name or in words.
+fn named(line: &str) -> Option<&'static CudaError> {
+    ERRORS.iter().find(|error| {
+        line.contains(error.runtime)
+            || line.contains(error.driver)
+            || (line.contains(error.words) && speaks_of_cuda(line))
+            || line
+                .split(|c: char| !c.is_ascii_alphanumeric())
+                .collect::<Vec<_>>()
+                .windows(2)
+                .any(|pair| {
+                    pair[0].eq_ignore_ascii_case("error")
+                        && pair[1].parse() == Ok(error.number)
+                        && line.to_ascii_lowercase().contains("cuda")
+                })
+    })
+}
+
+fn speaks_of_cuda(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    lower.contains("cuda") || lower.contains("gpu") || lower.contains("error")
+}
+
+/// Whether a text names an error, and which comes first.
+pub(super) fn first_error(text: &str) -> Option<&'static str> {
+    text.lines().find_map(named).map(|error| error.runtime)
+}
+
+/// One finding for each error that a text names.
+pub(super) fn read(source: &Source) -> Vec<Diagnostic> {
+    let mut seen: Vec<(&'static str, Diagnostic, usize)> = Vec::new();
+    for (span, line) in lines(source) {
+        let Some(error) = named(line) else { continue };
+        if let Some(known) = seen.iter_mut().find(|(name, _, _)| *name == error.runtime) {
+            known.2 += 1;
+            continue;
+        }
+        let diagnostic = Diagnostic::error(
+            error.code,
+            span,
+            format!("{} ({}): {}", error.runtime, error.number, error.words),
+        )
+        .note(error.meaning)
+        .help(error.remedy);
+        seen.push((error.runtime, diagnostic, 1));
+    }
+    seen.into_iter()
+        .map(|(_, diagnostic, count)| match count {
+            1 => diagnostic,
+            _ => diagnostic.note(format!("reported {count} times")),
+        })
+        .collect()
+}

@@ -1,0 +1,95 @@
+//! What a build or a run left behind: ptxas's verbose output, compute-sanitizer's
+//! reports, CUDA error names.
+//!
+//! [`recognise`] finds out what a text is; [`read`] turns it into findings, one
+//! for each cause and place however often it was repeated, and into a table of
+//! what each kernel takes. The text of a log is its own source: a finding points
+//! at the first line that speaks of it.
+
+mod cuda;
+mod ptxas;
+mod sanitizer;
+
+use heist_ptx::{Diagnostic, Source, Span};
+
+pub use ptxas::KernelUsage;
+
+/// What kind of text this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// PTX.
+    Ptx,
+    /// Output of ptxas, or of a build that ran it, or of the driver's assembler.
+    Assembler,
+    /// A report of compute-sanitizer.
+    Sanitizer,
+    /// Some output that names a CUDA error.
+    CudaError,
+}
+
+/// What a log says.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// The findings, worst first.
+    pub findings: Vec<Diagnostic>,
+    /// What each kernel takes, where the log says so.
+    pub usage: Vec<KernelUsage>,
+}
+
+/// Finds out what a text is; `None` if it is nothing that we read.
+///
+/// ```
+/// use heist_check::log::{Kind, recognise};
+/// assert_eq!(recognise(".version 8.0\n.target sm_90\n"), Some(Kind::Ptx));
+/// assert_eq!(recognise("ptxas info    : Used 68 registers\n"), Some(Kind::Assembler));
+/// assert_eq!(recognise("========= COMPUTE-SANITIZER\n"), Some(Kind::Sanitizer));
+/// assert_eq!(recognise("RuntimeError: CUDA error: unspecified launch failure"), Some(Kind::CudaError));
+/// assert_eq!(recognise("hello"), None);
+/// ```
+pub fn recognise(text: &str) -> Option<Kind> {
+    let directive = |line: &str| line.starts_with(".version") || line.starts_with(".target");
+    if text.lines().map(str::trim_start).take(400).any(directive) {
+        return Some(Kind::Ptx);
+    }
+    if text.contains("=========")
+        && (text.contains("COMPUTE-SANITIZER") || text.contains("=========     "))
+    {
+        return Some(Kind::Sanitizer);
+    }
+    if ptxas::speaks_of_assembly(text) {
+        return Some(Kind::Assembler);
+    }
+    cuda::first_error(text).map(|_| Kind::CudaError)
+}
+
+/// Reads a log of the given kind. PTX is not a log and gives nothing.
+pub fn read(kind: Kind, source: &Source) -> Reading {
+    let mut reading = match kind {
+        Kind::Ptx => Reading::default(),
+        Kind::Assembler => ptxas::read(source),
+        Kind::Sanitizer => Reading {
+            findings: sanitizer::read(source),
+            usage: Vec::new(),
+        },
+        Kind::CudaError => Reading::default(),
+    };
+    // A CUDA error beside a sanitizer's report is the report's consequence.
+    if kind == Kind::CudaError || (kind == Kind::Assembler && reading.findings.is_empty()) {
+        reading.findings.extend(cuda::read(source));
+    }
+    reading
+        .findings
+        .sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.span.start));
+    reading
+}
+
+/// The lines of a text with where each stands.
+fn lines(source: &Source) -> impl Iterator<Item = (Span, &str)> {
+    let text = source.text();
+    text.split_inclusive('\n').scan(0usize, |at, line| {
+        let start = *at;
+        *at += line.len();
+        let trimmed = line.trim_end();
+        Some((Span::new(start, start + trimmed.len()), trimmed))
+    })
+}
