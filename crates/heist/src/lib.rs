@@ -6,6 +6,7 @@
 
 pub mod device;
 pub mod render;
+pub mod sarif;
 
 pub use heist_gpu as gpu;
 pub use heist_launch as launch;

@@ -3,6 +3,7 @@
 //! Every command ends in a [`Verdict`], which is its exit status: 0 clean, 1
 //! something was found, 2 the question was wrong.
 
+mod check;
 mod doctor;
 mod exec;
 mod explain;
@@ -30,6 +31,7 @@ pub(crate) struct Heist {
 
 #[derive(Subcommand)]
 enum Command {
+    Check(check::Check),
     Doctor(doctor::Doctor),
     Exec(exec::Exec),
     Explain(explain::Explain),
@@ -41,6 +43,7 @@ impl Heist {
     pub(crate) fn run(self) -> ExitCode {
         let out = Output { json: self.json };
         let verdict = match self.command {
+            Command::Check(command) => command.run(out),
             Command::Doctor(command) => command.run(out),
             Command::Exec(command) => command.run(out),
             Command::Explain(command) => command.run(out),

@@ -1,0 +1,164 @@
+//! `heist check`: why does my kernel die?
+
+use super::{BadQuestion, Output, Verdict, read_source};
+use clap::Args;
+use heist::{render, sarif};
+use heist_check::log::{self, KernelUsage, Kind};
+use heist_ptx::{Diagnostic, Severity, Source, parse, validate};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Say what is wrong with PTX, or what a log means: where, why, and what to do.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  heist check kernel.ptx              what is wrong with it, without running it
+  heist check build.log               a build's or ptxas's output, explained
+  compute-sanitizer ./app | heist check -
+  heist check --sarif *.ptx > found.sarif
+
+Exit status: 0 nothing found, 1 something was, 2 a file that is none of these.")]
+pub(crate) struct Check {
+    /// PTX files, or logs of ptxas, a build or compute-sanitizer; `-` is standard input.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Print SARIF 2.1.0, for code-review tools.
+    #[arg(long)]
+    sarif: bool,
+}
+
+/// What one file gave.
+struct Found {
+    source: Source,
+    diagnostics: Vec<Diagnostic>,
+    usage: Vec<KernelUsage>,
+}
+
+impl Check {
+    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        let found = self
+            .files
+            .iter()
+            .map(|path| check(read_source(path)?))
+            .collect::<Result<Vec<Found>, BadQuestion>>()?;
+        if self.sarif {
+            let files: Vec<_> = found
+                .iter()
+                .map(|found| (&found.source, found.diagnostics.as_slice()))
+                .collect();
+            out.json(&sarif::report(&files));
+        } else if out.json {
+            out.json(&found.iter().map(as_json).collect::<Vec<_>>());
+        } else {
+            found.iter().for_each(tell);
+        }
+        let clean = found.iter().all(|found| found.diagnostics.is_empty());
+        Ok(if clean {
+            Verdict::Clean
+        } else {
+            Verdict::Found
+        })
+    }
+}
+
+fn check(source: Source) -> Result<Found, BadQuestion> {
+    let Some(kind) = log::recognise(source.text()) else {
+        return Err(BadQuestion::Sentence(format!(
+            "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, compute-sanitizer \
+             or CUDA that I know",
+            source.name()
+        )));
+    };
+    if kind != Kind::Ptx {
+        let reading = log::read(kind, &source);
+        return Ok(Found {
+            source,
+            diagnostics: reading.findings,
+            usage: reading.usage,
+        });
+    }
+    let diagnostics = match parse(&source) {
+        Ok(module) => {
+            let mut found = validate::validate(&module, Some(&source));
+            found.extend(heist_check::check(&module));
+            found.sort_by_key(|diagnostic| diagnostic.span.start);
+            found
+        }
+        Err(errors) => errors,
+    };
+    Ok(Found {
+        source,
+        diagnostics,
+        usage: Vec::new(),
+    })
+}
+
+fn as_json(found: &Found) -> serde_json::Value {
+    let diagnostics: Vec<_> = found
+        .diagnostics
+        .iter()
+        .map(|diagnostic| render::to_json(diagnostic, &found.source))
+        .collect();
+    let usage: Vec<_> = found
+        .usage
+        .iter()
+        .map(|kernel| {
+            json!({
+                "kernel": kernel.kernel,
+                "arch": kernel.arch,
+                "registers": kernel.registers,
+                "shared": kernel.shared,
+                "stack": kernel.stack,
+                "spill_stores": kernel.spill_stores,
+                "spill_loads": kernel.spill_loads,
+            })
+        })
+        .collect();
+    json!({ "file": found.source.name(), "diagnostics": diagnostics, "usage": usage })
+}
+
+fn tell(found: &Found) {
+    for diagnostic in &found.diagnostics {
+        anstream::println!("{}\n", render::to_text(diagnostic, &found.source));
+    }
+    if !found.usage.is_empty() {
+        println!(
+            "{:<40} {:>8} {:>9} {:>8} {:>8} {:>7}",
+            "kernel", "arch", "registers", "shared", "stack", "spills"
+        );
+        for kernel in &found.usage {
+            println!(
+                "{:<40} {:>8} {:>9} {:>8} {:>8} {:>7}",
+                kernel.kernel,
+                kernel.arch,
+                kernel.registers,
+                kernel.shared,
+                kernel.stack,
+                kernel.spill_stores + kernel.spill_loads
+            );
+        }
+    }
+    let errors = count(found, Severity::Error);
+    let warnings = count(found, Severity::Warning);
+    if errors + warnings == 0 {
+        println!("{}: nothing found", found.source.name());
+        return;
+    }
+    let explain = found.diagnostics.first().map_or(String::new(), |first| {
+        format!("; `heist explain {}` says more", first.code)
+    });
+    println!(
+        "{}: {errors} error{}, {warnings} warning{}{explain}",
+        found.source.name(),
+        if errors == 1 { "" } else { "s" },
+        if warnings == 1 { "" } else { "s" },
+    );
+}
+
+fn count(found: &Found, severity: Severity) -> usize {
+    found
+        .diagnostics
+        .iter()
+        .filter(|diagnostic| diagnostic.severity == severity)
+        .count()
+}
