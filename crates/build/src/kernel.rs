@@ -289,3 +289,12 @@ impl<'k> Kernel<'k> {
         value.bitcast::<u32>()
     }
 }
+
+impl<'k> Kernel<'k> {
+    /// A variable without a first value: whoever reads it has written it
+    /// before, on every path. For schedulers; [`Kernel::var`] is for everybody.
+    #[doc(hidden)]
+    pub fn var_written_first<T: Scalar>(&self) -> Var<'k, T> {
+        Var::unset(*self)
+    }
+}

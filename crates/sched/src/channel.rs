@@ -15,7 +15,7 @@
 //! first block. Nobody reads what was not waited for, nothing is overwritten
 //! before everybody has read it, and no block reads another one's memory.
 
-use heist_build::{BarrierSpec, Kernel, Mbarrier, Shared, SharedArray, Val, Var, Waiter};
+use heist_build::{BarrierSpec, Kernel, Mbarrier, Ptr, Shared, SharedArray, Val, Var, Waiter};
 
 /// The word that says there is no next tile. No index reaches it.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -30,7 +30,7 @@ pub(crate) struct Channel<'k> {
 
 #[derive(Clone, Copy)]
 enum Wiring<'k> {
-    /// The byte offset of the slot that is used next.
+    /// The address of the slot that is used next.
     Block(Var<'k, u32>),
     Cluster {
         full: Waiter<'k>,
@@ -40,13 +40,19 @@ enum Wiring<'k> {
     },
 }
 
+/// The slot at an address.
+fn here<'k>(address: Var<'k, u32>) -> Ptr<'k, Shared, u32> {
+    Ptr::<Shared, u32>::from_address(address.get())
+}
+
 impl<'k> Channel<'k> {
     /// Makes it; the whole cluster takes part, and has met when it returns.
     pub(crate) fn new(k: &Kernel<'k>) -> Channel<'k> {
         let blocks = k.cluster_size();
         if blocks == 1 {
-            let slot = k.shared::<u32>("heist_next", 2);
-            let wiring = Wiring::Block(k.var(0u32).named("next_slot"));
+            // Aligned so that one bit of the address tells the slots apart.
+            let slot = k.shared_aligned::<u32>("heist_next", 2, 8);
+            let wiring = Wiring::Block(k.var(slot.ptr().address()).named("next_slot"));
             return Channel {
                 k: *k,
                 slot,
@@ -83,10 +89,7 @@ impl<'k> Channel<'k> {
     #[track_caller]
     pub(crate) fn send(&self, word: Val<'k, u32>) {
         match self.wiring {
-            Wiring::Block(offset) => {
-                let slot: heist_build::Ptr<'k, Shared, u32> = self.slot.ptr();
-                slot.byte_offset(offset.get()).store(word);
-            }
+            Wiring::Block(slot) => here(slot).store(word),
             Wiring::Cluster {
                 full,
                 empty,
@@ -109,10 +112,10 @@ impl<'k> Channel<'k> {
     pub(crate) fn receive(&self) -> Val<'k, u32> {
         let k = self.k;
         match self.wiring {
-            Wiring::Block(offset) => {
+            Wiring::Block(slot) => {
                 k.sync();
-                let word = self.slot.ptr().byte_offset(offset.get()).load();
-                offset.update(|at| at ^ 4);
+                let word = here(slot).load();
+                slot.update(|at| at ^ 4);
                 word
             }
             Wiring::Cluster { full, empty, .. } => {

@@ -19,6 +19,7 @@
 //!   to `n` is the last one out, and writes zero. Nobody touches the word after
 //!   its own ending, so nobody is left to disturb.
 
+use crate::channel::NONE;
 use heist_build::{Global, Kernel, Order, Ptr, Scope, Val, Var};
 
 /// A launch's tickets inside a kernel.
@@ -62,9 +63,9 @@ impl<'k> Tickets<'k> {
             first,
             workers,
             drawn: if fixed {
-                Drawn::Fixed(k.var(0u32).named("ticket"))
+                Drawn::Fixed(k.var_written_first::<u32>().named("ticket"))
             } else {
-                Drawn::Any(k.var(0u64).named("ticket"))
+                Drawn::Any(k.var_written_first::<u64>().named("ticket"))
             },
         }
     }
@@ -81,6 +82,17 @@ impl<'k> Tickets<'k> {
             }
             Drawn::Any(drawn) => drawn.set(self.counter.atomic_add(1u64)),
         }
+    }
+
+    /// What was drawn, as a word for the channel; without a branch, where
+    /// nothing else depends on the answer. Only for a fixed number of draws.
+    #[track_caller]
+    pub(crate) fn word(&self) -> Option<Val<'k, u32>> {
+        let Drawn::Fixed(drawn) = self.drawn else {
+            return None;
+        };
+        let low = drawn.get();
+        Some(low.lt(self.tickets).select(low + self.first, NONE))
     }
 
     /// Looks at what was drawn.
