@@ -17,6 +17,7 @@ mod plan;
 mod policies;
 mod policy;
 mod report;
+mod schedule;
 mod source;
 pub mod text;
 mod ticket;
@@ -37,6 +38,7 @@ pub use policies::{
 };
 pub use policy::{And, Inverse, Or, Policy, TileId};
 pub use report::{ClusterStats, Ejected, LaunchReport, Place, ReportError, Stats};
+pub use schedule::Schedule;
 pub use source::{Choice, Source, SourceError, Submit, TicketGrid};
 pub use text::{Catalogue, PolicyExpr, PolicyTextError};
 pub use ticket::{CONTROL_BYTES, Counters, Lease};

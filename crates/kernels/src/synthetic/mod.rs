@@ -1,0 +1,27 @@
+//! Workloads that are uneven in nine ways.
+//!
+//! Each is a real kernel with a result that is checked element by element. A
+//! tile is a block's worth of numbers; each number goes through a chain of
+//! dependent multiply-adds, as long as the workload's distribution says for that
+//! tile. A prologue, once a block, computes the addend of the chain by a chain
+//! of its own: that is what a block which runs several tiles saves.
+//!
+//! Whole numbers are used, so the result is the same on every device, and the
+//! end of a chain is known from its start without walking it.
+
+mod costs;
+mod kernel;
+mod reference;
+
+pub use costs::{Parameters, Workload};
+pub use kernel::{SyntheticArgs, build};
+pub use reference::{Mismatch, Synthetic};
+
+/// Threads of a block, and numbers of a tile.
+pub const THREADS: u32 = 256;
+
+/// The factor of the chain.
+pub(crate) const FACTOR: u32 = 1_664_525;
+/// The factor and the addend of the prologue's chain.
+pub(crate) const PROLOGUE_FACTOR: u32 = 22_695_477;
+pub(crate) const PROLOGUE_ADDEND: u32 = 12_345;
