@@ -117,9 +117,10 @@ pub fn convert_sat(from: IntType, to: IntType, a: u64) -> u64 {
 
 /// `cvt.pack.sat` with fields of `bits` (16, 8, 4 or 2): `a` and `b`, read as
 /// `s32` and clamped to the field, above which `c` is shifted in: `c:a:b`. For 16
-/// bits PTX has no `c`; pass zero.
+/// bits PTX has no `c`; pass zero. Other widths count as the nearest of 1 to 16.
 #[inline(always)]
 pub fn pack_sat(bits: u32, signed: bool, a: u32, b: u32, c: u32) -> u32 {
+    let bits = bits.clamp(1, 16);
     let field = IntType { bits, signed };
     let narrow = |v: u32| {
         let clamped = (v as i32 as i64).clamp(field.min() as i64, field.max() as i64);
@@ -202,6 +203,8 @@ mod tests {
         );
         assert_eq!(pack_sat(4, true, 7, -9i32 as u32, 0x00ff_ffff), 0xffff_ff78);
         assert_eq!(pack_sat(4, false, 20, 3, 0), 0xf3);
+        assert_eq!(pack_sat(0, false, 5, 0, 1), pack_sat(1, false, 5, 0, 1));
+        assert_eq!(pack_sat(99, true, 1, 2, 3), pack_sat(16, true, 1, 2, 3));
         assert_eq!(pack_sat(2, true, 5, -7i32 as u32, 0x0fff_ffff), 0xffff_fff6);
     }
 }

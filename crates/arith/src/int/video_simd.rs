@@ -50,7 +50,11 @@ pub struct VideoSimd<const N: usize> {
 }
 
 impl<const N: usize> VideoSimd<N> {
-    const BITS: u32 = if N == 2 { 16 } else { 8 };
+    const BITS: u32 = match N {
+        2 => 16,
+        4 => 8,
+        _ => panic!("a register has two halves or four bytes"),
+    };
 
     /// The instruction without selectors, mask, saturation or accumulation.
     pub fn new(op: Op, a_signed: bool, b_signed: bool, signed: bool) -> VideoSimd<N> {
