@@ -7,7 +7,7 @@ use crate::code::{Code, Wait};
 use crate::lanes::{ALL, Mask};
 use crate::machine::Machine;
 use crate::memory::region::Region;
-use crate::race::clock::{Agent, WarpClock};
+use crate::race::clock::{Agent, Clock, WarpClock};
 use crate::race::shadow::Floor;
 use crate::special::Standing;
 use heist_launch::Dim3;
@@ -27,6 +27,8 @@ pub(crate) struct Block {
     pub(crate) live: u32,
     pub(crate) live_warps: u32,
     pub(crate) barriers: [Barrier; BARRIERS],
+    pub(crate) mbarriers: crate::ops::mbarrier::Mbarriers,
+    pub(crate) flights: crate::ops::flight::Flights,
     pub(crate) end: u64,
 }
 
@@ -38,8 +40,9 @@ impl Block {
 
 /// What the warps of a cluster share apart from their blocks.
 pub(crate) struct Team {
-    /// The first agent of the cluster.
+    /// The first agent of the cluster, and how many there are.
     pub(crate) first: Agent,
+    pub(crate) agents: usize,
     /// The SM, and how many warps' worth of issue slots each active warp takes.
     pub(crate) sm: u32,
     pub(crate) share: f64,
@@ -51,6 +54,10 @@ pub(crate) struct Team {
     pub(crate) completed: Vec<(u32, u32)>,
     /// Mbarriers whose phase completed, by rank and offset, and when.
     pub(crate) phases: Vec<(u32, u32, u64)>,
+    pub(crate) cluster_barrier: crate::ops::cluster::ClusterBarrier,
+    pub(crate) control: crate::ops::clc::Control,
+    /// Generic accesses that a proxy fence has ordered before asynchronous ones.
+    pub(crate) proxied: Clock,
     ready: BinaryHeap<Reverse<(u64, usize)>>,
     timers: BinaryHeap<Reverse<(u64, usize)>>,
     events: BinaryHeap<Reverse<Event>>,
@@ -88,6 +95,21 @@ pub(crate) struct Happening<'a> {
     pub(crate) machine: &'a mut Machine,
     pub(crate) code: &'a Code,
     pub(crate) time: u64,
+}
+
+impl Happening<'_> {
+    /// Reports a broken rule at an instruction that ran earlier.
+    pub(crate) fn report(&mut self, rule: heist_ptx::Code, pc: u32, message: String, help: &str) {
+        let span = self.code.span(pc);
+        let line = self.code.source_line(pc);
+        self.machine.findings.report(rule, pc, || {
+            let mut told = heist_ptx::Diagnostic::error(rule, span, message).help(help);
+            if let Some(line) = line {
+                told.notes.push(format!("source line {line}"));
+            }
+            told
+        });
+    }
 }
 
 impl Team {
@@ -175,6 +197,7 @@ impl Cluster {
             warps: Vec::with_capacity(agents),
             team: Team {
                 first,
+                agents,
                 sm,
                 share,
                 start: time,
@@ -182,6 +205,9 @@ impl Cluster {
                 progress: 0,
                 completed: Vec::new(),
                 phases: Vec::new(),
+                cluster_barrier: Default::default(),
+                control: Default::default(),
+                proxied: Clock::new(first, agents),
                 ready: BinaryHeap::new(),
                 timers: BinaryHeap::new(),
                 events: BinaryHeap::new(),
@@ -201,6 +227,8 @@ impl Cluster {
                 live: threads,
                 live_warps: warps,
                 barriers: Default::default(),
+                mbarriers: Default::default(),
+                flights: Default::default(),
                 end: time,
             });
             let standing = Standing {
@@ -355,6 +383,7 @@ impl Cluster {
                 }
             }
         }
+        crate::ops::cluster::settle(&mut self.team, &mut self.warps, &self.blocks);
     }
 
     /// Last resorts when nobody can run: lanes that wait at a join go on alone,

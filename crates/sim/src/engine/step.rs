@@ -176,6 +176,7 @@ impl Cx<'_> {
             state: State::Ready,
             spins: 0,
             forced: false,
+            awaited: 0,
             resumed: false,
             ..self.fragment.clone()
         };
@@ -286,6 +287,7 @@ impl Cx<'_> {
         let lanes = self.mask;
         self.warp.retire(lanes);
         self.team.progress += 1;
+        self.team.cluster_barrier.changed = true;
         let rank = self.warp.rank;
         let now = self.warp.settle(self.team.share);
         let warp_done = self.warp.live == 0;
@@ -397,6 +399,7 @@ fn nobody() -> Fragment {
         state: State::Ready,
         spins: 0,
         forced: false,
+        awaited: 0,
         resumed: false,
     }
 }

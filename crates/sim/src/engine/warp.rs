@@ -53,6 +53,8 @@ pub(crate) struct Fragment {
     pub(crate) spins: u32,
     /// Run the instruction without the lanes that it would wait for.
     pub(crate) forced: bool,
+    /// Lanes that the instruction began to wait for.
+    pub(crate) awaited: Mask,
     /// The instruction has run once, and finishes now that its wait is over.
     pub(crate) resumed: bool,
 }
@@ -90,6 +92,9 @@ pub(crate) struct Warp {
     pub(crate) local: Local,
     pub(crate) clock: WarpClock,
     pub(crate) fences: Fences,
+    /// Lanes that have arrived at the cluster barrier and not waited, and in which round.
+    pub(crate) cluster_arrived: Mask,
+    pub(crate) cluster_phase: u32,
     /// The cycle that the chain of dependent instructions has reached.
     pub(crate) cycle: u64,
     segment: u64,
@@ -145,12 +150,15 @@ impl Warp {
                 state: State::Ready,
                 spins: 0,
                 forced: false,
+                awaited: 0,
                 resumed: false,
             }]),
             joins: Vec::new(),
             local,
             clock,
             fences: Fences::default(),
+            cluster_arrived: 0,
+            cluster_phase: 0,
             cycle,
             segment: cycle,
             issued: 0,
@@ -289,6 +297,7 @@ impl Warp {
                 None => merged = Some(fragment),
                 Some(one) => {
                     one.mask |= fragment.mask;
+                    one.awaited |= fragment.awaited;
                     // The outermost joins are the ones they share.
                     let shared = one
                         .joins

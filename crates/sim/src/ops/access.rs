@@ -319,6 +319,7 @@ pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does
     if matches!(group.home, Home::Const | Home::Param | Home::Local) {
         return;
     }
+    super::flight::check(cx, group, does);
     let checks = cx.machine.options.checks;
     let pc = cx.fragment.pc;
     let geography = cx.machine.geography;
@@ -430,6 +431,10 @@ pub(crate) fn report_race(
     let geography = cx.machine.geography;
     let same_block = geography.block(conflict.agent) == geography.block(own);
     let strong = |kind: Kind| matches!(kind, Kind::Strong(_));
+    if conflict.their_kind == Kind::Async {
+        report_unseen(cx, home, offset, conflict, does);
+        return;
+    }
     let code: Code = match home {
         _ if strong(kind) && strong(conflict.their_kind) => rule::NARROW_SCOPE,
         _ if strong(kind) != strong(conflict.their_kind) => rule::MIXED_ATOMICITY,
@@ -467,5 +472,49 @@ pub(crate) fn report_race(
             _ => "blocks are ordered only by a release and an acquire of a flag in global memory, or by the end of the kernel",
         };
         told.help(help)
+    });
+}
+
+/// Reports an access to what an asynchronous operation has written, by a thread
+/// that has not seen it complete.
+#[cold]
+fn report_unseen(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict, does: Does) {
+    let Home::Shared(rank) = home else { return };
+    let lane = if conflict.lane == SEVERAL {
+        crate::lanes::first(cx.mask)
+    } else {
+        conflict.lane as usize
+    };
+    let control = cx.blocks[rank as usize]
+        .mbarriers
+        .iter()
+        .any(|(_, barrier)| barrier.agent == conflict.agent && barrier.control);
+    // Somebody who has seen an earlier phase of the same mbarrier came too late, not too early.
+    let late = cx.warp.clock.has_heard_of(conflict.agent, lane as u8);
+    let (code, message, help) = match (control, late) {
+        (true, true) => (
+            rule::CLC_SLOT_OVERWRITTEN,
+            "holds the answer to a later request than the one that was waited for",
+            "let every block arrive at an mbarrier of the leader after it has read the answer, and wait for that before the next request",
+        ),
+        (true, false) => (
+            rule::CLC_EARLY_READ,
+            "holds an answer whose mbarrier this thread has not waited for",
+            "wait until the mbarrier's phase is complete before the response is read",
+        ),
+        (false, _) => (
+            rule::BULK_EARLY,
+            "was written by an asynchronous copy whose mbarrier this thread has not waited for",
+            "wait until the mbarrier's phase is complete (`mbarrier.try_wait`) before the data is used",
+        ),
+    };
+    cx.report(code, 1 << lane, |cx, mut told| {
+        told.message = format!(
+            "{} {}, which {message}",
+            does.verb(),
+            place(cx, home, offset)
+        );
+        told.other(cx.code.span(conflict.their_pc), "it was asked for here")
+            .help(help)
     });
 }

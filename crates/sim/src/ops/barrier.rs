@@ -27,7 +27,7 @@ enum Reduce {
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     if mods.has("cluster") {
-        return Err(d.unsupported(i, "barriers of clusters are not simulated"));
+        return super::cluster::decode_barrier(d, i, mods);
     }
     if mods.has("warp") {
         return super::warp::decode_barrier(d, i);

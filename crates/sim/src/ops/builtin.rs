@@ -48,13 +48,15 @@ pub(crate) fn decode(
         "vprintf" => {
             let instr = with(move |cx| {
                 let (formats, values) = (argument(cx, arguments[0]), argument(cx, arguments[1]));
+                let mut counts = [0; LANES];
                 for lane in each(cx.mask) {
-                    let text = print(cx, lane, formats[lane], values[lane]);
+                    let (text, count) = print(cx, lane, formats[lane], values[lane]);
+                    counts[lane] = count;
                     if cx.machine.printed.len() + text.len() <= MOST_PRINTED {
                         cx.machine.printed.push_str(&text);
                     }
                 }
-                answer(cx, result, [1; LANES], 4);
+                answer(cx, result, counts, 4);
                 Flow::Next
             });
             d.emit_reaching(instr, Cost::ROUTINE, Reach::Device);
@@ -179,8 +181,9 @@ fn string(cx: &mut Cx<'_>, address: u64) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Formats as `printf` does, with the arguments from a buffer.
-fn print(cx: &mut Cx<'_>, lane: usize, format: u64, mut values: u64) -> String {
+/// Formats as `printf` does, with the arguments from a buffer; also how many they were.
+fn print(cx: &mut Cx<'_>, lane: usize, format: u64, mut values: u64) -> (String, u64) {
+    let mut count = 0;
     let all = cx.mask;
     cx.mask = 1 << lane;
     let format = string(cx, format);
@@ -208,6 +211,7 @@ fn print(cx: &mut Cx<'_>, lane: usize, format: u64, mut values: u64) -> String {
             values = values.next_multiple_of(size);
             let bits = peek(cx, lane, values, size as u32);
             values += size;
+            count += 1;
             bits
         };
         match kind {
@@ -250,7 +254,7 @@ fn print(cx: &mut Cx<'_>, lane: usize, format: u64, mut values: u64) -> String {
         }
     }
     cx.mask = all;
-    out
+    (out, count)
 }
 
 /// `1.5e+03` as C writes it.

@@ -5,21 +5,28 @@
 //! the opcode's first part; to add one, write a module and name it there.
 
 pub(crate) mod access;
+pub(crate) mod atomic;
 pub(crate) mod barrier;
 pub(crate) mod bits;
 pub(crate) mod builtin;
 pub(crate) mod call;
+pub(crate) mod clc;
+pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod exit;
+pub(crate) mod fence;
+pub(crate) mod flight;
 pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod integer;
 pub(crate) mod map;
+pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod moves;
 pub(crate) mod order;
+pub(crate) mod tensor_map;
 pub(crate) mod warp;
 
 use crate::decode::{Decoded, Decoder};
@@ -68,6 +75,11 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "call" => call::decode(d, i, &mods),
         "bar" | "barrier" => barrier::decode(d, i, &mods),
         "shfl" | "vote" | "match" | "redux" | "elect" | "activemask" => warp::decode(d, i, &mods),
+        "atom" | "red" => atomic::decode(d, i, &mods),
+        "fence" | "membar" => fence::decode(d, i, &mods),
+        "mbarrier" => mbarrier::decode(d, i, &mods),
+        "mapa" | "getctarank" => cluster::decode(d, i, &mods),
+        "clusterlaunchcontrol" => clc::decode(d, i, &mods),
         "tcgen05" => Err(d.unsupported(i, "fifth-generation tensor cores are not simulated")),
         "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
             Err(d.unsupported(i, "textures and surfaces are not simulated"))

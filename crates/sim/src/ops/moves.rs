@@ -24,6 +24,18 @@ fn mov(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         return Err(d.wrong(rule::MISSING_MODIFIER, "mov names no type"));
     };
     if ty == ScalarType::Pred {
+        if matches!(&o[1], Operand::Name(name) if name == "%is_explicit_cluster") {
+            if let Some(target) = d.pred_dst(&o[0])? {
+                let instr = with(move |cx| {
+                    let explicit = cx.machine.launch.cluster.is_some()
+                        || cx.code.shape.required_cluster.is_some();
+                    cx.set_pred(target, if explicit { u32::MAX } else { 0 });
+                    Flow::Next
+                });
+                d.emit(instr, Cost::ALU);
+            }
+            return Ok(());
+        }
         let source = super::bits::pred_or_constant(d, &o[1])?;
         if let Some(target) = d.pred_dst(&o[0])? {
             let instr = with(move |cx| {

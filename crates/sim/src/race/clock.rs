@@ -55,6 +55,9 @@ impl Known {
         } else if other.top > self.base {
             self.lanes |= other.lanes;
         }
+        if self.lanes == ALL {
+            self.base = self.base.max(self.top);
+        }
     }
 }
 
@@ -172,7 +175,10 @@ impl WarpClock {
     #[inline]
     pub(crate) fn knows(&self, agent: Agent, clock: u32, their: u8, lane: u8) -> bool {
         if agent == self.agent {
-            return clock < self.synced || self.knows_lane(clock, their, lane);
+            return clock < self.synced
+                || self.knows_lane(clock, their, lane)
+                || self.common.of(agent).covers(clock, their)
+                || self.knows_partly(agent, clock, their, lane);
         }
         let known = self.common.of(agent);
         clock < known.base
@@ -189,6 +195,15 @@ impl WarpClock {
         } else {
             clock < self.common.of(agent).base
         }
+    }
+
+    /// Whether a lane knows anything of an agent.
+    pub(crate) fn has_heard_of(&self, agent: Agent, lane: u8) -> bool {
+        self.common.of(agent).top > 0
+            || self
+                .partial
+                .iter()
+                .any(|(lanes, clock)| lanes >> (lane & 31) & 1 != 0 && clock.of(agent).top > 0)
     }
 
     #[cold]
@@ -275,10 +290,11 @@ impl WarpClock {
         let own = if covered & live == live {
             Known::all(self.now + 1)
         } else {
+            // Lanes that are gone have nothing left to publish.
             Known {
                 base: self.synced,
                 top: self.now + 1,
-                lanes: covered,
+                lanes: covered | !live,
             }
         };
         clock.learn(self.agent, own);

@@ -71,6 +71,18 @@ impl Trace {
     }
 }
 
+/// One cell of a trace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) byte: u32,
+    pub(crate) agent: Agent,
+    pub(crate) clock: u32,
+    pub(crate) lane: u8,
+    pub(crate) pc: u32,
+    pub(crate) write: bool,
+    pub(crate) kind: Kind,
+}
+
 /// Two accesses that nothing orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
@@ -190,6 +202,46 @@ impl Line {
             }
         }
         conflict
+    }
+
+    /// Calls `f` for every cell of every trace that has one of `bytes`.
+    pub(crate) fn each(&self, bytes: u128, mut f: impl FnMut(Seen)) {
+        for trace in &self.traces {
+            let mut cells = cell_mask(trace.bytes & bytes, trace.shift, trace.first);
+            while cells != 0 {
+                let cell = cells.trailing_zeros();
+                cells &= cells - 1;
+                f(Seen {
+                    byte: u32::from(trace.first) + (cell << trace.shift),
+                    agent: trace.agent,
+                    clock: trace.clock,
+                    lane: trace.lanes[cell as usize],
+                    pc: trace.pcs[cell as usize],
+                    write: trace.write,
+                    kind: trace.kind,
+                });
+            }
+        }
+    }
+
+    /// Forgets what was known of `bytes`, and notes that an asynchronous operation
+    /// wrote them.
+    pub(crate) fn overwrite(&mut self, bytes: u128, agent: Agent, clock: u32, pc: u32) {
+        for trace in &mut self.traces {
+            trace.bytes &= !bytes;
+        }
+        self.traces.retain(|trace| trace.bytes != 0);
+        self.traces.push(Trace {
+            agent,
+            clock,
+            write: true,
+            kind: Kind::Async,
+            shift: 2,
+            first: 0,
+            bytes,
+            lanes: [SEVERAL; 32],
+            pcs: [pc; 32],
+        });
     }
 
     fn push(&mut self, access: &Access<'_>, agent: Agent, now: u32, floor: &Floor) {

@@ -1,0 +1,235 @@
+//! Asynchronous operations in flight: what they are going to write or still read.
+//!
+//! Data of an asynchronous copy is held back until its completion, and the bytes
+//! that it will write are known here meanwhile: whoever touches them is told at
+//! once, every time, whatever the timing was. When it has completed, the race
+//! detector takes over: the write belongs to the mbarrier's phase, and only who
+//! has seen that phase end may read it.
+
+use super::access::{Does, Group, Home};
+use crate::context::Cx;
+use crate::lanes::each;
+use crate::memory::region::Region;
+use crate::race::clock::{Agent, Clock};
+use crate::race::shadow::{Kind, LINE};
+use heist_ptx::{Code, rule};
+
+/// What is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The answer to a launch-control request.
+    Answer,
+    /// A bulk or tensor copy.
+    Bulk,
+    /// A `cp.async` of a thread.
+    Thread,
+}
+
+/// One stretch of a block's shared memory that an operation in flight uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) id: u64,
+    pub(crate) what: What,
+    pub(crate) write: bool,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) pc: u32,
+    pub(crate) agent: Agent,
+    pub(crate) lane: u8,
+}
+
+/// The operations in flight that use a block's shared memory.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    list: Vec<Flight>,
+}
+
+impl Flights {
+    pub(crate) fn push(&mut self, flight: Flight) {
+        self.list.push(flight);
+    }
+
+    /// An operation is done with this memory.
+    pub(crate) fn land(&mut self, id: u64) {
+        self.list.retain(|flight| flight.id != id);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
+        self.list.iter()
+    }
+
+    /// An operation that an access to some bytes would disturb, or be disturbed by.
+    pub(crate) fn disturbed(&self, start: u64, end: u64, write: bool) -> Option<&Flight> {
+        self.list
+            .iter()
+            .find(|flight| flight.start < end && start < flight.end && (flight.write || write))
+    }
+}
+
+/// Reports ordinary accesses to bytes that an operation in flight uses, and to
+/// mbarriers.
+#[inline]
+pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) {
+    let Home::Shared(rank) = group.home else {
+        return;
+    };
+    let block = &cx.blocks[rank as usize];
+    if block.flights.is_empty() && block.mbarriers.is_empty() {
+        return;
+    }
+    let write = does == Does::Writes;
+    let size = u64::from(group.size);
+    let mut met = None;
+    let mut barrier = None;
+    for lane in each(group.mask) {
+        let start = group.offsets[lane];
+        if met.is_none()
+            && let Some(flight) = block.flights.disturbed(start, start + size, write)
+        {
+            met = Some((lane, *flight));
+        }
+        if barrier.is_none() && block.mbarriers.overlapping(start, size).is_some() {
+            barrier = Some(lane);
+        }
+    }
+    if let Some((lane, flight)) = met {
+        report_early(cx, rank, lane, group.offsets[lane], flight, does);
+    }
+    if let Some(lane) = barrier {
+        let offset = group.offsets[lane];
+        cx.report(rule::MBARRIER_AS_DATA, 1 << lane, |_, mut told| {
+            told.message = format!("{} {offset:#x} of shared memory, which is part of an mbarrier, as ordinary memory", does.verb());
+            told.help("an mbarrier is touched by mbarrier instructions alone; `mbarrier.inval` gives its bytes back")
+        });
+    }
+}
+
+fn report_early(cx: &mut Cx<'_>, rank: u32, lane: usize, offset: u64, flight: Flight, does: Does) {
+    let (code, help) = explain(flight.what, flight.write, does);
+    let them = cx.whom(flight.agent, flight.lane);
+    cx.report(code, 1 << lane, |cx, mut told| {
+        told.message = format!(
+            "{} {}, which an asynchronous operation in flight {}",
+            does.verb(),
+            super::access::place(cx, Home::Shared(rank), offset),
+            if flight.write {
+                "has not written yet"
+            } else {
+                "may still read"
+            },
+        );
+        told.other(cx.code.span(flight.pc), format!("{them} started it here"))
+            .help(help)
+    });
+}
+
+fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
+    match (what, write, does) {
+        (What::Answer, ..) => (
+            rule::CLC_EARLY_READ,
+            "wait until the mbarrier's phase is complete before the response is read",
+        ),
+        (What::Thread, ..) => (
+            rule::CP_ASYNC_EARLY,
+            "wait with `cp.async.wait_group` (or `wait_all`), and let the other threads meet it at a barrier",
+        ),
+        (What::Bulk, false, _) => (
+            rule::BULK_SOURCE_OVERWRITTEN,
+            "wait with `cp.async.bulk.wait_group.read` before the source is used again",
+        ),
+        (What::Bulk, true, Does::Writes) => (
+            rule::ASYNC_OVERLAP,
+            "let the copy complete before the memory is written",
+        ),
+        (What::Bulk, true, Does::Reads) => (
+            rule::BULK_EARLY,
+            "wait until the mbarrier's phase is complete (`mbarrier.try_wait`) before the data is read",
+        ),
+    }
+}
+
+/// A conflict between an asynchronous access about to start and what the race
+/// detector remembers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unready {
+    pub(crate) offset: u64,
+    pub(crate) agent: Agent,
+    pub(crate) lane: u8,
+    pub(crate) pc: u32,
+    pub(crate) write: bool,
+    /// Whether the starter knows of it at all; else only the proxy fence is missing.
+    pub(crate) known: bool,
+}
+
+/// Looks for earlier accesses to `start..end` that the starting lane does not
+/// know, or that no proxy fence covers. `reads` says whether earlier generic reads count.
+pub(crate) fn unready(
+    region: &mut Region,
+    clock: &crate::race::clock::WarpClock,
+    proxied: &Clock,
+    lane: u8,
+    range: std::ops::Range<u64>,
+    reads: bool,
+    fence: bool,
+) -> Option<Unready> {
+    let mut found: Option<Unready> = None;
+    let (first, last) = (
+        range.start / LINE as u64,
+        (range.end.max(1) - 1) / LINE as u64,
+    );
+    for at in first..=last {
+        let from = range.start.max(at * LINE as u64) - at * LINE as u64;
+        let to = range.end.min((at + 1) * LINE as u64) - at * LINE as u64;
+        let bytes = if to - from >= 128 {
+            u128::MAX
+        } else {
+            ((1u128 << (to - from)) - 1) << from
+        };
+        let Some(line) = region.shadow(at) else {
+            continue;
+        };
+        line.each(bytes, |seen| {
+            if found.is_some_and(|found| !found.known) || !(seen.write || reads) {
+                return;
+            }
+            let own = seen.agent == clock.agent && seen.lane == lane;
+            let known = own || clock.knows(seen.agent, seen.clock, seen.lane, lane);
+            let fenced = !fence
+                || seen.kind == Kind::Async
+                || proxied.of(seen.agent).covers(seen.clock, seen.lane);
+            if !known || (!fenced && found.is_none()) {
+                found = Some(Unready {
+                    offset: at * LINE as u64 + u64::from(seen.byte),
+                    agent: seen.agent,
+                    lane: seen.lane,
+                    pc: seen.pc,
+                    write: seen.write,
+                    known,
+                });
+            }
+        });
+    }
+    found
+}
+
+/// Records what a completed asynchronous operation wrote, as known to whoever has
+/// seen phase `clock` of mbarrier `agent` end.
+pub(crate) fn written(region: &mut Region, start: u64, len: u64, stamp: (Agent, u32), pc: u32) {
+    let end = start + len;
+    for at in start / LINE as u64..=(end.max(1) - 1) / LINE as u64 {
+        let from = start.max(at * LINE as u64) - at * LINE as u64;
+        let to = end.min((at + 1) * LINE as u64) - at * LINE as u64;
+        let bytes = if to - from >= 128 {
+            u128::MAX
+        } else {
+            ((1u128 << (to - from)) - 1) << from
+        };
+        if let Some(line) = region.shadow(at) {
+            line.overwrite(bytes, stamp.0, stamp.1, pc);
+        }
+    }
+}

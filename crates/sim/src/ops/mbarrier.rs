@@ -1,0 +1,613 @@
+//! mbarriers: arrivals and bytes, in phases.
+//!
+//! The state lives beside the memory, one [`Mbarrier`] for each initialised eight
+//! bytes; the bytes themselves are only marked. A phase is complete when as many
+//! threads have arrived as it expects and as many bytes as were announced. For the
+//! race detector an mbarrier is an agent of its own whose clock is its phase:
+//! what an asynchronous copy wrote is known to whoever has seen that phase end.
+
+use super::Mods;
+use super::access::{Does, Home, groups};
+use super::map::with;
+use super::memory::read_bits;
+use crate::code::{Flow, Instr, Pred, Reach, Slot, Wait};
+use crate::context::Cx;
+use crate::decode::operand::Addr;
+use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::cluster::Team;
+use crate::lanes::{LANES, Mask, each, first};
+use crate::memory::window::Window;
+use crate::race::clock::{Agent, Clock, Known};
+use heist_ptx::{Instruction, Operand, ScalarType, rule};
+use rustc_hash::FxHashMap;
+
+/// The most arrivals and bytes that a phase can count.
+const MOST: i64 = (1 << 20) - 1;
+/// How long a `try_wait` waits before it gives up, in cycles.
+const PATIENCE: u64 = 2000;
+
+/// One initialised mbarrier.
+#[derive(Debug)]
+pub(crate) struct Mbarrier {
+    /// Arrivals that a phase expects, and that are still to come.
+    pub(crate) count: u32,
+    pub(crate) pending: u32,
+    /// Bytes announced and not arrived.
+    pub(crate) bytes: i64,
+    /// Phases completed.
+    pub(crate) phase: u64,
+    /// Whether anybody has announced bytes in this phase.
+    pub(crate) armed: bool,
+    /// What was released in this phase, and in the last one.
+    clock: Clock,
+    done: Clock,
+    /// Its name for the race detector.
+    pub(crate) agent: Agent,
+    /// Who initialised it, and when: agent, clock and lane.
+    init: (Agent, u32, u8),
+    init_pc: u32,
+    /// Where a launch-control request named it, for messages.
+    pub(crate) control: bool,
+    latest: u64,
+}
+
+/// The mbarriers of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Mbarriers {
+    by_offset: FxHashMap<u32, Mbarrier>,
+    made: u32,
+    /// The stretch that holds them all, so that most accesses are cleared at once.
+    span: Option<(u64, u64)>,
+}
+
+impl Mbarriers {
+    pub(crate) fn get(&self, offset: u32) -> Option<&Mbarrier> {
+        self.by_offset.get(&offset)
+    }
+
+    pub(crate) fn get_mut(&mut self, offset: u32) -> Option<&mut Mbarrier> {
+        self.by_offset.get_mut(&offset)
+    }
+
+    /// The mbarrier that overlaps some bytes.
+    #[inline]
+    pub(crate) fn overlapping(&self, offset: u64, len: u64) -> Option<u32> {
+        let (low, high) = self.span?;
+        if offset >= high || offset + len <= low {
+            return None;
+        }
+        self.by_offset
+            .keys()
+            .copied()
+            .find(|&at| u64::from(at) < offset + len && offset < u64::from(at) + 8)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_offset.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Mbarrier)> {
+        self.by_offset
+            .iter()
+            .map(|(&offset, barrier)| (offset, barrier))
+    }
+}
+
+impl Mbarrier {
+    /// Ends the phase if everybody and everything has come.
+    fn settle(&mut self, team: &mut Team, rank: u32, offset: u32, time: u64) {
+        self.latest = self.latest.max(time);
+        if self.pending != 0 || self.bytes != 0 {
+            return;
+        }
+        self.phase += 1;
+        self.pending = self.count;
+        self.armed = false;
+        let mut clock = std::mem::take(&mut self.clock);
+        clock.learn(self.agent, Known::all(self.phase as u32 + 1));
+        self.done = clock;
+        self.clock = self.done.clone();
+        team.phases.push((rank, offset, self.latest + 8));
+        team.progress += 1;
+    }
+
+    /// Whether the phase that a parity means is over.
+    fn is_over(&self, parity: u32) -> bool {
+        self.phase & 1 != u64::from(parity & 1)
+    }
+
+    /// What the race detector calls writes that complete in the present phase.
+    pub(crate) fn stamp(&self) -> (Agent, u32) {
+        (self.agent, self.phase as u32 + 1)
+    }
+}
+
+/// Bytes have arrived at an mbarrier, with what their sender knew. False if there
+/// is no mbarrier there.
+pub(crate) fn complete_bytes(
+    barriers: &mut Mbarriers,
+    team: &mut Team,
+    rank: u32,
+    offset: u32,
+    bytes: u32,
+    clock: Option<&Clock>,
+    time: u64,
+) -> bool {
+    let Some(barrier) = barriers.get_mut(offset) else {
+        return false;
+    };
+    barrier.bytes -= i64::from(bytes);
+    if let Some(clock) = clock {
+        barrier.clock.join(clock);
+    }
+    team.progress += 1;
+    barrier.settle(team, rank, offset, time);
+    true
+}
+
+/// What an instruction does to an mbarrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Init,
+    Invalidate,
+    Arrive {
+        drop: bool,
+        expect: bool,
+        complete: bool,
+        release: bool,
+    },
+    Expect,
+    Complete,
+}
+
+pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let o = &i.operands;
+    let release = !mods.has("relaxed");
+    let expect = mods.has("expect_tx");
+    let complete = !mods.has("noComplete");
+    let what = mods.all.first().copied().unwrap_or("");
+    let count_of = |d: &mut Decoder<'_>, at: usize| {
+        o.get(at)
+            .map(|operand| d.src(operand, ScalarType::U32))
+            .transpose()
+    };
+    match what {
+        "init" => {
+            let (addr, count) = (d.address(at(d, o, 0)?)?, count_of(d, 1)?);
+            emit(d, Act::Init, addr, count, None);
+        }
+        "inval" => {
+            let addr = d.address(at(d, o, 0)?)?;
+            emit(d, Act::Invalidate, addr, None, None);
+        }
+        "arrive" | "arrive_drop" => {
+            // `arrive _, [a], n`, `arrive s, [a]`, and for peers `arrive [a]` too.
+            let (state, rest) = match o.first() {
+                Some(Operand::Address(_)) => (None, 0),
+                Some(Operand::Sink) => (None, 1),
+                Some(operand) => (Some(d.dst(operand, ScalarType::B64)?), 1),
+                None => (None, 0),
+            };
+            let addr = d.address(at(d, o, rest)?)?;
+            let count = count_of(d, rest + 1)?;
+            let act = Act::Arrive {
+                drop: what == "arrive_drop",
+                expect,
+                complete,
+                release,
+            };
+            emit(d, act, addr, count, state);
+        }
+        "expect_tx" | "complete_tx" => {
+            let (addr, count) = (d.address(at(d, o, 0)?)?, count_of(d, 1)?);
+            let act = if what == "expect_tx" {
+                Act::Expect
+            } else {
+                Act::Complete
+            };
+            emit(d, act, addr, count, None);
+        }
+        "test_wait" | "try_wait" => wait(d, i, mods)?,
+        "pending_count" => {
+            let state = d.src(at(d, o, 1)?, ScalarType::B64)?;
+            let target = d.dst(at(d, o, 0)?, ScalarType::U32)?;
+            let instr =
+                super::map::map1::<u64, u32>(target, state, |state| (state & 0xf_ffff) as u32);
+            d.emit(instr, Cost::ALU);
+        }
+        _ => return Err(d.unsupported(i, "mbarrier has no such operation")),
+    }
+    Ok(())
+}
+
+fn at<'o>(d: &Decoder<'_>, operands: &'o [Operand], index: usize) -> Decoded<&'o Operand> {
+    operands
+        .get(index)
+        .ok_or_else(|| d.wrong(rule::OPERAND_COUNT, "an operand is missing"))
+}
+
+fn emit(d: &mut Decoder<'_>, act: Act, addr: Addr, count: Option<Slot>, state: Option<Slot>) {
+    let instr: Box<dyn Instr> = with(move |cx| {
+        let addresses = addr.eval(cx);
+        let counts = count.map_or([1; LANES], |slot| *cx.row(slot));
+        let mut states = [0u64; LANES];
+        each_barrier(cx, &addresses, |cx, lane, rank, offset| {
+            states[lane] = act_on(cx, act, lane, rank, offset, counts[lane]);
+        });
+        if let Some(state) = state {
+            cx.write(state, &states);
+        }
+        Flow::Next
+    });
+    d.emit_reaching(instr, Cost::new(2, 20), Reach::Cluster);
+}
+
+/// Calls `f` for each lane whose address is a place in shared memory.
+fn each_barrier(
+    cx: &mut Cx<'_>,
+    addresses: &[u64; LANES],
+    mut f: impl FnMut(&mut Cx<'_>, usize, u32, u32),
+) {
+    // Generic addresses are allowed where no space is named.
+    let generic = addresses[first(cx.mask)] >= 1 << 32;
+    let window = if generic { None } else { Some(Window::Shared) };
+    groups(cx, window, addresses, 8, Does::Writes, |cx, group| {
+        let Home::Shared(rank) = group.home else {
+            let name = group.home.name();
+            cx.report(rule::WRONG_WINDOW, group.mask, |_, mut told| {
+                told.message =
+                    format!("an mbarrier in {name} memory; mbarriers live in shared memory");
+                told
+            });
+            return;
+        };
+        for lane in each(group.mask) {
+            f(cx, lane, rank, group.offsets[lane] as u32);
+        }
+    });
+}
+
+/// The number that a thread gets back: the phase, and the arrivals still to come.
+fn token(offset: u32, barrier: &Mbarrier) -> u64 {
+    1 << 63
+        | (barrier.phase & 0xff_ffff) << 36
+        | u64::from(offset >> 3 & 0xffff) << 20
+        | u64::from(barrier.pending)
+}
+
+fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count: u32) -> u64 {
+    let remote = rank != cx.warp.rank;
+    if remote && matches!(act, Act::Init | Act::Invalidate) {
+        cx.report(rule::MBARRIER_REMOTE, 1 << lane, |_, mut told| {
+            told.message = "initialises or invalidates an mbarrier of a peer block".to_owned();
+            told.help("every block initialises its own mbarriers; peers may only arrive, expect and complete")
+        });
+        return 0;
+    }
+    if act == Act::Init {
+        init(cx, lane, rank, offset, count);
+        return 0;
+    }
+    if !check_use(cx, lane, rank, offset) {
+        return 0;
+    }
+    let now = cx.now();
+    if act == Act::Invalidate {
+        cx.blocks[rank as usize].mbarriers.by_offset.remove(&offset);
+        if cx.blocks[rank as usize].mbarriers.by_offset.is_empty() {
+            cx.blocks[rank as usize].mbarriers.span = None;
+        }
+        return 0;
+    }
+    // What the lane knows goes with its arrival.
+    let releases = matches!(act, Act::Arrive { release: true, .. });
+    let clock = releases.then(|| cx.warp.clock.release(1 << lane, cx.warp.live));
+    let fenced: Vec<_> = cx
+        .warp
+        .fences
+        .covered(1 << lane)
+        .map(|(_, clock)| std::sync::Arc::clone(clock))
+        .collect();
+    let team = &mut *cx.team;
+    let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset) else {
+        return 0;
+    };
+    let state = token(offset, barrier);
+    if let Some(clock) = &clock {
+        barrier.clock.join(clock);
+    } else if matches!(act, Act::Arrive { .. }) {
+        // Without a release of its own it carries what a fence before it covers.
+        for clock in &fenced {
+            barrier.clock.join(clock);
+        }
+    }
+    let mut trouble = None;
+    match act {
+        Act::Expect => {
+            barrier.bytes += i64::from(count);
+            barrier.armed = true;
+        }
+        Act::Complete => barrier.bytes -= i64::from(count),
+        Act::Arrive {
+            drop,
+            expect,
+            complete,
+            ..
+        } => {
+            let arrivals = if expect { 1 } else { count };
+            if expect {
+                barrier.bytes += i64::from(count);
+                barrier.armed = true;
+            }
+            if arrivals == 0 || arrivals > barrier.pending {
+                trouble = Some((
+                    rule::MBARRIER_ARRIVALS,
+                    barrier.count,
+                    barrier.pending,
+                    arrivals,
+                ));
+            }
+            if !complete && arrivals >= barrier.pending {
+                trouble = Some((
+                    rule::MBARRIER_NO_COMPLETE,
+                    barrier.count,
+                    barrier.pending,
+                    arrivals,
+                ));
+            }
+            barrier.pending -= arrivals.min(barrier.pending);
+            if drop {
+                barrier.count -= 1.min(barrier.count);
+            }
+        }
+        Act::Init | Act::Invalidate => {}
+    }
+    let bytes = barrier.bytes;
+    team.progress += 1;
+    if bytes.abs() <= MOST {
+        barrier.settle(team, rank, offset, now);
+    }
+    if let Some((code, expected, pending, arrivals)) = trouble {
+        cx.report(code, 1 << lane, |_, mut told| {
+            told.message = if code == rule::MBARRIER_ARRIVALS {
+                format!("{arrivals} arrivals at an mbarrier whose phase expects {expected}, of which {pending} are still to come")
+            } else {
+                "an arrive.noComplete is the last arrival of the phase".to_owned()
+            };
+            told.help("initialise the mbarrier with the number of arrivals of one phase, and let everybody arrive once")
+        });
+    }
+    if bytes.abs() > MOST {
+        cx.report(rule::MBARRIER_BYTES, 1 << lane, |_, mut told| {
+            told.message = format!(
+                "the mbarrier's transaction count becomes {bytes}, and its range ends at {MOST}"
+            );
+            told.help(
+                "a phase can count a little less than a megabyte: split the transfer over phases",
+            )
+        });
+        if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset) {
+            barrier.bytes = barrier.bytes.clamp(-MOST, MOST);
+        }
+    }
+    state
+}
+
+fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
+    if count == 0 || i64::from(count) > MOST {
+        cx.report(rule::MBARRIER_COUNT, 1 << lane, |_, mut told| {
+            told.message = format!("an mbarrier for {count} arrivals; 1 to {MOST} are possible");
+            told
+        });
+    }
+    let in_use = cx.blocks[rank as usize]
+        .mbarriers
+        .get(offset)
+        .is_some_and(|old| old.pending != old.count || old.bytes != 0 || old.phase != 0);
+    if in_use {
+        cx.report(rule::MBARRIER_REINIT, 1 << lane, |_, mut told| {
+            told.message =
+                format!("initialises the mbarrier at {offset:#x} again, which is in use");
+            told.help("`mbarrier.inval` ends its use; an mbarrier is good for any number of phases")
+        });
+    }
+    let (agent, now) = (cx.warp.clock.agent, cx.warp.clock.now);
+    let first_agent = cx.team.first;
+    let agents = cx.team.agents;
+    let pc = cx.pc();
+    let block = &mut cx.blocks[rank as usize];
+    block.mbarriers.made += 1;
+    // Beyond every warp's number, and different for every mbarrier ever made.
+    let own = 0x8000_0000 | block.number << 10 | block.mbarriers.made & 0x3ff;
+    let (start, end) = (u64::from(offset), u64::from(offset) + 8);
+    let span = block.mbarriers.span.get_or_insert((start, end));
+    *span = (span.0.min(start), span.1.max(end));
+    block.shared.mark(start, 8);
+    block.mbarriers.by_offset.insert(
+        offset,
+        Mbarrier {
+            count: count.max(1),
+            pending: count.max(1),
+            bytes: 0,
+            phase: 0,
+            armed: false,
+            clock: Clock::new(first_agent, agents),
+            done: Clock::new(first_agent, agents),
+            agent: own,
+            init: (agent, now, lane as u8),
+            init_pc: pc,
+            control: false,
+            latest: 0,
+        },
+    );
+    cx.team.progress += 1;
+}
+
+/// Whether there is an mbarrier, and whether its init is known here.
+pub(crate) fn check_use(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) -> bool {
+    let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
+        cx.report(rule::MBARRIER_UNINITIALISED, 1 << lane, |cx, mut told| {
+            told.message = format!(
+                "uses {} as an mbarrier, and nobody has initialised one there",
+                super::access::place(cx, Home::Shared(rank), u64::from(offset))
+            );
+            told.help("`mbarrier.init` it first, in one thread, and let the others wait for that (`bar.sync`, or a cluster barrier for peers)")
+        });
+        return false;
+    };
+    let (agent, clock, their) = barrier.init;
+    let init_pc = barrier.init_pc;
+    let own = agent == cx.warp.clock.agent && their as usize == lane;
+    if cx.machine.options.checks.races
+        && !own
+        && !cx.warp.clock.knows(agent, clock, their, lane as u8)
+    {
+        let them = cx.whom(agent, their);
+        cx.report(rule::MBARRIER_INIT_UNSEEN, 1 << lane, |cx, mut told| {
+            told.message = format!("uses the mbarrier at {offset:#x}, and nothing makes its init visible here");
+            told.other(cx.code.span(init_pc), format!("{them} initialises it here"))
+                .help("put `bar.sync` between the init and the first use; for peers `fence.mbarrier_init.release.cluster` and a cluster barrier")
+        });
+    }
+    true
+}
+
+/// `test_wait` and `try_wait`, by state or by parity.
+fn wait(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let o = &i.operands;
+    let parity = mods.has("parity");
+    let Some(target) = d.pred_dst(at(d, o, 0)?)? else {
+        return Err(d.wrong(rule::OPERAND_KIND, "the result of a wait has a place"));
+    };
+    let addr = d.address(at(d, o, 1)?)?;
+    let ty = if parity {
+        ScalarType::U32
+    } else {
+        ScalarType::B64
+    };
+    let (token, rows) = d.src_any(at(d, o, 2)?, ty)?;
+    let blocks = mods.has("try_wait");
+    let acquires = !mods.has("relaxed");
+    let waiter = Waiter {
+        target,
+        addr,
+        token,
+        rows,
+        parity,
+        blocks,
+        acquires,
+    };
+    d.emit_reaching(
+        with(move |cx| waiter.run(cx)),
+        Cost::new(2, 20),
+        Reach::Cluster,
+    );
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Waiter {
+    target: Pred,
+    addr: Addr,
+    token: Slot,
+    rows: u32,
+    parity: bool,
+    blocks: bool,
+    acquires: bool,
+}
+
+impl Waiter {
+    fn run(self, cx: &mut Cx<'_>) -> Flow {
+        let addresses = self.addr.eval(cx);
+        let tokens = read_bits(cx, self.token, self.rows);
+        let resumed = std::mem::replace(&mut cx.fragment.resumed, false);
+        let (mut over, mut waits) = (0, None);
+        let mut known: Vec<(u32, u32, Mask)> = Vec::new();
+        each_barrier(cx, &addresses, |cx, lane, rank, offset| {
+            if rank != cx.warp.rank {
+                cx.report(rule::MBARRIER_REMOTE, 1 << lane, |_, mut told| {
+                    told.message = "waits at an mbarrier of a peer block".to_owned();
+                    told.help("a thread can only wait at its own block's mbarriers: let the peer arrive at one of those")
+                });
+                return;
+            }
+            if !check_use(cx, lane, rank, offset) {
+                over |= 1 << lane;
+                return;
+            }
+            let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
+                return;
+            };
+            let done = if self.parity {
+                barrier.is_over(tokens[lane] as u32)
+            } else {
+                let theirs = tokens[lane] >> 36 & 0xff_ffff;
+                let named = (tokens[lane] >> 20 & 0xffff) as u32;
+                let phase = barrier.phase & 0xff_ffff;
+                let strange = tokens[lane] >> 63 == 0
+                    || named != offset >> 3 & 0xffff
+                    || theirs > phase
+                    || theirs + 1 < phase;
+                if strange {
+                    cx.report(rule::MBARRIER_TOKEN, 1 << lane, |_, mut told| {
+                        told.message = format!(
+                            "waits at the mbarrier at {offset:#x} with a state that is not of its present or last phase"
+                        );
+                        told.help("pass the state that `mbarrier.arrive` on this mbarrier gave in this phase")
+                    });
+                }
+                strange || phase > theirs
+            };
+            if done {
+                over |= 1 << lane;
+                match known
+                    .iter_mut()
+                    .find(|(r, o, _)| (*r, *o) == (rank, offset))
+                {
+                    Some((_, _, lanes)) => *lanes |= 1 << lane,
+                    None => known.push((rank, offset, 1 << lane)),
+                }
+            } else if waits.is_none() {
+                waits = Some((rank, offset));
+            }
+        });
+        let live = cx.warp.live;
+        if let Some((rank, offset)) = waits {
+            let stuck = cx.note_failure();
+            if (self.blocks && !resumed) || stuck {
+                cx.fragment.resumed = true;
+                // A wait that has failed often while nothing happened lasts until something does.
+                let until = if stuck { u64::MAX } else { cx.now() + PATIENCE };
+                return Flow::Retry(Wait::Mbarrier {
+                    rank,
+                    offset,
+                    until,
+                });
+            }
+        } else {
+            cx.warp.stuck.1 = 0;
+        }
+        if self.acquires {
+            for (rank, offset, lanes) in known {
+                if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) {
+                    cx.warp.clock.acquire(&barrier.done, lanes, live);
+                }
+            }
+        }
+        cx.set_pred(self.target, over);
+        Flow::Next
+    }
+}
+
+impl Cx<'_> {
+    /// Counts a wait that failed; true when many have and nothing has happened since.
+    fn note_failure(&mut self) -> bool {
+        let progress = self.team.progress;
+        if self.warp.stuck.0 == progress {
+            self.warp.stuck.1 += 1;
+        } else {
+            self.warp.stuck = (progress, 0);
+        }
+        self.warp.stuck.1 > 64
+    }
+}
