@@ -73,7 +73,7 @@ const KNOWN: &[Known] = &[
         severity: Severity::Warning,
         message: "the assembler ignores a `setmaxnreg`",
         note: "it moves registers between warps out of a number that must be fixed at entry",
-        remedy: "give the kernel `__launch_bounds__(threads, 1)` (`.reqntid`) or `-maxrregcount`",
+        remedy: "give the kernel `__launch_bounds__(threads, 1)`, with the 1, or `-maxrregcount`",
     },
     Known {
         part: "uses too much shared data",

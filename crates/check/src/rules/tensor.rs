@@ -99,9 +99,9 @@ pub(super) fn cut_to_a_trap(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
 
 /// T010: `setmaxnreg` in a kernel that does not fix its register count.
 pub(super) fn ignored_setmaxnreg(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
-    let fixed = ["reqntid", "maxntid", "maxnreg"]
-        .iter()
-        .any(|directive| cx.directive(directive).is_some());
+    let has = |directive: &str| cx.directive(directive).is_some();
+    let threads_known = has("reqntid") || has("maxntid");
+    let fixed = has("maxnreg") || (threads_known && has("minnctapersm"));
     if fixed || cx.function().kind != FunctionKind::Entry {
         return;
     }
@@ -114,8 +114,8 @@ pub(super) fn ignored_setmaxnreg(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>
             )
             .note("it moves registers between warps out of a number that must be fixed at entry")
             .help(
-                "say how many threads the block has, with `.reqntid` (in CUDA C++ \
-                 `__launch_bounds__(threads, 1)`), or fix `.maxnreg`",
+                "say how many threads the block has and how many blocks an SM, with `.reqntid` and \
+                 `.minnctapersm 1` (in CUDA C++ `__launch_bounds__(threads, 1)`), or fix `.maxnreg`",
             ),
         );
     }
