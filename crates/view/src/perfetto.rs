@@ -1,0 +1,63 @@
+//! Trace-event JSON: an SM is a process, a row of blocks a thread.
+
+use crate::Run;
+use crate::lanes::lanes;
+use crate::origin_name;
+use heist_launch::DecisionKind;
+use serde_json::{Value, json};
+
+/// The runs as one document that Perfetto and `chrome://tracing` open. Times in
+/// it are microseconds, as the format wants them.
+pub fn perfetto(runs: &[Run<'_>]) -> Value {
+    let mut events = Vec::new();
+    for (index, run) in runs.iter().enumerate() {
+        let base = index as u64 * 100_000;
+        let lanes = lanes(run.trace);
+        let mut named = None;
+        let mut lane_of_block = std::collections::BTreeMap::new();
+        for bar in &lanes.bars {
+            let process = base + u64::from(bar.sm);
+            if bar.tile.is_none() {
+                lane_of_block.insert(bar.block, (process, bar.lane));
+                if named != Some(process) {
+                    named = Some(process);
+                    let name = format!("{} SM {}", run.name, bar.sm);
+                    events.push(json!({ "ph": "M", "name": "process_name", "pid": process,
+                        "args": { "name": name } }));
+                }
+            }
+            let (name, category) = match bar.tile {
+                None => (format!("block {}", bar.block), "block"),
+                Some(([x, y, z], origin)) => (format!("tile {x},{y},{z}"), origin_name(origin)),
+            };
+            events.push(json!({
+                "ph": "X", "name": name, "cat": category,
+                "ts": bar.start.ns() / 1e3, "dur": bar.end.since(bar.start).ns() / 1e3,
+                "pid": process, "tid": bar.lane,
+                "args": { "block": bar.block, "sm": bar.sm, "clock": run.trace.clock.to_string() },
+            }));
+        }
+        for decision in &run.trace.decisions {
+            let (process, lane) = lane_of_block
+                .get(&decision.block)
+                .copied()
+                .unwrap_or((base, 0));
+            events.push(json!({
+                "ph": "i", "s": "t", "name": decision_name(decision.kind),
+                "ts": decision.at.ns() / 1e3, "pid": process, "tid": lane,
+                "args": { "block": decision.block },
+            }));
+        }
+    }
+    json!({ "displayTimeUnit": "ns", "traceEvents": events })
+}
+
+pub(crate) fn decision_name(kind: DecisionKind) -> &'static str {
+    match kind {
+        DecisionKind::Requested => "requested",
+        DecisionKind::Declined => "declined",
+        DecisionKind::Granted => "granted",
+        DecisionKind::Refused => "refused",
+        DecisionKind::Overruled => "overruled",
+    }
+}
