@@ -144,6 +144,22 @@ impl<'m> Validator<'m> {
         }
     }
 
+    /// The place of `.version`, which a module does not remember.
+    fn version_span(&self) -> Span {
+        let text = self.source.map_or("", Source::text);
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let directive = line.trim_start();
+            if directive.starts_with(".version") {
+                let from = start + (line.len() - directive.len());
+                let code = directive.split("//").next().unwrap_or(directive);
+                return Span::new(from, from + code.trim_end().len());
+            }
+            start += line.len();
+        }
+        Span::NONE
+    }
+
     fn header(&mut self) {
         let version = self.module.version;
         let span = self.module.target.span;
@@ -151,7 +167,7 @@ impl<'m> Validator<'m> {
             self.report(
                 Diagnostic::warning(
                     rule::UNKNOWN_VERSION,
-                    Span::NONE,
+                    self.version_span(),
                     format!("PTX {version} is newer than {NEWEST_PTX}, the newest known here"),
                 )
                 .note("what came after is taken on trust"),
@@ -160,7 +176,7 @@ impl<'m> Validator<'m> {
             self.report(
                 Diagnostic::error(
                     rule::UNKNOWN_VERSION,
-                    Span::NONE,
+                    self.version_span(),
                     format!("there is no PTX ISA version {version}"),
                 )
                 .help(format!("versions go up to {NEWEST_PTX}")),
