@@ -133,6 +133,12 @@ fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn check(module: &Module, _: &Source) -> Vec<Diagnostic> {
-    heist_check::check(module)
+/// What is wrong with a module before it is run: its structure, and when that
+/// is sound, what the rules say.
+fn check(module: &Module, source: &Source) -> Vec<Diagnostic> {
+    let mut found = heist_ptx::validate::validate(module, Some(source));
+    if found.is_empty() {
+        found = heist_check::check(module);
+    }
+    found
 }
