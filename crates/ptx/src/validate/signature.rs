@@ -363,7 +363,7 @@ fn memory(op: &Opcode, first: Option<ScalarType>) -> Lookup {
         let required = slots.len();
         if op.has("L2::cache_hint") {
             slots.push(In(B64));
-        } else if op.has("and") || op.has("or") || op.has("xor") {
+        } else if op.base() == "atom" && is_bits(ty) {
             // ptxas overlooks one operand too many here.
             slots.push(Any);
         }
@@ -409,7 +409,7 @@ fn warp(op: &Opcode, first: Option<ScalarType>) -> Lookup {
             }
         }
         ("shfl", Some(ty)) if sync => {
-            exactly(vec![OutMaybePred(ty), In(ty), In(U32), In(U32), In(U32)])
+            exactly(vec![OutMaybePred(ty), In(ty), In(B32), In(B32), In(B32)])
         }
         ("match", Some(ty)) => exactly(vec![OutMaybePred(B32), In(ty), In(U32)]),
         ("redux", Some(ty)) => exactly(vec![Out(ty), In(ty), In(U32)]),
@@ -459,8 +459,8 @@ fn copy(op: &Opcode) -> Lookup {
             return at_least(1, vec![Address, Any, Any]);
         }
         return if op.has("mbarrier::complete_tx::bytes") {
-            // ptxas looks no further than the first two.
-            at_least(3, vec![Address, Address, Any, Any, Any, Any])
+            // ptxas looks at the tensor map alone.
+            at_least(3, vec![Any, Address, Any, Any, Any, Any])
         } else {
             at_least(2, vec![Address, Any, Any, Any, Any])
         };

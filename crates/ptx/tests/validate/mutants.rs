@@ -275,7 +275,7 @@ fn what_is_an_error_here_ptxas_rejects_too() {
     let wanted: usize = std::env::var("HEIST_MUTANTS")
         .ok()
         .and_then(|count| count.parse().ok())
-        .unwrap_or(400);
+        .unwrap_or(300);
     let seed: u64 = std::env::var("HEIST_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok())
