@@ -1,0 +1,76 @@
+//! A kernel that counts how often each tile runs, on the simulated GPU.
+
+use heist_build::{Arch, BuildError, Global, kernel_params};
+use heist_launch::{Arg, Clock, Dim3};
+use heist_sched::*;
+use heist_sim::{Device, Options, Program};
+
+kernel_params! {
+    /// How often each tile ran, and how long the prologue takes.
+    pub struct Count { runs: Global<u32>, prologue: u32 }
+}
+
+/// Counts the runs of each tile: every block at its own tile, one thread each.
+pub(crate) fn count(tiled: Tiled<Count>, arch: Arch) -> Result<TiledKernel<Count>, BuildError> {
+    tiled.build(arch, |k, args, tiles| {
+        let weight = k.var(1u32);
+        k.for_range(0u32, args.prologue, |i| weight.set(weight.get() * 3 + i));
+        let scratch = k.shared::<u32>("scratch", 1);
+        tiles.each(|tile| {
+            // Shared memory is written and read in every tile, so that blocks
+            // that do not meet between tiles race.
+            k.one_thread(|| scratch.at(0).store(tile.number()));
+            k.sync();
+            let number = scratch.at(0).load();
+            k.if_(k.thread_index().eq(k.threads() - 1), || {
+                args.runs.at(number).atomic_add(weight.get() | 1);
+            });
+        })
+    })
+}
+
+/// What a run gave.
+pub(crate) struct Run {
+    /// How often each tile ran, times the odd weight of its block: 1 without a
+    /// prologue.
+    pub(crate) runs: Vec<u32>,
+    /// What the scheduler said.
+    pub(crate) report: LaunchReport,
+}
+
+/// Runs it on a simulated device; everything that the simulator finds is an
+/// error here.
+pub(crate) fn run(
+    kernel: &TiledKernel<Count>,
+    device: &str,
+    resident: u32,
+    options: &Options,
+    what: &dyn std::fmt::Display,
+) -> Run {
+    let device = Device::named(device).expect("a device");
+    let plan = kernel.plan(resident).expect("a launch");
+    let tiles = Dim3::from(plan.numbers.tiles).count() as usize;
+    let arguments = plan.arguments([Arg::in_out(&vec![0u32; tiles]), Arg::scalar(0u32)]);
+    let program = Program::new(kernel.built.module.clone()).expect("a module");
+    let entry = &kernel.built.launch.entry;
+    let report = program
+        .run(&device, entry, &plan.launch, &arguments, options)
+        .unwrap_or_else(|errors| panic!("{what}: {errors:#?}"));
+    assert!(
+        report.diagnostics.is_empty(),
+        "{what}: {:#?}\n{}",
+        report.diagnostics,
+        kernel.ptx()
+    );
+    let runs = report.outcome.output(0usize).expect("the counts");
+    let runs = runs.to_vec::<u32>().expect("words");
+    let place = Place {
+        device: device.to_string(),
+        sms: device.gpu().sms,
+        clock: Clock::Modelled,
+    };
+    let report = kernel
+        .report(&plan, &report.outcome, &place)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    Run { runs, report }
+}
