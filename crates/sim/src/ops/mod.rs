@@ -22,6 +22,7 @@ pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod integer;
 pub(crate) mod map;
+pub(crate) mod matrix;
 pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod moves;
@@ -80,6 +81,7 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "mbarrier" => mbarrier::decode(d, i, &mods),
         "mapa" | "getctarank" => cluster::decode(d, i, &mods),
         "clusterlaunchcontrol" => clc::decode(d, i, &mods),
+        "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" => matrix::decode(d, i, &mods),
         "tcgen05" => Err(d.unsupported(i, "fifth-generation tensor cores are not simulated")),
         "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
             Err(d.unsupported(i, "textures and surfaces are not simulated"))

@@ -1,0 +1,233 @@
+//! Tensor cores of a warp: `ldmatrix`, `stmatrix`, `movmatrix`, `mma`, `wmma`.
+//!
+//! Who holds which element and what the products are is `heist-arith`'s. Here an
+//! instruction is taken apart, the warp is brought together, and memory is touched
+//! by the same path as any load or store, so that bounds, alignment, unwritten
+//! bytes and races are found as they are there.
+
+mod fragment;
+mod mma;
+mod rows;
+mod wmma;
+
+use super::access::{Does, Group, Home, groups, watch};
+use super::{Mods, memory};
+use crate::code::{Flow, Slot, Wait};
+use crate::context::Cx;
+use crate::decode::{Decoded, Decoder};
+use crate::lanes::{ALL, LANES, Mask};
+use crate::memory::window::Window;
+use crate::race::shadow::Kind;
+use heist_arith::tensor::mma::Shape;
+use heist_arith::tensor::{Accumulator, Element};
+use heist_ptx::{Instruction, Operand, ScalarType, rule};
+
+pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    match i.opcode.base() {
+        "ldmatrix" => rows::load(d, i, mods),
+        "stmatrix" => rows::store(d, i, mods),
+        "movmatrix" => rows::transpose(d, i, mods),
+        "mma" => mma::decode(d, i, mods),
+        _ => wmma::decode(d, i, mods),
+    }
+}
+
+/// Waits until the whole warp is here. An error is what to do instead.
+pub(crate) fn assemble(cx: &mut Cx<'_>) -> Result<(), Flow> {
+    if cx.mask == ALL {
+        return Ok(());
+    }
+    let live = cx.warp.live;
+    if cx.mask != live && !cx.fragment.forced {
+        return Err(Flow::Retry(Wait::Gather { members: live }));
+    }
+    cx.fragment.forced = false;
+    let (here, missing) = (cx.mask, !cx.mask);
+    cx.report(rule::TENSOR_DIVERGENT, here, |_, mut told| {
+        told.message = if missing & live != 0 {
+            format!(
+                "only lanes {here:#010x} of the warp run this, and its elements are spread over all 32"
+            )
+        } else {
+            format!("lanes {missing:#010x} of the warp have exited or never were, and hold elements of its matrices")
+        };
+        told.help("all 32 lanes run a tensor-core instruction together: branch only on what is the same in the whole warp, and keep lanes with nothing to do alive")
+    });
+    Ok(())
+}
+
+/// The shape among the modifiers: `m16n8k16`, or `m8n8` with a depth of zero.
+pub(crate) fn shape(mods: &Mods<'_>) -> Option<Shape> {
+    mods.all.iter().find_map(|text| {
+        let (m, rest) = text.strip_prefix('m')?.split_once('n')?;
+        let (n, k) = rest.split_once('k').unwrap_or((rest, "0"));
+        Some(Shape::new(
+            m.parse().ok()?,
+            n.parse().ok()?,
+            k.parse().ok()?,
+        ))
+    })
+}
+
+/// The type of the elements of a factor.
+pub(crate) fn element(text: &str) -> Option<Element> {
+    Some(match text {
+        "f16" => Element::F16,
+        "bf16" => Element::Bf16,
+        "tf32" => Element::Tf32,
+        "e4m3" => Element::E4m3,
+        "e5m2" => Element::E5m2,
+        "s8" => Element::S8,
+        "u8" => Element::U8,
+        "s4" => Element::S4,
+        "u4" => Element::U4,
+        "b1" => Element::B1,
+        "f64" => Element::F64,
+        _ => return None,
+    })
+}
+
+/// The type of the elements of an accumulator.
+pub(crate) fn accumulator(text: &str) -> Option<Accumulator> {
+    Some(match text {
+        "f16" => Accumulator::F16,
+        "f32" => Accumulator::F32,
+        "s32" => Accumulator::S32,
+        "f64" => Accumulator::F64,
+        _ => return None,
+    })
+}
+
+/// The modifiers that name types of elements, in order.
+pub(crate) fn types<'i>(mods: &Mods<'i>) -> Vec<&'i str> {
+    mods.all
+        .iter()
+        .copied()
+        .filter(|text| element(text).is_some() || accumulator(text).is_some())
+        .collect()
+}
+
+/// What an operand lists in braces; a single operand is a list of one.
+fn list<'i>(d: &Decoder<'_>, operand: &'i Operand, count: usize) -> Decoded<&'i [Operand]> {
+    let list = match operand {
+        Operand::Vector(list) => list,
+        one => std::slice::from_ref(one),
+    };
+    if list.len() == count {
+        return Ok(list);
+    }
+    Err(d.wrong(
+        rule::VECTOR_LENGTH,
+        format!(
+            "this matrix takes {count} registers a thread, and here are {}",
+            list.len()
+        ),
+    ))
+}
+
+/// Registers that a matrix is read from.
+pub(crate) fn sources(
+    d: &mut Decoder<'_>,
+    operand: &Operand,
+    count: usize,
+    ty: ScalarType,
+) -> Decoded<Vec<Slot>> {
+    let list = list(d, operand, count)?;
+    list.iter().map(|operand| d.src(operand, ty)).collect()
+}
+
+/// Registers that a matrix is written to.
+pub(crate) fn targets(
+    d: &mut Decoder<'_>,
+    operand: &Operand,
+    count: usize,
+    ty: ScalarType,
+) -> Decoded<Vec<Slot>> {
+    let list = list(d, operand, count)?;
+    list.iter().map(|operand| d.dst(operand, ty)).collect()
+}
+
+/// The state space of a matrix in memory; none for generic addresses.
+fn window_of(d: &Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<Option<Window>> {
+    let window = memory::window_of(d, mods);
+    match window {
+        None | Some(Window::Shared | Window::Global) => Ok(window),
+        Some(_) => Err(d.wrong(
+            rule::TENSOR_LOCAL,
+            format!("`{}` works on shared or global memory alone", i.opcode),
+        )),
+    }
+}
+
+/// An access of some lanes to a matrix in memory, `size` bytes each.
+struct Access {
+    window: Option<Window>,
+    size: u32,
+    does: Does,
+    /// `ldmatrix` and `stmatrix` work on shared memory alone.
+    shared_only: bool,
+}
+
+impl Access {
+    /// Calls `act` for the lanes of `lanes` with good addresses, memory by memory,
+    /// after the checks.
+    fn run(
+        &self,
+        cx: &mut Cx<'_>,
+        addresses: &[u64; LANES],
+        lanes: Mask,
+        mut act: impl FnMut(&mut Cx<'_>, &Group),
+    ) {
+        let all = cx.mask;
+        cx.mask = all & lanes;
+        if cx.mask != 0 {
+            groups(
+                cx,
+                self.window,
+                addresses,
+                self.size,
+                self.does,
+                |cx, group| {
+                    if self.is_good(cx, group) {
+                        let contiguous = group.touch().is_contiguous();
+                        watch(cx, group, contiguous, self.does, Kind::Plain);
+                        act(cx, group);
+                    }
+                },
+            );
+        }
+        cx.mask = all;
+    }
+
+    /// Whether the memory is one that tensor cores reach.
+    fn is_good(&self, cx: &mut Cx<'_>, group: &Group) -> bool {
+        let verb = self.does.verb();
+        match group.home {
+            Home::Shared(_) => true,
+            Home::Global(_) if !self.shared_only => true,
+            Home::Local => {
+                cx.report(rule::TENSOR_LOCAL, group.mask, |_, mut told| {
+                    told.message =
+                        format!("{verb} a matrix through a pointer to the thread's local memory");
+                    told.note("a fragment is spread over the warp, so its memory must be one that all lanes see: shared or global")
+                        .help("put the tile into shared memory, fill it together, synchronise, and use it from there")
+                });
+                false
+            }
+            other => {
+                let name = other.name();
+                let need = if self.shared_only {
+                    "shared"
+                } else {
+                    "shared or global"
+                };
+                cx.report(rule::WRONG_WINDOW, group.mask, |_, mut told| {
+                    told.message =
+                        format!("{verb} a matrix in {name} memory, where {need} memory is wanted");
+                    told
+                });
+                false
+            }
+        }
+    }
+}
