@@ -1,5 +1,6 @@
 //! `heist check`: why does my kernel die?
 
+use super::launch::{ARGUMENTS_HELP, LaunchFlags};
 use super::{BadQuestion, Output, Verdict, read_source};
 use clap::Args;
 use heist::{render, sarif};
@@ -8,16 +9,20 @@ use heist_ptx::{Diagnostic, Severity, Source, parse, validate};
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Say what is wrong with PTX, or what a log means: where, why, and what to do.
-#[derive(Args)]
-#[command(after_help = "\
+const EXAMPLES: &str = "\
 Examples:
   heist check kernel.ptx              what is wrong with it, without running it
+  heist check kernel.ptx --grid 8 --block 256 --arg 'in:f32:rand(1,2048)' --arg out:f32:2048
+                                      and what a run on the simulated GPU finds
   heist check build.log               a build's or ptxas's output, explained
   compute-sanitizer ./app | heist check -
   heist check --sarif *.ptx > found.sarif
 
-Exit status: 0 nothing found, 1 something was, 2 a file that is none of these.")]
+Exit status: 0 nothing found, 1 something was, 2 a file that is none of these.";
+
+/// Say what is wrong with PTX, or what a log means: where, why, and what to do.
+#[derive(Args)]
+#[command(after_help = format!("{ARGUMENTS_HELP}\n\n{EXAMPLES}"))]
 pub(crate) struct Check {
     /// PTX files, or logs of ptxas, a build or compute-sanitizer; `-` is standard input.
     #[arg(required = true)]
@@ -25,6 +30,8 @@ pub(crate) struct Check {
     /// Print SARIF 2.1.0, for code-review tools.
     #[arg(long)]
     sarif: bool,
+    #[command(flatten)]
+    launch: Option<LaunchFlags>,
 }
 
 /// What one file gave.
@@ -36,10 +43,15 @@ struct Found {
 
 impl Check {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        if self.launch.is_some() && self.files.len() > 1 {
+            return Err(BadQuestion::Sentence(
+                "a launch is for one file; check the others without it".to_owned(),
+            ));
+        }
         let found = self
             .files
             .iter()
-            .map(|path| check(read_source(path)?))
+            .map(|path| check(read_source(path)?, self.launch.as_ref()))
             .collect::<Result<Vec<Found>, BadQuestion>>()?;
         if self.sarif {
             let files: Vec<_> = found
@@ -61,7 +73,7 @@ impl Check {
     }
 }
 
-fn check(source: Source) -> Result<Found, BadQuestion> {
+fn check(source: Source, launch: Option<&LaunchFlags>) -> Result<Found, BadQuestion> {
     let Some(kind) = log::recognise(source.text()) else {
         return Err(BadQuestion::Sentence(format!(
             "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, compute-sanitizer \
@@ -81,6 +93,12 @@ fn check(source: Source) -> Result<Found, BadQuestion> {
         Ok(module) => {
             let mut found = validate::validate(&module, Some(&source));
             found.extend(heist_check::check(&module));
+            // A module that is not PTX can't be run.
+            let broken = found.iter().any(|found| found.code.0.starts_with('P'));
+            if let Some(launch) = launch.filter(|_| !broken) {
+                let ran = launch.run(&source, &module)?;
+                merge(&mut found, ran.report.diagnostics);
+            }
             found.sort_by_key(|diagnostic| diagnostic.span.start);
             found
         }
@@ -91,6 +109,16 @@ fn check(source: Source) -> Result<Found, BadQuestion> {
         diagnostics,
         usage: Vec::new(),
     })
+}
+
+/// Adds what a run found to what was found without one. Where both say the same
+/// of the same place, the run knows more: which thread, which address.
+fn merge(found: &mut Vec<Diagnostic>, from_run: Vec<Diagnostic>) {
+    let same = |a: &Diagnostic, b: &Diagnostic| {
+        a.code == b.code && a.span.start == b.span.start && !a.span.is_none()
+    };
+    found.retain(|known| !from_run.iter().any(|run| same(known, run)));
+    found.extend(from_run);
 }
 
 fn as_json(found: &Found) -> serde_json::Value {
