@@ -10,6 +10,11 @@ def wrap(width):
     return lambda x: x & ((1 << width) - 1)
 
 
+def spread(i, width):
+    """Numbers that differ in all their bits."""
+    return ((0x9E3779B97F4A7C15 * (i + 1)) & ((1 << 64) - 1)) >> (64 - width)
+
+
 def integer_ops():
     """(ptx op, ptx type, element, old and operand -> new)"""
     for t in ("u32", "s32", "u64"):
@@ -155,9 +160,9 @@ def integers():
         elif op == "and":
             values = [((1 << w) - 1) ^ (1 << (i % (w // 2))) for i in range(128)]
         elif op in ("or", "xor"):
-            values = [(0x9E3779B97F4A7C15 * (i + 1)) >> (64 - w) & ((1 << w) - 1) & (1 << (i % w) | 0xF0) for i in range(128)]
+            values = [spread(i, w) & (1 << (i % w) | 0xF0) for i in range(128)]
         else:
-            values = [(0x9E3779B97F4A7C15 * (i + 1)) >> (64 - w) for i in range(128)]
+            values = [spread(i, w) for i in range(128)]
         total = start
         for v in values:
             total = fn(total, v)
@@ -339,7 +344,7 @@ def scopes():
     ld.param.u64 slot, [p_slot];
     red.release.gpu.global.add.u32 [slot], 2;
     red.relaxed.sys.global.add.u32 [slot], 3;
-    red.relaxed.cluster.global.max.u32 [slot], 1;
+    red.relaxed.gpu.global.max.u32 [slot], 1;
     ret;
 }""")
     f.run("sum", "red_release", ["inout:u32:[0]"], ["0 u32:[320]"], grid=2, block=32)
