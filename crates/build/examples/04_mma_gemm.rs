@@ -24,7 +24,7 @@ pub fn mma_gemm(arch: Arch) -> Result<BuiltKernel<Gemm>, BuildError> {
             // Two by four warps, each 64 x 32.
             let warp = k.warp();
             let (warp_row, warp_col) = (warp / 4 * 64, warp % 4 * 32);
-            let sums = WarpTile::<4, 4>::zero(k);
+            let sums = WarpTile::zero(k, 4, 4);
             let (a_from, b_from) = (args.a.at(row0 * args.k), args.b.at(col0 * args.k));
 
             k.copy_pipeline::<STAGES, _>((

@@ -54,7 +54,7 @@ pub fn wgmma_gemm(arch: Arch) -> Result<BuiltKernel<Gemm>, BuildError> {
                     k.take_registers(232);
                     let row_in_tile = (group - 1) * 64;
                     let consumer = pipeline.consumer();
-                    let sums = WgmmaSums::<16>::zero(k);
+                    let sums = WgmmaSums::zero(k, 128);
                     k.for_range(0, steps, |_| {
                         consumer.consume(|(a, b)| {
                             let (a, b) = (a.wgmma_operand(row_in_tile), b.wgmma_operand(0));

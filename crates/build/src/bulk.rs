@@ -364,8 +364,9 @@ impl<'k> PendingStore<'k> {
 /// A ring of stages between one producing thread and consuming warps: a stage
 /// is readable only between its wait and its release.
 #[derive(Debug)]
-pub struct BulkPipeline<'k, S: StageSpec, const STAGES: usize> {
+pub struct BulkPipeline<'k, S: StageSpec> {
     k: Kernel<'k>,
+    stages: u32,
     spec: S,
     memory: S::Memory<'k>,
     full: Mbarriers<'k>,
@@ -374,15 +375,15 @@ pub struct BulkPipeline<'k, S: StageSpec, const STAGES: usize> {
 
 /// The producing end of a [`BulkPipeline`].
 #[derive(Debug)]
-pub struct BulkProducer<'p, 'k, S: StageSpec, const STAGES: usize> {
-    pipeline: &'p BulkPipeline<'k, S, STAGES>,
+pub struct BulkProducer<'p, 'k, S: StageSpec> {
+    pipeline: &'p BulkPipeline<'k, S>,
     cursor: RingCursor<'k>,
 }
 
 /// The consuming end of a [`BulkPipeline`].
 #[derive(Debug)]
-pub struct BulkConsumer<'p, 'k, S: StageSpec, const STAGES: usize> {
-    pipeline: &'p BulkPipeline<'k, S, STAGES>,
+pub struct BulkConsumer<'p, 'k, S: StageSpec> {
+    pipeline: &'p BulkPipeline<'k, S>,
     cursor: RingCursor<'k>,
 }
 
@@ -394,23 +395,46 @@ impl<'k> Kernel<'k> {
         &self,
         spec: S,
         consumers: u32,
-    ) -> BulkPipeline<'k, S, STAGES> {
+    ) -> BulkPipeline<'k, S> {
+        const { assert!(STAGES >= 1 && STAGES <= 16, "a ring has 1 to 16 stages") }
+        self.bulk_pipeline_of(STAGES as u32, spec, consumers)
+    }
+
+    /// The same with a number of stages that is known only while building; one
+    /// outside of 1 to 16 fails the build.
+    #[track_caller]
+    pub fn bulk_pipeline_of<S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+        consumers: u32,
+    ) -> BulkPipeline<'k, S> {
         self.require(Feature::MbarrierTransactions);
-        let memory = spec.allocate(self, STAGES as u32);
+        if !(1..=16).contains(&stages) {
+            self.fail_with(crate::Problem::OutOfRange {
+                what: "the number of stages of a ring".into(),
+                value: stages.into(),
+                low: 1,
+                high: 16,
+            });
+        }
+        let stages = stages.clamp(1, 16);
+        let memory = spec.allocate(self, stages);
         let [full, empty] = self.mbarriers([
             BarrierSpec {
                 name: "full",
-                count: STAGES as u32,
+                count: stages,
                 arrivals: 1,
             },
             BarrierSpec {
                 name: "empty",
-                count: STAGES as u32,
+                count: stages,
                 arrivals: consumers,
             },
         ]);
         BulkPipeline {
             k: *self,
+            stages,
             spec,
             memory,
             full,
@@ -419,27 +443,27 @@ impl<'k> Kernel<'k> {
     }
 }
 
-impl<'k, S: StageSpec, const STAGES: usize> BulkPipeline<'k, S, STAGES> {
+impl<'k, S: StageSpec> BulkPipeline<'k, S> {
     /// The producing end, for one thread.
     #[track_caller]
-    pub fn producer(&self) -> BulkProducer<'_, 'k, S, STAGES> {
+    pub fn producer(&self) -> BulkProducer<'_, 'k, S> {
         BulkProducer {
             pipeline: self,
-            cursor: self.k.ring_cursor(STAGES as u32, 1),
+            cursor: self.k.ring_cursor(self.stages, 1),
         }
     }
 
     /// The consuming end, for whole warps.
     #[track_caller]
-    pub fn consumer(&self) -> BulkConsumer<'_, 'k, S, STAGES> {
+    pub fn consumer(&self) -> BulkConsumer<'_, 'k, S> {
         BulkConsumer {
             pipeline: self,
-            cursor: self.k.ring_cursor(STAGES as u32, 0),
+            cursor: self.k.ring_cursor(self.stages, 0),
         }
     }
 }
 
-impl<'k, S: StageSpec, const STAGES: usize> BulkProducer<'_, 'k, S, STAGES> {
+impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
     /// Waits for an empty stage and starts the copies that fill it.
     #[track_caller]
     pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>)) {
@@ -461,7 +485,7 @@ impl<'k, S: StageSpec, const STAGES: usize> BulkProducer<'_, 'k, S, STAGES> {
     /// Waits until every stage has been consumed, so that the block can exit.
     #[track_caller]
     pub fn drain(&self) {
-        for _ in 0..STAGES {
+        for _ in 0..self.pipeline.stages {
             let stage = self.cursor.stage();
             self.pipeline.empty.at(stage).wait(self.cursor.parity());
             self.cursor.advance();
@@ -469,7 +493,7 @@ impl<'k, S: StageSpec, const STAGES: usize> BulkProducer<'_, 'k, S, STAGES> {
     }
 }
 
-impl<'k, S: StageSpec, const STAGES: usize> BulkConsumer<'_, 'k, S, STAGES> {
+impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
     /// Waits for the next stage, works on it, and gives it back.
     #[track_caller]
     pub fn consume(&self, work: impl FnOnce(S::Ready<'k>)) {
@@ -479,6 +503,7 @@ impl<'k, S: StageSpec, const STAGES: usize> BulkConsumer<'_, 'k, S, STAGES> {
             memory,
             full,
             empty,
+            ..
         } = self.pipeline;
         let stage = self.cursor.stage();
         full.at(stage).wait(self.cursor.parity());

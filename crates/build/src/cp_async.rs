@@ -350,20 +350,22 @@ impl<'k, T: Storable> FillTile<'k, T> {
     }
 }
 
-/// A pipeline of `STAGES` stages, not yet running.
+/// A pipeline of a few stages, not yet running.
 #[must_use = "a pipeline does nothing until `.run()` or `.start()`"]
 #[derive(Debug)]
-pub struct CopyPipeline<'k, S: StageSpec, const STAGES: usize> {
+pub struct CopyPipeline<'k, S: StageSpec> {
     k: Kernel<'k>,
+    stages: u32,
     spec: S,
     memory: S::Memory<'k>,
 }
 
-/// A pipeline whose first `STAGES - 1` stages are on their way.
+/// A pipeline whose stages, all but one, are on their way.
 #[must_use = "a running pipeline has copies in flight: call `.finish()` before its memory is reused"]
 #[derive(Debug)]
-pub struct RunningPipeline<'k, S: StageSpec, const STAGES: usize> {
+pub struct RunningPipeline<'k, S: StageSpec> {
     k: Kernel<'k>,
+    stages: u32,
     spec: S,
     memory: S::Memory<'k>,
     fill: Var<'k, u32>,
@@ -374,16 +376,30 @@ impl<'k> Kernel<'k> {
     /// A pipeline of `STAGES` (2 to 8) stages of shared memory, filled by
     /// `cp.async`.
     #[track_caller]
-    pub fn copy_pipeline<const STAGES: usize, S: StageSpec>(
-        &self,
-        spec: S,
-    ) -> CopyPipeline<'k, S, STAGES> {
+    pub fn copy_pipeline<const STAGES: usize, S: StageSpec>(&self, spec: S) -> CopyPipeline<'k, S> {
         const { assert!(STAGES >= 2 && STAGES <= 8, "a pipeline has 2 to 8 stages") }
+        self.copy_pipeline_of(STAGES as u32, spec)
+    }
+
+    /// The same with a number of stages that is known only while building; one
+    /// outside of 2 to 8 fails the build.
+    #[track_caller]
+    pub fn copy_pipeline_of<S: StageSpec>(&self, stages: u32, spec: S) -> CopyPipeline<'k, S> {
         self.require(Feature::CpAsync);
+        if !(2..=8).contains(&stages) {
+            self.fail_with(crate::Problem::OutOfRange {
+                what: "the number of stages of a pipeline".into(),
+                value: stages.into(),
+                low: 2,
+                high: 8,
+            });
+        }
+        let stages = stages.clamp(2, 8);
         CopyPipeline {
             k: *self,
+            stages,
             spec,
-            memory: spec.allocate(self, STAGES as u32),
+            memory: spec.allocate(self, stages),
         }
     }
 
@@ -398,7 +414,7 @@ impl<'k> Kernel<'k> {
     }
 }
 
-impl<'k, S: StageSpec, const STAGES: usize> CopyPipeline<'k, S, STAGES> {
+impl<'k, S: StageSpec> CopyPipeline<'k, S> {
     /// Runs `steps` steps: `fill(step, stage)` says how a step's stage is
     /// filled, `consume(step, stage)` works on it once it is there. All threads
     /// of the block take part.
@@ -412,7 +428,7 @@ impl<'k, S: StageSpec, const STAGES: usize> CopyPipeline<'k, S, STAGES> {
         let k = self.k;
         k.asked_here();
         let steps = steps.into_val(&k);
-        let ahead = STAGES as u32 - 1;
+        let ahead = self.stages - 1;
         let running = self.start(|index, stage| {
             k.if_(k.c(index).lt(steps), || fill(k.c(index), stage));
         });
@@ -429,27 +445,28 @@ impl<'k, S: StageSpec, const STAGES: usize> CopyPipeline<'k, S, STAGES> {
         running.finish();
     }
 
-    /// Starts filling the first `STAGES - 1` stages; `fill` is called once for
-    /// each, with its number.
+    /// Starts filling all stages but one; `fill` is called once for each, with
+    /// its number.
     #[track_caller]
-    pub fn start(self, fill: impl Fn(u32, S::Filling<'k>)) -> RunningPipeline<'k, S, STAGES> {
-        let k = self.k;
-        k.comment(&format!("fill the first {} of {STAGES} stages", STAGES - 1));
-        for index in 0..STAGES as u32 - 1 {
+    pub fn start(self, fill: impl Fn(u32, S::Filling<'k>)) -> RunningPipeline<'k, S> {
+        let (k, ahead) = (self.k, self.stages - 1);
+        k.comment(&format!("fill {ahead} of {} stages", self.stages));
+        for index in 0..ahead {
             fill(index, self.spec.filling(self.memory, k.c(index)));
             k.commit_copies();
         }
         RunningPipeline {
             k,
+            stages: self.stages,
             spec: self.spec,
             memory: self.memory,
-            fill: k.var(STAGES as u32 - 1),
+            fill: k.var(ahead),
             read: k.var(0u32),
         }
     }
 }
 
-impl<'k, S: StageSpec, const STAGES: usize> RunningPipeline<'k, S, STAGES> {
+impl<'k, S: StageSpec> RunningPipeline<'k, S> {
     /// One step: waits for the oldest stage, starts filling the one that became
     /// free, and consumes. `fill` may decide (with [`Kernel::if_`]) to fill
     /// nothing. All threads of the block take part.
@@ -459,9 +476,9 @@ impl<'k, S: StageSpec, const STAGES: usize> RunningPipeline<'k, S, STAGES> {
         k.asked_here();
         let next = |stage: Var<'k, u32>| {
             let after = stage.get() + 1;
-            stage.set(after.eq(STAGES as u32).select(0u32, after));
+            stage.set(after.eq(self.stages).select(0u32, after));
         };
-        k.wait_copies(STAGES as u32 - 2);
+        k.wait_copies(self.stages - 2);
         // Everybody's copies have arrived, and everybody is done with the stage
         // that is filled next.
         k.sync();

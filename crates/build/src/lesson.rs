@@ -126,7 +126,7 @@ impl<S: StageSpec> PendingCopy<'_, S> {
     }
 }
 
-impl<const R: usize> WgmmaSums<'_, R> {
+impl WgmmaSums<'_> {
     #[doc(hidden)]
     pub fn block(&self, _: usize)
     where

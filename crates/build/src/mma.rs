@@ -11,7 +11,7 @@
 //! # let a = k.tile(TileSpec::<f16>::new("a", 16, 64, TileLayout::Swizzled));
 //! # let b = k.tile(TileSpec::<f16>::new("b", 16, 64, TileLayout::Swizzled));
 //! let (a, b) = (a.a_rows(0), b.b_rows(0)); // a is 16 x 64, b is 16 columns of 64
-//! let sums = WarpTile::<1, 2>::zero(k);
+//! let sums = WarpTile::zero(k, 1, 2); // 16 rows, 2 x 8 columns
 //! for step in 0..4 {
 //!     sums.mma(&[a.fragment(0, step)], &b.fragments(0, step));
 //! }
@@ -314,31 +314,62 @@ impl<'k> Accumulator<'k> {
     }
 }
 
-/// The sums of a warp: `M` blocks of 16 rows by `N` blocks of 8 columns.
-#[derive(Clone, Copy, Debug)]
-pub struct WarpTile<'k, const M: usize, const N: usize> {
-    /// The blocks, row by row.
-    pub blocks: [[Accumulator<'k>; N]; M],
+/// The sums of a warp: blocks of 16 rows by 8 columns, side by side.
+#[derive(Clone, Debug)]
+pub struct WarpTile<'k> {
+    k: Kernel<'k>,
+    rows: usize,
+    cols: usize,
+    /// Row by row.
+    blocks: Vec<Accumulator<'k>>,
 }
 
-impl<'k, const M: usize, const N: usize> WarpTile<'k, M, N> {
-    /// All zero.
+impl<'k> WarpTile<'k> {
+    /// All zero: `rows` blocks of 16 rows by `cols` blocks of 8 columns.
     #[track_caller]
-    pub fn zero(k: &Kernel<'k>) -> Self {
+    pub fn zero(k: &Kernel<'k>, rows: usize, cols: usize) -> Self {
         k.asked_here();
         WarpTile {
-            blocks: [(); M].map(|()| [(); N].map(|()| Accumulator::zero(k))),
+            k: *k,
+            rows,
+            cols,
+            blocks: (0..rows * cols).map(|_| Accumulator::zero(k)).collect(),
         }
     }
 
+    /// Blocks of 16 rows, and blocks of 8 columns.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+
+    /// One block; `None` outside.
+    pub fn block(&self, row: usize, col: usize) -> Option<Accumulator<'k>> {
+        let inside = row < self.rows && col < self.cols;
+        inside.then(|| self.blocks[row * self.cols + col])
+    }
+
     /// Adds the products of every left with every right fragment, back and
-    /// forth over the columns so that neighbours share an operand.
+    /// forth over the columns so that neighbours share an operand. As many
+    /// fragments as blocks, or the build fails.
     #[track_caller]
-    pub fn mma<T: MmaInput>(&self, a: &[FragmentA<'k, T>; M], b: &[FragmentB<'k, T>; N]) {
-        for (m, row) in self.blocks.iter().enumerate() {
-            for step in 0..N {
-                let n = if m % 2 == 0 { step } else { N - 1 - step };
-                row[n].mma(&a[m], &b[n]);
+    pub fn mma<T: MmaInput>(&self, left: &[FragmentA<'k, T>], right: &[FragmentB<'k, T>]) {
+        if (left.len(), right.len()) != (self.rows, self.cols) {
+            self.k.fail(format!(
+                "{} left and {} right fragments for {} by {} blocks of sums",
+                left.len(),
+                right.len(),
+                self.rows,
+                self.cols
+            ));
+            return;
+        }
+        for (m, (row, a)) in self.blocks.chunks(self.cols.max(1)).zip(left).enumerate() {
+            let mut pairs: Vec<_> = row.iter().zip(right).collect();
+            if m % 2 == 1 {
+                pairs.reverse();
+            }
+            for (sums, b) in pairs {
+                sums.mma(a, b);
             }
         }
     }
@@ -347,22 +378,15 @@ impl<'k, const M: usize, const N: usize> WarpTile<'k, M, N> {
     /// two neighbouring sums this lane holds.
     #[track_caller]
     pub fn each_pair(&self, each: impl Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2])) {
-        let Some(k) = self
-            .blocks
-            .first()
-            .and_then(|row| Some(row.first()?.sums[0].k))
-        else {
-            return;
-        };
+        let k = self.k;
         k.asked_here();
         let (row, col) = (lane_row(&k), lane_col(&k));
-        for (m, blocks) in self.blocks.iter().enumerate() {
-            for (n, block) in blocks.iter().enumerate() {
-                let [a, b, c, d] = block.get();
-                let col = col + n as u32 * 8;
-                each(row + m as u32 * 16, col, [a, b]);
-                each(row + (m as u32 * 16 + 8), col, [c, d]);
-            }
+        for (index, block) in self.blocks.iter().enumerate() {
+            let (m, n) = ((index / self.cols) as u32, (index % self.cols) as u32);
+            let [a, b, c, d] = block.get();
+            let col = col + n * 8;
+            each(row + m * 16, col, [a, b]);
+            each(row + (m * 16 + 8), col, [c, d]);
         }
     }
 }

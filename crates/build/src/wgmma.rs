@@ -70,41 +70,49 @@ impl<'k, H: Half> WgmmaOperand<'k, H> {
     }
 }
 
-/// Sums of 64 rows by `8 * R` columns, spread over a warpgroup: `R` blocks of
-/// 8 columns, 4 numbers each. They can't be read while they may be in use.
+/// Sums of 64 rows by 8 to 256 columns, spread over a warpgroup: in each thread
+/// four numbers of every 8 columns. They can't be read while they may be in use.
 #[derive(Debug)]
-pub struct WgmmaSums<'k, const R: usize> {
+pub struct WgmmaSums<'k> {
     k: Kernel<'k>,
-    sums: [[Var<'k, f32>; 4]; R],
+    sums: Vec<[Var<'k, f32>; 4]>,
 }
 
 /// The multiplications between a fence and its commit.
 #[derive(Debug)]
-pub struct WgmmaBatch<'b, 'k, const R: usize> {
-    sums: &'b WgmmaSums<'k, R>,
+pub struct WgmmaBatch<'b, 'k> {
+    sums: &'b WgmmaSums<'k>,
 }
 
 /// Sums that nothing works on any more.
 #[derive(Debug)]
-pub struct WgmmaResult<'k, const R: usize> {
-    sums: [[Var<'k, f32>; 4]; R],
+pub struct WgmmaResult<'k> {
+    sums: Vec<[Var<'k, f32>; 4]>,
 }
 
-impl<'k, const R: usize> WgmmaSums<'k, R> {
-    /// All zero. `R` is 1 to 32.
+impl<'k> WgmmaSums<'k> {
+    /// All zero. `columns` is a multiple of 8, up to 256.
     #[track_caller]
-    pub fn zero(k: &Kernel<'k>) -> WgmmaSums<'k, R> {
-        const { assert!(R >= 1 && R <= 32, "wgmma has 8 to 256 columns") }
+    pub fn zero(k: &Kernel<'k>, columns: u32) -> WgmmaSums<'k> {
         k.require(Feature::Wgmma);
-        k.must_divide(
-            "the threads of a block with warpgroups",
-            k.threads().into(),
-            128,
-        );
+        let threads = k.threads().into();
+        k.must_divide("the threads of a block with warpgroups", threads, 128);
+        k.must_divide("the columns of wgmma", columns.into(), 8);
+        if !(8..=256).contains(&columns) {
+            k.fail_with(crate::Problem::OutOfRange {
+                what: "the columns of wgmma".into(),
+                value: columns.into(),
+                low: 8,
+                high: 256,
+            });
+        }
         k.asked_here();
+        let blocks = columns.clamp(8, 256) / 8;
         WgmmaSums {
             k: *k,
-            sums: [(); R].map(|()| [(); 4].map(|()| k.var(0.0f32))),
+            sums: (0..blocks)
+                .map(|_| [(); 4].map(|()| k.var(0.0f32)))
+                .collect(),
         }
     }
 
@@ -113,7 +121,7 @@ impl<'k, const R: usize> WgmmaSums<'k, R> {
     /// [`wait_for_older`](WgmmaSums::wait_for_older) or
     /// [`finish`](WgmmaSums::finish).
     #[track_caller]
-    pub fn accumulate(&self, batch: impl FnOnce(&WgmmaBatch<'_, 'k, R>)) {
+    pub fn accumulate(&self, batch: impl FnOnce(&WgmmaBatch<'_, 'k>)) {
         self.k.effect("wgmma.fence.sync.aligned", vec![]);
         batch(&WgmmaBatch { sums: self });
         self.k.effect("wgmma.commit_group.sync.aligned", vec![]);
@@ -129,7 +137,7 @@ impl<'k, const R: usize> WgmmaSums<'k, R> {
 
     /// Waits for everything, and gives the sums.
     #[track_caller]
-    pub fn finish(self) -> WgmmaResult<'k, R> {
+    pub fn finish(self) -> WgmmaResult<'k> {
         self.wait_for_older(0);
         WgmmaResult { sums: self.sums }
     }
@@ -153,11 +161,11 @@ impl<'k, const R: usize> WgmmaSums<'k, R> {
     }
 }
 
-impl<'k, const R: usize> WgmmaBatch<'_, 'k, R> {
+impl<'k> WgmmaBatch<'_, 'k> {
     #[track_caller]
     fn emit<H: Half>(&self, a: Opnd, b: WgmmaOperand<'k, H>, a_in_registers: bool, add: bool) {
         let k = self.sums.k;
-        let (columns, name) = (R * 8, H::NAME);
+        let (columns, name) = (self.sums.sums.len() * 8, H::NAME);
         let add = crate::Bool::constant(k, add).register();
         let mut operands = vec![
             self.sums.operand(),
@@ -175,7 +183,8 @@ impl<'k, const R: usize> WgmmaBatch<'_, 'k, R> {
         );
     }
 
-    /// Adds the product of 64 rows of `a` and `8 * R` rows of `b`, 16 deep.
+    /// Adds the product of 64 rows of `a` and as many rows of `b` as the sums
+    /// have columns, 16 deep.
     #[track_caller]
     pub fn mma<H: Half>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
         self.emit(a.descriptor.register().into(), b, false, true);
@@ -199,7 +208,7 @@ impl<'k, const R: usize> WgmmaBatch<'_, 'k, R> {
     }
 }
 
-impl<'k, const R: usize> WgmmaResult<'k, R> {
+impl<'k> WgmmaResult<'k> {
     /// The four sums of a block of 8 columns that this thread holds: two
     /// neighbours, and the two 8 rows further down.
     #[track_caller]

@@ -10,6 +10,10 @@ kernel_params! {
     struct Args { x: Global<f16>, y: Global<bf16>, z: Global<f32>, out: Global<f32>, n: u32 }
 }
 
+fn block<'k>(sums: &WarpTile<'k>, row: usize, col: usize) -> Accumulator<'k> {
+    sums.block(row, col).expect("inside")
+}
+
 #[test]
 fn fragments_from_every_source() {
     fn all<'k, T: MmaInput + Half>(
@@ -25,19 +29,19 @@ fn fragments_from_every_source() {
             k.sync();
             let a = [tile.a_rows(16), tile.a_columns(k.warp() * 16)];
             let b = [tile.b_rows(k.warp() * 16), tile.b_columns(32)];
-            let sums = WarpTile::<2, 2>::zero(k);
+            let sums = WarpTile::zero(k, 2, 2);
             for step in 0..4 {
                 for (a, b) in a.iter().zip(&b) {
                     let left = [a.fragment(0, step), a.fragment(1, step)];
                     sums.mma(&left, &b.fragments(0, step));
                 }
             }
-            let first = sums.blocks[0][0].get();
-            let next = FragmentA::<T>::from_accumulators(first, sums.blocks[0][1].get());
+            let first = block(&sums, 0, 0).get();
+            let next = FragmentA::<T>::from_accumulators(first, block(&sums, 0, 1).get());
             let plain = FragmentA::load(tile.ptr(), 64);
             let global = FragmentB::load(from, 64);
-            sums.blocks[1][0].mma(&next, &global);
-            sums.blocks[1][1].mma(&plain, &FragmentB::load(tile.at(8, 0), 72));
+            block(&sums, 1, 0).mma(&next, &global);
+            block(&sums, 1, 1).mma(&plain, &FragmentB::load(tile.at(8, 0), 72));
             sums.each_pair(|row, col, pair| out.at(row * 64 + col).store_vec(pair));
         }
     }
@@ -65,12 +69,12 @@ fn fragments_from_every_source() {
                 });
                 k.sync();
                 let (a, b) = (tile.a_rows(0), tile.b_rows(16));
-                let sums = WarpTile::<1, 2>::zero(k);
+                let sums = WarpTile::zero(k, 1, 2);
                 for step in 0..4 {
                     sums.mma(&[a.fragment(0, step)], &b.fragments(0, step));
                 }
                 let left = FragmentA::load(args.z.cast::<Tf32>(), args.n);
-                sums.blocks[0][0].mma(&left, &FragmentB::load(tile.ptr(), 36));
+                block(&sums, 0, 0).mma(&left, &FragmentB::load(tile.ptr(), 36));
                 sums.each_pair(|row, col, pair| args.out.at(row * 16 + col).store_vec(pair));
             })
     });

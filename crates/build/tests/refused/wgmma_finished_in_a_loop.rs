@@ -7,7 +7,7 @@ kernel_params! {
 
 fn main() {
     let _ = KernelSpec::<Args>::new("k").build(Arch::SM_90A, |k, args| {
-        let sums = WgmmaSums::<16>::zero(k);
+        let sums = WgmmaSums::zero(k, 128);
         k.for_range(0, args.n, |_| {
             let _ = sums.finish();
         });

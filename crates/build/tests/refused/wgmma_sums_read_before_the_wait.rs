@@ -7,7 +7,7 @@ kernel_params! {
 
 fn main() {
     let _ = KernelSpec::<Args>::new("k").build(Arch::SM_90A, |k, args| {
-        let sums = WgmmaSums::<16>::zero(k);
+        let sums = WgmmaSums::zero(k, 128);
         let first = sums.block(0);
         let _ = (first, args);
     });

@@ -7,7 +7,7 @@ kernel_params! {
 
 fn main() {
     let _ = KernelSpec::<Args>::new("k").build(Arch::SM_90A, |k, args| {
-        let sums = WgmmaSums::<16>::zero(k);
+        let sums = WgmmaSums::zero(k, 128);
         let result = sums.finish();
         sums.wait_for_older(0);
         let _ = (result, args);
