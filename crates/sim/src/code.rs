@@ -190,6 +190,8 @@ pub(crate) struct Shape {
     pub(crate) param_bytes: u32,
     /// Registers a thread, where the kernel says.
     pub(crate) max_registers: Option<u32>,
+    /// Blocks an SM is to hold at least.
+    pub(crate) min_blocks: Option<u32>,
     pub(crate) required_block: Option<[u32; 3]>,
     pub(crate) max_block: Option<[u32; 3]>,
     pub(crate) required_cluster: Option<[u32; 3]>,

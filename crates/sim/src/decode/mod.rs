@@ -231,6 +231,7 @@ impl<'m> Decoder<'m> {
                 "maxntid" => self.shape.max_block = Some(triple(values)),
                 "reqntid" => self.shape.required_block = Some(triple(values)),
                 "reqnctapercluster" => self.shape.required_cluster = Some(triple(values)),
+                "minnctapersm" => self.shape.min_blocks = values.first().map(|&n| n as u32),
                 "maxnreg" => self.shape.max_registers = values.first().map(|&n| n as u32),
                 _ => {}
             }

@@ -29,6 +29,7 @@ pub(crate) struct Block {
     pub(crate) barriers: [Barrier; BARRIERS],
     pub(crate) mbarriers: crate::ops::mbarrier::Mbarriers,
     pub(crate) flights: crate::ops::flight::Flights,
+    pub(crate) registers: crate::ops::registers::Pool,
     pub(crate) end: u64,
 }
 
@@ -229,6 +230,7 @@ impl Cluster {
                 barriers: Default::default(),
                 mbarriers: Default::default(),
                 flights: Default::default(),
+                registers: Default::default(),
                 end: time,
             });
             let standing = Standing {

@@ -85,6 +85,8 @@ pub(crate) struct Warp {
     pub(crate) preds: Vec<Mask>,
     /// The carry of extended-precision arithmetic.
     pub(crate) carry: Mask,
+    /// The end of what each lane has allocated on its stack.
+    pub(crate) stack: [u32; crate::lanes::LANES],
     /// Lanes that have not exited.
     pub(crate) live: Mask,
     pub(crate) fragments: VecDeque<Fragment>,
@@ -136,6 +138,7 @@ impl Warp {
             regs: vec![Row::splat(0); (specials + entry.rows) as usize],
             preds: vec![0; entry.preds as usize],
             carry: 0,
+            stack: [0; crate::lanes::LANES],
             live: lanes,
             fragments: VecDeque::from([Fragment {
                 pc: entry.start,

@@ -20,6 +20,7 @@ pub(crate) mod fence;
 pub(crate) mod flight;
 pub(crate) mod float;
 pub(crate) mod half;
+pub(crate) mod hint;
 pub(crate) mod integer;
 pub(crate) mod map;
 pub(crate) mod matrix;
@@ -27,7 +28,10 @@ pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod moves;
 pub(crate) mod order;
+pub(crate) mod registers;
+pub(crate) mod stack;
 pub(crate) mod tensor_map;
+pub(crate) mod video;
 pub(crate) mod warp;
 
 use crate::decode::{Decoded, Decoder};
@@ -82,6 +86,10 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "mapa" | "getctarank" => cluster::decode(d, i, &mods),
         "clusterlaunchcontrol" => clc::decode(d, i, &mods),
         "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" => matrix::decode(d, i, &mods),
+        "createpolicy" | "griddepcontrol" => hint::decode(d, i, &mods),
+        "setmaxnreg" => registers::decode(d, i, &mods),
+        "alloca" | "stacksave" | "stackrestore" => stack::decode(d, i, &mods),
+        base if video::is_known(base) => video::decode(d, i, &mods),
         "tcgen05" => Err(d.unsupported(i, "fifth-generation tensor cores are not simulated")),
         "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
             Err(d.unsupported(i, "textures and surfaces are not simulated"))

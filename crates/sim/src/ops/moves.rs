@@ -52,6 +52,9 @@ fn mov(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     }
     match (&o[0], &o[1]) {
         (Operand::Vector(parts), whole) => unpack(d, parts, whole, ty),
+        (whole, Operand::Vector(parts)) if mods.has("v2") || mods.has("v4") => {
+            fill(d, whole, parts, ty)
+        }
         (whole, Operand::Vector(parts)) => pack(d, whole, parts, ty),
         (target, Operand::Name(name)) if is_clock(name) => clock(d, target, name, ty),
         (target, Operand::Name(name)) => {
@@ -82,6 +85,37 @@ fn copy(d: &mut Decoder<'_>, target: &Operand, source: &Operand, ty: ScalarType)
     let source = d.src(source, ty)?;
     let target = d.dst(target, ty)?;
     d.emit(copier(source, target, rows_of(ty)), Cost::ALU);
+    Ok(())
+}
+
+/// `mov.v2.f32 v, {a, b}`: every part of a vector register.
+fn fill(d: &mut Decoder<'_>, whole: &Operand, parts: &[Operand], ty: ScalarType) -> Decoded<()> {
+    let register = match whole {
+        Operand::Name(name) => d.register(name)?,
+        _ => return Err(d.wrong(rule::OPERAND_KIND, "a vector register is wanted here")),
+    };
+    if register.lanes as usize != parts.len() || register.rows() != rows_of(ty) {
+        return Err(d.wrong(
+            rule::VECTOR_LENGTH,
+            format!(
+                "the register has {} parts of `.{}`, and here are {} of `.{ty}`",
+                register.lanes,
+                register.ty,
+                parts.len()
+            ),
+        ));
+    }
+    // Through fresh registers, for a part may be read after another is written.
+    let mut copies = Vec::with_capacity(parts.len());
+    for (at, part) in parts.iter().enumerate() {
+        let source = d.src(part, ty)?;
+        let between = d.fresh(rows_of(ty));
+        d.emit(copier(source, between, rows_of(ty)), Cost::ALU);
+        copies.push((between, register.slot(at as u32)));
+    }
+    for (between, slot) in copies {
+        d.emit(copier(between, slot, rows_of(ty)), Cost::ALU);
+    }
     Ok(())
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn decode_barrier(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()
     let o = operands(d, i, 1)?;
     let members = d.src(&o[0], ScalarType::B32)?;
     let instr = with(move |cx| {
-        let named = cx.row(members)[first(cx.mask)];
+        let named = own_mask(cx, members);
         if !check_members(cx, named) {
             return Flow::Next;
         }
@@ -80,13 +80,28 @@ fn report_missing(cx: &mut Cx<'_>, named: Mask) {
     }
 }
 
+/// The mask of the first lane. Lanes that name others run by themselves: tiles of a
+/// warp meet at one instruction, each with the mask of its own.
+fn own_mask(cx: &mut Cx<'_>, members: Slot) -> Mask {
+    let masks = *cx.row(members);
+    let named = masks[first(cx.mask)];
+    let others = each(cx.mask)
+        .filter(|&lane| masks[lane] != named)
+        .fold(0, |others, lane| others | 1 << lane);
+    if others != 0 {
+        cx.divide(others);
+        cx.mask &= !others;
+    }
+    named
+}
+
 /// Waits until all named lanes are here. None when the instruction must be run
 /// again later; else the lanes that take part.
 fn assemble(cx: &mut Cx<'_>, members: Option<Slot>) -> Result<Mask, Flow> {
     let Some(members) = members else {
         return Ok(cx.mask);
     };
-    let named = cx.row(members)[first(cx.mask)];
+    let named = own_mask(cx, members);
     let live = cx.warp.live;
     if !check_members(cx, named) {
         return Ok(cx.mask);
