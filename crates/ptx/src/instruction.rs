@@ -164,6 +164,47 @@ pub enum Part {
     Byte(u8),
     /// `.h0`, `.h1`: a half, in video instructions.
     Half(u8),
+    /// `.b3210`, `.b76`: several bytes of one or two registers, highest first,
+    /// in SIMD video instructions.
+    Bytes(Picks),
+    /// `.h10`, `.h32`: two halves likewise.
+    Halves(Picks),
+}
+
+/// Which bytes or halves are taken, as the digits that spell them.
+///
+/// ```
+/// use heist_ptx::Picks;
+/// let picks = Picks::parse("3210").unwrap();
+/// assert_eq!(picks.digits().collect::<Vec<_>>(), [3, 2, 1, 0]);
+/// assert!(Picks::parse("9").is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Picks {
+    digits: [u8; 4],
+    count: u8,
+}
+
+impl Picks {
+    /// Two to four digits from 0 to 7.
+    pub fn parse(text: &str) -> Option<Picks> {
+        let mut digits = [0; 4];
+        if !(2..=4).contains(&text.len()) {
+            return None;
+        }
+        for (slot, byte) in digits.iter_mut().zip(text.bytes()) {
+            *slot = byte.checked_sub(b'0').filter(|&digit| digit < 8)?;
+        }
+        Some(Picks {
+            digits,
+            count: text.len() as u8,
+        })
+    }
+
+    /// The digits, as written.
+    pub fn digits(self) -> impl Iterator<Item = u8> {
+        self.digits.into_iter().take(usize::from(self.count))
+    }
 }
 
 /// `[base+offset, rest...]`.

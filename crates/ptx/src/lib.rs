@@ -21,7 +21,7 @@ pub mod validate;
 pub use diagnostic::{Code, Diagnostic, Label, Severity};
 pub use instruction::{
     Address, AddressBase, BinaryOp, Constant, Guard, Instruction, Integer, Opcode, Operand, Part,
-    Radix, UnaryOp,
+    Picks, Radix, UnaryOp,
 };
 pub use module::{
     AddressSize, Attribute, CallPrototype, Comment, FileDirective, Function, FunctionDirective,

@@ -35,6 +35,17 @@ fn an_expression_that_begins_with_a_name_keeps_its_parentheses() {
 }
 
 #[test]
+fn selectors_of_video_instructions_are_kept() {
+    let text = ".version 8.0 .target sm_90 .func f() { vadd4.u32.u32.u32 a.b3210, b.b7654, c.b10, d; vadd2.u32.u32.u32 a.h10, b.h32, c, d; }";
+    survives(text);
+    let printed = print(&parse(&Source::new("text", text)).expect("accepted"));
+    assert!(
+        printed.contains("a.b3210, b.b7654") && printed.contains("b.h32"),
+        "{printed}"
+    );
+}
+
+#[test]
 fn plus_zero_in_an_address_is_kept() {
     let text = ".version 8.0 .target sm_90 .func f() { ld.b32 a, [b+0]; ld.b32 a, [b]; }";
     let printed = print(&parse(&Source::new("text", text)).expect("accepted"));

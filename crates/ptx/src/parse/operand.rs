@@ -3,7 +3,7 @@
 use super::constant::fold;
 use super::cursor::{Cursor, Parsed};
 use crate::diagnostic::Diagnostic;
-use crate::instruction::{Address, AddressBase, Constant, Operand, Part, UnaryOp};
+use crate::instruction::{Address, AddressBase, Constant, Operand, Part, Picks, UnaryOp};
 use crate::lex::Kind;
 use crate::rule;
 
@@ -113,6 +113,14 @@ impl Cursor<'_> {
             ".h0" => Part::Half(0),
             ".h1" => Part::Half(1),
             other => {
+                let picks = |prefix| other.strip_prefix(prefix).and_then(Picks::parse);
+                if let Some(part) = picks(".b")
+                    .map(Part::Bytes)
+                    .or_else(|| picks(".h").map(Part::Halves))
+                {
+                    self.advance();
+                    return Ok(Some(part));
+                }
                 let span = self.span();
                 return Err(self.fail(
                     Diagnostic::error(

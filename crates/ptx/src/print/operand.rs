@@ -48,6 +48,14 @@ fn part(out: &mut String, part: Part) {
         Part::W => out.write_str(".w"),
         Part::Byte(n) => write!(out, ".b{n}"),
         Part::Half(n) => write!(out, ".h{n}"),
+        Part::Bytes(picks) => {
+            out.push_str(".b");
+            picks.digits().try_for_each(|digit| write!(out, "{digit}"))
+        }
+        Part::Halves(picks) => {
+            out.push_str(".h");
+            picks.digits().try_for_each(|digit| write!(out, "{digit}"))
+        }
     };
 }
 

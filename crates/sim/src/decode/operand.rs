@@ -68,7 +68,7 @@ impl Decoder<'_> {
             Part::Y => 1,
             Part::Z => 2,
             Part::W => 3,
-            Part::Byte(_) | Part::Half(_) => {
+            Part::Byte(_) | Part::Half(_) | Part::Bytes(_) | Part::Halves(_) => {
                 return Err(
                     self.wrong(rule::UNSUPPORTED, "the simulator has no video instructions")
                 );
