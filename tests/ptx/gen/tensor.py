@@ -304,6 +304,24 @@ wait:
           [f"1 {listing('u32', list(range(100, 164)) + list(range(1100, 1164)))}"], block=64, grid=2, cluster=2, buffers=["DATA in:u32:[100..164]"])
     yield f
 
+    f = File("tensor/prefetch", "Prefetches of a tensor and of its map: nothing to wait for, and nothing changes.")
+    f.entry("""
+.visible .entry prefetch(.param .align 64 .b8 p_map[128], .param .u64 p_d)
+{
+    .reg .u64 map, d;
+    mov.b64 map, p_map;
+    cvta.param.u64 map, map;
+    ld.param.u64 d, [p_d];
+    prefetch.tensormap [map];
+    cp.async.bulk.prefetch.tensor.2d.L2.global.tile [map, {0, 2}];
+    cp.async.bulk.prefetch.tensor.2d.L2.global.tile [map, {6, 6}];
+    st.global.u32 [d], 5;
+    ret;
+}""")
+    f.run("harmless", "prefetch", ["tensormap(buffer=DATA, type=u32, dims=[8,8], strides=[32], box=[4,4], swizzle=none, interleave=none, l2=none, fill=zeros)", "out:u32:1"],
+          ["1 u32:[5]"], block=1, buffers=["DATA in:u32:[0..64]"])
+    yield f
+
 
 def files():
     yield from loads()
