@@ -335,7 +335,7 @@ fn mma(op: &Opcode, needs: &mut Needs) {
         needs.add(MmaBlockScale);
         return;
     }
-    if has("kind::f8f6f4") || has("e3m2") || has("e2m3") || has("e2m1") {
+    if has("e3m2") || has("e2m3") || has("e2m1") {
         needs.add(MmaFp6);
         return;
     }

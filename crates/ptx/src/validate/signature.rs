@@ -108,7 +108,7 @@ pub(super) fn signature(op: &Opcode) -> Lookup {
             if !op.modifiers().any(is_comparison) {
                 return Err(BadOpcode::Missing("a comparison such as `.eq` or `.lt`"));
             }
-            let Some(ty) = first else {
+            let Some(&ty) = types.last() else {
                 return Err(BadOpcode::Missing("a type such as `.s32`"));
             };
             at_least(3, vec![OutPreds, In(ty), In(ty), InPred])
