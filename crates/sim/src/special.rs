@@ -102,6 +102,17 @@ impl Special {
     }
 }
 
+impl Special {
+    /// Whether the lanes of a warp have different values.
+    fn varies(self) -> bool {
+        use Special::*;
+        matches!(
+            self,
+            Tid(_) | Laneid | LanemaskEq | LanemaskLe | LanemaskLt | LanemaskGe | LanemaskGt
+        )
+    }
+}
+
 /// What the special registers of a warp are made of.
 pub(crate) struct Standing {
     pub(crate) block: Dim3,
@@ -116,6 +127,30 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// The value of a register in every lane.
+    pub(crate) fn values(&self, special: Special) -> [u32; 32] {
+        if !special.varies() {
+            return [self.value(special, 0); 32];
+        }
+        // Counting is cheaper than dividing.
+        if let Special::Tid(axis) = special {
+            let block = self.block;
+            let mut at = block.coordinates(u64::from(self.warp) * 32);
+            return std::array::from_fn(|_| {
+                let value = axis.pick(at);
+                at.x += 1;
+                if at.x == block.x {
+                    at = Dim3::new(0, at.y + 1, at.z);
+                    if at.y == block.y {
+                        at = Dim3::new(0, 0, at.z + 1);
+                    }
+                }
+                value
+            });
+        }
+        std::array::from_fn(|lane| self.value(special, lane as u32))
+    }
+
     /// The value of a register in one lane.
     pub(crate) fn value(&self, special: Special, lane: u32) -> u32 {
         let thread = self.warp * 32 + lane;
@@ -189,5 +224,11 @@ mod tests {
         assert_eq!(of("%lanemask_gt", None, 31), 0);
         assert_eq!(of("%lanemask_le", None, 31), u32::MAX);
         assert_eq!(Special::named("%tid", None), None);
+        for axis in [Axis::X, Axis::Y, Axis::Z] {
+            let values = standing.values(Special::Tid(axis));
+            for (lane, &value) in values.iter().enumerate() {
+                assert_eq!(value, standing.value(Special::Tid(axis), lane as u32));
+            }
+        }
     }
 }

@@ -246,7 +246,6 @@ impl Cluster {
             };
             for warp in 0..warps {
                 let lanes = lanes_of(warp, threads);
-                let clock = WarpClock::new(first + rank * warps + warp, first, agents);
                 // A little spread, so that different seeds give different orders.
                 let jitter = if machine.options.seed == 0 {
                     0
@@ -254,7 +253,17 @@ impl Cluster {
                     machine.rng.below(64)
                 };
                 let cycle = time + jitter;
-                let mut made = Box::new(Warp::new(warp, rank, lanes, code, clock, cycle));
+                let agent = first + rank * warps + warp;
+                let mut made = match machine.pool.spare_warp() {
+                    Some(mut spare) => {
+                        spare.reuse(warp, rank, lanes, code, (agent, first, agents), cycle);
+                        spare
+                    }
+                    None => {
+                        let clock = WarpClock::new(agent, first, agents);
+                        Box::new(Warp::new(warp, rank, lanes, code, clock, cycle))
+                    }
+                };
                 fill_specials(&mut made, code, &Standing { warp, ..standing });
                 cluster.team.enqueue(cluster.warps.len(), cycle);
                 cluster.warps.push(Some(made));
@@ -437,7 +446,7 @@ fn lanes_of(warp: u32, threads: u32) -> Mask {
 fn fill_specials(warp: &mut Warp, code: &Code, standing: &Standing) {
     let mut row = 0;
     for &special in &code.specials {
-        let values = std::array::from_fn(|lane| standing.value(special, lane as u32));
+        let values = standing.values(special);
         if special.is_wide() {
             use crate::lanes::Lane;
             u64::pack(&values.map(u64::from), &mut warp.regs[row..row + 2]);

@@ -103,6 +103,9 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         let sm = cluster.team.sm;
         resident[sm as usize] -= 1;
         machine.stats.cycles = machine.stats.cycles.max(end);
+        machine
+            .pool
+            .give_back_warps(cluster.warps.into_iter().flatten());
         for (rank, block) in cluster.blocks.into_iter().enumerate() {
             machine.stats.blocks += 1;
             spans.push(span(

@@ -1,5 +1,6 @@
 //! The clusters of a grid that nobody has launched yet, and buffers to reuse.
 
+use super::warp::Warp;
 use crate::memory::region::Region;
 use crate::rng::Rng;
 
@@ -12,6 +13,7 @@ pub(crate) struct Pool {
     /// A shuffled order, where chaos asks for it.
     order: Option<Vec<u32>>,
     spare: Vec<Region>,
+    warps: Vec<Box<Warp>>,
 }
 
 impl Pool {
@@ -30,6 +32,7 @@ impl Pool {
             end: clusters,
             order,
             spare: Vec::new(),
+            warps: Vec::new(),
         }
     }
 
@@ -50,6 +53,14 @@ impl Pool {
 
     pub(crate) fn spare_shared(&mut self) -> Region {
         self.spare.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn spare_warp(&mut self) -> Option<Box<Warp>> {
+        self.warps.pop()
+    }
+
+    pub(crate) fn give_back_warps(&mut self, warps: impl Iterator<Item = Box<Warp>>) {
+        self.warps.extend(warps);
     }
 
     pub(crate) fn give_back(&mut self, shared: Region) {

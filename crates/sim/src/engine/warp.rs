@@ -60,6 +60,26 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
+    /// All lanes at the first instruction.
+    fn start(entry: &crate::code::FunctionCode, mask: Mask, base: u32) -> Fragment {
+        Fragment {
+            pc: entry.start,
+            mask,
+            base,
+            pbase: 0,
+            local: 0,
+            function: 0,
+            frames: Vec::new(),
+            joins: Vec::new(),
+            stop: NOWHERE,
+            state: State::Ready,
+            spins: 0,
+            forced: false,
+            awaited: 0,
+            resumed: false,
+        }
+    }
+
     pub(crate) fn same_place(&self, other: &Fragment) -> bool {
         self.pc == other.pc && self.base == other.base && self.frames == other.frames
     }
@@ -109,6 +129,39 @@ pub(crate) struct Warp {
 }
 
 impl Warp {
+    /// A warp at the start of the kernel, in the buffers of one that has ended.
+    pub(crate) fn reuse(
+        &mut self,
+        number: u32,
+        rank: u32,
+        lanes: Mask,
+        code: &Code,
+        place: (crate::race::clock::Agent, crate::race::clock::Agent, usize),
+        cycle: u64,
+    ) {
+        let specials: u32 = code
+            .specials
+            .iter()
+            .map(|s| 1 + u32::from(s.is_wide()))
+            .sum();
+        let entry = &code.functions[0];
+        (self.number, self.rank, self.live) = (number, rank, lanes);
+        // Registers keep what they had: nothing may depend on it.
+        self.preds.fill(0);
+        self.carry = 0;
+        self.fragments.clear();
+        self.fragments
+            .push_back(Fragment::start(entry, lanes, specials));
+        self.joins.clear();
+        self.local.fresh(0, self.local.len() as u32, u32::MAX);
+        self.clock.restart(place.0, place.1, place.2);
+        self.fences = Fences::default();
+        (self.cluster_arrived, self.cluster_phase) = (0, 0);
+        (self.cycle, self.segment, self.issued) = (cycle, cycle, 0);
+        self.ready.fill(0);
+        self.stuck = (0, 0);
+    }
+
     /// A warp at the start of the kernel.
     pub(crate) fn new(
         number: u32,
@@ -140,22 +193,7 @@ impl Warp {
             carry: 0,
             stack: [0; crate::lanes::LANES],
             live: lanes,
-            fragments: VecDeque::from([Fragment {
-                pc: entry.start,
-                mask: lanes,
-                base: specials,
-                pbase: 0,
-                local: 0,
-                function: 0,
-                frames: Vec::new(),
-                joins: Vec::new(),
-                stop: NOWHERE,
-                state: State::Ready,
-                spins: 0,
-                forced: false,
-                awaited: 0,
-                resumed: false,
-            }]),
+            fragments: VecDeque::from([Fragment::start(entry, lanes, specials)]),
             joins: Vec::new(),
             local,
             clock,

@@ -24,6 +24,8 @@ pub(crate) struct LineTouch<'a> {
     pub(crate) lanes: &'a [u8; 32],
     pub(crate) shift: u8,
     pub(crate) first: u8,
+    /// Whether some cell is touched by several lanes.
+    pub(crate) shared: bool,
 }
 
 /// Lane numbers for words, pairs and quadruples of words in lane order.
@@ -50,6 +52,23 @@ impl Touch<'_> {
         self.mask == ALL && contiguous(self.offsets, self.size)
     }
 
+    /// The line, if all lanes take part and lie in one.
+    #[inline]
+    pub(crate) fn only_line(&self) -> Option<u64> {
+        let line = self.offsets[0] / 128;
+        let same = self.mask == ALL
+            && wide(
+                #[inline(always)]
+                || {
+                    self.offsets
+                        .iter()
+                        .fold(0, |differ, &offset| differ | (offset / 128 ^ line))
+                        == 0
+                },
+            );
+        same.then_some(line)
+    }
+
     /// Calls `visit` for every line, once for each granularity group in it.
     #[inline]
     pub(crate) fn lines(&self, contiguous: bool, mut visit: impl FnMut(&LineTouch<'_>)) {
@@ -69,6 +88,7 @@ impl Touch<'_> {
                         lanes,
                         shift: 2,
                         first: 0,
+                        shared: false,
                     });
                 }
                 return;
@@ -90,7 +110,27 @@ impl Touch<'_> {
             let mut lanes = [0u8; 32];
             let (mut cells, mut shared) = (0u32, 0u32);
             let width = (self.size >> shift).max(1);
-            for lane in each(here) {
+            if width == 1 {
+                // First what they touch at all, many at a time; who shares a cell
+                // is only asked where somebody does.
+                let at = cells_of(self.offsets, shift);
+                cells = union_of(&at, here);
+                if cells.count_ones() == here.count_ones() {
+                    for lane in each(here) {
+                        lanes[usize::from(at[lane]) & 31] = lane as u8;
+                    }
+                } else {
+                    let mut seen = 0u32;
+                    for lane in each(here) {
+                        let cell = usize::from(at[lane]) & 31;
+                        let bit = 1u32 << cell;
+                        shared |= seen & bit;
+                        seen |= bit;
+                        lanes[cell] = lane as u8;
+                    }
+                }
+            }
+            for lane in each(if width == 1 { 0 } else { here }) {
                 let cell = ((self.offsets[lane] - base) >> shift) as usize;
                 for cell in cell..cell + width as usize {
                     let bit = 1u32 << (cell & 31);
@@ -109,6 +149,7 @@ impl Touch<'_> {
                 lanes: &lanes,
                 shift,
                 first,
+                shared: shared != 0,
             });
         }
     }
@@ -125,6 +166,34 @@ fn contiguous(offsets: &[u64; LANES], size: u32) -> bool {
                 differ |= offset ^ start.wrapping_add(lane as u64 * u64::from(size));
             }
             differ == 0
+        },
+    )
+}
+
+/// The cell of its group that each lane touches.
+fn cells_of(offsets: &[u64; LANES], shift: u8) -> [u8; LANES] {
+    wide(
+        #[inline(always)]
+        || {
+            let mut cells = [0; LANES];
+            for (cell, &offset) in cells.iter_mut().zip(offsets) {
+                *cell = (offset >> shift) as u8 & 31;
+            }
+            cells
+        },
+    )
+}
+
+/// The cells that some lanes touch.
+fn union_of(cells: &[u8; LANES], lanes: Mask) -> u32 {
+    wide(
+        #[inline(always)]
+        || {
+            let mut union = 0;
+            for (lane, &cell) in cells.iter().enumerate() {
+                union |= (lanes >> lane & 1) << cell;
+            }
+            union
         },
     )
 }

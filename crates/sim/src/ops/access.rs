@@ -359,6 +359,7 @@ pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does
                 lanes: line.lanes,
                 shift: line.shift,
                 first: line.first,
+                shared: line.shared,
             };
             if let Some(conflict) = shadow.access(&access, clock, geography, floor)
                 && found.is_none()

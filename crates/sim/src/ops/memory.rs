@@ -340,6 +340,19 @@ impl Load {
                 return;
             }
         }
+        if let [(slot, 1)] = self.targets[..]
+            && self.element == 4
+            && let Some(line) = group.touch().only_line()
+        {
+            let Some(region) = cx.region(group.home) else {
+                return;
+            };
+            let words = region.run_of::<u32>(line * 128);
+            let values =
+                crate::lanes::map1(group.offsets, |offset| words[offset as usize / 4 % 32]);
+            cx.write(slot, &values);
+            return;
+        }
         for (at, &(slot, rows)) in self.targets.iter().enumerate() {
             let plus = u64::from(self.element) * at as u64;
             let Some(region) = cx.region(group.home) else {

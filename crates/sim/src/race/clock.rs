@@ -170,6 +170,18 @@ impl WarpClock {
         }
     }
 
+    /// Back to knowing nothing, as another agent.
+    pub(crate) fn restart(&mut self, agent: Agent, first: Agent, agents: usize) {
+        self.agent = agent;
+        (self.now, self.synced) = (1, 1);
+        self.pairs = None;
+        self.common.first = first;
+        self.common.near.clear();
+        self.common.near.resize(agents, Known::default());
+        self.common.far = None;
+        self.partial.clear();
+    }
+
     /// Whether an access that another agent (or another lane) made at `clock` is
     /// known to `lane`; [`SEVERAL`] asks for all lanes.
     #[inline]

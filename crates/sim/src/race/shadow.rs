@@ -49,6 +49,8 @@ pub(crate) struct Access<'a> {
     pub(crate) lanes: &'a [u8; 32],
     pub(crate) shift: u8,
     pub(crate) first: u8,
+    /// Whether some cell is touched by several lanes.
+    pub(crate) shared: bool,
 }
 
 /// What a line remembers.
@@ -182,7 +184,14 @@ impl Line {
             {
                 continue;
             }
-            if conflict.is_none() {
+            // Every lane where it was before: the usual case within a warp.
+            let in_place = trace.agent == agent
+                && trace.kind != Kind::Async
+                && trace.shift == access.shift
+                && trace.first == access.first
+                && trace.lanes == *access.lanes
+                && !access.shared;
+            if conflict.is_none() && !in_place {
                 conflict = find_conflict(trace, access, overlap, clock);
             }
             if access.write && !same {
@@ -268,6 +277,12 @@ impl Line {
 
 impl Trace {
     fn merge(&mut self, access: &Access<'_>) {
+        if access.bytes == u128::MAX && (self.bytes == 0 || self.lanes == *access.lanes) {
+            self.lanes = *access.lanes;
+            self.pcs = [access.pc; 32];
+            self.bytes = u128::MAX;
+            return;
+        }
         let cells = cell_mask(access.bytes, access.shift, access.first);
         let present = cell_mask(self.bytes, self.shift, self.first);
         for cell in 0..32 {
@@ -410,6 +425,7 @@ mod tests {
             lanes,
             shift: 2,
             first: 0,
+            shared: false,
         }
     }
 
