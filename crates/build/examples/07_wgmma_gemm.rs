@@ -56,18 +56,21 @@ pub fn wgmma_gemm(arch: Arch) -> Result<BuiltKernel<Gemm>, BuildError> {
                     let consumer = pipeline.consumer();
                     let sums = WgmmaSums::zero(k, 128);
                     k.for_range(0, steps, |_| {
-                        consumer.consume(|(a, b)| {
+                        consumer.consume_lagging(|(a, b)| {
                             let (a, b) = (a.wgmma_operand(row_in_tile), b.wgmma_operand(0));
                             sums.accumulate(|batch| {
                                 for step in 0..DEPTH / 16 {
                                     batch.mma(a.step(step), b.step(step));
                                 }
                             });
-                            sums.wait_for_older(0);
+                            // The batch before has ended: its stage may go.
+                            sums.wait_for_older(1);
                         });
                     });
+                    let sums = sums.finish();
+                    consumer.release_last();
                     let to = args.c.at((row0 + row_in_tile).mul_add(args.n, col0));
-                    sums.finish().each_pair(|row, col, pair| {
+                    sums.each_pair(|row, col, pair| {
                         to.at(row.mul_add(args.n, col)).store_vec(pair);
                     });
                 },

@@ -11,7 +11,7 @@ use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor};
 use crate::params::{Param, ParamKind, ParamShape, Passed};
 use crate::pointer::{Global, Ptr, Shared};
 use crate::scalar::{Class, Storable};
-use crate::value::{IntoVal, Val};
+use crate::value::{IntoVal, Val, Var};
 use heist_ptx::arch::Feature;
 use std::cell::Cell;
 use std::fmt;
@@ -385,6 +385,9 @@ pub struct BulkProducer<'p, 'k, S: StageSpec> {
 pub struct BulkConsumer<'p, 'k, S: StageSpec> {
     pipeline: &'p BulkPipeline<'k, S>,
     cursor: RingCursor<'k>,
+    /// Whether a stage is held back, and which.
+    holding: Var<'k, bool>,
+    held: Var<'k, u32>,
 }
 
 impl<'k> Kernel<'k> {
@@ -459,6 +462,8 @@ impl<'k, S: StageSpec> BulkPipeline<'k, S> {
         BulkConsumer {
             pipeline: self,
             cursor: self.k.ring_cursor(self.stages, 0),
+            holding: self.k.var(false),
+            held: self.k.var(0u32),
         }
     }
 }
@@ -497,20 +502,52 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
     /// Waits for the next stage, works on it, and gives it back.
     #[track_caller]
     pub fn consume(&self, work: impl FnOnce(S::Ready<'k>)) {
+        let stage = self.next(work);
+        self.release(stage);
+        self.cursor.advance();
+    }
+
+    /// Waits for the next stage, works on it, and gives back the one before: for
+    /// work that goes on by itself, such as multiplications in flight. `work`
+    /// must not return before what it started on the stage before has ended
+    /// ([`WgmmaSums::wait_for_older`](crate::WgmmaSums::wait_for_older) of 1).
+    /// End with [`release_last`](BulkConsumer::release_last).
+    #[track_caller]
+    pub fn consume_lagging(&self, work: impl FnOnce(S::Ready<'k>)) {
+        let k = self.pipeline.k;
+        let stage = self.next(work);
+        k.if_(self.holding, || self.release(self.held.get()));
+        self.holding.set(true);
+        self.held.set(stage);
+        self.cursor.advance();
+    }
+
+    /// Gives back the stage that [`consume_lagging`](BulkConsumer::consume_lagging)
+    /// held last.
+    #[track_caller]
+    pub fn release_last(&self) {
+        let k = self.pipeline.k;
+        k.if_(self.holding, || self.release(self.held.get()));
+        self.holding.set(false);
+    }
+
+    #[track_caller]
+    fn next(&self, work: impl FnOnce(S::Ready<'k>)) -> Val<'k, u32> {
         let BulkPipeline {
-            k,
-            spec,
-            memory,
-            full,
-            empty,
-            ..
+            spec, memory, full, ..
         } = self.pipeline;
         let stage = self.cursor.stage();
         full.at(stage).wait(self.cursor.parity());
         work(spec.ready(*memory, stage));
+        stage
+    }
+
+    /// One arrival per warp, after all of its lanes are done.
+    #[track_caller]
+    fn release(&self, stage: Val<'k, u32>) {
+        let k = self.pipeline.k;
+        let barrier = self.pipeline.empty.at(stage);
         k.sync_warp();
-        let barrier = empty.at(stage);
         k.if_(k.elect(), || barrier.arrive());
-        self.cursor.advance();
     }
 }

@@ -16,6 +16,9 @@ mod saxpy;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../examples/03_tiled_gemm.rs"]
 mod tiled_gemm;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/07_wgmma_gemm.rs"]
+mod wgmma_gemm;
 
 use heist_build::{Arch, BuildError, BuiltKernel};
 use heist_oracle::Ptxas;
@@ -73,4 +76,28 @@ fn tiled_gemm() {
 fn mma_gemm() {
     let twin = include_str!("../../../bench/builder/nvcc/mma_gemm.ptx");
     no_longer_than_nvcc("mma_gemm", mma_gemm::mma_gemm(Arch::SM_90), twin);
+}
+
+/// The tensor cores are fed as they should be: one fence a stage, and only the
+/// last multiplication of a batch signals its end.
+#[test]
+fn wgmma_is_pipelined() {
+    let kernel = wgmma_gemm::wgmma_gemm(Arch::SM_90A).expect("builds");
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let cubin = ptxas
+        .assemble(&heist_ptx::print(&kernel.module), "sm_90a")
+        .unwrap_or_else(|refusal| panic!("{refusal}"));
+    let Some(listing) = cubin.disassembly() else {
+        println!("skipped: nvdisasm not found");
+        return;
+    };
+    let count = |words: &[&str]| {
+        let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+        listing.lines().filter(has_all).count()
+    };
+    assert_eq!(count(&["HGMMA.64x128x16.F32"]), 4);
+    assert_eq!(count(&["HGMMA", "gsb0"]), 1);
+    assert_eq!(count(&["WARPGROUP.ARRIVE"]), 1);
 }
