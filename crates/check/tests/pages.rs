@@ -1,6 +1,7 @@
 //! Every rule has a page, every page a rule, and the index of them is current.
 
-use heist_ptx::{RULES, Rule, rule};
+use heist_check::log::{Kind, read, recognise};
+use heist_ptx::{RULES, Rule, Source, rule};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -144,6 +145,30 @@ fn every_folder_is_of_a_rule_and_every_bad_kernel_has_its_twin() {
         folder_of(rule, &folders);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A page may show what a log says when its rule is broken; then our readers of logs say the same.
+#[test]
+fn excerpts_of_logs_are_read_as_the_rule_of_their_page() {
+    let (mut excerpts, mut wrong) = (0, Vec::new());
+    for rule in RULES {
+        let text = heist_check::explain(rule.code.0)
+            .and_then(|page| page.text)
+            .unwrap_or_default();
+        for excerpt in text.split("```\n").skip(1).step_by(2) {
+            let Some(kind) = recognise(excerpt).filter(|kind| *kind != Kind::Ptx) else {
+                continue;
+            };
+            excerpts += 1;
+            let found = read(kind, &Source::new("excerpt", excerpt)).findings;
+            if !found.iter().any(|finding| finding.code == rule.code) {
+                let codes: Vec<&str> = found.iter().map(|finding| finding.code.0).collect();
+                wrong.push(format!("{}: read as {codes:?}", rule.code));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(excerpts >= 20, "only {excerpts} excerpts");
 }
 
 /// `docs/rules.md` is made from the table; `HEIST_BLESS=1` makes it anew.

@@ -129,6 +129,17 @@ const ERRORS: &[CudaError] = &[
         remedy: "build for this GPU's architecture, or embed PTX of a plain target",
     },
     CudaError {
+        runtime: "cudaErrorInvalidClusterSize",
+        driver: "CUDA_ERROR_INVALID_CLUSTER_SIZE",
+        number: 912,
+        words: "a launch with a cluster that the GPU can't place",
+        code: rule::CLUSTER_LAUNCH,
+        meaning: "the blocks of a cluster must be resident together, and these are too many or too \
+                  large for that",
+        remedy: "use a smaller cluster or less shared memory a block, opt in to clusters of more \
+                 than 8, and keep the grid a multiple of the cluster",
+    },
+    CudaError {
         runtime: "cudaErrorUnsupportedPtxVersion",
         driver: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         number: 222,

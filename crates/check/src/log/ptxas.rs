@@ -153,6 +153,21 @@ pub(super) fn read(source: &Source) -> Reading {
                 )
                 .help("smaller tiles, fewer live values, or a higher register cap"),
             );
+        } else if usage.stack > 0 {
+            reading.findings.push(
+                Diagnostic::warning(
+                    rule::STACK_FRAME,
+                    *span,
+                    format!(
+                        "`{}` keeps {} bytes of each thread's data in local memory",
+                        usage.kernel, usage.stack
+                    ),
+                )
+                .note("an array with an index that is not a constant can't be in registers")
+                .help(
+                    "unroll the loops over it, inline what takes its address, or use shared memory",
+                ),
+            );
         }
     }
     reading.usage = finished.into_iter().map(|(usage, _)| usage).collect();

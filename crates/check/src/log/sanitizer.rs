@@ -91,7 +91,8 @@ fn classify(text: &str) -> Option<(Code, Severity)> {
     if text.starts_with("Invalid __") || text.starts_with("Invalid access") {
         return error(rule::SANITIZER_MEMCHECK);
     }
-    if text.starts_with("Race reported")
+    // racecheck puts `Error:` or `Warning:` before it.
+    if text.contains("Race reported between")
         || text.contains("Potential RAW hazard")
         || text.contains("Potential WAR hazard")
         || text.contains("Potential WAW hazard")
@@ -151,7 +152,7 @@ fn remedy(what: &str, tensor_core_on_local: bool) -> &'static str {
     if tensor_core_on_local {
         "a WMMA fragment is loaded from a local array: put that array into shared memory, fill it \
          together, synchronise, and load from there. The build log has the compiler's own warning"
-    } else if what.contains("hazard") || what.starts_with("Race") {
+    } else if what.contains("hazard") || what.contains("Race reported") {
         "put a barrier between the two accesses; `heist check` with the launch shows both, and \
          what orders them"
     } else if what.starts_with("Uninitialized") {
