@@ -3,7 +3,7 @@
 
 use crate::Context;
 use crate::flow::{Op, Register};
-use heist_ptx::{Diagnostic, rule};
+use heist_ptx::{Diagnostic, Operand, Severity, rule};
 
 /// The instructions of the protocol, by number.
 struct Protocol {
@@ -12,7 +12,7 @@ struct Protocol {
     decodes: Vec<usize>,
 }
 
-/// L002, L003, L004, L007, L011 and L015.
+/// L002, L003, L004, L007, L010, L011 and L015.
 pub(super) fn requests(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     const QUERY: &str = "clusterlaunchcontrol.query_cancel";
     let protocol = Protocol {
@@ -27,6 +27,7 @@ pub(super) fn requests(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     out.extend(decode_of_a_refusal(cx, &protocol));
     out.extend(submit_after_refusal(cx, &protocol));
     out.extend(missing_fence(cx, &protocol));
+    out.extend(rank_as_offset(cx, &protocol));
     for &submit in &protocol.submits {
         out.extend(not_elected(cx, submit));
         out.extend(plain_in_cluster(cx, submit));
@@ -229,6 +230,44 @@ fn slot_reads(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
         .filter(is_load)
         .collect();
     if loads.is_empty() { vec![test] } else { loads }
+}
+
+/// The linear rank added to a decoded coordinate: right only where all blocks of
+/// a cluster lie along x.
+fn rank_as_offset(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
+    let is_rank = |at: usize| {
+        let operands = &cx.flow.ops[at].instruction.operands;
+        matches!(operands.get(1), Some(Operand::Name(name)) if name == "%cluster_ctarank")
+    };
+    let comes_from = |at: usize, wanted: &dyn Fn(usize) -> bool| {
+        let mut reads = cx.flow.ops[at].roles.reads.iter();
+        reads.any(|&read| cx.flow.definitions(read, at).into_iter().any(wanted))
+    };
+    let sum = cx.all(|op| op.is("add")).into_iter().find(|&at| {
+        comes_from(at, &is_rank) && comes_from(at, &|writer| protocol.decodes.contains(&writer))
+    })?;
+    let dims = cx
+        .directive("reqnctapercluster")
+        .filter(|dims| !dims.is_empty());
+    let along_x = dims.map(|dims| dims.iter().skip(1).all(|&blocks| blocks == 1));
+    let (severity, message) = match along_x {
+        Some(true) => return None,
+        Some(false) => (
+            Severity::Error,
+            "the block's linear rank is added to one coordinate, and the cluster has two dimensions",
+        ),
+        None => (
+            Severity::Warning,
+            "the block's linear rank is added to one coordinate, which is wrong for a cluster that is not along x",
+        ),
+    };
+    let mut diagnostic = Diagnostic::error(rule::CLC_OFFSET, cx.flow.ops[sum].span(), message);
+    diagnostic.severity = severity;
+    Some(
+        diagnostic
+            .note("the id is that of the cluster's block (0,0,0); each block is off from it in every dimension")
+            .help("add `%cluster_ctaid.x` to x, `%cluster_ctaid.y` to y and `%cluster_ctaid.z` to z"),
+    )
 }
 
 /// A request that every thread of a warp submits: N submitters, N requests.
