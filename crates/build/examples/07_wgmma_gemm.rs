@@ -21,6 +21,7 @@ const CONSUMERS: u32 = 2 * 4;
 pub fn wgmma_gemm(arch: Arch) -> Result<BuiltKernel<Gemm>, BuildError> {
     KernelSpec::<Gemm>::new("wgmma_gemm")
         .block(3 * 128)
+        .min_blocks(1)
         .build(arch, |k, args| {
             let (row0, col0) = (k.block().y * TILE, k.block().x * TILE);
             let steps = args.k / DEPTH;
