@@ -181,6 +181,8 @@ pub(crate) struct Code {
     /// The special registers that are read, in the order of their rows.
     pub(crate) specials: Vec<crate::special::Special>,
     pub(crate) shape: Shape,
+    /// The registers of each instruction; empty where nobody wants to know.
+    pub(crate) touched: Vec<crate::ops::wgmma::pending::Touched>,
 }
 
 /// What the kernel declares about itself, and what it was found to use.

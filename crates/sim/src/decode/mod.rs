@@ -104,6 +104,11 @@ pub(crate) struct Decoder<'m> {
     guard: Option<Guard>,
     reads: Vec<u16>,
     writes: u16,
+    /// All rows that it writes.
+    all_writes: Vec<u16>,
+    /// The registers of the instructions so far, and whether anybody wants to know.
+    touched: Vec<crate::ops::wgmma::pending::Touched>,
+    pub(crate) tracks_registers: bool,
 }
 
 /// Constants, each once.
@@ -171,6 +176,9 @@ pub(crate) fn decode(
         guard: None,
         reads: Vec::new(),
         writes: 0,
+        all_writes: Vec::new(),
+        touched: Vec::new(),
+        tracks_registers: false,
     };
     decoder.directives(kernel);
     decoder.number_of(kernel);
@@ -270,6 +278,11 @@ impl<'m> Decoder<'m> {
             functions: self.functions,
             specials: self.specials,
             shape: self.shape,
+            touched: if self.tracks_registers {
+                self.touched
+            } else {
+                Vec::new()
+            },
         }
     }
 
@@ -292,6 +305,10 @@ impl<'m> Decoder<'m> {
         reach: Reach,
         leaves: Leaves,
     ) {
+        self.touched.push(crate::ops::wgmma::pending::Touched {
+            reads: self.reads.as_slice().into(),
+            writes: self.all_writes.drain(..).collect(),
+        });
         let mut reads = [0; 4];
         for (slot, row) in reads.iter_mut().zip(self.reads.drain(..)) {
             *slot = row;
@@ -325,6 +342,14 @@ impl<'m> Decoder<'m> {
     /// Notes that the instruction writes a register.
     pub(crate) fn note_write(&mut self, slot: Slot) {
         self.writes = (slot.row() + 1).min(u32::from(u16::MAX)) as u16;
+        self.all_writes.push(self.writes);
+    }
+
+    /// The registers noted so far are followed by the instruction itself.
+    pub(crate) fn forget_touched(&mut self) {
+        self.reads.clear();
+        self.all_writes.clear();
+        self.writes = 0;
     }
 
     // Slots.

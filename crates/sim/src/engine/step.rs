@@ -96,6 +96,9 @@ pub(crate) fn run_slice(
             cx.fragment.pc += 1;
             continue;
         }
+        if !code.touched.is_empty() {
+            crate::ops::wgmma::pending::note(&mut cx);
+        }
         let flow = op.instr.step(&mut cx);
         let going = match flow {
             Flow::Next => {

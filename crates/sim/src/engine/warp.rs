@@ -105,6 +105,8 @@ pub(crate) struct Warp {
     pub(crate) preds: Vec<Mask>,
     /// The carry of extended-precision arithmetic.
     pub(crate) carry: Mask,
+    /// Its `wgmma` products.
+    pub(crate) products: crate::ops::wgmma::pending::Products,
     /// The end of what each lane has allocated on its stack.
     pub(crate) stack: [u32; crate::lanes::LANES],
     /// Lanes that have not exited.
@@ -149,6 +151,8 @@ impl Warp {
         // Registers keep what they had: nothing may depend on it.
         self.preds.fill(0);
         self.carry = 0;
+        self.stack = [0; crate::lanes::LANES];
+        self.products = Default::default();
         self.fragments.clear();
         self.fragments
             .push_back(Fragment::start(entry, lanes, specials));
@@ -191,6 +195,7 @@ impl Warp {
             regs: vec![Row::splat(0); (specials + entry.rows) as usize],
             preds: vec![0; entry.preds as usize],
             carry: 0,
+            products: Default::default(),
             stack: [0; crate::lanes::LANES],
             live: lanes,
             fragments: VecDeque::from([Fragment::start(entry, lanes, specials)]),

@@ -7,6 +7,9 @@ use heist_ptx::rule;
 /// Lanes of the running warp have exited; the block's counts are updated already.
 pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
     let rank = cx.warp.rank;
+    if cx.warp.live == 0 {
+        super::wgmma::pending::exited(cx);
+    }
     if !cx.blocks[rank as usize].has_exited() {
         return;
     }

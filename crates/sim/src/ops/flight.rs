@@ -13,6 +13,7 @@ use crate::memory::region::Region;
 use crate::race::clock::{Agent, Clock};
 use crate::race::shadow::{Kind, LINE};
 use heist_ptx::{Code, rule};
+use rustc_hash::FxHashMap;
 
 /// What is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub(crate) enum What {
     Bulk,
     /// A `cp.async` of a thread.
     Thread,
+    /// A `wgmma`.
+    Product,
 }
 
 /// One stretch of a block's shared memory that an operation in flight uses.
@@ -42,6 +45,8 @@ pub(crate) struct Flight {
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     list: Vec<Flight>,
+    /// What products read, by line: the bytes, and whose they are.
+    lines: FxHashMap<u64, Vec<(u128, Flight)>>,
 }
 
 impl Flights {
@@ -54,8 +59,38 @@ impl Flights {
         self.list.retain(|flight| flight.id != id);
     }
 
+    /// A product reads some bytes of a line.
+    pub(crate) fn push_line(&mut self, line: u64, bytes: u128, flight: Flight) {
+        self.lines.entry(line).or_default().push((bytes, flight));
+    }
+
+    /// A product is done with a line.
+    pub(crate) fn land_line(&mut self, line: u64, id: u64) {
+        if let Some(list) = self.lines.get_mut(&line) {
+            list.retain(|(_, flight)| flight.id != id);
+            if list.is_empty() {
+                self.lines.remove(&line);
+            }
+        }
+    }
+
+    /// The product that reads one of some bytes.
+    fn product(&self, start: u64, end: u64) -> Option<&Flight> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        (start / LINE as u64..end.div_ceil(LINE as u64)).find_map(|line| {
+            let base = line * LINE as u64;
+            let (from, to) = (start.max(base) - base, end.min(base + LINE as u64) - base);
+            let bytes = u128::MAX >> (LINE as u64 - (to - from)) << from;
+            let list = self.lines.get(&line)?;
+            let (_, flight) = list.iter().find(|(read, _)| read & bytes != 0)?;
+            Some(flight)
+        })
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.list.is_empty() && self.lines.is_empty()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
@@ -67,6 +102,13 @@ impl Flights {
         self.list
             .iter()
             .find(|flight| flight.start < end && start < flight.end && (flight.write || write))
+            .or_else(|| {
+                if write {
+                    self.product(start, end)
+                } else {
+                    None
+                }
+            })
     }
 }
 
@@ -132,6 +174,10 @@ fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
         (What::Answer, ..) => (
             rule::CLC_EARLY_READ,
             "wait until the mbarrier's phase is complete before the response is read",
+        ),
+        (What::Product, ..) => (
+            rule::WGMMA_SOURCE_OVERWRITTEN,
+            "wait for the product (`wgmma.wait_group`) in every warp that runs it, and meet, before its operands are overwritten",
         ),
         (What::Thread, ..) => (
             rule::CP_ASYNC_EARLY,

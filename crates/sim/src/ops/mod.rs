@@ -33,6 +33,7 @@ pub(crate) mod stack;
 pub(crate) mod tensor_map;
 pub(crate) mod video;
 pub(crate) mod warp;
+pub(crate) mod wgmma;
 
 use crate::decode::{Decoded, Decoder};
 use heist_arith::float::Rounding;
@@ -86,6 +87,7 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "mapa" | "getctarank" => cluster::decode(d, i, &mods),
         "clusterlaunchcontrol" => clc::decode(d, i, &mods),
         "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" => matrix::decode(d, i, &mods),
+        "wgmma" => wgmma::decode(d, i, &mods),
         "createpolicy" | "griddepcontrol" => hint::decode(d, i, &mods),
         "setmaxnreg" => registers::decode(d, i, &mods),
         "alloca" | "stacksave" | "stackrestore" => stack::decode(d, i, &mods),

@@ -1,0 +1,283 @@
+//! The operands of `wgmma` in shared memory: reading them through descriptors, and
+//! who else uses that memory.
+
+use super::pending::Product;
+use crate::code::Slot;
+use crate::context::Cx;
+use crate::lanes::{ALL, LANES, first};
+use crate::ops::access::{self, Does, Group, Home};
+use crate::ops::flight::{self, Flight, What};
+use crate::race::clock::SEVERAL;
+use crate::race::shadow::{Access, Kind, LINE};
+use heist_arith::tensor::wgmma::{Major, Numbers, SharedOperand};
+use heist_ptx::rule;
+use std::collections::BTreeMap;
+
+/// The bytes of some lines of shared memory.
+#[derive(Debug, Default)]
+pub(super) struct Lines(BTreeMap<u64, u128>);
+
+impl Lines {
+    fn add(&mut self, chunk: u32) {
+        let line = u64::from(chunk) / LINE as u64;
+        let bytes = 0xffffu128 << (chunk as usize % LINE / 16 * 16);
+        *self.0.entry(line).or_default() |= bytes;
+    }
+}
+
+/// The descriptor in a register, which is the same in all lanes.
+pub(super) fn descriptor(cx: &mut Cx<'_>, slot: Slot, which: &str) -> u64 {
+    let all: [u64; LANES] = cx.read(slot);
+    let bits = all[first(cx.mask)];
+    if all.iter().any(|&other| other != bits) {
+        cx.report(rule::WGMMA_DESCRIPTOR, ALL, |_, mut told| {
+            told.message = format!("the descriptor of {which} is not the same in all lanes");
+            told.help("compute descriptors from what is the same in the whole warpgroup: `shfl.sync` the warp's number from lane 0")
+        });
+    }
+    bits
+}
+
+/// The 16-byte chunks of an operand: first row or column, and address.
+fn chunks(operand: &SharedOperand) -> impl Iterator<Item = (usize, u32)> {
+    let operand = *operand;
+    let (lines, chunks) = operand.lines_and_chunks();
+    let per = 128 / operand.element.bits() as usize;
+    (0..lines).flat_map(move |line| {
+        (0..chunks).map(move |chunk| {
+            let mn = match operand.major {
+                Major::K => line,
+                Major::Mn => chunk * per,
+            };
+            (mn, operand.chunk_address(line, chunk))
+        })
+    })
+}
+
+/// Notes what is read of an operand, and reports what lies outside shared memory.
+fn note(
+    cx: &mut Cx<'_>,
+    operand: &SharedOperand,
+    which: &str,
+    lines: &mut Lines,
+    wanted: impl Fn(usize) -> bool,
+) {
+    let len = cx.machine.shared_len;
+    let mut outside = None;
+    for (mn, address) in chunks(operand) {
+        if address.saturating_add(16) > len {
+            outside.get_or_insert(address);
+        } else if wanted(mn) {
+            lines.add(address);
+        }
+    }
+    if let Some(address) = outside {
+        let told_of = operand.descriptor;
+        cx.report(rule::WGMMA_DESCRIPTOR, ALL, |_, mut told| {
+            told.message = format!(
+                "the descriptor of {which} leads to {address:#x} of shared memory, of which the block has {len} bytes"
+            );
+            told.note(format!(
+                "it says: start {:#x}, leading offset {}, stride offset {}, swizzle {:?}",
+                told_of.start, told_of.leading, told_of.stride, told_of.swizzle
+            ))
+            .help("offsets are in units of 16 bytes, bits 4 to 17 of the byte offset; check them against the tile's layout")
+        });
+    }
+}
+
+/// A chunk of the block's shared memory; zeros outside.
+fn chunk(cx: &Cx<'_>, address: u32) -> [u8; 16] {
+    cx.blocks[cx.warp.rank as usize]
+        .shared
+        .read(u64::from(address), 16)
+        .to_le_bytes()
+}
+
+/// Reads A, of which a warp uses a quarter of the rows.
+pub(super) fn read_rows(
+    cx: &mut Cx<'_>,
+    operand: &SharedOperand,
+    part: usize,
+    lines: &mut Lines,
+) -> Numbers {
+    note(cx, operand, "A", lines, |row| row / 16 == part);
+    operand.read_rows(|address| chunk(cx, address))
+}
+
+/// Reads B.
+pub(super) fn read_columns(cx: &mut Cx<'_>, operand: &SharedOperand, lines: &mut Lines) -> Numbers {
+    note(cx, operand, "B", lines, |_| true);
+    operand.read_columns(|address| chunk(cx, address))
+}
+
+/// An access of another that a product does not know, or that no fence covers.
+struct Unready {
+    offset: u64,
+    agent: crate::race::clock::Agent,
+    lane: u8,
+    pc: u32,
+    known: bool,
+}
+
+/// Holds what a product reads against what was written and who wrote it.
+pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
+    check_flights(cx, lines);
+    let checks = cx.machine.options.checks;
+    let (rank, lane) = (cx.warp.rank, first(cx.mask) as u8);
+    let mut unwritten = None;
+    let mut unready: Option<Unready> = None;
+    let clock = &cx.warp.clock;
+    let proxied = &cx.team.proxied;
+    let region = &mut cx.blocks[rank as usize].shared;
+    for (&line, &bytes) in &lines.0 {
+        let start = line * LINE as u64;
+        let missing = region.unwritten_in(line, bytes);
+        if missing != 0 && unwritten.is_none() {
+            unwritten = Some(start + u64::from(missing.trailing_zeros()));
+        }
+        if !checks.races {
+            continue;
+        }
+        let Some(shadow) = region.shadow(line) else {
+            continue;
+        };
+        shadow.each(bytes, |seen| {
+            if !seen.write || unready.as_ref().is_some_and(|found| !found.known) {
+                return;
+            }
+            let own = seen.agent == clock.agent && seen.lane == lane;
+            let known = own || clock.knows(seen.agent, seen.clock, seen.lane, lane);
+            let fenced =
+                seen.kind == Kind::Async || proxied.of(seen.agent).covers(seen.clock, seen.lane);
+            if !known || (!fenced && unready.is_none()) {
+                unready = Some(Unready {
+                    offset: start + u64::from(seen.byte),
+                    agent: seen.agent,
+                    lane: seen.lane,
+                    pc: seen.pc,
+                    known,
+                });
+            }
+        });
+    }
+    if let Some(offset) = unwritten
+        && checks.unwritten
+    {
+        cx.report(rule::SHARED_UNWRITTEN, ALL, |cx, mut told| {
+            told.message = format!(
+                "multiplies {}, which nothing has written",
+                access::place(cx, Home::Shared(rank), offset)
+            );
+            told.help("write the tile before it is multiplied, and check the descriptor's offsets against its layout")
+        });
+    }
+    if let Some(found) = unready {
+        report_unready(cx, &found);
+    }
+}
+
+#[cold]
+fn report_unready(cx: &mut Cx<'_>, found: &Unready) {
+    let rank = cx.warp.rank;
+    let code = if found.known {
+        rule::PROXY_FENCE_BEFORE_ASYNC_READ
+    } else {
+        rule::SHARED_RACE
+    };
+    let them = cx.whom(found.agent, found.lane);
+    cx.report(code, ALL, |cx, mut told| {
+        let place = access::place(cx, Home::Shared(rank), found.offset);
+        told.message = if found.known {
+            format!("multiplies {place}, which {them} wrote without `fence.proxy.async` since")
+        } else {
+            format!("multiplies {place}, and {them} wrote it with nothing to order the two")
+        };
+        told.other(cx.code.span(found.pc), format!("{them} wrote it here"))
+            .help(if found.known {
+                "wgmma reads shared memory through the async proxy: let every thread that wrote run `fence.proxy.async.shared::cta`, and then meet at a barrier"
+            } else {
+                "wait for whoever writes the tile: a barrier, or the mbarrier of the copy"
+            })
+    });
+}
+
+/// Holds what is read against asynchronous copies in flight.
+fn check_flights(cx: &mut Cx<'_>, lines: &Lines) {
+    let rank = cx.warp.rank;
+    if cx.blocks[rank as usize].flights.is_empty() {
+        return;
+    }
+    let mut group = Group {
+        home: Home::Shared(rank),
+        mask: 0,
+        offsets: [0; LANES],
+        size: 16,
+    };
+    let mut filled = 0;
+    for (&line, &bytes) in &lines.0 {
+        for chunk in 0..LINE / 16 {
+            if bytes >> (16 * chunk) & 1 == 0 {
+                continue;
+            }
+            group.offsets[filled] = line * LINE as u64 + 16 * chunk as u64;
+            group.mask |= 1 << filled;
+            filled += 1;
+            if filled == LANES {
+                flight::check(cx, &group, Does::Reads);
+                (filled, group.mask) = (0, 0);
+            }
+        }
+    }
+    if filled > 0 {
+        flight::check(cx, &group, Does::Reads);
+    }
+}
+
+/// The number of a product's flight among all of its block.
+fn flight_id(cx: &Cx<'_>, product: &Product) -> u64 {
+    1 << 62 | u64::from(cx.warp.number) << 48 | product.id
+}
+
+/// Tells the block that a product reads its shared memory from now on.
+pub(super) fn fly(cx: &mut Cx<'_>, product: &Product) {
+    let flight = Flight {
+        id: flight_id(cx, product),
+        what: What::Product,
+        write: false,
+        start: 0,
+        end: 0,
+        pc: product.pc,
+        agent: cx.warp.clock.agent,
+        lane: SEVERAL,
+    };
+    let flights = &mut cx.block().flights;
+    for (&line, &bytes) in &product.lines.0 {
+        flights.push_line(line, bytes, flight);
+    }
+}
+
+/// A product is done: its operands are free, and it has read them now.
+pub(super) fn land(cx: &mut Cx<'_>, product: &Product) {
+    let id = flight_id(cx, product);
+    let (races, geography) = (cx.machine.options.checks.races, cx.machine.geography);
+    let block = &mut cx.blocks[cx.warp.rank as usize];
+    let lanes = [SEVERAL; 32];
+    for (&line, &bytes) in &product.lines.0 {
+        block.flights.land_line(line, id);
+        if races && let Some(shadow) = block.shared.shadow(line) {
+            let access = Access {
+                write: false,
+                kind: Kind::Plain,
+                pc: product.pc,
+                bytes,
+                lanes: &lanes,
+                shift: 2,
+                first: 0,
+                shared: true,
+            };
+            // What it conflicts with was told when it started.
+            let _ = shadow.access(&access, &cx.warp.clock, geography, &cx.team.floor);
+        }
+    }
+}
