@@ -130,7 +130,7 @@ const TOKENS: &[&str] = &[
 
 #[test]
 fn mutated_inputs_are_survived() {
-    let inputs: u64 = variable("HEIST_FUZZ_INPUTS", 150_000);
+    let inputs: u64 = variable("HEIST_FUZZ_INPUTS", 100_000);
     let first: u64 = variable("HEIST_FUZZ_SEED", 1);
     let threads = if inputs == 1 { 1 } else { 2 };
     let accepted: u64 = std::thread::scope(|scope| {

@@ -92,12 +92,12 @@ fn check(source: Source, launch: Option<&LaunchFlags>) -> Result<Found, BadQuest
     let diagnostics = match parse(&source) {
         Ok(module) => {
             let mut found = validate::validate(&module, Some(&source));
-            found.extend(heist_check::check(&module));
-            // A module that is not PTX can't be run.
-            let broken = found.iter().any(|found| found.code.0.starts_with('P'));
-            if let Some(launch) = launch.filter(|_| !broken) {
-                let ran = launch.run(&source, &module)?;
-                merge(&mut found, ran.report.diagnostics);
+            // What is not PTX means nothing, and can't be run.
+            if found.is_empty() {
+                found = heist_check::check(&module);
+                if let Some(launch) = launch {
+                    merge(&mut found, launch.run(&source, &module)?.report.diagnostics);
+                }
             }
             found.sort_by_key(|diagnostic| diagnostic.span.start);
             found
