@@ -182,13 +182,16 @@ def counting():
 
 def fields():
     f = File("bits/field", "bfe, bfi, bmsk, szext: positions and lengths inside, at and beyond the register.")
+    # The ISA lets the low eight bits of position and length count; on hardware all bits do in the 64-bit forms.
+    def counts(width):
+        return 255 if width == 32 else M32
     def bfe(a, pos, length, width, sign):
-        pos, length = pos & 255, length & 255
+        pos, length = pos & counts(width), length & counts(width)
         top = width - 1
         sbit = (a >> min(pos + length - 1, top)) & 1 if sign and length else 0
         return sum(((a >> (pos + i)) & 1 if i < length and pos + i <= top else sbit) << i for i in range(width))
     def bfi(a, b, pos, length, width):
-        pos, length = pos & 255, length & 255
+        pos, length = pos & counts(width), length & counts(width)
         out = b
         for i in range(length):
             if pos + i < width:
@@ -204,7 +207,7 @@ def fields():
             t = f"{sign}{width}"
             k = f.map(f"bfe_{t}", [t, "u32", "u32"], [t], f"bfe.{t} d, a, b, c;")
             f.case(k, "spots", [a, pos, length], [[bfe(x, p, l, width, sign == "s") for x, p, l in zip(a, pos, length)]])
-        b = [0xA5A5A5A5A5A5A5A5 & ((1 << width) - 1)] * len(a)
+        b = [0x5AA5C33C5AA5C33C & ((1 << width) - 1)] * len(a)
         t = f"b{width}"
         k = f.map(f"bfi_{t}", [t, t, "u32", "u32"], [t], f"bfi.{t} d, a, b, c, e;")
         f.case(k, "spots", [a, b, pos, length], [[bfi(x, y, p, l, width) for x, y, p, l in zip(a, b, pos, length)]])

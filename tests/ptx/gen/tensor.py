@@ -98,6 +98,7 @@ def data(kind, count):
 def load_case(f, name, kind, dims, box, at, pitches=None, swizzle=None, estrides=None, fill="zeros"):
     rank = len(dims)
     size = SIZE[kind]
+    assert at[0] * size % 16 == 0, "hardware faults on a box that does not begin at 16 bytes"
     estrides = estrides or (1,) * rank
     if pitches is None:
         pitches = [1]
@@ -128,23 +129,23 @@ def loads():
     f = File("tensor/load", "Tensor loads: boxes inside and over every edge, dense and padded rows, element strides, NaN fill.")
     load_kernel(f, 1)
     load_case(f, "inside", "u32", [64], [16], [8])
-    load_case(f, "over-the-end", "u16", [20], [16], [12])
-    load_case(f, "before-the-start", "u32", [32], [8], [-3])
+    load_case(f, "over-the-end", "u16", [20], [16], [8])
+    load_case(f, "before-the-start", "u32", [32], [8], [-4])
     load_case(f, "bytes", "u8", [128], [32], [16])
     load_kernel(f, 2)
     load_case(f, "inside", "u32", [16, 8], [4, 4], [4, 2])
-    load_case(f, "padded-rows", "u16", [12, 6], [8, 4], [2, 1], pitches=[1, 16])
-    load_case(f, "right-edge", "f32", [10, 6], [8, 2], [6, 2], pitches=[1, 12])
-    load_case(f, "corner", "u32", [8, 8], [4, 4], [6, 6])
-    load_case(f, "negative", "u32", [8, 8], [4, 4], [-1, -2])
+    load_case(f, "padded-rows", "u16", [12, 6], [8, 4], [8, 1], pitches=[1, 16])
+    load_case(f, "right-edge", "f32", [10, 6], [8, 2], [4, 2], pitches=[1, 12])
+    load_case(f, "corner", "u32", [10, 8], [8, 4], [4, 6], pitches=[1, 12])
+    load_case(f, "negative", "u32", [8, 8], [8, 4], [-4, -2])
     load_case(f, "all-outside", "u32", [8, 8], [4, 2], [100, 100])
-    load_case(f, "nan-fill", "f32", [8, 4], [4, 4], [6, 2], fill="nan")
+    load_case(f, "nan-fill", "f32", [10, 4], [8, 4], [4, 2], pitches=[1, 12], fill="nan")
     load_case(f, "halves", "f16", [16, 8], [8, 4], [8, 4])
-    load_case(f, "wide-elements", "u64", [8, 4], [2, 4], [3, 0])
+    load_case(f, "wide-elements", "u64", [8, 4], [4, 4], [6, 0])
     load_case(f, "every-second-row", "u32", [8, 16], [4, 8], [0, 2], estrides=(1, 2))
     load_kernel(f, 3)
     load_case(f, "inside", "u16", [8, 4, 4], [8, 2, 2], [0, 1, 1])
-    load_case(f, "edges", "u32", [8, 4, 3], [4, 2, 2], [6, 3, 2])
+    load_case(f, "edges", "u32", [8, 4, 3], [8, 2, 2], [4, 3, 2])
     load_kernel(f, 4)
     load_case(f, "inside", "u16", [8, 3, 3, 3], [8, 2, 2, 2], [0, 1, 0, 1])
     load_kernel(f, 5)
@@ -212,6 +213,7 @@ done:
 def store_case(f, entry, name, kind, dims, box, at, swizzle=None, combine=None, initial=None):
     rank = len(dims)
     size = SIZE[kind]
+    assert at[0] * size % 16 == 0, "hardware faults on a box that does not begin at 16 bytes"
     pitches = [1]
     for d in dims[:-1]:
         pitches.append(pitches[-1] * d)
@@ -240,14 +242,14 @@ def stores():
     store_kernel(f, 1, "store_1d", "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group {map}, [at];")
     store_case(f, "store_1d", "over-the-end", "u32", [20], [8], [16])
     store_kernel(f, 2, "store_2d", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group {map}, [at];")
-    store_case(f, "store_2d", "inside", "u32", [8, 8], [4, 4], [2, 3])
-    store_case(f, "store_2d", "corner", "u32", [8, 8], [4, 4], [6, 6])
-    store_case(f, "store_2d", "negative", "u16", [16, 4], [8, 4], [-2, -1])
+    store_case(f, "store_2d", "inside", "u32", [8, 8], [4, 4], [4, 3])
+    store_case(f, "store_2d", "corner", "u32", [8, 8], [8, 4], [4, 6])
+    store_case(f, "store_2d", "negative", "u16", [16, 4], [16, 4], [-8, -1])
     store_case(f, "store_2d", "swizzle-128", "f16", [64, 8], [64, 8], [0, 0], swizzle=128)
     store_case(f, "store_2d", "swizzle-64", "u16", [32, 8], [32, 8], [0, 0], swizzle=64)
     store_case(f, "store_2d", "swizzle-32", "u32", [8, 8], [8, 8], [0, 0], swizzle=32)
     store_kernel(f, 3, "store_3d", "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group {map}, [at];")
-    store_case(f, "store_3d", "edges", "u32", [8, 4, 3], [4, 2, 2], [6, 3, 2])
+    store_case(f, "store_3d", "edges", "u32", [8, 4, 3], [8, 2, 2], [4, 3, 2])
     for op, kind, fn in (("add", "u32", lambda x, y: (x + y) & 0xFFFFFFFF), ("min", "u32", min), ("max", "s32", max),
                          ("and", "u32", lambda x, y: x & y), ("or", "u32", lambda x, y: x | y), ("xor", "u32", lambda x, y: x ^ y),
                          ("inc", "u32", lambda o, v: 0 if o >= v else o + 1), ("dec", "u32", lambda o, v: v if o == 0 or o > v else o - 1)):
@@ -314,7 +316,7 @@ wait:
     ld.param.u64 d, [p_d];
     prefetch.tensormap [map];
     cp.async.bulk.prefetch.tensor.2d.L2.global.tile [map, {0, 2}];
-    cp.async.bulk.prefetch.tensor.2d.L2.global.tile [map, {6, 6}];
+    cp.async.bulk.prefetch.tensor.2d.L2.global.tile [map, {4, 6}];
     st.global.u32 [d], 5;
     ret;
 }""")

@@ -131,12 +131,12 @@ pub fn fns(mask: u32, base: u32, offset: i32) -> u32 {
 }
 
 macro_rules! fields {
-    ($bfe_u:ident, $bfe_s:ident, $bfi:ident, $bits:ident, $int:ident, $name:literal) => {
+    ($bfe_u:ident, $bfe_s:ident, $bfi:ident, $bits:ident, $int:ident, $name:literal, $counts:literal, $which:literal) => {
         #[doc = concat!("`bfe.u", $name, "`: `len` bits of `a` from bit `pos`, zero-extended. ",
-                                 "Only the low eight bits of `pos` and `len` count.")]
+                                 $which, " of `pos` and `len` count.")]
         #[inline(always)]
         pub fn $bfe_u(a: $bits, pos: u32, len: u32) -> $bits {
-            let (pos, len) = (pos & 0xff, len & 0xff);
+            let (pos, len) = (pos & $counts, len & $counts);
             let field = if pos < $bits::BITS { a >> pos } else { 0 };
             if len < $bits::BITS { field & !($bits::MAX << len) } else { field }
         }
@@ -146,7 +146,7 @@ macro_rules! fields {
         #[inline(always)]
         pub fn $bfe_s(a: $bits, pos: u32, len: u32) -> $bits {
             const MSB: u32 = $bits::BITS - 1;
-            let (pos, len) = (pos & 0xff, len & 0xff);
+            let (pos, len) = (pos & $counts, len & $counts);
             let field = ((a as $int) >> if pos < MSB { pos } else { MSB }) as $bits;
             let spare = $bits::BITS - if len < $bits::BITS { len } else { $bits::BITS };
             match len {
@@ -156,10 +156,10 @@ macro_rules! fields {
         }
 
         #[doc = concat!("`bfi.b", $name, "`: `b` with `len` of its bits from bit `pos` replaced by the ",
-                                 "low bits of `a`. Only the low eight bits of `pos` and `len` count.")]
+                                 "low bits of `a`. ", $which, " of `pos` and `len` count.")]
         #[inline(always)]
         pub fn $bfi(a: $bits, b: $bits, pos: u32, len: u32) -> $bits {
-            let (pos, len) = (pos & 0xff, len & 0xff);
+            let (pos, len) = (pos & $counts, len & $counts);
             if pos >= $bits::BITS {
                 return b;
             }
@@ -169,8 +169,28 @@ macro_rules! fields {
     };
 }
 
-fields!(bfe_u32, bfe_s32, bfi_b32, u32, i32, "32");
-fields!(bfe_u64, bfe_s64, bfi_b64, u64, i64, "64");
+// The ISA says that the low eight bits count in both widths. The assembler makes the
+// 64-bit forms of clamping shifts that look at all bits, and so an H200 answers.
+fields!(
+    bfe_u32,
+    bfe_s32,
+    bfi_b32,
+    u32,
+    i32,
+    "32",
+    0xff,
+    "Only the low eight bits"
+);
+fields!(
+    bfe_u64,
+    bfe_s64,
+    bfi_b64,
+    u64,
+    i64,
+    "64",
+    0xffff_ffff,
+    "All bits"
+);
 
 /// `bmsk.wrap` (`CLAMP` false) and `bmsk.clamp`: `len` ones from bit `pos`.
 #[inline(always)]
@@ -220,9 +240,10 @@ mod tests {
     use super::*;
     use crate::sample::{ints32, ints64};
 
-    /// The ISA's own bit-by-bit definition.
+    /// The ISA's own bit-by-bit definition, with all bits of `pos` and `len` counting in 64 bits.
     fn bfe_model(a: u64, width: u32, pos: u32, len: u32, signed: bool) -> u64 {
-        let (pos, len, msb) = (pos & 0xff, len & 0xff, width - 1);
+        let counts = if width == 32 { 0xff } else { u32::MAX };
+        let (pos, len, msb) = (pos & counts, len & counts, width - 1);
         let sign = if !signed || len == 0 {
             0
         } else {
@@ -272,6 +293,8 @@ mod tests {
         }
         assert_eq!(bfi_b64(0xff, 0, 60, 8), 0xf << 60);
         assert_eq!(bfi_b64(0xff, 7, 64, 8), 7);
+        assert_eq!(bfi_b64(0xff, 7, 256, 4), 7);
+        assert_eq!(bfe_u64(u64::MAX, 256, 4), 0);
         assert_eq!(bfi_b64(5, u64::MAX, 0, 64), 5);
     }
 
