@@ -7,8 +7,12 @@
 pub mod device;
 pub mod render;
 pub mod sarif;
+pub mod workload;
 
 pub use heist_gpu as gpu;
+pub use heist_kernels as kernels;
 pub use heist_launch as launch;
 pub use heist_ptx as ptx;
+pub use heist_sched as sched;
 pub use heist_sim as sim;
+pub use heist_view as view;

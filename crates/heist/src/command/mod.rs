@@ -4,11 +4,14 @@
 //! something was found, 2 the question was wrong.
 
 mod check;
+mod demo;
 mod doctor;
 mod exec;
 mod explain;
 mod fmt;
 mod launch;
+mod policies;
+mod run;
 mod selftest;
 
 use clap::{Parser, Subcommand};
@@ -32,10 +35,13 @@ pub(crate) struct Heist {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Check),
+    Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Exec(exec::Exec),
     Explain(explain::Explain),
     Fmt(fmt::Fmt),
+    Policies(policies::Policies),
+    Run(run::Run),
     Selftest(selftest::SelftestCommand),
 }
 
@@ -44,10 +50,13 @@ impl Heist {
         let out = Output { json: self.json };
         let verdict = match self.command {
             Command::Check(command) => command.run(out),
+            Command::Demo(command) => command.run(out),
             Command::Doctor(command) => command.run(out),
             Command::Exec(command) => command.run(out),
             Command::Explain(command) => command.run(out),
             Command::Fmt(command) => command.run(out),
+            Command::Policies(command) => command.run(out),
+            Command::Run(command) => command.run(out),
             Command::Selftest(command) => command.run(out),
         };
         match verdict {

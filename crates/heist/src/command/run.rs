@@ -1,0 +1,238 @@
+//! `heist run`: one workload under one schedule, on a device of your choice.
+
+use super::{BadQuestion, Output, Verdict};
+use clap::Args;
+use heist::device::{Device, DeviceName, NotRun, Settings};
+use heist::render;
+use heist::workload::{self, Ran, WorkloadError};
+use heist_kernels::synthetic::{Parameters, Synthetic, Workload};
+use heist_launch::Dim3;
+use heist_ptx::arch::Gpu;
+use heist_sched::{AnyOrder, AnyPolicy, Schedule, Source, Submit, Table};
+use heist_view::Run as Named;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Run a workload under a policy, check its result, and draw what happened.
+#[derive(Args)]
+#[command(after_help = "\
+Workloads: uniform, sequence-lengths, dynamic-batching, sparse-attention, power-law,
+mixture-of-experts, video-frames, clustered-heavy, data-dependent.
+
+Examples:
+  heist run power-law                                     greedy, on the simulated B200
+  heist run power-law --policy 'max-steals(4) & first-half' --trace run.html
+  heist run sequence-lengths --source ticket --device sim:h200 --submit late --prologue 200
+  heist run uniform --source static --device gpu --tiles 16384 --mean 4000
+
+Exit status: 0 every tile ran exactly once and every element is right, 1 not so, 2 it could
+not be run.")]
+pub(crate) struct Run {
+    /// The workload.
+    workload: String,
+    /// When a block asks for more: see `heist policies`.
+    #[arg(long, value_name = "EXPR", default_value = "greedy")]
+    policy: String,
+    /// Where tiles come from: clc, ticket, static, direct. The device's best unless given.
+    #[arg(long)]
+    source: Option<String>,
+    /// In which order tiles are handed out: linear, reversed, grouped(4), hilbert, longest-first.
+    #[arg(long, default_value = "linear")]
+    order: String,
+    /// When a request is submitted: early or late.
+    #[arg(long, default_value = "early")]
+    submit: String,
+    /// Blocks of a cluster, such as 1x2.
+    #[arg(long, default_value = "1x1")]
+    cluster: Dim3,
+    /// sim:b200, sim:h200, sim:l4, ... or gpu.
+    #[arg(long, default_value = "sim:b200")]
+    device: DeviceName,
+    /// How many tiles.
+    #[arg(long, default_value_t = 2000)]
+    tiles: u32,
+    /// The mean number of steps of a tile.
+    #[arg(long, default_value_t = 100)]
+    mean: u32,
+    /// How many times the heaviest tile outweighs the lightest, about.
+    #[arg(long, default_value_t = 8.0)]
+    imbalance: f64,
+    /// Steps of the prologue, once a block.
+    #[arg(long, default_value_t = 0)]
+    prologue: u32,
+    /// Fixes the workload and the simulated schedule.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Let the simulator refuse requests, delay and reorder.
+    #[arg(long)]
+    chaos: bool,
+    /// Do not check the result.
+    #[arg(long)]
+    no_verify: bool,
+    /// Write the timeline: .html, .svg, or .json (for Perfetto).
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+fn question(error: impl std::fmt::Display) -> BadQuestion {
+    BadQuestion::Sentence(error.to_string())
+}
+
+/// What kept a workload from running, as the command tells it.
+pub(super) fn not_run(error: WorkloadError) -> BadQuestion {
+    match error {
+        WorkloadError::NotRun(NotRun::Refused(list), text) => BadQuestion::Diagnostics(list, *text),
+        other => question(other),
+    }
+}
+
+/// Draws runs into a file, by its extension.
+pub(super) fn draw(path: &Path, title: &str, runs: &[Named<'_>]) -> Result<(), BadQuestion> {
+    let text = match path.extension().and_then(|e| e.to_str()) {
+        Some("html") => heist_view::html(title, runs),
+        Some("svg") => match runs {
+            [run] => heist_view::svg(run.trace),
+            _ => {
+                return Err(question(
+                    "an .svg shows one run; write an .html for several",
+                ));
+            }
+        },
+        Some("json") => heist_view::perfetto(runs).to_string(),
+        _ => {
+            return Err(question(format!(
+                "{}: a timeline is a .html, .svg or .json file",
+                path.display()
+            )));
+        }
+    };
+    std::fs::write(path, text)
+        .map_err(|error| question(format!("can't write {}: {error}", path.display())))
+}
+
+impl Run {
+    fn schedule(&self, synthetic: &Synthetic, device: &Device) -> Result<Schedule, BadQuestion> {
+        let policy: AnyPolicy = self.policy.parse().map_err(question)?;
+        let arch = workload::arch_of(device).map_err(question)?;
+        let source = match &self.source {
+            Some(text) => text.parse().map_err(question)?,
+            None => Source::auto(arch, &policy, true).source,
+        };
+        source.check(arch, self.cluster).map_err(question)?;
+        let order = if self.order == "longest-first" {
+            // An order is over clusters of tiles; a cluster is as long as its
+            // longest tile.
+            let wide = self.cluster.x.max(1) as usize;
+            let costs: Vec<u32> = synthetic
+                .costs
+                .chunks(wide)
+                .map(|tiles| tiles.iter().copied().max().unwrap_or(0))
+                .collect();
+            AnyOrder::new(Table::longest_first(&costs))
+        } else {
+            self.order.parse().map_err(question)?
+        };
+        let submit: Submit = self.submit.parse().map_err(question)?;
+        let mut schedule = Schedule::new(source).policy(policy).submit(submit);
+        schedule.order = order;
+        schedule.cluster = self.cluster;
+        Ok(schedule)
+    }
+
+    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        let workload: Workload = self.workload.parse().map_err(question)?;
+        if self.tiles == 0 {
+            return Err(question("a workload of no tiles has nothing to run"));
+        }
+        let synthetic = Synthetic::new(
+            workload,
+            Parameters {
+                tiles: self.tiles,
+                mean: self.mean.max(1),
+                imbalance: self.imbalance,
+                prologue: self.prologue,
+                seed: self.seed,
+            },
+        );
+        let device = Device::open(self.device).map_err(question)?;
+        let schedule = self.schedule(&synthetic, &device)?;
+        let settings = Settings {
+            seed: self.seed,
+            chaos: self.chaos,
+            ..Settings::default()
+        };
+        let ran = workload::run(&synthetic, &schedule, &device, &settings, !self.no_verify)
+            .map_err(not_run)?;
+        let named = Named {
+            name: &ran.schedule,
+            trace: &ran.trace,
+        };
+        if let Some(path) = &self.trace {
+            draw(path, &format!("{workload}, {} tiles", self.tiles), &[named])?;
+        }
+        if out.json {
+            out.json(&as_json(&ran, &synthetic));
+        } else {
+            print!("{}", heist_view::table::runs(&[named], synthetic.tiles()));
+            tell(&ran);
+            if let Some(path) = &self.trace {
+                println!("timeline: {}", path.display());
+            }
+        }
+        if !ran.diagnostics.is_empty() && !out.json {
+            for diagnostic in &ran.diagnostics {
+                anstream::eprintln!("{}\n", render::to_text(diagnostic, &ran.text));
+            }
+        }
+        Ok(if ran.is_right(&synthetic) {
+            Verdict::Clean
+        } else {
+            Verdict::Found
+        })
+    }
+}
+
+/// What the table does not say.
+pub(super) fn tell(ran: &Ran) {
+    match &ran.verified {
+        Some(Ok(checked)) => println!("result: {checked} elements checked, all right"),
+        Some(Err(wrong)) => println!("result: WRONG: {wrong}"),
+        None => println!("result: not checked"),
+    }
+    if let Some(ejected) = &ran.report.ejected {
+        println!("overruled: {ejected}");
+    }
+    if !ran.report.counter_is_zero {
+        println!("the ticket counter was not left at zero");
+    }
+}
+
+/// A run for machines.
+pub(super) fn as_json(ran: &Ran, synthetic: &Synthetic) -> serde_json::Value {
+    let (checked, wrong) = match &ran.verified {
+        Some(Ok(checked)) => (Some(*checked), None),
+        Some(Err(wrong)) => (Some(wrong.checked), Some(wrong.to_string())),
+        None => (None, None),
+    };
+    json!({
+        "workload": synthetic.workload,
+        "parameters": synthetic.parameters,
+        "schedule": ran.schedule,
+        "device": ran.trace.device,
+        "clock": ran.trace.clock,
+        "summary": ran.trace.summary(),
+        "elapsed_ns": ran.elapsed.map(heist_launch::Time::ns),
+        "exactly_once": ran.exactly_once(synthetic),
+        "elements_checked": checked,
+        "wrong": wrong,
+        "stats": ran.report.stats.as_ref().map(heist_sched::Stats::total),
+        "ejected": ran.report.ejected,
+        "diagnostics": ran.diagnostics.iter()
+            .map(|diagnostic| render::to_json(diagnostic, &ran.text)).collect::<Vec<_>>(),
+    })
+}
+
+/// The simulated GPU that stands in for one with launch control.
+pub(super) const BLACKWELL: DeviceName = DeviceName::Sim(Gpu::B200);
+/// And for one without.
+pub(super) const HOPPER: DeviceName = DeviceName::Sim(Gpu::H200);
