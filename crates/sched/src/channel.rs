@@ -9,8 +9,8 @@
 //!
 //! In a cluster every block has a slot and a *full* barrier, and the first block
 //! an *empty* barrier that takes one arrival from each block. The scheduler
-//! waits for *empty*, arms each block's *full* and writes each block's slot
-//! asynchronously. Every thread waits for its own block's *full*, reads its own
+//! waits for *empty*, writes each block's slot, and arrives at each block's
+//! *full*, which releases the write to whoever waits there. Every thread waits for its own block's *full*, reads its own
 //! block's slot, and after the block has met one thread releases the slot to the
 //! first block. Nobody reads what was not waited for, nothing is overwritten
 //! before everybody has read it, and no block reads another one's memory.
@@ -98,9 +98,8 @@ impl<'k> Channel<'k> {
                 empty.wait(emptied.get());
                 emptied.update(|parity| parity ^ 1);
                 for rank in 0..self.k.cluster_size() {
-                    let full = full.barrier().on(rank);
-                    full.arrive_expecting(4u32);
-                    self.slot.ptr().on(rank).store_async(word, &full);
+                    self.slot.ptr().on(rank).store(word);
+                    full.barrier().on(rank).arrive();
                 }
             }
         }

@@ -47,7 +47,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// As the kernel takes them.
-    pub(crate) fn to_array(self) -> [u32; 7] {
+    pub fn to_array(self) -> [u32; 7] {
         let ([x, y, z], [cx, cy]) = (self.tiles, self.clusters);
         [x, y, z, cx, cy, self.count, self.resident]
     }

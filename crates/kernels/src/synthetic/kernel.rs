@@ -36,6 +36,8 @@ pub fn build(
         .schedule(schedule)
         .block(THREADS)
         .build(arch, |k, args, tiles| {
+            // As many blocks as an SM takes: eight of 256 threads.
+            k.max_registers(32);
             k.comment("the prologue");
             let addend = k.var(args.seed).named("addend");
             k.for_unrolled::<4>(0u32, args.prologue, |_| {

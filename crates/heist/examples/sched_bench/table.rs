@@ -1,0 +1,317 @@
+//! `table`: all workloads under all schedules, in turns, beside CUDA C++.
+
+use super::{Failure, flag, number};
+use heist::device::Device;
+use heist::workload::{arch_of, resident};
+use heist_gpu::{Arm, Array, Gpu, JitOptions, Kernel, KernelArg, Protocol, PtxText, Spread};
+use heist_kernels::synthetic::{Parameters, Synthetic, THREADS, Workload, build};
+use heist_launch::Launch;
+use heist_sched::{Plan, Schedule, Source, Submit, TicketGrid};
+use serde::{Deserialize, Serialize};
+use std::cell::Cell;
+
+/// A cell of the table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Entry {
+    pub(super) schedule: String,
+    pub(super) median_us: f64,
+    pub(super) p10_us: f64,
+    pub(super) p90_us: f64,
+    /// Every element right and the counter at zero, after all launches.
+    pub(super) right: bool,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Row {
+    pub(super) workload: Workload,
+    pub(super) parameters: Parameters,
+    pub(super) entries: Vec<Entry>,
+    /// Ticket greedy beside CUDA C++ with the same moment, within rounds:
+    /// early, late.
+    pub(super) ticket_over_peer: [Option<f64>; 2],
+    /// What three samples of four candidates chose, and how much longer that
+    /// takes than the best of the row.
+    pub(super) auto: Option<(String, f64)>,
+}
+
+/// The table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Table {
+    pub(super) device: String,
+    pub(super) sms: u32,
+    pub(super) rounds: u32,
+    pub(super) rows: Vec<Row>,
+}
+
+/// The schedules of a row, in order.
+pub(super) fn schedules() -> Vec<Schedule> {
+    let mut all = vec![Schedule::new(Source::Direct), Schedule::new(Source::Static)];
+    for submit in [Submit::Early, Submit::Late] {
+        for text in ["greedy", "max-steals(8)", "adaptive"] {
+            all.extend(
+                text.parse()
+                    .ok()
+                    .map(|policy| Schedule::new(Source::Ticket).policy(policy).submit(submit)),
+            );
+        }
+    }
+    let mut full = Schedule::new(Source::Ticket);
+    full.grid = Some(TicketGrid::Full);
+    all.push(full);
+    for text in [
+        "never",
+        "every(2)",
+        "time-budget(50us)",
+        "first-half",
+        "fair-share",
+        "token-bucket(500, 4)",
+        "probability(0.75)",
+        "sm-limit(100)",
+    ] {
+        all.extend(
+            text.parse()
+                .ok()
+                .map(|policy| Schedule::new(Source::Ticket).policy(policy)),
+        );
+    }
+    all
+}
+
+/// One schedule made ready.
+struct Ready {
+    name: String,
+    kernel: Kernel,
+    plan: Plan,
+    control: Array<u64>,
+    watch: Array<u64>,
+    table: Array<u32>,
+    output: Array<u32>,
+}
+
+/// The CUDA C++ kernel made ready.
+struct Peer {
+    name: String,
+    kernel: Kernel,
+    launch: Launch,
+    counter: Array<u32>,
+    base: Cell<u32>,
+    output: Array<u32>,
+}
+
+/// Measures; whether every result was right.
+pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
+    let gpu = Gpu::open(0)?;
+    let tiles = number(words, "--tiles", 16384)?;
+    let mean = number(words, "--mean", 1000)?;
+    let rounds = number(words, "--rounds", 15)?;
+    let peer = flag(words, "--peer")
+        .map(std::fs::read_to_string)
+        .transpose()?;
+    let mut table = Table {
+        device: gpu.info().name.clone(),
+        sms: gpu.info().sms,
+        rounds,
+        rows: Vec::new(),
+    };
+    for workload in Workload::ALL {
+        for prologue in [0, 2000] {
+            let parameters = Parameters {
+                tiles,
+                mean,
+                imbalance: 8.0,
+                prologue,
+                seed: 7,
+            };
+            let row = row(&gpu, workload, parameters, peer.as_deref(), rounds)?;
+            print_row(&row);
+            table.rows.push(row);
+        }
+    }
+    if let Some(path) = flag(words, "--json") {
+        std::fs::write(path, serde_json::to_string_pretty(&table)?)?;
+    }
+    let right = table
+        .rows
+        .iter()
+        .all(|row| row.entries.iter().all(|entry| entry.right));
+    println!("every result right: {right}");
+    Ok(right)
+}
+
+fn row(
+    gpu: &Gpu,
+    workload: Workload,
+    parameters: Parameters,
+    peer: Option<&str>,
+    rounds: u32,
+) -> Result<Row, Failure> {
+    let device = Device::Gpu(gpu.clone());
+    let arch = arch_of(&device)?;
+    let synthetic = Synthetic::new(workload, parameters);
+    let costs = gpu.upload(&synthetic.costs)?;
+    let input = gpu.upload(synthetic.input())?;
+    let count = synthetic.input().len();
+    let mut ready = Vec::new();
+    for schedule in schedules() {
+        let built = build(workload, synthetic.tiles(), &schedule, arch)?;
+        let plan = built.plan(resident(&device, &built))?;
+        let program = gpu.load(
+            &PtxText::new("workload", built.ptx()),
+            &JitOptions::default(),
+        )?;
+        ready.push(Ready {
+            name: schedule.to_string(),
+            kernel: program.kernel(&built.built.launch.entry)?,
+            control: gpu.zeros::<u64>(4)?,
+            watch: gpu.upload(&plan.watch)?,
+            table: gpu.upload(&plan.table)?,
+            output: gpu.zeros::<u32>(count)?,
+            plan,
+        });
+    }
+    let mut peers = Vec::new();
+    if let Some(text) = peer {
+        let options = JitOptions {
+            clamp_version: true,
+            ..JitOptions::default()
+        };
+        let program = gpu.load(&PtxText::new("plain.ptx", text), &options)?;
+        for moment in ["early", "late"] {
+            let kind = if workload == Workload::DataDependent {
+                "search"
+            } else {
+                "chain"
+            };
+            let kernel = program.kernel(&format!("plain_{moment}_{kind}"))?;
+            let whole = Launch::new(1, THREADS);
+            let blocks = kernel.occupancy(&whole)?.blocks_per_sm * gpu.info().sms;
+            peers.push(Peer {
+                name: format!("cuda {moment}"),
+                launch: Launch::new(blocks.min(parameters.tiles), THREADS),
+                kernel,
+                counter: gpu.zeros::<u32>(1)?,
+                base: Cell::new(0),
+                output: gpu.zeros::<u32>(count)?,
+            });
+        }
+    }
+    let own = |output: &Array<u32>| {
+        vec![
+            KernelArg::pointer(&costs),
+            KernelArg::pointer(&input),
+            KernelArg::pointer(output),
+            KernelArg::scalar(parameters.prologue),
+            KernelArg::scalar(synthetic.seed()),
+        ]
+    };
+    let mut arms: Vec<Arm<'_>> = Vec::new();
+    for one in &ready {
+        let mut arguments = own(&one.output);
+        arguments.push(KernelArg::pointer(&one.control));
+        arguments.push(KernelArg::pointer(&one.watch));
+        arguments.push(KernelArg::pointer(&one.table));
+        arguments.extend(one.plan.numbers.to_array().map(KernelArg::scalar));
+        arms.push(Arm::new(one.name.clone(), move |stream| {
+            one.kernel.launch(stream, &one.plan.launch, &arguments)
+        }));
+    }
+    for one in &peers {
+        let arguments = own(&one.output);
+        arms.push(Arm::new(one.name.clone(), move |stream| {
+            let base = one.base.get();
+            let mut all = arguments.clone();
+            all.push(KernelArg::pointer(&one.counter));
+            all.push(KernelArg::scalar(parameters.tiles));
+            all.push(KernelArg::scalar(base));
+            // As many draws as tiles: each block's last one is in vain, and its
+            // first tile is not drawn.
+            one.base.set(base.wrapping_add(parameters.tiles));
+            one.kernel.launch(stream, &one.launch, &all)
+        }));
+    }
+    let protocol = Protocol {
+        rounds,
+        ..Protocol::default()
+    };
+    let figures = gpu.measure(&mut arms, &protocol)?;
+    drop(arms);
+    let mut entries = Vec::new();
+    for (index, figure) in figures.iter().enumerate() {
+        let spread = figure.nanoseconds().unwrap_or(Spread {
+            p10: 0.0,
+            median: 0.0,
+            p90: 0.0,
+        });
+        let (output, settled) = match ready.get(index) {
+            Some(one) => (one.output.read()?, one.control.read()?[0] == 0),
+            None => (peers[index - ready.len()].output.read()?, true),
+        };
+        entries.push(Entry {
+            schedule: figure.name.clone(),
+            median_us: spread.median / 1e3,
+            p10_us: spread.p10 / 1e3,
+            p90_us: spread.p90 / 1e3,
+            right: settled && synthetic.verify(&output).is_ok(),
+        });
+    }
+    let named = |name: &str| figures.iter().find(|figure| figure.name == name);
+    let over = |ours: &str, theirs: &str| {
+        let ratio = named(ours)?.times_as_long_as(named(theirs)?)?;
+        Some(ratio.median)
+    };
+    let best = entries
+        .iter()
+        .filter(|entry| !entry.schedule.starts_with("cuda"))
+        .map(|entry| entry.median_us)
+        .fold(f64::INFINITY, f64::min);
+    let candidates = [
+        "direct",
+        "static",
+        "ticket early greedy",
+        "ticket late greedy",
+    ];
+    let auto = candidates
+        .iter()
+        .filter_map(|name| {
+            let first: Vec<f64> = named(name)?
+                .samples
+                .iter()
+                .take(3)
+                .map(|t| t.ns())
+                .collect();
+            Some((Spread::of(first)?.median, *name))
+        })
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .and_then(|(_, name)| {
+            let entry = entries.iter().find(|entry| entry.schedule == name)?;
+            Some((name.to_string(), entry.median_us / best))
+        });
+    Ok(Row {
+        workload,
+        parameters,
+        entries,
+        ticket_over_peer: [
+            over("ticket early greedy", "cuda early"),
+            over("ticket late greedy", "cuda late"),
+        ],
+        auto,
+    })
+}
+
+fn print_row(row: &Row) {
+    println!("\n{}, prologue {}", row.workload, row.parameters.prologue);
+    for entry in &row.entries {
+        let mark = if entry.right { "" } else { "   WRONG" };
+        println!(
+            "  {:<34} {:>9.1} us  ({:.1} to {:.1}){mark}",
+            entry.schedule, entry.median_us, entry.p10_us, entry.p90_us
+        );
+    }
+    if let [Some(early), Some(late)] = row.ticket_over_peer {
+        println!("  ticket over CUDA C++: early {early:.3}, late {late:.3}");
+    }
+    if let Some((name, ratio)) = &row.auto {
+        println!("  auto: {name}, {ratio:.3} of the best");
+    }
+}
