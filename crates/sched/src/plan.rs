@@ -141,8 +141,8 @@ fn watch_buffer(watch: Watch, workers: u32, count: u32, cluster: Dim3) -> Vec<u6
     let first = HEADER_WORDS + workers * CLUSTER_WORDS;
     let records = if watch == Watch::Trace {
         // Every block and every tile once; for each tile and each cluster a
-        // request with its answer, and two declines.
-        (workers + count) * blocks + (workers + count) * 4
+        // request with its answer, two declines, and an overruling.
+        (workers + count) * blocks + (workers + count) * 5
     } else {
         0
     };
