@@ -58,6 +58,7 @@ impl Device for SimDevice {
                 seed,
                 chaos: if case.chaos { Chaos::FULL } else { Chaos::NONE },
                 budget: BUDGET,
+                cooperative: case.cooperative,
                 ..Options::default()
             };
             match program.run(

@@ -174,6 +174,7 @@ impl Device {
             Device::Sim(device) => {
                 let mut options = Options {
                     seed: settings.seed,
+                    cooperative: settings.cooperative,
                     ..Options::default()
                 };
                 if settings.chaos {

@@ -32,6 +32,8 @@ pub(crate) struct Machine {
     pub(crate) pool: crate::engine::pool::Pool,
     pub(crate) decisions: Vec<heist_launch::Decision>,
     pub(crate) shared_len: u32,
+    /// The memory through which the blocks of a cooperative grid meet; 0 for none.
+    pub(crate) workspace: u64,
     pub(crate) stopped: bool,
     pub(crate) started: std::time::Instant,
 }

@@ -11,6 +11,8 @@ pub struct Options {
     pub budget: Budget,
     /// What is checked.
     pub checks: Checks,
+    /// Whether all blocks are to be on the device at once, so that they can meet.
+    pub cooperative: bool,
 }
 
 impl Default for Options {
@@ -21,6 +23,7 @@ impl Default for Options {
             chaos: Chaos::NONE,
             budget: Budget::default(),
             checks: Checks::ALL,
+            cooperative: false,
         }
     }
 }

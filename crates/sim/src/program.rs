@@ -173,6 +173,16 @@ impl Program {
                 _ => {}
             }
         }
+        // The runtime gives cooperative grids a word to count their blocks in.
+        let workspace = if options.cooperative {
+            global.add(
+                "the cooperative grid's workspace".to_owned(),
+                64,
+                Region::of(&[0; 64]),
+            )
+        } else {
+            0
+        };
         Machine {
             device: *device,
             options: options.clone(),
@@ -195,6 +205,7 @@ impl Program {
             pool,
             decisions: Vec::new(),
             shared_len: plan.shared,
+            workspace,
             stopped: false,
             started: std::time::Instant::now(),
         }
@@ -460,6 +471,20 @@ impl Plan {
                     residency.limiter
                 ),
             ));
+        }
+        let resident = u64::from(residency.blocks) * u64::from(device.gpu().sms);
+        if errors.is_empty() && options.cooperative && launch.grid.count() > resident {
+            errors.push(
+                Diagnostic::error(
+                    rule::GRID_SIZE,
+                    Span::NONE,
+                    format!(
+                        "a cooperative launch of {} blocks, of which {device} holds {resident} at once",
+                        launch.grid.count()
+                    ),
+                )
+                .help("launch at most as many blocks as are resident, and let each do more"),
+            );
         }
         let memory = launch
             .grid

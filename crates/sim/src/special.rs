@@ -58,6 +58,11 @@ pub(crate) enum Special {
     TotalSmem,
     /// One that always reads the same: `%envreg3`, `%reserved_smem_offset_begin`.
     Fixed(u32),
+    /// Half of the address of a cooperative grid's workspace, the upper one or the
+    /// lower: `%envreg1` and `%envreg2`.
+    Workspace {
+        upper: bool,
+    },
 }
 
 impl Special {
@@ -91,6 +96,8 @@ impl Special {
             ("%total_smem_size" | "%aggr_smem_size", None) => TotalSmem,
             ("%reserved_smem_offset_begin", None) => Fixed(0),
             ("%reserved_smem_offset_end" | "%reserved_smem_offset_cap", None) => Fixed(1024),
+            ("%envreg1", None) => Workspace { upper: true },
+            ("%envreg2", None) => Workspace { upper: false },
             _ if part.is_none() && name.starts_with("%envreg") => Fixed(0),
             _ => return None,
         })
@@ -124,6 +131,7 @@ pub(crate) struct Standing {
     pub(crate) sms: u32,
     pub(crate) dynamic_shared: u32,
     pub(crate) total_shared: u32,
+    pub(crate) workspace: u64,
 }
 
 impl Standing {
@@ -190,6 +198,8 @@ impl Standing {
             Special::DynamicSmem => self.dynamic_shared,
             Special::TotalSmem => self.total_shared,
             Special::Fixed(value) => value,
+            Special::Workspace { upper: true } => (self.workspace >> 32) as u32,
+            Special::Workspace { upper: false } => self.workspace as u32,
         }
     }
 }
@@ -211,6 +221,7 @@ mod tests {
             sms: 132,
             dynamic_shared: 64,
             total_shared: 128,
+            workspace: 7 << 32 | 9,
         };
         let of = |name: &str, part, lane| {
             standing.value(Special::named(name, part).expect("a register"), lane)
@@ -223,6 +234,8 @@ mod tests {
         assert_eq!(of("%lanemask_lt", None, 3), 0b111);
         assert_eq!(of("%lanemask_gt", None, 31), 0);
         assert_eq!(of("%lanemask_le", None, 31), u32::MAX);
+        assert_eq!(of("%envreg1", None, 0), 7);
+        assert_eq!(of("%envreg2", None, 0), 9);
         assert_eq!(Special::named("%tid", None), None);
         for axis in [Axis::X, Axis::Y, Axis::Z] {
             let values = standing.values(Special::Tid(axis));

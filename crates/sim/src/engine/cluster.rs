@@ -243,6 +243,7 @@ impl Cluster {
                 sms: machine.device.gpu().sms,
                 dynamic_shared: machine.launch.dynamic_shared,
                 total_shared: machine.shared_len,
+                workspace: machine.workspace,
             };
             for warp in 0..warps {
                 let lanes = lanes_of(warp, threads);

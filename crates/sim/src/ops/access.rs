@@ -316,6 +316,20 @@ impl Cx<'_> {
 /// Checks a group for bytes that nobody wrote and for races, and records it.
 #[inline]
 pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does, kind: Kind) {
+    watch_unless(cx, group, contiguous, does, kind, |_| false);
+}
+
+/// The same, where two writes that nothing orders may be harmless: whichever comes
+/// last, the memory holds the same.
+#[inline]
+pub(crate) fn watch_unless(
+    cx: &mut Cx<'_>,
+    group: &Group,
+    contiguous: bool,
+    does: Does,
+    kind: Kind,
+    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+) {
     if matches!(group.home, Home::Const | Home::Param | Home::Local) {
         return;
     }
@@ -371,7 +385,9 @@ pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does
     if let Some(offset) = unwritten {
         report_unwritten(cx, group, offset);
     }
-    if let Some((conflict, line)) = found {
+    if let Some((conflict, line)) = found
+        && !(write && conflict.their_write && harmless(cx))
+    {
         report_race(
             cx,
             group.home,

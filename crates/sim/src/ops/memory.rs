@@ -1,6 +1,6 @@
 //! Loads and stores.
 
-use super::access::{Does, Group, Home, groups, watch};
+use super::access::{Does, Group, Home, groups, watch, watch_unless};
 use super::{Mods, only, operands};
 use crate::code::{Flow, Instr, Reach, Slot};
 use crate::context::Cx;
@@ -522,7 +522,14 @@ impl Store {
         if !contiguous {
             self.check_overlap(cx, group);
         }
-        watch(cx, group, contiguous, Does::Writes, self.order.kind());
+        watch_unless(
+            cx,
+            group,
+            contiguous,
+            Does::Writes,
+            self.order.kind(),
+            |cx| self.changes_nothing(cx, group),
+        );
         if self.order != Order::Weak {
             super::order::write(cx, group, self.order);
         }
@@ -557,6 +564,29 @@ impl Store {
         if let Some(region) = cx.region(group.home) {
             region.scatter(&group.offsets, group.mask, plus, values);
         }
+    }
+
+    /// Whether memory holds already what is stored: warps that each write the same
+    /// result are a race that no program can see.
+    #[cold]
+    fn changes_nothing(&self, cx: &mut Cx<'_>, group: &Group) -> bool {
+        let size = self.element as usize;
+        let mask = match self.element {
+            16 => u128::MAX,
+            bytes => (1 << (8 * bytes)) - 1,
+        };
+        self.sources.iter().enumerate().all(|(at, &(slot, rows))| {
+            let values: [u128; LANES] = match rows {
+                4 => cx.read(slot),
+                rows => read_bits(cx, slot, rows).map(u128::from),
+            };
+            let plus = u64::from(self.element) * at as u64;
+            let Some(region) = cx.region(group.home) else {
+                return false;
+            };
+            each(group.mask)
+                .all(|lane| region.read(group.offsets[lane] + plus, size) == values[lane] & mask)
+        })
     }
 
     /// Lanes of one store that write different values to one place.
