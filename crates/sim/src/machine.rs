@@ -30,6 +30,7 @@ pub(crate) struct Machine {
     pub(crate) printed: String,
     /// Clusters not launched yet.
     pub(crate) pool: crate::engine::pool::Pool,
+    pub(crate) tensor_maps: crate::ops::tensor_map::TensorMaps,
     pub(crate) decisions: Vec<heist_launch::Decision>,
     pub(crate) shared_len: u32,
     /// The memory through which the blocks of a cooperative grid meet; 0 for none.

@@ -203,6 +203,7 @@ impl Program {
             stats: Stats::default(),
             printed: String::new(),
             pool,
+            tensor_maps: Default::default(),
             decisions: Vec::new(),
             shared_len: plan.shared,
             workspace,
@@ -249,9 +250,10 @@ impl Program {
                 Param::Pointer { slot, offset } => {
                     (addresses[*slot] + offset).to_le_bytes().to_vec()
                 }
-                Param::TensorMap { .. } => {
-                    return wrong(param.span, "tensor maps are not simulated".to_owned());
-                }
+                Param::TensorMap { slot, map } => machine
+                    .tensor_maps
+                    .add(addresses[*slot] + map.offset, map.clone())
+                    .to_vec(),
             };
             if value.len() != size {
                 return wrong(

@@ -29,6 +29,7 @@ pub(crate) struct Block {
     pub(crate) barriers: [Barrier; BARRIERS],
     pub(crate) mbarriers: crate::ops::mbarrier::Mbarriers,
     pub(crate) flights: crate::ops::flight::Flights,
+    pub(crate) expected: crate::ops::cp_async::Expected,
     pub(crate) registers: crate::ops::registers::Pool,
     pub(crate) end: u64,
 }
@@ -114,6 +115,12 @@ impl Happening<'_> {
 }
 
 impl Team {
+    /// A name for an asynchronous operation of the cluster.
+    pub(crate) fn new_flight(&mut self) -> u64 {
+        self.events_made += 1;
+        self.events_made
+    }
+
     /// Puts a warp in line to run at `time`.
     pub(crate) fn enqueue(&mut self, warp: usize, time: u64) {
         self.ready.push(Reverse((time, warp)));
@@ -230,6 +237,7 @@ impl Cluster {
                 barriers: Default::default(),
                 mbarriers: Default::default(),
                 flights: Default::default(),
+                expected: Default::default(),
                 registers: Default::default(),
                 end: time,
             });

@@ -116,6 +116,7 @@ pub(crate) struct Warp {
     pub(crate) local: Local,
     pub(crate) clock: WarpClock,
     pub(crate) fences: Fences,
+    pub(crate) copies: crate::ops::cp_async::WarpCopies,
     /// Lanes that have arrived at the cluster barrier and not waited, and in which round.
     pub(crate) cluster_arrived: Mask,
     pub(crate) cluster_phase: u32,
@@ -160,6 +161,7 @@ impl Warp {
         self.local.fresh(0, self.local.len() as u32, u32::MAX);
         self.clock.restart(place.0, place.1, place.2);
         self.fences = Fences::default();
+        self.copies = Default::default();
         (self.cluster_arrived, self.cluster_phase) = (0, 0);
         (self.cycle, self.segment, self.issued) = (cycle, cycle, 0);
         self.ready.fill(0);
@@ -203,6 +205,7 @@ impl Warp {
             local,
             clock,
             fences: Fences::default(),
+            copies: Default::default(),
             cluster_arrived: 0,
             cluster_phase: 0,
             cycle,

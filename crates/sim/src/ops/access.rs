@@ -334,6 +334,7 @@ pub(crate) fn watch_unless(
         return;
     }
     super::flight::check(cx, group, does);
+    super::cp_async::check(cx, group, does);
     let checks = cx.machine.options.checks;
     let pc = cx.fragment.pc;
     let geography = cx.machine.geography;
@@ -453,6 +454,7 @@ pub(crate) fn report_race(
         return;
     }
     let code: Code = match home {
+        _ if kind == Kind::Copy || conflict.their_kind == Kind::Copy => rule::CP_ASYNC_UNSHARED,
         _ if strong(kind) && strong(conflict.their_kind) => rule::NARROW_SCOPE,
         _ if strong(kind) != strong(conflict.their_kind) => rule::MIXED_ATOMICITY,
         _ if same_warp => rule::WARP_RACE,
@@ -481,6 +483,9 @@ pub(crate) fn report_race(
         }
         let help = match code {
             rule::WARP_RACE => "lanes of a warp do not run in step: put `bar.warp.sync` (`__syncwarp()`) between the two",
+            rule::CP_ASYNC_UNSHARED => {
+                "waiting for a cp.async makes it visible to the waiting thread alone: put a barrier behind the wait"
+            }
             rule::NARROW_SCOPE => "one of the two has a scope that does not reach the other's block: use `.gpu` (or `.cluster`) on both",
             rule::MIXED_ATOMICITY => "one of the two is atomic and the other is not: make both atomic (`ld.relaxed`, `ld.acquire`, `atom`), or order them",
             rule::SHARED_RACE => "put a barrier between the two that both threads reach (`bar.sync`, or an mbarrier)",

@@ -99,7 +99,7 @@ struct Atomic {
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     if mods.has("async") {
-        return Err(d.unsupported(i, "red.async is not simulated here"));
+        return super::bulk::decode_remote(d, i, mods);
     }
     only(d, i, mods, KNOWN)?;
     let returns = i.opcode.base() == "atom";

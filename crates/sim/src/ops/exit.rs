@@ -9,10 +9,13 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
     let rank = cx.warp.rank;
     if cx.warp.live == 0 {
         super::wgmma::pending::exited(cx);
+        super::cp_async::exited(cx);
+        super::bulk::warp_exited(cx);
     }
     if !cx.blocks[rank as usize].has_exited() {
         return;
     }
+    super::bulk::block_exited(cx);
     if let Some(pc) = cx.team.control.unanswered(rank) {
         super::clc::report_unanswered(cx, pc, rank);
     }

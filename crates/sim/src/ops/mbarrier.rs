@@ -145,6 +145,24 @@ pub(crate) fn complete_bytes(
     true
 }
 
+/// Arrivals that were promised earlier, with what was known when they were.
+pub(crate) fn arrive_later(
+    barriers: &mut Mbarriers,
+    team: &mut Team,
+    rank: u32,
+    offset: u32,
+    count: u32,
+    clock: &Clock,
+    time: u64,
+) {
+    if let Some(barrier) = barriers.get_mut(offset) {
+        barrier.clock.join(clock);
+        barrier.pending -= count.min(barrier.pending);
+        team.progress += 1;
+        barrier.settle(team, rank, offset, time);
+    }
+}
+
 /// What an instruction does to an mbarrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {

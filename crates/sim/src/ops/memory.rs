@@ -149,9 +149,7 @@ const KNOWN: &[&str] = &[
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     match i.opcode.base() {
         "ld" | "ldu" => load(d, i, mods),
-        "st" if mods.has("async") || mods.has("bulk") => {
-            Err(d.unsupported(i, "st.async is not simulated here"))
-        }
+        "st" if mods.has("async") => super::bulk::decode_remote(d, i, mods),
         "st" => store(d, i, mods),
         // Hints: nothing that a program can see.
         _ => {

@@ -9,12 +9,14 @@ pub(crate) mod atomic;
 pub(crate) mod barrier;
 pub(crate) mod bits;
 pub(crate) mod builtin;
+pub(crate) mod bulk;
 pub(crate) mod call;
 pub(crate) mod clc;
 pub(crate) mod cluster;
 pub(crate) mod compare;
 pub(crate) mod control;
 pub(crate) mod convert;
+pub(crate) mod cp_async;
 pub(crate) mod exit;
 pub(crate) mod fence;
 pub(crate) mod flight;
@@ -82,6 +84,8 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "bar" | "barrier" => barrier::decode(d, i, &mods),
         "shfl" | "vote" | "match" | "redux" | "elect" | "activemask" => warp::decode(d, i, &mods),
         "atom" | "red" => atomic::decode(d, i, &mods),
+        "cp" if mods.has("bulk") => bulk::decode(d, i, &mods),
+        "cp" => cp_async::decode(d, i, &mods),
         "fence" | "membar" => fence::decode(d, i, &mods),
         "mbarrier" => mbarrier::decode(d, i, &mods),
         "mapa" | "getctarank" => cluster::decode(d, i, &mods),

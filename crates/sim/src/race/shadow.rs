@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Plain,
     /// An atomic, volatile, relaxed, acquire or release access of this scope.
     Strong(Scope),
+    /// The data of a `cp.async`, put down when its thread waited for it.
+    Copy,
     /// A write or read by an asynchronous copy.
     Async,
 }

@@ -1,0 +1,420 @@
+//! `cp.async`: copies of a thread, in groups or tied to an mbarrier.
+//!
+//! What is copied is taken when the copy starts and put down when it is waited
+//! for; in between the words at its target are known to be on their way. Once it
+//! has been waited for it is a store of the copying lane like any other.
+
+use super::access::{Does, Group, Home, groups, watch};
+use super::map::with;
+use super::mbarrier::{arrive_later, check_use};
+use super::{Mods, operands};
+use crate::code::{Flow, PredSrc, Reach, Slot};
+use crate::context::Cx;
+use crate::decode::operand::Addr;
+use crate::decode::{Cost, Decoded, Decoder};
+use crate::lanes::{LANES, Mask, each};
+use crate::memory::window::Window;
+use crate::race::shadow::Kind;
+use heist_ptx::{Instruction, Operand, ScalarType, rule};
+use std::collections::VecDeque;
+
+/// Cycles from a copy's start until its data is there.
+const LATENCY: u64 = 600;
+
+/// One instruction's copies.
+#[derive(Debug)]
+struct Copy {
+    pc: u32,
+    mask: Mask,
+    offsets: [u64; LANES],
+    size: u32,
+    /// What each lane copies, `size` bytes apart.
+    data: Vec<u8>,
+    ready: u64,
+}
+
+/// A warp's copies that have not been waited for.
+#[derive(Debug, Default)]
+pub(crate) struct WarpCopies {
+    open: Vec<Copy>,
+    groups: VecDeque<Vec<Copy>>,
+    /// Bulk copies by their flights: not in a group yet, and in groups.
+    pub(crate) bulk_open: Vec<u64>,
+    pub(crate) bulk_groups: VecDeque<Vec<u64>>,
+}
+
+impl WarpCopies {
+    /// A copy that no group covers, and one that nobody has waited for.
+    fn left_over(&self) -> (Option<u32>, Option<u32>) {
+        let in_groups = self.groups.iter().flatten().next();
+        (
+            self.open.first().map(|copy| copy.pc),
+            in_groups.map(|copy| copy.pc),
+        )
+    }
+}
+
+/// The words of a block's shared memory that copies are on their way to.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    /// For each word the instruction that copies to it, plus one.
+    words: Vec<u32>,
+    count: usize,
+}
+
+impl Expected {
+    fn set(&mut self, offset: u64, size: u32, pc: Option<u32>) {
+        for word in offset / 4..(offset + u64::from(size)).div_ceil(4) {
+            let word = word as usize;
+            if word >= self.words.len() {
+                self.words.resize(word + 1, 0);
+            }
+            let (old, new) = (self.words[word] != 0, pc.map_or(0, |pc| pc + 1));
+            self.words[word] = new;
+            self.count = self.count + usize::from(new != 0) - usize::from(old);
+        }
+    }
+
+    fn at(&self, offset: u64, size: u32) -> Option<u32> {
+        (offset / 4..(offset + u64::from(size)).div_ceil(4))
+            .find_map(|word| self.words.get(word as usize).copied().filter(|&pc| pc != 0))
+            .map(|pc| pc - 1)
+    }
+}
+
+/// Reports accesses to words that a `cp.async` is on its way to.
+#[inline]
+pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) {
+    let Home::Shared(rank) = group.home else {
+        return;
+    };
+    let expected = &cx.blocks[rank as usize].expected;
+    if expected.count == 0 {
+        return;
+    }
+    let met = each(group.mask)
+        .find_map(|lane| Some((lane, expected.at(group.offsets[lane], group.size)?)));
+    if let Some((lane, pc)) = met {
+        let offset = group.offsets[lane];
+        cx.report(rule::CP_ASYNC_EARLY, 1 << lane, |cx, mut told| {
+            told.message = format!(
+                "{} {}, which a cp.async that was not waited for has not written yet",
+                does.verb(),
+                super::access::place(cx, group.home, offset)
+            );
+            told.other(cx.code.span(pc), "the copy starts here").help(
+                "wait with `cp.async.wait_group` (or `wait_all`), and let the other threads meet at a barrier behind it",
+            )
+        });
+    }
+}
+
+pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    if mods.has("commit_group") {
+        let instr = with(|cx| {
+            let open = std::mem::take(&mut cx.warp.copies.open);
+            cx.warp.copies.groups.push_back(open);
+            Flow::Next
+        });
+        d.emit(instr, Cost::ALU);
+        return Ok(());
+    }
+    if mods.has("wait_all") {
+        let instr = with(|cx| {
+            let open = std::mem::take(&mut cx.warp.copies.open);
+            cx.warp.copies.groups.push_back(open);
+            wait(cx, 0);
+            Flow::Next
+        });
+        d.emit(instr, Cost::CONTROL);
+        return Ok(());
+    }
+    if mods.has("wait_group") {
+        let o = operands(d, i, 1)?;
+        let Some(left) = d.immediate(&o[0]) else {
+            return Err(d.wrong(rule::OPERAND_KIND, "cp.async.wait_group takes a constant"));
+        };
+        let instr = with(move |cx| {
+            wait(cx, left as usize);
+            Flow::Next
+        });
+        d.emit(instr, Cost::CONTROL);
+        return Ok(());
+    }
+    if mods.has("mbarrier") {
+        let o = operands(d, i, 1)?;
+        let addr = d.address(&o[0])?;
+        let counts = !mods.has("noinc");
+        d.emit_reaching(
+            with(move |cx| arrive(cx, addr, counts)),
+            Cost::new(2, 0),
+            Reach::Cluster,
+        );
+        return Ok(());
+    }
+    start(d, i, mods)
+}
+
+/// `cp.async.cg.shared.global [to], [from], size, source size or predicate`.
+fn start(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let o = &i.operands;
+    if o.len() < 3 {
+        operands(d, i, 3)?;
+    }
+    let (to, from) = (d.address(&o[0])?, d.address(&o[1])?);
+    let size = d.immediate(&o[2]).unwrap_or(0) as u32;
+    if !matches!(size, 4 | 8 | 16) {
+        return Err(d.wrong(rule::IMMEDIATE_RANGE, "cp.async copies 4, 8 or 16 bytes"));
+    }
+    let hint = usize::from(mods.has("L2::cache_hint"));
+    let mut ignore: Option<PredSrc> = None;
+    let mut taken: Option<Slot> = None;
+    if o.len() - hint > 3 {
+        match &o[3] {
+            Operand::Name(name)
+                if d.register(name)
+                    .is_ok_and(|register| register.ty == ScalarType::Pred) =>
+            {
+                ignore = Some(d.pred_src(&o[3])?);
+            }
+            Operand::Not(_) => ignore = Some(d.pred_src(&o[3])?),
+            other => taken = Some(d.src(other, ScalarType::U32)?),
+        }
+    }
+    let instr = with(move |cx| copy(cx, to, from, size, ignore, taken));
+    d.emit(instr, Cost::new(4, 0));
+    Ok(())
+}
+
+fn copy(
+    cx: &mut Cx<'_>,
+    to: Addr,
+    from: Addr,
+    size: u32,
+    ignore: Option<PredSrc>,
+    taken: Option<Slot>,
+) -> Flow {
+    let sources = from.eval(cx);
+    let lengths = taken.map_or([size; LANES], |slot| *cx.row(slot));
+    let ignored = ignore.map_or(0, |source| cx.pred(source));
+    let all = cx.mask;
+    let mut data = vec![0u8; LANES * size as usize];
+    // The lanes that read anything, and each only what it takes.
+    cx.mask = all
+        & !ignored
+        & each(all)
+            .filter(|&lane| lengths[lane] != 0)
+            .fold(0, |m, lane| m | 1 << lane);
+    groups(
+        cx,
+        Some(Window::Global),
+        &sources,
+        size,
+        Does::Reads,
+        |cx, group| {
+            let contiguous = group.touch().is_contiguous();
+            if taken.is_none() {
+                watch(cx, group, contiguous, Does::Reads, Kind::Plain);
+            }
+            if let Some(region) = cx.region(group.home) {
+                for lane in each(group.mask) {
+                    let len = lengths[lane].min(size) as usize;
+                    let bytes = region.bytes(group.offsets[lane], len);
+                    let at = lane * size as usize;
+                    data[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+            }
+        },
+    );
+    cx.mask = all;
+    let targets = to.eval(cx);
+    let (pc, ready) = (cx.pc(), cx.now() + LATENCY);
+    let mut made = None;
+    groups(
+        cx,
+        Some(Window::Shared),
+        &targets,
+        size,
+        Does::Writes,
+        |cx, group| {
+            super::flight::check(cx, group, Does::Writes);
+            let rank = cx.warp.rank;
+            let mut twice = None;
+            let expected = &mut cx.blocks[rank as usize].expected;
+            for lane in each(group.mask) {
+                if let Some(other) = expected.at(group.offsets[lane], size) {
+                    twice = Some((lane, other));
+                }
+                expected.set(group.offsets[lane], size, Some(pc));
+            }
+            if let Some((lane, other)) = twice {
+                cx.report(rule::ASYNC_OVERLAP, 1 << lane, |cx, mut told| {
+                    told.message =
+                        "copies to words that another cp.async is still on its way to".to_owned();
+                    told.other(cx.code.span(other), "that one starts here")
+                        .help("wait for the first copy before the next one to the same place")
+                });
+            }
+            made = Some((group.mask, group.offsets));
+        },
+    );
+    if let Some((mask, offsets)) = made {
+        cx.warp.copies.open.push(Copy {
+            pc,
+            mask,
+            offsets,
+            size,
+            data,
+            ready,
+        });
+    }
+    Flow::Next
+}
+
+/// Waits until at most `left` groups are on their way.
+fn wait(cx: &mut Cx<'_>, left: usize) {
+    while cx.warp.copies.groups.len() > left {
+        for copy in cx.warp.copies.groups.pop_front().unwrap_or_default() {
+            cx.warp.advance(copy.ready);
+            put_down(cx, &copy);
+        }
+    }
+    cx.team.progress += 1;
+}
+
+/// The data of a copy arrives: a store of the lanes that copied.
+fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
+    let rank = cx.warp.rank;
+    let (mask, pc) = (cx.mask, cx.fragment.pc);
+    cx.mask = copy.mask;
+    for lane in each(copy.mask) {
+        cx.blocks[rank as usize]
+            .expected
+            .set(copy.offsets[lane], copy.size, None);
+    }
+    // The trace names the copy, not the wait.
+    cx.fragment.pc = copy.pc;
+    let group = Group {
+        home: Home::Shared(rank),
+        mask: copy.mask,
+        offsets: copy.offsets,
+        size: copy.size,
+    };
+    let contiguous = group.touch().is_contiguous();
+    watch(cx, &group, contiguous, Does::Writes, Kind::Copy);
+    for lane in each(copy.mask) {
+        let at = lane * copy.size as usize;
+        let bytes = &copy.data[at..at + copy.size as usize];
+        cx.blocks[rank as usize]
+            .shared
+            .write_bytes(copy.offsets[lane], bytes);
+    }
+    (cx.mask, cx.fragment.pc) = (mask, pc);
+}
+
+/// `cp.async.mbarrier.arrive`: an arrival when all copies so far have come.
+fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
+    let addresses = addr.eval(cx);
+    let rank = cx.warp.rank;
+    let mut copies = std::mem::take(&mut cx.warp.copies.open);
+    copies.extend(
+        std::mem::take(&mut cx.warp.copies.groups)
+            .into_iter()
+            .flatten(),
+    );
+    let ready = copies
+        .iter()
+        .map(|copy| copy.ready)
+        .max()
+        .unwrap_or(0)
+        .max(cx.now() + 20);
+    let mut places: Vec<(u32, u32)> = Vec::new();
+    groups(
+        cx,
+        Some(Window::Shared),
+        &addresses,
+        8,
+        Does::Writes,
+        |cx, group| {
+            for lane in each(group.mask) {
+                let offset = group.offsets[lane] as u32;
+                if check_use(cx, lane, rank, offset) {
+                    match places.iter_mut().find(|(at, _)| *at == offset) {
+                        Some((_, count)) => *count += 1,
+                        None => places.push((offset, 1)),
+                    }
+                }
+            }
+        },
+    );
+    let live = cx.warp.live;
+    let clock = cx.warp.clock.release(cx.mask, live);
+    if counts {
+        for &(offset, count) in &places {
+            if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset) {
+                barrier.pending += count;
+            }
+        }
+    }
+    cx.team.after(ready, move |happening| {
+        let block = &mut happening.blocks[rank as usize];
+        let Some(&(first, _)) = places.first() else {
+            return;
+        };
+        let stamp = block
+            .mbarriers
+            .get(first)
+            .map(super::mbarrier::Mbarrier::stamp);
+        for copy in &copies {
+            for lane in each(copy.mask) {
+                let at = lane * copy.size as usize;
+                let bytes = &copy.data[at..at + copy.size as usize];
+                block.expected.set(copy.offsets[lane], copy.size, None);
+                block.shared.write_bytes(copy.offsets[lane], bytes);
+                if let Some(stamp) = stamp {
+                    super::flight::written(
+                        &mut block.shared,
+                        copy.offsets[lane],
+                        u64::from(copy.size),
+                        stamp,
+                        copy.pc,
+                    );
+                }
+            }
+        }
+        for &(offset, count) in &places {
+            arrive_later(
+                &mut block.mbarriers,
+                happening.team,
+                rank,
+                offset,
+                count,
+                &clock,
+                happening.time,
+            );
+        }
+    });
+    Flow::Next
+}
+
+/// What a warp that exits leaves behind.
+pub(crate) fn exited(cx: &mut Cx<'_>) {
+    let (open, grouped) = cx.warp.copies.left_over();
+    if let Some(pc) = open {
+        let span = cx.code.span(pc);
+        cx.report(rule::CP_ASYNC_UNCOMMITTED, cx.mask, |_, mut told| {
+            told.message =
+                "a thread exits with a cp.async that no group or mbarrier covers".to_owned();
+            told.other(span, "the copy starts here")
+                .help("`cp.async.commit_group` behind it, and wait for the group")
+        });
+    }
+    if let Some(pc) = grouped {
+        let span = cx.code.span(pc);
+        cx.report(rule::CP_ASYNC_UNWAITED, cx.mask, |_, mut told| {
+            told.message = "a thread exits with a cp.async that nobody has waited for".to_owned();
+            told.other(span, "the copy starts here")
+                .help("`cp.async.wait_all` before the end, or leave the copy out")
+        });
+    }
+}
