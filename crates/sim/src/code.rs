@@ -198,6 +198,8 @@ pub(crate) struct Shape {
     pub(crate) max_block: Option<[u32; 3]>,
     pub(crate) required_cluster: Option<[u32; 3]>,
     pub(crate) uses_dynamic_shared: bool,
+    /// Whether no block can order, or be told by, another one; see [`crate::decode::isolation`].
+    pub(crate) isolated: bool,
     /// 32-bit words of the live registers that the declarations amount to.
     pub(crate) register_words: u32,
 }

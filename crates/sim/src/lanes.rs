@@ -103,8 +103,24 @@ mod wide {
     use super::LANES;
 
     #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
     fn has_wide() -> bool {
-        // `is_x86_feature_detected` caches its answer in an atomic.
+        use std::sync::atomic::{AtomicU8, Ordering};
+        // Asked for every instruction: one byte, 0 until it is known.
+        static KNOWN: AtomicU8 = AtomicU8::new(0);
+        match KNOWN.load(Ordering::Relaxed) {
+            0 => {
+                let has = detect();
+                KNOWN.store(1 + u8::from(has), Ordering::Relaxed);
+                has
+            }
+            known => known == 2,
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[cold]
+    fn detect() -> bool {
         std::is_x86_feature_detected!("avx2")
             && std::is_x86_feature_detected!("fma")
             && std::is_x86_feature_detected!("bmi2")

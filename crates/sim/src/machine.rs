@@ -40,6 +40,36 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// The same device before anything ran on it, with a memory of its own that
+    /// notes what is touched.
+    pub(crate) fn fork(&self) -> Machine {
+        Machine {
+            device: self.device,
+            options: self.options.clone(),
+            launch: self.launch,
+            cluster_shape: self.cluster_shape,
+            geography: self.geography,
+            global: self.global.fork(),
+            constants: self.constants.fork(),
+            constant_len: self.constant_len,
+            params: self.params.fork(),
+            param_len: self.param_len,
+            flags: Flags::default(),
+            findings: Findings::default(),
+            rng: Rng::new(self.options.seed),
+            stats: Stats::default(),
+            printed: String::new(),
+            pool: crate::engine::pool::Pool::default(),
+            // Bulk copies reach beyond a block, and are not run by forks.
+            tensor_maps: Default::default(),
+            decisions: Vec::new(),
+            shared_len: self.shared_len,
+            workspace: self.workspace,
+            stopped: false,
+            started: self.started,
+        }
+    }
+
     /// Whether the run has used up its budget; `round` says how often it was asked,
     /// so that the clock is read now and then only.
     pub(crate) fn is_spent(&self, round: u64) -> bool {

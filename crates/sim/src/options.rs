@@ -13,6 +13,9 @@ pub struct Options {
     pub checks: Checks,
     /// Whether all blocks are to be on the device at once, so that they can meet.
     pub cooperative: bool,
+    /// Threads of the host for kernels whose blocks can't tell; 0 is one for each
+    /// core. What comes out does not depend on it.
+    pub threads: usize,
 }
 
 impl Default for Options {
@@ -24,6 +27,7 @@ impl Default for Options {
             budget: Budget::default(),
             checks: Checks::ALL,
             cooperative: false,
+            threads: 0,
         }
     }
 }

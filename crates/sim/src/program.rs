@@ -191,6 +191,7 @@ impl Program {
             geography: Geography {
                 warps_per_block: (launch.block.count() as u32).div_ceil(32),
                 blocks_per_cluster: plan.cluster.count() as u32,
+                isolated: code.shape.isolated,
             },
             global,
             constant_len: constants.len() as u64,

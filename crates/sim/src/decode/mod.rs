@@ -7,6 +7,7 @@
 pub(crate) mod constant;
 pub(crate) mod flowgraph;
 pub(crate) mod function;
+pub(crate) mod isolation;
 pub(crate) mod names;
 pub(crate) mod operand;
 pub(crate) mod variables;
@@ -260,6 +261,11 @@ impl<'m> Decoder<'m> {
         }
         self.shape.static_shared = self.shared_end;
         self.shape.uses_dynamic_shared = !self.pool.dynamic.is_empty();
+        self.shape.isolated = self
+            .queue
+            .iter()
+            .all(|function| isolation::is_isolated(function))
+            && self.ops.iter().all(|op| op.reach != Reach::Device);
         Code {
             ops: self.ops,
             sites: self.sites,

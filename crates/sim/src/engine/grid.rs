@@ -1,7 +1,7 @@
 //! A launch: clusters from the pool onto SMs, in the order of modelled time.
 
 use super::cluster::{Block, Cluster, Pause};
-use super::deadlock;
+use super::{deadlock, parallel};
 use crate::code::Code;
 use crate::machine::Machine;
 use heist_launch::{BlockSpan, Time};
@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 use std::time::Instant;
 
 /// Cycles from a free slot to the first instruction of the block put there.
-const LAUNCH: u64 = 700;
+pub(crate) const LAUNCH: u64 = 700;
 
 /// Something that is due at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +33,24 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
     } else {
         ((sms / per_cluster).max(1), residency.max(1))
     };
+    let cycle_ps = machine.device.cycle_ps();
+    let limit = machine.options.budget.time_ns.saturating_mul(1000) / cycle_ps;
+    if let Some(launched) = parallel::run(code, machine, sites, slots, limit) {
+        return launched
+            .into_iter()
+            .map(|one| BlockSpan {
+                block: machine
+                    .launch
+                    .grid
+                    .linear(machine.coordinates(u64::from(one.number)))
+                    as u32,
+                cluster: one.number,
+                sm: one.sm,
+                start: Time(one.start * cycle_ps),
+                end: Time(one.end * cycle_ps),
+            })
+            .collect();
+    }
     let mut due: BinaryHeap<Reverse<(u64, Due)>> = BinaryHeap::new();
     for slot in 0..slots {
         for sm in 0..sites {
@@ -45,8 +63,6 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
     let mut free: Vec<usize> = Vec::new();
     let mut resident = vec![0u32; sites as usize];
     let mut spans = Vec::new();
-    let cycle_ps = machine.device.cycle_ps();
-    let limit = machine.options.budget.time_ns.saturating_mul(1000) / cycle_ps;
     while let Some(Reverse((time, what))) = due.pop() {
         let at = match what {
             Due::Cluster(at) => at,
@@ -56,9 +72,13 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
                 };
                 resident[sm as usize] += 1;
                 let warps = machine.geography.warps_per_block;
-                // The other slots of this SM are about to be filled as well.
-                let filled = resident[sm as usize].max(slots.min(1 + machine.pool.left() / sites));
-                let share = (f64::from(warps * filled.min(slots)) / 4.0).max(1.0);
+                let share = share_of(
+                    warps,
+                    resident[sm as usize],
+                    slots,
+                    sites,
+                    machine.pool.left(),
+                );
                 let cluster = Cluster::launch(number, sm, time + LAUNCH, share, code, machine);
                 match free.pop() {
                     Some(at) => {
@@ -124,6 +144,14 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         due.push(Reverse((end, Due::Slot(sm))));
     }
     spans
+}
+
+/// How many warps' worth of issue slots each warp of a new block takes, given the
+/// clusters that its SM holds and those that are still to be launched.
+pub(crate) fn share_of(warps: u32, resident: u32, slots: u32, sites: u32, left: u32) -> f64 {
+    // The other slots of this SM are about to be filled as well.
+    let filled = resident.max(slots.min(1 + left / sites));
+    (f64::from(warps * filled.min(slots)) / 4.0).max(1.0)
 }
 
 fn span(

@@ -9,6 +9,7 @@ pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod deadlock;
 pub(crate) mod grid;
+pub(crate) mod parallel;
 pub(crate) mod pool;
 pub(crate) mod step;
 pub(crate) mod warp;

@@ -149,7 +149,8 @@ impl Warp {
             .sum();
         let entry = &code.functions[0];
         (self.number, self.rank, self.live) = (number, rank, lanes);
-        // Registers keep what they had: nothing may depend on it.
+        // What a register holds before it is set must not tell which warp was here before.
+        self.regs.fill(Row::splat(0));
         self.preds.fill(0);
         self.carry = 0;
         self.stack = [0; crate::lanes::LANES];

@@ -67,6 +67,49 @@ impl Global {
         }
     }
 
+    /// Bytes of all allocations.
+    pub(crate) fn size(&self) -> u64 {
+        self.allocations.iter().map(|one| one.len).sum()
+    }
+
+    /// A copy that notes what is touched; see [`Region::fork`].
+    pub(crate) fn fork(&self) -> Global {
+        Global {
+            allocations: self
+                .allocations
+                .iter()
+                .map(|one| Allocation {
+                    base: one.base,
+                    len: one.len,
+                    name: one.name.clone(),
+                    region: one.region.fork(),
+                    freed: one.freed,
+                })
+                .collect(),
+            next: self.next,
+            recent: self.recent,
+        }
+    }
+
+    /// Takes over what forks have written. False, and nothing has changed, if one
+    /// of them has written what another one has touched.
+    pub(crate) fn absorb(&mut self, forks: &[Global]) -> bool {
+        let parts = |at: usize| {
+            forks
+                .iter()
+                .filter_map(move |fork| fork.allocations.get(at).map(|one| &one.region))
+        };
+        let apart = (0..self.allocations.len()).all(|at| Region::are_apart(parts(at)));
+        if apart {
+            for (at, one) in self.allocations.iter_mut().enumerate() {
+                for part in parts(at) {
+                    one.region.absorb(part);
+                }
+            }
+        }
+        apart
+    }
+
     pub(crate) fn get(&self, at: usize) -> Option<&Allocation> {
         self.allocations.get(at)
     }

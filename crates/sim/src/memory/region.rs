@@ -15,6 +15,8 @@ pub(crate) struct Region {
     /// One bit per byte, a line each; empty when everything counts as written.
     written: Vec<u128>,
     shadow: Vec<Option<Box<[Line]>>>,
+    /// Of a fork: the bytes of each line that were read, and those that were written.
+    touched: Vec<[u128; 2]>,
 }
 
 impl Region {
@@ -25,6 +27,70 @@ impl Region {
             data: vec![0; lines * LINE],
             written: vec![0; lines],
             shadow: (0..lines.div_ceil(PAGE)).map(|_| None).collect(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// A copy without a past, which notes the bytes that are read and written.
+    pub(crate) fn fork(&self) -> Region {
+        let lines = self.data.len().div_ceil(LINE);
+        Region {
+            data: self.data.clone(),
+            written: self.written.clone(),
+            shadow: (0..lines.div_ceil(PAGE)).map(|_| None).collect(),
+            touched: vec![[0; 2]; lines],
+        }
+    }
+
+    /// Notes an access to some bytes of a line, in a fork.
+    #[inline]
+    pub(crate) fn note(&mut self, line: u64, bytes: u128, write: bool) {
+        if let Some(touched) = self.touched.get_mut(line as usize) {
+            touched[usize::from(write)] |= bytes;
+        }
+    }
+
+    /// Whether no fork has written a byte that another one has touched.
+    pub(crate) fn are_apart<'a>(forks: impl Iterator<Item = &'a Region>) -> bool {
+        let mut before: Vec<[u128; 2]> = Vec::new();
+        for fork in forks {
+            if before.is_empty() {
+                before.clone_from(&fork.touched);
+                continue;
+            }
+            for (before, now) in before.iter_mut().zip(&fork.touched) {
+                if now[1] & (before[0] | before[1]) | now[0] & before[1] != 0 {
+                    return false;
+                }
+                before[0] |= now[0];
+                before[1] |= now[1];
+            }
+        }
+        true
+    }
+
+    /// Takes over what a fork has written.
+    pub(crate) fn absorb(&mut self, fork: &Region) {
+        for (line, &[_, written]) in fork.touched.iter().enumerate() {
+            if written == 0 {
+                continue;
+            }
+            let bytes = line * LINE..(line + 1) * LINE;
+            let (Some(target), Some(source)) =
+                (self.data.get_mut(bytes.clone()), fork.data.get(bytes))
+            else {
+                continue;
+            };
+            if written == u128::MAX {
+                target.copy_from_slice(source);
+            } else {
+                for (at, (target, source)) in target.iter_mut().zip(source).enumerate() {
+                    if written >> at & 1 != 0 {
+                        *target = *source;
+                    }
+                }
+            }
+            self.mark_line(line as u64, written);
         }
     }
 
@@ -286,6 +352,25 @@ mod tests {
             (region.read(0, 8), region.first_unwritten(0, 1)),
             (0, Some(0))
         );
+    }
+
+    #[test]
+    fn forks_are_put_together_byte_by_byte() {
+        let mut whole = Region::unwritten(256);
+        let (mut a, mut b) = (whole.fork(), whole.fork());
+        a.write(4, 4, 0x0101_0101);
+        a.note(0, 0xf0, true);
+        b.write(8, 4, 0x0202_0202);
+        b.note(0, 0xf00, true);
+        b.note(1, 0xff, false);
+        assert!(Region::are_apart([&a, &b].into_iter()));
+        whole.absorb(&a);
+        whole.absorb(&b);
+        assert_eq!(whole.read(4, 8), 0x0202_0202_0101_0101);
+        assert_eq!(whole.first_unwritten(4, 9), Some(12));
+        a.note(1, 0x80, true);
+        assert!(!Region::are_apart([&a, &b].into_iter()));
+        assert!(!Region::are_apart([&b, &a].into_iter()));
     }
 
     #[test]

@@ -352,6 +352,7 @@ pub(crate) fn watch_unless(
         };
         let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
         group.touch().lines(contiguous, |line| {
+            region.note(line.line, line.bytes, write);
             if write {
                 region.mark_line(line.line, line.bytes);
             } else if checks.unwritten {

@@ -276,6 +276,9 @@ fn load(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
 
 impl Instr for Load {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        if self.same_for_all(cx) {
+            return Flow::Next;
+        }
         let addresses = self.addr.eval(cx);
         let size = self.element * self.targets.len() as u32;
         let all = cx.mask;
@@ -313,6 +316,39 @@ impl Instr for Load {
 }
 
 impl Load {
+    /// A parameter or constant at an address that the code names: one value for
+    /// all lanes. False if it is anything else, and nothing has happened.
+    #[inline]
+    fn same_for_all(&self, cx: &mut Cx<'_>) -> bool {
+        let (region, len) = match self.window {
+            Some(Window::Param) => (&cx.machine.params, cx.machine.param_len),
+            Some(Window::Const) => (&cx.machine.constants, cx.machine.constant_len),
+            _ => return false,
+        };
+        let base = match self.addr.base {
+            Base::Long(slot) if slot.is_constant() => cx.read::<u64>(slot)[0],
+            Base::Word(slot) if slot.is_constant() => u64::from(cx.row(slot)[0]),
+            _ => return false,
+        };
+        let [(slot, rows)] = self.targets[..] else {
+            return false;
+        };
+        let (address, size) = (
+            base.wrapping_add(self.addr.offset as u64),
+            u64::from(self.element),
+        );
+        if size > 8
+            || !address.is_multiple_of(size)
+            || address > len.saturating_sub(size)
+            || len < size
+        {
+            return false;
+        }
+        let value = region.read(address, size as usize) as u64;
+        self.deliver(cx, slot, rows, [value; LANES], self.element * 8);
+        true
+    }
+
     #[inline]
     fn from_region(&self, cx: &mut Cx<'_>, group: &Group) {
         let contiguous = group.touch().is_contiguous();

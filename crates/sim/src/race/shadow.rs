@@ -66,10 +66,16 @@ struct Trace {
     first: u8,
     bytes: u128,
     lanes: [u8; 32],
-    pcs: [u32; 32],
+    /// The instruction, and the one of each cell where they differ.
+    pc: u32,
+    pcs: Option<Box<[u32; 32]>>,
 }
 
 impl Trace {
+    fn pc_of(&self, cell: usize) -> u32 {
+        self.pcs.as_ref().map_or(self.pc, |pcs| pcs[cell & 31])
+    }
+
     fn cell(&self, byte: u32) -> usize {
         ((byte - u32::from(self.first)) >> self.shift) as usize & 31
     }
@@ -107,6 +113,8 @@ pub(crate) struct Conflict {
 pub(crate) struct Geography {
     pub(crate) warps_per_block: u32,
     pub(crate) blocks_per_cluster: u32,
+    /// Whether the kernel has no means to order one block's accesses before another's.
+    pub(crate) isolated: bool,
 }
 
 impl Geography {
@@ -139,12 +147,17 @@ impl Geography {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     traces: Vec<Trace>,
+    /// Bytes that two blocks have read and nobody has written, where blocks can't
+    /// be ordered: whoever writes them races with one of the two, so that later
+    /// readers need not be remembered.
+    crowded: u128,
 }
 
 impl Line {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.traces.clear();
+        self.crowded = 0;
     }
 
     /// Records an access and returns the first conflict that it has.
@@ -156,6 +169,11 @@ impl Line {
         floor: &Floor,
     ) -> Option<Conflict> {
         let (agent, now) = (clock.agent, clock.now);
+        if access.write {
+            self.crowded &= !access.bytes;
+        } else if access.bytes & !self.crowded == 0 {
+            return None;
+        }
         let mut conflict = None;
         let mut own = usize::MAX;
         let mut dead = false;
@@ -205,6 +223,9 @@ impl Line {
             if dead {
                 self.traces.retain(|trace| trace.bytes != 0);
             }
+            if geography.isolated && !access.write {
+                self.crowded |= access.bytes & self.read_elsewhere(geography, agent);
+            }
             self.push(access, agent, now, floor);
         } else {
             self.traces[own].merge(access);
@@ -213,6 +234,19 @@ impl Line {
             }
         }
         conflict
+    }
+
+    /// Bytes that another block has read and nobody has written.
+    fn read_elsewhere(&self, geography: Geography, agent: Agent) -> u128 {
+        let (mut read, mut written) = (0, 0);
+        for trace in &self.traces {
+            if trace.write {
+                written |= trace.bytes;
+            } else if geography.block(trace.agent) != geography.block(agent) {
+                read |= trace.bytes;
+            }
+        }
+        read & !written
     }
 
     /// Calls `f` for every cell of every trace that has one of `bytes`.
@@ -227,7 +261,7 @@ impl Line {
                     agent: trace.agent,
                     clock: trace.clock,
                     lane: trace.lanes[cell as usize],
-                    pc: trace.pcs[cell as usize],
+                    pc: trace.pc_of(cell as usize),
                     write: trace.write,
                     kind: trace.kind,
                 });
@@ -242,6 +276,7 @@ impl Line {
             trace.bytes &= !bytes;
         }
         self.traces.retain(|trace| trace.bytes != 0);
+        self.crowded &= !bytes;
         self.traces.push(Trace {
             agent,
             clock,
@@ -251,7 +286,8 @@ impl Line {
             first: 0,
             bytes,
             lanes: [SEVERAL; 32],
-            pcs: [pc; 32],
+            pc,
+            pcs: None,
         });
     }
 
@@ -263,6 +299,10 @@ impl Line {
         if self.traces.len() >= MOST_TRACES {
             self.traces.remove(0);
         }
+        if self.traces.capacity() == 0 {
+            // Most lines of global memory are touched by one warp.
+            self.traces.reserve_exact(1);
+        }
         self.traces.push(Trace {
             agent,
             clock: now,
@@ -272,7 +312,8 @@ impl Line {
             first: access.first,
             bytes: access.bytes,
             lanes: *access.lanes,
-            pcs: [access.pc; 32],
+            pc: access.pc,
+            pcs: None,
         });
     }
 }
@@ -281,25 +322,37 @@ impl Trace {
     fn merge(&mut self, access: &Access<'_>) {
         if access.bytes == u128::MAX && (self.bytes == 0 || self.lanes == *access.lanes) {
             self.lanes = *access.lanes;
-            self.pcs = [access.pc; 32];
+            (self.pc, self.pcs) = (access.pc, None);
             self.bytes = u128::MAX;
             return;
         }
         let cells = cell_mask(access.bytes, access.shift, access.first);
         let present = cell_mask(self.bytes, self.shift, self.first);
-        for cell in 0..32 {
-            if cells >> cell & 1 == 0 {
-                continue;
-            }
-            let known = present >> cell & 1 != 0;
-            self.lanes[cell] = if known && self.lanes[cell] != access.lanes[cell] {
-                SEVERAL
-            } else {
-                access.lanes[cell]
-            };
-            self.pcs[cell] = access.pc;
-        }
+        let lanes = &mut self.lanes;
+        crate::lanes::wide(
+            #[inline(always)]
+            || {
+                for cell in 0..32 {
+                    let (own, new) = (lanes[cell], access.lanes[cell]);
+                    let joined = if present >> cell & 1 != 0 && own != new {
+                        SEVERAL
+                    } else {
+                        new
+                    };
+                    lanes[cell] = if cells >> cell & 1 != 0 { joined } else { own };
+                }
+            },
+        );
         self.bytes |= access.bytes;
+        if present & !cells == 0 {
+            (self.pc, self.pcs) = (access.pc, None);
+        } else if self.pcs.is_some() || self.pc != access.pc {
+            let pc = self.pc;
+            let pcs = self.pcs.get_or_insert_with(|| Box::new([pc; 32]));
+            for cell in crate::lanes::each(cells) {
+                pcs[cell] = access.pc;
+            }
+        }
     }
 }
 
@@ -347,9 +400,11 @@ fn find_conflict(
     mut overlap: u128,
     clock: &WarpClock,
 ) -> Option<Conflict> {
+    // Cells are whole in both, and the smaller of the two decides nothing twice.
+    let width = 1u32 << trace.shift.min(access.shift);
     while overlap != 0 {
         let byte = overlap.trailing_zeros();
-        overlap &= overlap - 1;
+        overlap &= !(((1u128 << width) - 1) << (byte & !(width - 1)));
         let their_lane = trace.lanes[trace.cell(byte)];
         let lane = access.lanes[((byte - u32::from(access.first)) >> access.shift) as usize & 31];
         if trace.agent == clock.agent
@@ -367,7 +422,7 @@ fn find_conflict(
             lane,
             agent: trace.agent,
             their_lane,
-            their_pc: trace.pcs[trace.cell(byte)],
+            their_pc: trace.pc_of(trace.cell(byte)),
             their_write: trace.write,
             their_kind: trace.kind,
         });
@@ -412,6 +467,7 @@ mod tests {
     const WIDE: Geography = Geography {
         warps_per_block: 2,
         blocks_per_cluster: 1,
+        isolated: false,
     };
 
     fn identity() -> [u8; 32] {
@@ -492,6 +548,57 @@ mod tests {
             line.access(&access(false, &reversed), &a, WIDE, &floor),
             None
         );
+    }
+
+    #[test]
+    fn readers_of_isolated_blocks_are_not_all_remembered() {
+        let apart = Geography {
+            isolated: true,
+            ..WIDE
+        };
+        let floor = Floor::default();
+        let lanes = identity();
+        let mut line = Line::default();
+        for block in 0..100 {
+            let reader = WarpClock::new(2 * block, 2 * block, 2);
+            assert_eq!(
+                line.access(&access(false, &lanes), &reader, apart, &floor),
+                None
+            );
+        }
+        assert_eq!(line.traces.len(), 2);
+        // Each of the first two readers too: the other one has read it as well.
+        for block in [0, 1, 50] {
+            let writer = WarpClock::new(2 * block, 2 * block, 2);
+            let found = line
+                .clone()
+                .access(&access(true, &lanes), &writer, apart, &floor);
+            assert!(found.is_some_and(|conflict| !conflict.their_write));
+        }
+    }
+
+    #[test]
+    fn a_cell_keeps_its_own_instruction() {
+        let (a, b) = (WarpClock::new(0, 0, 2), WarpClock::new(1, 0, 2));
+        let floor = Floor::new(0, 2);
+        let lanes = identity();
+        let mut line = Line::default();
+        for (pc, bytes) in [(7, 0xf), (8, 0xf0), (9, 0xf00)] {
+            let part = Access {
+                pc,
+                bytes,
+                ..access(true, &lanes)
+            };
+            assert_eq!(line.access(&part, &a, WIDE, &floor), None);
+        }
+        for (pc, bytes) in [(7, 0xf), (8, 0xf0), (9, 0xf00)] {
+            let part = Access {
+                bytes,
+                ..access(false, &lanes)
+            };
+            let found = line.clone().access(&part, &b, WIDE, &floor);
+            assert_eq!(found.map(|conflict| conflict.their_pc), Some(pc));
+        }
     }
 
     #[test]

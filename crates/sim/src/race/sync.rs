@@ -134,6 +134,7 @@ mod tests {
     const GRID: Geography = Geography {
         warps_per_block: 1,
         blocks_per_cluster: 1,
+        isolated: false,
     };
 
     #[test]

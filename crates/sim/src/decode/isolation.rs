@@ -1,0 +1,124 @@
+//! Whether the blocks of a kernel can tell each other anything.
+//!
+//! Where they can't, nothing that a block does depends on when it runs or beside
+//! whom: a plain access to memory that another block also uses is either a read
+//! of what nobody writes, or a race. The list is of what is known to keep to its
+//! block; an instruction that is not on it counts as a way out.
+
+use heist_ptx::{Function, Instruction, Operand, Statement};
+
+/// Whether nothing in a function reaches beyond its block but plain loads and
+/// stores. Accesses with an order are left to their [`crate::code::Reach`].
+pub(crate) fn is_isolated(function: &Function) -> bool {
+    function.body.iter().flatten().all(keeps_to_itself)
+}
+
+fn keeps_to_itself(statement: &Statement) -> bool {
+    match statement {
+        Statement::Instruction(instruction) => is_inward(instruction),
+        Statement::Block(inner) => inner.iter().all(keeps_to_itself),
+        _ => true,
+    }
+}
+
+fn is_inward(i: &Instruction) -> bool {
+    let known = matches!(
+        i.opcode.base(),
+        "add"
+            | "sub"
+            | "mul"
+            | "mad"
+            | "mul24"
+            | "mad24"
+            | "addc"
+            | "subc"
+            | "madc"
+            | "div"
+            | "rem"
+            | "abs"
+            | "neg"
+            | "min"
+            | "max"
+            | "fma"
+            | "sad"
+            | "dp4a"
+            | "dp2a"
+            | "rcp"
+            | "sqrt"
+            | "rsqrt"
+            | "sin"
+            | "cos"
+            | "lg2"
+            | "ex2"
+            | "tanh"
+            | "copysign"
+            | "testp"
+            | "and"
+            | "or"
+            | "xor"
+            | "not"
+            | "cnot"
+            | "shl"
+            | "shr"
+            | "shf"
+            | "lop3"
+            | "popc"
+            | "clz"
+            | "brev"
+            | "bfind"
+            | "fns"
+            | "bfe"
+            | "bfi"
+            | "bmsk"
+            | "szext"
+            | "prmt"
+            | "setp"
+            | "set"
+            | "selp"
+            | "slct"
+            | "cvt"
+            | "mov"
+            | "cvta"
+            | "isspacep"
+            | "ld"
+            | "st"
+            | "bra"
+            | "brx"
+            | "exit"
+            | "ret"
+            | "trap"
+            | "bar"
+            | "shfl"
+            | "vote"
+            | "match"
+            | "redux"
+            | "elect"
+            | "activemask"
+            | "ldmatrix"
+            | "stmatrix"
+            | "movmatrix"
+            | "mma"
+            | "barrier"
+    );
+    let apart = !i
+        .opcode
+        .modifiers()
+        .any(|text| matches!(text, "cluster" | "async" | "bulk"));
+    known && apart && !i.operands.iter().any(tells_place_or_time)
+}
+
+/// Whether an operand is a special register that depends on when or where the
+/// block runs.
+fn tells_place_or_time(operand: &Operand) -> bool {
+    let tells = |name: &str| {
+        ["%clock", "%globaltimer", "%smid", "%warpid", "%pm"]
+            .iter()
+            .any(|known| name.starts_with(known))
+    };
+    match operand {
+        Operand::Name(name) | Operand::Part { name, .. } => tells(name),
+        Operand::Vector(list) | Operand::Tuple(list) => list.iter().any(tells_place_or_time),
+        Operand::Pair(pair) => tells_place_or_time(&pair.0) || tells_place_or_time(&pair.1),
+        _ => false,
+    }
+}

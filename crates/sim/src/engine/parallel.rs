@@ -1,0 +1,191 @@
+//! Blocks on several threads of the host, where nobody can tell.
+//!
+//! A kernel whose blocks are isolated (see [`crate::decode::isolation`]) runs each
+//! block from its launch to its end in one go, and how long that takes does not depend
+//! on when it was launched. So every worker takes blocks as they come, on its
+//! own copy of global memory that also notes which bytes it has read and written;
+//! afterwards the copies are put together and the timeline is told from the durations.
+//!
+//! Whatever is not plain is left to the run in order: if anything was found, if a
+//! budget is spent, or if one worker has written a byte that another one has
+//! touched, [`run`] gives nothing, and the machine is as it was before. So the results
+//! are those of one thread, whatever the number of threads.
+
+use super::cluster::{Cluster, Pause};
+use super::grid::{self, LAUNCH};
+use crate::code::Code;
+use crate::machine::{Machine, Stats};
+use crate::memory::global::Global;
+use crate::options::Chaos;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Blocks below which copies of the memory are not worth it.
+const FEW: u32 = 64;
+
+/// When a block was launched, and on which SM.
+pub(crate) struct Launched {
+    pub(crate) number: u32,
+    pub(crate) sm: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Runs all blocks of the machine's pool; nothing if they have to run in order.
+pub(crate) fn run(
+    code: &Code,
+    machine: &mut Machine,
+    sites: u32,
+    slots: u32,
+    limit: u64,
+) -> Option<Vec<Launched>> {
+    let blocks = machine.pool.left();
+    let threads = threads(code, machine, blocks)?;
+    let next = AtomicU32::new(0);
+    let stop = AtomicBool::new(false);
+    let done: Vec<Option<Share>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let fork = machine.fork();
+                let (next, stop) = (&next, &stop);
+                scope.spawn(move || work(code, fork, (blocks, sites, slots), next, stop))
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().ok().flatten())
+            .collect()
+    });
+    let done: Vec<Share> = done.into_iter().collect::<Option<_>>()?;
+    let mut stats = Stats::default();
+    let mut durations = vec![0; blocks as usize];
+    for share in &done {
+        stats.thread_instructions += share.stats.thread_instructions;
+        stats.warp_instructions += share.stats.warp_instructions;
+        for &(number, cycles) in &share.durations {
+            durations[number as usize] = cycles;
+        }
+    }
+    let launched = replay(&durations, sites, slots);
+    stats.blocks = u64::from(blocks);
+    stats.cycles = launched.iter().map(|one| one.end).max().unwrap_or(0);
+    let budget = &machine.options.budget;
+    if stats.warp_instructions > budget.warp_instructions
+        || stats.cycles > limit
+        || machine.started.elapsed().as_millis() as u64 > budget.wall_ms
+    {
+        return None;
+    }
+    let parts: Vec<Global> = done.into_iter().map(|share| share.global).collect();
+    if !machine.global.absorb(&parts) {
+        return None;
+    }
+    machine.stats = stats;
+    Some(launched)
+}
+
+/// How many threads to use; none for one.
+fn threads(code: &Code, machine: &Machine, blocks: u32) -> Option<usize> {
+    let options = &machine.options;
+    let plain = code.shape.isolated
+        && machine.cluster_shape.count() == 1
+        && options.seed == 0
+        && options.chaos == Chaos::NONE
+        && blocks >= FEW;
+    if !plain {
+        return None;
+    }
+    let wanted = match options.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    // Each worker has a copy of the memory.
+    let copies = options.budget.memory / machine.global.size().max(1);
+    let threads = wanted.min(blocks as usize).min(
+        usize::try_from(copies)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(1),
+    );
+    (threads > 1).then_some(threads)
+}
+
+/// What one worker has done.
+struct Share {
+    global: Global,
+    stats: Stats,
+    /// Blocks, and the cycles that they took.
+    durations: Vec<(u32, u64)>,
+}
+
+fn work(
+    code: &Code,
+    mut machine: Machine,
+    (blocks, sites, slots): (u32, u32, u32),
+    next: &AtomicU32,
+    stop: &AtomicBool,
+) -> Option<Share> {
+    let mut durations = Vec::new();
+    // Neighbours touch neighbouring memory: a few of them at a time.
+    let chunk = (blocks / 128).clamp(1, 32);
+    loop {
+        let first = next.fetch_add(chunk, Ordering::Relaxed);
+        if first >= blocks {
+            break;
+        }
+        for number in first..blocks.min(first.saturating_add(chunk)) {
+            if stop.load(Ordering::Relaxed) {
+                return None;
+            }
+            let warps = machine.geography.warps_per_block;
+            let share = grid::share_of(warps, 1, slots, sites, blocks - number - 1);
+            let mut cluster = Cluster::launch(number, 0, LAUNCH, share, code, &mut machine);
+            let pause = cluster.run(code, &mut machine, u64::MAX);
+            if pause != Pause::Done || machine.stopped || machine.findings.len() > 0 {
+                stop.store(true, Ordering::Relaxed);
+                return None;
+            }
+            let end = cluster.blocks.iter().map(|block| block.end).max();
+            durations.push((number, end.unwrap_or(LAUNCH) - LAUNCH));
+            machine
+                .pool
+                .give_back_warps(cluster.warps.into_iter().flatten());
+            for block in cluster.blocks {
+                machine.pool.give_back(block.shared);
+            }
+        }
+    }
+    Some(Share {
+        global: machine.global,
+        stats: machine.stats,
+        durations,
+    })
+}
+
+/// The launches of blocks that take so long, each as soon as an SM has room.
+fn replay(durations: &[u64], sites: u32, slots: u32) -> Vec<Launched> {
+    let mut room: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
+    for slot in 0..slots {
+        for sm in 0..sites {
+            if ((slot * sites + sm) as usize) < durations.len() {
+                room.push(Reverse((u64::from(slot), sm)));
+            }
+        }
+    }
+    let mut launched = Vec::with_capacity(durations.len());
+    for (number, &cycles) in durations.iter().enumerate() {
+        let Some(Reverse((time, sm))) = room.pop() else {
+            break;
+        };
+        let start = time + LAUNCH;
+        let end = start + cycles;
+        launched.push(Launched {
+            number: number as u32,
+            sm,
+            start,
+            end,
+        });
+        room.push(Reverse((end, sm)));
+    }
+    launched
+}
