@@ -17,6 +17,8 @@ cargo xtask COMMAND
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
   bench parse  parse the corpus beside the crate ptx-syntax
+  bench simulate
+               run a matrix product beside the crate ptoxide
 ";
 
 fn main() -> ExitCode {
