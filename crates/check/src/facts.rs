@@ -138,6 +138,12 @@ impl Congruence {
             Congruence::new(self.modulus, self.residue & mask)
         }
     }
+
+    /// The bits that a mask sets are known; compilers write `2 * i + 1` as `i' | 1`.
+    fn or(self, mask: u64) -> Congruence {
+        let known = ((self.modulus - 1) | mask).trailing_ones().min(62);
+        Congruence::new(1 << known, self.residue | mask)
+    }
 }
 
 /// What is known of one register.
@@ -332,6 +338,20 @@ impl Facts {
                     (EXACT, _) => Fact {
                         spaces: b.spaces,
                         congruence: b.congruence.and(a.congruence.residue),
+                    },
+                    _ => Fact::UNKNOWN,
+                }
+            }
+            "or" => {
+                let (a, b) = (operand(1)?, operand(2)?);
+                match (a.congruence.modulus, b.congruence.modulus) {
+                    (_, EXACT) => Fact {
+                        spaces: a.spaces,
+                        congruence: a.congruence.or(b.congruence.residue),
+                    },
+                    (EXACT, _) => Fact {
+                        spaces: b.spaces,
+                        congruence: b.congruence.or(a.congruence.residue),
                     },
                     _ => Fact::UNKNOWN,
                 }

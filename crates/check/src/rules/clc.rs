@@ -3,7 +3,8 @@
 
 use crate::Context;
 use crate::flow::{Op, Register};
-use heist_ptx::{Diagnostic, Operand, Severity, rule};
+use heist_ptx::{Constant, Diagnostic, Operand, Severity, rule};
+use std::collections::HashSet;
 
 /// The instructions of the protocol, by number.
 struct Protocol {
@@ -68,33 +69,78 @@ fn early_query(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> 
     )
 }
 
-/// Where control goes when a test finds that the request was refused.
-fn refused_ways(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
+/// The registers that hold a test's answer, who writes them, and whether they say
+/// "granted" rather than "refused": the test's own predicate, its negation, and
+/// what nvcc makes of a `bool` (1 or 0 by `selp`, compared with 0 again).
+fn answers(cx: &Context<'_, '_>, test: usize) -> Vec<(Register, usize, bool)> {
     let Some(&answer) = cx.flow.ops[test].roles.writes.first() else {
         return Vec::new();
     };
-    // A negated copy is as good as the answer itself.
-    let mut answers: Vec<(Register, bool)> = vec![(answer, true)];
-    for op in &cx.flow.ops {
-        if op.is("not.pred") && op.roles.reads.contains(&answer) {
-            answers.extend(op.roles.writes.iter().map(|&copy| (copy, false)));
+    let mut answers = vec![(answer, test, true)];
+    let mut next = 0;
+    while let Some(&(register, by, granted)) = answers.get(next) {
+        next += 1;
+        for (at, op) in cx.flow.reachable_ops() {
+            let known = answers.iter().any(|&(_, known, _)| known == at);
+            if known || !op.roles.reads.contains(&register) {
+                continue;
+            }
+            let number = |place: usize| match op.instruction.operands.get(place) {
+                Some(Operand::Constant(Constant::Int(int))) => Some(int.bits()),
+                _ => None,
+            };
+            let same = match (number(1), number(2)) {
+                _ if op.is("not.pred") => false,
+                (Some(1), Some(0)) if op.is("selp") => true,
+                (Some(0), Some(1)) if op.is("selp") => false,
+                (None, Some(0)) if op.is("setp.ne") => true,
+                (None, Some(0)) if op.is("setp.eq") => false,
+                _ => continue,
+            };
+            if let [copy] = op.roles.writes[..]
+                && cx.flow.definitions(register, at).contains(&by)
+            {
+                answers.push((copy, at, granted == same));
+            }
         }
     }
-    let mut ways = Vec::new();
+    answers
+}
+
+/// What becomes of a test's answer.
+struct Refusal {
+    /// Where control goes when the request was refused.
+    ways: Vec<usize>,
+    /// The branches on the answer.
+    branches: Vec<usize>,
+}
+
+impl Refusal {
+    /// Whether control can come to `to` after the refusal. A second branch on the
+    /// same answer goes one way only, and that is one of the ways.
+    fn reaches(&self, cx: &Context<'_, '_>, to: usize, stops: impl Fn(usize) -> bool) -> bool {
+        let stops = |at: usize| self.branches.contains(&at) || stops(at);
+        self.ways
+            .iter()
+            .any(|&way| way == to || (!stops(way) && cx.flow.graph.reaches(way, to, &stops)))
+    }
+}
+
+/// Where control goes when a test finds that the request was refused.
+fn refusal(cx: &Context<'_, '_>, test: usize) -> Refusal {
+    let answers = answers(cx, test);
+    let (mut ways, mut branches) = (Vec::new(), Vec::new());
     for (at, op) in cx.flow.reachable_ops() {
         let Some(guard) = op.instruction.guard.as_ref().filter(|_| op.is("bra")) else {
             continue;
         };
-        let Some(&(register, granted_if)) = answers
-            .iter()
-            .find(|(register, _)| op.roles.guard == Some(*register))
-        else {
+        // The register may have been given another meaning since.
+        let Some(&(.., granted_if)) = answers.iter().find(|&&(register, by, _)| {
+            op.roles.guard == Some(register) && cx.flow.definitions(register, at).contains(&by)
+        }) else {
             continue;
         };
-        // The register may have been given another meaning since.
-        if register == answer && !cx.flow.definitions(answer, at).contains(&test) {
-            continue;
-        }
+        branches.push(at);
         let jumps_when_granted = granted_if != guard.negated;
         let block = cx.flow.graph.block_of(at);
         let behind = cx.flow.graph.range(block).end;
@@ -105,7 +151,7 @@ fn refused_ways(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
             }
         }
     }
-    ways
+    Refusal { ways, branches }
 }
 
 fn decode_of_a_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
@@ -150,23 +196,45 @@ fn used_after_refusal(cx: &Context<'_, '_>, tests: &[usize], decode: usize) -> b
         && !tests
             .iter()
             .any(|&test| cx.flow.graph.dominates(test, decode));
-    let mut ways = tests.iter().flat_map(|&test| refused_ways(cx, test));
     let stops = |at: usize| at == decode || tests.contains(&at);
-    untested
-        || ways.any(|way| {
-            points
-                .iter()
-                .any(|&point| way == point || cx.flow.graph.reaches(way, point, stops))
-        })
+    let refused = |&test: &usize| {
+        let refusal = refusal(cx, test);
+        points.iter().any(|&to| refusal.reaches(cx, to, stops))
+    };
+    untested || (before_a_test && accessed_with(cx, tests, decode)) || tests.iter().any(refused)
+}
+
+/// Whether a memory access depends on the decoded id before any test. Arithmetic
+/// on a wild coordinate does no harm; an access with it does.
+fn accessed_with(cx: &Context<'_, '_>, tests: &[usize], decode: usize) -> bool {
+    let stops = |at: usize| tests.contains(&at);
+    let mut seen = HashSet::from([decode]);
+    let mut open = vec![decode];
+    while let Some(from) = open.pop() {
+        for (at, op) in cx.flow.reachable_ops() {
+            let depends = || {
+                op.roles.reads.iter().any(|read| {
+                    cx.flow.ops[from].roles.writes.contains(read)
+                        && cx.flow.definitions(*read, at).contains(&from)
+                })
+            };
+            if seen.contains(&at) || !depends() || !cx.flow.graph.reaches(decode, at, stops) {
+                continue;
+            }
+            if matches!(op.instruction.opcode.base(), "ld" | "st" | "atom" | "red") {
+                return true;
+            }
+            seen.insert(at);
+            open.push(at);
+        }
+    }
+    false
 }
 
 fn submit_after_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
     let (submit, test) = protocol.tests.iter().find_map(|&test| {
-        let ways = refused_ways(cx, test);
-        let after = |submit: usize| {
-            ways.iter()
-                .any(|&way| way == submit || cx.flow.graph.reaches(way, submit, |_| false))
-        };
+        let refusal = refusal(cx, test);
+        let after = |submit: usize| refusal.reaches(cx, submit, |_| false);
         let submit = protocol.submits.iter().find(|&&submit| after(submit))?;
         Some((*submit, test))
     })?;
@@ -211,24 +279,26 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
     )
 }
 
-/// The loads that a test's response comes from, through at most one `mov` that
-/// puts its halves together; the test itself where they are not to be seen.
+/// The loads that a test's response comes from, through the `mov`s that put its
+/// parts together (nvcc makes the 128 bits out of two halves, and those out of
+/// four words); the test itself where they are not to be seen.
 fn slot_reads(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
-    let sources = |at: usize| {
-        cx.flow.ops[at]
-            .roles
-            .reads
-            .iter()
-            .flat_map(move |&read| cx.flow.definitions(read, at))
-    };
-    let is_load = |&at: &usize| cx.flow.ops[at].is("ld");
-    let loads: Vec<usize> = sources(test)
-        .flat_map(|at| {
-            let moved = cx.flow.ops[at].is("mov").then(|| sources(at));
-            std::iter::once(at).chain(moved.into_iter().flatten())
-        })
-        .filter(is_load)
-        .collect();
+    let mut seen = HashSet::from([test]);
+    let (mut open, mut loads) = (vec![test], Vec::new());
+    while let Some(at) = open.pop() {
+        for &read in &cx.flow.ops[at].roles.reads {
+            for from in cx.flow.definitions(read, at) {
+                if !seen.insert(from) {
+                    continue;
+                }
+                if cx.flow.ops[from].is("ld") {
+                    loads.push(from);
+                } else if cx.flow.ops[from].is("mov") {
+                    open.push(from);
+                }
+            }
+        }
+    }
     if loads.is_empty() { vec![test] } else { loads }
 }
 
