@@ -58,6 +58,15 @@ pub fn check(module: &Module) -> Vec<Diagnostic> {
     found
 }
 
+/// X011: whether a launch of `entry` with so many bytes of dynamic shared memory
+/// needs the opt-in. Only the caller's host code can say whether it is there,
+/// so this is a warning; a kernel that is not in the module needs nothing.
+pub fn shared_opt_in(module: &Module, entry: &str, dynamic: u32) -> Option<Diagnostic> {
+    let function = module.entries().find(|f| f.name.as_str() == entry)?;
+    let flow = Flow::new(module, function)?;
+    rules::shared_opt_in(&flow, Arch::parse(&module.target.arch)?, dynamic)
+}
+
 /// All that a rule may look at.
 struct Context<'a, 'm> {
     flow: &'a Flow<'m>,

@@ -13,7 +13,7 @@ fn root() -> PathBuf {
 fn every_directive_can_be_read() {
     let mut cases = 0;
     let mut errors = Vec::new();
-    let folders = ["tests/ptx", "rules", "corpus"].map(|folder| root().join(folder));
+    let folders = ["tests/ptx", "rules", "cases", "corpus"].map(|folder| root().join(folder));
     let there: Vec<PathBuf> = folders.into_iter().filter(|path| path.exists()).collect();
     for path in find_files(&there).unwrap() {
         let text = fs::read_to_string(&path).unwrap();

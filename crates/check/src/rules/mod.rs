@@ -9,6 +9,8 @@ mod shared;
 mod tensor;
 mod wgmma;
 
+pub(crate) use shared::shared_opt_in;
+
 use crate::Context;
 use heist_ptx::Diagnostic;
 

@@ -1,6 +1,8 @@
 //! Shared memory against the architecture.
 
 use crate::Context;
+use crate::flow::Flow;
+use heist_ptx::arch::Arch;
 use heist_ptx::{
     AddressBase, Constant, Diagnostic, FunctionKind, Name, Operand, Space, Variable, rule,
 };
@@ -12,18 +14,7 @@ pub(super) fn static_size(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     if cx.function().kind != FunctionKind::Entry {
         return;
     }
-    let mut used: Vec<(&Variable, u64)> = used_names(cx)
-        .iter()
-        .filter_map(|name| cx.flow.variables.get(name).copied())
-        .filter(|variable| variable.space == Space::Shared)
-        .filter_map(|variable| Some((variable, variable.size()?)))
-        .collect();
-    used.sort_by_key(|(variable, _)| variable.span.start);
-    let total = used.iter().fold(0u64, |total, (variable, size)| {
-        total
-            .next_multiple_of(variable.alignment().max(1))
-            .saturating_add(*size)
-    });
+    let (used, total) = static_shared(cx.flow);
     let limit = u64::from(arch.static_shared_limit());
     if total <= limit {
         return;
@@ -63,10 +54,57 @@ pub(super) fn static_size(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     out.push(diagnostic.help(remedy));
 }
 
+/// X011: more than every kernel may have, which a launch must ask for.
+pub(crate) fn shared_opt_in(flow: &Flow<'_>, arch: Arch, dynamic: u32) -> Option<Diagnostic> {
+    let (_, fixed) = static_shared(flow);
+    let total = fixed.next_multiple_of(16).saturating_add(dynamic.into());
+    let limits = arch.limits();
+    let (free, most) = (limits.shared_static.into(), limits.shared_opt_in.into());
+    // What is over `most` is another rule's: no opt-in helps. Nor does it with static memory alone.
+    if dynamic == 0 || total <= free || total > most {
+        return None;
+    }
+    let entry = &flow.function.name;
+    Some(
+        Diagnostic::warning(
+            rule::SHARED_OPT_IN,
+            flow.function.span,
+            format!("a launch of `{entry}` with {total} bytes of shared memory needs an opt-in"),
+        )
+        .note(format!(
+            "every kernel may have {free} bytes a block; {} gives up to {most} to one that asks. \
+             Without the opt-in the launch fails with \"invalid argument\", and the kernel never runs",
+            arch.name()
+        ))
+        .help(format!(
+            "before the launch: `cudaFuncSetAttribute({entry}, \
+             cudaFuncAttributeMaxDynamicSharedMemorySize, {dynamic})`, and look at what it returns"
+        )),
+    )
+}
+
+/// The static shared variables that a kernel uses, in the order of the text, and
+/// how many bytes they take together.
+fn static_shared<'m>(flow: &Flow<'m>) -> (Vec<(&'m Variable, u64)>, u64) {
+    let mut used: Vec<(&Variable, u64)> = used_names(flow)
+        .iter()
+        .filter_map(|name| flow.variables.get(name).copied())
+        .filter(|variable| variable.space == Space::Shared)
+        .filter_map(|variable| Some((variable, variable.size()?)))
+        .collect();
+    used.sort_by_key(|(variable, _)| variable.span.start);
+    let total = used.iter().fold(0u64, |total, (variable, size)| {
+        total
+            .next_multiple_of(variable.alignment().max(1))
+            .saturating_add(*size)
+    });
+    (used, total)
+}
+
 /// The names that the kernel's instructions mention.
-fn used_names(cx: &Context<'_, '_>) -> HashSet<Name> {
+fn used_names(flow: &Flow<'_>) -> HashSet<Name> {
     let mut names = HashSet::new();
-    for op in &cx.flow.ops {
+    for op in &flow.ops {
         for operand in &op.instruction.operands {
             collect(operand, &mut names);
         }

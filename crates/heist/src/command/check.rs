@@ -23,6 +23,8 @@ Exit status: 0 nothing found, 1 something was, 2 a file that is none of these.";
 /// Say what is wrong with PTX, or what a log means: where, why, and what to do.
 #[derive(Args)]
 #[command(after_help = format!("{ARGUMENTS_HELP}\n\n{EXAMPLES}"))]
+// A launch is optional here, so its parts are required only once one of them is given.
+#[command(mut_arg("grid", |arg| arg.required(false)), mut_arg("block", |arg| arg.required(false)))]
 pub(crate) struct Check {
     /// PTX files, or logs of ptxas, a build or compute-sanitizer; `-` is standard input.
     #[arg(required = true)]
@@ -96,6 +98,9 @@ fn check(source: Source, launch: Option<&LaunchFlags>) -> Result<Found, BadQuest
             if found.is_empty() {
                 found = heist_check::check(&module);
                 if let Some(launch) = launch {
+                    let entry = launch.entry(&source, &module)?;
+                    let dynamic = launch.launch().dynamic_shared;
+                    found.extend(heist_check::shared_opt_in(&module, &entry, dynamic));
                     merge(&mut found, launch.run(&source, &module)?.report.diagnostics);
                 }
             }

@@ -51,7 +51,7 @@ enum Where {
 }
 
 /// What a checkout of the repository has.
-const DEFAULT_PATHS: [&str; 3] = ["tests/ptx", "rules", "corpus"];
+const DEFAULT_PATHS: [&str; 4] = ["tests/ptx", "rules", "cases", "corpus"];
 
 impl SelftestCommand {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {

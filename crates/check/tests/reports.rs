@@ -1,0 +1,97 @@
+//! The failures of `cases/`: each is named at its line, and its mended twin is clean.
+
+use heist_ptx::{Severity, Source, parse};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+/// Every file, and the code that is found in it without a launch. Where there is
+/// none and the file is no twin, it takes a run: `heist selftest cases`.
+const CASES: [(&str, Option<&str>); 15] = [
+    ("clc-cluster/bad-decode-first.ptx", Some("L004")),
+    ("clc-cluster/good.ptx", None),
+    ("cp-async/bad-no-commit.ptx", Some("A002")),
+    ("cp-async/bad-no-wait.ptx", Some("A001")),
+    ("cp-async/bad-stride.ptx", Some("M007")),
+    ("cp-async/good.ptx", None),
+    ("shared-limit/bad-static.ptx", Some("X009")),
+    ("shared-limit/dynamic.ptx", None),
+    ("shared-limit/good.ptx", None),
+    ("tensor-map-workspace/bad.ptx", None),
+    ("tensor-map-workspace/good.ptx", None),
+    ("wmma-local/bad-local.ptx", Some("T001")),
+    ("wmma-local/bad-trap.ptx", Some("T013")),
+    ("wmma-local/good-local.ptx", None),
+    ("wmma-local/good.ptx", None),
+];
+
+fn cases() -> PathBuf {
+    heist_oracle::workspace_root().join("cases")
+}
+
+fn source(name: &str) -> Source {
+    let text = fs::read_to_string(cases().join(name)).expect("the case is in the repository");
+    Source::new(name, text)
+}
+
+#[test]
+fn each_cause_is_named_at_its_line_and_nothing_else_is() {
+    for (name, code) in CASES {
+        let source = source(name);
+        let expected: BTreeSet<(usize, String)> = match code {
+            Some(code) => (1..)
+                .zip(source.text().lines())
+                .filter(|(_, line)| line.ends_with(&format!("//~ {code}")))
+                .map(|(number, _)| (number, code.to_owned()))
+                .collect(),
+            None => BTreeSet::new(),
+        };
+        assert_eq!(expected.is_empty(), code.is_none(), "{name}: no mark");
+        let module = parse(&source).unwrap_or_else(|errors| panic!("{name}: {errors:?}"));
+        let findings = heist_check::check(&module);
+        let found: BTreeSet<(usize, String)> = findings
+            .iter()
+            .map(|finding| {
+                let line = source.position(finding.span).line;
+                (line as usize, finding.code.to_string())
+            })
+            .collect();
+        assert_eq!(found, expected, "{name}");
+        for finding in &findings {
+            assert_eq!(finding.severity, Severity::Error, "{name}: {finding}");
+            assert!(!finding.helps.is_empty(), "{name}: {finding} has no remedy");
+        }
+    }
+}
+
+#[test]
+fn every_file_is_listed() {
+    let mut there = BTreeSet::new();
+    for folder in fs::read_dir(cases()).expect("the cases are in the repository") {
+        let folder = folder.expect("a directory entry").path();
+        if !folder.is_dir() {
+            continue;
+        }
+        for file in fs::read_dir(&folder).expect("a readable folder") {
+            let path = file.expect("a directory entry").path();
+            if path.extension().is_some_and(|ext| ext == "ptx") {
+                let inside = path.strip_prefix(cases()).expect("a path in `cases`");
+                there.insert(inside.display().to_string());
+            }
+        }
+    }
+    let listed = CASES.map(|(name, _)| name.to_owned()).into();
+    assert_eq!(there, listed);
+}
+
+#[test]
+fn a_launch_past_48_kib_is_told_of_the_opt_in() {
+    let module = parse(&source("shared-limit/dynamic.ptx")).expect("the case parses");
+    let with = |bytes| heist_check::shared_opt_in(&module, "tile", bytes);
+    let found = with(57_376).expect("57,376 bytes need the opt-in");
+    assert_eq!(found.code.0, "X011");
+    assert!(found.message.contains("57376 bytes"), "{found}");
+    assert!(with(48 << 10).is_none(), "48 KiB are everybody's");
+    assert!(with(114_752).is_none(), "no opt-in gives so much: X010");
+    assert!(heist_check::shared_opt_in(&module, "other", 57_376).is_none());
+}
