@@ -144,8 +144,7 @@ pub fn run(
 ) -> Result<Ran, WorkloadError> {
     let schedule = schedule.clone().watch(Watch::Trace);
     let arch = arch_of(device)?;
-    let kernel = build(synthetic.workload, synthetic.tiles(), &schedule, arch)
-        .map_err(WorkloadError::Build)?;
+    let kernel = build(synthetic, &schedule, arch).map_err(WorkloadError::Build)?;
     let plan = kernel
         .plan(resident(device, &kernel))
         .map_err(WorkloadError::Plan)?;

@@ -11,8 +11,8 @@ fn verified(workload: Workload, parameters: Parameters, schedule: &Schedule, dev
     let device = Device::named(device).expect("a device");
     let synthetic = Synthetic::new(workload, parameters);
     let arch = device.gpu().arch;
-    let kernel = build(workload, synthetic.tiles(), schedule, arch)
-        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let kernel =
+        build(&synthetic, schedule, arch).unwrap_or_else(|error| panic!("{what}: {error}"));
     let plan = kernel.plan(8).expect("a launch");
     let program = Program::new(kernel.built.module.clone()).expect("a module");
     let report = program

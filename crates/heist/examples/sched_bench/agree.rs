@@ -32,7 +32,7 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
             let Some(entry) = row.entries.iter().find(|entry| entry.schedule == name) else {
                 continue;
             };
-            let kernel = build(row.workload, synthetic.tiles(), &schedule, Arch::SM_90A)?;
+            let kernel = build(&synthetic, &schedule, Arch::SM_90A)?;
             let resident = gpu.resident_blocks(Footprint {
                 threads: THREADS,
                 registers: 32,

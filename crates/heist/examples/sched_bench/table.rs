@@ -122,6 +122,7 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
                 imbalance: 8.0,
                 prologue,
                 seed: 7,
+                shared: 0,
             };
             let row = row(&gpu, workload, parameters, peer.as_deref(), rounds)?;
             print_row(&row);
@@ -154,7 +155,7 @@ fn row(
     let count = synthetic.input().len();
     let mut ready = Vec::new();
     for schedule in schedules() {
-        let built = build(workload, synthetic.tiles(), &schedule, arch)?;
+        let built = build(&synthetic, &schedule, arch)?;
         let plan = built.plan(resident(&device, &built))?;
         let program = gpu.load(
             &PtxText::new("workload", built.ptx()),

@@ -65,10 +65,7 @@ impl Demo {
                 workload.summary()
             );
         }
-        let mut devices = vec![
-            (BLACKWELL, Source::Clc, 1500),
-            (HOPPER, Source::Ticket, 1500),
-        ];
+        let mut devices = vec![(BLACKWELL, Source::Clc, 700), (HOPPER, Source::Ticket, 700)];
         if heist_gpu::devices().is_ok_and(|list| !list.is_empty()) {
             devices.push((DeviceName::Gpu(0), Source::Ticket, 16384));
         }
@@ -78,10 +75,11 @@ impl Demo {
                 workload,
                 Parameters {
                     tiles,
-                    mean: if real { 2000 } else { 40 },
-                    prologue: if real { 2000 } else { 40 },
+                    mean: if real { 2000 } else { 60 },
+                    prologue: if real { 2000 } else { 200 },
                     imbalance: 8.0,
                     seed: 3,
+                    shared: if real { 0 } else { 150_000 },
                 },
             );
             let runs = run_all(name, &schedules(source), &synthetic)?;

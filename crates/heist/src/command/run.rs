@@ -60,6 +60,9 @@ pub(crate) struct Run {
     /// Steps of the prologue, once a block.
     #[arg(long, default_value_t = 0)]
     prologue: u32,
+    /// Bytes of shared memory that a block holds: 150000 leaves one block a multiprocessor.
+    #[arg(long, default_value_t = 0)]
+    shared: u32,
     /// Fixes the workload and the simulated schedule.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -152,6 +155,7 @@ impl Run {
                 imbalance: self.imbalance,
                 prologue: self.prologue,
                 seed: self.seed,
+                shared: self.shared,
             },
         );
         let device = Device::open(self.device).map_err(question)?;

@@ -42,6 +42,10 @@ pub struct Parameters {
     pub prologue: u32,
     /// Which of the many workloads of that kind.
     pub seed: u64,
+    /// Bytes of shared memory that a block holds, as a tensor kernel's stages
+    /// do; with 150,000 one block fits on an SM.
+    #[serde(default)]
+    pub shared: u32,
 }
 
 impl Default for Parameters {
@@ -52,6 +56,7 @@ impl Default for Parameters {
             imbalance: 8.0,
             prologue: 0,
             seed: 1,
+            shared: 0,
         }
     }
 }

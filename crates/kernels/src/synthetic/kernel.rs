@@ -1,8 +1,7 @@
 //! The workloads' kernels.
 
-use super::{FACTOR, PROLOGUE_ADDEND, PROLOGUE_FACTOR, THREADS, Workload};
+use super::{FACTOR, PROLOGUE_ADDEND, PROLOGUE_FACTOR, Synthetic, THREADS, Workload};
 use heist_build::{Arch, BuildError, Global, Kernel, Val, kernel_params};
-use heist_launch::Dim3;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
 kernel_params! {
@@ -21,23 +20,26 @@ kernel_params! {
     }
 }
 
-/// Builds a workload's kernel for a grid of tiles.
+/// Builds a workload's kernel.
 ///
 /// # Errors
 /// Why the schedule can't be had on `arch`.
 pub fn build(
-    workload: Workload,
-    tiles: Dim3,
+    synthetic: &Synthetic,
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<SyntheticArgs>, BuildError> {
+    let (workload, shared) = (synthetic.workload, synthetic.parameters.shared);
     let name = workload.as_str().replace('-', "_");
-    Tiled::<SyntheticArgs>::new(name, tiles)
+    Tiled::<SyntheticArgs>::new(name, synthetic.tiles())
         .schedule(schedule)
         .block(THREADS)
         .build(arch, |k, args, tiles| {
             // As many blocks as an SM takes: eight of 256 threads.
             k.max_registers(32);
+            if shared > 0 {
+                k.shared::<u8>("workspace", shared);
+            }
             k.comment("the prologue");
             let addend = k.var(args.seed).named("addend");
             k.for_unrolled::<4>(0u32, args.prologue, |_| {

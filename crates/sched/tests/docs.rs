@@ -1,0 +1,94 @@
+//! The policy of `docs/policies.md`, word for word, on all sources.
+
+mod common;
+
+use common::{count, run};
+use heist_build::Arch;
+use heist_sched::*;
+use heist_sim::{Chaos, Options};
+
+/// The page's code.
+mod page {
+    include!("user_policy/impatient.rs");
+}
+
+#[test]
+fn the_page_has_this_very_policy() {
+    let root = heist_oracle::workspace_root();
+    let page = std::fs::read_to_string(root.join("docs/policies.md")).expect("the page");
+    let code = page
+        .split("```rust\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("a block of code");
+    let words = |text: &str| {
+        text.split_whitespace()
+            .collect::<String>()
+            .replace(",)", ")")
+    };
+    assert_eq!(words(code), words(include_str!("user_policy/impatient.rs")));
+    let lines = code.lines().filter(|line| !line.trim().is_empty()).count();
+    assert!(lines <= 24, "{lines} lines");
+}
+
+#[test]
+fn it_works_on_every_source() {
+    for source in Source::ALL {
+        for limit in [0, 500, u64::MAX] {
+            let tiled = Tiled::new("count", 301)
+                .source(source)
+                .policy(page::Impatient { limit })
+                .watch(Watch::Trace)
+                .block(64);
+            let kernel = count(tiled, Arch::SM_100A).expect("a kernel");
+            let options = Options {
+                seed: limit ^ 5,
+                chaos: Chaos::FULL,
+                ..Options::default()
+            };
+            let what = format!("{source} {limit}");
+            let run = run(&kernel, "sim:b200", 64, &options, &what);
+            assert!(run.runs.iter().all(|runs| *runs == 1), "{what}");
+            let total = run.report.stats.expect("figures").total();
+            if source.asks() && limit == 0 {
+                assert!(total.declines > 0, "{what}: {total:?}");
+            }
+        }
+    }
+}
+
+/// Waits for something that never comes.
+struct Stuck;
+
+impl Policy for Stuck {
+    type State<'k> = ();
+    fn init<'k>(&self, _: &PolicyCx<'k>) {}
+    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> heist_build::Bool<'k> {
+        cx.wait_until(|| cx.nanoseconds().eq(0))
+    }
+    fn keep_going_after_success<'k>(
+        &self,
+        cx: &PolicyCx<'k>,
+        (): &(),
+        _: TileId<'k>,
+    ) -> heist_build::Bool<'k> {
+        cx.yes()
+    }
+}
+
+#[test]
+fn a_policy_that_waits_for_ever_is_overruled() {
+    for source in [Source::Clc, Source::Ticket] {
+        let tiled = Tiled::new("count", 200)
+            .source(source)
+            .policy(Stuck)
+            .watchdog(5_000)
+            .block(32);
+        let kernel = count(tiled, Arch::SM_100A).expect("a kernel");
+        let run = run(&kernel, "sim:b200", 64, &Options::default(), &source);
+        assert!(run.runs.iter().all(|runs| *runs == 1), "{source}");
+        let ejected = run.report.ejected.expect("an exit record");
+        assert_eq!(ejected.policy, "Stuck");
+        assert!(ejected.cluster < 200 && ejected.at_ns >= 5_000, "{ejected}");
+    }
+}
