@@ -213,6 +213,24 @@ fn complain(
     let shared_len = cx.machine.shared_len;
     let verb = does.verb();
     let told = |told: Diagnostic, message: String| Diagnostic { message, ..told };
+    let (actual, _) = Window::of(offset);
+    if !generic
+        && offset > u64::from(u32::MAX)
+        && (space, actual) != (Window::Global, Window::Global)
+    {
+        cx.report(rule::WRONG_WINDOW, lanes, |_, d| {
+            let of = match actual {
+                Window::Global => "an address of global memory",
+                Window::Shared => "a generic address of shared memory",
+                Window::Local => "a generic address of local memory",
+                Window::Param => "a generic address of the parameters",
+                Window::Const => "a generic address of constant memory",
+            };
+            told(d, format!("{verb} {} memory at {offset:#x}, which is {of}", space.name()))
+                .help(format!("use the access without a state space for a generic address, or `cvta.to` the space it lies in ({})", actual.name()))
+        });
+        return;
+    }
     match space {
         Window::Global => {
             let what = cx.machine.global.describe(offset);

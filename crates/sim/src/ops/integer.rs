@@ -7,7 +7,7 @@ use crate::context::Cx;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, Lane, to_mask};
 use heist_arith::int::{self, carry, packed};
-use heist_ptx::{Instruction, ScalarType};
+use heist_ptx::{Instruction, ScalarType, rule};
 
 /// Calls `$decode` for the Rust type and the arithmetic module of a PTX type.
 macro_rules! by_type {
@@ -85,8 +85,14 @@ pub(crate) fn decode(
         }
         "mad" if mods.has("hi") => by_type!(d, i, ty, three, mad_hi, multiply),
         "mad" => by_type!(d, i, ty, three, mad_lo, multiply),
-        "div" => by_type!(d, i, ty, two, div, Cost::ROUTINE),
-        "rem" => by_type!(d, i, ty, two, rem, Cost::ROUTINE),
+        "div" => {
+            check_divisor(d, i, ty)?;
+            by_type!(d, i, ty, two, div, Cost::ROUTINE)
+        }
+        "rem" => {
+            check_divisor(d, i, ty)?;
+            by_type!(d, i, ty, two, rem, Cost::ROUTINE)
+        }
         "min" => by_type!(d, i, ty, two, min, Cost::ALU),
         "max" => by_type!(d, i, ty, two, max, Cost::ALU),
         "abs" => by_type!(d, i, ty, one, abs, Cost::ALU),
@@ -112,6 +118,31 @@ pub(crate) fn decode(
         "dp4a" | "dp2a" => dot(d, i, mods),
         _ => Err(d.unsupported(i, "this type has no such operation")),
     }
+}
+
+/// Looks at a divisor before it is used: a division by zero is not an error to the
+/// hardware, and its result is anything.
+fn check_divisor(d: &mut Decoder<'_>, i: &Instruction, ty: ScalarType) -> Decoded<()> {
+    let divisor = &operands(d, i, 3)?[2];
+    if d.immediate(divisor).is_some_and(|value| value != 0) {
+        return Ok(());
+    }
+    let (slot, rows) = d.src_any(divisor, ty)?;
+    let bits = ty.bits();
+    let instr = with(move |cx| {
+        let values = super::memory::read_bits(cx, slot, rows);
+        let zero = to_mask(values.map(|value| value << (64 - bits) == 0)) & cx.mask;
+        if zero != 0 {
+            cx.report(rule::DIVISION_BY_ZERO, zero, |_, mut told| {
+                told.message =
+                    "an integer is divided by zero: the result is not specified".to_owned();
+                told.help("test the divisor before the division, not after it")
+            });
+        }
+        Flow::Next
+    });
+    d.emit(instr, Cost::new(0, 0));
+    Ok(())
 }
 
 fn wide_mul(d: &mut Decoder<'_>, i: &Instruction, ty: ScalarType) -> Decoded<()> {

@@ -235,6 +235,8 @@ struct Load {
     order: Order,
     element: u32,
     signed: bool,
+    /// Through the path that does not see what the kernel writes.
+    non_coherent: bool,
     /// Registers with their rows.
     targets: Vec<(Slot, u32)>,
 }
@@ -268,6 +270,7 @@ fn load(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         order,
         element: ty.bytes(),
         signed: matches!(ty, ScalarType::S8 | ScalarType::S16 | ScalarType::S32),
+        non_coherent: mods.has("nc"),
         targets,
     };
     d.emit_reaching(Box::new(load), cost_of(window), reach_of(window, order));
@@ -353,6 +356,9 @@ impl Load {
     fn from_region(&self, cx: &mut Cx<'_>, group: &Group) {
         let contiguous = group.touch().is_contiguous();
         watch(cx, group, contiguous, Does::Reads, self.order.kind());
+        if self.non_coherent {
+            check_read_only(cx, group, contiguous);
+        }
         if let [(slot, rows)] = self.targets[..]
             && contiguous
         {
@@ -451,6 +457,36 @@ impl Load {
             values
         };
         write_bits(cx, slot, rows, &values);
+    }
+}
+
+/// Reports a load through the non-coherent path of what the kernel has written.
+fn check_read_only(cx: &mut Cx<'_>, group: &Group, contiguous: bool) {
+    if !cx.machine.options.checks.races {
+        return;
+    }
+    let mut writer = None;
+    let Some(region) = cx.region(group.home) else {
+        return;
+    };
+    group.touch().lines(contiguous, |touch| {
+        if writer.is_none()
+            && let Some(line) = region.shadow(touch.line)
+        {
+            line.each(touch.bytes, |seen| {
+                if seen.write {
+                    writer = Some(seen);
+                }
+            });
+        }
+    });
+    if let Some(seen) = writer {
+        let them = cx.whom(seen.agent, seen.lane);
+        cx.report(rule::NON_COHERENT_WRITTEN, group.mask, |cx, mut told| {
+            told.message = format!("reads through the non-coherent path what {them} wrote in the same kernel: it may see the old value");
+            told.other(cx.code.span(seen.pc), format!("{them} wrote it here"))
+                .help("use an ordinary load: `.nc` (`__ldg`, `const __restrict__`) is for memory that the whole kernel only reads")
+        });
     }
 }
 
