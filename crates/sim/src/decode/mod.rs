@@ -110,6 +110,8 @@ pub(crate) struct Decoder<'m> {
     /// The registers of the instructions so far, and whether anybody wants to know.
     touched: Vec<crate::ops::wgmma::pending::Touched>,
     pub(crate) tracks_registers: bool,
+    /// The instruction at hand only moves values.
+    pub(crate) moves: bool,
 }
 
 /// Constants, each once.
@@ -180,6 +182,7 @@ pub(crate) fn decode(
         all_writes: Vec::new(),
         touched: Vec::new(),
         tracks_registers: false,
+        moves: false,
     };
     decoder.directives(kernel);
     decoder.number_of(kernel);
@@ -314,6 +317,7 @@ impl<'m> Decoder<'m> {
         self.touched.push(crate::ops::wgmma::pending::Touched {
             reads: self.reads.as_slice().into(),
             writes: self.all_writes.drain(..).collect(),
+            moves: self.moves,
         });
         let mut reads = [0; 4];
         for (slot, row) in reads.iter_mut().zip(self.reads.drain(..)) {

@@ -31,6 +31,7 @@ pub(crate) struct Block {
     pub(crate) flights: crate::ops::flight::Flights,
     pub(crate) expected: crate::ops::cp_async::Expected,
     pub(crate) registers: crate::ops::registers::Pool,
+    pub(crate) issued: crate::ops::wgmma::pending::Issued,
     pub(crate) end: u64,
 }
 
@@ -239,6 +240,7 @@ impl Cluster {
                 flights: Default::default(),
                 expected: Default::default(),
                 registers: Default::default(),
+                issued: Default::default(),
                 end: time,
             });
             let standing = Standing {

@@ -64,14 +64,12 @@ impl Flights {
         self.lines.entry(line).or_default().push((bytes, flight));
     }
 
-    /// A product is done with a line.
-    pub(crate) fn land_line(&mut self, line: u64, id: u64) {
-        if let Some(list) = self.lines.get_mut(&line) {
-            list.retain(|(_, flight)| flight.id != id);
-            if list.is_empty() {
-                self.lines.remove(&line);
-            }
-        }
+    /// The products with these numbers are done.
+    pub(crate) fn land_products(&mut self, ids: std::ops::RangeInclusive<u64>) {
+        self.lines.retain(|_, list| {
+            list.retain(|(_, flight)| !ids.contains(&flight.id));
+            !list.is_empty()
+        });
     }
 
     /// The product that reads one of some bytes.

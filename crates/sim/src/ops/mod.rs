@@ -44,6 +44,7 @@ use heist_ptx::{Instruction, Operand, ScalarType, rule};
 /// Decodes one instruction.
 pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()> {
     let mods = Mods::of(i);
+    d.moves = i.opcode.base() == "mov";
     match i.opcode.base() {
         "add" | "sub" | "mul" | "mad" | "div" | "rem" | "abs" | "neg" | "min" | "max" | "fma"
         | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "addc" | "subc" | "madc" | "rcp"

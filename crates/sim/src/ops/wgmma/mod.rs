@@ -1,6 +1,7 @@
 //! `wgmma`: asynchronous products of a warpgroup.
 //!
-//! Each of the four warps computes its sixteen rows by itself. A product is worked
+//! Each of the four warps computes its sixteen rows by itself, and none sees a
+//! product complete before all four have issued it. A product is worked
 //! out when it is issued, and its result is held back until a `wgmma.wait_group`
 //! that covers it: whoever touches its registers before ([`pending`]), or writes
 //! over its operands in shared memory ([`source`]), is told, whatever the timing.
@@ -11,7 +12,7 @@ mod source;
 use super::map::with;
 use super::matrix::{self, assemble};
 use super::{Mods, only, operands};
-use crate::code::{Flow, Instr, PredSrc, Slot};
+use crate::code::{Flow, Instr, PredSrc, Reach, Slot};
 use crate::context::Cx;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{ALL, LANES, first};
@@ -47,13 +48,10 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
                 ));
             };
             let instr = with(move |cx| match assemble(cx) {
-                Ok(()) => {
-                    pending::wait(cx, most);
-                    Flow::Next
-                }
+                Ok(()) => pending::wait(cx, most),
                 Err(flow) => flow,
             });
-            d.emit(instr, Cost::new(2, 0));
+            d.emit_reaching(instr, Cost::new(2, 0), Reach::Cluster);
         }
         Some("mma_async") => multiply(d, i, mods)?,
         _ => return Err(d.unsupported(i, "wgmma fences, multiplies, commits and waits")),
@@ -277,11 +275,10 @@ impl Instr for Multiply {
             rows,
             sources,
             values,
-            lines,
             id: 0,
             done: 0,
         };
-        pending::start(cx, product, self.busy);
+        pending::start(cx, product, &lines, self.busy);
         Flow::Next
     }
 }

@@ -5,7 +5,7 @@
 //! `wgmma.fence` are remembered, for a product may not use those.
 
 use super::source::{self, Lines};
-use crate::code::Slot;
+use crate::code::{Flow, Slot, Wait};
 use crate::context::Cx;
 use crate::lanes::{ALL, LANES, Row};
 use heist_ptx::rule;
@@ -20,8 +20,7 @@ pub(crate) struct Product {
     pub(super) rows: Vec<u32>,
     pub(super) sources: Vec<u32>,
     pub(super) values: Vec<[u32; LANES]>,
-    /// What it reads of shared memory.
-    pub(super) lines: Lines,
+    /// Its number among the warp's, and so among its warpgroup's.
     pub(super) id: u64,
     /// The cycle when it is done.
     pub(super) done: u64,
@@ -67,7 +66,35 @@ pub(crate) struct Products {
     /// When the tensor cores are free again.
     busy_until: u64,
     made: u64,
+    /// How often the warp has looked whether its warpgroup is there.
+    looks: u32,
 }
+
+/// How many products each warp of a block has issued. A product is one operation of
+/// the whole warpgroup: it is done when all four warps have issued it, and then all
+/// of it is done, so that one thread can speak for the group.
+#[derive(Debug, Default)]
+pub(crate) struct Issued(Vec<u64>);
+
+impl Issued {
+    fn count(&mut self, warp: u32, products: u64) {
+        let warp = warp as usize;
+        if self.0.len() <= warp {
+            self.0.resize(warp + 1, 0);
+        }
+        self.0[warp] = products;
+    }
+
+    /// A warp of the group that has issued fewer than `products`.
+    fn missing(&self, warp: u32, products: u64) -> Option<u32> {
+        let first = warp / 4 * 4;
+        (first..first + 4).find(|&one| self.0.get(one as usize).copied().unwrap_or(0) < products)
+    }
+}
+
+/// Looks in vain before the rest of a warpgroup is taken not to come: at first one
+/// every few cycles, then each after twice the time of the last.
+const PATIENCE: u32 = 256 + 24;
 
 impl Products {
     pub(super) fn fence(&mut self) {
@@ -109,6 +136,9 @@ impl Products {
 pub(crate) struct Touched {
     pub(crate) reads: Box<[u16]>,
     pub(crate) writes: Box<[u16]>,
+    /// It only moves values. Compilers put moves behind a `wgmma.fence` that their
+    /// source has in front of it, and the assembler puts them back.
+    pub(crate) moves: bool,
 }
 
 /// Holds the registers of the instruction about to run against the products in
@@ -121,10 +151,12 @@ pub(crate) fn note(cx: &mut Cx<'_>) {
     let base = cx.fragment.base;
     let row = |&number: &u16| u32::from(number) - 1 + base;
     let products = &mut cx.warp.products;
-    touched
-        .writes
-        .iter()
-        .for_each(|number| products.written.insert(row(number)));
+    if !touched.moves {
+        touched
+            .writes
+            .iter()
+            .for_each(|number| products.written.insert(row(number)));
+    }
     if products.pending.is_empty() {
         return;
     }
@@ -218,42 +250,61 @@ pub(super) fn accumulators(cx: &mut Cx<'_>, rows: &[u32], slots: &[Slot]) -> Vec
 }
 
 /// Puts a product into flight.
-pub(super) fn start(cx: &mut Cx<'_>, mut product: Product, busy: u64) {
+pub(super) fn start(cx: &mut Cx<'_>, mut product: Product, lines: &Lines, busy: u64) {
     let now = cx.warp.cycle;
     let products = &mut cx.warp.products;
     products.made += 1;
     products.busy_until = products.busy_until.max(now) + busy;
     product.done = products.busy_until + 32;
     product.id = products.made;
-    source::fly(cx, &product);
+    source::fly(cx, &product, lines);
+    let (number, made) = (cx.warp.number, product.id);
+    cx.block().issued.count(number, made);
     let products = &mut cx.warp.products;
     products.pending.push(product);
     products.refresh();
 }
 
 /// Waits until no more than `most` groups are in flight.
-pub(super) fn wait(cx: &mut Cx<'_>, most: u64) {
-    let products = &mut cx.warp.products;
+pub(super) fn wait(cx: &mut Cx<'_>, most: u64) -> Flow {
+    let (number, now) = (cx.warp.number, cx.warp.cycle);
+    let products = &cx.warp.products;
     let last = products.groups.saturating_sub(most);
+    let is_done = |product: &Product| product.group.is_some_and(|group| group <= last);
+    let done = products.pending.iter().filter(|product| is_done(product));
+    let Some(newest) = done.map(|product| product.id).max() else {
+        return Flow::Next;
+    };
+    if let Some(missing) = cx.block().issued.missing(number, newest) {
+        let looks = cx.warp.products.looks;
+        if looks < PATIENCE {
+            cx.warp.products.looks += 1;
+            let time = now + (32 << looks.saturating_sub(256));
+            return Flow::Retry(Wait::Until { time });
+        }
+        cx.report(rule::TENSOR_DIVERGENT, ALL, |_, mut told| {
+            told.message = format!(
+                "waits for a wgmma that warp {missing} of its warpgroup never ran: it does not complete"
+            );
+            told.help("all four warps of a warpgroup run the same wgmma instructions")
+        });
+    }
+    let products = &mut cx.warp.products;
+    products.looks = 0;
     let all = std::mem::take(&mut products.pending);
-    let (done, left): (Vec<_>, Vec<_>) = all
-        .into_iter()
-        .partition(|product| product.group.is_some_and(|group| group <= last));
+    let (done, left): (Vec<_>, Vec<_>) = all.into_iter().partition(is_done);
     products.pending = left;
     products.refresh();
     for product in done {
         cx.warp.advance(product.done);
-        deliver(cx, product);
-    }
-}
-
-fn deliver(cx: &mut Cx<'_>, product: Product) {
-    for (&row, values) in product.rows.iter().zip(&product.values) {
-        if let Some(register) = cx.warp.regs.get_mut(row as usize) {
-            *register = Row(*values);
+        for (&row, values) in product.rows.iter().zip(&product.values) {
+            if let Some(register) = cx.warp.regs.get_mut(row as usize) {
+                *register = Row(*values);
+            }
         }
     }
-    source::land(cx, &product);
+    source::land(cx, newest);
+    Flow::Next
 }
 
 /// A warp's last lanes have exited: nothing of it may be in flight.
@@ -281,6 +332,6 @@ pub(crate) fn exited(cx: &mut Cx<'_>) {
             told.help(help)
         });
         cx.fragment.pc = here;
-        source::land(cx, &product);
+        source::land(cx, product.id);
     }
 }

@@ -8,7 +8,7 @@ use crate::lanes::{ALL, LANES, first};
 use crate::ops::access::{self, Does, Group, Home};
 use crate::ops::flight::{self, Flight, What};
 use crate::race::clock::SEVERAL;
-use crate::race::shadow::{Access, Kind, LINE};
+use crate::race::shadow::{Kind, LINE};
 use heist_arith::tensor::wgmma::{Major, Numbers, SharedOperand};
 use heist_ptx::rule;
 use std::collections::BTreeMap;
@@ -235,14 +235,14 @@ fn check_flights(cx: &mut Cx<'_>, lines: &Lines) {
 }
 
 /// The number of a product's flight among all of its block.
-fn flight_id(cx: &Cx<'_>, product: &Product) -> u64 {
-    1 << 62 | u64::from(cx.warp.number) << 48 | product.id
+fn flight_id(warp: u32, id: u64) -> u64 {
+    1 << 62 | u64::from(warp / 4) << 48 | id
 }
 
 /// Tells the block that a product reads its shared memory from now on.
-pub(super) fn fly(cx: &mut Cx<'_>, product: &Product) {
+pub(super) fn fly(cx: &mut Cx<'_>, product: &Product, lines: &Lines) {
     let flight = Flight {
-        id: flight_id(cx, product),
+        id: flight_id(cx.warp.number, product.id),
         what: What::Product,
         write: false,
         start: 0,
@@ -252,32 +252,14 @@ pub(super) fn fly(cx: &mut Cx<'_>, product: &Product) {
         lane: SEVERAL,
     };
     let flights = &mut cx.block().flights;
-    for (&line, &bytes) in &product.lines.0 {
+    for (&line, &bytes) in &lines.0 {
         flights.push_line(line, bytes, flight);
     }
 }
 
-/// A product is done: its operands are free, and it has read them now.
-pub(super) fn land(cx: &mut Cx<'_>, product: &Product) {
-    let id = flight_id(cx, product);
-    let (races, geography) = (cx.machine.options.checks.races, cx.machine.geography);
-    let block = &mut cx.blocks[cx.warp.rank as usize];
-    let lanes = [SEVERAL; 32];
-    for (&line, &bytes) in &product.lines.0 {
-        block.flights.land_line(line, id);
-        if races && let Some(shadow) = block.shared.shadow(line) {
-            let access = Access {
-                write: false,
-                kind: Kind::Plain,
-                pc: product.pc,
-                bytes,
-                lanes: &lanes,
-                shift: 2,
-                first: 0,
-                shared: true,
-            };
-            // What it conflicts with was told when it started.
-            let _ = shadow.access(&access, &cx.warp.clock, geography, &cx.team.floor);
-        }
-    }
+/// The products of a warpgroup are done up to the one with this number.
+pub(super) fn land(cx: &mut Cx<'_>, id: u64) {
+    let warp = cx.warp.number;
+    let range = flight_id(warp, 0)..=flight_id(warp, id);
+    cx.block().flights.land_products(range);
 }
