@@ -48,11 +48,6 @@ impl Slot {
     pub(crate) fn row(self) -> u32 {
         self.0 & !(Slot::CONSTANT | Slot::SPECIAL)
     }
-
-    /// The row `by` further on.
-    pub(crate) fn plus(self, by: u32) -> Slot {
-        Slot(self.0 + by)
-    }
 }
 
 /// A predicate register of the running function's window.

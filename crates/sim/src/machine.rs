@@ -35,6 +35,8 @@ pub(crate) struct Machine {
     pub(crate) shared_len: u32,
     /// The memory through which the blocks of a cooperative grid meet; 0 for none.
     pub(crate) workspace: u64,
+    /// Counts stores and atomics, so that spinning in vain can be told.
+    pub(crate) changes: u64,
     pub(crate) stopped: bool,
     pub(crate) started: std::time::Instant,
 }
@@ -65,6 +67,7 @@ impl Machine {
             decisions: Vec::new(),
             shared_len: self.shared_len,
             workspace: self.workspace,
+            changes: 0,
             stopped: false,
             started: self.started,
         }

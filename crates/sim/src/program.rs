@@ -208,6 +208,7 @@ impl Program {
             decisions: Vec::new(),
             shared_len: plan.shared,
             workspace,
+            changes: 0,
             stopped: false,
             started: std::time::Instant::now(),
         }

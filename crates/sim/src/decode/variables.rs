@@ -52,7 +52,7 @@ impl Variables {
         declared.splice(0..0, module.variables());
         for variable in &declared {
             if let Err(error) = variables.place(variable, &mut next) {
-                errors.push(error);
+                errors.push(*error);
             }
         }
         let addresses = variables.addresses();
@@ -64,7 +64,7 @@ impl Variables {
                             variables.list[at].init = bytes;
                         }
                     }
-                    Err(error) => errors.push(error),
+                    Err(error) => errors.push(*error),
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Variables {
         }
     }
 
-    fn place(&mut self, variable: &Variable, next: &mut u64) -> Result<(), Diagnostic> {
+    fn place(&mut self, variable: &Variable, next: &mut u64) -> Result<(), Box<Diagnostic>> {
         let size = variable.size();
         let align = variable.alignment();
         let is_extern = variable.linkage == Linkage::Extern;
@@ -95,11 +95,11 @@ impl Variables {
             Space::Shared if is_extern || size.is_none() => Some(Place::Dynamic(0)),
             Space::Shared => None,
             other => {
-                return Err(Diagnostic::error(
+                return Err(Box::new(Diagnostic::error(
                     rule::UNSUPPORTED,
                     variable.span,
                     format!("the simulator has no `.{other}` variables outside functions"),
-                ));
+                )));
             }
         };
         let at = self.list.len();
@@ -170,21 +170,21 @@ fn bytes_of(
     variable: &Variable,
     init: &Initializer,
     symbols: &Symbols,
-) -> Result<Vec<u8>, Diagnostic> {
+) -> Result<Vec<u8>, Box<Diagnostic>> {
     let mut values = Vec::new();
     flatten(init, &mut values);
     let size = variable.ty.bytes() as usize;
     let mut bytes = Vec::with_capacity(values.len() * size);
     for value in values {
         let bits = evaluate(value, variable.ty, symbols).ok_or_else(|| {
-            Diagnostic::error(
+            Box::new(Diagnostic::error(
                 rule::BAD_NUMBER,
                 variable.span,
                 format!(
                     "`{}` starts with a value that can't be computed",
                     variable.name
                 ),
-            )
+            ))
         })?;
         bytes.extend_from_slice(&bits.to_le_bytes()[..size.min(8)]);
     }

@@ -146,11 +146,6 @@ impl Team {
         }));
     }
 
-    /// Whether something is still going to happen by itself.
-    pub(crate) fn expects_events(&self) -> bool {
-        !self.events.is_empty()
-    }
-
     fn next_ready(&self) -> u64 {
         let first = |heap: &BinaryHeap<Reverse<(u64, usize)>>| {
             heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time)

@@ -26,8 +26,9 @@ pub(crate) fn report(cluster: &Cluster, code: &Code, machine: &mut Machine) {
     let Some((&(pc, _), _)) = groups.first_key_value() else {
         return;
     };
+    let rule = rule_for(cluster, machine.launch.block.count() as u32);
     let mut told = Diagnostic::error(
-        rule::DEADLOCK,
+        rule,
         code.span(pc),
         format!(
             "deadlock: every thread of block ({}) that is left waits for something that can't happen any more",
@@ -51,7 +52,50 @@ pub(crate) fn report(cluster: &Cluster, code: &Code, machine: &mut Machine) {
         }
     }
     told = told.help("every thread that the barrier counts must reach it, and somebody must arrive as often as it expects");
-    machine.findings.report(rule::DEADLOCK, pc, || told);
+    machine.findings.report(rule, pc, || told);
+}
+
+/// The rule that says most about why nobody can go on.
+fn rule_for(cluster: &Cluster, threads: u32) -> heist_ptx::Code {
+    for (warp, _, wait) in cluster.waits() {
+        let block = &cluster.blocks[warp.rank as usize];
+        match wait {
+            // More threads are expected than the block has left.
+            Wait::Barrier { id } => {
+                let barrier = &block.barriers[id as usize & 15];
+                if block.live < threads
+                    && barrier
+                        .expected
+                        .is_some_and(|count| count > block.live.next_multiple_of(32))
+                {
+                    return rule::BARRIER_EXITED;
+                }
+            }
+            Wait::Mbarrier { rank, offset, .. } => {
+                let barrier = cluster.blocks[rank as usize].mbarriers.get(offset);
+                return match barrier {
+                    Some(barrier)
+                        if barrier.control
+                            && barrier.bytes > 0
+                            && barrier.pending == 0
+                            && !cluster.blocks.iter().any(|block| block.has_exited()) =>
+                    {
+                        rule::CLC_BYTES
+                    }
+                    _ => rule::MBARRIER_STARVED,
+                };
+            }
+            _ => {}
+        }
+    }
+    let at_cluster = cluster
+        .waits()
+        .any(|(_, _, wait)| wait == Wait::ClusterBarrier);
+    if at_cluster {
+        rule::CLUSTER_BARRIER_PARTIAL
+    } else {
+        rule::DEADLOCK
+    }
 }
 
 /// Where a fragment waits: the instruction that it is going to run again, or the
@@ -85,7 +129,16 @@ fn what(cluster: &Cluster, warp: &Warp, wait: Wait) -> String {
             format!("for the lanes {members:#010x} of its warp")
         }
         Wait::Mbarrier { rank, offset, .. } => {
-            format!("for a phase of the mbarrier at {offset:#x} of block rank {rank}")
+            let state = cluster.blocks[rank as usize]
+                .mbarriers
+                .get(offset)
+                .map_or_else(String::new, |barrier| {
+                    format!(
+                        ", to which {} of {} arrivals and {} bytes are still to come",
+                        barrier.pending, barrier.count, barrier.bytes
+                    )
+                });
+            format!("for a phase of the mbarrier at {offset:#x} of block rank {rank}{state}")
         }
         Wait::Until { .. } => "for time to pass".to_owned(),
     }

@@ -13,6 +13,8 @@ pub(crate) struct Pool {
     /// A shuffled order, where chaos asks for it.
     order: Option<Vec<u32>>,
     spare: Vec<Region>,
+    // Boxed as the clusters hold them: a warp is large, and moves often.
+    #[allow(clippy::vec_box)]
     warps: Vec<Box<Warp>>,
 }
 

@@ -129,6 +129,8 @@ pub(crate) struct Warp {
     /// A number that changes whenever the cluster makes progress, as last seen by
     /// a failed wait, and how many waits have failed since.
     pub(crate) stuck: (u64, u32),
+    /// The same for strong reads, with the device's changes.
+    pub(crate) spinning: (u64, u32),
 }
 
 impl Warp {
@@ -167,6 +169,7 @@ impl Warp {
         (self.cycle, self.segment, self.issued) = (cycle, cycle, 0);
         self.ready.fill(0);
         self.stuck = (0, 0);
+        self.spinning = (0, 0);
     }
 
     /// A warp at the start of the kernel.
@@ -214,6 +217,7 @@ impl Warp {
             issued: 0,
             ready: vec![0; widest as usize + 1],
             stuck: (0, 0),
+            spinning: (0, 0),
         }
     }
 
@@ -232,11 +236,6 @@ impl Warp {
         {
             *ready = at + u64::from(op.latency);
         }
-    }
-
-    /// Adds cycles of the issue port that the instruction needs beyond its own.
-    pub(crate) fn busy(&mut self, cycles: u64) {
-        self.issued += cycles;
     }
 
     /// The time, with what the SM's other warps take from the issue port.
@@ -262,7 +261,8 @@ impl Warp {
             if let Some(at) = self.fragments.iter().position(|f| f.state == State::Ready) {
                 return self.fragments.remove(at);
             }
-            if !self.gather() && !(self.is_alone() && self.let_go()) {
+            let moved = self.gather() || (self.is_alone() && self.let_go());
+            if !moved {
                 return None;
             }
         }

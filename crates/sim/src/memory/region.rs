@@ -180,15 +180,6 @@ impl Region {
         }
     }
 
-    /// Marks bytes as never written again.
-    pub(crate) fn unmark(&mut self, offset: u64, len: usize) {
-        for at in offset as usize..offset as usize + len {
-            if let Some(line) = self.written.get_mut(at / LINE) {
-                *line &= !(1 << (at % LINE));
-            }
-        }
-    }
-
     /// Marks some bytes of one line as written.
     #[inline]
     pub(crate) fn mark_line(&mut self, line: u64, bytes: u128) {
@@ -224,11 +215,6 @@ impl Region {
         let page = self.shadow.get_mut(line as usize / PAGE)?;
         let page = page.get_or_insert_with(|| vec![Line::default(); PAGE].into_boxed_slice());
         page.get_mut(line as usize % PAGE)
-    }
-
-    /// Forgets all accesses.
-    pub(crate) fn forget(&mut self) {
-        self.shadow.iter_mut().for_each(|page| *page = None);
     }
 
     /// Reads one value per lane.
@@ -339,8 +325,6 @@ mod tests {
         assert_eq!(region.first_unwritten(126, 4), None);
         assert_eq!(region.first_unwritten(125, 4), Some(125));
         assert_eq!(region.unwritten_in(1, 0b111), 0b100);
-        region.unmark(127, 1);
-        assert_eq!(region.first_unwritten(126, 4), Some(127));
     }
 
     #[test]

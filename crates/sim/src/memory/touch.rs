@@ -62,7 +62,7 @@ impl Touch<'_> {
                 || {
                     self.offsets
                         .iter()
-                        .fold(0, |differ, &offset| differ | (offset / 128 ^ line))
+                        .fold(0, |differ, &offset| differ | ((offset / 128) ^ line))
                         == 0
                 },
             );
@@ -73,7 +73,7 @@ impl Touch<'_> {
     #[inline]
     pub(crate) fn lines(&self, contiguous: bool, mut visit: impl FnMut(&LineTouch<'_>)) {
         let start = self.offsets[0];
-        if contiguous && start % 128 == 0 {
+        if contiguous && start.is_multiple_of(128) {
             let tables = match self.size {
                 4 => &IDENTITY[0..1],
                 8 => &IDENTITY[1..3],

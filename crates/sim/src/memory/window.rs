@@ -21,6 +21,9 @@ const LENGTH: u64 = 1 << 32;
 /// Distance between the shared memories of two blocks in the shared window.
 pub(crate) const PEER_SHIFT: u32 = 24;
 
+/// Generic addresses of local memory name their thread above these bits.
+pub(crate) const LOCAL_SHIFT: u32 = 20;
+
 /// A state space that an address can lie in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {

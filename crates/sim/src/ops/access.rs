@@ -9,7 +9,7 @@ use crate::context::Cx;
 use crate::lanes::{ALL, LANES, Mask, each, wide};
 use crate::memory::region::Region;
 use crate::memory::touch::Touch;
-use crate::memory::window::{PEER_SHIFT, SharedPlace, Window};
+use crate::memory::window::{LOCAL_SHIFT, PEER_SHIFT, SharedPlace, Window};
 use crate::race::clock::SEVERAL;
 use crate::race::shadow::{Access, Conflict, Kind, LINE};
 use heist_ptx::{Code, Diagnostic, rule};
@@ -86,6 +86,14 @@ pub(crate) fn groups(
     mut act: impl FnMut(&mut Cx<'_>, &Group),
 ) {
     let mut rest = aligned(cx, addresses, size, does);
+    let untagged;
+    let local = |address: &u64| address.wrapping_sub(crate::memory::window::LOCAL) < 1 << 32;
+    let addresses = if window.is_none() && addresses.iter().any(local) {
+        untagged = own_local(cx, addresses, &mut rest, does);
+        &untagged
+    } else {
+        addresses
+    };
     while rest != 0 {
         let lead = crate::lanes::first(rest);
         let (space, offset) = match window {
@@ -99,6 +107,15 @@ pub(crate) fn groups(
             rest &= !bad;
             continue;
         };
+        if let Home::Shared(rank) = home
+            && rank != cx.warp.rank
+            && !cx.has_heard_of(rank, lead)
+        {
+            cx.report(rule::PEER_NOT_STARTED, 1 << lead, |_, mut told| {
+                told.message = format!("{} shared memory of block rank {rank} of the cluster, which may not have started", does.verb());
+                told.help("let the cluster meet once before its blocks use each other's memory (`barrier.cluster.arrive` and `.wait`)")
+            });
+        }
         // Offsets of lanes elsewhere wrap around and fall outside.
         let origin = start.wrapping_add(base);
         let limit = len.saturating_sub(u64::from(size));
@@ -119,6 +136,40 @@ pub(crate) fn groups(
         };
         act(cx, &group);
     }
+}
+
+/// Generic addresses of local memory without the thread that they are of; lanes
+/// that use another thread's are reported and left out.
+fn own_local(
+    cx: &mut Cx<'_>,
+    addresses: &[u64; LANES],
+    rest: &mut Mask,
+    does: Does,
+) -> [u64; LANES] {
+    let mut out = *addresses;
+    let mut foreign = 0;
+    for lane in each(*rest) {
+        if let (Window::Local, offset) = Window::of(addresses[lane]) {
+            let thread = cx.warp.number * 32 + lane as u32;
+            if offset >> LOCAL_SHIFT != u64::from(thread) {
+                foreign |= 1 << lane;
+            }
+            out[lane] = crate::memory::window::LOCAL + (offset & ((1 << LOCAL_SHIFT) - 1));
+        }
+    }
+    if foreign != 0 {
+        cx.report(rule::LOCAL_ESCAPES, foreign, |_, mut told| {
+            told.message = format!(
+                "{} another thread's local memory through its generic address",
+                does.verb()
+            );
+            told.help(
+                "local memory is each thread's own: hand data on through shared or global memory",
+            )
+        });
+        *rest &= !foreign;
+    }
+    out
 }
 
 /// Lanes whose offset is at most `limit`.
@@ -351,8 +402,8 @@ pub(crate) fn watch_unless(
     if matches!(group.home, Home::Const | Home::Param | Home::Local) {
         return;
     }
-    super::flight::check(cx, group, does);
-    super::cp_async::check(cx, group, does);
+    // What is on its way has not been written yet, and that is told already.
+    let told = super::flight::check(cx, group, does) | super::cp_async::check(cx, group, does);
     let checks = cx.machine.options.checks;
     let pc = cx.fragment.pc;
     let geography = cx.machine.geography;
@@ -402,7 +453,10 @@ pub(crate) fn watch_unless(
             }
         });
     }
-    if let Some(offset) = unwritten {
+    if let Some(offset) = unwritten
+        && !told
+        && found.is_none_or(|(conflict, _)| conflict.their_kind != Kind::Async)
+    {
         report_unwritten(cx, group, offset);
     }
     if let Some((conflict, line)) = found

@@ -200,6 +200,7 @@ impl Atomic {
             },
         );
         cx.team.progress += 1;
+        cx.machine.changes += 1;
         Flow::Next
     }
 
@@ -317,6 +318,7 @@ fn wide(
             cx.mask = all;
         });
         cx.team.progress += 1;
+        cx.machine.changes += 1;
         Flow::Next
     });
     d.emit_reaching(instr, Cost::ATOMIC, reach_of(window, order));

@@ -54,6 +54,9 @@ enum Passed {
     },
 }
 
+/// Results and parameters.
+type Signature<'m> = (&'m [Variable], &'m [Variable]);
+
 /// Whom a call calls.
 enum Callee {
     Direct(u32),
@@ -144,7 +147,7 @@ fn indirect<'m>(
     d: &mut Decoder<'m>,
     name: &Name,
     list: Option<&'m Operand>,
-) -> Decoded<(Callee, (&'m [Variable], &'m [Variable]))> {
+) -> Decoded<(Callee, Signature<'m>)> {
     let Some(Operand::Name(list)) = list else {
         return Err(d.wrong(
             rule::UNDECLARED_FUNCTION,

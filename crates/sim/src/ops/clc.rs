@@ -14,7 +14,7 @@ use crate::context::Cx;
 use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::cluster::Happening;
-use crate::lanes::{LANES, each, first, map1};
+use crate::lanes::{each, first, map1};
 use crate::memory::window::{SharedPlace, Window};
 use heist_launch::{Decision, DecisionKind, Dim3, Time};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
@@ -46,6 +46,8 @@ pub(crate) struct Control {
     /// Whether somebody of the cluster has seen a refusal.
     refusal_seen: bool,
     granted: Vec<Grant>,
+    /// Where answers have arrived: rank and offset.
+    slots: Vec<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +66,13 @@ struct Grant {
 }
 
 impl Control {
+    /// Whether an answer has arrived that covers this byte.
+    pub(crate) fn is_slot(&self, rank: u32, offset: u64) -> bool {
+        self.slots
+            .iter()
+            .any(|&(at, slot)| at == rank && offset.wrapping_sub(u64::from(slot)) < 16)
+    }
+
     /// A request of this block that has not been answered, for the check at exit.
     pub(crate) fn unanswered(&self, rank: u32) -> Option<u32> {
         self.in_flight
@@ -298,7 +307,8 @@ impl Cx<'_> {
     /// Whether a lane has learnt anything of a block of its cluster, so that it
     /// must have started.
     pub(crate) fn has_heard_of(&self, rank: u32, lane: usize) -> bool {
-        if rank == self.warp.rank {
+        // A round of the cluster's barrier is over: everybody has started.
+        if rank == self.warp.rank || self.team.cluster_barrier.phase > 0 {
             return true;
         }
         let warps = self.machine.geography.warps_per_block;
@@ -455,6 +465,9 @@ impl Answer {
         for rank in self.targets {
             let block = &mut happening.blocks[rank as usize];
             block.flights.land(self.flight_id);
+            if !happening.team.control.slots.contains(&(rank, self.slot)) {
+                happening.team.control.slots.push((rank, self.slot));
+            }
             if block.has_exited() {
                 continue;
             }
@@ -524,6 +537,5 @@ mod tests {
         assert_eq!((grant >> 96) as u32, TAG | 1);
         assert_eq!((grant >> 32) as u32, 8);
         assert_eq!((encode(None) >> 96) as u32, TAG);
-        assert_eq!(LANES, 32);
     }
 }

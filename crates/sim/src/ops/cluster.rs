@@ -18,6 +18,10 @@ use heist_ptx::{Instruction, ScalarType, rule};
 /// Cycles from the last arrival until the cluster goes on.
 const LATENCY: u64 = 200;
 
+/// The rank in an address that `mapa` made of a rank that has no address: far
+/// beyond every cluster, so that its use is told.
+const NO_RANK: u32 = 200;
+
 /// The barrier of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterBarrier {
@@ -31,13 +35,6 @@ pub(crate) struct ClusterBarrier {
     latest: u64,
     /// Set when a thread arrived or exited, so that the count is looked at again.
     pub(crate) changed: bool,
-}
-
-impl ClusterBarrier {
-    /// Threads that have arrived, for messages.
-    pub(crate) fn arrived(&self) -> u32 {
-        self.arrived
-    }
 }
 
 /// `barrier.cluster.arrive` and `.wait`.
@@ -102,7 +99,9 @@ fn arrive(cx: &mut Cx<'_>, releases: bool) {
     }
     let fresh = cx.mask & !twice;
     cx.warp.cluster_arrived |= fresh;
-    cx.warp.cluster_phase = cx.team.cluster_barrier.phase;
+    if fresh != 0 {
+        cx.warp.cluster_phase = cx.team.cluster_barrier.phase;
+    }
     let mut clock = releases.then(|| cx.warp.clock.release(cx.mask, cx.warp.live));
     // Without a release of its own it carries what a fence before it covers.
     for (scope, fenced) in cx.warp.fences.covered(cx.mask) {
@@ -214,11 +213,17 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     let instr = with(move |cx| {
         let addresses = read(cx, source, rows);
         let ranks = *cx.row(rank);
+        let size = cx.blocks.len() as u32;
         let start = if shared { 0 } else { SHARED };
         let mapped: [u64; LANES] = std::array::from_fn(|lane| {
             let place = SharedPlace::of(addresses[lane].wrapping_sub(start) as u32);
             // Ranks that do not exist make addresses that nobody can use.
-            start + u64::from(SharedPlace::address(ranks[lane].min(200), place.offset))
+            let rank = if ranks[lane] < size {
+                ranks[lane]
+            } else {
+                ranks[lane].min(NO_RANK)
+            };
+            start + u64::from(SharedPlace::address(rank, place.offset))
         });
         super::memory::write_bits(cx, target, target_rows, &mapped);
         Flow::Next

@@ -84,13 +84,13 @@ impl Expected {
 
 /// Reports accesses to words that a `cp.async` is on its way to.
 #[inline]
-pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) {
+pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
     let Home::Shared(rank) = group.home else {
-        return;
+        return false;
     };
     let expected = &cx.blocks[rank as usize].expected;
     if expected.count == 0 {
-        return;
+        return false;
     }
     let met = each(group.mask)
         .find_map(|lane| Some((lane, expected.at(group.offsets[lane], group.size)?)));
@@ -107,6 +107,7 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) {
             )
         });
     }
+    met.is_some()
 }
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {

@@ -22,8 +22,6 @@ pub(crate) enum What {
     Answer,
     /// A bulk or tensor copy.
     Bulk,
-    /// A `cp.async` of a thread.
-    Thread,
     /// A `wgmma`.
     Product,
 }
@@ -113,13 +111,13 @@ impl Flights {
 /// Reports ordinary accesses to bytes that an operation in flight uses, and to
 /// mbarriers.
 #[inline]
-pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) {
+pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
     let Home::Shared(rank) = group.home else {
-        return;
+        return false;
     };
     let block = &cx.blocks[rank as usize];
     if block.flights.is_empty() && block.mbarriers.is_empty() {
-        return;
+        return false;
     }
     let write = does == Does::Writes;
     let size = u64::from(group.size);
@@ -139,11 +137,29 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) {
     if let Some((lane, flight)) = met {
         report_early(cx, rank, lane, group.offsets[lane], flight, does);
     }
+    if !write && group.size < 16 && met.is_none() {
+        check_taken_apart(cx, rank, group);
+    }
     if let Some(lane) = barrier {
         let offset = group.offsets[lane];
         cx.report(rule::MBARRIER_AS_DATA, 1 << lane, |_, mut told| {
             told.message = format!("{} {offset:#x} of shared memory, which is part of an mbarrier, as ordinary memory", does.verb());
             told.help("an mbarrier is touched by mbarrier instructions alone; `mbarrier.inval` gives its bytes back")
+        });
+    }
+    met.is_some()
+}
+
+/// An answer of launch control that is read in parts is about to be decoded by hand.
+fn check_taken_apart(cx: &mut Cx<'_>, rank: u32, group: &Group) {
+    let lane = each(group.mask).find(|&lane| cx.team.control.is_slot(rank, group.offsets[lane]));
+    if let Some(lane) = lane {
+        cx.report(rule::CLC_OPAQUE, 1 << lane, |_, mut told| {
+            told.message = format!(
+                "reads {} bytes of a response, whose bytes have no documented meaning",
+                group.size
+            );
+            told.help("load all 16 bytes and ask with `clusterlaunchcontrol.query_cancel`")
         });
     }
 }
@@ -176,10 +192,6 @@ fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
         (What::Product, ..) => (
             rule::WGMMA_SOURCE_OVERWRITTEN,
             "wait for the product (`wgmma.wait_group`) in every warp that runs it, and meet, before its operands are overwritten",
-        ),
-        (What::Thread, ..) => (
-            rule::CP_ASYNC_EARLY,
-            "wait with `cp.async.wait_group` (or `wait_all`), and let the other threads meet it at a barrier",
         ),
         (What::Bulk, false, _) => (
             rule::BULK_SOURCE_OVERWRITTEN,

@@ -285,7 +285,7 @@ impl Instr for Load {
         let addresses = self.addr.eval(cx);
         let size = self.element * self.targets.len() as u32;
         let all = cx.mask;
-        let mut good = 0;
+        let (mut good, mut spun) = (0, false);
         groups(
             cx,
             self.window,
@@ -296,11 +296,13 @@ impl Instr for Load {
                 good |= group.mask;
                 cx.mask = group.mask;
                 if group.home == Home::Local {
-                    self.from_local(cx, group);
+                    self.read_local(cx, group);
                 } else {
-                    self.from_region(cx, group);
+                    self.read_region(cx, group);
                     if self.order != Order::Weak {
                         super::order::read(cx, group, self.order);
+                        spun |= super::order::spins(cx);
+                        spun |= super::order::spins(cx);
                     }
                 }
                 cx.mask = all;
@@ -313,6 +315,9 @@ impl Instr for Load {
                 write_bits(cx, slot, rows, &[0; LANES]);
             }
             cx.mask = all;
+        }
+        if spun {
+            return Flow::Stop;
         }
         Flow::Next
     }
@@ -353,7 +358,7 @@ impl Load {
     }
 
     #[inline]
-    fn from_region(&self, cx: &mut Cx<'_>, group: &Group) {
+    fn read_region(&self, cx: &mut Cx<'_>, group: &Group) {
         let contiguous = group.touch().is_contiguous();
         watch(cx, group, contiguous, Does::Reads, self.order.kind());
         if self.non_coherent {
@@ -427,7 +432,7 @@ impl Load {
         }
     }
 
-    fn from_local(&self, cx: &mut Cx<'_>, group: &Group) {
+    fn read_local(&self, cx: &mut Cx<'_>, group: &Group) {
         for (at, &(slot, rows)) in self.targets.iter().enumerate() {
             let plus = u64::from(self.element) * at as u64;
             let offsets = group.offsets.map(|offset| offset.wrapping_add(plus));
@@ -581,6 +586,7 @@ impl Instr for Store {
             },
         );
         cx.team.progress += 1;
+        cx.machine.changes += 1;
         Flow::Next
     }
 }

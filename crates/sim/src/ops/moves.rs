@@ -137,11 +137,18 @@ fn frame_address(
     let (target, rows) = d.dst_any(target, ty)?;
     let instr = with(move |cx| {
         let address = u64::from(cx.fragment.local + at) + start;
-        super::memory::write_bits(cx, target, rows, &[address; LANES]);
+        let addresses =
+            std::array::from_fn(|lane| address + if start == 0 { 0 } else { tag(cx, lane) });
+        super::memory::write_bits(cx, target, rows, &addresses);
         Flow::Next
     });
     d.emit(instr, Cost::ALU);
     Ok(())
+}
+
+/// What the generic address of a thread's local memory has above its offset.
+fn tag(cx: &crate::context::Cx<'_>, lane: usize) -> u64 {
+    (u64::from(cx.warp.number) * 32 + lane as u64) << crate::memory::window::LOCAL_SHIFT
 }
 
 fn is_clock(name: &str) -> bool {
@@ -279,11 +286,13 @@ fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let (target, rows) = d.dst_any(&o[0], ty)?;
     let instr = with(move |cx| {
         let values = super::memory::read_bits(cx, source, source_rows);
-        let moved = values.map(|value| {
+        let local = window == Window::Local;
+        let moved = std::array::from_fn(|lane| {
+            let start = start + if local { tag(cx, lane) } else { 0 };
             if to_space {
-                value.wrapping_sub(start)
+                values[lane].wrapping_sub(start)
             } else {
-                value.wrapping_add(start)
+                values[lane].wrapping_add(start)
             }
         });
         super::memory::write_bits(cx, target, rows, &moved);

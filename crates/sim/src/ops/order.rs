@@ -101,3 +101,26 @@ pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order) {
         }
     }
 }
+
+/// Strong reads of a warp during which nobody writes anything, after which it is
+/// taken to spin in vain: tens of milliseconds of modelled time.
+const IN_VAIN: u32 = 200_000;
+
+/// Counts a strong read; true, and told, when nobody is going to change what it reads.
+pub(crate) fn spins(cx: &mut Cx<'_>) -> bool {
+    let changes = cx.machine.changes;
+    let (seen, count) = &mut cx.warp.spinning;
+    if *seen == changes {
+        *count += 1;
+    } else {
+        (*seen, *count) = (changes, 0);
+    }
+    let spins = *count > IN_VAIN;
+    if spins {
+        cx.report(heist_ptx::rule::LIVELOCK, cx.mask, |_, mut told| {
+            told.message = format!("a thread has read this {IN_VAIN} times while nobody on the device wrote anything");
+            told.help("whoever is to change it has exited, waits itself, or is not launched yet: blocks that wait for each other must all be resident")
+        });
+    }
+    spins
+}

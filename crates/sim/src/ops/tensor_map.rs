@@ -91,12 +91,19 @@ pub(crate) fn pieces(
         let mut rest = index;
         let mut inside = true;
         let mut start = address;
-        for axis in 1..map.rank() {
-            let extent = u64::from(map.box_dims[axis]);
-            let coordinate = i64::from(at[axis]) + (rest % extent) as i64;
+        let outer = map
+            .box_dims
+            .iter()
+            .zip(at)
+            .zip(&map.dims)
+            .skip(1)
+            .zip(&map.strides);
+        for (((&extent, &origin), &dim), &stride) in outer {
+            let extent = u64::from(extent);
+            let coordinate = i64::from(origin) + (rest % extent) as i64;
             rest /= extent;
-            inside &= coordinate >= 0 && (coordinate as u64) < map.dims[axis];
-            start = start.wrapping_add((coordinate as u64).wrapping_mul(map.strides[axis - 1]));
+            inside &= coordinate >= 0 && (coordinate as u64) < dim;
+            start = start.wrapping_add((coordinate as u64).wrapping_mul(stride));
         }
         // The innermost axis, element by element only where it leaves the tensor.
         let (low, high) = (

@@ -19,8 +19,6 @@ pub(crate) struct Fences {
     released: Vec<(Mask, Scope, Arc<Clock>)>,
     /// What strong reads have seen, to be learnt at the next fence.
     seen: Vec<(Mask, Scope, Arc<Clock>)>,
-    /// Lanes whose generic accesses so far are ordered before their async ones.
-    pub(crate) proxy: Mask,
 }
 
 impl Fences {
