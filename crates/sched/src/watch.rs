@@ -100,7 +100,9 @@ pub(crate) struct Scribe<'k> {
     ended: Var<'k, u64>,
     origin: Var<'k, u32>,
     counts: Counts<'k>,
-    trace: bool,
+    /// How many records fit, and the first one; read once, so that a record
+    /// costs one atomic and four stores.
+    room: Option<(Val<'k, u64>, Ptr<'k, Global, u64>)>,
 }
 
 impl<'k> Scribe<'k> {
@@ -131,7 +133,10 @@ impl<'k> Scribe<'k> {
                 requested: k.var(0u32),
                 idle: k.var(0u64),
             },
-            trace,
+            room: trace.then(|| {
+                let first = buffer.at(buffer.at(2).load());
+                (buffer.at(1).load(), first)
+            }),
         }
     }
 
@@ -148,7 +153,7 @@ impl<'k> Scribe<'k> {
         if let Some(count) = count {
             count.update(|n| n + 1);
         }
-        if self.trace {
+        if self.room.is_some() {
             let now = self.k.nanoseconds();
             self.record(self.k.c(kind as u32), self.k.c(0), now, now);
         }
@@ -172,7 +177,7 @@ impl<'k> Scribe<'k> {
         self.counts.tiles.update(|n| n + 1);
         let taken = origin.eq(Kind::StolenTile as u32) | origin.eq(Kind::TicketTile as u32);
         self.counts.stolen.update(|n| n + taken.to_u32());
-        if self.trace {
+        if self.room.is_some() {
             let began = self.began.get();
             self.k.if_(inside, || self.record(origin, tile, began, now));
         }
@@ -199,7 +204,7 @@ impl<'k> Scribe<'k> {
             words.at(2).store(pair(counts.overruled, counts.requested));
             words.at(3).store(counts.idle.get());
         });
-        if self.trace {
+        if self.room.is_some() {
             let now = k.nanoseconds();
             self.record(k.c(Kind::Block as u32), k.c(0), self.born, now);
         }
