@@ -7,7 +7,8 @@ use heist_build::Arch;
 use heist_sched::*;
 use heist_sim::{Chaos, Options};
 
-/// The page's code.
+/// The page's code, which is public in its own crate.
+#[allow(unreachable_pub)]
 mod page {
     include!("user_policy/impatient.rs");
 }

@@ -30,7 +30,7 @@ impl Policy for Probability {
             .mul_add(cx.c(1_664_525u32), cx.c(1_013_904_223u32));
         dice.set(next);
         let scrambled = next ^ (next >> 16);
-        (scrambled * 0x45D9_F3Bu32).lt((self.p * 4_294_967_296.0) as u32)
+        (scrambled * 0x045D_9F3Bu32).lt((self.p * 4_294_967_296.0) as u32)
     }
     fn keep_going_after_success<'k>(
         &self,

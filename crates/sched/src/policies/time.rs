@@ -40,7 +40,7 @@ impl std::fmt::Display for Nanoseconds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ns = self.0;
         for (unit, size) in [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)] {
-            if ns > 0 && ns % size == 0 {
+            if ns > 0 && ns.is_multiple_of(size) {
                 return write!(f, "{}{unit}", ns / size);
             }
         }
