@@ -12,7 +12,7 @@ use crate::code::{Flow, PredSrc, Reach, Slot};
 use crate::context::Cx;
 use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::lanes::{LANES, Mask, each};
+use crate::lanes::{LANES, Mask, each, first};
 use crate::memory::window::Window;
 use crate::race::shadow::Kind;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
@@ -187,6 +187,20 @@ fn start(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     Ok(())
 }
 
+/// Reads some bytes of global memory in each lane of [`Cx::mask`].
+fn read_piece(cx: &mut Cx<'_>, from: &[u64; LANES], size: u32, mut take: impl FnMut(usize, &[u8])) {
+    let window = Some(Window::Global);
+    groups(cx, window, from, size, Does::Reads, |cx, group| {
+        let contiguous = group.touch().is_contiguous();
+        watch(cx, group, contiguous, Does::Reads, Kind::Plain);
+        if let Some(region) = cx.region(group.home) {
+            for lane in each(group.mask) {
+                take(lane, region.bytes(group.offsets[lane], size as usize));
+            }
+        }
+    });
+}
+
 fn copy(
     cx: &mut Cx<'_>,
     to: Addr,
@@ -206,27 +220,26 @@ fn copy(
         & each(all)
             .filter(|&lane| lengths[lane] != 0)
             .fold(0, |m, lane| m | 1 << lane);
-    groups(
-        cx,
-        Some(Window::Global),
-        &sources,
-        size,
-        Does::Reads,
-        |cx, group| {
-            let contiguous = group.touch().is_contiguous();
-            if taken.is_none() {
-                watch(cx, group, contiguous, Does::Reads, Kind::Plain);
-            }
-            if let Some(region) = cx.region(group.home) {
-                for lane in each(group.mask) {
-                    let len = lengths[lane].min(size) as usize;
-                    let bytes = region.bytes(group.offsets[lane], len);
-                    let at = lane * size as usize;
-                    data[at..at + bytes.len()].copy_from_slice(bytes);
-                }
-            }
-        },
-    );
+    // Lanes that take fewer bytes touch no more than those, in pieces that are
+    // powers of two, largest first.
+    let mut rest = cx.mask;
+    while rest != 0 {
+        let len = lengths[first(rest)].min(size);
+        cx.mask = each(rest)
+            .filter(|&lane| lengths[lane].min(size) == len)
+            .fold(0, |m, lane| m | 1 << lane);
+        rest &= !cx.mask;
+        let mut done = 0;
+        while done < len {
+            let piece = 1 << (len - done).ilog2();
+            let from = sources.map(|address| address.wrapping_add(u64::from(done)));
+            read_piece(cx, &from, piece, |lane, bytes| {
+                let at = lane * size as usize + done as usize;
+                data[at..at + bytes.len()].copy_from_slice(bytes);
+            });
+            done += piece;
+        }
+    }
     cx.mask = all;
     let targets = to.eval(cx);
     let (pc, ready) = (cx.pc(), cx.now() + LATENCY);

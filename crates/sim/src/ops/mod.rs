@@ -25,6 +25,7 @@ pub(crate) mod half;
 pub(crate) mod hint;
 pub(crate) mod integer;
 pub(crate) mod map;
+pub(crate) mod map_edit;
 pub(crate) mod matrix;
 pub(crate) mod mbarrier;
 pub(crate) mod memory;
@@ -92,6 +93,7 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "mapa" | "getctarank" => cluster::decode(d, i, &mods),
         "clusterlaunchcontrol" => clc::decode(d, i, &mods),
         "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" => matrix::decode(d, i, &mods),
+        "tensormap" => map_edit::decode(d, i, &mods),
         "wgmma" => wgmma::decode(d, i, &mods),
         "createpolicy" | "griddepcontrol" => hint::decode(d, i, &mods),
         "setmaxnreg" => registers::decode(d, i, &mods),
