@@ -332,14 +332,14 @@ impl Trace {
         crate::lanes::wide(
             #[inline(always)]
             || {
-                for cell in 0..32 {
-                    let (own, new) = (lanes[cell], access.lanes[cell]);
+                for (cell, (slot, &new)) in lanes.iter_mut().zip(access.lanes).enumerate() {
+                    let own = *slot;
                     let joined = if present >> cell & 1 != 0 && own != new {
                         SEVERAL
                     } else {
                         new
                     };
-                    lanes[cell] = if cells >> cell & 1 != 0 { joined } else { own };
+                    *slot = if cells >> cell & 1 != 0 { joined } else { own };
                 }
             },
         );
