@@ -1,5 +1,6 @@
 //! Running built kernels: on the simulated GPU with all checks on, or, with
 //! `HEIST_DEVICE=gpu` in the environment, the same runs on the real one.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use heist_build::{Arch, BuiltKernel, Passed};
 use heist_gpu::{Gpu, PtxText, RunOptions};
