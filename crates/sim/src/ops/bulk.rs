@@ -328,7 +328,7 @@ impl Bulk {
                 };
                 Some(Move {
                     lane,
-                    total: map.box_bytes(),
+                    total: tensor_map::box_bytes(&map),
                     pieces,
                     fill: Some(map),
                     element,

@@ -58,6 +58,21 @@ pub(crate) struct Piece {
     pub(crate) len: u64,
 }
 
+/// The elements of a box along each axis. It takes every n-th of those that it spans
+/// where the map says so, except along the innermost axis.
+fn extents(map: &TensorMap) -> impl Iterator<Item = u64> {
+    let steps = std::iter::once(&1).chain(map.element_strides.iter().skip(1));
+    map.box_dims
+        .iter()
+        .zip(steps)
+        .map(|(&extent, &step)| u64::from(extent.div_ceil(step.max(1))))
+}
+
+/// The bytes of a box.
+pub(crate) fn box_bytes(map: &TensorMap) -> u64 {
+    extents(map).fold(map.element.bytes(), u64::saturating_mul)
+}
+
 /// The pieces of a box at some coordinates, or why it can't be copied.
 pub(crate) fn pieces(
     address: u64,
@@ -68,11 +83,28 @@ pub(crate) fn pieces(
     if map.interleave != Interleave::None {
         return Err("interleaved tensors are not simulated");
     }
-    if map.element_strides.iter().any(|&stride| stride != 1) {
-        return Err("tensor maps with element strides are not simulated");
-    }
     if at.len() != map.rank() {
         return Err("the coordinates have another number of dimensions than the tensor map");
+    }
+    // Maps that kernels make can be anything.
+    let rank = map.rank();
+    if rank == 0
+        || map.box_dims.len() != rank
+        || map.element_strides.len() != rank
+        || map.strides.len() + 1 != rank
+    {
+        return Err("the tensor map does not have all its dimensions");
+    }
+    if map
+        .box_dims
+        .iter()
+        .any(|extent| !(1..=256).contains(extent))
+        || map
+            .element_strides
+            .iter()
+            .any(|stride| !(1..=8).contains(stride))
+    {
+        return Err("a box has 1 to 256 elements along each axis, 1 to 8 apart");
     }
     let swizzle = match map.swizzle {
         MapSwizzle::None => Swizzle::None,
@@ -82,25 +114,23 @@ pub(crate) fn pieces(
     };
     let element = map.element.bytes();
     let row = u64::from(map.box_dims[0]) * element;
-    let rows: u64 = map.box_dims[1..]
-        .iter()
-        .map(|&extent| u64::from(extent))
-        .product();
+    let rows = extents(map).skip(1).product::<u64>();
+    if row * rows > 1 << 20 {
+        return Err("the box is larger than any shared memory");
+    }
     let mut out = Vec::new();
     for index in 0..rows {
         let mut rest = index;
         let mut inside = true;
         let mut start = address;
-        let outer = map
-            .box_dims
-            .iter()
+        let outer = extents(map)
+            .zip(&map.element_strides)
             .zip(at)
             .zip(&map.dims)
             .skip(1)
             .zip(&map.strides);
-        for (((&extent, &origin), &dim), &stride) in outer {
-            let extent = u64::from(extent);
-            let coordinate = i64::from(origin) + (rest % extent) as i64;
+        for ((((extent, &step), &origin), &dim), &stride) in outer {
+            let coordinate = i64::from(origin) + (rest % extent) as i64 * i64::from(step);
             rest /= extent;
             inside &= coordinate >= 0 && (coordinate as u64) < dim;
             start = start.wrapping_add((coordinate as u64).wrapping_mul(stride));
