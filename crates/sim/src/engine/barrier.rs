@@ -21,6 +21,8 @@ pub(crate) struct Barrier {
     /// The first instruction of this round, for messages about mismatches.
     pub(crate) first_pc: Option<u32>,
     pub(crate) first_reduces: bool,
+    /// Who has come in this round: warp and lanes.
+    pub(crate) came: Vec<(usize, Mask)>,
     /// The fragments that wait.
     pub(crate) waiting: Vec<(usize, Mask)>,
     /// What those who only arrived have released.
@@ -62,6 +64,7 @@ pub(crate) fn complete(
     barrier.result = (barrier.population, barrier.all, barrier.any);
     let waiting = std::mem::take(&mut barrier.waiting);
     let arrived = barrier.arrived.take();
+    barrier.came.clear();
     barrier.expected = None;
     barrier.first_pc = None;
     (barrier.counted, barrier.threads, barrier.latest) = (0, 0, 0);

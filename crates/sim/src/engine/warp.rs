@@ -131,6 +131,8 @@ pub(crate) struct Warp {
     pub(crate) stuck: (u64, u32),
     /// The same for strong reads, with the device's changes.
     pub(crate) spinning: (u64, u32),
+    /// The other block whose flag was read last, ordered or not.
+    pub(crate) flag_setter: Option<u32>,
 }
 
 impl Warp {
@@ -170,6 +172,7 @@ impl Warp {
         self.ready.fill(0);
         self.stuck = (0, 0);
         self.spinning = (0, 0);
+        self.flag_setter = None;
     }
 
     /// A warp at the start of the kernel.
@@ -218,6 +221,7 @@ impl Warp {
             ready: vec![0; widest as usize + 1],
             stuck: (0, 0),
             spinning: (0, 0),
+            flag_setter: None,
         }
     }
 

@@ -533,6 +533,10 @@ pub(crate) fn report_race(
         _ if same_warp => rule::WARP_RACE,
         Home::Shared(_) if !same_block => rule::CLUSTER_RACE,
         Home::Shared(_) => rule::SHARED_RACE,
+        // The reader has looked at a flag of that block, and the flag orders nothing.
+        _ if !same_block && cx.warp.flag_setter == Some(geography.block(conflict.agent)) => {
+            rule::UNORDERED_FLAG
+        }
         _ => rule::GLOBAL_RACE,
     };
     let lanes = if conflict.lane == SEVERAL {
@@ -558,6 +562,9 @@ pub(crate) fn report_race(
             rule::WARP_RACE => "lanes of a warp do not run in step: put `bar.warp.sync` (`__syncwarp()`) between the two",
             rule::CP_ASYNC_UNSHARED => {
                 "waiting for a cp.async makes it visible to the waiting thread alone: put a barrier behind the wait"
+            }
+            rule::UNORDERED_FLAG => {
+                "set the flag with `st.release` (or a fence before it), and read it with `ld.acquire` (or a fence behind it)"
             }
             rule::NARROW_SCOPE => "one of the two has a scope that does not reach the other's block: use `.gpu` (or `.cluster`) on both",
             rule::MIXED_ATOMICITY => "one of the two is atomic and the other is not: make both atomic (`ld.relaxed`, `ld.acquire`, `atom`), or order them",

@@ -174,6 +174,7 @@ fn arrive(
     let reduces = matches!(act, Act::Reduce(_));
     let at = cx.index();
     let (rank, live) = (cx.warp.rank, cx.blocks[cx.warp.rank as usize].live);
+    let again;
     let mismatch = {
         let barrier = &mut cx.blocks[rank as usize].barriers[number as usize];
         let mismatch = match barrier.first_pc {
@@ -196,6 +197,11 @@ fn arrive(
             barrier.population = 0;
         }
         barrier.counted += if whole { 32 } else { lanes.count_ones() };
+        again = barrier
+            .came
+            .iter()
+            .any(|&(warp, came)| warp == at && came & lanes != 0);
+        barrier.came.push((at, lanes));
         barrier.threads += lanes.count_ones();
         barrier.latest = barrier.latest.max(now);
         barrier.population += holds.count_ones();
@@ -203,6 +209,13 @@ fn arrive(
         barrier.any |= holds != 0;
         mismatch
     };
+    if again {
+        cx.report(rule::BARRIER_REUSE, lanes, |_, mut told| {
+            told.message =
+                format!("arrives at barrier {number} again before its last round is over");
+            told.help("wait for the round (`bar.sync`), or use another barrier for the next one")
+        });
+    }
     if let Some((first, other)) = mismatch {
         let words = |count: Option<u32>| {
             count.map_or("all threads".to_owned(), |count| format!("{count} threads"))

@@ -4,7 +4,7 @@ use super::access::{Group, Home};
 use super::memory::Order;
 use crate::context::Cx;
 use crate::lanes::{LANES, Mask, each};
-use crate::race::shadow::Scope;
+use crate::race::shadow::{Kind, Scope};
 use std::sync::Arc;
 
 /// A name for a location that is the same for everybody who can reach it.
@@ -47,6 +47,7 @@ fn by_place(group: &Group) -> impl Iterator<Item = (u64, Mask)> {
 
 /// A strong read: it may acquire, by itself or with a fence to come.
 pub(crate) fn read(cx: &mut Cx<'_>, group: &Group, order: Order) {
+    note_flag(cx, group);
     if !cx.machine.options.checks.races || cx.machine.flags.is_empty() {
         return;
     }
@@ -71,6 +72,31 @@ pub(crate) fn read(cx: &mut Cx<'_>, group: &Group, order: Order) {
                 cx.warp.fences.saw(lanes, scope, clock);
             }
         }
+    }
+}
+
+/// Remembers which other block set the flag that is read.
+fn note_flag(cx: &mut Cx<'_>, group: &Group) {
+    let (Home::Global(_), true) = (group.home, cx.machine.options.checks.races) else {
+        return;
+    };
+    let own = cx.blocks[cx.warp.rank as usize].number;
+    let geography = cx.machine.geography;
+    let offset = group.offsets[crate::lanes::first(group.mask)];
+    let mut setter = None;
+    if let Some(line) = cx
+        .region(group.home)
+        .and_then(|region| region.shadow(offset / 128))
+    {
+        line.each(1 << (offset % 128), |seen| {
+            let wide = matches!(seen.kind, Kind::Strong(scope) if scope >= Scope::Gpu);
+            if seen.write && wide && geography.block(seen.agent) != own {
+                setter = Some(geography.block(seen.agent));
+            }
+        });
+    }
+    if setter.is_some() {
+        cx.warp.flag_setter = setter;
     }
 }
 

@@ -83,6 +83,10 @@ pub(crate) fn pieces(
     if map.interleave != Interleave::None {
         return Err("interleaved tensors are not simulated");
     }
+    let first = i64::from(at.first().copied().unwrap_or(0)) * map.element.bytes() as i64;
+    if first.rem_euclid(16) != 0 {
+        return Err("the box does not begin at a multiple of 16 bytes in the innermost axis");
+    }
     if at.len() != map.rank() {
         return Err("the coordinates have another number of dimensions than the tensor map");
     }
