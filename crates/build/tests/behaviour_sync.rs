@@ -153,7 +153,6 @@ fn blocks_of_a_cluster_write_to_each_other() {
 /// Every block of a cluster sends to the next one by stores that a barrier
 /// there counts.
 #[test]
-#[ignore = "the simulator has no st.async yet"]
 fn blocks_of_a_cluster_send_to_each_other() {
     for shape in [[2, 1, 1], [1, 2, 1], [2, 2, 1], [4, 1, 1]] {
         let blocks: u32 = shape.iter().product();

@@ -120,7 +120,6 @@ fn close(found: &[f32], exact: &[f64]) {
 }
 
 #[test]
-#[ignore = "the simulator has no cp.async and mma yet"]
 fn mma_gemm_multiplies() {
     let (m, n, k) = (128, 128, 32 * 6);
     let (a, b) = (halves(5, m * k), halves(6, n * k));
@@ -196,7 +195,6 @@ fn steal_runs_every_tile_once() {
 }
 
 #[test]
-#[ignore = "the simulator has no tensor copies and wgmma yet"]
 fn wgmma_gemm_multiplies() {
     let (m, n, k) = (128, 256, 64 * 6);
     let (a, b) = (halves(7, m * k), halves(8, n * k));
