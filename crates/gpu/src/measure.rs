@@ -8,7 +8,8 @@
 
 use crate::context::Gpu;
 use crate::error::GpuError;
-use crate::stream::Stream;
+use crate::memory::DeviceMemory;
+use crate::stream::{Event, Stream};
 use heist_launch::Time;
 use std::time::{Duration, Instant};
 
@@ -114,28 +115,60 @@ impl Figures {
     }
 }
 
+/// Takes one sample at a time, for comparisons whose other arms are not ours to
+/// put into a stream.
+pub struct Sampler {
+    stream: Stream,
+    flush: DeviceMemory,
+    start: Event,
+    end: Event,
+}
+
+impl Sampler {
+    /// The stream that samples are taken on.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Does the work `repeats` times on a cold cache and waits for its end; the time
+    /// is of one repeat.
+    pub fn sample(
+        &self,
+        repeats: u32,
+        mut work: impl FnMut(&Stream) -> Result<(), GpuError>,
+    ) -> Result<Time, GpuError> {
+        let repeats = repeats.max(1);
+        self.flush.fill(0, &self.stream)?;
+        self.start.record(&self.stream)?;
+        for _ in 0..repeats {
+            work(&self.stream)?;
+        }
+        self.end.record(&self.stream)?;
+        self.stream.synchronize()?;
+        let time = self.end.since(&self.start)?;
+        Ok(Time(time.0 / u64::from(repeats)))
+    }
+}
+
 impl Gpu {
+    /// What takes samples, with a stream of its own.
+    pub fn sampler(&self) -> Result<Sampler, GpuError> {
+        Ok(Sampler {
+            stream: self.untracked_stream()?,
+            flush: self.allocate((self.info().l2 as usize * 2).max(32 << 20))?,
+            start: self.event()?,
+            end: self.event()?,
+        })
+    }
+
     /// Measures arms in turns. A fault in one of them ends the measurement.
     pub fn measure(
         &self,
         arms: &mut [Arm<'_>],
         protocol: &Protocol,
     ) -> Result<Vec<Figures>, GpuError> {
-        let stream = self.untracked_stream()?;
-        let flush = self.allocate((self.info().l2 as usize * 2).max(32 << 20))?;
-        let (start, end) = (self.event()?, self.event()?);
-        let repeats = protocol.repeats.max(1);
-        let sample = |arm: &mut Arm<'_>| {
-            flush.fill(0, &stream)?;
-            start.record(&stream)?;
-            for _ in 0..repeats {
-                (arm.work)(&stream)?;
-            }
-            end.record(&stream)?;
-            stream.synchronize()?;
-            let time = end.since(&start)?;
-            Ok::<Time, GpuError>(Time(time.0 / u64::from(repeats)))
-        };
+        let sampler = self.sampler()?;
+        let sample = |arm: &mut Arm<'_>| sampler.sample(protocol.repeats, &mut arm.work);
         let began = Instant::now();
         while began.elapsed() < protocol.warm_up {
             for arm in arms.iter_mut() {

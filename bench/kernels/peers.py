@@ -1,0 +1,265 @@
+"""What people use today, timed for `heist bench`.
+
+Reads one JSON request a line from standard input and answers each with one JSON
+line on standard output. `heist bench` starts it, gives it the inputs as files of
+plain little-endian elements, and asks for one sample at a time, so that samples
+of ours and of the peers alternate.
+
+    {"op": "hello"}
+    {"op": "prepare", "id": "...", "family": "gemm", "peer": "cublas",
+     "inputs": {"a": {"path": ..., "dtype": "bf16", "shape": [m, k]}, ...},
+     "options": {...}, "output": "where to write the result", "calls": 1}
+    {"op": "sample", "id": "..."}
+    {"op": "drop", "id": "..."}
+
+A peer's work is captured once into a graph of `calls` calls: what its Python side
+costs is not measured. Before a sample the L2 cache is overwritten.
+"""
+
+import json
+import os
+import sys
+
+# Only answers may reach standard output: libraries print to it at will.
+ANSWERS = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(2, 1)
+
+try:
+    import torch
+except ImportError as error:
+    ANSWERS.write(json.dumps({"error": f"PyTorch is not installed: {error}"}) + "\n")
+    sys.exit(0)
+
+import torch.nn.functional as F
+
+DTYPES = {
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "s32": torch.int32,
+    "u32": torch.int32,
+}
+
+
+class Unavailable(Exception):
+    """A peer that this machine or this case can't have, with the reason."""
+
+
+def load(tensor):
+    dtype = DTYPES[tensor["dtype"]]
+    count = 1
+    for extent in tensor["shape"]:
+        count *= extent
+    if count == 0:
+        return torch.empty(tensor["shape"], dtype=dtype, device="cuda")
+    with open(tensor["path"], "rb") as file:
+        data = torch.frombuffer(bytearray(file.read()), dtype=dtype, count=count)
+    return data.reshape(tensor["shape"]).cuda()
+
+
+# --- matrix products ---------------------------------------------------------
+
+
+def gemm_operands(inputs, options):
+    """a as m x k and b as k x n, whatever way they are stored."""
+    a, b = inputs["a"], inputs["b"]
+    return (a.t() if options["layout"][0] == "t" else a), (b.t() if options["layout"][1] == "t" else b)
+
+
+def gemm_cublas(inputs, options):
+    a, b = gemm_operands(inputs, options)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device="cuda")
+    return lambda: torch.matmul(a, b, out=out)
+
+
+def gemm_triton(inputs, options):
+    a, b = gemm_operands(inputs, options)
+    return triton_kernels().matmul(a, b)
+
+
+# --- grouped matrix products -------------------------------------------------
+
+
+def grouped_torch(inputs, options):
+    if not hasattr(torch, "_grouped_mm"):
+        raise Unavailable("this PyTorch has no _grouped_mm")
+    a, b = inputs["a"], inputs["b"]
+    ends = torch.cumsum(inputs["rows"], 0, dtype=torch.int32)
+    b = b.transpose(1, 2) if options["layout"][1] == "t" else b
+    return lambda: torch._grouped_mm(a, b, offs=ends)
+
+
+def grouped_loop(inputs, options):
+    a, b = inputs["a"], inputs["b"]
+    b = b.transpose(1, 2) if options["layout"][1] == "t" else b
+    out = torch.empty(a.shape[0], b.shape[2], dtype=a.dtype, device="cuda")
+    parts, begin = [], 0
+    for group, rows in enumerate(inputs["rows"].tolist()):
+        if rows:
+            parts.append((a[begin : begin + rows], b[group], out[begin : begin + rows]))
+        begin += rows
+
+    def work():
+        for left, right, into in parts:
+            torch.matmul(left, right, out=into)
+        return out
+
+    return work
+
+
+# --- attention ---------------------------------------------------------------
+
+
+def attention(backend_name):
+    def prepare(inputs, options):
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        backend = {
+            "flash": SDPBackend.FLASH_ATTENTION,
+            "cudnn": SDPBackend.CUDNN_ATTENTION,
+            "efficient": SDPBackend.EFFICIENT_ATTENTION,
+        }[backend_name]
+        # Ours are batch, head, token, dimension, as here.
+        q, k, v = inputs["q"], inputs["k"], inputs["v"]
+        grouped = q.shape[1] != k.shape[1]
+        causal, scale = options["causal"], options.get("scale")
+
+        def work():
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(
+                    q, k, v, is_causal=causal, scale=scale, enable_gqa=grouped
+                )
+
+        return work
+
+    return prepare
+
+
+PEERS = {
+    ("gemm", "cublas"): gemm_cublas,
+    ("gemm", "triton"): gemm_triton,
+    ("grouped-gemm", "torch"): grouped_torch,
+    ("grouped-gemm", "cublas-loop"): grouped_loop,
+    ("attention", "flash"): attention("flash"),
+    ("attention", "cudnn"): attention("cudnn"),
+    ("attention", "efficient"): attention("efficient"),
+}
+
+
+_TRITON = None
+
+
+def triton_kernels():
+    """The Triton kernels, from the file beside this one."""
+    global _TRITON
+    if _TRITON is None:
+        try:
+            import triton  # noqa: F401
+        except ImportError as error:
+            raise Unavailable(f"Triton is not installed: {error}") from error
+        import importlib.util
+
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers_triton.py")
+        spec = importlib.util.spec_from_file_location("peers_triton", path)
+        _TRITON = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(_TRITON)
+    return _TRITON
+
+
+# --- measuring ---------------------------------------------------------------
+
+
+class Prepared:
+    def __init__(self, request):
+        inputs = {name: load(tensor) for name, tensor in request["inputs"].items()}
+        make = PEERS.get((request["family"], request["peer"]))
+        if make is None:
+            raise Unavailable(f"no peer {request['peer']} for {request['family']}")
+        work = make(inputs, request["options"])
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):
+                result = work()
+        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.synchronize()
+        write(result, request["output"])
+        self.calls = max(1, request.get("calls", 1))
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            for _ in range(self.calls):
+                self.result = work()
+        self.inputs = inputs
+
+    def sample(self):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        flush().zero_()
+        start.record()
+        self.graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) * 1e6 / self.calls
+
+
+def write(tensor, path):
+    raw = tensor.contiguous().view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+    with open(path, "wb") as file:
+        file.write(raw.cpu().numpy().tobytes())
+
+
+_FLUSH = None
+
+
+def flush():
+    global _FLUSH
+    if _FLUSH is None:
+        l2 = torch.cuda.get_device_properties(0).L2_cache_size
+        _FLUSH = torch.empty(max(2 * l2, 32 << 20), dtype=torch.uint8, device="cuda")
+    return _FLUSH
+
+
+def hello():
+    if not torch.cuda.is_available():
+        return {"error": f"PyTorch {torch.__version__} sees no GPU"}
+    versions = {"torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    try:
+        import triton
+
+        versions["triton"] = triton.__version__
+    except ImportError:
+        versions["triton"] = None
+    return {"device": torch.cuda.get_device_name(0), "versions": versions}
+
+
+def answer(request, prepared):
+    op = request["op"]
+    if op == "hello":
+        return hello()
+    if op == "prepare":
+        prepared[request["id"]] = Prepared(request)
+        return {"ok": True}
+    if op == "sample":
+        return {"ns": prepared[request["id"]].sample()}
+    if op == "drop":
+        prepared.pop(request["id"], None)
+        torch.cuda.empty_cache()
+        return {"ok": True}
+    raise ValueError(f"unknown request {op!r}")
+
+
+def main():
+    prepared = {}
+    for line in sys.stdin:
+        if not line.strip():
+            continue
+        try:
+            reply = answer(json.loads(line), prepared)
+        except Unavailable as reason:
+            reply = {"unavailable": str(reason)}
+        except Exception as error:  # A peer that can't do a case says so, and the next goes on.
+            reply = {"unavailable": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+        ANSWERS.write(json.dumps(reply) + "\n")
+
+
+main()
