@@ -19,6 +19,11 @@ def clamp(x, type_, width):
     return max(low, min(high, x))
 
 
+def clamp_merged(x, type_, width):
+    """What ptxas's code makes of a saturated byte or half: the comparison has no sign, so a negative result is the greatest value."""
+    return clamp(x if x >= 0 else 1 << 64, type_, width)
+
+
 SCALAR = {"vadd": lambda a, b: a + b, "vsub": lambda a, b: a - b, "vabsdiff": lambda a, b: abs(a - b), "vmin": min, "vmax": max}
 
 
@@ -29,7 +34,7 @@ def operands(seed, n=24):
 
 
 def scalar():
-    f = File("video/scalar", "vadd, vsub, vabsdiff, vmin, vmax, vset and vmad on bytes, halves and words.")
+    f = File("video/scalar", "vadd, vsub, vabsdiff, vmin, vmax, vshl, vshr, vset and vmad on bytes, halves and words.")
     def dotted(register, selector):
         return f"{register}.{selector}" if selector else register
     forms = [("u32", "u32", "u32", "b0", "b3"), ("s32", "s32", "s32", "h0", "b1"), ("s32", "u32", "s32", "b2", "h1"), ("s32", "s32", "s32", "", "")]
@@ -41,10 +46,27 @@ def scalar():
             k = f.map(f"{name}_sat", ["u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.sat d, {dotted('a', asel)}, {dotted('b', bsel)};")
             f.case(k, "clamped", [a, b], [[clamp(t, dt, 32) & M32 for t in exact]])
             k = f.map(f"{name}_merge", ["u32", "u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.sat d.b1, {dotted('a', asel)}, {dotted('b', bsel)}, c;")
-            f.case(k, "into-a-byte", [a, b, c], [[(z & 0xFFFF00FF) | (clamp(t, dt, 8) & 0xFF) << 8 for t, z in zip(exact, c)]])
+            f.case(k, "into-a-byte", [a, b, c], [[(z & 0xFFFF00FF) | (clamp_merged(t, dt, 8) & 0xFF) << 8 for t, z in zip(exact, c)]])
+            if op in ("vsub", "vmin"):
+                k = f.map(f"{name}_merge_half", ["u32", "u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.sat d.h1, {dotted('a', asel)}, {dotted('b', bsel)}, c;")
+                f.case(k, "into-a-half", [a, b, c], [[(z & 0xFFFF) | (clamp_merged(t, dt, 16) & 0xFFFF) << 16 for t, z in zip(exact, c)]])
             if asel:
                 k = f.map(f"{name}_add", ["u32", "u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.add d, {dotted('a', asel)}, {dotted('b', bsel)}, c;")
                 f.case(k, "accumulated", [a, b, c], [[(t + z) & M32 for t, z in zip(exact, c)]])
+    for op, mode, dt, at, dest in (("vshl", "clamp", "s32", "s32", ""), ("vshl", "wrap", "u32", "u32", ""), ("vshl", "clamp", "s32", "s32", "b1"),
+                                   ("vshr", "clamp", "s32", "s32", ""), ("vshr", "wrap", "u32", "s32", ""), ("vshr", "wrap", "s32", "s32", "h1")):
+        name = f"{op}_{dt}_{at}_{mode}_{dest or 'w'}"
+        a, b, c = operands(name + "a"), operands(name + "b"), operands(name + "c")
+        b = [y if i % 3 == 0 else y % 40 for i, y in enumerate(b)]
+        counts = [min(y, 32) if mode == "clamp" else y & 31 for y in b]
+        exact = [part(x, "", at) << n if op == "vshl" else part(x, "", at) >> n for x, n in zip(a, counts)]
+        # ptxas keeps 34 bits and saturates to 32, wherever the result goes.
+        kept = [clamp(signed(t & ((1 << 34) - 1), 34), dt, 32) for t in exact]
+        shift, width = PARTS[dest]
+        mask = ((1 << width) - 1) << shift
+        where = f"d.{dest}, a, b, c" if dest else "d, a, b"
+        k = f.map(name, ["u32"] * (3 if dest else 2), ["u32"], f"{op}.{dt}.{at}.u32.sat.{mode} {where};")
+        f.case(k, "shifted", [a, b, c] if dest else [a, b], [[((z if dest else 0) & ~mask & M32) | ((t << shift) & mask) for t, z in zip(kept, c)]])
     for cmp, fn in (("lt", lambda x, y: x < y), ("ge", lambda x, y: x >= y), ("eq", lambda x, y: x == y)):
         a, b, c = operands(cmp + "a"), operands(cmp + "b"), operands(cmp + "c")
         a, b = a + [5, 0x80], b + [5, 0x80]

@@ -4,6 +4,17 @@
 //! Each selects a word, half or byte of its operands, extends it by the operand's
 //! type, computes without overflow, saturates if asked, and then either combines
 //! the result with `c` or merges it into a part of `c`.
+//!
+//! No GPU since Maxwell has these instructions; ptxas spells them out in others, and
+//! what it writes is what every GPU answers (measured on an H200). It departs from the
+//! manual's pseudo code in three corners, and so does this module:
+//!
+//! - `.sat` into a byte or half compares without a sign: a negative result becomes the
+//!   part's *greatest* value (`0x7f`, `0xff`, `0x7fff`, `0xffff`), not its least.
+//! - `vshl` and `vshr` saturate to 32 bits, whatever part the result is merged into, and
+//!   `vshl` keeps 34 bits before it does so.
+//! - `.min` and `.max` with `c` see the result cut to 32 bits; of a `.u32` they take one
+//!   with bit 31 set to be greater than any `c`.
 
 use super::IntCmp;
 
@@ -51,7 +62,17 @@ impl Part {
         }
     }
 
-    /// The range of a destination part.
+    /// What `.sat` makes of a sum, difference or choice that goes into this part.
+    const fn saturate(self, x: i128, signed: bool) -> i128 {
+        match self {
+            Part::Word => Part::Word.clamp(x, signed),
+            // The comparison is of 64 bits without a sign.
+            _ if x < 0 => self.clamp(i128::MAX, signed),
+            _ => self.clamp(x, signed),
+        }
+    }
+
+    /// The nearest value that a destination part can hold.
     const fn clamp(self, x: i128, signed: bool) -> i128 {
         let (low, high) = if signed {
             (
@@ -175,18 +196,32 @@ impl Video {
             Combine::Merge(part) => part,
             _ => Part::Word,
         };
-        let result = if self.sat {
-            part.clamp(result, self.signed)
-        } else {
-            result
-        };
-        let other = i128::from(Part::Word.select(c, self.signed));
+        let result = match (self.sat, self.op) {
+            (false, _) => result,
+            (true, Op::ShlClamp | Op::ShlWrap | Op::ShrClamp | Op::ShrWrap) => {
+                let spare = 128 - 34;
+                Part::Word.clamp((result << spare) >> spare, self.signed)
+            }
+            (true, _) => part.saturate(result, self.signed),
+        } as u32;
         match self.combine {
-            Combine::Plain => result as u32,
-            Combine::Add => (result + other) as u32,
-            Combine::Min => result.min(other) as u32,
-            Combine::Max => result.max(other) as u32,
-            Combine::Merge(part) => part.merge(result as u32, c),
+            Combine::Plain => result,
+            Combine::Add => result.wrapping_add(c),
+            Combine::Min if self.exceeds(result, c) => c,
+            Combine::Max if self.exceeds(result, c) => result,
+            Combine::Min => result,
+            Combine::Max => c,
+            Combine::Merge(part) => part.merge(result, c),
+        }
+    }
+
+    /// Whether `.min` and `.max` take the result to be greater than `c`.
+    const fn exceeds(&self, result: u32, c: u32) -> bool {
+        let wide = result as i32 as i64;
+        if self.signed {
+            wide > c as i32 as i64
+        } else {
+            wide as u64 > c as u64
         }
     }
 }
@@ -341,6 +376,7 @@ mod tests {
             ..with(Combine::Merge(Part::B0), true)
         };
         assert_eq!(sat.run(500, 7, 0x1122_3344), 0x1122_337f);
+        assert_eq!(sat.run(12, 7, 0x1122_3344), 0x1122_3305);
         let set = |cmp| Video {
             combine: Combine::Add,
             ..video(Op::Set(cmp), S, U, false)
@@ -351,6 +387,46 @@ mod tests {
         assert_eq!(set(IntCmp::Ne).run(4, 4, 10), 10);
         assert_eq!(set(IntCmp::Le).run(4, 4, 0), 1);
         assert_eq!(set(IntCmp::Gt).run(4, 4, 0), 0);
+    }
+
+    /// What ptxas's code gives for what the manual would have clamped to the least value.
+    #[test]
+    fn negative_results_that_are_merged_saturate_upwards() {
+        let sat = |op, part, signed| Video {
+            sat: true,
+            combine: Combine::Merge(part),
+            ..video(op, S, S, signed)
+        };
+        let minus_two = |part, signed| sat(Op::Sub, part, signed).run(5, 7, 0x1122_3344);
+        assert_eq!(minus_two(Part::B1, true), 0x1122_7f44);
+        assert_eq!(minus_two(Part::B1, false), 0x1122_ff44);
+        assert_eq!(minus_two(Part::H1, true), 0x7fff_3344);
+        assert_eq!(minus_two(Part::H1, false), 0xffff_3344);
+        let shift = |op, part| sat(op, part, true).run(-300i32 as u32, 0, 0);
+        assert_eq!(shift(Op::ShrClamp, Part::B0), 0xd4);
+        assert_eq!(shift(Op::ShlClamp, Part::B0), 0xd4);
+        let wide = Video {
+            sat: true,
+            ..video(Op::ShlClamp, U, U, false)
+        };
+        assert_eq!(wide.run(7, 31, 0), 0, "bit 33 counts as the sign");
+    }
+
+    #[test]
+    fn comparisons_with_c_see_32_bits() {
+        let with = |combine, signed| Video {
+            combine,
+            ..video(Op::Add, U, U, signed)
+        };
+        assert_eq!(with(Combine::Max, true).run(0x7fff_ffff, 1, 3), 3);
+        assert_eq!(
+            with(Combine::Max, false).run(0x7fff_ffff, 1, 0xffff_ffff),
+            0x8000_0000
+        );
+        assert_eq!(
+            with(Combine::Min, false).run(0x7fff_ffff, 1, 0xffff_ffff),
+            0xffff_ffff
+        );
     }
 
     #[test]
