@@ -163,7 +163,10 @@ impl Kernel {
             local: get(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
             max_threads: get(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             required_cluster,
-            parameters: gpu.check(raw::function_parameters(function))?,
+            parameters: gpu.check(raw::function_parameters(
+                function,
+                program.text().parameters(name),
+            ))?,
         };
         Ok(Kernel {
             program: program.clone(),

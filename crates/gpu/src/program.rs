@@ -56,7 +56,7 @@ impl ProgramKey {
 /// A program in the context. The context unloads it when it closes.
 pub(crate) struct Loaded {
     pub(crate) module: Handle<raw::CUmodule>,
-    text: String,
+    text: PtxText,
     log: String,
 }
 
@@ -85,7 +85,10 @@ impl Gpu {
             loaded,
         };
         let key = ProgramKey::new(&ptx.text, self, options);
-        if let Some(loaded) = self.cached_program(&key).filter(|l| l.text == ptx.text) {
+        if let Some(loaded) = self
+            .cached_program(&key)
+            .filter(|l| l.text.text == ptx.text)
+        {
             return Ok(program(loaded));
         }
         self.enter()?;
@@ -117,7 +120,7 @@ impl Gpu {
         };
         let loaded = Arc::new(Loaded {
             module: Handle(module),
-            text: ptx.text.clone(),
+            text: ptx.clone().into_owned(),
             log: logs.info,
         });
         self.cache_program(key, Arc::clone(&loaded));
@@ -152,7 +155,11 @@ impl Program {
     }
 
     pub(crate) fn kernel_names(&self) -> Vec<String> {
-        PtxText::new("", self.loaded.text.clone()).kernels()
+        self.text().kernels()
+    }
+
+    pub(crate) fn text(&self) -> &PtxText {
+        &self.loaded.text
     }
 
     /// Whether two programs are the same assembled one.

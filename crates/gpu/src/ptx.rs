@@ -51,6 +51,15 @@ impl PtxText {
         names
     }
 
+    /// How many parameters a kernel declares; `None` if there is no such kernel, or
+    /// the text is not PTX as we read it.
+    pub fn parameters(&self, kernel: &str) -> Option<usize> {
+        let source = heist_ptx::Source::new(self.name.as_str(), self.text.as_str());
+        let module = heist_ptx::parse(&source).ok()?;
+        let found = module.entries().find(|entry| entry.name == kernel)?;
+        Some(found.params.len())
+    }
+
     /// The same text with a `.version` of at most `newest`. Nothing else changes,
     /// lines included; if an instruction does need the later version, the
     /// assembler says so. For tests: a driver may be older than the compiler that
@@ -102,6 +111,20 @@ mod tests {
             "k.ptx",
             "// .version 7.0\n/* .target sm_1 */\n.version 9.4\n.target sm_90a, debug\n.visible .entry add(.param .u64 p)\n{ ret; }\n.entry\tsub()\n{ ret; }\n",
         )
+    }
+
+    #[test]
+    fn parameters_are_counted() {
+        let two = PtxText::new(
+            "k.ptx",
+            ".version 9.0\n.target sm_90\n.address_size 64\n\
+             .entry two(.param.u64 p, /* ) */ .param .align 8 .b8 q[16]) { ret; }\n\
+             .entry none { ret; }\n",
+        );
+        assert_eq!(two.parameters("two"), Some(2));
+        assert_eq!(two.parameters("none"), Some(0));
+        assert_eq!(two.parameters("three"), None);
+        assert_eq!(PtxText::new("", "no PTX").parameters("two"), None);
     }
 
     #[test]

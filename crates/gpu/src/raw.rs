@@ -541,10 +541,14 @@ pub(crate) fn function_set_attribute(
     call!(cuFuncSetAttribute(function, attribute, value))
 }
 
-/// The sizes in bytes of a function's parameters.
-pub(crate) fn function_parameters(function: CUfunction) -> Result<Vec<usize>, Status> {
+/// The sizes in bytes of a function's parameters. Where their number is not known,
+/// they are asked for until the driver refuses, which a sanitizer reports.
+pub(crate) fn function_parameters(
+    function: CUfunction,
+    count: Option<usize>,
+) -> Result<Vec<usize>, Status> {
     let mut sizes = Vec::new();
-    loop {
+    while count.is_none_or(|count| sizes.len() < count) {
         let (mut offset, mut size) = (0usize, 0usize);
         match call!(cuFuncGetParamInfo(
             function,
@@ -555,11 +559,12 @@ pub(crate) fn function_parameters(function: CUfunction) -> Result<Vec<usize>, St
             Ok(()) => sizes.push(size),
             // The end of the list is an index that is out of range.
             Err(status) if status.is(sys::CUresult::CUDA_ERROR_INVALID_VALUE as u32) => {
-                return Ok(sizes);
+                break;
             }
             Err(status) => return Err(status),
         }
     }
+    Ok(sizes)
 }
 
 /// Blocks of this size that fit one SM at a time.
