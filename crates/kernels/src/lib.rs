@@ -1,5 +1,21 @@
 //! Kernels made of tiles, each with a reference that says what is right.
 //!
 //! * [`synthetic`]: uneven workloads whose cost is known, to try schedules on.
+//! * [`reference`](mod@reference): what is right, in f64 on the host; [`random`]: data to
+//!   try it with.
+//! * [`family`]: one thing to compute, several kernels that do it, and the
+//!   choice between them by device.
+//! * [`job`]: kernels, launches and buffers, as every runner takes them.
+//! * [`catalogue`]: all of it by name.
 
+pub mod catalogue;
+mod error;
+pub mod family;
+pub mod job;
+pub mod random;
+pub mod reference;
 pub mod synthetic;
+
+pub use error::KernelError;
+pub use family::{Family, Target, Variant};
+pub use job::{Job, Step, Work};

@@ -1,0 +1,147 @@
+//! What kernels there are, and how they are asked for by name: what `heist
+//! kernels`, `run`, `emit` and `bench` go by.
+
+use crate::error::KernelError;
+use crate::family::Target;
+use crate::job::Job;
+use crate::reference::Difference;
+use heist_sched::Schedule;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// A number, a word or a list that a kernel can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value unless told.
+    pub default: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+}
+
+/// What a kernel was told, by name.
+///
+/// ```
+/// use heist_kernels::catalogue::Settings;
+/// let settings = Settings::from_words(["m=64", "dtype=bf16"]).unwrap();
+/// assert_eq!(settings.get("dtype"), Some("bf16"));
+/// assert!(Settings::from_words(["m"]).is_err());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// From words of the form `name=value`.
+    ///
+    /// # Errors
+    /// When a word has another form.
+    pub fn from_words<W: AsRef<str>>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Settings, KernelError> {
+        let mut settings = Settings::default();
+        for word in words {
+            let word = word.as_ref();
+            let Some((name, value)) = word.split_once('=') else {
+                return Err(KernelError::unfit(format!(
+                    "`{word}` is not of the form name=value"
+                )));
+            };
+            settings.set(name, value);
+        }
+        Ok(settings)
+    }
+
+    /// Says one.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.0.insert(name.into(), value.into());
+    }
+
+    /// What was said.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// What was said, or the default of the parameter, read as a `T`.
+    ///
+    /// # Errors
+    /// When there is no such parameter, or the text is no `T`.
+    pub fn read<T: FromStr>(&self, known: &[Parameter], name: &str) -> Result<T, KernelError> {
+        let default = known.iter().find(|p| p.name == name).map(|p| p.default);
+        let text = self.get(name).or(default).unwrap_or_default();
+        text.parse()
+            .map_err(|_| KernelError::unfit(format!("{name}: `{text}` can't be understood")))
+    }
+
+    /// Fails on a name that is not among those known.
+    ///
+    /// # Errors
+    /// The first unknown name, with the known ones.
+    pub fn check(&self, kernel: &str, known: &[Parameter]) -> Result<(), KernelError> {
+        for name in self.0.keys() {
+            if !known.iter().any(|parameter| parameter.name == name) {
+                let names: Vec<_> = known.iter().map(|p| p.name).collect();
+                return Err(KernelError::unfit(format!(
+                    "{kernel} has no parameter `{name}`; there are {}",
+                    names.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares the buffers of a job that has run with the reference.
+pub type Verify = Box<dyn Fn(&Job) -> Result<Difference, KernelError> + Send + Sync>;
+
+/// A kernel with random data, ready to run, and how to tell whether it was right.
+pub struct Prepared {
+    /// The launches and their buffers.
+    pub job: Job,
+    /// The check; it may take long.
+    pub verify: Verify,
+    /// The largest relative norm of the difference that is right.
+    pub bound: f64,
+}
+
+/// A kernel family that can be asked for by name.
+pub trait Entry: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// What it computes, in a line.
+    fn about(&self) -> &'static str;
+    /// What it can be told.
+    fn parameters(&self) -> &'static [Parameter];
+    /// Its variants, with a line about each.
+    fn variants(&self) -> Vec<(&'static str, &'static str)>;
+    /// Makes one with random data.
+    ///
+    /// # Errors
+    /// Why there is none for these settings on this device.
+    fn prepare(
+        &self,
+        settings: &Settings,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Prepared, KernelError>;
+}
+
+/// Every kernel.
+pub fn entries() -> &'static [&'static dyn Entry] {
+    &[]
+}
+
+/// The kernel of that name.
+///
+/// # Errors
+/// When there is none; the names there are.
+pub fn entry(name: &str) -> Result<&'static dyn Entry, KernelError> {
+    let found = entries().iter().find(|entry| entry.name() == name);
+    found.copied().ok_or_else(|| {
+        let known: Vec<_> = entries().iter().map(|entry| entry.name()).collect();
+        KernelError::unfit(format!(
+            "there is no kernel `{name}`; there are {}",
+            known.join(", ")
+        ))
+    })
+}

@@ -1,0 +1,163 @@
+//! A piece of work that is ready for a device: kernels, launches and buffers.
+//!
+//! A [`Job`] is what every kernel family makes and every runner takes. It knows
+//! no device: a runner allocates its buffers, launches its steps in order, and
+//! reads back what they wrote. The simulator and a real GPU take the same job,
+//! and a program that keeps its own device memory binds that to the buffers'
+//! names instead.
+
+use crate::error::KernelError;
+use heist_build::{BuiltKernel, KernelParams};
+use heist_launch::{Arg, Arguments, Buffer, BufferRef, Launch, NamedBuffer, Outcome, Role};
+use heist_ptx::Module;
+use heist_sched::{Plan, TiledKernel};
+
+/// What a job costs at least, for figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// Floating-point operations.
+    pub flops: f64,
+    /// Bytes that must cross the memory bus once.
+    pub bytes: f64,
+}
+
+/// One launch of a job.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The PTX.
+    pub module: Module,
+    /// The kernel in it.
+    pub entry: String,
+    /// Grid, block, cluster, shared memory.
+    pub launch: Launch,
+    /// The parameters in order. Buffers of the job are [`Arg::Pointer`]s (or
+    /// tensor maps) to their names; a buffer that the step brings by itself is
+    /// its own and nobody else's.
+    pub params: Vec<Arg>,
+}
+
+/// Launches in order, over buffers that they share.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    /// What it is, in words.
+    pub name: String,
+    /// What it costs at least.
+    pub work: Work,
+    /// The buffers, by name.
+    pub buffers: Vec<NamedBuffer>,
+    /// The launches.
+    pub steps: Vec<Step>,
+}
+
+impl Step {
+    /// A launch of a scheduled kernel with its own parameters.
+    pub fn tiled<A: KernelParams>(
+        kernel: &TiledKernel<A>,
+        plan: &Plan,
+        own: impl IntoIterator<Item = Arg>,
+    ) -> Step {
+        let Arguments { params, .. } = plan.arguments(own);
+        Step {
+            module: kernel.built.module.clone(),
+            entry: kernel.built.launch.entry.clone(),
+            launch: plan.launch,
+            params,
+        }
+    }
+
+    /// A launch of a kernel that schedules nothing.
+    pub fn plain<A: KernelParams>(
+        kernel: &BuiltKernel<A>,
+        grid: impl Into<heist_launch::Dim3>,
+        params: impl IntoIterator<Item = Arg>,
+    ) -> Step {
+        let info = &kernel.launch;
+        let mut launch = Launch::new(grid, info.block).dynamic_shared(info.dynamic_shared);
+        if let Some(cluster) = info.cluster {
+            launch = launch.cluster(cluster);
+        }
+        Step {
+            module: kernel.module.clone(),
+            entry: info.entry.clone(),
+            launch,
+            params: params.into_iter().collect(),
+        }
+    }
+
+    /// The PTX as text.
+    pub fn ptx(&self) -> String {
+        heist_ptx::print(&self.module)
+    }
+}
+
+/// A parameter that points to a buffer of the job.
+pub fn buffer(name: &str) -> Arg {
+    Arg::Pointer {
+        buffer: BufferRef::Named(name.to_owned()),
+        offset: 0,
+    }
+}
+
+impl Job {
+    /// A job without buffers and steps.
+    pub fn new(name: impl Into<String>, work: Work) -> Job {
+        Job {
+            name: name.into(),
+            work,
+            ..Job::default()
+        }
+    }
+
+    /// The same with one more buffer.
+    #[must_use]
+    pub fn buffer(mut self, name: &str, role: Role, data: Buffer) -> Job {
+        self.buffers.push(NamedBuffer {
+            name: name.to_owned(),
+            role,
+            data,
+        });
+        self
+    }
+
+    /// The same with one more launch.
+    #[must_use]
+    pub fn step(mut self, step: Step) -> Job {
+        self.steps.push(step);
+        self
+    }
+
+    /// What is in a buffer now.
+    pub fn data(&self, name: &str) -> Option<&Buffer> {
+        let found = self.buffers.iter().find(|buffer| buffer.name == name)?;
+        Some(&found.data)
+    }
+
+    /// The arguments of a step, for a runner that makes its buffers anew.
+    ///
+    /// # Errors
+    /// When there is no such step.
+    pub fn arguments(&self, step: usize) -> Result<Arguments, KernelError> {
+        let Some(step) = self.steps.get(step) else {
+            return Err(KernelError::unfit(format!(
+                "{} has {} launches, and number {step} was asked for",
+                self.name,
+                self.steps.len()
+            )));
+        };
+        let mut arguments = Arguments::new(step.params.clone());
+        arguments.buffers.clone_from(&self.buffers);
+        Ok(arguments)
+    }
+
+    /// Takes over what a step left in the buffers, before the next one runs.
+    pub fn absorb(&mut self, outcome: &Outcome) {
+        for buffer in &mut self.buffers {
+            let name = BufferRef::Named(buffer.name.clone());
+            if let Some(after) = outcome.output(name) {
+                buffer.data = after.clone();
+                // It has contents now, which the next launch must find.
+                buffer.role = Role::InOut;
+            }
+        }
+    }
+}

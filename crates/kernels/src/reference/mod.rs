@@ -1,0 +1,11 @@
+//! What is right: references in f64 on the host, blocked and threaded so that
+//! tests stay short, and how far a result is from them.
+
+mod difference;
+mod gemm;
+mod numbers;
+
+pub use difference::Difference;
+pub use gemm::{Matrix, matmul};
+pub(crate) use numbers::each_part;
+pub use numbers::numbers;
