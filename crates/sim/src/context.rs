@@ -45,6 +45,12 @@ impl Cx<'_> {
         T::unpack(self.rows(slot, T::ROWS))
     }
 
+    /// All lanes of a register where they lie; [`Lane::of`] makes values of them.
+    #[inline(always)]
+    pub(crate) fn view<T: Lane>(&self, slot: Slot) -> &[T::Bits; LANES] {
+        T::view(self.rows(slot, T::ROWS))
+    }
+
     /// One row of a register, as it is.
     #[inline(always)]
     pub(crate) fn row(&self, slot: Slot) -> &[u32; LANES] {

@@ -3,7 +3,7 @@
 //! A register of a warp is one or more [`Row`]s: the values of all lanes next to
 //! each other, so that an operation is one short loop that the compiler turns
 //! into vector instructions. [`Lane`] says how a Rust type lies in rows, and
-//! [`map1`], [`map2`] and [`map3`] run a scalar function over all lanes with the
+//! [`map1`] and [`map3`] run a scalar function over all lanes with the
 //! widest vectors that the machine has.
 
 use bytemuck::{Pod, Zeroable};
@@ -50,6 +50,12 @@ pub(crate) fn first(mask: Mask) -> usize {
 pub(crate) trait Lane: Copy + Default + Send + Sync + 'static {
     /// Rows that one register of this type takes.
     const ROWS: usize;
+    /// What lies in the rows for each lane, of which a value is made.
+    type Bits: Copy;
+    /// All lanes where they lie, without a copy.
+    fn view(rows: &[Row]) -> &[Self::Bits; LANES];
+    /// A lane's value.
+    fn of(bits: Self::Bits) -> Self;
     /// Reads all lanes from the first [`Lane::ROWS`] of `rows`.
     fn unpack(rows: &[Row]) -> [Self; LANES];
     /// Writes all lanes.
@@ -61,6 +67,17 @@ macro_rules! direct {
     ($($ty:ty: $rows:literal),*) => {$(
         impl Lane for $ty {
             const ROWS: usize = $rows;
+            type Bits = $ty;
+            #[inline(always)]
+            fn view(rows: &[Row]) -> &[$ty; LANES] {
+                const NONE: &[Row; $rows] = &[Row([0; LANES]); $rows];
+                let rows: &[Row; $rows] = rows[..$rows].try_into().unwrap_or(NONE);
+                bytemuck::cast_ref(rows)
+            }
+            #[inline(always)]
+            fn of(bits: $ty) -> $ty {
+                bits
+            }
             #[inline(always)]
             fn unpack(rows: &[Row]) -> [$ty; LANES] {
                 let rows: &[Row; $rows] = rows[..$rows].try_into().unwrap_or(&[Row([0; LANES]); $rows]);
@@ -68,8 +85,7 @@ macro_rules! direct {
             }
             #[inline(always)]
             fn pack(values: &[$ty; LANES], rows: &mut [Row]) {
-                let cast: [Row; $rows] = bytemuck::cast(*values);
-                rows[..$rows].copy_from_slice(&cast);
+                bytemuck::cast_slice_mut::<Row, $ty>(&mut rows[..$rows]).copy_from_slice(values);
             }
         }
     )*};
@@ -81,6 +97,15 @@ macro_rules! narrow {
     ($($ty:ty, $unsigned:ty),*) => {$(
         impl Lane for $ty {
             const ROWS: usize = 1;
+            type Bits = u32;
+            #[inline(always)]
+            fn view(rows: &[Row]) -> &[u32; LANES] {
+                &rows[0].0
+            }
+            #[inline(always)]
+            fn of(bits: u32) -> $ty {
+                bits as $ty
+            }
             #[inline(always)]
             fn unpack(rows: &[Row]) -> [$ty; LANES] {
                 rows[0].0.map(|bits| bits as $ty)
@@ -94,7 +119,7 @@ macro_rules! narrow {
 }
 narrow!(u8, u8, i8, u8, u16, u16, i16, u16);
 
-pub(crate) use wide::{map1, map2, map3, wide};
+pub(crate) use wide::{map1, map3, wide};
 
 /// Loops over all lanes, compiled twice: for any machine, and for one with
 /// 256-bit vectors and fused multiply-add, chosen when the process starts.
@@ -164,24 +189,6 @@ mod wide {
     }
 
     #[inline(always)]
-    pub(crate) fn map2<A: Copy, B: Copy, R: Copy + Default>(
-        a: [A; LANES],
-        b: [B; LANES],
-        f: impl Fn(A, B) -> R,
-    ) -> [R; LANES] {
-        wide(
-            #[inline(always)]
-            || {
-                let mut out = [R::default(); LANES];
-                for lane in 0..LANES {
-                    out[lane] = f(a[lane], b[lane]);
-                }
-                out
-            },
-        )
-    }
-
-    #[inline(always)]
     pub(crate) fn map3<A: Copy, B: Copy, C: Copy, R: Copy + Default>(
         a: [A; LANES],
         b: [B; LANES],
@@ -243,7 +250,7 @@ mod tests {
     #[test]
     fn maps_run_the_function_on_every_lane() {
         let a: [u32; LANES] = std::array::from_fn(|lane| lane as u32);
-        assert_eq!(map2(a, a, u32::wrapping_add)[31], 62);
+        assert_eq!(map1(a, |lane| lane + lane)[31], 62);
         let f = [1.5f32; LANES];
         assert_eq!(map3(f, f, f, |x, y, z| x.mul_add(y, z))[7], 3.75);
     }

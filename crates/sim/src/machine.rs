@@ -37,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) workspace: u64,
     /// Counts stores and atomics, so that spinning in vain can be told.
     pub(crate) changes: u64,
+    /// The shapes of recent accesses.
+    pub(crate) patterns: crate::ops::pattern::Patterns,
     pub(crate) stopped: bool,
     pub(crate) started: std::time::Instant,
 }
@@ -68,6 +70,7 @@ impl Machine {
             shared_len: self.shared_len,
             workspace: self.workspace,
             changes: 0,
+            patterns: Default::default(),
             stopped: false,
             started: self.started,
         }

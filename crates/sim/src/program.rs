@@ -97,12 +97,17 @@ impl Program {
     ) -> Result<Report, Vec<Diagnostic>> {
         let code = self.code(entry)?;
         let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
-        let bound = arguments
+        let mut bound = arguments
             .bind()
             .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
         let plan = Plan::of(self, device, &code, launch, options)?;
         let mut machine = self.machine(device, &code, launch, options, &plan);
-        let addresses = allocate(&mut machine, &bound)?;
+        let lengths: Vec<usize> = bound
+            .slots
+            .iter()
+            .map(|slot| slot.data.bytes().len())
+            .collect();
+        let addresses = allocate(&mut machine, &mut bound)?;
         self.parameters(&mut machine, entry, &bound, &addresses)?;
         let mut spans = grid::run(&code, &mut machine, plan.residency);
         spans.sort_by_key(|span| (span.start, span.block));
@@ -116,10 +121,10 @@ impl Program {
         trace.blocks = spans;
         trace.decisions = std::mem::take(&mut machine.decisions);
         let mut outputs = Vec::new();
-        for (slot, &address) in bound.slots.iter().zip(&addresses) {
+        for ((slot, &address), &len) in bound.slots.iter().zip(&addresses).zip(&lengths) {
             if slot.role.is_read_back() {
                 let region = machine.global.take(address).unwrap_or_default();
-                let bytes = region.bytes(0, slot.data.bytes().len()).to_vec();
+                let bytes = region.into_bytes(len);
                 if let Some(buffer) = Buffer::from_bytes(slot.data.ty(), bytes) {
                     outputs.push((slot.name.clone(), buffer));
                 }
@@ -162,7 +167,7 @@ impl Program {
                     global.add(
                         format!("variable `{}`", variable.name),
                         variable.size,
-                        Region::of(&bytes),
+                        Region::of(bytes),
                     );
                 }
                 Some(Place::Const(at)) => {
@@ -178,7 +183,7 @@ impl Program {
             global.add(
                 "the cooperative grid's workspace".to_owned(),
                 64,
-                Region::of(&[0; 64]),
+                Region::of([0; 64]),
             )
         } else {
             0
@@ -195,7 +200,7 @@ impl Program {
             },
             global,
             constant_len: constants.len() as u64,
-            constants: Region::of(&constants),
+            constants: Region::of(constants),
             params: Region::default(),
             param_len: u64::from(code.shape.param_bytes),
             flags: Flags::default(),
@@ -209,6 +214,7 @@ impl Program {
             shared_len: plan.shared,
             workspace,
             changes: 0,
+            patterns: Default::default(),
             stopped: false,
             started: std::time::Instant::now(),
         }
@@ -269,13 +275,13 @@ impl Program {
             }
             bytes[start..end].copy_from_slice(&value);
         }
-        machine.params = Region::of(&bytes);
+        machine.params = Region::of(bytes);
         Ok(())
     }
 }
 
-/// Puts the argument buffers into global memory; their addresses.
-fn allocate(machine: &mut Machine, bound: &Bound) -> Result<Vec<u64>, Vec<Diagnostic>> {
+/// Moves the argument buffers into global memory; their addresses.
+fn allocate(machine: &mut Machine, bound: &mut Bound) -> Result<Vec<u64>, Vec<Diagnostic>> {
     let total: u64 = bound
         .slots
         .iter()
@@ -291,19 +297,21 @@ fn allocate(machine: &mut Machine, bound: &Bound) -> Result<Vec<u64>, Vec<Diagno
     }
     Ok(bound
         .slots
-        .iter()
+        .iter_mut()
         .map(|slot| {
-            let bytes = slot.data.bytes();
+            let none = Buffer::zeros(slot.data.ty(), 0);
+            let bytes = std::mem::replace(&mut slot.data, none).into_bytes();
+            let len = bytes.len() as u64;
             let region = if slot.role == Role::Out {
                 let mut region = Region::unwritten(bytes.len());
-                region.poison(bytes);
+                region.poison(&bytes);
                 region
             } else {
                 Region::of(bytes)
             };
             machine.global.add(
                 format!("the buffer of {}", name_of(&slot.name)),
-                bytes.len() as u64,
+                len,
                 region,
             )
         })

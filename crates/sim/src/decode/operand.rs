@@ -38,8 +38,17 @@ impl Addr {
         let offset = self.offset as u64;
         match self.base {
             Base::Long(slot) => {
-                let base: [u64; LANES] = cx.read(slot);
-                crate::lanes::map1(base, |base| base.wrapping_add(offset))
+                let base = cx.view::<u64>(slot);
+                let mut out = [0; LANES];
+                crate::lanes::wide(
+                    #[inline(always)]
+                    || {
+                        for (out, base) in out.iter_mut().zip(base) {
+                            *out = base.wrapping_add(offset);
+                        }
+                    },
+                );
+                out
             }
             Base::Word(slot) => {
                 let base = *cx.row(slot);

@@ -95,11 +95,22 @@ impl Region {
     }
 
     /// Memory that starts with these bytes, all of them written.
-    pub(crate) fn of(bytes: &[u8]) -> Region {
-        let mut region = Region::unwritten(bytes.len());
-        region.data[..bytes.len()].copy_from_slice(bytes);
-        region.written = Vec::new();
-        region
+    pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> Region {
+        let mut data = bytes.into();
+        let lines = data.len().div_ceil(LINE);
+        data.resize(lines * LINE, 0);
+        Region {
+            data,
+            written: Vec::new(),
+            shadow: (0..lines.div_ceil(PAGE)).map(|_| None).collect(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// The first `len` bytes.
+    pub(crate) fn into_bytes(mut self, len: usize) -> Vec<u8> {
+        self.data.truncate(len);
+        self.data
     }
 
     /// Fills memory that nobody has written, so that reading it shows.
@@ -359,7 +370,7 @@ mod tests {
 
     #[test]
     fn what_lies_outside_reads_zero_and_is_not_written() {
-        let mut region = Region::of(&[1; 128]);
+        let mut region = Region::of([1; 128]);
         region.write_bytes(127, &[7; 4]);
         assert_eq!(region.read(1 << 40, 4), 0);
         assert_eq!(region.bytes(127, 1), [1]);

@@ -223,7 +223,7 @@ fn aligned(cx: &mut Cx<'_>, addresses: &[u64; LANES], size: u32, does: Does) -> 
 
 /// The memory at an address of a space: whose it is, where it starts there, its length.
 #[inline]
-fn find(cx: &mut Cx<'_>, space: Window, address: u64) -> Option<(Home, u64, u64)> {
+pub(crate) fn find(cx: &mut Cx<'_>, space: Window, address: u64) -> Option<(Home, u64, u64)> {
     match space {
         Window::Global => {
             let at = cx.machine.global.find(address)?;
@@ -404,12 +404,8 @@ pub(crate) fn watch_unless(
     }
     // What is on its way has not been written yet, and that is told already.
     let told = super::flight::check(cx, group, does) | super::cp_async::check(cx, group, does);
-    let checks = cx.machine.options.checks;
-    let pc = cx.fragment.pc;
-    let geography = cx.machine.geography;
-    let write = does == Does::Writes;
-    let mut unwritten: Option<u64> = None;
-    let mut found: Option<(Conflict, u64)> = None;
+    let mut look = Look::new(cx, does, kind);
+    look.told = told;
     {
         let region = match group.home {
             Home::Global(at) => match cx.machine.global.get_mut(at) {
@@ -420,46 +416,113 @@ pub(crate) fn watch_unless(
             _ => return,
         };
         let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
-        group.touch().lines(contiguous, |line| {
-            region.note(line.line, line.bytes, write);
-            if write {
-                region.mark_line(line.line, line.bytes);
-            } else if checks.unwritten {
-                let missing = region.unwritten_in(line.line, line.bytes);
-                if missing != 0 && unwritten.is_none() {
-                    unwritten = Some(line.line * LINE as u64 + u64::from(missing.trailing_zeros()));
-                }
-            }
-            if !checks.races {
-                return;
-            }
-            let Some(shadow) = region.shadow(line.line) else {
-                return;
-            };
-            let access = Access {
-                write,
-                kind,
-                pc,
-                bytes: line.bytes,
-                lanes: line.lanes,
-                shift: line.shift,
-                first: line.first,
-                shared: line.shared,
-            };
-            if let Some(conflict) = shadow.access(&access, clock, geography, floor)
-                && found.is_none()
-            {
-                found = Some((conflict, line.line));
-            }
-        });
+        group
+            .touch()
+            .lines(contiguous, |line| look.line(region, line, clock, floor));
     }
-    if let Some(offset) = unwritten
-        && !told
-        && found.is_none_or(|(conflict, _)| conflict.their_kind != Kind::Async)
+    if look.has_found() {
+        tell(cx, group, look, harmless);
+    }
+}
+
+/// An access while it is held against memory, line by line.
+pub(crate) struct Look {
+    does: Does,
+    kind: Kind,
+    pc: u32,
+    checks: crate::options::Checks,
+    geography: crate::race::shadow::Geography,
+    /// Whether it was told already why nobody has written something.
+    told: bool,
+    /// The first byte that nobody has written.
+    unwritten: Option<u64>,
+    /// The first race, and its line.
+    found: Option<(Conflict, u64)>,
+}
+
+impl Look {
+    #[inline]
+    pub(crate) fn new(cx: &Cx<'_>, does: Does, kind: Kind) -> Look {
+        Look {
+            does,
+            kind,
+            pc: cx.fragment.pc,
+            checks: cx.machine.options.checks,
+            geography: cx.machine.geography,
+            told: false,
+            unwritten: None,
+            found: None,
+        }
+    }
+
+    /// Checks and records the part of the access in one line.
+    #[inline]
+    pub(crate) fn line(
+        &mut self,
+        region: &mut Region,
+        line: &crate::memory::touch::LineTouch<'_>,
+        clock: &crate::race::clock::WarpClock,
+        floor: &crate::race::shadow::Floor,
+    ) {
+        let write = self.does == Does::Writes;
+        region.note(line.line, line.bytes, write);
+        if write {
+            region.mark_line(line.line, line.bytes);
+        } else if self.checks.unwritten {
+            let missing = region.unwritten_in(line.line, line.bytes);
+            if missing != 0 && self.unwritten.is_none() {
+                self.unwritten =
+                    Some(line.line * LINE as u64 + u64::from(missing.trailing_zeros()));
+            }
+        }
+        if !self.checks.races {
+            return;
+        }
+        let Some(shadow) = region.shadow(line.line) else {
+            return;
+        };
+        let access = Access {
+            write,
+            kind: self.kind,
+            pc: self.pc,
+            bytes: line.bytes,
+            lanes: line.lanes,
+            shift: line.shift,
+            first: line.first,
+            shared: line.shared,
+        };
+        if let Some(conflict) = shadow.access(&access, clock, self.geography, floor)
+            && self.found.is_none()
+        {
+            self.found = Some((conflict, line.line));
+        }
+    }
+
+    /// Whether there is something to tell.
+    #[inline]
+    pub(crate) fn has_found(&self) -> bool {
+        self.unwritten.is_some() || self.found.is_some()
+    }
+}
+
+/// Reports what a look has found.
+#[cold]
+pub(crate) fn tell(
+    cx: &mut Cx<'_>,
+    group: &Group,
+    look: Look,
+    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+) {
+    let write = look.does == Does::Writes;
+    if let Some(offset) = look.unwritten
+        && !look.told
+        && look
+            .found
+            .is_none_or(|(conflict, _)| conflict.their_kind != Kind::Async)
     {
         report_unwritten(cx, group, offset);
     }
-    if let Some((conflict, line)) = found
+    if let Some((conflict, line)) = look.found
         && !(write && conflict.their_write && harmless(cx))
     {
         report_race(
@@ -467,8 +530,8 @@ pub(crate) fn watch_unless(
             group.home,
             line * LINE as u64 + u64::from(conflict.byte),
             conflict,
-            does,
-            kind,
+            look.does,
+            look.kind,
         );
     }
 }

@@ -63,6 +63,11 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
+    /// Whether no copy is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     fn set(&mut self, offset: u64, size: u32, pc: Option<u32>) {
         for word in offset / 4..(offset + u64::from(size)).div_ceil(4) {
             let word = word as usize;

@@ -14,7 +14,16 @@ impl<T: Send + Sync + 'static> Func for T {}
 struct Map1<A, R, F>(Slot, Slot, F, PhantomData<fn(A) -> R>);
 impl<A: Lane, R: Lane, F: Fn(A) -> R + Func> Instr for Map1<A, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let out = lanes::map1(cx.read::<A>(self.1), &self.2);
+        let (a, f) = (cx.view::<A>(self.1), &self.2);
+        let mut out = [R::default(); lanes::LANES];
+        lanes::wide(
+            #[inline(always)]
+            || {
+                for lane in 0..lanes::LANES {
+                    out[lane] = f(A::of(a[lane]));
+                }
+            },
+        );
         cx.write(self.0, &out);
         Flow::Next
     }
@@ -23,7 +32,16 @@ impl<A: Lane, R: Lane, F: Fn(A) -> R + Func> Instr for Map1<A, R, F> {
 struct Map2<A, B, R, F>(Slot, [Slot; 2], F, PhantomData<fn(A, B) -> R>);
 impl<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R + Func> Instr for Map2<A, B, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let out = lanes::map2(cx.read::<A>(self.1[0]), cx.read::<B>(self.1[1]), &self.2);
+        let (a, b, f) = (cx.view::<A>(self.1[0]), cx.view::<B>(self.1[1]), &self.2);
+        let mut out = [R::default(); lanes::LANES];
+        lanes::wide(
+            #[inline(always)]
+            || {
+                for lane in 0..lanes::LANES {
+                    out[lane] = f(A::of(a[lane]), B::of(b[lane]));
+                }
+            },
+        );
         cx.write(self.0, &out);
         Flow::Next
     }
@@ -32,11 +50,20 @@ impl<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R + Func> Instr for Map2<A, B, R,
 struct Map3<A, B, C, R, F>(Slot, [Slot; 3], F, PhantomData<fn(A, B, C) -> R>);
 impl<A: Lane, B: Lane, C: Lane, R: Lane, F: Fn(A, B, C) -> R + Func> Instr for Map3<A, B, C, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let out = lanes::map3(
-            cx.read::<A>(self.1[0]),
-            cx.read::<B>(self.1[1]),
-            cx.read::<C>(self.1[2]),
+        let (a, b, c, f) = (
+            cx.view::<A>(self.1[0]),
+            cx.view::<B>(self.1[1]),
+            cx.view::<C>(self.1[2]),
             &self.2,
+        );
+        let mut out = [R::default(); lanes::LANES];
+        lanes::wide(
+            #[inline(always)]
+            || {
+                for lane in 0..lanes::LANES {
+                    out[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane]));
+                }
+            },
         );
         cx.write(self.0, &out);
         Flow::Next
@@ -86,13 +113,13 @@ pub(crate) fn with(f: impl Fn(&mut Cx<'_>) -> Flow + Func) -> Box<dyn Instr> {
 struct Test2<A, F>(Targets, [Slot; 2], F, PhantomData<fn(A)>);
 impl<A: Lane, F: Fn(A, A) -> bool + Func> Instr for Test2<A, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let (a, b) = (cx.read::<A>(self.1[0]), cx.read::<A>(self.1[1]));
+        let (a, b) = (cx.view::<A>(self.1[0]), cx.view::<A>(self.1[1]));
         let bits = lanes::wide(
             #[inline(always)]
             || {
                 let mut bits = 0;
                 for lane in 0..lanes::LANES {
-                    bits |= u32::from((self.2)(a[lane], b[lane])) << lane;
+                    bits |= u32::from((self.2)(A::of(a[lane]), A::of(b[lane]))) << lane;
                 }
                 bits
             },

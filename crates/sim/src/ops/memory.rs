@@ -1,12 +1,12 @@
 //! Loads and stores.
 
 use super::access::{Does, Group, Home, groups, watch, watch_unless};
-use super::{Mods, only, operands};
+use super::{Mods, only, operands, pattern};
 use crate::code::{Flow, Instr, Reach, Slot};
 use crate::context::Cx;
 use crate::decode::operand::{Addr, Base};
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::lanes::{LANES, each};
+use crate::lanes::{ALL, LANES, each};
 use crate::memory::region::Word;
 use crate::memory::window::Window;
 use crate::race::shadow::{Kind, Scope};
@@ -283,6 +283,25 @@ impl Instr for Load {
             return Flow::Next;
         }
         let addresses = self.addr.eval(cx);
+        let usual = match (&self.targets[..], self.window) {
+            (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
+                if self.element == 4
+                    && self.order == Order::Weak
+                    && !self.non_coherent
+                    && cx.mask == ALL =>
+            {
+                Some((slot, window))
+            }
+            _ => None,
+        };
+        if let Some((slot, window)) = usual {
+            if let Some(hit) = pattern::touch(cx, window, &addresses, Does::Reads, |_, _| false) {
+                let values = hit.load(cx);
+                cx.write(slot, &values);
+                return Flow::Next;
+            }
+            cx.machine.patterns.learn(cx.fragment.pc, &addresses);
+        }
         let size = self.element * self.targets.len() as u32;
         let all = cx.mask;
         let (mut good, mut spun) = (0, false);
@@ -555,6 +574,26 @@ fn store(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
 impl Instr for Store {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
         let addresses = self.addr.eval(cx);
+        let usual = match (&self.sources[..], self.window) {
+            (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
+                if self.element == 4 && self.order == Order::Weak && cx.mask == ALL =>
+            {
+                Some((slot, window))
+            }
+            _ => None,
+        };
+        if let Some((slot, window)) = usual {
+            if let Some(hit) = pattern::touch(cx, window, &addresses, Does::Writes, |cx, group| {
+                self.changes_nothing(cx, group)
+            }) {
+                let values = *cx.row(slot);
+                hit.store(cx, &values);
+                cx.machine.changes += 1;
+                cx.team.progress += 1;
+                return Flow::Next;
+            }
+            cx.machine.patterns.learn(cx.fragment.pc, &addresses);
+        }
         let size = self.element * self.sources.len() as u32;
         groups(
             cx,

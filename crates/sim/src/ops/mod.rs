@@ -31,6 +31,7 @@ pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod moves;
 pub(crate) mod order;
+pub(crate) mod pattern;
 pub(crate) mod registers;
 pub(crate) mod stack;
 pub(crate) mod tensor_map;
