@@ -6,6 +6,7 @@
 
 pub mod bench;
 pub mod device;
+pub mod job;
 pub mod render;
 pub mod sarif;
 pub mod workload;

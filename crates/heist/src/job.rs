@@ -1,0 +1,241 @@
+//! Runs a [`Job`]: once on any device, or over and over on a real GPU.
+
+use crate::device::{Device, NotRun, Report, Settings};
+use crate::workload::WorkloadError;
+use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
+use heist_kernels::{Job, KernelError, Step, Target};
+use heist_launch::{Arg, Buffer, BufferRef, Launch, Param};
+use heist_ptx::Source;
+use std::collections::BTreeMap;
+
+/// Why a job did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// There is no such kernel, or none for this device.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The GPU could not do it.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
+    /// The device did not take a step.
+    #[error("{}", refusal(.0))]
+    NotRun(NotRun, Box<Source>),
+    /// The device is none that kernels can be built for.
+    #[error("{0}")]
+    Device(String),
+}
+
+fn refusal(why: &NotRun) -> String {
+    match why {
+        NotRun::Gpu(error) => error.to_string(),
+        NotRun::Refused(list) => list.first().map_or_else(
+            || "the device did not take the kernel".to_owned(),
+            |first| first.message.clone(),
+        ),
+    }
+}
+
+/// What kernels are built for on a device.
+///
+/// # Errors
+/// When a real GPU is newer than Heist.
+pub fn target(device: &Device) -> Result<Target, JobError> {
+    let arch = crate::workload::arch_of(device)
+        .map_err(|error: WorkloadError| JobError::Device(error.to_string()))?;
+    let sms = match device {
+        Device::Sim(device) => device.gpu().sms,
+        Device::Gpu(gpu) => gpu.info().sms,
+    };
+    Ok(Target { arch, sms })
+}
+
+/// Runs every step of a job in order and waits; its buffers then hold what the
+/// kernels left there. Stops after a step in which something was found.
+///
+/// # Errors
+/// What kept a step from running.
+pub fn run(
+    device: &Device,
+    job: &mut Job,
+    settings: &Settings,
+) -> Result<Vec<(Source, Report)>, JobError> {
+    let mut reports = Vec::new();
+    for index in 0..job.steps.len() {
+        let arguments = job.arguments(index)?;
+        let step = &job.steps[index];
+        let text = Source::new(format!("{}.ptx", step.entry), step.ptx());
+        let report = device
+            .run(
+                &text,
+                &step.module,
+                &step.entry,
+                &step.launch,
+                &arguments,
+                settings,
+            )
+            .map_err(|error| JobError::NotRun(error, Box::new(text.clone())))?;
+        job.absorb(&report.outcome);
+        let found = !report.diagnostics.is_empty();
+        reports.push((text, report));
+        if found {
+            break;
+        }
+    }
+    Ok(reports)
+}
+
+/// One step with its parameters on the GPU.
+struct Loaded {
+    kernel: Kernel,
+    launch: Launch,
+    arguments: Vec<KernelArg>,
+    /// Buffers that are the step's own.
+    _own: Vec<DeviceMemory>,
+}
+
+/// A job on a GPU: assembled, its buffers allocated and filled. It can be
+/// launched any number of times, and captured in a graph.
+pub struct OnGpu {
+    memory: BTreeMap<String, DeviceMemory>,
+    steps: Vec<Loaded>,
+}
+
+impl OnGpu {
+    /// Assembles the kernels and fills the buffers.
+    ///
+    /// # Errors
+    /// What the assembler or the driver had against it.
+    pub fn new(gpu: &Gpu, job: &Job) -> Result<OnGpu, JobError> {
+        OnGpu::over(gpu, job, BTreeMap::new())
+    }
+
+    /// The same over memory that is there already, by the names of the job's
+    /// buffers; what is not named is allocated.
+    ///
+    /// # Errors
+    /// What the assembler or the driver had against it.
+    pub fn over(
+        gpu: &Gpu,
+        job: &Job,
+        mut memory: BTreeMap<String, DeviceMemory>,
+    ) -> Result<OnGpu, JobError> {
+        for buffer in &job.buffers {
+            if !memory.contains_key(&buffer.name) {
+                let filled = gpu.allocate_with(buffer.data.bytes())?;
+                memory.insert(buffer.name.clone(), filled);
+            }
+        }
+        let mut steps = Vec::with_capacity(job.steps.len());
+        for (index, step) in job.steps.iter().enumerate() {
+            steps.push(load(gpu, job, index, step, &memory)?);
+        }
+        Ok(OnGpu { memory, steps })
+    }
+
+    /// Puts every step into the stream, in order, and returns.
+    ///
+    /// # Errors
+    /// What the driver had against a launch.
+    pub fn launch(&self, stream: &Stream) -> Result<(), GpuError> {
+        for step in &self.steps {
+            step.kernel.launch(stream, &step.launch, &step.arguments)?;
+        }
+        Ok(())
+    }
+
+    /// What the assembler made of each step's kernel.
+    pub fn kernels(&self) -> impl Iterator<Item = &KernelInfo> {
+        self.steps.iter().map(|step| step.kernel.info())
+    }
+
+    /// The memory of a buffer.
+    pub fn memory(&self, name: &str) -> Option<&DeviceMemory> {
+        self.memory.get(name)
+    }
+
+    /// Waits, and reads back what the kernels wrote into the job's buffers.
+    ///
+    /// # Errors
+    /// A fault of a launch, with its name.
+    pub fn read_back(&self, job: &mut Job) -> Result<(), GpuError> {
+        for buffer in &mut job.buffers {
+            let Some(memory) = self.memory.get(&buffer.name) else {
+                continue;
+            };
+            if buffer.role.is_read_back() {
+                let mut bytes = vec![0; memory.len()];
+                memory.read(0, &mut bytes)?;
+                if let Some(read) = Buffer::from_bytes(buffer.data.ty(), bytes) {
+                    buffer.data = read;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn load(
+    gpu: &Gpu,
+    job: &Job,
+    index: usize,
+    step: &Step,
+    memory: &BTreeMap<String, DeviceMemory>,
+) -> Result<Loaded, JobError> {
+    let text = PtxText::from_module(step.entry.clone(), &step.module);
+    let kernel = gpu.load(&text, &Default::default())?.kernel(&step.entry)?;
+    // The job's buffers can be large and are on the GPU already: bind empty ones
+    // of the same names, and look the memory up by name.
+    let mut arguments = job.arguments(index)?;
+    for buffer in &mut arguments.buffers {
+        let named = BufferRef::Named(buffer.name.clone());
+        let looked_into = step.params.iter().any(|param| match param {
+            Arg::TensorMap(map) => map.buffer == named,
+            Arg::Pointer { buffer, offset } => *offset > 0 && *buffer == named,
+            _ => false,
+        });
+        if !looked_into {
+            buffer.data = Buffer::zeros(buffer.data.ty(), 0);
+        }
+    }
+    let bound = arguments.bind().map_err(GpuError::from)?;
+    let mut own = Vec::new();
+    let mut address = BTreeMap::new();
+    for (slot, brought) in bound.slots.iter().enumerate() {
+        match &brought.name {
+            BufferRef::Named(name) => {
+                if let Some(memory) = memory.get(name) {
+                    address.insert(slot, memory.address());
+                }
+            }
+            BufferRef::Argument(_) => {
+                let filled = gpu.allocate_with(brought.data.bytes())?;
+                address.insert(slot, filled.address());
+                own.push(filled);
+            }
+        }
+    }
+    let mut parameters = Vec::with_capacity(bound.params.len());
+    for param in &bound.params {
+        parameters.push(match param {
+            Param::Bytes(bytes) => KernelArg::bytes(bytes.clone()),
+            Param::Pointer { slot, offset } => {
+                KernelArg::address(address.get(slot).copied().unwrap_or(0) + offset)
+            }
+            Param::TensorMap { slot, map } => {
+                let BufferRef::Named(name) = &bound.slots[*slot].name else {
+                    return Err(KernelError::unfit("a tensor map needs a named buffer").into());
+                };
+                let Some(memory) = memory.get(name) else {
+                    return Err(KernelError::unfit(format!("there is no buffer `{name}`")).into());
+                };
+                KernelArg::tensor_map(gpu, &step.entry, map, memory)?
+            }
+        });
+    }
+    Ok(Loaded {
+        kernel,
+        launch: step.launch,
+        arguments: parameters,
+        _own: own,
+    })
+}
