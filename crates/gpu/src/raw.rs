@@ -14,11 +14,24 @@
 
 #![allow(unsafe_code)]
 
+/// Calls the driver and turns its answer into a `Result`.
+macro_rules! call {
+    ($name:ident ( $($arg:expr),* $(,)? )) => {
+        // SAFETY: the module's assumptions hold, and every pointer argument is to
+        // a live local or slice of the size that the call reads or writes.
+        check(stringify!($name), unsafe { sys::$name($($arg),*) })
+    };
+}
+
+mod mailbox;
+mod tensor_map;
+
+pub(crate) use mailbox::Mailbox;
+pub(crate) use tensor_map::encode_tensor_map;
+
 use crate::status::Status;
 use cudarc::driver::sys;
-use heist_launch::{
-    Dim3, Fill, Interleave, L2Promotion, Launch, Swizzle, TensorElement, TensorMap,
-};
+use heist_launch::{Dim3, Launch};
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr;
 
@@ -41,15 +54,6 @@ fn check(call: &'static str, result: sys::CUresult) -> Result<(), Status> {
         sys::CUresult::CUDA_SUCCESS => Ok(()),
         code => Err(Status::new(call, code as u32)),
     }
-}
-
-/// Calls the driver and turns its answer into a `Result`.
-macro_rules! call {
-    ($name:ident ( $($arg:expr),* $(,)? )) => {
-        // SAFETY: the module's assumptions hold, and every pointer argument is to
-        // a live local or slice of the size that the call reads or writes.
-        check(stringify!($name), unsafe { sys::$name($($arg),*) })
-    };
 }
 
 /// Whether a driver library can be loaded.
@@ -279,78 +283,6 @@ pub(crate) fn fill_bytes(
         return Ok(());
     }
     call!(cuMemsetD8Async(address, byte, bytes, stream))
-}
-
-/// Host memory that the device can write, for as long as the value lives, also
-/// when the context that it came from no longer works.
-pub(crate) struct Mailbox {
-    host: *mut u32,
-    device: CUdeviceptr,
-    slots: usize,
-}
-
-// SAFETY: the pointer is to memory of its own, read with volatile reads only.
-unsafe impl Send for Mailbox {}
-// SAFETY: as above; the device is the only writer.
-unsafe impl Sync for Mailbox {}
-
-impl Mailbox {
-    pub(crate) fn new(slots: usize) -> Result<Mailbox, Status> {
-        let mut host: *mut c_void = ptr::null_mut();
-        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-        let bytes = slots * size_of::<u32>();
-        call!(cuMemHostAlloc(&mut host, bytes, flags))?;
-        // SAFETY: just allocated, `bytes` long, nobody else has it.
-        unsafe { ptr::write_bytes(host.cast::<u8>(), 0, bytes) };
-        let mut device = 0;
-        if let Err(status) = call!(cuMemHostGetDevicePointer_v2(&mut device, host, 0)) {
-            // Nothing refers to it yet, and nothing more can be done about a failure.
-            let _ = call!(cuMemFreeHost(host));
-            return Err(status);
-        }
-        Ok(Mailbox {
-            host: host.cast(),
-            device,
-            slots,
-        })
-    }
-
-    pub(crate) fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// What the device wrote last; zero before that.
-    pub(crate) fn read(&self, slot: usize) -> u32 {
-        assert!(slot < self.slots, "a slot of this mailbox");
-        // SAFETY: inside the allocation, aligned; volatile since a device writes it.
-        unsafe { self.host.add(slot).read_volatile() }
-    }
-
-    /// Sets a slot to zero; only while no write to it is on its way.
-    pub(crate) fn clear(&self, slot: usize) {
-        assert!(slot < self.slots, "a slot of this mailbox");
-        // SAFETY: inside the allocation, aligned, and nobody writes it now.
-        unsafe { self.host.add(slot).write_volatile(0) }
-    }
-
-    /// Has the device write a value once everything before it is done.
-    pub(crate) fn write_later(
-        &self,
-        slot: usize,
-        value: u32,
-        stream: CUstream,
-    ) -> Result<(), Status> {
-        assert!(slot < self.slots, "a slot of this mailbox");
-        let address = self.device + (slot * size_of::<u32>()) as u64;
-        call!(cuStreamWriteValue32_v2(stream, address, value, 0))
-    }
-}
-
-impl Drop for Mailbox {
-    fn drop(&mut self) {
-        // Fails when the context is gone, and then the memory is gone too.
-        let _ = call!(cuMemFreeHost(self.host.cast()));
-    }
 }
 
 pub(crate) fn stream_create(priority: i32) -> Result<CUstream, Status> {
@@ -685,73 +617,4 @@ pub(crate) fn launch(
             ptr::null_mut()
         ))
     })
-}
-
-/// Encodes a tensor map that [`TensorMap::validate`] has accepted.
-pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<Vec<u8>, Status> {
-    use sys::CUtensorMapDataType::*;
-    use sys::CUtensorMapFloatOOBfill::*;
-    use sys::CUtensorMapInterleave::*;
-    use sys::CUtensorMapL2promotion::*;
-    use sys::CUtensorMapSwizzle::*;
-    let element = match map.element {
-        TensorElement::U8 => CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        TensorElement::U16 => CU_TENSOR_MAP_DATA_TYPE_UINT16,
-        TensorElement::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
-        TensorElement::S32 => CU_TENSOR_MAP_DATA_TYPE_INT32,
-        TensorElement::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
-        TensorElement::S64 => CU_TENSOR_MAP_DATA_TYPE_INT64,
-        TensorElement::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        TensorElement::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-        TensorElement::F64 => CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
-        TensorElement::Bf16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        TensorElement::F32Ftz => CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
-        TensorElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
-        TensorElement::Tf32Ftz => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
-    };
-    let interleave = match map.interleave {
-        Interleave::None => CU_TENSOR_MAP_INTERLEAVE_NONE,
-        Interleave::Bytes16 => CU_TENSOR_MAP_INTERLEAVE_16B,
-        Interleave::Bytes32 => CU_TENSOR_MAP_INTERLEAVE_32B,
-    };
-    let swizzle = match map.swizzle {
-        Swizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,
-        Swizzle::Bytes32 => CU_TENSOR_MAP_SWIZZLE_32B,
-        Swizzle::Bytes64 => CU_TENSOR_MAP_SWIZZLE_64B,
-        Swizzle::Bytes128 => CU_TENSOR_MAP_SWIZZLE_128B,
-    };
-    let l2 = match map.l2 {
-        L2Promotion::None => CU_TENSOR_MAP_L2_PROMOTION_NONE,
-        L2Promotion::Bytes64 => CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
-        L2Promotion::Bytes128 => CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        L2Promotion::Bytes256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-    };
-    let fill = match map.fill {
-        Fill::Zeros => CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        Fill::Nan => CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
-    };
-    let mut encoded = CUtensorMap { opaque: [0; 16] };
-    let base = ptr::without_provenance_mut::<c_void>((base + map.offset) as usize);
-    // A rank of one has no strides, and the driver still wants a pointer to some.
-    let mut strides = map.strides.clone();
-    strides.push(0);
-    call!(cuTensorMapEncodeTiled(
-        &mut encoded,
-        element,
-        map.rank() as u32,
-        base,
-        map.dims.as_ptr(),
-        strides.as_ptr(),
-        map.box_dims.as_ptr(),
-        map.element_strides.as_ptr(),
-        interleave,
-        swizzle,
-        l2,
-        fill
-    ))?;
-    Ok(encoded
-        .opaque
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect())
 }

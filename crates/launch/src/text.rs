@@ -17,10 +17,12 @@
 //! `fill=`. Dims go innermost first. [`Arg`] prints itself in this form, and the
 //! print reads back to the same argument.
 
+mod print;
+mod tensor_map;
+
 use crate::argument::{Arg, BufferRef, NamedBuffer, Role};
 use crate::buffer::Buffer;
 use crate::element::{ElementType, Scalar};
-use crate::tensor_map::TensorMap;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -530,193 +532,13 @@ impl<'t> Reader<'t> {
             offset,
         })
     }
-
-    fn tensor_map(&self, at: Range<usize>) -> Result<TensorMap, ArgTextError> {
-        const FORM: &str =
-            "tensormap(buffer=0, type=f16, dims=[64,64], strides=[128], box=[64,8], swizzle=128)";
-        let Some(parts) = self.call(&at, "tensormap")? else {
-            return Err(self
-                .error(at, "a tensor map is written in parentheses")
-                .help(format!("such as `{FORM}`")));
-        };
-        let mut fields: Vec<(&str, Range<usize>)> = Vec::new();
-        for part in parts {
-            let Some(equals) = self.str(&part).find('=') else {
-                return Err(self
-                    .error(part, "a field of a tensor map is `name=value`")
-                    .help(format!("such as `{FORM}`")));
-            };
-            let key = self.trim(part.start..part.start + equals);
-            let value = self.trim(part.start + equals + 1..part.end);
-            let name = self.str(&key);
-            if !TENSOR_MAP_FIELDS.contains(&name) {
-                return Err(self
-                    .error(key, format!("a tensor map has no field `{name}`"))
-                    .help(format!("its fields are {}", TENSOR_MAP_FIELDS.join(" "))));
-            }
-            if fields.iter().any(|(other, _)| *other == name) {
-                return Err(self.error(key, format!("`{name}` is given twice")));
-            }
-            fields.push((name, value));
-        }
-        let optional = |name: &str| {
-            fields
-                .iter()
-                .find(|(other, _)| *other == name)
-                .map(|(_, at)| at.clone())
-        };
-        let required = |name: &str| {
-            optional(name).ok_or_else(|| {
-                self.error(at.clone(), format!("the tensor map does not say `{name}=`"))
-                    .help(format!("such as `{FORM}`"))
-            })
-        };
-        let element = self.spelled(required("type")?)?;
-        let dims: Vec<u64> = self.numbers(required("dims")?)?;
-        let box_dims: Vec<u32> = self.numbers(required("box")?)?;
-        let mut map = TensorMap::dense(
-            self.buffer_ref(required("buffer")?)?,
-            element,
-            &dims,
-            &box_dims,
-        );
-        if let Some(at) = optional("strides") {
-            map.strides = self.numbers(at)?;
-        }
-        if let Some(at) = optional("estrides") {
-            map.element_strides = self.numbers(at)?;
-        }
-        if let Some(at) = optional("offset") {
-            map.offset = self.number(at, "a number of bytes")?;
-        }
-        if let Some(at) = optional("swizzle") {
-            map.swizzle = self.spelled(at)?;
-        }
-        if let Some(at) = optional("interleave") {
-            map.interleave = self.spelled(at)?;
-        }
-        if let Some(at) = optional("l2") {
-            map.l2 = self.spelled(at)?;
-        }
-        if let Some(at) = optional("fill") {
-            map.fill = self.spelled(at)?;
-        }
-        map.validate()
-            .map_err(|error| self.error(at, error.to_string()))?;
-        Ok(map)
-    }
-
-    fn numbers<T: TryFrom<u64>>(&self, at: Range<usize>) -> Result<Vec<T>, ArgTextError> {
-        self.items(at)?
-            .into_iter()
-            .map(|item| self.number(item, "a whole number in range"))
-            .collect()
-    }
-
-    fn spelled<T: FromStr<Err = String>>(&self, at: Range<usize>) -> Result<T, ArgTextError> {
-        self.str(&at)
-            .parse()
-            .map_err(|error: String| self.error(at, error))
-    }
 }
-
-const TENSOR_MAP_FIELDS: [&str; 11] = [
-    "buffer",
-    "type",
-    "dims",
-    "strides",
-    "box",
-    "estrides",
-    "offset",
-    "swizzle",
-    "interleave",
-    "l2",
-    "fill",
-];
 
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
-}
-
-/// A list in brackets, with runs of equal values written as repeats.
-fn write_list(f: &mut fmt::Formatter<'_>, data: &Buffer) -> fmt::Result {
-    const RUN: usize = 4;
-    f.write_str("[")?;
-    let mut values = data.iter().peekable();
-    let mut first = true;
-    while let Some(bits) = values.next() {
-        let mut run = 1;
-        while values.next_if_eq(&bits).is_some() {
-            run += 1;
-        }
-        let text = data.ty().spell(bits);
-        let times = if run >= RUN { 1 } else { run };
-        for _ in 0..times {
-            f.write_str(if first { "" } else { "," })?;
-            f.write_str(&text)?;
-            first = false;
-        }
-        if run >= RUN {
-            write!(f, "*{run}")?;
-        }
-    }
-    f.write_str("]")
-}
-
-fn write_numbers<T: fmt::Display>(f: &mut fmt::Formatter<'_>, numbers: &[T]) -> fmt::Result {
-    f.write_str("[")?;
-    for (i, number) in numbers.iter().enumerate() {
-        write!(f, "{}{number}", if i == 0 { "" } else { "," })?;
-    }
-    f.write_str("]")
-}
-
-impl fmt::Display for Arg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Arg::Scalar(scalar) => write!(f, "{scalar}"),
-            Arg::Bytes(bytes) => {
-                f.write_str("bytes:")?;
-                write_numbers(f, bytes)
-            }
-            Arg::Buffer {
-                role: Role::Out,
-                data,
-            } => write!(f, "out:{}:{}", data.ty(), data.len()),
-            Arg::Buffer { role, data } => {
-                write!(f, "{role}:{}:", data.ty())?;
-                write_list(f, data)
-            }
-            Arg::Pointer { buffer, offset: 0 } => write!(f, "ptr:{buffer}"),
-            Arg::Pointer { buffer, offset } => write!(f, "ptr:{buffer}+{offset}"),
-            Arg::TensorMap(map) => write!(f, "{map}"),
-        }
-    }
-}
-
-impl fmt::Display for TensorMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "tensormap(buffer={}, type={}, dims=",
-            self.buffer, self.element
-        )?;
-        write_numbers(f, &self.dims)?;
-        f.write_str(", strides=")?;
-        write_numbers(f, &self.strides)?;
-        f.write_str(", box=")?;
-        write_numbers(f, &self.box_dims)?;
-        f.write_str(", estrides=")?;
-        write_numbers(f, &self.element_strides)?;
-        write!(
-            f,
-            ", offset={}, swizzle={}, interleave={}, l2={}, fill={})",
-            self.offset, self.swizzle, self.interleave, self.l2, self.fill
-        )
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tensor_map::TensorMap;
 use crate::tensor_map::{Swizzle, TensorElement};
 use proptest::prelude::*;
 
