@@ -25,6 +25,8 @@ pub struct Request<'t> {
     pub source: &'t Source,
     /// The same, parsed.
     pub module: &'t Module,
+    /// The case, by its name in the text.
+    pub case: &'t str,
     /// The kernel.
     pub entry: &'t str,
     /// Launch, arguments, seed and the rest.

@@ -1,38 +1,45 @@
 //! The GPU as a device for cases.
 
+use crate::child::{Losable, NoDevice};
 use crate::device::{Device, Ran, Request, RunError};
 use heist_gpu::{Gpu, GpuError, JitOptions, PtxText, RunOptions};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a case may run; tests are small.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A real GPU. A case that faults costs the context, and the next one gets a new
-/// one.
+/// A real GPU. After a fault it is lost: some faults leave a process that the driver
+/// answers nothing but errors, so a run over many cases keeps it in a
+/// [`ChildDevice`](crate::ChildDevice).
 pub struct GpuDevice {
-    state: Mutex<State>,
-}
-
-enum State {
-    Open(Gpu),
-    /// Lost for good, and why.
-    Gone(String),
+    gpu: Gpu,
+    /// The kernel that it was lost in, and how.
+    lost: Mutex<Option<String>>,
 }
 
 impl GpuDevice {
     /// Opens the GPU with this number.
-    pub fn open(ordinal: u32) -> Result<GpuDevice, GpuError> {
-        Ok(GpuDevice {
-            state: Mutex::new(State::Open(Gpu::open(ordinal)?)),
-        })
+    pub fn open(ordinal: u32) -> Result<GpuDevice, NoDevice> {
+        match Gpu::open(ordinal) {
+            Ok(gpu) => Ok(GpuDevice {
+                gpu,
+                lost: Mutex::new(None),
+            }),
+            Err(error) => Err(NoDevice {
+                why: error.to_string(),
+                about_the_machine: error.is_about_the_machine(),
+            }),
+        }
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // A case that panicked left a GPU behind that is as usable as before.
-        self.state
+impl Losable for GpuDevice {
+    fn is_lost(&self) -> bool {
+        self.lost
             .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_some()
     }
 }
 
@@ -46,11 +53,11 @@ impl Device for GpuDevice {
     }
 
     fn run(&self, request: &Request<'_>) -> Result<Ran, RunError> {
-        let mut state = self.state();
-        let gpu = match &*state {
-            State::Open(gpu) => gpu.clone(),
-            State::Gone(why) => return Err(RunError::Failed(why.clone())),
-        };
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(why) = &*lost {
+            return Err(RunError::Failed(why.clone()));
+        }
+        let gpu = &self.gpu;
         gpu.info()
             .capability
             .runs(&request.module.target.arch)
@@ -82,21 +89,11 @@ impl Device for GpuDevice {
             Err(error) => error,
         };
         if error.is_context_lost() {
-            let after = |why: String| {
-                State::Gone(format!(
-                    "not run: the GPU was lost in kernel `{}` of {}: {why}",
-                    request.entry,
-                    request.source.name()
-                ))
-            };
-            *state = match &error {
-                // A kernel that still runs holds up whoever waits for its context.
-                GpuError::Timeout { .. } => after(error.to_string()),
-                _ => match gpu.reopen() {
-                    Ok(fresh) => State::Open(fresh),
-                    Err(why) => after(why.to_string()),
-                },
-            };
+            *lost = Some(format!(
+                "not run: the GPU was lost in kernel `{}` of {}: {error}",
+                request.entry,
+                request.source.name()
+            ));
         }
         match error {
             // What a kernel did is a finding about it, which a case may expect.
@@ -116,8 +113,8 @@ mod tests {
     #[test]
     fn without_a_gpu_opening_explains_itself() {
         match GpuDevice::open(0) {
-            Ok(device) => assert!(device.is_real()),
-            Err(error) => assert!(error.is_about_the_machine(), "{error}"),
+            Ok(device) => assert!(device.is_real() && !device.is_lost()),
+            Err(none) => assert!(none.about_the_machine, "{}", none.why),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! run, or must not, is reported by name with the reason.
 
 pub mod case;
+pub mod child;
 pub mod compare;
 pub mod device;
 pub mod directive;
@@ -16,6 +17,7 @@ mod sim;
 pub mod verdict;
 
 pub use case::{Action, Case, Expect, Findings, Mark, OnGpu, Run, TestFile};
+pub use child::{ChildDevice, NoDevice, serve};
 pub use compare::{Difference, Tolerance, compare, compare_devices};
 pub use device::{Checker, Device, Ran, Request, RunError};
 pub use directive::{DirectiveError, read_directives};

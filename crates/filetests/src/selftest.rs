@@ -297,6 +297,7 @@ fn run_case(job: &Job<'_>, device: &dyn Device) -> (Option<Ran>, Verdict) {
     let request = Request {
         source: &file.source,
         module,
+        case: &job.case.name,
         entry: &entry,
         run,
     };
@@ -310,7 +311,8 @@ fn run_case(job: &Job<'_>, device: &dyn Device) -> (Option<Ran>, Verdict) {
     }
 }
 
-fn entry_of(module: &Module, run: &Run) -> Result<String, String> {
+/// The kernel that a run launches.
+pub(crate) fn entry_of(module: &Module, run: &Run) -> Result<String, String> {
     if let Some(entry) = &run.entry {
         return Ok(entry.clone());
     }

@@ -2,9 +2,11 @@
 
 use super::{BadQuestion, Output, Verdict};
 use clap::{Args, ValueEnum};
-use heist_filetests::{Device, GpuDevice, Selftest, SimDevice};
+use heist_filetests::{ChildDevice, Device, GpuDevice, Selftest, SimDevice, serve};
 use heist_ptx::{Diagnostic, Module, Source};
+use std::io;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Run the test files on the simulated GPU, and on a real one where there is one.
 #[derive(Args)]
@@ -34,6 +36,9 @@ pub(crate) struct SelftestCommand {
     /// Name every case as it ends.
     #[arg(long, short)]
     verbose: bool,
+    /// Be the process that runs cases on the GPU for another one.
+    #[arg(long, hide = true)]
+    serve_gpu: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,6 +60,11 @@ const DEFAULT_PATHS: [&str; 4] = ["tests/ptx", "rules", "cases", "corpus"];
 
 impl SelftestCommand {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        if self.serve_gpu {
+            serve(|| GpuDevice::open(0), io::stdin().lock(), io::stdout())
+                .map_err(|error| BadQuestion::Sentence(error.to_string()))?;
+            return Ok(Verdict::Clean);
+        }
         let paths = self.paths()?;
         let gpu = self.open_gpu()?;
         let sim =
@@ -99,14 +109,22 @@ impl SelftestCommand {
         })
     }
 
-    fn open_gpu(&self) -> Result<Option<GpuDevice>, BadQuestion> {
+    /// The GPU, in a process of its own: a fault may cost the process.
+    fn open_gpu(&self) -> Result<Option<ChildDevice>, BadQuestion> {
         if matches!(self.device, Where::Sim | Where::None) {
             return Ok(None);
         }
-        match GpuDevice::open(0) {
+        let this = std::env::current_exe()
+            .map_err(|error| BadQuestion::Sentence(format!("where is this program? {error}")))?;
+        let child = ChildDevice::start("gpu", move || {
+            let mut command = Command::new(&this);
+            command.args(["selftest", "--serve-gpu"]);
+            command
+        });
+        match child {
             Ok(gpu) => Ok(Some(gpu)),
-            Err(error) if self.device == Where::Auto && error.is_about_the_machine() => Ok(None),
-            Err(error) => Err(BadQuestion::Sentence(error.to_string())),
+            Err(none) if self.device == Where::Auto && none.about_the_machine => Ok(None),
+            Err(none) => Err(BadQuestion::Sentence(none.why)),
         }
     }
 
