@@ -320,6 +320,59 @@ impl<'k, T: Storable> FillTile<'k, T> {
         });
     }
 
+    /// Like [`copy_all`](FillTile::copy_all), for inner loops and any shape: each
+    /// thread computes one address and steps from there. With `inside`, rows at
+    /// or past it become zeros.
+    #[track_caller]
+    pub fn copy_rows(
+        &self,
+        from: Ptr<'k, Global, T>,
+        pitch: impl IntoVal<'k, u32>,
+        inside: Option<Val<'k, u32>>,
+    ) {
+        let k = self.tile.kernel();
+        k.asked_here();
+        let pitch = pitch.into_val(&k);
+        let (threads, chunks, rows) = (k.threads(), self.tile.chunks(), self.tile.rows());
+        let per = Tile::<T>::per_chunk();
+        let t = k.thread_index();
+        let put = |to, from, row: Val<'k, u32>| {
+            let size = inside.map(|inside| row.lt(inside).select(16u32, 0u32));
+            copy::<T, 16>(to, from, size);
+        };
+        if !threads.is_multiple_of(chunks) {
+            // Rows that do not divide the block: each copy has its own address.
+            for trip in 0..(rows * chunks).div_ceil(threads) {
+                let index = t + trip * threads;
+                let (row, chunk) = (index / chunks, index % chunks);
+                let whole = (trip + 1) * threads <= rows * chunks;
+                k.if_(k.c(whole) | index.lt(rows * chunks), || {
+                    let from = from.at(row.mul_add(pitch, chunk * per));
+                    put(self.tile.chunk(row, chunk), from, row);
+                });
+            }
+            return;
+        }
+        let step = threads / chunks;
+        let (row, chunk) = (t / chunks, t % chunks);
+        let to = self.tile.chunk(row, chunk);
+        let advance = pitch.mul_wide(step * T::BYTES);
+        let mut from = from.at(row.mul_add(pitch, chunk * per));
+        for down in (0..rows).step_by(step as usize) {
+            let below = row + down;
+            let whole = down + step <= rows;
+            let to = if self.tile.repeats_after(step) {
+                to.byte_offset(down * self.tile.pitch_bytes())
+            } else {
+                self.tile.chunk(below, chunk)
+            };
+            k.if_(k.c(whole) | below.lt(rows), || put(to, from, below));
+            if down + step < rows {
+                from = from.byte_offset(advance);
+            }
+        }
+    }
+
     /// Calls `each` with the row and chunk of every copy this thread does.
     #[track_caller]
     pub fn each_chunk(&self, each: impl Fn(Val<'k, u32>, Val<'k, u32>)) {

@@ -128,10 +128,21 @@ impl<'k, T: MmaInput + Half> Tile<'k, T> {
     /// from column `col0`, a multiple of 16.
     #[track_caller]
     pub fn b_columns(&self, col0: impl IntoVal<'k, u32>) -> BSource<'k, T> {
+        self.b_columns_from(0, col0)
+    }
+
+    /// The same, the depth starting at row `row0`, a multiple of 16: for warps
+    /// that share the depth.
+    #[track_caller]
+    pub fn b_columns_from(
+        &self,
+        row0: impl IntoVal<'k, u32>,
+        col0: impl IntoVal<'k, u32>,
+    ) -> BSource<'k, T> {
         let k = self.kernel();
         let chunk0 = col0.into_val(&k) / Tile::<T>::per_chunk();
         BSource {
-            loader: self.loader(k.c(0), chunk0, LaneOrder::RowsFirst, true),
+            loader: self.loader(row0.into_val(&k), chunk0, LaneOrder::RowsFirst, true),
             transposed: true,
         }
     }

@@ -236,6 +236,19 @@ impl<'k, T: Storable> Tile<'k, T> {
         }
     }
 
+    /// Whether `rows` further down the chunks lie in the same order.
+    pub(crate) fn repeats_after(&self, rows: u32) -> bool {
+        match self.layout {
+            TileLayout::Padded(_) => true,
+            TileLayout::Swizzled => rows.is_multiple_of(8),
+        }
+    }
+
+    /// Bytes from one row to the next.
+    pub(crate) fn pitch_bytes(&self) -> u32 {
+        self.pitch * T::BYTES
+    }
+
     /// A loader of 16-row, two-chunk blocks whose lane addresses are computed
     /// once, here. `order` says which matrix of the block each group of eight
     /// lanes addresses.
@@ -257,7 +270,9 @@ impl<'k, T: Storable> Tile<'k, T> {
         let pitch = self.pitch * T::BYTES;
         let at = |chunk: Val<'k, u32>| self.base.byte_offset(row.mul_add(pitch, chunk * 16));
         let chunk = chunk0 + chunk_in_block;
-        let pairs = (self.chunks() / 2).max(1);
+        // Eight chunks on, the permutation starts again: the same address and a
+        // constant.
+        let pairs = (self.chunks() / 2).clamp(1, PERIOD);
         let columns = match self.layout {
             TileLayout::Padded(_) => vec![at(chunk)],
             TileLayout::Swizzled => {
@@ -269,6 +284,7 @@ impl<'k, T: Storable> Tile<'k, T> {
         };
         Loader {
             columns,
+            pairs: self.chunks() / 2,
             block_bytes: i64::from(self.pitch * T::BYTES) * 16,
             transposed,
         }
@@ -284,11 +300,17 @@ pub(crate) enum LaneOrder {
     ChunksFirst,
 }
 
+/// Pairs of chunks after which a swizzled row's permutation starts again.
+const PERIOD: u32 = 4;
+
 /// Lane addresses of the blocks of a tile.
 #[derive(Clone, Debug)]
 pub(crate) struct Loader<'k, T> {
-    /// One address for all pairs of chunks (padded), or one per pair.
+    /// One address for all pairs of chunks (padded), or one per pair of a
+    /// period of the permutation.
     columns: Vec<Ptr<'k, Shared, T>>,
+    /// Pairs of chunks in a row.
+    pairs: u32,
     block_bytes: i64,
     transposed: bool,
 }
@@ -300,16 +322,17 @@ impl<'k, T: Storable> Loader<'k, T> {
     pub(crate) fn load<R: Word>(&self, rows: u32, pair: u32) -> [Val<'k, R>; 4] {
         let at = match self.columns.as_slice() {
             [only] => only.byte_offset(i64::from(pair) * 32),
-            columns => match columns.get(pair as usize) {
-                Some(column) => *column,
-                None => {
-                    columns[0].k.fail(format!(
+            columns => {
+                let first = columns[0];
+                if pair >= self.pairs {
+                    first.k.fail(format!(
                         "pair {pair} of 16-byte chunks is past the end of a tile row that has {}",
-                        columns.len()
+                        self.pairs
                     ));
-                    columns[0]
                 }
-            },
+                let column = columns.get((pair % PERIOD) as usize).unwrap_or(&first);
+                column.byte_offset(i64::from(pair / PERIOD) * i64::from(PERIOD) * 32)
+            }
         };
         let at = at.byte_offset(i64::from(rows) * self.block_bytes);
         load_matrices(at, self.transposed)

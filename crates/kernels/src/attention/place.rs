@@ -1,0 +1,229 @@
+//! Where a tile is: its sequence and head, the keys it sees, and which of them
+//! every row of it sees.
+
+use super::config::Config;
+use super::params::{AttentionArgs, Element};
+use super::problem::MaskKind;
+use heist_build::{Accumulator, Global, Kernel, On, Ptr, Val, WarpTile};
+use heist_sched::Tile;
+
+/// A tile's part of the problem.
+pub(crate) struct Place<'k, T> {
+    /// The tile's first query row, and the same of the results.
+    pub(crate) q: Ptr<'k, Global, T>,
+    pub(crate) out: Ptr<'k, Global, T>,
+    /// The sequence's first key and value.
+    pub(crate) k: Ptr<'k, Global, T>,
+    pub(crate) v: Ptr<'k, Global, T>,
+    /// Query rows of the sequence from the tile's first on: none, where the
+    /// tile lies past the end of a shorter sequence.
+    pub(crate) rows: Val<'k, u32>,
+    /// The tile's first query row, in its sequence.
+    first_row: Val<'k, u32>,
+    /// Keys of the sequence.
+    keys: Val<'k, u32>,
+    /// How many more keys than queries there are: row `i` has the place of key
+    /// `i + shift`.
+    shift: Val<'k, i32>,
+    /// The number of the tile's first row among all rows.
+    pub(crate) row_number: Val<'k, u32>,
+    /// Which part of the keys.
+    pub(crate) split: Val<'k, u32>,
+    mask: MaskKind,
+    left: Val<'k, i32>,
+    right: Val<'k, i32>,
+}
+
+/// The blocks of keys that a tile goes through, `width` keys each.
+///
+/// Those at an edge of the mask come first, so that the others, most of them,
+/// run in a loop that tests nothing.
+pub(crate) struct Blocks<'k> {
+    /// How many in all.
+    pub(crate) count: Val<'k, u32>,
+    /// How many of them need the mask: the first.
+    pub(crate) masked: Val<'k, u32>,
+    last: Val<'k, u32>,
+    left: Val<'k, u32>,
+    at_left: Option<Val<'k, u32>>,
+    width: u32,
+}
+
+impl<'k, T: Element> Place<'k, T> {
+    /// Of a tile of `rows` query rows: along x the rows and the splits, along y
+    /// the heads, along z the sequences.
+    pub(crate) fn of(
+        k: &Kernel<'k>,
+        args: &AttentionArgs<On<'k>>,
+        config: &Config,
+        tile: &Tile<'k>,
+    ) -> Self {
+        let (sequence, head) = (tile.z, tile.y);
+        let splits = config.splits.max(1);
+        let (across, split) = (tile.x / splits, tile.x % splits);
+        let first_row = (across * config.rows()).named("first_row");
+        let (q_start, q_len, k_start, keys) = if config.ragged {
+            let (q, kv) = (args.q_starts.at(sequence), args.k_starts.at(sequence));
+            let (q_start, k_start) = (q.load_readonly(), kv.load_readonly());
+            let q_len = q.at(1).load_readonly() - q_start;
+            (
+                q_start,
+                q_len,
+                k_start,
+                kv.at(1).load_readonly() - k_start,
+            )
+        } else {
+            (k.c(0), args.q_len, k.c(0), args.k_len)
+        };
+        let kv_head = head / args.group;
+        let queries = sequence.mul_wide(args.q_batch)
+            + (q_start + first_row).mul_wide(args.q_row)
+            + head.mul_wide(args.q_head);
+        let kv = sequence.mul_wide(args.k_batch)
+            + k_start.mul_wide(args.k_row)
+            + kv_head.mul_wide(args.k_head);
+        Place {
+            q: args.q.cast::<T>().at(queries),
+            out: args.out.cast::<T>().at(queries),
+            k: args.k.cast::<T>().at(kv),
+            v: args.v.cast::<T>().at(kv),
+            rows: q_len.max(first_row) - first_row,
+            first_row,
+            keys,
+            shift: keys.cast::<i32>() - q_len.cast::<i32>(),
+            row_number: sequence * args.lse_batch
+                + head * args.lse_head
+                + q_start
+                + first_row,
+            split,
+            mask: config.mask,
+            left: args.left,
+            right: args.right,
+        }
+    }
+
+    /// The blocks of `width` keys that a tile of `height` rows goes through.
+    pub(crate) fn blocks(&self, height: u32, width: u32, splits: u32) -> Blocks<'k> {
+        let k = self.rows.kernel();
+        let keys = self.keys.cast::<i32>();
+        let top = self.first_row.cast::<i32>() + self.shift;
+        let bottom = top + self.rows.min(height).cast::<i32>();
+        let clamp = |key: Val<'k, i32>| key.max(0).min(keys).cast::<u32>();
+        // What some row sees, and what every row sees.
+        let (seen, by_all) = match self.mask {
+            MaskKind::Full => (self.keys, self.keys),
+            _ => (
+                clamp(bottom + self.right),
+                clamp(top + self.right + 1),
+            ),
+        };
+        let (from, from_all) = match self.mask {
+            MaskKind::Window => (
+                clamp(top - self.left),
+                Some(clamp(bottom - 1 - self.left)),
+            ),
+            _ => (k.c(0), None),
+        };
+        let (mut first, mut last) = (from / width, seen.div_ceil(width));
+        last = seen.gt(from).select(last, first);
+        if splits > 1 {
+            let each = (last - first).div_ceil(splits);
+            let begin = (first + self.split * each).min(last);
+            last = (begin + each).min(last);
+            first = begin;
+        }
+        let inside = (by_all / width).max(first).min(last);
+        let at_right = last - inside;
+        let at_left = from_all.map(|from| {
+            let whole = from.div_ceil(width).max(first).min(inside);
+            whole - first
+        });
+        Blocks {
+            count: (last - first).named("blocks"),
+            masked: at_left.map_or(at_right, |left| left + at_right).named("masked"),
+            last: last - 1,
+            // The blocks at the left are numbered after those at the right.
+            left: first - at_right,
+            at_left,
+            width,
+        }
+    }
+
+    /// Keys of the sequence from `first` on.
+    pub(crate) fn keys_from(&self, first: Val<'k, u32>) -> Val<'k, u32> {
+        self.keys - first
+    }
+
+    /// One past the last key that row `row` of the tile sees, and its first.
+    pub(crate) fn seen_by(&self, row: Val<'k, u32>) -> Seen<'k> {
+        let keys = self.keys.cast::<i32>();
+        let own = (self.first_row + row).cast::<i32>() + self.shift;
+        Seen {
+            end: match self.mask {
+                MaskKind::Full => keys,
+                _ => keys.min(own + self.right + 1),
+            },
+            start: (self.mask == MaskKind::Window).then(|| own - self.left),
+        }
+    }
+}
+
+impl<'k> Blocks<'k> {
+    /// The first key of block number `index`: from the right edge down, with the
+    /// blocks at the left edge pulled forward.
+    pub(crate) fn first_key(&self, index: Val<'k, u32>) -> Val<'k, u32> {
+        let down = self.last - index;
+        let block = match self.at_left {
+            None => down,
+            Some(left) => {
+                let right = self.masked - left;
+                let in_left = index.ge(right) & index.lt(self.masked);
+                let later = index.ge(self.masked).select(down + left, down);
+                in_left.select(self.left + index, later)
+            }
+        };
+        block * self.width
+    }
+}
+
+/// The keys that one row sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'k> {
+    end: Val<'k, i32>,
+    start: Option<Val<'k, i32>>,
+}
+
+impl<'k> Seen<'k> {
+    /// Whether `key` is one of them.
+    pub(crate) fn has(&self, key: Val<'k, i32>) -> heist_build::Bool<'k> {
+        let before = key.lt(self.end);
+        self.start.map_or(before, |start| before & key.ge(start))
+    }
+
+    /// The score of `key`, or minus infinity where it is not seen.
+    pub(crate) fn or_hidden(&self, key: Val<'k, i32>, score: Val<'k, f32>) -> Val<'k, f32> {
+        self.has(key).select(score, f32::NEG_INFINITY)
+    }
+}
+
+/// Hides the scores of keys that their rows do not see. `seen` has two rows for
+/// each 16 of the tile of scores, whose first column is key `first`.
+pub(crate) fn hide<'k>(scores: &WarpTile<'k>, seen: &[[Seen<'k>; 2]], first: Val<'k, u32>) {
+    let (_, cols) = scores.shape();
+    let first = (first + Accumulator::col(&first.kernel())).cast::<i32>();
+    for (m, rows) in seen.iter().enumerate() {
+        for n in 0..cols {
+            let Some(block) = scores.block(m, n) else {
+                continue;
+            };
+            let key = first + 8 * n as i32;
+            let [a, b, c, d] = block.get();
+            block.set([
+                rows[0].or_hidden(key, a),
+                rows[0].or_hidden(key + 1, b),
+                rows[1].or_hidden(key, c),
+                rows[1].or_hidden(key + 1, d),
+            ]);
+        }
+    }
+}

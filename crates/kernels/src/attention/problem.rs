@@ -1,0 +1,372 @@
+//! What is asked: shapes, masks, and what they cost.
+
+use crate::{KernelError, Work};
+use heist_launch::ElementType;
+use std::fmt;
+use std::str::FromStr;
+
+/// What queries, keys, values and results are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dtype {
+    /// IEEE half precision.
+    F16,
+    /// bfloat16.
+    Bf16,
+}
+
+impl Dtype {
+    /// Both.
+    pub const ALL: [Dtype; 2] = [Dtype::F16, Dtype::Bf16];
+
+    /// As the type of a buffer.
+    pub fn element(self) -> ElementType {
+        match self {
+            Dtype::F16 => ElementType::F16,
+            Dtype::Bf16 => ElementType::Bf16,
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dtype::F16 => "f16",
+            Dtype::Bf16 => "bf16",
+        })
+    }
+}
+
+impl FromStr for Dtype {
+    type Err = KernelError;
+    fn from_str(text: &str) -> Result<Dtype, KernelError> {
+        Dtype::ALL
+            .into_iter()
+            .find(|dtype| dtype.to_string() == text)
+            .ok_or_else(|| {
+                KernelError::unfit(format!(
+                    "attention works on f16 and bf16, and `{text}` is neither"
+                ))
+            })
+    }
+}
+
+/// Which keys a query sees.
+///
+/// The last query has the place of the last key, as is right for a step of
+/// decoding; with as many queries as keys, query `i` has the place of key `i`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mask {
+    /// All.
+    Full,
+    /// Its own and those before.
+    Causal,
+    /// Its own, `left` before and `right` after.
+    Window {
+        /// How many before.
+        left: u32,
+        /// How many after.
+        right: u32,
+    },
+}
+
+/// A mask without its numbers: what a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MaskKind {
+    /// All keys.
+    Full,
+    /// No keys after a query's own.
+    Causal,
+    /// Keys near a query's own.
+    Window,
+}
+
+impl Mask {
+    /// Without its numbers.
+    pub fn kind(self) -> MaskKind {
+        match self {
+            Mask::Full => MaskKind::Full,
+            Mask::Causal => MaskKind::Causal,
+            Mask::Window { .. } => MaskKind::Window,
+        }
+    }
+
+    /// The keys that query `row` of `queries` sees, of `keys`.
+    pub fn seen(self, row: u32, queries: u32, keys: u32) -> std::ops::Range<u32> {
+        let own = i64::from(row) + i64::from(keys) - i64::from(queries);
+        let clamp = |key: i64| key.clamp(0, keys.into()) as u32;
+        match self {
+            Mask::Full => 0..keys,
+            Mask::Causal => 0..clamp(own + 1),
+            Mask::Window { left, right } => {
+                let from = clamp(own - i64::from(left));
+                from..clamp(own + i64::from(right) + 1).max(from)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mask::Full => f.write_str("full"),
+            Mask::Causal => f.write_str("causal"),
+            Mask::Window { left, right } => write!(f, "window({left},{right})"),
+        }
+    }
+}
+
+impl FromStr for Mask {
+    type Err = KernelError;
+    fn from_str(text: &str) -> Result<Mask, KernelError> {
+        let numbers = || {
+            let inside = text.strip_prefix("window(")?.strip_suffix(')')?;
+            let (left, right) = inside.split_once(',')?;
+            Some(Mask::Window {
+                left: left.trim().parse().ok()?,
+                right: right.trim().parse().ok()?,
+            })
+        };
+        match text {
+            "full" => Ok(Mask::Full),
+            "causal" => Ok(Mask::Causal),
+            _ => numbers().ok_or_else(|| {
+                KernelError::unfit(format!(
+                    "`{text}` is not a mask: full, causal, or window(LEFT,RIGHT)"
+                ))
+            }),
+        }
+    }
+}
+
+/// How long the sequences are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lengths {
+    /// All alike.
+    Same {
+        /// How many sequences.
+        batch: u32,
+        /// Queries of each.
+        queries: u32,
+        /// Keys of each.
+        keys: u32,
+    },
+    /// Each its own: (queries, keys), packed one after the other.
+    Each(Vec<(u32, u32)>),
+}
+
+/// How heads and rows lie, for sequences that are all alike. Packed sequences
+/// are always rows of heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Sequence, row, head, element: rows of heads.
+    Rows,
+    /// Sequence, head, row, element.
+    Heads,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// How long the sequences are.
+    pub lengths: Lengths,
+    /// Query heads.
+    pub heads: u32,
+    /// Key and value heads; a divisor of the query heads.
+    pub kv_heads: u32,
+    /// Elements of a head.
+    pub head_dim: u32,
+    /// Of what type.
+    pub dtype: Dtype,
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// How heads and rows lie.
+    pub layout: Layout,
+    /// The factor of the scores; one over the root of the head dimension unless
+    /// given.
+    pub scale: Option<f32>,
+}
+
+/// The largest window, length and head count: sums of a few fit in 31 bits.
+const MOST: u32 = 1 << 28;
+
+impl Problem {
+    /// Sequences that are all alike, as many keys as queries, f16, no mask.
+    pub fn new(batch: u32, heads: u32, length: u32, head_dim: u32) -> Problem {
+        Problem {
+            lengths: Lengths::Same {
+                batch,
+                queries: length,
+                keys: length,
+            },
+            heads,
+            kv_heads: heads,
+            head_dim,
+            dtype: Dtype::F16,
+            mask: Mask::Full,
+            layout: Layout::Heads,
+            scale: None,
+        }
+    }
+
+    /// Packed sequences of (queries, keys).
+    pub fn ragged(lengths: Vec<(u32, u32)>, heads: u32, head_dim: u32) -> Problem {
+        Problem {
+            lengths: Lengths::Each(lengths),
+            layout: Layout::Rows,
+            ..Problem::new(1, heads, 1, head_dim)
+        }
+    }
+
+    /// Fails where it makes no sense, with the reason.
+    ///
+    /// # Errors
+    /// What does not fit, and why.
+    pub fn check(&self) -> Result<(), KernelError> {
+        let fail = |why: String| Err(KernelError::unfit(why));
+        if self.heads == 0 || self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
+            return fail(format!(
+                "{} query heads over {} key heads: the query heads must be a multiple of the key heads",
+                self.heads, self.kv_heads
+            ));
+        }
+        if self.head_dim == 0 || self.head_dim > 256 || !self.head_dim.is_multiple_of(16) {
+            return fail(format!(
+                "heads of {} elements: multiples of 16 up to 256 can be had",
+                self.head_dim
+            ));
+        }
+        let lengths = self.sequences();
+        if lengths.is_empty() {
+            return fail("a batch without sequences: there is nothing to do".into());
+        }
+        let rows: u64 = lengths.iter().map(|&(q, _)| u64::from(q)).sum();
+        if rows == 0 {
+            return fail("no query rows: there is nothing to do".into());
+        }
+        let most = lengths.iter().map(|&(q, k)| q.max(k)).max().unwrap_or(0);
+        if most > MOST || rows * u64::from(self.heads) > u64::from(MOST) * 8 {
+            return fail(format!(
+                "sequences of {most} and {rows} rows of {} heads: the kernels count rows in 31 bits",
+                self.heads
+            ));
+        }
+        if let Mask::Window { left, right } = self.mask
+            && left.max(right) > MOST
+        {
+            return fail(format!(
+                "a window of {left} before and {right} after is wider than {MOST}"
+            ));
+        }
+        let scale = self.scale();
+        if !(scale.is_finite() && scale > 0.0) {
+            return fail(format!("a scale of {scale}: it must be above zero"));
+        }
+        Ok(())
+    }
+
+    /// The factor of the scores.
+    pub fn scale(&self) -> f32 {
+        self.scale
+            .unwrap_or_else(|| 1.0 / (self.head_dim as f32).sqrt())
+    }
+
+    /// Queries and keys of each sequence.
+    pub fn sequences(&self) -> Vec<(u32, u32)> {
+        match &self.lengths {
+            Lengths::Same {
+                batch,
+                queries,
+                keys,
+            } => vec![(*queries, *keys); *batch as usize],
+            Lengths::Each(lengths) => lengths.clone(),
+        }
+    }
+
+    /// Whether the sequences have lengths of their own.
+    pub fn is_ragged(&self) -> bool {
+        matches!(self.lengths, Lengths::Each(_))
+    }
+
+    /// The most queries of a sequence, and the most keys.
+    pub fn longest(&self) -> (u32, u32) {
+        match &self.lengths {
+            Lengths::Same { queries, keys, .. } => (*queries, *keys),
+            Lengths::Each(lengths) => (
+                lengths.iter().map(|&(q, _)| q).max().unwrap_or(0),
+                lengths.iter().map(|&(_, k)| k).max().unwrap_or(0),
+            ),
+        }
+    }
+
+    /// Query rows and key rows of all sequences.
+    pub fn rows(&self) -> (usize, usize) {
+        let lengths = self.sequences();
+        lengths.iter().fold((0, 0), |(q, k), &(queries, keys)| {
+            (q + queries as usize, k + keys as usize)
+        })
+    }
+
+    /// Elements of the queries and of the keys.
+    pub fn elements(&self) -> (usize, usize) {
+        let (q, k) = self.rows();
+        let dim = self.head_dim as usize;
+        (
+            q * self.heads as usize * dim,
+            k * self.kv_heads as usize * dim,
+        )
+    }
+
+    /// Pairs of a query and a key that it sees, in one head of one sequence.
+    fn pairs(&self, queries: u32, keys: u32) -> f64 {
+        match self.mask {
+            Mask::Full => f64::from(queries) * f64::from(keys),
+            _ => (0..queries)
+                .map(|row| self.mask.seen(row, queries, keys).len() as f64)
+                .sum(),
+        }
+    }
+
+    /// Two multiplications and additions for each element of each pair, and the
+    /// bytes of queries, keys, values, results and log-sum-exps.
+    pub fn work(&self) -> Work {
+        let pairs: f64 = match self.lengths {
+            Lengths::Same {
+                batch,
+                queries,
+                keys,
+            } => f64::from(batch) * self.pairs(queries, keys),
+            Lengths::Each(ref lengths) => lengths.iter().map(|&(q, k)| self.pairs(q, k)).sum(),
+        };
+        let (q, kv) = self.elements();
+        let rows = self.rows().0 * self.heads as usize;
+        Work {
+            flops: 4.0 * pairs * f64::from(self.heads) * f64::from(self.head_dim),
+            bytes: (2 * (2 * q + 2 * kv) + 4 * rows) as f64,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.lengths {
+            Lengths::Same {
+                batch,
+                queries,
+                keys,
+            } if queries == keys => write!(f, "B{batch} S{queries}")?,
+            Lengths::Same {
+                batch,
+                queries,
+                keys,
+            } => write!(f, "B{batch} S{queries}/{keys}")?,
+            Lengths::Each(lengths) => {
+                write!(f, "{} ragged sequences", lengths.len())?;
+            }
+        }
+        write!(f, " H{}", self.heads)?;
+        if self.kv_heads != self.heads {
+            write!(f, "/{}", self.kv_heads)?;
+        }
+        write!(f, " D{} {} {}", self.head_dim, self.dtype, self.mask)
+    }
+}
