@@ -348,6 +348,19 @@ impl<'k> WarpTile<'k> {
         }
     }
 
+    /// The kernel it belongs to.
+    pub fn kernel(&self) -> Kernel<'k> {
+        self.k
+    }
+
+    /// Sets all sums to zero again.
+    #[track_caller]
+    pub fn clear(&self) {
+        for block in &self.blocks {
+            block.set([self.k.c(0.0); 4]);
+        }
+    }
+
     /// Blocks of 16 rows, and blocks of 8 columns.
     pub fn shape(&self) -> (usize, usize) {
         (self.rows, self.cols)

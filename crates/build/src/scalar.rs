@@ -186,7 +186,7 @@ pub trait Float: Number {}
 /// A 16-bit floating-point number.
 pub trait Half: Number {
     /// Two of them in a word.
-    type Pair: Number;
+    type Pair: Number + Word;
     #[doc(hidden)]
     const NAME: &'static str;
 }

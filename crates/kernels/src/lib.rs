@@ -8,6 +8,7 @@
 //! * [`job`]: kernels, launches and buffers, as every runner takes them.
 //! * [`catalogue`]: all of it by name.
 
+pub mod attention;
 pub mod catalogue;
 mod error;
 pub mod family;

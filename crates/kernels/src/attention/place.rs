@@ -66,12 +66,7 @@ impl<'k, T: Element> Place<'k, T> {
             let (q, kv) = (args.q_starts.at(sequence), args.k_starts.at(sequence));
             let (q_start, k_start) = (q.load_readonly(), kv.load_readonly());
             let q_len = q.at(1).load_readonly() - q_start;
-            (
-                q_start,
-                q_len,
-                k_start,
-                kv.at(1).load_readonly() - k_start,
-            )
+            (q_start, q_len, k_start, kv.at(1).load_readonly() - k_start)
         } else {
             (k.c(0), args.q_len, k.c(0), args.k_len)
         };
@@ -91,10 +86,7 @@ impl<'k, T: Element> Place<'k, T> {
             first_row,
             keys,
             shift: keys.cast::<i32>() - q_len.cast::<i32>(),
-            row_number: sequence * args.lse_batch
-                + head * args.lse_head
-                + q_start
-                + first_row,
+            row_number: sequence * args.lse_batch + head * args.lse_head + q_start + first_row,
             split,
             mask: config.mask,
             left: args.left,
@@ -112,16 +104,10 @@ impl<'k, T: Element> Place<'k, T> {
         // What some row sees, and what every row sees.
         let (seen, by_all) = match self.mask {
             MaskKind::Full => (self.keys, self.keys),
-            _ => (
-                clamp(bottom + self.right),
-                clamp(top + self.right + 1),
-            ),
+            _ => (clamp(bottom + self.right), clamp(top + self.right + 1)),
         };
         let (from, from_all) = match self.mask {
-            MaskKind::Window => (
-                clamp(top - self.left),
-                Some(clamp(bottom - 1 - self.left)),
-            ),
+            MaskKind::Window => (clamp(top - self.left), Some(clamp(bottom - 1 - self.left))),
             _ => (k.c(0), None),
         };
         let (mut first, mut last) = (from / width, seen.div_ceil(width));
@@ -140,7 +126,9 @@ impl<'k, T: Element> Place<'k, T> {
         });
         Blocks {
             count: (last - first).named("blocks"),
-            masked: at_left.map_or(at_right, |left| left + at_right).named("masked"),
+            masked: at_left
+                .map_or(at_right, |left| left + at_right)
+                .named("masked"),
             last: last - 1,
             // The blocks at the left are numbered after those at the right.
             left: first - at_right,
@@ -169,6 +157,21 @@ impl<'k, T: Element> Place<'k, T> {
 }
 
 impl<'k> Blocks<'k> {
+    /// Loops over the blocks: `body` is given a block's number, and whether it is
+    /// at an edge.
+    pub(crate) fn each(&self, body: impl Fn(Val<'k, u32>, bool)) {
+        let k = self.count.kernel();
+        k.comment("blocks at an edge of the mask");
+        k.for_range(0, self.masked, |index| body(index, true));
+        k.comment("blocks that every row sees");
+        k.for_range(self.masked, self.count, |index| body(index, false));
+    }
+
+    /// The same with a block's first key.
+    pub(crate) fn each_with_first_key(&self, body: impl Fn(Val<'k, u32>, bool)) {
+        self.each(|index, masked| body(self.first_key(index), masked));
+    }
+
     /// The first key of block number `index`: from the right edge down, with the
     /// blocks at the left edge pulled forward.
     pub(crate) fn first_key(&self, index: Val<'k, u32>) -> Val<'k, u32> {

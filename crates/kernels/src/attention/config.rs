@@ -1,0 +1,260 @@
+//! Which kernel, of which shape: the rungs of the ladder, and what can be
+//! turned on each.
+
+use super::problem::{Dtype, MaskKind, Problem};
+use crate::KernelError;
+use crate::family::Target;
+use std::fmt;
+
+/// A step of the ladder from the plainest kernel to the fastest. Each adds one
+/// idea, so that each idea can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rung {
+    /// Eight threads to a query row, multiplications one by one.
+    Scalar,
+    /// Scores on tensor cores, from queries in shared memory; values weighed one
+    /// by one.
+    Mixed,
+    /// Both products on tensor cores, scores and weights in registers.
+    Tensor,
+    /// Keys and values on their way while the ones before are worked on: 64 x 32
+    /// tiles with padded rows.
+    Buffered,
+    /// The tiles that suit the shape, queries in registers where they fit, keys
+    /// shared out among the warps of a block, or among blocks, for small shapes.
+    Large,
+    /// The same, with blocks that stay and take tile after tile.
+    Persistent,
+}
+
+impl Rung {
+    /// From the plainest to the fastest.
+    pub const ALL: [Rung; 6] = [
+        Rung::Scalar,
+        Rung::Mixed,
+        Rung::Tensor,
+        Rung::Buffered,
+        Rung::Large,
+        Rung::Persistent,
+    ];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Rung::Scalar => "scalar",
+            Rung::Mixed => "mixed",
+            Rung::Tensor => "tensor",
+            Rung::Buffered => "buffered",
+            Rung::Large => "large",
+            Rung::Persistent => "persistent",
+        }
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How keys and values are brought in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Feed {
+    /// A stage holds a block's keys and its values: one meeting a block.
+    Pairs,
+    /// Keys and values take turns: half the shared memory, two meetings.
+    Turns,
+}
+
+/// What a kernel is built for, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Which kernel.
+    pub rung: Rung,
+    /// Elements of a head.
+    pub head_dim: u32,
+    /// Of what type.
+    pub dtype: Dtype,
+    /// Which keys a query sees.
+    pub mask: MaskKind,
+    /// Whether sequences have lengths of their own.
+    pub ragged: bool,
+    /// Blocks of 16 query rows that a warp holds.
+    pub row_blocks: u32,
+    /// Warps with rows of their own.
+    pub down: u32,
+    /// Warps that share rows, each with keys of its own.
+    pub across: u32,
+    /// Keys that a warp takes in a step: a multiple of 16.
+    pub cols: u32,
+    /// Stages of the pipeline.
+    pub stages: u32,
+    /// What a stage is.
+    pub feed: Feed,
+    /// Rows permuted rather than padded, where they are a power of two.
+    pub swizzled: bool,
+    /// Queries stay in registers.
+    pub q_in_registers: bool,
+    /// Blocks that share the keys of a tile; a second kernel joins their results.
+    pub splits: u32,
+    /// Blocks that should fit on a multiprocessor.
+    pub min_blocks: Option<u32>,
+}
+
+impl Config {
+    /// What suits a problem on a device.
+    pub fn suited(rung: Rung, problem: &Problem, target: Target) -> Config {
+        let dim = problem.head_dim;
+        let plain = Config {
+            rung,
+            head_dim: dim,
+            dtype: problem.dtype,
+            mask: problem.mask.kind(),
+            ragged: problem.is_ragged(),
+            row_blocks: 1,
+            down: 4,
+            across: 1,
+            cols: 32,
+            stages: 2,
+            feed: Feed::Pairs,
+            swizzled: false,
+            q_in_registers: false,
+            splits: 1,
+            min_blocks: None,
+        };
+        match rung {
+            Rung::Scalar => Config { down: 1, ..plain },
+            Rung::Mixed | Rung::Tensor | Rung::Buffered => plain,
+            Rung::Large | Rung::Persistent => large(plain, problem, target),
+        }
+    }
+
+    /// Query rows of a tile.
+    pub fn rows(&self) -> u32 {
+        16 * self.row_blocks * self.down
+    }
+
+    /// Keys of a step.
+    pub fn width(&self) -> u32 {
+        self.cols * self.across
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        match self.rung {
+            Rung::Scalar => 8 * self.rows(),
+            _ => 32 * self.down * self.across,
+        }
+    }
+
+    /// Elements between the end of a row in shared memory and the next: rows
+    /// then are an odd number of 16 bytes apart, and no two lanes of a load meet
+    /// in a bank.
+    pub(crate) fn layout(&self) -> heist_build::TileLayout {
+        if self.swizzled && self.head_dim.is_power_of_two() {
+            heist_build::TileLayout::Swizzled
+        } else {
+            let chunks = self.head_dim / 8;
+            heist_build::TileLayout::Padded(if chunks.is_multiple_of(2) { 8 } else { 0 })
+        }
+    }
+
+    /// Fails where there is no such kernel, with the reason.
+    ///
+    /// # Errors
+    /// What does not fit, and why.
+    pub fn check(&self) -> Result<(), KernelError> {
+        let fail = |why: String| Err(KernelError::unfit(why));
+        if !self.cols.is_multiple_of(16) || self.cols == 0 {
+            return fail(format!(
+                "steps of {} keys: a multiple of 16 is wanted",
+                self.cols
+            ));
+        }
+        if self.row_blocks == 0 || self.down == 0 || self.across == 0 || self.threads() > 1024 {
+            return fail(format!(
+                "{} x {} warps of {} x 16 rows: a block has 1 to 1024 threads",
+                self.down, self.across, self.row_blocks
+            ));
+        }
+        if !(2..=8).contains(&self.stages) {
+            return fail(format!("{} stages: 2 to 8 can be had", self.stages));
+        }
+        let plain = matches!(self.rung, Rung::Scalar | Rung::Mixed | Rung::Tensor);
+        if plain && (self.across > 1 || self.splits > 1) {
+            return fail(format!(
+                "the {} kernel does not share out keys: across and splits must be 1",
+                self.rung
+            ));
+        }
+        if self.splits == 0 || self.splits > 64 {
+            return fail(format!("{} splits: 1 to 64 can be had", self.splits));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {}x{} {}x{} warps",
+            self.rung,
+            self.rows(),
+            self.width(),
+            self.down,
+            self.across
+        )?;
+        if matches!(self.rung, Rung::Scalar | Rung::Mixed | Rung::Tensor) {
+            return Ok(());
+        }
+        write!(f, " {} stages", self.stages)?;
+        if self.feed == Feed::Turns {
+            f.write_str(" in turns")?;
+        }
+        if self.swizzled {
+            f.write_str(" swizzled")?;
+        }
+        if self.q_in_registers {
+            f.write_str(" q in registers")?;
+        }
+        if self.splits > 1 {
+            write!(f, " {} splits", self.splits)?;
+        }
+        Ok(())
+    }
+}
+
+/// The tiles that were fastest in the sweep (`examples/attention_sweep.rs`).
+fn large(plain: Config, problem: &Problem, target: Target) -> Config {
+    let dim = plain.head_dim;
+    let sequences = problem.sequences().len() as u64;
+    let tiles = |rows: u32| {
+        let (queries, _) = problem.longest();
+        u64::from(queries.div_ceil(rows)) * u64::from(problem.heads) * sequences
+    };
+    let config = match dim {
+        0..=64 => Config {
+            row_blocks: 2,
+            cols: 64,
+            q_in_registers: true,
+            ..plain
+        },
+        65..=128 => Config {
+            row_blocks: 2,
+            cols: 64,
+            ..plain
+        },
+        _ => Config { cols: 32, ..plain },
+    };
+    if dim > 128 || tiles(config.rows()) >= u64::from(target.sms) {
+        return config;
+    }
+    // Too few tiles to go round: smaller ones, and the keys of each shared out.
+    Config {
+        row_blocks: 1,
+        across: 2,
+        q_in_registers: dim <= 64,
+        ..config
+    }
+}

@@ -1,0 +1,262 @@
+//! Attention by name: the rungs as variants of a family, and what a command can
+//! tell them.
+
+use super::config::{Config, Rung};
+use super::kernel::{job, schedule};
+use super::problem::{Dtype, Layout, Lengths, Problem};
+use super::reference::{Attended, attend};
+use crate::catalogue::{Entry, Parameter, Prepared, Settings};
+use crate::family::{Family, Target, Variant};
+use crate::random::uniform;
+use crate::reference::{Difference, numbers};
+use crate::{Job, KernelError};
+use heist_sched::Schedule;
+
+/// A rung as a variant.
+struct Step(Rung);
+
+impl Variant for Step {
+    type Problem = Problem;
+
+    fn name(&self) -> &'static str {
+        self.0.as_str()
+    }
+
+    fn about(&self) -> &'static str {
+        match self.0 {
+            Rung::Scalar => "no tensor cores: eight threads to a query row",
+            Rung::Mixed => "scores on tensor cores, values weighed by threads",
+            Rung::Tensor => "both products on tensor cores, weights in registers",
+            Rung::Buffered => "asynchronous copies, double buffered, 64x32 tiles",
+            Rung::Large => "the tiles that suit the shape; keys shared out for small ones",
+            Rung::Persistent => "the same, blocks that stay and take tile after tile",
+        }
+    }
+
+    fn suits(&self, problem: &Problem, _: Target) -> Result<u32, String> {
+        problem.check().map_err(|error| error.to_string())?;
+        Ok(match self.0 {
+            Rung::Persistent if problem.is_ragged() => 6,
+            Rung::Large => 5,
+            Rung::Persistent => 4,
+            Rung::Buffered => 3,
+            Rung::Tensor => 2,
+            Rung::Mixed => 1,
+            Rung::Scalar => 0,
+        })
+    }
+
+    fn job(
+        &self,
+        problem: &Problem,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        problem.check()?;
+        let config = Config::suited(self.0, problem, target);
+        let own = schedule(&config, problem, target.arch);
+        job(problem, &config, given.unwrap_or(&own), target)
+    }
+}
+
+/// The attention kernels, from the plainest to the fastest.
+pub static FAMILY: Family<Problem> = Family {
+    name: "attention",
+    variants: &[
+        &Step(Rung::Scalar),
+        &Step(Rung::Mixed),
+        &Step(Rung::Tensor),
+        &Step(Rung::Buffered),
+        &Step(Rung::Large),
+        &Step(Rung::Persistent),
+    ],
+};
+
+/// Fills a job's queries, keys and values with random numbers.
+pub fn randomise(job: &mut Job, problem: &Problem, seed: u64) {
+    for (index, name) in ["q", "k", "v"].into_iter().enumerate() {
+        if let Some(buffer) = job.buffers.iter_mut().find(|buffer| buffer.name == name) {
+            let count = buffer.data.len();
+            buffer.data = uniform(problem.dtype.element(), seed * 3 + index as u64, count);
+        }
+    }
+}
+
+/// How far the results of a job that has run are from the reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Of the results.
+    pub out: Difference,
+    /// Of the log-sum-exps.
+    pub lse: Difference,
+}
+
+/// The relative norm of the difference that is right, for results and
+/// log-sum-exps.
+///
+/// Weights and results are both rounded to the element type. That alone is a
+/// relative norm of 1.5e-3 each in bf16, 2.1e-3 together, and an eighth of it in
+/// f16.
+pub fn bound(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::F16 => 2e-3,
+        Dtype::Bf16 => 4e-3,
+    }
+}
+
+/// Compares a job that has run with the reference.
+///
+/// # Errors
+/// When the job is not one of attention.
+pub fn verify(job: &Job, problem: &Problem) -> Result<Verdict, KernelError> {
+    let data = |name: &str| {
+        job.data(name)
+            .ok_or_else(|| KernelError::unfit(format!("{} has no buffer `{name}`", job.name)))
+    };
+    let Attended { out, lse } = attend(problem, data("q")?, data("k")?, data("v")?);
+    Ok(Verdict {
+        out: Difference::between(&numbers(data("out")?), &out),
+        lse: Difference::between(&numbers(data("lse")?), &lse),
+    })
+}
+
+const PARAMETERS: &[Parameter] = &[
+    parameter("batch", "2", "sequences"),
+    parameter("heads", "8", "query heads"),
+    parameter("kv-heads", "0", "key heads; 0: as many as query heads"),
+    parameter("queries", "512", "query rows of a sequence"),
+    parameter("keys", "0", "key rows of a sequence; 0: as many as queries"),
+    parameter(
+        "lengths",
+        "",
+        "packed sequences instead: their lengths, as 17,300,5 or with keys, 1:500,7:7",
+    ),
+    parameter("dim", "64", "elements of a head: multiples of 16 up to 256"),
+    parameter("dtype", "f16", "f16 or bf16"),
+    parameter("mask", "full", "full, causal or window(LEFT,RIGHT)"),
+    parameter("layout", "heads", "heads (B,H,S,D) or rows (B,S,H,D)"),
+    parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
+    parameter(
+        "splits",
+        "",
+        "blocks that share a tile's keys; chosen unless given",
+    ),
+    parameter("seed", "1", "of the random data"),
+    parameter("variant", "", "a rung of the ladder; chosen unless given"),
+];
+
+const fn parameter(name: &'static str, default: &'static str, about: &'static str) -> Parameter {
+    Parameter {
+        name,
+        default,
+        about,
+    }
+}
+
+/// Attention in the catalogue.
+pub struct Attention;
+
+/// What the settings ask for.
+///
+/// # Errors
+/// What can't be understood.
+pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
+    settings.check("attention", PARAMETERS)?;
+    let number = |name| settings.read::<u32>(PARAMETERS, name);
+    let text = |name| settings.read::<String>(PARAMETERS, name);
+    let or = |value: u32, other: u32| if value == 0 { other } else { value };
+    let queries = number("queries")?;
+    let mut problem = Problem::new(number("batch")?, number("heads")?, queries, number("dim")?);
+    problem.kv_heads = or(number("kv-heads")?, problem.heads);
+    problem.dtype = text("dtype")?.parse()?;
+    problem.mask = text("mask")?.parse()?;
+    problem.layout = match text("layout")?.as_str() {
+        "heads" => Layout::Heads,
+        "rows" => Layout::Rows,
+        other => {
+            return Err(KernelError::unfit(format!(
+                "layout: `{other}` is neither heads nor rows"
+            )));
+        }
+    };
+    problem.lengths = Lengths::Same {
+        batch: number("batch")?,
+        queries,
+        keys: or(number("keys")?, queries),
+    };
+    let scale = text("scale")?;
+    if !scale.is_empty() {
+        problem.scale = Some(settings.read(PARAMETERS, "scale")?);
+    }
+    let lengths = text("lengths")?;
+    if !lengths.is_empty() {
+        let each: Result<Vec<(u32, u32)>, KernelError> = lengths.split(',').map(sequence).collect();
+        problem.lengths = Lengths::Each(each?);
+        problem.layout = Layout::Rows;
+    }
+    problem.check()?;
+    Ok(problem)
+}
+
+/// `17`, or `1:500` for one query and 500 keys.
+fn sequence(text: &str) -> Result<(u32, u32), KernelError> {
+    let (queries, keys) = text.split_once(':').unwrap_or((text, text));
+    match (queries.trim().parse(), keys.trim().parse()) {
+        (Ok(queries), Ok(keys)) => Ok((queries, keys)),
+        _ => Err(KernelError::unfit(format!(
+            "lengths: `{text}` is neither a length nor QUERIES:KEYS"
+        ))),
+    }
+}
+
+impl Entry for Attention {
+    fn name(&self) -> &'static str {
+        FAMILY.name
+    }
+
+    fn about(&self) -> &'static str {
+        "softmax(Q K^T) V with its log-sum-exp: f16 and bf16, masks, shared key heads, packed sequences"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        PARAMETERS
+    }
+
+    fn variants(&self) -> Vec<(&'static str, &'static str)> {
+        let variants = FAMILY.variants.iter();
+        variants.map(|step| (step.name(), step.about())).collect()
+    }
+
+    fn prepare(
+        &self,
+        settings: &Settings,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let named = settings.get("variant").filter(|name| !name.is_empty());
+        let variant = FAMILY.choose(named, &problem, target)?;
+        let splits = settings.get("splits").filter(|text| !text.is_empty());
+        let mut job = match splits {
+            None => variant.job(&problem, given, target)?,
+            Some(_) => {
+                let rung = Rung::ALL.into_iter().find(|r| r.as_str() == variant.name());
+                let rung = rung.unwrap_or(Rung::Large);
+                let mut config = Config::suited(rung, &problem, target);
+                config.splits = settings.read(PARAMETERS, "splits")?;
+                let own = schedule(&config, &problem, target.arch);
+                job(&problem, &config, given.unwrap_or(&own), target)?
+            }
+        };
+        randomise(&mut job, &problem, settings.read(PARAMETERS, "seed")?);
+        let bound = bound(problem.dtype);
+        Ok(Prepared {
+            job,
+            verify: Box::new(move |job| {
+                let Verdict { out, lse } = verify(job, &problem)?;
+                Ok(if lse.norm > out.norm { lse } else { out })
+            }),
+            bound,
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! From sums in registers to results in memory.
+
+use super::config::Config;
+use super::params::{AttentionArgs, Element};
+use super::place::Place;
+use super::softmax::{Row, Softmax, scale_rows};
+use super::team::Team;
+use heist_build::{Accumulator, Kernel, On, Tile, Val, WarpTile};
+
+/// Brings together what warps with the same rows and other keys have: the first
+/// of them then has all of it. All warps of the block take part.
+pub(crate) fn merge<'k, T: Element>(k: &Kernel<'k>, config: &Config, team: &Team<'k, T>) {
+    if config.across == 1 {
+        return;
+    }
+    // Lane by lane: the same lane of another warp holds the same rows and columns.
+    let words = |team: &Team<'k, T>| team.softmax.rows.len() * 4 + sums(&team.results).len();
+    let each = words(team) as u32 * 32;
+    let memory = k.shared::<f32>("merge", each * config.down * (config.across - 1));
+    let warp = k.warp();
+    let base = |warp: Val<'k, u32>| {
+        memory
+            .ptr()
+            .at((warp - config.down).mul_add(each, k.lane()))
+    };
+    k.if_(warp.ge(config.down), || {
+        let to = base(warp);
+        let state = team.softmax.rows.iter().flatten();
+        let values = state
+            .flat_map(|row| [row.level.get(), row.sum.get()])
+            .chain(sums(&team.results));
+        for (index, value) in values.enumerate() {
+            to.at(32 * index).store(value);
+        }
+    });
+    k.sync();
+    k.if_(warp.lt(config.down), || {
+        for other in 1..config.across {
+            let from = base(warp + other * config.down);
+            absorb(&team.softmax, &team.results, |index| {
+                from.at(32 * index).load()
+            });
+        }
+    });
+}
+
+/// Every sum of a tile, block by block.
+fn sums<'k>(tile: &WarpTile<'k>) -> Vec<Val<'k, f32>> {
+    let (rows, cols) = tile.shape();
+    (0..rows)
+        .flat_map(|m| (0..cols).map(move |n| (m, n)))
+        .filter_map(|(m, n)| tile.block(m, n))
+        .flat_map(|block| block.get())
+        .collect()
+}
+
+/// Adds the state and sums that `other` reads, in the order that [`merge`] wrote.
+fn absorb<'k>(
+    softmax: &Softmax<'k>,
+    results: &WarpTile<'k>,
+    other: impl Fn(usize) -> Val<'k, f32>,
+) {
+    let (_, cols) = results.shape();
+    let after_state = softmax.rows.len() * 4;
+    for (m, rows) in softmax.rows.iter().enumerate() {
+        let factors: Vec<[Val<'k, f32>; 2]> = rows
+            .iter()
+            .enumerate()
+            .map(|(at, row)| join(row, other(m * 4 + at * 2), other(m * 4 + at * 2 + 1)))
+            .collect();
+        let [upper, lower] = factors[..] else {
+            continue;
+        };
+        scale_rows(results, m, [upper[0], lower[0]]);
+        for n in 0..cols {
+            let Some(block) = results.block(m, n) else {
+                continue;
+            };
+            let at = after_state + (m * cols + n) * 4;
+            let [a, b, c, d] = block.get();
+            block.set([
+                other(at).mul_add(upper[1], a),
+                other(at + 1).mul_add(upper[1], b),
+                other(at + 2).mul_add(lower[1], c),
+                other(at + 3).mul_add(lower[1], d),
+            ]);
+        }
+    }
+}
+
+/// Joins another level and sum to a row's; the factors that bring its results
+/// and the other's to the common level.
+fn join<'k>(row: &Row<'k>, level: Val<'k, f32>, sum: Val<'k, f32>) -> [Val<'k, f32>; 2] {
+    let common = row.level.get().max(level);
+    let factors = [row.level.get(), level].map(|level| (level - common).exp2_approx());
+    row.level.set(common);
+    row.sum
+        .update(|own| sum.mul_add(factors[1], own * factors[0]));
+    factors
+}
+
+/// Writes a warp's results and log-sum-exps. `stage` is shared memory with the
+/// warp's rows, which nobody else uses any more.
+pub(crate) fn store<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &AttentionArgs<On<'k>>,
+    config: &Config,
+    place: &Place<'k, T>,
+    team: &Team<'k, T>,
+    stage: &Tile<'k, T>,
+) {
+    let mine = k.warp().lt(config.down);
+    let mine = if config.across == 1 { k.c(true) } else { mine };
+    k.if_(mine, || {
+        k.comment("normalise and store");
+        team.softmax.finish();
+        for (m, rows) in team.softmax.rows.iter().enumerate() {
+            scale_rows(&team.results, m, rows.map(|row| row.normaliser()));
+        }
+        log_sums(k, args, place, team);
+        if config.splits > 1 {
+            partial_results(args, config, place, team);
+        } else {
+            results(k, args, config, place, team, stage);
+        }
+    });
+}
+
+/// One lane of each four writes its rows' log-sum-exps.
+fn log_sums<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &AttentionArgs<On<'k>>,
+    place: &Place<'k, T>,
+    team: &Team<'k, T>,
+) {
+    let part = place.split.mul_wide(args.lse_count);
+    k.if_((k.lane() & 3).eq(0), || {
+        for (m, rows) in team.softmax.rows.iter().enumerate() {
+            for (at, state) in rows.iter().enumerate() {
+                let row = team.row + Accumulator::row(k) + (16 * m + 8 * at) as u32;
+                k.if_(row.lt(place.rows), || {
+                    let to = args.lse.at(part).at(place.row_number + row);
+                    to.store(state.log_sum());
+                });
+            }
+        }
+    });
+}
+
+/// Results of a part of the keys, in f32.
+fn partial_results<'k, T: Element>(
+    args: &AttentionArgs<On<'k>>,
+    config: &Config,
+    place: &Place<'k, T>,
+    team: &Team<'k, T>,
+) {
+    let k = team.results.kernel();
+    let part = place.split.mul_wide(args.lse_count) + place.row_number.cast::<u64>();
+    let to = args.partial.at(part * u64::from(config.head_dim));
+    team.results.each_pair(|row, col, pair| {
+        let row = team.row + row;
+        k.if_(row.lt(place.rows), || {
+            to.at(row.mul_add(config.head_dim, col)).store_vec(pair);
+        });
+    });
+}
+
+/// Results in halves, by way of shared memory, so that the stores are whole
+/// lines.
+fn results<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &AttentionArgs<On<'k>>,
+    config: &Config,
+    place: &Place<'k, T>,
+    team: &Team<'k, T>,
+    stage: &Tile<'k, T>,
+) {
+    // All lanes have read the queries that lie there.
+    k.sync_warp();
+    team.results.each_pair(|row, col, [a, b]| {
+        let to = stage.at(team.row + row, col).cast::<T::Pair>();
+        to.store(Val::pack_as::<T>(a, b));
+    });
+    k.sync_warp();
+    let chunks = config.head_dim / 8;
+    let total = 16 * config.row_blocks * chunks;
+    for trip in 0..total.div_ceil(32) {
+        let index = k.lane() + trip * 32;
+        let (row, chunk) = (team.row + index / chunks, index % chunks);
+        k.if_(row.lt(place.rows) & index.lt(total), || {
+            let words = stage.chunk(row, chunk).cast::<u32>().load_vec::<4>();
+            let to = place.out.at(row.mul_add(args.q_row, chunk * 8));
+            to.cast::<u32>().store_vec(words);
+        });
+    }
+}

@@ -1,0 +1,251 @@
+//! From a problem and a configuration to a job.
+
+use super::combine::{self, CombineArgs};
+use super::config::{Config, Rung};
+use super::order::HeaviestFirst;
+use super::params::{AttentionArgs, Element};
+use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
+use super::{buffered, mixed, scalar, tensor};
+use crate::family::Target;
+use crate::job::buffer;
+use crate::{Job, KernelError, Step};
+use heist_build::{Arch, BuildError, Kernel, On, With, bf16, f16};
+use heist_launch::{Arg, Buffer, Dim3, ElementType, Role, Scalar};
+use heist_sched::{AnyOrder, Schedule, Source, Tile, Tiled, TiledKernel};
+
+/// Emits one tile of a rung.
+fn emit<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &AttentionArgs<On<'k>>,
+    config: &Config,
+    tile: &Tile<'k>,
+) {
+    match config.rung {
+        Rung::Scalar => scalar::tile::<T>(k, args, config, tile),
+        Rung::Mixed => mixed::tile::<T>(k, args, config, tile),
+        Rung::Tensor => tensor::tile::<T>(k, args, config, tile),
+        Rung::Buffered | Rung::Large | Rung::Persistent => {
+            buffered::tile::<T>(k, args, config, tile);
+        }
+    }
+}
+
+/// The tiles of a problem: rows (and splits) along x, heads along y, sequences
+/// along z.
+pub fn tiles(problem: &Problem, config: &Config) -> Dim3 {
+    let (queries, _) = problem.longest();
+    Dim3::new(
+        queries.div_ceil(config.rows()) * config.splits.max(1),
+        problem.heads,
+        problem.sequences().len() as u32,
+    )
+}
+
+/// Builds a kernel for a grid of tiles; it can be launched over others with as
+/// many axes.
+///
+/// # Errors
+/// Why there is none.
+pub fn build(
+    config: &Config,
+    schedule: &Schedule,
+    tiles: Dim3,
+    arch: Arch,
+) -> Result<TiledKernel<AttentionArgs>, BuildError> {
+    let name = format!("attention_{}", config.rung);
+    let mut tiled = Tiled::<AttentionArgs>::new(name, tiles)
+        .schedule(schedule)
+        .block(config.threads());
+    if let Some(blocks) = config.min_blocks {
+        tiled = tiled.min_blocks(blocks);
+    }
+    tiled.build(arch, |k, args, tiles| {
+        tiles.each(|tile| match config.dtype {
+            Dtype::F16 => emit::<f16>(k, &args, config, &tile),
+            Dtype::Bf16 => emit::<bf16>(k, &args, config, &tile),
+        })
+    })
+}
+
+/// The schedule that suits a rung.
+pub fn schedule(config: &Config, problem: &Problem, arch: Arch) -> Schedule {
+    let uneven = problem.is_ragged() || problem.mask == Mask::Causal;
+    let mut schedule = Schedule::new(Source::Direct);
+    if config.rung == Rung::Persistent {
+        schedule = Schedule::new(
+            if arch.supports(heist_build::Feature::ClusterLaunchControl) {
+                Source::Clc
+            } else {
+                Source::Ticket
+            },
+        );
+    }
+    if uneven && config.rung >= Rung::Large {
+        schedule.order = AnyOrder::new(HeaviestFirst);
+    }
+    schedule
+}
+
+/// Elements from one thing to the next.
+struct Strides {
+    batch: u32,
+    row: u32,
+    head: u32,
+}
+
+impl Strides {
+    fn of(problem: &Problem, heads: u32, rows: u32) -> Result<Strides, KernelError> {
+        let dim = u64::from(problem.head_dim);
+        let (heads, rows) = (u64::from(heads), u64::from(rows));
+        let (batch, row, head) = match (&problem.lengths, problem.layout) {
+            (Lengths::Each(_), _) => (0, heads * dim, dim),
+            (_, Layout::Rows) => (rows * heads * dim, heads * dim, dim),
+            (_, Layout::Heads) => (rows * heads * dim, dim, rows * dim),
+        };
+        let fits = |stride: u64| {
+            u32::try_from(stride).map_err(|_| {
+                KernelError::unfit(format!(
+                    "{problem}: a stride of {stride} elements does not fit in 32 bits"
+                ))
+            })
+        };
+        Ok(Strides {
+            batch: fits(batch)?,
+            row: fits(row)?,
+            head: fits(head)?,
+        })
+    }
+}
+
+/// A parameter as a job passes it: the bytes of a number, or a buffer.
+fn passed(passed: Vec<heist_build::Passed<Arg>>) -> Vec<Arg> {
+    passed
+        .into_iter()
+        .map(|value| match value {
+            heist_build::Passed::Number(number) => Arg::Scalar(match number.bytes[..] {
+                [a, b, c, d] => Scalar::from(u32::from_le_bytes([a, b, c, d])),
+                _ => Scalar::from(0u32),
+            }),
+            heist_build::Passed::Buffer { data, .. } => data,
+        })
+        .collect()
+}
+
+/// Builds the kernels of a configuration and plans their launches. The buffers
+/// `q`, `k` and `v` are zeros, to be filled in; `out` and `lse` are the results.
+///
+/// # Errors
+/// What does not fit, and why.
+pub fn job(
+    problem: &Problem,
+    config: &Config,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Job, KernelError> {
+    problem.check()?;
+    config.check()?;
+    let grid = tiles(problem, config);
+    let kernel = build(config, schedule, grid, target.arch)?;
+    let registers = if config.rung >= Rung::Large { 255 } else { 128 };
+    let plan = kernel.plan_for(grid, target.resident(&kernel.built.launch, registers))?;
+    let (queries, keys) = problem.longest();
+    let q = Strides::of(problem, problem.heads, queries)?;
+    let kv = Strides::of(problem, problem.kv_heads, keys)?;
+    let rows = problem.rows().0 as u32;
+    let lse_count = rows * problem.heads;
+    let (lse_batch, lse_head) = match problem.lengths {
+        Lengths::Same { .. } => (problem.heads * queries, queries),
+        Lengths::Each(_) => (0, rows),
+    };
+    let (left, right) = match problem.mask {
+        Mask::Window { left, right } => (left as i32, right as i32),
+        _ => (0, 0),
+    };
+    let split = config.splits > 1;
+    let args = AttentionArgs::<With<Arg>> {
+        q: buffer("q"),
+        k: buffer("k"),
+        v: buffer("v"),
+        out: buffer("out"),
+        lse: buffer(if split { "partial_lse" } else { "lse" }),
+        partial: buffer(if split { "partial" } else { "lse" }),
+        q_starts: buffer("q_starts"),
+        k_starts: buffer("k_starts"),
+        q_len: queries,
+        k_len: keys,
+        q_batch: q.batch,
+        q_row: q.row,
+        q_head: q.head,
+        k_batch: kv.batch,
+        k_row: kv.row,
+        k_head: kv.head,
+        lse_batch,
+        lse_head,
+        lse_count,
+        group: problem.heads / problem.kv_heads,
+        left,
+        right,
+        scale: problem.scale() * std::f32::consts::LOG2_E,
+    };
+    let (q_elements, kv_elements) = problem.elements();
+    let halves = problem.dtype.element();
+    let (q_starts, k_starts) = starts(problem);
+    let mut job = Job::new(format!("attention {problem}: {config}"), problem.work())
+        .buffer("q", Role::In, Buffer::zeros(halves, q_elements))
+        .buffer("k", Role::In, Buffer::zeros(halves, kv_elements))
+        .buffer("v", Role::In, Buffer::zeros(halves, kv_elements))
+        .buffer("out", Role::Out, Buffer::zeros(halves, q_elements))
+        .buffer(
+            "lse",
+            Role::Out,
+            Buffer::zeros(ElementType::F32, lse_count as usize),
+        )
+        .buffer("q_starts", Role::In, Buffer::from_slice(&q_starts))
+        .buffer("k_starts", Role::In, Buffer::from_slice(&k_starts));
+    if split {
+        let parts = config.splits as usize;
+        job = job
+            .buffer(
+                "partial",
+                Role::Out,
+                Buffer::zeros(ElementType::F32, parts * q_elements),
+            )
+            .buffer(
+                "partial_lse",
+                Role::Out,
+                Buffer::zeros(ElementType::F32, parts * lse_count as usize),
+            );
+    }
+    job = job.step(Step::tiled(&kernel, &plan, passed(args.passed())));
+    if split {
+        let args = CombineArgs::<With<Arg>> {
+            partial: buffer("partial"),
+            partial_lse: buffer("partial_lse"),
+            out: buffer("out"),
+            lse: buffer("lse"),
+            lse_count,
+            lse_head,
+            heads: problem.heads,
+            out_batch: q.batch,
+            out_row: q.row,
+            out_head: q.head,
+        };
+        let kernel = combine::build(config, target.arch)?;
+        let grid = lse_count.div_ceil(combine::ROWS);
+        job = job.step(Step::plain(&kernel, grid, passed(args.passed())));
+    }
+    Ok(job)
+}
+
+/// First rows of the sequences, and one past the last; a single zero where all
+/// are alike.
+fn starts(problem: &Problem) -> (Vec<u32>, Vec<u32>) {
+    let (mut q, mut k) = (vec![0], vec![0]);
+    if let Lengths::Each(lengths) = &problem.lengths {
+        for &(queries, keys) in lengths {
+            q.push(q.last().copied().unwrap_or(0) + queries);
+            k.push(k.last().copied().unwrap_or(0) + keys);
+        }
+    }
+    (q, k)
+}

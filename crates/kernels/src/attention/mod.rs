@@ -1,0 +1,38 @@
+//! Attention forward: `softmax(Q K^T) V` without the matrix in the middle.
+//!
+//! f16 or bf16 in and out, softmax in f32; heads of 16 to 256 elements, fewer key
+//! heads than query heads, full, causal and windowed masks, sequences of the same
+//! length or packed with lengths of their own (read on the device), and the
+//! log-sum-exp of every row.
+//!
+//! There are six kernels, the rungs of a ladder ([`Rung`]): each adds one idea to
+//! the one before. A tile is some query rows of one head of one sequence; who runs
+//! which tile is the scheduler's, so every rung runs under every
+//! [`Schedule`](heist_sched::Schedule).
+
+mod buffered;
+mod combine;
+mod config;
+mod entry;
+mod finish;
+mod kernel;
+mod load;
+mod mixed;
+mod order;
+mod params;
+mod place;
+mod problem;
+mod reference;
+mod scalar;
+mod softmax;
+mod team;
+mod tensor;
+
+pub use combine::CombineArgs;
+pub use config::{Config, Feed, Rung};
+pub use entry::{Attention, FAMILY, Verdict, bound, problem, randomise, verify};
+pub use kernel::{build, job, schedule, tiles};
+pub use order::HeaviestFirst;
+pub use params::AttentionArgs;
+pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem};
+pub use reference::{Attended, attend};

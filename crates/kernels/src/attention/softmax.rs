@@ -1,0 +1,151 @@
+//! Softmax over keys that come block by block.
+//!
+//! A row keeps a level, the logarithm (to base 2) that its weights are relative
+//! to, and the sum of its weights. The level need not be the largest score: any
+//! level gives the same result, as long as no weight overflows. So it is raised,
+//! and everything rescaled, only when a score exceeds it by more than
+//! [`SLACK`]: after the first blocks, hardly ever.
+
+use super::params::Element;
+use heist_build::{FragmentA, Group, Kernel, Val, Var, WarpTile};
+
+/// How far scores may exceed the level: weights stay below 256, far from the
+/// largest f16, and as many bits of them are kept as at any other level.
+const SLACK: f32 = 8.0;
+
+/// The level of a row that has seen no key: below every score, and finite, so
+/// that no difference of it is a NaN.
+pub(crate) const NO_LEVEL: f32 = -1e30;
+
+/// The state of one row, in base 2.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'k> {
+    pub(crate) level: Var<'k, f32>,
+    pub(crate) sum: Var<'k, f32>,
+}
+
+impl<'k> Row<'k> {
+    pub(crate) fn new(k: &Kernel<'k>) -> Row<'k> {
+        Row {
+            level: k.var(NO_LEVEL),
+            sum: k.var(0.0f32),
+        }
+    }
+
+    /// The log-sum-exp, to base e; minus infinity for a row that saw no key.
+    pub(crate) fn log_sum(&self) -> Val<'k, f32> {
+        (self.level.get() + self.sum.get().log2_approx()) * std::f32::consts::LN_2
+    }
+
+    /// One divided by the sum; zero for a row that saw no key.
+    pub(crate) fn normaliser(&self) -> Val<'k, f32> {
+        let sum = self.sum.get();
+        sum.gt(0.0).select(sum.recip_approx(), 0.0)
+    }
+}
+
+/// The rows of a warp: two to a lane for each 16, four lanes to a row.
+pub(crate) struct Softmax<'k> {
+    k: Kernel<'k>,
+    scale: Val<'k, f32>,
+    pub(crate) rows: Vec<[Row<'k>; 2]>,
+}
+
+impl<'k> Softmax<'k> {
+    /// Of `blocks` blocks of 16 rows. `scale` makes scores of products, to base 2.
+    pub(crate) fn new(k: &Kernel<'k>, scale: Val<'k, f32>, blocks: usize) -> Softmax<'k> {
+        Softmax {
+            k: *k,
+            scale,
+            rows: (0..blocks).map(|_| [Row::new(k), Row::new(k)]).collect(),
+        }
+    }
+
+    /// Raises the levels where these scores need it, and brings the results so
+    /// far to the new ones.
+    pub(crate) fn admit(&self, scores: &WarpTile<'k>, results: &WarpTile<'k>) {
+        let k = self.k;
+        let highest: Vec<[Val<'k, f32>; 2]> = (0..self.rows.len())
+            .map(|m| row_maxima(scores, m).map(|max| max.group_max(Group::Four) * self.scale))
+            .collect();
+        let over = self
+            .rows
+            .iter()
+            .zip(&highest)
+            .flat_map(|(rows, highest)| rows.iter().zip(highest))
+            .map(|(row, &highest)| highest.gt(row.level.get() + SLACK))
+            .reduce(|a, b| a | b);
+        let Some(over) = over else {
+            return;
+        };
+        k.if_(over.any(), || {
+            for (m, (rows, highest)) in self.rows.iter().zip(&highest).enumerate() {
+                let mut factors = [k.c(1.0f32); 2];
+                for (at, (row, &highest)) in rows.iter().zip(highest).enumerate() {
+                    let level = row.level.get().max(highest);
+                    factors[at] = (row.level.get() - level).exp2_approx();
+                    row.level.set(level);
+                    row.sum.update(|sum| sum * factors[at]);
+                }
+                scale_rows(results, m, factors);
+            }
+        });
+    }
+
+    /// The weights of 16 keys for 16 rows as the left matrix of a product; they
+    /// are added to the rows' sums.
+    pub(crate) fn weights<T: Element>(
+        &self,
+        scores: &WarpTile<'k>,
+        block: usize,
+        keys: usize,
+    ) -> Option<FragmentA<'k, T>> {
+        let rows = self.rows.get(block)?;
+        let levels = rows.map(|row| row.level.get());
+        let weigh = |column: usize| {
+            let [a, b, c, d] = scores.block(block, column)?.get();
+            let weight = |score: Val<'k, f32>, row: usize| {
+                score.mul_add(self.scale, -levels[row]).exp2_approx()
+            };
+            let weights = [weight(a, 0), weight(b, 0), weight(c, 1), weight(d, 1)];
+            rows[0].sum.update(|sum| sum + weights[0] + weights[1]);
+            rows[1].sum.update(|sum| sum + weights[2] + weights[3]);
+            Some(weights)
+        };
+        let (left, right) = (weigh(2 * keys)?, weigh(2 * keys + 1)?);
+        Some(FragmentA::from_accumulators(left, right))
+    }
+
+    /// Adds up the sums of each row's four lanes.
+    pub(crate) fn finish(&self) {
+        for row in self.rows.iter().flatten() {
+            row.sum.update(|sum| sum.sum(Group::Four));
+        }
+    }
+}
+
+/// The largest of this lane's scores in each of its two rows of a block.
+fn row_maxima<'k>(scores: &WarpTile<'k>, block: usize) -> [Val<'k, f32>; 2] {
+    let (_, cols) = scores.shape();
+    let mut maxima: [Option<Val<'k, f32>>; 2] = [None, None];
+    for col in 0..cols {
+        let Some(sums) = scores.block(block, col) else {
+            continue;
+        };
+        let [a, b, c, d] = sums.get();
+        for (max, pair) in maxima.iter_mut().zip([a.max(b), c.max(d)]) {
+            *max = Some(max.map_or(pair, |max| max.max(pair)));
+        }
+    }
+    maxima.map(|max| max.unwrap_or_else(|| scores.kernel().c(f32::NEG_INFINITY)))
+}
+
+/// Multiplies the two rows of each lane in a block by a factor each.
+pub(crate) fn scale_rows<'k>(results: &WarpTile<'k>, block: usize, factors: [Val<'k, f32>; 2]) {
+    let (_, cols) = results.shape();
+    for sums in (0..cols).filter_map(|col| results.block(block, col)) {
+        let [a, b, c, d] = sums.get();
+        let [upper, lower] = factors;
+        sums.set([a * upper, b * upper, c * lower, d * lower]);
+    }
+}

@@ -1,0 +1,141 @@
+//! What one warp does with its rows: scores, softmax, weighed values.
+
+use super::config::Config;
+use super::params::{AttentionArgs, Element};
+use super::place::{Place, Seen, hide};
+use super::softmax::Softmax;
+use heist_build::{ASource, Accumulator, FragmentA, Kernel, On, Tile, TileSpec, Val, WarpTile};
+
+/// The part of a tile that is one warp's: some of its rows, some of its keys.
+pub(crate) struct Team<'k, T: Element> {
+    k: Kernel<'k>,
+    head_dim: u32,
+    cols: u32,
+    /// The warp's first row in the tile.
+    pub(crate) row: Val<'k, u32>,
+    /// The warp's first key in a block of keys.
+    col: Val<'k, u32>,
+    queries: Queries<'k, T>,
+    seen: Vec<[Seen<'k>; 2]>,
+    pub(crate) softmax: Softmax<'k>,
+    /// What the values weighed so far come to.
+    pub(crate) results: WarpTile<'k>,
+}
+
+/// Where the left fragments of the scores are.
+enum Queries<'k, T: Element> {
+    /// Loaded again for each block of keys.
+    Shared(ASource<'k, T>),
+    /// Kept: row blocks by steps.
+    Registers(Vec<Vec<FragmentA<'k, T>>>),
+}
+
+/// The shape of the queries in shared memory.
+pub(crate) fn query_tile<T: Element>(config: &Config) -> TileSpec<'static, T> {
+    TileSpec::new("q", config.rows(), config.head_dim, config.layout())
+}
+
+/// The shape of a block of keys, or of values.
+pub(crate) fn key_tile<T: Element>(config: &Config, name: &'static str) -> TileSpec<'static, T> {
+    TileSpec::new(name, config.width(), config.head_dim, config.layout())
+}
+
+impl<'k, T: Element> Team<'k, T> {
+    /// Of the warp that asks, over queries that lie in shared memory.
+    pub(crate) fn new(
+        k: &Kernel<'k>,
+        args: &AttentionArgs<On<'k>>,
+        config: &Config,
+        place: &Place<'k, T>,
+        queries: &Tile<'k, T>,
+    ) -> Team<'k, T> {
+        let warp = k.warp();
+        let (down, across) = (warp % config.down, warp / config.down);
+        let row = down * (16 * config.row_blocks);
+        let blocks = config.row_blocks;
+        let steps = config.head_dim / 16;
+        let source = queries.a_rows(row);
+        let queries = if config.q_in_registers {
+            let block = |m| (0..steps).map(|step| source.fragment(m, step)).collect();
+            Queries::Registers((0..blocks).map(block).collect())
+        } else {
+            Queries::Shared(source)
+        };
+        let lane_row = row + Accumulator::row(k);
+        let seen =
+            (0..blocks).map(|m| [0, 8].map(|down| place.seen_by(lane_row + (16 * m + down))));
+        Team {
+            k: *k,
+            head_dim: config.head_dim,
+            cols: config.cols,
+            row,
+            col: across * config.cols,
+            queries,
+            seen: seen.collect(),
+            softmax: Softmax::new(k, args.scale, blocks as usize),
+            results: WarpTile::zero(k, blocks as usize, (config.head_dim / 8) as usize),
+        }
+    }
+
+    /// Registers for the scores of a block.
+    pub(crate) fn scores(&self) -> WarpTile<'k> {
+        WarpTile::zero(&self.k, self.seen.len(), (self.cols / 8) as usize)
+    }
+
+    /// The scores of a block of keys, unscaled. `first` is its first key, where
+    /// some rows may not see all of it.
+    pub(crate) fn score(
+        &self,
+        scores: &WarpTile<'k>,
+        keys: &Tile<'k, T>,
+        first: Option<Val<'k, u32>>,
+    ) {
+        let keys = keys.b_rows(self.col);
+        for step in 0..self.head_dim / 16 {
+            let left: Vec<FragmentA<'k, T>> = match &self.queries {
+                Queries::Shared(source) => (0..self.seen.len() as u32)
+                    .map(|m| source.fragment(m, step))
+                    .collect(),
+                Queries::Registers(kept) => kept.iter().map(|row| row[step as usize]).collect(),
+            };
+            for pair in 0..self.cols / 16 {
+                let right = keys.fragments(pair, step);
+                multiply(scores, pair as usize, &left, &right);
+            }
+        }
+        if let Some(first) = first {
+            hide(scores, &self.seen, first + self.col);
+        }
+    }
+
+    /// Turns scores into weights and adds the values weighed by them.
+    pub(crate) fn weigh(&self, scores: &WarpTile<'k>, values: &Tile<'k, T>) {
+        self.softmax.admit(scores, &self.results);
+        let values = values.b_columns_from(self.col, 0);
+        for keys in 0..self.cols / 16 {
+            let left: Vec<FragmentA<'k, T>> = (0..self.seen.len())
+                .filter_map(|m| self.softmax.weights(scores, m, keys as usize))
+                .collect();
+            for pair in 0..self.head_dim / 16 {
+                let right = values.fragments(pair, keys);
+                multiply(&self.results, pair as usize, &left, &right);
+            }
+        }
+    }
+}
+
+/// Adds the products of all row blocks with two neighbouring columns of blocks.
+fn multiply<'k, T: Element>(
+    sums: &WarpTile<'k>,
+    pair: usize,
+    left: &[FragmentA<'k, T>],
+    right: &[heist_build::FragmentB<'k, T>; 2],
+) {
+    for (m, left) in left.iter().enumerate() {
+        for (n, right) in right.iter().enumerate() {
+            if let Some(block) = sums.block(m, 2 * pair + n) {
+                block.mma(left, right);
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Both products on tensor cores, and nothing else clever: keys and values by
+//! ordinary loads, one block at a time.
+
+use super::config::Config;
+use super::finish::store;
+use super::load::fill;
+use super::params::{AttentionArgs, Element};
+use super::place::Place;
+use super::team::{Team, key_tile, query_tile};
+use heist_build::{Kernel, On};
+use heist_sched::Tile;
+
+/// One tile.
+pub(crate) fn tile<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &AttentionArgs<On<'k>>,
+    config: &Config,
+    tile: &Tile<'k>,
+) {
+    let place = Place::<T>::of(k, args, config, tile);
+    let queries = k.tile(query_tile::<T>(config));
+    let keys = k.tile(key_tile::<T>(config, "k"));
+    let values = k.tile(key_tile::<T>(config, "v"));
+    k.if_(place.rows.gt(0), || {
+        fill(k, &queries, place.q, args.q_row, place.rows);
+        k.sync();
+        let team = Team::new(k, args, config, &place, &queries);
+        place
+            .blocks(config.rows(), config.width(), 1)
+            .each_with_first_key(|first, masked| {
+                let inside = place.keys_from(first);
+                let start = first.mul_wide(args.k_row);
+                fill(k, &keys, place.k.at(start), args.k_row, inside);
+                fill(k, &values, place.v.at(start), args.k_row, inside);
+                k.sync();
+                let scores = team.scores();
+                team.score(&scores, &keys, masked.then_some(first));
+                team.weigh(&scores, &values);
+                k.sync();
+            });
+        store(k, args, config, &place, &team, &queries);
+    });
+}
