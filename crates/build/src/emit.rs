@@ -71,8 +71,18 @@ pub(crate) struct Op {
     pub(crate) opcode: SmolStr,
     pub(crate) operands: Vec<Opnd>,
     pub(crate) place: Place,
-    /// Whether it may go when nobody reads its first operand.
-    pub(crate) pure: bool,
+    pub(crate) origin: Origin,
+}
+
+/// Who wrote an instruction, and so what may be assumed of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The builder: it writes registers in its first operand only.
+    Builder,
+    /// The builder, into the first lines: it may go when nobody reads its result.
+    Prologue,
+    /// The kernel's author: it may write any register that it names.
+    Raw,
 }
 
 /// A line of the body before lowering.
@@ -222,7 +232,18 @@ impl Recorder {
             opcode: opcode.into(),
             operands,
             place: self.blame(place),
-            pure: false,
+            origin: Origin::Builder,
+        }));
+    }
+
+    /// Appends an instruction that the kernel's author wrote out.
+    pub(crate) fn raw_op(&self, opcode: impl Into<SmolStr>, operands: Vec<Opnd>, place: Place) {
+        self.line(Line::Op(Op {
+            guard: None,
+            opcode: opcode.into(),
+            operands,
+            place: self.blame(place),
+            origin: Origin::Raw,
         }));
     }
 
@@ -239,7 +260,7 @@ impl Recorder {
             opcode: opcode.into(),
             operands,
             place: self.blame(place),
-            pure: false,
+            origin: Origin::Builder,
         }));
     }
 
@@ -256,7 +277,7 @@ impl Recorder {
             opcode: opcode.into(),
             operands,
             place: self.blame(place),
-            pure: true,
+            origin: Origin::Prologue,
         }));
     }
 

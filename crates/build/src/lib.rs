@@ -46,6 +46,7 @@ mod cp_async;
 mod emit;
 mod error;
 mod fold;
+mod invariant;
 mod kernel;
 mod lesson;
 mod lower;

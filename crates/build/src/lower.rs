@@ -1,7 +1,8 @@
 //! From recorded lines to a PTX module: names, layout, declarations.
 
-use crate::emit::{Base, Line, Op, Opnd, Place, Recorder, Reg};
+use crate::emit::{Base, Line, Op, Opnd, Origin, Place, Recorder, Reg};
 use crate::error::{BuildError, Problem};
+use crate::invariant;
 use crate::names::{Names, identifier, unique};
 use crate::params::{ParamInfo, ParamKind};
 use crate::spec::{LaunchInfo, Report, SharedUse};
@@ -52,10 +53,11 @@ pub(crate) fn lower(rec: &Recorder, header: &Header<'_>) -> Result<Lowered, Buil
             opcode: "ret".into(),
             operands: Vec::new(),
             place: header.place,
-            pure: false,
+            origin: Origin::Builder,
         }));
     }
 
+    let lines = invariant::hoist(lines);
     let used = used_registers(&lines);
     let names = Names::new(rec, header, &shared, &used);
     let declarations = names.declare_registers(rec, &used);
@@ -191,7 +193,7 @@ fn live_prologue(rec: &Recorder) -> Vec<Line> {
             continue;
         };
         let wanted = matches!(op.operands.first(), Some(Opnd::Reg(reg)) if read.contains(reg));
-        if op.pure && !wanted {
+        if op.origin == Origin::Prologue && !wanted {
             continue;
         }
         visit(op, false, &mut |reg| {

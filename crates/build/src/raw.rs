@@ -81,6 +81,6 @@ impl<'k> Kernel<'k> {
             at: place.to_string(),
         });
         let operands = operands.into_iter().map(|raw| raw.operand).collect();
-        self.rec.op(opcode, operands, place);
+        self.rec.raw_op(opcode, operands, place);
     }
 }
