@@ -4,6 +4,7 @@
 //! under a short name; [`render`] turns what they find into text for people and
 //! for machines.
 
+pub mod auto;
 pub mod bench;
 pub mod device;
 pub mod job;

@@ -1,9 +1,9 @@
 //! One synthetic workload under one schedule on one device, verified.
 
 use crate::device::{Device, NotRun, Settings};
-use heist_build::BuildError;
+use heist_build::{BuildError, KernelParams};
 use heist_gpu::PtxText;
-use heist_kernels::synthetic::{Mismatch, Synthetic, SyntheticArgs, THREADS, build};
+use heist_kernels::synthetic::{Mismatch, Synthetic, build};
 use heist_launch::{Clock, Time, Trace};
 use heist_ptx::arch::{Arch, Footprint};
 use heist_ptx::{Diagnostic, Severity, Source as Text};
@@ -60,6 +60,12 @@ pub enum WorkloadError {
     Report(ReportError),
     /// The architecture of the GPU is not one that Heist knows.
     UnknownArch(String),
+    /// There was nothing to choose from.
+    NoCandidates,
+    /// The device found something wrong with a candidate.
+    Found(String),
+    /// The device gave no time.
+    NoTime,
 }
 
 impl fmt::Display for WorkloadError {
@@ -73,6 +79,9 @@ impl fmt::Display for WorkloadError {
                 None => f.write_str("the device did not take the kernel"),
             },
             WorkloadError::Report(error) => write!(f, "{error}"),
+            WorkloadError::NoCandidates => f.write_str("there are no schedules to choose from"),
+            WorkloadError::Found(message) => f.write_str(message),
+            WorkloadError::NoTime => f.write_str("the device did not say how long the kernel took"),
             WorkloadError::UnknownArch(name) => {
                 write!(f, "{name} is not an architecture that Heist knows")
             }
@@ -100,13 +109,14 @@ pub fn arch_of(device: &Device) -> Result<Arch, WorkloadError> {
 }
 
 /// How many clusters of a kernel a device runs at a time.
-pub fn resident(device: &Device, kernel: &TiledKernel<SyntheticArgs>) -> u32 {
+pub fn resident<A: KernelParams>(device: &Device, kernel: &TiledKernel<A>) -> u32 {
     let blocks = kernel.cluster().count().max(1) as u32;
+    let threads = kernel.built.launch.block.iter().product();
     match device {
         Device::Sim(device) => {
             let shared = kernel.built.launch.static_shared + kernel.built.launch.dynamic_shared;
             let footprint = Footprint {
-                threads: THREADS,
+                threads,
                 registers: 32,
                 shared,
             };
@@ -117,7 +127,7 @@ pub fn resident(device: &Device, kernel: &TiledKernel<SyntheticArgs>) -> u32 {
             let occupancy = gpu.load(&text, &Default::default()).and_then(|program| {
                 let plan = kernel.plan(1).map(|plan| plan.launch);
                 let entry = program.kernel(&kernel.built.launch.entry)?;
-                let launch = plan.unwrap_or(heist_launch::Launch::new(1, THREADS));
+                let launch = plan.unwrap_or(heist_launch::Launch::new(1, threads));
                 entry.occupancy(&launch)
             });
             match occupancy {

@@ -23,6 +23,7 @@ pub mod text;
 mod ticket;
 mod tile_loop;
 mod tiled;
+mod tune;
 mod watch;
 
 pub use context::PolicyCx;
@@ -44,4 +45,5 @@ pub use text::{Catalogue, PolicyExpr, PolicyTextError};
 pub use ticket::{CONTROL_BYTES, Counters, Lease};
 pub use tile_loop::{Done, Tile, TileLoop};
 pub use tiled::{Tiled, TiledKernel};
+pub use tune::{Effort, TuneError, TuneKey, Tuned, Tuner};
 pub use watch::Watch;

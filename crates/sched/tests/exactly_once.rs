@@ -6,87 +6,15 @@
 //! A sample runs by default. `HEIST_MATRIX=5000 cargo test -p heist-sched --test
 //! exactly_once` runs that many cases.
 
+#[path = "common/adversaries.rs"]
+mod adversaries;
 mod common;
 
 use common::{count, run};
-use heist_build::{Arch, Bool, Var};
+use heist_build::Arch;
 use heist_launch::Dim3;
 use heist_sched::*;
 use heist_sim::{Chaos, Options};
-
-/// Flips a coin at each call, also after a success.
-struct Coin;
-
-impl Policy for Coin {
-    type State<'k> = Var<'k, u32>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, u32> {
-        cx.var(cx.worker() * 2_654_435_761u32 + 12_345)
-    }
-    fn should_try_steal<'k>(&self, _: &PolicyCx<'k>, coin: &Var<'k, u32>) -> Bool<'k> {
-        coin.set(coin.get() * 1_664_525u32 + 1_013_904_223);
-        (coin.get() >> 31).eq(0)
-    }
-    fn keep_going_after_success<'k>(
-        &self,
-        cx: &PolicyCx<'k>,
-        coin: &Var<'k, u32>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        self.should_try_steal(cx, coin)
-    }
-}
-
-/// Says no, and is not known to say no while the kernel is built.
-struct AlwaysDecline;
-
-impl Policy for AlwaysDecline {
-    type State<'k> = Var<'k, u32>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, u32> {
-        cx.var(0u32)
-    }
-    fn should_try_steal<'k>(&self, _: &PolicyCx<'k>, zero: &Var<'k, u32>) -> Bool<'k> {
-        zero.get().ne(0)
-    }
-    fn keep_going_after_success<'k>(
-        &self,
-        _: &PolicyCx<'k>,
-        zero: &Var<'k, u32>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        zero.get().eq(0)
-    }
-}
-
-/// Asks, and stops after every grant.
-struct AlwaysStop;
-
-impl Policy for AlwaysStop {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        cx.yes()
-    }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
-        cx.no()
-    }
-}
-
-/// Says that it never retires a block, and always does.
-struct Liar;
-
-impl Policy for Liar {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        cx.no()
-    }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
-        cx.no()
-    }
-    fn may_retire(&self) -> bool {
-        false
-    }
-}
 
 fn policies() -> Vec<AnyPolicy> {
     let texts = Catalogue::standard();
@@ -102,10 +30,7 @@ fn policies() -> Vec<AnyPolicy> {
         ])
         .map(|text| text.parse().unwrap_or_else(|error| panic!("{error}")))
         .collect();
-    all.push(AnyPolicy::new(Coin));
-    all.push(AnyPolicy::new(AlwaysDecline));
-    all.push(AnyPolicy::new(AlwaysStop));
-    all.push(AnyPolicy::new(Liar));
+    all.extend(adversaries::all());
     all
 }
 

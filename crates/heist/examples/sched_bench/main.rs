@@ -3,16 +3,21 @@
 //!
 //! ```text
 //! cargo run --release -p heist --example sched_bench -- once 1000 --json once.json
+//! cargo run --release -p heist --example sched_bench -- grouped
 //! nvcc -O3 -arch=sm_90 -ptx -o plain.ptx bench/sched/plain.cu
 //! cargo run --release -p heist --example sched_bench -- table --peer plain.ptx --json table.json
 //! cargo run --release -p heist --example sched_bench -- agree table.json
 //! ```
 //!
-//! `once` and `table` need a GPU; `agree` compares a table with the simulator and
+//! `once`, `grouped` and `table` need a GPU; `agree` compares a table with the simulator and
 //! needs none.
 
+#[path = "../../../sched/tests/common/adversaries.rs"]
+mod adversaries;
 mod agree;
+mod grouped;
 mod once;
+mod overlap;
 mod table;
 
 use std::process::ExitCode;
@@ -37,9 +42,12 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let ran = match words.first().map(String::as_str) {
         Some("once") => once::run(&words[1..]),
+        Some("grouped") => grouped::run(&words[1..]),
         Some("table") => table::run(&words[1..]),
         Some("agree") => agree::run(&words[1..]),
-        _ => Err("say `once COUNT`, `table --peer plain.ptx` or `agree table.json`".into()),
+        _ => Err(
+            "say `once COUNT`, `grouped`, `table --peer plain.ptx` or `agree table.json`".into(),
+        ),
     };
     match ran {
         Ok(true) => ExitCode::SUCCESS,

@@ -3,10 +3,13 @@
 use super::{Failure, flag, number};
 use heist::device::Device;
 use heist::workload::{arch_of, resident};
-use heist_gpu::{Arm, Array, Gpu, JitOptions, Kernel, KernelArg, Protocol, PtxText, Spread};
+use heist_build::Arch;
+use heist_gpu::{
+    Arm, Array, Gpu, GpuError, JitOptions, Kernel, KernelArg, Protocol, PtxText, Spread, Stream,
+};
 use heist_kernels::synthetic::{Parameters, Synthetic, THREADS, Workload, build};
 use heist_launch::Launch;
-use heist_sched::{Plan, Schedule, Source, Submit, TicketGrid};
+use heist_sched::{Effort, Plan, Schedule, Source, Submit, TicketGrid, TuneKey, Tuner};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
@@ -30,9 +33,12 @@ pub(super) struct Row {
     /// Ticket greedy beside CUDA C++ with the same moment, within rounds:
     /// early, late.
     pub(super) ticket_over_peer: [Option<f64>; 2],
-    /// What three samples of four candidates chose, and how much longer that
-    /// takes than the best of the row.
+    /// What the tuner chose before the row was measured, and how much longer
+    /// that takes than the best of the row.
     pub(super) auto: Option<(String, f64)>,
+    /// How many samples the tuner took, of all its candidates.
+    #[serde(default)]
+    pub(super) auto_samples: u32,
 }
 
 /// The table.
@@ -56,9 +62,11 @@ pub(super) fn schedules() -> Vec<Schedule> {
             );
         }
     }
-    let mut full = Schedule::new(Source::Ticket);
-    full.grid = Some(TicketGrid::Full);
-    all.push(full);
+    for submit in [Submit::Early, Submit::Late] {
+        let mut full = Schedule::new(Source::Ticket).submit(submit);
+        full.grid = Some(TicketGrid::Full);
+        all.push(full);
+    }
     for text in [
         "never",
         "every(2)",
@@ -99,11 +107,15 @@ struct Peer {
     output: Array<u32>,
 }
 
+/// Puts one launch into a stream.
+type Launcher<'l> = Box<dyn Fn(&Stream) -> Result<(), GpuError> + 'l>;
+
 /// Measures; whether every result was right.
 pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
     let gpu = Gpu::open(0)?;
     let tiles = number(words, "--tiles", 16384)?;
     let mean = number(words, "--mean", 1000)?;
+    let prologues = [0, number(words, "--prologue", 2000)?];
     let rounds = number(words, "--rounds", 15)?;
     let peer = flag(words, "--peer")
         .map(std::fs::read_to_string)
@@ -115,10 +127,15 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
         rows: Vec::new(),
     };
     for workload in Workload::ALL {
-        for prologue in [0, 2000] {
+        for prologue in prologues {
             let parameters = Parameters {
                 tiles,
-                mean,
+                // A warp searches until its last number is found, which is
+                // much later than in the mean.
+                mean: match workload {
+                    Workload::DataDependent => (mean / 16).max(1),
+                    _ => mean,
+                },
                 imbalance: 8.0,
                 prologue,
                 seed: 7,
@@ -206,20 +223,19 @@ fn row(
             KernelArg::scalar(synthetic.seed()),
         ]
     };
-    let mut arms: Vec<Arm<'_>> = Vec::new();
+    let mut launchers: Vec<(String, Launcher<'_>)> = Vec::new();
     for one in &ready {
         let mut arguments = own(&one.output);
         arguments.push(KernelArg::pointer(&one.control));
         arguments.push(KernelArg::pointer(&one.watch));
         arguments.push(KernelArg::pointer(&one.table));
         arguments.extend(one.plan.numbers.to_array().map(KernelArg::scalar));
-        arms.push(Arm::new(one.name.clone(), move |stream| {
-            one.kernel.launch(stream, &one.plan.launch, &arguments)
-        }));
+        let launch = move |stream: &Stream| one.kernel.launch(stream, &one.plan.launch, &arguments);
+        launchers.push((one.name.clone(), Box::new(launch)));
     }
     for one in &peers {
         let arguments = own(&one.output);
-        arms.push(Arm::new(one.name.clone(), move |stream| {
+        let launch = move |stream: &Stream| {
             let base = one.base.get();
             let mut all = arguments.clone();
             all.push(KernelArg::pointer(&one.counter));
@@ -229,14 +245,22 @@ fn row(
             // first tile is not drawn.
             one.base.set(base.wrapping_add(parameters.tiles));
             one.kernel.launch(stream, &one.launch, &all)
-        }));
+        };
+        launchers.push((one.name.clone(), Box::new(launch)));
     }
+    // The tuner first: it knows nothing of what is measured after it.
+    let (chosen, auto_samples) = tune(gpu, arch, &synthetic, &launchers)?;
+    let mut arms: Vec<Arm<'_>> = launchers
+        .iter()
+        .map(|(name, launch)| Arm::new(name.clone(), launch))
+        .collect();
     let protocol = Protocol {
         rounds,
         ..Protocol::default()
     };
     let figures = gpu.measure(&mut arms, &protocol)?;
     drop(arms);
+    drop(launchers);
     let mut entries = Vec::new();
     for (index, figure) in figures.iter().enumerate() {
         let spread = figure.nanoseconds().unwrap_or(Spread {
@@ -266,28 +290,10 @@ fn row(
         .filter(|entry| !entry.schedule.starts_with("cuda"))
         .map(|entry| entry.median_us)
         .fold(f64::INFINITY, f64::min);
-    let candidates = [
-        "direct",
-        "static",
-        "ticket early greedy",
-        "ticket late greedy",
-    ];
-    let auto = candidates
-        .iter()
-        .filter_map(|name| {
-            let first: Vec<f64> = named(name)?
-                .samples
-                .iter()
-                .take(3)
-                .map(|t| t.ns())
-                .collect();
-            Some((Spread::of(first)?.median, *name))
-        })
-        .min_by(|a, b| a.0.total_cmp(&b.0))
-        .and_then(|(_, name)| {
-            let entry = entries.iter().find(|entry| entry.schedule == name)?;
-            Some((name.to_string(), entry.median_us / best))
-        });
+    let auto = chosen.and_then(|name| {
+        let entry = entries.iter().find(|entry| entry.schedule == name)?;
+        Some((name, entry.median_us / best))
+    });
     Ok(Row {
         workload,
         parameters,
@@ -297,7 +303,35 @@ fn row(
             over("ticket late greedy", "cuda late"),
         ],
         auto,
+        auto_samples,
     })
+}
+
+/// What the tuner chooses, and how many samples it took.
+fn tune(
+    gpu: &Gpu,
+    arch: Arch,
+    synthetic: &Synthetic,
+    launchers: &[(String, Launcher<'_>)],
+) -> Result<(Option<String>, u32), Failure> {
+    let candidates = Schedule::candidates(arch, &"max-steals(8)".parse()?);
+    let mut places = Vec::new();
+    for candidate in &candidates {
+        let name = candidate.to_string();
+        let place = launchers.iter().position(|(launcher, _)| *launcher == name);
+        places.push(place.ok_or_else(|| format!("{name} is not in the table"))?);
+    }
+    let sampler = gpu.sampler()?;
+    for &place in &places {
+        sampler.sample(3, &launchers[place].1)?;
+    }
+    let mut samples = 0;
+    let key = TuneKey::new(synthetic.workload.as_str(), synthetic.tiles(), "gpu");
+    let chosen = Tuner::new(Effort::default()).choose(&key, &candidates, |at| {
+        samples += 1;
+        sampler.sample(1, &launchers[places[at]].1)
+    })?;
+    Ok((chosen.map(|at| candidates[at].to_string()), samples))
 }
 
 fn print_row(row: &Row) {
@@ -313,6 +347,7 @@ fn print_row(row: &Row) {
         println!("  ticket over CUDA C++: early {early:.3}, late {late:.3}");
     }
     if let Some((name, ratio)) = &row.auto {
-        println!("  auto: {name}, {ratio:.3} of the best");
+        let samples = row.auto_samples;
+        println!("  auto: {name} after {samples} samples, {ratio:.3} of the best");
     }
 }

@@ -5,10 +5,10 @@ use clap::Args;
 use heist::device::{Device, DeviceName, NotRun, Settings};
 use heist::render;
 use heist::workload::{self, Ran, WorkloadError};
-use heist_kernels::synthetic::{Parameters, Synthetic, Workload};
+use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::Dim3;
 use heist_ptx::arch::Gpu;
-use heist_sched::{AnyOrder, AnyPolicy, Schedule, Source, Submit, Table};
+use heist_sched::{AnyOrder, AnyPolicy, Effort, Schedule, Source, Table, Tuner};
 use heist_view::Run as Named;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ Examples:
   heist run power-law                                     greedy, on the simulated B200
   heist run power-law --policy 'max-steals(4) & first-half' --trace run.html
   heist run sequence-lengths --source ticket --device sim:h200 --submit late --prologue 200
+  heist run video-frames --source auto --device gpu --tuned tuned.json
   heist run uniform --source static --device gpu --tiles 16384 --mean 4000
 
 Exit status: 0 every tile ran exactly once and every element is right, 1 not so, 2 it could
@@ -33,9 +34,13 @@ pub(crate) struct Run {
     /// When a block asks for more: see `heist policies`.
     #[arg(long, value_name = "EXPR", default_value = "greedy")]
     policy: String,
-    /// Where tiles come from: clc, ticket, static, direct. The device's best unless given.
+    /// Where tiles come from: clc, ticket, static, direct; or auto, which measures them all
+    /// (early and late, the policy and greedy) and takes the fastest. A guess unless given.
     #[arg(long)]
     source: Option<String>,
+    /// A file in which `--source auto` remembers what it measured.
+    #[arg(long, value_name = "FILE", requires = "source")]
+    tuned: Option<PathBuf>,
     /// In which order tiles are handed out: linear, reversed, grouped(4), hilbert, longest-first.
     #[arg(long, default_value = "linear")]
     order: String,
@@ -114,15 +119,62 @@ pub(super) fn draw(path: &Path, title: &str, runs: &[Named<'_>]) -> Result<(), B
 }
 
 impl Run {
-    fn schedule(&self, synthetic: &Synthetic, device: &Device) -> Result<Schedule, BadQuestion> {
+    fn schedule(
+        &self,
+        synthetic: &Synthetic,
+        device: &Device,
+        settings: &Settings,
+    ) -> Result<Schedule, BadQuestion> {
         let policy: AnyPolicy = self.policy.parse().map_err(question)?;
         let arch = workload::arch_of(device).map_err(question)?;
+        if self.source.as_deref() == Some("auto") {
+            return self.fastest(synthetic, device, settings, &policy);
+        }
         let source = match &self.source {
             Some(text) => text.parse().map_err(question)?,
             None => Source::auto(arch, &policy, true).source,
         };
         source.check(arch, self.cluster).map_err(question)?;
-        let order = if self.order == "longest-first" {
+        let mut schedule = Schedule::new(source)
+            .policy(policy)
+            .submit(self.submit.parse().map_err(question)?);
+        self.place(&mut schedule, synthetic)?;
+        Ok(schedule)
+    }
+
+    /// The fastest schedule, measured.
+    fn fastest(
+        &self,
+        synthetic: &Synthetic,
+        device: &Device,
+        settings: &Settings,
+        policy: &AnyPolicy,
+    ) -> Result<Schedule, BadQuestion> {
+        let arch = workload::arch_of(device).map_err(question)?;
+        let mut candidates = Schedule::candidates(arch, policy);
+        for schedule in &mut candidates {
+            self.place(schedule, synthetic)?;
+        }
+        let effort = match device {
+            Device::Sim(_) => Effort::EXACT,
+            Device::Gpu(_) => Effort::default(),
+        };
+        let mut tuner = match &self.tuned {
+            Some(path) => Tuner::remembering(effort, path).map_err(question)?,
+            None => Tuner::new(effort),
+        };
+        let own = || synthetic.arguments();
+        let at = heist::auto::fastest(device, settings, &mut tuner, &candidates, own, |schedule| {
+            build(synthetic, schedule, arch)
+        })
+        .map_err(not_run)?;
+        tuner.save().map_err(question)?;
+        Ok(candidates.swap_remove(at))
+    }
+
+    /// Order and cluster.
+    fn place(&self, schedule: &mut Schedule, synthetic: &Synthetic) -> Result<(), BadQuestion> {
+        schedule.order = if self.order == "longest-first" {
             // An order is over clusters of tiles; a cluster is as long as its
             // longest tile.
             let wide = self.cluster.x.max(1) as usize;
@@ -135,11 +187,8 @@ impl Run {
         } else {
             self.order.parse().map_err(question)?
         };
-        let submit: Submit = self.submit.parse().map_err(question)?;
-        let mut schedule = Schedule::new(source).policy(policy).submit(submit);
-        schedule.order = order;
         schedule.cluster = self.cluster;
-        Ok(schedule)
+        Ok(())
     }
 
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
@@ -159,12 +208,12 @@ impl Run {
             },
         );
         let device = Device::open(self.device).map_err(question)?;
-        let schedule = self.schedule(&synthetic, &device)?;
         let settings = Settings {
             seed: self.seed,
             chaos: self.chaos,
             ..Settings::default()
         };
+        let schedule = self.schedule(&synthetic, &device, &settings)?;
         let ran = workload::run(&synthetic, &schedule, &device, &settings, !self.no_verify)
             .map_err(not_run)?;
         let named = Named {

@@ -10,10 +10,12 @@
 //! end of a chain is known from its start without walking it.
 
 mod costs;
+mod grouped;
 mod kernel;
 mod reference;
 
 pub use costs::{Parameters, Workload};
+pub use grouped::{Grouped, GroupedArgs, WrongElement};
 pub use kernel::{SyntheticArgs, build};
 pub use reference::{Mismatch, Synthetic};
 

@@ -1,0 +1,86 @@
+//! The fastest schedule of a kernel on a device: measured once, and remembered.
+//!
+//! ```no_run
+//! use heist::auto;
+//! use heist::device::{Device, Settings};
+//! use heist::workload::arch_of;
+//! use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
+//! use heist_sched::{Effort, Schedule, Tuner};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::open("gpu".parse()?)?;
+//! let arch = arch_of(&device)?;
+//! let work = Synthetic::new(Workload::PowerLaw, Parameters::default());
+//! let candidates = Schedule::candidates(arch, &"max-steals(8)".parse()?);
+//! let mut tuner = Tuner::remembering(Effort::default(), "tuned.json")?;
+//! let fastest = auto::fastest(&device, &Settings::default(), &mut tuner, &candidates,
+//!     || work.arguments(), |schedule| build(&work, schedule, arch))?;
+//! tuner.save()?;
+//! println!("{}", candidates[fastest]);
+//! # Ok(()) }
+//! ```
+
+use crate::device::{Device, Settings};
+use crate::workload::{WorkloadError, resident};
+use heist_build::{BuildError, KernelParams};
+use heist_launch::Arg;
+use heist_ptx::Source as Text;
+use heist_sched::{Plan, Schedule, TiledKernel, TuneKey, Tuner};
+use std::collections::HashMap;
+
+/// Which of the candidates is the fastest: the one that the tuner remembers for
+/// this kernel, grid and device, or the one that it measures now.
+///
+/// `own` gives the kernel's own arguments, `build` the kernel of a schedule. A
+/// candidate is built and launched once before its first sample, so that what
+/// happens once is not in the time. Give a [`Tuner`] with
+/// [`Effort::EXACT`](heist_sched::Effort::EXACT) for a simulated device.
+///
+/// # Errors
+/// What kept a candidate from being built or run.
+pub fn fastest<A: KernelParams>(
+    device: &Device,
+    settings: &Settings,
+    tuner: &mut Tuner,
+    candidates: &[Schedule],
+    own: impl Fn() -> Vec<Arg>,
+    build: impl Fn(&Schedule) -> Result<TiledKernel<A>, BuildError>,
+) -> Result<usize, WorkloadError> {
+    let Some(first) = candidates.first() else {
+        return Err(WorkloadError::NoCandidates);
+    };
+    let name = match device {
+        Device::Sim(device) => device.to_string(),
+        Device::Gpu(gpu) => gpu.info().name.clone(),
+    };
+    let kernel = build(first).map_err(WorkloadError::Build)?;
+    let key = TuneKey::new(&kernel.ptx(), kernel.tiles(), &name);
+    let mut ready: HashMap<usize, (TiledKernel<A>, Plan, Text)> = HashMap::new();
+    let chosen = tuner.choose(&key, candidates, |at| {
+        let run = |(kernel, plan, text): &(TiledKernel<A>, Plan, Text)| {
+            let arguments = plan.arguments(own());
+            let entry = &kernel.built.launch.entry;
+            let module = &kernel.built.module;
+            device
+                .run(text, module, entry, &plan.launch, &arguments, settings)
+                .map_err(|error| WorkloadError::NotRun(error, Box::new(text.clone())))
+        };
+        if !ready.contains_key(&at) {
+            let kernel = build(&candidates[at]).map_err(WorkloadError::Build)?;
+            let plan = kernel
+                .plan(resident(device, &kernel))
+                .map_err(WorkloadError::Plan)?;
+            let text = Text::new(format!("{}.ptx", candidates[at]), kernel.ptx());
+            let one = (kernel, plan, text);
+            if let Device::Gpu(_) = device {
+                run(&one)?;
+            }
+            ready.insert(at, one);
+        }
+        let report = run(&ready[&at])?;
+        if let Some(found) = report.diagnostics.into_iter().next() {
+            return Err(WorkloadError::Found(found.message));
+        }
+        report.elapsed.ok_or(WorkloadError::NoTime)
+    });
+    chosen?.ok_or(WorkloadError::NoCandidates)
+}
