@@ -26,6 +26,7 @@ use heist_launch::Arg;
 use heist_ptx::Source as Text;
 use heist_sched::{Plan, Schedule, TiledKernel, TuneKey, Tuner};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Which of the candidates is the fastest: the one that the tuner remembers for
 /// this kernel, grid and device, or the one that it measures now.
@@ -64,7 +65,7 @@ pub fn fastest<A: KernelParams>(
                 .run(text, module, entry, &plan.launch, &arguments, settings)
                 .map_err(|error| WorkloadError::NotRun(error, Box::new(text.clone())))
         };
-        if !ready.contains_key(&at) {
+        if let Entry::Vacant(place) = ready.entry(at) {
             let kernel = build(&candidates[at]).map_err(WorkloadError::Build)?;
             let plan = kernel
                 .plan(resident(device, &kernel))
@@ -74,7 +75,7 @@ pub fn fastest<A: KernelParams>(
             if let Device::Gpu(_) = device {
                 run(&one)?;
             }
-            ready.insert(at, one);
+            place.insert(one);
         }
         let report = run(&ready[&at])?;
         if let Some(found) = report.diagnostics.into_iter().next() {
