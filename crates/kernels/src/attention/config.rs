@@ -97,8 +97,9 @@ pub struct Config {
     pub q_in_registers: bool,
     /// Blocks that share the keys of a tile; a second kernel joins their results.
     pub splits: u32,
-    /// Blocks that should fit on a multiprocessor.
-    pub min_blocks: Option<u32>,
+    /// Blocks that should fit on a multiprocessor. The assembler keeps registers
+    /// low enough for them, and uses all it wants for one.
+    pub min_blocks: u32,
 }
 
 impl Config {
@@ -120,7 +121,7 @@ impl Config {
             swizzled: false,
             q_in_registers: false,
             splits: 1,
-            min_blocks: None,
+            min_blocks: 1,
         };
         match rung {
             Rung::Scalar => Config { down: 1, ..plain },
@@ -186,6 +187,9 @@ impl Config {
                 "the {} kernel does not share out keys: across and splits must be 1",
                 self.rung
             ));
+        }
+        if self.min_blocks == 0 {
+            return fail("no block on a multiprocessor: at least one must fit".into());
         }
         if self.splits == 0 || self.splits > 64 {
             return fail(format!("{} splits: 1 to 64 can be had", self.splits));

@@ -53,18 +53,16 @@ pub fn build(
     arch: Arch,
 ) -> Result<TiledKernel<AttentionArgs>, BuildError> {
     let name = format!("attention_{}", config.rung);
-    let mut tiled = Tiled::<AttentionArgs>::new(name, tiles)
+    Tiled::<AttentionArgs>::new(name, tiles)
         .schedule(schedule)
-        .block(config.threads());
-    if let Some(blocks) = config.min_blocks {
-        tiled = tiled.min_blocks(blocks);
-    }
-    tiled.build(arch, |k, args, tiles| {
-        tiles.each(|tile| match config.dtype {
-            Dtype::F16 => emit::<f16>(k, &args, config, &tile),
-            Dtype::Bf16 => emit::<bf16>(k, &args, config, &tile),
+        .block(config.threads())
+        .min_blocks(config.min_blocks)
+        .build(arch, |k, args, tiles| {
+            tiles.each(|tile| match config.dtype {
+                Dtype::F16 => emit::<f16>(k, &args, config, &tile),
+                Dtype::Bf16 => emit::<bf16>(k, &args, config, &tile),
+            })
         })
-    })
 }
 
 /// The schedule that suits a rung.

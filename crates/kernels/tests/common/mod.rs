@@ -5,14 +5,14 @@ use heist_kernels::{Job, Target};
 use heist_sim::{Device, Options, Program};
 
 /// A simulated device by its name, `h200`.
-pub fn device(name: &str) -> (Device, Target) {
+pub(crate) fn device(name: &str) -> (Device, Target) {
     let device = Device::named(name).expect("a device");
     let (arch, sms) = (device.gpu().arch, device.gpu().sms);
     (device, Target { arch, sms })
 }
 
 /// Runs every step of a job; its buffers then hold the results.
-pub fn run(job: &mut Job, device: &Device, options: &Options) {
+pub(crate) fn run(job: &mut Job, device: &Device, options: &Options) {
     for step in 0..job.steps.len() {
         let arguments = job.arguments(step).expect("a step");
         let what = format!("{}, step {step}", job.name);

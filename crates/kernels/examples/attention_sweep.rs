@@ -1,0 +1,251 @@
+//! Writes the PTX of many attention configurations and how to launch them, for
+//! `bench/kernels/attention_sweep.py`, which runs them beside PyTorch's.
+//!
+//! ```text
+//! cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
+//! ```
+//!
+//! A set is `small`, `large` or `ladder`; all of them unless given.
+
+use heist_build::Arch;
+use heist_kernels::attention::{Config, Dtype, Feed, Mask, Problem, Rung, job, schedule};
+use heist_kernels::{Job, KernelError, Target};
+use heist_launch::{Arg, BufferRef, Role};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const H200: Target = Target {
+    arch: Arch::SM_90,
+    sms: 132,
+};
+
+/// A shape of the anchors: 16384 tokens, hidden 2048.
+fn anchor(dim: u32, length: u32, dtype: Dtype, mask: Mask) -> Problem {
+    let mut problem = Problem::new(16384 / length, 2048 / dim, length, dim);
+    problem.dtype = dtype;
+    problem.mask = mask;
+    problem
+}
+
+/// Every combination that might be good for large shapes of a head dimension.
+fn large(dim: u32) -> Vec<Config> {
+    let base = Config::suited(Rung::Large, &Problem::new(16, 32, 1024, dim), H200);
+    let mut configs = Vec::new();
+    let shapes: &[(u32, u32, u32, bool, u32)] = match dim {
+        // row blocks, warps, columns, queries in registers, blocks to fit
+        64 => &[
+            (2, 4, 64, true, 1),
+            (2, 4, 64, true, 3),
+            (2, 4, 64, false, 3),
+            (2, 4, 128, false, 2),
+            (2, 4, 128, true, 2),
+            (2, 4, 96, true, 2),
+            (2, 4, 32, true, 3),
+            (2, 8, 64, true, 1),
+            (1, 8, 64, true, 2),
+            (1, 4, 64, true, 4),
+        ],
+        _ => &[
+            (2, 4, 64, false, 2),
+            (2, 4, 32, false, 2),
+            (2, 4, 32, true, 2),
+            (2, 4, 48, false, 2),
+            (1, 8, 64, true, 1),
+            (1, 8, 64, false, 2),
+            (1, 4, 64, true, 3),
+            (2, 8, 64, false, 1),
+        ],
+    };
+    for &(row_blocks, down, cols, q_in_registers, min_blocks) in shapes {
+        for feed in [Feed::Pairs, Feed::Turns] {
+            for stages in [2, 3] {
+                configs.push(Config {
+                    row_blocks,
+                    down,
+                    cols,
+                    q_in_registers,
+                    min_blocks,
+                    feed,
+                    stages,
+                    ..base
+                });
+            }
+        }
+        configs.push(Config {
+            row_blocks,
+            down,
+            cols,
+            q_in_registers,
+            min_blocks,
+            swizzled: true,
+            ..base
+        });
+    }
+    configs
+}
+
+/// Ways to share out the keys of the small shape.
+fn small(problem: &Problem) -> Vec<Config> {
+    let base = Config::suited(Rung::Large, problem, H200);
+    let mut configs = Vec::new();
+    for (row_blocks, down, across, cols) in [
+        (1, 4, 1, 64),
+        (1, 4, 2, 64),
+        (1, 4, 2, 32),
+        (1, 4, 4, 32),
+        (1, 4, 4, 64),
+        (1, 2, 2, 64),
+        (1, 2, 4, 32),
+        (1, 2, 4, 64),
+        (1, 2, 8, 32),
+        (2, 2, 2, 64),
+        (2, 2, 4, 32),
+        (2, 2, 4, 64),
+        (2, 1, 4, 64),
+        (2, 1, 8, 32),
+        (1, 1, 4, 64),
+    ] {
+        for stages in [2, 3] {
+            configs.push(Config {
+                row_blocks,
+                down,
+                across,
+                cols,
+                stages,
+                q_in_registers: true,
+                min_blocks: 1,
+                ..base
+            });
+        }
+    }
+    configs.push(Config {
+        splits: 2,
+        across: 1,
+        ..base
+    });
+    configs
+}
+
+fn cases(set: &str) -> Vec<(Problem, Vec<Config>)> {
+    let mut cases = Vec::new();
+    if set == "all" || set == "large" {
+        for (dim, length, dtype) in [
+            (64, 1024, Dtype::F16),
+            (64, 4096, Dtype::Bf16),
+            (128, 1024, Dtype::F16),
+            (128, 4096, Dtype::Bf16),
+        ] {
+            for mask in [Mask::Full, Mask::Causal] {
+                let problem = anchor(dim, length, dtype, mask);
+                let configs = large(dim).into_iter().map(|config| Config {
+                    dtype,
+                    mask: mask.kind(),
+                    ..config
+                });
+                cases.push((problem, configs.collect()));
+            }
+        }
+    }
+    for batch in [1, 2] {
+        let problem = Problem::new(batch, 8, 512, 64);
+        if set == "all" || set == "small" {
+            cases.push((problem.clone(), small(&problem)));
+        }
+        if set == "all" || set == "ladder" {
+            let configs = Rung::ALL.map(|rung| Config::suited(rung, &problem, H200));
+            cases.push((problem, configs.to_vec()));
+        }
+    }
+    cases
+}
+
+fn parameter(arg: &Arg) -> Result<Value, KernelError> {
+    Ok(match arg {
+        Arg::Scalar(scalar) => json!({ "bits": scalar.bits, "size": scalar.ty.bytes() }),
+        Arg::Pointer {
+            buffer: BufferRef::Named(name),
+            ..
+        } => json!({ "buffer": name }),
+        Arg::Buffer { data, .. } => json!({ "own": hex(data.bytes()) }),
+        other => {
+            return Err(KernelError::unfit(format!(
+                "the sweep can't pass {other:?}"
+            )));
+        }
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Everything that a launcher needs, with the PTX in files of their own.
+fn describe(
+    job: &Job,
+    config: &Config,
+    directory: &Path,
+    written: &mut BTreeMap<String, String>,
+) -> Result<Value, Box<dyn std::error::Error>> {
+    let mut steps = Vec::new();
+    for step in &job.steps {
+        let text = step.ptx();
+        let number = written.len();
+        let file = written
+            .entry(text.clone())
+            .or_insert_with(|| format!("{number}.ptx"));
+        std::fs::write(directory.join(&*file), text)?;
+        let params: Result<Vec<Value>, KernelError> = step.params.iter().map(parameter).collect();
+        steps.push(json!({
+            "ptx": file, "entry": step.entry, "grid": step.launch.grid.to_array(),
+            "block": step.launch.block.to_array(), "shared": step.launch.dynamic_shared,
+            "params": params?,
+        }));
+    }
+    let buffers: Vec<Value> = job
+        .buffers
+        .iter()
+        .map(|buffer| {
+            let start = (buffer.role == Role::In && buffer.name.ends_with("starts"))
+                .then(|| hex(buffer.data.bytes()));
+            json!({ "name": buffer.name, "bytes": buffer.data.bytes().len(), "data": start })
+        })
+        .collect();
+    Ok(json!({
+        "name": format!("{config} fit {}", config.min_blocks), "steps": steps, "buffers": buffers,
+    }))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, rest @ ..] = &arguments[..] else {
+        return Err("usage: attention_sweep DIR [small|large|ladder]".into());
+    };
+    let directory = Path::new(directory);
+    std::fs::create_dir_all(directory)?;
+    let mut written = BTreeMap::new();
+    let mut all = Vec::new();
+    for (problem, configs) in cases(rest.first().map_or("all", String::as_str)) {
+        let mut arms = Vec::new();
+        for config in configs {
+            match job(
+                &problem,
+                &config,
+                &schedule(&config, &problem, H200.arch),
+                H200,
+            ) {
+                Ok(job) => arms.push(describe(&job, &config, directory, &mut written)?),
+                Err(error) => eprintln!("{problem}, {config}: {error}"),
+            }
+        }
+        let (batch, (length, _)) = (problem.sequences().len(), problem.longest());
+        all.push(json!({
+            "name": problem.to_string(), "batch": batch, "heads": problem.heads,
+            "length": length, "dim": problem.head_dim, "dtype": problem.dtype.to_string(),
+            "causal": problem.mask == Mask::Causal, "flops": problem.work().flops, "arms": arms,
+        }));
+    }
+    std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
+    println!("{} kernels in {}", written.len(), directory.display());
+    Ok(())
+}
