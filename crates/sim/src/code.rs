@@ -176,6 +176,8 @@ pub(crate) struct Code {
     /// The special registers that are read, in the order of their rows.
     pub(crate) specials: Vec<crate::special::Special>,
     pub(crate) shape: Shape,
+    /// What warps keep for the checks that are wrapped around operations.
+    pub(crate) watched: crate::watch::Watched,
     /// The registers of each instruction; empty where nobody wants to know.
     pub(crate) touched: Vec<crate::ops::wgmma::pending::Touched>,
 }

@@ -58,6 +58,7 @@ mod program;
 mod race;
 mod rng;
 mod special;
+mod watch;
 
 pub use device::{Device, UnknownDevice};
 pub use machine::Stats;

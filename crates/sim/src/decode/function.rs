@@ -183,6 +183,7 @@ impl<'m> Decoder<'m> {
         self.span = instruction.span;
         self.reads.clear();
         self.writes = 0;
+        self.trail = crate::watch::Trail::default();
         self.guard = None;
         if let Some(guard) = &instruction.guard {
             let register = self.register(&guard.register)?;

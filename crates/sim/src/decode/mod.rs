@@ -15,6 +15,7 @@ pub(crate) mod variables;
 use crate::code::{Code, Guard, Instr, NOWHERE, Op, Pred, Reach, Shape, Site, Slot};
 use crate::lanes::{Lane, Row};
 use crate::special::Special;
+use crate::watch::{self, Trail};
 use heist_ptx::{Diagnostic, Function, FunctionKind, Instruction, Module, Name, Span, rule};
 use names::Scope;
 use rustc_hash::FxHashMap;
@@ -112,6 +113,10 @@ pub(crate) struct Decoder<'m> {
     pub(crate) tracks_registers: bool,
     /// The instruction at hand only moves values.
     pub(crate) moves: bool,
+    /// What the instruction at hand does to registers, and what those of the kernel's own body did.
+    pub(crate) trail: Trail,
+    trails: Vec<Trail>,
+    names: Vec<(u32, Name)>,
 }
 
 /// Constants, each once.
@@ -183,6 +188,9 @@ pub(crate) fn decode(
         touched: Vec::new(),
         tracks_registers: false,
         moves: false,
+        trail: Trail::default(),
+        trails: Vec::new(),
+        names: Vec::new(),
     };
     decoder.directives(kernel);
     decoder.number_of(kernel);
@@ -269,7 +277,17 @@ impl<'m> Decoder<'m> {
             .iter()
             .all(|function| isolation::is_isolated(function))
             && self.ops.iter().all(|op| op.reach != Reach::Device);
+        let own = self.trails.len();
+        let watched = watch::wrap(watch::Body {
+            ops: &mut self.ops[..own],
+            leaves: &self.leaves[..own],
+            trails: &self.trails,
+            labels: &self.labels,
+            rows: self.functions.first().map_or(0, |kernel| kernel.rows),
+            names: &self.names,
+        });
         Code {
+            watched,
             ops: self.ops,
             sites: self.sites,
             locs: self.locs,
@@ -319,6 +337,20 @@ impl<'m> Decoder<'m> {
             writes: self.all_writes.drain(..).collect(),
             moves: self.moves,
         });
+        let trail = std::mem::take(&mut self.trail);
+        // The instruction may be made of several operations.
+        self.trail = Trail {
+            role: trail.role,
+            pure: trail.pure,
+            loads: trail.loads,
+            ..Trail::default()
+        };
+        if self.function == 0 {
+            self.trails.push(Trail {
+                guarded: self.guard.is_some(),
+                ..trail
+            });
+        }
         let mut reads = [0; 4];
         for (slot, row) in reads.iter_mut().zip(self.reads.drain(..)) {
             *slot = row;
@@ -346,6 +378,7 @@ impl<'m> Decoder<'m> {
         if !slot.is_constant() && !slot.is_special() {
             self.reads
                 .push((slot.row() + 1).min(u32::from(u16::MAX)) as u16);
+            self.trail.reads.push(slot.row());
         }
     }
 
@@ -353,10 +386,17 @@ impl<'m> Decoder<'m> {
     pub(crate) fn note_write(&mut self, slot: Slot) {
         self.writes = (slot.row() + 1).min(u32::from(u16::MAX)) as u16;
         self.all_writes.push(self.writes);
+        self.trail.writes.push(slot.row());
+    }
+
+    /// Notes what a register of the kernel's own body is called.
+    pub(crate) fn name_row(&mut self, row: u32, name: &Name) {
+        self.names.push((row, name.clone()));
     }
 
     /// The registers noted so far are followed by the instruction itself.
     pub(crate) fn forget_touched(&mut self) {
+        self.trail.reads.clear();
         self.reads.clear();
         self.all_writes.clear();
         self.writes = 0;

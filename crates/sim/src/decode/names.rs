@@ -161,6 +161,9 @@ impl<'m> Decoder<'m> {
             self.shape.register_words += rows;
             self.fresh(rows).row()
         };
+        if self.function == 0 && ty != ScalarType::Pred {
+            self.name_row(at, &name);
+        }
         self.declare(name, Named::Register(Register { ty, at, lanes }));
     }
 

@@ -164,6 +164,11 @@ impl Decoder<'_> {
         ty: ScalarType,
     ) -> Decoded<Slot> {
         if let Some(special) = Special::named(name, part) {
+            self.trail.place = match special {
+                Special::ClusterCtaid(axis) => Some(crate::watch::Place::Offset(axis)),
+                Special::ClusterCtarank => Some(crate::watch::Place::Rank),
+                _ => self.trail.place,
+            };
             return Ok(self.special(special));
         }
         if part.is_none()

@@ -105,6 +105,10 @@ pub(crate) struct Warp {
     pub(crate) preds: Vec<Mask>,
     /// The carry of extended-precision arithmetic.
     pub(crate) carry: Mask,
+    /// Which lanes have set the registers that are followed.
+    pub(crate) unset: Vec<crate::watch::unset::Followed>,
+    /// What followed registers are made of, see [`crate::watch::lineage`].
+    pub(crate) lineage: Vec<[crate::watch::lineage::Stock; crate::lanes::LANES]>,
     /// Its `wgmma` products.
     pub(crate) products: crate::ops::wgmma::pending::Products,
     /// The end of what each lane has allocated on its stack.
@@ -157,6 +161,8 @@ impl Warp {
         self.regs.fill(Row::splat(0));
         self.preds.fill(0);
         self.carry = 0;
+        self.unset.fill(Default::default());
+        self.lineage.fill([Default::default(); crate::lanes::LANES]);
         self.stack = [0; crate::lanes::LANES];
         self.products = Default::default();
         self.fragments.clear();
@@ -204,6 +210,8 @@ impl Warp {
             regs: vec![Row::splat(0); (specials + entry.rows) as usize],
             preds: vec![0; entry.preds as usize],
             carry: 0,
+            unset: vec![Default::default(); code.watched.unset.len()],
+            lineage: vec![[Default::default(); crate::lanes::LANES]; code.watched.lineage],
             products: Default::default(),
             stack: [0; crate::lanes::LANES],
             live: lanes,

@@ -584,13 +584,14 @@ pub(crate) fn report_race(
     let same_warp = conflict.agent == own;
     let geography = cx.machine.geography;
     let same_block = geography.block(conflict.agent) == geography.block(own);
-    let strong = |kind: Kind| matches!(kind, Kind::Strong(_));
+    let strong = |kind: Kind| kind.scope().is_some();
     if conflict.their_kind == Kind::Async {
         report_unseen(cx, home, offset, conflict, does);
         return;
     }
     let code: Code = match home {
         _ if kind == Kind::Copy || conflict.their_kind == Kind::Copy => rule::CP_ASYNC_UNSHARED,
+        _ if kind.differs_in_size(conflict.their_kind) => rule::MIXED_SIZE,
         _ if strong(kind) && strong(conflict.their_kind) => rule::NARROW_SCOPE,
         _ if strong(kind) != strong(conflict.their_kind) => rule::MIXED_ATOMICITY,
         _ if same_warp => rule::WARP_RACE,
@@ -630,6 +631,7 @@ pub(crate) fn report_race(
                 "set the flag with `st.release` (or a fence before it), and read it with `ld.acquire` (or a fence behind it)"
             }
             rule::NARROW_SCOPE => "one of the two has a scope that does not reach the other's block: use `.gpu` (or `.cluster`) on both",
+            rule::MIXED_SIZE => "both are atomics, of different sizes, which are not atomic towards each other: give both the same size and place",
             rule::MIXED_ATOMICITY => "one of the two is atomic and the other is not: make both atomic (`ld.relaxed`, `ld.acquire`, `atom`), or order them",
             rule::SHARED_RACE => "put a barrier between the two that both threads reach (`bar.sync`, or an mbarrier)",
             rule::CLUSTER_RACE => "let the cluster meet between the two (`barrier.cluster.arrive.release` and `.wait.acquire`)",

@@ -206,7 +206,12 @@ impl Atomic {
 
     fn on(&self, cx: &mut Cx<'_>, group: &Group) {
         check_written(cx, group);
-        watch(cx, group, false, Does::Writes, self.order.kind());
+        // A packed pair is two atomics.
+        let size = match self.ty {
+            Type::F16x2 | Type::Bf16x2 => 2,
+            ty => ty.bytes() as u8,
+        };
+        watch(cx, group, false, Does::Writes, self.order.atomic_kind(size));
         super::order::read(cx, group, self.order);
         super::order::write(cx, group, self.order);
         let subnormals = match group.home {
@@ -295,7 +300,7 @@ fn wide(
         groups(cx, window, &addresses, 16, Does::Writes, |cx, group| {
             cx.mask = group.mask;
             check_written(cx, group);
-            watch(cx, group, false, Does::Writes, order.kind());
+            watch(cx, group, false, Does::Writes, order.atomic_kind(16));
             super::order::read(cx, group, order);
             super::order::write(cx, group, order);
             let values = cx.read::<u128>(b);

@@ -16,6 +16,7 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::cluster::Happening;
 use crate::lanes::{each, first, map1};
 use crate::memory::window::{SharedPlace, Window};
+use crate::special::Axis;
 use heist_launch::{Decision, DecisionKind, Dim3, Time};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
@@ -48,6 +49,8 @@ pub(crate) struct Control {
     granted: Vec<Grant>,
     /// Where answers have arrived: rank and offset.
     slots: Vec<(u32, u32)>,
+    /// Where blocks stored for a grant without minding their own place.
+    pub(crate) unplaced: crate::watch::lineage::Unplaced,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +147,11 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
             };
             targets[axis] = Some(d.dst(one, ScalarType::B32)?);
         }
+    }
+    for (axis, target) in [Axis::X, Axis::Y, Axis::Z].into_iter().zip(targets) {
+        d.trail
+            .first
+            .extend(target.map(|target| (axis, target.row())));
     }
     d.emit_reaching(
         with(move |cx| first_ctaid(cx, response, targets)),

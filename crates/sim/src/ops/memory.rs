@@ -10,6 +10,7 @@ use crate::lanes::{ALL, LANES, each};
 use crate::memory::region::Word;
 use crate::memory::window::Window;
 use crate::race::shadow::{Kind, Scope};
+use crate::watch::Role;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
 /// What an access says about order.
@@ -30,6 +31,14 @@ impl Order {
             Order::Relaxed(s) | Order::Acquire(s) | Order::Release(s) | Order::Both(s) => {
                 Kind::Strong(s)
             }
+        }
+    }
+
+    /// The kind of an atomic on elements of this size.
+    pub(crate) fn atomic_kind(self, bytes: u8) -> Kind {
+        match self.kind().scope() {
+            Some(scope) => Kind::Atomic(scope, bytes),
+            None => self.kind(),
         }
     }
 
@@ -556,6 +565,9 @@ fn store(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         sources.push(d.src_any(&operand, ty)?);
     }
     let order = Order::of(mods, Order::Weak);
+    if matches!(window, None | Some(Window::Global)) {
+        d.trail.role = Role::Stores(addr);
+    }
     let store = Store {
         window,
         addr,

@@ -40,6 +40,7 @@ pub(crate) mod warp;
 pub(crate) mod wgmma;
 
 use crate::decode::{Decoded, Decoder};
+use crate::watch::Role;
 use heist_arith::float::Rounding;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
@@ -47,6 +48,14 @@ use heist_ptx::{Instruction, Operand, ScalarType, rule};
 pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()> {
     let mods = Mods::of(i);
     d.moves = i.opcode.base() == "mov";
+    d.trail.role = match i.opcode.base() {
+        "mov" => Role::Moves,
+        "cvt" | "shfl" => Role::Copies,
+        "add" if mods.ty().is_some_and(|ty| ty.bits() == 32) => Role::Adds,
+        _ => Role::Computes,
+    };
+    d.trail.pure = computes(i.opcode.base());
+    d.trail.loads = matches!(i.opcode.base(), "ld" | "ldu" | "atom" | "ldmatrix");
     match i.opcode.base() {
         "add" | "sub" | "mul" | "mad" | "div" | "rem" | "abs" | "neg" | "min" | "max" | "fma"
         | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "addc" | "subc" | "madc" | "rcp"
@@ -106,6 +115,14 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         }
         _ => Err(d.unsupported(i, "there is nothing here that can run it")),
     }
+}
+
+/// Whether an instruction makes its results of registers alone, and does nothing else.
+fn computes(base: &str) -> bool {
+    const PURE: &str = "add sub mul mad div rem abs neg min max fma sad mul24 mad24 dp4a dp2a addc subc madc rcp sqrt \
+        rsqrt sin cos lg2 ex2 tanh copysign and or xor not cnot shl shr shf lop3 popc clz brev bfind fns bfe bfi bmsk \
+        szext prmt set selp slct cvt mov cvta shfl mma movmatrix";
+    PURE.split_whitespace().any(|pure| pure == base) || video::is_known(base)
 }
 
 /// The modifiers of an opcode.

@@ -77,8 +77,7 @@ fn copy(d: &mut Decoder<'_>, target: &Operand, source: &Operand, ty: ScalarType)
         && to.lanes == from.lanes
     {
         for at in 0..to.lanes {
-            let instr = copier(from.slot(at), to.slot(at), rows_of(to.ty));
-            d.emit(instr, Cost::ALU);
+            emit_copy(d, from.slot(at), to.slot(at), rows_of(to.ty));
         }
         return Ok(());
     }
@@ -110,13 +109,20 @@ fn fill(d: &mut Decoder<'_>, whole: &Operand, parts: &[Operand], ty: ScalarType)
     for (at, part) in parts.iter().enumerate() {
         let source = d.src(part, ty)?;
         let between = d.fresh(rows_of(ty));
+        d.note_write(between);
         d.emit(copier(source, between, rows_of(ty)), Cost::ALU);
         copies.push((between, register.slot(at as u32)));
     }
     for (between, slot) in copies {
-        d.emit(copier(between, slot, rows_of(ty)), Cost::ALU);
+        emit_copy(d, between, slot, rows_of(ty));
     }
     Ok(())
+}
+
+fn emit_copy(d: &mut Decoder<'_>, source: Slot, target: Slot, rows: u32) {
+    d.note_read(source);
+    d.note_write(target);
+    d.emit(copier(source, target, rows), Cost::ALU);
 }
 
 fn copier(source: Slot, target: Slot, rows: u32) -> Box<dyn Instr> {

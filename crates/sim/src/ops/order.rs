@@ -4,7 +4,7 @@ use super::access::{Group, Home};
 use super::memory::Order;
 use crate::context::Cx;
 use crate::lanes::{LANES, Mask, each};
-use crate::race::shadow::{Kind, Scope};
+use crate::race::shadow::Scope;
 use std::sync::Arc;
 
 /// A name for a location that is the same for everybody who can reach it.
@@ -89,7 +89,7 @@ fn note_flag(cx: &mut Cx<'_>, group: &Group) {
         .and_then(|region| region.shadow(offset / 128))
     {
         line.each(1 << (offset % 128), |seen| {
-            let wide = matches!(seen.kind, Kind::Strong(scope) if scope >= Scope::Gpu);
+            let wide = seen.kind.scope().is_some_and(|scope| scope >= Scope::Gpu);
             if seen.write && wide && geography.block(seen.agent) != own {
                 setter = Some(geography.block(seen.agent));
             }

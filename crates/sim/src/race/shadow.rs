@@ -20,12 +20,29 @@ const MOST_TRACES: usize = 40;
 pub(crate) enum Kind {
     /// An ordinary load or store.
     Plain,
-    /// An atomic, volatile, relaxed, acquire or release access of this scope.
+    /// A volatile, relaxed, acquire or release access of this scope.
     Strong(Scope),
+    /// An atomic of this scope on this many bytes.
+    Atomic(Scope, u8),
     /// The data of a `cp.async`, put down when its thread waited for it.
     Copy,
     /// A write or read by an asynchronous copy.
     Async,
+}
+
+impl Kind {
+    /// The scope of an access that synchronises.
+    pub(crate) fn scope(self) -> Option<Scope> {
+        match self {
+            Kind::Strong(scope) | Kind::Atomic(scope, _) => Some(scope),
+            Kind::Plain | Kind::Copy | Kind::Async => None,
+        }
+    }
+
+    /// Whether both are atomics, of different sizes: then they are not atomic towards each other.
+    pub(crate) fn differs_in_size(self, other: Kind) -> bool {
+        matches!((self, other), (Kind::Atomic(_, a), Kind::Atomic(_, b)) if a != b)
+    }
 }
 
 /// Whom a synchronisation reaches.
@@ -134,9 +151,9 @@ impl Geography {
 
     /// Whether two strong accesses are ordered by the memory itself.
     fn morally_strong(self, a: (Kind, Agent), b: (Kind, Agent)) -> bool {
-        match (a.0, b.0) {
-            (Kind::Strong(x), Kind::Strong(y)) => {
-                self.reaches(x, a.1, b.1) && self.reaches(y, a.1, b.1)
+        match (a.0.scope(), b.0.scope()) {
+            (Some(x), Some(y)) => {
+                self.reaches(x, a.1, b.1) && self.reaches(y, a.1, b.1) && !a.0.differs_in_size(b.0)
             }
             _ => false,
         }
@@ -622,6 +639,24 @@ mod tests {
             line.access(&access(false, &lanes), &b, WIDE, &floor)
                 .is_some()
         );
+    }
+
+    #[test]
+    fn atomics_of_different_sizes_are_not_atomic_towards_each_other() {
+        let (a, b) = (WarpClock::new(0, 0, 2), WarpClock::new(2, 2, 2));
+        let floor = Floor::default();
+        let lanes = identity();
+        let of = |size, bytes| Access {
+            kind: Kind::Atomic(Scope::Gpu, size),
+            bytes,
+            ..access(true, &lanes)
+        };
+        let mut line = Line::default();
+        assert_eq!(line.access(&of(8, 0xff), &a, WIDE, &floor), None);
+        for (size, bytes, races) in [(8, 0xff, false), (4, 0xf0, true), (4, 0xf00, false)] {
+            let found = line.clone().access(&of(size, bytes), &b, WIDE, &floor);
+            assert_eq!(found.is_some(), races, "{size} bytes at {bytes:#x}");
+        }
     }
 
     #[test]

@@ -1,0 +1,293 @@
+//! Where a stolen tile's coordinates come from.
+//!
+//! A grant names the first block of its cluster, and every block adds its own offset
+//! dimension by dimension. Two ways to get that wrong are followed here, in kernels that
+//! decode grants and run in clusters: adding what is not the block's offset in that
+//! dimension (the linear rank to x, or another dimension's offset), which is reported at
+//! the addition; and adding nothing, which is reported when a second block of the cluster
+//! stores to where the first one did, at an address that comes from the same grant.
+//!
+//! What becomes of a coordinate is remembered for each lane of each register that can
+//! hold something of it. Through memory it is not followed.
+
+use super::{Body, Place, Role, around};
+use crate::code::{Flow, Instr, Slot};
+use crate::context::Cx;
+use crate::decode::operand::{Addr, Base};
+use crate::lanes::{LANES, each};
+use crate::memory::window::Window;
+use crate::special::Axis;
+use heist_launch::Dim3;
+use heist_ptx::rule;
+use rustc_hash::FxHashMap;
+
+/// What a value is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stock {
+    /// Nothing that matters.
+    #[default]
+    Other,
+    /// A coordinate of a granted cluster's first block, as it was decoded.
+    First(Axis),
+    /// The block's place in its cluster, as it was read.
+    Own(Place),
+    /// Something computed from the first block's place alone.
+    FromFirst,
+    /// Something computed from the block's own place, and perhaps from the other.
+    FromOwn,
+}
+
+impl Stock {
+    /// What a value is that was computed from both.
+    fn mixed(self, other: Stock) -> Stock {
+        use Stock::*;
+        match (self, other) {
+            (Own(_) | FromOwn, _) | (_, Own(_) | FromOwn) => FromOwn,
+            (First(_) | FromFirst, _) | (_, First(_) | FromFirst) => FromFirst,
+            (Other, Other) => Other,
+        }
+    }
+}
+
+/// How many addresses of tiles a cluster remembers.
+const MOST_PLACES: usize = 1 << 16;
+
+/// Where the blocks of a cluster stored something at an address that comes from the
+/// first block's place alone: by instruction and address, the block's rank.
+pub(crate) type Unplaced = FxHashMap<(u32, u64), u32>;
+
+/// Follows the registers that can hold a part of a grant; how many there are.
+pub(super) fn wrap(body: &mut Body<'_>) -> usize {
+    if body.trails.iter().all(|trail| trail.first.is_empty()) {
+        return 0;
+    }
+    let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
+    for trail in body.trails {
+        let decoded = trail.first.iter().map(|&(_, row)| row);
+        let own = trail.writes.iter().copied();
+        for row in decoded.chain(own.filter(|_| trail.place.is_some())) {
+            let next = numbers.len() as u32;
+            numbers.entry(row).or_insert(next);
+        }
+    }
+    // Everything computed from those; what is loaded from memory is another matter.
+    loop {
+        let known = numbers.len();
+        for trail in body.trails.iter().filter(|trail| !trail.loads) {
+            if trail.reads.iter().any(|row| numbers.contains_key(row)) {
+                for &row in &trail.writes {
+                    let next = numbers.len() as u32;
+                    numbers.entry(row).or_insert(next);
+                }
+            }
+        }
+        if numbers.len() == known {
+            break;
+        }
+    }
+    for (at, trail) in body.trails.iter().enumerate() {
+        let number = |row: &u32| numbers.get(row).copied();
+        let writes: Vec<u32> = trail.writes.iter().filter_map(number).collect();
+        let store = match trail.role {
+            Role::Stores(addr) => base_row(addr)
+                .and_then(|row| number(&row))
+                .map(|n| (addr, n)),
+            _ => None,
+        };
+        if writes.is_empty() && store.is_none() && trail.first.is_empty() {
+            continue;
+        }
+        let reads = trail
+            .reads
+            .iter()
+            .filter(|_| !trail.loads)
+            .map(|row| (*row, number(row)))
+            .collect();
+        let first = trail
+            .first
+            .iter()
+            .filter_map(|(axis, row)| Some((*axis, number(row)?)))
+            .collect();
+        let (role, place) = (trail.role, trail.place);
+        around(&mut body.ops[at], |inner| {
+            Box::new(Follow {
+                inner,
+                role,
+                reads,
+                writes,
+                place,
+                first,
+                store,
+            })
+        });
+    }
+    numbers.len()
+}
+
+/// The register of an address.
+fn base_row(addr: Addr) -> Option<u32> {
+    match addr.base {
+        Base::Long(slot) | Base::Word(slot) if !slot.is_constant() && !slot.is_special() => {
+            Some(slot.row())
+        }
+        _ => None,
+    }
+}
+
+/// An operation that touches a followed register.
+struct Follow {
+    inner: Box<dyn Instr>,
+    role: Role,
+    /// Its operands: row, and number where it is followed.
+    reads: Vec<(u32, Option<u32>)>,
+    writes: Vec<u32>,
+    place: Option<Place>,
+    first: Vec<(Axis, u32)>,
+    store: Option<(Addr, u32)>,
+}
+
+impl Instr for Follow {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        if cx.blocks.len() == 1 {
+            return self.inner.step(cx);
+        }
+        if let Some((addr, number)) = self.store {
+            check_store(cx, addr, number);
+        }
+        let mask = cx.mask;
+        if !self.writes.is_empty() {
+            let made = self.made(cx);
+            for &number in &self.writes {
+                let row = &mut cx.warp.lineage[number as usize];
+                for lane in each(mask) {
+                    row[lane] = made[lane];
+                }
+            }
+        }
+        for &(axis, number) in &self.first {
+            let row = &mut cx.warp.lineage[number as usize];
+            for lane in each(mask) {
+                row[lane] = Stock::First(axis);
+            }
+        }
+        self.inner.step(cx)
+    }
+}
+
+impl Follow {
+    /// What the result is made of, lane by lane.
+    fn made(&self, cx: &mut Cx<'_>) -> [Stock; LANES] {
+        let of = |cx: &Cx<'_>, at: usize| match self.reads.get(at) {
+            Some(&(_, Some(number))) => cx.warp.lineage[number as usize],
+            _ => [Stock::Other; LANES],
+        };
+        match (self.role, self.place) {
+            (Role::Moves | Role::Copies, Some(place)) => [Stock::Own(place); LANES],
+            (Role::Moves | Role::Copies, None) => of(cx, 0),
+            (Role::Adds, None) if self.reads.len() == 2 => {
+                let (a, b) = (of(cx, 0), of(cx, 1));
+                for (stocks, other) in [(&a, 1), (&b, 0)] {
+                    let others = if other == 1 { &b } else { &a };
+                    self.check_sum(cx, stocks, others, self.reads[other].0);
+                }
+                std::array::from_fn(|lane| a[lane].mixed(b[lane]))
+            }
+            (_, place) => {
+                let start = place.map_or(Stock::Other, |_| Stock::FromOwn);
+                let mut all = [start; LANES];
+                for at in 0..self.reads.len() {
+                    for (all, one) in all.iter_mut().zip(of(cx, at)) {
+                        *all = all.mixed(one);
+                    }
+                }
+                all
+            }
+        }
+    }
+
+    /// A decoded coordinate gets the block's offset in its own dimension, or else.
+    fn check_sum(&self, cx: &mut Cx<'_>, firsts: &[Stock], owns: &[Stock], own_row: u32) {
+        let within = within(cx);
+        let wrong = each(cx.mask).find_map(|lane| match (firsts[lane], owns[lane]) {
+            (Stock::First(axis), Stock::Own(place)) => {
+                let added = cx.row(Slot::register(own_row))[lane];
+                (added != axis.pick(within)).then_some((lane, axis, place, added))
+            }
+            _ => None,
+        });
+        if let Some((lane, axis, place, added)) = wrong {
+            report_sum(cx, lane, axis, place, added, within);
+        }
+    }
+}
+
+/// The block's place in its cluster.
+fn within(cx: &Cx<'_>) -> Dim3 {
+    cx.machine
+        .cluster_shape
+        .coordinates(u64::from(cx.warp.rank))
+}
+
+fn letter(axis: Axis) -> &'static str {
+    match axis {
+        Axis::X => "x",
+        Axis::Y => "y",
+        Axis::Z => "z",
+    }
+}
+
+#[cold]
+fn report_sum(cx: &mut Cx<'_>, lane: usize, axis: Axis, place: Place, added: u32, within: Dim3) {
+    cx.report(rule::CLC_OFFSET, 1 << lane, |cx, mut told| {
+        let what = match place {
+            Place::Rank => "its rank in the cluster".to_owned(),
+            Place::Offset(other) => format!("its offset in {}", letter(other)),
+        };
+        told.message = format!(
+            "block ({}) adds {what}, {added}, to the {} of a granted cluster's first block, where its own offset is {}",
+            cx.blocks[cx.warp.rank as usize].ctaid,
+            letter(axis),
+            axis.pick(within),
+        );
+        told.note(format!(
+            "the cluster is {} blocks, and this is block ({within}) of it",
+            cx.machine.cluster_shape
+        ))
+        .help("add `%cluster_ctaid.x` to x, `.y` to y and `.z` to z; the rank counts through all three")
+    });
+}
+
+/// Two blocks of a cluster that store to one place for one grant do the same tile.
+fn check_store(cx: &mut Cx<'_>, addr: Addr, number: u32) {
+    let stocks = cx.warp.lineage[number as usize];
+    let raw = |stock: Stock| matches!(stock, Stock::FromFirst | Stock::First(_));
+    if !each(cx.mask).any(|lane| raw(stocks[lane])) {
+        return;
+    }
+    let addresses = addr.eval(cx);
+    let (pc, rank) = (cx.pc(), cx.warp.rank);
+    for lane in each(cx.mask).filter(|&lane| raw(stocks[lane])) {
+        let global = match addr.window {
+            Some(window) => window == Window::Global,
+            None => Window::of(addresses[lane]).0 == Window::Global,
+        };
+        if !global {
+            continue;
+        }
+        let known = &mut cx.team.control.unplaced;
+        let before = *known.entry((pc, addresses[lane])).or_insert(rank);
+        if known.len() > MOST_PLACES {
+            known.clear();
+        }
+        if before != rank {
+            cx.report(rule::CLC_OFFSET, 1 << lane, |_, mut told| {
+                told.message = format!(
+                    "blocks of rank {before} and {rank} of a cluster store to the same place for the tile that they were granted"
+                );
+                told.note("the address comes from the id of the granted cluster's first block, and from nothing of the block's own")
+                    .help("add the block's own `%cluster_ctaid` to the id, dimension by dimension")
+            });
+            return;
+        }
+    }
+}

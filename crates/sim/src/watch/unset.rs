@@ -1,0 +1,264 @@
+//! Registers that are read before anything has set them.
+//!
+//! A walk over the flow graph finds the reads that some path reaches without a write.
+//! In most kernels there is none. Where there is, a path may still be one that no
+//! launch takes, and what is read may be thrown away: compilers compute on elements that
+//! were not loaded, and do not store the results. So the registers in question are
+//! followed lane by lane while the kernel runs, with what is computed of them, and one is
+//! reported when something has come of it: a store, an address, a decision.
+
+use super::{Body, Role, Trail, around};
+use crate::code::{Flow, Instr};
+use crate::context::Cx;
+use crate::decode::Leaves;
+use crate::lanes::Mask;
+use heist_ptx::{Name, rule};
+use rustc_hash::FxHashMap;
+
+/// A set of rows.
+#[derive(Clone, PartialEq)]
+struct Rows(Vec<u64>);
+
+impl Rows {
+    fn none(rows: u32) -> Rows {
+        Rows(vec![0; rows as usize / 64 + 1])
+    }
+
+    fn has(&self, row: u32) -> bool {
+        self.0
+            .get(row as usize / 64)
+            .is_none_or(|word| word >> (row % 64) & 1 != 0)
+    }
+
+    fn set(&mut self, row: u32) {
+        if let Some(word) = self.0.get_mut(row as usize / 64) {
+            *word |= 1 << (row % 64);
+        }
+    }
+
+    /// Keeps what both have; whether that changed anything.
+    fn meet(&mut self, other: &Rows) -> bool {
+        let mut changed = false;
+        for (word, other) in self.0.iter_mut().zip(&other.0) {
+            changed |= *word & !other != 0;
+            *word &= other;
+        }
+        changed
+    }
+}
+
+/// Follows the registers that may be read before they are set, and what is computed of
+/// them; their names.
+pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
+    let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut rows = Vec::new();
+    let mut follow = |row: u32, numbers: &mut FxHashMap<u32, u32>| {
+        let next = numbers.len() as u32;
+        numbers.entry(row).or_insert_with(|| {
+            rows.push(row);
+            next
+        });
+    };
+    for row in doubtful_reads(body) {
+        follow(row, &mut numbers);
+    }
+    if numbers.is_empty() {
+        return Vec::new();
+    }
+    loop {
+        let known = numbers.len();
+        for trail in body.trails.iter().filter(|trail| trail.pure) {
+            if trail.reads.iter().any(|row| numbers.contains_key(row)) {
+                trail
+                    .writes
+                    .iter()
+                    .for_each(|&row| follow(row, &mut numbers));
+            }
+        }
+        if numbers.len() == known {
+            break;
+        }
+    }
+    for (op, trail) in body.ops.iter_mut().zip(body.trails) {
+        let followed = |rows: &[u32]| -> Vec<u32> {
+            rows.iter()
+                .filter_map(|row| numbers.get(row).copied())
+                .collect()
+        };
+        let (reads, writes) = (followed(&trail.reads), followed(&trail.writes));
+        if !reads.is_empty() || !writes.is_empty() {
+            around(op, |inner| {
+                Box::new(Follow {
+                    inner,
+                    pure: trail.pure,
+                    packs: (trail.role == Role::Moves && trail.reads.len() > 1)
+                        .then_some(trail.reads.len() == reads.len()),
+                    reads,
+                    writes,
+                })
+            });
+        }
+    }
+    let names: FxHashMap<u32, &Name> = body.names.iter().map(|(row, name)| (*row, name)).collect();
+    rows.iter()
+        .map(|row| {
+            names
+                .get(row)
+                .map_or_else(Name::default, |&name| name.clone())
+        })
+        .collect()
+}
+
+/// Rows that are read where some path leads without having set them.
+fn doubtful_reads(body: &Body<'_>) -> Vec<u32> {
+    let count = body.trails.len();
+    let mut starts = vec![false; count + 1];
+    starts[0] = true;
+    let target = |id: &u32| body.labels.get(*id as usize).map(|&at| at as usize);
+    for (at, leaves) in body.leaves.iter().enumerate() {
+        if let Leaves::To(labels) = leaves {
+            for to in labels.iter().filter_map(target).filter(|&to| to < count) {
+                starts[to] = true;
+            }
+        }
+        starts[at + 1] |= *leaves != Leaves::On;
+    }
+    let first: Vec<usize> = (0..count).filter(|&at| starts[at]).collect();
+    let number: FxHashMap<usize, usize> = first.iter().copied().zip(0..).collect();
+    let end_of = |block: usize| first.get(block + 1).copied().unwrap_or(count);
+    let mut entry: Vec<Option<Rows>> = vec![None; first.len()];
+    if entry.is_empty() {
+        return Vec::new();
+    }
+    entry[0] = Some(Rows::none(body.rows));
+    let mut work = vec![0];
+    while let Some(block) = work.pop() {
+        let Some(mut set) = entry[block].clone() else {
+            continue;
+        };
+        let last = end_of(block) - 1;
+        for trail in &body.trails[first[block]..=last] {
+            transfer(trail, &mut set);
+        }
+        let mut next: Vec<usize> = Vec::new();
+        let falls = match &body.leaves[last] {
+            Leaves::On => true,
+            Leaves::To(labels) => {
+                next.extend(labels.iter().filter_map(target));
+                body.trails[last].guarded
+            }
+            Leaves::Ends => body.trails[last].guarded,
+        };
+        if falls {
+            next.push(last + 1);
+        }
+        for to in next.iter().filter_map(|to| number.get(to).copied()) {
+            let changed = match &mut entry[to] {
+                Some(known) => known.meet(&set),
+                none => {
+                    *none = Some(set.clone());
+                    true
+                }
+            };
+            if changed {
+                work.push(to);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for (block, set) in entry.into_iter().enumerate() {
+        let Some(mut set) = set else { continue };
+        for at in first[block]..end_of(block) {
+            let trail = &body.trails[at];
+            found.extend(trail.reads.iter().filter(|&&row| !set.has(row)));
+            transfer(trail, &mut set);
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// What is surely set behind an operation.
+fn transfer(trail: &Trail, set: &mut Rows) {
+    if !trail.guarded {
+        trail.writes.iter().for_each(|&row| set.set(row));
+    }
+}
+
+/// What a warp knows of a followed register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// Lanes in which it has a value.
+    set: Mask,
+    /// The instruction that made the others of a register without one, and the number
+    /// of that register.
+    origin: Option<(u32, u32)>,
+}
+
+/// An operation that touches a followed register.
+struct Follow {
+    inner: Box<dyn Instr>,
+    pure: bool,
+    /// Set for what puts several registers into one, of which a part may be all that is
+    /// used: whether all parts are followed, so that all may be unset.
+    packs: Option<bool>,
+    reads: Vec<u32>,
+    writes: Vec<u32>,
+}
+
+impl Instr for Follow {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        let mask = cx.mask;
+        let (mut missing, mut origin) = (0, None);
+        for &number in &self.reads {
+            let read = cx.warp.unset[number as usize];
+            if mask & !read.set != 0 {
+                missing |= mask & !read.set;
+                origin = origin.or(read.origin).or(Some((cx.pc(), number)));
+            }
+        }
+        if self.packs == Some(false) {
+            missing = 0;
+        } else if self.packs.is_some() {
+            for &number in &self.reads {
+                missing &= !cx.warp.unset[number as usize].set;
+            }
+        }
+        if let (false, Some(origin)) = (self.pure, origin) {
+            if cx.machine.options.checks.unwritten {
+                report(cx, missing, origin);
+            }
+            // Once is enough for what comes of it.
+            for &number in &self.reads {
+                cx.warp.unset[number as usize].set |= missing;
+            }
+            missing = 0;
+        }
+        for &number in &self.writes {
+            let written = &mut cx.warp.unset[number as usize];
+            written.set = written.set & !mask | mask & !missing;
+            written.origin = origin;
+        }
+        self.inner.step(cx)
+    }
+}
+
+/// Reports what has come of a register that was not set, where it was read first.
+#[cold]
+fn report(cx: &mut Cx<'_>, lanes: Mask, (pc, number): (u32, u32)) {
+    let here = std::mem::replace(&mut cx.fragment.pc, pc);
+    cx.report(rule::REGISTER_UNWRITTEN, lanes, |cx, mut told| {
+        told.message = match cx.code.watched.unset.get(number as usize) {
+            Some(name) if !name.is_empty() => {
+                format!("uses register `{name}`, which nothing has set")
+            }
+            _ => "uses a register that nothing has set".to_owned(),
+        };
+        if here != pc {
+            told = told.other(cx.code.span(here), "what comes of it has an effect here");
+        }
+        told.help("set it on every path that leads here; a register has no first value")
+    });
+    cx.fragment.pc = here;
+}
