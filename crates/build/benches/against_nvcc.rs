@@ -2,10 +2,11 @@
 //! through nvcc -O3, on the GPU, in turns.
 //!
 //! ```text
-//! cargo run --release -p heist-build --example against_nvcc [-- --twins DIR] [--rounds N]
+//! cargo run --release -p heist-build --example against_nvcc [-- --twins DIR] [--rounds N] [--small]
 //! ```
 //! The twins' PTX is built in (`bench/builder/nvcc`); `--twins` takes other
-//! files of the same names. Both sides go through the driver's assembler and
+//! files of the same names. With `--small` the problems are small and each
+//! kernel runs once or twice, for a sanitizer, and no ratio counts. Both sides go through the driver's assembler and
 //! the same runtime. Results are compared with each other and with the host.
 //! The exit status is 1 when a result is wrong or a ratio is above 1.02, and 2
 //! without a GPU.
@@ -30,6 +31,7 @@ use heist_launch::{Buffer, ElementType, Launch};
 use heist_oracle::Ptxas;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A kernel and its twin, both loaded, and what they are launched with.
 struct Pair {
@@ -44,6 +46,14 @@ struct Pair {
 struct Options {
     twins: Option<PathBuf>,
     rounds: u32,
+    small: bool,
+}
+
+impl Options {
+    /// A size, or a small one.
+    fn size(&self, large: usize, small: usize) -> usize {
+        if self.small { small } else { large }
+    }
 }
 
 const BUILT_IN: [(&str, &str); 4] = [
@@ -116,10 +126,13 @@ fn compare(
             pair.twin.launch(stream, &pair.launch, arguments[1])
         }),
     ];
-    let protocol = Protocol {
+    let mut protocol = Protocol {
         rounds: options.rounds,
         ..Protocol::default()
     };
+    if options.small {
+        (protocol.rounds, protocol.warm_up) = (1, Duration::ZERO);
+    }
     let figures = gpu.measure(&mut arms, &protocol)?;
     let (Some(ours), Some(nvcc), Some(ratio)) = (
         figures[0].nanoseconds(),
@@ -146,7 +159,7 @@ fn compare(
         pair.ours.info().registers,
         pair.twin.info().registers,
     );
-    Ok(ratio.median <= 1.02)
+    Ok(options.small || ratio.median <= 1.02)
 }
 
 /// Instructions of the machine code, where ptxas and nvdisasm are installed.
@@ -188,7 +201,7 @@ fn launch_once(gpu: &Gpu, pair: &Pair, arguments: [&[KernelArg]; 2]) -> Result<(
 }
 
 fn saxpy_case(gpu: &Gpu, options: &Options) -> Result<bool, Problem> {
-    let n = 1usize << 26;
+    let n = options.size(1 << 26, 1 << 14);
     let built = saxpy::saxpy(Arch::SM_90)?;
     let pair = pair(
         gpu,
@@ -218,7 +231,7 @@ fn saxpy_case(gpu: &Gpu, options: &Options) -> Result<bool, Problem> {
 }
 
 fn reduction_case(gpu: &Gpu, options: &Options) -> Result<bool, Problem> {
-    let n = 1usize << 26;
+    let n = options.size(1 << 26, 1 << 14);
     let built = reduction::reduction(Arch::SM_90)?;
     let pair = pair(gpu, options, "reduction", built, [132 * 8, 1, 1])?;
     let x: Vec<f32> = random(3, n).iter().map(|v| v.abs()).collect();
@@ -275,7 +288,7 @@ fn check_gemm(
 }
 
 fn tiled_gemm_case(gpu: &Gpu, options: &Options) -> Result<bool, Problem> {
-    let n = 4096usize;
+    let n = options.size(4096, 256);
     let built = tiled_gemm::tiled_gemm(Arch::SM_90)?;
     let tiles = n as u32 / 128;
     let pair = pair(gpu, options, "tiled_gemm", built, [tiles, tiles, 1])?;
@@ -300,7 +313,7 @@ fn tiled_gemm_case(gpu: &Gpu, options: &Options) -> Result<bool, Problem> {
 }
 
 fn mma_gemm_case(gpu: &Gpu, options: &Options) -> Result<bool, Problem> {
-    let n = 4096usize;
+    let n = options.size(4096, 256);
     let built = mma_gemm::mma_gemm(Arch::SM_90)?;
     let tiles = n as u32 / 128;
     let pair = pair(gpu, options, "mma_gemm", built, [tiles, tiles, 1])?;
@@ -330,11 +343,13 @@ fn options() -> Result<Options, String> {
     let mut options = Options {
         twins: None,
         rounds: 50,
+        small: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
+            "--small" => options.small = true,
             "--twins" => options.twins = Some(value()?.into()),
             "--rounds" => {
                 let text = value()?;
@@ -344,7 +359,7 @@ fn options() -> Result<Options, String> {
             }
             _ => {
                 return Err(format!(
-                    "`{word}` is unknown; there are --twins DIR and --rounds N"
+                    "`{word}` is unknown; there are --twins DIR, --rounds N and --small"
                 ));
             }
         }
@@ -370,7 +385,7 @@ fn main() -> ExitCode {
     println!(
         "{}, {} rounds in turns; medians, ratios within a round",
         gpu.info().name,
-        options.rounds
+        if options.small { 1 } else { options.rounds }
     );
     println!(
         "{:<11} {:>10} {:>10} {:>7} {:>14} {:>8} {:>8} {:>6} {:>6}",
@@ -388,7 +403,11 @@ fn main() -> ExitCode {
         }
     }
     if fine {
-        println!("every result agrees, every ratio is at most 1.02");
+        if options.small {
+            println!("every result agrees");
+        } else {
+            println!("every result agrees, every ratio is at most 1.02");
+        }
         ExitCode::SUCCESS
     } else {
         println!("a result is wrong, or a ratio is above 1.02");

@@ -31,21 +31,20 @@ pub fn mma_gemm(arch: Arch) -> Result<BuiltKernel<Gemm>, BuildError> {
                 TileSpec::<f16>::new("a", TILE, DEPTH, TileLayout::Swizzled),
                 TileSpec::<f16>::new("b", TILE, DEPTH, TileLayout::Swizzled),
             ))
-            .run(
+            .run_ahead(
                 args.k / DEPTH,
+                DEPTH / 16,
                 |step, (a, b)| {
                     a.copy_all(a_from.at(step * DEPTH), args.k);
                     b.copy_all(b_from.at(step * DEPTH), args.k);
                 },
-                |_, (a, b)| {
+                |(a, b), step| {
                     let (a, b) = (a.a_rows(warp_row), b.b_rows(warp_col));
-                    for step in 0..DEPTH / 16 {
-                        let left = [0, 1, 2, 3].map(|block| a.fragment(block, step));
-                        let [b0, b1] = b.fragments(0, step);
-                        let [b2, b3] = b.fragments(1, step);
-                        sums.mma(&left, &[b0, b1, b2, b3]);
-                    }
+                    let left = (0..4).map(|block| a.fragment(block, step)).collect();
+                    let right = (0..2).flat_map(|block| b.fragments(block, step)).collect();
+                    (left, right)
                 },
+                |(left, right): &(Vec<_>, Vec<_>)| sums.mma(left, right),
             );
 
             k.comment("store the sums");

@@ -290,9 +290,14 @@ impl<'k, T: Storable> FillTile<'k, T> {
     #[track_caller]
     pub fn copy_all(&self, from: Ptr<'k, Global, T>, pitch: impl IntoVal<'k, u32>) {
         let pitch = pitch.into_val(&self.tile.kernel());
-        self.each_chunk(|row, chunk| {
-            let col = chunk * Tile::<T>::per_chunk();
-            self.copy_chunk(row, chunk, from.at(row.mul_add(pitch, col)));
+        let chunks = self.tile.chunks() * self.tile.rows();
+        self.tile.kernel().must_divide(
+            "the number of 16-byte chunks of a tile",
+            chunks.into(),
+            self.tile.kernel().threads().into(),
+        );
+        self.each_piece::<16>(|piece| {
+            piece.copy(from.at(piece.row.mul_add(pitch, piece.col)), None);
         });
     }
 
@@ -310,13 +315,14 @@ impl<'k, T: Storable> FillTile<'k, T> {
         let k = self.tile.kernel();
         let (pitch, rows, cols) = (pitch.into_val(&k), rows.into_val(&k), cols.into_val(&k));
         let per = Tile::<T>::per_chunk();
-        self.each_chunk(|row, chunk| {
-            let col = chunk * per;
-            let left = cols.max(col) - col;
-            let bytes = row.lt(rows).select(left.min(per) * T::BYTES, 0u32);
+        self.each_piece::<16>(|piece| {
+            let left = cols.max(piece.col) - piece.col;
+            let bytes = piece.row.lt(rows).select(left.min(per) * T::BYTES, 0u32);
             // Nothing is read where nothing is inside, so stay at the start.
-            let index = bytes.gt(0).select(row.mul_add(pitch, col), 0u32);
-            self.copy_chunk_part(row, chunk, from.at(index), bytes);
+            let index = bytes
+                .gt(0)
+                .select(piece.row.mul_add(pitch, piece.col), 0u32);
+            piece.copy(from.at(index), Some(bytes));
         });
     }
 
@@ -373,6 +379,58 @@ impl<'k, T: Storable> FillTile<'k, T> {
         }
     }
 
+    /// Calls `each` with every piece of `BYTES` bytes that this thread copies,
+    /// for the whole block to copy the whole tile. A piece has 4, 8 or 16 bytes
+    /// or, to be [stored](Piece::store), those of one element. Where they are no
+    /// multiple of the block's threads, some threads have one less.
+    #[track_caller]
+    pub fn each_piece<const BYTES: u32>(&self, each: impl Fn(Piece<'k, T, BYTES>)) {
+        let k = self.tile.kernel();
+        k.asked_here();
+        let per = (BYTES / T::BYTES).max(1);
+        let (threads, pieces) = (k.threads(), self.tile.cols() / per);
+        let total = pieces * self.tile.rows();
+        if total == 0 {
+            k.fail(format!("a tile has no pieces of {BYTES} bytes"));
+            return;
+        }
+        let t = k.thread_index();
+        let stacked = threads.is_multiple_of(pieces);
+        let below = threads / pieces;
+        let place = |row: Val<'k, u32>, piece: Val<'k, u32>| match BYTES {
+            16 => self.tile.chunk(row, piece),
+            _ => self.tile.at(row, piece * per),
+        };
+        let first = (t / pieces, t % pieces);
+        for trip in 0..total.div_ceil(threads) {
+            let copy = || {
+                let (row, piece) = if stacked {
+                    (first.0 + trip * below, first.1)
+                } else {
+                    let index = t + trip * threads;
+                    (index / pieces, index % pieces)
+                };
+                let to = if stacked && self.tile.repeats_after(below) {
+                    let bytes = self.tile.pitch_bytes() * trip * below;
+                    place(first.0, first.1).byte_offset(bytes)
+                } else {
+                    place(row, piece)
+                };
+                each(Piece {
+                    row,
+                    col: piece * per,
+                    trip,
+                    to,
+                });
+            };
+            if (trip + 1) * threads <= total {
+                copy();
+            } else {
+                k.if_(t.lt(total - trip * threads), copy);
+            }
+        }
+    }
+
     /// Calls `each` with the row and chunk of every copy this thread does.
     #[track_caller]
     pub fn each_chunk(&self, each: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
@@ -403,14 +461,41 @@ impl<'k, T: Storable> FillTile<'k, T> {
     }
 }
 
+/// A few neighbours of a row of a tile while it is filled.
+#[derive(Debug)]
+pub struct Piece<'k, T, const BYTES: u32> {
+    /// Its row.
+    pub row: Val<'k, u32>,
+    /// Its first column.
+    pub col: Val<'k, u32>,
+    /// Its number among those of this thread.
+    pub trip: u32,
+    to: Ptr<'k, Shared, T>,
+}
+
+impl<'k, T: Storable, const BYTES: u32> Piece<'k, T, BYTES> {
+    /// Copies it; of `bytes`, if given, that many are read and the rest is zero.
+    #[track_caller]
+    pub fn copy(&self, from: Ptr<'k, Global, T>, bytes: Option<Val<'k, u32>>) {
+        copy::<T, BYTES>(self.to, from, bytes);
+    }
+
+    /// Writes its first element by an ordinary store, for what copies can't
+    /// reach.
+    #[track_caller]
+    pub fn store(&self, value: impl IntoVal<'k, T>) {
+        self.to.store(value);
+    }
+}
+
 /// A pipeline of a few stages, not yet running.
 #[must_use = "a pipeline does nothing until `.run()` or `.start()`"]
 #[derive(Debug)]
 pub struct CopyPipeline<'k, S: StageSpec> {
-    k: Kernel<'k>,
-    stages: u32,
-    spec: S,
-    memory: S::Memory<'k>,
+    pub(crate) k: Kernel<'k>,
+    pub(crate) stages: u32,
+    pub(crate) spec: S,
+    pub(crate) memory: S::Memory<'k>,
 }
 
 /// A pipeline whose stages, all but one, are on their way.
@@ -457,12 +542,12 @@ impl<'k> Kernel<'k> {
     }
 
     #[track_caller]
-    fn commit_copies(&self) {
+    pub(crate) fn commit_copies(&self) {
         self.effect("cp.async.commit_group", vec![]);
     }
 
     #[track_caller]
-    fn wait_copies(&self, newer: u32) {
+    pub(crate) fn wait_copies(&self, newer: u32) {
         self.effect("cp.async.wait_group", vec![number(newer.into())]);
     }
 }

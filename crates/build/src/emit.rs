@@ -18,7 +18,7 @@ pub(crate) type Place = &'static Location<'static>;
 
 /// A register, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reg(pub(crate) u32);
+pub struct Reg(pub(crate) u32);
 
 /// A label, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -195,6 +195,12 @@ impl Recorder {
         let mut registers = self.registers.borrow_mut();
         registers.push(RegInfo { class, name: None });
         Reg(registers.len() as u32 - 1)
+    }
+
+    /// A new register of the same class as another.
+    pub(crate) fn reg_like(&self, other: Reg) -> Reg {
+        let class = self.registers.borrow()[other.0 as usize].class;
+        self.reg(class)
     }
 
     pub(crate) fn name_reg(&self, reg: Reg, name: &str) {

@@ -35,6 +35,7 @@
 //! What is wrong in a way that types can't say is a [`BuildError`], with the
 //! numbers and the Rust line.
 
+mod ahead;
 mod atomic;
 mod barrier;
 mod bulk;
@@ -66,6 +67,7 @@ mod warp;
 mod wgmma;
 mod wmma;
 
+pub use ahead::Carried;
 pub use atomic::{Atomic, AtomicInteger, Order, Scope};
 pub use barrier::NamedBarrier;
 pub use bulk::{
@@ -76,7 +78,7 @@ pub use clc::{Answer, Granted, Idle, InFlight, Refused, Request, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
 pub use cp_async::{
-    ArraySpec, CopyPipeline, FillArray, FillTile, PendingCopy, RunningPipeline, StageSpec,
+    ArraySpec, CopyPipeline, FillArray, FillTile, PendingCopy, Piece, RunningPipeline, StageSpec,
 };
 pub use emit::RawUse;
 pub use error::{BuildError, Problem};

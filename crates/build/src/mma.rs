@@ -61,13 +61,13 @@ impl MmaInput for Tf32 {
 /// A 16-row block of the left matrix, `K` deep.
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentA<'k, T: MmaInput> {
-    regs: [Val<'k, T::Reg>; 4],
+    pub(crate) regs: [Val<'k, T::Reg>; 4],
 }
 
 /// An 8-column block of the right matrix, `K` deep.
 #[derive(Clone, Copy, Debug)]
 pub struct FragmentB<'k, T: MmaInput> {
-    regs: [Val<'k, T::Reg>; 2],
+    pub(crate) regs: [Val<'k, T::Reg>; 2],
 }
 
 /// The part of a tile that a warp loads left fragments from.
@@ -258,6 +258,33 @@ impl<'k, T: MmaInput> FragmentB<'k, T> {
         let first = at.at(lane_row(&k).mul_add(pitch, row));
         FragmentB {
             regs: [load_register(first), load_register(first.at(T::K / 2))],
+        }
+    }
+}
+
+impl<'k> FragmentA<'k, Tf32> {
+    /// Loads the 16 x 8 block at `at` from a matrix whose columns lie one after
+    /// the other (K x M), `pitch` elements apart.
+    #[track_caller]
+    pub fn load_columns<S: FragmentSpace>(at: Ptr<'k, S, Tf32>, pitch: u32) -> Self {
+        let k = at.kernel();
+        let first = at.at((k.lane() & 3).mul_add(pitch, lane_row(&k)));
+        let right = first.at(4 * pitch);
+        FragmentA {
+            regs: [first, first.at(8), right, right.at(8)].map(load_register),
+        }
+    }
+}
+
+impl<'k> FragmentB<'k, Tf32> {
+    /// Loads the 8 x 8 block at `at` from a matrix whose rows lie one after the
+    /// other (K x N), `pitch` elements apart.
+    #[track_caller]
+    pub fn load_rows<S: FragmentSpace>(at: Ptr<'k, S, Tf32>, pitch: u32) -> Self {
+        let k = at.kernel();
+        let first = at.at((k.lane() & 3).mul_add(pitch, lane_row(&k)));
+        FragmentB {
+            regs: [first, first.at(4 * pitch)].map(load_register),
         }
     }
 }

@@ -146,6 +146,11 @@ impl<'k, T: Storable> Tile<'k, T> {
         16 / T::BYTES
     }
 
+    /// Elements from one row to the next.
+    pub fn pitch(&self) -> u32 {
+        self.pitch
+    }
+
     /// Chunks of 16 bytes in a row.
     pub fn chunks(&self) -> u32 {
         self.cols / Self::per_chunk()

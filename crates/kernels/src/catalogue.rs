@@ -128,7 +128,7 @@ pub trait Entry: Sync {
 
 /// Every kernel.
 pub fn entries() -> &'static [&'static dyn Entry] {
-    &[&crate::attention::Attention]
+    &[&crate::gemm::GemmEntry, &crate::attention::Attention]
 }
 
 /// The kernel of that name.

@@ -12,6 +12,7 @@ pub mod attention;
 pub mod catalogue;
 mod error;
 pub mod family;
+pub mod gemm;
 pub mod job;
 pub mod random;
 pub mod reference;

@@ -3,8 +3,8 @@
 //! `ptxas` decides what is PTX and what is not; no crate needs it to run, every
 //! crate may ask it in a test. It is found through the environment variable
 //! `HEIST_PTXAS`, else in the virtual environment `.venv` at the root of the
-//! workspace (`cargo xtask test` makes that). A test without it says so and
-//! passes:
+//! workspace (`cargo xtask test` makes that), else on the `PATH`. A test without
+//! it says so and passes:
 //!
 //! ```
 //! use heist_oracle::Ptxas;
@@ -62,6 +62,10 @@ impl Ptxas {
             );
             return Some(Ptxas { path });
         }
+        Ptxas::in_workspace().or_else(Ptxas::on_path)
+    }
+
+    fn in_workspace() -> Option<Ptxas> {
         let lib = workspace_root().join(".venv/lib");
         let mut pythons: Vec<PathBuf> = fs::read_dir(lib)
             .ok()?
@@ -71,6 +75,14 @@ impl Ptxas {
         pythons
             .into_iter()
             .map(|python| python.join("site-packages/nvidia/cu13/bin/ptxas"))
+            .find(|path| path.is_file())
+            .map(|path| Ptxas { path })
+    }
+
+    fn on_path() -> Option<Ptxas> {
+        let folders = std::env::var_os("PATH")?;
+        std::env::split_paths(&folders)
+            .map(|folder| folder.join("ptxas"))
             .find(|path| path.is_file())
             .map(|path| Ptxas { path })
     }

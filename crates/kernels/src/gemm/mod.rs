@@ -1,0 +1,21 @@
+//! `D = activation(alpha * A * B + beta * C + bias)`, on tensor cores.
+//!
+//! [`Gemm`] says what is multiplied, [`Config`] how it is cut up. Any shape is
+//! taken: what lies past the edge of a matrix is neither read nor stored, and
+//! rows that start at odd places are copied in smaller pieces. Matrices start
+//! at multiples of 16 bytes.
+
+mod config;
+mod epilogue;
+mod kernel;
+mod operand;
+mod problem;
+mod reference;
+mod variant;
+
+pub use config::Config;
+pub use kernel::GemmArgs;
+pub use operand::Width;
+pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output};
+pub(crate) use variant::GemmEntry;
+pub use variant::{FAMILY, job_with, prepared, schedule};

@@ -1,0 +1,287 @@
+//! What is to be multiplied: shapes, types, layouts, and what becomes of the
+//! sums.
+
+use crate::error::KernelError;
+use heist_launch::ElementType;
+use std::fmt;
+use std::str::FromStr;
+
+/// An enum with a word for each case.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident: $what:literal { $($(#[$case_meta:meta])* $case:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$case_meta])* $case,)*
+        }
+
+        impl $name {
+            /// All there are.
+            pub const ALL: &'static [$name] = &[$($name::$case,)*];
+
+            /// As it is written.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($name::$case => $word,)* }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = KernelError;
+            fn from_str(text: &str) -> Result<$name, KernelError> {
+                let known = [$($word,)*];
+                $name::ALL.iter().copied().find(|case| case.as_str() == text).ok_or_else(|| {
+                    KernelError::unfit(format!("`{text}` is no {}: there are {}", $what, known.join(", ")))
+                })
+            }
+        }
+    };
+}
+
+words! {
+    /// The type of the two matrices that are multiplied.
+    Input: "type of inputs" {
+        /// IEEE half precision.
+        F16 = "f16",
+        /// The upper half of an f32.
+        Bf16 = "bf16",
+        /// f32 in memory, of which the tensor cores take the upper 19 bits.
+        Tf32 = "tf32",
+    }
+}
+
+words! {
+    /// The type of the result.
+    Output: "type of results" {
+        /// IEEE half precision.
+        F16 = "f16",
+        /// The upper half of an f32.
+        Bf16 = "bf16",
+        /// Single precision, as it is summed.
+        F32 = "f32",
+    }
+}
+
+words! {
+    /// Which of the matrices are stored transposed: A is m x k and B is k x n,
+    /// row after row, each the other way around where there is a `t`.
+    Layout: "layout" {
+        /// A m x k, B k x n.
+        Nn = "nn",
+        /// A m x k, B n x k.
+        Nt = "nt",
+        /// A k x m, B k x n.
+        Tn = "tn",
+        /// A k x m, B n x k.
+        Tt = "tt",
+    }
+}
+
+words! {
+    /// What is done to an element before it is stored.
+    Activation: "activation" {
+        /// Nothing.
+        None = "none",
+        /// The positive part.
+        Relu = "relu",
+        /// `x * Phi(x)`, by its approximation with tanh.
+        Gelu = "gelu",
+        /// `x / (1 + exp(-x))`.
+        Silu = "silu",
+    }
+}
+
+impl Input {
+    /// As it lies in memory.
+    pub const fn element(self) -> ElementType {
+        match self {
+            Input::F16 => ElementType::F16,
+            Input::Bf16 => ElementType::Bf16,
+            Input::Tf32 => ElementType::F32,
+        }
+    }
+
+    /// Bytes of an element.
+    pub const fn bytes(self) -> u32 {
+        self.element().bytes() as u32
+    }
+}
+
+impl Output {
+    /// As it lies in memory.
+    pub const fn element(self) -> ElementType {
+        match self {
+            Output::F16 => ElementType::F16,
+            Output::Bf16 => ElementType::Bf16,
+            Output::F32 => ElementType::F32,
+        }
+    }
+}
+
+/// Along which axis an operand's elements are neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Major {
+    /// Along the depth, k.
+    Depth,
+    /// Along the other one: m for A, n for B.
+    Outer,
+}
+
+impl Layout {
+    /// Of A.
+    pub const fn a(self) -> Major {
+        match self {
+            Layout::Nn | Layout::Nt => Major::Depth,
+            Layout::Tn | Layout::Tt => Major::Outer,
+        }
+    }
+
+    /// Of B.
+    pub const fn b(self) -> Major {
+        match self {
+            Layout::Nt | Layout::Tt => Major::Depth,
+            Layout::Nn | Layout::Tn => Major::Outer,
+        }
+    }
+}
+
+/// What becomes of the sums: `activation(alpha * sum + beta * C + bias)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Epilogue {
+    /// The factor of the product.
+    pub alpha: f32,
+    /// The factor of C, which is not read where this is zero.
+    pub beta: f32,
+    /// Whether a vector of n elements is added to every row.
+    pub bias: bool,
+    /// What is done last.
+    pub activation: Activation,
+}
+
+impl Default for Epilogue {
+    fn default() -> Epilogue {
+        Epilogue {
+            alpha: 1.0,
+            beta: 0.0,
+            bias: false,
+            activation: Activation::None,
+        }
+    }
+}
+
+/// A multiplication: `D = activation(alpha * A * B + beta * C + bias)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gemm {
+    /// Rows of the result.
+    pub m: u32,
+    /// Columns of the result.
+    pub n: u32,
+    /// The depth.
+    pub k: u32,
+    /// The type of A and B.
+    pub input: Input,
+    /// The type of C, D and the bias.
+    pub output: Output,
+    /// Which of A and B are transposed.
+    pub layout: Layout,
+    /// What becomes of the sums.
+    pub epilogue: Epilogue,
+    /// Elements from one stored row of A to the next.
+    pub lda: u32,
+    /// Of B.
+    pub ldb: u32,
+    /// Of C and D.
+    pub ldc: u32,
+}
+
+impl Gemm {
+    /// Of matrices without gaps between their rows.
+    pub fn new(m: u32, n: u32, k: u32, input: Input, output: Output, layout: Layout) -> Gemm {
+        Gemm {
+            m,
+            n,
+            k,
+            input,
+            output,
+            layout,
+            epilogue: Epilogue::default(),
+            lda: match layout.a() {
+                Major::Depth => k,
+                Major::Outer => m,
+            },
+            ldb: match layout.b() {
+                Major::Depth => k,
+                Major::Outer => n,
+            },
+            ldc: n,
+        }
+    }
+
+    /// The same with another epilogue.
+    #[must_use]
+    pub fn epilogue(mut self, epilogue: Epilogue) -> Gemm {
+        self.epilogue = epilogue;
+        self
+    }
+
+    /// Rows that A is stored in.
+    pub fn rows_of_a(&self) -> u32 {
+        match self.layout.a() {
+            Major::Depth => self.m,
+            Major::Outer => self.k,
+        }
+    }
+
+    /// Rows that B is stored in.
+    pub fn rows_of_b(&self) -> u32 {
+        match self.layout.b() {
+            Major::Depth => self.n,
+            Major::Outer => self.k,
+        }
+    }
+
+    /// Fails where there is nothing to compute, or a row does not fit its pitch.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn check(&self) -> Result<(), KernelError> {
+        if self.m == 0 || self.n == 0 {
+            return Err(KernelError::unfit(format!(
+                "a result of {} x {} has no elements",
+                self.m, self.n
+            )));
+        }
+        let row = |major, outer| match major {
+            Major::Depth => self.k,
+            Major::Outer => outer,
+        };
+        for (name, pitch, row) in [
+            ("A", self.lda, row(self.layout.a(), self.m)),
+            ("B", self.ldb, row(self.layout.b(), self.n)),
+            ("C", self.ldc, self.n),
+        ] {
+            if pitch < row {
+                return Err(KernelError::unfit(format!(
+                    "a row of {name} has {row} elements, and the next starts {pitch} further"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Gemm { m, n, k, .. } = self;
+        write!(
+            f,
+            "{m}x{n}x{k} {} {}->{}",
+            self.layout, self.input, self.output
+        )
+    }
+}

@@ -1,0 +1,83 @@
+//! Random data for a multiplication, and its result in f64.
+
+use super::problem::{Activation, Gemm, Major};
+use crate::job::Job;
+use crate::random::uniform;
+use crate::reference::{Matrix, matmul, numbers};
+use heist_launch::{Buffer, Role};
+
+/// Adds the buffers of a multiplication with random data to a job. The result
+/// is poisoned where nothing is added to it.
+pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
+    let (input, output) = (problem.input.element(), problem.output.element());
+    let size = |rows: u32, pitch: u32| rows as usize * pitch as usize;
+    let result = size(problem.m, problem.ldc);
+    let c = if problem.epilogue.beta == 0.0 {
+        0
+    } else {
+        result
+    };
+    let bias = if problem.epilogue.bias {
+        problem.n as usize
+    } else {
+        0
+    };
+    job.buffer(
+        "a",
+        Role::In,
+        uniform(input, seed, size(problem.rows_of_a(), problem.lda)),
+    )
+    .buffer(
+        "b",
+        Role::In,
+        uniform(input, seed + 1, size(problem.rows_of_b(), problem.ldb)),
+    )
+    .buffer("c", Role::In, uniform(output, seed + 2, c))
+    .buffer("d", Role::Out, Buffer::poisoned(output, result))
+    .buffer("bias", Role::In, uniform(output, seed + 3, bias))
+}
+
+fn matrix(data: &[f64], major: Major, pitch: u32, left: bool) -> Matrix<'_> {
+    // A left matrix with neighbours along the depth is row after row, and so is
+    // a right one with neighbours along the other axis.
+    if (major == Major::Depth) == left {
+        Matrix::rows(data, pitch as usize)
+    } else {
+        Matrix::columns(data, pitch as usize)
+    }
+}
+
+/// What D should be, row after row with the result's pitch.
+pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
+    let data = |name: &str| job.data(name).map(numbers).unwrap_or_default();
+    let (a, b, c, bias) = (data("a"), data("b"), data("c"), data("bias"));
+    let (m, n, k) = (problem.m as usize, problem.n as usize, problem.k as usize);
+    let left = matrix(&a, problem.layout.a(), problem.lda, true);
+    let right = matrix(&b, problem.layout.b(), problem.ldb, false);
+    let mut d = matmul(left, right, m, n, k);
+    let epilogue = &problem.epilogue;
+    for (index, value) in d.iter_mut().enumerate() {
+        let mut sum = *value * f64::from(epilogue.alpha);
+        if epilogue.beta != 0.0 {
+            sum += f64::from(epilogue.beta) * c.get(index).copied().unwrap_or(f64::NAN);
+        }
+        if epilogue.bias {
+            sum += bias.get(index % n).copied().unwrap_or(f64::NAN);
+        }
+        *value = activate(sum, epilogue.activation);
+    }
+    d
+}
+
+/// An activation in f64.
+pub(crate) fn activate(x: f64, activation: Activation) -> f64 {
+    match activation {
+        Activation::None => x,
+        Activation::Relu => x.max(0.0),
+        Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Gelu => {
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            0.5 * x * (1.0 + (root * (x + 0.044_715 * x * x * x)).tanh())
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The kernels of the family, and which of them suits what.
+
+use super::config::Config;
+use super::kernel::{Plan, build, tiles};
+use super::problem::Gemm;
+use super::reference::{buffers, result};
+use crate::catalogue::{Entry, Parameter, Prepared, Settings};
+use crate::error::KernelError;
+use crate::family::{Family, Target, Variant};
+use crate::job::{Job, Step, Work, buffer};
+use crate::reference::{Difference, numbers};
+use heist_launch::Arg;
+use heist_sched::{AnyOrder, Grouped, Schedule, Source};
+
+/// `mma.sync` with a fixed tile shape.
+#[derive(Debug)]
+struct MmaSync {
+    name: &'static str,
+    about: &'static str,
+    config: Config,
+}
+
+const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Config {
+    Config {
+        rows: block[0],
+        cols: block[1],
+        depth: block[2],
+        warp_rows: warp[0],
+        warp_cols: warp[1],
+        stages,
+        blocks,
+    }
+}
+
+/// Every kernel that multiplies.
+pub static FAMILY: Family<Gemm> = Family {
+    name: "gemm",
+    variants: &[
+        &MmaSync {
+            name: "mma-128x256",
+            about: "mma.sync, 128 x 256 tiles, one block a multiprocessor: large problems",
+            config: config([128, 256, 32], [64, 64], 4, 1),
+        },
+        &MmaSync {
+            name: "mma-128x128",
+            about: "mma.sync, 128 x 128 tiles: two blocks a multiprocessor",
+            config: config([128, 128, 32], [64, 64], 4, 2),
+        },
+        &MmaSync {
+            name: "mma-64x64",
+            about: "mma.sync, 64 x 64 tiles: small problems",
+            config: config([64, 64, 32], [32, 32], 4, 2),
+        },
+    ],
+};
+
+/// The schedule that suits a multiplication: tiles in bands, so that what is
+/// read stays in L2.
+pub fn schedule(target: Target) -> Schedule {
+    let greedy = heist_sched::AnyPolicy::new(heist_sched::Greedy);
+    let source = Source::auto(target.arch, &greedy, false).source;
+    let mut schedule = Schedule::new(source);
+    schedule.order = AnyOrder::new(Grouped { rows: 8 });
+    schedule
+}
+
+/// A multiplication with a tile shape of one's own, over buffers called `a`,
+/// `b`, `c`, `d` and `bias` that are still empty: what [`Job::buffer`] adds.
+///
+/// # Errors
+/// What could not be built or planned.
+pub fn job_with(
+    problem: &Gemm,
+    config: Config,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Job, KernelError> {
+    let plan = Plan::new(problem, config)?;
+    let tiles = tiles(problem.m, problem.n, &config);
+    let kernel = build(&plan, tiles, schedule, target.arch)?;
+    let resident = target.resident(&kernel.built.launch, config.registers());
+    let launch = kernel.plan(resident)?;
+    let (m, n, k) = (problem.m, problem.n, problem.k);
+    let numbers = [m, n, k, problem.lda, problem.ldb, problem.ldc];
+    let params = ["a", "b", "c", "d", "bias"]
+        .map(buffer)
+        .into_iter()
+        .chain(numbers.map(Arg::scalar))
+        .chain([problem.epilogue.alpha, problem.epilogue.beta].map(Arg::scalar));
+    let step = Step::tiled(&kernel, &launch, params);
+    Ok(Job::new(format!("gemm {problem} {config}"), work(problem)).step(step))
+}
+
+fn work(problem: &Gemm) -> Work {
+    let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
+    let result = problem.output.element().bytes() as f64;
+    let reads = if problem.epilogue.beta == 0.0 {
+        1.0
+    } else {
+        2.0
+    };
+    Work {
+        flops: 2.0 * m * n * k,
+        bytes: (m + n) * k * f64::from(problem.input.bytes()) + m * n * result * reads,
+    }
+}
+
+impl Variant for MmaSync {
+    type Problem = Gemm;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
+        if target.arch.number() < 80 {
+            return Err("mma.sync of these types came with sm_80".into());
+        }
+        let shared = u64::from(self.config.stages)
+            * u64::from((self.config.rows + self.config.cols) * self.config.depth * 2);
+        let limit = target.arch.limits().shared_opt_in;
+        if shared + 1024 > limit.into() {
+            return Err(format!(
+                "its stages take {shared} bytes of shared memory, and {} has {limit}",
+                target.arch
+            ));
+        }
+        // Larger tiles read less; but every multiprocessor should have work, and
+        // the last round should not be nearly empty.
+        let tiles = tiles(problem.m, problem.n, &self.config).count() as f64;
+        let slots = f64::from(target.sms * self.config.blocks);
+        let rounds = (tiles / slots).ceil();
+        let area = f64::from(self.config.rows * self.config.cols);
+        let used = f64::from(problem.m) * f64::from(problem.n);
+        let full = used / (rounds * slots * area);
+        let side = (area / (128.0 * 256.0)).powf(0.2);
+        Ok((full * side * 1e6) as u32)
+    }
+
+    fn job(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        let own = self::schedule(target);
+        job_with(problem, self.config, schedule.unwrap_or(&own), target)
+    }
+}
+
+/// `gemm` in the catalogue.
+pub(crate) struct GemmEntry;
+
+const PARAMETERS: &[Parameter] = &[
+    Parameter {
+        name: "m",
+        default: "256",
+        about: "rows of the result",
+    },
+    Parameter {
+        name: "n",
+        default: "256",
+        about: "columns of the result",
+    },
+    Parameter {
+        name: "k",
+        default: "256",
+        about: "the depth",
+    },
+    Parameter {
+        name: "dtype",
+        default: "bf16",
+        about: "of A and B: f16, bf16, tf32",
+    },
+    Parameter {
+        name: "out",
+        default: "bf16",
+        about: "of C and D: f16, bf16, f32",
+    },
+    Parameter {
+        name: "layout",
+        default: "nt",
+        about: "nn, nt, tn, tt: t is stored transposed",
+    },
+    Parameter {
+        name: "alpha",
+        default: "1",
+        about: "the factor of the product",
+    },
+    Parameter {
+        name: "beta",
+        default: "0",
+        about: "the factor of C",
+    },
+    Parameter {
+        name: "bias",
+        default: "false",
+        about: "whether a vector is added to every row",
+    },
+    Parameter {
+        name: "activation",
+        default: "none",
+        about: "none, relu, gelu, silu",
+    },
+    Parameter {
+        name: "variant",
+        default: "",
+        about: "the kernel; the best one unless given",
+    },
+    Parameter {
+        name: "config",
+        default: "",
+        about: "a tile shape instead: 128x256x32/64x64/4",
+    },
+    Parameter {
+        name: "seed",
+        default: "1",
+        about: "of the random data",
+    },
+];
+
+/// The problem that settings describe.
+fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
+    settings.check("gemm", PARAMETERS)?;
+    let number = |name| settings.read::<u32>(PARAMETERS, name);
+    let word = |name: &str| {
+        let default = PARAMETERS.iter().find(|p| p.name == name);
+        settings
+            .get(name)
+            .or(default.map(|p| p.default))
+            .unwrap_or("")
+    };
+    let problem = Gemm::new(
+        number("m")?,
+        number("n")?,
+        number("k")?,
+        word("dtype").parse()?,
+        word("out").parse()?,
+        word("layout").parse()?,
+    );
+    Ok(problem.epilogue(super::Epilogue {
+        alpha: settings.read(PARAMETERS, "alpha")?,
+        beta: settings.read(PARAMETERS, "beta")?,
+        bias: settings.read(PARAMETERS, "bias")?,
+        activation: word("activation").parse()?,
+    }))
+}
+
+impl Entry for GemmEntry {
+    fn name(&self) -> &'static str {
+        FAMILY.name
+    }
+
+    fn about(&self) -> &'static str {
+        "D = activation(alpha * A * B + beta * C + bias), any shape"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        PARAMETERS
+    }
+
+    fn variants(&self) -> Vec<(&'static str, &'static str)> {
+        FAMILY
+            .variants
+            .iter()
+            .map(|v| (v.name(), v.about()))
+            .collect()
+    }
+
+    fn prepare(
+        &self,
+        settings: &Settings,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let job = match settings.get("config") {
+            Some(text) => {
+                let own = self::schedule(target);
+                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)?
+            }
+            None => FAMILY
+                .choose(settings.get("variant"), &problem, target)?
+                .job(&problem, schedule, target)?,
+        };
+        let seed = settings.read(PARAMETERS, "seed")?;
+        Ok(prepared(job, problem, seed))
+    }
+}
+
+/// A job with random data and its check.
+pub fn prepared(job: Job, problem: Gemm, seed: u64) -> Prepared {
+    let job = buffers(job, &problem, seed);
+    Prepared {
+        bound: 2e-3,
+        verify: Box::new(move |ran| {
+            let found = ran.data("d").map(numbers).unwrap_or_default();
+            let before = buffers(Job::default(), &problem, seed);
+            // Rounded as the result is: what is left is the kernel's own error.
+            let ty = problem.output.element();
+            let expected: Vec<f64> = result(&before, &problem)
+                .into_iter()
+                .map(|value| ty.to_f64(ty.from_f64(value)))
+                .collect();
+            Ok(Difference::between(&found, &expected))
+        }),
+        job,
+    }
+}
