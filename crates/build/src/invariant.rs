@@ -164,7 +164,7 @@ mod tests {
     fn loop_of(body: impl for<'k> FnOnce(&Kernel<'k>, &Args<On<'k>>)) -> Vec<String> {
         let built = KernelSpec::<Args>::new("k")
             .block(32)
-            .build(Arch::SM_80, |k, args| body(&k, &args))
+            .build(Arch::SM_80, |k, args| body(k, &args))
             .unwrap();
         let text = heist_ptx::print(&built.module);
         let inside = text.split_once("_loop:").unwrap().1;
