@@ -2,6 +2,7 @@
 
 use crate::element::{Element, ElementType};
 use std::fmt;
+use std::sync::Arc;
 
 /// Elements of one type, little-endian, as they lie in device memory.
 ///
@@ -15,7 +16,8 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Buffer {
     ty: ElementType,
-    bytes: Vec<u8>,
+    /// Shared by copies until one of them is written.
+    bytes: Arc<Vec<u8>>,
 }
 
 impl Buffer {
@@ -35,11 +37,19 @@ impl Buffer {
         for bits in values {
             bytes.extend_from_slice(&bits.to_le_bytes()[..ty.bytes()]);
         }
-        Buffer { ty, bytes }
+        Buffer {
+            ty,
+            bytes: Arc::new(bytes),
+        }
     }
 
     /// Elements from their bytes; `None` when a part of an element is left over.
     pub fn from_bytes(ty: ElementType, bytes: Vec<u8>) -> Option<Buffer> {
+        Buffer::from_shared(ty, Arc::new(bytes))
+    }
+
+    /// The same from bytes that others hold as well; they are copied only to be written.
+    pub fn from_shared(ty: ElementType, bytes: Arc<Vec<u8>>) -> Option<Buffer> {
         bytes
             .len()
             .is_multiple_of(ty.bytes())
@@ -55,7 +65,7 @@ impl Buffer {
     pub fn zeros(ty: ElementType, count: usize) -> Buffer {
         Buffer {
             ty,
-            bytes: vec![0; count * ty.bytes()],
+            bytes: Arc::new(vec![0; count * ty.bytes()]),
         }
     }
 
@@ -99,17 +109,22 @@ impl Buffer {
 
     /// Its bytes, to be written; their number stays.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes
+        Arc::make_mut(&mut self.bytes).as_mut_slice()
     }
 
     /// Its bytes, without the type.
     pub fn into_bytes(self) -> Vec<u8> {
+        Arc::unwrap_or_clone(self.bytes)
+    }
+
+    /// Its bytes, without a copy even where other buffers hold them as well.
+    pub fn into_shared(self) -> Arc<Vec<u8>> {
         self.bytes
     }
 
     /// The same bytes seen as another type; `None` when they do not divide.
     pub fn cast(self, ty: ElementType) -> Option<Buffer> {
-        Buffer::from_bytes(ty, self.bytes)
+        Buffer::from_shared(ty, self.bytes)
     }
 
     /// The bits of one element.

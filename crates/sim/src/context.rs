@@ -3,11 +3,28 @@
 use crate::code::{Code, Pred, PredSrc, Slot};
 use crate::engine::cluster::{Block, Team};
 use crate::engine::warp::{Fragment, Warp};
-use crate::lanes::{ALL, LANES, Lane, Mask, Row, first};
+use crate::lanes::{ALL, LANES, Lane, Mask, Row, first, wide};
 use crate::machine::Machine;
 use crate::race::clock::{Agent, SEVERAL};
 use heist_launch::Dim3;
 use heist_ptx::{Diagnostic, Severity};
+
+/// Writes some lanes and leaves the others.
+#[inline(never)]
+fn blend<T: Lane>(rows: &mut [Row], values: &[T; LANES], mask: Mask) {
+    wide(
+        #[inline(always)]
+        || {
+            let mut merged = T::unpack(rows);
+            for lane in 0..LANES {
+                if mask >> lane & 1 != 0 {
+                    merged[lane] = values[lane];
+                }
+            }
+            T::pack(&merged, rows);
+        },
+    );
+}
 
 /// An instruction's surroundings.
 pub(crate) struct Cx<'a> {
@@ -66,13 +83,7 @@ impl Cx<'_> {
             T::pack(values, rows);
             return;
         }
-        let mut merged = T::unpack(rows);
-        for lane in 0..LANES {
-            if self.mask >> lane & 1 != 0 {
-                merged[lane] = values[lane];
-            }
-        }
-        T::pack(&merged, rows);
+        blend(rows, values, self.mask);
     }
 
     /// The lanes in which a predicate holds.

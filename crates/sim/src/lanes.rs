@@ -119,7 +119,7 @@ macro_rules! narrow {
 }
 narrow!(u8, u8, i8, u8, u16, u16, i16, u16);
 
-pub(crate) use wide::{map1, map3, wide};
+pub(crate) use wide::{has_fused, map1, map3, wide};
 
 /// Loops over all lanes, compiled twice: for any machine, and for one with
 /// 256-bit vectors and fused multiply-add, chosen when the process starts.
@@ -149,6 +149,14 @@ mod wide {
         std::is_x86_feature_detected!("avx2")
             && std::is_x86_feature_detected!("fma")
             && std::is_x86_feature_detected!("bmi2")
+    }
+
+    /// Whether [`wide`] code has a fused multiply-add of the machine's own.
+    pub(crate) fn has_fused() -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return has_wide();
+        #[cfg(not(target_arch = "x86_64"))]
+        false
     }
 
     /// Runs `work` with wide vectors enabled where the machine has them; what

@@ -125,7 +125,7 @@ impl Program {
             if slot.role.is_read_back() {
                 let region = machine.global.take(address).unwrap_or_default();
                 let bytes = region.into_bytes(len);
-                if let Some(buffer) = Buffer::from_bytes(slot.data.ty(), bytes) {
+                if let Some(buffer) = Buffer::from_shared(slot.data.ty(), bytes) {
                     outputs.push((slot.name.clone(), buffer));
                 }
             }
@@ -300,15 +300,9 @@ fn allocate(machine: &mut Machine, bound: &mut Bound) -> Result<Vec<u64>, Vec<Di
         .iter_mut()
         .map(|slot| {
             let none = Buffer::zeros(slot.data.ty(), 0);
-            let bytes = std::mem::replace(&mut slot.data, none).into_bytes();
+            let bytes = std::mem::replace(&mut slot.data, none).into_shared();
             let len = bytes.len() as u64;
-            let region = if slot.role == Role::Out {
-                let mut region = Region::unwritten(bytes.len());
-                region.poison(&bytes);
-                region
-            } else {
-                Region::of(bytes)
-            };
+            let region = Region::over(bytes, slot.role != Role::Out);
             machine.global.add(
                 format!("the buffer of {}", name_of(&slot.name)),
                 len,

@@ -144,6 +144,11 @@ impl Standing {
         if let Special::Tid(axis) = special {
             let block = self.block;
             let mut at = block.coordinates(u64::from(self.warp) * 32);
+            if block.x.is_multiple_of(32) {
+                let first = axis.pick(at);
+                let step = u32::from(axis == Axis::X);
+                return std::array::from_fn(|lane| first + step * lane as u32);
+            }
             return std::array::from_fn(|_| {
                 let value = axis.pick(at);
                 at.x += 1;

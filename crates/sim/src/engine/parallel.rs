@@ -155,6 +155,8 @@ fn work(
             }
         }
     }
+    // Here, where other workers need not wait for it.
+    machine.global.forget_races();
     Some(Share {
         global: machine.global,
         stats: machine.stats,

@@ -67,6 +67,14 @@ impl Global {
         }
     }
 
+    /// Whether an address lies in allocation `at`.
+    #[inline]
+    pub(crate) fn holds(&self, at: usize, address: u64) -> bool {
+        self.allocations
+            .get(at)
+            .is_some_and(|one| address.wrapping_sub(one.base) < one.len)
+    }
+
     /// Bytes of all allocations.
     pub(crate) fn size(&self) -> u64 {
         self.allocations.iter().map(|one| one.len).sum()
@@ -94,20 +102,26 @@ impl Global {
     /// Takes over what forks have written. False, and nothing has changed, if one
     /// of them has written what another one has touched.
     pub(crate) fn absorb(&mut self, forks: &[Global]) -> bool {
-        let parts = |at: usize| {
+        let parts = |at: usize| -> Vec<&Region> {
             forks
                 .iter()
-                .filter_map(move |fork| fork.allocations.get(at).map(|one| &one.region))
+                .filter_map(|fork| fork.allocations.get(at).map(|one| &one.region))
+                .collect()
         };
-        let apart = (0..self.allocations.len()).all(|at| Region::are_apart(parts(at)));
+        let apart = (0..self.allocations.len()).all(|at| Region::are_apart(&parts(at)));
         if apart {
             for (at, one) in self.allocations.iter_mut().enumerate() {
-                for part in parts(at) {
-                    one.region.absorb(part);
-                }
+                one.region.absorb(&parts(at));
             }
         }
         apart
+    }
+
+    /// Forgets what the race detector knows.
+    pub(crate) fn forget_races(&mut self) {
+        for one in &mut self.allocations {
+            one.region.forget_races();
+        }
     }
 
     pub(crate) fn get(&self, at: usize) -> Option<&Allocation> {

@@ -3,15 +3,23 @@
 
 use crate::lanes::{LANES, Mask, each};
 use crate::race::shadow::{LINE, Line};
+use std::sync::Arc;
 
 /// Lines whose shadow is allocated together.
 const PAGE: usize = 64;
+/// Lines of forks that one thread puts together.
+const SHARE: usize = 1 << 13;
 
 /// A stretch of memory. Offsets passed in are in bounds; the callers check them,
 /// and an offset that is not reads zero and writes nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
     data: Vec<u8>,
+    /// The bytes as somebody else holds them, as long as they are not written. A fork
+    /// copies the lines that it writes, and `present` says which; a region that is no
+    /// fork copies everything at its first write.
+    base: Option<Arc<Vec<u8>>>,
+    present: Vec<bool>,
     /// One bit per byte, a line each; empty when everything counts as written.
     written: Vec<u128>,
     shadow: Vec<Option<Box<[Line]>>>,
@@ -22,22 +30,53 @@ pub(crate) struct Region {
 impl Region {
     /// Memory of `len` bytes that nobody has written, all zero.
     pub(crate) fn unwritten(len: usize) -> Region {
-        let lines = len.div_ceil(LINE);
-        Region {
-            data: vec![0; lines * LINE],
-            written: vec![0; lines],
-            shadow: (0..lines.div_ceil(PAGE)).map(|_| None).collect(),
-            touched: Vec::new(),
+        Region::over(Arc::new(vec![0; len]), false)
+    }
+
+    /// Memory that starts with these bytes; `written` says whether they count as written.
+    pub(crate) fn over(bytes: Arc<Vec<u8>>, written: bool) -> Region {
+        let lines = bytes.len().div_ceil(LINE);
+        let mut region = Region {
+            written: if written { Vec::new() } else { vec![0; lines] },
+            shadow: no_shadow(lines),
+            ..Region::default()
+        };
+        if bytes.len() == lines * LINE {
+            region.base = Some(bytes);
+        } else {
+            region.data = Arc::unwrap_or_clone(bytes);
+            region.data.resize(lines * LINE, 0);
         }
+        region
+    }
+
+    /// Memory that starts with these bytes, all of them written.
+    pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> Region {
+        Region::over(Arc::new(bytes.into()), true)
+    }
+
+    /// How many lines it has.
+    fn lines(&self) -> usize {
+        self.base
+            .as_ref()
+            .map_or(self.data.len(), |base| base.len())
+            / LINE
     }
 
     /// A copy without a past, which notes the bytes that are read and written.
     pub(crate) fn fork(&self) -> Region {
-        let lines = self.data.len().div_ceil(LINE);
+        let lines = self.lines();
+        let base = match &self.base {
+            Some(base) => Arc::clone(base),
+            None => Arc::new(self.data.clone()),
+        };
         Region {
-            data: self.data.clone(),
+            // Pages of zeros cost nothing until they are written.
+            data: vec![0; lines * LINE],
+            base: Some(base),
+            present: vec![false; lines],
             written: self.written.clone(),
-            shadow: (0..lines.div_ceil(PAGE)).map(|_| None).collect(),
+            shadow: no_shadow(lines),
             touched: vec![[0; 2]; lines],
         }
     }
@@ -50,78 +89,114 @@ impl Region {
         }
     }
 
-    /// Whether no fork has written a byte that another one has touched.
-    pub(crate) fn are_apart<'a>(forks: impl Iterator<Item = &'a Region>) -> bool {
-        let mut before: Vec<[u128; 2]> = Vec::new();
-        for fork in forks {
-            if before.is_empty() {
-                before.clone_from(&fork.touched);
-                continue;
-            }
-            for (before, now) in before.iter_mut().zip(&fork.touched) {
-                if now[1] & (before[0] | before[1]) | now[0] & before[1] != 0 {
-                    return false;
-                }
-                before[0] |= now[0];
-                before[1] |= now[1];
-            }
-        }
-        true
+    /// Forgets what the race detector knows.
+    pub(crate) fn forget_races(&mut self) {
+        self.shadow = Vec::new();
     }
 
-    /// Takes over what a fork has written.
-    pub(crate) fn absorb(&mut self, fork: &Region) {
-        for (line, &[_, written]) in fork.touched.iter().enumerate() {
-            if written == 0 {
-                continue;
-            }
-            let bytes = line * LINE..(line + 1) * LINE;
-            let (Some(target), Some(source)) =
-                (self.data.get_mut(bytes.clone()), fork.data.get(bytes))
-            else {
-                continue;
-            };
-            if written == u128::MAX {
-                target.copy_from_slice(source);
-            } else {
-                for (at, (target, source)) in target.iter_mut().zip(source).enumerate() {
-                    if written >> at & 1 != 0 {
-                        *target = *source;
+    /// Whether no fork has written a byte that another one has touched.
+    pub(crate) fn are_apart(forks: &[&Region]) -> bool {
+        let lines = forks.iter().map(|fork| fork.touched.len()).max();
+        let apart = |lines: std::ops::Range<usize>| {
+            lines.into_iter().all(|line| {
+                let (mut read, mut written, mut clash) = (0, 0, 0);
+                for fork in forks {
+                    let [reads, writes] = fork.touched.get(line).copied().unwrap_or_default();
+                    clash |= writes & (read | written) | reads & written;
+                    read |= reads;
+                    written |= writes;
+                }
+                clash == 0
+            })
+        };
+        let lines = lines.unwrap_or(0);
+        if lines <= SHARE {
+            return apart(0..lines);
+        }
+        let share = lines.div_ceil(forks.len().max(1));
+        std::thread::scope(|scope| {
+            let parts: Vec<_> = (0..lines)
+                .step_by(share)
+                .map(|start| scope.spawn(move || apart(start..lines.min(start + share))))
+                .collect();
+            parts
+                .into_iter()
+                .all(|part| part.join().is_ok_and(|apart| apart))
+        })
+    }
+
+    /// Takes over what forks have written, each of them other bytes.
+    pub(crate) fn absorb(&mut self, forks: &[&Region]) {
+        let wrote = |fork: &&Region| fork.present.contains(&true);
+        let forks: Vec<&Region> = forks.iter().copied().filter(wrote).collect();
+        if forks.is_empty() {
+            return;
+        }
+        let base = self.base.take();
+        if base.is_some() {
+            self.data = vec![0; base.as_ref().map_or(0, |base| base.len())];
+        }
+        let (base, forks) = (base.as_deref(), &forks[..]);
+        let merge = |start: usize, lines: &mut [u8]| {
+            for (at, target) in lines.chunks_exact_mut(LINE).enumerate() {
+                let line = start + at;
+                let bytes = line * LINE..(line + 1) * LINE;
+                let whole = forks
+                    .iter()
+                    .find(|fork| fork.touched.get(line).is_some_and(|of| of[1] == u128::MAX));
+                if let Some(source) = whole.and_then(|fork| fork.data.get(bytes.clone())) {
+                    target.copy_from_slice(source);
+                    continue;
+                }
+                if let Some(source) = base.and_then(|base| base.get(bytes.clone())) {
+                    target.copy_from_slice(source);
+                }
+                for fork in forks {
+                    let written = fork.touched.get(line).map_or(0, |touched| touched[1]);
+                    let source = fork.data.get(bytes.clone()).unwrap_or(&[]);
+                    for (at, (target, source)) in target.iter_mut().zip(source).enumerate() {
+                        if written >> at & 1 != 0 {
+                            *target = *source;
+                        }
                     }
                 }
             }
-            self.mark_line(line as u64, written);
+        };
+        let lines = self.data.len() / LINE;
+        if lines <= SHARE {
+            merge(0, &mut self.data);
+        } else {
+            let share = lines.div_ceil(forks.len().max(2));
+            std::thread::scope(|scope| {
+                for (at, part) in self.data.chunks_mut(share * LINE).enumerate() {
+                    let merge = &merge;
+                    scope.spawn(move || merge(at * share, part));
+                }
+            });
         }
-    }
-
-    /// Memory that starts with these bytes, all of them written.
-    pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> Region {
-        let mut data = bytes.into();
-        let lines = data.len().div_ceil(LINE);
-        data.resize(lines * LINE, 0);
-        Region {
-            data,
-            written: Vec::new(),
-            shadow: (0..lines.div_ceil(PAGE)).map(|_| None).collect(),
-            touched: Vec::new(),
+        for fork in forks {
+            for (written, [_, wrote]) in self.written.iter_mut().zip(&fork.touched) {
+                *written |= wrote;
+            }
         }
     }
 
     /// The first `len` bytes.
-    pub(crate) fn into_bytes(mut self, len: usize) -> Vec<u8> {
-        self.data.truncate(len);
-        self.data
-    }
-
-    /// Fills memory that nobody has written, so that reading it shows.
-    pub(crate) fn poison(&mut self, bytes: &[u8]) {
-        let len = bytes.len().min(self.data.len());
-        self.data[..len].copy_from_slice(&bytes[..len]);
+    pub(crate) fn into_bytes(mut self, len: usize) -> Arc<Vec<u8>> {
+        match self.base {
+            Some(base) if base.len() == len => base,
+            Some(base) => Arc::new(base[..len.min(base.len())].to_vec()),
+            None => {
+                self.data.truncate(len);
+                Arc::new(self.data)
+            }
+        }
     }
 
     /// Back to unwritten, for the next block; keeps its buffers.
     pub(crate) fn reset(&mut self, len: usize) {
         let lines = len.div_ceil(LINE);
+        self.base = None;
         self.data.clear();
         self.data.resize(lines * LINE, 0);
         self.written.clear();
@@ -132,18 +207,70 @@ impl Region {
         self.shadow.resize_with(lines.div_ceil(PAGE), || None);
     }
 
+    /// Bytes one after the other. In a fork only bytes of one line are sure to lie so;
+    /// where they do not, there are none.
+    #[inline(always)]
     pub(crate) fn bytes(&self, offset: u64, len: usize) -> &[u8] {
-        usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.data.get(start..start.checked_add(len)?))
-            .unwrap_or(&[])
+        let Some(range) = range(offset, len) else {
+            return &[];
+        };
+        let data = match &self.base {
+            None => &self.data,
+            Some(base) => match self.holds(&range) {
+                Some(true) => &self.data,
+                Some(false) => base,
+                None => return &[],
+            },
+        };
+        data.get(range).unwrap_or(&[])
     }
 
+    /// Whether all lines of a range were copied from the base, or none; nothing where
+    /// some were.
+    #[inline(always)]
+    fn holds(&self, range: &std::ops::Range<usize>) -> Option<bool> {
+        let first = self.present.get(range.start / LINE).copied();
+        let first = first.unwrap_or(false);
+        let last = range.end.saturating_sub(1) / LINE;
+        for line in range.start / LINE + 1..=last {
+            if self.present.get(line).copied().unwrap_or(false) != first {
+                return None;
+            }
+        }
+        Some(first)
+    }
+
+    #[inline(always)]
     pub(crate) fn bytes_mut(&mut self, offset: u64, len: usize) -> &mut [u8] {
-        usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.data.get_mut(start..start.checked_add(len)?))
-            .unwrap_or(&mut [])
+        let Some(range) = range(offset, len) else {
+            return &mut [];
+        };
+        if self.base.is_some() {
+            self.copy_in(&range);
+        }
+        self.data.get_mut(range).unwrap_or(&mut [])
+    }
+
+    /// Makes the lines of a range the region's own.
+    fn copy_in(&mut self, range: &std::ops::Range<usize>) {
+        if self.present.is_empty() {
+            if let Some(base) = self.base.take() {
+                self.data = Arc::unwrap_or_clone(base);
+            }
+            return;
+        }
+        let Some(base) = &self.base else { return };
+        let lines = range.start / LINE..range.end.div_ceil(LINE).min(self.present.len());
+        for line in lines {
+            let bytes = line * LINE..(line + 1) * LINE;
+            let whole = range.start <= bytes.start && bytes.end <= range.end;
+            if !self.present[line] {
+                self.present[line] = true;
+                if !whole {
+                    self.data[bytes.clone()].copy_from_slice(&base[bytes]);
+                }
+            }
+        }
     }
 
     /// Reads up to 16 bytes as a number.
@@ -244,14 +371,33 @@ impl Region {
     }
 
     /// Reads one value per lane, lane after lane.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run_of<T: Word>(&self, offset: u64) -> [T; LANES] {
-        let mut out = [T::default(); LANES];
-        let bytes = self.bytes(offset, LANES * T::SIZE);
-        for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
-            *out = T::take(bytes);
+        self.some(offset)
+    }
+
+    /// Reads some values one after the other.
+    #[inline(always)]
+    pub(crate) fn some<T: Word, const N: usize>(&self, offset: u64) -> [T; N] {
+        let mut out = [T::default(); N];
+        let bytes = self.bytes(offset, N * T::SIZE);
+        if bytes.len() == N * T::SIZE {
+            for (out, bytes) in out.iter_mut().zip(bytes.chunks_exact(T::SIZE)) {
+                *out = T::take(bytes);
+            }
+        } else {
+            // Over lines of a fork of which it has copied some.
+            for (at, out) in out.iter_mut().enumerate() {
+                *out = T::take(self.bytes(offset + (at * T::SIZE) as u64, T::SIZE));
+            }
         }
         out
+    }
+
+    /// Reads 32 bits.
+    #[inline(always)]
+    pub(crate) fn word(&self, offset: u64) -> u32 {
+        u32::take(self.bytes(offset, 4))
     }
 
     /// Writes one value per lane; the highest lane wins where two write one place.
@@ -269,13 +415,23 @@ impl Region {
     }
 
     /// Writes one value per lane, lane after lane.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_run<T: Word>(&mut self, offset: u64, values: &[T; LANES]) {
         let bytes = self.bytes_mut(offset, LANES * T::SIZE);
         for (value, bytes) in values.iter().zip(bytes.chunks_exact_mut(T::SIZE)) {
             value.put(bytes);
         }
     }
+}
+
+fn no_shadow(lines: usize) -> Vec<Option<Box<[Line]>>> {
+    (0..lines.div_ceil(PAGE)).map(|_| None).collect()
+}
+
+#[inline(always)]
+fn range(offset: u64, len: usize) -> Option<std::ops::Range<usize>> {
+    let start = usize::try_from(offset).ok()?;
+    Some(start..start.checked_add(len)?)
 }
 
 /// `len` bits from bit `start`.
@@ -358,14 +514,13 @@ mod tests {
         b.write(8, 4, 0x0202_0202);
         b.note(0, 0xf00, true);
         b.note(1, 0xff, false);
-        assert!(Region::are_apart([&a, &b].into_iter()));
-        whole.absorb(&a);
-        whole.absorb(&b);
+        assert!(Region::are_apart(&[&a, &b]));
+        whole.absorb(&[&a, &b]);
         assert_eq!(whole.read(4, 8), 0x0202_0202_0101_0101);
         assert_eq!(whole.first_unwritten(4, 9), Some(12));
         a.note(1, 0x80, true);
-        assert!(!Region::are_apart([&a, &b].into_iter()));
-        assert!(!Region::are_apart([&b, &a].into_iter()));
+        assert!(!Region::are_apart(&[&a, &b]));
+        assert!(!Region::are_apart(&[&b, &a]));
     }
 
     #[test]
@@ -374,5 +529,52 @@ mod tests {
         region.write_bytes(127, &[7; 4]);
         assert_eq!(region.read(1 << 40, 4), 0);
         assert_eq!(region.bytes(127, 1), [1]);
+    }
+
+    #[test]
+    fn a_fork_reads_what_it_has_not_written_from_its_base() {
+        let start: Vec<u8> = (0..=255).collect();
+        let held = Arc::new(start.clone());
+        let mut whole = Region::over(Arc::clone(&held), true);
+        let mut fork = whole.fork();
+        fork.write(130, 2, 0xffff);
+        fork.note(1, 0b1100, true);
+        let words = fork.some::<u32, 4>(120);
+        assert_eq!(words[1], u32::from_le_bytes([124, 125, 126, 127]));
+        assert_eq!(words[2], u32::from_le_bytes([128, 129, 255, 255]));
+        assert!(fork.bytes(120, 16).is_empty(), "it lies in two places");
+        whole.absorb(&[&fork]);
+        let mut after = start.clone();
+        (after[130], after[131]) = (255, 255);
+        assert_eq!(*whole.into_bytes(256), after);
+        assert_eq!(*held, start, "whoever holds the bytes keeps them");
+    }
+
+    #[test]
+    fn many_lines_are_put_together_by_several_threads() {
+        let len = (SHARE + 100) * LINE;
+        let mut whole = Region::over(Arc::new(vec![7; len]), false);
+        let mut forks = [whole.fork(), whole.fork(), whole.fork()];
+        for line in 0..(SHARE + 100) as u64 {
+            let fork = &mut forks[line as usize % 3];
+            fork.write(line * LINE as u64 + 8, 4, u128::from(line));
+            fork.note(line, 0xf00, true);
+        }
+        let [a, b, c] = &forks;
+        assert!(Region::are_apart(&[a, b, c]));
+        whole.absorb(&[a, b, c]);
+        for line in 0..(SHARE + 100) as u64 {
+            let at = line * LINE as u64;
+            assert_eq!(whole.read(at + 8, 4), u128::from(line));
+            assert_eq!(whole.read(at + 12, 1), 7);
+            assert_eq!(whole.unwritten_in(line, 0xff00), 0xf000);
+        }
+        forks[0].note(SHARE as u64 + 98, 0x100, false);
+        let [a, b, c] = &forks;
+        assert_eq!(
+            Region::are_apart(&[a, b, c]),
+            (SHARE + 98).is_multiple_of(3),
+            "somebody else has written what it read"
+        );
     }
 }

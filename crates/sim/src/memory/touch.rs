@@ -6,6 +6,7 @@
 
 use crate::lanes::{ALL, LANES, Mask, each, first, wide};
 use crate::race::clock::SEVERAL;
+use crate::race::trace::IN_ORDER;
 
 /// An access of the lanes in `mask`, each to `size` bytes at its offset.
 /// `size` is a power of two up to 32, and offsets are multiples of it.
@@ -26,24 +27,11 @@ pub(crate) struct LineTouch<'a> {
     pub(crate) first: u8,
     /// Whether some cell is touched by several lanes.
     pub(crate) shared: bool,
+    /// The cells that are touched.
+    pub(crate) cells: Mask,
+    /// The table of [`IN_ORDER`] that `lanes` is, where the whole line is touched.
+    pub(crate) order: Option<u8>,
 }
-
-/// Lane numbers for words, pairs and quadruples of words in lane order.
-static IDENTITY: [[u8; 32]; 7] = {
-    let mut table = [[0; 32]; 7];
-    let mut cell = 0;
-    while cell < 32 {
-        table[0][cell] = cell as u8;
-        table[1][cell] = cell as u8 / 2;
-        table[2][cell] = 16 + cell as u8 / 2;
-        table[3][cell] = cell as u8 / 4;
-        table[4][cell] = 8 + cell as u8 / 4;
-        table[5][cell] = 16 + cell as u8 / 4;
-        table[6][cell] = 24 + cell as u8 / 4;
-        cell += 1;
-    }
-    table
-};
 
 impl Touch<'_> {
     /// Whether all lanes take part and lie one behind the other.
@@ -75,20 +63,22 @@ impl Touch<'_> {
         let start = self.offsets[0];
         if contiguous && start.is_multiple_of(128) {
             let tables = match self.size {
-                4 => &IDENTITY[0..1],
-                8 => &IDENTITY[1..3],
-                16 => &IDENTITY[3..7],
-                _ => &[],
+                4 => 0..1,
+                8 => 1..3,
+                16 => 3..7,
+                _ => 0..0,
             };
             if !tables.is_empty() {
-                for (at, lanes) in tables.iter().enumerate() {
+                for (at, table) in tables.enumerate() {
                     visit(&LineTouch {
                         line: start / 128 + at as u64,
                         bytes: u128::MAX,
-                        lanes,
+                        lanes: &IN_ORDER[table],
                         shift: 2,
                         first: 0,
                         shared: false,
+                        cells: ALL,
+                        order: Some(table as u8),
                     });
                 }
                 return;
@@ -150,6 +140,8 @@ impl Touch<'_> {
                 shift,
                 first,
                 shared: shared != 0,
+                cells,
+                order: None,
             });
         }
     }

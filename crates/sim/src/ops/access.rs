@@ -490,6 +490,8 @@ impl Look {
             shift: line.shift,
             first: line.first,
             shared: line.shared,
+            cells: line.cells,
+            order: line.order,
         };
         if let Some(conflict) = shadow.access(&access, clock, self.geography, floor)
             && self.found.is_none()

@@ -691,6 +691,8 @@ impl Cx<'_> {
                         shift: 2,
                         first: 0,
                         shared: false,
+                        cells: crate::race::trace::cell_mask(bytes, 2, 0),
+                        order: None,
                     };
                     let conflict =
                         shadow.access(&access, &self.warp.clock, geography, &self.team.floor);

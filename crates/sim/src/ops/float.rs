@@ -1,7 +1,7 @@
 //! Arithmetic of `f32`, `f64` and `f32x2`.
 
 use super::map::Targets;
-use super::map::{one, test2, three, two, with};
+use super::map::{map3, one, test2, three, two, with};
 use super::{Mods, only, operands};
 use crate::code::Flow;
 use crate::decode::{Cost, Decoded, Decoder};
@@ -169,6 +169,11 @@ fn fused(
     let o = operands(d, i, 4)?;
     let (a, b, c) = (d.src(&o[1], ty)?, d.src(&o[2], ty)?, d.src(&o[3], ty)?);
     let target = d.dst(&o[0], ty)?;
+    if !ftz && !sat && crate::lanes::has_fused() {
+        let fma = |a: f32, b: f32, c: f32| single::canonical(a.mul_add(b, c).to_bits());
+        d.emit(map3(target, [a, b, c], fma), Cost::ALU);
+        return Ok(());
+    }
     macro_rules! fma {
         ($ftz:literal, $sat:literal) => {
             with(move |cx| {

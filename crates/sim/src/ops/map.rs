@@ -11,20 +11,23 @@ use std::marker::PhantomData;
 pub(crate) trait Func: Send + Sync + 'static {}
 impl<T: Send + Sync + 'static> Func for T {}
 
+// The whole of a step is compiled for wide vectors, so that a result goes from
+// the vector registers straight to where it belongs.
+
 struct Map1<A, R, F>(Slot, Slot, F, PhantomData<fn(A) -> R>);
 impl<A: Lane, R: Lane, F: Fn(A) -> R + Func> Instr for Map1<A, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let (a, f) = (cx.view::<A>(self.1), &self.2);
-        let mut out = [R::default(); lanes::LANES];
         lanes::wide(
             #[inline(always)]
             || {
+                let (a, f) = (cx.view::<A>(self.1), &self.2);
+                let mut out = [R::default(); lanes::LANES];
                 for lane in 0..lanes::LANES {
                     out[lane] = f(A::of(a[lane]));
                 }
+                cx.write(self.0, &out);
             },
         );
-        cx.write(self.0, &out);
         Flow::Next
     }
 }
@@ -32,17 +35,17 @@ impl<A: Lane, R: Lane, F: Fn(A) -> R + Func> Instr for Map1<A, R, F> {
 struct Map2<A, B, R, F>(Slot, [Slot; 2], F, PhantomData<fn(A, B) -> R>);
 impl<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R + Func> Instr for Map2<A, B, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let (a, b, f) = (cx.view::<A>(self.1[0]), cx.view::<B>(self.1[1]), &self.2);
-        let mut out = [R::default(); lanes::LANES];
         lanes::wide(
             #[inline(always)]
             || {
+                let (a, b, f) = (cx.view::<A>(self.1[0]), cx.view::<B>(self.1[1]), &self.2);
+                let mut out = [R::default(); lanes::LANES];
                 for lane in 0..lanes::LANES {
                     out[lane] = f(A::of(a[lane]), B::of(b[lane]));
                 }
+                cx.write(self.0, &out);
             },
         );
-        cx.write(self.0, &out);
         Flow::Next
     }
 }
@@ -50,22 +53,22 @@ impl<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R + Func> Instr for Map2<A, B, R,
 struct Map3<A, B, C, R, F>(Slot, [Slot; 3], F, PhantomData<fn(A, B, C) -> R>);
 impl<A: Lane, B: Lane, C: Lane, R: Lane, F: Fn(A, B, C) -> R + Func> Instr for Map3<A, B, C, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let (a, b, c, f) = (
-            cx.view::<A>(self.1[0]),
-            cx.view::<B>(self.1[1]),
-            cx.view::<C>(self.1[2]),
-            &self.2,
-        );
-        let mut out = [R::default(); lanes::LANES];
         lanes::wide(
             #[inline(always)]
             || {
+                let (a, b, c, f) = (
+                    cx.view::<A>(self.1[0]),
+                    cx.view::<B>(self.1[1]),
+                    cx.view::<C>(self.1[2]),
+                    &self.2,
+                );
+                let mut out = [R::default(); lanes::LANES];
                 for lane in 0..lanes::LANES {
                     out[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane]));
                 }
+                cx.write(self.0, &out);
             },
         );
-        cx.write(self.0, &out);
         Flow::Next
     }
 }

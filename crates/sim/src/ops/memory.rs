@@ -291,7 +291,6 @@ impl Instr for Load {
         if self.same_for_all(cx) {
             return Flow::Next;
         }
-        let addresses = self.addr.eval(cx);
         let usual = match (&self.targets[..], self.window) {
             (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
                 if self.element == 4
@@ -303,12 +302,13 @@ impl Instr for Load {
             }
             _ => None,
         };
-        if let Some((slot, window)) = usual {
-            if let Some(hit) = pattern::touch(cx, window, &addresses, Does::Reads, |_, _| false) {
-                let values = hit.load(cx);
-                cx.write(slot, &values);
-                return Flow::Next;
-            }
+        if let Some((slot, window)) = usual
+            && pattern::load(cx, window, &self.addr, slot)
+        {
+            return Flow::Next;
+        }
+        let addresses = self.addr.eval(cx);
+        if usual.is_some() {
             cx.machine.patterns.learn(cx.fragment.pc, &addresses);
         }
         let size = self.element * self.targets.len() as u32;
@@ -362,7 +362,7 @@ impl Load {
             _ => return false,
         };
         let base = match self.addr.base {
-            Base::Long(slot) if slot.is_constant() => cx.read::<u64>(slot)[0],
+            Base::Long(slot) if slot.is_constant() => cx.view::<u64>(slot)[0],
             Base::Word(slot) if slot.is_constant() => u64::from(cx.row(slot)[0]),
             _ => return false,
         };
@@ -381,7 +381,20 @@ impl Load {
             return false;
         }
         let value = region.read(address, size as usize) as u64;
-        self.deliver(cx, slot, rows, [value; LANES], self.element * 8);
+        let shift = 64 - 8 * size;
+        let value = if self.signed {
+            ((value << shift) as i64 >> shift) as u64
+        } else {
+            value
+        };
+        crate::lanes::wide(
+            #[inline(always)]
+            || match rows {
+                1 => cx.write(slot, &[value as u32; LANES]),
+                2 => cx.write(slot, &[value; LANES]),
+                _ => cx.write(slot, &[u128::from(value); LANES]),
+            },
+        );
         true
     }
 
@@ -585,7 +598,6 @@ fn store(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
 
 impl Instr for Store {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let addresses = self.addr.eval(cx);
         let usual = match (&self.sources[..], self.window) {
             (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
                 if self.element == 4 && self.order == Order::Weak && cx.mask == ALL =>
@@ -594,16 +606,17 @@ impl Instr for Store {
             }
             _ => None,
         };
-        if let Some((slot, window)) = usual {
-            if let Some(hit) = pattern::touch(cx, window, &addresses, Does::Writes, |cx, group| {
+        if let Some((slot, window)) = usual
+            && pattern::store(cx, window, &self.addr, slot, |cx, group| {
                 self.changes_nothing(cx, group)
-            }) {
-                let values = *cx.row(slot);
-                hit.store(cx, &values);
-                cx.machine.changes += 1;
-                cx.team.progress += 1;
-                return Flow::Next;
-            }
+            })
+        {
+            cx.machine.changes += 1;
+            cx.team.progress += 1;
+            return Flow::Next;
+        }
+        let addresses = self.addr.eval(cx);
+        if usual.is_some() {
             cx.machine.patterns.learn(cx.fragment.pc, &addresses);
         }
         let size = self.element * self.sources.len() as u32;

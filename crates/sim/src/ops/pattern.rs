@@ -4,13 +4,20 @@
 //! shape: lane after lane, two rows of a tile, one word for all. The shape is
 //! worked out once and remembered by the instruction's place; when the addresses
 //! fit it again, bounds, lines and lanes are known without looking at each lane.
-//! Whole warps and 32-bit words only; everything else goes the long way.
+//! Whole warps and 32-bit words of global memory and of the block's own shared
+//! memory only; everything else goes the long way, and so does what [`load`] and
+//! [`store`] find reason to look at more closely.
 
-use super::access::{Does, Group, Home, Look, find, tell};
+use super::access::{Does, Group, Home, Look, tell};
+use crate::code::Slot;
 use crate::context::Cx;
-use crate::lanes::{ALL, LANES, map1, wide};
+use crate::decode::operand::{Addr, Base};
+use crate::engine::cluster::Block;
+use crate::lanes::{ALL, LANES, Mask, wide};
+use crate::memory::global::Global;
+use crate::memory::region::Region;
 use crate::memory::touch::{LineTouch, Touch};
-use crate::memory::window::Window;
+use crate::memory::window::{PEER_SHIFT, Window};
 use crate::race::shadow::Kind;
 
 const WORD: u32 = 4;
@@ -18,6 +25,8 @@ const WORD: u32 = 4;
 const WAYS: usize = 4;
 /// Accesses in new shapes after which an instruction has none.
 const PATIENCE: u8 = 32;
+/// Lanes whose words are moved together.
+const CHUNK: usize = 8;
 
 /// The words of one line.
 #[derive(Debug)]
@@ -29,6 +38,43 @@ struct Part {
     shift: u8,
     first: u8,
     shared: bool,
+    cells: Mask,
+    order: Option<u8>,
+}
+
+/// How the words get to the lanes.
+#[derive(Debug)]
+enum Plan {
+    /// One after the other.
+    Run,
+    /// In chunks that are each one word for all or one after the other: bytes from
+    /// lane 0 to the chunk's first lane, wrapping, and whether it is one word.
+    Chunks([(u64, bool); LANES / CHUNK]),
+    /// Each from its own place.
+    Each,
+}
+
+impl Plan {
+    fn of(deltas: &[u64; LANES], contiguous: bool) -> Plan {
+        if contiguous {
+            return Plan::Run;
+        }
+        let mut plan = [(0, false); LANES / CHUNK];
+        let (chunks, _) = deltas.as_chunks::<CHUNK>();
+        for (slot, chunk) in plan.iter_mut().zip(chunks) {
+            let first = chunk[0];
+            let one = chunk.iter().all(|&delta| delta == first);
+            let run = chunk
+                .iter()
+                .enumerate()
+                .all(|(at, &delta)| delta == first.wrapping_add(4 * at as u64));
+            if !one && !run {
+                return Plan::Each;
+            }
+            *slot = (first, one);
+        }
+        Plan::Chunks(plan)
+    }
 }
 
 /// A shape.
@@ -36,17 +82,16 @@ struct Part {
 pub(crate) struct Pattern {
     /// Where in its line lane 0 lies.
     phase: u64,
-    /// Bytes from lane 0 to each lane, wrapping.
+    /// Bytes from lane 0 to each lane, wrapping; and the same in 32 bits.
     deltas: [u64; LANES],
+    short_deltas: [u32; LANES],
     /// Bytes from the lowest lane to lane 0, and from lane 0 to the end of the highest.
     back: u64,
     ahead: u64,
     parts: Vec<Part>,
-    contiguous: bool,
     /// Whether two lanes touch one word.
     shared: bool,
-    /// The word of the line that each lane touches, where all are in one.
-    words: Option<[u8; LANES]>,
+    plan: Plan,
 }
 
 impl Pattern {
@@ -70,47 +115,99 @@ impl Pattern {
                 shift: line.shift,
                 first: line.first,
                 shared: line.shared,
+                cells: line.cells,
+                order: line.order,
             });
         });
-        let words = touch
-            .only_line()
-            .map(|_| addresses.map(|address| (address / 4 % 32) as u8));
         Pattern {
             phase: start % 128,
             deltas,
+            short_deltas: deltas.map(|delta| delta as u32),
             back: signed
                 .iter()
                 .fold(0, |low, &delta| low.min(delta))
                 .unsigned_abs(),
             ahead: signed.iter().fold(0, |high, &delta| high.max(delta)) as u64 + u64::from(WORD),
             parts,
-            contiguous,
             shared,
-            words,
+            plan: Plan::of(&deltas, contiguous),
         }
     }
 
-    #[inline]
-    fn fits(&self, addresses: &[u64; LANES]) -> bool {
-        let start = addresses[0];
-        start % 128 == self.phase
-            && wide(
-                #[inline(always)]
-                || {
-                    let mut differ = 0;
-                    for (address, delta) in addresses.iter().zip(&self.deltas) {
-                        differ |= address.wrapping_sub(start) ^ delta;
-                    }
-                    differ == 0
-                },
-            )
+    #[inline(always)]
+    fn fits_long(&self, base: &[u64; LANES], start: u64) -> bool {
+        let mut differ = (start % 128) ^ self.phase;
+        for (address, delta) in base.iter().zip(&self.deltas) {
+            differ |= address.wrapping_sub(base[0]) ^ delta;
+        }
+        differ == 0
     }
+
+    /// The same for addresses of 32 bits. That no lane wraps around where lane 0 does
+    /// not is what the bounds say.
+    #[inline(always)]
+    fn fits_word(&self, base: &[u32; LANES], start: u64) -> bool {
+        let mut differ = 0;
+        for (address, delta) in base.iter().zip(&self.short_deltas) {
+            differ |= address.wrapping_sub(base[0]) ^ delta;
+        }
+        differ == 0 && start % 128 == self.phase
+    }
+
+    /// Whether everything lies within `len` bytes.
+    #[inline(always)]
+    fn is_inside(&self, start: u64, len: u64) -> bool {
+        self.back <= start && start < len && self.ahead <= len - start
+    }
+
+    #[inline(always)]
+    fn load(&self, region: &Region, start: u64) -> [u32; LANES] {
+        match &self.plan {
+            Plan::Run => region.run_of::<u32>(start),
+            Plan::Chunks(chunks) => {
+                let mut values = [0; LANES];
+                let (slots, _) = values.as_chunks_mut::<CHUNK>();
+                for (slot, &(delta, one)) in slots.iter_mut().zip(chunks) {
+                    let at = start.wrapping_add(delta);
+                    *slot = if one {
+                        [region.word(at); CHUNK]
+                    } else {
+                        region.some::<u32, CHUNK>(at)
+                    };
+                }
+                values
+            }
+            Plan::Each => {
+                let offsets = self.deltas.map(|delta| start.wrapping_add(delta));
+                region.gather::<u32>(&offsets, ALL, 0)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn store(&self, region: &mut Region, start: u64, values: &[u32; LANES]) {
+        if let Plan::Run = self.plan {
+            region.put_run::<u32>(start, values);
+        } else {
+            let offsets = self.deltas.map(|delta| start.wrapping_add(delta));
+            region.scatter::<u32>(&offsets, ALL, 0, values);
+        }
+    }
+}
+
+/// What one instruction remembers.
+#[derive(Debug, Default)]
+struct Memory {
+    ways: [Option<Box<Pattern>>; WAYS],
+    misses: u8,
+    /// The allocation that it accessed last.
+    recent: usize,
 }
 
 /// What the instructions of a kernel remember, by their places.
 #[derive(Debug, Default)]
 pub(crate) struct Patterns {
-    by_pc: Vec<([Option<Box<Pattern>>; WAYS], u8)>,
+    by_pc: Vec<Memory>,
 }
 
 fn way_of(address: u64) -> usize {
@@ -124,141 +221,194 @@ impl Patterns {
         if self.by_pc.len() <= pc {
             self.by_pc.resize_with(pc + 1, Default::default);
         }
-        let (ways, misses) = &mut self.by_pc[pc];
-        if *misses >= PATIENCE
+        let memory = &mut self.by_pc[pc];
+        if memory.misses >= PATIENCE
             || addresses
                 .iter()
                 .any(|address| !address.is_multiple_of(u64::from(WORD)))
         {
             return;
         }
-        *misses += 1;
-        ways[way_of(addresses[0])] = Some(Box::new(Pattern::of(addresses)));
+        memory.misses += 1;
+        memory.ways[way_of(addresses[0])] = Some(Box::new(Pattern::of(addresses)));
     }
 }
 
-/// An access that was checked and recorded, with the memory that it is to.
-pub(crate) struct Hit {
-    home: Home,
-    start: u64,
-    pattern: Box<Pattern>,
+/// The memory at an address: whose it is, where it starts, its length and itself.
+/// Nothing if it needs a closer look.
+#[inline(always)]
+fn place<'a>(
+    global: &'a mut Global,
+    blocks: &'a mut [Block],
+    (rank, shared_len): (u32, u32),
+    recent: &mut usize,
+    window: Window,
+    address: u64,
+) -> Option<(Home, u64, u64, &'a mut Region)> {
+    match window {
+        Window::Global => {
+            if !global.holds(*recent, address) {
+                *recent = global.find(address)?;
+            }
+            let one = global.get_mut(*recent)?;
+            (!one.freed).then_some((Home::Global(*recent), one.base, one.len, &mut one.region))
+        }
+        Window::Shared if address < 1 << PEER_SHIFT => {
+            let block = blocks.get_mut(rank as usize)?;
+            let calm =
+                block.flights.is_empty() && block.mbarriers.is_empty() && block.expected.is_empty();
+            calm.then_some((
+                Home::Shared(rank),
+                0,
+                u64::from(shared_len),
+                &mut block.shared,
+            ))
+        }
+        _ => None,
+    }
 }
 
-/// Checks and records an access of whole words by a whole warp in a remembered
-/// shape. Nothing, and nothing has happened, if it has another one.
-///
-/// `harmless` says whether a write that races with a write changes anything.
-#[inline]
-pub(crate) fn touch(
+/// Holds an access against the shapes that its instruction remembers, checks and
+/// records it, and moves its words with `act`. Nothing, and nothing has happened, if it
+/// has another shape; what was found instead, and no word has moved, if there is
+/// something to tell.
+#[inline(always)]
+fn touch<R>(
     cx: &mut Cx<'_>,
     window: Window,
-    addresses: &[u64; LANES],
+    addr: &Addr,
     does: Does,
-    harmless: impl FnOnce(&mut Cx<'_>, &Group) -> bool,
-) -> Option<Hit> {
-    let pc = cx.fragment.pc;
-    let way = way_of(addresses[0]);
-    let known = &cx.machine.patterns.by_pc.get(pc as usize)?.0[way];
-    let fits = known
-        .as_ref()
-        .is_some_and(|pattern| pattern.fits(addresses) && (does == Does::Reads || !pattern.shared));
-    if !fits {
-        return None;
-    }
-    let (back, ahead) = known.as_ref().map(|one| (one.back, one.ahead))?;
-    let (home, base, len) = find(cx, window, addresses[0])?;
-    let start = addresses[0] - base;
-    if back > start || start.checked_add(ahead)? > len {
-        return None;
-    }
-    if let Home::Shared(rank) = home {
-        let block = &cx.blocks[rank as usize];
-        if !block.flights.is_empty() || !block.mbarriers.is_empty() || !block.expected.is_empty() {
-            return None;
-        }
-    }
-    let pattern = cx.machine.patterns.by_pc.get_mut(pc as usize)?.0[way].take()?;
+    act: impl FnOnce(&Pattern, &mut Region, u64) -> R,
+) -> Option<Result<R, Box<(Look, Group)>>> {
     let mut look = Look::new(cx, does, Kind::Plain);
-    {
-        let region = match home {
-            Home::Global(at) => &mut cx.machine.global.get_mut(at)?.region,
-            Home::Shared(rank) => &mut cx.blocks[rank as usize].shared,
-            _ => return None,
-        };
-        let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
-        for part in &pattern.parts {
-            let line = LineTouch {
-                line: (start / 128).wrapping_add(part.line),
-                bytes: part.bytes,
-                lanes: &part.lanes,
-                shift: part.shift,
-                first: part.first,
-                shared: part.shared,
-            };
-            look.line(region, &line, clock, floor);
+    let memory = cx.machine.patterns.by_pc.get(cx.fragment.pc as usize)?;
+    let (address, way) = match addr.base {
+        Base::Long(slot) => {
+            let base = cx.view::<u64>(slot);
+            let address = base[0].wrapping_add(addr.offset as u64);
+            let way = way_of(address);
+            let fits = memory.ways[way].as_ref()?.fits_long(base, address);
+            (fits.then_some(address)?, way)
         }
+        Base::Word(slot) => {
+            let base = cx.view::<u32>(slot);
+            let address = u64::from(base[0].wrapping_add(addr.offset as u32));
+            let way = way_of(address);
+            let fits = memory.ways[way].as_ref()?.fits_word(base, address);
+            (fits.then_some(address)?, way)
+        }
+        Base::Frame(_) => return None,
+    };
+    let own = (cx.warp.rank, cx.machine.shared_len);
+    let memory = cx.machine.patterns.by_pc.get_mut(cx.fragment.pc as usize)?;
+    let (home, origin, len, region) = place(
+        &mut cx.machine.global,
+        cx.blocks,
+        own,
+        &mut memory.recent,
+        window,
+        address,
+    )?;
+    let pattern = memory.ways[way].as_deref()?;
+    let start = address - origin;
+    if !pattern.is_inside(start, len) || (pattern.shared && does == Does::Writes) {
+        return None;
+    }
+    memory.misses = 0;
+    let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
+    for part in &pattern.parts {
+        let line = LineTouch {
+            line: (start / 128).wrapping_add(part.line),
+            bytes: part.bytes,
+            lanes: &part.lanes,
+            shift: part.shift,
+            first: part.first,
+            shared: part.shared,
+            cells: part.cells,
+            order: part.order,
+        };
+        look.line(region, &line, clock, floor);
     }
     if look.has_found() {
         let group = Group {
             home,
             mask: ALL,
-            offsets: addresses.map(|address| address.wrapping_sub(base)),
+            offsets: pattern.deltas.map(|delta| start.wrapping_add(delta)),
             size: WORD,
         };
-        tell(cx, &group, look, |cx| harmless(cx, &group));
+        return Some(Err(Box::new((look, group))));
     }
-    Some(Hit {
-        home,
-        start,
-        pattern,
-    })
+    Some(Ok(act(pattern, region, start)))
 }
 
-impl Hit {
-    /// Reads the words, and lets the shape go back to its place.
-    #[inline]
-    pub(crate) fn load(self, cx: &mut Cx<'_>) -> [u32; LANES] {
-        let mut values = [0; LANES];
-        if let Some(region) = cx.region(self.home) {
-            if self.pattern.contiguous {
-                values = region.run_of::<u32>(self.start);
-            } else if let Some(words) = &self.pattern.words {
-                let line = region.run_of::<u32>(self.start / 128 * 128);
-                for (value, &word) in values.iter_mut().zip(words) {
-                    *value = line[usize::from(word) % 32];
+/// Loads words with a whole warp in a remembered shape, with every check. False, and
+/// nothing has happened, if they have another one.
+#[inline]
+pub(crate) fn load(cx: &mut Cx<'_>, window: Window, addr: &Addr, target: Slot) -> bool {
+    wide(
+        #[inline(always)]
+        || {
+            let touched = touch(
+                cx,
+                window,
+                addr,
+                Does::Reads,
+                #[inline(always)]
+                |pattern, region, start| pattern.load(region, start),
+            );
+            match touched {
+                None => return false,
+                Some(Ok(values)) => cx.write(target, &values),
+                Some(Err(found)) => {
+                    let (look, group) = *found;
+                    tell(cx, &group, look, |_| false);
+                    if let Some(region) = cx.region(group.home) {
+                        let values = region.gather::<u32>(&group.offsets, ALL, 0);
+                        cx.write(target, &values);
+                    }
                 }
-            } else {
-                values = region.gather::<u32>(&self.offsets(), ALL, 0);
             }
-        }
-        self.keep(cx);
-        values
-    }
+            true
+        },
+    )
+}
 
-    /// Writes the words, and lets the shape go back to its place.
-    #[inline]
-    pub(crate) fn store(self, cx: &mut Cx<'_>, values: &[u32; LANES]) {
-        let offsets = (!self.pattern.contiguous).then(|| self.offsets());
-        if let Some(region) = cx.region(self.home) {
-            match offsets {
-                None => region.put_run::<u32>(self.start, values),
-                Some(offsets) => region.scatter::<u32>(&offsets, ALL, 0, values),
+/// Stores words with a whole warp in a remembered shape, with every check. False, and
+/// nothing has happened, if they have another one.
+///
+/// `harmless` says whether a write that races with a write changes anything.
+#[inline]
+pub(crate) fn store(
+    cx: &mut Cx<'_>,
+    window: Window,
+    addr: &Addr,
+    source: Slot,
+    harmless: impl FnOnce(&mut Cx<'_>, &Group) -> bool,
+) -> bool {
+    wide(
+        #[inline(always)]
+        || {
+            let values = *cx.row(source);
+            let touched = touch(
+                cx,
+                window,
+                addr,
+                Does::Writes,
+                #[inline(always)]
+                |pattern, region, start| pattern.store(region, start, &values),
+            );
+            match touched {
+                None => return false,
+                Some(Ok(())) => {}
+                Some(Err(found)) => {
+                    let (look, group) = *found;
+                    tell(cx, &group, look, |cx| harmless(cx, &group));
+                    if let Some(region) = cx.region(group.home) {
+                        region.scatter::<u32>(&group.offsets, ALL, 0, &values);
+                    }
+                }
             }
-        }
-        self.keep(cx);
-    }
-
-    fn offsets(&self) -> [u64; LANES] {
-        map1(self.pattern.deltas, |delta| self.start.wrapping_add(delta))
-    }
-
-    fn keep(self, cx: &mut Cx<'_>) {
-        let pc = cx.fragment.pc as usize;
-        // The phases of an address and of its offset are the same: regions start at lines.
-        let way = way_of(self.pattern.phase);
-        if let Some((ways, misses)) = cx.machine.patterns.by_pc.get_mut(pc) {
-            ways[way] = Some(self.pattern);
-            *misses = 0;
-        }
-    }
+            true
+        },
+    )
 }

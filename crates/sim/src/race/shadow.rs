@@ -8,6 +8,8 @@
 //! byte only where it has not. Neighbouring bytes never race.
 
 use super::clock::{Agent, SEVERAL, WarpClock};
+pub(crate) use super::trace::Seen;
+use super::trace::{IN_ORDER, Places, Trace};
 use crate::lanes::Mask;
 
 /// Bytes in a line.
@@ -70,44 +72,10 @@ pub(crate) struct Access<'a> {
     pub(crate) first: u8,
     /// Whether some cell is touched by several lanes.
     pub(crate) shared: bool,
-}
-
-/// What a line remembers.
-#[derive(Clone, Debug)]
-struct Trace {
-    agent: Agent,
-    clock: u32,
-    write: bool,
-    kind: Kind,
-    shift: u8,
-    first: u8,
-    bytes: u128,
-    lanes: [u8; 32],
-    /// The instruction, and the one of each cell where they differ.
-    pc: u32,
-    pcs: Option<Box<[u32; 32]>>,
-}
-
-impl Trace {
-    fn pc_of(&self, cell: usize) -> u32 {
-        self.pcs.as_ref().map_or(self.pc, |pcs| pcs[cell & 31])
-    }
-
-    fn cell(&self, byte: u32) -> usize {
-        ((byte - u32::from(self.first)) >> self.shift) as usize & 31
-    }
-}
-
-/// One cell of a trace.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
-    pub(crate) byte: u32,
-    pub(crate) agent: Agent,
-    pub(crate) clock: u32,
-    pub(crate) lane: u8,
-    pub(crate) pc: u32,
-    pub(crate) write: bool,
-    pub(crate) kind: Kind,
+    /// The cells with touched bytes.
+    pub(crate) cells: Mask,
+    /// The table of [`IN_ORDER`] that `lanes` is, where the whole line is touched.
+    pub(crate) order: Option<u8>,
 }
 
 /// Two accesses that nothing orders.
@@ -160,24 +128,72 @@ impl Geography {
     }
 }
 
+/// A trace of the commonest kind, in a few bytes: a plain access to the whole line
+/// in the order of the lanes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plain {
+    agent: Agent,
+    clock: u32,
+    pc: u32,
+    write: bool,
+    /// A table of [`IN_ORDER`].
+    order: u8,
+}
+
+impl Plain {
+    fn trace(self) -> Trace {
+        Trace {
+            agent: self.agent,
+            clock: self.clock,
+            write: self.write,
+            kind: Kind::Plain,
+            shift: 2,
+            first: 0,
+            bytes: u128::MAX,
+            lanes: IN_ORDER[usize::from(self.order) % IN_ORDER.len()],
+            pc: self.pc,
+            pcs: None,
+        }
+    }
+}
+
 /// One line's memory of its accesses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    traces: Vec<Trace>,
+    /// The only trace, where it is of the commonest kind.
+    plain: Option<Plain>,
     /// Bytes that two blocks have read and nobody has written, where blocks can't
     /// be ordered: whoever writes them races with one of the two, so that later
     /// readers need not be remembered.
     crowded: u128,
+    /// All other traces.
+    more: Option<Box<Traces>>,
+}
+
+/// The traces of a line that has seen more than one plain access.
+#[derive(Clone, Debug, Default)]
+struct Traces {
+    list: Vec<Trace>,
+    /// The trace that was found or made last. If `quiet`, its warp knows all writes
+    /// in the list: whatever else it reads in that epoch conflicts with nothing.
+    last: usize,
+    quiet: bool,
+    spare: Vec<Places>,
 }
 
 impl Line {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.traces.clear();
+        self.plain = None;
         self.crowded = 0;
+        if let Some(more) = &mut self.more {
+            more.quiet = false;
+            more.retain(|_| false);
+        }
     }
 
     /// Records an access and returns the first conflict that it has.
+    #[inline]
     pub(crate) fn access(
         &mut self,
         access: &Access<'_>,
@@ -185,22 +201,74 @@ impl Line {
         geography: Geography,
         floor: &Floor,
     ) -> Option<Conflict> {
-        let (agent, now) = (clock.agent, clock.now);
         if access.write {
             self.crowded &= !access.bytes;
         } else if access.bytes & !self.crowded == 0 {
             return None;
         }
+        if let Some(order) = access.order
+            && access.kind == Kind::Plain
+            && self.access_plain(access, order, clock)
+        {
+            return None;
+        }
+        if let Some(more) = &mut self.more
+            && !access.write
+            && more.quiet
+            && let Some(trace) = more.list.get_mut(more.last)
+            && trace.is_of(access, clock.agent, clock.now)
+        {
+            trace.merge(access, &mut more.spare);
+            return None;
+        }
+        self.access_any(access, clock, geography, floor)
+    }
+
+    /// Records an access to the whole line in the order of the lanes, if what the line
+    /// remembers is of that kind as well and stays so. False if nothing has happened.
+    #[inline]
+    fn access_plain(&mut self, access: &Access<'_>, order: u8, clock: &WarpClock) -> bool {
+        if self.more.as_ref().is_some_and(|more| !more.list.is_empty()) {
+            return false;
+        }
+        if let Some(before) = self.plain {
+            let same_warp = before.agent == clock.agent && before.order == order;
+            let stays = if access.write {
+                // Whoever comes after this write comes after that access too: it is
+                // known to all, or each lane was where it is now.
+                clock.knows_all(before.agent, before.clock) || same_warp
+            } else {
+                !before.write && same_warp && before.clock == clock.now
+            };
+            if !stays {
+                return false;
+            }
+        }
+        self.plain = Some(Plain {
+            agent: clock.agent,
+            clock: clock.now,
+            pc: access.pc,
+            write: access.write,
+            order,
+        });
+        true
+    }
+
+    fn access_any(
+        &mut self,
+        access: &Access<'_>,
+        clock: &WarpClock,
+        geography: Geography,
+        floor: &Floor,
+    ) -> Option<Conflict> {
+        let (agent, now) = (clock.agent, clock.now);
+        let more = self.more.get_or_insert_default();
+        more.list.extend(self.plain.take().map(Plain::trace));
         let mut conflict = None;
         let mut own = usize::MAX;
-        let mut dead = false;
-        for (at, trace) in self.traces.iter_mut().enumerate() {
-            let same = trace.agent == agent
-                && trace.clock == now
-                && trace.write == access.write
-                && trace.kind == access.kind
-                && trace.shift == access.shift
-                && trace.first == access.first;
+        let (mut dead, mut quiet) = (false, !access.write);
+        for (at, trace) in more.list.iter_mut().enumerate() {
+            let same = trace.is_of(access, agent, now);
             if same {
                 own = at;
             }
@@ -215,6 +283,7 @@ impl Line {
                 }
                 continue;
             }
+            quiet = false;
             let overlap = trace.bytes & access.bytes;
             if overlap == 0
                 || geography.morally_strong((trace.kind, trace.agent), (access.kind, agent))
@@ -229,72 +298,55 @@ impl Line {
                 && trace.lanes == *access.lanes
                 && !access.shared;
             if conflict.is_none() && !in_place {
-                conflict = find_conflict(trace, access, overlap, clock);
+                conflict = trace.find_conflict(access, overlap, clock);
             }
             if access.write && !same {
                 trace.bytes &= !access.bytes;
                 dead |= trace.bytes == 0;
             }
         }
+        more.quiet = quiet;
         if own == usize::MAX {
             if dead {
-                self.traces.retain(|trace| trace.bytes != 0);
+                more.retain(|trace| trace.bytes != 0);
             }
             if geography.isolated && !access.write {
-                self.crowded |= access.bytes & self.read_elsewhere(geography, agent);
+                self.crowded |= access.bytes & more.read_elsewhere(geography, agent);
             }
-            self.push(access, agent, now, floor);
+            more.push(Trace::of(access, agent, now), floor);
+            more.last = more.list.len() - 1;
         } else {
-            self.traces[own].merge(access);
+            more.list[own].merge(access, &mut more.spare);
+            more.last = own;
             if dead {
-                self.traces.retain(|trace| trace.bytes != 0);
+                more.retain(|trace| trace.bytes != 0);
             }
         }
         conflict
     }
 
-    /// Bytes that another block has read and nobody has written.
-    fn read_elsewhere(&self, geography: Geography, agent: Agent) -> u128 {
-        let (mut read, mut written) = (0, 0);
-        for trace in &self.traces {
-            if trace.write {
-                written |= trace.bytes;
-            } else if geography.block(trace.agent) != geography.block(agent) {
-                read |= trace.bytes;
-            }
-        }
-        read & !written
-    }
-
     /// Calls `f` for every cell of every trace that has one of `bytes`.
     pub(crate) fn each(&self, bytes: u128, mut f: impl FnMut(Seen)) {
-        for trace in &self.traces {
-            let mut cells = cell_mask(trace.bytes & bytes, trace.shift, trace.first);
-            while cells != 0 {
-                let cell = cells.trailing_zeros();
-                cells &= cells - 1;
-                f(Seen {
-                    byte: u32::from(trace.first) + (cell << trace.shift),
-                    agent: trace.agent,
-                    clock: trace.clock,
-                    lane: trace.lanes[cell as usize],
-                    pc: trace.pc_of(cell as usize),
-                    write: trace.write,
-                    kind: trace.kind,
-                });
-            }
+        if let Some(plain) = self.plain {
+            plain.trace().each(bytes, &mut f);
+        }
+        for trace in self.more.iter().flat_map(|more| &more.list) {
+            trace.each(bytes, &mut f);
         }
     }
 
     /// Forgets what was known of `bytes`, and notes that an asynchronous operation
     /// wrote them.
     pub(crate) fn overwrite(&mut self, bytes: u128, agent: Agent, clock: u32, pc: u32) {
-        for trace in &mut self.traces {
+        let more = self.more.get_or_insert_default();
+        more.list.extend(self.plain.take().map(Plain::trace));
+        for trace in &mut more.list {
             trace.bytes &= !bytes;
         }
-        self.traces.retain(|trace| trace.bytes != 0);
+        more.quiet = false;
+        more.retain(|trace| trace.bytes != 0);
         self.crowded &= !bytes;
-        self.traces.push(Trace {
+        more.list.push(Trace {
             agent,
             clock,
             write: true,
@@ -307,144 +359,47 @@ impl Line {
             pcs: None,
         });
     }
-
-    fn push(&mut self, access: &Access<'_>, agent: Agent, now: u32, floor: &Floor) {
-        if self.traces.len() >= 4 {
-            self.traces
-                .retain(|trace| !floor.is_below(trace.agent, trace.clock));
-        }
-        if self.traces.len() >= MOST_TRACES {
-            self.traces.remove(0);
-        }
-        if self.traces.capacity() == 0 {
-            // Most lines of global memory are touched by one warp.
-            self.traces.reserve_exact(1);
-        }
-        self.traces.push(Trace {
-            agent,
-            clock: now,
-            write: access.write,
-            kind: access.kind,
-            shift: access.shift,
-            first: access.first,
-            bytes: access.bytes,
-            lanes: *access.lanes,
-            pc: access.pc,
-            pcs: None,
-        });
-    }
 }
 
-impl Trace {
-    fn merge(&mut self, access: &Access<'_>) {
-        if access.bytes == u128::MAX && (self.bytes == 0 || self.lanes == *access.lanes) {
-            self.lanes = *access.lanes;
-            (self.pc, self.pcs) = (access.pc, None);
-            self.bytes = u128::MAX;
-            return;
-        }
-        let cells = cell_mask(access.bytes, access.shift, access.first);
-        let present = cell_mask(self.bytes, self.shift, self.first);
-        let lanes = &mut self.lanes;
-        crate::lanes::wide(
-            #[inline(always)]
-            || {
-                for (cell, (slot, &new)) in lanes.iter_mut().zip(access.lanes).enumerate() {
-                    let own = *slot;
-                    let joined = if present >> cell & 1 != 0 && own != new {
-                        SEVERAL
-                    } else {
-                        new
-                    };
-                    *slot = if cells >> cell & 1 != 0 { joined } else { own };
-                }
-            },
-        );
-        self.bytes |= access.bytes;
-        if present & !cells == 0 {
-            (self.pc, self.pcs) = (access.pc, None);
-        } else if self.pcs.is_some() || self.pc != access.pc {
-            let pc = self.pc;
-            let pcs = self.pcs.get_or_insert_with(|| Box::new([pc; 32]));
-            for cell in crate::lanes::each(cells) {
-                pcs[cell] = access.pc;
+impl Traces {
+    /// Drops traces, and keeps their boxes.
+    fn retain(&mut self, mut keep: impl FnMut(&Trace) -> bool) {
+        let spare = &mut self.spare;
+        self.list.retain_mut(|trace| {
+            let stays = keep(trace);
+            if !stays {
+                spare.extend(trace.pcs.take());
+            }
+            stays
+        });
+    }
+
+    /// Bytes that another block has read and nobody has written.
+    fn read_elsewhere(&self, geography: Geography, agent: Agent) -> u128 {
+        let (mut read, mut written) = (0, 0);
+        for trace in &self.list {
+            if trace.write {
+                written |= trace.bytes;
+            } else if geography.block(trace.agent) != geography.block(agent) {
+                read |= trace.bytes;
             }
         }
+        read & !written
     }
-}
 
-/// The cells that have a touched byte.
-fn cell_mask(bytes: u128, shift: u8, first: u8) -> Mask {
-    let bytes = bytes >> first;
-    match shift {
-        0 => bytes as u32,
-        1 => squeeze((bytes as u64) | (bytes as u64) >> 1, 2),
-        _ => {
-            let mut any = bytes | bytes >> 1;
-            any |= any >> 2;
-            let low = squeeze(any as u64, 4);
-            let high = squeeze((any >> 64) as u64, 4);
-            low | high << 16
+    fn push(&mut self, trace: Trace, floor: &Floor) {
+        if self.list.len() >= 4 {
+            self.retain(|trace| !floor.is_below(trace.agent, trace.clock));
         }
-    }
-}
-
-/// Every `step`th bit, packed; `step` is 2 or 4.
-fn squeeze(bits: u64, step: u32) -> u32 {
-    let mut x = if step == 4 {
-        let x = bits & 0x1111_1111_1111_1111;
-        (x | x >> 3) & 0x0303_0303_0303_0303
-    } else {
-        let x = bits & 0x5555_5555_5555_5555;
-        let x = (x | x >> 1) & 0x3333_3333_3333_3333;
-        (x | x >> 2) & 0x0f0f_0f0f_0f0f_0f0f
-    };
-    if step == 4 {
-        x = (x | x >> 6) & 0x000f_000f_000f_000f;
-        x = (x | x >> 12) & 0x0000_00ff_0000_00ff;
-        ((x | x >> 24) & 0xffff) as u32
-    } else {
-        x = (x | x >> 4) & 0x00ff_00ff_00ff_00ff;
-        x = (x | x >> 8) & 0x0000_ffff_0000_ffff;
-        (x | x >> 16) as u32
-    }
-}
-
-#[cold]
-fn find_conflict(
-    trace: &Trace,
-    access: &Access<'_>,
-    mut overlap: u128,
-    clock: &WarpClock,
-) -> Option<Conflict> {
-    // Cells are whole in both, and the smaller of the two decides nothing twice.
-    let width = 1u32 << trace.shift.min(access.shift);
-    while overlap != 0 {
-        let byte = overlap.trailing_zeros();
-        overlap &= !(((1u128 << width) - 1) << (byte & !(width - 1)));
-        let their_lane = trace.lanes[trace.cell(byte)];
-        let lane = access.lanes[((byte - u32::from(access.first)) >> access.shift) as usize & 31];
-        if trace.agent == clock.agent
-            && trace.kind != Kind::Async
-            && lane == their_lane
-            && lane != SEVERAL
-        {
-            continue;
+        if self.list.len() >= MOST_TRACES {
+            self.list.remove(0);
         }
-        if clock.knows(trace.agent, trace.clock, their_lane, lane) {
-            continue;
+        if self.list.capacity() == 0 {
+            // Most lines of global memory are touched by one warp or two.
+            self.list.reserve_exact(2);
         }
-        return Some(Conflict {
-            byte,
-            lane,
-            agent: trace.agent,
-            their_lane,
-            their_pc: trace.pc_of(trace.cell(byte)),
-            their_write: trace.write,
-            their_kind: trace.kind,
-        });
+        self.list.push(trace);
     }
-    None
 }
 
 /// The epoch of each warp of a cluster before which everybody who can reach the
@@ -480,6 +435,7 @@ impl Floor {
 mod tests {
     use super::*;
     use crate::lanes::ALL;
+    use crate::race::trace::cell_mask;
 
     const WIDE: Geography = Geography {
         warps_per_block: 2,
@@ -501,6 +457,8 @@ mod tests {
             shift: 2,
             first: 0,
             shared: false,
+            cells: ALL,
+            order: None,
         }
     }
 
@@ -532,11 +490,13 @@ mod tests {
         let mut line = Line::default();
         let even = Access {
             bytes: 0x5555,
+            cells: 0x5555,
             shift: 0,
             ..access(true, &lanes)
         };
         let odd = Access {
             bytes: 0xaaaa,
+            cells: 0xaaaa,
             ..even
         };
         assert_eq!(line.access(&even, &a, WIDE, &floor), None);
@@ -583,7 +543,7 @@ mod tests {
                 None
             );
         }
-        assert_eq!(line.traces.len(), 2);
+        assert_eq!(line.more.as_ref().map(|more| more.list.len()), Some(2));
         // Each of the first two readers too: the other one has read it as well.
         for block in [0, 1, 50] {
             let writer = WarpClock::new(2 * block, 2 * block, 2);
@@ -604,6 +564,7 @@ mod tests {
             let part = Access {
                 pc,
                 bytes,
+                cells: cell_mask(bytes, 2, 0),
                 ..access(true, &lanes)
             };
             assert_eq!(line.access(&part, &a, WIDE, &floor), None);
@@ -611,6 +572,7 @@ mod tests {
         for (pc, bytes) in [(7, 0xf), (8, 0xf0), (9, 0xf00)] {
             let part = Access {
                 bytes,
+                cells: cell_mask(bytes, 2, 0),
                 ..access(false, &lanes)
             };
             let found = line.clone().access(&part, &b, WIDE, &floor);
@@ -649,6 +611,7 @@ mod tests {
         let of = |size, bytes| Access {
             kind: Kind::Atomic(Scope::Gpu, size),
             bytes,
+            cells: cell_mask(bytes, 2, 0),
             ..access(true, &lanes)
         };
         let mut line = Line::default();
@@ -660,12 +623,36 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_found_at_every_granularity() {
-        assert_eq!(cell_mask(0xf0, 2, 0), 0b10);
-        assert_eq!(cell_mask(u128::MAX, 2, 0), u32::MAX);
-        assert_eq!(cell_mask(1 << 127, 2, 0), 1 << 31);
-        assert_eq!(cell_mask(0b1101, 1, 0), 0b11);
-        assert_eq!(cell_mask(0b100 << 64, 1, 64), 0b10);
-        assert_eq!(cell_mask(0b100 << 96, 0, 96), 0b100);
+    fn the_short_form_and_the_long_one_agree() {
+        // Every sequence of three whole-line accesses by two warps, in two orders of the
+        // lanes, with a barrier or without before each.
+        let floor = Floor::new(0, 2);
+        for case in 0..16usize.pow(3) {
+            let mut warps = [WarpClock::new(0, 0, 2), WarpClock::new(1, 0, 2)];
+            let (mut short, mut long) = (Line::default(), Line::default());
+            for step in 0..3 {
+                let bits = case >> (4 * step) & 15;
+                let (write, who, order, meets) =
+                    (bits & 1 != 0, bits >> 1 & 1, bits >> 2 & 1, bits >> 3 != 0);
+                if meets {
+                    let [a, b] = &mut warps;
+                    crate::race::clock::meet(&mut [a, b]);
+                }
+                let explicit = Access {
+                    pc: step as u32,
+                    ..access(write, &IN_ORDER[order])
+                };
+                let in_order = Access {
+                    order: Some(order as u8),
+                    ..explicit
+                };
+                let found = short.access(&in_order, &warps[who], WIDE, &floor);
+                assert_eq!(found, long.access(&explicit, &warps[who], WIDE, &floor));
+                let (mut a, mut b) = (Vec::new(), Vec::new());
+                short.each(u128::MAX, |seen| a.push(seen));
+                long.each(u128::MAX, |seen| b.push(seen));
+                assert_eq!(a, b, "case {case:x}, step {step}");
+            }
+        }
     }
 }

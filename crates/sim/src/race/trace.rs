@@ -1,0 +1,303 @@
+//! One warp's accesses to one line in one epoch, as the line remembers them.
+
+use super::clock::{Agent, SEVERAL, WarpClock};
+use super::shadow::{Access, Conflict, Kind};
+use crate::lanes::{Mask, each, wide};
+
+/// An instruction for each cell.
+pub(super) type Places = Box<[u32; 32]>;
+
+/// Lane numbers of words, pairs and quadruples of words that fill a line in the
+/// order of the lanes; for pairs and quadruples a table for each of their lines.
+pub(crate) static IN_ORDER: [[u8; 32]; 7] = {
+    let mut table = [[0; 32]; 7];
+    let mut cell = 0;
+    while cell < 32 {
+        table[0][cell] = cell as u8;
+        table[1][cell] = cell as u8 / 2;
+        table[2][cell] = 16 + cell as u8 / 2;
+        table[3][cell] = cell as u8 / 4;
+        table[4][cell] = 8 + cell as u8 / 4;
+        table[5][cell] = 16 + cell as u8 / 4;
+        table[6][cell] = 24 + cell as u8 / 4;
+        cell += 1;
+    }
+    table
+};
+
+/// What a line remembers.
+#[derive(Clone, Debug)]
+pub(super) struct Trace {
+    pub(super) agent: Agent,
+    pub(super) clock: u32,
+    pub(super) write: bool,
+    pub(super) kind: Kind,
+    pub(super) shift: u8,
+    pub(super) first: u8,
+    pub(super) bytes: u128,
+    pub(super) lanes: [u8; 32],
+    /// The instruction, and the one of each cell where they differ.
+    pub(super) pc: u32,
+    pub(super) pcs: Option<Places>,
+}
+
+impl Trace {
+    pub(super) fn of(access: &Access<'_>, agent: Agent, clock: u32) -> Trace {
+        Trace {
+            agent,
+            clock,
+            write: access.write,
+            kind: access.kind,
+            shift: access.shift,
+            first: access.first,
+            bytes: access.bytes,
+            lanes: *access.lanes,
+            pc: access.pc,
+            pcs: None,
+        }
+    }
+
+    /// Whether an access of an agent in its epoch belongs to this trace.
+    #[inline]
+    pub(super) fn is_of(&self, access: &Access<'_>, agent: Agent, now: u32) -> bool {
+        self.agent == agent
+            && self.clock == now
+            && self.write == access.write
+            && self.kind == access.kind
+            && self.shift == access.shift
+            && self.first == access.first
+    }
+
+    pub(super) fn pc_of(&self, cell: usize) -> u32 {
+        self.pcs.as_ref().map_or(self.pc, |pcs| pcs[cell & 31])
+    }
+
+    fn cell(&self, byte: u32) -> usize {
+        ((byte - u32::from(self.first)) >> self.shift) as usize & 31
+    }
+
+    /// The cells that it has touched bytes of.
+    fn cells(&self) -> Mask {
+        cell_mask(self.bytes, self.shift, self.first)
+    }
+
+    /// Calls `f` for every cell that has one of `bytes`.
+    pub(super) fn each(&self, bytes: u128, f: &mut impl FnMut(Seen)) {
+        for cell in each(cell_mask(self.bytes & bytes, self.shift, self.first)) {
+            f(Seen {
+                byte: u32::from(self.first) + ((cell as u32) << self.shift),
+                agent: self.agent,
+                clock: self.clock,
+                lane: self.lanes[cell],
+                pc: self.pc_of(cell),
+                write: self.write,
+                kind: self.kind,
+            });
+        }
+    }
+
+    /// Adds an access that belongs to this trace. `spare` are boxes to use again.
+    #[inline]
+    pub(super) fn merge(&mut self, access: &Access<'_>, spare: &mut Vec<Places>) {
+        if access.bytes == u128::MAX && (self.bytes == 0 || self.lanes == *access.lanes) {
+            self.lanes = *access.lanes;
+            self.bytes = u128::MAX;
+            self.pc = access.pc;
+            spare.extend(self.pcs.take());
+            return;
+        }
+        let (cells, present) = (access.cells, self.cells());
+        join_lanes(&mut self.lanes, access.lanes, cells, present);
+        self.bytes |= access.bytes;
+        if present & !cells == 0 {
+            self.pc = access.pc;
+            spare.extend(self.pcs.take());
+        } else if self.pcs.is_some() || self.pc != access.pc {
+            let pc = self.pc;
+            let pcs = self.pcs.get_or_insert_with(|| match spare.pop() {
+                Some(mut pcs) => {
+                    *pcs = [pc; 32];
+                    pcs
+                }
+                None => Box::new([pc; 32]),
+            });
+            put(pcs, cells, access.pc);
+        }
+    }
+
+    /// The first conflict among bytes that both touch, if the two are not ordered.
+    #[cold]
+    pub(super) fn find_conflict(
+        &self,
+        access: &Access<'_>,
+        mut overlap: u128,
+        clock: &WarpClock,
+    ) -> Option<Conflict> {
+        // Cells are whole in both, and the smaller of the two decides nothing twice.
+        let width = 1u32 << self.shift.min(access.shift);
+        while overlap != 0 {
+            let byte = overlap.trailing_zeros();
+            overlap &= !(((1u128 << width) - 1) << (byte & !(width - 1)));
+            let their_lane = self.lanes[self.cell(byte)];
+            let lane =
+                access.lanes[((byte - u32::from(access.first)) >> access.shift) as usize & 31];
+            if self.agent == clock.agent
+                && self.kind != Kind::Async
+                && lane == their_lane
+                && lane != SEVERAL
+            {
+                continue;
+            }
+            if clock.knows(self.agent, self.clock, their_lane, lane) {
+                continue;
+            }
+            return Some(Conflict {
+                byte,
+                lane,
+                agent: self.agent,
+                their_lane,
+                their_pc: self.pc_of(self.cell(byte)),
+                their_write: self.write,
+                their_kind: self.kind,
+            });
+        }
+        None
+    }
+}
+
+/// One cell of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) byte: u32,
+    pub(crate) agent: Agent,
+    pub(crate) clock: u32,
+    pub(crate) lane: u8,
+    pub(crate) pc: u32,
+    pub(crate) write: bool,
+    pub(crate) kind: Kind,
+}
+
+/// Eight bytes of ones and zeros for eight bits.
+static BYTES_OF_BITS: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let mut bit = 0;
+        while bit < 8 {
+            if bits >> bit & 1 != 0 {
+                table[bits] |= 0xff << (8 * bit);
+            }
+            bit += 1;
+        }
+        bits += 1;
+    }
+    table
+};
+
+/// Who touches each cell, with the lanes of another access: whoever comes new to a
+/// cell, and several where somebody else was there.
+#[inline]
+fn join_lanes(lanes: &mut [u8; 32], new: &[u8; 32], cells: Mask, present: Mask) {
+    let (chunks, _) = lanes.as_chunks_mut::<8>();
+    let (others, _) = new.as_chunks::<8>();
+    for (at, (own, new)) in chunks.iter_mut().zip(others).enumerate() {
+        let of = |mask: Mask| BYTES_OF_BITS[(mask >> (8 * at)) as usize & 0xff];
+        let (take, there) = (of(cells), of(cells & present));
+        let (old, new) = (u64::from_le_bytes(*own), u64::from_le_bytes(*new));
+        let differ = (old ^ new) & there;
+        let mut out = old & !take | new & take;
+        if differ != 0 {
+            for byte in 0..8 {
+                if differ >> (8 * byte) & 0xff != 0 {
+                    out |= u64::from(SEVERAL) << (8 * byte);
+                }
+            }
+        }
+        *own = out.to_le_bytes();
+    }
+}
+
+/// Sets the instruction of some cells.
+#[inline]
+fn put(pcs: &mut [u32; 32], cells: Mask, pc: u32) {
+    if cells.count_ones() <= 4 {
+        for cell in each(cells) {
+            pcs[cell] = pc;
+        }
+        return;
+    }
+    wide(
+        #[inline(always)]
+        || {
+            for (cell, slot) in pcs.iter_mut().enumerate() {
+                *slot = if cells >> cell & 1 != 0 { pc } else { *slot };
+            }
+        },
+    );
+}
+
+/// The cells that have a touched byte.
+pub(crate) fn cell_mask(bytes: u128, shift: u8, first: u8) -> Mask {
+    let bytes = bytes >> first;
+    match shift {
+        0 => bytes as u32,
+        1 => squeeze((bytes as u64) | (bytes as u64) >> 1, 2),
+        _ => {
+            let mut any = bytes | bytes >> 1;
+            any |= any >> 2;
+            let low = squeeze(any as u64, 4);
+            let high = squeeze((any >> 64) as u64, 4);
+            low | high << 16
+        }
+    }
+}
+
+/// Every `step`th bit, packed; `step` is 2 or 4.
+fn squeeze(bits: u64, step: u32) -> u32 {
+    let mut x = if step == 4 {
+        let x = bits & 0x1111_1111_1111_1111;
+        (x | x >> 3) & 0x0303_0303_0303_0303
+    } else {
+        let x = bits & 0x5555_5555_5555_5555;
+        let x = (x | x >> 1) & 0x3333_3333_3333_3333;
+        (x | x >> 2) & 0x0f0f_0f0f_0f0f_0f0f
+    };
+    if step == 4 {
+        x = (x | x >> 6) & 0x000f_000f_000f_000f;
+        x = (x | x >> 12) & 0x0000_00ff_0000_00ff;
+        ((x | x >> 24) & 0xffff) as u32
+    } else {
+        x = (x | x >> 4) & 0x00ff_00ff_00ff_00ff;
+        x = (x | x >> 8) & 0x0000_ffff_0000_ffff;
+        (x | x >> 16) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_found_at_every_granularity() {
+        assert_eq!(cell_mask(0xf0, 2, 0), 0b10);
+        assert_eq!(cell_mask(u128::MAX, 2, 0), u32::MAX);
+        assert_eq!(cell_mask(1 << 127, 2, 0), 1 << 31);
+        assert_eq!(cell_mask(0b1101, 1, 0), 0b11);
+        assert_eq!(cell_mask(0b100 << 64, 1, 64), 0b10);
+        assert_eq!(cell_mask(0b100 << 96, 0, 96), 0b100);
+    }
+
+    #[test]
+    fn a_cell_that_two_lanes_touch_is_of_several() {
+        let mut lanes: [u8; 32] = std::array::from_fn(|cell| cell as u8);
+        let mut new = lanes;
+        (new[3], new[4], new[9]) = (7, 8, 2);
+        // Cell 3 was there with another lane, cell 4 was not, cell 9 is not touched.
+        join_lanes(&mut lanes, &new, 0b1_1000, 0b10_0000_1000);
+        assert_eq!(lanes[2..5], [2, SEVERAL, 8]);
+        assert_eq!(lanes[9], 9);
+        let mut pcs = [1; 32];
+        put(&mut pcs, 0x8000_00f1, 5);
+        assert_eq!((pcs[0], pcs[1], pcs[4], pcs[31]), (5, 1, 5, 5));
+    }
+}
