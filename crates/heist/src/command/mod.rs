@@ -6,9 +6,12 @@
 mod check;
 mod demo;
 mod doctor;
+mod emit;
 mod exec;
 mod explain;
 mod fmt;
+mod kernel;
+mod kernels;
 mod launch;
 mod policies;
 mod run;
@@ -37,9 +40,11 @@ enum Command {
     Check(check::Check),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
+    Emit(emit::Emit),
     Exec(exec::Exec),
     Explain(explain::Explain),
     Fmt(fmt::Fmt),
+    Kernels(kernels::Kernels),
     Policies(policies::Policies),
     Run(run::Run),
     Selftest(selftest::SelftestCommand),
@@ -52,9 +57,11 @@ impl Heist {
             Command::Check(command) => command.run(out),
             Command::Demo(command) => command.run(out),
             Command::Doctor(command) => command.run(out),
+            Command::Emit(command) => command.run(out),
             Command::Exec(command) => command.run(out),
             Command::Explain(command) => command.run(out),
             Command::Fmt(command) => command.run(out),
+            Command::Kernels(command) => command.run(out),
             Command::Policies(command) => command.run(out),
             Command::Run(command) => command.run(out),
             Command::Selftest(command) => command.run(out),

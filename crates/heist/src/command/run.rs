@@ -1,10 +1,11 @@
-//! `heist run`: one workload under one schedule, on a device of your choice.
+//! `heist run`: one workload or kernel under one schedule, on a device of your choice.
 
-use super::{BadQuestion, Output, Verdict};
+use super::{BadQuestion, Output, Verdict, kernel};
 use clap::Args;
 use heist::device::{Device, DeviceName, NotRun, Settings};
 use heist::render;
 use heist::workload::{self, Ran, WorkloadError};
+use heist_kernels::catalogue::{self, Entry, Settings as Told};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::Dim3;
 use heist_ptx::arch::Gpu;
@@ -13,9 +14,11 @@ use heist_view::Run as Named;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Run a workload under a policy, check its result, and draw what happened.
+/// Run a workload or a kernel under a policy, check its result, and draw what happened.
 #[derive(Args)]
 #[command(after_help = "\
+Kernels: `heist kernels` lists them with their parameters; without a schedule they take the one
+that suits them.
 Workloads: uniform, sequence-lengths, dynamic-batching, sparse-attention, power-law,
 mixture-of-experts, video-frames, clustered-heavy, data-dependent.
 
@@ -25,15 +28,21 @@ Examples:
   heist run sequence-lengths --source ticket --device sim:h200 --submit late --prologue 200
   heist run video-frames --source auto --device gpu --tuned tuned.json
   heist run uniform --source static --device gpu --tiles 16384 --mean 4000
+  heist run gemm m=300 n=200 k=100 layout=tn dtype=f16
+  heist run attention queries=512 mask=causal variant=persistent --device gpu
 
 Exit status: 0 every tile ran exactly once and every element is right, 1 not so, 2 it could
 not be run.")]
 pub(crate) struct Run {
-    /// The workload.
-    workload: String,
-    /// When a block asks for more: see `heist policies`.
-    #[arg(long, value_name = "EXPR", default_value = "greedy")]
-    policy: String,
+    /// The workload or kernel.
+    #[arg(value_name = "WORKLOAD")]
+    name: String,
+    /// What a kernel is told, such as m=512.
+    #[arg(value_name = "NAME=VALUE")]
+    told: Vec<String>,
+    /// When a block asks for more: see `heist policies`; greedy unless given.
+    #[arg(long, value_name = "EXPR")]
+    policy: Option<String>,
     /// Where tiles come from: clc, ticket, static, direct; or auto, which measures them all
     /// (early and late, the policy and greedy) and takes the fastest. A guess unless given.
     #[arg(long)]
@@ -42,14 +51,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", requires = "source")]
     tuned: Option<PathBuf>,
     /// In which order tiles are handed out: linear, reversed, grouped(4), hilbert, longest-first.
-    #[arg(long, default_value = "linear")]
-    order: String,
+    #[arg(long)]
+    order: Option<String>,
     /// When a request is submitted: early or late.
-    #[arg(long, default_value = "early")]
-    submit: String,
+    #[arg(long)]
+    submit: Option<String>,
     /// Blocks of a cluster, such as 1x2.
-    #[arg(long, default_value = "1x1")]
-    cluster: Dim3,
+    #[arg(long)]
+    cluster: Option<Dim3>,
     /// sim:b200, sim:h200, sim:l4, ... or gpu.
     #[arg(long, default_value = "sim:b200")]
     device: DeviceName,
@@ -82,7 +91,7 @@ pub(crate) struct Run {
     trace: Option<PathBuf>,
 }
 
-fn question(error: impl std::fmt::Display) -> BadQuestion {
+pub(super) fn question(error: impl std::fmt::Display) -> BadQuestion {
     BadQuestion::Sentence(error.to_string())
 }
 
@@ -125,7 +134,7 @@ impl Run {
         device: &Device,
         settings: &Settings,
     ) -> Result<Schedule, BadQuestion> {
-        let policy: AnyPolicy = self.policy.parse().map_err(question)?;
+        let policy = self.policy()?;
         let arch = workload::arch_of(device).map_err(question)?;
         if self.source.as_deref() == Some("auto") {
             return self.fastest(synthetic, device, settings, &policy);
@@ -134,12 +143,74 @@ impl Run {
             Some(text) => text.parse().map_err(question)?,
             None => Source::auto(arch, &policy, true).source,
         };
-        source.check(arch, self.cluster).map_err(question)?;
+        source.check(arch, self.cluster()).map_err(question)?;
+        let submit = self.submit.as_deref().unwrap_or("early");
         let mut schedule = Schedule::new(source)
             .policy(policy)
-            .submit(self.submit.parse().map_err(question)?);
+            .submit(submit.parse().map_err(question)?);
         self.place(&mut schedule, synthetic)?;
         Ok(schedule)
+    }
+
+    fn policy(&self) -> Result<AnyPolicy, BadQuestion> {
+        let text = self.policy.as_deref().unwrap_or("greedy");
+        text.parse().map_err(question)
+    }
+
+    fn cluster(&self) -> Dim3 {
+        self.cluster.unwrap_or(Dim3::new(1, 1, 1))
+    }
+
+    /// The schedule of a kernel, which has one of its own unless a flag asks for another.
+    fn asked(&self, device: &Device) -> Result<Option<Schedule>, BadQuestion> {
+        let flags = [&self.policy, &self.source, &self.order, &self.submit];
+        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() {
+            return Ok(None);
+        }
+        let arch = workload::arch_of(device).map_err(question)?;
+        let policy = self.policy()?;
+        let source = match self.source.as_deref() {
+            Some("auto") => {
+                return Err(question(
+                    "--source auto measures workloads; leave it out and a kernel takes the schedule \
+                     that suits it",
+                ));
+            }
+            Some(text) => text.parse().map_err(question)?,
+            None => Source::auto(arch, &policy, true).source,
+        };
+        source.check(arch, self.cluster()).map_err(question)?;
+        let mut schedule = Schedule::new(source).policy(policy);
+        if let Some(submit) = &self.submit {
+            schedule = schedule.submit(submit.parse().map_err(question)?);
+        }
+        if let Some(order) = &self.order {
+            schedule.order = order.parse().map_err(question)?;
+        }
+        schedule.cluster = self.cluster();
+        Ok(Some(schedule))
+    }
+
+    /// A kernel of the catalogue.
+    fn kernel(&self, entry: &dyn Entry, out: Output) -> Result<Verdict, BadQuestion> {
+        let device = Device::open(self.device).map_err(question)?;
+        let mut told = Told::from_words(&self.told).map_err(question)?;
+        if told.get("seed").is_none() {
+            told.set("seed", self.seed.to_string());
+        }
+        let asked = kernel::Asked {
+            schedule: self.asked(&device)?,
+            settings: Settings {
+                seed: self.seed,
+                chaos: self.chaos,
+                ..Settings::default()
+            },
+            device,
+            told,
+            verify: !self.no_verify,
+            trace: self.trace.as_deref(),
+        };
+        kernel::run(entry, &asked, out)
     }
 
     /// The fastest schedule, measured.
@@ -174,10 +245,11 @@ impl Run {
 
     /// Order and cluster.
     fn place(&self, schedule: &mut Schedule, synthetic: &Synthetic) -> Result<(), BadQuestion> {
-        schedule.order = if self.order == "longest-first" {
+        let order = self.order.as_deref().unwrap_or("linear");
+        schedule.order = if order == "longest-first" {
             // An order is over clusters of tiles; a cluster is as long as its
             // longest tile.
-            let wide = self.cluster.x.max(1) as usize;
+            let wide = self.cluster().x.max(1) as usize;
             let costs: Vec<u32> = synthetic
                 .costs
                 .chunks(wide)
@@ -185,14 +257,25 @@ impl Run {
                 .collect();
             AnyOrder::new(Table::longest_first(&costs))
         } else {
-            self.order.parse().map_err(question)?
+            order.parse().map_err(question)?
         };
-        schedule.cluster = self.cluster;
+        schedule.cluster = self.cluster();
         Ok(())
     }
 
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
-        let workload: Workload = self.workload.parse().map_err(question)?;
+        if let Ok(entry) = catalogue::entry(&self.name) {
+            return self.kernel(entry, out);
+        }
+        let workload: Workload = self.name.parse().map_err(|error| {
+            let kernels: Vec<_> = catalogue::entries().iter().map(|e| e.name()).collect();
+            question(format!("{error}; or a kernel: {}", kernels.join(", ")))
+        })?;
+        if let Some(word) = self.told.first() {
+            return Err(question(format!(
+                "`{word}` is for a kernel; a workload's numbers are flags, such as --tiles 500"
+            )));
+        }
         if self.tiles == 0 {
             return Err(question("a workload of no tiles has nothing to run"));
         }

@@ -1,0 +1,182 @@
+//! One kernel of the catalogue with random data, run once and checked: what
+//! `heist run` does with a kernel's name.
+
+use super::run::{draw, question};
+use super::{BadQuestion, Output, Verdict};
+use heist::device::{Device, NotRun, Report, Settings};
+use heist::job::{self, JobError};
+use heist::render;
+use heist_kernels::Work;
+use heist_kernels::catalogue::{Entry, Settings as Told};
+use heist_kernels::reference::Difference;
+use heist_launch::Clock;
+use heist_ptx::Source;
+use heist_sched::Schedule;
+use heist_view::Run as Named;
+use serde_json::json;
+use std::path::Path;
+
+/// What was asked for.
+pub(super) struct Asked<'a> {
+    pub(super) device: Device,
+    pub(super) told: Told,
+    /// The kernel's own unless given.
+    pub(super) schedule: Option<Schedule>,
+    pub(super) settings: Settings,
+    pub(super) verify: bool,
+    pub(super) trace: Option<&'a Path>,
+}
+
+/// What is between a run and its verdict.
+struct Answer {
+    name: String,
+    work: Work,
+    steps: Vec<(Source, Report)>,
+    /// The difference from the reference, and how much is right.
+    checked: Option<(Difference, f64)>,
+}
+
+impl Answer {
+    fn findings(&self) -> usize {
+        self.steps.iter().map(|(_, r)| r.diagnostics.len()).sum()
+    }
+
+    fn is_right(&self) -> bool {
+        let close = |(difference, bound): &(Difference, f64)| difference.norm <= *bound;
+        self.findings() == 0 && self.checked.as_ref().is_none_or(close)
+    }
+
+    fn elapsed_ns(&self) -> f64 {
+        let times = self.steps.iter().filter_map(|(_, report)| report.elapsed);
+        times.map(|time| time.ns()).sum()
+    }
+}
+
+pub(super) fn run(
+    entry: &dyn Entry,
+    asked: &Asked<'_>,
+    out: Output,
+) -> Result<Verdict, BadQuestion> {
+    let target = job::target(&asked.device).map_err(question)?;
+    let mut prepared = entry
+        .prepare(&asked.told, asked.schedule.as_ref(), target)
+        .map_err(question)?;
+    let steps = job::run(&asked.device, &mut prepared.job, &asked.settings).map_err(not_run)?;
+    let mut answer = Answer {
+        name: prepared.job.name.clone(),
+        work: prepared.job.work,
+        steps,
+        checked: None,
+    };
+    if asked.verify && answer.findings() == 0 {
+        let difference = (prepared.verify)(&prepared.job).map_err(question)?;
+        answer.checked = Some((difference, prepared.bound));
+    }
+    if let Some(path) = asked.trace {
+        trace(path, &answer)?;
+    }
+    if out.json {
+        out.json(&as_json(&answer));
+    } else {
+        tell(&answer, asked);
+    }
+    Ok(if answer.is_right() {
+        Verdict::Clean
+    } else {
+        Verdict::Found
+    })
+}
+
+fn not_run(error: JobError) -> BadQuestion {
+    match error {
+        JobError::NotRun(NotRun::Refused(list), text) => BadQuestion::Diagnostics(list, *text),
+        other => question(other),
+    }
+}
+
+fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
+    let runs: Vec<Named<'_>> = answer
+        .steps
+        .iter()
+        .filter_map(|(text, report)| {
+            let trace = report.outcome.trace.as_ref()?;
+            Some(Named {
+                name: text.name(),
+                trace,
+            })
+        })
+        .collect();
+    if runs.is_empty() {
+        return Err(question(
+            "a kernel leaves no timeline on a real GPU; run it on a simulated one",
+        ));
+    }
+    draw(path, &answer.name, &runs)
+}
+
+fn tell(answer: &Answer, asked: &Asked<'_>) {
+    println!("{}", answer.name);
+    for (text, report) in &answer.steps {
+        let time = report.elapsed.map_or("-".into(), |time| time.to_string());
+        match &report.kernel {
+            Some(kernel) => println!(
+                "  {}: {time}, {} registers, {} bytes spilled",
+                text.name(),
+                kernel.registers,
+                kernel.local
+            ),
+            None => println!("  {}: {time}, modelled", text.name()),
+        }
+        for diagnostic in &report.diagnostics {
+            anstream::eprintln!("{}\n", render::to_text(diagnostic, text));
+        }
+    }
+    if matches!(asked.device, Device::Gpu(_)) && answer.elapsed_ns() > 0.0 {
+        println!(
+            "  {:.1} TFLOP/s, {:.0} GB/s at least, in one launch, with all that a first one costs; \
+             `heist bench` measures",
+            answer.work.flops / answer.elapsed_ns() / 1e3,
+            answer.work.bytes / answer.elapsed_ns()
+        );
+    }
+    match &answer.checked {
+        Some((difference, bound)) if difference.norm <= *bound => {
+            println!("result: right: {difference}");
+        }
+        Some((difference, bound)) => {
+            println!("result: WRONG: {difference}; at most {bound:.0e} is right");
+        }
+        None => println!("result: not checked"),
+    }
+    if let Some(path) = asked.trace {
+        println!("timeline: {}", path.display());
+    }
+}
+
+fn as_json(answer: &Answer) -> serde_json::Value {
+    let step = |(text, report): &(Source, Report)| {
+        json!({
+            "kernel": text.name(),
+            "elapsed_ns": report.elapsed.map(heist_launch::Time::ns),
+            "clock": match report.kernel {
+                Some(_) => Clock::Measured,
+                None => Clock::Modelled,
+            },
+            "registers": report.kernel.as_ref().map(|kernel| kernel.registers),
+            "local_bytes": report.kernel.as_ref().map(|kernel| kernel.local),
+            "summary": report.outcome.trace.as_ref().map(heist_launch::Trace::summary),
+            "diagnostics": report.diagnostics.iter()
+                .map(|diagnostic| render::to_json(diagnostic, text)).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "name": answer.name,
+        "flops": answer.work.flops,
+        "bytes": answer.work.bytes,
+        "steps": answer.steps.iter().map(step).collect::<Vec<_>>(),
+        "right": answer.checked.as_ref().map(|_| answer.is_right()),
+        "relative_norm": answer.checked.as_ref().map(|(difference, _)| difference.norm),
+        "largest_difference": answer.checked.as_ref().map(|(difference, _)| difference.max),
+        "bound": answer.checked.as_ref().map(|(_, bound)| bound),
+    })
+}
