@@ -2,6 +2,7 @@
 
 use heist_check::log::{Kind, read, recognise};
 use heist_ptx::{RULES, Rule, Source, rule};
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -145,6 +146,90 @@ fn every_folder_is_of_a_rule_and_every_bad_kernel_has_its_twin() {
         folder_of(rule, &folders);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Rules that no kernel by itself can break, and who finds them.
+const WITHOUT_A_KERNEL: &[(&str, &str)] = &[
+    (
+        "G0",
+        "of the driver and of logs: tests of the GPU and of the readers of logs",
+    ),
+    ("T012", "what ptxas says it did: read from its log"),
+    (
+        "X011",
+        "of the launch, which a file test makes right by itself: tests/reports.rs",
+    ),
+];
+
+/// What is in the table can be found: every rule has a kernel that breaks it, which the
+/// file tests hold to its code, or a reason not to.
+#[test]
+fn every_rule_is_found_in_a_kernel_of_its_own() {
+    let mut wrong = Vec::new();
+    for rule in RULES {
+        let folder = heist_oracle::workspace_root()
+            .join("rules")
+            .join(folder_of(rule, &folders()));
+        let excused = WITHOUT_A_KERNEL
+            .iter()
+            .any(|(start, _)| rule.code.0.starts_with(start));
+        let mut kernels = 0;
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("a directory entry").path();
+            if !name_of(&path).starts_with("bad") {
+                continue;
+            }
+            kernels += 1;
+            let text = fs::read_to_string(&path).expect("a kernel can be read");
+            let expects = |line: &str| {
+                (line.contains("//~") || line.contains("// heist: finds"))
+                    && line.contains(rule.code.0)
+            };
+            if !text.lines().any(expects) {
+                wrong.push(format!("{}: does not expect {}", path.display(), rule.code));
+            }
+        }
+        if (kernels == 0) != excused {
+            wrong.push(format!("{}: {kernels} kernels break it", rule.code));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Every rule is named by something that reports, outside of the table.
+#[test]
+fn every_rule_is_reported_by_some_code() {
+    let root = heist_oracle::workspace_root();
+    let mut text = String::new();
+    let mut folders = vec![root.join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("a directory entry").path();
+            let name = name_of(&path);
+            if path.is_dir() && !matches!(name.as_str(), "tests" | "target" | "examples") {
+                folders.push(path);
+            } else if name.ends_with(".rs") && name != "rule.rs" {
+                text += &fs::read_to_string(&path).expect("source can be read");
+            }
+        }
+    }
+    let table = fs::read_to_string(root.join("crates/ptx/src/rule.rs")).expect("the table");
+    let words: HashSet<&str> = text
+        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        .collect();
+    let silent: Vec<&str> = RULES
+        .iter()
+        .map(|rule| rule.code.0)
+        .filter(|code| {
+            let name = table
+                .lines()
+                .find(|line| line.contains(&format!("= \"{code}\"")))
+                .and_then(|line| line.split_whitespace().next())
+                .expect("a line of the table");
+            !words.contains(name)
+        })
+        .collect();
+    assert!(silent.is_empty(), "nothing reports {silent:?}");
 }
 
 /// A page may show what a log says when its rule is broken; then our readers of logs say the same.

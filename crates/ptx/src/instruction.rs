@@ -111,6 +111,13 @@ pub enum Operand {
         /// The part.
         part: Part,
     },
+    /// `-%r1.h0`: one part of a register, negated, in `vmad`.
+    NegatedPart {
+        /// The register.
+        name: Name,
+        /// The part.
+        part: Part,
+    },
     /// A number, or an address that the assembler knows.
     Constant(Constant),
     /// `[base+offset]`, or a tuple of them for textures and tensors.

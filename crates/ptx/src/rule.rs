@@ -187,8 +187,6 @@ rules! {
     SETMAXNREG_POOL = "T011" Error "a `setmaxnreg` that asks for more registers than the block has";
     WGMMA_SERIALIZED = "T012" Warning "wgmma instructions that the assembler serialises";
     CUT_TO_TRAP = "T013" Error "a kernel that the compiler cut down to a trap";
-    MMA_SHARED_LAYOUT = "T014" Warning "shared memory read for a tensor core with bank conflicts";
-    TCGEN05_MEMORY = "T015" Error "tensor memory used without being allocated, or never given back";
 
     // L: cluster launch control.
     CLC_SLOT = "L001" Error "a response slot that is not 16 aligned bytes of the block's shared memory";
@@ -204,14 +202,11 @@ rules! {
     CLC_PROXY_FENCE = "L011" Error "a response read, and its slot requested into again, without `fence.proxy.async`";
     CLC_AT_EXIT = "L012" Error "a request in flight when its block exits";
     CLC_GRANT_DROPPED = "L013" Error "a granted block that nobody runs";
-    CLC_RUN_TWICE = "L014" Error "a block's work done twice";
     CLC_PLAIN_IN_CLUSTER = "L015" Warning "a request without multicast in a kernel with clusters";
     CLC_PEER_UNARMED = "L016" Error "a multicast response to a block that neither expects nor awaits it";
     CLC_SLOT_OVERWRITTEN = "L017" Error "a response overwritten before every block had read it";
-    CLC_DEPENDENCY = "L018" Error "tile data of an earlier kernel read by a warp that did not wait for it";
     CLC_OPAQUE = "L019" Warning "a response taken apart by hand";
     CLC_SCOPE = "L020" Error "a slot or mbarrier of a request outside the block's own shared memory";
-    CLC_REFUSAL_MEANS_DONE = "L021" Warning "a refusal taken to mean that all blocks have run";
 
     // X: execution and its limits.
     UNSUPPORTED = "X001" Error "an instruction that the simulator does not run";
@@ -235,7 +230,6 @@ rules! {
     UNREACHABLE = "X019" Warning "code that can never run";
     DIVISION_BY_ZERO = "X020" Warning "an integer division by zero";
     INDIRECT_TARGET = "X021" Error "an indirect branch or call to something that is not a target";
-    DEPENDENT_LAUNCH = "X022" Error "data of the kernel before read without `griddepcontrol.wait`";
     BREAKPOINT = "X023" Warning "a breakpoint was executed";
     UNRESOLVED = "X024" Error "a function or variable declared and defined nowhere";
     PRINTF_FORMAT = "X025" Error "a printf whose format and arguments do not match";
@@ -271,8 +265,6 @@ rules! {
     SANITIZER_INIT = "G033" Error "an uninitialised read that compute-sanitizer found";
     SANITIZER_API = "G034" Error "an API error that compute-sanitizer found";
     SANITIZER_LEAK = "G035" Warning "a leak that compute-sanitizer found";
-    UNKNOWN_LOG = "G040" Error "a file that is neither PTX nor a known log";
-    RESULT_DIFFERS = "G041" Error "the GPU and the simulator disagree";
 }
 
 #[cfg(test)]

@@ -214,6 +214,7 @@ def store_case(f, entry, name, kind, dims, box, at, swizzle=None, combine=None, 
     rank = len(dims)
     size = SIZE[kind]
     assert at[0] * size % 16 == 0, "hardware faults on a box that does not begin at 16 bytes"
+    assert min(at) >= 0, "hardware faults on a store that begins before the tensor"
     pitches = [1]
     for d in dims[:-1]:
         pitches.append(pitches[-1] * d)
@@ -244,7 +245,8 @@ def stores():
     store_kernel(f, 2, "store_2d", "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group {map}, [at];")
     store_case(f, "store_2d", "inside", "u32", [8, 8], [4, 4], [4, 3])
     store_case(f, "store_2d", "corner", "u32", [8, 8], [8, 4], [4, 6])
-    store_case(f, "store_2d", "negative", "u16", [16, 4], [16, 4], [-8, -1])
+    store_case(f, "store_2d", "over-the-row", "u16", [16, 4], [16, 4], [8, 1])
+    store_case(f, "store_2d", "all-outside", "u32", [8, 8], [4, 4], [100, 100])
     store_case(f, "store_2d", "swizzle-128", "f16", [64, 8], [64, 8], [0, 0], swizzle=128)
     store_case(f, "store_2d", "swizzle-64", "u16", [32, 8], [32, 8], [0, 0], swizzle=64)
     store_case(f, "store_2d", "swizzle-32", "u32", [8, 8], [8, 8], [0, 0], swizzle=32)

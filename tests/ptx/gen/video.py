@@ -85,6 +85,12 @@ def scalar():
             k = f.map(name, ["u32", "u32", "u32"], ["u32"], "vmad.u32.u32.u32.po.shr15 d, a.h0, b.h1, c;")
             out = [((part(x, "h0", "u32") * part(y, "h1", "u32") + z + 1) >> 15) & M32 for x, y, z in zip(a, b, c)]
         f.case(k, "products", [a, b, c], [out])
+    for name, first, second, third, fn in (("vmad_minus_b", "a.h0", "-b.b1", "c", lambda p, z: z - p), ("vmad_minus_a", "-a.h0", "b.b1", "c", lambda p, z: z - p),
+                                           ("vmad_minus_c", "a.h0", "b.b1", "-c", lambda p, z: p - z)):
+        a, b, c = operands(name + "a"), operands(name + "b"), operands(name + "c")
+        products = [part(x, "h0", "s32") * part(y, "b1", "s32") for x, y in zip(a, b)]
+        k = f.map(name, ["u32", "u32", "u32"], ["u32"], f"vmad.s32.s32.s32 d, {first}, {second}, {third};")
+        f.case(k, "negated", [a, b, c], [[fn(p, signed(z, 32)) & M32 for p, z in zip(products, c)]])
     yield f
 
 

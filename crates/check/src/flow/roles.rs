@@ -66,7 +66,7 @@ impl Roles {
         match operand {
             Operand::Name(name) => add(name, written),
             Operand::Part { name, .. } => add(name, written),
-            Operand::Not(name) => add(name, false),
+            Operand::Not(name) | Operand::NegatedPart { name, .. } => add(name, false),
             Operand::Address(address) => {
                 if let AddressBase::Name(name) | AddressBase::Part { name, .. } = &address.base {
                     add(name, false);

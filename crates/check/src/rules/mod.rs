@@ -4,6 +4,7 @@ mod access;
 mod barrier;
 mod clc;
 mod copies;
+mod local;
 mod reach;
 mod shared;
 mod tensor;
@@ -20,6 +21,7 @@ type Rule = fn(&Context<'_, '_>, &mut Vec<Diagnostic>);
 /// Every rule, in the order in which they run.
 pub(crate) const ALL: &[Rule] = &[
     shared::static_size,
+    local::size,
     access::alignment,
     tensor::local_fragments,
     tensor::cut_to_a_trap,

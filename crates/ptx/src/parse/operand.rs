@@ -26,6 +26,15 @@ impl Cursor<'_> {
                 self.advance();
                 Operand::Not(self.name("a predicate register")?.0)
             }
+            Kind::Mark(b'-')
+                if self.kind_at(1) == Kind::Word && self.kind_at(2) == Kind::DotWord =>
+            {
+                self.advance();
+                match self.named_operand()? {
+                    Operand::Part { name, part } => Operand::NegatedPart { name, part },
+                    _ => return Err(self.unexpected("a part of a register")),
+                }
+            }
             Kind::Mark(b'-' | b'+' | b'~' | b'!' | b'(') => match self.constant()? {
                 // Parentheses around a name change nothing.
                 Constant::Symbol(name) => Operand::Name(name),

@@ -12,6 +12,11 @@ pub(super) fn operand(out: &mut String, item: &Operand) {
             out.push_str(name);
             part(out, *p);
         }
+        Operand::NegatedPart { name, part: p } => {
+            out.push('-');
+            out.push_str(name);
+            part(out, *p);
+        }
         Operand::Constant(value) => constant_operand(out, value),
         Operand::Address(value) => address(out, value),
         Operand::Vector(items) => list(out, '{', items, '}'),

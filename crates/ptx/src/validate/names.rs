@@ -28,7 +28,7 @@ impl<'m> Validator<'m> {
                     }
                 }
             }
-            Operand::Not(name) => {
+            Operand::Not(name) | Operand::NegatedPart { name, .. } => {
                 if self.scopes.find(name).is_none() {
                     self.undeclared_register(name, instruction.span);
                 }

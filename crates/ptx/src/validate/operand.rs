@@ -534,6 +534,7 @@ fn describe(operand: &Operand) -> String {
     match operand {
         Operand::Name(name) | Operand::Part { name, .. } => format!("`{name}`"),
         Operand::Not(name) => format!("`!{name}`"),
+        Operand::NegatedPart { name, .. } => format!("`-{name}`"),
         Operand::Constant(_) => "a constant".into(),
         Operand::Address(_) => "an address".into(),
         Operand::Vector(elements) => format!("a list of {}", elements.len()),

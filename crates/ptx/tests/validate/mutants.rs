@@ -90,7 +90,7 @@ fn renamed(operand: &Operand, types: &Types, next: &mut usize) -> Option<Operand
     Some(match operand {
         Operand::Name(name) => Operand::name(rename(name)?),
         Operand::Part { name, .. } if name.starts_with('%') => operand.clone(),
-        Operand::Part { .. } => return None,
+        Operand::Part { .. } | Operand::NegatedPart { .. } => return None,
         Operand::Not(name) => Operand::Not(rename(name)?.into()),
         Operand::Address(address) => {
             let AddressBase::Name(name) = &address.base else {

@@ -289,11 +289,29 @@ impl Bulk {
                     });
                     return None;
                 };
+                if let Some(pc) = cx.machine.tensor_maps.settle(other) {
+                    cx.report(rule::TENSOR_MAP_FENCE, 1 << lane, |cx, mut told| {
+                        told.message = format!(
+                            "uses the tensor map at {other:#x}, which was changed, without having acquired the change"
+                        );
+                        told.other(cx.code.span(pc), "it was changed here").help(
+                            "execute `fence.proxy.tensormap::generic.acquire.gpu [map], 128` in the thread that uses it, after the change was released",
+                        )
+                    });
+                }
                 let aligned = 128;
                 let wrong = if !u64::from(target.1).is_multiple_of(aligned) {
                     Some(format!(
                         "a tensor copy at {:#x} of shared memory, which is not a multiple of {aligned}",
                         target.1
+                    ))
+                } else if self.barrier.is_none() && at.iter().any(|&axis| axis < 0) {
+                    Some(format!(
+                        "a tensor store at ({}): a load may begin before the tensor, a store or reduction may not",
+                        at.iter()
+                            .map(ToString::to_string)
+                            .collect::<Vec<_>>()
+                            .join(", ")
                     ))
                 } else {
                     None

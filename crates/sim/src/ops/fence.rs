@@ -12,7 +12,12 @@ use heist_ptx::Instruction;
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     if mods.has("proxy") {
         if mods.all.iter().any(|text| text.starts_with("tensormap")) {
-            d.emit(with(super::tensor_map::acquire), Cost::new(2, 0));
+            let map = match i.operands.first() {
+                Some(operand) if mods.has("acquire") => Some(d.address(operand)?),
+                _ => None,
+            };
+            let instr = with(move |cx| super::tensor_map::fence(cx, map));
+            d.emit(instr, Cost::new(2, 0));
             return Ok(());
         }
         // `.async`, `.async.global`, `.alias`: generic accesses before it are

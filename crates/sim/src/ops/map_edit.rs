@@ -3,7 +3,7 @@
 //! The bytes of a map stand for one kept beside the memory, so a changed map is a
 //! new one: copies of the old bytes mean what they meant.
 
-use super::access::{Does, groups, watch};
+use super::access::{Does, Home, groups, watch};
 use super::map::with;
 use super::memory::{read_bits, window_of};
 use super::{Mods, operands};
@@ -118,6 +118,10 @@ fn change(cx: &mut Cx<'_>, window: Option<Window>, address: u64, field: Field, v
             return;
         }
         let bytes = cx.machine.tensor_maps.add(tensor, map);
+        if matches!(group.home, Home::Global(_)) {
+            let pc = cx.pc();
+            cx.machine.tensor_maps.change(address, pc);
+        }
         if let Some(region) = cx.region(group.home) {
             region.write_bytes(offset, &bytes[..16]);
         }
@@ -238,6 +242,8 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
                 }
             }
         });
+        let pc = cx.pc();
+        cx.machine.tensor_maps.change(targets[0], pc);
         super::fence::fence(cx, Scope::Gpu);
         Flow::Next
     });

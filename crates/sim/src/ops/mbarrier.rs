@@ -562,14 +562,21 @@ impl Waiter {
                 let theirs = tokens[lane] >> 36 & 0xff_ffff;
                 let named = (tokens[lane] >> 20 & 0xffff) as u32;
                 let phase = barrier.phase & 0xff_ffff;
-                let strange = tokens[lane] >> 63 == 0
-                    || named != offset >> 3 & 0xffff
-                    || theirs > phase
-                    || theirs + 1 < phase;
+                let strange =
+                    tokens[lane] >> 63 == 0 || named != offset >> 3 & 0xffff || theirs > phase;
+                let old = !strange && theirs + 1 < phase;
+                if old {
+                    cx.report(rule::MBARRIER_PHASE, 1 << lane, |_, mut told| {
+                        told.message = format!(
+                            "waits at the mbarrier at {offset:#x} for phase {theirs}, and it is in phase {phase}"
+                        );
+                        told.help("a wait may ask for the phase in progress or the one before it: wait before the barrier is two phases further")
+                    });
+                }
                 if strange {
                     cx.report(rule::MBARRIER_TOKEN, 1 << lane, |_, mut told| {
                         told.message = format!(
-                            "waits at the mbarrier at {offset:#x} with a state that is not of its present or last phase"
+                            "waits at the mbarrier at {offset:#x} with a state that is not one of it"
                         );
                         told.help("pass the state that `mbarrier.arrive` on this mbarrier gave in this phase")
                     });

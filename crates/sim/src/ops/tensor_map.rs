@@ -5,8 +5,11 @@
 
 use crate::code::Flow;
 use crate::context::Cx;
+use crate::decode::operand::Addr;
+use crate::lanes::each;
 use heist_arith::tensor::swizzle::Swizzle;
 use heist_launch::{Fill, Interleave, Swizzle as MapSwizzle, TensorMap};
+use rustc_hash::FxHashMap;
 
 /// What marks the bytes of a map.
 const MARK: u64 = 0x7e50_4d41_5048_5354;
@@ -15,6 +18,9 @@ const MARK: u64 = 0x7e50_4d41_5048_5354;
 #[derive(Debug, Default)]
 pub(crate) struct TensorMaps {
     list: Vec<(u64, TensorMap)>,
+    /// Addresses in global memory where a kernel has written a map that nobody has
+    /// acquired since, and the instruction that wrote it.
+    changed: FxHashMap<u64, u32>,
 }
 
 impl TensorMaps {
@@ -25,6 +31,16 @@ impl TensorMaps {
         bytes[8..16].copy_from_slice(&(self.list.len() as u64).to_le_bytes());
         self.list.push((address, map));
         bytes
+    }
+
+    /// Notes that a kernel has written a map.
+    pub(crate) fn change(&mut self, at: u64, pc: u32) {
+        self.changed.insert(at, pc);
+    }
+
+    /// Notes that a map may be used as it now is; who wrote it, if that was not known yet.
+    pub(crate) fn settle(&mut self, at: u64) -> Option<u32> {
+        self.changed.remove(&at)
     }
 
     /// The map that some bytes stand for.
@@ -42,8 +58,15 @@ impl TensorMaps {
     }
 }
 
-/// `fence.proxy.tensormap`: a map changed in memory may be used now.
-pub(crate) fn acquire(cx: &mut Cx<'_>) -> Flow {
+/// `fence.proxy.tensormap`: a map changed in memory may be used now. The acquiring form
+/// names it.
+pub(crate) fn fence(cx: &mut Cx<'_>, map: Option<Addr>) -> Flow {
+    if let Some(map) = map {
+        let addresses = map.eval(cx);
+        for lane in each(cx.mask) {
+            cx.machine.tensor_maps.settle(addresses[lane]);
+        }
+    }
     super::fence::fence(cx, crate::race::shadow::Scope::Gpu);
     Flow::Next
 }

@@ -84,6 +84,14 @@ fn part(part: heist_ptx::Part) -> Option<Part> {
 /// A source and the part that is read of it, and whether it is negated.
 fn source(d: &mut Decoder<'_>, operand: &Operand) -> Decoded<(Slot, Part, bool)> {
     match operand {
+        Operand::NegatedPart { name, part } => {
+            let part = Operand::Part {
+                name: name.clone(),
+                part: *part,
+            };
+            let (slot, part, _) = source(d, &part)?;
+            Ok((slot, part, true))
+        }
         Operand::Part { name, part: of } => match part(*of) {
             Some(part) => {
                 let slot = d.src(&Operand::Name(name.clone()), ScalarType::B32)?;
