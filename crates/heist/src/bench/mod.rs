@@ -5,7 +5,9 @@
 //! timed. Then samples are taken in turns: in each round every arm once, each
 //! in every position, on a cold L2. A ratio is of two samples of the same round.
 
+pub mod evidence;
 mod peers;
+pub mod suite;
 
 pub use peers::{PeerError, Peers, PreparedPeer, Problem, Tensor};
 

@@ -3,6 +3,7 @@
 //! Every command ends in a [`Verdict`], which is its exit status: 0 clean, 1
 //! something was found, 2 the question was wrong.
 
+mod bench;
 mod check;
 mod demo;
 mod doctor;
@@ -37,6 +38,7 @@ pub(crate) struct Heist {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(bench::Bench),
     Check(check::Check),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
@@ -54,6 +56,7 @@ impl Heist {
     pub(crate) fn run(self) -> ExitCode {
         let out = Output { json: self.json };
         let verdict = match self.command {
+            Command::Bench(command) => command.run(out),
             Command::Check(command) => command.run(out),
             Command::Demo(command) => command.run(out),
             Command::Doctor(command) => command.run(out),

@@ -1,0 +1,408 @@
+//! The problems that are measured: the shapes that people ask about, each with
+//! the kernels of ours and of others that solve it.
+
+use super::peers::{Problem, Tensor};
+use super::{Candidate, Contest};
+use crate::job::{JobError, OnGpu};
+use heist_gpu::{Gpu, GpuError, KernelInfo, PtxText, Stream};
+use heist_kernels::catalogue::{self, Parameter, Settings};
+use heist_kernels::{Job, KernelError, Target};
+use heist_launch::{Buffer, ElementType};
+use heist_sched::Schedule;
+use serde_json::json;
+
+/// One of ours in a contest: what it is told besides the problem.
+#[derive(Clone, Debug)]
+pub struct Ours {
+    /// What it is called.
+    pub name: String,
+    /// Settings on top of the problem's.
+    pub told: Vec<(&'static str, String)>,
+    /// Its schedule; its own unless given.
+    pub schedule: Option<Schedule>,
+}
+
+impl Ours {
+    /// The kernel that suits best.
+    fn best() -> Ours {
+        Ours {
+            name: "best".into(),
+            told: Vec::new(),
+            schedule: None,
+        }
+    }
+
+    /// A variant by name.
+    fn variant(name: &str) -> Ours {
+        Ours {
+            name: name.to_owned(),
+            told: vec![("variant", name.to_owned())],
+            schedule: None,
+        }
+    }
+}
+
+/// A contest before it is on a GPU.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The kernel family.
+    pub family: &'static str,
+    /// What it is called in the table.
+    pub name: String,
+    /// The problem.
+    pub told: Settings,
+    /// Ours.
+    pub ours: Vec<Ours>,
+    /// Theirs.
+    pub peers: &'static [&'static str],
+    /// Calls in a sample's graph: many where a call is short.
+    pub calls: u32,
+}
+
+impl Spec {
+    /// A contest of a family's best kernel over a problem, against all its peers.
+    ///
+    /// # Errors
+    /// When there is no such family, or a word is not of the form name=value.
+    pub fn new(family: &str, words: &[String]) -> Result<Spec, KernelError> {
+        let entry = catalogue::entry(family)?;
+        let name = if words.is_empty() {
+            family.to_owned()
+        } else {
+            format!("{family} {}", words.join(" "))
+        };
+        Ok(Spec {
+            family: entry.name(),
+            name,
+            told: Settings::from_words(words)?,
+            ours: vec![Ours::best()],
+            peers: peers_of(entry.name()),
+            calls: 1,
+        })
+    }
+
+    /// Puts it on a GPU.
+    ///
+    /// # Errors
+    /// When a kernel can't be built for the GPU, or does not fit into its memory.
+    pub fn contest(&self, gpu: &Gpu, target: Target) -> Result<Contest<'static>, JobError> {
+        let entry = catalogue::entry(self.family)?;
+        let mut contest: Option<Contest<'static>> = None;
+        for ours in &self.ours {
+            let mut told = self.told.clone();
+            for (name, value) in &ours.told {
+                told.set(*name, value.clone());
+            }
+            let job = entry.prepare(&told, ours.schedule.as_ref(), target)?.job;
+            let ready = Ready::new(gpu, &job, output_of(self.family))?;
+            let name = match ours.name.as_str() {
+                "best" => job.name.clone(),
+                other => other.to_owned(),
+            };
+            let contest = match &mut contest {
+                Some(contest) => contest,
+                None => contest.insert(self.empty(&job, entry.parameters())?),
+            };
+            contest.ours.push((name, Box::new(ready)));
+        }
+        contest.ok_or_else(|| KernelError::unfit("a contest without a kernel of ours").into())
+    }
+
+    fn empty(&self, job: &Job, known: &[Parameter]) -> Result<Contest<'static>, KernelError> {
+        let problem = problem(self.family, &self.told, known, job, self.calls)?;
+        // Both sides round their results to this type, and weights on the way.
+        let tolerance = match problem.output {
+            ElementType::Bf16 => 1e-2,
+            _ => 2e-3,
+        };
+        Ok(Contest {
+            name: self.name.clone(),
+            problem,
+            flops: job.work.flops,
+            bytes: job.work.bytes,
+            ours: Vec::new(),
+            peers: self.peers.to_vec(),
+            tolerance,
+        })
+    }
+}
+
+fn peers_of(family: &str) -> &'static [&'static str] {
+    match family {
+        "gemm" => &["cublas", "triton"],
+        "grouped-gemm" => &["torch", "cublas-loop"],
+        "attention" => &["flash", "cudnn"],
+        _ => &[],
+    }
+}
+
+fn output_of(family: &str) -> &'static str {
+    if family == "attention" { "out" } else { "d" }
+}
+
+/// A problem as the peers take it, with the data of a job.
+fn problem(
+    family: &'static str,
+    told: &Settings,
+    known: &[Parameter],
+    job: &Job,
+    calls: u32,
+) -> Result<Problem, KernelError> {
+    let number = |name| told.read::<usize>(known, name);
+    let word = |name| told.read::<String>(known, name);
+    let tensor = |name: &'static str, shape: Vec<usize>| match job.data(name) {
+        Some(data) => Ok(Tensor {
+            name,
+            shape,
+            data: data.clone(),
+        }),
+        None => Err(KernelError::unfit(format!("the job has no buffer {name}"))),
+    };
+    let output = job
+        .data(output_of(family))
+        .map_or(ElementType::F32, Buffer::ty);
+    let (inputs, options) = match family {
+        "gemm" => {
+            let (m, n, k) = (number("m")?, number("n")?, number("k")?);
+            let layout = word("layout")?;
+            let stored = |transposed, rows, columns| {
+                if transposed {
+                    vec![columns, rows]
+                } else {
+                    vec![rows, columns]
+                }
+            };
+            let a = tensor("a", stored(layout.starts_with('t'), m, k))?;
+            let b = tensor("b", stored(layout.ends_with('t'), k, n))?;
+            (vec![a, b], json!({ "layout": layout }))
+        }
+        "attention" => {
+            let (batch, heads, dim) = (number("batch")?, number("heads")?, number("dim")?);
+            let or = |value: usize, other| if value == 0 { other } else { value };
+            let kv_heads = or(number("kv-heads")?, heads);
+            let queries = number("queries")?;
+            let keys = or(number("keys")?, queries);
+            let mask = word("mask")?;
+            if !matches!(mask.as_str(), "full" | "causal") || word("layout")? != "heads" {
+                return Err(KernelError::unfit(
+                    "the peers take full and causal masks and layout=heads; leave them out with \
+                     --no-peers",
+                ));
+            }
+            let q = tensor("q", vec![batch, heads, queries, dim])?;
+            let k = tensor("k", vec![batch, kv_heads, keys, dim])?;
+            let v = tensor("v", vec![batch, kv_heads, keys, dim])?;
+            (vec![q, k, v], json!({ "causal": mask == "causal" }))
+        }
+        other => {
+            return Err(KernelError::unfit(format!("{other} has no peers to race")));
+        }
+    };
+    Ok(Problem {
+        family,
+        inputs,
+        options,
+        output,
+        calls,
+    })
+}
+
+/// The shapes of a family that `heist bench` measures by itself.
+pub fn suite(family: &str) -> Vec<Spec> {
+    match family {
+        "gemm" => gemm(),
+        "attention" => attention(),
+        _ => Vec::new(),
+    }
+}
+
+/// The families that have a suite.
+pub const FAMILIES: [&str; 2] = ["gemm", "attention"];
+
+/// A problem of a family that is small enough for a sanitizer.
+pub fn small(family: &str) -> &'static [&'static str] {
+    match family {
+        "gemm" => &["m=200", "n=136", "k=72"],
+        "attention" => &["batch=1", "heads=2", "queries=130", "mask=causal"],
+        _ => &[],
+    }
+}
+
+fn told<const N: usize>(words: [(&str, String); N]) -> Settings {
+    let mut settings = Settings::default();
+    for (name, value) in words {
+        settings.set(name, value);
+    }
+    settings
+}
+
+fn gemm() -> Vec<Spec> {
+    let square = |size: u32, layout: &str| Spec {
+        family: "gemm",
+        name: format!("gemm bf16 {layout} {size}"),
+        told: told([
+            ("m", size.to_string()),
+            ("n", size.to_string()),
+            ("k", size.to_string()),
+            ("layout", layout.to_owned()),
+        ]),
+        ours: vec![Ours::best()],
+        peers: peers_of("gemm"),
+        calls: 1,
+    };
+    vec![
+        square(2048, "nt"),
+        square(4096, "nt"),
+        square(4096, "nn"),
+        square(8192, "nt"),
+    ]
+}
+
+fn attention() -> Vec<Spec> {
+    let mut specs = Vec::new();
+    // The ladder, at the shape of the field reports, twenty calls in a graph.
+    for batch in [1, 2] {
+        specs.push(Spec {
+            family: "attention",
+            name: format!("attention f16 full B{batch} H8 S512 D64"),
+            told: told([
+                ("batch", batch.to_string()),
+                ("heads", "8".into()),
+                ("queries", "512".into()),
+                ("dim", "64".into()),
+                ("dtype", "f16".into()),
+                ("mask", "full".into()),
+            ]),
+            ours: heist_kernels::attention::Rung::ALL
+                .iter()
+                .map(|rung| Ours::variant(rung.as_str()))
+                .collect(),
+            peers: peers_of("attention"),
+            calls: 20,
+        });
+    }
+    // 16 thousand tokens, hidden size 2048.
+    for dim in [64u32, 128] {
+        for (length, dtype) in [(1024u32, "f16"), (4096, "bf16"), (16384, "bf16")] {
+            for mask in ["full", "causal"] {
+                let heads = 2048 / dim;
+                let batch = 16384 / length;
+                specs.push(Spec {
+                    family: "attention",
+                    name: format!("attention {dtype} {mask} B{batch} H{heads} S{length} D{dim}"),
+                    told: told([
+                        ("batch", batch.to_string()),
+                        ("heads", heads.to_string()),
+                        ("queries", length.to_string()),
+                        ("dim", dim.to_string()),
+                        ("dtype", dtype.into()),
+                        ("mask", mask.into()),
+                    ]),
+                    ours: vec![Ours::best(), Ours::variant("persistent")],
+                    peers: peers_of("attention"),
+                    calls: 1,
+                });
+            }
+        }
+    }
+    specs
+}
+
+/// A job on a GPU, as a contestant.
+struct Ready {
+    on_gpu: OnGpu,
+    texts: Vec<PtxText>,
+    output: &'static str,
+    ty: ElementType,
+}
+
+impl Ready {
+    fn new(gpu: &Gpu, job: &Job, output: &'static str) -> Result<Ready, JobError> {
+        let Some(result) = job.data(output) else {
+            return Err(KernelError::unfit(format!("the job has no buffer {output}")).into());
+        };
+        let text = |step: &heist_kernels::Step| PtxText::new(step.entry.clone(), step.ptx());
+        Ok(Ready {
+            on_gpu: OnGpu::new(gpu, job)?,
+            texts: job.steps.iter().map(text).collect(),
+            output,
+            ty: result.ty(),
+        })
+    }
+}
+
+impl Candidate for Ready {
+    fn enqueue(&self, stream: &Stream) -> Result<(), GpuError> {
+        self.on_gpu.launch(stream)
+    }
+
+    fn poison(&self, stream: &Stream) -> Result<(), GpuError> {
+        match self.on_gpu.memory(self.output) {
+            Some(memory) => memory.fill(0xff, stream),
+            None => Ok(()),
+        }
+    }
+
+    fn result(&self) -> Result<Buffer, GpuError> {
+        let Some(memory) = self.on_gpu.memory(self.output) else {
+            return Ok(Buffer::zeros(self.ty, 0));
+        };
+        let mut bytes = vec![0; memory.len()];
+        memory.read(0, &mut bytes)?;
+        // As many bytes as the buffer had, so they are whole elements.
+        Ok(Buffer::from_bytes(self.ty, bytes).unwrap_or(Buffer::zeros(self.ty, 0)))
+    }
+
+    fn kernels(&self) -> Vec<(PtxText, KernelInfo)> {
+        let infos = self.on_gpu.kernels().cloned();
+        self.texts.iter().cloned().zip(infos).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heist_ptx::arch::Gpu as Simulated;
+
+    #[test]
+    fn every_kernel_of_the_suite_builds() {
+        let gpu = Simulated::H200;
+        let target = Target {
+            arch: gpu.arch,
+            sms: gpu.sms,
+        };
+        // The shapes are large; their kernels are not. Shrink what has data.
+        for spec in FAMILIES.iter().flat_map(|family| suite(family)) {
+            let entry = catalogue::entry(spec.family).unwrap();
+            for ours in &spec.ours {
+                let mut told = spec.told.clone();
+                for (name, value) in &ours.told {
+                    told.set(*name, value.clone());
+                }
+                for (name, small) in [
+                    ("m", "256"),
+                    ("n", "256"),
+                    ("k", "64"),
+                    ("batch", "1"),
+                    ("heads", "2"),
+                    ("queries", "64"),
+                ] {
+                    if told.get(name).is_some() {
+                        told.set(name, small);
+                    }
+                }
+                let job = entry.prepare(&told, ours.schedule.as_ref(), target);
+                let job = job
+                    .unwrap_or_else(|error| panic!("{}: {error}", spec.name))
+                    .job;
+                let mut small = spec.clone();
+                small.told = told;
+                let contest = small.empty(&job, entry.parameters()).unwrap();
+                for tensor in &contest.problem.inputs {
+                    let count: usize = tensor.shape.iter().product();
+                    assert_eq!(count, tensor.data.len(), "{}: {}", spec.name, tensor.name);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `heist bench`: our kernels beside what people use today.
+
+use super::run::question;
+use super::{BadQuestion, Output, Verdict};
+use clap::Args;
+use heist::bench::suite::{self, Spec};
+use heist::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence};
+use heist::device::{Device, DeviceName};
+use heist::job;
+use heist_gpu::Gpu;
+use heist_view::table;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Time our kernels and their peers on a GPU, in turns, in one run.
+#[derive(Args)]
+#[command(after_help = "\
+The peers are cuBLAS, PyTorch's attention backends and grouped product, and Triton, through a Python
+that has PyTorch. Results are compared before anything is timed. Each round takes one sample of every
+kernel, on a cold L2 cache; a ratio is of two samples of the same round.
+
+Examples:
+  heist bench                                  every family at its shapes
+  heist bench attention --json > attention.json
+  heist bench gemm m=4096 n=4096 k=512         one problem of your own
+  heist bench gemm --evidence pack             with PTX, machine code counts and sanitizer logs
+
+Exit status: 0 all results agree, 1 one does not, 2 it could not be measured.")]
+pub(crate) struct Bench {
+    /// The kernel family; all unless given.
+    family: Option<String>,
+    /// A problem of your own, such as m=512, instead of the family's shapes.
+    #[arg(value_name = "NAME=VALUE")]
+    told: Vec<String>,
+    /// Only contests whose name has this in it.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// The GPU.
+    #[arg(long, default_value = "gpu")]
+    device: DeviceName,
+    /// The Python that has PyTorch.
+    #[arg(long, default_value = "python3")]
+    python: PathBuf,
+    /// Only ours.
+    #[arg(long)]
+    no_peers: bool,
+    /// Samples of each kernel.
+    #[arg(long, default_value_t = 30)]
+    rounds: u32,
+    /// Milliseconds to run before measuring a contest.
+    #[arg(long, default_value_t = 500)]
+    warm_up: u64,
+    /// Also write the JSON here.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// A folder for the evidence: PTX with hashes, registers, counts, sanitizer logs, errors.
+    #[arg(long, value_name = "DIR")]
+    evidence: Option<PathBuf>,
+}
+
+impl Bench {
+    fn specs(&self) -> Result<Vec<Spec>, BadQuestion> {
+        let mut specs = match &self.family {
+            Some(family) if !self.told.is_empty() => {
+                vec![Spec::new(family, &self.told).map_err(question)?]
+            }
+            Some(family) => {
+                heist_kernels::catalogue::entry(family).map_err(question)?;
+                suite::suite(family)
+            }
+            None => suite::FAMILIES
+                .iter()
+                .flat_map(|f| suite::suite(f))
+                .collect(),
+        };
+        if let Some(text) = &self.only {
+            specs.retain(|spec| spec.name.contains(text.as_str()));
+        }
+        if specs.is_empty() {
+            return Err(question("no contest has that name"));
+        }
+        Ok(specs)
+    }
+
+    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        let specs = self.specs()?;
+        let device = Device::open(self.device).map_err(question)?;
+        let Device::Gpu(gpu) = &device else {
+            return Err(question(
+                "a simulated GPU's time is a model; heist bench needs a real one, and \
+                 `heist run` runs kernels on a simulated one",
+            ));
+        };
+        let target = job::target(&device).map_err(question)?;
+        let mut peers = match self.no_peers {
+            true => None,
+            false => Some(Peers::start(&self.python).map_err(question)?),
+        };
+        let machine = evidence::machine(gpu, peers.as_ref().map(|peers| &peers.versions));
+        let mut outcomes = Vec::new();
+        for spec in &specs {
+            let contest = spec.contest(gpu, target).map_err(question)?;
+            let outcome = self
+                .measure(gpu, &contest, peers.as_mut())
+                .map_err(question)?;
+            if !out.json {
+                print(&outcome);
+            }
+            if let Some(folder) = &self.evidence {
+                let written = evidence::write(folder, &contest, &outcome, &machine);
+                written.map_err(|error| question(format!("{}: {error}", folder.display())))?;
+            }
+            outcomes.push(outcome);
+        }
+        let sanitizers = self.sanitizers(&specs)?;
+        let report = json!({
+            "machine": machine,
+            "contests": outcomes.iter().map(Outcome::to_json).collect::<Vec<_>>(),
+            "sanitizers": sanitizers,
+        });
+        if let Some(path) = &self.save {
+            let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+            std::fs::write(path, text)
+                .map_err(|error| question(format!("can't write {}: {error}", path.display())))?;
+        }
+        if out.json {
+            out.json(&report);
+        }
+        let wrong = outcomes.iter().filter_map(|outcome| outcome.wrong.as_ref());
+        let wrong: Vec<&String> = wrong.collect();
+        for why in &wrong {
+            anstream::eprintln!("heist: WRONG: {why}");
+        }
+        Ok(if wrong.is_empty() {
+            Verdict::Clean
+        } else {
+            Verdict::Found
+        })
+    }
+
+    fn measure(
+        &self,
+        gpu: &Gpu,
+        contest: &Contest<'_>,
+        peers: Option<&mut Peers>,
+    ) -> Result<Outcome, BenchError> {
+        let effort = Effort {
+            warm_up: Duration::from_millis(self.warm_up),
+            rounds: self.rounds.max(1),
+        };
+        contest.run(gpu, peers, effort)
+    }
+
+    /// The sanitizers' verdicts on a small problem of each family, for the evidence.
+    fn sanitizers(&self, specs: &[Spec]) -> Result<Value, BadQuestion> {
+        let Some(folder) = &self.evidence else {
+            return Ok(Value::Null);
+        };
+        let mut families: Vec<&str> = specs.iter().map(|spec| spec.family).collect();
+        families.dedup();
+        let mut verdicts = serde_json::Map::new();
+        for family in families {
+            let verdict = evidence::sanitize(folder, family, suite::small(family))
+                .map_err(|error| question(format!("{}: {error}", folder.display())))?;
+            verdicts.insert(family.to_owned(), verdict);
+        }
+        Ok(Value::Object(verdicts))
+    }
+}
+
+fn print(outcome: &Outcome) {
+    println!("{}", outcome.name);
+    print!("{}", table::columns(&HEADS, &outcome.rows()));
+    for (peer, why) in &outcome.absent {
+        println!("{peer}: not measured: {why}");
+    }
+    println!();
+}
