@@ -132,6 +132,9 @@ pub(crate) struct Op {
     pub(crate) reach: Reach,
     /// Cycles of the issue port.
     pub(crate) issue: u16,
+    /// What it takes from the units of its scheduler; nothing for what the assembler
+    /// leaves out.
+    pub(crate) demand: crate::decode::pipe::Demand,
     /// Cycles until its result can be used.
     pub(crate) latency: u16,
     /// Rows of the window whose values it needs and makes; 0 is always ready.

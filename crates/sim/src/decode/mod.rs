@@ -10,6 +10,7 @@ pub(crate) mod function;
 pub(crate) mod isolation;
 pub(crate) mod names;
 pub(crate) mod operand;
+pub(crate) mod pipe;
 pub(crate) mod variables;
 
 use crate::code::{Code, Guard, Instr, NOWHERE, Op, Pred, Reach, Shape, Site, Slot};
@@ -117,6 +118,8 @@ pub(crate) struct Decoder<'m> {
     pub(crate) trail: Trail,
     trails: Vec<Trail>,
     names: Vec<(u32, Name)>,
+    /// The unit that the instruction at hand runs on, if it is arithmetic.
+    pub(crate) pipe: pipe::Pipe,
 }
 
 /// Constants, each once.
@@ -191,6 +194,7 @@ pub(crate) fn decode(
         trail: Trail::default(),
         trails: Vec::new(),
         names: Vec::new(),
+        pipe: Default::default(),
     };
     decoder.directives(kernel);
     decoder.number_of(kernel);
@@ -270,6 +274,7 @@ impl<'m> Decoder<'m> {
                 u32::pack(&[value as u32; 32], rows);
             }
         }
+        pipe::leave_out_unread(&mut self.ops, &self.sites, &self.touched);
         self.shape.static_shared = self.shared_end;
         self.shape.uses_dynamic_shared = !self.pool.dynamic.is_empty();
         self.shape.isolated = self
@@ -360,6 +365,7 @@ impl<'m> Decoder<'m> {
             guard: self.guard,
             reach,
             issue: cost.issue,
+            demand: self.pipe.demand(cost),
             latency: cost.latency,
             reads,
             writes: std::mem::take(&mut self.writes),

@@ -1,6 +1,8 @@
 //! A cluster of blocks while it runs; most kernels have clusters of one.
 
 use super::barrier::{self, Barrier};
+use super::load;
+use super::site::Piece;
 use super::step::{Slice, run_slice};
 use super::warp::{State, Warp};
 use crate::code::{Code, Wait};
@@ -46,10 +48,10 @@ pub(crate) struct Team {
     /// The first agent of the cluster, and how many there are.
     pub(crate) first: Agent,
     pub(crate) agents: usize,
-    /// The SM, and how many warps' worth of issue slots each active warp takes.
-    pub(crate) sm: u32,
-    pub(crate) share: f64,
+    /// When it was launched.
     pub(crate) start: u64,
+    /// What the device's time is ahead of the cluster's own.
+    pub(crate) offset: u64,
     pub(crate) floor: Floor,
     /// Counts everything that could end somebody's wait.
     pub(crate) progress: u64,
@@ -165,7 +167,13 @@ pub(crate) struct Cluster {
     pub(crate) team: Team,
     /// Its number in the order of launch.
     pub(crate) number: u32,
+    /// The time of its own up to which its jobs reach, and whether it has ended then.
+    pub(crate) reached: u64,
+    pub(crate) ended: bool,
 }
+
+/// Schedulers of an SM.
+const SCHEDULERS: f64 = 4.0;
 
 /// Why a cluster stopped running for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +194,6 @@ impl Cluster {
         number: u32,
         sm: u32,
         time: u64,
-        share: f64,
         code: &Code,
         machine: &mut Machine,
     ) -> Cluster {
@@ -202,9 +209,8 @@ impl Cluster {
             team: Team {
                 first,
                 agents,
-                sm,
-                share,
                 start: time,
+                offset: 0,
                 floor: Floor::new(first, agents),
                 progress: 0,
                 completed: Vec::new(),
@@ -218,6 +224,8 @@ impl Cluster {
                 events_made: 0,
             },
             number,
+            reached: time,
+            ended: false,
         };
         for rank in 0..size {
             let block_number = number * size + rank;
@@ -270,6 +278,7 @@ impl Cluster {
                         Box::new(Warp::new(warp, rank, lanes, code, clock, cycle))
                     }
                 };
+                made.share = (f64::from(warps) / SCHEDULERS).max(1.0);
                 fill_specials(&mut made, code, &Standing { warp, ..standing });
                 cluster.team.enqueue(cluster.warps.len(), cycle);
                 cluster.warps.push(Some(made));
@@ -278,8 +287,8 @@ impl Cluster {
         cluster
     }
 
-    /// Runs until everything is done or something must wait for the rest of the
-    /// device, whose next interaction is at `until`.
+    /// Runs until everything is done or something interacts with the rest of the
+    /// device after `until`, a time of its own.
     pub(crate) fn run(&mut self, code: &Code, machine: &mut Machine, until: u64) -> Pause {
         let mut slices = 0;
         loop {
@@ -326,6 +335,22 @@ impl Cluster {
             }
             self.settle();
         }
+    }
+
+    /// The job up to a time of its own: what it asked of its SMs since the last one.
+    pub(crate) fn job(&mut self, until: u64) -> Vec<Piece> {
+        let until = until.max(self.reached);
+        let from = std::mem::replace(&mut self.reached, until);
+        let schedulers = SCHEDULERS * self.blocks.len() as f64;
+        let warps = self.warps.iter_mut().flatten();
+        let stretches = warps.map(|warp| &mut warp.stretches);
+        load::pieces(stretches, from, until, schedulers)
+    }
+
+    /// The end of its last block.
+    pub(crate) fn end(&self) -> u64 {
+        let ends = self.blocks.iter().map(|block| block.end);
+        ends.max().unwrap_or(self.reached)
     }
 
     /// The next warp that can run, after everything that happens before it.

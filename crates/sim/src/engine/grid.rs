@@ -1,26 +1,16 @@
 //! A launch: clusters from the pool onto SMs, in the order of modelled time.
 
 use super::cluster::{Block, Cluster, Pause};
+use super::site::{Ended, Piece, Sites};
 use super::{deadlock, parallel};
 use crate::code::Code;
 use crate::machine::Machine;
 use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::time::Instant;
 
 /// Cycles from a free slot to the first instruction of the block put there.
 pub(crate) const LAUNCH: u64 = 700;
-
-/// Something that is due at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    /// A running cluster wants to go on.
-    Cluster(usize),
-    /// An SM has room for another cluster.
-    Slot(u32),
-}
 
 /// Runs all clusters of the machine's pool.
 pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<BlockSpan> {
@@ -28,14 +18,14 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
     let per_cluster = machine.cluster_shape.count() as u32;
     let sms = machine.device.gpu().sms;
     // A cluster's blocks are spread over SMs that are counted together.
-    let (sites, slots) = if per_cluster == 1 {
+    let (places, slots) = if per_cluster == 1 {
         (sms, residency)
     } else {
         ((sms / per_cluster).max(1), residency.max(1))
     };
     let cycle_ps = machine.device.cycle_ps();
     let limit = machine.options.budget.time_ns.saturating_mul(1000) / cycle_ps;
-    if let Some(launched) = parallel::run(code, machine, sites, slots, limit) {
+    if let Some(launched) = parallel::run(code, machine, places, slots, limit) {
         return launched
             .into_iter()
             .map(|one| BlockSpan {
@@ -51,123 +41,105 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
             })
             .collect();
     }
-    let mut due: BinaryHeap<Reverse<(u64, Due)>> = BinaryHeap::new();
-    for slot in 0..slots {
-        for sm in 0..sites {
-            if slot * sites + sm < machine.pool.left() {
-                due.push(Reverse((u64::from(slot), Due::Slot(sm))));
-            }
-        }
-    }
+    let mut sites = Sites::new(places);
     let mut running: Vec<Option<Cluster>> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
-    let mut resident = vec![0u32; sites as usize];
     let mut spans = Vec::new();
-    while let Some(Reverse((time, what))) = due.pop() {
-        let at = match what {
-            Due::Cluster(at) => at,
-            Due::Slot(sm) => {
-                let Some(number) = machine.pool.take() else {
-                    continue;
-                };
-                resident[sm as usize] += 1;
-                let warps = machine.geography.warps_per_block;
-                let share = share_of(
-                    warps,
-                    resident[sm as usize],
-                    slots,
-                    sites,
-                    machine.pool.left(),
-                );
-                let cluster = Cluster::launch(number, sm, time + LAUNCH, share, code, machine);
-                match free.pop() {
-                    Some(at) => {
-                        running[at] = Some(cluster);
-                        at
-                    }
-                    None => {
-                        running.push(Some(cluster));
-                        running.len() - 1
-                    }
-                }
-            }
+    let launch = |site: u32,
+                  time: u64,
+                  machine: &mut Machine,
+                  sites: &mut Sites,
+                  running: &mut Vec<Option<Cluster>>,
+                  free: &mut Vec<usize>| {
+        let Some(number) = machine.pool.take() else {
+            return;
         };
-        let until = due.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
-        let Some(cluster) = &mut running[at] else {
+        let cluster = Cluster::launch(number, site, time + LAUNCH, code, machine);
+        let at = free.pop().unwrap_or(running.len());
+        if at == running.len() {
+            running.push(None);
+        }
+        running[at] = Some(cluster);
+        sites.start(site, at, time, vec![Piece::idle(LAUNCH)]);
+    };
+    for slot in 0..slots {
+        for site in 0..places {
+            let time = u64::from(slot);
+            launch(site, time, machine, &mut sites, &mut running, &mut free);
+        }
+    }
+    while let Some(Ended { time, site, who }) = sites.next() {
+        let Some(cluster) = &mut running[who] else {
             continue;
         };
-        let pause = cluster.run(code, machine, until);
-        if let Some(told) = over_budget(cluster, code, machine, limit, started) {
-            machine.findings.report(rule::TIME_BUDGET, 0, || told);
-            machine.stopped = true;
-        }
-        match pause {
-            _ if machine.stopped => {}
-            Pause::At(time) => {
-                due.push(Reverse((time, Due::Cluster(at))));
+        cluster.team.offset = time - cluster.reached.min(time);
+        if !cluster.ended {
+            let pause = cluster.run(code, machine, cluster.reached);
+            if let Some(told) = over_budget(cluster, code, machine, limit, started) {
+                machine.findings.report(rule::TIME_BUDGET, 0, || told);
+                machine.stopped = true;
+            }
+            let until = match pause {
+                _ if machine.stopped => None,
+                Pause::At(until) => Some(until),
+                Pause::Done => {
+                    cluster.ended = true;
+                    Some(cluster.end())
+                }
+                Pause::Deadlock => {
+                    deadlock::report(cluster, code, machine);
+                    None
+                }
+                Pause::Stopped => None,
+            };
+            if let Some(until) = until {
+                let job = cluster.job(until);
+                sites.start(site, who, time, job);
                 continue;
             }
-            Pause::Deadlock => deadlock::report(cluster, code, machine),
-            Pause::Done | Pause::Stopped => {}
         }
-        let Some(cluster) = running[at].take() else {
+        let Some(cluster) = running[who].take() else {
             continue;
         };
-        free.push(at);
-        let end = cluster
-            .blocks
-            .iter()
-            .map(|block| block.end)
-            .max()
-            .unwrap_or(time);
-        let sm = cluster.team.sm;
-        resident[sm as usize] -= 1;
-        machine.stats.cycles = machine.stats.cycles.max(end);
+        free.push(who);
+        machine.stats.cycles = machine.stats.cycles.max(time);
         machine
             .pool
             .give_back_warps(cluster.warps.into_iter().flatten());
         for (rank, block) in cluster.blocks.into_iter().enumerate() {
             machine.stats.blocks += 1;
-            spans.push(span(
-                &block,
-                cluster.number,
-                machine,
-                sm * per_cluster + rank as u32,
-                cluster.team.start,
-                cycle_ps,
-            ));
+            let stay = Stay {
+                cluster: cluster.number,
+                sm: site * per_cluster + rank as u32,
+                start: cluster.team.start,
+                end: block.end + cluster.team.offset,
+            };
+            spans.push(span(&block, &stay, machine, cycle_ps));
             machine.pool.give_back(block.shared);
         }
         if machine.stopped {
             break;
         }
-        due.push(Reverse((end, Due::Slot(sm))));
+        launch(site, time, machine, &mut sites, &mut running, &mut free);
     }
     spans
 }
 
-/// How many warps' worth of issue slots each warp of a new block takes, given the
-/// clusters that its SM holds and those that are still to be launched.
-pub(crate) fn share_of(warps: u32, resident: u32, slots: u32, sites: u32, left: u32) -> f64 {
-    // The other slots of this SM are about to be filled as well.
-    let filled = resident.max(slots.min(1 + left / sites));
-    (f64::from(warps * filled.min(slots)) / 4.0).max(1.0)
-}
-
-fn span(
-    block: &Block,
+/// When and where a block ran.
+struct Stay {
     cluster: u32,
-    machine: &Machine,
     sm: u32,
     start: u64,
-    cycle_ps: u64,
-) -> BlockSpan {
+    end: u64,
+}
+
+fn span(block: &Block, stay: &Stay, machine: &Machine, cycle_ps: u64) -> BlockSpan {
     BlockSpan {
         block: machine.launch.grid.linear(block.ctaid) as u32,
-        cluster,
-        sm: sm % machine.device.gpu().sms,
-        start: Time(start * cycle_ps),
-        end: Time(block.end * cycle_ps),
+        cluster: stay.cluster,
+        sm: stay.sm % machine.device.gpu().sms,
+        start: Time(stay.start * cycle_ps),
+        end: Time(stay.end * cycle_ps),
     }
 }
 
@@ -183,7 +155,7 @@ fn over_budget(
         .warps
         .iter()
         .flatten()
-        .map(|warp| warp.cycle)
+        .map(|warp| warp.cycle + cluster.team.offset)
         .max()
         .unwrap_or(0);
     let why = if machine.stats.warp_instructions > budget.warp_instructions {

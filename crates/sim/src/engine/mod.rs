@@ -4,12 +4,17 @@
 //! can see (an atomic, a barrier, a launch-control request); that one waits
 //! until the warp is the earliest in its cluster, or on the device. Plain loads and
 //! stores run when they come: in a program without races nobody can tell.
+//!
+//! A cluster's time is its own, as if its SM were empty; [`site`] says when that is
+//! on the device, with what the SM's other blocks take.
 
 pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod deadlock;
 pub(crate) mod grid;
+pub(crate) mod load;
 pub(crate) mod parallel;
 pub(crate) mod pool;
+pub(crate) mod site;
 pub(crate) mod step;
 pub(crate) mod warp;

@@ -1,10 +1,10 @@
 //! Blocks on several threads of the host, where nobody can tell.
 //!
 //! A kernel whose blocks are isolated (see [`crate::decode::isolation`]) runs each
-//! block from its launch to its end in one go, and how long that takes does not depend
+//! block from its launch to its end in one go, and what it asks of its SM does not depend
 //! on when it was launched. So every worker takes blocks as they come, on its
 //! own copy of global memory that also notes which bytes it has read and written;
-//! afterwards the copies are put together and the timeline is told from the durations.
+//! afterwards the copies are put together and the timeline is told from the jobs.
 //!
 //! Whatever is not plain is left to the run in order: if anything was found, if a
 //! budget is spent, or if one worker has written a byte that another one has
@@ -12,13 +12,12 @@
 //! are those of one thread, whatever the number of threads.
 
 use super::cluster::{Cluster, Pause};
-use super::grid::{self, LAUNCH};
+use super::grid::LAUNCH;
+use super::site::{Ended, Piece, Sites};
 use crate::code::Code;
 use crate::machine::{Machine, Stats};
 use crate::memory::global::Global;
 use crate::options::Chaos;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Blocks below which copies of the memory are not worth it.
@@ -49,7 +48,7 @@ pub(crate) fn run(
             .map(|_| {
                 let fork = machine.fork();
                 let (next, stop) = (&next, &stop);
-                scope.spawn(move || work(code, fork, (blocks, sites, slots), next, stop))
+                scope.spawn(move || work(code, fork, blocks, next, stop))
             })
             .collect();
         workers
@@ -59,15 +58,17 @@ pub(crate) fn run(
     });
     let done: Vec<Share> = done.into_iter().collect::<Option<_>>()?;
     let mut stats = Stats::default();
-    let mut durations = vec![0; blocks as usize];
-    for share in &done {
+    let mut jobs = vec![Vec::new(); blocks as usize];
+    let mut parts: Vec<Global> = Vec::new();
+    for share in done {
         stats.thread_instructions += share.stats.thread_instructions;
         stats.warp_instructions += share.stats.warp_instructions;
-        for &(number, cycles) in &share.durations {
-            durations[number as usize] = cycles;
+        for (number, job) in share.jobs {
+            jobs[number as usize] = job;
         }
+        parts.push(share.global);
     }
-    let launched = replay(&durations, sites, slots);
+    let launched = replay(jobs, sites, slots);
     stats.blocks = u64::from(blocks);
     stats.cycles = launched.iter().map(|one| one.end).max().unwrap_or(0);
     let budget = &machine.options.budget;
@@ -77,7 +78,6 @@ pub(crate) fn run(
     {
         return None;
     }
-    let parts: Vec<Global> = done.into_iter().map(|share| share.global).collect();
     if !machine.global.absorb(&parts) {
         return None;
     }
@@ -114,18 +114,18 @@ fn threads(code: &Code, machine: &Machine, blocks: u32) -> Option<usize> {
 struct Share {
     global: Global,
     stats: Stats,
-    /// Blocks, and the cycles that they took.
-    durations: Vec<(u32, u64)>,
+    /// Blocks, and what they ask of their SM.
+    jobs: Vec<(u32, Vec<Piece>)>,
 }
 
 fn work(
     code: &Code,
     mut machine: Machine,
-    (blocks, sites, slots): (u32, u32, u32),
+    blocks: u32,
     next: &AtomicU32,
     stop: &AtomicBool,
 ) -> Option<Share> {
-    let mut durations = Vec::new();
+    let mut jobs = Vec::new();
     // Neighbours touch neighbouring memory: a few of them at a time.
     let chunk = (blocks / 128).clamp(1, 32);
     loop {
@@ -137,16 +137,14 @@ fn work(
             if stop.load(Ordering::Relaxed) {
                 return None;
             }
-            let warps = machine.geography.warps_per_block;
-            let share = grid::share_of(warps, 1, slots, sites, blocks - number - 1);
-            let mut cluster = Cluster::launch(number, 0, LAUNCH, share, code, &mut machine);
+            let mut cluster = Cluster::launch(number, 0, LAUNCH, code, &mut machine);
             let pause = cluster.run(code, &mut machine, u64::MAX);
             if pause != Pause::Done || machine.stopped || machine.findings.len() > 0 {
                 stop.store(true, Ordering::Relaxed);
                 return None;
             }
-            let end = cluster.blocks.iter().map(|block| block.end).max();
-            durations.push((number, end.unwrap_or(LAUNCH) - LAUNCH));
+            let end = cluster.end();
+            jobs.push((number, cluster.job(end)));
             machine
                 .pool
                 .give_back_warps(cluster.warps.into_iter().flatten());
@@ -160,34 +158,43 @@ fn work(
     Some(Share {
         global: machine.global,
         stats: machine.stats,
-        durations,
+        jobs,
     })
 }
 
-/// The launches of blocks that take so long, each as soon as an SM has room.
-fn replay(durations: &[u64], sites: u32, slots: u32) -> Vec<Launched> {
-    let mut room: BinaryHeap<Reverse<(u64, u32)>> = BinaryHeap::new();
+/// The launches of blocks with such jobs, each as soon as an SM has room; as the run
+/// in order has them.
+fn replay(jobs: Vec<Vec<Piece>>, places: u32, slots: u32) -> Vec<Launched> {
+    let mut sites = Sites::new(places);
+    let mut jobs = jobs.into_iter().enumerate();
+    let mut launched: Vec<(Launched, Option<Vec<Piece>>)> = Vec::new();
+    let mut launch = |site, time, sites: &mut Sites, launched: &mut Vec<_>| {
+        if let Some((number, job)) = jobs.next() {
+            sites.start(site, launched.len(), time, vec![Piece::idle(LAUNCH)]);
+            let start = time + LAUNCH;
+            let one = Launched {
+                number: number as u32,
+                sm: site,
+                start,
+                end: start,
+            };
+            launched.push((one, Some(job)));
+        }
+    };
     for slot in 0..slots {
-        for sm in 0..sites {
-            if ((slot * sites + sm) as usize) < durations.len() {
-                room.push(Reverse((u64::from(slot), sm)));
+        for site in 0..places {
+            launch(site, u64::from(slot), &mut sites, &mut launched);
+        }
+    }
+    while let Some(Ended { time, site, who }) = sites.next() {
+        let (one, job) = &mut launched[who];
+        match job.take() {
+            Some(job) => sites.start(site, who, time, job),
+            None => {
+                one.end = time;
+                launch(site, time, &mut sites, &mut launched);
             }
         }
     }
-    let mut launched = Vec::with_capacity(durations.len());
-    for (number, &cycles) in durations.iter().enumerate() {
-        let Some(Reverse((time, sm))) = room.pop() else {
-            break;
-        };
-        let start = time + LAUNCH;
-        let end = start + cycles;
-        launched.push(Launched {
-            number: number as u32,
-            sm,
-            start,
-            end,
-        });
-        room.push(Reverse((end, sm)));
-    }
-    launched
+    launched.into_iter().map(|(one, _)| one).collect()
 }

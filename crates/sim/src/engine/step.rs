@@ -73,7 +73,7 @@ pub(crate) fn run_slice(
         }
         let op: &Op = &code.ops[cx.fragment.pc as usize];
         if op.reach != Reach::Own {
-            let now = cx.warp.settle(cx.team.share);
+            let now = cx.warp.settle();
             if now > block_until {
                 break cx.park(Slice::Later);
             }
@@ -81,7 +81,7 @@ pub(crate) fn run_slice(
                 break cx.park(Slice::Device);
             }
         } else if left == 0 {
-            cx.warp.settle(cx.team.share);
+            cx.warp.settle();
             break cx.park(Slice::Later);
         }
         left = left.saturating_sub(1);
@@ -128,7 +128,7 @@ pub(crate) fn run_slice(
             Some(next) => cx.fragment = next,
             None if cx.warp.live == 0 => break Slice::Done,
             None => {
-                cx.warp.settle(cx.team.share);
+                cx.warp.settle();
                 break Slice::Blocked;
             }
         }
@@ -292,7 +292,7 @@ impl Cx<'_> {
         self.team.progress += 1;
         self.team.cluster_barrier.changed = true;
         let rank = self.warp.rank;
-        let now = self.warp.settle(self.team.share);
+        let now = self.warp.settle();
         let warp_done = self.warp.live == 0;
         let block = &mut self.blocks[rank as usize];
         block.live -= lanes.count_ones();

@@ -6,12 +6,17 @@
 //! that for progress: a fragment that waits at a join while its siblings spin,
 //! or wait for it elsewhere, is let go alone.
 
+use super::load::Stretches;
 use crate::code::{Code, NOWHERE, Wait};
+use crate::decode::pipe::Demand;
 use crate::lanes::{Mask, Row};
 use crate::memory::local::Local;
 use crate::race::clock::WarpClock;
 use crate::race::sync::Fences;
 use std::collections::VecDeque;
+
+/// Cycles of waiting for an operand that are told apart from work.
+const STALL: u64 = 64;
 
 /// A caller to go back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +132,10 @@ pub(crate) struct Warp {
     /// The cycle that the chain of dependent instructions has reached.
     pub(crate) cycle: u64,
     segment: u64,
-    issued: u64,
+    demand: Demand,
+    /// How many warps of its block share a scheduler.
+    pub(crate) share: f64,
+    pub(crate) stretches: Stretches,
     /// When each row of the running window can be read.
     pub(crate) ready: Vec<u64>,
     /// A number that changes whenever the cluster makes progress, as last seen by
@@ -174,7 +182,8 @@ impl Warp {
         self.fences = Fences::default();
         self.copies = Default::default();
         (self.cluster_arrived, self.cluster_phase) = (0, 0);
-        (self.cycle, self.segment, self.issued) = (cycle, cycle, 0);
+        (self.cycle, self.segment, self.demand) = (cycle, cycle, Demand::default());
+        self.stretches.clear();
         self.ready.fill(0);
         self.stuck = (0, 0);
         self.spinning = (0, 0);
@@ -225,7 +234,9 @@ impl Warp {
             cluster_phase: 0,
             cycle,
             segment: cycle,
-            issued: 0,
+            demand: Demand::default(),
+            share: 1.0,
+            stretches: Stretches::default(),
             ready: vec![0; widest as usize + 1],
             stuck: (0, 0),
             spinning: (0, 0),
@@ -237,34 +248,57 @@ impl Warp {
     /// result is there.
     #[inline]
     pub(crate) fn account(&mut self, op: &crate::code::Op) {
-        let mut at = self.cycle + u64::from(op.issue);
+        let mut needed = 0;
         for &row in &op.reads {
-            at = at.max(self.ready.get(row as usize).copied().unwrap_or(0));
+            needed = needed.max(self.ready.get(row as usize).copied().unwrap_or(0));
         }
-        self.cycle = at;
-        self.issued += u64::from(op.issue);
+        let mut there = needed;
+        if op.demand != Demand::default() {
+            let port = self.cycle + u64::from(op.issue);
+            if needed > port + STALL {
+                self.stall(port, needed);
+            }
+            self.cycle = self.cycle.max(port).max(needed);
+            self.demand.0 += op.demand.0;
+            there = self.cycle + u64::from(op.latency);
+        }
         if let Some(ready) = self.ready.get_mut(op.writes as usize)
             && op.writes != 0
         {
-            *ready = at + u64::from(op.latency);
+            *ready = there;
         }
     }
 
-    /// The time, with what the SM's other warps take from the issue port.
+    /// A long wait for an operand: what came before is a stretch of its own.
+    #[cold]
+    fn stall(&mut self, port: u64, until: u64) {
+        let end = port.max(self.by_units());
+        self.stretches.push(self.segment, end, self.demand);
+        self.demand = Demand::default();
+        self.cycle = end;
+        self.segment = until.max(end);
+    }
+
+    /// When the units are done that the block's other warps use as well.
+    fn by_units(&self) -> u64 {
+        self.segment + (f64::from(self.demand.longest()) * self.share) as u64
+    }
+
+    /// The time, with what the block's other warps take from the scheduler.
     #[inline]
-    pub(crate) fn settle(&mut self, share: f64) -> u64 {
-        let by_port = self.segment + (self.issued as f64 * share) as u64;
-        self.cycle = self.cycle.max(by_port);
+    pub(crate) fn settle(&mut self) -> u64 {
+        self.cycle = self.cycle.max(self.by_units());
+        self.stretches.push(self.segment, self.cycle, self.demand);
         self.segment = self.cycle;
-        self.issued = 0;
+        self.demand = Demand::default();
         self.cycle
     }
 
     /// Moves to a later time.
     pub(crate) fn advance(&mut self, time: u64) {
+        self.settle();
         self.cycle = self.cycle.max(time);
         self.segment = self.cycle;
-        self.issued = 0;
     }
 
     /// The next fragment that can run.

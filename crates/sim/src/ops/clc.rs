@@ -414,7 +414,7 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
     let block = cx.machine.launch.grid.linear(cx.blocks[own as usize].ctaid) as u32;
     cx.machine.decisions.push(Decision {
         block,
-        at: Time(now * cycle_ps),
+        at: Time((now + cx.team.offset) * cycle_ps),
         kind: DecisionKind::Requested,
     });
     let delay = u64::from(cx.machine.options.chaos.delay);
@@ -463,7 +463,7 @@ impl Answer {
         let cycle_ps = happening.machine.device.cycle_ps();
         happening.machine.decisions.push(Decision {
             block: self.block,
-            at: Time(time * cycle_ps),
+            at: Time((time + happening.team.offset) * cycle_ps),
             kind: if self.at.is_some() {
                 DecisionKind::Granted
             } else {

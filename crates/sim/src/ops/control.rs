@@ -176,7 +176,7 @@ fn nanosleep(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<(
             .unwrap_or(0);
         // Up to twice as long, and never longer than a millisecond.
         let ns = u64::from(longest).min(1_000_000);
-        let now = cx.warp.settle(cx.team.share);
+        let now = cx.warp.settle();
         let time = now + ns * 1000 / cx.machine.device.cycle_ps() + 20;
         Flow::Wait(Wait::Until { time })
     });

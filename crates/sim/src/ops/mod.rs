@@ -56,6 +56,7 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
     };
     d.trail.pure = computes(i.opcode.base());
     d.trail.loads = matches!(i.opcode.base(), "ld" | "ldu" | "atom" | "ldmatrix");
+    d.pipe = crate::decode::pipe::Pipe::of(i);
     match i.opcode.base() {
         "add" | "sub" | "mul" | "mad" | "div" | "rem" | "abs" | "neg" | "min" | "max" | "fma"
         | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "addc" | "subc" | "madc" | "rcp"

@@ -2,7 +2,7 @@
 
 use super::map::{map1, with};
 use super::{Mods, operands};
-use crate::code::{Flow, Instr, Slot};
+use crate::code::{Flow, Instr, Reach, Slot};
 use crate::decode::names::{Named, Place, rows_of};
 use crate::decode::operand::{Base, place_window};
 use crate::decode::{Cost, Decoded, Decoder};
@@ -174,7 +174,7 @@ fn clock(d: &mut Decoder<'_>, target: &Operand, name: &str, ty: ScalarType) -> D
     let nanoseconds = name.starts_with("%globaltimer");
     let shift = if name.ends_with("_hi") { 32 } else { 0 };
     let instr = with(move |cx| {
-        let now = cx.warp.settle(cx.team.share);
+        let now = cx.warp.settle() + cx.team.offset;
         let value = if nanoseconds {
             // Far from zero, as a real one is.
             1_000_000_000_000 + now * cx.machine.device.cycle_ps() / 1000
@@ -184,7 +184,8 @@ fn clock(d: &mut Decoder<'_>, target: &Operand, name: &str, ty: ScalarType) -> D
         super::memory::write_bits(cx, target, rows, &[value >> shift; LANES]);
         Flow::Next
     });
-    d.emit(instr, Cost::new(4, 16));
+    // The device's time is known at interactions only.
+    d.emit_reaching(instr, Cost::new(4, 16), Reach::Device);
     Ok(())
 }
 
