@@ -1,8 +1,10 @@
 //! The project's own chores.
 //!
 //! `cargo xtask test` is the one command that a fresh machine needs: it sets up
-//! what the tests ask (an assembler, in a virtual environment) and runs them all.
+//! what the tests ask (an assembler in a virtual environment, a browser) and runs
+//! them all.
 
+mod browser;
 mod shell;
 mod tools;
 
@@ -13,7 +15,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   setup        make the virtual environment with ptxas that the tests ask
-  test         setup, then formatting, lints and every test
+  test         setup, a browser (Debian's chromium, where it may be installed), then
+               formatting, lints and every test
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
   bench parse  parse the corpus beside the crate ptx-syntax
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
 /// Everything that must hold before a commit lands.
 fn test() -> Result<(), Failed> {
     tools::setup()?;
+    browser::setup();
     shell::cargo(&["fmt", "--all", "--check"])?;
     shell::cargo(&[
         "clippy",

@@ -94,6 +94,8 @@ fn the_page_works_in_a_browser() {
     std::fs::write(&file, html("a run", &[run, run])).expect("a file");
     let ran = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+        // What the page says on its console goes to the error output.
+        .arg("--enable-logging=stderr")
         .arg(format!(
             "--user-data-dir={}",
             folder.join("profile").display()
@@ -102,17 +104,15 @@ fn the_page_works_in_a_browser() {
         .output()
         .expect("the browser starts");
     let page = String::from_utf8_lossy(&ran.stdout).into_owned();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let console: Vec<&str> = said.lines().filter(|l| l.contains("CONSOLE")).collect();
+    assert!(console.is_empty(), "{console:#?}");
     std::fs::remove_dir_all(&folder).expect("the folder goes");
     let found = page
         .split_once("<pre id=\"selftest\" hidden=\"\">")
         .and_then(|(_, rest)| rest.split_once("</pre>"))
         .map(|(json, _)| json.replace("&quot;", "\""))
-        .unwrap_or_else(|| {
-            panic!(
-                "no answer: {page}\n{}",
-                String::from_utf8_lossy(&ran.stderr)
-            )
-        });
+        .unwrap_or_else(|| panic!("no answer: {page}\n{said}"));
     let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
     let wanted = serde_json::json!({
         "panels": 2, "drawn": [24, 24], "zoomed": true, "whole": true, "painted": true,
