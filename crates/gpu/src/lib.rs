@@ -40,6 +40,6 @@ pub use measure::{Arm, Figures, Protocol, Sampler, Spread};
 pub use memory::{Array, DeviceMemory};
 pub use program::{JitOptions, Program};
 pub use ptx::PtxText;
-pub use run::{GpuRun, Prepared, RunOptions};
+pub use run::{GpuRun, RunOptions};
 pub use status::Status;
 pub use stream::{Event, Graph, Stream};

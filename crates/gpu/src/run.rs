@@ -4,12 +4,10 @@
 use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::fault::argument_flags;
-use crate::kernel::{Kernel, KernelArg, KernelInfo, LaunchOptions};
-use crate::memory::DeviceMemory;
+use crate::kernel::{KernelArg, KernelInfo, LaunchOptions};
 use crate::program::JitOptions;
 use crate::ptx::PtxText;
-use crate::stream::Stream;
-use heist_launch::{Arguments, Buffer, Launch, Outcome, Param, Role, Slot, Time};
+use heist_launch::{Arguments, Buffer, Launch, Outcome, Param, Time};
 use std::time::Duration;
 
 /// How to run.
@@ -47,116 +45,7 @@ pub struct GpuRun {
     pub log: String,
 }
 
-/// A launch with its program assembled and its buffers on the device: it can be
-/// put into streams as often as one likes.
-pub struct Prepared {
-    kernel: Kernel,
-    launch: Launch,
-    parameters: Vec<KernelArg>,
-    options: LaunchOptions,
-    slots: Vec<Slot>,
-    memory: Vec<DeviceMemory>,
-    log: String,
-}
-
-impl Prepared {
-    /// The kernel.
-    pub fn kernel(&self) -> &Kernel {
-        &self.kernel
-    }
-
-    /// Its launch.
-    pub fn launch(&self) -> &Launch {
-        &self.launch
-    }
-
-    /// What the assembler had to say.
-    pub fn log(&self) -> &str {
-        &self.log
-    }
-
-    /// Puts the launch into a stream.
-    pub fn enqueue(&self, stream: &Stream) -> Result<(), GpuError> {
-        self.kernel
-            .launch_with(stream, &self.launch, &self.parameters, &self.options)
-    }
-
-    /// Overwrites every buffer that the kernel only fills with a pattern that no
-    /// result looks like, so that what it left out shows.
-    pub fn poison(&self, stream: &Stream) -> Result<(), GpuError> {
-        for (slot, memory) in self.slots.iter().zip(&self.memory) {
-            if slot.role == Role::Out {
-                memory.fill(0xff, stream)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The buffers that are read back, as they are now.
-    pub fn outputs(&self) -> Result<Outcome, GpuError> {
-        let mut outputs = Vec::new();
-        for (slot, memory) in self.slots.iter().zip(&self.memory) {
-            if !slot.role.is_read_back() {
-                continue;
-            }
-            let mut bytes = vec![0; memory.len()];
-            memory.read(0, &mut bytes)?;
-            // As many bytes as the slot had, so the elements come out whole.
-            if let Some(buffer) = Buffer::from_bytes(slot.data.ty(), bytes) {
-                outputs.push((slot.name.clone(), buffer));
-            }
-        }
-        Ok(Outcome {
-            outputs,
-            trace: None,
-        })
-    }
-}
-
 impl Gpu {
-    /// Assembles PTX and makes the buffers of a launch, without launching.
-    pub fn prepare(
-        &self,
-        ptx: &PtxText,
-        entry: &str,
-        launch: &Launch,
-        arguments: &Arguments,
-        options: &RunOptions,
-    ) -> Result<Prepared, GpuError> {
-        let program = self.load(ptx, &options.jit)?;
-        let kernel = program.kernel(entry)?;
-        let bound = arguments.bind()?;
-        let mut memory = Vec::with_capacity(bound.slots.len());
-        for slot in &bound.slots {
-            memory.push(self.allocate_with(slot.data.bytes())?);
-        }
-        let mut parameters = Vec::with_capacity(bound.params.len());
-        for param in &bound.params {
-            parameters.push(match param {
-                Param::Bytes(bytes) => KernelArg::bytes(bytes.clone()),
-                Param::Pointer { slot, offset } => {
-                    KernelArg::address(memory[*slot].address() + offset)
-                }
-                Param::TensorMap { slot, map } => {
-                    KernelArg::tensor_map(self, entry, map, &memory[*slot])?
-                }
-            });
-        }
-        Ok(Prepared {
-            kernel,
-            launch: *launch,
-            parameters,
-            options: LaunchOptions {
-                flags: Some(argument_flags(arguments)),
-                cooperative: options.cooperative,
-                ..LaunchOptions::default()
-            },
-            slots: bound.slots,
-            memory,
-            log: program.log().to_owned(),
-        })
-    }
-
     /// Assembles PTX, makes the buffers, launches a kernel once, waits, and reads
     /// the buffers back.
     pub fn run(
@@ -167,18 +56,61 @@ impl Gpu {
         arguments: &Arguments,
         options: &RunOptions,
     ) -> Result<GpuRun, GpuError> {
-        let prepared = self.prepare(ptx, entry, launch, arguments, options)?;
+        let program = self.load(ptx, &options.jit)?;
+        let kernel = program.kernel(entry)?;
+        let bound = arguments.bind()?;
+        let mut slots = Vec::with_capacity(bound.slots.len());
+        for slot in &bound.slots {
+            slots.push(self.allocate_with(slot.data.bytes())?);
+        }
+        let mut parameters = Vec::with_capacity(bound.params.len());
+        for param in &bound.params {
+            parameters.push(match param {
+                Param::Bytes(bytes) => KernelArg::bytes(bytes.clone()),
+                Param::Pointer { slot, offset } => {
+                    KernelArg::address(slots[*slot].address() + offset)
+                }
+                Param::TensorMap { slot, map } => {
+                    KernelArg::tensor_map(self, entry, map, &slots[*slot])?
+                }
+            });
+        }
         let stream = self.stream()?;
         let (start, end) = (self.event()?, self.event()?);
         start.record(&stream)?;
-        prepared.enqueue(&stream)?;
+        kernel.launch_with(
+            &stream,
+            launch,
+            &parameters,
+            &LaunchOptions {
+                flags: Some(argument_flags(arguments)),
+                cooperative: options.cooperative,
+                ..LaunchOptions::default()
+            },
+        )?;
         end.record(&stream)?;
         stream.synchronize_within(options.limit)?;
+        let elapsed = end.since(&start)?;
+        let mut outputs = Vec::new();
+        for (slot, memory) in bound.slots.iter().zip(&slots) {
+            if !slot.role.is_read_back() {
+                continue;
+            }
+            let mut bytes = vec![0; memory.len()];
+            memory.read(0, &mut bytes)?;
+            // As many bytes as the slot had, so the elements come out whole.
+            if let Some(buffer) = Buffer::from_bytes(slot.data.ty(), bytes) {
+                outputs.push((slot.name.clone(), buffer));
+            }
+        }
         Ok(GpuRun {
-            outcome: prepared.outputs()?,
-            elapsed: end.since(&start)?,
-            kernel: prepared.kernel.info().clone(),
-            log: prepared.log,
+            outcome: Outcome {
+                outputs,
+                trace: None,
+            },
+            elapsed,
+            kernel: kernel.info().clone(),
+            log: program.log().to_owned(),
         })
     }
 }
