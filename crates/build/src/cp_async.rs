@@ -553,6 +553,17 @@ impl<'k> Kernel<'k> {
 }
 
 impl<'k, S: StageSpec> CopyPipeline<'k, S> {
+    /// The same memory for another run, on another path through the kernel: a
+    /// run ends with everybody done with it.
+    pub fn again(&self) -> CopyPipeline<'k, S> {
+        CopyPipeline {
+            k: self.k,
+            stages: self.stages,
+            spec: self.spec,
+            memory: self.memory,
+        }
+    }
+
     /// Runs `steps` steps: `fill(step, stage)` says how a step's stage is
     /// filled, `consume(step, stage)` works on it once it is there. All threads
     /// of the block take part.

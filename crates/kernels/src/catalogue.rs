@@ -128,7 +128,11 @@ pub trait Entry: Sync {
 
 /// Every kernel.
 pub fn entries() -> &'static [&'static dyn Entry] {
-    &[&crate::gemm::GemmEntry, &crate::attention::Attention]
+    &[
+        &crate::gemm::GemmEntry,
+        &crate::grouped::GroupedEntry,
+        &crate::attention::Attention,
+    ]
 }
 
 /// The kernel of that name.

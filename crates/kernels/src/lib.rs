@@ -5,6 +5,7 @@
 //!   try it with.
 //! * [`family`]: one thing to compute, several kernels that do it, and the
 //!   choice between them by device.
+//! * [`gemm`] and [`grouped`]: matrix multiplication, one and many at a time.
 //! * [`job`]: kernels, launches and buffers, as every runner takes them.
 //! * [`catalogue`]: all of it by name.
 
@@ -13,6 +14,7 @@ pub mod catalogue;
 mod error;
 pub mod family;
 pub mod gemm;
+pub mod grouped;
 pub mod job;
 pub mod random;
 pub mod reference;

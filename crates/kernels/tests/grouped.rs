@@ -1,89 +1,228 @@
-//! The grouped product with 40 rows among larger groups: the same result for
-//! every shape of cluster, from every source, under policies that steal always,
-//! sometimes and never.
+//! Grouped multiplications on the simulated GPU, all checks on, against f64.
 
-use heist_kernels::synthetic::Grouped;
-use heist_launch::{Clock, Dim3};
-use heist_sched::{Place, Schedule, Source, Submit, Watch};
-use heist_sim::{Chaos, Device, Options, Program};
+mod common;
 
-/// The product of one schedule, with every tile counted.
-fn product(grouped: &Grouped, schedule: &Schedule, device: &str, options: &Options) -> Vec<u32> {
-    let what = format!("{schedule} on {device}, seed {}", options.seed);
-    let device = Device::named(device).expect("a device");
-    let kernel = grouped
-        .build(schedule, device.gpu().arch)
+use heist_kernels::gemm::{Config, Input, Layout, Output};
+use heist_kernels::grouped::{
+    BadTile, FAMILY, Group, Grouped, Wrong, job_with, prepared, schedule,
+};
+use heist_launch::{Buffer, Dim3};
+use heist_sched::{Schedule, Source};
+use heist_sim::{Chaos, Options};
+
+const TINY: &str = "32x32x32/16x16/3";
+/// One row of warps, so that tiles with few rows have code of their own.
+const FLAT: &str = "32x64x32/32x16/3";
+
+fn right(problem: &Grouped, config: &str, schedule: &Schedule, device: &str, options: &Options) {
+    let (device, target) = common::device(device);
+    let config: Config = config.parse().expect("a tile shape");
+    let what = format!("{problem} {config} {schedule}");
+    let job = job_with(problem, config, schedule, target)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
-    let plan = kernel.plan(12).expect("a launch");
-    let program = Program::new(kernel.built.module.clone()).expect("a module");
-    let entry = &kernel.built.launch.entry;
-    let arguments = plan.arguments(grouped.arguments());
-    let report = program
-        .run(&device, entry, &plan.launch, &arguments, options)
-        .unwrap_or_else(|errors| panic!("{what}: {errors:#?}"));
-    let found: Vec<_> = report
-        .diagnostics
-        .iter()
-        .filter(|found| found.code != heist_ptx::rule::CLC_PLAIN_IN_CLUSTER)
-        .collect();
-    assert!(found.is_empty(), "{what}: {found:#?}");
-    let place = Place {
-        device: device.to_string(),
-        sms: device.gpu().sms,
-        clock: Clock::Modelled,
-    };
-    let watched = kernel
-        .report(&plan, &report.outcome, &place)
-        .unwrap_or_else(|error| panic!("{what}: {error}"));
-    let trace = watched.trace.expect("it was traced");
-    assert_eq!(trace.miscounted_tiles(grouped.tiles()), [], "{what}");
-    assert!(watched.counter_is_zero, "{what}");
-    let output = report.outcome.output(Grouped::OUTPUT).expect("an output");
-    output.to_vec::<u32>().expect("words")
+    let mut prepared = prepared(job, problem.clone(), 3);
+    common::run(&mut prepared.job, &device, options);
+    let difference = (prepared.verify)(&prepared.job).unwrap_or_else(|bad| panic!("{what}: {bad}"));
+    assert!(difference.within(prepared.bound), "{what}: {difference}");
+    let elements: usize = problem.groups().iter().map(|g| (g.m * g.n) as usize).sum();
+    assert_eq!(difference.count, elements, "{what}: all were looked at");
+}
+
+fn shape(m: u32, n: u32, k: u32) -> Group {
+    Group { m, n, k }
 }
 
 #[test]
-fn forty_rows_among_larger_ones_come_out_alike_on_every_cluster() {
-    let grouped = Grouped::forty_among_larger();
-    let [across, down, _] = grouped.tiles().to_array();
-    assert!(across % 2 == 1 && down % 2 == 1, "{across} x {down} tiles");
-    let reference = grouped.reference();
-    let sources = [
-        (Source::Clc, "sim:b200"),
-        (Source::Ticket, "sim:h200"),
-        (Source::Static, "sim:h200"),
-        (Source::Direct, "sim:h200"),
+fn groups_that_differ_in_rows() {
+    let lists: [&[u32]; 5] = [
+        &[1],
+        &[0, 5, 0, 0, 64, 33, 0],
+        &[32, 31, 33, 1, 7],
+        &[0, 0, 97],
+        &[40; 9],
     ];
-    let mut cases = Vec::new();
-    for (source, device) in sources {
-        for cluster in [[1, 1, 1], [1, 2, 1], [2, 1, 1], [2, 2, 1]] {
-            for (policy, submit) in [
-                ("greedy", Submit::Early),
-                ("greedy", Submit::Late),
-                ("max-steals(3)", Submit::Early),
-                ("every(2)", Submit::Late),
-            ] {
-                if source.asks() || (policy, submit) == ("greedy", Submit::Early) {
-                    cases.push((source, device, cluster, policy, submit));
+    for (index, rows) in lists.into_iter().enumerate() {
+        for (config, n, k) in [(TINY, 64, 40), (FLAT, 56, 33), (FLAT, 64, 64)] {
+            for source in [Source::Ticket, Source::Static, Source::Direct] {
+                let (input, output) = match index % 3 {
+                    0 => (Input::Bf16, Output::Bf16),
+                    1 => (Input::F16, Output::F32),
+                    _ => (Input::F16, Output::F16),
+                };
+                let problem = Grouped::rows(rows.to_vec(), n, k, input, output);
+                let schedule = Schedule::new(source);
+                right(&problem, config, &schedule, "h200", &Options::default());
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_of_their_own_shapes() {
+    let groups = vec![
+        shape(1, 1, 1),
+        shape(40, 70, 64),
+        shape(0, 64, 32),
+        shape(33, 31, 17),
+        shape(7, 130, 0),
+        shape(65, 32, 32),
+        shape(5, 0, 8),
+    ];
+    for &layout in &[Layout::Nt, Layout::Nn] {
+        for input in [Input::F16, Input::Bf16, Input::Tf32] {
+            let mut problem = Grouped::own(groups.clone(), input, Output::F32);
+            problem.layout = layout;
+            let schedule = schedule(common::device("h200").1);
+            right(&problem, TINY, &schedule, "h200", &Options::default());
+            right(&problem, FLAT, &schedule, "a100", &Options::default());
+        }
+    }
+}
+
+#[test]
+fn every_cluster_source_and_policy() {
+    let problem = Grouped::rows(
+        vec![40, 129, 40, 0, 3, 70],
+        96,
+        40,
+        Input::Bf16,
+        Output::Bf16,
+    );
+    for cluster in [[1, 1, 1], [1, 2, 1], [2, 1, 1], [2, 2, 1]] {
+        for source in Source::ALL {
+            for policy in ["greedy", "max-steals(1)", "never"] {
+                let mut schedule = Schedule::new(source).policy(policy.parse().expect("a policy"));
+                schedule.cluster = Dim3::from(cluster);
+                schedule.order = "grouped(2)".parse().expect("an order");
+                right(&problem, TINY, &schedule, "b200", &Options::default());
+                if source == Source::Ticket {
+                    right(&problem, FLAT, &schedule, "h200", &Options::default());
                 }
             }
         }
     }
-    heist_oracle::parallel(&cases, |&(source, device, cluster, policy, submit)| {
-        let mut schedule = Schedule::new(source)
-            .policy(policy.parse().expect("a policy"))
-            .submit(submit)
-            .watch(Watch::Trace);
-        schedule.cluster = Dim3::from(cluster);
-        for (seed, chaos) in [(0, Chaos::NONE), (3, Chaos::FULL)] {
-            let options = Options {
-                seed,
-                chaos,
-                ..Options::default()
+}
+
+#[test]
+fn small_groups_among_large_ones_in_clusters_whatever_the_schedule() {
+    let problem = Grouped {
+        check: true,
+        ..Grouped::rows(
+            vec![40, 200, 96, 40, 130, 1],
+            64,
+            32,
+            Input::Bf16,
+            Output::Bf16,
+        )
+    };
+    for seed in 0..12 {
+        let options = Options {
+            seed,
+            chaos: if seed % 2 == 0 {
+                Chaos::FULL
+            } else {
+                Chaos::NONE
+            },
+            ..Options::default()
+        };
+        let mut schedule = Schedule::new(Source::Clc);
+        schedule.cluster = Dim3::new(1, 2, 1);
+        right(&problem, TINY, &schedule, "b200", &options);
+        schedule.source = Source::Ticket;
+        right(&problem, TINY, &schedule, "h200", &options);
+    }
+}
+
+#[test]
+fn every_variant() {
+    for device in ["l4", "h200"] {
+        let (simulated, target) = common::device(device);
+        let problem = Grouped::rows(vec![17, 0, 70], 136, 64, Input::F16, Output::F16);
+        for variant in FAMILY.variants {
+            let chosen = FAMILY.choose(Some(variant.name()), &problem, target);
+            let job = match chosen {
+                Ok(variant) => variant.job(&problem, None, target).expect("a job"),
+                Err(error) => {
+                    assert!(error.to_string().contains("shared memory"), "{error}");
+                    continue;
+                }
             };
-            let product = product(&grouped, &schedule, device, &options);
-            assert_eq!(grouped.verify(&product), Ok(()), "{schedule}");
-            assert!(product == reference);
+            let mut prepared = prepared(job, problem.clone(), 5);
+            common::run(&mut prepared.job, &simulated, &Options::default());
+            let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+            assert!(difference.within(2e-3), "{}: {difference}", variant.name());
         }
-    });
+    }
+}
+
+#[test]
+fn the_variant_follows_the_rows() {
+    let (_, target) = common::device("h200");
+    let chosen = |rows: &[u32]| {
+        let problem = Grouped::rows(rows.to_vec(), 4096, 4096, Input::Bf16, Output::Bf16);
+        FAMILY.choose(None, &problem, target).expect("one").name()
+    };
+    assert_eq!(chosen(&[1, 3, 8, 2]), "mma-16");
+    assert_eq!(chosen(&[40; 8]), "mma-64");
+    assert_eq!(chosen(&[1024; 8]), "mma-128-wide");
+}
+
+#[test]
+fn nothing_to_do_is_no_launch() {
+    let (_, target) = common::device("h200");
+    let config: Config = TINY.parse().expect("a tile shape");
+    for problem in [
+        Grouped::rows(vec![], 64, 64, Input::F16, Output::F16),
+        Grouped::own(vec![shape(0, 5, 5)], Input::F16, Output::F16),
+    ] {
+        let job = job_with(&problem, config, &schedule(target), target).expect("a job");
+        assert!(job.steps.is_empty());
+    }
+}
+
+/// Runs with shapes on the device that are not those of the host.
+fn corrupted(shapes: &[u32], problem: &Grouped) -> (BadTile, Vec<u16>) {
+    let (device, target) = common::device("h200");
+    let config: Config = TINY.parse().expect("a tile shape");
+    let job = job_with(problem, config, &schedule(target), target).expect("a job");
+    let mut prepared = prepared(job, problem.clone(), 3);
+    for buffer in &mut prepared.job.buffers {
+        if buffer.name == "shapes" {
+            buffer.data = Buffer::from_slice(shapes);
+        }
+    }
+    common::run(&mut prepared.job, &device, &Options::default());
+    let record = prepared.job.data("record").expect("a record");
+    let bad = BadTile::read(record).expect("a bad tile");
+    let error = (prepared.verify)(&prepared.job).expect_err("the check fails");
+    assert!(error.to_string().contains("was not run"), "{error}");
+    let d = prepared.job.data("d").expect("a result");
+    (bad, d.to_vec::<u16>().unwrap_or_default())
+}
+
+#[test]
+fn bad_shapes_are_reported_and_touch_nothing() {
+    let mut problem = Grouped::rows(vec![40, 10, 30], 64, 32, Input::F16, Output::F16);
+    problem.check = true;
+    // The second group ends far behind the matrix.
+    let (bad, _) = corrupted(&[40, 4000, 80], &problem);
+    assert_eq!((bad.wrong, bad.group), (Wrong::A, 1), "{bad}");
+    assert_eq!(bad.shape[0], 3960);
+    // Its beginning lies before that of the first one: it has no rows, and the
+    // third begins early. Everything is inside, and nothing is reported or
+    // touched outside, so only the last group's end can be bad.
+    let (bad, _) = corrupted(&[40, 20, 90], &problem);
+    assert_eq!((bad.wrong, bad.group), (Wrong::A, 2), "{bad}");
+    assert_eq!(bad.count, 6, "three rows of tiles of two columns");
+
+    let mut problem = Grouped::own(
+        vec![shape(33, 40, 16), shape(8, 32, 32)],
+        Input::F16,
+        Output::F16,
+    );
+    problem.check = true;
+    let (bad, _) = corrupted(&[33, 40, 16, 8, 32, 32_000], &problem);
+    assert_eq!((bad.wrong, bad.group), (Wrong::A, 1), "{bad}");
+    let (bad, _) = corrupted(&[33, 64, 16, 8, 32, 32], &problem);
+    assert_eq!((bad.wrong, bad.group, bad.col), (Wrong::D, 0, 0), "{bad}");
 }

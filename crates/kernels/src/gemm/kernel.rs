@@ -56,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) finish: Finish,
     pub(crate) even_rows: bool,
     pub(crate) even_cols: bool,
+    /// Whether tiles with half of their rows or less are worth code of their own.
+    pub(crate) short_tiles: bool,
 }
 
 impl Plan {
@@ -85,6 +87,7 @@ impl Plan {
             finish: Finish::new(&problem.epilogue, problem.ldc),
             even_rows,
             even_cols,
+            short_tiles: false,
         })
     }
 }
@@ -220,11 +223,12 @@ pub(crate) fn multiply<'k, T: Element>(
         ..
     } = plan.config;
     let sums = WarpTile::zero(k, (warp_rows / 16) as usize, (warp_cols / 8) as usize);
-    let depth = plan.a.depth;
-    let steps = (a.depth + (depth - 1)) / depth;
-    k.copy_pipeline_of(stages, (plan.a.spec::<T>(), plan.b.spec::<T>()))
-        .run_ahead(
-            steps,
+    let pipeline = k.copy_pipeline_of(stages, (plan.a.spec::<T>(), plan.b.spec::<T>()));
+    let run = |rows: u32| {
+        let sums = sums.top((rows / 16) as usize);
+        let depth = plan.a.depth;
+        pipeline.again().run_ahead(
+            (a.depth + (depth - 1)) / depth,
             depth / T::K,
             |step, (left, right)| {
                 plan.a.fill(step, a, left);
@@ -232,11 +236,19 @@ pub(crate) fn multiply<'k, T: Element>(
             },
             |(left, right), part| {
                 (
-                    plan.a.left(left, warp.row, warp_rows, part),
+                    plan.a.left(left, warp.row, rows, part),
                     plan.b.right(right, warp.col, warp_cols, part),
                 )
             },
             |(left, right)| sums.mma(left, right),
         );
+    };
+    if plan.config.warps().0 == 1 && warp_rows >= 32 && plan.short_tiles {
+        // Of a tile with few rows, multiply those alone.
+        let half = warp_rows / 2;
+        k.if_else(a.outer.le(half), || run(half), || run(warp_rows));
+    } else {
+        run(warp_rows);
+    }
     sums
 }

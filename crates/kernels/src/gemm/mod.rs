@@ -14,8 +14,11 @@ mod reference;
 mod variant;
 
 pub use config::Config;
+pub(crate) use epilogue::{Finish, Stored, To};
 pub use kernel::GemmArgs;
+pub(crate) use kernel::{Plan, WarpPlace, left, multiply, skip};
 pub use operand::Width;
+pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output};
 pub(crate) use variant::GemmEntry;
 pub use variant::{FAMILY, job_with, prepared, schedule};

@@ -39,7 +39,7 @@ pub static FAMILY: Family<Gemm> = Family {
         &MmaSync {
             name: "mma-128x256",
             about: "mma.sync, 128 x 256 tiles, one block a multiprocessor: large problems",
-            config: config([128, 256, 32], [64, 64], 4, 1),
+            config: config([128, 256, 64], [64, 64], 3, 1),
         },
         &MmaSync {
             name: "mma-128x128",

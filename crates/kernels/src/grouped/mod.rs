@@ -1,0 +1,20 @@
+//! Many multiplications of different shapes in one launch.
+//!
+//! Shapes are read on the device, so that what decides them (the routing of a
+//! mixture of experts) never has to come back to the host. Groups may be empty.
+//! [`Grouped`] says what is multiplied; in check mode every decoded tile is
+//! validated before it touches memory, and [`BadTile`] names the first that
+//! was not.
+
+mod check;
+mod data;
+mod kernel;
+mod problem;
+mod table;
+mod variant;
+
+pub use check::{BadTile, Wrong};
+pub use kernel::GroupedArgs;
+pub use problem::{Group, Grouped, Shapes};
+pub(crate) use variant::GroupedEntry;
+pub use variant::{FAMILY, job_with, prepared, schedule};

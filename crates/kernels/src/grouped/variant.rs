@@ -1,0 +1,319 @@
+//! The kernels of the family, and which of them suits what.
+
+use super::check::BadTile;
+use super::data::{buffers, places, results};
+use super::kernel::{GroupedPlan, build, tiles};
+use super::problem::{Group, Grouped, Shapes};
+use crate::catalogue::{Entry, Parameter, Prepared, Settings};
+use crate::error::KernelError;
+use crate::family::{Family, Target, Variant};
+use crate::gemm::Config;
+use crate::job::{Job, Step, Work, buffer};
+use crate::reference::Difference;
+use heist_launch::Arg;
+use heist_sched::{AnyOrder, AnyPolicy, Greedy, Schedule, Source};
+
+/// `mma.sync` with a fixed tile shape, for groups of about so many rows.
+#[derive(Debug)]
+struct MmaSync {
+    name: &'static str,
+    about: &'static str,
+    config: Config,
+    /// The smallest mean of a group's rows that it is meant for.
+    from_rows: u32,
+}
+
+const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Config {
+    Config {
+        rows: block[0],
+        cols: block[1],
+        depth: block[2],
+        warp_rows: warp[0],
+        warp_cols: warp[1],
+        stages,
+        blocks,
+    }
+}
+
+/// Every kernel that multiplies groups.
+pub static FAMILY: Family<Grouped> = Family {
+    name: "grouped-gemm",
+    variants: &[
+        &MmaSync {
+            name: "mma-16",
+            about: "mma.sync, tiles of 16 rows: a few rows a group, bound by memory",
+            config: config([16, 128, 64], [16, 32], 6, 2),
+            from_rows: 0,
+        },
+        &MmaSync {
+            name: "mma-64",
+            about: "mma.sync, 64 x 256 tiles: tens of rows a group",
+            config: config([64, 256, 32], [64, 64], 4, 2),
+            from_rows: 17,
+        },
+        &MmaSync {
+            name: "mma-64-small",
+            about: "mma.sync, 64 x 128 tiles in little shared memory: tens of rows a group",
+            config: config([64, 128, 32], [64, 32], 3, 2),
+            from_rows: 16,
+        },
+        &MmaSync {
+            name: "mma-128",
+            about: "mma.sync, 128 x 128 tiles: hundreds of rows a group",
+            config: config([128, 128, 32], [64, 64], 4, 2),
+            from_rows: 96,
+        },
+        &MmaSync {
+            name: "mma-128-wide",
+            about: "mma.sync, 128 x 256 tiles: hundreds of rows a group, one block a multiprocessor",
+            config: config([128, 256, 64], [64, 64], 3, 1),
+            from_rows: 97,
+        },
+    ],
+};
+
+/// The schedule that suits: dynamic, since groups are uneven, and in bands so
+/// that the tiles that share a group's B run at about the same time.
+pub fn schedule(target: Target) -> Schedule {
+    let greedy = AnyPolicy::new(Greedy);
+    let source = Source::auto(target.arch, &greedy, true).source;
+    let mut schedule = Schedule::new(source);
+    schedule.order = AnyOrder::new(heist_sched::Grouped { rows: 8 });
+    schedule
+}
+
+/// A grouped multiplication with a tile shape of one's own, over buffers called
+/// `a`, `b`, `d`, `shapes`, `places` and `record` that are still to be added.
+/// Without a tile there is no launch.
+///
+/// # Errors
+/// What could not be built or planned.
+pub fn job_with(
+    problem: &Grouped,
+    config: Config,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Job, KernelError> {
+    let plan = GroupedPlan::new(problem, config)?;
+    let job = Job::new(format!("grouped-gemm {problem} {config}"), work(problem));
+    let tiles = tiles(problem, &config);
+    if tiles.count() == 0 {
+        return Ok(job);
+    }
+    let kernel = build(&plan, tiles, schedule, target.arch)?;
+    let resident = target.resident(&kernel.built.launch, config.registers());
+    let launch = kernel.plan(resident)?;
+    let (n, k) = match problem.shapes {
+        Shapes::Rows { n, k, .. } => (n, k),
+        Shapes::Own(_) => (0, 0),
+    };
+    let (_, ends) = places(problem);
+    let names = ["a", "b", "d", "shapes", "places", "record"];
+    let numbers = [problem.len() as u32, n, k];
+    let params = names
+        .map(buffer)
+        .into_iter()
+        .chain(numbers.map(Arg::scalar))
+        .chain(ends.map(Arg::scalar));
+    Ok(job.step(Step::tiled(&kernel, &launch, params)))
+}
+
+fn work(problem: &Grouped) -> Work {
+    let bytes = f64::from(problem.input.bytes());
+    let result = problem.output.element().bytes() as f64;
+    let mut work = Work::default();
+    for group in problem.groups() {
+        let [m, n, k] = [group.m, group.n, group.k].map(f64::from);
+        work.flops += 2.0 * m * n * k;
+        if group.m > 0 {
+            work.bytes += (m + n) * k * bytes + m * n * result;
+        }
+    }
+    work
+}
+
+impl Variant for MmaSync {
+    type Problem = Grouped;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
+        if target.arch.number() < 80 {
+            return Err("mma.sync of these types came with sm_80".into());
+        }
+        let config = &self.config;
+        let stage = u64::from((config.rows + config.cols) * config.depth * 2);
+        let shared = u64::from(config.stages) * stage + 1024;
+        let limits = target.arch.limits();
+        if shared > limits.shared_opt_in.into() {
+            return Err(format!(
+                "its stages take {shared} bytes of shared memory, and {} has {}",
+                target.arch, limits.shared_opt_in
+            ));
+        }
+        // What the host knows: how many rows there are, in how many groups.
+        let rows: u64 = problem.groups().iter().map(|g| u64::from(g.m)).sum();
+        let mean = rows / (problem.len() as u64).max(1);
+        // The one for the most rows that the groups have.
+        Ok(if mean >= self.from_rows.into() {
+            1 + self.from_rows
+        } else {
+            0
+        })
+    }
+
+    fn job(
+        &self,
+        problem: &Grouped,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        let own = self::schedule(target);
+        job_with(problem, self.config, schedule.unwrap_or(&own), target)
+    }
+}
+
+/// `grouped-gemm` in the catalogue.
+pub(crate) struct GroupedEntry;
+
+const fn parameter(name: &'static str, default: &'static str, about: &'static str) -> Parameter {
+    Parameter {
+        name,
+        default,
+        about,
+    }
+}
+
+const PARAMETERS: &[Parameter] = &[
+    parameter("rows", "40,200,0,1,96", "rows of each group"),
+    parameter(
+        "groups",
+        "",
+        "instead of rows, n and k: 40x128x64,7x256x32, each m x n x k",
+    ),
+    parameter("n", "256", "columns of every group"),
+    parameter("k", "128", "depth of every group"),
+    parameter("dtype", "bf16", "of A and B: f16, bf16, tf32"),
+    parameter("out", "bf16", "of D: f16, bf16, f32"),
+    parameter("layout", "nt", "nt: B is n x k; nn: B is k x n"),
+    parameter(
+        "check",
+        "false",
+        "whether every decoded tile is checked on the device",
+    ),
+    parameter("variant", "", "the kernel; the best one unless given"),
+    parameter("config", "", "a tile shape instead: 128x128x32/64x64/4*2"),
+    parameter("seed", "1", "of the random data"),
+];
+
+/// A list of numbers, or of shapes.
+fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
+    let wrong = || KernelError::unfit(format!("`{text}` is no list of groups"));
+    text.split(',')
+        .map(|item| {
+            let numbers: Result<Vec<u32>, _> = item.split('x').map(str::parse).collect();
+            let numbers = numbers.map_err(|_| wrong())?;
+            (numbers.len() == parts)
+                .then_some(numbers)
+                .ok_or_else(wrong)
+        })
+        .collect()
+}
+
+fn problem(settings: &Settings) -> Result<Grouped, KernelError> {
+    settings.check("grouped-gemm", PARAMETERS)?;
+    let word = |name: &str| {
+        let default = PARAMETERS.iter().find(|p| p.name == name);
+        settings
+            .get(name)
+            .or(default.map(|p| p.default))
+            .unwrap_or("")
+    };
+    let shapes = match settings.get("groups") {
+        Some(text) => {
+            let group = |shape: Vec<u32>| Group {
+                m: shape[0],
+                n: shape[1],
+                k: shape[2],
+            };
+            Shapes::Own(list(text, 3)?.into_iter().map(group).collect())
+        }
+        None => Shapes::Rows {
+            rows: list(word("rows"), 1)?.into_iter().flatten().collect(),
+            n: settings.read(PARAMETERS, "n")?,
+            k: settings.read(PARAMETERS, "k")?,
+        },
+    };
+    Ok(Grouped {
+        shapes,
+        input: word("dtype").parse()?,
+        output: word("out").parse()?,
+        layout: word("layout").parse()?,
+        check: settings.read(PARAMETERS, "check")?,
+    })
+}
+
+impl Entry for GroupedEntry {
+    fn name(&self) -> &'static str {
+        FAMILY.name
+    }
+
+    fn about(&self) -> &'static str {
+        "D = A * B for many groups of their own shapes, read on the device"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        PARAMETERS
+    }
+
+    fn variants(&self) -> Vec<(&'static str, &'static str)> {
+        FAMILY
+            .variants
+            .iter()
+            .map(|v| (v.name(), v.about()))
+            .collect()
+    }
+
+    fn prepare(
+        &self,
+        settings: &Settings,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let job = match settings.get("config") {
+            Some(text) => {
+                let own = self::schedule(target);
+                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)?
+            }
+            None => FAMILY
+                .choose(settings.get("variant"), &problem, target)?
+                .job(&problem, schedule, target)?,
+        };
+        let seed = settings.read(PARAMETERS, "seed")?;
+        Ok(prepared(job, problem, seed))
+    }
+}
+
+/// A job with random data and its check. A bad tile that the device reported is
+/// an error of the check.
+pub fn prepared(job: Job, problem: Grouped, seed: u64) -> Prepared {
+    let job = buffers(job, &problem, seed);
+    Prepared {
+        bound: 2e-3,
+        verify: Box::new(move |ran| {
+            if let Some(bad) = ran.data("record").and_then(BadTile::read) {
+                return Err(KernelError::unfit(bad.to_string()));
+            }
+            let (found, expected) = results(ran, &problem, seed);
+            Ok(Difference::between(&found, &expected))
+        }),
+        job,
+    }
+}
