@@ -2,7 +2,7 @@
 //! through nvcc -O3, on the GPU, in turns.
 //!
 //! ```text
-//! cargo run --release -p heist-build --example against_nvcc [-- --twins DIR] [--rounds N] [--small]
+//! cargo run --release -p heist-build --example against_nvcc [-- --twins DIR] [--rounds N] [--small] [--only NAME]
 //! ```
 //! The twins' PTX is built in (`bench/builder/nvcc`); `--twins` takes other
 //! files of the same names. With `--small` the problems are small and each
@@ -47,6 +47,7 @@ struct Options {
     twins: Option<PathBuf>,
     rounds: u32,
     small: bool,
+    only: Option<String>,
 }
 
 impl Options {
@@ -344,12 +345,14 @@ fn options() -> Result<Options, String> {
         twins: None,
         rounds: 50,
         small: false,
+        only: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--small" => options.small = true,
+            "--only" => options.only = Some(value()?),
             "--twins" => options.twins = Some(value()?.into()),
             "--rounds" => {
                 let text = value()?;
@@ -359,7 +362,7 @@ fn options() -> Result<Options, String> {
             }
             _ => {
                 return Err(format!(
-                    "`{word}` is unknown; there are --twins DIR, --rounds N and --small"
+                    "`{word}` is unknown; there are --twins DIR, --rounds N, --only NAME and --small"
                 ));
             }
         }
@@ -391,9 +394,18 @@ fn main() -> ExitCode {
         "{:<11} {:>10} {:>10} {:>7} {:>14} {:>8} {:>8} {:>6} {:>6}",
         "kernel", "ours, us", "nvcc, us", "ratio", "[p10, p90]", "SASS", "nvcc", "regs", "nvcc"
     );
-    let cases = [saxpy_case, reduction_case, tiled_gemm_case, mma_gemm_case];
+    type Case = fn(&Gpu, &Options) -> Result<bool, Problem>;
+    let cases: [(&str, Case); 4] = [
+        ("saxpy", saxpy_case),
+        ("reduction", reduction_case),
+        ("tiled_gemm", tiled_gemm_case),
+        ("mma_gemm", mma_gemm_case),
+    ];
     let mut fine = true;
-    for case in cases {
+    for (name, case) in cases {
+        if options.only.as_deref().is_some_and(|only| only != name) {
+            continue;
+        }
         match case(&gpu, &options) {
             Ok(within) => fine &= within,
             Err(problem) => {

@@ -247,6 +247,14 @@ impl<'k, T: Storable> FillTile<'k, T> {
         (self.tile.rows(), self.tile.cols())
     }
 
+    /// Its first `rows` rows, or all there are.
+    #[must_use]
+    pub fn top(&self, rows: u32) -> FillTile<'k, T> {
+        FillTile {
+            tile: self.tile.top(rows),
+        }
+    }
+
     /// Copies the 16 bytes at chunk `chunk` of a row.
     #[track_caller]
     pub fn copy_chunk(
@@ -381,8 +389,8 @@ impl<'k, T: Storable> FillTile<'k, T> {
 
     /// Calls `each` with every piece of `BYTES` bytes that this thread copies,
     /// for the whole block to copy the whole tile. A piece has 4, 8 or 16 bytes
-    /// or, to be [stored](Piece::store), those of one element. Where they are no
-    /// multiple of the block's threads, some threads have one less.
+    /// ; where they are no multiple of the block's threads, some threads have one
+    /// less.
     #[track_caller]
     pub fn each_piece<const BYTES: u32>(&self, each: impl Fn(Piece<'k, T, BYTES>)) {
         let k = self.tile.kernel();
@@ -420,6 +428,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
                     row,
                     col: piece * per,
                     trip,
+                    below: if stacked { below } else { 0 },
                     to,
                 });
             };
@@ -429,6 +438,26 @@ impl<'k, T: Storable> FillTile<'k, T> {
                 k.if_(t.lt(total - trip * threads), copy);
             }
         }
+    }
+
+    /// Calls `each`, once, in a loop on the GPU over the elements that this
+    /// thread stores, for the whole block to fill the whole tile: for sources
+    /// that copies can't read.
+    #[track_caller]
+    pub fn each_element(&self, each: impl Fn(Piece<'k, T, 1>)) {
+        let k = self.tile.kernel();
+        k.asked_here();
+        let total = self.tile.cols() * self.tile.rows();
+        k.for_step(k.thread_index(), total, k.threads(), |index| {
+            let (row, col) = (index / self.tile.cols(), index % self.tile.cols());
+            each(Piece {
+                row,
+                col,
+                trip: 0,
+                below: 0,
+                to: self.tile.at(row, col),
+            });
+        });
     }
 
     /// Calls `each` with the row and chunk of every copy this thread does.
@@ -470,6 +499,9 @@ pub struct Piece<'k, T, const BYTES: u32> {
     pub col: Val<'k, u32>,
     /// Its number among those of this thread.
     pub trip: u32,
+    /// Rows from one piece of this thread down to the next, in the same column;
+    /// zero where they do not lie like that.
+    pub below: u32,
     to: Ptr<'k, Shared, T>,
 }
 

@@ -399,18 +399,6 @@ impl<'k> WarpTile<'k> {
         inside.then(|| self.blocks[row * self.cols + col])
     }
 
-    /// The first `rows` blocks of 16 rows, or all there are: the same sums.
-    #[must_use]
-    pub fn top(&self, rows: usize) -> WarpTile<'k> {
-        let rows = rows.min(self.rows);
-        WarpTile {
-            k: self.k,
-            rows,
-            cols: self.cols,
-            blocks: self.blocks[..rows * self.cols].to_vec(),
-        }
-    }
-
     /// Adds the products of every left with every right fragment, back and
     /// forth over the columns so that neighbours share an operand. As many
     /// fragments as blocks, or the build fails.

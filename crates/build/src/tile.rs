@@ -136,6 +136,15 @@ impl<'k, T: Storable> Tile<'k, T> {
         self.rows
     }
 
+    /// Its first `rows` rows, or all there are.
+    #[must_use]
+    pub fn top(&self, rows: u32) -> Tile<'k, T> {
+        Tile {
+            rows: rows.min(self.rows),
+            ..*self
+        }
+    }
+
     /// How many elements a row has.
     pub fn cols(&self) -> u32 {
         self.cols

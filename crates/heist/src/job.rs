@@ -153,6 +153,11 @@ impl OnGpu {
         self.memory.get(name)
     }
 
+    /// Gives the buffers' memory back, for another job over the same.
+    pub fn into_memory(self) -> BTreeMap<String, DeviceMemory> {
+        self.memory
+    }
+
     /// Waits, and reads back what the kernels wrote into the job's buffers.
     ///
     /// # Errors

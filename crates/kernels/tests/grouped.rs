@@ -11,8 +11,8 @@ use heist_sched::{Schedule, Source};
 use heist_sim::{Chaos, Options};
 
 const TINY: &str = "32x32x32/16x16/3";
-/// One row of warps, so that tiles with few rows have code of their own.
-const FLAT: &str = "32x64x32/32x16/3";
+/// Tiles of which few rows have code of their own.
+const FLAT: &str = "64x64x32/32x32/3";
 
 fn right(problem: &Grouped, config: &str, schedule: &Schedule, device: &str, options: &Options) {
     let (device, target) = common::device(device);
@@ -37,7 +37,7 @@ fn groups_that_differ_in_rows() {
     let lists: [&[u32]; 5] = [
         &[1],
         &[0, 5, 0, 0, 64, 33, 0],
-        &[32, 31, 33, 1, 7],
+        &[32, 31, 33, 1, 65],
         &[0, 0, 97],
         &[40; 9],
     ];
@@ -164,7 +164,7 @@ fn the_variant_follows_the_rows() {
     };
     assert_eq!(chosen(&[1, 3, 8, 2]), "mma-16");
     assert_eq!(chosen(&[40; 8]), "mma-64");
-    assert_eq!(chosen(&[1024; 8]), "mma-128-wide");
+    assert_eq!(chosen(&[1024; 8]), "mma-128");
 }
 
 #[test]

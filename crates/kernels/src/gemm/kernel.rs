@@ -7,7 +7,8 @@ use super::operand::{Element, From, Operand, Width};
 use super::problem::{Gemm, Input, Major, Output};
 use crate::error::KernelError;
 use heist_build::{
-    Arch, BuildError, Global, Kernel, Tf32, Val, WarpTile, bf16, f16, kernel_params,
+    Arch, BuildError, CopyPipeline, Global, Kernel, Tf32, TileSpec, Val, WarpTile, bf16, f16,
+    kernel_params,
 };
 use heist_launch::Dim3;
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
@@ -56,8 +57,6 @@ pub(crate) struct Plan {
     pub(crate) finish: Finish,
     pub(crate) even_rows: bool,
     pub(crate) even_cols: bool,
-    /// Whether tiles with half of their rows or less are worth code of their own.
-    pub(crate) short_tiles: bool,
 }
 
 impl Plan {
@@ -87,7 +86,6 @@ impl Plan {
             finish: Finish::new(&problem.epilogue, problem.ldc),
             even_rows,
             even_cols,
-            short_tiles: false,
         })
     }
 }
@@ -150,8 +148,9 @@ fn build_typed<T: Element, O: Stored>(
                     outer: args.n - col0,
                     depth: args.k,
                 };
-                let warp = WarpPlace::new(k, &config);
-                let sums = multiply(k, plan, a, b, &warp);
+                let cut = Cut::of(&config);
+                let warp = WarpPlace::new(k, &cut);
+                let sums = multiply(k, plan, &pipeline(k, plan), &cut, a, b);
                 k.comment("the epilogue");
                 let (row, col) = (row0 + warp.row, col0 + warp.col);
                 let first = row.cast::<u64>() * args.ldc.cast::<u64>() + col.cast::<u64>();
@@ -190,6 +189,47 @@ pub(crate) fn skip<'k>(major: Major, outer: Val<'k, u32>, pitch: Val<'k, u32>) -
     }
 }
 
+/// How a block's warps share a tile, or its first rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Rows of the tile that are worked on.
+    pub(crate) rows: u32,
+    pub(crate) warp_rows: u32,
+    pub(crate) warp_cols: u32,
+    /// Warps side by side.
+    pub(crate) across: u32,
+}
+
+impl Cut {
+    /// The whole tile.
+    pub(crate) fn of(config: &Config) -> Cut {
+        Cut {
+            rows: config.rows,
+            warp_rows: config.warp_rows,
+            warp_cols: config.warp_cols,
+            across: config.warps().1,
+        }
+    }
+
+    /// Its first rows alone, by all warps side by side; `None` where there are
+    /// too many warps or too few rows for that.
+    pub(crate) fn short(config: &Config, rows: u32) -> Option<Cut> {
+        let warps = config.threads() / 32;
+        let warp_cols = config.cols / warps;
+        let fits = warp_cols >= 16
+            && warp_cols.is_multiple_of(16)
+            && rows.is_multiple_of(16)
+            && (16..=64).contains(&rows)
+            && rows < config.rows;
+        fits.then_some(Cut {
+            rows,
+            warp_rows: rows,
+            warp_cols,
+            across: warps,
+        })
+    }
+}
+
 /// The place of a warp in its block's tile.
 #[derive(Clone, Copy)]
 pub(crate) struct WarpPlace<'k> {
@@ -198,57 +238,56 @@ pub(crate) struct WarpPlace<'k> {
 }
 
 impl<'k> WarpPlace<'k> {
-    pub(crate) fn new(k: &Kernel<'k>, config: &Config) -> WarpPlace<'k> {
-        let (_, across) = config.warps();
+    pub(crate) fn new(k: &Kernel<'k>, cut: &Cut) -> WarpPlace<'k> {
         let warp = k.warp();
         WarpPlace {
-            row: warp / across * config.warp_rows,
-            col: warp % across * config.warp_cols,
+            row: warp / cut.across * cut.warp_rows,
+            col: warp % cut.across * cut.warp_cols,
         }
     }
+}
+
+/// The stages of a kernel's tiles of A and B.
+pub(crate) type Stages<'k, T> = CopyPipeline<'k, (TileSpec<'static, T>, TileSpec<'static, T>)>;
+
+/// Makes them.
+pub(crate) fn pipeline<'k, T: Element>(k: &Kernel<'k>, plan: &Plan) -> Stages<'k, T> {
+    let spec = (plan.a.spec::<T>(), plan.b.spec::<T>());
+    k.copy_pipeline_of(plan.config.stages, spec)
 }
 
 /// The sums of a warp: a block's tile of A times its tile of B.
 pub(crate) fn multiply<'k, T: Element>(
     k: &Kernel<'k>,
     plan: &Plan,
+    stages: &Stages<'k, T>,
+    cut: &Cut,
     a: From<'k, T>,
     b: From<'k, T>,
-    warp: &WarpPlace<'k>,
 ) -> WarpTile<'k> {
-    let Config {
-        warp_rows,
-        warp_cols,
-        stages,
-        ..
-    } = plan.config;
-    let sums = WarpTile::zero(k, (warp_rows / 16) as usize, (warp_cols / 8) as usize);
-    let pipeline = k.copy_pipeline_of(stages, (plan.a.spec::<T>(), plan.b.spec::<T>()));
-    let run = |rows: u32| {
-        let sums = sums.top((rows / 16) as usize);
-        let depth = plan.a.depth;
-        pipeline.again().run_ahead(
-            (a.depth + (depth - 1)) / depth,
-            depth / T::K,
-            |step, (left, right)| {
-                plan.a.fill(step, a, left);
-                plan.b.fill(step, b, right);
-            },
-            |(left, right), part| {
-                (
-                    plan.a.left(left, warp.row, rows, part),
-                    plan.b.right(right, warp.col, warp_cols, part),
-                )
-            },
-            |(left, right)| sums.mma(left, right),
-        );
-    };
-    if plan.config.warps().0 == 1 && warp_rows >= 32 && plan.short_tiles {
-        // Of a tile with few rows, multiply those alone.
-        let half = warp_rows / 2;
-        k.if_else(a.outer.le(half), || run(half), || run(warp_rows));
-    } else {
-        run(warp_rows);
-    }
+    let (rows, cols) = (cut.warp_rows, cut.warp_cols);
+    let sums = WarpTile::zero(k, (rows / 16) as usize, (cols / 8) as usize);
+    let warp = WarpPlace::new(k, cut);
+    let depth = plan.a.depth;
+    stages.again().run_ahead(
+        (a.depth + (depth - 1)) / depth,
+        depth / T::K,
+        |step, (left, right)| {
+            // Only A of tiles that are stored by rows is ever cut short.
+            let left = match plan.a.major {
+                Major::Depth => left.top(cut.rows),
+                Major::Outer => left,
+            };
+            plan.a.fill(step, a, left);
+            plan.b.fill(step, b, right);
+        },
+        |(left, right), part| {
+            (
+                plan.a.left(left, warp.row, rows, part),
+                plan.b.right(right, warp.col, cols, part),
+            )
+        },
+        |(left, right)| sums.mma(left, right),
+    );
     sums
 }

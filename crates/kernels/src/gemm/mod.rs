@@ -16,7 +16,7 @@ mod variant;
 pub use config::Config;
 pub(crate) use epilogue::{Finish, Stored, To};
 pub use kernel::GemmArgs;
-pub(crate) use kernel::{Plan, WarpPlace, left, multiply, skip};
+pub(crate) use kernel::{Cut, Plan, WarpPlace, left, multiply, pipeline, skip};
 pub use operand::Width;
 pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output};

@@ -1,15 +1,14 @@
 //! One of the two matrices on its way: from global memory into a stage, and
 //! from there into fragments.
 //!
-//! Rows that lie past the end of a matrix are copied from its last row: what
-//! is made of them is never stored. What lies past the end along the depth is
-//! zero, because it is added up.
+//! What lies past the end of a matrix is zero in a stage and is not read.
 
 use super::problem::Major;
 use heist_build::{
     FillTile, FragmentA, FragmentB, Global, Half, IntoVal, MmaInput, Piece, Ptr, Storable, Tf32,
     Tile, TileLayout, TileSpec, Val, bf16, f16,
 };
+use std::cell::Cell;
 
 /// How many bytes are copied at once: as many as every row's start allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -202,26 +201,26 @@ impl Operand {
     ) {
         let stage = self.stage(step, from);
         let per = BYTES / T::BYTES;
+        // Each piece a step below the one before: an address of its own for each
+        // would take registers that the sums need.
+        let above: Cell<Option<Ptr<'k, Global, T>>> = Cell::new(None);
         to.each_piece::<BYTES>(|piece| {
-            let (index, inside) = self.place(step, from, &piece, per);
-            match inside {
-                None => piece.copy(stage.at(index), None),
-                Some(elements) => {
-                    // Where nothing is inside nothing is read: stay at the start.
-                    let index = elements.gt(0u32).select(index, 0u32);
-                    piece.copy(stage.at(index), Some(elements * T::BYTES));
-                }
-            }
+            let at = match above.get().filter(|_| piece.below > 0) {
+                Some(above) => above.byte_offset(from.pitch.mul_wide(piece.below * T::BYTES)),
+                None => stage.at(piece.row.mul_add(from.pitch, piece.col)),
+            };
+            above.set(Some(at));
+            let inside = self.inside(step, from, &piece, per);
+            piece.copy(at, inside.map(|elements| elements * T::BYTES));
         });
     }
 
     fn load<'k, T: Element>(&self, step: Val<'k, u32>, from: From<'k, T>, to: FillTile<'k, T>) {
         let k = step.kernel();
         let stage = self.stage(step, from);
-        to.each_piece::<1>(|piece| {
-            let (index, inside) = self.place(step, from, &piece, 1);
-            let load = || stage.at(index).load();
-            piece.store(match inside {
+        to.each_element(|piece| {
+            let load = || stage.at(piece.row.mul_add(from.pitch, piece.col)).load();
+            piece.store(match self.inside(step, from, &piece, 1) {
                 None => load(),
                 Some(elements) => k.if_value(elements.gt(0u32), load, || k.c(T::zero())),
             });
@@ -237,41 +236,34 @@ impl Operand {
         }
     }
 
-    /// How many elements a piece lies behind its stage's first one, and how many
-    /// of its own are inside of the matrix where that is not all.
-    fn place<'k, T: Element, const BYTES: u32>(
+    /// How many of a piece's elements are inside of the matrix, where that is
+    /// not all. The rest is zero and is not read.
+    fn inside<'k, T: Element, const BYTES: u32>(
         &self,
         step: Val<'k, u32>,
         from: From<'k, T>,
         piece: &Piece<'k, T, BYTES>,
         per: u32,
-    ) -> (Val<'k, u32>, Option<Val<'k, u32>>) {
+    ) -> Option<Val<'k, u32>> {
         let k = step.kernel();
         let start = step * self.depth;
-        let saturating = |all: Val<'k, u32>, at: Val<'k, u32>| (all.max(at) - at).min(per);
-        match self.major {
-            Major::Depth => {
-                let row = if self.even_outer {
-                    piece.row
-                } else {
-                    piece.row.min(from.outer - 1)
-                };
-                let index = row.mul_add(from.pitch, piece.col);
-                let inside = (!self.even_depth).then(|| saturating(from.depth, start + piece.col));
-                (index, inside)
-            }
-            Major::Outer => {
-                let index = piece.row.mul_add(from.pitch, piece.col);
-                let mut inside = None;
-                if !self.even_outer {
-                    inside = Some(saturating(from.outer, piece.col));
-                }
-                if !self.even_depth {
-                    let all = inside.unwrap_or(per.into_val(&k));
-                    let deep = (start + piece.row).lt(from.depth);
-                    inside = Some(deep.select(all, 0u32));
-                }
-                (index, inside)
+        // Along the row of the piece, and across.
+        let (along, across) = match self.major {
+            Major::Depth => (
+                (!self.even_depth).then_some((from.depth, start + piece.col)),
+                (!self.even_outer).then_some((from.outer, piece.row)),
+            ),
+            Major::Outer => (
+                (!self.even_outer).then_some((from.outer, piece.col)),
+                (!self.even_depth).then_some((from.depth, start + piece.row)),
+            ),
+        };
+        let elements = along.map(|(all, at)| (all.max(at) - at).min(per));
+        match across {
+            None => elements,
+            Some((all, at)) => {
+                let elements = elements.unwrap_or(per.into_val(&k));
+                Some(at.lt(all).select(elements, 0u32))
             }
         }
     }

@@ -7,9 +7,10 @@ use super::table::{Described, Table};
 use crate::error::KernelError;
 use crate::gemm::{Config, Epilogue, Input, Major, Output, Width};
 use crate::gemm::{
-    Element, Finish, From, Operand, Plan, Stored, To, WarpPlace, left, multiply, skip,
+    Cut, Element, Finish, From, Operand, Plan, Stored, To, WarpPlace, left, multiply, pipeline,
+    skip,
 };
-use heist_build::{Arch, BuildError, Global, Tf32, bf16, f16, kernel_params};
+use heist_build::{Arch, BuildError, Global, Kernel, Tf32, Val, bf16, f16, kernel_params};
 use heist_launch::Dim3;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
@@ -97,7 +98,6 @@ impl GroupedPlan {
                 finish,
                 even_rows: false,
                 even_cols,
-                short_tiles: true,
             },
             described: match problem.shapes {
                 Shapes::Rows { .. } => Described::Rows,
@@ -163,12 +163,14 @@ fn build_typed<T: Element, O: Stored>(
     arch: Arch,
 ) -> Result<TiledKernel<GroupedArgs>, BuildError> {
     let (tile_plan, config) = (&plan.tile, plan.tile.config);
+    let cuts = cuts(&config);
     Tiled::<GroupedArgs>::new("grouped_gemm", tiles)
         .schedule(schedule)
         .block(config.threads())
         .min_blocks(config.blocks)
         .build(arch, |k, args, tiles| {
             let table = Table::new(k, &args, plan.described, plan.capacity, config.rows);
+            let stages = pipeline::<T>(k, tile_plan);
             tiles.each(|tile| {
                 let found = table.find(tile.y);
                 k.if_(found.inside, || {
@@ -199,23 +201,29 @@ fn build_typed<T: Element, O: Stored>(
                             outer: member.n - col0,
                             depth: member.k,
                         };
-                        let warp = WarpPlace::new(k, &config);
-                        let sums = multiply(k, tile_plan, a, b, &warp);
-                        k.comment("the epilogue");
-                        let (row, col) = (found.row + warp.row, col0 + warp.col);
-                        let first = row.cast::<u64>() * member.n.cast::<u64>() + col.cast::<u64>();
-                        let d = args.d.cast::<O>().at(member.d).at(first);
-                        let to = To {
-                            d,
-                            c: d,
-                            bias: d,
-                            pitch: member.n,
-                            rows: Some(left(member.m, row)),
-                            cols: (!tile_plan.even_cols).then(|| left(member.n, col)),
-                            alpha: k.c(1.0),
-                            beta: k.c(0.0),
+                        let finish = |cut: &Cut| {
+                            let warp = WarpPlace::new(k, cut);
+                            let sums = multiply(k, tile_plan, &stages, cut, a, b);
+                            k.comment("the epilogue");
+                            // Read again: registers are short in the main loop.
+                            let member = plan.described.member(&args, found.group);
+                            let (row, col) = (found.row + warp.row, col0 + warp.col);
+                            let first =
+                                row.cast::<u64>() * member.n.cast::<u64>() + col.cast::<u64>();
+                            let d = args.d.cast::<O>().at(member.d).at(first);
+                            let to = To {
+                                d,
+                                c: d,
+                                bias: d,
+                                pitch: member.n,
+                                rows: Some(left(member.m, row)),
+                                cols: (!tile_plan.even_cols).then(|| left(member.n, col)),
+                                alpha: k.c(1.0),
+                                beta: k.c(0.0),
+                            };
+                            tile_plan.finish.store(k, &sums, &to);
                         };
-                        tile_plan.finish.store(k, &sums, &to);
+                        cases(k, &cuts, a.outer, &finish);
                     };
                     // Groups of fewer columns than others have no tile here.
                     let has_column = match plan.described {
@@ -232,4 +240,26 @@ fn build_typed<T: Element, O: Stored>(
                 });
             })
         })
+}
+
+/// The ways to cut a tile, from the fewest rows to all of them: what a group has
+/// few rows of is multiplied with little more than those.
+fn cuts(config: &Config) -> Vec<Cut> {
+    let short = [32, 64]
+        .into_iter()
+        .filter_map(|rows| Cut::short(config, rows));
+    short.chain([Cut::of(config)]).collect()
+}
+
+/// Runs `each` with the first cut that has enough rows.
+fn cases<'k>(k: &Kernel<'k>, cuts: &[Cut], rows: Val<'k, u32>, each: &dyn Fn(&Cut)) {
+    match cuts {
+        [] => {}
+        [last] => each(last),
+        [first, rest @ ..] => k.if_else(
+            rows.le(first.rows),
+            || each(first),
+            || cases(k, rest, rows, each),
+        ),
+    }
 }

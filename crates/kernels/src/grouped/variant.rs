@@ -11,7 +11,7 @@ use crate::gemm::Config;
 use crate::job::{Job, Step, Work, buffer};
 use crate::reference::Difference;
 use heist_launch::Arg;
-use heist_sched::{AnyOrder, AnyPolicy, Greedy, Schedule, Source};
+use heist_sched::{AnyOrder, AnyPolicy, Greedy, Schedule, Source, Submit};
 
 /// `mma.sync` with a fixed tile shape, for groups of about so many rows.
 #[derive(Debug)]
@@ -41,15 +41,9 @@ pub static FAMILY: Family<Grouped> = Family {
     variants: &[
         &MmaSync {
             name: "mma-16",
-            about: "mma.sync, tiles of 16 rows: a few rows a group, bound by memory",
+            about: "mma.sync, 16 x 128 tiles: a few rows a group, bound by memory",
             config: config([16, 128, 64], [16, 32], 6, 2),
             from_rows: 0,
-        },
-        &MmaSync {
-            name: "mma-64",
-            about: "mma.sync, 64 x 256 tiles: tens of rows a group",
-            config: config([64, 256, 32], [64, 64], 4, 2),
-            from_rows: 17,
         },
         &MmaSync {
             name: "mma-64-small",
@@ -58,16 +52,22 @@ pub static FAMILY: Family<Grouped> = Family {
             from_rows: 16,
         },
         &MmaSync {
-            name: "mma-128",
-            about: "mma.sync, 128 x 128 tiles: hundreds of rows a group",
-            config: config([128, 128, 32], [64, 64], 4, 2),
-            from_rows: 96,
+            name: "mma-64",
+            about: "mma.sync, 64 x 128 tiles: tens of rows a group",
+            config: config([64, 128, 64], [64, 32], 4, 2),
+            from_rows: 17,
         },
         &MmaSync {
-            name: "mma-128-wide",
-            about: "mma.sync, 128 x 256 tiles: hundreds of rows a group, one block a multiprocessor",
+            name: "mma-128-small",
+            about: "mma.sync, 128 x 128 tiles in little shared memory: many rows a group",
+            config: config([128, 128, 32], [64, 64], 4, 2),
+            from_rows: 48,
+        },
+        &MmaSync {
+            name: "mma-128",
+            about: "mma.sync, 128 x 256 tiles: many rows a group",
             config: config([128, 256, 64], [64, 64], 3, 1),
-            from_rows: 97,
+            from_rows: 49,
         },
     ],
 };
@@ -79,6 +79,9 @@ pub fn schedule(target: Target) -> Schedule {
     let source = Source::auto(target.arch, &greedy, true).source;
     let mut schedule = Schedule::new(source);
     schedule.order = AnyOrder::new(heist_sched::Grouped { rows: 8 });
+    // A tile that is asked for early runs late, when what it shares with its
+    // neighbours has left L2.
+    schedule.submit = Submit::Late;
     schedule
 }
 

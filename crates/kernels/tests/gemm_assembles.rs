@@ -1,0 +1,84 @@
+//! ptxas assembles the multiplications for every architecture that they claim,
+//! without spills, and there are tensor-core instructions in what it makes.
+
+use heist_kernels::gemm::{self, Gemm, Input, Layout, Output};
+use heist_kernels::grouped::{self, Grouped};
+use heist_kernels::{Family, Job, Target, Variant};
+use heist_oracle::{Ptxas, parallel};
+use heist_sched::{Schedule, Source};
+
+const MACHINES: [(&str, u32); 6] = [
+    ("sm_80", 108),
+    ("sm_86", 84),
+    ("sm_89", 58),
+    ("sm_90", 132),
+    ("sm_100", 148),
+    ("sm_120", 170),
+];
+
+/// Those variants of a family that a machine can run and that are picked by
+/// their number.
+fn jobs<P>(
+    family: &Family<P>,
+    problem: &P,
+    target: Target,
+    pick: impl Fn(usize) -> bool,
+    jobs: &mut Vec<(Target, Job)>,
+) {
+    let suited = |variant: &&&dyn Variant<Problem = P>| variant.suits(problem, target).is_ok();
+    for (index, variant) in family.variants.iter().filter(suited).enumerate() {
+        if pick(index) {
+            let source = [Source::Direct, Source::Ticket][jobs.len() % 2];
+            let job = variant.job(problem, Some(&Schedule::new(source)), target);
+            jobs.push((target, job.expect("it suits, so it can be built")));
+        }
+    }
+}
+
+#[test]
+fn every_variant_on_every_architecture() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let mut all = Vec::new();
+    for (turn, (name, sms)) in MACHINES.into_iter().enumerate() {
+        let arch = heist_build::Arch::parse(name).expect("a known architecture");
+        let target = Target { arch, sms };
+        let layout = Layout::ALL[turn % 4];
+        let even = Gemm::new(512, 512, 512, Input::Bf16, Output::Bf16, layout);
+        jobs(&gemm::FAMILY, &even, target, |_| true, &mut all);
+        let groups = Grouped::rows(vec![40, 500, 0], 512, 512, Input::Bf16, Output::Bf16);
+        jobs(&grouped::FAMILY, &groups, target, |_| true, &mut all);
+        // Odd shapes and words take other paths; one kernel each shows them.
+        let other = |index| index == turn % 2;
+        let odd = Gemm::new(500, 501, 499, Input::F16, Output::F32, layout);
+        jobs(&gemm::FAMILY, &odd, target, other, &mut all);
+        let words = Gemm::new(500, 500, 500, Input::Tf32, Output::F32, layout);
+        jobs(&gemm::FAMILY, &words, target, other, &mut all);
+    }
+    assert!(all.len() > 40, "{} kernels", all.len());
+    let wrong: Vec<String> = parallel(&all, |(target, job)| {
+        let name = format!("{} for {}", job.name, target.arch);
+        let cubin = match ptxas.assemble(&job.steps[0].ptx(), target.arch.name()) {
+            Ok(cubin) => cubin,
+            Err(rejected) => return Some(format!("{name}: {}", rejected.log)),
+        };
+        let complaints = cubin.complaints();
+        if !complaints.is_empty() {
+            return Some(format!("{name}: {complaints:?}"));
+        }
+        for usage in cubin.usage().values() {
+            if usage.spill_stores + usage.spill_loads + usage.stack > 0 {
+                return Some(format!("{name}: {usage:?}"));
+            }
+        }
+        match cubin.disassembly() {
+            Some(listing) if !listing.contains("HMMA") => Some(format!("{name}: no HMMA")),
+            _ => None,
+        }
+    })
+    .into_iter()
+    .flatten()
+    .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
