@@ -64,7 +64,16 @@ fn without_a_gpu_every_command_explains_itself() {
         "out:u32:1",
     ];
     let selftest = ["selftest", "--device", "gpu", "tests/ptx/float"];
-    for args in [&exec[..], &selftest[..]] {
+    let workload = ["run", "power-law", "--device", "gpu"];
+    let kernel = ["run", "gemm", "--device", "gpu"];
+    let bench = ["bench", "gemm"];
+    for args in [
+        &exec[..],
+        &selftest[..],
+        &workload[..],
+        &kernel[..],
+        &bench[..],
+    ] {
         let output = heist(nowhere, args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         let text = err(&output);

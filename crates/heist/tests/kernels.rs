@@ -1,0 +1,91 @@
+//! The commands about kernels: what there is, running one, writing its PTX.
+
+use std::process::{Command, Output};
+
+fn heist(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn json(args: &[&str]) -> serde_json::Value {
+    let output = heist(args);
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}{}", out(&output), err(&output)))
+}
+
+#[test]
+fn every_kernel_is_listed_with_its_parameters() {
+    let list = json(&["kernels", "--json"]);
+    let names: Vec<&str> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|kernel| kernel["name"].as_str().unwrap())
+        .collect();
+    for name in ["gemm", "attention"] {
+        assert!(names.contains(&name), "{names:?}");
+        let text = out(&heist(&["kernels", name]));
+        assert!(
+            text.contains("parameters") && text.contains("variants"),
+            "{text}"
+        );
+    }
+    let unknown = heist(&["kernels", "gem"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(err(&unknown).contains("gemm"), "{}", err(&unknown));
+}
+
+#[test]
+fn a_kernel_runs_under_a_schedule_and_is_checked() {
+    let args = ["run", "gemm", "m=70", "n=33", "k=40", "--json", "--source"];
+    for source in ["clc", "ticket", "static", "direct"] {
+        let mut args = args.to_vec();
+        args.extend([source, "--device", "sim:b200"]);
+        let answer = json(&args);
+        assert_eq!(answer["right"], true, "{answer}");
+        assert!(answer["relative_norm"].as_f64().unwrap() < 2e-3, "{answer}");
+    }
+}
+
+#[test]
+fn what_a_kernel_does_not_take_is_told() {
+    for (args, says) in [
+        (&["run", "gemm", "rows=5"][..], "rows"),
+        (&["run", "gemm", "m"], "name=value"),
+        (&["run", "uniform", "m=5"], "--tiles"),
+        (&["run", "gem"], "gemm"),
+        (
+            &["run", "gemm", "--source", "clc", "--device", "sim:h200"],
+            "clc",
+        ),
+        (&["emit", "gemm", "--arch", "sm_75"], "sm_80"),
+        (&["emit", "gemm", "--arch", "h100"], "sm_90a"),
+        (&["bench", "gemm", "--device", "sim:h200"], "real"),
+        (&["bench", "gemm", "--only", "nothing of that name"], "name"),
+    ] {
+        let output = heist(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(err(&output).contains(says), "{args:?}: {}", err(&output));
+    }
+}
+
+#[test]
+fn emitted_ptx_is_ptx_for_that_architecture() {
+    for arch in ["sm_80", "sm_90a", "sm_120"] {
+        let text = out(&heist(&["emit", "attention", "dim=64", "--arch", arch]));
+        let source = heist_ptx::Source::new("emitted.ptx", text);
+        let module = heist_ptx::parse(&source).unwrap_or_else(|errors| panic!("{errors:?}"));
+        assert_eq!(module.target.arch, arch);
+        assert_eq!(module.entries().count(), 1);
+    }
+}
