@@ -8,7 +8,7 @@ use heist_gpu::{Gpu, GpuError, KernelInfo, PtxText, Stream};
 use heist_kernels::catalogue::{self, Parameter, Settings};
 use heist_kernels::{Job, KernelError, Target};
 use heist_launch::{Buffer, ElementType};
-use heist_sched::Schedule;
+use heist_sched::{Schedule, Source};
 use serde_json::json;
 
 /// One of ours in a contest: what it is told besides the problem.
@@ -194,6 +194,32 @@ fn problem(
             let v = tensor("v", vec![batch, kv_heads, keys, dim])?;
             (vec![q, k, v], json!({ "causal": mask == "causal" }))
         }
+        "grouped-gemm" => {
+            let rows = word("rows")?;
+            let rows: Result<Vec<u32>, _> =
+                rows.split(',').map(|text| text.trim().parse()).collect();
+            let (Ok(rows), None) = (rows, told.get("groups")) else {
+                return Err(KernelError::unfit(
+                    "the peers take groups of the same n and k: rows=40,7 and no groups=",
+                ));
+            };
+            let (n, k, layout) = (number("n")?, number("k")?, word("layout")?);
+            let total = rows.iter().map(|&rows| rows as usize).sum();
+            let b = match layout.as_str() {
+                "nn" => vec![rows.len(), k, n],
+                _ => vec![rows.len(), n, k],
+            };
+            let inputs = vec![
+                tensor("a", vec![total, k])?,
+                tensor("b", b)?,
+                Tensor {
+                    name: "rows",
+                    shape: vec![rows.len()],
+                    data: Buffer::from_slice(&rows),
+                },
+            ];
+            (inputs, json!({ "layout": layout }))
+        }
         other => {
             return Err(KernelError::unfit(format!("{other} has no peers to race")));
         }
@@ -211,18 +237,20 @@ fn problem(
 pub fn suite(family: &str) -> Vec<Spec> {
     match family {
         "gemm" => gemm(),
+        "grouped-gemm" => grouped(),
         "attention" => attention(),
         _ => Vec::new(),
     }
 }
 
 /// The families that have a suite.
-pub const FAMILIES: [&str; 2] = ["gemm", "attention"];
+pub const FAMILIES: [&str; 3] = ["gemm", "grouped-gemm", "attention"];
 
 /// A problem of a family that is small enough for a sanitizer.
 pub fn small(family: &str) -> &'static [&'static str] {
     match family {
         "gemm" => &["m=200", "n=136", "k=72"],
+        "grouped-gemm" => &["rows=40,0,130,1", "n=136", "k=72"],
         "attention" => &["batch=1", "heads=2", "queries=130", "mask=causal"],
         _ => &[],
     }
@@ -256,6 +284,51 @@ fn gemm() -> Vec<Spec> {
         square(4096, "nn"),
         square(8192, "nt"),
     ]
+}
+
+/// Mixtures of experts and their like: even, small, skewed, many.
+fn grouped() -> Vec<Spec> {
+    let repeat = |count: usize, rows: u32| vec![rows; count];
+    // Rounded to 8, as layers that pad do.
+    let skewed = (1..=64)
+        .map(|i: u32| ((8192 / i) / 8 * 8).max(16))
+        .collect();
+    let many = (0..256).map(|i: u32| 8 + (i * 37) % 15 * 8).collect();
+    let cases: [(&str, Vec<u32>, u32, u32); 5] = [
+        ("8 groups of 1024 rows", repeat(8, 1024), 4096, 4096),
+        ("8 groups of 40 rows", repeat(8, 40), 4096, 7168),
+        (
+            "8 groups, 40 to 3752 rows",
+            vec![40, 2048, 96, 40, 512, 1536, 168, 3752],
+            4096,
+            7168,
+        ),
+        ("64 groups, 8192/i rows", skewed, 2048, 2048),
+        ("256 groups, 8 to 120 rows", many, 2048, 7168),
+    ];
+    let spec = |(name, rows, n, k): (&str, Vec<u32>, u32, u32)| {
+        let rows: Vec<String> = rows.iter().map(u32::to_string).collect();
+        Spec {
+            family: "grouped-gemm",
+            name: format!("grouped-gemm bf16 {name}, N {n} K {k}"),
+            told: told([
+                ("rows", rows.join(",")),
+                ("n", n.to_string()),
+                ("k", k.to_string()),
+            ]),
+            ours: vec![
+                Ours::best(),
+                Ours {
+                    name: "static schedule".into(),
+                    told: Vec::new(),
+                    schedule: Some(Schedule::new(Source::Static)),
+                },
+            ],
+            peers: peers_of("grouped-gemm"),
+            calls: 1,
+        }
+    };
+    cases.into_iter().map(spec).collect()
 }
 
 fn attention() -> Vec<Spec> {
@@ -383,6 +456,7 @@ mod tests {
                     ("m", "256"),
                     ("n", "256"),
                     ("k", "64"),
+                    ("rows", "40,0,7"),
                     ("batch", "1"),
                     ("heads", "2"),
                     ("queries", "64"),
