@@ -86,7 +86,7 @@ fn bench(name: &str) -> Result<(), Failed> {
     let peers = shell::root().join("bench/peers");
     shell::run(
         shell::command("cargo")
-            .args(["run", "--release", "--bin", name])
+            .args(["run", "--release", "--features", name, "--bin", name])
             .current_dir(peers),
     )
 }

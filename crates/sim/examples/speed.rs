@@ -305,7 +305,7 @@ const SAXPY_N: usize = 1 << 22;
 const REDUCE_N: usize = 1 << 23;
 const REDUCE_BLOCKS: u32 = 1024;
 const GEMM_N: usize = 256;
-const TENSOR_N: usize = 256;
+const TENSOR_N: usize = 512;
 
 fn works() -> Vec<Work> {
     let program = |text: &str| {

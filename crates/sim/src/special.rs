@@ -167,7 +167,7 @@ impl Standing {
     /// The value of a register in one lane.
     pub(crate) fn value(&self, special: Special, lane: u32) -> u32 {
         let thread = self.warp * 32 + lane;
-        let within = Dim3 {
+        let within = || Dim3 {
             x: self.ctaid.x % self.cluster.x,
             y: self.ctaid.y % self.cluster.y,
             z: self.ctaid.z % self.cluster.z,
@@ -183,9 +183,10 @@ impl Standing {
             Special::Nctaid(axis) => axis.pick(self.grid),
             Special::Clusterid(axis) => axis.pick(self.ctaid) / axis.pick(self.cluster),
             Special::Nclusterid(axis) => axis.pick(self.grid) / axis.pick(self.cluster),
-            Special::ClusterCtaid(axis) => axis.pick(within),
+            Special::ClusterCtaid(axis) => axis.pick(within()),
             Special::ClusterNctaid(axis) => axis.pick(self.cluster),
             Special::ClusterCtarank => {
+                let within = within();
                 within.x + self.cluster.x * (within.y + self.cluster.y * within.z)
             }
             Special::ClusterNctarank => self.cluster.x * self.cluster.y * self.cluster.z,

@@ -151,7 +151,8 @@ fn wait(cx: &mut Cx<'_>) -> Flow {
 
 /// Ends a round of the cluster barrier if everybody has arrived.
 pub(crate) fn settle(team: &mut Team, warps: &mut [Option<Box<Warp>>], blocks: &[Block]) {
-    if !std::mem::replace(&mut team.cluster_barrier.changed, false) {
+    let changed = std::mem::replace(&mut team.cluster_barrier.changed, false);
+    if !changed || team.cluster_barrier.arrived == 0 {
         return;
     }
     let live: u32 = blocks.iter().map(|block| block.live).sum();
@@ -162,7 +163,7 @@ pub(crate) fn settle(team: &mut Team, warps: &mut [Option<Box<Warp>>], blocks: &
         .filter(|warp| warp.cluster_phase == team.cluster_barrier.phase)
         .map(|warp| (warp.cluster_arrived & warp.live).count_ones())
         .sum();
-    if team.cluster_barrier.arrived == 0 || here < live {
+    if here < live {
         return;
     }
     let barrier = &mut team.cluster_barrier;

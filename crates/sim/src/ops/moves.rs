@@ -291,6 +291,17 @@ fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     }
     let (source, source_rows) = d.src_any(&o[1], ty)?;
     let (target, rows) = d.dst_any(&o[0], ty)?;
+    if window != Window::Local && (source_rows, rows) == (2, 2) {
+        // What is taken away is added as well, around the end.
+        let plus = if to_space {
+            start.wrapping_neg()
+        } else {
+            start
+        };
+        let instr = map1::<u64, u64>(target, source, move |address| address.wrapping_add(plus));
+        d.emit(instr, Cost::ALU);
+        return Ok(());
+    }
     let instr = with(move |cx| {
         let values = super::memory::read_bits(cx, source, source_rows);
         let local = window == Window::Local;

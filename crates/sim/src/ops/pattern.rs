@@ -13,7 +13,7 @@ use crate::code::Slot;
 use crate::context::Cx;
 use crate::decode::operand::{Addr, Base};
 use crate::engine::cluster::Block;
-use crate::lanes::{ALL, LANES, Mask, wide};
+use crate::lanes::{ALL, LANES, Mask, Row, wide};
 use crate::memory::global::Global;
 use crate::memory::region::Region;
 use crate::memory::touch::{LineTouch, Touch};
@@ -25,8 +25,6 @@ const WORD: u32 = 4;
 const WAYS: usize = 4;
 /// Accesses in new shapes after which an instruction has none.
 const PATIENCE: u8 = 32;
-/// Lanes whose words are moved together.
-const CHUNK: usize = 8;
 
 /// The words of one line.
 #[derive(Debug)]
@@ -47,33 +45,53 @@ struct Part {
 enum Plan {
     /// One after the other.
     Run,
-    /// In chunks that are each one word for all or one after the other: bytes from
-    /// lane 0 to the chunk's first lane, wrapping, and whether it is one word.
-    Chunks([(u64, bool); LANES / CHUNK]),
+    /// By half warps, for the tiles of 16 that are so common.
+    Halves([Chunk; 2]),
+    /// By four lanes.
+    Fours([Chunk; 8]),
     /// Each from its own place.
     Each,
+}
+
+/// Lanes that all get one word, or words one after the other.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chunk {
+    /// Bytes from lane 0 to the first of them, wrapping.
+    delta: u64,
+    one: bool,
+}
+
+impl Chunk {
+    /// Cuts the lanes into `N` equal chunks, if they are such.
+    fn cut<const N: usize>(deltas: &[u64; LANES]) -> Option<[Chunk; N]> {
+        let mut cut = [Chunk::default(); N];
+        for (slot, chunk) in cut.iter_mut().zip(deltas.chunks_exact(LANES / N)) {
+            let delta = chunk[0];
+            let one = chunk.iter().all(|&other| other == delta);
+            let run = chunk
+                .iter()
+                .enumerate()
+                .all(|(at, &other)| other == delta.wrapping_add(4 * at as u64));
+            if !one && !run {
+                return None;
+            }
+            *slot = Chunk { delta, one };
+        }
+        Some(cut)
+    }
 }
 
 impl Plan {
     fn of(deltas: &[u64; LANES], contiguous: bool) -> Plan {
         if contiguous {
-            return Plan::Run;
+            Plan::Run
+        } else if let Some(halves) = Chunk::cut(deltas) {
+            Plan::Halves(halves)
+        } else if let Some(fours) = Chunk::cut(deltas) {
+            Plan::Fours(fours)
+        } else {
+            Plan::Each
         }
-        let mut plan = [(0, false); LANES / CHUNK];
-        let (chunks, _) = deltas.as_chunks::<CHUNK>();
-        for (slot, chunk) in plan.iter_mut().zip(chunks) {
-            let first = chunk[0];
-            let one = chunk.iter().all(|&delta| delta == first);
-            let run = chunk
-                .iter()
-                .enumerate()
-                .all(|(at, &delta)| delta == first.wrapping_add(4 * at as u64));
-            if !one && !run {
-                return Plan::Each;
-            }
-            *slot = (first, one);
-        }
-        Plan::Chunks(plan)
     }
 }
 
@@ -161,25 +179,36 @@ impl Pattern {
     }
 
     #[inline(always)]
-    fn load(&self, region: &Region, start: u64) -> [u32; LANES] {
+    fn load(&self, region: &Region, start: u64, values: &mut [u32; LANES]) {
         match &self.plan {
-            Plan::Run => region.run_of::<u32>(start),
-            Plan::Chunks(chunks) => {
-                let mut values = [0; LANES];
-                let (slots, _) = values.as_chunks_mut::<CHUNK>();
-                for (slot, &(delta, one)) in slots.iter_mut().zip(chunks) {
-                    let at = start.wrapping_add(delta);
-                    *slot = if one {
-                        [region.word(at); CHUNK]
+            Plan::Run => *values = region.run_of::<u32>(start),
+            Plan::Halves(halves) => {
+                let (slots, _) = values.as_chunks_mut::<{ LANES / 2 }>();
+                for (slot, half) in slots.iter_mut().zip(halves) {
+                    let at = start.wrapping_add(half.delta);
+                    if half.one {
+                        slot.fill(region.word(at));
                     } else {
-                        region.some::<u32, CHUNK>(at)
-                    };
+                        slot.copy_from_slice(&region.some::<u32, { LANES / 2 }>(at));
+                    }
                 }
-                values
+            }
+            Plan::Fours(fours) => {
+                let (slots, _) = values.as_chunks_mut::<4>();
+                for (slot, four) in slots.iter_mut().zip(fours) {
+                    let at = start.wrapping_add(four.delta);
+                    // As one number, lest the compiler moves word by word.
+                    let words: u128 = if four.one {
+                        bytemuck::cast([region.word(at); 4])
+                    } else {
+                        bytemuck::cast(region.some::<u32, 4>(at))
+                    };
+                    *slot = bytemuck::cast(words);
+                }
             }
             Plan::Each => {
                 let offsets = self.deltas.map(|delta| start.wrapping_add(delta));
-                region.gather::<u32>(&offsets, ALL, 0)
+                *values = region.gather::<u32>(&offsets, ALL, 0);
             }
         }
     }
@@ -268,18 +297,25 @@ fn place<'a>(
     }
 }
 
+/// What became of an access.
+enum Touched {
+    /// It was checked and recorded, and its words have moved.
+    Done,
+    /// It was checked and recorded, there is something to tell, and no word has moved.
+    Found(Box<(Look, Group)>),
+}
+
 /// Holds an access against the shapes that its instruction remembers, checks and
-/// records it, and moves its words with `act`. Nothing, and nothing has happened, if it
-/// has another shape; what was found instead, and no word has moved, if there is
-/// something to tell.
+/// records it, and moves its words with `act`, which gets the warp's registers. Nothing,
+/// and nothing has happened, if it has another shape.
 #[inline(always)]
-fn touch<R>(
+fn touch(
     cx: &mut Cx<'_>,
     window: Window,
     addr: &Addr,
     does: Does,
-    act: impl FnOnce(&Pattern, &mut Region, u64) -> R,
-) -> Option<Result<R, Box<(Look, Group)>>> {
+    act: impl FnOnce(&Pattern, &mut Region, u64, &mut [Row]),
+) -> Option<Touched> {
     let mut look = Look::new(cx, does, Kind::Plain);
     let memory = cx.machine.patterns.by_pc.get(cx.fragment.pc as usize)?;
     let (address, way) = match addr.base {
@@ -315,7 +351,8 @@ fn touch<R>(
         return None;
     }
     memory.misses = 0;
-    let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
+    let warp = &mut *cx.warp;
+    let (clock, floor) = (&warp.clock, &cx.team.floor);
     for part in &pattern.parts {
         let line = LineTouch {
             line: (start / 128).wrapping_add(part.line),
@@ -336,30 +373,32 @@ fn touch<R>(
             offsets: pattern.deltas.map(|delta| start.wrapping_add(delta)),
             size: WORD,
         };
-        return Some(Err(Box::new((look, group))));
+        return Some(Touched::Found(Box::new((look, group))));
     }
-    Some(Ok(act(pattern, region, start)))
+    act(pattern, region, start, &mut warp.regs);
+    Some(Touched::Done)
 }
 
-/// Loads words with a whole warp in a remembered shape, with every check. False, and
+/// Loads words with a whole warp ([`Cx::mask`] is [`ALL`]) in a remembered shape, with every check. False, and
 /// nothing has happened, if they have another one.
 #[inline]
 pub(crate) fn load(cx: &mut Cx<'_>, window: Window, addr: &Addr, target: Slot) -> bool {
     wide(
         #[inline(always)]
         || {
+            let row = (target.row() + cx.fragment.base) as usize;
             let touched = touch(
                 cx,
                 window,
                 addr,
                 Does::Reads,
                 #[inline(always)]
-                |pattern, region, start| pattern.load(region, start),
+                |pattern, region, start, regs| pattern.load(region, start, &mut regs[row].0),
             );
             match touched {
                 None => return false,
-                Some(Ok(values)) => cx.write(target, &values),
-                Some(Err(found)) => {
+                Some(Touched::Done) => {}
+                Some(Touched::Found(found)) => {
                     let (look, group) = *found;
                     tell(cx, &group, look, |_| false);
                     if let Some(region) = cx.region(group.home) {
@@ -395,12 +434,12 @@ pub(crate) fn store(
                 addr,
                 Does::Writes,
                 #[inline(always)]
-                |pattern, region, start| pattern.store(region, start, &values),
+                |pattern, region, start, _| pattern.store(region, start, &values),
             );
             match touched {
                 None => return false,
-                Some(Ok(())) => {}
-                Some(Err(found)) => {
+                Some(Touched::Done) => {}
+                Some(Touched::Found(found)) => {
                     let (look, group) = *found;
                     tell(cx, &group, look, |cx| harmless(cx, &group));
                     if let Some(region) = cx.region(group.home) {

@@ -9,7 +9,7 @@
 
 use super::clock::{Agent, SEVERAL, WarpClock};
 pub(crate) use super::trace::Seen;
-use super::trace::{IN_ORDER, Places, Trace};
+use super::trace::{IN_ORDER, Places, Trace, cell_mask};
 use crate::lanes::Mask;
 
 /// Bytes in a line.
@@ -150,6 +150,7 @@ impl Plain {
             shift: 2,
             first: 0,
             bytes: u128::MAX,
+            cells: Mask::MAX,
             lanes: IN_ORDER[usize::from(self.order) % IN_ORDER.len()],
             pc: self.pc,
             pcs: None,
@@ -278,8 +279,7 @@ impl Line {
             if clock.knows_all(trace.agent, trace.clock) {
                 if access.write {
                     // Whoever comes after this write comes after that access too.
-                    trace.bytes &= !access.bytes;
-                    dead |= trace.bytes == 0;
+                    dead |= trace.forget(access.bytes);
                 }
                 continue;
             }
@@ -301,8 +301,7 @@ impl Line {
                 conflict = trace.find_conflict(access, overlap, clock);
             }
             if access.write && !same {
-                trace.bytes &= !access.bytes;
-                dead |= trace.bytes == 0;
+                dead |= trace.forget(access.bytes);
             }
         }
         more.quiet = quiet;
@@ -341,7 +340,7 @@ impl Line {
         let more = self.more.get_or_insert_default();
         more.list.extend(self.plain.take().map(Plain::trace));
         for trace in &mut more.list {
-            trace.bytes &= !bytes;
+            trace.forget(bytes);
         }
         more.quiet = false;
         more.retain(|trace| trace.bytes != 0);
@@ -354,6 +353,7 @@ impl Line {
             shift: 2,
             first: 0,
             bytes,
+            cells: cell_mask(bytes, 2, 0),
             lanes: [SEVERAL; 32],
             pc,
             pcs: None,
@@ -388,7 +388,8 @@ impl Traces {
     }
 
     fn push(&mut self, trace: Trace, floor: &Floor) {
-        if self.list.len() >= 4 {
+        // Now and then: it looks at all of them.
+        if self.list.len() >= 4 && self.list.len().is_power_of_two() {
             self.retain(|trace| !floor.is_below(trace.agent, trace.clock));
         }
         if self.list.len() >= MOST_TRACES {
@@ -435,7 +436,6 @@ impl Floor {
 mod tests {
     use super::*;
     use crate::lanes::ALL;
-    use crate::race::trace::cell_mask;
 
     const WIDE: Geography = Geography {
         warps_per_block: 2,

@@ -35,6 +35,8 @@ pub(super) struct Trace {
     pub(super) shift: u8,
     pub(super) first: u8,
     pub(super) bytes: u128,
+    /// The cells that have some of these bytes.
+    pub(super) cells: Mask,
     pub(super) lanes: [u8; 32],
     /// The instruction, and the one of each cell where they differ.
     pub(super) pc: u32,
@@ -51,6 +53,7 @@ impl Trace {
             shift: access.shift,
             first: access.first,
             bytes: access.bytes,
+            cells: access.cells,
             lanes: *access.lanes,
             pc: access.pc,
             pcs: None,
@@ -76,9 +79,18 @@ impl Trace {
         ((byte - u32::from(self.first)) >> self.shift) as usize & 31
     }
 
-    /// The cells that it has touched bytes of.
-    fn cells(&self) -> Mask {
-        cell_mask(self.bytes, self.shift, self.first)
+    /// Forgets some bytes. True if none are left.
+    #[inline]
+    pub(super) fn forget(&mut self, bytes: u128) -> bool {
+        if self.bytes & bytes != 0 {
+            self.bytes &= !bytes;
+            self.cells = if self.bytes == 0 {
+                0
+            } else {
+                cell_mask(self.bytes, self.shift, self.first)
+            };
+        }
+        self.bytes == 0
     }
 
     /// Calls `f` for every cell that has one of `bytes`.
@@ -101,14 +113,15 @@ impl Trace {
     pub(super) fn merge(&mut self, access: &Access<'_>, spare: &mut Vec<Places>) {
         if access.bytes == u128::MAX && (self.bytes == 0 || self.lanes == *access.lanes) {
             self.lanes = *access.lanes;
-            self.bytes = u128::MAX;
+            (self.bytes, self.cells) = (u128::MAX, access.cells);
             self.pc = access.pc;
             spare.extend(self.pcs.take());
             return;
         }
-        let (cells, present) = (access.cells, self.cells());
+        let (cells, present) = (access.cells, self.cells);
         join_lanes(&mut self.lanes, access.lanes, cells, present);
         self.bytes |= access.bytes;
+        self.cells |= cells;
         if present & !cells == 0 {
             self.pc = access.pc;
             spare.extend(self.pcs.take());
@@ -217,6 +230,17 @@ fn join_lanes(lanes: &mut [u8; 32], new: &[u8; 32], cells: Mask, present: Mask) 
     }
 }
 
+/// The bit of each cell.
+static BITS: [u32; 32] = {
+    let mut bits = [0; 32];
+    let mut cell = 0;
+    while cell < 32 {
+        bits[cell] = 1 << cell;
+        cell += 1;
+    }
+    bits
+};
+
 /// Sets the instruction of some cells.
 #[inline]
 fn put(pcs: &mut [u32; 32], cells: Mask, pc: u32) {
@@ -229,8 +253,9 @@ fn put(pcs: &mut [u32; 32], cells: Mask, pc: u32) {
     wide(
         #[inline(always)]
         || {
-            for (cell, slot) in pcs.iter_mut().enumerate() {
-                *slot = if cells >> cell & 1 != 0 { pc } else { *slot };
+            for (slot, bit) in pcs.iter_mut().zip(&BITS) {
+                let take = u32::from(cells & bit == 0).wrapping_sub(1);
+                *slot ^= (*slot ^ pc) & take;
             }
         },
     );
