@@ -2,7 +2,8 @@
 """What compute-sanitizer, ptxas and `heist check` each say of the kernels in rules/ that break a rule.
 
     table.py gpu --heist HEIST --out FOLDER     on a machine with a GPU: run every kernel under compute-sanitizer
-    table.py samples FOLDER                     keep what it said, without what belongs to one machine, in logs/
+    table.py gpu ... --only M001 --jobs 1       the same for a few, one at a time, to know how long one takes
+    table.py samples FOLDER [--single FOLDER]   keep what they said, without what belongs to one machine, in logs/
     table.py table --heist HEIST [--ptxas P]    write docs/sanitizer.md from logs/, ptxas and `heist check`
 
 A kernel is a case of a `bad*.ptx` that an sm_90 GPU can launch; its launch is the one that the file names. Each runs in a
@@ -92,8 +93,19 @@ def run_gpu(options):
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     jobs = [(kernel, tool) for kernel in kernels() for tool in [None, *tools_of(kernel)]]
+    jobs = [job for job in jobs if job[0].id.startswith(options.only)]
     jobs.sort(key=lambda job: job[0].rule in ENDLESS)
     times = {}
+    if options.keep:
+        # What ended by itself in an earlier run need not be run again, nor what never does.
+        earlier = pathlib.Path(options.keep)
+        before = json.loads((earlier / "times.json").read_text())
+        for kernel, tool in list(jobs):
+            name = f"{kernel.id}.{tool or 'alone'}"
+            if name in before and (before[name]["code"] is not None or kernel.rule in ENDLESS):
+                jobs.remove((kernel, tool))
+                times[name] = before[name]
+                (out / f"{name}.log").write_text((earlier / f"{name}.log").read_text())
 
     began = time.monotonic()
 
@@ -118,6 +130,13 @@ def run_gpu(options):
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(one, jobs))
+    if options.nvcc:
+        program = out / "uninit"
+        subprocess.run([options.nvcc, "-arch=sm_90", "-lineinfo", "-o", program, HERE / "uninit.cu"], check=True)
+        done = subprocess.run(["compute-sanitizer", "--tool", "initcheck", program], capture_output=True, text=True, timeout=60)
+        (out / "uninit.initcheck.log").write_text(done.stdout + done.stderr)
+        program.unlink()
+        times["uninit.initcheck"] = {"seconds": 0, "code": done.returncode}
     (out / "times.json").write_text(json.dumps(times, indent=1, sort_keys=True))
     print(f"{len(jobs)} runs")
 
@@ -134,24 +153,33 @@ def trimmed(text):
 
 
 def samples(options):
+    """Keeps the logs in which the tool found something, and of every run how long it took and what it came to."""
     source = pathlib.Path(options.folder)
     LOGS.mkdir(exist_ok=True)
     for old in LOGS.glob("*.log"):
         old.unlink()
-    for path in sorted(source.glob("*.log")):
-        (LOGS / path.name).write_text(trimmed(path.read_text()))
-    (LOGS / "times.json").write_text((source / "times.json").read_text())
+    runs = json.loads((source / "times.json").read_text())
+    for name, run in runs.items():
+        text = trimmed((source / f"{name}.log").read_text())
+        run["says"] = codes_of_text(text, run["code"]) if name.endswith(".alone") else said(text)
+        if not name.endswith(".alone") and run["says"] not in (NOTHING, HUNG):
+            (LOGS / f"{name}.log").write_text(text)
+    (LOGS / "runs.json").write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
+    if options.single:
+        single = (pathlib.Path(options.single) / "times.json").read_text()
+        (LOGS / "single.json").write_text(single + "\n")
+
+
+NOTHING, HUNG = "nothing", "nothing: it never ends"
 
 
 def said(text):
     """What a sanitizer log comes down to."""
-    if text is None:
-        return "-"
     counts = {}
     for line in text.splitlines():
         line = re.sub(r"^=+ ?", "", line)
         if match := re.match(r"(Invalid \S+ \S+ (?:read|write|atomic)[^.]*|Barrier error[^.]*|Uninitialized \S+ \S+ read"
-                             r"|(?:Warning|Error): (?:Race|Potential)[^.(]*|Program hit \S+|Invalid [^.]*|Misaligned[^.]*)", line):
+                             r"|(?:Warning|Error): (?:Race|Potential)[^.(]*|Program hit \S+|Invalid [^.]*|Misaligned[^.]*|Out-of-range[^.]*|Illegal instruction|Unknown Error)", line):
             what = re.sub(r" of size \d+ bytes?", "", match[1]).strip()
             what = re.sub(r"(Race reported).*", r"\1", what)
             counts[what] = counts.get(what, 0) + 1
@@ -159,7 +187,10 @@ def said(text):
     if not counts:
         if summary and not re.match(r"0 ", summary[2]):
             return summary[2].strip()
-        return "nothing" if summary else "no summary: it was ended"
+        return NOTHING if summary else HUNG
+    # The API error is what the report above it led to.
+    if len(counts) > 1:
+        counts = {what: count for what, count in counts.items() if not what.startswith("Program hit")}
     return "; ".join(f"{what} ({count})" if count > 1 else what for what, count in counts.items())
 
 
@@ -192,24 +223,17 @@ def codes(done):
 
 
 def table(options):
-    times = json.loads((LOGS / "times.json").read_text())
+    runs = json.loads((LOGS / "runs.json").read_text())
+    single = json.loads((LOGS / "single.json").read_text())
     rows = []
-    totals = {"check": [], "run": [], "sanitizer": [], "ptxas": []}
+    totals = {"check": [], "run": [], "ptxas": []}
     named = {"check": 0, "run": 0, "sanitizer": 0}
     for kernel in kernels():
         path = str(kernel.path.relative_to(ROOT))
-        tools = []
-        for tool in tools_of(kernel):
-            log = LOGS / f"{kernel.id}.{tool}.log"
-            if not log.exists():
-                continue
-            spent = times[f"{kernel.id}.{tool}"]["seconds"]
-            totals["sanitizer"].append(spent)
-            tools.append((tool, said(log.read_text()), spent))
+        tools = [(tool, runs[f"{kernel.id}.{tool}"]["says"]) for tool in tools_of(kernel) if f"{kernel.id}.{tool}" in runs]
         if not tools:
             continue
-        alone = LOGS / f"{kernel.id}.alone.log"
-        alone_says = codes_of_text(alone.read_text()) if alone.exists() else "-"
+        alone_says = runs[f"{kernel.id}.alone"]["says"]
         ptxas = "-"
         if options.ptxas:
             target = re.search(r"^\.target\s+(\w+)", kernel.path.read_text(), re.M)[1]
@@ -224,10 +248,14 @@ def table(options):
         found = (codes(still), codes(ran))
         named["check"] += kernel.rule in found[0]
         named["run"] += kernel.rule in found[1]
-        named["sanitizer"] += any(what not in ("nothing", "-") and "ended" not in what for _, what, _ in tools)
-        cell = "<br>".join(f"{tool}: {what}" for tool, what, _ in tools)
+        named["sanitizer"] += any(what not in (NOTHING, HUNG) for _, what in tools)
+        cell = "<br>".join(f"{tool}: {what}" for tool, what in tools)
         rows.append((kernel, alone_says, cell, ptxas, *found))
-    mean = lambda values: sum(values) / max(len(values), 1)
+    def mean(values):
+        return sum(values) / max(len(values), 1)
+
+    alone = mean([run["seconds"] for name, run in single.items() if name.endswith(".alone")])
+    watched = mean([run["seconds"] for name, run in single.items() if not name.endswith(".alone")])
     lines = [
         "# Broken kernels: what each tool says",
         "",
@@ -236,9 +264,9 @@ def table(options):
         "say, on an H200 with CUDA 13.0; ptxas is 13.4. `heist check` had no GPU: first the file alone, then with the launch.",
         "",
         f"Of {len(rows)} kernels, compute-sanitizer has something to say of {named['sanitizer']}; `heist check` names the rule that is broken in",
-        f"{named['check']} without a launch and in {named['run']} with one. A run under compute-sanitizer takes {mean(totals['sanitizer']):.1f} s (the program's start and",
-        f"the GPU's included, several at a time), ptxas {mean(totals['ptxas']):.0f} ms, `heist check` {mean(totals['check']):.0f} ms without and {mean(totals['run']):.0f} ms with a launch",
-        "(processor time).",
+        f"{named['check']} without a launch and in {named['run']} with one. One kernel alone on the GPU takes {alone:.1f} s, most of it the start of",
+        f"the driver, and {watched:.1f} s under compute-sanitizer; ptxas takes {mean(totals['ptxas']):.0f} ms, and `heist check` {mean(totals['check']):.0f} ms without and",
+        f"{mean(totals['run']):.0f} ms with a launch (processor time).",
         "",
         "| kernel | on the GPU | compute-sanitizer | ptxas | `heist check` | with the launch |",
         "|---|---|---|---|---|---|",
@@ -250,12 +278,12 @@ def table(options):
     print(f"{PAGE.relative_to(ROOT)}: {len(rows)} kernels")
 
 
-def codes_of_text(text):
+def codes_of_text(text, code):
     """What `heist exec` said of a run on the GPU."""
     found = re.findall(r"(?:error|warning)\[([A-Z]\d{3})\]", text)
     if found:
         return " ".join(dict.fromkeys(found))
-    return "hangs" if "did not end" in text or not text.strip() else "runs"
+    return "hangs" if code is None else "runs"
 
 
 def main():
@@ -264,9 +292,14 @@ def main():
     gpu = commands.add_parser("gpu")
     gpu.add_argument("--heist", required=True)
     gpu.add_argument("--out", required=True)
-    gpu.add_argument("--jobs", type=int, default=12)
+    gpu.add_argument("--jobs", type=int, default=6, help="runs at a time; many wait for each other at the driver")
+    gpu.add_argument("--nvcc", help="also make a program of uninit.cu and run it under initcheck")
+    gpu.add_argument("--only", metavar="RULE", default="", help="only kernels whose rule begins with this")
+    gpu.add_argument("--keep", metavar="FOLDER", help="an earlier run, of which only what was cut short is run again")
     gpu.add_argument("--deadline", type=float, default=120, help="seconds after which no further run is started")
-    commands.add_parser("samples").add_argument("folder")
+    kept = commands.add_parser("samples")
+    kept.add_argument("folder")
+    kept.add_argument("--single", metavar="FOLDER")
     made = commands.add_parser("table")
     made.add_argument("--heist", required=True)
     made.add_argument("--ptxas")

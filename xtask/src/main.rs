@@ -19,6 +19,7 @@ cargo xtask COMMAND
                formatting, lints and every test
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
+  bench check  check the largest kernel of the corpus without a launch
   bench parse  parse the corpus beside the crate ptx-syntax
   bench simulate
                run a matrix product beside the crate ptoxide
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["bless"] => bless(),
         ["fuzz"] => fuzz("10000000"),
         ["fuzz", inputs] => fuzz(inputs),
+        ["bench", "check"] => bench_check(),
         ["bench", name] => bench(name),
         _ => {
             eprint!("{HELP}");
@@ -79,6 +81,11 @@ fn fuzz(inputs: &str) -> Result<(), Failed> {
             .args(["--", "--nocapture"])
             .env("HEIST_FUZZ_INPUTS", inputs),
     )
+}
+
+fn bench_check() -> Result<(), Failed> {
+    let example = ["run", "--release", "-p", "heist-check", "--example", "time"];
+    shell::cargo(&example)
 }
 
 /// Runs a benchmark of the workspace of peers.

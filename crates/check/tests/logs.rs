@@ -1,7 +1,8 @@
 //! Logs that people have, read into few findings.
 
 use heist_check::log::{Kind, read, recognise};
-use heist_ptx::Source;
+use heist_ptx::{Severity, Source};
+use std::fs;
 
 /// The shape of a real report: thousands of threads, one cause.
 #[test]
@@ -93,4 +94,83 @@ fn a_cuda_error_is_explained_in_whatever_form_it_comes() {
         assert_eq!(found[0].code.0, code, "{log}");
         assert!(!found[0].helps.is_empty());
     }
+}
+
+/// What compute-sanitizer said of our broken kernels on an H200.
+#[test]
+fn logs_of_a_gpu_are_read_into_few_findings_that_name_the_rule() {
+    let folder = heist_oracle::workspace_root().join("bench/sanitizer/logs");
+    let mut logs = 0;
+    let mut wrong = Vec::new();
+    for entry in fs::read_dir(folder).expect("the logs are in the repository") {
+        let path = entry.expect("a directory entry").path();
+        if path.extension().is_none_or(|ext| ext != "log") {
+            continue;
+        }
+        logs += 1;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let text = fs::read_to_string(&path).expect("a log can be read");
+        if recognise(&text) != Some(Kind::Sanitizer) {
+            wrong.push(format!("{name}: not recognised"));
+            continue;
+        }
+        let reports = text.matches("     at ").count();
+        let found = read(Kind::Sanitizer, &Source::new(&*name, text)).findings;
+        // The report, and the API error that it led to.
+        if found.is_empty() || found.len() > 2 || found.len() > reports.max(1) + 1 {
+            wrong.push(format!("{name}: {} findings", found.len()));
+            continue;
+        }
+        let tool = name.rsplit('.').next().unwrap_or_default();
+        let codes: &[&str] = match tool {
+            "racecheck" => &["G031"],
+            "synccheck" => &["G032"],
+            "initcheck" => &["G033"],
+            _ => &["G030", "M003", "G005", "G008", "G034"],
+        };
+        if !codes.contains(&found[0].code.0) {
+            wrong.push(format!("{name}: {}", found[0]));
+        }
+        let rule = &name[..4];
+        let kin = match rule {
+            "M018" => "M006",
+            "M019" => "M002",
+            other => other,
+        };
+        let says = |code: &str| found[0].notes.iter().any(|note| note.starts_with(code));
+        let told = [
+            "M001", "M002", "M006", "M007", "M016", "A010", "A012", "A017", "B001",
+        ];
+        if told.contains(&kin) && tool != "racecheck" {
+            let known = says(kin) || found[0].message.starts_with("Unknown Error");
+            if !known {
+                wrong.push(format!("{name}: does not name {kin}: {:?}", found[0].notes));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(logs >= 40, "only {logs} logs");
+}
+
+/// racecheck is sure of some hazards and not of others, and so are we.
+#[test]
+fn a_warning_of_racecheck_stays_one() {
+    let log = "\
+========= COMPUTE-SANITIZER
+========= Warning: Race reported between Write access at stage+0x110
+=========     and Read access at stage+0x130 [128 hazards]
+=========
+========= Error: Race reported between Write access at swap+0x90
+=========     and Read access at swap+0xb0 [256 hazards]
+=========
+========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)
+";
+    let found = read(Kind::Sanitizer, &Source::new("race.log", log)).findings;
+    let at = |place: &str| {
+        let mut found = found.iter().filter(|one| one.message.contains(place));
+        found.next().expect("a finding for each")
+    };
+    assert_eq!(at("stage+0x110").severity, Severity::Warning);
+    assert_eq!(at("swap+0x90").severity, Severity::Error);
+    assert!(at("swap+0x90").notes[0].contains("Read access at swap+0xb0"));
 }

@@ -14,7 +14,14 @@ struct Report<'a> {
     what: &'a str,
     place: Option<&'a str>,
     thread: Option<&'a str>,
-    address: Option<&'a str>,
+    /// What else it says: the address, the allocation nearest to it, the other access.
+    details: Vec<&'a str>,
+}
+
+impl Report<'_> {
+    fn says(&self, words: &str) -> bool {
+        self.what.contains(words) || self.details.iter().any(|detail| detail.contains(words))
+    }
 }
 
 /// Reports of one cause at one place.
@@ -63,7 +70,7 @@ fn reports(source: &Source) -> Vec<Report<'_>> {
                 what: text,
                 place: None,
                 thread: None,
-                address: None,
+                details: Vec::new(),
             });
             open = true;
             continue;
@@ -75,8 +82,11 @@ fn reports(source: &Source) -> Vec<Report<'_>> {
             report.place.get_or_insert(place);
         } else if let Some(thread) = text.strip_prefix("by thread ") {
             report.thread.get_or_insert(thread);
-        } else if text.starts_with("Address ") || text.starts_with("Access at ") {
-            report.address.get_or_insert(text);
+        } else if ["Address ", "Access ", "and ", "Barrier is located"]
+            .iter()
+            .any(|start| text.starts_with(start))
+        {
+            report.details.push(text.trim_end_matches('.'));
         }
     }
     found
@@ -91,13 +101,26 @@ fn classify(text: &str) -> Option<(Code, Severity)> {
     if text.starts_with("Invalid __") || text.starts_with("Invalid access") {
         return error(rule::SANITIZER_MEMCHECK);
     }
+    // What the hardware said, before the tool had a look: it has no address then.
+    if text.starts_with("Out-of-range ") || text == "Unknown Error" {
+        return error(rule::SANITIZER_MEMCHECK);
+    }
+    if text.starts_with("Misaligned ") {
+        return error(rule::MISALIGNED_ADDRESS);
+    }
+    if text == "Illegal instruction" {
+        return error(rule::ILLEGAL_INSTRUCTION);
+    }
     // racecheck puts `Error:` or `Warning:` before it.
     if text.contains("Race reported between")
         || text.contains("Potential RAW hazard")
         || text.contains("Potential WAR hazard")
         || text.contains("Potential WAW hazard")
     {
-        return error(rule::SANITIZER_RACE);
+        return Some(match text.starts_with("Warning") {
+            true => (rule::SANITIZER_RACE, Severity::Warning),
+            false => (rule::SANITIZER_RACE, Severity::Error),
+        });
     }
     if text.starts_with("Barrier error") || text.starts_with("Divergent thread") {
         return error(rule::SANITIZER_SYNC);
@@ -113,6 +136,21 @@ fn classify(text: &str) -> Option<(Code, Severity)> {
     }
     None
 }
+
+/// The rules that `heist check` has for what a report says, by the words that tell; the
+/// first that fits.
+const KIN: [(&str, Code); 10] = [
+    ("is misaligned", rule::MISALIGNED),
+    ("device heap", rule::USE_AFTER_FREE),
+    ("Invalid __remote_shared__", rule::CLUSTER_OUT_OF_BOUNDS),
+    ("Invalid __shared__", rule::SHARED_OUT_OF_BOUNDS),
+    ("Invalid __global__", rule::GLOBAL_OUT_OF_BOUNDS),
+    ("Missing init", rule::MBARRIER_UNINITIALISED),
+    ("Barrier overflow", rule::MBARRIER_ARRIVALS),
+    ("Missing wait", rule::MBARRIER_PHASE),
+    ("Divergent thread(s) in warp", rule::DIVERGENT_BARRIER),
+    ("Divergent thread(s) in block", rule::MISMATCHED_BARRIER),
+];
 
 fn finding(group: &Group<'_>) -> Diagnostic {
     let report = &group.first;
@@ -142,13 +180,18 @@ fn finding(group: &Group<'_>) -> Diagnostic {
     if let Some(thread) = report.thread {
         finding = finding.note(format!("first by thread {thread}"));
     }
-    if let Some(address) = report.address {
-        finding = finding.note(address.trim_end_matches('.'));
+    if !report.details.is_empty() {
+        finding = finding.note(report.details.join(", "));
     }
-    finding.help(remedy(report.what, tensor_core && local))
+    let kin = KIN.iter().find(|(words, _)| report.says(words));
+    if let Some(kin) = kin.and_then(|(_, code)| code.rule()) {
+        finding = finding.note(format!("{}: {}", kin.code, kin.title));
+    }
+    finding.help(remedy(report, tensor_core && local))
 }
 
-fn remedy(what: &str, tensor_core_on_local: bool) -> &'static str {
+fn remedy(report: &Report<'_>, tensor_core_on_local: bool) -> &'static str {
+    let what = report.what;
     if tensor_core_on_local {
         "a WMMA fragment is loaded from a local array: put that array into shared memory, fill it \
          together, synchronise, and load from there. The build log has the compiler's own warning"
@@ -157,6 +200,17 @@ fn remedy(what: &str, tensor_core_on_local: bool) -> &'static str {
          what orders them"
     } else if what.starts_with("Uninitialized") {
         "write the memory before it is read, or find the write that is missing"
+    } else if report.says("Missing init") {
+        "initialise the mbarrier in one thread (`mbarrier.init`), and synchronise before anybody uses it"
+    } else if report.says("Barrier overflow") {
+        "as many arrivals a phase as `mbarrier.init` was given: count who arrives"
+    } else if report.says("Missing wait") {
+        "wait for each phase of the mbarrier before arriving for the one after the next"
+    } else if report.says("is misaligned") || what.starts_with("Misaligned") {
+        "an address is a multiple of the access's size; of 16 for bulk copies, of 128 for tensor copies"
+    } else if what == "Illegal instruction" {
+        "an operand that the instruction does not take: a descriptor, a coordinate of a tensor copy, an \
+         address in another space. `heist check` with the PTX and its launch says which"
     } else if what.starts_with("Barrier") || what.starts_with("Divergent") {
         "let all threads of the block reach the barrier"
     } else if what.starts_with("Program hit") {
