@@ -8,6 +8,7 @@ pub mod auto;
 pub mod bench;
 pub mod device;
 pub mod job;
+pub mod origin;
 pub mod render;
 pub mod sarif;
 pub mod workload;

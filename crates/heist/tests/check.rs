@@ -1,6 +1,8 @@
 //! `heist check` from the command line: without a launch, and with one.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Exit status and all that was printed.
@@ -42,4 +44,146 @@ fn a_launch_past_48_kib_is_told_of_the_opt_in() {
     let (status, said) = check(&arguments);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("warning[X011]"), "{said}");
+}
+
+/// The kernel of one report, in its three broken forms and mended, with the launch that it had.
+#[test]
+fn a_run_and_the_rules_say_each_thing_once() {
+    let launch = "--grid 1 --block 128 --smem 64000 --arg in:f16:rand(1,4096) --arg in:f16:rand(2,4096) \
+                  --arg in:f16:rand(3,4096) --arg out:f32:4096 --arg u32:2 --json";
+    for (file, codes) in [
+        ("bad-no-wait", &["A001", "A003", "X011"][..]),
+        ("bad-no-commit", &["A001", "A002", "X011"][..]),
+        ("bad-stride", &["M007", "M010", "T009", "X011"][..]),
+        ("good", &["X011"][..]),
+    ] {
+        let path = format!("cases/cp-async/{file}.ptx");
+        let mut arguments = vec![path.as_str()];
+        arguments.extend(launch.split_whitespace());
+        let (status, said) = check(&arguments);
+        assert_eq!(status, Some(1), "{said}");
+        let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        let found: Vec<(String, u64)> = json[0]["diagnostics"]
+            .as_array()
+            .expect("findings")
+            .iter()
+            .map(|one| {
+                let code = one["code"].as_str().unwrap_or_default().to_owned();
+                (code, one["line"].as_u64().unwrap_or_default())
+            })
+            .collect();
+        let places: BTreeSet<_> = found.iter().collect();
+        assert_eq!(
+            places.len(),
+            found.len(),
+            "{file} repeats itself: {found:?}"
+        );
+        let named: BTreeSet<&str> = found.iter().map(|(code, _)| code.as_str()).collect();
+        assert_eq!(Vec::from_iter(named), codes, "{file}");
+    }
+}
+
+/// A kernel with a source beside it, which starts from a register that nobody set.
+fn with_source(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(
+        folder.join("sum.cu"),
+        "__global__ void sum(float* out) {\n  extern __shared__ float s[];\n  *out = s[threadIdx.x];\n}\n",
+    )
+    .unwrap();
+    let ptx = folder.join("sum.ptx");
+    fs::write(
+        &ptx,
+        ".version 8.0\n.target sm_90\n.address_size 64\n.file 1 \"/somewhere/else/sum.cu\"\n\
+         .visible .entry sum(.param .u64 out)\n{\n    .reg .u64 at;\n    .reg .u32 v;\n    .shared .align 4 .b8 s[4];\n    \
+         .loc 1 3 3\n    ld.shared.u32 v, [s];\n    ld.param.u64 at, [out];\n    st.global.u32 [at], v;\n    ret;\n}\n",
+    )
+    .unwrap();
+    ptx
+}
+
+#[test]
+fn the_source_line_is_shown_where_the_source_is() {
+    let ptx = with_source("source");
+    let ptx = ptx.to_str().unwrap();
+    let launch = ["--grid", "1", "--block", "1", "--arg", "out:u32:1"];
+    let (status, said) = check(&[&[ptx][..], &launch[..]].concat());
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("M010"), "{said}");
+    let line = "source line /somewhere/else/sum.cu:3:3: `*out = s[threadIdx.x];`";
+    assert_eq!(said.matches("source line").count(), 1, "{said}");
+    assert!(said.contains(line), "{said}");
+}
+
+#[test]
+fn ptxas_gives_figures_where_it_is() {
+    let ptx = with_source("figures");
+    let (status, said) = check(&[ptx.to_str().unwrap(), "--ptxas", "--json"]);
+    if heist_oracle::Ptxas::find_or_say_skipped().is_none() {
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("HEIST_PTXAS"), "{said}");
+        return;
+    }
+    assert_eq!(status, Some(0), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(json[0]["usage"][0]["kernel"], "sum");
+    assert!(
+        json[0]["usage"][0]["registers"]
+            .as_u64()
+            .is_some_and(|n| n > 0),
+        "{said}"
+    );
+    assert_eq!(json[0]["usage"][0]["shared"], 4);
+}
+
+/// Whatever people have: each kind of log, and what is none.
+#[test]
+fn a_log_is_recognised_for_what_it_is() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kinds");
+    fs::create_dir_all(&folder).unwrap();
+    let sanitizer = "bench/sanitizer/logs/M002-shared-out-of-bounds.bad.halo.memcheck.log";
+    let (status, said) = check(&[sanitizer]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("G030") && said.contains("2 reports"),
+        "{said}"
+    );
+    for (name, text, status, says) in [
+        (
+            "build.log",
+            "ptxas info    : Compiling entry function 'k' for 'sm_90'\nptxas info    : Function properties for k\n    \
+             0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 8 registers\n",
+            0,
+            "nothing found",
+        ),
+        (
+            "spills.log",
+            "ptxas info    : Compiling entry function 'k' for 'sm_90'\nptxas info    : Function properties for k\n    \
+             64 bytes stack frame, 24 bytes spill stores, 48 bytes spill loads\nptxas info    : Used 255 registers\n",
+            1,
+            "G020",
+        ),
+        (
+            "jit.log",
+            "ptxas application ptx input, line 9; error   : Arguments mismatch for instruction 'add'\n\
+             ptxas fatal   : Ptx assembly aborted due to errors\n",
+            1,
+            "G022",
+        ),
+        (
+            "run.log",
+            "step 12\nRuntimeError: CUDA error: an illegal memory access was encountered\n",
+            1,
+            "G004",
+        ),
+        ("notes.txt", "buy milk\n", 2, "neither PTX"),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, text).unwrap();
+        let (got, said) = check(&[path.to_str().unwrap()]);
+        assert_eq!(got, Some(status), "{name}: {said}");
+        assert!(said.contains(says), "{name}: {said}");
+    }
+    assert_eq!(check(&["no/such/file.ptx"]).0, Some(2));
 }

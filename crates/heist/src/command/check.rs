@@ -1,9 +1,9 @@
 //! `heist check`: why does my kernel die?
 
 use super::launch::{ARGUMENTS_HELP, LaunchFlags};
-use super::{BadQuestion, Output, Verdict, read_source};
+use super::{BadQuestion, Output, Verdict, assembler, read_source};
 use clap::Args;
-use heist::{render, sarif};
+use heist::{origin, render, sarif};
 use heist_check::log::{self, KernelUsage, Kind};
 use heist_ptx::{Diagnostic, Severity, Source, parse, validate};
 use serde_json::json;
@@ -14,6 +14,7 @@ Examples:
   heist check kernel.ptx              what is wrong with it, without running it
   heist check kernel.ptx --grid 8 --block 256 --arg 'in:f32:rand(1,2048)' --arg out:f32:2048
                                       and what a run on the simulated GPU finds
+  heist check --ptxas kernel.ptx      and what its kernels take: registers, stack, spills
   heist check build.log               a build's or ptxas's output, explained
   compute-sanitizer ./app | heist check -
   heist check --sarif *.ptx > found.sarif
@@ -32,6 +33,9 @@ pub(crate) struct Check {
     /// Print SARIF 2.1.0, for code-review tools.
     #[arg(long)]
     sarif: bool,
+    /// Also assemble PTX with ptxas, and show the registers, stack and spills of each kernel.
+    #[arg(long)]
+    ptxas: bool,
     #[command(flatten)]
     launch: Option<LaunchFlags>,
 }
@@ -53,7 +57,7 @@ impl Check {
         let found = self
             .files
             .iter()
-            .map(|path| check(read_source(path)?, self.launch.as_ref()))
+            .map(|path| check(read_source(path)?, self.launch.as_ref(), self.ptxas))
             .collect::<Result<Vec<Found>, BadQuestion>>()?;
         if self.sarif {
             let files: Vec<_> = found
@@ -75,7 +79,7 @@ impl Check {
     }
 }
 
-fn check(source: Source, launch: Option<&LaunchFlags>) -> Result<Found, BadQuestion> {
+fn check(source: Source, launch: Option<&LaunchFlags>, ptxas: bool) -> Result<Found, BadQuestion> {
     let Some(kind) = log::recognise(source.text()) else {
         return Err(BadQuestion::Sentence(format!(
             "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, compute-sanitizer \
@@ -91,6 +95,7 @@ fn check(source: Source, launch: Option<&LaunchFlags>) -> Result<Found, BadQuest
             usage: reading.usage,
         });
     }
+    let mut usage = Vec::new();
     let diagnostics = match parse(&source) {
         Ok(module) => {
             let mut found = validate::validate(&module, Some(&source));
@@ -105,6 +110,10 @@ fn check(source: Source, launch: Option<&LaunchFlags>) -> Result<Found, BadQuest
                 }
             }
             found.sort_by_key(|diagnostic| diagnostic.span.start);
+            origin::add_source_lines(&module, &source, &mut found);
+            if ptxas {
+                usage = assembler::usage(&source, &module).map_err(BadQuestion::Sentence)?;
+            }
             found
         }
         Err(errors) => errors,
@@ -112,7 +121,7 @@ fn check(source: Source, launch: Option<&LaunchFlags>) -> Result<Found, BadQuest
     Ok(Found {
         source,
         diagnostics,
-        usage: Vec::new(),
+        usage,
     })
 }
 
@@ -177,9 +186,13 @@ fn tell(found: &Found) {
         println!("{}: nothing found", found.source.name());
         return;
     }
-    let explain = found.diagnostics.first().map_or(String::new(), |first| {
-        format!("; `heist explain {}` says more", first.code)
-    });
+    let worst = |diagnostic: &&Diagnostic| diagnostic.severity == Severity::Error;
+    let first = found.diagnostics.iter().find(worst);
+    let explain = first
+        .or(found.diagnostics.first())
+        .map_or(String::new(), |first| {
+            format!("; `heist explain {}` says more", first.code)
+        });
     println!(
         "{}: {errors} error{}, {warnings} warning{}{explain}",
         found.source.name(),

@@ -1,12 +1,10 @@
 //! `heist doctor`: what this machine has.
 
-use super::{BadQuestion, Output, Verdict};
+use super::{BadQuestion, Output, Verdict, assembler};
 use clap::Args;
 use heist::device::DeviceName;
 use heist_gpu::DeviceInfo;
 use serde_json::json;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Say what this machine has: driver, GPUs and what they support, ptxas; and
 /// what to do about what is missing.
@@ -20,7 +18,7 @@ pub(crate) struct Doctor {}
 impl Doctor {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let gpus = heist_gpu::devices();
-        let ptxas = find_ptxas();
+        let ptxas = assembler::find();
         if out.json {
             let (devices, problem) = match &gpus {
                 Ok(devices) => (devices.iter().map(device_json).collect(), None),
@@ -100,31 +98,4 @@ fn device_json(info: &DeviceInfo) -> serde_json::Value {
         "driver": info.driver.to_string(),
         "ptx_isa": info.driver.ptx_isa().to_string(),
     })
-}
-
-/// The assembler and its version line: by `HEIST_PTXAS`, in `.venv` here, or on
-/// the path.
-fn find_ptxas() -> Option<(PathBuf, String)> {
-    let named = std::env::var_os("HEIST_PTXAS").map(PathBuf::from);
-    let candidates = named
-        .into_iter()
-        .chain(in_virtual_environment(Path::new(".venv")))
-        .chain([PathBuf::from("ptxas")]);
-    candidates.into_iter().find_map(|path| {
-        let answer = Command::new(&path).arg("--version").output().ok()?;
-        let text = String::from_utf8_lossy(&answer.stdout).into_owned();
-        let version = text.lines().find(|line| line.contains("release"))?;
-        Some((path, version.trim().to_owned()))
-    })
-}
-
-fn in_virtual_environment(root: &Path) -> Vec<PathBuf> {
-    let Ok(pythons) = std::fs::read_dir(root.join("lib")) else {
-        return Vec::new();
-    };
-    pythons
-        .flatten()
-        .map(|python| python.path().join("site-packages/nvidia/cu13/bin/ptxas"))
-        .filter(|path| path.exists())
-        .collect()
 }

@@ -3,6 +3,7 @@
 //! Every command ends in a [`Verdict`], which is its exit status: 0 clean, 1
 //! something was found, 2 the question was wrong.
 
+mod assembler;
 mod bench;
 mod check;
 mod demo;
