@@ -4,7 +4,7 @@
     table.py gpu --heist HEIST --out FOLDER     on a machine with a GPU: run every kernel under compute-sanitizer
     table.py gpu ... --only M001 --jobs 1       the same for a few, one at a time, to know how long one takes
     table.py samples FOLDER [--single FOLDER]   keep what they said, without what belongs to one machine, in logs/
-    table.py table --heist HEIST [--ptxas P]    write docs/sanitizer.md from logs/, ptxas and `heist check`
+    table.py table --heist HEIST [--ptxas P]    write docs/checking.md from logs/, ptxas and `heist check`
 
 A kernel is a case of a `bad*.ptx` that an sm_90 GPU can launch; its launch is the one that the file names. Each runs in a
 process of its own, with a time limit, since what it does to the GPU is not to be foreseen.
@@ -23,7 +23,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LOGS = HERE / "logs"
-PAGE = ROOT / "docs" / "sanitizer.md"
+PAGE = ROOT / "docs" / "checking.md"
 
 # Which tools can have something to say, by the letter of the rule or the rule itself.
 TOOLS = {
@@ -240,7 +240,7 @@ def table(options):
             done, spent = measured([options.ptxas, "-v", f"-arch={target}", "-o", "/dev/null", path])
             totals["ptxas"].append(spent)
             lines = [line for line in (done.stderr + done.stdout).splitlines() if re.search(r"error|warning", line, re.I)]
-            ptxas = re.sub(r"^ptxas \S+\s*(, line \d+;)?", "", lines[0]).strip()[:80] if lines else "nothing"
+            ptxas = re.sub(r"^.*?(warning|error)\s*:\s*", r"\1: ", lines[0]).strip()[:90] if lines else "nothing"
         still, spent = measured([options.heist, "check", path, "--json"])
         totals["check"].append(spent)
         ran, spent = measured([options.heist, "check", path, "--json", *kernel.launch()])
@@ -261,7 +261,8 @@ def table(options):
         "",
         "Made by `bench/sanitizer/table.py`, which says how. Each row is a kernel in `rules/` that breaks a rule on purpose, at the",
         "smallest launch that shows it. On the GPU it ran alone and under the tools of compute-sanitizer that could have something to",
-        "say, on an H200 with CUDA 13.0; ptxas is 13.4. `heist check` had no GPU: first the file alone, then with the launch.",
+        "say, on an H200 with CUDA 13.0; ptxas is 13.4. `heist check` had no GPU: first the file alone, then with the launch. The kernels",
+        "are ours, at least one for each rule, so the last column is full because a test holds it so; what there is to see is the others.",
         "",
         f"Of {len(rows)} kernels, compute-sanitizer has something to say of {named['sanitizer']}; `heist check` names the rule that is broken in",
         f"{named['check']} without a launch and in {named['run']} with one. One kernel alone on the GPU takes {alone:.1f} s, most of it the start of",

@@ -1,0 +1,162 @@
+//! Waiting for a phase of an mbarrier.
+
+use super::super::Mods;
+use super::super::map::with;
+use super::super::memory::read_bits;
+use super::{at, check_use, each_barrier};
+use crate::code::{Flow, Pred, Reach, Slot, Wait};
+use crate::context::Cx;
+use crate::decode::operand::Addr;
+use crate::decode::{Cost, Decoded, Decoder};
+use crate::lanes::Mask;
+use heist_ptx::{Instruction, ScalarType, rule};
+
+/// How long a `try_wait` waits before it gives up, in cycles.
+const PATIENCE: u64 = 2000;
+
+/// `test_wait` and `try_wait`, by state or by parity.
+pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let o = &i.operands;
+    let parity = mods.has("parity");
+    let Some(target) = d.pred_dst(at(d, o, 0)?)? else {
+        return Err(d.wrong(rule::OPERAND_KIND, "the result of a wait has a place"));
+    };
+    let addr = d.address(at(d, o, 1)?)?;
+    let ty = if parity {
+        ScalarType::U32
+    } else {
+        ScalarType::B64
+    };
+    let (token, rows) = d.src_any(at(d, o, 2)?, ty)?;
+    let blocks = mods.has("try_wait");
+    let acquires = !mods.has("relaxed");
+    let waiter = Waiter {
+        target,
+        addr,
+        token,
+        rows,
+        parity,
+        blocks,
+        acquires,
+    };
+    d.emit_reaching(
+        with(move |cx| waiter.run(cx)),
+        Cost::new(2, 20),
+        Reach::Cluster,
+    );
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Waiter {
+    target: Pred,
+    addr: Addr,
+    token: Slot,
+    rows: u32,
+    parity: bool,
+    blocks: bool,
+    acquires: bool,
+}
+
+impl Waiter {
+    fn run(self, cx: &mut Cx<'_>) -> Flow {
+        let addresses = self.addr.eval(cx);
+        let tokens = read_bits(cx, self.token, self.rows);
+        let resumed = std::mem::replace(&mut cx.fragment.resumed, false);
+        let (mut over, mut waits) = (0, None);
+        let mut known: Vec<(u32, u32, Mask)> = Vec::new();
+        each_barrier(cx, &addresses, |cx, lane, rank, offset| {
+            if rank != cx.warp.rank {
+                cx.report(rule::MBARRIER_REMOTE, 1 << lane, |_, mut told| {
+                    told.message = "waits at an mbarrier of a peer block".to_owned();
+                    told.help("a thread can only wait at its own block's mbarriers: let the peer arrive at one of those")
+                });
+                return;
+            }
+            if !check_use(cx, lane, rank, offset) {
+                over |= 1 << lane;
+                return;
+            }
+            let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
+                return;
+            };
+            let done = if self.parity {
+                barrier.is_over(tokens[lane] as u32)
+            } else {
+                let theirs = tokens[lane] >> 36 & 0xff_ffff;
+                let named = (tokens[lane] >> 20 & 0xffff) as u32;
+                let phase = barrier.phase & 0xff_ffff;
+                let strange =
+                    tokens[lane] >> 63 == 0 || named != offset >> 3 & 0xffff || theirs > phase;
+                let old = !strange && theirs + 1 < phase;
+                if old {
+                    cx.report(rule::MBARRIER_PHASE, 1 << lane, |_, mut told| {
+                        told.message = format!(
+                            "waits at the mbarrier at {offset:#x} for phase {theirs}, and it is in phase {phase}"
+                        );
+                        told.help("a wait may ask for the phase in progress or the one before it: wait before the barrier is two phases further")
+                    });
+                }
+                if strange {
+                    cx.report(rule::MBARRIER_TOKEN, 1 << lane, |_, mut told| {
+                        told.message = format!(
+                            "waits at the mbarrier at {offset:#x} with a state that is not one of it"
+                        );
+                        told.help("pass the state that `mbarrier.arrive` on this mbarrier gave in this phase")
+                    });
+                }
+                strange || phase > theirs
+            };
+            if done {
+                over |= 1 << lane;
+                match known
+                    .iter_mut()
+                    .find(|(r, o, _)| (*r, *o) == (rank, offset))
+                {
+                    Some((_, _, lanes)) => *lanes |= 1 << lane,
+                    None => known.push((rank, offset, 1 << lane)),
+                }
+            } else if waits.is_none() {
+                waits = Some((rank, offset));
+            }
+        });
+        let live = cx.warp.live;
+        if let Some((rank, offset)) = waits {
+            let stuck = cx.note_failure();
+            if (self.blocks && !resumed) || stuck {
+                cx.fragment.resumed = true;
+                // A wait that has failed often while nothing happened lasts until something does.
+                let until = if stuck { u64::MAX } else { cx.now() + PATIENCE };
+                return Flow::Retry(Wait::Mbarrier {
+                    rank,
+                    offset,
+                    until,
+                });
+            }
+        } else {
+            cx.warp.stuck.1 = 0;
+        }
+        if self.acquires {
+            for (rank, offset, lanes) in known {
+                if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) {
+                    cx.warp.clock.acquire(&barrier.done, lanes, live);
+                }
+            }
+        }
+        cx.set_pred(self.target, over);
+        Flow::Next
+    }
+}
+
+impl Cx<'_> {
+    /// Counts a wait that failed; true when many have and nothing has happened since.
+    fn note_failure(&mut self) -> bool {
+        let progress = self.team.progress;
+        if self.warp.stuck.0 == progress {
+            self.warp.stuck.1 += 1;
+        } else {
+            self.warp.stuck = (progress, 0);
+        }
+        self.warp.stuck.1 > 64
+    }
+}
