@@ -6,11 +6,12 @@ plain little-endian elements, and asks for one sample at a time, so that samples
 of ours and of the peers alternate.
 
     {"op": "hello"}
-    {"op": "prepare", "id": "...", "family": "gemm", "peer": "cublas",
-     "inputs": {"a": {"path": ..., "dtype": "bf16", "shape": [m, k]}, ...},
+    {"op": "load", "problem": "...",
+     "inputs": {"a": {"path": ..., "dtype": "bf16", "shape": [m, k]}, ...}}
+    {"op": "prepare", "problem": "...", "id": "...", "family": "gemm", "peer": "cublas",
      "options": {...}, "output": "where to write the result", "calls": 1}
     {"op": "sample", "id": "..."}
-    {"op": "drop", "id": "..."}
+    {"op": "forget"}
 
 A peer's work is captured once into a graph of `calls` calls: what its Python side
 costs is not measured. Before a sample the L2 cache is overwritten.
@@ -171,8 +172,7 @@ def triton_kernels():
 
 
 class Prepared:
-    def __init__(self, request):
-        inputs = {name: load(tensor) for name, tensor in request["inputs"].items()}
+    def __init__(self, request, inputs):
         make = PEERS.get((request["family"], request["peer"]))
         if make is None:
             raise Unavailable(f"no peer {request['peer']} for {request['family']}")
@@ -190,7 +190,6 @@ class Prepared:
         with torch.cuda.graph(self.graph):
             for _ in range(self.calls):
                 self.result = work()
-        self.inputs = inputs
 
     def sample(self):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -232,29 +231,33 @@ def hello():
     return {"device": torch.cuda.get_device_name(0), "versions": versions}
 
 
-def answer(request, prepared):
+def answer(request, loaded, prepared):
     op = request["op"]
     if op == "hello":
         return hello()
+    if op == "load":
+        loaded[request["problem"]] = {name: load(tensor) for name, tensor in request["inputs"].items()}
+        return {"ok": True}
     if op == "prepare":
-        prepared[request["id"]] = Prepared(request)
+        prepared[request["id"]] = Prepared(request, loaded[request["problem"]])
         return {"ok": True}
     if op == "sample":
         return {"ns": prepared[request["id"]].sample()}
-    if op == "drop":
-        prepared.pop(request["id"], None)
+    if op == "forget":
+        loaded.clear()
+        prepared.clear()
         torch.cuda.empty_cache()
         return {"ok": True}
     raise ValueError(f"unknown request {op!r}")
 
 
 def main():
-    prepared = {}
+    loaded, prepared = {}, {}
     for line in sys.stdin:
         if not line.strip():
             continue
         try:
-            reply = answer(json.loads(line), prepared)
+            reply = answer(json.loads(line), loaded, prepared)
         except Unavailable as reason:
             reply = {"unavailable": str(reason)}
         except Exception as error:  # A peer that can't do a case says so, and the next goes on.

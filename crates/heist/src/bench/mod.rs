@@ -9,7 +9,7 @@ pub mod evidence;
 mod peers;
 pub mod suite;
 
-pub use peers::{PeerError, Peers, PreparedPeer, Problem, Tensor};
+pub use peers::{PeerError, Peers, Posed, PreparedPeer, Problem, Tensor};
 
 use heist_gpu::{Figures, Gpu, GpuError, Graph, KernelInfo, PtxText, Sampler, Stream};
 use heist_launch::Buffer;
@@ -168,8 +168,13 @@ impl Contest<'_> {
             runners.push(Runner::Ours(self.capture(candidate.as_ref(), &sampler)?));
         }
         if let Some(peers) = peers.as_deref_mut() {
+            let posed = peers.pose(&self.problem);
             for name in &self.peers {
-                match peers.prepare(name, &self.problem) {
+                let peer = match &posed {
+                    Ok(posed) => peers.prepare(name, posed),
+                    Err(why) => Err(why.clone()),
+                };
+                match peer {
                     Ok(peer) => {
                         let result = peer.result.clone();
                         outcome.enter(name, false, &mut first, result, self.tolerance);
@@ -203,11 +208,7 @@ impl Contest<'_> {
             }
         }
         if let Some(peers) = peers {
-            for runner in runners {
-                if let Runner::Peer(peer) = runner {
-                    peers.forget(peer);
-                }
-            }
+            peers.forget();
         }
         Ok(outcome)
     }

@@ -71,7 +71,14 @@ pub struct Peers {
     folder: Folder,
     /// Versions of what was found, for the record.
     pub versions: Value,
-    prepared: usize,
+    asked: usize,
+}
+
+/// A problem that the peers hold the inputs of.
+#[derive(Debug)]
+pub struct Posed<'p> {
+    id: String,
+    problem: &'p Problem,
 }
 
 /// One peer that is ready to be sampled.
@@ -115,7 +122,7 @@ impl Peers {
             answers: BufReader::new(answers),
             folder,
             versions: Value::Null,
-            prepared: 0,
+            asked: 0,
         };
         let hello = peers
             .ask(&json!({ "op": "hello" }))
@@ -126,43 +133,61 @@ impl Peers {
         Ok(peers)
     }
 
-    /// Gives a problem to a peer, which solves it once.
+    /// Gives the peers a problem's inputs, once for all of them.
     ///
     /// # Errors
-    /// When it can't, with its own words.
-    pub fn prepare(&mut self, peer: &str, problem: &Problem) -> Result<PreparedPeer, PeerError> {
-        let id = format!("{}-{}", self.prepared, peer);
-        self.prepared += 1;
+    /// When they can't be written, or don't fit into the GPU's memory.
+    pub fn pose<'p>(&mut self, problem: &'p Problem) -> Result<Posed<'p>, PeerError> {
+        let id = self.next_id(problem.family);
         let mut inputs = serde_json::Map::new();
         let mut files = Vec::new();
+        let mut written = Ok(());
         for tensor in &problem.inputs {
             let path = self.folder.file(&format!("{id}-{}", tensor.name));
-            std::fs::write(&path, tensor.data.bytes())
-                .map_err(|error| PeerError::Unable(format!("{}: {error}", path.display())))?;
+            written = written.and(std::fs::write(&path, tensor.data.bytes()));
             inputs.insert(
                 tensor.name.into(),
                 json!({ "path": path, "dtype": tensor.data.ty().as_str(), "shape": tensor.shape }),
             );
             files.push(path);
         }
+        let answer = match written {
+            Ok(()) => self.ask(&json!({ "op": "load", "problem": id, "inputs": inputs })),
+            Err(error) => Err(PeerError::Unable(format!("no room for inputs: {error}"))),
+        };
+        for file in files {
+            // Litter in a temporary folder that goes away with us.
+            let _ = std::fs::remove_file(file);
+        }
+        answer.map(|_| Posed { id, problem })
+    }
+
+    /// Lets a peer solve a problem once.
+    ///
+    /// # Errors
+    /// When it can't, with its own words.
+    pub fn prepare(&mut self, peer: &str, posed: &Posed<'_>) -> Result<PreparedPeer, PeerError> {
+        let id = self.next_id(peer);
+        let problem = posed.problem;
         let output = self.folder.file(&format!("{id}-output"));
         let answer = self.ask(&json!({
-            "op": "prepare", "id": id, "family": problem.family, "peer": peer, "inputs": inputs,
+            "op": "prepare", "problem": posed.id, "id": id, "family": problem.family, "peer": peer,
             "options": problem.options, "output": output, "calls": problem.calls,
         }));
         let bytes = answer.and_then(|_| {
             std::fs::read(&output)
                 .map_err(|error| PeerError::Unable(format!("it left no result: {error}")))
         });
-        files.push(output);
-        for file in files {
-            // Litter in a temporary folder that goes away with us.
-            let _ = std::fs::remove_file(file);
-        }
+        let _ = std::fs::remove_file(output);
         let result = Buffer::from_bytes(problem.output, bytes?).ok_or_else(|| {
             PeerError::Unable(format!("its result is not whole {}s", problem.output))
         })?;
         Ok(PreparedPeer { id, result })
+    }
+
+    fn next_id(&mut self, what: &str) -> String {
+        self.asked += 1;
+        format!("{}-{what}", self.asked)
     }
 
     /// One sample: the time of one call.
@@ -177,10 +202,10 @@ impl Peers {
         }
     }
 
-    /// Frees what a peer holds on the GPU.
-    pub fn forget(&mut self, peer: PreparedPeer) {
-        // If it can't be told, it is gone, and so is its memory.
-        let _ = self.ask(&json!({ "op": "drop", "id": peer.id }));
+    /// Frees what problems and peers hold on the GPU.
+    pub fn forget(&mut self) {
+        // If they can't be told, they are gone, and so is their memory.
+        let _ = self.ask(&json!({ "op": "forget" }));
     }
 
     fn ask(&mut self, request: &Value) -> Result<Value, PeerError> {
