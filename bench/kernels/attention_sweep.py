@@ -3,10 +3,10 @@
     cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
     python3 bench/kernels/attention_sweep.py DIR [--rounds N] [--only TEXT]
 
-Every configuration is compared with a reference (f32 math for short sequences,
+Every configuration is compared with a reference (f64 math for short sequences,
 the flash backend for long ones); then all of them and the peers are timed in
-turns, each sample on an overwritten L2 cache. Short problems are timed inside a
-graph of 20 calls over buffers that rotate. Prints a table for each problem, best
+turns, each sample a captured graph on an overwritten L2 cache. A graph of a short
+problem is 20 calls over buffers that rotate. Prints a table for each problem, best
 first, and writes results.json beside it.
 """
 
@@ -184,14 +184,16 @@ def main():
             )
         else:
             reference = peer(SDPBackend.FLASH_ATTENTION, q, k, v, causal)().double()
-        work, notes = {}, {}
+        work, notes, kept = {}, {}, []
         for name, backend in (
             ("torch flash", SDPBackend.FLASH_ATTENTION),
             ("torch cudnn", SDPBackend.CUDNN_ATTENTION),
         ):
             peers = [peer(backend, *inputs, causal) for inputs in sets]
-            work[name] = graph_of(peers, calls) if small else peers[0]
-            notes[name] = ""
+            try:
+                work[name], notes[name] = graph_of(peers, calls), ""
+            except RuntimeError as failure:
+                print(f"{name}: {str(failure).splitlines()[0]}")
         for arm in problem["arms"]:
             name = arm["name"]
             told = [made[step["ptx"]] for step in arm["steps"]]
@@ -212,9 +214,11 @@ def main():
                 )
                 if not error < 5e-3:
                     notes[name] += "  WRONG"
-                work[name] = graph_of(ours, calls) if small else ours[0]
+                work[name] = graph_of(ours, calls)
+                # A graph does not own what its kernels work on.
+                kept.append(ours)
             except RuntimeError as failure:
-                print(f"{name}: {failure}")
+                print(f"{name}: {str(failure).splitlines()[0]}")
                 torch.cuda.synchronize()
         times = {name: [] for name in work}
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -228,7 +232,8 @@ def main():
                 if turn >= 0:
                     times[name].append(start.elapsed_time(end) * 1e3 / calls)
         medians = {name: statistics.median(samples) for name, samples in times.items()}
-        flash, cudnn = medians["torch flash"], medians["torch cudnn"]
+        nothing = float("nan")
+        flash, cudnn = medians.get("torch flash", nothing), medians.get("torch cudnn", nothing)
         print(f"\n{problem['name']}   (us, TFLOP/s, speed against flash, against cudnn)")
         for name, time in sorted(medians.items(), key=lambda item: item[1]):
             rate = problem["flops"] / time / 1e6

@@ -5,7 +5,7 @@
 //! cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
 //! ```
 //!
-//! A set is `small`, `large` or `ladder`; all of them unless given.
+//! A set is `small`, `large`, `ladder` or `anchors`; all of them unless given.
 
 use heist_build::Arch;
 use heist_kernels::attention::{Config, Dtype, Feed, Mask, Problem, Rung, job, schedule};
@@ -28,60 +28,64 @@ fn anchor(dim: u32, length: u32, dtype: Dtype, mask: Mask) -> Problem {
     problem
 }
 
-/// Every combination that might be good for large shapes of a head dimension.
+/// Combinations that might be good for large shapes of a head dimension.
 fn large(dim: u32) -> Vec<Config> {
     let base = Config::suited(Rung::Large, &Problem::new(16, 32, 1024, dim), H200);
-    let mut configs = Vec::new();
+    // Row blocks, warps, columns, queries in registers, blocks that fit.
     let shapes: &[(u32, u32, u32, bool, u32)] = match dim {
-        // row blocks, warps, columns, queries in registers, blocks to fit
-        64 => &[
-            (2, 4, 64, true, 1),
-            (2, 4, 64, true, 3),
+        0..=64 => &[
             (2, 4, 64, false, 3),
+            (2, 4, 64, true, 2),
+            (2, 4, 80, false, 2),
+            (2, 4, 96, false, 2),
             (2, 4, 128, false, 2),
-            (2, 4, 128, true, 2),
-            (2, 4, 96, true, 2),
-            (2, 4, 32, true, 3),
-            (2, 8, 64, true, 1),
-            (1, 8, 64, true, 2),
+            (2, 6, 64, false, 2),
+            (2, 2, 64, false, 6),
+            (3, 4, 32, false, 2),
+            (3, 4, 48, false, 2),
             (1, 4, 64, true, 4),
         ],
-        _ => &[
+        65..=128 => &[
             (2, 4, 64, false, 2),
-            (2, 4, 32, false, 2),
-            (2, 4, 32, true, 2),
             (2, 4, 48, false, 2),
-            (1, 8, 64, true, 1),
-            (1, 8, 64, false, 2),
-            (1, 4, 64, true, 3),
+            (2, 4, 32, true, 2),
+            (2, 2, 64, false, 4),
             (2, 8, 64, false, 1),
+            (1, 4, 64, false, 3),
+        ],
+        _ => &[
+            (1, 4, 32, false, 2),
+            (1, 4, 64, false, 2),
+            (1, 8, 32, false, 1),
+            (1, 8, 64, false, 1),
+            (1, 8, 64, true, 1),
         ],
     };
+    let mut configs = vec![base];
     for &(row_blocks, down, cols, q_in_registers, min_blocks) in shapes {
-        for feed in [Feed::Pairs, Feed::Turns] {
-            for stages in [2, 3] {
-                configs.push(Config {
-                    row_blocks,
-                    down,
-                    cols,
-                    q_in_registers,
-                    min_blocks,
-                    feed,
-                    stages,
-                    ..base
-                });
-            }
+        for (feed, stages, swizzled) in [
+            (Feed::Pairs, 2, false),
+            (Feed::Pairs, 2, true),
+            (Feed::Turns, 2, true),
+            (Feed::Turns, 3, false),
+        ] {
+            configs.push(Config {
+                row_blocks,
+                down,
+                cols,
+                q_in_registers,
+                min_blocks,
+                feed,
+                stages,
+                swizzled,
+                ..base
+            });
         }
-        configs.push(Config {
-            row_blocks,
-            down,
-            cols,
-            q_in_registers,
-            min_blocks,
-            swizzled: true,
-            ..base
-        });
     }
+    configs.extend(Some(Config {
+        rung: Rung::Persistent,
+        ..base
+    }));
     configs
 }
 
@@ -131,10 +135,10 @@ fn cases(set: &str) -> Vec<(Problem, Vec<Config>)> {
     let mut cases = Vec::new();
     if set == "all" || set == "large" {
         for (dim, length, dtype) in [
+            (32, 1024, Dtype::F16),
             (64, 1024, Dtype::F16),
-            (64, 4096, Dtype::Bf16),
             (128, 1024, Dtype::F16),
-            (128, 4096, Dtype::Bf16),
+            (256, 1024, Dtype::F16),
         ] {
             for mask in [Mask::Full, Mask::Causal] {
                 let problem = anchor(dim, length, dtype, mask);
@@ -155,6 +159,23 @@ fn cases(set: &str) -> Vec<(Problem, Vec<Config>)> {
         if set == "all" || set == "ladder" {
             let configs = Rung::ALL.map(|rung| Config::suited(rung, &problem, H200));
             cases.push((problem, configs.to_vec()));
+        }
+    }
+    if set == "all" || set == "anchors" {
+        for (dim, length, dtype) in [
+            (64, 1024, Dtype::F16),
+            (64, 4096, Dtype::Bf16),
+            (64, 16384, Dtype::Bf16),
+            (128, 1024, Dtype::F16),
+            (128, 4096, Dtype::Bf16),
+            (128, 16384, Dtype::Bf16),
+        ] {
+            for mask in [Mask::Full, Mask::Causal] {
+                let problem = anchor(dim, length, dtype, mask);
+                let configs = [Rung::Large, Rung::Persistent]
+                    .map(|rung| Config::suited(rung, &problem, H200));
+                cases.push((problem, configs.to_vec()));
+            }
         }
     }
     cases
@@ -219,7 +240,7 @@ fn describe(
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
-        return Err("usage: attention_sweep DIR [small|large|ladder]".into());
+        return Err("usage: attention_sweep DIR [small|large|ladder|anchors]".into());
     };
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;

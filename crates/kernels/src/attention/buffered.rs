@@ -6,7 +6,7 @@ use super::finish::{merge, store};
 use super::params::{AttentionArgs, Element};
 use super::place::{Blocks, Place};
 use super::team::{Team, key_tile, query_tile};
-use heist_build::{FillTile, Global, Kernel, On, Ptr, Val};
+use heist_build::{FillTile, Kernel, On, Val};
 use heist_sched::Tile;
 
 /// One tile.
@@ -19,27 +19,31 @@ pub(crate) fn tile<'k, T: Element>(
     let place = Place::<T>::of(k, args, config, tile);
     k.if_(place.rows.gt(0), || {
         let queries = k.copy_once(query_tile::<T>(config), |q| {
-            q.copy_rows(place.q, args.q_row, Some(place.rows));
+            q.copy_rows(place.q(), args.q_row, Some(place.rows));
         });
         let blocks = place.blocks(config.rows(), config.width(), config.splits);
-        let keys = Rows::new(&place, &blocks, place.k, args.k_row);
-        let values = Rows::new(&place, &blocks, place.v, args.k_row);
+        let keys = |index, to: &FillTile<'k, T>, edge| {
+            copy(&place, &blocks, What::Keys, index, to, edge);
+        };
+        let values = |index, to: &FillTile<'k, T>, edge| {
+            copy(&place, &blocks, What::Values, index, to, edge);
+        };
         match config.feed {
             Feed::Pairs => {
                 let specs = (key_tile::<T>(config, "k"), key_tile::<T>(config, "v"));
                 let ahead = config.stages - 1;
                 let pipeline = k.copy_pipeline_of(config.stages, specs);
                 let running = pipeline.start(|index, (to_k, to_v)| {
-                    keys.copy(k.c(index), &to_k, true);
-                    values.copy(k.c(index), &to_v, true);
+                    keys(k.c(index), &to_k, true);
+                    values(k.c(index), &to_v, true);
                 });
                 let queries = queries.wait();
                 let team = Team::new(k, args, config, &place, &queries);
                 blocks.each(|index, masked| {
                     running.step(
                         |(to_k, to_v)| {
-                            keys.copy(index + ahead, &to_k, masked);
-                            values.copy(index + ahead, &to_v, masked);
+                            keys(index + ahead, &to_k, masked);
+                            values(index + ahead, &to_v, masked);
                         },
                         |(keys, values)| {
                             let scores = team.scores();
@@ -56,28 +60,27 @@ pub(crate) fn tile<'k, T: Element>(
                 // Stage after stage: keys of a block, its values, the next one's keys.
                 let ahead = config.stages - 1;
                 let pipeline = k.copy_pipeline_of(config.stages, key_tile::<T>(config, "kv"));
-                let copy = |index: Val<'k, u32>, turn: u32, to: &FillTile<'k, T>, masked| {
-                    let rows = if turn.is_multiple_of(2) {
-                        &keys
+                let turns = |index: Val<'k, u32>, turn: u32, to: &FillTile<'k, T>, masked| {
+                    if turn.is_multiple_of(2) {
+                        keys(index + turn / 2, to, masked);
                     } else {
-                        &values
-                    };
-                    rows.copy(index + turn / 2, to, masked);
+                        values(index + turn / 2, to, masked);
+                    }
                 };
-                let running = pipeline.start(|turn, to| copy(k.c(0), turn, &to, true));
+                let running = pipeline.start(|turn, to| turns(k.c(0), turn, &to, true));
                 let queries = queries.wait();
                 let team = Team::new(k, args, config, &place, &queries);
                 let scores = team.scores();
                 blocks.each(|index, masked| {
                     running.step(
-                        |to| copy(index, ahead, &to, masked),
+                        |to| turns(index, ahead, &to, masked),
                         |keys| {
                             scores.clear();
                             team.score(&scores, &keys, masked.then(|| blocks.first_key(index)));
                         },
                     );
                     running.step(
-                        |to| copy(index, ahead + 1, &to, masked),
+                        |to| turns(index, ahead + 1, &to, masked),
                         |values| team.weigh(&scores, &values),
                     );
                 });
@@ -89,38 +92,31 @@ pub(crate) fn tile<'k, T: Element>(
     });
 }
 
-/// The rows of the keys, or of the values, in blocks.
-struct Rows<'a, 'k, T> {
-    place: &'a Place<'k, T>,
-    blocks: &'a Blocks<'k>,
-    from: Ptr<'k, Global, T>,
-    pitch: Val<'k, u32>,
+/// Starts copying block `index` of the keys or the values, if there is one. A
+/// block at an edge may reach past the last key.
+fn copy<'k, T: Element>(
+    place: &Place<'k, T>,
+    blocks: &Blocks<'k>,
+    what: What,
+    index: Val<'k, u32>,
+    to: &FillTile<'k, T>,
+    edge: bool,
+) {
+    let k = index.kernel();
+    k.if_(index.lt(blocks.count), || {
+        let first = blocks.first_key(index);
+        let from = match what {
+            What::Keys => place.k(first),
+            What::Values => place.v(first),
+        };
+        let inside = edge.then(|| place.keys_from(first));
+        to.copy_rows(from, place.key_pitch(), inside);
+    });
 }
 
-impl<'a, 'k, T: Element> Rows<'a, 'k, T> {
-    fn new(
-        place: &'a Place<'k, T>,
-        blocks: &'a Blocks<'k>,
-        from: Ptr<'k, Global, T>,
-        pitch: Val<'k, u32>,
-    ) -> Self {
-        Rows {
-            place,
-            blocks,
-            from,
-            pitch,
-        }
-    }
-
-    /// Starts copying block `index`, if there is one. A block at an edge may
-    /// reach past the last key.
-    fn copy(&self, index: Val<'k, u32>, to: &FillTile<'k, T>, edge: bool) {
-        let k = index.kernel();
-        k.if_(index.lt(self.blocks.count), || {
-            let first = self.blocks.first_key(index);
-            let from = self.from.at(first.mul_wide(self.pitch));
-            let inside = edge.then(|| self.place.keys_from(first));
-            to.copy_rows(from, self.pitch, inside);
-        });
-    }
+/// Which of the two.
+#[derive(Clone, Copy)]
+enum What {
+    Keys,
+    Values,
 }

@@ -160,6 +160,41 @@ impl Config {
         }
     }
 
+    /// Bytes of shared memory that a block takes.
+    pub fn shared(&self) -> u32 {
+        let pitch = match self.layout() {
+            heist_build::TileLayout::Padded(gap) => self.head_dim + gap,
+            heist_build::TileLayout::Swizzled => self.head_dim,
+        };
+        let (queries, keys) = (2 * pitch * self.rows(), 2 * pitch * self.width());
+        let merged = 4 * self.rows() * (self.across - 1) * (self.head_dim + 8);
+        match (self.rung, self.feed) {
+            (Rung::Scalar, _) => 2 * keys,
+            (Rung::Mixed, _) => queries + 2 * keys + 4 * self.rows() * (self.width() + 1),
+            (Rung::Tensor, _) => queries + 2 * keys,
+            (_, Feed::Pairs) => queries + 2 * self.stages * keys + merged,
+            (_, Feed::Turns) => queries + self.stages * keys + merged,
+        }
+    }
+
+    /// The same, or something smaller that the device has the shared memory for.
+    fn fitted(self, target: Target) -> Config {
+        // The scheduler has a few words of its own.
+        let room = target.arch.limits().shared_opt_in - 256;
+        let turns = Config {
+            feed: Feed::Turns,
+            ..self
+        };
+        let narrow = Config { cols: 32, ..turns };
+        let alone = Config {
+            across: 1,
+            ..narrow
+        };
+        let choices = [self, turns, narrow, alone];
+        let fits = choices.into_iter().find(|config| config.shared() <= room);
+        fits.unwrap_or(alone)
+    }
+
     /// Fails where there is no such kernel, with the reason.
     ///
     /// # Errors
@@ -229,36 +264,61 @@ impl fmt::Display for Config {
     }
 }
 
-/// The tiles that were fastest in the sweep (`examples/attention_sweep.rs`).
+/// The tiles that were fastest in the sweep (`examples/attention_sweep.rs`) among
+/// those that the device has the shared memory for.
 fn large(plain: Config, problem: &Problem, target: Target) -> Config {
-    let dim = plain.head_dim;
+    let (queries, keys) = problem.longest();
     let sequences = problem.sequences().len() as u64;
-    let tiles = |rows: u32| {
-        let (queries, _) = problem.longest();
-        u64::from(queries.div_ceil(rows)) * u64::from(problem.heads) * sequences
-    };
-    let config = match dim {
+    let tiles =
+        |rows: u32| u64::from(queries.div_ceil(rows)) * u64::from(problem.heads) * sequences;
+    let sms = u64::from(target.sms);
+    let many = match plain.head_dim {
         0..=64 => Config {
             row_blocks: 2,
             cols: 64,
-            q_in_registers: true,
+            // Windows and packed sequences need registers of their own.
+            min_blocks: if plain.ragged || plain.mask == MaskKind::Window {
+                2
+            } else {
+                3
+            },
             ..plain
         },
         65..=128 => Config {
             row_blocks: 2,
             cols: 64,
+            min_blocks: 2,
+            swizzled: true,
             ..plain
         },
-        _ => Config { cols: 32, ..plain },
+        _ => plain,
     };
-    if dim > 128 || tiles(config.rows()) >= u64::from(target.sms) {
-        return config;
+    if tiles(many.rows()) >= sms {
+        return many.fitted(target);
     }
-    // Too few tiles to go round: smaller ones, and the keys of each shared out.
-    Config {
+    // Too few tiles to go round: smaller ones, and the keys of each shared out
+    // among the warps of a block; where that is not enough, among blocks.
+    let (down, across) = match (queries, plain.head_dim) {
+        (0..=16, 0..=128) => (1, 4),
+        (_, 0..=128) if tiles(64) < sms => (2, 2),
+        (_, 0..=128) => (4, 2),
+        _ => (plain.down, 1),
+    };
+    let few = Config {
         row_blocks: 1,
-        across: 2,
-        q_in_registers: dim <= 64,
-        ..config
+        down,
+        across,
+        min_blocks: 1,
+        q_in_registers: plain.head_dim <= 64,
+        ..many
+    };
+    let few = few.fitted(target);
+    let blocks = u64::from(keys.div_ceil(few.width()));
+    let splits = (sms / tiles(few.rows()).max(1))
+        .min(blocks / 8)
+        .clamp(1, 64);
+    Config {
+        splits: splits as u32,
+        ..few
     }
 }

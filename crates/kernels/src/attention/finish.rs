@@ -189,7 +189,7 @@ fn results<'k, T: Element>(
         let (row, chunk) = (team.row + index / chunks, index % chunks);
         k.if_(row.lt(place.rows) & index.lt(total), || {
             let words = stage.chunk(row, chunk).cast::<u32>().load_vec::<4>();
-            let to = place.out.at(row.mul_add(args.q_row, chunk * 8));
+            let to = place.out().at(row.mul_add(args.q_row, chunk * 8));
             to.cast::<u32>().store_vec(words);
         });
     }

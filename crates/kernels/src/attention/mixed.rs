@@ -30,7 +30,7 @@ pub(crate) fn tile<'k, T: Element>(
     let scores = k.shared::<f32>("scores", config.rows() * pitch);
     let each = config.head_dim / LANES;
     k.if_(place.rows.gt(0), || {
-        fill(k, &queries, place.q, args.q_row, place.rows);
+        fill(k, &queries, place.q(), args.q_row, place.rows);
         k.sync();
         let team = Team::new(k, args, config, &place, &queries);
         let (group, part) = (k.lane() / LANES, k.lane() % LANES);
@@ -46,9 +46,8 @@ pub(crate) fn tile<'k, T: Element>(
             .blocks(config.rows(), config.width(), 1)
             .each_with_first_key(|first, masked| {
                 let inside = place.keys_from(first);
-                let start = first.mul_wide(args.k_row);
-                fill(k, &keys, place.k.at(start), args.k_row, inside);
-                fill(k, &values, place.v.at(start), args.k_row, inside);
+                fill(k, &keys, place.k(first), args.k_row, inside);
+                fill(k, &values, place.v(first), args.k_row, inside);
                 k.sync();
                 let products = team.scores();
                 team.score(&products, &keys, masked.then_some(first));
@@ -81,7 +80,7 @@ pub(crate) fn tile<'k, T: Element>(
             k.if_(row.row.lt(place.rows), || {
                 let factor = row.state.normaliser();
                 let sums: Vec<_> = row.results.iter().map(|sum| sum.get() * factor).collect();
-                store_row(place.out.at(row.row.mul_add(args.q_row, col)), &sums);
+                store_row(place.out().at(row.row.mul_add(args.q_row, col)), &sums);
                 k.if_(part.eq(0), || {
                     let to = args.lse.at(place.row_number + row.row);
                     to.store(row.state.log_sum());

@@ -11,6 +11,7 @@
 //! [`Schedule`](heist_sched::Schedule).
 
 mod buffered;
+mod cases;
 mod combine;
 mod config;
 mod entry;
@@ -28,6 +29,7 @@ mod softmax;
 mod team;
 mod tensor;
 
+pub use cases::{Case, Topic, cases, small_tiles};
 pub use combine::CombineArgs;
 pub use config::{Config, Feed, Rung};
 pub use entry::{Attention, FAMILY, Verdict, bound, problem, randomise, verify};

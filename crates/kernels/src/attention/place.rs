@@ -6,15 +6,17 @@ use super::params::{AttentionArgs, Element};
 use super::problem::MaskKind;
 use heist_build::{Accumulator, Global, Kernel, On, Ptr, Val, WarpTile};
 use heist_sched::Tile;
+use std::marker::PhantomData;
 
 /// A tile's part of the problem.
 pub(crate) struct Place<'k, T> {
-    /// The tile's first query row, and the same of the results.
-    pub(crate) q: Ptr<'k, Global, T>,
-    pub(crate) out: Ptr<'k, Global, T>,
-    /// The sequence's first key and value.
-    pub(crate) k: Ptr<'k, Global, T>,
-    pub(crate) v: Ptr<'k, Global, T>,
+    /// Where the tile's first query row is, and its results; and where the
+    /// sequence's first key is, and its value. Offsets and no pointers: the
+    /// parameters cost no registers, and two tensors share an offset.
+    queries: Val<'k, u64>,
+    key_rows: Val<'k, u64>,
+    args: AttentionArgs<On<'k>>,
+    element: PhantomData<T>,
     /// Query rows of the sequence from the tile's first on: none, where the
     /// tile lies past the end of a shorter sequence.
     pub(crate) rows: Val<'k, u32>,
@@ -30,8 +32,6 @@ pub(crate) struct Place<'k, T> {
     /// Which part of the keys.
     pub(crate) split: Val<'k, u32>,
     mask: MaskKind,
-    left: Val<'k, i32>,
-    right: Val<'k, i32>,
 }
 
 /// The blocks of keys that a tile goes through, `width` keys each.
@@ -78,10 +78,10 @@ impl<'k, T: Element> Place<'k, T> {
             + k_start.mul_wide(args.k_row)
             + kv_head.mul_wide(args.k_head);
         Place {
-            q: args.q.cast::<T>().at(queries),
-            out: args.out.cast::<T>().at(queries),
-            k: args.k.cast::<T>().at(kv),
-            v: args.v.cast::<T>().at(kv),
+            queries,
+            key_rows: kv,
+            args: *args,
+            element: PhantomData,
             rows: q_len.max(first_row) - first_row,
             first_row,
             keys,
@@ -89,9 +89,36 @@ impl<'k, T: Element> Place<'k, T> {
             row_number: sequence * args.lse_batch + head * args.lse_head + q_start + first_row,
             split,
             mask: config.mask,
-            left: args.left,
-            right: args.right,
         }
+    }
+
+    /// The tile's first query row.
+    pub(crate) fn q(&self) -> Ptr<'k, Global, T> {
+        self.args.q.cast::<T>().at(self.queries)
+    }
+
+    /// Where its results go.
+    pub(crate) fn out(&self) -> Ptr<'k, Global, T> {
+        self.args.out.cast::<T>().at(self.queries)
+    }
+
+    /// A key of the sequence.
+    pub(crate) fn k(&self, key: Val<'k, u32>) -> Ptr<'k, Global, T> {
+        self.args.k.cast::<T>().at(self.key_offset(key))
+    }
+
+    /// A value of the sequence.
+    pub(crate) fn v(&self, key: Val<'k, u32>) -> Ptr<'k, Global, T> {
+        self.args.v.cast::<T>().at(self.key_offset(key))
+    }
+
+    /// From one key to the next.
+    pub(crate) fn key_pitch(&self) -> Val<'k, u32> {
+        self.args.k_row
+    }
+
+    fn key_offset(&self, key: Val<'k, u32>) -> Val<'k, u64> {
+        self.key_rows + key.mul_wide(self.args.k_row)
     }
 
     /// The blocks of `width` keys that a tile of `height` rows goes through.
@@ -104,10 +131,16 @@ impl<'k, T: Element> Place<'k, T> {
         // What some row sees, and what every row sees.
         let (seen, by_all) = match self.mask {
             MaskKind::Full => (self.keys, self.keys),
-            _ => (clamp(bottom + self.right), clamp(top + self.right + 1)),
+            _ => (
+                clamp(bottom + self.args.right),
+                clamp(top + self.args.right + 1),
+            ),
         };
         let (from, from_all) = match self.mask {
-            MaskKind::Window => (clamp(top - self.left), Some(clamp(bottom - 1 - self.left))),
+            MaskKind::Window => (
+                clamp(top - self.args.left),
+                Some(clamp(bottom - 1 - self.args.left)),
+            ),
             _ => (k.c(0), None),
         };
         let (mut first, mut last) = (from / width, seen.div_ceil(width));
@@ -149,9 +182,9 @@ impl<'k, T: Element> Place<'k, T> {
         Seen {
             end: match self.mask {
                 MaskKind::Full => keys,
-                _ => keys.min(own + self.right + 1),
+                _ => keys.min(own + self.args.right + 1),
             },
-            start: (self.mask == MaskKind::Window).then(|| own - self.left),
+            start: (self.mask == MaskKind::Window).then(|| own - self.args.left),
         }
     }
 }

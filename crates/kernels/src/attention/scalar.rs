@@ -29,7 +29,7 @@ pub(crate) fn tile<'k, T: Element>(
         let col = part * each;
         // Rows past the end repeat the last one, and are not stored.
         let at = row.min(place.rows - 1).mul_add(args.q_row, col);
-        let query = floats(place.q.at(at), each);
+        let query = floats(place.q().at(at), each);
         let results: Vec<_> = (0..each).map(|_| k.var(0.0f32)).collect();
         let state = Row::new(k);
         let seen = place.seen_by(row);
@@ -37,9 +37,8 @@ pub(crate) fn tile<'k, T: Element>(
             .blocks(config.rows(), config.width(), 1)
             .each_with_first_key(|first, _| {
                 let inside = place.keys_from(first);
-                let start = first.mul_wide(args.k_row);
-                fill(k, &keys, place.k.at(start), args.k_row, inside);
-                fill(k, &values, place.v.at(start), args.k_row, inside);
+                fill(k, &keys, place.k(first), args.k_row, inside);
+                fill(k, &values, place.v(first), args.k_row, inside);
                 k.sync();
                 k.for_range(0, inside.min(config.width()), |index| {
                     let key = floats(keys.at(index, col), each);
@@ -62,7 +61,7 @@ pub(crate) fn tile<'k, T: Element>(
         k.if_(row.lt(place.rows), || {
             let factor = state.normaliser();
             let sums: Vec<_> = results.iter().map(|sum| sum.get() * factor).collect();
-            store_row(place.out.at(row.mul_add(args.q_row, col)), &sums);
+            store_row(place.out().at(row.mul_add(args.q_row, col)), &sums);
             k.if_(part.eq(0), || {
                 args.lse.at(place.row_number + row).store(state.log_sum());
             });

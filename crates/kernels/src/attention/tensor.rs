@@ -22,16 +22,15 @@ pub(crate) fn tile<'k, T: Element>(
     let keys = k.tile(key_tile::<T>(config, "k"));
     let values = k.tile(key_tile::<T>(config, "v"));
     k.if_(place.rows.gt(0), || {
-        fill(k, &queries, place.q, args.q_row, place.rows);
+        fill(k, &queries, place.q(), args.q_row, place.rows);
         k.sync();
         let team = Team::new(k, args, config, &place, &queries);
         place
             .blocks(config.rows(), config.width(), 1)
             .each_with_first_key(|first, masked| {
                 let inside = place.keys_from(first);
-                let start = first.mul_wide(args.k_row);
-                fill(k, &keys, place.k.at(start), args.k_row, inside);
-                fill(k, &values, place.v.at(start), args.k_row, inside);
+                fill(k, &keys, place.k(first), args.k_row, inside);
+                fill(k, &values, place.v(first), args.k_row, inside);
                 k.sync();
                 let scores = team.scores();
                 team.score(&scores, &keys, masked.then_some(first));

@@ -1,0 +1,331 @@
+//! What the kernels are tried with: the same cases on the simulated GPU and on a
+//! real one.
+
+use super::config::{Config, Feed, Rung};
+use super::kernel::schedule;
+use super::order::HeaviestFirst;
+use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
+use crate::family::Target;
+use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Source, Submit};
+
+/// One thing to try.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// What is asked.
+    pub problem: Problem,
+    /// Which kernel.
+    pub config: Config,
+    /// Who runs its tiles.
+    pub schedule: Schedule,
+}
+
+/// What a set of cases is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Every rung with every type and mask.
+    Rungs,
+    /// Every head dimension, with the tiles chosen for it.
+    HeadDimensions,
+    /// Lengths of one, of a tile, one less and one more, primes; more keys than
+    /// queries and fewer.
+    Edges,
+    /// Fewer key heads than query heads.
+    SharedHeads,
+    /// Sequences with lengths of their own, some of them empty.
+    Packed,
+    /// Keys shared out among warps and among blocks.
+    SharedKeys,
+    /// Stages, turns, layouts, registers.
+    Feeds,
+    /// Every source of tiles that the device has, under several policies.
+    Schedules,
+    /// Scores that are all alike, and scores hundreds apart.
+    Scales,
+    /// Sizes that only a real GPU does in a moment.
+    Large,
+}
+
+impl Topic {
+    /// All that the simulator does in a moment.
+    pub const SMALL: [Topic; 9] = [
+        Topic::Rungs,
+        Topic::HeadDimensions,
+        Topic::Edges,
+        Topic::SharedHeads,
+        Topic::Packed,
+        Topic::SharedKeys,
+        Topic::Feeds,
+        Topic::Schedules,
+        Topic::Scales,
+    ];
+}
+
+const MASKS: [Mask; 3] = [
+    Mask::Full,
+    Mask::Causal,
+    Mask::Window { left: 17, right: 3 },
+];
+
+/// A rung with tiles small enough for short sequences: 16 or 32 rows by 16 keys
+/// from the buffered one on.
+pub fn small_tiles(rung: Rung, problem: &Problem, target: Target) -> Config {
+    let mut config = Config::suited(rung, problem, target);
+    if rung >= Rung::Buffered {
+        config.down = 1;
+        config.cols = 16;
+        config.min_blocks = 1;
+        config.splits = 1;
+    }
+    config
+}
+
+/// The cases of a topic.
+pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
+    let mut cases = Cases {
+        target,
+        list: Vec::new(),
+    };
+    match topic {
+        Topic::Rungs => cases.rungs(),
+        Topic::HeadDimensions => cases.head_dimensions(),
+        Topic::Edges => cases.edges(),
+        Topic::SharedHeads => cases.shared_heads(),
+        Topic::Packed => cases.packed(),
+        Topic::SharedKeys => cases.shared_keys(),
+        Topic::Feeds => cases.feeds(),
+        Topic::Schedules => cases.schedules(),
+        Topic::Scales => cases.scales(),
+        Topic::Large => cases.large(),
+    }
+    cases.list
+}
+
+struct Cases {
+    target: Target,
+    list: Vec<Case>,
+}
+
+impl Cases {
+    fn add(&mut self, problem: &Problem, config: Config) {
+        self.list.push(Case {
+            schedule: schedule(&config, problem, self.target.arch),
+            problem: problem.clone(),
+            config,
+        });
+    }
+
+    fn small(&mut self, problem: &Problem, rung: Rung) {
+        self.add(problem, small_tiles(rung, problem, self.target));
+    }
+
+    fn rungs(&mut self) {
+        for (index, rung) in Rung::ALL.into_iter().enumerate() {
+            for dtype in Dtype::ALL {
+                for (other, mask) in MASKS.into_iter().enumerate() {
+                    let mut problem = Problem::new(1, 2, 37, 32);
+                    problem.dtype = dtype;
+                    problem.mask = mask;
+                    problem.layout = [Layout::Heads, Layout::Rows][(index + other) % 2];
+                    self.small(&problem, rung);
+                }
+            }
+        }
+    }
+
+    fn head_dimensions(&mut self) {
+        let dims = [16, 32, 48, 64, 80, 96, 128, 160, 256];
+        for (index, dim) in dims.into_iter().enumerate() {
+            for rung in Rung::ALL {
+                let mut problem = Problem::new(1, 1, 20 + dim / 4, dim);
+                problem.dtype = Dtype::ALL[index % 2];
+                problem.mask = MASKS[index % 3];
+                self.add(&problem, Config::suited(rung, &problem, self.target));
+            }
+        }
+    }
+
+    fn edges(&mut self) {
+        let lengths = [1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 65, 97];
+        for (index, &queries) in lengths.iter().enumerate() {
+            for (which, rung) in Rung::ALL.into_iter().enumerate() {
+                let mut problem = Problem::new(1, 1, queries, 32);
+                problem.mask = MASKS[(index + which) % 3];
+                self.small(&problem, rung);
+                problem.lengths = Lengths::Same {
+                    batch: 1,
+                    queries,
+                    keys: lengths[(index * 5 + 3) % lengths.len()],
+                };
+                self.small(&problem, rung);
+            }
+        }
+    }
+
+    fn shared_heads(&mut self) {
+        for rung in Rung::ALL {
+            let mut problem = Problem::new(2, 6, 19, 32);
+            problem.kv_heads = 2;
+            problem.layout = Layout::Rows;
+            self.small(&problem, rung);
+            problem.kv_heads = 1;
+            problem.layout = Layout::Heads;
+            problem.mask = Mask::Causal;
+            self.small(&problem, rung);
+        }
+    }
+
+    fn packed(&mut self) {
+        let lengths = vec![
+            (5, 5),
+            (0, 7),
+            (33, 33),
+            (1, 50),
+            (40, 3),
+            (17, 0),
+            (16, 64),
+        ];
+        for rung in Rung::ALL {
+            for mask in MASKS {
+                let mut problem = Problem::ragged(lengths.clone(), 2, 32);
+                problem.kv_heads = 1;
+                problem.mask = mask;
+                self.small(&problem, rung);
+            }
+        }
+    }
+
+    fn shared_keys(&mut self) {
+        for (across, splits) in [(2, 1), (4, 1), (1, 2), (1, 5), (2, 3)] {
+            for feed in [Feed::Pairs, Feed::Turns] {
+                for mask in [Mask::Full, Mask::Causal] {
+                    let mut problem = Problem::new(2, 2, 70, 32);
+                    problem.mask = mask;
+                    let small = small_tiles(Rung::Large, &problem, self.target);
+                    let config = Config {
+                        across,
+                        splits,
+                        feed,
+                        row_blocks: 1,
+                        ..small
+                    };
+                    self.add(&problem, config);
+                }
+            }
+        }
+        // Steps of decoding: one query a sequence.
+        let mut problem = Problem::ragged(vec![(1, 300), (1, 2), (1, 0), (1, 129)], 4, 64);
+        problem.kv_heads = 2;
+        problem.mask = Mask::Causal;
+        let config = Config {
+            splits: 4,
+            ..small_tiles(Rung::Large, &problem, self.target)
+        };
+        self.add(&problem, config);
+        let mut problem = Problem::new(1, 2, 1, 128);
+        problem.lengths = Lengths::Same {
+            batch: 1,
+            queries: 1,
+            keys: 5000,
+        };
+        self.add(&problem, Config::suited(Rung::Large, &problem, self.target));
+    }
+
+    fn feeds(&mut self) {
+        for feed in [Feed::Pairs, Feed::Turns] {
+            for stages in [2, 3, 4] {
+                for (swizzled, q_in_registers, row_blocks) in
+                    [(false, true, 1), (true, false, 2), (true, true, 1)]
+                {
+                    let mut problem = Problem::new(1, 1, 75, 64);
+                    problem.mask = [Mask::Full, Mask::Causal][stages as usize % 2];
+                    let small = small_tiles(Rung::Large, &problem, self.target);
+                    let config = Config {
+                        feed,
+                        stages,
+                        swizzled,
+                        q_in_registers,
+                        row_blocks,
+                        ..small
+                    };
+                    self.add(&problem, config);
+                }
+            }
+        }
+    }
+
+    fn schedules(&mut self) {
+        let policies = [
+            AnyPolicy::new(heist_sched::Greedy),
+            AnyPolicy::new(MaxSteals { limit: 2 }),
+            AnyPolicy::new(Every { n: 2 }),
+            AnyPolicy::new(Never),
+        ];
+        for (index, source) in Source::ALL.into_iter().enumerate() {
+            if source
+                .check(self.target.arch, heist_launch::Dim3::ONE)
+                .is_err()
+            {
+                continue;
+            }
+            for (which, policy) in policies.iter().enumerate() {
+                let mut problem = Problem::ragged(vec![(40, 40), (9, 9), (70, 70)], 2, 32);
+                problem.mask = Mask::Causal;
+                let mut schedule = Schedule::new(source)
+                    .policy(policy.clone())
+                    .submit([Submit::Early, Submit::Late][(index + which) % 2]);
+                schedule.order = AnyOrder::new(HeaviestFirst);
+                self.list.push(Case {
+                    config: small_tiles(Rung::Persistent, &problem, self.target),
+                    problem,
+                    schedule,
+                });
+            }
+        }
+    }
+
+    fn scales(&mut self) {
+        for scale in [8.0, 1e-6] {
+            for rung in Rung::ALL {
+                let mut problem = Problem::new(1, 1, 70, 32);
+                problem.scale = Some(scale);
+                self.small(&problem, rung);
+            }
+        }
+    }
+
+    fn large(&mut self) {
+        for (index, dim) in [32, 64, 96, 128, 256].into_iter().enumerate() {
+            for (which, rung) in Rung::ALL.into_iter().enumerate() {
+                let mut problem = Problem::new(2, 4, 1000 + 31 * index as u32, dim);
+                problem.dtype = Dtype::ALL[(index + which) % 2];
+                problem.mask = [
+                    Mask::Full,
+                    Mask::Causal,
+                    Mask::Window {
+                        left: 300,
+                        right: 0,
+                    },
+                ][(index + which) % 3];
+                self.add(&problem, Config::suited(rung, &problem, self.target));
+            }
+        }
+        for rung in [Rung::Large, Rung::Persistent] {
+            // Enough tiles for the tiles of large problems, and packed ones.
+            let mut problem = Problem::new(4, 16, 517, 64);
+            problem.mask = Mask::Causal;
+            self.add(&problem, Config::suited(rung, &problem, self.target));
+            let lengths = (0..24).map(|i| (1 + i * 37, 1 + i * 37)).collect();
+            let mut problem = Problem::ragged(lengths, 8, 128);
+            problem.kv_heads = 2;
+            problem.mask = Mask::Causal;
+            self.add(&problem, Config::suited(rung, &problem, self.target));
+        }
+        let mut problem = Problem::new(2, 8, 1, 128);
+        problem.lengths = Lengths::Same {
+            batch: 2,
+            queries: 1,
+            keys: 20_000,
+        };
+        self.add(&problem, Config::suited(Rung::Large, &problem, self.target));
+    }
+}

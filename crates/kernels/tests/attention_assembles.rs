@@ -1,0 +1,141 @@
+//! The attention kernels, judged by ptxas: no spills on any architecture they
+//! claim, and tensor-core instructions where there should be some.
+
+use heist_build::Arch;
+use heist_kernels::attention::{Config, Dtype, Mask, Problem, Rung, job, schedule};
+use heist_kernels::{Step, Target};
+use heist_oracle::Ptxas;
+
+/// A kernel that some shape is given.
+#[derive(Debug)]
+struct Case {
+    arch: Arch,
+    rung: Rung,
+    problem: Problem,
+}
+
+fn case(arch: Arch, rung: Rung, dim: u32, which: usize) -> Case {
+    // Few tiles and many: the last rungs choose other shapes for them.
+    let mut problem = Problem::new([1, 16][which % 2], 8, 1024, dim);
+    problem.dtype = Dtype::ALL[which % 2];
+    problem.mask = [
+        Mask::Causal,
+        Mask::Full,
+        Mask::Window { left: 99, right: 0 },
+    ][which % 3];
+    if which % 5 == 4 {
+        problem = Problem {
+            mask: problem.mask,
+            ..Problem::ragged(vec![(900, 900), (1, 700)], 8, dim)
+        };
+    }
+    Case {
+        arch,
+        rung,
+        problem,
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (index, rung) in Rung::ALL.into_iter().enumerate() {
+        for (other, dim) in [32, 64, 96, 128, 256].into_iter().enumerate() {
+            cases.push(case(Arch::SM_90, rung, dim, index + other));
+        }
+        let others = [
+            Arch::SM_80,
+            Arch::SM_86,
+            Arch::SM_89,
+            Arch::SM_100,
+            Arch::SM_120,
+        ];
+        for (other, arch) in others.into_iter().enumerate() {
+            let dims = if rung < Rung::Large {
+                &[64][..]
+            } else {
+                &[64, 128, 256]
+            };
+            for &dim in dims {
+                cases.push(case(arch, rung, dim, index + other));
+            }
+        }
+    }
+    // The shapes that are measured.
+    for dim in [64, 128] {
+        for mask in [Mask::Full, Mask::Causal] {
+            let mut problem = Problem::new(16, 2048 / dim, 1024, dim);
+            problem.mask = mask;
+            for rung in [Rung::Large, Rung::Persistent] {
+                cases.push(Case {
+                    arch: Arch::SM_90,
+                    rung,
+                    problem: problem.clone(),
+                });
+            }
+        }
+    }
+    cases
+}
+
+/// What is wrong with a kernel.
+fn judge(ptxas: &Ptxas, case: &Case, config: &Config, step: &Step) -> Vec<String> {
+    let what = format!("{} {}: {config}", case.arch, case.problem);
+    let mut wrong = Vec::new();
+    let mut expect = |holds: bool, but: String| {
+        if !holds {
+            wrong.push(format!("{what}: {but}"));
+        }
+    };
+    let text = step.ptx();
+    let cubin = ptxas
+        .assemble(&text, &case.arch.to_string())
+        .unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
+    let complaints = cubin.complaints();
+    expect(complaints.is_empty(), format!("{complaints:?}"));
+    let usage = cubin.usage()[&step.entry];
+    let spilled = usage.spill_loads + usage.spill_stores;
+    let registers = usage.registers;
+    expect(
+        spilled == 0,
+        format!("{registers} registers, {spilled} bytes spilled"),
+    );
+    let Some(machine_code) = cubin.disassembly() else {
+        return wrong;
+    };
+    let tile = step.entry != "attention_combine";
+    let tensor = tile && case.rung > Rung::Scalar;
+    let copies = tile && case.rung >= Rung::Buffered;
+    for (name, wanted) in [
+        ("HMMA", tensor),
+        ("LDSM", tensor),
+        ("LDGSTS", copies),
+        ("LDL", false),
+    ] {
+        let found = machine_code.contains(name);
+        expect(found == wanted, format!("{name}: {found}, not {wanted}"));
+    }
+    wrong
+}
+
+#[test]
+fn no_spills_and_tensor_cores_where_they_should_be() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let wrong = heist_oracle::parallel(&cases(), |case| {
+        let target = Target {
+            arch: case.arch,
+            sms: 132,
+        };
+        let config = Config::suited(case.rung, &case.problem, target);
+        let schedule = schedule(&config, &case.problem, case.arch);
+        let job = job(&case.problem, &config, &schedule, target)
+            .unwrap_or_else(|error| panic!("{case:?}: {error}"));
+        let steps = job.steps.iter();
+        steps
+            .flat_map(|step| judge(&ptxas, case, &config, step))
+            .collect::<Vec<_>>()
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
