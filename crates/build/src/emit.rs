@@ -148,6 +148,8 @@ pub(crate) struct Recorder {
     pub(crate) features: RefCell<Vec<Feature>>,
     pub(crate) named_barriers: Cell<u32>,
     pub(crate) max_registers: Cell<Option<u32>>,
+    /// Whether a loop's unchanging arithmetic is moved before it.
+    pub(crate) hoists: Cell<bool>,
     pub(crate) clc_requests: Cell<u32>,
     /// How many emitted branches and loops surround what is emitted now.
     pub(crate) depth: Cell<u32>,
@@ -182,6 +184,7 @@ impl Recorder {
             features: RefCell::default(),
             named_barriers: Cell::new(1),
             max_registers: Cell::new(None),
+            hoists: Cell::new(true),
             clc_requests: Cell::new(0),
             depth: Cell::new(0),
             tensor_boxes: RefCell::default(),

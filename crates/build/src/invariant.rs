@@ -185,6 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_can_keep_it() {
+        let inside = loop_of(|k, args| {
+            k.keep_arithmetic_in_loops();
+            k.for_range(0u32, args.n, |_| {
+                args.out.at(k.thread().x * 3 + 1).store(7u32);
+            });
+        });
+        assert!(
+            inside.iter().any(|opcode| opcode.starts_with("mul")),
+            "{inside:?}"
+        );
+    }
+
+    #[test]
     fn what_changes_stays() {
         let inside = loop_of(|k, args| {
             k.for_range(0u32, args.n, |i| args.out.at(i * 3).store(i));

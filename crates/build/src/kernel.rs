@@ -283,6 +283,13 @@ impl<'k> Kernel<'k> {
         self.rec.max_registers.set(Some(registers));
     }
 
+    /// Leaves unchanging arithmetic where it is written, also in a loop. For
+    /// kernels that need every register for something else: what is computed
+    /// before a loop holds one all through it.
+    pub fn keep_arithmetic_in_loops(&self) {
+        self.rec.hoists.set(false);
+    }
+
     /// The bits of a 32-bit value as a `u32`.
     #[track_caller]
     pub(crate) fn as_word<T: Word>(&self, value: Val<'k, T>) -> Val<'k, u32> {

@@ -57,7 +57,11 @@ pub(crate) fn lower(rec: &Recorder, header: &Header<'_>) -> Result<Lowered, Buil
         }));
     }
 
-    let lines = invariant::hoist(lines);
+    let lines = if rec.hoists.get() {
+        invariant::hoist(lines)
+    } else {
+        lines
+    };
     let used = used_registers(&lines);
     let names = Names::new(rec, header, &shared, &used);
     let declarations = names.declare_registers(rec, &used);

@@ -5,7 +5,8 @@
 //! cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
 //! ```
 //!
-//! A set is `small`, `large`, `ladder` or `anchors`; all of them unless given.
+//! A set is `small`, `large`, `feeds`, `ladder` or `anchors`; all of them unless
+//! given.
 
 use heist_build::Arch;
 use heist_kernels::attention::{Config, Dtype, Feed, Mask, Problem, Rung, job, schedule};
@@ -82,10 +83,35 @@ fn large(dim: u32) -> Vec<Config> {
             });
         }
     }
-    configs.extend(Some(Config {
-        rung: Rung::Persistent,
-        ..base
-    }));
+    configs
+}
+
+/// Ways to feed the tiles that are best, with blocks that stay and without.
+fn feeds(problem: &Problem) -> Vec<Config> {
+    let mut configs = Vec::new();
+    for rung in [Rung::Large, Rung::Persistent] {
+        let base = Config::suited(rung, problem, H200);
+        for (feed, stages, swizzled) in [
+            (Feed::Pairs, 2, false),
+            (Feed::Pairs, 2, true),
+            (Feed::Turns, 2, false),
+            (Feed::Turns, 2, true),
+            (Feed::Turns, 3, false),
+            (Feed::Turns, 3, true),
+        ] {
+            for (hoisted, set_aside) in [(false, false), (true, false), (false, true), (true, true)]
+            {
+                configs.push(Config {
+                    feed,
+                    stages,
+                    swizzled,
+                    hoisted,
+                    set_aside,
+                    ..base
+                });
+            }
+        }
+    }
     configs
 }
 
@@ -148,6 +174,14 @@ fn cases(set: &str) -> Vec<(Problem, Vec<Config>)> {
                     ..config
                 });
                 cases.push((problem, configs.collect()));
+            }
+        }
+    }
+    if set == "all" || set == "feeds" {
+        for (dim, dtype) in [(64, Dtype::F16), (128, Dtype::F16)] {
+            for mask in [Mask::Full, Mask::Causal] {
+                let problem = anchor(dim, 2048, dtype, mask);
+                cases.push((problem.clone(), feeds(&problem)));
             }
         }
     }
@@ -240,7 +274,7 @@ fn describe(
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
-        return Err("usage: attention_sweep DIR [small|large|ladder|anchors]".into());
+        return Err("usage: attention_sweep DIR [small|large|feeds|ladder|anchors]".into());
     };
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;
@@ -249,12 +283,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (problem, configs) in cases(rest.first().map_or("all", String::as_str)) {
         let mut arms = Vec::new();
         for config in configs {
-            match job(
-                &problem,
-                &config,
-                &schedule(&config, &problem, H200.arch),
-                H200,
-            ) {
+            match job(&problem, &config, &schedule(&config, &problem, H200), H200) {
                 Ok(job) => arms.push(describe(&job, &config, directory, &mut written)?),
                 Err(error) => eprintln!("{problem}, {config}: {error}"),
             }

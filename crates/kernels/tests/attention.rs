@@ -131,8 +131,7 @@ fn shared_memory_is_foretold() {
                     config.feed = [Feed::Pairs, Feed::Turns][index % 2];
                 }
                 let schedule = Schedule::new(Source::Direct);
-                let grid = tiles(&problem, &config);
-                let kernel = build(&config, &schedule, grid, target().arch).expect("a kernel");
+                let kernel = build(&config, &schedule, target().arch).expect("a kernel");
                 let launch = &kernel.built.launch;
                 let bytes = launch.static_shared + launch.dynamic_shared;
                 assert_eq!(bytes, config.shared(), "{config}, heads of {dim}");

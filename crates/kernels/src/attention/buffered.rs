@@ -21,90 +21,95 @@ pub(crate) fn tile<'k, T: Element>(
         let queries = k.copy_once(query_tile::<T>(config), |q| {
             q.copy_rows(place.q(), args.q_row, Some(place.rows));
         });
-        let blocks = place.blocks(config.rows(), config.width(), config.splits);
-        let keys = |index, to: &FillTile<'k, T>, edge| {
-            copy(&place, &blocks, What::Keys, index, to, edge);
+        let aside = config.set_aside.then(|| place.destination().set_aside(k));
+        let destination = || match &aside {
+            Some(aside) => aside.take(),
+            None => place.destination(),
         };
-        let values = |index, to: &FillTile<'k, T>, edge| {
-            copy(&place, &blocks, What::Values, index, to, edge);
+        let blocks = place.blocks(config.rows(), config.width(), config.splits);
+        let keys = |number, to: &FillTile<'k, T>, edge| {
+            copy(&place, &blocks, What::Keys, number, to, edge);
+        };
+        let values = |number, to: &FillTile<'k, T>, edge| {
+            copy(&place, &blocks, What::Values, number, to, edge);
         };
         match config.feed {
             Feed::Pairs => {
                 let specs = (key_tile::<T>(config, "k"), key_tile::<T>(config, "v"));
-                let ahead = config.stages - 1;
+                let ahead = config.stages as i32 - 1;
                 let pipeline = k.copy_pipeline_of(config.stages, specs);
                 let running = pipeline.start(|index, (to_k, to_v)| {
-                    keys(k.c(index), &to_k, true);
-                    values(k.c(index), &to_v, true);
+                    keys(blocks.begin + index as i32, &to_k, true);
+                    values(blocks.begin + index as i32, &to_v, true);
                 });
                 let queries = queries.wait();
                 let team = Team::new(k, args, config, &place, &queries);
-                blocks.each(|index, masked| {
+                blocks.each(|number, masked| {
                     running.step(
                         |(to_k, to_v)| {
-                            keys(index + ahead, &to_k, masked);
-                            values(index + ahead, &to_v, masked);
+                            keys(number + ahead, &to_k, masked);
+                            values(number + ahead, &to_v, masked);
                         },
                         |(keys, values)| {
                             let scores = team.scores();
-                            team.score(&scores, &keys, masked.then(|| blocks.first_key(index)));
+                            team.score(&scores, &keys, masked.then(|| blocks.first_key(number)));
                             team.weigh(&scores, &values);
                         },
                     );
                 });
                 running.finish();
                 merge(k, config, &team);
-                store(k, args, config, &place, &team, &queries);
+                store(k, args, config, &destination(), &team, &queries);
             }
             Feed::Turns => {
                 // Stage after stage: keys of a block, its values, the next one's keys.
                 let ahead = config.stages - 1;
                 let pipeline = k.copy_pipeline_of(config.stages, key_tile::<T>(config, "kv"));
-                let turns = |index: Val<'k, u32>, turn: u32, to: &FillTile<'k, T>, masked| {
+                let turns = |number: Val<'k, i32>, turn: u32, to: &FillTile<'k, T>, masked| {
                     if turn.is_multiple_of(2) {
-                        keys(index + turn / 2, to, masked);
+                        keys(number + (turn / 2) as i32, to, masked);
                     } else {
-                        values(index + turn / 2, to, masked);
+                        values(number + (turn / 2) as i32, to, masked);
                     }
                 };
-                let running = pipeline.start(|turn, to| turns(k.c(0), turn, &to, true));
+                let running = pipeline.start(|turn, to| turns(blocks.begin, turn, &to, true));
                 let queries = queries.wait();
                 let team = Team::new(k, args, config, &place, &queries);
                 let scores = team.scores();
-                blocks.each(|index, masked| {
+                blocks.each(|number, masked| {
                     running.step(
-                        |to| turns(index, ahead, &to, masked),
+                        |to| turns(number, ahead, &to, masked),
                         |keys| {
                             scores.clear();
-                            team.score(&scores, &keys, masked.then(|| blocks.first_key(index)));
+                            team.score(&scores, &keys, masked.then(|| blocks.first_key(number)));
                         },
                     );
                     running.step(
-                        |to| turns(index, ahead + 1, &to, masked),
+                        |to| turns(number, ahead + 1, &to, masked),
                         |values| team.weigh(&scores, &values),
                     );
                 });
                 running.finish();
                 merge(k, config, &team);
-                store(k, args, config, &place, &team, &queries);
+                store(k, args, config, &destination(), &team, &queries);
             }
         }
     });
 }
 
-/// Starts copying block `index` of the keys or the values, if there is one. A
-/// block at an edge may reach past the last key.
+/// Starts copying a block of the keys or the values, if there is one of that
+/// number. A block at an edge may reach past the last key.
 fn copy<'k, T: Element>(
     place: &Place<'k, T>,
     blocks: &Blocks<'k>,
     what: What,
-    index: Val<'k, u32>,
+    number: Val<'k, i32>,
     to: &FillTile<'k, T>,
     edge: bool,
 ) {
-    let k = index.kernel();
-    k.if_(index.lt(blocks.count), || {
-        let first = blocks.first_key(index);
+    let k = number.kernel();
+    k.if_(blocks.has(number), || {
+        let first = blocks.first_key(number);
         let from = match what {
             What::Keys => place.k(first),
             What::Values => place.v(first),

@@ -108,7 +108,7 @@ struct Cases {
 impl Cases {
     fn add(&mut self, problem: &Problem, config: Config) {
         self.list.push(Case {
-            schedule: schedule(&config, problem, self.target.arch),
+            schedule: schedule(&config, problem, self.target),
             problem: problem.clone(),
             config,
         });

@@ -95,6 +95,10 @@ pub struct Config {
     pub swizzled: bool,
     /// Queries stay in registers.
     pub q_in_registers: bool,
+    /// Addresses are computed before the loop over keys, and held through it.
+    pub hoisted: bool,
+    /// What only the end needs waits in shared memory, not in registers.
+    pub set_aside: bool,
     /// Blocks that share the keys of a tile; a second kernel joins their results.
     pub splits: u32,
     /// Blocks that should fit on a multiprocessor. The assembler keeps registers
@@ -120,12 +124,15 @@ impl Config {
             feed: Feed::Pairs,
             swizzled: false,
             q_in_registers: false,
+            hoisted: false,
+            set_aside: false,
             splits: 1,
             min_blocks: 1,
         };
         match rung {
             Rung::Scalar => Config { down: 1, ..plain },
-            Rung::Mixed | Rung::Tensor | Rung::Buffered => plain,
+            Rung::Mixed | Rung::Tensor => plain,
+            Rung::Buffered => plain.fitted(target),
             Rung::Large | Rung::Persistent => large(plain, problem, target),
         }
     }
@@ -168,12 +175,17 @@ impl Config {
         };
         let (queries, keys) = (2 * pitch * self.rows(), 2 * pitch * self.width());
         let merged = 4 * self.rows() * (self.across - 1) * (self.head_dim + 8);
+        let aside = if self.set_aside {
+            4 * super::place::SET_ASIDE
+        } else {
+            0
+        };
         match (self.rung, self.feed) {
             (Rung::Scalar, _) => 2 * keys,
             (Rung::Mixed, _) => queries + 2 * keys + 4 * self.rows() * (self.width() + 1),
             (Rung::Tensor, _) => queries + 2 * keys,
-            (_, Feed::Pairs) => queries + 2 * self.stages * keys + merged,
-            (_, Feed::Turns) => queries + self.stages * keys + merged,
+            (_, Feed::Pairs) => queries + 2 * self.stages * keys + merged + aside,
+            (_, Feed::Turns) => queries + self.stages * keys + merged + aside,
         }
     }
 
@@ -257,6 +269,12 @@ impl fmt::Display for Config {
         if self.q_in_registers {
             f.write_str(" q in registers")?;
         }
+        if self.hoisted {
+            f.write_str(" hoisted")?;
+        }
+        if self.set_aside {
+            f.write_str(" set aside")?;
+        }
         if self.splits > 1 {
             write!(f, " {} splits", self.splits)?;
         }
@@ -272,27 +290,7 @@ fn large(plain: Config, problem: &Problem, target: Target) -> Config {
     let tiles =
         |rows: u32| u64::from(queries.div_ceil(rows)) * u64::from(problem.heads) * sequences;
     let sms = u64::from(target.sms);
-    let many = match plain.head_dim {
-        0..=64 => Config {
-            row_blocks: 2,
-            cols: 64,
-            // Windows and packed sequences need registers of their own.
-            min_blocks: if plain.ragged || plain.mask == MaskKind::Window {
-                2
-            } else {
-                3
-            },
-            ..plain
-        },
-        65..=128 => Config {
-            row_blocks: 2,
-            cols: 64,
-            min_blocks: 2,
-            swizzled: true,
-            ..plain
-        },
-        _ => plain,
-    };
+    let many = for_many_tiles(plain, target);
     if tiles(many.rows()) >= sms {
         return many.fitted(target);
     }
@@ -300,17 +298,16 @@ fn large(plain: Config, problem: &Problem, target: Target) -> Config {
     // among the warps of a block; where that is not enough, among blocks.
     let (down, across) = match (queries, plain.head_dim) {
         (0..=16, 0..=128) => (1, 4),
-        (_, 0..=128) if tiles(64) < sms => (2, 2),
+        (_, 0..=128) if tiles(32) <= sms => (2, 2),
         (_, 0..=128) => (4, 2),
         _ => (plain.down, 1),
     };
     let few = Config {
-        row_blocks: 1,
         down,
         across,
-        min_blocks: 1,
+        cols: if plain.head_dim <= 128 { 64 } else { 32 },
         q_in_registers: plain.head_dim <= 64,
-        ..many
+        ..plain
     };
     let few = few.fitted(target);
     let blocks = u64::from(keys.div_ceil(few.width()));
@@ -320,5 +317,55 @@ fn large(plain: Config, problem: &Problem, target: Target) -> Config {
     Config {
         splits: splits as u32,
         ..few
+    }
+}
+
+/// Tiles for problems that have enough of them. All registers are in use, and
+/// whether the assembler has to spill some hangs on small things: the choices
+/// here are those that it spills none for.
+fn for_many_tiles(plain: Config, target: Target) -> Config {
+    let measured = matches!(target.arch.to_string().as_str(), "sm_90" | "sm_90a")
+        && !plain.ragged
+        && plain.mask != MaskKind::Window;
+    let stays = plain.rung == Rung::Persistent;
+    let wide = Config {
+        row_blocks: 2,
+        cols: 64,
+        min_blocks: 2,
+        ..plain
+    };
+    match plain.head_dim {
+        0..=64 if measured && !stays => Config {
+            min_blocks: 3,
+            ..wide
+        },
+        0..=64 => Config {
+            q_in_registers: true,
+            swizzled: true,
+            ..wide
+        },
+        65..=96 => Config { cols: 32, ..wide },
+        128 if measured && stays => Config {
+            hoisted: true,
+            set_aside: true,
+            ..wide
+        },
+        128 if measured && plain.mask == MaskKind::Causal => Config {
+            hoisted: true,
+            swizzled: true,
+            ..wide
+        },
+        128 if measured => Config {
+            hoisted: true,
+            feed: Feed::Turns,
+            stages: 3,
+            ..wide
+        },
+        97..=128 => Config { cols: 32, ..wide },
+        _ => Config {
+            min_blocks: 2,
+            swizzled: true,
+            ..plain
+        },
     }
 }

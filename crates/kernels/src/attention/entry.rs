@@ -36,7 +36,6 @@ impl Variant for Step {
     fn suits(&self, problem: &Problem, _: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
         Ok(match self.0 {
-            Rung::Persistent if problem.is_ragged() => 6,
             Rung::Large => 5,
             Rung::Persistent => 4,
             Rung::Buffered => 3,
@@ -54,7 +53,7 @@ impl Variant for Step {
     ) -> Result<Job, KernelError> {
         problem.check()?;
         let config = Config::suited(self.0, problem, target);
-        let own = schedule(&config, problem, target.arch);
+        let own = schedule(&config, problem, target);
         job(problem, &config, given.unwrap_or(&own), target)
     }
 }
@@ -244,7 +243,7 @@ impl Entry for Attention {
                 let rung = rung.unwrap_or(Rung::Large);
                 let mut config = Config::suited(rung, &problem, target);
                 config.splits = settings.read(PARAMETERS, "splits")?;
-                let own = schedule(&config, &problem, target.arch);
+                let own = schedule(&config, &problem, target);
                 job(&problem, &config, given.unwrap_or(&own), target)?
             }
         };

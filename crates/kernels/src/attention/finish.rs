@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
-use super::place::Place;
+use super::place::Destination;
 use super::softmax::{Row, Softmax, scale_rows};
 use super::team::Team;
 use heist_build::{Accumulator, Kernel, On, Tile, Val, WarpTile};
@@ -105,7 +105,7 @@ pub(crate) fn store<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     config: &Config,
-    place: &Place<'k, T>,
+    to: &Destination<'k>,
     team: &Team<'k, T>,
     stage: &Tile<'k, T>,
 ) {
@@ -117,11 +117,11 @@ pub(crate) fn store<'k, T: Element>(
         for (m, rows) in team.softmax.rows.iter().enumerate() {
             scale_rows(&team.results, m, rows.map(|row| row.normaliser()));
         }
-        log_sums(k, args, place, team);
+        log_sums(k, args, to, team);
         if config.splits > 1 {
-            partial_results(args, config, place, team);
+            partial_results(args, config, to, team);
         } else {
-            results(k, args, config, place, team, stage);
+            results(k, args, config, to, team, stage);
         }
     });
 }
@@ -130,16 +130,16 @@ pub(crate) fn store<'k, T: Element>(
 fn log_sums<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
-    place: &Place<'k, T>,
+    to: &Destination<'k>,
     team: &Team<'k, T>,
 ) {
-    let part = place.split.mul_wide(args.lse_count);
+    let part = to.split.mul_wide(args.lse_count);
     k.if_((k.lane() & 3).eq(0), || {
         for (m, rows) in team.softmax.rows.iter().enumerate() {
             for (at, state) in rows.iter().enumerate() {
                 let row = team.row + Accumulator::row(k) + (16 * m + 8 * at) as u32;
-                k.if_(row.lt(place.rows), || {
-                    let to = args.lse.at(part).at(place.row_number + row);
+                k.if_(row.lt(to.rows), || {
+                    let to = args.lse.at(part).at(to.row_number + row);
                     to.store(state.log_sum());
                 });
             }
@@ -151,16 +151,17 @@ fn log_sums<'k, T: Element>(
 fn partial_results<'k, T: Element>(
     args: &AttentionArgs<On<'k>>,
     config: &Config,
-    place: &Place<'k, T>,
+    to: &Destination<'k>,
     team: &Team<'k, T>,
 ) {
     let k = team.results.kernel();
-    let part = place.split.mul_wide(args.lse_count) + place.row_number.cast::<u64>();
-    let to = args.partial.at(part * u64::from(config.head_dim));
+    let part = to.split.mul_wide(args.lse_count) + to.row_number.cast::<u64>();
+    let partial = args.partial.at(part * u64::from(config.head_dim));
     team.results.each_pair(|row, col, pair| {
         let row = team.row + row;
-        k.if_(row.lt(place.rows), || {
-            to.at(row.mul_add(config.head_dim, col)).store_vec(pair);
+        k.if_(row.lt(to.rows), || {
+            let to = partial.at(row.mul_add(config.head_dim, col));
+            to.store_vec(pair);
         });
     });
 }
@@ -171,25 +172,26 @@ fn results<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     config: &Config,
-    place: &Place<'k, T>,
+    to: &Destination<'k>,
     team: &Team<'k, T>,
     stage: &Tile<'k, T>,
 ) {
     // All lanes have read the queries that lie there.
     k.sync_warp();
     team.results.each_pair(|row, col, [a, b]| {
-        let to = stage.at(team.row + row, col).cast::<T::Pair>();
-        to.store(Val::pack_as::<T>(a, b));
+        let line = stage.at(team.row + row, col).cast::<T::Pair>();
+        line.store(Val::pack_as::<T>(a, b));
     });
     k.sync_warp();
     let chunks = config.head_dim / 8;
     let total = 16 * config.row_blocks * chunks;
+    let out = args.out.cast::<T>().at(to.queries);
     for trip in 0..total.div_ceil(32) {
         let index = k.lane() + trip * 32;
         let (row, chunk) = (team.row + index / chunks, index % chunks);
-        k.if_(row.lt(place.rows) & index.lt(total), || {
+        k.if_(row.lt(to.rows) & index.lt(total), || {
             let words = stage.chunk(row, chunk).cast::<u32>().load_vec::<4>();
-            let to = place.out().at(row.mul_add(args.q_row, chunk * 8));
+            let to = out.at(row.mul_add(args.q_row, chunk * 8));
             to.cast::<u32>().store_vec(words);
         });
     }

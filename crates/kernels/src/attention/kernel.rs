@@ -9,7 +9,7 @@ use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
 use crate::job::buffer;
 use crate::{Job, KernelError, Step};
-use heist_build::{Arch, BuildError, Kernel, On, With, bf16, f16};
+use heist_build::{Arch, BuildError, Feature, Kernel, On, With, bf16, f16};
 use heist_launch::{Arg, Buffer, Dim3, ElementType, Role, Scalar};
 use heist_sched::{AnyOrder, Schedule, Source, Tile, Tiled, TiledKernel};
 
@@ -41,23 +41,25 @@ pub fn tiles(problem: &Problem, config: &Config) -> Dim3 {
     )
 }
 
-/// Builds a kernel for a grid of tiles; it can be launched over others with as
-/// many axes.
+/// Builds a kernel. It is the same for all sizes of problems.
 ///
 /// # Errors
 /// Why there is none.
 pub fn build(
     config: &Config,
     schedule: &Schedule,
-    tiles: Dim3,
     arch: Arch,
 ) -> Result<TiledKernel<AttentionArgs>, BuildError> {
     let name = format!("attention_{}", config.rung);
-    Tiled::<AttentionArgs>::new(name, tiles)
+    // Some grid with three axes: the launch has the real one.
+    Tiled::<AttentionArgs>::new(name, Dim3::new(2, 2, 2))
         .schedule(schedule)
         .block(config.threads())
         .min_blocks(config.min_blocks)
         .build(arch, |k, args, tiles| {
+            if !config.hoisted {
+                k.keep_arithmetic_in_loops();
+            }
             tiles.each(|tile| match config.dtype {
                 Dtype::F16 => emit::<f16>(k, &args, config, &tile),
                 Dtype::Bf16 => emit::<bf16>(k, &args, config, &tile),
@@ -66,18 +68,16 @@ pub fn build(
 }
 
 /// The schedule that suits a rung.
-pub fn schedule(config: &Config, problem: &Problem, arch: Arch) -> Schedule {
+pub fn schedule(config: &Config, problem: &Problem, target: Target) -> Schedule {
     let uneven = problem.is_ragged() || problem.mask == Mask::Causal;
-    let mut schedule = Schedule::new(Source::Direct);
-    if config.rung == Rung::Persistent {
-        schedule = Schedule::new(
-            if arch.supports(heist_build::Feature::ClusterLaunchControl) {
-                Source::Clc
-            } else {
-                Source::Ticket
-            },
-        );
-    }
+    // With no more tiles than multiprocessors there is nothing to stay for.
+    let stays =
+        config.rung == Rung::Persistent && tiles(problem, config).count() > u64::from(target.sms);
+    let mut schedule = Schedule::new(match stays {
+        false => Source::Direct,
+        true if target.arch.supports(Feature::ClusterLaunchControl) => Source::Clc,
+        true => Source::Ticket,
+    });
     if uneven && config.rung >= Rung::Large {
         schedule.order = AnyOrder::new(HeaviestFirst);
     }
@@ -129,6 +129,15 @@ fn passed(passed: Vec<heist_build::Passed<Arg>>) -> Vec<Arg> {
         .collect()
 }
 
+/// How many blocks run at a time, if the assembler uses the registers that it is
+/// allowed.
+fn resident(config: &Config, kernel: &TiledKernel<AttentionArgs>, target: Target) -> u32 {
+    let limits = target.arch.limits();
+    let each = limits.registers_per_sm / (config.threads() * config.min_blocks);
+    let registers = each.min(limits.registers_per_thread) / 8 * 8;
+    target.resident(&kernel.built.launch, registers)
+}
+
 /// Builds the kernels of a configuration and plans their launches. The buffers
 /// `q`, `k` and `v` are zeros, to be filled in; `out` and `lse` are the results.
 ///
@@ -143,9 +152,8 @@ pub fn job(
     problem.check()?;
     config.check()?;
     let grid = tiles(problem, config);
-    let kernel = build(config, schedule, grid, target.arch)?;
-    let registers = if config.rung >= Rung::Large { 255 } else { 128 };
-    let plan = kernel.plan_for(grid, target.resident(&kernel.built.launch, registers))?;
+    let kernel = build(config, schedule, target.arch)?;
+    let plan = kernel.plan_for(grid, resident(config, &kernel, target))?;
     let (queries, keys) = problem.longest();
     let q = Strides::of(problem, problem.heads, queries)?;
     let kv = Strides::of(problem, problem.kv_heads, keys)?;

@@ -4,11 +4,11 @@
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
 use super::problem::MaskKind;
-use heist_build::{Accumulator, Global, Kernel, On, Ptr, Val, WarpTile};
+use heist_build::{Accumulator, Bool, Global, Kernel, On, Ptr, SharedArray, Val, WarpTile};
 use heist_sched::Tile;
 use std::marker::PhantomData;
 
-/// A tile's part of the problem.
+/// A tile's part of the problem, while its keys are gone through.
 pub(crate) struct Place<'k, T> {
     /// Where the tile's first query row is, and its results; and where the
     /// sequence's first key is, and its value. Offsets and no pointers: the
@@ -34,19 +34,83 @@ pub(crate) struct Place<'k, T> {
     mask: MaskKind,
 }
 
-/// The blocks of keys that a tile goes through, `width` keys each.
+/// Where a tile's results go.
+pub(crate) struct Destination<'k> {
+    /// Where the tile's first row is.
+    pub(crate) queries: Val<'k, u64>,
+    /// Rows of the sequence from the tile's first on.
+    pub(crate) rows: Val<'k, u32>,
+    /// The number of the tile's first row among all rows.
+    pub(crate) row_number: Val<'k, u32>,
+    /// Which part of the keys.
+    pub(crate) split: Val<'k, u32>,
+}
+
+/// A destination in shared memory: while the keys are gone through, registers are
+/// dear.
+pub(crate) struct SetAside<'k> {
+    memory: SharedArray<'k, u32>,
+    split: Val<'k, u32>,
+}
+
+/// Words that a [`SetAside`] takes.
+pub(crate) const SET_ASIDE: u32 = 4;
+
+impl<'k> Destination<'k> {
+    /// Puts it into shared memory. A barrier must follow before it is taken, and
+    /// one after that before the next is set aside.
+    pub(crate) fn set_aside(self, k: &Kernel<'k>) -> SetAside<'k> {
+        let memory = k.shared::<u32>("destination", SET_ASIDE);
+        k.one_thread(|| {
+            memory.at(0).cast::<u64>().store(self.queries);
+            memory.at(2).store(self.rows);
+            memory.at(3).store(self.row_number);
+        });
+        SetAside {
+            memory,
+            split: self.split,
+        }
+    }
+}
+
+impl<'k> SetAside<'k> {
+    /// Takes it back.
+    pub(crate) fn take(&self) -> Destination<'k> {
+        Destination {
+            queries: self.memory.at(0).cast::<u64>().load(),
+            rows: self.memory.at(2).load(),
+            row_number: self.memory.at(3).load(),
+            split: self.split,
+        }
+    }
+}
+
+/// The blocks of keys that a tile goes through, `width` keys each, from the last
+/// to the first.
 ///
-/// Those at an edge of the mask come first, so that the others, most of them,
-/// run in a loop that tests nothing.
+/// Those at an edge of the mask come before the others, most of them, which run
+/// in a loop that tests nothing. A block is known by a number that counts up:
+/// minus its place, so that the loop holds one register and no bounds.
 pub(crate) struct Blocks<'k> {
-    /// How many in all.
-    pub(crate) count: Val<'k, u32>,
-    /// How many of them need the mask: the first.
-    pub(crate) masked: Val<'k, u32>,
-    last: Val<'k, u32>,
-    left: Val<'k, u32>,
-    at_left: Option<Val<'k, u32>>,
+    /// The first number.
+    pub(crate) begin: Val<'k, i32>,
+    /// One past the last number of a block at an edge.
+    masked: Val<'k, i32>,
+    /// One past the last number.
+    end: Val<'k, i32>,
+    left: Option<LeftEdge<'k>>,
     width: u32,
+}
+
+/// Where a window begins, some blocks at the left edge are masked too: their
+/// numbers follow those at the right edge.
+struct LeftEdge<'k> {
+    /// The number of the first of them.
+    begin: Val<'k, i32>,
+    /// How many they are.
+    count: Val<'k, i32>,
+    /// The first block's place.
+    first: Val<'k, i32>,
 }
 
 impl<'k, T: Element> Place<'k, T> {
@@ -92,12 +156,22 @@ impl<'k, T: Element> Place<'k, T> {
         }
     }
 
+    /// Where its results go.
+    pub(crate) fn destination(&self) -> Destination<'k> {
+        Destination {
+            queries: self.queries,
+            rows: self.rows,
+            row_number: self.row_number,
+            split: self.split,
+        }
+    }
+
     /// The tile's first query row.
     pub(crate) fn q(&self) -> Ptr<'k, Global, T> {
         self.args.q.cast::<T>().at(self.queries)
     }
 
-    /// Where its results go.
+    /// The results of its first row.
     pub(crate) fn out(&self) -> Ptr<'k, Global, T> {
         self.args.out.cast::<T>().at(self.queries)
     }
@@ -152,20 +226,18 @@ impl<'k, T: Element> Place<'k, T> {
             first = begin;
         }
         let inside = (by_all / width).max(first).min(last);
-        let at_right = last - inside;
-        let at_left = from_all.map(|from| {
-            let whole = from.div_ceil(width).max(first).min(inside);
-            whole - first
+        let place = |block: Val<'k, u32>| k.c(1) - block.cast::<i32>();
+        let left = from_all.map(|from| LeftEdge {
+            begin: place(inside),
+            count: (from.div_ceil(width).max(first).min(inside) - first).cast(),
+            first: first.cast(),
         });
+        let at_left = left.as_ref().map_or(k.c(0), |left| left.count);
         Blocks {
-            count: (last - first).named("blocks"),
-            masked: at_left
-                .map_or(at_right, |left| left + at_right)
-                .named("masked"),
-            last: last - 1,
-            // The blocks at the left are numbered after those at the right.
-            left: first - at_right,
-            at_left,
+            begin: place(last),
+            masked: place(inside) + at_left,
+            end: place(first),
+            left,
             width,
         }
     }
@@ -192,33 +264,36 @@ impl<'k, T: Element> Place<'k, T> {
 impl<'k> Blocks<'k> {
     /// Loops over the blocks: `body` is given a block's number, and whether it is
     /// at an edge.
-    pub(crate) fn each(&self, body: impl Fn(Val<'k, u32>, bool)) {
-        let k = self.count.kernel();
+    pub(crate) fn each(&self, body: impl Fn(Val<'k, i32>, bool)) {
+        let k = self.begin.kernel();
         k.comment("blocks at an edge of the mask");
-        k.for_range(0, self.masked, |index| body(index, true));
+        k.for_range(self.begin, self.masked, |number| body(number, true));
         k.comment("blocks that every row sees");
-        k.for_range(self.masked, self.count, |index| body(index, false));
+        k.for_range(self.masked, self.end, |number| body(number, false));
     }
 
     /// The same with a block's first key.
     pub(crate) fn each_with_first_key(&self, body: impl Fn(Val<'k, u32>, bool)) {
-        self.each(|index, masked| body(self.first_key(index), masked));
+        self.each(|number, masked| body(self.first_key(number), masked));
     }
 
-    /// The first key of block number `index`: from the right edge down, with the
-    /// blocks at the left edge pulled forward.
-    pub(crate) fn first_key(&self, index: Val<'k, u32>) -> Val<'k, u32> {
-        let down = self.last - index;
-        let block = match self.at_left {
+    /// Whether there is a block of that number, which is not below the first.
+    pub(crate) fn has(&self, number: Val<'k, i32>) -> Bool<'k> {
+        number.lt(self.end)
+    }
+
+    /// The first key of a block.
+    pub(crate) fn first_key(&self, number: Val<'k, i32>) -> Val<'k, u32> {
+        let down = -number;
+        let block = match &self.left {
             None => down,
             Some(left) => {
-                let right = self.masked - left;
-                let in_left = index.ge(right) & index.lt(self.masked);
-                let later = index.ge(self.masked).select(down + left, down);
-                in_left.select(self.left + index, later)
+                let at_left = number.ge(left.begin) & number.lt(self.masked);
+                let later = number.ge(self.masked).select(down + left.count, down);
+                at_left.select(left.first + (number - left.begin), later)
             }
         };
-        block * self.width
+        block.cast::<u32>() * self.width
     }
 }
 
@@ -231,7 +306,7 @@ pub(crate) struct Seen<'k> {
 
 impl<'k> Seen<'k> {
     /// Whether `key` is one of them.
-    pub(crate) fn has(&self, key: Val<'k, i32>) -> heist_build::Bool<'k> {
+    pub(crate) fn has(&self, key: Val<'k, i32>) -> Bool<'k> {
         let before = key.lt(self.end);
         self.start.map_or(before, |start| before & key.ge(start))
     }

@@ -50,7 +50,11 @@ impl<'k, T: Element> Team<'k, T> {
         queries: &Tile<'k, T>,
     ) -> Team<'k, T> {
         let warp = k.warp();
-        let (down, across) = (warp % config.down, warp / config.down);
+        let (down, across) = if config.across == 1 {
+            (warp, k.c(0))
+        } else {
+            (warp % config.down, warp / config.down)
+        };
         let row = down * (16 * config.row_blocks);
         let blocks = config.row_blocks;
         let steps = config.head_dim / 16;

@@ -37,6 +37,6 @@ pub(crate) fn tile<'k, T: Element>(
                 team.weigh(&scores, &values);
                 k.sync();
             });
-        store(k, args, config, &place, &team, &queries);
+        store(k, args, config, &place.destination(), &team, &queries);
     });
 }
