@@ -352,7 +352,13 @@ fn options() -> Result<Options, String> {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
         match word.as_str() {
             "--small" => options.small = true,
-            "--only" => options.only = Some(value()?),
+            "--only" => {
+                let name = value()?;
+                if !BUILT_IN.iter().any(|(known, _)| *known == name) {
+                    return Err(format!("there is no kernel `{name}`"));
+                }
+                options.only = Some(name);
+            }
             "--twins" => options.twins = Some(value()?.into()),
             "--rounds" => {
                 let text = value()?;

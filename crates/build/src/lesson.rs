@@ -6,7 +6,8 @@
 
 use crate::bulk::Landing;
 use crate::clc::{InFlight, Refused, StealFlow};
-use crate::cp_async::{FillArray, FillTile, PendingCopy, StageSpec};
+use crate::cp_async::{PendingCopy, StageSpec};
+use crate::fill::{FillArray, FillTile};
 use crate::mbarrier::RemoteMbarrier;
 use crate::wgmma::WgmmaSums;
 

@@ -46,6 +46,7 @@ mod convert;
 mod cp_async;
 mod emit;
 mod error;
+mod fill;
 mod fold;
 mod invariant;
 mod kernel;
@@ -77,11 +78,10 @@ pub use bulk::{
 pub use clc::{Answer, Granted, Idle, InFlight, Refused, Request, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
-pub use cp_async::{
-    ArraySpec, CopyPipeline, FillArray, FillTile, PendingCopy, Piece, RunningPipeline, StageSpec,
-};
+pub use cp_async::{ArraySpec, CopyPipeline, PendingCopy, RunningPipeline, StageSpec};
 pub use emit::RawUse;
 pub use error::{BuildError, Problem};
+pub use fill::{FillArray, FillTile, Piece};
 pub use half::{bf16, f16};
 pub use heist_ptx::arch::{Arch, Feature};
 pub use kernel::{Dim3, Kernel};

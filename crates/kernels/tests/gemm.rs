@@ -182,7 +182,38 @@ fn rows_further_apart_than_they_are_long() {
     schedule.order = AnyOrder::new(Grouped { rows: 2 });
     for pitch in [40, 42, 41] {
         let mut problem = Gemm::new(33, 32, 32, Input::F16, Output::F32, Layout::Nt);
-        (problem.lda, problem.ldb) = (pitch, pitch + 6);
+        (problem.lda, problem.ldb, problem.ldc) = (pitch, pitch + 6, pitch + 1);
+        problem.epilogue.beta = 1.0;
         right(problem, TINY, Some(&schedule), "h200");
     }
+}
+
+#[test]
+fn what_can_t_be_is_told() {
+    let (_, target) = common::device("h200");
+    let config: Config = TINY.parse().expect("a tile shape");
+    let says = |problem: Gemm| {
+        let job = job_with(&problem, config, &schedule(target), target);
+        job.expect_err("no job").to_string()
+    };
+    let good = Gemm::new(8, 8, 8, Input::F16, Output::F16, Layout::Nt);
+    assert!(says(Gemm { m: 0, ..good }).contains("no elements"));
+    assert!(says(Gemm { lda: 7, ..good }).contains("a row of A has 8 elements"));
+    assert!(
+        says(Gemm {
+            ldc: 1 << 24,
+            ..good
+        })
+        .contains("too far")
+    );
+    assert!(
+        "96x96x24/32x32/3".parse::<Config>().is_err(),
+        "a depth of 24"
+    );
+    assert!("64x64x32/24x32/3".parse::<Config>().is_err(), "24 rows");
+    let error = FAMILY
+        .choose(Some("wgmma"), &good, target)
+        .err()
+        .expect("no such");
+    assert!(error.to_string().contains("mma-128x256"), "{error}");
 }

@@ -164,6 +164,7 @@ fn the_variant_follows_the_rows() {
     };
     assert_eq!(chosen(&[1, 3, 8, 2]), "mma-16");
     assert_eq!(chosen(&[40; 8]), "mma-64");
+    assert_eq!(chosen(&[60; 8]), "mma-128-deep");
     assert_eq!(chosen(&[1024; 8]), "mma-128");
 }
 

@@ -174,6 +174,9 @@ impl Default for Epilogue {
     }
 }
 
+/// The most elements from one stored row to the next.
+const MOST_PITCH: u32 = 1 << 23;
+
 /// A multiplication: `D = activation(alpha * A * B + beta * C + bias)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gemm {
@@ -265,6 +268,12 @@ impl Gemm {
             ("B", self.ldb, row(self.layout.b(), self.n)),
             ("C", self.ldc, self.n),
         ] {
+            // Places inside of a tile are counted in 32 bits.
+            if pitch > MOST_PITCH {
+                return Err(KernelError::unfit(format!(
+                    "rows of {name} that start {pitch} elements apart are too far: at most {MOST_PITCH}"
+                )));
+            }
             if pitch < row {
                 return Err(KernelError::unfit(format!(
                     "a row of {name} has {row} elements, and the next starts {pitch} further"

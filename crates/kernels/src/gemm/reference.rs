@@ -47,7 +47,15 @@ fn matrix(data: &[f64], major: Major, pitch: u32, left: bool) -> Matrix<'_> {
     }
 }
 
-/// What D should be, row after row with the result's pitch.
+/// The elements of D that were computed, row after row without gaps.
+pub(crate) fn found(job: &Job, problem: &Gemm) -> Vec<f64> {
+    let d = job.data("d").map(numbers).unwrap_or_default();
+    let rows = d.chunks(problem.ldc.max(1) as usize);
+    rows.flat_map(|row| row.iter().take(problem.n as usize).copied())
+        .collect()
+}
+
+/// What they should be, before they are rounded to their type.
 pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
     let data = |name: &str| job.data(name).map(numbers).unwrap_or_default();
     let (a, b, c, bias) = (data("a"), data("b"), data("c"), data("bias"));
@@ -59,7 +67,8 @@ pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
     for (index, value) in d.iter_mut().enumerate() {
         let mut sum = *value * f64::from(epilogue.alpha);
         if epilogue.beta != 0.0 {
-            sum += f64::from(epilogue.beta) * c.get(index).copied().unwrap_or(f64::NAN);
+            let at = index / n * problem.ldc as usize + index % n;
+            sum += f64::from(epilogue.beta) * c.get(at).copied().unwrap_or(f64::NAN);
         }
         if epilogue.bias {
             sum += bias.get(index % n).copied().unwrap_or(f64::NAN);

@@ -3,12 +3,12 @@
 use super::config::Config;
 use super::kernel::{Plan, build, tiles};
 use super::problem::Gemm;
-use super::reference::{buffers, result};
+use super::reference::{buffers, found, result};
 use crate::catalogue::{Entry, Parameter, Prepared, Settings};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, Work, buffer};
-use crate::reference::{Difference, numbers};
+use crate::reference::Difference;
 use heist_launch::Arg;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source};
 
@@ -298,7 +298,7 @@ pub fn prepared(job: Job, problem: Gemm, seed: u64) -> Prepared {
     Prepared {
         bound: 2e-3,
         verify: Box::new(move |ran| {
-            let found = ran.data("d").map(numbers).unwrap_or_default();
+            let found = found(ran, &problem);
             let before = buffers(Job::default(), &problem, seed);
             // Rounded as the result is: what is left is the kernel's own error.
             let ty = problem.output.element();

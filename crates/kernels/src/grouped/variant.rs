@@ -64,10 +64,16 @@ pub static FAMILY: Family<Grouped> = Family {
             from_rows: 48,
         },
         &MmaSync {
-            name: "mma-128",
-            about: "mma.sync, 128 x 256 tiles: many rows a group",
-            config: config([128, 256, 64], [64, 64], 3, 1),
+            name: "mma-128-deep",
+            about: "mma.sync, 128 x 256 tiles, four stages: up to hundreds of rows a group",
+            config: config([128, 256, 64], [64, 64], 4, 1),
             from_rows: 49,
+        },
+        &MmaSync {
+            name: "mma-128",
+            about: "mma.sync, 128 x 256 tiles, three stages: many rows a group",
+            config: config([128, 256, 64], [64, 64], 3, 1),
+            from_rows: 768,
         },
     ],
 };

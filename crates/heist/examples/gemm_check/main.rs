@@ -1,0 +1,217 @@
+//! Multiplications, one and many at a time, of every type, layout, edge, epilogue
+//! and schedule on a device of your choice, each against f64.
+//!
+//! ```text
+//! cargo run --release -p heist --example gemm_check -- --device gpu
+//! compute-sanitizer --tool memcheck target/release/examples/gemm_check --device gpu --small
+//! ```
+//! `--small` runs a few small ones of each kind, for a sanitizer. The exit status is 1
+//! when a result is wrong or a device finds something, and 2 where there is none.
+
+use heist::device::{Device, DeviceName, Settings};
+use heist::kernels::catalogue::{Settings as Told, entry};
+use heist_sched::{Schedule, Source};
+use std::process::ExitCode;
+
+type Problem = Box<dyn std::error::Error>;
+
+/// A kernel, what it is told, and its schedule: its own, or a source with a
+/// policy and a cluster.
+type Case = (
+    &'static str,
+    String,
+    Option<(Source, &'static str, &'static str)>,
+);
+
+fn gemms(small: bool) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let sizes: &[[u32; 3]] = if small {
+        &[[129, 70, 40]]
+    } else {
+        &[
+            [129, 70, 40],
+            [1, 1, 1],
+            [7, 61, 33],
+            [64, 64, 64],
+            [127, 257, 65],
+            [129, 255, 63],
+            [128, 256, 128],
+            [300, 200, 104],
+        ]
+    };
+    let types = [
+        ("bf16", "bf16"),
+        ("tf32", "f32"),
+        ("f16", "f16"),
+        ("f16", "f32"),
+    ];
+    for (index, [m, n, k]) in sizes.iter().enumerate() {
+        for (turn, layout) in ["nn", "nt", "tn", "tt"].into_iter().enumerate() {
+            for (number, (dtype, out)) in types.into_iter().enumerate() {
+                // The first size has every type in every layout (a sanitizer's
+                // two of them), the others one that changes from one to the next.
+                let picked = match (small, index) {
+                    (true, _) => number < 2,
+                    (false, 0) => true,
+                    (false, _) => number == (index + turn) % types.len(),
+                };
+                if picked {
+                    let told = format!("m={m} n={n} k={k} layout={layout} dtype={dtype} out={out}");
+                    cases.push(("gemm", told, None));
+                }
+            }
+        }
+    }
+    for activation in if small {
+        &["gelu"][..]
+    } else {
+        &["none", "relu", "gelu", "silu"]
+    } {
+        let told = format!("m=130 n=100 k=72 alpha=0.5 beta=2 bias=true activation={activation}");
+        cases.push(("gemm", told, None));
+    }
+    for variant in ["mma-128x256", "mma-128x128", "mma-64x64"] {
+        for source in [Source::Direct, Source::Static, Source::Ticket] {
+            if small && source != Source::Ticket {
+                continue;
+            }
+            let told = format!("m=500 n=600 k=136 variant={variant}");
+            let policies: &[&str] = match source {
+                Source::Ticket if !small => &["greedy", "max-steals(1)", "every(2)", "never"],
+                _ => &["greedy"],
+            };
+            for policy in policies {
+                cases.push(("gemm", told.clone(), Some((source, policy, "1x1"))));
+            }
+        }
+    }
+    if !small {
+        for layout in ["nn", "nt", "tn", "tt"] {
+            cases.push((
+                "gemm",
+                format!("m=2048 n=1024 k=1024 layout={layout}"),
+                None,
+            ));
+        }
+    }
+    cases
+}
+
+fn groups(small: bool) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let own = "groups=1x1x1,40x70x64,0x64x32,33x31x17,7x130x0,129x260x72".to_owned();
+    for dtype in if small {
+        &["bf16"][..]
+    } else {
+        &["f16", "bf16", "tf32"]
+    } {
+        for layout in ["nn", "nt"] {
+            cases.push((
+                "grouped-gemm",
+                format!("{own} out=f32 dtype={dtype} layout={layout}"),
+                None,
+            ));
+        }
+    }
+    for rows in [
+        "40,200,0,1,96",
+        "0,0,3",
+        "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,7",
+    ] {
+        for variant in [
+            "mma-16",
+            "mma-64-small",
+            "mma-64",
+            "mma-128-small",
+            "mma-128-deep",
+            "mma-128",
+        ] {
+            cases.push((
+                "grouped-gemm",
+                format!("rows={rows} n=264 k=136 variant={variant}"),
+                None,
+            ));
+        }
+        if small {
+            break;
+        }
+    }
+    for cluster in ["1x1", "1x2", "2x1", "2x2"] {
+        for source in [Source::Ticket, Source::Static, Source::Direct] {
+            if small && source != Source::Ticket {
+                continue;
+            }
+            let told = "rows=40,300,40,96,1 n=512 k=128 check=true".to_owned();
+            cases.push(("grouped-gemm", told, Some((source, "greedy", cluster))));
+        }
+    }
+    if !small {
+        cases.push((
+            "grouped-gemm",
+            "rows=40,600,0,1000,96,168 n=1024 k=1024".into(),
+            None,
+        ));
+    }
+    cases
+}
+
+fn run() -> Result<bool, Problem> {
+    let (mut device, mut small) = ("gpu".parse::<DeviceName>()?, false);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--small" => small = true,
+            "--device" => device = words.next().ok_or("--device needs a name")?.parse()?,
+            _ => return Err(format!("`{word}` is unknown; there are --device and --small").into()),
+        }
+    }
+    let device = Device::open(device)?;
+    let target = heist::job::target(&device)?;
+    let (mut right, mut wrong) = (0, 0);
+    for (name, told, schedule) in gemms(small).into_iter().chain(groups(small)) {
+        let told_words = Told::from_words(told.split_whitespace())?;
+        let schedule = match schedule {
+            None => None,
+            Some((source, policy, cluster)) => {
+                let mut schedule = Schedule::new(source).policy(policy.parse()?);
+                schedule.cluster = cluster.parse()?;
+                Some(schedule)
+            }
+        };
+        let what = match &schedule {
+            Some(schedule) => format!("{name} {told} {schedule}"),
+            None => format!("{name} {told}"),
+        };
+        let mut prepared = match entry(name)?.prepare(&told_words, schedule.as_ref(), target) {
+            Ok(prepared) => prepared,
+            Err(error) if error.to_string().contains("shared memory") => {
+                println!("not here: {what}: {error}");
+                continue;
+            }
+            Err(error) => return Err(format!("{what}: {error}").into()),
+        };
+        let reports = heist::job::run(&device, &mut prepared.job, &Settings::default())?;
+        let found = reports.iter().flat_map(|(_, report)| &report.diagnostics);
+        let found: Vec<_> = found.map(|found| found.message.clone()).collect();
+        let difference = (prepared.verify)(&prepared.job)?;
+        if found.is_empty() && difference.within(prepared.bound) {
+            right += 1;
+        } else {
+            wrong += 1;
+            println!("WRONG: {what}: {difference} {found:?}");
+        }
+    }
+    println!("{right} right, {wrong} wrong");
+    Ok(wrong == 0 && right > 0)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::from(2)
+        }
+    }
+}
