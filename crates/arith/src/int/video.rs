@@ -15,6 +15,9 @@
 //!   `vshl` keeps 34 bits before it does so.
 //! - `.min` and `.max` with `c` see the result cut to 32 bits; of a `.u32` they take one
 //!   with bit 31 set to be greater than any `c`.
+//!
+//! Into `.h1` goes the lower half of the result, as the manual says and ptxas 13.4 does; the
+//! assembler in the driver of CUDA 13.0 takes the upper half.
 
 use super::IntCmp;
 

@@ -271,7 +271,7 @@ fn check_written(cx: &mut Cx<'_>, group: &Group) {
         cx.report(code, 1 << lane, |cx, mut told| {
             told.message = format!(
                 "an atomic on {}, which nothing has written",
-                super::access::place(cx, group.home, offset)
+                super::conflict::place(cx, group.home, offset)
             );
             told.help("give it a value first")
         });

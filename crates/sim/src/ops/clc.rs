@@ -350,7 +350,7 @@ fn check_slot(cx: &mut Cx<'_>, lane: usize, rank: u32, slot: u32) {
     };
     cx.report(code, 1 << lane, |cx, mut told| {
         let verb = if found.write { "wrote" } else { "read" };
-        let place = super::access::place(cx, Home::Shared(rank), u64::from(slot));
+        let place = super::conflict::place(cx, Home::Shared(rank), u64::from(slot));
         told.message = if found.known {
             format!("asks for an answer at {place}, which {them} {verb} before without `fence.proxy.async` since")
         } else {

@@ -105,7 +105,7 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
             told.message = format!(
                 "{} {}, which a cp.async that was not waited for has not written yet",
                 does.verb(),
-                super::access::place(cx, group.home, offset)
+                super::conflict::place(cx, group.home, offset)
             );
             told.other(cx.code.span(pc), "the copy starts here").help(
                 "wait with `cp.async.wait_group` (or `wait_all`), and let the other threads meet at a barrier behind it",

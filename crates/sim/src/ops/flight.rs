@@ -171,7 +171,7 @@ fn report_early(cx: &mut Cx<'_>, rank: u32, lane: usize, offset: u64, flight: Fl
         told.message = format!(
             "{} {}, which an asynchronous operation in flight {}",
             does.verb(),
-            super::access::place(cx, Home::Shared(rank), offset),
+            super::conflict::place(cx, Home::Shared(rank), offset),
             if flight.write {
                 "has not written yet"
             } else {

@@ -759,7 +759,7 @@ impl Store {
                                 "{} and {} write different values to {} with one instruction",
                                 cx.who(other),
                                 cx.who(lane),
-                                super::access::place(cx, group.home, offset)
+                                super::conflict::place(cx, group.home, offset)
                             );
                             told.help("which of them stays is not defined: let one lane write, or use an atomic")
                         });

@@ -14,6 +14,7 @@ pub(crate) mod call;
 pub(crate) mod clc;
 pub(crate) mod cluster;
 pub(crate) mod compare;
+pub(crate) mod conflict;
 pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod cp_async;

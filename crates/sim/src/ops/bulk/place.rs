@@ -1,6 +1,7 @@
 //! Where copies go, and who else is there: bounds, races, and the fences between proxies.
 
-use super::super::access::{Does, Home, place, report_race};
+use super::super::access::{Does, Home};
+use super::super::conflict::{place, report_race};
 use super::super::flight;
 use crate::context::Cx;
 use crate::memory::window::{SharedPlace, Window};

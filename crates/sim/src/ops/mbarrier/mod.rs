@@ -466,7 +466,7 @@ pub(crate) fn check_use(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) ->
         cx.report(rule::MBARRIER_UNINITIALISED, 1 << lane, |cx, mut told| {
             told.message = format!(
                 "uses {} as an mbarrier, and nobody has initialised one there",
-                super::access::place(cx, Home::Shared(rank), u64::from(offset))
+                super::conflict::place(cx, Home::Shared(rank), u64::from(offset))
             );
             told.help("`mbarrier.init` it first, in one thread, and let the others wait for that (`bar.sync`, or a cluster barrier for peers)")
         });

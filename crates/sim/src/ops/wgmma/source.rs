@@ -5,7 +5,8 @@ use super::pending::Product;
 use crate::code::Slot;
 use crate::context::Cx;
 use crate::lanes::{ALL, LANES, first};
-use crate::ops::access::{self, Does, Group, Home};
+use crate::ops::access::{Does, Group, Home};
+use crate::ops::conflict;
 use crate::ops::flight::{self, Flight, What};
 use crate::race::clock::SEVERAL;
 use crate::race::shadow::{Kind, LINE};
@@ -167,7 +168,7 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
         cx.report(rule::SHARED_UNWRITTEN, ALL, |cx, mut told| {
             told.message = format!(
                 "multiplies {}, which nothing has written",
-                access::place(cx, Home::Shared(rank), offset)
+                conflict::place(cx, Home::Shared(rank), offset)
             );
             told.help("write the tile before it is multiplied, and check the descriptor's offsets against its layout")
         });
@@ -187,7 +188,7 @@ fn report_unready(cx: &mut Cx<'_>, found: &Unready) {
     };
     let them = cx.whom(found.agent, found.lane);
     cx.report(code, ALL, |cx, mut told| {
-        let place = access::place(cx, Home::Shared(rank), found.offset);
+        let place = conflict::place(cx, Home::Shared(rank), found.offset);
         told.message = if found.known {
             format!("multiplies {place}, which {them} wrote without `fence.proxy.async` since")
         } else {
