@@ -48,13 +48,14 @@ def scalar():
             k = f.map(f"{name}_merge", ["u32", "u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.sat d.b1, {dotted('a', asel)}, {dotted('b', bsel)}, c;")
             f.case(k, "into-a-byte", [a, b, c], [[(z & 0xFFFF00FF) | (clamp_merged(t, dt, 8) & 0xFF) << 8 for t, z in zip(exact, c)]])
             if op in ("vsub", "vmin"):
-                k = f.map(f"{name}_merge_half", ["u32", "u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.sat d.h1, {dotted('a', asel)}, {dotted('b', bsel)}, c;")
-                f.case(k, "into-a-half", [a, b, c], [[(z & 0xFFFF) | (clamp_merged(t, dt, 16) & 0xFFFF) << 16 for t, z in zip(exact, c)]])
+                # Not into .h1: there the assembler of CUDA 13.0 puts the upper half of the result, and that of 13.4 the lower.
+                k = f.map(f"{name}_merge_half", ["u32", "u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.sat d.h0, {dotted('a', asel)}, {dotted('b', bsel)}, c;")
+                f.case(k, "into-a-half", [a, b, c], [[(z & 0xFFFF0000) | (clamp_merged(t, dt, 16) & 0xFFFF) for t, z in zip(exact, c)]])
             if asel:
                 k = f.map(f"{name}_add", ["u32", "u32", "u32"], ["u32"], f"{op}.{dt}.{at}.{bt}.add d, {dotted('a', asel)}, {dotted('b', bsel)}, c;")
                 f.case(k, "accumulated", [a, b, c], [[(t + z) & M32 for t, z in zip(exact, c)]])
     for op, mode, dt, at, dest in (("vshl", "clamp", "s32", "s32", ""), ("vshl", "wrap", "u32", "u32", ""), ("vshl", "clamp", "s32", "s32", "b1"),
-                                   ("vshr", "clamp", "s32", "s32", ""), ("vshr", "wrap", "u32", "s32", ""), ("vshr", "wrap", "s32", "s32", "h1")):
+                                   ("vshr", "clamp", "s32", "s32", ""), ("vshr", "wrap", "u32", "s32", ""), ("vshr", "wrap", "s32", "s32", "h0")):
         name = f"{op}_{dt}_{at}_{mode}_{dest or 'w'}"
         a, b, c = operands(name + "a"), operands(name + "b"), operands(name + "c")
         b = [y if i % 3 == 0 else y % 40 for i, y in enumerate(b)]
