@@ -213,7 +213,7 @@ _FLUSH = None
 def flush():
     global _FLUSH
     if _FLUSH is None:
-        l2 = torch.cuda.get_device_properties(0).L2_cache_size
+        l2 = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 64 << 20)
         _FLUSH = torch.empty(max(2 * l2, 32 << 20), dtype=torch.uint8, device="cuda")
     return _FLUSH
 
