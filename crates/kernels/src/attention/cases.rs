@@ -4,7 +4,7 @@
 use super::config::{Config, Feed, Rung};
 use super::kernel::schedule;
 use super::order::HeaviestFirst;
-use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
+use super::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem};
 use crate::family::Target;
 use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Source, Submit};
 
@@ -22,7 +22,7 @@ pub struct Case {
 /// What a set of cases is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
-    /// Every rung with every type and mask.
+    /// Every rung with every type and mask; kernels for wider masks.
     Rungs,
     /// Every head dimension, with the tiles chosen for it.
     HeadDimensions,
@@ -86,7 +86,10 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         list: Vec::new(),
     };
     match topic {
-        Topic::Rungs => cases.rungs(),
+        Topic::Rungs => {
+            cases.rungs();
+            cases.wider_masks();
+        }
         Topic::HeadDimensions => cases.head_dimensions(),
         Topic::Edges => cases.edges(),
         Topic::SharedHeads => cases.shared_heads(),
@@ -279,6 +282,28 @@ impl Cases {
                     problem,
                     schedule,
                 });
+            }
+        }
+    }
+
+    /// Kernels for a wider kind of mask than is asked for.
+    fn wider_masks(&mut self) {
+        for (mask, built) in [
+            (Mask::Full, MaskKind::Causal),
+            (Mask::Full, MaskKind::Window),
+            (Mask::Causal, MaskKind::Window),
+        ] {
+            for rung in [Rung::Scalar, Rung::Tensor, Rung::Large] {
+                let mut problem = Problem::new(1, 1, 53, 32);
+                problem.mask = mask;
+                let small = small_tiles(rung, &problem, self.target);
+                self.add(
+                    &problem,
+                    Config {
+                        mask: built,
+                        ..small
+                    },
+                );
             }
         }
     }

@@ -75,7 +75,7 @@ pub struct Config {
     pub head_dim: u32,
     /// Of what type.
     pub dtype: Dtype,
-    /// Which keys a query sees.
+    /// Which keys a query sees; a kernel for a wider kind does for a narrower.
     pub mask: MaskKind,
     /// Whether sequences have lengths of their own.
     pub ragged: bool,
@@ -350,15 +350,11 @@ fn for_many_tiles(plain: Config, target: Target) -> Config {
             set_aside: true,
             ..wide
         },
-        128 if measured && plain.mask == MaskKind::Causal => Config {
+        // The kernel for causal masks also where there is none: see `window`.
+        128 if measured => Config {
+            mask: MaskKind::Causal,
             hoisted: true,
             swizzled: true,
-            ..wide
-        },
-        128 if measured => Config {
-            hoisted: true,
-            feed: Feed::Turns,
-            stages: 3,
             ..wide
         },
         97..=128 => Config { cols: 32, ..wide },

@@ -4,7 +4,7 @@ use super::combine::{self, CombineArgs};
 use super::config::{Config, Rung};
 use super::order::HeaviestFirst;
 use super::params::{AttentionArgs, Element};
-use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
+use super::problem::{Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
 use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
 use crate::job::buffer;
@@ -163,10 +163,7 @@ pub fn job(
         Lengths::Same { .. } => (problem.heads * queries, queries),
         Lengths::Each(_) => (0, rows),
     };
-    let (left, right) = match problem.mask {
-        Mask::Window { left, right } => (left as i32, right as i32),
-        _ => (0, 0),
-    };
+    let (left, right) = window(problem.mask, config.mask)?;
     let split = config.splits > 1;
     let args = AttentionArgs::<With<Arg>> {
         q: buffer("q"),
@@ -241,6 +238,21 @@ pub fn job(
         job = job.step(Step::plain(&kernel, grid, passed(args.passed())));
     }
     Ok(job)
+}
+
+/// How many keys before its own and after it a query sees, for a kernel that is
+/// built for one kind of mask. A wider kind does for a narrower mask: keys past
+/// the end are not seen anyway.
+fn window(mask: Mask, built: MaskKind) -> Result<(i32, i32), KernelError> {
+    let all = MOST as i32;
+    match (mask, built) {
+        (Mask::Full, _) => Ok((all, all)),
+        (Mask::Causal, MaskKind::Causal | MaskKind::Window) => Ok((all, 0)),
+        (Mask::Window { left, right }, MaskKind::Window) => Ok((left as i32, right as i32)),
+        _ => Err(KernelError::unfit(format!(
+            "a kernel for {built:?} masks can't mask as {mask}"
+        ))),
+    }
 }
 
 /// First rows of the sequences, and one past the last; a single zero where all

@@ -187,7 +187,7 @@ pub struct Problem {
 }
 
 /// The largest window, length and head count: sums of a few fit in 31 bits.
-const MOST: u32 = 1 << 28;
+pub(crate) const MOST: u32 = 1 << 28;
 
 impl Problem {
     /// Sequences that are all alike, as many keys as queries, f16, no mask.
