@@ -1,0 +1,149 @@
+//! A hundred thousand tiles, from every source, with chaos: each runs exactly
+//! once.
+//!
+//! One grid of that size for every source runs by default, in lines, planes and
+//! clusters. `HEIST_TILES=all cargo test --release -p heist-sched --test many_tiles`
+//! runs every source with every policy that does its worst.
+
+#[path = "common/adversaries.rs"]
+mod adversaries;
+mod common;
+
+use common::{count, run};
+use heist_build::Arch;
+use heist_launch::Dim3;
+use heist_sched::{AnyPolicy, Source, Submit, TicketGrid, Tiled};
+use heist_sim::{Chaos, Options};
+
+struct Case {
+    source: Source,
+    tiles: [u32; 3],
+    cluster: [u32; 3],
+    policy: AnyPolicy,
+    submit: Submit,
+    order: &'static str,
+    grid: Option<TicketGrid>,
+}
+
+fn check(case: &Case) {
+    let (device, arch) = match case.source {
+        Source::Clc => ("sim:b200", Arch::SM_100A),
+        _ => ("sim:h200", Arch::SM_90A),
+    };
+    let tiles = Dim3::from(case.tiles);
+    assert!(tiles.count() >= 100_000);
+    let what = format!(
+        "{} {} `{}` {} tiles {tiles} cluster {:?} {:?}",
+        case.source, case.submit, case.policy, case.order, case.cluster, case.grid
+    );
+    let mut tiled = Tiled::new("count", tiles)
+        .source(case.source)
+        .policy(case.policy.clone())
+        .submit(case.submit)
+        .cluster(case.cluster)
+        .any_order(case.order.parse().expect("an order"))
+        .block(32);
+    if let Some(grid) = case.grid {
+        tiled = tiled.ticket_grid(grid);
+    }
+    let kernel = count(tiled, arch).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let options = Options {
+        seed: 9,
+        chaos: Chaos::FULL,
+        ..Options::default()
+    };
+    let run = run(&kernel, device, 1500, &options, &what);
+    let wrong = run.runs.iter().filter(|runs| **runs != 1).count();
+    assert_eq!((wrong, run.runs.len() as u64), (0, tiles.count()), "{what}");
+    assert!(run.report.counter_is_zero, "{what}: the counter");
+}
+
+#[test]
+fn a_hundred_thousand_tiles_run_once() {
+    let parse = |text: &str| text.parse::<AnyPolicy>().expect("a policy");
+    let line = [100_000, 1, 1];
+    let case = |source, tiles, cluster, policy: &str, submit, order, grid| Case {
+        source,
+        tiles,
+        cluster,
+        policy: parse(policy),
+        submit,
+        order,
+        grid,
+    };
+    let (early, late) = (Submit::Early, Submit::Late);
+    let mut cases = vec![
+        case(
+            Source::Clc,
+            line,
+            [1, 1, 1],
+            "greedy",
+            early,
+            "linear",
+            None,
+        ),
+        case(
+            Source::Clc,
+            [317, 317, 1],
+            [1, 2, 1],
+            "max-steals(3)",
+            late,
+            "grouped(3)",
+            None,
+        ),
+        case(
+            Source::Ticket,
+            line,
+            [1, 1, 1],
+            "greedy",
+            late,
+            "hilbert",
+            None,
+        ),
+        case(
+            Source::Ticket,
+            [47, 47, 46],
+            [2, 1, 1],
+            "every(2)",
+            early,
+            "reversed",
+            None,
+        ),
+        case(
+            Source::Static,
+            [317, 317, 1],
+            [1, 1, 1],
+            "greedy",
+            early,
+            "hilbert",
+            None,
+        ),
+        case(
+            Source::Direct,
+            line,
+            [1, 1, 1],
+            "greedy",
+            early,
+            "reversed",
+            None,
+        ),
+    ];
+    if std::env::var("HEIST_TILES").is_ok_and(|what| what == "all") {
+        for source in [Source::Clc, Source::Ticket] {
+            for policy in adversaries::all() {
+                for grid in [TicketGrid::Full, TicketGrid::Resident] {
+                    cases.push(Case {
+                        source,
+                        tiles: line,
+                        cluster: [1, 1, 1],
+                        policy: policy.clone(),
+                        submit: early,
+                        order: "linear",
+                        grid: Some(grid),
+                    });
+                }
+            }
+        }
+    }
+    heist_oracle::parallel(&cases, check);
+}
