@@ -12,18 +12,22 @@
 #define PROLOGUE_FACTOR 22695477u
 #define PROLOGUE_ADDEND 12345u
 
+// As long a run of multiply-adds without a branch as the assembler makes of ours.
 __device__ __forceinline__ unsigned chain(unsigned value, unsigned addend, unsigned steps) {
-#pragma unroll 4
+#pragma unroll 16
     for (unsigned i = 0; i < steps; i++) value = value * FACTOR + addend;
     return value;
 }
 
 __device__ __forceinline__ unsigned search(unsigned value, unsigned addend, unsigned expected) {
     unsigned shift = 32 - __popc(expected - 1), limit = expected * 8, step = 0;
+    unsigned high;
     do {
         value = value * FACTOR + addend;
         step++;
-    } while ((shift < 32 ? value >> shift : 0) != 0 && step < limit);
+        // PTX shifts by 32 as one expects; in C++ that would take a test.
+        asm("shr.u32 %0, %1, %2;" : "=r"(high) : "r"(value), "r"(shift));
+    } while (high != 0 && step < limit);
     return value;
 }
 
@@ -33,8 +37,12 @@ __device__ __forceinline__ void run(const unsigned *costs, const unsigned *input
                                     unsigned tiles, unsigned base) {
     __shared__ unsigned next;
     unsigned addend = seed;
-#pragma unroll 4
-    for (unsigned i = 0; i < prologue; i++) addend = addend * PROLOGUE_FACTOR + PROLOGUE_ADDEND;
+    // The compiler would make one step of several, for it knows both numbers.
+#pragma unroll 16
+    for (unsigned i = 0; i < prologue; i++)
+        asm volatile("mad.lo.u32 %0, %0, %1, %2;"
+                     : "+r"(addend)
+                     : "r"(PROLOGUE_FACTOR), "r"(PROLOGUE_ADDEND));
     unsigned tile = blockIdx.x, ticket = 0;
     while (tile < tiles) {
         if (EARLY && threadIdx.x == 0) ticket = atomicAdd(counter, 1);

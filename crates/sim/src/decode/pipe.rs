@@ -5,42 +5,45 @@
 //! throughput table of the CUDA programming guide (results a cycle and SM): 128
 //! single-precision multiply-adds (64 on sm_80), 64 of integers, and 64
 //! additions, shifts, comparisons and logic of integers. So a pipe is busy for
-//! one or two cycles with an instruction of 32 lanes.
+//! one or two cycles with an instruction of 32 lanes. Between an SM and L2 go 64
+//! bytes a cycle; what misses L2 is not told apart.
 //!
 //! PTX is not what runs: the assembler merges registers, so copies cost nothing,
 //! and leaves out what nobody reads.
 
 use super::Cost;
 use crate::code::{Op, Site};
+use crate::engine::site::UNITS;
 use crate::ops::wgmma::pending::Touched;
-use heist_ptx::Instruction;
+use heist_ptx::{Instruction, ScalarType};
 use rustc_hash::FxHashSet;
 
-/// Cycles of a scheduler's units, packed for adding: its issue port in the low
-/// 24 bits, the multiply-add pipe in 20, the other arithmetic in 20.
+/// Cycles of a scheduler's units, packed for adding, 32 bits each: its issue
+/// port, the multiply-add pipe, the other arithmetic, and its quarter of the way
+/// to L2.
 ///
 /// A sum over 2^14 instructions fits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Demand(pub(crate) u64);
+pub(crate) struct Demand(pub(crate) u128);
 
 impl Demand {
-    const fn new(issue: u64, multiply: u64, other: u64) -> Demand {
-        Demand(issue | multiply << 24 | other << 44)
+    pub(crate) const fn new([issue, multiply, other, memory]: [u32; UNITS]) -> Demand {
+        Demand(
+            issue as u128
+                | (multiply as u128) << 32
+                | (other as u128) << 64
+                | (memory as u128) << 96,
+        )
     }
 
-    /// Issue port, multiply-add pipe, other arithmetic.
-    pub(crate) fn parts(self) -> [u32; 3] {
-        [
-            self.0 as u32 & 0xFF_FFFF,
-            (self.0 >> 24) as u32 & 0xF_FFFF,
-            (self.0 >> 44) as u32,
-        ]
+    /// Issue port, multiply-add pipe, other arithmetic, memory.
+    pub(crate) fn parts(self) -> [u32; UNITS] {
+        [0, 32, 64, 96].map(|shift| (self.0 >> shift) as u32)
     }
 
     /// The unit that is busy for the longest.
     pub(crate) fn longest(self) -> u32 {
-        let [issue, multiply, other] = self.parts();
-        issue.max(multiply).max(other)
+        self.parts().into_iter().fold(0, u32::max)
     }
 }
 
@@ -56,7 +59,12 @@ pub(crate) enum Pipe {
     Multiply,
     /// Nothing: the assembler merges the registers, or the predicates.
     None,
+    /// Global memory: these bytes of a warp.
+    Memory(u32),
 }
+
+/// Bytes a cycle and SM on the way to L2, over the schedulers that share it.
+const BYTES_OF_A_SCHEDULER: u32 = 64 / 4;
 
 impl Pipe {
     /// Of an instruction whose cost is [`Cost::ALU`].
@@ -71,20 +79,33 @@ impl Pipe {
                 Pipe::Float
             }
             "mul" | "mad" | "mul24" | "mad24" | "madc" | "dp4a" | "dp2a" => Pipe::Multiply,
+            "ld" | "st" | "ldu" | "red" | "atom" if has(&["global"]) => {
+                let lanes = if has(&["v2"]) {
+                    2
+                } else if has(&["v4"]) {
+                    4
+                } else if has(&["v8"]) {
+                    8
+                } else {
+                    1
+                };
+                let mut names = i.opcode.modifiers().filter_map(|m| m.parse().ok());
+                let bits = names.next_back().map_or(32, ScalarType::bits);
+                Pipe::Memory(32 * lanes * bits / 8)
+            }
             _ => Pipe::Other,
         }
     }
 
     /// What an instruction of this cost takes.
     pub(crate) fn demand(self, cost: Cost) -> Demand {
-        let issue = u64::from(cost.issue.min(1023));
-        if cost != Cost::ALU {
-            return Demand::new(issue, 0, 0);
-        }
+        let issue = u32::from(cost.issue);
         match self {
-            Pipe::Other => Demand::new(issue, 0, 2),
-            Pipe::Float => Demand::new(issue, 1, 0),
-            Pipe::Multiply => Demand::new(issue, 2, 0),
+            Pipe::Memory(bytes) => Demand::new([issue, 0, 0, bytes / BYTES_OF_A_SCHEDULER]),
+            _ if cost != Cost::ALU => Demand::new([issue, 0, 0, 0]),
+            Pipe::Other => Demand::new([issue, 0, 2, 0]),
+            Pipe::Float => Demand::new([issue, 1, 0, 0]),
+            Pipe::Multiply => Demand::new([issue, 2, 0, 0]),
             Pipe::None => Demand::default(),
         }
     }
@@ -99,7 +120,7 @@ pub(super) fn leave_out_unread(ops: &mut [Op], sites: &[Site], touched: &[Touche
         .flat_map(|(touched, site)| touched.reads.iter().map(|&row| (site.function, row)))
         .collect();
     for (op, site) in ops.iter_mut().zip(sites) {
-        let [_, multiply, other] = op.demand.parts();
+        let [_, multiply, other, _] = op.demand.parts();
         // The last number stands for all rows beyond it.
         let known = op.writes != 0 && op.writes != u16::MAX;
         if multiply + other > 0 && known && !read.contains(&(site.function, op.writes)) {
@@ -114,18 +135,19 @@ mod tests {
 
     #[test]
     fn sums_keep_their_parts_apart() {
-        let all: u64 = [Pipe::Other, Pipe::Float, Pipe::Multiply, Pipe::None]
+        let all: u128 = [Pipe::Other, Pipe::Float, Pipe::Multiply, Pipe::None]
             .iter()
             .map(|pipe| pipe.demand(Cost::ALU).0)
             .sum();
+        let many = 16384;
         assert_eq!(
-            Demand(all * 16384).parts(),
-            [3 * 16384, 3 * 16384, 2 * 16384]
+            Demand(all * many).parts(),
+            [3 * 16384, 3 * 16384, 2 * 16384, 0]
         );
         assert_eq!(Demand(all).longest(), 3);
-        let memory = Pipe::Other.demand(Cost::GLOBAL);
-        assert_eq!(memory.parts(), [4, 0, 0]);
+        let memory = Pipe::Memory(128).demand(Cost::GLOBAL);
+        assert_eq!(memory.parts(), [4, 0, 0, 8]);
         let most = Pipe::Other.demand(Cost::new(u16::MAX, 0));
-        assert_eq!(Demand(most.0 * 16384).parts(), [1023 * 16384, 0, 0]);
+        assert_eq!(Demand(most.0 * many).parts(), [65535 * 16384, 0, 0, 0]);
     }
 }

@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn pieces_hold_all_of_the_load_at_its_time() {
         let mut warps = [Stretches::default(), Stretches::default()];
-        let demand = |multiply: u64| Demand(multiply << 24);
+        let demand = |multiply| Demand::new([0, multiply, 0, 0]);
         warps[0].push(100, 200, demand(200));
         warps[0].push(300, 400, demand(400));
         warps[1].push(100, 200, demand(200));
@@ -133,7 +133,7 @@ mod tests {
     fn many_stretches_are_put_together() {
         let mut warp = Stretches::default();
         for at in 0..10_000 {
-            warp.push(at * 10, at * 10 + 10, Demand(5));
+            warp.push(at * 10, at * 10 + 10, Demand::new([5, 0, 0, 0]));
         }
         assert!(warp.0.len() <= MOST);
         let made = pieces(std::iter::once(&mut warp), 0, 100_000, 1.0);

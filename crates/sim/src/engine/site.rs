@@ -11,8 +11,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The units of an SM: issue ports, multiply-add pipes, other arithmetic.
-pub(crate) const UNITS: usize = 3;
+/// The units of an SM: issue ports, multiply-add pipes, other arithmetic, the way to L2.
+pub(crate) const UNITS: usize = 4;
 
 /// A stretch of a cluster's own time, and the part of each unit of the SM that it
 /// keeps busy.
@@ -194,7 +194,7 @@ mod tests {
     fn busy(cycles: f64, load: f64) -> Piece {
         Piece {
             cycles,
-            load: [0.0, load, 0.0],
+            load: [0.0, load, 0.0, 0.0],
         }
     }
 
