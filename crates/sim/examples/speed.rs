@@ -1,6 +1,6 @@
 //! How fast the simulator is, with every check on.
 //!
-//! `cargo run --release -p heist-sim --example speed [KERNEL] [ROUNDS]`
+//! `cargo run --release -p heist-sim --example speed [KERNEL|all] [ROUNDS] [THREADS]`
 //!
 //! Four kernels, each with one host thread and with two: thread-instructions a
 //! second of the wall clock and of processor time (what an idle machine would
@@ -401,6 +401,9 @@ fn main() {
     let rounds: usize = arguments
         .get(1)
         .map_or(3, |text| text.parse().expect("a number of rounds"));
+    let counts: Vec<u32> = arguments.get(2).map_or(vec![1, 2], |text| {
+        vec![text.parse().expect("a number of threads")]
+    });
     let device = Device::named("sim:h200").expect("a device");
     println!(
         "{:<8} {:>7} {:>14} {:>11} {:>13} {:>12} {:>9}",
@@ -416,7 +419,7 @@ fn main() {
         if only.is_some_and(|name| name != work.name && name != "all") {
             continue;
         }
-        for threads in [1u32, 2] {
+        for &threads in &counts {
             let options = Options {
                 threads: threads as usize,
                 ..Options::default()

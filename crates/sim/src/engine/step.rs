@@ -4,7 +4,7 @@ use super::cluster::{Block, Team};
 use super::warp::{Fragment, Frame, State, Warp};
 use crate::code::{Code, Flow, NOWHERE, Op, Reach, Wait};
 use crate::context::Cx;
-use crate::lanes::{LANES, Mask, each};
+use crate::lanes::{ALL, LANES, Mask, each};
 use crate::machine::Machine;
 use heist_ptx::rule;
 
@@ -91,7 +91,10 @@ pub(crate) fn run_slice(
             let bits = cx.warp.preds[(guard.pred.0 + cx.fragment.pbase) as usize];
             cx.mask &= if guard.negated { !bits } else { bits };
         }
-        threads += u64::from(cx.mask.count_ones());
+        threads += match cx.mask {
+            ALL => LANES as u64,
+            some => u64::from(some.count_ones()),
+        };
         if cx.mask == 0 {
             cx.fragment.pc += 1;
             continue;

@@ -456,7 +456,7 @@ impl Look {
     }
 
     /// Checks and records the part of the access in one line.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn line(
         &mut self,
         region: &mut Region,

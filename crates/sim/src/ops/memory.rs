@@ -248,6 +248,25 @@ struct Load {
     non_coherent: bool,
     /// Registers with their rows.
     targets: Vec<(Slot, u32)>,
+    /// The register and the memory of the commonest kind: [`pattern`]'s.
+    word: Option<(Slot, Window)>,
+}
+
+/// The register and the memory, where it is a plain access to one word.
+fn plain_word(
+    window: Option<Window>,
+    order: Order,
+    element: u32,
+    registers: &[(Slot, u32)],
+) -> Option<(Slot, Window)> {
+    match (registers, window) {
+        (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
+            if element == 4 && order == Order::Weak =>
+        {
+            Some((slot, window))
+        }
+        _ => None,
+    }
 }
 
 fn load(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -273,7 +292,9 @@ fn load(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         targets.push((slot, rows));
     }
     let order = Order::of(mods, Order::Weak);
+    let word = plain_word(window, order, ty.bytes(), &targets).filter(|_| !mods.has("nc"));
     let load = Load {
+        word,
         window,
         addr,
         order,
@@ -288,23 +309,12 @@ fn load(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
 
 impl Instr for Load {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        if self.same_for_all(cx) {
-            return Flow::Next;
-        }
-        let usual = match (&self.targets[..], self.window) {
-            (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
-                if self.element == 4
-                    && self.order == Order::Weak
-                    && !self.non_coherent
-                    && cx.mask == ALL =>
-            {
-                Some((slot, window))
+        let usual = self.word.filter(|_| cx.mask == ALL);
+        if let Some((slot, window)) = usual {
+            if pattern::load(cx, window, &self.addr, slot) {
+                return Flow::Next;
             }
-            _ => None,
-        };
-        if let Some((slot, window)) = usual
-            && pattern::load(cx, window, &self.addr, slot)
-        {
+        } else if self.same_for_all(cx) {
             return Flow::Next;
         }
         let addresses = self.addr.eval(cx);
@@ -560,6 +570,8 @@ struct Store {
     order: Order,
     element: u32,
     sources: Vec<(Slot, u32)>,
+    /// See [`Load::word`].
+    word: Option<(Slot, Window)>,
 }
 
 fn store(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -582,6 +594,7 @@ fn store(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         d.trail.role = Role::Stores(addr);
     }
     let store = Store {
+        word: plain_word(window, order, ty.bytes(), &sources),
         window,
         addr,
         order,
@@ -598,14 +611,7 @@ fn store(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
 
 impl Instr for Store {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let usual = match (&self.sources[..], self.window) {
-            (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
-                if self.element == 4 && self.order == Order::Weak && cx.mask == ALL =>
-            {
-                Some((slot, window))
-            }
-            _ => None,
-        };
+        let usual = self.word.filter(|_| cx.mask == ALL);
         if let Some((slot, window)) = usual
             && pattern::store(cx, window, &self.addr, slot, |cx, group| {
                 self.changes_nothing(cx, group)

@@ -194,7 +194,7 @@ impl Line {
     }
 
     /// Records an access and returns the first conflict that it has.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn access(
         &mut self,
         access: &Access<'_>,
@@ -227,7 +227,7 @@ impl Line {
 
     /// Records an access to the whole line in the order of the lanes, if what the line
     /// remembers is of that kind as well and stays so. False if nothing has happened.
-    #[inline]
+    #[inline(always)]
     fn access_plain(&mut self, access: &Access<'_>, order: u8, clock: &WarpClock) -> bool {
         if self.more.as_ref().is_some_and(|more| !more.list.is_empty()) {
             return false;
@@ -255,6 +255,7 @@ impl Line {
         true
     }
 
+    #[inline(never)]
     fn access_any(
         &mut self,
         access: &Access<'_>,

@@ -2,7 +2,7 @@
 
 use super::clock::{Agent, SEVERAL, WarpClock};
 use super::shadow::{Access, Conflict, Kind};
-use crate::lanes::{Mask, each, wide};
+use crate::lanes::{Mask, each};
 
 /// An instruction for each cell.
 pub(super) type Places = Box<[u32; 32]>;
@@ -61,7 +61,7 @@ impl Trace {
     }
 
     /// Whether an access of an agent in its epoch belongs to this trace.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_of(&self, access: &Access<'_>, agent: Agent, now: u32) -> bool {
         self.agent == agent
             && self.clock == now
@@ -109,7 +109,7 @@ impl Trace {
     }
 
     /// Adds an access that belongs to this trace. `spare` are boxes to use again.
-    #[inline]
+    #[inline(always)]
     pub(super) fn merge(&mut self, access: &Access<'_>, spare: &mut Vec<Places>) {
         if access.bytes == u128::MAX && (self.bytes == 0 || self.lanes == *access.lanes) {
             self.lanes = *access.lanes;
@@ -209,7 +209,7 @@ static BYTES_OF_BITS: [u64; 256] = {
 
 /// Who touches each cell, with the lanes of another access: whoever comes new to a
 /// cell, and several where somebody else was there.
-#[inline]
+#[inline(always)]
 fn join_lanes(lanes: &mut [u8; 32], new: &[u8; 32], cells: Mask, present: Mask) {
     let (chunks, _) = lanes.as_chunks_mut::<8>();
     let (others, _) = new.as_chunks::<8>();
@@ -242,7 +242,7 @@ static BITS: [u32; 32] = {
 };
 
 /// Sets the instruction of some cells.
-#[inline]
+#[inline(always)]
 fn put(pcs: &mut [u32; 32], cells: Mask, pc: u32) {
     if cells.count_ones() <= 4 {
         for cell in each(cells) {
@@ -250,15 +250,10 @@ fn put(pcs: &mut [u32; 32], cells: Mask, pc: u32) {
         }
         return;
     }
-    wide(
-        #[inline(always)]
-        || {
-            for (slot, bit) in pcs.iter_mut().zip(&BITS) {
-                let take = u32::from(cells & bit == 0).wrapping_sub(1);
-                *slot ^= (*slot ^ pc) & take;
-            }
-        },
-    );
+    for (slot, bit) in pcs.iter_mut().zip(&BITS) {
+        let take = u32::from(cells & bit == 0).wrapping_sub(1);
+        *slot ^= (*slot ^ pc) & take;
+    }
 }
 
 /// The cells that have a touched byte.
