@@ -42,24 +42,23 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
             .collect();
     }
     let mut sites = Sites::new(places);
-    let mut running: Vec<Option<Cluster>> = Vec::new();
+    let mut running: Vec<Place> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut spans = Vec::new();
     let launch = |site: u32,
                   time: u64,
                   machine: &mut Machine,
                   sites: &mut Sites,
-                  running: &mut Vec<Option<Cluster>>,
+                  running: &mut Vec<Place>,
                   free: &mut Vec<usize>| {
         let Some(number) = machine.pool.take() else {
             return;
         };
-        let cluster = Cluster::launch(number, site, time + LAUNCH, code, machine);
         let at = free.pop().unwrap_or(running.len());
         if at == running.len() {
-            running.push(None);
+            running.push(Place::Free);
         }
-        running[at] = Some(cluster);
+        running[at] = Place::Starting { number };
         sites.start(site, at, time, vec![Piece::idle(LAUNCH)]);
     };
     for slot in 0..slots {
@@ -69,7 +68,13 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         }
     }
     while let Some(Ended { time, site, who }) = sites.next() {
-        let Some(cluster) = &mut running[who] else {
+        // Made when it starts, and taken apart when it has run: warps that are used
+        // again at once are still in the host's caches.
+        if let Place::Starting { number } = running[who] {
+            let cluster = Cluster::launch(number, site, time, code, machine);
+            running[who] = Place::Taken(Box::new(cluster));
+        }
+        let Place::Taken(cluster) = &mut running[who] else {
             continue;
         };
         cluster.team.offset = time - cluster.reached.min(time);
@@ -94,19 +99,20 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
             };
             if let Some(until) = until {
                 let job = cluster.job(until);
+                if cluster.ended {
+                    clear(cluster, machine);
+                }
                 sites.start(site, who, time, job);
                 continue;
             }
+            clear(cluster, machine);
         }
-        let Some(cluster) = running[who].take() else {
+        let Place::Taken(cluster) = std::mem::replace(&mut running[who], Place::Free) else {
             continue;
         };
         free.push(who);
         machine.stats.cycles = machine.stats.cycles.max(time);
-        machine
-            .pool
-            .give_back_warps(cluster.warps.into_iter().flatten());
-        for (rank, block) in cluster.blocks.into_iter().enumerate() {
+        for (rank, block) in cluster.blocks.iter().enumerate() {
             machine.stats.blocks += 1;
             let stay = Stay {
                 cluster: cluster.number,
@@ -114,8 +120,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
                 start: cluster.team.start,
                 end: block.end + cluster.team.offset,
             };
-            spans.push(span(&block, &stay, machine, cycle_ps));
-            machine.pool.give_back(block.shared);
+            spans.push(span(block, &stay, machine, cycle_ps));
         }
         if machine.stopped {
             break;
@@ -123,6 +128,26 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         launch(site, time, machine, &mut sites, &mut running, &mut free);
     }
     spans
+}
+
+/// Room for a cluster on an SM.
+enum Place {
+    Free,
+    /// A cluster will start here.
+    Starting {
+        number: u32,
+    },
+    /// A cluster is here, or is still in time that it has run through already.
+    Taken(Box<Cluster>),
+}
+
+/// Gives back what a cluster that has run needs no more.
+fn clear(cluster: &mut Cluster, machine: &mut Machine) {
+    let warps = std::mem::take(&mut cluster.warps);
+    machine.pool.give_back_warps(warps.into_iter().flatten());
+    for block in &mut cluster.blocks {
+        machine.pool.give_back(std::mem::take(&mut block.shared));
+    }
 }
 
 /// When and where a block ran.
