@@ -1,6 +1,6 @@
 //! No rule cries wolf: the corpus is what compilers make of correct sources.
 
-use heist_ptx::{Severity, Source, parse};
+use heist_ptx::{Severity, Source, parse, rule};
 use std::fs;
 
 #[test]
@@ -22,7 +22,9 @@ fn no_error_on_any_file_of_the_corpus() {
             let source = Source::new(path.display().to_string(), text);
             let module = parse(&source).expect("every corpus file parses");
             for finding in heist_check::check(&module) {
-                if finding.severity == Severity::Error {
+                // A register that nothing sets is a warning for what may come of it, and never made by a compiler.
+                let unset = finding.code == rule::REGISTER_UNWRITTEN;
+                if finding.severity == Severity::Error || unset {
                     let line = source.position(finding.span).line;
                     wolves.push(format!("{}:{line}: {finding}", path.display()));
                 }

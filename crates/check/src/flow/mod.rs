@@ -114,6 +114,11 @@ impl<'m> Flow<'m> {
             .collect()
     }
 
+    /// Every instruction that writes a register.
+    pub(crate) fn writers(&self, register: Register) -> &[usize] {
+        &self.writers[register.index()]
+    }
+
     /// The instructions that can run, in order, with their numbers.
     pub(crate) fn reachable_ops(&self) -> impl Iterator<Item = (usize, &Op<'m>)> {
         self.graph

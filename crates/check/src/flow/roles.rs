@@ -43,6 +43,14 @@ impl Roles {
         roles
     }
 
+    /// What a register is called in this instruction.
+    pub(crate) fn name_of(&self, register: Register) -> Option<&str> {
+        self.names
+            .iter()
+            .find(|(_, known)| *known == register)
+            .map(|(name, _)| name.as_str())
+    }
+
     /// The register that `name` stands for in this instruction.
     pub(crate) fn register_named(&self, name: &str) -> Option<Register> {
         self.names

@@ -8,6 +8,7 @@ mod local;
 mod reach;
 mod shared;
 mod tensor;
+mod unset;
 mod wgmma;
 
 pub(crate) use shared::shared_opt_in;
@@ -22,6 +23,7 @@ type Rule = fn(&Context<'_, '_>, &mut Vec<Diagnostic>);
 pub(crate) const ALL: &[Rule] = &[
     shared::static_size,
     local::size,
+    unset::reads,
     access::alignment,
     tensor::local_fragments,
     tensor::cut_to_a_trap,
