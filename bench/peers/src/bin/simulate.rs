@@ -1,10 +1,11 @@
 //! Simulating one kernel: `heist-sim`, with every check on, beside the crate `ptoxide`.
 //!
-//! `cargo run --release -p heist-bench-peers --bin simulate`
+//! `cargo xtask bench simulate`
 //!
 //! The kernel is a matrix product with tiles of 16 in shared memory, in PTX that
 //! both take. Both results are checked, the two take turns, and each figure is
-//! the best of the rounds. Thread-instructions are counted by `heist-sim`, and are
+//! the best of the rounds: of the wall clock, and of processor time divided by the
+//! threads, which is what a machine with nothing else to do would take. Thread-instructions are counted by `heist-sim`, and are
 //! the same for both.
 
 use heist_launch::{Arg, Arguments, Launch};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 5;
 /// Rows and columns.
-const N: usize = 128;
+const N: usize = 256;
 
 const GEMM: &str = "
 .version 8.0
@@ -112,8 +113,52 @@ fn is_product(c: &[f32]) -> bool {
     })
 }
 
+/// How long something took: on the wall, and for each of its threads on a processor.
+#[derive(Clone, Copy)]
+struct Took {
+    wall: Duration,
+    busy: Duration,
+}
+
+impl Took {
+    const MOST: Took = Took {
+        wall: Duration::MAX,
+        busy: Duration::MAX,
+    };
+
+    /// Measures `work` on some threads.
+    fn of<R>(threads: usize, work: impl FnOnce() -> R) -> (Took, R) {
+        let (start, before) = (Instant::now(), processor_time());
+        let result = work();
+        let took = Took {
+            wall: start.elapsed(),
+            busy: (processor_time() - before) / threads as u32,
+        };
+        (took, result)
+    }
+
+    fn min(self, other: Took) -> Took {
+        Took {
+            wall: self.wall.min(other.wall),
+            busy: self.busy.min(other.busy),
+        }
+    }
+}
+
+/// Processor time that this process has used, in steps of 10 ms.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = text.rsplit(')').next().unwrap_or_default().split(' ');
+    let ticks: u64 = fields
+        .skip(12)
+        .take(2)
+        .filter_map(|text| text.parse::<u64>().ok())
+        .sum();
+    Duration::from_millis(10 * ticks)
+}
+
 /// One run of ours: how long the launch took, and the thread-instructions.
-fn heist(program: &Program, threads: usize) -> (Duration, u64) {
+fn heist(program: &Program, threads: usize) -> (Took, u64) {
     let device = Device::named("sim:h200").expect("a device");
     let input: Vec<f32> = (0..N * N).map(number).collect();
     let arguments = Arguments::new([
@@ -128,11 +173,11 @@ fn heist(program: &Program, threads: usize) -> (Duration, u64) {
         threads,
         ..Options::default()
     };
-    let start = Instant::now();
-    let report = program
-        .run(&device, "gemm", &launch, &arguments, &options)
-        .expect("a launch");
-    let took = start.elapsed();
+    let (took, report) = Took::of(threads, || {
+        program
+            .run(&device, "gemm", &launch, &arguments, &options)
+            .expect("a launch")
+    });
     assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
     let c = report
         .outcome
@@ -144,7 +189,7 @@ fn heist(program: &Program, threads: usize) -> (Duration, u64) {
 }
 
 /// One run of theirs.
-fn peer(context: &mut Context) -> Duration {
+fn peer(context: &mut Context) -> Took {
     let input: Vec<f32> = (0..N * N).map(number).collect();
     let mut output = vec![0f32; N * N];
     context.reset_mem();
@@ -157,21 +202,18 @@ fn peer(context: &mut Context) -> Duration {
     context.write(b, &input);
     context.write(c, &output);
     let blocks = (N / 16) as u32;
-    let start = Instant::now();
-    context
-        .run(
-            LaunchParams::func("gemm")
-                .grid2d(blocks, blocks)
-                .block2d(16, 16),
-            &[
-                Argument::ptr(a),
-                Argument::ptr(b),
-                Argument::ptr(c),
-                Argument::U64(N as u64),
-            ],
-        )
-        .expect("ptoxide runs it");
-    let took = start.elapsed();
+    let arguments = [
+        Argument::ptr(a),
+        Argument::ptr(b),
+        Argument::ptr(c),
+        Argument::U64(N as u64),
+    ];
+    let launch = LaunchParams::func("gemm")
+        .grid2d(blocks, blocks)
+        .block2d(16, 16);
+    let (took, ()) = Took::of(1, || {
+        context.run(launch, &arguments).expect("ptoxide runs it");
+    });
     context.read(c, &mut output);
     assert!(is_product(&output), "ptoxide computes wrongly");
     took
@@ -183,8 +225,7 @@ fn main() {
         .expect("PTX that heist takes");
     let program = Program::new(module).expect("a program");
     let mut context = Context::new_with_module(&text).expect("PTX that ptoxide takes");
-    let most = Duration::MAX;
-    let (mut one, mut two, mut theirs) = (most, most, most);
+    let (mut one, mut two, mut theirs) = (Took::MOST, Took::MOST, Took::MOST);
     let mut instructions = 0;
     for _ in 0..ROUNDS {
         let (took, count) = heist(&program, 1);
@@ -193,18 +234,26 @@ fn main() {
         two = two.min(heist(&program, 2).0);
         theirs = theirs.min(peer(&mut context));
     }
-    let rate = |took: Duration| instructions as f64 / took.as_secs_f64() / 1e6;
     println!("tiled matrix product, {N}x{N}, {instructions} thread-instructions, best of {ROUNDS}");
+    println!(
+        "{:<30} {:>9} {:>8} {:>6}   {:>9} {:>8} {:>6}",
+        "", "wall ms", "M/s", "ratio", "busy ms", "M/s", "ratio"
+    );
+    let rate = |took: Duration| instructions as f64 / took.as_secs_f64() / 1e6;
+    let ratio = |theirs: Duration, ours: Duration| theirs.as_secs_f64() / ours.as_secs_f64();
     for (name, took) in [
         ("ptoxide (no checks)", theirs),
         ("heist, 1 thread (all checks)", one),
         ("heist, 2 threads (all checks)", two),
     ] {
         println!(
-            "{name:<32} {:>9.2} ms {:>8.1} M thread-instructions/s {:>7.1}x",
-            took.as_secs_f64() * 1e3,
-            rate(took),
-            theirs.as_secs_f64() / took.as_secs_f64()
+            "{name:<30} {:>9.1} {:>8.1} {:>6.1}   {:>9.1} {:>8.1} {:>6.1}",
+            took.wall.as_secs_f64() * 1e3,
+            rate(took.wall),
+            ratio(theirs.wall, took.wall),
+            took.busy.as_secs_f64() * 1e3,
+            rate(took.busy),
+            ratio(theirs.busy, took.busy),
         );
     }
 }
