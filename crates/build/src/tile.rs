@@ -136,6 +136,26 @@ impl<'k, T: Storable> Tile<'k, T> {
         self.rows
     }
 
+    /// The same bits as elements of another type. One of another size fails the
+    /// build.
+    #[track_caller]
+    pub fn cast<U: Storable>(&self) -> Tile<'k, U> {
+        if U::BYTES != T::BYTES {
+            self.kernel().fail(format!(
+                "a tile of {}-byte elements can't be one of {}-byte elements",
+                T::BYTES,
+                U::BYTES
+            ));
+        }
+        Tile {
+            base: self.base.cast(),
+            rows: self.rows,
+            cols: self.cols,
+            pitch: self.pitch,
+            layout: self.layout,
+        }
+    }
+
     /// Its first `rows` rows, or all there are.
     #[must_use]
     pub fn top(&self, rows: u32) -> Tile<'k, T> {

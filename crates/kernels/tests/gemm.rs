@@ -157,9 +157,11 @@ fn every_variant_on_every_device() {
             let job = match FAMILY.choose(Some(variant.name()), &problem, target) {
                 Ok(variant) => variant.job(&problem, None, target).expect("a job"),
                 Err(error) => {
+                    let text = error.to_string();
+                    let lacks = ["shared memory", "has no wgmma"];
                     assert!(
-                        error.to_string().contains("shared memory"),
-                        "{device}: {error}"
+                        lacks.iter().any(|lack| text.contains(lack)),
+                        "{device}: {text}"
                     );
                     continue;
                 }
@@ -216,4 +218,50 @@ fn what_can_t_be_is_told() {
         .err()
         .expect("no such");
     assert!(error.to_string().contains("mma-128x256"), "{error}");
+}
+
+/// Runs a multiplication on warpgroups and compares.
+fn right_on_warpgroups(problem: Gemm, schedule: Option<&Schedule>) {
+    let (device, target) = common::device("h200");
+    let variant = FAMILY.choose(Some("wgmma-128x256"), &problem, target);
+    let variant = variant.unwrap_or_else(|error| panic!("{problem}: {error}"));
+    let job = variant.job(&problem, schedule, target).expect("a job");
+    let mut prepared = prepared(job, problem, 4);
+    common::run(&mut prepared.job, &device, &Options::default());
+    let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+    assert!(difference.within(prepared.bound), "{problem}: {difference}");
+}
+
+#[test]
+fn warpgroups_with_every_edge_and_type() {
+    for (m, n, k) in [(1, 1, 8), (128, 256, 64), (129, 257, 72), (61, 300, 200)] {
+        for (input, output) in [(Input::F16, Output::F32), (Input::Bf16, Output::Bf16)] {
+            right_on_warpgroups(Gemm::new(m, n, k, input, output, Layout::Nt), None);
+        }
+    }
+    let epilogue = Epilogue {
+        alpha: 0.5,
+        beta: -1.0,
+        bias: true,
+        activation: Activation::Silu,
+    };
+    let problem = Gemm::new(70, 40, 80, Input::F16, Output::F16, Layout::Nt);
+    right_on_warpgroups(problem.epilogue(epilogue), None);
+}
+
+#[test]
+fn warpgroups_go_on_from_tile_to_tile() {
+    for source in [Source::Direct, Source::Static, Source::Ticket] {
+        // Few at a time, so that each takes several tiles.
+        let (device, mut target) = common::device("h200");
+        target.sms = 2;
+        let problem = Gemm::new(500, 600, 136, Input::Bf16, Output::F32, Layout::Nt);
+        let variant = FAMILY.choose(Some("wgmma-128x256"), &problem, target);
+        let variant = variant.expect("it suits");
+        let job = variant.job(&problem, Some(&Schedule::new(source)), target);
+        let mut prepared = prepared(job.expect("a job"), problem, 4);
+        common::run(&mut prepared.job, &device, &Options::default());
+        let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+        assert!(difference.within(prepared.bound), "{source}: {difference}");
+    }
 }

@@ -7,12 +7,13 @@ use heist_kernels::{Family, Job, Target, Variant};
 use heist_oracle::{Ptxas, parallel};
 use heist_sched::{Schedule, Source};
 
-const MACHINES: [(&str, u32); 6] = [
+const MACHINES: [(&str, u32); 7] = [
     ("sm_80", 108),
     ("sm_86", 84),
     ("sm_89", 58),
     ("sm_90", 132),
     ("sm_100", 148),
+    ("sm_90a", 132),
     ("sm_120", 170),
 ];
 
@@ -73,7 +74,9 @@ fn every_variant_on_every_architecture() {
             }
         }
         match cubin.disassembly() {
-            Some(listing) if !listing.contains("HMMA") => Some(format!("{name}: no HMMA")),
+            Some(listing) if !listing.contains("HMMA") && !listing.contains("HGMMA") => {
+                Some(format!("{name}: no HMMA"))
+            }
             _ => None,
         }
     })

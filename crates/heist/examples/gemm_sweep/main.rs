@@ -9,7 +9,7 @@
 
 use heist::gpu::{Gpu, Spread};
 use heist::job::OnGpu;
-use heist::kernels::gemm::{Config, Gemm, Input, Layout, Output, job_with, prepared};
+use heist::kernels::gemm::{Config, FAMILY, Gemm, Input, Layout, Output, job_with, prepared};
 use heist::kernels::reference::{Difference, numbers};
 use heist::kernels::{Job, Target};
 use heist::launch::Buffer;
@@ -96,14 +96,25 @@ fn schedule(source: Source, rows: u32) -> Schedule {
     schedule
 }
 
+/// A job of a tile shape, or of the variant of that name.
+fn job(problem: &Gemm, shape: &str, schedule: &Schedule, target: Target) -> Result<Job, Problem> {
+    Ok(match shape.parse::<Config>() {
+        Ok(config) => job_with(problem, config, schedule, target)?,
+        Err(_) => {
+            FAMILY
+                .choose(Some(shape), problem, target)?
+                .job(problem, Some(schedule), target)?
+        }
+    })
+}
+
 fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
     std::fs::create_dir_all(folder)?;
     let target = Target {
-        arch: Arch::SM_90,
+        arch: Arch::SM_90A,
         sms: 132,
     };
     for shape in &words.shapes {
-        let config: Config = shape.parse()?;
         let output = match words.input {
             Input::Tf32 => Output::F32,
             Input::F16 => Output::F16,
@@ -112,7 +123,7 @@ fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
         for &source in &words.sources {
             let n = words.sizes[0];
             let problem = Gemm::new(n, n, n, words.input, output, words.layout);
-            let job = job_with(&problem, config, &schedule(source, 8), target)?;
+            let job = job(&problem, shape, &schedule(source, 8), target)?;
             let name = format!("{}-{source}.ptx", shape.replace(['/', '*'], "_"));
             std::fs::write(folder.join(name), job.steps[0].ptx())?;
         }
@@ -171,10 +182,9 @@ fn sweep(gpu: &Gpu, words: &Words, size: u32) -> Result<bool, Problem> {
     let mut fine = true;
     let data = prepared(Job::default(), problem, 1).job.buffers;
     for shape in &words.shapes {
-        let config: Config = shape.parse()?;
         for &source in &words.sources {
             for &rows in &words.groups {
-                let mut job = match job_with(&problem, config, &schedule(source, rows), target) {
+                let mut job = match job(&problem, shape, &schedule(source, rows), target) {
                     Ok(job) => job,
                     Err(error) => {
                         println!("{shape:<24} {error}");
@@ -223,12 +233,7 @@ fn small(gpu: &Gpu, words: &Words) -> Result<bool, Problem> {
     let mut fine = true;
     for shape in &words.shapes {
         let problem = Gemm::new(520, 391, 264, words.input, Output::F32, words.layout);
-        let job = job_with(
-            &problem,
-            shape.parse()?,
-            &schedule(Source::Ticket, 4),
-            target,
-        );
+        let job = job(&problem, shape, &schedule(Source::Ticket, 4), target);
         let Ok(job) = job else { continue };
         let mut ready = prepared(job, problem, 2);
         let on_gpu = OnGpu::new(gpu, &ready.job)?;

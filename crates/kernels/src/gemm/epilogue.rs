@@ -1,7 +1,7 @@
 //! From sums to results: scaled, added to, activated, rounded and stored.
 
 use super::problem::{Activation, Epilogue};
-use heist_build::{Global, Half, Kernel, Ptr, Storable, Val, WarpTile, bf16, f16};
+use heist_build::{Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16};
 
 /// A type that results are stored in.
 pub(crate) trait Stored: Storable {
@@ -31,6 +31,24 @@ impl Stored for f32 {
     }
     fn store_pair<'k>(at: Ptr<'k, Global, f32>, pair: [Val<'k, f32>; 2]) {
         at.store_vec(pair);
+    }
+}
+
+/// Sums of a warp, as neighbours two by two with their row and column.
+pub(crate) trait Sums<'k> {
+    /// Calls `each` with all of them.
+    fn pairs(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2]));
+}
+
+impl<'k> Sums<'k> for WarpTile<'k> {
+    fn pairs(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2])) {
+        self.each_pair(each);
+    }
+}
+
+impl<'k> Sums<'k> for WgmmaResult<'k> {
+    fn pairs(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2])) {
+        self.each_pair(each);
     }
 }
 
@@ -78,8 +96,13 @@ impl Finish {
     }
 
     /// Stores a warp's sums.
-    pub(crate) fn store<'k, T: Stored>(&self, k: &Kernel<'k>, sums: &WarpTile<'k>, to: &To<'k, T>) {
-        sums.each_pair(|row, col, pair| {
+    pub(crate) fn store<'k, T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        sums: &impl Sums<'k>,
+        to: &To<'k, T>,
+    ) {
+        sums.pairs(&|row, col, pair| {
             let inside = match to.rows {
                 None => k.c(true),
                 Some(rows) => row.lt(rows),

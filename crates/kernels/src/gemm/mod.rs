@@ -12,6 +12,8 @@ mod operand;
 mod problem;
 mod reference;
 mod variant;
+pub(crate) mod warpgroup;
+mod wgmma;
 
 pub use config::Config;
 pub(crate) use epilogue::{Finish, Stored, To};

@@ -4,6 +4,7 @@ use super::config::Config;
 use super::kernel::{Plan, build, tiles};
 use super::problem::Gemm;
 use super::reference::{buffers, found, result};
+use super::wgmma::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
@@ -36,6 +37,7 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
 pub static FAMILY: Family<Gemm> = Family {
     name: "gemm",
     variants: &[
+        &Wgmma,
         &MmaSync {
             name: "mma-128x256",
             about: "mma.sync, 128 x 256 tiles, one block a multiprocessor: large problems",
@@ -91,7 +93,7 @@ pub fn job_with(
     Ok(Job::new(format!("gemm {problem} {config}"), work(problem)).step(step))
 }
 
-fn work(problem: &Gemm) -> Work {
+pub(super) fn work(problem: &Gemm) -> Work {
     let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
     let result = problem.output.element().bytes() as f64;
     let reads = if problem.epilogue.beta == 0.0 {

@@ -1,0 +1,183 @@
+//! The kernel and the variant that multiply on Hopper's warpgroups.
+
+use super::epilogue::{Finish, Stored, To};
+use super::kernel::left;
+use super::problem::{Gemm, Input, Layout, Output};
+use super::variant::{schedule, work};
+use super::warpgroup::{COLS, Ends, ROWS, Source, THREADS, map, ring};
+use crate::error::KernelError;
+use crate::family::{Target, Variant};
+use crate::job::{Job, Step, buffer};
+use heist_build::{
+    Arch, BuildError, Feature, Global, Half, MmaInput, TensorMap, bf16, f16, kernel_params,
+};
+use heist_launch::{Arg, Dim3, TensorElement};
+use heist_sched::{Schedule, Tiled, TiledKernel};
+
+kernel_params! {
+    /// What a multiplication on warpgroups works on.
+    pub(crate) struct WgmmaArgs {
+        /// The left matrix.
+        a: TensorMap<f16, 2>,
+        /// The right matrix.
+        b: TensorMap<f16, 2>,
+        /// What is added; not read where beta is zero.
+        c: Global<u8>,
+        /// The result. May be C.
+        d: Global<u8>,
+        /// What is added to every row; not read where there is none.
+        bias: Global<u8>,
+        /// Rows.
+        m: u32,
+        /// Columns.
+        n: u32,
+        /// Depth.
+        k: u32,
+        /// Elements from row to row of C and D.
+        ldc: u32,
+        /// The factor of the product.
+        alpha: f32,
+        /// The factor of C.
+        beta: f32,
+    }
+}
+
+/// As the copy engine calls it; `None` for what warpgroups here do not multiply.
+pub(crate) fn element(input: Input) -> Option<TensorElement> {
+    match input {
+        Input::F16 => Some(TensorElement::F16),
+        Input::Bf16 => Some(TensorElement::Bf16),
+        Input::Tf32 => None,
+    }
+}
+
+fn build<H: Half + MmaInput>(
+    problem: &Gemm,
+    tiles: Dim3,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    match problem.output {
+        Output::F16 => build_typed::<H, f16>(problem, tiles, schedule, arch),
+        Output::Bf16 => build_typed::<H, bf16>(problem, tiles, schedule, arch),
+        Output::F32 => build_typed::<H, f32>(problem, tiles, schedule, arch),
+    }
+}
+
+fn build_typed<H: Half + MmaInput, O: Stored>(
+    problem: &Gemm,
+    tiles: Dim3,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    let finish = Finish::new(&problem.epilogue, problem.ldc);
+    let even_rows = problem.m.is_multiple_of(ROWS);
+    let even_cols = problem.n.is_multiple_of(COLS);
+    Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles)
+        .schedule(schedule)
+        .block(THREADS)
+        .min_blocks(1)
+        .build(arch, |k, args, tiles| {
+            let ring = ring(k);
+            let ends = Ends::new(k, &ring);
+            let done = tiles.each(|tile| {
+                let (row0, col0) = (tile.y * ROWS, tile.x * COLS);
+                let from = Source {
+                    a: args.a,
+                    b: args.b,
+                    a_row: row0,
+                    b_row: col0,
+                    depth: args.k,
+                };
+                ends.tile::<H>(from, |sums, row| {
+                    k.comment("the epilogue");
+                    let row = row0 + row;
+                    let first = row.cast::<u64>() * args.ldc.cast::<u64>() + col0.cast::<u64>();
+                    let to = To {
+                        d: args.d.cast::<O>().at(first),
+                        c: args.c.cast::<O>().at(first),
+                        bias: args.bias.cast::<O>().at(col0),
+                        pitch: args.ldc,
+                        rows: (!even_rows).then(|| left(args.m, row)),
+                        cols: (!even_cols).then(|| args.n - col0),
+                        alpha: args.alpha,
+                        beta: args.beta,
+                    };
+                    finish.store(k, sums, &to);
+                });
+            });
+            ends.finish();
+            done
+        })
+}
+
+/// `wgmma` fed by the copy engine.
+#[derive(Debug)]
+pub(super) struct Wgmma;
+
+impl Variant for Wgmma {
+    type Problem = Gemm;
+
+    fn name(&self) -> &'static str {
+        "wgmma-128x256"
+    }
+
+    fn about(&self) -> &'static str {
+        "wgmma and tensor copies, 128 x 256 tiles, a warpgroup that copies and two that multiply: Hopper, nt"
+    }
+
+    fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
+        if !target.arch.supports(Feature::Wgmma) {
+            return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
+        }
+        if problem.layout != Layout::Nt {
+            return Err("it multiplies matrices stored along the depth: nt".into());
+        }
+        if element(problem.input).is_none() {
+            return Err(format!("it multiplies f16 and bf16, not {}", problem.input));
+        }
+        if problem.k == 0 || !(problem.lda.is_multiple_of(8) && problem.ldb.is_multiple_of(8)) {
+            return Err("tensor copies need rows that start at multiples of 16 bytes".into());
+        }
+        // Beside mma.sync on the same scale, and half as fast again.
+        let tiles = problem.m.div_ceil(ROWS) as f64 * problem.n.div_ceil(COLS) as f64;
+        let rounds = (tiles / f64::from(target.sms)).ceil();
+        let used = f64::from(problem.m) * f64::from(problem.n);
+        let full = used / (rounds * f64::from(target.sms * ROWS * COLS));
+        Ok((full * 1.5e6) as u32)
+    }
+
+    fn job(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        problem.check()?;
+        let own = self::schedule(target);
+        let schedule = schedule.unwrap_or(&own);
+        let tiles = Dim3::new(problem.n.div_ceil(COLS), problem.m.div_ceil(ROWS), 1);
+        let (kernel, element) = match problem.input {
+            Input::F16 => (
+                build::<f16>(problem, tiles, schedule, target.arch)?,
+                TensorElement::F16,
+            ),
+            _ => (
+                build::<bf16>(problem, tiles, schedule, target.arch)?,
+                TensorElement::Bf16,
+            ),
+        };
+        let launch = kernel.plan(target.resident(&kernel.built.launch, 168))?;
+        let (m, n, k) = (problem.m, problem.n, problem.k);
+        let params = [
+            map("a", element, m.into(), k, problem.lda, ROWS),
+            map("b", element, n.into(), k, problem.ldb, COLS),
+        ]
+        .into_iter()
+        .chain(["c", "d", "bias"].map(buffer))
+        .chain([m, n, k, problem.ldc].map(Arg::scalar))
+        .chain([problem.epilogue.alpha, problem.epilogue.beta].map(Arg::scalar));
+        let step = Step::tiled(&kernel, &launch, params);
+        Ok(Job::new(format!("gemm {problem} {}", self.name()), work(problem)).step(step))
+    }
+}
