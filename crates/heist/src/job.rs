@@ -189,16 +189,25 @@ fn load(
     let text = PtxText::from_module(step.entry.clone(), &step.module);
     let kernel = gpu.load(&text, &Default::default())?.kernel(&step.entry)?;
     // The job's buffers can be large and are on the GPU already: bind empty ones
-    // of the same names, and look the memory up by name.
+    // of the same names, and look the memory up by name. A tensor map is made
+    // over the memory itself.
     let mut arguments = job.arguments(index)?;
+    let mut maps = Vec::new();
+    for (at, param) in arguments.params.iter_mut().enumerate() {
+        if let Arg::TensorMap(map) = param {
+            let pointer = Arg::Pointer {
+                buffer: map.buffer.clone(),
+                offset: 0,
+            };
+            if let Arg::TensorMap(map) = std::mem::replace(param, pointer) {
+                maps.push((at, map));
+            }
+        }
+    }
     for buffer in &mut arguments.buffers {
         let named = BufferRef::Named(buffer.name.clone());
-        let looked_into = step.params.iter().any(|param| match param {
-            Arg::TensorMap(map) => map.buffer == named,
-            Arg::Pointer { buffer, offset } => *offset > 0 && *buffer == named,
-            _ => false,
-        });
-        if !looked_into {
+        let inside = |param: &Arg| matches!(param, Arg::Pointer { buffer, offset } if *offset > 0 && *buffer == named);
+        if !arguments.params.iter().any(inside) {
             buffer.data = Buffer::zeros(buffer.data.ty(), 0);
         }
     }
@@ -226,16 +235,22 @@ fn load(
             Param::Pointer { slot, offset } => {
                 KernelArg::address(address.get(slot).copied().unwrap_or(0) + offset)
             }
-            Param::TensorMap { slot, map } => {
-                let BufferRef::Named(name) = &bound.slots[*slot].name else {
-                    return Err(KernelError::unfit("a tensor map needs a named buffer").into());
-                };
-                let Some(memory) = memory.get(name) else {
-                    return Err(KernelError::unfit(format!("there is no buffer `{name}`")).into());
-                };
-                KernelArg::tensor_map(gpu, &step.entry, map, memory)?
-            }
+            Param::TensorMap { .. } => KernelArg::bytes(Vec::new()),
         });
+    }
+    for (at, map) in maps {
+        let memory = match &map.buffer {
+            BufferRef::Named(name) => memory.get(name),
+            BufferRef::Argument(_) => None,
+        };
+        let Some(memory) = memory else {
+            let why = format!(
+                "a tensor map over `{}`, which is no buffer of the job",
+                map.buffer
+            );
+            return Err(KernelError::unfit(why).into());
+        };
+        parameters[at] = KernelArg::tensor_map(gpu, &step.entry, &map, memory)?;
     }
     Ok(Loaded {
         kernel,

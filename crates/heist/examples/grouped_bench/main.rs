@@ -14,7 +14,7 @@ use half::bf16;
 use heist::gpu::{DeviceMemory, Gpu, Spread};
 use heist::job::OnGpu;
 use heist::kernels::gemm::{Config, Input, Output};
-use heist::kernels::grouped::{BadTile, Group, Grouped, Shapes, job_with, prepared};
+use heist::kernels::grouped::{BadTile, FAMILY, Group, Grouped, Shapes, job_with, prepared};
 use heist::kernels::random::uniform;
 use heist::kernels::{Job, Target};
 use heist::launch::{Buffer, Dim3, ElementType, NamedBuffer, Role};
@@ -61,6 +61,23 @@ fn filled(gpu: &Gpu, block: &[u8], bytes: usize) -> Result<DeviceMemory, Problem
         memory.write(from, &block[..block.len().min(bytes - from)])?;
     }
     Ok(memory)
+}
+
+/// A job of a tile shape, or of the variant of that name.
+fn job(
+    problem: &Grouped,
+    shape: &str,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Job, Problem> {
+    Ok(match shape.parse::<Config>() {
+        Ok(config) => job_with(problem, config, schedule, target)?,
+        Err(_) => {
+            FAMILY
+                .choose(Some(shape), problem, target)?
+                .job(problem, Some(schedule), target)?
+        }
+    })
 }
 
 /// The buffers of a case: shapes as they are, matrices still empty.
@@ -218,10 +235,9 @@ fn bench(gpu: &Gpu, target: Target, words: &Words) -> Result<bool, Problem> {
             memory.insert(name.to_owned(), filled(gpu, block.bytes(), bytes)?);
         }
         for shape in &words.shapes {
-            let config: Config = shape.parse()?;
             for text in &words.schedules {
                 for &rows in &words.bands {
-                    let mut job = match job_with(&problem, config, &schedule(text, rows)?, target) {
+                    let mut job = match job(&problem, shape, &schedule(text, rows)?, target) {
                         Ok(job) => job,
                         Err(error) => {
                             println!("  {shape:<24} {text}: {error}");
@@ -315,7 +331,7 @@ fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
         }
         for shape in &words.shapes {
             for text in &words.schedules {
-                let job = job_with(&problem, shape.parse()?, &schedule(text, 8)?, target)?;
+                let job = job(&problem, shape, &schedule(text, 8)?, target)?;
                 let name = format!("{number}-{}-{text}.ptx", shape.replace(['/', '*'], "_"));
                 std::fs::write(folder.join(name), job.steps[0].ptx())?;
             }

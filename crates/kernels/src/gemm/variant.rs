@@ -140,7 +140,7 @@ impl Variant for MmaSync {
         let used = f64::from(problem.m) * f64::from(problem.n);
         let full = used / (rounds * slots * area);
         let side = (area / (128.0 * 256.0)).powf(0.2);
-        Ok((full * side * 1e6) as u32)
+        Ok(1 + (full * side * 1e9) as u32)
     }
 
     fn job(

@@ -139,12 +139,8 @@ impl Variant for Wgmma {
         if problem.k == 0 || !(problem.lda.is_multiple_of(8) && problem.ldb.is_multiple_of(8)) {
             return Err("tensor copies need rows that start at multiples of 16 bytes".into());
         }
-        // Beside mma.sync on the same scale, and half as fast again.
-        let tiles = problem.m.div_ceil(ROWS) as f64 * problem.n.div_ceil(COLS) as f64;
-        let rounds = (tiles / f64::from(target.sms)).ceil();
-        let used = f64::from(problem.m) * f64::from(problem.n);
-        let full = used / (rounds * f64::from(target.sms * ROWS * COLS));
-        Ok((full * 1.5e6) as u32)
+        // To be asked for by name until it is measured.
+        Ok(0)
     }
 
     fn job(

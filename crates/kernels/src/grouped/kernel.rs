@@ -111,18 +111,18 @@ impl GroupedPlan {
 
 /// The plane of tiles that covers every way to deal `total` rows to groups, or
 /// exactly the groups where each has its own shape.
-pub(crate) fn tiles(problem: &Grouped, config: &Config) -> Dim3 {
+pub(crate) fn tiles_of(problem: &Grouped, height: u32, width: u32) -> Dim3 {
     let groups = problem.groups();
-    let wide = groups.iter().map(|g| g.n.div_ceil(config.cols)).max();
+    let wide = groups.iter().map(|g| g.n.div_ceil(width)).max();
     let high: u64 = match &problem.shapes {
         Shapes::Rows { rows, .. } => {
             // Every group may have one tile that is not full.
             let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
-            let slack = rows.len() as u64 * u64::from(config.rows - 1);
-            (total + slack) / u64::from(config.rows)
+            let slack = rows.len() as u64 * u64::from(height - 1);
+            (total + slack) / u64::from(height)
         }
         Shapes::Own(groups) => {
-            let high = groups.iter().map(|g| u64::from(g.m.div_ceil(config.rows)));
+            let high = groups.iter().map(|g| u64::from(g.m.div_ceil(height)));
             high.sum()
         }
     };

@@ -2,8 +2,9 @@
 
 use super::check::BadTile;
 use super::data::{buffers, places, results};
-use super::kernel::{GroupedPlan, build, tiles};
+use super::kernel::{GroupedPlan, build, tiles_of};
 use super::problem::{Group, Grouped, Shapes};
+use super::wgmma::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
@@ -39,6 +40,7 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
 pub static FAMILY: Family<Grouped> = Family {
     name: "grouped-gemm",
     variants: &[
+        &Wgmma,
         &MmaSync {
             name: "mma-16",
             about: "mma.sync, 16 x 128 tiles: a few rows a group, bound by memory",
@@ -105,7 +107,7 @@ pub fn job_with(
 ) -> Result<Job, KernelError> {
     let plan = GroupedPlan::new(problem, config)?;
     let job = Job::new(format!("grouped-gemm {problem} {config}"), work(problem));
-    let tiles = tiles(problem, &config);
+    let tiles = tiles_of(problem, config.rows, config.cols);
     if tiles.count() == 0 {
         return Ok(job);
     }
@@ -127,7 +129,7 @@ pub fn job_with(
     Ok(job.step(Step::tiled(&kernel, &launch, params)))
 }
 
-fn work(problem: &Grouped) -> Work {
+pub(super) fn work(problem: &Grouped) -> Work {
     let bytes = f64::from(problem.input.bytes());
     let result = problem.output.element().bytes() as f64;
     let mut work = Work::default();
