@@ -1,11 +1,11 @@
 //! Runs the cases of attention on the GPU and compares each with softmax in f64.
 //!
 //! ```text
-//! cargo run --release -p heist-kernels --example attention_check [-- --small]
+//! cargo run --release -p heist-kernels --example attention_check [-- --small|--large]
 //! ```
 //!
 //! With `--small` every ninth of the small cases: few enough for the tools of
-//! compute-sanitizer.
+//! compute-sanitizer. With `--large` only sizes that the simulator is too slow for.
 
 use heist_build::Arch;
 use heist_gpu::{Gpu, PtxText, RunOptions};
@@ -48,7 +48,8 @@ fn check(gpu: &Gpu, case: &Case, target: Target) -> Result<f64, Failure> {
 }
 
 fn main() -> Result<(), Failure> {
-    let small = std::env::args().any(|argument| argument == "--small");
+    let told = |flag: &str| std::env::args().any(|argument| argument == flag);
+    let (small, large) = (told("--small"), told("--large"));
     let gpu = Gpu::open(0)?;
     let info = gpu.info();
     let capability = format!("sm_{}{}", info.capability.major, info.capability.minor);

@@ -5,8 +5,8 @@
 //! cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
 //! ```
 //!
-//! A set is `small`, `large`, `feeds`, `ladder` or `anchors`; all of them unless
-//! given.
+//! A set is `small`, `large`, `wide`, `feeds`, `ladder` or `anchors`; all of them
+//! unless given.
 
 use heist_build::Arch;
 use heist_kernels::attention::{Config, Dtype, Feed, Mask, Problem, Rung, job, schedule};
@@ -115,6 +115,39 @@ fn feeds(problem: &Problem) -> Vec<Config> {
     configs
 }
 
+/// Tiles for wide heads; the kernel for causal masks, which does for none.
+fn wide(problem: &Problem) -> Vec<Config> {
+    let base = Config {
+        mask: heist_kernels::attention::MaskKind::Causal,
+        ..Config::suited(Rung::Large, problem, H200)
+    };
+    let mut configs = vec![base];
+    let shapes: &[(u32, u32)] = match problem.head_dim {
+        0..=128 => &[(2, 64), (2, 48), (2, 32)],
+        _ => &[(1, 64), (1, 48), (1, 32)],
+    };
+    for &(row_blocks, cols) in shapes {
+        for (feed, swizzled) in [
+            (Feed::Pairs, false),
+            (Feed::Turns, false),
+            (Feed::Turns, true),
+        ] {
+            for hoisted in [false, true] {
+                configs.push(Config {
+                    row_blocks,
+                    cols,
+                    feed,
+                    swizzled,
+                    hoisted,
+                    min_blocks: 2,
+                    ..base
+                });
+            }
+        }
+    }
+    configs
+}
+
 /// Ways to share out the keys of the small shape.
 fn small(problem: &Problem) -> Vec<Config> {
     let base = Config::suited(Rung::Large, problem, H200);
@@ -182,6 +215,15 @@ fn cases(set: &str) -> Vec<(Problem, Vec<Config>)> {
             for mask in [Mask::Full, Mask::Causal] {
                 let problem = anchor(dim, 2048, dtype, mask);
                 cases.push((problem.clone(), feeds(&problem)));
+            }
+        }
+    }
+    if set == "all" || set == "wide" {
+        for dim in [96, 256] {
+            for mask in [Mask::Full, Mask::Causal] {
+                let mut problem = Problem::new(8, 8, 2048, dim);
+                problem.mask = mask;
+                cases.push((problem.clone(), wide(&problem)));
             }
         }
     }
@@ -274,7 +316,7 @@ fn describe(
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
-        return Err("usage: attention_sweep DIR [small|large|feeds|ladder|anchors]".into());
+        return Err("usage: attention_sweep DIR [small|large|wide|feeds|ladder|anchors]".into());
     };
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;
