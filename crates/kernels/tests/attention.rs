@@ -47,6 +47,12 @@ fn every_head_dimension_with_its_own_tiles() {
 }
 
 #[test]
+fn the_tiles_of_large_problems() {
+    right(Topic::ManyTiles, "sim:h200");
+    right(Topic::ManyTiles, "sim:l4");
+}
+
+#[test]
 fn lengths_at_the_edges_of_tiles() {
     right(Topic::Edges, "sim:h200");
 }

@@ -26,6 +26,8 @@ pub enum Topic {
     Rungs,
     /// Every head dimension, with the tiles chosen for it.
     HeadDimensions,
+    /// The tiles of large problems, on small ones.
+    ManyTiles,
     /// Lengths of one, of a tile, one less and one more, primes; more keys than
     /// queries and fewer.
     Edges,
@@ -47,9 +49,10 @@ pub enum Topic {
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 9] = [
+    pub const SMALL: [Topic; 10] = [
         Topic::Rungs,
         Topic::HeadDimensions,
+        Topic::ManyTiles,
         Topic::Edges,
         Topic::SharedHeads,
         Topic::Packed,
@@ -91,6 +94,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
             cases.wider_masks();
         }
         Topic::HeadDimensions => cases.head_dimensions(),
+        Topic::ManyTiles => cases.many_tiles(),
         Topic::Edges => cases.edges(),
         Topic::SharedHeads => cases.shared_heads(),
         Topic::Packed => cases.packed(),
@@ -143,6 +147,28 @@ impl Cases {
                 problem.dtype = Dtype::ALL[index % 2];
                 problem.mask = MASKS[index % 3];
                 self.add(&problem, Config::suited(rung, &problem, self.target));
+            }
+        }
+    }
+
+    fn many_tiles(&mut self) {
+        for (index, dim) in [32, 64, 96, 128, 192, 256].into_iter().enumerate() {
+            for (which, mask) in MASKS.into_iter().enumerate() {
+                let mut large = Problem::new(16, 64, 1024, dim);
+                large.mask = mask;
+                large.dtype = Dtype::ALL[(index + which) % 2];
+                let mut small = large.clone();
+                small.lengths = Lengths::Same {
+                    batch: 1,
+                    queries: 130,
+                    keys: 140,
+                };
+                (small.heads, small.kv_heads) = (1, 1);
+                let rung = [Rung::Large, Rung::Persistent][(index + which) % 2];
+                self.add(&small, Config::suited(rung, &large, self.target));
+                if which == 0 {
+                    self.add(&small, Config::suited(Rung::Large, &large, self.target));
+                }
             }
         }
     }
@@ -321,13 +347,13 @@ impl Cases {
     fn large(&mut self) {
         for (index, dim) in [32, 64, 96, 128, 256].into_iter().enumerate() {
             for (which, rung) in Rung::ALL.into_iter().enumerate() {
-                let mut problem = Problem::new(2, 4, 1000 + 31 * index as u32, dim);
+                let mut problem = Problem::new(4, 12, 400 + 31 * index as u32, dim);
                 problem.dtype = Dtype::ALL[(index + which) % 2];
                 problem.mask = [
                     Mask::Full,
                     Mask::Causal,
                     Mask::Window {
-                        left: 300,
+                        left: 200,
                         right: 0,
                     },
                 ][(index + which) % 3];

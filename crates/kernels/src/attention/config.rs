@@ -344,6 +344,10 @@ fn for_many_tiles(plain: Config, target: Target) -> Config {
             swizzled: true,
             ..wide
         },
+        65..=96 if measured && !stays => Config {
+            mask: MaskKind::Causal,
+            ..wide
+        },
         65..=96 => Config { cols: 32, ..wide },
         128 if measured && stays => Config {
             hoisted: true,
@@ -358,6 +362,14 @@ fn for_many_tiles(plain: Config, target: Target) -> Config {
             ..wide
         },
         97..=128 => Config { cols: 32, ..wide },
+        _ if measured && !stays => Config {
+            mask: MaskKind::Causal,
+            cols: 64,
+            feed: Feed::Turns,
+            min_blocks: 2,
+            swizzled: true,
+            ..plain
+        },
         _ => Config {
             min_blocks: 2,
             swizzled: true,
