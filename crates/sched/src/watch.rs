@@ -219,13 +219,12 @@ impl<'k> Scribe<'k> {
         end: Val<'k, u64>,
     ) {
         let k = self.k;
+        let Some((room, first)) = self.room else {
+            return;
+        };
         let at = self.buffer.cast::<u32>().atomic_add(1u32);
-        let fits = at.cast::<u64>().lt(self.buffer.at(1).load());
-        k.if_(fits, || {
-            let first = self.buffer.at(2).load();
-            let record = self
-                .buffer
-                .at(first + at.cast::<u64>() * RECORD_WORDS as u64);
+        k.if_(at.cast::<u64>().lt(room), || {
+            let record = first.at(at.cast::<u64>() * RECORD_WORDS as u64);
             let low = kind + (k.sm() << 8);
             let what = low.cast::<u64>() + (self.block.cast::<u64>() << 32);
             record.at(0).store(what);

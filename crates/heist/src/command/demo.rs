@@ -65,7 +65,7 @@ impl Demo {
                 workload.summary()
             );
         }
-        let mut devices = vec![(BLACKWELL, Source::Clc, 600), (HOPPER, Source::Ticket, 600)];
+        let mut devices = vec![(BLACKWELL, Source::Clc, 450), (HOPPER, Source::Ticket, 450)];
         if heist_gpu::devices().is_ok_and(|list| !list.is_empty()) {
             devices.push((DeviceName::Gpu(0), Source::Ticket, 16384));
         }
@@ -75,7 +75,7 @@ impl Demo {
                 workload,
                 Parameters {
                     tiles,
-                    mean: if real { 2000 } else { 500 },
+                    mean: if real { 2000 } else { 1000 },
                     prologue: if real { 2000 } else { 700 },
                     imbalance: 8.0,
                     seed: 3,

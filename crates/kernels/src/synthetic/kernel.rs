@@ -93,7 +93,9 @@ fn search<'k>(
     k.loop_(|flow| {
         value.set(value.get().mul_add(k.c(FACTOR), addend));
         step.set(step.get() + 1);
-        flow.break_if((value.get() >> shift).eq(0) | step.get().ge(limit));
+        // Two conditions to go on, not one to stop: the branch takes both.
+        flow.continue_if((value.get() >> shift).ne(0) & step.get().lt(limit));
+        flow.break_();
     });
     value.get()
 }
