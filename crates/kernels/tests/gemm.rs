@@ -250,6 +250,25 @@ fn warpgroups_with_every_edge_and_type() {
 }
 
 #[test]
+fn the_variant_follows_the_device() {
+    let large = Gemm::new(4096, 4096, 4096, Input::Bf16, Output::Bf16, Layout::Nt);
+    let chosen = |problem: &Gemm, device| {
+        let (_, target) = common::device(device);
+        FAMILY.choose(None, problem, target).expect("one").name()
+    };
+    assert_eq!(chosen(&large, "h200"), "wgmma-128x256");
+    assert_eq!(chosen(&large, "a100"), "mma-128x256");
+    assert_eq!(chosen(&large, "l4"), "mma-128x128");
+    let other = Gemm {
+        layout: Layout::Nn,
+        ..large
+    };
+    assert_eq!(chosen(&other, "h200"), "mma-128x256");
+    let small = Gemm::new(64, 64, 64, Input::Bf16, Output::Bf16, Layout::Nn);
+    assert_eq!(chosen(&small, "h200"), "mma-64x64");
+}
+
+#[test]
 fn warpgroups_go_on_from_tile_to_tile() {
     for source in [Source::Direct, Source::Static, Source::Ticket] {
         // Few at a time, so that each takes several tiles.
