@@ -65,7 +65,7 @@ fn cases() -> Vec<Case> {
         }
     }
     // The shapes that are measured.
-    for dim in [64, 128] {
+    for dim in [64, 128, 256] {
         for mask in [Mask::Full, Mask::Causal] {
             let mut problem = Problem::new(16, 2048 / dim, 1024, dim);
             problem.mask = mask;

@@ -367,6 +367,7 @@ fn for_many_tiles(plain: Config, target: Target) -> Config {
             cols: 64,
             feed: Feed::Turns,
             min_blocks: 2,
+            hoisted: true,
             swizzled: true,
             ..plain
         },
