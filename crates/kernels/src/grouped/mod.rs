@@ -12,7 +12,6 @@ mod kernel;
 mod problem;
 mod table;
 mod variant;
-mod wgmma;
 
 pub use check::{BadTile, Wrong};
 pub use kernel::GroupedArgs;

@@ -4,7 +4,6 @@ use super::check::BadTile;
 use super::data::{buffers, places, results};
 use super::kernel::{GroupedPlan, build, tiles_of};
 use super::problem::{Group, Grouped, Shapes};
-use super::wgmma::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
@@ -40,7 +39,6 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
 pub static FAMILY: Family<Grouped> = Family {
     name: "grouped-gemm",
     variants: &[
-        &Wgmma,
         &MmaSync {
             name: "mma-16",
             about: "mma.sync, 16 x 128 tiles: a few rows a group, bound by memory",
