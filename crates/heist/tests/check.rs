@@ -187,3 +187,19 @@ fn a_log_is_recognised_for_what_it_is() {
     }
     assert_eq!(check(&["no/such/file.ptx"]).0, Some(2));
 }
+
+#[test]
+fn launches_may_stand_in_a_file() {
+    let bad = "cases/tensor-map-workspace/bad.ptx";
+    let (status, said) = check(&[bad, "--launches", bad]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("M001"), "{said}");
+    let good = "rules/M001-global-out-of-bounds/good.ptx";
+    let (status, said) = check(&[good, "--launches", good]);
+    assert_eq!(status, Some(0), "{said}");
+    let (status, said) = check(&[bad, "--launches", "cases/wmma-local/bad-trap.ptx"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("// heist: run"), "{said}");
+    let (status, said) = check(&[bad, "--launches", bad, "--grid", "1", "--block", "1"]);
+    assert_eq!(status, Some(2), "{said}");
+}

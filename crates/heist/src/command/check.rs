@@ -1,7 +1,7 @@
 //! `heist check`: why does my kernel die?
 
 use super::launch::{ARGUMENTS_HELP, LaunchFlags};
-use super::{BadQuestion, Output, Verdict, assembler, read_source};
+use super::{BadQuestion, Output, Verdict, assembler, launch_file, read_source};
 use clap::Args;
 use heist::{origin, render, sarif};
 use heist_check::log::{self, KernelUsage, Kind};
@@ -15,6 +15,8 @@ Examples:
   heist check kernel.ptx --grid 8 --block 256 --arg 'in:f32:rand(1,2048)' --arg out:f32:2048
                                       and what a run on the simulated GPU finds
   heist check --ptxas kernel.ptx      and what its kernels take: registers, stack, spills
+  heist check kernel.ptx --launches kernel.ptx
+                                      the same, with the launches that its comments say
   heist check build.log               a build's or ptxas's output, explained
   compute-sanitizer ./app | heist check -
   heist check --sarif *.ptx > found.sarif
@@ -36,6 +38,9 @@ pub(crate) struct Check {
     /// Also assemble PTX with ptxas, and show the registers, stack and spills of each kernel.
     #[arg(long)]
     ptxas: bool,
+    /// Also run the launches that a file's `// heist:` comments say: the PTX itself, or another.
+    #[arg(long, value_name = "FILE", conflicts_with = "LaunchFlags")]
+    launches: Option<PathBuf>,
     #[command(flatten)]
     launch: Option<LaunchFlags>,
 }
@@ -49,7 +54,7 @@ struct Found {
 
 impl Check {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
-        if self.launch.is_some() && self.files.len() > 1 {
+        if (self.launch.is_some() || self.launches.is_some()) && self.files.len() > 1 {
             return Err(BadQuestion::Sentence(
                 "a launch is for one file; check the others without it".to_owned(),
             ));
@@ -57,7 +62,7 @@ impl Check {
         let found = self
             .files
             .iter()
-            .map(|path| check(read_source(path)?, self.launch.as_ref(), self.ptxas))
+            .map(|path| self.check(read_source(path)?))
             .collect::<Result<Vec<Found>, BadQuestion>>()?;
         if self.sarif {
             let files: Vec<_> = found
@@ -77,52 +82,55 @@ impl Check {
             Verdict::Found
         })
     }
-}
 
-fn check(source: Source, launch: Option<&LaunchFlags>, ptxas: bool) -> Result<Found, BadQuestion> {
-    let Some(kind) = log::recognise(source.text()) else {
-        return Err(BadQuestion::Sentence(format!(
-            "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, compute-sanitizer \
-             or CUDA that I know",
-            source.name()
-        )));
-    };
-    if kind != Kind::Ptx {
-        let reading = log::read(kind, &source);
-        return Ok(Found {
-            source,
-            diagnostics: reading.findings,
-            usage: reading.usage,
-        });
-    }
-    let mut usage = Vec::new();
-    let diagnostics = match parse(&source) {
-        Ok(module) => {
-            let mut found = validate::validate(&module, Some(&source));
-            // What is not PTX means nothing, and can't be run.
-            if found.is_empty() {
-                found = heist_check::check(&module);
-                if let Some(launch) = launch {
-                    let entry = launch.entry(&source, &module)?;
-                    let dynamic = launch.launch().dynamic_shared;
-                    found.extend(heist_check::shared_opt_in(&module, &entry, dynamic));
-                    merge(&mut found, launch.run(&source, &module)?.report.diagnostics);
-                }
-            }
-            found.sort_by_key(|diagnostic| diagnostic.span.start);
-            origin::add_source_lines(&module, &source, &mut found);
-            if ptxas {
-                usage = assembler::usage(&source, &module).map_err(BadQuestion::Sentence)?;
-            }
-            found
+    fn check(&self, source: Source) -> Result<Found, BadQuestion> {
+        let Some(kind) = log::recognise(source.text()) else {
+            return Err(BadQuestion::Sentence(format!(
+                "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, compute-sanitizer \
+                 or CUDA that I know",
+                source.name()
+            )));
+        };
+        if kind != Kind::Ptx {
+            let reading = log::read(kind, &source);
+            return Ok(Found {
+                source,
+                diagnostics: reading.findings,
+                usage: reading.usage,
+            });
         }
-        Err(errors) => errors,
-    };
-    Ok(Found {
-        source,
-        diagnostics,
-        usage,
-    })
+        let mut usage = Vec::new();
+        let diagnostics = match parse(&source) {
+            Ok(module) => {
+                let mut found = validate::validate(&module, Some(&source));
+                // What is not PTX means nothing, and can't be run.
+                if found.is_empty() {
+                    found = heist_check::check(&module);
+                    if let Some(launch) = &self.launch {
+                        let entry = launch.entry(&source, &module)?;
+                        let dynamic = launch.launch().dynamic_shared;
+                        found.extend(heist_check::shared_opt_in(&module, &entry, dynamic));
+                        merge(&mut found, launch.run(&source, &module)?.report.diagnostics);
+                    }
+                    if let Some(file) = &self.launches {
+                        merge(&mut found, launch_file::run(file, &source, &module)?);
+                    }
+                }
+                found.sort_by_key(|diagnostic| diagnostic.span.start);
+                origin::add_source_lines(&module, &source, &mut found);
+                if self.ptxas {
+                    usage = assembler::usage(&source, &module).map_err(BadQuestion::Sentence)?;
+                }
+                found
+            }
+            Err(errors) => errors,
+        };
+        Ok(Found {
+            source,
+            diagnostics,
+            usage,
+        })
+    }
 }
 
 /// Adds what a run found to what was found without one. Where both say the same

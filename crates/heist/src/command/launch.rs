@@ -121,22 +121,7 @@ impl LaunchFlags {
 
     /// The kernel that is meant.
     pub(crate) fn entry(&self, source: &Source, module: &Module) -> Result<String, BadQuestion> {
-        let names: Vec<String> = module.entries().map(|f| f.name.to_string()).collect();
-        let wrong = |what: String| {
-            let list = match names.as_slice() {
-                [] => "it has no kernel".to_owned(),
-                names => format!("it has {}", names.join(", ")),
-            };
-            BadQuestion::Sentence(format!("{}: {what}: {list}", source.name()))
-        };
-        match &self.entry {
-            Some(name) if names.contains(name) => Ok(name.clone()),
-            Some(name) => Err(wrong(format!("there is no kernel `{name}`"))),
-            None => match names.as_slice() {
-                [only] => Ok(only.clone()),
-                _ => Err(wrong("which kernel? say --entry".to_owned())),
-            },
-        }
+        only_entry(self.entry.as_deref(), source, module)
     }
 
     /// The arguments, files read.
@@ -208,5 +193,29 @@ impl LaunchFlags {
             }
             seed = seed.wrapping_add(1);
         }
+    }
+}
+
+/// The kernel of that name, or a module's only one.
+pub(crate) fn only_entry(
+    asked: Option<&str>,
+    source: &Source,
+    module: &Module,
+) -> Result<String, BadQuestion> {
+    let names: Vec<String> = module.entries().map(|f| f.name.to_string()).collect();
+    let wrong = |what: String| {
+        let list = match names.as_slice() {
+            [] => "it has no kernel".to_owned(),
+            names => format!("it has {}", names.join(", ")),
+        };
+        BadQuestion::Sentence(format!("{}: {what}: {list}", source.name()))
+    };
+    match asked {
+        Some(name) if names.iter().any(|known| known == name) => Ok(name.to_owned()),
+        Some(name) => Err(wrong(format!("there is no kernel `{name}`"))),
+        None => match names.as_slice() {
+            [only] => Ok(only.clone()),
+            _ => Err(wrong("which kernel? say --entry".to_owned())),
+        },
     }
 }

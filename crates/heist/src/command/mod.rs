@@ -15,6 +15,7 @@ mod fmt;
 mod kernel;
 mod kernels;
 mod launch;
+mod launch_file;
 mod policies;
 mod run;
 mod selftest;

@@ -1,0 +1,82 @@
+//! Launches written in a file, in the comments that tests are written in
+//! (`docs/test-files.md`): the PTX's own, or another file's beside it.
+
+use super::launch::only_entry;
+use super::{BadQuestion, read_source};
+use heist::device::{Device, DeviceName, NotRun, Settings};
+use heist_check::shared_opt_in;
+use heist_filetests::{Action, Run, read_directives};
+use heist_ptx::{Diagnostic, Module, Source};
+use std::path::Path;
+
+/// Runs every launch that a file says; what all of them found.
+pub(super) fn run(
+    path: &Path,
+    source: &Source,
+    module: &Module,
+) -> Result<Vec<Diagnostic>, BadQuestion> {
+    let says = read_source(path)?;
+    let name = says.name().to_owned();
+    let file = read_directives(says).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        BadQuestion::Sentence(lines.join("\n"))
+    })?;
+    let launches: Vec<&Run> = file
+        .cases
+        .iter()
+        .filter_map(|case| match &case.action {
+            Action::Run(run) => Some(run.as_ref()),
+            Action::Check => None,
+        })
+        .collect();
+    if launches.is_empty() {
+        return Err(BadQuestion::Sentence(format!(
+            "{name} says no launch: a line such as `// heist: run first grid=8 block=256`, and one \
+             `// heist: arg` for each parameter"
+        )));
+    }
+    let mut found: Vec<Diagnostic> = Vec::new();
+    for run in launches {
+        for diagnostic in launch(run, source, module)? {
+            // Several launches find one mistake once.
+            let known = |other: &Diagnostic| {
+                other.code == diagnostic.code && other.span.start == diagnostic.span.start
+            };
+            if !found.iter().any(known) {
+                found.push(diagnostic);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn launch(run: &Run, source: &Source, module: &Module) -> Result<Vec<Diagnostic>, BadQuestion> {
+    let entry = only_entry(run.entry.as_deref(), source, module)?;
+    let name = match &run.device {
+        Some(text) => text.parse().map_err(BadQuestion::Sentence)?,
+        None => DeviceName::for_target(&module.target.arch),
+    };
+    let device = Device::open(name).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
+    let settings = Settings {
+        seed: run.seed.unwrap_or(0),
+        chaos: run.chaos,
+        cooperative: run.cooperative,
+        ..Settings::default()
+    };
+    let ran = device.run(
+        source,
+        module,
+        &entry,
+        &run.launch,
+        &run.arguments,
+        &settings,
+    );
+    let opt_in = shared_opt_in(module, &entry, run.launch.dynamic_shared);
+    let mut found: Vec<Diagnostic> = opt_in.into_iter().collect();
+    match ran {
+        Ok(report) => found.extend(report.diagnostics),
+        Err(NotRun::Gpu(error)) => return Err(BadQuestion::Sentence(error.to_string())),
+        Err(NotRun::Refused(list)) => return Err(BadQuestion::Diagnostics(list, source.clone())),
+    }
+    Ok(found)
+}
