@@ -340,7 +340,6 @@ impl Instr for Load {
                     if self.order != Order::Weak {
                         super::order::read(cx, group, self.order);
                         spun |= super::order::spins(cx);
-                        spun |= super::order::spins(cx);
                     }
                 }
                 cx.mask = all;
