@@ -62,13 +62,18 @@ impl Settings {
         self.0.get(name).map(String::as_str)
     }
 
-    /// What was said, or the default of the parameter, read as a `T`.
+    /// What was said, or the default of the parameter.
+    pub fn word<'s>(&'s self, known: &[Parameter], name: &str) -> &'s str {
+        let default = known.iter().find(|p| p.name == name).map(|p| p.default);
+        self.get(name).or(default).unwrap_or_default()
+    }
+
+    /// The same, read as a `T`.
     ///
     /// # Errors
     /// When there is no such parameter, or the text is no `T`.
     pub fn read<T: FromStr>(&self, known: &[Parameter], name: &str) -> Result<T, KernelError> {
-        let default = known.iter().find(|p| p.name == name).map(|p| p.default);
-        let text = self.get(name).or(default).unwrap_or_default();
+        let text = self.word(known, name);
         text.parse()
             .map_err(|_| KernelError::unfit(format!("{name}: `{text}` can't be understood")))
     }

@@ -72,6 +72,14 @@ pub struct Family<P: 'static> {
 }
 
 impl<P> Family<P> {
+    /// The names of the variants, with a line about each.
+    pub fn list(&self) -> Vec<(&'static str, &'static str)> {
+        let variants = self.variants.iter();
+        variants
+            .map(|variant| (variant.name(), variant.about()))
+            .collect()
+    }
+
     /// The variant of that name, or the one that suits best.
     ///
     /// # Errors

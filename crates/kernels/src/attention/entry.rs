@@ -222,8 +222,7 @@ impl Entry for Attention {
     }
 
     fn variants(&self) -> Vec<(&'static str, &'static str)> {
-        let variants = FAMILY.variants.iter();
-        variants.map(|step| (step.name(), step.about())).collect()
+        FAMILY.list()
     }
 
     fn prepare(

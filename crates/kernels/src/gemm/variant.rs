@@ -229,13 +229,7 @@ const PARAMETERS: &[Parameter] = &[
 fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
     settings.check("gemm", PARAMETERS)?;
     let number = |name| settings.read::<u32>(PARAMETERS, name);
-    let word = |name: &str| {
-        let default = PARAMETERS.iter().find(|p| p.name == name);
-        settings
-            .get(name)
-            .or(default.map(|p| p.default))
-            .unwrap_or("")
-    };
+    let word = |name| settings.word(PARAMETERS, name);
     let problem = Gemm::new(
         number("m")?,
         number("n")?,
@@ -266,11 +260,7 @@ impl Entry for GemmEntry {
     }
 
     fn variants(&self) -> Vec<(&'static str, &'static str)> {
-        FAMILY
-            .variants
-            .iter()
-            .map(|v| (v.name(), v.about()))
-            .collect()
+        FAMILY.list()
     }
 
     fn prepare(

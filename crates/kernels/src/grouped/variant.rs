@@ -237,13 +237,7 @@ fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
 
 fn problem(settings: &Settings) -> Result<Grouped, KernelError> {
     settings.check("grouped-gemm", PARAMETERS)?;
-    let word = |name: &str| {
-        let default = PARAMETERS.iter().find(|p| p.name == name);
-        settings
-            .get(name)
-            .or(default.map(|p| p.default))
-            .unwrap_or("")
-    };
+    let word = |name| settings.word(PARAMETERS, name);
     let shapes = match settings.get("groups") {
         Some(text) => {
             let group = |shape: Vec<u32>| Group {
@@ -282,11 +276,7 @@ impl Entry for GroupedEntry {
     }
 
     fn variants(&self) -> Vec<(&'static str, &'static str)> {
-        FAMILY
-            .variants
-            .iter()
-            .map(|v| (v.name(), v.about()))
-            .collect()
+        FAMILY.list()
     }
 
     fn prepare(
