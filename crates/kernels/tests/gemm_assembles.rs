@@ -1,7 +1,7 @@
 //! ptxas assembles the multiplications for every architecture that they claim,
 //! without spills, and there are tensor-core instructions in what it makes.
 
-use heist_kernels::gemm::{self, Gemm, Input, Layout, Output};
+use heist_kernels::gemm::{self, Activation, Epilogue, Gemm, Input, Layout, Output};
 use heist_kernels::grouped::{self, Grouped};
 use heist_kernels::{Family, Job, Target, Variant};
 use heist_oracle::{Ptxas, parallel};
@@ -48,6 +48,21 @@ fn every_variant_on_every_architecture() {
         let layout = Layout::ALL[turn % 4];
         let even = Gemm::new(512, 512, 512, Input::Bf16, Output::Bf16, layout);
         jobs(&gemm::FAMILY, &even, target, |_| true, &mut all);
+        // What is added to the sums takes registers beside them.
+        let full = even.clone().epilogue(Epilogue {
+            alpha: 2.0,
+            beta: 0.5,
+            bias: true,
+            activation: Activation::Gelu,
+        });
+        let oldest_or_largest = ["sm_80", "sm_90a"].contains(&name);
+        jobs(
+            &gemm::FAMILY,
+            &full,
+            target,
+            |_| oldest_or_largest,
+            &mut all,
+        );
         let groups = Grouped::rows(vec![40, 500, 0], 512, 512, Input::Bf16, Output::Bf16);
         jobs(&grouped::FAMILY, &groups, target, |_| true, &mut all);
         // Odd shapes and words take other paths; one kernel each shows them.

@@ -1,7 +1,13 @@
 //! From sums to results: scaled, added to, activated, rounded and stored.
 
 use super::problem::{Activation, Epilogue};
-use heist_build::{Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16};
+use heist_build::{
+    Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
+};
+use std::cell::RefCell;
+
+/// Pairs whose addends are read before the first of them is finished.
+const BATCH: usize = 8;
 
 /// A type that results are stored in.
 pub(crate) trait Stored: Storable {
@@ -95,40 +101,28 @@ impl Finish {
         }
     }
 
-    /// Stores a warp's sums.
+    /// Stores a warp's sums. What is added to them is read a batch at a time: were
+    /// each pair read, finished and stored before the next one is read, then every
+    /// read would be waited for, since it may not pass the store before it.
     pub(crate) fn store<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         sums: &impl Sums<'k>,
         to: &To<'k, T>,
     ) {
-        sums.pairs(&|row, col, pair| {
-            let inside = match to.rows {
-                None => k.c(true),
-                Some(rows) => row.lt(rows),
-            };
-            k.if_(inside, || {
-                let at = row.mul_add(to.pitch, col);
-                let Some(cols) = to.cols else {
-                    let pair = self.pair(k, pair, at, col, to);
-                    return self.put(to.d.at(at), pair);
-                };
-                let both = (col + 1).lt(cols);
-                k.if_else(
-                    both,
-                    || {
-                        let pair = self.pair(k, pair, at, col, to);
-                        self.put(to.d.at(at), pair);
-                    },
-                    || {
-                        k.if_(col.lt(cols), || {
-                            let value = self.value(k, pair[0], at, col, to);
-                            to.d.at(at).store(T::round(value));
-                        });
-                    },
-                );
+        let pairs = RefCell::new(Vec::new());
+        sums.pairs(&|row, col, pair| pairs.borrow_mut().push((row, col, pair)));
+        for batch in pairs.into_inner().chunks(BATCH) {
+            let read = batch.iter().map(|&(row, col, sums)| {
+                let place = Place::new(k, row, col, to);
+                (place, sums, self.addends(k, &place, to))
             });
-        });
+            for (place, sums, addends) in read.collect::<Vec<_>>() {
+                let [low, high] = [0, 1].map(|i| self.value(k, sums[i], addends, i, to));
+                let d = to.d.at(place.at);
+                place.inside(k, || self.put(d, [low, high]), || d.store(T::round(low)));
+            }
+        }
     }
 
     fn put<'k, T: Stored>(&self, at: Ptr<'k, Global, T>, pair: [Val<'k, f32>; 2]) {
@@ -140,40 +134,110 @@ impl Finish {
         }
     }
 
-    fn pair<'k, T: Stored>(
+    /// What is added to the sums of a place.
+    fn addends<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
-        [low, high]: [Val<'k, f32>; 2],
-        at: Val<'k, u32>,
-        col: Val<'k, u32>,
+        place: &Place<'k>,
         to: &To<'k, T>,
-    ) -> [Val<'k, f32>; 2] {
-        [
-            self.value(k, low, at, col, to),
-            self.value(k, high, at + 1, col + 1, to),
-        ]
+    ) -> Addends<'k> {
+        Addends {
+            c: self.adds.then(|| {
+                let c = to.c.at(place.at);
+                place.read(
+                    k,
+                    || match self.pairs {
+                        true => c.load_vec::<2>(),
+                        false => [c.load(), c.at(1).load()],
+                    },
+                    || c.load(),
+                )
+            }),
+            bias: self.bias.then(|| {
+                let bias = to.bias.at(place.col);
+                place.read(k, || bias.load_vec_readonly::<2>(), || bias.load_readonly())
+            }),
+        }
     }
 
-    /// One result in f32.
+    /// One result in f32: the low one of a pair, or the high one.
     fn value<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         sum: Val<'k, f32>,
-        at: Val<'k, u32>,
-        col: Val<'k, u32>,
+        addends: Addends<'k>,
+        which: usize,
         to: &To<'k, T>,
     ) -> Val<'k, f32> {
         let mut value = sum;
         if self.scaled {
             value = value * to.alpha;
         }
-        if self.adds {
-            value = to.c.at(at).load().cast::<f32>().mul_add(to.beta, value);
+        if let Some(c) = addends.c {
+            value = c[which].mul_add(to.beta, value);
         }
-        if self.bias {
-            value = value + to.bias.at(col).load().cast::<f32>();
+        if let Some(bias) = addends.bias {
+            value = value + bias[which];
         }
         activate(k, value, self.activation)
+    }
+}
+
+/// What is added to a pair of sums.
+#[derive(Clone, Copy)]
+struct Addends<'k> {
+    c: Option<[Val<'k, f32>; 2]>,
+    bias: Option<[Val<'k, f32>; 2]>,
+}
+
+/// Where a pair of results goes, and how much of it is inside.
+#[derive(Clone, Copy)]
+struct Place<'k> {
+    /// From the first element of the warp's tile.
+    at: Val<'k, u32>,
+    col: Val<'k, u32>,
+    both: Bool<'k>,
+    /// Where one can be inside without the other.
+    first: Option<Bool<'k>>,
+}
+
+impl<'k> Place<'k> {
+    fn new<T>(k: &Kernel<'k>, row: Val<'k, u32>, col: Val<'k, u32>, to: &To<'k, T>) -> Place<'k> {
+        let inside = to.rows.map_or(k.c(true), |rows| row.lt(rows));
+        Place {
+            at: row.mul_add(to.pitch, col),
+            col,
+            both: to.cols.map_or(inside, |cols| inside & (col + 1).lt(cols)),
+            first: to.cols.map(|cols| inside & col.lt(cols)),
+        }
+    }
+
+    /// `both` where the pair is inside, `first` where only its first element is.
+    fn inside(&self, k: &Kernel<'k>, both: impl Fn(), first: impl Fn()) {
+        match self.first {
+            None => k.if_(self.both, both),
+            Some(inside) => k.if_else(self.both, both, || k.if_(inside, &first)),
+        }
+    }
+
+    /// What is there, of the elements that are inside.
+    fn read<T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        both: impl Fn() -> [Val<'k, T>; 2],
+        first: impl Fn() -> Val<'k, T>,
+    ) -> [Val<'k, f32>; 2] {
+        let [low, high] = [k.var(0.0f32), k.var(0.0f32)];
+        self.inside(
+            k,
+            || {
+                let pair = both();
+                low.set(pair[0].cast::<f32>());
+                high.set(pair[1].cast::<f32>());
+            },
+            || low.set(first().cast::<f32>()),
+        );
+        [low.get(), high.get()]
     }
 }
 
