@@ -20,6 +20,20 @@ pub struct Parameter {
     pub about: &'static str,
 }
 
+/// Elements that a buffer with random data may have: the reference holds the same
+/// numbers in f64 beside it, so more would be gigabytes of the host's memory each.
+pub const MOST_ELEMENTS: u64 = 1 << 29;
+
+/// Refuses a problem whose data the host can't make and check.
+pub(crate) fn holds(what: &str, elements: u64) -> Result<(), KernelError> {
+    if elements <= MOST_ELEMENTS {
+        return Ok(());
+    }
+    Err(KernelError::unfit(format!(
+        "{what} of {elements} elements: at most {MOST_ELEMENTS} are made and checked on the host; ask for a smaller problem"
+    )))
+}
+
 /// What a kernel was told, by name.
 ///
 /// ```
@@ -153,4 +167,31 @@ pub fn entry(name: &str) -> Result<&'static dyn Entry, KernelError> {
             known.join(", ")
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_can_t_hold_is_refused() {
+        let target = Target {
+            arch: heist_build::Arch::SM_90A,
+            sms: 132,
+        };
+        for (kernel, words) in [
+            ("gemm", vec!["m=100000000"]),
+            ("gemm", vec!["m=8", "n=65536", "k=65536"]),
+            ("grouped-gemm", vec!["rows=100000,100000", "k=10000"]),
+            ("attention", vec!["batch=4000000000", "queries=1"]),
+            ("attention", vec!["lengths=1:2000000,1:2000000"]),
+        ] {
+            let settings = Settings::from_words(&words).expect("names and values");
+            let prepared = entry(kernel)
+                .expect("a kernel")
+                .prepare(&settings, None, target);
+            let error = prepared.err().expect("too large").to_string();
+            assert!(error.contains("made and checked on the host"), "{error}");
+        }
+    }
 }

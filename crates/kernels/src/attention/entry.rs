@@ -5,7 +5,7 @@ use super::config::{Config, Rung};
 use super::kernel::{job, schedule};
 use super::problem::{Dtype, Layout, Lengths, Problem};
 use super::reference::{Attended, attend};
-use crate::catalogue::{Entry, Parameter, Prepared, Settings};
+use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
 use crate::random::uniform;
 use crate::reference::{Difference, numbers};
@@ -193,7 +193,20 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
         problem.lengths = Lengths::Each(each?);
         problem.layout = Layout::Rows;
     }
+    if let Lengths::Same { batch, .. } = problem.lengths {
+        holds("a batch", u64::from(batch))?;
+    }
     problem.check()?;
+    let size = |rows: fn(&(u32, u32)) -> u32, heads: u32| {
+        let rows: u64 = problem
+            .sequences()
+            .iter()
+            .map(|pair| u64::from(rows(pair)))
+            .sum();
+        rows.saturating_mul(u64::from(heads) * u64::from(problem.head_dim))
+    };
+    holds("Q", size(|pair| pair.0, problem.heads))?;
+    holds("K", size(|pair| pair.1, problem.kv_heads))?;
     Ok(problem)
 }
 

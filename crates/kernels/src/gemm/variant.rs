@@ -5,7 +5,7 @@ use super::kernel::{Plan, build, tiles};
 use super::problem::Gemm;
 use super::reference::{buffers, found, result};
 use super::wgmma::Wgmma;
-use crate::catalogue::{Entry, Parameter, Prepared, Settings};
+use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, Work, buffer};
@@ -238,6 +238,13 @@ fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
         word("out").parse()?,
         word("layout").parse()?,
     );
+    for (what, rows, pitch) in [
+        ("A", problem.rows_of_a(), problem.lda),
+        ("B", problem.rows_of_b(), problem.ldb),
+        ("D", problem.m, problem.ldc),
+    ] {
+        holds(what, u64::from(rows) * u64::from(pitch))?;
+    }
     Ok(problem.epilogue(super::Epilogue {
         alpha: settings.read(PARAMETERS, "alpha")?,
         beta: settings.read(PARAMETERS, "beta")?,

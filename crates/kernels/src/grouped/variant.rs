@@ -4,7 +4,7 @@ use super::check::BadTile;
 use super::data::{buffers, places, results};
 use super::kernel::{GroupedPlan, build, tiles_of};
 use super::problem::{Group, Grouped, Shapes};
-use crate::catalogue::{Entry, Parameter, Prepared, Settings};
+use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::gemm::Config;
@@ -253,13 +253,22 @@ fn problem(settings: &Settings) -> Result<Grouped, KernelError> {
             k: settings.read(PARAMETERS, "k")?,
         },
     };
-    Ok(Grouped {
+    let problem = Grouped {
         shapes,
         input: word("dtype").parse()?,
         output: word("out").parse()?,
         layout: word("layout").parse()?,
         check: settings.read(PARAMETERS, "check")?,
-    })
+    };
+    let size = |rows: fn(&Group) -> u32, cols: fn(&Group) -> u32| {
+        let each = problem.groups().into_iter();
+        each.map(|group| u64::from(rows(&group)) * u64::from(cols(&group)))
+            .fold(0, u64::saturating_add)
+    };
+    holds("A", size(|g| g.m, |g| g.k))?;
+    holds("B", size(|g| g.n, |g| g.k))?;
+    holds("D", size(|g| g.m, |g| g.n))?;
+    Ok(problem)
 }
 
 impl Entry for GroupedEntry {
