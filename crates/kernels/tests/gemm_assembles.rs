@@ -49,7 +49,7 @@ fn every_variant_on_every_architecture() {
         let even = Gemm::new(512, 512, 512, Input::Bf16, Output::Bf16, layout);
         jobs(&gemm::FAMILY, &even, target, |_| true, &mut all);
         // What is added to the sums takes registers beside them.
-        let full = even.clone().epilogue(Epilogue {
+        let full = even.epilogue(Epilogue {
             alpha: 2.0,
             beta: 0.5,
             bias: true,
