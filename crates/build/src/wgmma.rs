@@ -6,7 +6,9 @@
 //! [`WgmmaSums::finish`], which waits; before that there is no way to name them.
 //!
 //! Operands are tiles with rows of 128 bytes, [`Swizzled`](crate::TileLayout),
-//! as a tensor copy with the 128-byte swizzle writes them.
+//! as a tensor copy with the 128-byte swizzle writes them. Their rows run along
+//! the depth ([`Tile::wgmma_operand`]) or across it
+//! ([`Tile::wgmma_operand_across`]).
 
 use crate::emit::Opnd;
 use crate::kernel::{Kernel, number};
@@ -21,6 +23,10 @@ use std::marker::PhantomData;
 #[derive(Debug)]
 pub struct WgmmaOperand<'k, H> {
     descriptor: Val<'k, u64>,
+    /// What 16 halves of depth add to the descriptor.
+    step: u64,
+    /// Whether its rows run across the depth.
+    across: bool,
     of: PhantomData<fn() -> H>,
 }
 impl<H> Clone for WgmmaOperand<'_, H> {
@@ -40,6 +46,39 @@ impl<'k, H: Half + MmaInput> Tile<'k, H> {
     /// along the rows: 64 halves deep, so four steps.
     #[track_caller]
     pub fn wgmma_operand(&self, row0: impl IntoVal<'k, u32>) -> WgmmaOperand<'k, H> {
+        let rest = 1u64 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
+        WgmmaOperand {
+            descriptor: self.descriptor(row0.into_val(&self.kernel()), rest),
+            step: 32 >> 4,
+            across: false,
+            of: PhantomData,
+        }
+    }
+
+    /// An operand whose rows run across the depth: each has 64 neighbours of the
+    /// other axis. `depth` rows make a panel (a multiple of 16), and the tile is
+    /// panel below panel; the operand starts at panel `panel0`.
+    #[track_caller]
+    pub fn wgmma_operand_across(
+        &self,
+        panel0: impl IntoVal<'k, u32>,
+        depth: u32,
+    ) -> WgmmaOperand<'k, H> {
+        let k = self.kernel();
+        k.must_divide("the depth of a panel", depth.into(), 16);
+        let panel = u64::from(depth) * 128;
+        let rest = panel >> 4 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
+        WgmmaOperand {
+            descriptor: self.descriptor(panel0.into_val(&k) * depth, rest),
+            step: (16 * 128) >> 4,
+            across: true,
+            of: PhantomData,
+        }
+    }
+
+    /// The address of a row, with the other fields beside it.
+    #[track_caller]
+    fn descriptor(&self, row: Val<'k, u32>, rest: u64) -> Val<'k, u64> {
         let k = self.kernel();
         k.require(Feature::Wgmma);
         if self.layout() != TileLayout::Swizzled || self.cols() * 2 != 128 {
@@ -49,23 +88,19 @@ impl<'k, H: Half + MmaInput> Tile<'k, H> {
                 self.cols() * 2
             ));
         }
-        let address = self.ptr().byte_offset(row0.into_val(&k) * 128).address();
+        let address = self.ptr().byte_offset(row * 128).address();
         let field = (address & 0x3FFFF) >> 4;
-        let rest = 1u64 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
-        WgmmaOperand {
-            descriptor: field.cast::<u64>() | rest,
-            of: PhantomData,
-        }
+        field.cast::<u64>() | rest
     }
 }
 
 impl<'k, H: Half> WgmmaOperand<'k, H> {
-    /// The same rows, `step` steps of 16 halves further along the depth.
+    /// The same, `step` steps of 16 halves further along the depth.
     #[track_caller]
     pub fn step(&self, step: u32) -> WgmmaOperand<'k, H> {
         WgmmaOperand {
-            descriptor: self.descriptor + u64::from(step) * 2,
-            of: PhantomData,
+            descriptor: self.descriptor + u64::from(step) * self.step,
+            ..*self
         }
     }
 }
@@ -76,6 +111,12 @@ impl<'k, H: Half> WgmmaOperand<'k, H> {
 pub struct WgmmaSums<'k> {
     k: Kernel<'k>,
     sums: Vec<[Var<'k, f32>; 4]>,
+}
+
+/// Where the left matrix of a product is.
+enum Left<'k, H> {
+    Shared(WgmmaOperand<'k, H>),
+    Registers(Opnd),
 }
 
 /// The multiplications between a fence and its commit.
@@ -163,8 +204,13 @@ impl<'k> WgmmaSums<'k> {
 
 impl<'k> WgmmaBatch<'_, 'k> {
     #[track_caller]
-    fn emit<H: Half>(&self, a: Opnd, b: WgmmaOperand<'k, H>, a_in_registers: bool, add: bool) {
+    fn emit<H: Half>(&self, a: Left<'k, H>, b: WgmmaOperand<'k, H>, add: bool) {
         let k = self.sums.k;
+        // Operands in shared memory say whether they are transposed.
+        let (a, across) = match a {
+            Left::Registers(a) => (a, vec![b.across]),
+            Left::Shared(a) => (a.descriptor.register().into(), vec![a.across, b.across]),
+        };
         let (columns, name) = (self.sums.sums.len() * 8, H::NAME);
         let add = crate::Bool::constant(k, add).register();
         let mut operands = vec![
@@ -175,25 +221,24 @@ impl<'k> WgmmaBatch<'_, 'k> {
             number(1),
             number(1),
         ];
-        // Whether each operand in shared memory is transposed: neither is.
-        operands.extend((0..if a_in_registers { 1 } else { 2 }).map(|_| number(0)));
+        operands.extend(across.into_iter().map(|across| number(across.into())));
         k.effect(
             format!("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name}"),
             operands,
         );
     }
 
-    /// Adds the product of 64 rows of `a` and as many rows of `b` as the sums
-    /// have columns, 16 deep.
+    /// Adds the product of 64 rows of `a` and as many columns of `b` as the sums
+    /// have, 16 deep.
     #[track_caller]
     pub fn mma<H: Half>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
-        self.emit(a.descriptor.register().into(), b, false, true);
+        self.emit(Left::Shared(a), b, true);
     }
 
     /// Replaces the sums by the product.
     #[track_caller]
     pub fn mma_fresh<H: Half>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
-        self.emit(a.descriptor.register().into(), b, false, false);
+        self.emit(Left::Shared(a), b, false);
     }
 
     /// Adds the product with a left matrix in registers, laid out as a
@@ -204,7 +249,7 @@ impl<'k> WgmmaBatch<'_, 'k> {
         a: &crate::FragmentA<'k, H>,
         b: WgmmaOperand<'k, H>,
     ) {
-        self.emit(a.operand(), b, true, true);
+        self.emit(Left::Registers(a.operand()), b, true);
     }
 }
 

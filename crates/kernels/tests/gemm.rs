@@ -234,9 +234,18 @@ fn right_on_warpgroups(problem: Gemm, schedule: Option<&Schedule>) {
 
 #[test]
 fn warpgroups_with_every_edge_and_type() {
-    for (m, n, k) in [(1, 1, 8), (128, 256, 64), (129, 257, 72), (61, 300, 200)] {
-        for (input, output) in [(Input::F16, Output::F32), (Input::Bf16, Output::Bf16)] {
-            right_on_warpgroups(Gemm::new(m, n, k, input, output, Layout::Nt), None);
+    // Stored rows start at multiples of 16 bytes; the other axes have every edge.
+    let sizes = [
+        (Layout::Nt, [(1, 1, 8), (129, 257, 72), (61, 300, 200)]),
+        (Layout::Nn, [(1, 8, 8), (129, 264, 72), (61, 296, 200)]),
+        (Layout::Tn, [(8, 8, 1), (136, 264, 67), (128, 256, 127)]),
+        (Layout::Tt, [(8, 1, 8), (136, 257, 72), (64, 300, 200)]),
+    ];
+    for (layout, sizes) in sizes {
+        for (m, n, k) in sizes {
+            for (input, output) in [(Input::F16, Output::F32), (Input::Bf16, Output::Bf16)] {
+                right_on_warpgroups(Gemm::new(m, n, k, input, output, layout), None);
+            }
         }
     }
     let epilogue = Epilogue {
@@ -259,10 +268,7 @@ fn the_variant_follows_the_device() {
     assert_eq!(chosen(&large, "h200"), "wgmma-128x256");
     assert_eq!(chosen(&large, "a100"), "mma-128x256");
     assert_eq!(chosen(&large, "l4"), "mma-128x128");
-    let other = Gemm {
-        layout: Layout::Nn,
-        ..large
-    };
+    let other = Gemm::new(4096, 4096, 4095, Input::Bf16, Output::Bf16, Layout::Nt);
     assert_eq!(chosen(&other, "h200"), "mma-128x256");
     let small = Gemm::new(64, 64, 64, Input::Bf16, Output::Bf16, Layout::Nn);
     assert_eq!(chosen(&small, "h200"), "mma-64x64");

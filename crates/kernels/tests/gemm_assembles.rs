@@ -36,6 +36,30 @@ fn jobs<P>(
     }
 }
 
+/// Warpgroups keep half of their registers for sums: every layout, with and
+/// without edges and an epilogue, has to do with the rest.
+fn warpgroups(all: &mut Vec<(Target, Job)>) {
+    let arch = heist_build::Arch::SM_90A;
+    let target = Target { arch, sms: 132 };
+    for &layout in Layout::ALL {
+        let even = Gemm::new(512, 512, 512, Input::Bf16, Output::Bf16, layout);
+        let odd = Gemm::new(504, 600, 264, Input::F16, Output::F32, layout).epilogue(Epilogue {
+            alpha: 0.5,
+            beta: 2.0,
+            bias: true,
+            activation: Activation::Gelu,
+        });
+        for problem in [even, odd] {
+            for source in [Source::Direct, Source::Static, Source::Ticket] {
+                let variant = gemm::FAMILY.choose(Some("wgmma-128x256"), &problem, target);
+                let variant = variant.expect("it suits");
+                let job = variant.job(&problem, Some(&Schedule::new(source)), target);
+                all.push((target, job.expect("it suits, so it can be built")));
+            }
+        }
+    }
+}
+
 #[test]
 fn every_variant_on_every_architecture() {
     let Some(ptxas) = Ptxas::find_or_say_skipped() else {
@@ -72,6 +96,7 @@ fn every_variant_on_every_architecture() {
         let words = Gemm::new(500, 500, 500, Input::Tf32, Output::F32, layout);
         jobs(&gemm::FAMILY, &words, target, other, &mut all);
     }
+    warpgroups(&mut all);
     assert!(all.len() > 40, "{} kernels", all.len());
     let wrong: Vec<String> = parallel(&all, |(target, job)| {
         let name = format!("{} for {}", job.name, target.arch);

@@ -70,7 +70,7 @@ fn gemms(small: bool) -> Vec<Case> {
         let told = format!("m=130 n=100 k=72 alpha=0.5 beta=2 bias=true activation={activation}");
         cases.push(("gemm", told, None));
     }
-    for variant in ["mma-128x256", "mma-128x128", "mma-64x64"] {
+    for variant in ["wgmma-128x256", "mma-128x256", "mma-128x128", "mma-64x64"] {
         for source in [Source::Direct, Source::Static, Source::Ticket] {
             if small && source != Source::Ticket {
                 continue;
@@ -96,6 +96,108 @@ fn gemms(small: bool) -> Vec<Case> {
     }
     cases
 }
+
+/// Multiplications on warpgroups, in every layout: one row or column, primes, one
+/// less and one more than a tile where the layout allows it, and every epilogue
+/// and schedule.
+fn warpgroups(small: bool) -> Vec<Case> {
+    let variant = "variant=wgmma-128x256";
+    let all: &[(&str, &[[u32; 3]])] = &[
+        (
+            "nt",
+            &[
+                [129, 257, 72],
+                [1, 1, 8],
+                [61, 523, 200],
+                [127, 255, 64],
+                [128, 256, 56],
+            ],
+        ),
+        (
+            "nn",
+            &[
+                [129, 264, 72],
+                [1, 8, 8],
+                [61, 520, 200],
+                [127, 248, 64],
+                [128, 256, 56],
+            ],
+        ),
+        (
+            "tn",
+            &[
+                [136, 264, 67],
+                [8, 8, 1],
+                [400, 24, 127],
+                [120, 248, 63],
+                [128, 256, 65],
+            ],
+        ),
+        (
+            "tt",
+            &[
+                [136, 257, 72],
+                [8, 1, 8],
+                [400, 523, 200],
+                [120, 255, 64],
+                [128, 256, 56],
+            ],
+        ),
+    ];
+    let types = [
+        ("bf16", "bf16"),
+        ("f16", "f16"),
+        ("f16", "f32"),
+        ("bf16", "f32"),
+    ];
+    let mut cases: Vec<Case> = Vec::new();
+    for (layout, sizes) in all {
+        for (index, [m, n, k]) in sizes.iter().enumerate() {
+            for (number, (dtype, out)) in types.into_iter().enumerate() {
+                // The first size in every type, a sanitizer's in one.
+                let picked = match (small, index) {
+                    (true, _) => index == 0 && number == 0,
+                    (false, 0) => true,
+                    (false, _) => number == index % types.len(),
+                };
+                if picked {
+                    let told = format!(
+                        "m={m} n={n} k={k} layout={layout} dtype={dtype} out={out} {variant}"
+                    );
+                    cases.push(("gemm", told, None));
+                }
+            }
+        }
+        for activation in if small {
+            &["gelu"][..]
+        } else {
+            &["none", "relu", "gelu", "silu"]
+        } {
+            cases.push((
+                "gemm",
+                format!(
+                    "m=136 n=104 k=72 layout={layout} alpha=0.5 beta=2 bias=true activation={activation} {variant}"
+                ),
+                None,
+            ));
+        }
+        if !small {
+            let told = format!("m=1000 n=2000 k=1000 layout={layout} {variant}");
+            cases.push(("gemm", told, None));
+        }
+    }
+    cases
+}
+
+/// What a variant must refuse, and a word of its reason.
+const REFUSED: [(&str, &str); 3] = [
+    ("m=64 n=64 k=33 variant=wgmma-128x256", "16 bytes"),
+    ("m=64 n=65 k=64 layout=nn variant=wgmma-128x256", "16 bytes"),
+    (
+        "m=64 n=64 k=64 dtype=tf32 out=f32 variant=wgmma-128x256",
+        "not tf32",
+    ),
+];
 
 fn groups(small: bool) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
@@ -168,7 +270,22 @@ fn run() -> Result<bool, Problem> {
     let device = Device::open(device)?;
     let target = heist::job::target(&device)?;
     let (mut right, mut wrong) = (0, 0);
-    for (name, told, schedule) in gemms(small).into_iter().chain(groups(small)) {
+    for (told, reason) in REFUSED {
+        let words = Told::from_words(told.split_whitespace())?;
+        match entry("gemm")?.prepare(&words, None, target) {
+            Err(error) if error.to_string().contains("has no wgmma") => {}
+            Err(error) if error.to_string().contains(reason) => {
+                println!("refused: {told}: {error}")
+            }
+            other => {
+                wrong += 1;
+                let error = other.err().map(|error| error.to_string());
+                println!("WRONG: gemm {told} was not refused: {error:?}");
+            }
+        }
+    }
+    let cases = gemms(small).into_iter().chain(warpgroups(small));
+    for (name, told, schedule) in cases.chain(groups(small)) {
         let told_words = Told::from_words(told.split_whitespace())?;
         let schedule = match schedule {
             None => None,
@@ -184,7 +301,12 @@ fn run() -> Result<bool, Problem> {
         };
         let mut prepared = match entry(name)?.prepare(&told_words, schedule.as_ref(), target) {
             Ok(prepared) => prepared,
-            Err(error) if error.to_string().contains("shared memory") => {
+            // What the device does not have.
+            Err(error)
+                if ["shared memory", "has no wgmma"]
+                    .iter()
+                    .any(|lack| error.to_string().contains(lack)) =>
+            {
                 println!("not here: {what}: {error}");
                 continue;
             }

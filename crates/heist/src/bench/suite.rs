@@ -274,7 +274,8 @@ fn gemm() -> Vec<Spec> {
             ("k", size.to_string()),
             ("layout", layout.to_owned()),
         ]),
-        ours: vec![Ours::best()],
+        // The best, and on Hopper also what every other architecture has.
+        ours: vec![Ours::best(), Ours::variant("mma-128x256")],
         peers: peers_of("gemm"),
         calls: 1,
     };

@@ -1,13 +1,14 @@
 //! The main loop on Hopper's warpgroups: one thread asks the copy engine for
 //! tiles, two warpgroups multiply them straight from shared memory.
 //!
-//! A tile of the result has 128 rows and 256 columns, a stage is 64 deep. Both
-//! matrices are stored along the depth, in rows that start at multiples of 16
-//! bytes; what lies past their ends is zero.
+//! A tile of the result has 128 rows and 256 columns, a stage is 64 deep. The
+//! matrices are stored either way, in rows that start at multiples of 16 bytes;
+//! what lies past their ends is zero.
 
+use super::problem::Major;
 use heist_build::{
-    BulkConsumer, BulkPipeline, BulkProducer, Half, Kernel, MmaInput, TensorMapRef, TileLayout,
-    TileSpec, Val, WgmmaResult, WgmmaSums, f16,
+    BulkConsumer, BulkPipeline, BulkProducer, Half, Kernel, Landing, MmaInput, TensorMapRef, Tile,
+    TileLayout, TileSpec, Transaction, Val, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
@@ -22,6 +23,8 @@ pub(crate) const THREADS: u32 = 3 * 128;
 const STAGES: u32 = 4;
 /// Rows of one warpgroup.
 const GROUP_ROWS: u32 = 64;
+/// Elements in the 128 bytes that are swizzled together.
+const SPAN: u32 = 64;
 
 /// What a stage holds. Halves of either kind are copied as bits.
 type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
@@ -45,16 +48,50 @@ pub(crate) struct Ends<'p, 'k> {
     group: Val<'k, u32>,
 }
 
-/// The matrices as the copy engine knows them, and where a tile begins.
+/// One of the two matrices as the copy engine knows it, and where a tile begins
+/// in it.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'k> {
-    pub(crate) a: TensorMapRef<'k, f16, 2>,
-    pub(crate) b: TensorMapRef<'k, f16, 2>,
-    /// The first row of A.
-    pub(crate) a_row: Val<'k, u32>,
-    /// The first row of B, which is a column of the result.
-    pub(crate) b_row: Val<'k, u32>,
-    pub(crate) depth: Val<'k, u32>,
+pub(crate) struct Side<'k> {
+    /// Of several matrices of the same shape.
+    pub(crate) map: TensorMapRef<'k, f16, 3>,
+    pub(crate) major: Major,
+    /// Which of them.
+    pub(crate) number: Val<'k, u32>,
+    /// The first row of A, or column of B.
+    pub(crate) first: Val<'k, u32>,
+}
+
+impl<'k> Side<'k> {
+    /// Asks for the part of a stage that is `depth` deep in the matrix. Across
+    /// the depth it comes in panels as wide as the swizzle.
+    fn copy(&self, copies: &Transaction<'k>, to: Landing<'k, f16>, depth: Val<'k, u32>) {
+        let copy = |to, inner: Val<'k, u32>, outer: Val<'k, u32>| {
+            let at = [inner, outer, self.number].map(|at| at.cast::<i32>());
+            copies.copy_tensor(to, self.map, at);
+        };
+        match self.major {
+            Major::Depth => copy(to, depth, self.first),
+            Major::Outer => {
+                let len = SPAN * DEPTH;
+                for panel in 0..to.bytes() / 2 / len {
+                    let to = to.part(panel * len, len);
+                    copy(to, self.first + panel * SPAN, depth);
+                }
+            }
+        }
+    }
+
+    /// The part of a stage from row or column `at` on, a multiple of [`SPAN`].
+    fn operand<H: Half + MmaInput>(
+        &self,
+        tile: Tile<'k, f16>,
+        at: Val<'k, u32>,
+    ) -> WgmmaOperand<'k, H> {
+        match self.major {
+            Major::Depth => tile.cast::<H>().wgmma_operand(at),
+            Major::Outer => tile.cast::<H>().wgmma_operand_across(at / SPAN, DEPTH),
+        }
+    }
 }
 
 impl<'p, 'k> Ends<'p, 'k> {
@@ -71,21 +108,22 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// in the tile.
     pub(crate) fn tile<H: Half + MmaInput>(
         &self,
-        from: Source<'k>,
+        (left, right): (Side<'k>, Side<'k>),
+        depth: Val<'k, u32>,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>),
     ) {
         let k = self.k;
-        let steps = (from.depth + (DEPTH - 1)) / DEPTH;
+        let steps = (depth + (DEPTH - 1)) / DEPTH;
         k.if_else(
             self.group.eq(0u32),
             || {
                 k.comment("the copies");
                 k.one_thread(|| {
                     k.for_range(0, steps, |step| {
-                        let depth = (step * DEPTH).cast::<i32>();
+                        let depth = step * DEPTH;
                         self.producer.fill(|copies, (a, b)| {
-                            copies.copy_tensor(a, from.a, [depth, from.a_row.cast()]);
-                            copies.copy_tensor(b, from.b, [depth, from.b_row.cast()]);
+                            left.copy(copies, a, depth);
+                            right.copy(copies, b, depth);
                         });
                     });
                 });
@@ -96,8 +134,8 @@ impl<'p, 'k> Ends<'p, 'k> {
                 let sums = WgmmaSums::zero(&k, COLS);
                 k.for_range(0, steps, |_| {
                     self.consumer.consume_lagging(|(a, b)| {
-                        let a = a.cast::<H>().wgmma_operand(row);
-                        let b = b.cast::<H>().wgmma_operand(0);
+                        let a = left.operand::<H>(a, row);
+                        let b = right.operand::<H>(b, k.c(0));
                         sums.accumulate(|batch| {
                             for step in 0..DEPTH / 16 {
                                 batch.mma(a.step(step), b.step(step));
@@ -123,20 +161,32 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 }
 
-/// The map of a matrix stored along the depth, in boxes of `rows` rows.
-pub(crate) fn map(
-    name: &str,
-    element: TensorElement,
-    rows: u64,
-    depth: u32,
-    pitch: u32,
-    high: u32,
-) -> Arg {
-    let buffer = BufferRef::Named(name.to_owned());
-    let dims = [u64::from(depth), rows];
-    let mut map =
-        TensorMap::dense(buffer, element, &dims, &[DEPTH, high]).swizzle(Swizzle::Bytes128);
-    map.strides = vec![u64::from(pitch) * element.bytes()];
-    map.l2 = L2Promotion::Bytes256;
-    Arg::TensorMap(map)
+/// A matrix in memory, or several of the same shape one after the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrices {
+    pub(crate) element: TensorElement,
+    pub(crate) major: Major,
+    /// Rows of A, or columns of B.
+    pub(crate) outer: u64,
+    pub(crate) depth: u32,
+    /// Elements from one stored row to the next.
+    pub(crate) pitch: u32,
+    pub(crate) count: u32,
+}
+
+impl Matrices {
+    /// Its map, for tiles of `high` rows of A or columns of B.
+    pub(crate) fn map(&self, name: &str, high: u32) -> Arg {
+        let (depth, count) = (u64::from(self.depth), u64::from(self.count));
+        let (dims, boxed) = match self.major {
+            Major::Depth => ([depth, self.outer, count], [DEPTH, high, 1]),
+            Major::Outer => ([self.outer, depth, count], [SPAN, DEPTH, 1]),
+        };
+        let buffer = BufferRef::Named(name.to_owned());
+        let mut map = TensorMap::dense(buffer, self.element, &dims, &boxed);
+        let row = u64::from(self.pitch) * self.element.bytes();
+        map.strides = vec![row, row * dims[1]];
+        map.l2 = L2Promotion::Bytes256;
+        Arg::TensorMap(map.swizzle(Swizzle::Bytes128))
+    }
 }

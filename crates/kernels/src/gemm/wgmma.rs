@@ -2,9 +2,9 @@
 
 use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
-use super::problem::{Gemm, Input, Layout, Output};
+use super::problem::{Gemm, Input, Output};
 use super::variant::{schedule, work};
-use super::warpgroup::{COLS, Ends, ROWS, Source, THREADS, map, ring};
+use super::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::job::{Job, Step, buffer};
@@ -18,9 +18,9 @@ kernel_params! {
     /// What a multiplication on warpgroups works on.
     pub(crate) struct WgmmaArgs {
         /// The left matrix.
-        a: TensorMap<f16, 2>,
+        a: TensorMap<f16, 3>,
         /// The right matrix.
-        b: TensorMap<f16, 2>,
+        b: TensorMap<f16, 3>,
         /// What is added; not read where beta is zero.
         c: Global<u8>,
         /// The result. May be C.
@@ -82,14 +82,15 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
             let ends = Ends::new(k, &ring);
             let done = tiles.each(|tile| {
                 let (row0, col0) = (tile.y * ROWS, tile.x * COLS);
-                let from = Source {
-                    a: args.a,
-                    b: args.b,
-                    a_row: row0,
-                    b_row: col0,
-                    depth: args.k,
+                let side = |map, major, first| Side {
+                    map,
+                    major,
+                    number: k.c(0),
+                    first,
                 };
-                ends.tile::<H>(from, |sums, row| {
+                let a = side(args.a, problem.layout.a(), row0);
+                let b = side(args.b, problem.layout.b(), col0);
+                ends.tile::<H>((a, b), args.k, |sums, row| {
                     k.comment("the epilogue");
                     let row = row0 + row;
                     let first = row.cast::<u64>() * args.ldc.cast::<u64>() + col0.cast::<u64>();
@@ -123,15 +124,12 @@ impl Variant for Wgmma {
     }
 
     fn about(&self) -> &'static str {
-        "wgmma and tensor copies, 128 x 256 tiles, a warpgroup that copies and two that multiply: Hopper, nt"
+        "wgmma and tensor copies, 128 x 256 tiles, a warpgroup that copies and two that multiply: Hopper"
     }
 
     fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
-        }
-        if problem.layout != Layout::Nt {
-            return Err("it multiplies matrices stored along the depth: nt".into());
         }
         if element(problem.input).is_none() {
             return Err(format!("it multiplies f16 and bf16, not {}", problem.input));
@@ -169,9 +167,20 @@ impl Variant for Wgmma {
         };
         let launch = kernel.plan(target.resident(&kernel.built.launch, 168))?;
         let (m, n, k) = (problem.m, problem.n, problem.k);
+        let map = |name, major, outer: u32, pitch, high| {
+            let matrix = Matrices {
+                element,
+                major,
+                outer: outer.into(),
+                depth: k,
+                pitch,
+                count: 1,
+            };
+            matrix.map(name, high)
+        };
         let params = [
-            map("a", element, m.into(), k, problem.lda, ROWS),
-            map("b", element, n.into(), k, problem.ldb, COLS),
+            map("a", problem.layout.a(), m, problem.lda, ROWS),
+            map("b", problem.layout.b(), n, problem.ldb, COLS),
         ]
         .into_iter()
         .chain(["c", "d", "bias"].map(buffer))
