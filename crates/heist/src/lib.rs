@@ -11,6 +11,7 @@ pub mod job;
 pub mod origin;
 pub mod render;
 pub mod sarif;
+pub mod tune;
 pub mod workload;
 
 pub use heist_gpu as gpu;

@@ -89,3 +89,47 @@ fn emitted_ptx_is_ptx_for_that_architecture() {
         assert_eq!(module.entries().count(), 1);
     }
 }
+
+#[test]
+fn tuning_finds_what_run_takes() {
+    let found = json(&[
+        "tune",
+        "gemm",
+        "m=100",
+        "n=130",
+        "k=64",
+        "--device",
+        "sim:h200",
+        "--policy",
+        "max-steals(2)",
+        "--json",
+    ]);
+    assert_eq!(found["against_reference"], true);
+    let tried = found["tried"].as_array().unwrap();
+    let names: Vec<String> = tried
+        .iter()
+        .map(|one| format!("{} {}", one["variant"], one["schedule"]))
+        .collect();
+    let mut apart = names.clone();
+    apart.sort();
+    apart.dedup();
+    assert_eq!(apart.len(), names.len(), "{names:?}");
+    for part in ["wgmma-128x256", "max-steals(2)", "hilbert", "static"] {
+        assert!(names.iter().any(|name| name.contains(part)), "{names:?}");
+    }
+    let times: Vec<f64> = tried
+        .iter()
+        .map(|one| one["median_ns"].as_f64().unwrap())
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    // The command that it recommends is one, and takes the time that it said.
+    let best = found["best"].as_str().unwrap().replace('\'', "");
+    let words: Vec<&str> = best.split(' ').skip(1).chain(["--json"]).collect();
+    let ran = json(&words);
+    assert_eq!(ran["right"], true);
+    assert_eq!(ran["steps"][0]["elapsed_ns"].as_f64().unwrap(), times[0]);
+    // What is on no device says so.
+    let none = heist(&["tune", "gemm", "m=0", "--device", "sim:h200"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(err(&none).contains("no elements"));
+}

@@ -45,5 +45,5 @@ pub use text::{Catalogue, PolicyExpr, PolicyTextError};
 pub use ticket::{CONTROL_BYTES, Counters, Lease};
 pub use tile_loop::{Done, Tile, TileLoop};
 pub use tiled::{Tiled, TiledKernel};
-pub use tune::{Effort, TuneError, TuneKey, Tuned, Tuner};
+pub use tune::{Effort, Standing, TuneError, TuneKey, Tuned, Tuner, race};
 pub use watch::Watch;

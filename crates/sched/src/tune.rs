@@ -197,7 +197,7 @@ impl Tuner {
         &mut self,
         key: &TuneKey,
         candidates: &[Schedule],
-        mut measure: impl FnMut(usize) -> Result<Time, E>,
+        measure: impl FnMut(usize) -> Result<Time, E>,
     ) -> Result<Option<usize>, E> {
         let names: Vec<String> = candidates.iter().map(Schedule::to_string).collect();
         if let Some(known) = self.known.get(&key.0)
@@ -205,37 +205,77 @@ impl Tuner {
         {
             return Ok(Some(at));
         }
-        let mut running: Vec<Contender> = (0..candidates.len()).map(Contender::new).collect();
-        for round in 0..self.effort.most.max(1) {
-            // Each takes every position in turn.
-            let many = running.len().max(1);
-            for turn in 0..running.len() {
-                let contender = &mut running[(round as usize + turn) % many];
-                let time = measure(contender.candidate)?;
-                contender.add(time.ns());
-            }
-            if round + 1 >= self.effort.first.max(1) {
-                drop_slower(&mut running, self.effort.close);
-                if running.len() == 1 {
-                    break;
-                }
-            }
-        }
-        let best = running
-            .iter()
-            .min_by(|a, b| a.median().total_cmp(&b.median()));
-        let Some(best) = best else {
+        let standings = race(self.effort, candidates.len(), measure)?;
+        let Some(best) = standings.first() else {
             return Ok(None);
         };
         let tuned = Tuned {
             schedule: names[best.candidate].clone(),
-            median_ns: best.median(),
-            samples: best.sorted.len() as u32,
+            median_ns: best.median_ns,
+            samples: best.samples,
             candidates: candidates.len() as u32,
         };
         self.known.insert(key.0.clone(), tuned);
         Ok(Some(best.candidate))
     }
+}
+
+/// How a candidate did in a [`race`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Standing {
+    /// Its place among the candidates.
+    pub candidate: usize,
+    /// The median of its samples, in nanoseconds.
+    pub median_ns: f64,
+    /// How many were taken before it was dropped, or in all.
+    pub samples: u32,
+}
+
+/// Takes samples of candidates in turns, drops those that are clearly slower, and
+/// takes more of those that are close. The fastest comes first; those that were
+/// dropped come after all that were not, the last dropped first.
+///
+/// # Errors
+/// What a measurement failed with.
+///
+/// ```
+/// use heist_launch::Time;
+/// use heist_sched::{Effort, race};
+/// let standings = race(Effort::EXACT, 3, |at| {
+///     Ok::<Time, std::convert::Infallible>(Time::from_ns([30, 10, 20][at]))
+/// });
+/// let order: Vec<usize> = standings.unwrap().iter().map(|one| one.candidate).collect();
+/// assert_eq!(order, [1, 2, 0]);
+/// ```
+pub fn race<E>(
+    effort: Effort,
+    candidates: usize,
+    mut measure: impl FnMut(usize) -> Result<Time, E>,
+) -> Result<Vec<Standing>, E> {
+    let mut running: Vec<Contender> = (0..candidates).map(Contender::new).collect();
+    let mut dropped = Vec::new();
+    for round in 0..effort.most.max(1) {
+        // Each takes every position in turn.
+        let many = running.len().max(1);
+        for turn in 0..running.len() {
+            let contender = &mut running[(round as usize + turn) % many];
+            let time = measure(contender.candidate)?;
+            contender.add(time.ns());
+        }
+        if round + 1 >= effort.first.max(1) {
+            dropped.push(drop_slower(&mut running, effort.close));
+            if running.len() <= 1 {
+                break;
+            }
+        }
+    }
+    dropped.push(running);
+    let by_median = |mut group: Vec<Contender>| {
+        group.sort_by(|a, b| a.median().total_cmp(&b.median()));
+        group
+    };
+    let standings = dropped.into_iter().rev().flat_map(by_median);
+    Ok(standings.map(|one| one.standing()).collect())
 }
 
 /// A candidate that is still in the running, and its samples in order.
@@ -267,6 +307,14 @@ impl Contender {
         self.quantile(0.5)
     }
 
+    fn standing(&self) -> Standing {
+        Standing {
+            candidate: self.candidate,
+            median_ns: self.median(),
+            samples: self.sorted.len() as u32,
+        }
+    }
+
     /// How far the median may be from the true one: the spread of the middle
     /// half, less as samples grow.
     fn doubt(&self) -> f64 {
@@ -275,19 +323,20 @@ impl Contender {
     }
 }
 
-/// Drops those that are slower than the best by more than chance.
-fn drop_slower(running: &mut Vec<Contender>, close: f64) {
+/// Takes out those that are slower than the best by more than chance.
+fn drop_slower(running: &mut Vec<Contender>, close: f64) -> Vec<Contender> {
     let best = running
         .iter()
         .min_by(|a, b| a.median().total_cmp(&b.median()))
         .map(|best| (best.median(), best.doubt()));
     let Some((median, doubt)) = best else {
-        return;
+        return Vec::new();
     };
-    running.retain(|contender| {
+    let slower = |contender: &mut Contender| {
         let over = contender.median() - median;
-        over <= 0.0 || over <= close * median + doubt + contender.doubt()
-    });
+        over > 0.0 && over > close * median + doubt + contender.doubt()
+    };
+    running.extract_if(.., slower).collect()
 }
 
 impl Schedule {

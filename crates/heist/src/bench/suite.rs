@@ -136,7 +136,8 @@ fn peers_of(family: &str) -> &'static [&'static str] {
     }
 }
 
-fn output_of(family: &str) -> &'static str {
+/// The buffer of a family's jobs that holds the result.
+pub fn output_of(family: &str) -> &'static str {
     if family == "attention" { "out" } else { "d" }
 }
 

@@ -19,6 +19,7 @@ mod launch_file;
 mod policies;
 mod run;
 mod selftest;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use heist::render;
@@ -52,6 +53,7 @@ enum Command {
     Policies(policies::Policies),
     Run(run::Run),
     Selftest(selftest::SelftestCommand),
+    Tune(tune::Tune),
 }
 
 impl Heist {
@@ -70,6 +72,7 @@ impl Heist {
             Command::Policies(command) => command.run(out),
             Command::Run(command) => command.run(out),
             Command::Selftest(command) => command.run(out),
+            Command::Tune(command) => command.run(out),
         };
         match verdict {
             Ok(Verdict::Clean) => ExitCode::SUCCESS,
