@@ -39,6 +39,8 @@ pub(crate) struct Machine {
     pub(crate) changes: u64,
     /// The shapes of recent accesses.
     pub(crate) patterns: crate::ops::pattern::Patterns,
+    /// What recent clusters asked of their SMs.
+    pub(crate) shapes: crate::engine::load::Shapes,
     pub(crate) stopped: bool,
     pub(crate) started: std::time::Instant,
 }
@@ -71,6 +73,7 @@ impl Machine {
             workspace: self.workspace,
             changes: 0,
             patterns: Default::default(),
+            shapes: Default::default(),
             stopped: false,
             started: self.started,
         }

@@ -215,6 +215,7 @@ impl Program {
             workspace,
             changes: 0,
             patterns: Default::default(),
+            shapes: Default::default(),
             stopped: false,
             started: std::time::Instant::now(),
         }

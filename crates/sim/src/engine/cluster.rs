@@ -1,7 +1,7 @@
 //! A cluster of blocks while it runs; most kernels have clusters of one.
 
 use super::barrier::{self, Barrier};
-use super::load;
+use super::load::Shapes;
 use super::site::Piece;
 use super::step::{Slice, run_slice};
 use super::warp::{State, Warp};
@@ -15,6 +15,7 @@ use crate::special::Standing;
 use heist_launch::Dim3;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// Named barriers of a block.
 pub(crate) const BARRIERS: usize = 16;
@@ -338,13 +339,13 @@ impl Cluster {
     }
 
     /// The job up to a time of its own: what it asked of its SMs since the last one.
-    pub(crate) fn job(&mut self, until: u64) -> Vec<Piece> {
+    pub(crate) fn job(&mut self, until: u64, shapes: &mut Shapes) -> Arc<[Piece]> {
         let until = until.max(self.reached);
         let from = std::mem::replace(&mut self.reached, until);
         let schedulers = SCHEDULERS * self.blocks.len() as f64;
         let warps = self.warps.iter_mut().flatten();
         let stretches = warps.map(|warp| &mut warp.stretches);
-        load::pieces(stretches, from, until, schedulers)
+        shapes.pieces(stretches, from, until, schedulers)
     }
 
     /// The end of its last block.

@@ -7,6 +7,7 @@ use crate::code::Code;
 use crate::machine::Machine;
 use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Cycles from a free slot to the first instruction of the block put there.
@@ -42,6 +43,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
             .collect();
     }
     let mut sites = Sites::new(places);
+    let starting: Arc<[Piece]> = [Piece::idle(LAUNCH)].into();
     let mut running: Vec<Place> = Vec::new();
     let mut free: Vec<usize> = Vec::new();
     let mut spans = Vec::new();
@@ -59,7 +61,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
             running.push(Place::Free);
         }
         running[at] = Place::Starting { number };
-        sites.start(site, at, time, vec![Piece::idle(LAUNCH)]);
+        sites.start(site, at, time, Arc::clone(&starting));
     };
     for slot in 0..slots {
         for site in 0..places {
@@ -98,7 +100,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
                 Pause::Stopped => None,
             };
             if let Some(until) = until {
-                let job = cluster.job(until);
+                let job = cluster.job(until, &mut machine.shapes);
                 if cluster.ended {
                     clear(cluster, machine);
                 }

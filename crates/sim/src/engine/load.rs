@@ -2,6 +2,8 @@
 
 use super::site::{Piece, UNITS};
 use crate::decode::pipe::Demand;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A stretch of a warp's time, and the cycles of a scheduler's units in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +11,17 @@ pub(crate) struct Stretch {
     start: u64,
     end: u64,
     busy: [u64; UNITS],
+}
+
+impl Stretch {
+    /// The same, as told from another time; it may have begun before that.
+    fn since(&self, from: u64) -> Stretch {
+        Stretch {
+            start: self.start.wrapping_sub(from),
+            end: self.end.wrapping_sub(from),
+            ..*self
+        }
+    }
 }
 
 /// The stretches of a warp that its cluster's pieces do not hold yet, in order.
@@ -50,10 +63,86 @@ const SHORT: u64 = 32;
 /// Nor are there more than about this many in a job.
 const PIECES: u64 = 512;
 
-/// The pieces of a cluster from one time of its own to another, and what they load
-/// `schedulers` with. Stretches beyond the end stay for the next job.
-pub(crate) fn pieces<'w>(
-    warps: impl Iterator<Item = &'w mut Stretches>,
+/// What a cluster has kept busy, told from the start of a job: clusters of which it
+/// is the same have the same pieces.
+#[derive(Debug, PartialEq)]
+struct Shape {
+    cycles: u64,
+    schedulers: f64,
+    /// How many of the stretches are of each warp.
+    counts: Vec<usize>,
+    stretches: Vec<Stretch>,
+}
+
+impl Shape {
+    fn is<'w>(&self, warps: impl Iterator<Item = &'w Stretches>, from: u64) -> bool {
+        let mut rest = &self.stretches[..];
+        let mut counts = self.counts.iter();
+        for warp in warps {
+            if counts.next() != Some(&warp.0.len()) {
+                return false;
+            }
+            let Some((here, others)) = rest.split_at_checked(warp.0.len()) else {
+                return false;
+            };
+            if !here.iter().zip(&warp.0).all(|(a, b)| *a == b.since(from)) {
+                return false;
+            }
+            rest = others;
+        }
+        counts.next().is_none()
+    }
+}
+
+/// The pieces of recent jobs, by their shape: most blocks of a kernel do the same.
+#[derive(Debug, Default)]
+pub(crate) struct Shapes(VecDeque<(Shape, Arc<[Piece]>)>);
+
+/// Shapes that are remembered.
+const RECENT: usize = 4;
+
+impl Shapes {
+    /// The pieces of a cluster from one time of its own to another, and what they
+    /// load `schedulers` with. Stretches beyond the end stay for the next job.
+    pub(crate) fn pieces<'w>(
+        &mut self,
+        warps: impl Iterator<Item = &'w mut Stretches>,
+        from: u64,
+        to: u64,
+        schedulers: f64,
+    ) -> Arc<[Piece]> {
+        let mut warps: Vec<&mut Stretches> = warps.collect();
+        let cycles = to - from;
+        let known = self.0.iter().position(|(shape, _)| {
+            (shape.cycles, shape.schedulers) == (cycles, schedulers)
+                && shape.is(warps.iter().map(|warp| &**warp), from)
+        });
+        let found = match known {
+            Some(at) => Arc::clone(&self.0[at].1),
+            None => {
+                let stretches = warps.iter().flat_map(|warp| &warp.0);
+                let shape = Shape {
+                    cycles,
+                    schedulers,
+                    counts: warps.iter().map(|warp| warp.0.len()).collect(),
+                    stretches: stretches.map(|one| one.since(from)).collect(),
+                };
+                let made: Arc<[Piece]> =
+                    pieces(warps.iter().map(|warp| &**warp), from, to, schedulers).into();
+                self.0.truncate(RECENT - 1);
+                self.0.push_front((shape, Arc::clone(&made)));
+                made
+            }
+        };
+        for warp in &mut warps {
+            warp.0.retain(|one| one.end > to);
+        }
+        found
+    }
+}
+
+fn pieces<'w>(
+    warps: impl Iterator<Item = &'w Stretches>,
     from: u64,
     to: u64,
     schedulers: f64,
@@ -70,7 +159,6 @@ pub(crate) fn pieces<'w>(
             changes.push((start, load));
             changes.push((end, load.map(|load| -load)));
         }
-        warp.0.retain(|one| one.end > to);
     }
     changes.sort_unstable_by_key(|(time, _)| *time);
     let short = SHORT.max((to - from) / PIECES);
@@ -118,15 +206,49 @@ mod tests {
         warps[0].push(100, 200, demand(200));
         warps[0].push(300, 400, demand(400));
         warps[1].push(100, 200, demand(200));
-        let made = pieces(warps.iter_mut(), 0, 350, 4.0);
+        let mut shapes = Shapes::default();
+        let made = shapes.pieces(warps.iter_mut(), 0, 350, 4.0);
         let told: Vec<(f64, f64)> = made.iter().map(|p| (p.cycles, p.load[1])).collect();
         assert_eq!(
             told,
             [(100.0, 0.0), (100.0, 1.0), (100.0, 0.0), (50.0, 1.0)]
         );
-        let rest = pieces(warps.iter_mut(), 350, 400, 4.0);
+        let rest = shapes.pieces(warps.iter_mut(), 350, 400, 4.0);
         assert_eq!((rest[0].cycles, rest[0].load[1]), (50.0, 1.0));
-        assert!(pieces(warps.iter_mut(), 400, 400, 4.0).is_empty());
+        let none = shapes.pieces(warps.iter_mut(), 400, 400, 4.0);
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn the_same_at_another_time_has_the_same_pieces() {
+        let mut shapes = Shapes::default();
+        let mut made = |at: u64, first: u64, second: u64| {
+            let mut warps = [Stretches::default(), Stretches::default()];
+            warps[0].push(
+                at + 10,
+                at + 90,
+                Demand::new([first, 0, 0, 0].map(|n| n as u32)),
+            );
+            warps[1].push(
+                at + 10,
+                at + 90,
+                Demand::new([second, 0, 0, 0].map(|n| n as u32)),
+            );
+            let made = shapes.pieces(warps.iter_mut(), at, at + 100, 4.0);
+            assert!(warps.iter().all(|warp| warp.0.is_empty()));
+            made
+        };
+        let one = made(1000, 40, 80);
+        assert!(Arc::ptr_eq(&one, &made(5000, 40, 80)));
+        let other = made(5000, 40, 40);
+        assert_ne!(one, other);
+        assert!(Arc::ptr_eq(&one, &made(0, 40, 80)));
+        // As much in all, and other warps of it.
+        let mut single = [Stretches::default()];
+        single[0].push(10, 90, Demand::new([40, 0, 0, 0]));
+        single[0].push(10, 90, Demand::new([80, 0, 0, 0]));
+        let again = shapes.pieces(single.iter_mut(), 0, 100, 4.0);
+        assert!(!Arc::ptr_eq(&one, &again));
     }
 
     #[test]
@@ -136,7 +258,7 @@ mod tests {
             warp.push(at * 10, at * 10 + 10, Demand::new([5, 0, 0, 0]));
         }
         assert!(warp.0.len() <= MOST);
-        let made = pieces(std::iter::once(&mut warp), 0, 100_000, 1.0);
+        let made = pieces(std::iter::once(&warp), 0, 100_000, 1.0);
         let sum: f64 = made.iter().map(|piece| piece.cycles * piece.load[0]).sum();
         assert!((sum - 50_000.0).abs() < 1.0, "{sum}");
         assert!(made.len() as u64 <= PIECES + 1);

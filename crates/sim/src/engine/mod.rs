@@ -15,6 +15,7 @@ pub(crate) mod grid;
 pub(crate) mod load;
 pub(crate) mod parallel;
 pub(crate) mod pool;
+pub(crate) mod replay;
 pub(crate) mod site;
 pub(crate) mod step;
 pub(crate) mod warp;

@@ -13,23 +13,17 @@
 
 use super::cluster::{Cluster, Pause};
 use super::grid::LAUNCH;
-use super::site::{Ended, Piece, Sites};
+use super::replay::{Jobs, Launched, replay};
+use super::site::Piece;
 use crate::code::Code;
 use crate::machine::{Machine, Stats};
 use crate::memory::global::Global;
 use crate::options::Chaos;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Blocks below which copies of the memory are not worth it.
 const FEW: u32 = 64;
-
-/// When a block was launched, and on which SM.
-pub(crate) struct Launched {
-    pub(crate) number: u32,
-    pub(crate) sm: u32,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
 
 /// Runs all blocks of the machine's pool; nothing if they have to run in order.
 pub(crate) fn run(
@@ -58,17 +52,15 @@ pub(crate) fn run(
     });
     let done: Vec<Share> = done.into_iter().collect::<Option<_>>()?;
     let mut stats = Stats::default();
-    let mut jobs = vec![Vec::new(); blocks as usize];
+    let mut jobs = Jobs::new(blocks);
     let mut parts: Vec<Global> = Vec::new();
     for share in done {
         stats.thread_instructions += share.stats.thread_instructions;
         stats.warp_instructions += share.stats.warp_instructions;
-        for (number, job) in share.jobs {
-            jobs[number as usize] = job;
-        }
+        jobs.extend(share.jobs);
         parts.push(share.global);
     }
-    let launched = replay(jobs, sites, slots);
+    let launched = replay(&jobs, sites, slots);
     stats.blocks = u64::from(blocks);
     stats.cycles = launched.iter().map(|one| one.end).max().unwrap_or(0);
     let budget = &machine.options.budget;
@@ -115,7 +107,7 @@ struct Share {
     global: Global,
     stats: Stats,
     /// Blocks, and what they ask of their SM.
-    jobs: Vec<(u32, Vec<Piece>)>,
+    jobs: Vec<(u32, Arc<[Piece]>)>,
 }
 
 fn work(
@@ -144,7 +136,7 @@ fn work(
                 return None;
             }
             let end = cluster.end();
-            jobs.push((number, cluster.job(end)));
+            jobs.push((number, cluster.job(end, &mut machine.shapes)));
             machine
                 .pool
                 .give_back_warps(cluster.warps.into_iter().flatten());
@@ -160,41 +152,4 @@ fn work(
         stats: machine.stats,
         jobs,
     })
-}
-
-/// The launches of blocks with such jobs, each as soon as an SM has room; as the run
-/// in order has them.
-fn replay(jobs: Vec<Vec<Piece>>, places: u32, slots: u32) -> Vec<Launched> {
-    let mut sites = Sites::new(places);
-    let mut jobs = jobs.into_iter().enumerate();
-    let mut launched: Vec<(Launched, Option<Vec<Piece>>)> = Vec::new();
-    let mut launch = |site, time, sites: &mut Sites, launched: &mut Vec<_>| {
-        if let Some((number, job)) = jobs.next() {
-            sites.start(site, launched.len(), time, vec![Piece::idle(LAUNCH)]);
-            let start = time + LAUNCH;
-            let one = Launched {
-                number: number as u32,
-                sm: site,
-                start,
-                end: start,
-            };
-            launched.push((one, Some(job)));
-        }
-    };
-    for slot in 0..slots {
-        for site in 0..places {
-            launch(site, u64::from(slot), &mut sites, &mut launched);
-        }
-    }
-    while let Some(Ended { time, site, who }) = sites.next() {
-        let (one, job) = &mut launched[who];
-        match job.take() {
-            Some(job) => sites.start(site, who, time, job),
-            None => {
-                one.end = time;
-                launch(site, time, &mut sites, &mut launched);
-            }
-        }
-    }
-    launched.into_iter().map(|(one, _)| one).collect()
 }

@@ -10,6 +10,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// The units of an SM: issue ports, multiply-add pipes, other arithmetic, the way to L2.
 pub(crate) const UNITS: usize = 4;
@@ -33,26 +34,29 @@ impl Piece {
 }
 
 /// A job on an SM.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Job {
     who: usize,
-    pieces: std::vec::IntoIter<Piece>,
+    pieces: Arc<[Piece]>,
+    /// The piece after the present one.
+    next: usize,
     now: Piece,
     /// Cycles of the cluster for one of the device.
     rate: f64,
 }
 
-#[derive(Debug, Default)]
-struct Site {
+/// An SM with its jobs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Site {
     time: u64,
-    version: u64,
     jobs: Vec<Job>,
 }
 
 /// All SMs (or groups of them that hold a cluster) with their jobs.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    sites: Vec<Site>,
+    /// Each with the number of plans that were made for it.
+    sites: Vec<(Site, u64)>,
     due: BinaryHeap<Reverse<(u64, u32, u64)>>,
 }
 
@@ -71,47 +75,25 @@ impl Sites {
     /// Empty ones.
     pub(crate) fn new(sites: u32) -> Sites {
         Sites {
-            sites: (0..sites).map(|_| Site::default()).collect(),
+            sites: (0..sites).map(|_| Default::default()).collect(),
             due: BinaryHeap::new(),
         }
     }
 
     /// Starts a job at a time, which is not before the last one that ended there.
-    pub(crate) fn start(&mut self, site: u32, who: usize, time: u64, pieces: Vec<Piece>) {
-        let here = &mut self.sites[site as usize];
-        here.advance(time);
-        let mut pieces = pieces.into_iter();
-        let now = pieces.next().unwrap_or(Piece::idle(0));
-        here.jobs.push(Job {
-            who,
-            pieces,
-            now,
-            rate: 1.0,
-        });
+    pub(crate) fn start(&mut self, site: u32, who: usize, time: u64, pieces: Arc<[Piece]>) {
+        self.sites[site as usize].0.start(who, time, pieces);
         self.plan(site);
     }
 
     /// The next job that ends. Jobs that end at once come one after the other.
     pub(crate) fn next(&mut self) -> Option<Ended> {
         while let Some(Reverse((time, site, version))) = self.due.pop() {
-            let here = &mut self.sites[site as usize];
-            if here.version != version {
+            let (here, latest) = &mut self.sites[site as usize];
+            if *latest != version {
                 continue;
             }
-            here.advance(time);
-            let mut ended = None;
-            for at in 0..here.jobs.len() {
-                let job = &mut here.jobs[at];
-                if job.now.cycles > NOTHING {
-                    continue;
-                }
-                match job.pieces.next() {
-                    Some(piece) => job.now = piece,
-                    None if ended.is_none() => ended = Some(at),
-                    None => {}
-                }
-            }
-            let ended = ended.map(|at| here.jobs.remove(at).who);
+            let ended = here.step(time);
             self.plan(site);
             if let Some(who) = ended {
                 return Some(Ended { time, site, who });
@@ -120,24 +102,62 @@ impl Sites {
         None
     }
 
-    /// Divides the SM among its jobs anew, and notes when the next piece ends.
     fn plan(&mut self, site: u32) {
-        let here = &mut self.sites[site as usize];
-        here.version += 1;
-        here.share();
-        let wait = here
-            .jobs
-            .iter()
-            .map(|job| (job.now.cycles / job.rate).max(0.0))
-            .min_by(f64::total_cmp);
-        if let Some(wait) = wait {
-            let time = here.time + (wait - NOTHING).ceil().max(0.0) as u64;
-            self.due.push(Reverse((time, site, here.version)));
+        let (here, version) = &mut self.sites[site as usize];
+        *version += 1;
+        if let Some(time) = here.plan() {
+            self.due.push(Reverse((time, site, *version)));
         }
     }
 }
 
 impl Site {
+    /// Starts a job at a time, which is not before the last step.
+    pub(super) fn start(&mut self, who: usize, time: u64, pieces: Arc<[Piece]>) {
+        self.advance(time);
+        self.jobs.push(Job {
+            who,
+            now: pieces.first().copied().unwrap_or(Piece::idle(0)),
+            pieces,
+            next: 1,
+            rate: 1.0,
+        });
+    }
+
+    /// Goes on to a time that [`Site::plan`] gave. Of the jobs that have ended
+    /// then it takes out the first one; the next step, at the same time, the next one.
+    pub(super) fn step(&mut self, time: u64) -> Option<usize> {
+        self.advance(time);
+        let mut ended = None;
+        for (at, job) in self.jobs.iter_mut().enumerate() {
+            if job.now.cycles > NOTHING {
+                continue;
+            }
+            match job.pieces.get(job.next) {
+                Some(&piece) => (job.now, job.next) = (piece, job.next + 1),
+                None if ended.is_none() => ended = Some(at),
+                None => {}
+            }
+        }
+        ended.map(|at| self.jobs.remove(at).who)
+    }
+
+    /// Divides the SM among its jobs anew; when the next piece ends.
+    pub(super) fn plan(&mut self) -> Option<u64> {
+        self.share();
+        let wait = self
+            .jobs
+            .iter()
+            .map(|job| (job.now.cycles / job.rate).max(0.0))
+            .min_by(f64::total_cmp)?;
+        Some(self.time + (wait - NOTHING).ceil().max(0.0) as u64)
+    }
+
+    /// Takes out jobs that have not really come.
+    pub(super) fn withdraw(&mut self, who: impl Fn(usize) -> bool) {
+        self.jobs.retain(|job| !who(job.who));
+    }
+
     fn advance(&mut self, time: u64) {
         let passed = time.saturating_sub(self.time) as f64;
         for job in &mut self.jobs {
@@ -205,9 +225,9 @@ mod tests {
     #[test]
     fn those_who_ask_for_all_share_it_and_the_last_one_gets_it() {
         let mut sites = Sites::new(2);
-        sites.start(0, 1, 100, vec![busy(100.0, 1.0)]);
-        sites.start(0, 2, 100, vec![busy(300.0, 1.0)]);
-        sites.start(1, 3, 0, vec![busy(100.0, 1.0)]);
+        sites.start(0, 1, 100, [busy(100.0, 1.0)].into());
+        sites.start(0, 2, 100, [busy(300.0, 1.0)].into());
+        sites.start(1, 3, 0, [busy(100.0, 1.0)].into());
         // Two share until 300; then the second has 200 left and is alone.
         assert_eq!(all(&mut sites), [(100, 3), (300, 1), (500, 2)]);
     }
@@ -215,8 +235,8 @@ mod tests {
     #[test]
     fn waiting_is_not_slowed_and_does_not_slow() {
         let mut sites = Sites::new(1);
-        sites.start(0, 1, 0, vec![Piece::idle(50), busy(10.0, 1.0)]);
-        sites.start(0, 2, 0, vec![busy(100.0, 1.0)]);
+        sites.start(0, 1, 0, [Piece::idle(50), busy(10.0, 1.0)].into());
+        sites.start(0, 2, 0, [busy(100.0, 1.0)].into());
         // From 50 on both compute: 20 cycles for ten of the first.
         assert_eq!(all(&mut sites), [(70, 1), (110, 2)]);
     }
@@ -224,9 +244,9 @@ mod tests {
     #[test]
     fn a_small_part_is_given_in_full() {
         let mut sites = Sites::new(1);
-        sites.start(0, 1, 0, vec![busy(100.0, 0.25)]);
-        sites.start(0, 2, 0, vec![busy(75.0, 1.0)]);
-        sites.start(0, 3, 0, vec![]);
+        sites.start(0, 1, 0, [busy(100.0, 0.25)].into());
+        sites.start(0, 2, 0, [busy(75.0, 1.0)].into());
+        sites.start(0, 3, 0, [].into());
         assert_eq!(all(&mut sites), [(0, 3), (100, 1), (100, 2)]);
         let thirds = [0.1, 1.0, 0.5, 0.5];
         let found = level(thirds.into_iter());

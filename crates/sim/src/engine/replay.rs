@@ -1,0 +1,392 @@
+//! The timeline of blocks that have run already, from their jobs.
+//!
+//! It is the one that the run in order has: a block starts as soon as an SM has
+//! room, and SMs that have room at once take their blocks in the order of their numbers.
+//!
+//! Most kernels ask the same of the SM in every block. SMs that have got
+//! the same jobs at the same times are in the same state, so they are played as one
+//! group, until their next blocks differ.
+
+use super::grid::LAUNCH;
+use super::site::{Piece, Site};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+/// When a block was launched, and on which SM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Launched {
+    pub(crate) number: u32,
+    pub(crate) sm: u32,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// The jobs of all blocks, with equal ones told once.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    kinds: Vec<Arc<[Piece]>>,
+    /// The kind of each block.
+    of: Vec<u32>,
+    /// Kinds by where their pieces lie, and what keeps anything else from lying there.
+    by_place: FxHashMap<usize, (u32, Arc<[Piece]>)>,
+    by_content: FxHashMap<Vec<u64>, u32>,
+}
+
+impl Jobs {
+    /// Room for the jobs of so many blocks.
+    pub(crate) fn new(blocks: u32) -> Jobs {
+        Jobs {
+            of: vec![0; blocks as usize],
+            ..Jobs::default()
+        }
+    }
+
+    /// Blocks with their jobs.
+    pub(crate) fn extend(&mut self, jobs: Vec<(u32, Arc<[Piece]>)>) {
+        for (number, job) in jobs {
+            let kind = self.kind(job);
+            if let Some(of) = self.of.get_mut(number as usize) {
+                *of = kind;
+            }
+        }
+    }
+
+    fn kind(&mut self, job: Arc<[Piece]>) -> u32 {
+        let place = job.as_ptr() as usize;
+        if let Some((kind, _)) = self.by_place.get(&place) {
+            return *kind;
+        }
+        let bits = |piece: &Piece| {
+            let [a, b, c, d] = piece.load;
+            [piece.cycles, a, b, c, d].map(f64::to_bits)
+        };
+        let content = job.iter().flat_map(bits).collect();
+        let new = self.kinds.len() as u32;
+        let kind = *self.by_content.entry(content).or_insert(new);
+        if kind == new {
+            self.kinds.push(Arc::clone(&job));
+        }
+        self.by_place.insert(place, (kind, job));
+        kind
+    }
+}
+
+/// SMs in the same state.
+#[derive(Clone)]
+struct Group {
+    /// Their numbers, in order.
+    members: Vec<u32>,
+    /// What is on each of them. Its jobs are numbers of stays.
+    site: Site,
+    stays: Vec<Stay>,
+}
+
+/// A block on each SM of a group, all of one kind.
+#[derive(Clone, Default)]
+struct Stay {
+    kind: u32,
+    /// Whether they have yet to start.
+    starting: bool,
+    /// One for each member; none for a stay that is over.
+    blocks: Vec<u32>,
+}
+
+impl Group {
+    /// Makes room for one block more on each SM.
+    fn launch(&mut self, time: u64, starting: &Arc<[Piece]>) -> usize {
+        let free = self.stays.iter().position(|stay| stay.blocks.is_empty());
+        let who = free.unwrap_or_else(|| {
+            self.stays.push(Stay::default());
+            self.stays.len() - 1
+        });
+        self.stays[who].starting = true;
+        self.stays[who].blocks.resize(self.members.len(), NOBODY);
+        self.site.start(who, time, Arc::clone(starting));
+        who
+    }
+
+    /// The part of it whose members are at these places.
+    fn part(&self, places: &[usize]) -> Group {
+        let pick = |of: &[u32]| places.iter().map(|&at| of[at]).collect();
+        let stays = self.stays.iter().map(|stay| match stay.blocks.len() {
+            0 => Stay::default(),
+            _ => Stay {
+                blocks: pick(&stay.blocks),
+                ..*stay
+            },
+        });
+        Group {
+            members: pick(&self.members),
+            site: self.site.clone(),
+            stays: stays.collect(),
+        }
+    }
+}
+
+/// No block, where all have been launched.
+const NOBODY: u32 = u32::MAX;
+
+/// A group at a time: what has got room on it since.
+struct Room {
+    group: Group,
+    new: Vec<usize>,
+}
+
+struct Replay<'j> {
+    jobs: &'j Jobs,
+    starting: Arc<[Piece]>,
+    /// The next block to launch.
+    next: u32,
+    launched: Vec<Launched>,
+    due: BinaryHeap<Reverse<(u64, usize)>>,
+    groups: Vec<Option<Group>>,
+    free: Vec<usize>,
+}
+
+/// The launches of all blocks on `places` SMs that hold `slots` blocks each, by number.
+pub(crate) fn replay(jobs: &Jobs, places: u32, slots: u32) -> Vec<Launched> {
+    let mut replay = Replay {
+        jobs,
+        starting: [Piece::idle(LAUNCH)].into(),
+        next: 0,
+        launched: vec![Launched::default(); jobs.of.len()],
+        due: BinaryHeap::new(),
+        groups: Vec::new(),
+        free: Vec::new(),
+    };
+    let mut all = Group {
+        members: (0..places).collect(),
+        site: Site::default(),
+        stays: Vec::new(),
+    };
+    // A slot of every SM, then the next slot.
+    let new: Vec<usize> = (0..slots)
+        .map(|slot| all.launch(u64::from(slot), &replay.starting))
+        .collect();
+    for (slot, &who) in new.iter().enumerate() {
+        for place in 0..places as usize {
+            replay.give(&mut all, who, place, slot as u64);
+        }
+    }
+    replay.part(Room { group: all, new });
+    while let Some(&Reverse((time, _))) = replay.due.peek() {
+        replay.pass(time);
+    }
+    replay.launched
+}
+
+impl Replay<'_> {
+    /// Everything that happens at a time.
+    fn pass(&mut self, time: u64) {
+        let mut rooms = Vec::new();
+        while let Some(&Reverse((due, at))) = self.due.peek()
+            && due == time
+        {
+            self.due.pop();
+            self.free.push(at);
+            if let Some(group) = self.groups[at].take() {
+                rooms.push(self.step(group, time));
+            }
+        }
+        // Who gets which block: SM after SM, whatever group it is in.
+        let mut order: Vec<(u32, usize, usize)> = Vec::new();
+        for (at, room) in rooms.iter().enumerate() {
+            if !room.new.is_empty() {
+                let members = room.group.members.iter().enumerate();
+                order.extend(members.map(|(place, &member)| (member, at, place)));
+            }
+        }
+        if rooms.len() > 1 {
+            order.sort_unstable();
+        }
+        for (_, at, place) in order {
+            let Room { group, new } = &mut rooms[at];
+            for &who in new.iter() {
+                self.give(group, who, place, time);
+            }
+        }
+        for room in rooms {
+            self.part(room);
+        }
+    }
+
+    /// What happens at a time on the SMs of a group, but for which blocks they get.
+    fn step(&mut self, mut group: Group, time: u64) -> Room {
+        let mut new = Vec::new();
+        while group.site.plan() == Some(time) {
+            let Some(who) = group.site.step(time) else {
+                continue;
+            };
+            let stay = &mut group.stays[who];
+            if std::mem::take(&mut stay.starting) {
+                let job = Arc::clone(&self.jobs.kinds[stay.kind as usize]);
+                group.site.start(who, time, job);
+                continue;
+            }
+            for number in stay.blocks.drain(..) {
+                self.launched[number as usize].end = time;
+            }
+            if (self.next as usize) < self.launched.len() {
+                new.push(group.launch(time, &self.starting));
+            }
+        }
+        Room { group, new }
+    }
+
+    /// Gives a place that has become free the next block.
+    fn give(&mut self, group: &mut Group, who: usize, place: usize, time: u64) {
+        if let Some(launched) = self.launched.get_mut(self.next as usize) {
+            *launched = Launched {
+                number: self.next,
+                sm: group.members[place],
+                start: time + LAUNCH,
+                end: time + LAUNCH,
+            };
+            group.stays[who].blocks[place] = self.next;
+            self.next += 1;
+        }
+    }
+
+    /// Takes a group apart where its members have got blocks of different kinds.
+    fn part(&mut self, room: Room) {
+        let Room { group, new } = room;
+        let of = |group: &Group, who: usize, place: usize| {
+            let block = group.stays[who].blocks[place];
+            self.jobs.of.get(block as usize).copied()
+        };
+        let first: Vec<Option<u32>> = new.iter().map(|&who| of(&group, who, 0)).collect();
+        let differs = |place: usize| {
+            (new.iter().zip(&first)).any(|(&who, kind)| of(&group, who, place) != *kind)
+        };
+        let mut parts: Vec<(Vec<Option<u32>>, Vec<usize>)> = Vec::new();
+        if (0..group.members.len()).any(differs) {
+            let mut known: FxHashMap<Vec<Option<u32>>, usize> = FxHashMap::default();
+            for place in 0..group.members.len() {
+                let kinds: Vec<_> = new.iter().map(|&who| of(&group, who, place)).collect();
+                match known.entry(kinds) {
+                    Entry::Occupied(known) => parts[*known.get()].1.push(place),
+                    Entry::Vacant(free) => {
+                        parts.push((free.key().clone(), vec![place]));
+                        free.insert(parts.len() - 1);
+                    }
+                }
+            }
+            for (kinds, places) in parts {
+                let part = group.part(&places);
+                self.wait(part, &new, &kinds);
+            }
+        } else {
+            self.wait(group, &new, &first);
+        }
+    }
+
+    /// Puts a group in line whose members all have blocks of these kinds.
+    fn wait(&mut self, mut group: Group, new: &[usize], kinds: &[Option<u32>]) {
+        for (&who, kind) in new.iter().zip(kinds) {
+            match kind {
+                Some(kind) => group.stays[who].kind = *kind,
+                None => {
+                    group.site.withdraw(|other| other == who);
+                    group.stays[who].blocks.clear();
+                }
+            }
+        }
+        if let Some(time) = group.site.plan() {
+            let at = self.free.pop().unwrap_or_else(|| {
+                self.groups.push(None);
+                self.groups.len() - 1
+            });
+            self.due.push(Reverse((time, at)));
+            self.groups[at] = Some(group);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::site::{Ended, Sites};
+    use super::*;
+    use crate::rng::Rng;
+
+    /// One SM after the other, as the run in order does it.
+    fn plain(jobs: &[Arc<[Piece]>], places: u32, slots: u32) -> Vec<Launched> {
+        let mut sites = Sites::new(places);
+        let mut left = jobs.iter().enumerate();
+        let mut launched: Vec<(Launched, Option<Arc<[Piece]>>)> = Vec::new();
+        let mut launch = |sm, time, sites: &mut Sites, launched: &mut Vec<_>| {
+            if let Some((number, job)) = left.next() {
+                sites.start(sm, number, time, [Piece::idle(LAUNCH)].into());
+                let start = time + LAUNCH;
+                let one = Launched {
+                    number: number as u32,
+                    sm,
+                    start,
+                    end: start,
+                };
+                launched.push((one, Some(Arc::clone(job))));
+            }
+        };
+        for slot in 0..slots {
+            for site in 0..places {
+                launch(site, u64::from(slot), &mut sites, &mut launched);
+            }
+        }
+        while let Some(Ended { time, site, who }) = sites.next() {
+            match launched[who].1.take() {
+                Some(job) => sites.start(site, who, time, job),
+                None => {
+                    launched[who].0.end = time;
+                    launch(site, time, &mut sites, &mut launched);
+                }
+            }
+        }
+        launched.into_iter().map(|(one, _)| one).collect()
+    }
+
+    #[test]
+    fn groups_give_what_single_sms_give() {
+        let mut rng = Rng::new(11);
+        for round in 0..300 {
+            let mut below = |most: u64| rng.below(most) as u32;
+            let kinds: Vec<Arc<[Piece]>> = (0..1 + below(4))
+                .map(|_| {
+                    (0..below(6))
+                        .map(|_| Piece {
+                            cycles: f64::from(1 + below(400)),
+                            load: [0; 4].map(|_| f64::from(below(30)) / 20.0),
+                        })
+                        .collect()
+                })
+                .collect();
+            // Mostly of one kind; the others come now and then.
+            let rare = 1 + u64::from(below(40));
+            let blocks = below(400);
+            let jobs: Vec<Arc<[Piece]>> = (0..blocks)
+                .map(|_| match below(rare) {
+                    0 => Arc::clone(&kinds[below(kinds.len() as u64) as usize]),
+                    // Equal, and somewhere else.
+                    1 => kinds[0].to_vec().into(),
+                    _ => Arc::clone(&kinds[0]),
+                })
+                .collect();
+            let (places, slots) = (1 + below(12), 1 + below(5));
+            let mut told = Jobs::new(blocks);
+            told.extend(
+                jobs.iter()
+                    .cloned()
+                    .enumerate()
+                    .map(|(at, job)| (at as u32, job))
+                    .collect(),
+            );
+            assert!(told.kinds.len() <= kinds.len());
+            assert_eq!(
+                replay(&told, places, slots),
+                plain(&jobs, places, slots),
+                "round {round}: {blocks} blocks on {places} SMs"
+            );
+        }
+    }
+}
