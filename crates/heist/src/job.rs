@@ -137,10 +137,19 @@ impl OnGpu {
     /// # Errors
     /// What the driver had against a launch.
     pub fn launch(&self, stream: &Stream) -> Result<(), GpuError> {
-        for step in &self.steps {
-            step.kernel.launch(stream, &step.launch, &step.arguments)?;
+        (0..self.steps.len()).try_for_each(|index| self.launch_step(index, stream))
+    }
+
+    /// Puts one step alone into the stream: for a job whose steps are several
+    /// ways to do the same. A step that there is not is nothing to do.
+    ///
+    /// # Errors
+    /// What the driver had against the launch.
+    pub fn launch_step(&self, index: usize, stream: &Stream) -> Result<(), GpuError> {
+        match self.steps.get(index) {
+            Some(step) => step.kernel.launch(stream, &step.launch, &step.arguments),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// What the assembler made of each step's kernel.

@@ -1,13 +1,17 @@
 //! Grouped multiplications on the GPU: the cases that `docs/measurements.md` lists,
-//! each with several tile shapes and schedules, checked and timed; and a soak of
-//! thousands of launches in clusters.
+//! each with several tile shapes and schedules, checked and timed in turns over the
+//! same memory; and a soak of thousands of launches in clusters.
+//!
+//! A hot sample is three launches one after the other, a cold one a single launch
+//! after the L2 cache was overwritten.
 //!
 //! ```text
 //! cargo run --release -p heist --example grouped_bench -- [--cases 1,3] [--shapes A,B] [--schedules S,T]
 //! cargo run --release -p heist --example grouped_bench -- --soak 3000
 //! cargo run --release -p heist --example grouped_bench -- --emit DIR     the PTX of each, without a GPU
 //! ```
-//! A schedule is a source, with a cluster behind it: `ticket-late`, `static`, `ticket:1x2`.
+//! A schedule is a source, with an order and a cluster behind it: `ticket-late`,
+//! `static@linear`, `ticket@grouped(4):1x2`; the order is grouped(8) unless given.
 //! The exit status is 1 when a result is wrong, and 2 without a GPU.
 
 use half::bf16;
@@ -18,7 +22,7 @@ use heist::kernels::grouped::{BadTile, FAMILY, Group, Grouped, Shapes, job_with,
 use heist::kernels::random::uniform;
 use heist::kernels::{Job, Target};
 use heist::launch::{Buffer, Dim3, ElementType, NamedBuffer, Role};
-use heist_sched::{AnyOrder, Schedule, Submit};
+use heist_sched::{Schedule, Submit};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
@@ -131,8 +135,9 @@ fn sample(problem: &Grouped, block: &[bf16], d: &[u8]) -> Result<f64, Problem> {
     Ok((error / size).sqrt())
 }
 
-fn schedule(text: &str, rows: u32) -> Result<Schedule, Problem> {
-    let (source, cluster) = text.split_once(':').unwrap_or((text, "1x1"));
+fn schedule(text: &str) -> Result<Schedule, Problem> {
+    let (text, cluster) = text.split_once(':').unwrap_or((text, "1x1"));
+    let (source, order) = text.split_once('@').unwrap_or((text, "grouped(8)"));
     let (source, late) = match source.strip_suffix("-late") {
         Some(source) => (source, true),
         None => (source, false),
@@ -142,36 +147,54 @@ fn schedule(text: &str, rows: u32) -> Result<Schedule, Problem> {
         schedule.submit = Submit::Late;
     }
     schedule.cluster = cluster.parse::<Dim3>()?;
-    let rows = (rows / schedule.cluster.y).max(1);
-    schedule.order = AnyOrder::new(heist_sched::Grouped { rows });
+    schedule.order = order.parse()?;
     Ok(schedule)
 }
 
-fn time(gpu: &Gpu, job: &OnGpu, rounds: usize) -> Result<Spread, Problem> {
-    let stream = gpu.untracked_stream()?;
+/// One way to solve a case: a step of the job of all.
+struct Way {
+    name: String,
+    norm: f64,
+    right: bool,
+    hot: Vec<f64>,
+    cold: Vec<f64>,
+}
+
+/// Samples of every way, in turns.
+fn time(gpu: &Gpu, job: &OnGpu, ways: &mut [Way], rounds: usize) -> Result<(), Problem> {
+    let sampler = gpu.sampler()?;
     let (start, end) = (gpu.event()?, gpu.event()?);
-    for _ in 0..3 {
-        job.launch(&stream)?;
-    }
-    stream.synchronize()?;
-    let mut samples = Vec::new();
-    for _ in 0..rounds {
-        start.record(&stream)?;
+    let hot = |index: usize| -> Result<f64, Problem> {
+        let stream = sampler.stream();
+        start.record(stream)?;
         for _ in 0..3 {
-            job.launch(&stream)?;
+            job.launch_step(index, stream)?;
         }
-        end.record(&stream)?;
+        end.record(stream)?;
         stream.synchronize()?;
-        samples.push(end.since(&start)?.ns() / 3.0);
+        Ok(end.since(&start)?.ns() / 3.0)
+    };
+    let count = ways.len();
+    for round in 0..rounds + 2 {
+        for turn in 0..count {
+            let index = (round + turn) % count;
+            let hot = hot(index)?;
+            let cold = sampler.sample(1, |stream| job.launch_step(index, stream))?;
+            // The first rounds warm up.
+            if round >= 2 {
+                ways[index].hot.push(hot);
+                ways[index].cold.push(cold.ns());
+            }
+        }
     }
-    Spread::of(samples).ok_or_else(|| "nothing was measured".into())
+    Ok(())
 }
 
 struct Words {
     cases: Vec<usize>,
     shapes: Vec<String>,
     schedules: Vec<String>,
-    bands: Vec<u32>,
+    rounds: usize,
     soak: Option<u32>,
     emit: Option<std::path::PathBuf>,
 }
@@ -181,8 +204,8 @@ fn words() -> Result<Words, Problem> {
     let mut words = Words {
         cases: (1..=5).collect(),
         shapes: split("128x256x64/64x64/3,128x128x64/64x64/3*2,64x256x32/64x64/4*2".into()),
-        schedules: split("ticket,static".into()),
-        bands: vec![8],
+        schedules: split("ticket-late,static".into()),
+        rounds: 12,
         soak: None,
         emit: None,
     };
@@ -196,15 +219,10 @@ fn words() -> Result<Words, Problem> {
                     .map(|c| c.parse())
                     .collect::<Result<_, _>>()?
             }
-            "--bands" => {
-                words.bands = split(value)
-                    .iter()
-                    .map(|c| c.parse())
-                    .collect::<Result<_, _>>()?
-            }
             "--shapes" => words.shapes = split(value),
             "--schedules" => words.schedules = split(value),
             "--emit" => words.emit = Some(value.into()),
+            "--rounds" => words.rounds = value.parse()?,
             "--soak" => words.soak = Some(value.parse()?),
             _ => return Err(format!("`{word}` is unknown").into()),
         }
@@ -234,46 +252,68 @@ fn bench(gpu: &Gpu, target: Target, words: &Words) -> Result<bool, Problem> {
         for (name, bytes) in ["a", "b", "d"].into_iter().zip(sizes) {
             memory.insert(name.to_owned(), filled(gpu, block.bytes(), bytes)?);
         }
+        let mut all = Job {
+            buffers: shapes_of(&problem),
+            ..Job::default()
+        };
+        let mut ways = Vec::new();
         for shape in &words.shapes {
             for text in &words.schedules {
-                for &rows in &words.bands {
-                    let mut job = match job(&problem, shape, &schedule(text, rows)?, target) {
-                        Ok(job) => job,
-                        Err(error) => {
-                            println!("  {shape:<24} {text}: {error}");
-                            continue;
-                        }
-                    };
-                    job.buffers = shapes_of(&problem);
-                    let on_gpu = OnGpu::over(gpu, &job, std::mem::take(&mut memory))?;
-                    let stream = gpu.stream()?;
-                    let result = on_gpu.memory("d").ok_or("no result")?;
-                    result.fill(0xFF, &stream)?;
-                    on_gpu.launch(&stream)?;
-                    stream.synchronize()?;
-                    let mut d = vec![0; sizes[2]];
-                    result.read(0, &mut d)?;
-                    let norm = sample(&problem, &values, &d)?;
-                    // What was not written is still all ones.
-                    let whole = !d.chunks_exact(2).any(|pair| pair == [0xFF, 0xFF]);
-                    let right = norm <= 4e-3 && whole;
-                    fine &= right;
-                    let spread = time(gpu, &on_gpu, 8)?;
-                    let info = on_gpu.kernels().next().ok_or("no kernel")?;
-                    println!(
-                        "  {shape:<24} {text:<11} {rows:>3} {:>4} regs {:>3} local {:>9.1} us [{:.1}, {:.1}] {:>6.1} TFLOP/s {:>6.0} GB/s  norm {norm:.1e}{}",
-                        info.registers,
-                        info.local,
-                        spread.median / 1e3,
-                        spread.p10 / 1e3,
-                        spread.p90 / 1e3,
-                        job.work.flops / spread.median / 1e3,
-                        job.work.bytes / spread.median,
-                        if right { "" } else { "  WRONG" },
-                    );
-                    memory = on_gpu.into_memory();
+                match job(&problem, shape, &schedule(text)?, target) {
+                    Ok(job) => {
+                        println!("  {shape} {text}: {}, {:?}", job.name, job.steps[0].launch);
+                        all.work = job.work;
+                        all.steps.extend(job.steps);
+                        ways.push(Way {
+                            name: format!("{shape} {text}"),
+                            norm: 0.0,
+                            right: false,
+                            hot: Vec::new(),
+                            cold: Vec::new(),
+                        });
+                    }
+                    Err(error) => println!("  {shape} {text}: {error}"),
                 }
             }
+        }
+        let on_gpu = OnGpu::over(gpu, &all, memory)?;
+        let stream = gpu.stream()?;
+        let result = on_gpu.memory("d").ok_or("no result")?;
+        let mut d = vec![0; sizes[2]];
+        for (index, way) in ways.iter_mut().enumerate() {
+            result.fill(0xFF, &stream)?;
+            on_gpu.launch_step(index, &stream)?;
+            stream.synchronize()?;
+            result.read(0, &mut d)?;
+            way.norm = sample(&problem, &values, &d)?;
+            // What was not written is still all ones.
+            let whole = !d.chunks_exact(2).any(|pair| pair == [0xFF, 0xFF]);
+            way.right = way.norm <= 4e-3 && whole;
+            fine &= way.right;
+        }
+        time(gpu, &on_gpu, &mut ways, words.rounds)?;
+        println!(
+            "  {:<40} regs local   hot us [p10, p90] TFLOP/s    cold us [p10, p90] TFLOP/s  norm",
+            "way"
+        );
+        for (way, info) in ways.into_iter().zip(on_gpu.kernels()) {
+            let figure = |samples: Vec<f64>| -> Result<String, Problem> {
+                let spread = Spread::of(samples).ok_or("nothing was measured")?;
+                let [median, low, high] =
+                    [spread.median, spread.p10, spread.p90].map(|ns| ns / 1e3);
+                let speed = all.work.flops / spread.median / 1e3;
+                Ok(format!("{median:>8.1} [{low:.1}, {high:.1}] {speed:>6.1}"))
+            };
+            println!(
+                "  {:<40} {:>4} {:>5} {} {}  {:.1e}{}",
+                way.name,
+                info.registers,
+                info.local,
+                figure(way.hot)?,
+                figure(way.cold)?,
+                way.norm,
+                if way.right { "" } else { "  WRONG" },
+            );
         }
     }
     Ok(fine)
@@ -288,7 +328,7 @@ fn soak(gpu: &Gpu, target: Target, launches: u32) -> Result<bool, Problem> {
         let mut problem = Grouped::rows(rows, 512, 256, Input::Bf16, Output::Bf16);
         problem.check = true;
         let config: Config = "64x128x32/64x32/3".parse()?;
-        let job = job_with(&problem, config, &schedule(text, 8)?, target)?;
+        let job = job_with(&problem, config, &schedule(text)?, target)?;
         let mut ready = prepared(job, problem, 7);
         let on_gpu = OnGpu::new(gpu, &ready.job)?;
         let stream = gpu.stream()?;
@@ -331,7 +371,7 @@ fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
         }
         for shape in &words.shapes {
             for text in &words.schedules {
-                let job = job(&problem, shape, &schedule(text, 8)?, target)?;
+                let job = job(&problem, shape, &schedule(text)?, target)?;
                 let name = format!("{number}-{}-{text}.ptx", shape.replace(['/', '*'], "_"));
                 std::fs::write(folder.join(name), job.steps[0].ptx())?;
             }
