@@ -425,6 +425,26 @@ impl<'k> WarpTile<'k> {
         }
     }
 
+    /// Calls `each` with every row of the warp's tile that this lane has sums of:
+    /// the row, the first column, and the sums, two neighbours at a time and each
+    /// two 8 columns further.
+    #[track_caller]
+    pub fn each_row(&self, each: impl Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]])) {
+        let k = self.k;
+        k.asked_here();
+        let (row, col) = (lane_row(&k), lane_col(&k));
+        for (m, blocks) in self.blocks.chunks(self.cols.max(1)).enumerate() {
+            let blocks: Vec<_> = blocks.iter().map(|block| block.get()).collect();
+            let half = |from: usize| -> Vec<_> {
+                let pair = blocks.iter().map(|sums| [sums[from], sums[from + 1]]);
+                pair.collect()
+            };
+            let row = row + m as u32 * 16;
+            each(row, col, &half(0));
+            each(row + 8, col, &half(2));
+        }
+    }
+
     /// Calls `each` with the position in the warp's tile and the value of every
     /// two neighbouring sums this lane holds.
     #[track_caller]

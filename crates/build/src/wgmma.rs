@@ -253,12 +253,36 @@ impl<'k> WgmmaBatch<'_, 'k> {
     }
 }
 
+/// The first row and column that a thread has sums of.
+#[track_caller]
+fn place<'k>(k: &Kernel<'k>) -> (Val<'k, u32>, Val<'k, u32>) {
+    let row = ((k.warp() & 3) << 4) + (k.lane() >> 2);
+    (row, (k.lane() & 3) << 1)
+}
+
 impl<'k> WgmmaResult<'k> {
     /// The four sums of a block of 8 columns that this thread holds: two
     /// neighbours, and the two 8 rows further down.
     #[track_caller]
     pub fn block(&self, index: usize) -> Option<[Val<'k, f32>; 4]> {
         self.sums.get(index).map(|block| block.map(Var::get))
+    }
+
+    /// Calls `each` with both rows (of 0 to 63) that this thread has sums of: the
+    /// row, the first column, and the sums, two neighbours at a time and each two
+    /// 8 columns further.
+    #[track_caller]
+    pub fn each_row(&self, each: impl Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]])) {
+        let Some(k) = self.sums.first().map(|block| block[0].k) else {
+            return;
+        };
+        k.asked_here();
+        let (row, col) = place(&k);
+        for (further, from) in [(0, 0), (8, 2)] {
+            let pairs = self.sums.iter();
+            let pairs = pairs.map(|block| [block[from].get(), block[from + 1].get()]);
+            each(row + further, col, &pairs.collect::<Vec<_>>());
+        }
     }
 
     /// Calls `each` with the row (0 to 63) and column of every two neighbouring
@@ -269,9 +293,7 @@ impl<'k> WgmmaResult<'k> {
             return;
         };
         k.asked_here();
-        let warp_in_group = k.warp() & 3;
-        let row = (warp_in_group << 4) + (k.lane() >> 2);
-        let col = (k.lane() & 3) << 1;
+        let (row, col) = place(&k);
         for (index, block) in self.sums.iter().enumerate() {
             let [a, b, c, d] = block.map(Var::get);
             let col = col + index as u32 * 8;

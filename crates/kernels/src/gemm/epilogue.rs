@@ -1,10 +1,10 @@
 //! From sums to results: scaled, added to, activated, rounded and stored.
 
+use super::kernel::left;
 use super::problem::{Activation, Epilogue};
 use heist_build::{
     Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
 };
-use std::cell::RefCell;
 
 /// Pairs whose addends are read before the first of them is finished.
 const BATCH: usize = 8;
@@ -40,21 +40,22 @@ impl Stored for f32 {
     }
 }
 
-/// Sums of a warp, as neighbours two by two with their row and column.
+/// Sums of a warp. A thread has some of several rows: two neighbours, and two more
+/// every 8 columns.
 pub(crate) trait Sums<'k> {
-    /// Calls `each` with all of them.
-    fn pairs(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2]));
+    /// Calls `each` with every row, its first column, and its pairs.
+    fn rows(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]]));
 }
 
 impl<'k> Sums<'k> for WarpTile<'k> {
-    fn pairs(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2])) {
-        self.each_pair(each);
+    fn rows(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]])) {
+        self.each_row(each);
     }
 }
 
 impl<'k> Sums<'k> for WgmmaResult<'k> {
-    fn pairs(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, [Val<'k, f32>; 2])) {
-        self.each_pair(each);
+    fn rows(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]])) {
+        self.each_row(each);
     }
 }
 
@@ -110,16 +111,43 @@ impl Finish {
         sums: &impl Sums<'k>,
         to: &To<'k, T>,
     ) {
-        let pairs = RefCell::new(Vec::new());
-        sums.pairs(&|row, col, pair| pairs.borrow_mut().push((row, col, pair)));
-        for batch in pairs.into_inner().chunks(BATCH) {
-            let read = batch.iter().map(|&(row, col, sums)| {
-                let place = Place::new(k, row, col, to);
+        sums.rows(&|row, col, pairs| {
+            let store = || {
+                // One address a row; from there on columns are constants.
+                let first = row.mul_add(to.pitch, col);
+                let line = To {
+                    d: to.d.at(first),
+                    c: to.c.at(first),
+                    bias: to.bias.at(col),
+                    cols: to.cols.map(|cols| left(cols, col)),
+                    ..*to
+                };
+                self.store_row(k, pairs, &line);
+            };
+            match to.rows {
+                None => store(),
+                Some(rows) => k.if_(row.lt(rows), store),
+            }
+        });
+    }
+
+    /// Stores what a thread has of a row, from the column where `to` begins.
+    fn store_row<'k, T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        pairs: &[[Val<'k, f32>; 2]],
+        to: &To<'k, T>,
+    ) {
+        // Predicates and the branches around them take registers too.
+        let size = if to.cols.is_some() { BATCH / 2 } else { BATCH };
+        for (number, batch) in pairs.chunks(size).enumerate() {
+            let read = batch.iter().enumerate().map(|(index, &sums)| {
+                let place = Place::new((number * size + index) as u32 * 8, to);
                 (place, sums, self.addends(k, &place, to))
             });
             for (place, sums, addends) in read.collect::<Vec<_>>() {
                 let [low, high] = [0, 1].map(|i| self.value(k, sums[i], addends, i, to));
-                let d = to.d.at(place.at);
+                let d = to.d.at(place.col);
                 place.inside(k, || self.put(d, [low, high]), || d.store(T::round(low)));
             }
         }
@@ -143,7 +171,7 @@ impl Finish {
     ) -> Addends<'k> {
         Addends {
             c: self.adds.then(|| {
-                let c = to.c.at(place.at);
+                let c = to.c.at(place.col);
                 place.read(
                     k,
                     || match self.pairs {
@@ -155,7 +183,7 @@ impl Finish {
             }),
             bias: self.bias.then(|| {
                 let bias = to.bias.at(place.col);
-                place.read(k, || bias.load_vec_readonly::<2>(), || bias.load_readonly())
+                place.read(k, || bias.load_vec::<2>(), || bias.load())
             }),
         }
     }
@@ -190,33 +218,25 @@ struct Addends<'k> {
     bias: Option<[Val<'k, f32>; 2]>,
 }
 
-/// Where a pair of results goes, and how much of it is inside.
+/// Where a pair of results goes in its row, and how much of it is inside.
 #[derive(Clone, Copy)]
 struct Place<'k> {
-    /// From the first element of the warp's tile.
-    at: Val<'k, u32>,
-    col: Val<'k, u32>,
-    both: Bool<'k>,
-    /// Where one can be inside without the other.
-    first: Option<Bool<'k>>,
+    col: u32,
+    /// Whether both are, and whether the first is; `None` where all are.
+    inside: Option<[Bool<'k>; 2]>,
 }
 
 impl<'k> Place<'k> {
-    fn new<T>(k: &Kernel<'k>, row: Val<'k, u32>, col: Val<'k, u32>, to: &To<'k, T>) -> Place<'k> {
-        let inside = to.rows.map_or(k.c(true), |rows| row.lt(rows));
-        Place {
-            at: row.mul_add(to.pitch, col),
-            col,
-            both: to.cols.map_or(inside, |cols| inside & (col + 1).lt(cols)),
-            first: to.cols.map(|cols| inside & col.lt(cols)),
-        }
+    fn new<T>(col: u32, to: &To<'k, T>) -> Place<'k> {
+        let inside = to.cols.map(|cols| [cols.gt(col + 1), cols.gt(col)]);
+        Place { col, inside }
     }
 
     /// `both` where the pair is inside, `first` where only its first element is.
     fn inside(&self, k: &Kernel<'k>, both: impl Fn(), first: impl Fn()) {
-        match self.first {
-            None => k.if_(self.both, both),
-            Some(inside) => k.if_else(self.both, both, || k.if_(inside, &first)),
+        match self.inside {
+            None => both(),
+            Some([all, one]) => k.if_else(all, both, || k.if_(one, &first)),
         }
     }
 
