@@ -1,18 +1,57 @@
 //! Runs the cases of attention on the GPU and compares each with softmax in f64.
 //!
 //! ```text
-//! cargo run --release -p heist-kernels --example attention_check [-- --small|--large]
+//! cargo run --release -p heist-kernels --example attention_check [-- --small|--large] [--processes N]
 //! ```
 //!
 //! With `--small` every ninth of the small cases: few enough for the tools of
-//! compute-sanitizer. With `--large` only sizes that the simulator is too slow for.
+//! compute-sanitizer. With `--large` only sizes that the simulator is too slow
+//! for: there some rows of every head are compared, and every element is looked
+//! at for what no result can be. With `--processes` that many processes share
+//! the cases, for the driver assembles one kernel at a time in each.
 
 use heist_build::Arch;
 use heist_gpu::{Gpu, PtxText, RunOptions};
-use heist_kernels::attention::{Case, Topic, bound, cases, job, randomise, verify};
+use heist_kernels::attention::{Case, Sample, Topic, bound, cases, job, randomise, verify};
 use heist_kernels::{Job, Target};
+use std::process::{Command, Stdio};
 
 type Failure = Box<dyn std::error::Error>;
+
+/// What was asked.
+struct Asked {
+    topics: Vec<Topic>,
+    /// Every so many of the cases of a topic.
+    every: usize,
+    processes: usize,
+    /// Which of the processes this is.
+    part: usize,
+}
+
+fn asked() -> Result<Asked, Failure> {
+    let mut asked = Asked {
+        topics: [&Topic::SMALL[..], &[Topic::Large]].concat(),
+        every: 1,
+        processes: 1,
+        part: 0,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || -> Result<usize, Failure> {
+            let text = words.next().unwrap_or_default();
+            let number = text.parse();
+            Ok(number.map_err(|_| format!("{word}: `{text}` is not a number"))?)
+        };
+        match word.as_str() {
+            "--small" => (asked.topics, asked.every) = (Topic::SMALL.into(), 9),
+            "--large" => asked.topics = vec![Topic::Large],
+            "--processes" => asked.processes = number()?.max(1),
+            "--part" => asked.part = number()?,
+            other => return Err(format!("`{other}` is not known").into()),
+        }
+    }
+    Ok(asked)
+}
 
 /// Runs every step of a job; its buffers then hold the results.
 fn run(gpu: &Gpu, job: &mut Job) -> Result<(), Failure> {
@@ -27,8 +66,9 @@ fn run(gpu: &Gpu, job: &mut Job) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The relative norms of the differences; an error where a case is wrong.
-fn check(gpu: &Gpu, case: &Case, target: Target) -> Result<f64, Failure> {
+/// How much of its bound the results of a case need, and what was compared; an
+/// error where the case is wrong.
+fn check(gpu: &Gpu, case: &Case, target: Target) -> Result<(f64, String), Failure> {
     let Case {
         problem,
         config,
@@ -37,19 +77,46 @@ fn check(gpu: &Gpu, case: &Case, target: Target) -> Result<f64, Failure> {
     let mut job = job(problem, config, schedule, target)?;
     randomise(&mut job, problem, 7);
     run(gpu, &mut job)?;
-    let verdict = verify(&job, problem)?;
-    let bound = bound(problem.dtype);
-    for (what, difference) in [("results", verdict.out), ("log-sum-exps", verdict.lse)] {
-        if !difference.within(bound) {
-            return Err(format!("{what}: {difference}, more than {bound}").into());
-        }
+    let verdict = verify(&job, problem, Sample::suited(problem))?;
+    verdict.judge(problem)?;
+    let [compared, all] = verdict.rows;
+    let told = format!(
+        "{compared} of {all} rows, relative norm {:.2e}, of log-sum-exps {:.1e}; all elements in range",
+        verdict.out.norm, verdict.lse.norm
+    );
+    Ok((verdict.out.norm / bound(problem.dtype), told))
+}
+
+/// Has processes do the parts, and says what they said.
+fn share_out(processes: usize) -> Result<(), Failure> {
+    let program = std::env::current_exe()?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let children: Result<Vec<_>, _> = (0..processes)
+        .map(|part| {
+            let mut command = Command::new(&program);
+            command
+                .args(&words)
+                .args(["--part", &(part + 1).to_string()]);
+            command.stdout(Stdio::piped()).spawn()
+        })
+        .collect();
+    let mut failed = 0;
+    for child in children? {
+        let done = child.wait_with_output()?;
+        print!("{}", String::from_utf8_lossy(&done.stdout));
+        failed += usize::from(!done.status.success());
     }
-    Ok(verdict.out.norm.max(verdict.lse.norm) / bound)
+    match failed {
+        0 => Ok(()),
+        _ => Err(format!("{failed} of {processes} processes failed").into()),
+    }
 }
 
 fn main() -> Result<(), Failure> {
-    let told = |flag: &str| std::env::args().any(|argument| argument == flag);
-    let (small, large) = (told("--small"), told("--large"));
+    let asked = asked()?;
+    if asked.processes > 1 && asked.part == 0 {
+        return share_out(asked.processes);
+    }
     let gpu = Gpu::open(0)?;
     let info = gpu.info();
     let capability = format!("sm_{}{}", info.capability.major, info.capability.minor);
@@ -60,34 +127,37 @@ fn main() -> Result<(), Failure> {
     };
     println!("{}, {arch}, {} multiprocessors", info.name, info.sms);
     let mut wrong = 0;
-    let mut topics = Vec::new();
-    if !large {
-        topics.extend(Topic::SMALL);
-    }
-    if !small {
-        topics.push(Topic::Large);
-    }
-    for topic in topics {
+    for topic in asked.topics {
         let all = cases(topic, target);
-        let some: Vec<&Case> = all.iter().step_by(if small { 9 } else { 1 }).collect();
+        let mine: Vec<&Case> = all
+            .iter()
+            .step_by(asked.every)
+            .skip(asked.part.saturating_sub(1))
+            .step_by(asked.processes)
+            .collect();
         let mut worst = 0.0f64;
-        for case in &some {
+        for case in &mine {
+            let Case {
+                problem,
+                config,
+                schedule,
+            } = case;
             match check(&gpu, case, target) {
-                Ok(part) => worst = worst.max(part),
+                Ok((part, told)) => {
+                    worst = worst.max(part);
+                    if topic == Topic::Large {
+                        println!("right: {problem}, {config}: {told}");
+                    }
+                }
                 Err(error) => {
                     wrong += 1;
-                    let Case {
-                        problem,
-                        config,
-                        schedule,
-                    } = case;
                     println!("WRONG: {problem}, {config}, {schedule}: {error}");
                 }
             }
         }
         println!(
             "{topic:?}: {} cases, the worst at {:.0}% of its bound",
-            some.len(),
+            mine.len(),
             worst * 100.0
         );
     }

@@ -3,12 +3,12 @@
 
 use super::config::{Config, Rung};
 use super::kernel::{job, schedule};
-use super::problem::{Dtype, Layout, Lengths, Problem};
-use super::reference::{Attended, attend};
+use super::problem::{Layout, Lengths, Problem};
+use super::reference::Sample;
+use super::verdict::{LSE_BOUND, bound, verify};
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
 use crate::random::uniform;
-use crate::reference::{Difference, numbers};
 use crate::{Job, KernelError};
 use heist_sched::Schedule;
 
@@ -79,44 +79,6 @@ pub fn randomise(job: &mut Job, problem: &Problem, seed: u64) {
             buffer.data = uniform(problem.dtype.element(), seed * 3 + index as u64, count);
         }
     }
-}
-
-/// How far the results of a job that has run are from the reference.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
-    /// Of the results.
-    pub out: Difference,
-    /// Of the log-sum-exps.
-    pub lse: Difference,
-}
-
-/// The relative norm of the difference that is right, for results and
-/// log-sum-exps.
-///
-/// Weights and results are both rounded to the element type. That alone is a
-/// relative norm of 1.5e-3 each in bf16, 2.1e-3 together, and an eighth of it in
-/// f16.
-pub fn bound(dtype: Dtype) -> f64 {
-    match dtype {
-        Dtype::F16 => 2e-3,
-        Dtype::Bf16 => 4e-3,
-    }
-}
-
-/// Compares a job that has run with the reference.
-///
-/// # Errors
-/// When the job is not one of attention.
-pub fn verify(job: &Job, problem: &Problem) -> Result<Verdict, KernelError> {
-    let data = |name: &str| {
-        job.data(name)
-            .ok_or_else(|| KernelError::unfit(format!("{} has no buffer `{name}`", job.name)))
-    };
-    let Attended { out, lse } = attend(problem, data("q")?, data("k")?, data("v")?);
-    Ok(Verdict {
-        out: Difference::between(&numbers(data("out")?), &out),
-        lse: Difference::between(&numbers(data("lse")?), &lse),
-    })
 }
 
 const PARAMETERS: &[Parameter] = &[
@@ -264,8 +226,16 @@ impl Entry for Attention {
         Ok(Prepared {
             job,
             verify: Box::new(move |job| {
-                let Verdict { out, lse } = verify(job, &problem)?;
-                Ok(if lse.norm > out.norm { lse } else { out })
+                let verdict = verify(job, &problem, Sample::suited(&problem))?;
+                // The caller holds the results against the bound; the rest is held here.
+                if let Some(odd) = verdict.odd {
+                    return Err(KernelError::unfit(odd.to_string()));
+                }
+                if !verdict.lse.within(LSE_BOUND) {
+                    let why = format!("log-sum-exps: {}, more than {LSE_BOUND}", verdict.lse);
+                    return Err(KernelError::unfit(why));
+                }
+                Ok(verdict.out)
             }),
             bound,
         })

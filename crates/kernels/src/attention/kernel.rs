@@ -197,11 +197,11 @@ pub fn job(
         .buffer("q", Role::In, Buffer::zeros(halves, q_elements))
         .buffer("k", Role::In, Buffer::zeros(halves, kv_elements))
         .buffer("v", Role::In, Buffer::zeros(halves, kv_elements))
-        .buffer("out", Role::Out, Buffer::zeros(halves, q_elements))
+        .buffer("out", Role::Out, Buffer::poisoned(halves, q_elements))
         .buffer(
             "lse",
             Role::Out,
-            Buffer::zeros(ElementType::F32, lse_count as usize),
+            Buffer::poisoned(ElementType::F32, lse_count as usize),
         )
         .buffer("q_starts", Role::In, Buffer::from_slice(&q_starts))
         .buffer("k_starts", Role::In, Buffer::from_slice(&k_starts));
@@ -211,12 +211,12 @@ pub fn job(
             .buffer(
                 "partial",
                 Role::Out,
-                Buffer::zeros(ElementType::F32, parts * q_elements),
+                Buffer::poisoned(ElementType::F32, parts * q_elements),
             )
             .buffer(
                 "partial_lse",
                 Role::Out,
-                Buffer::zeros(ElementType::F32, parts * lse_count as usize),
+                Buffer::poisoned(ElementType::F32, parts * lse_count as usize),
             );
     }
     job = job.step(Step::tiled(&kernel, &plan, passed(args.passed())));

@@ -1,138 +1,297 @@
-//! What is right: attention in f64 on the host.
+//! What is right: attention in f64 on the host, of all rows or of some.
 
 use super::problem::{Layout, Lengths, Problem};
-use crate::reference::{each_part, numbers};
-use heist_launch::Buffer;
+use half::{bf16, f16};
+use heist_launch::{Buffer, ElementType};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Results laid out as the queries, and the log-sum-exps: of each sequence, head
-/// and row, or of each head and packed row.
+/// Which query rows are worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// All.
+    All,
+    /// Of each head of each sequence the first row and the last, the rows on
+    /// both sides of some edges of tiles, and `random` others.
+    Some {
+        /// How many others.
+        random: u32,
+        /// Which others.
+        seed: u64,
+    },
+}
+
+impl Sample {
+    /// All, where that takes a moment; else some.
+    pub fn suited(problem: &Problem) -> Sample {
+        // Multiplications and additions in f64: a core does a thousand million a second.
+        match problem.work().flops {
+            ..=2e10 => Sample::All,
+            _ => Sample::Some { random: 4, seed: 1 },
+        }
+    }
+
+    /// The rows of the head with number `line`, ascending.
+    fn rows(self, queries: u32, line: u64) -> Vec<u32> {
+        let Sample::Some { random, seed } = self else {
+            return (0..queries).collect();
+        };
+        if queries == 0 {
+            return Vec::new();
+        }
+        let mut random_numbers = fastrand::Rng::with_seed(seed ^ line.wrapping_mul(0x9E37_79B9));
+        let mut rows = vec![0, queries - 1];
+        // Every tile has a multiple of 16 rows, most of 64.
+        for tile in [16, 64, 128] {
+            let edge = tile * random_numbers.u32(0..=queries / tile);
+            rows.extend([edge.saturating_sub(1), edge]);
+        }
+        rows.extend((0..random).map(|_| random_numbers.u32(0..queries)));
+        rows.retain(|row| *row < queries);
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+}
+
+/// The results of some rows, one after the other, and their log-sum-exps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attended {
-    /// The results.
+    /// Where the rows are.
+    pub rows: Vec<Row>,
+    /// The results: a head's elements for each row.
     pub out: Vec<f64>,
     /// The log-sum-exps.
     pub lse: Vec<f64>,
 }
 
-/// Where rows of a buffer are.
-struct Rows {
+/// Where a row of a head of a sequence is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its first element in the queries and the results.
+    pub element: usize,
+    /// Its log-sum-exp.
+    pub lse: usize,
+}
+
+/// From one thing to the next.
+struct Strides {
     batch: usize,
     row: usize,
     head: usize,
 }
 
-impl Rows {
-    fn of(problem: &Problem, heads: u32, length: u32) -> Rows {
+impl Strides {
+    fn of(problem: &Problem, heads: u32, length: u32) -> Strides {
         let (dim, heads, length) = (problem.head_dim as usize, heads as usize, length as usize);
-        match (&problem.lengths, problem.layout) {
-            (Lengths::Each(_), _) => Rows {
-                batch: 0,
-                row: heads * dim,
-                head: dim,
-            },
-            (_, Layout::Rows) => Rows {
-                batch: length * heads * dim,
-                row: heads * dim,
-                head: dim,
-            },
-            (_, Layout::Heads) => Rows {
-                batch: length * heads * dim,
-                row: dim,
-                head: length * dim,
-            },
-        }
+        let (batch, row, head) = match (&problem.lengths, problem.layout) {
+            (Lengths::Each(_), _) => (0, heads * dim, dim),
+            (_, Layout::Rows) => (length * heads * dim, heads * dim, dim),
+            (_, Layout::Heads) => (length * heads * dim, dim, length * dim),
+        };
+        Strides { batch, row, head }
     }
 }
 
-/// One row of one head of one sequence.
-struct Line {
-    sequence: usize,
-    head: usize,
-    row: u32,
-    q: usize,
-    lse: usize,
+/// Some rows of one head of one sequence: they share keys.
+struct Group {
+    queries: u32,
+    keys: u32,
+    /// The first key's and value's first element.
+    first_key: usize,
+    /// The rows, and where they are.
+    rows: Vec<(u32, Row)>,
 }
 
-/// Attends in f64 to what is in the buffers.
-pub fn attend(problem: &Problem, q: &Buffer, k: &Buffer, v: &Buffer) -> Attended {
-    let (q, k, v) = (numbers(q), numbers(k), numbers(v));
-    let dim = problem.head_dim as usize;
+/// Rows that are worked out together: what a block of keys is decoded for.
+const TOGETHER: usize = 64;
+/// Keys of a block.
+const BLOCK: usize = 256;
+
+fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
     let (longest_q, longest_k) = problem.longest();
-    let q_rows = Rows::of(problem, problem.heads, longest_q);
-    let k_rows = Rows::of(problem, problem.kv_heads, longest_k);
-    let sequences = problem.sequences();
-    let ragged = problem.is_ragged();
-    let total = problem.rows().0;
-    let (mut lines, mut key_starts) = (Vec::new(), Vec::new());
+    let q = Strides::of(problem, problem.heads, longest_q);
+    let k = Strides::of(problem, problem.kv_heads, longest_k);
+    let share = (problem.heads / problem.kv_heads.max(1)).max(1) as usize;
+    let (heads, ragged, total) = (
+        problem.heads as usize,
+        problem.is_ragged(),
+        problem.rows().0,
+    );
+    let mut groups = Vec::new();
     let (mut q_start, mut k_start) = (0usize, 0usize);
-    for (sequence, &(queries, keys)) in sequences.iter().enumerate() {
+    for (sequence, &(queries, keys)) in problem.sequences().iter().enumerate() {
         let (first_q, first_k) = if ragged { (q_start, k_start) } else { (0, 0) };
-        key_starts.push(sequence * k_rows.batch + first_k * k_rows.row);
-        for head in 0..problem.heads as usize {
-            for row in 0..queries {
+        for head in 0..heads {
+            let place = |row: u32| {
                 let at = first_q + row as usize;
                 let lse = if ragged {
                     head * total + at
                 } else {
-                    (sequence * problem.heads as usize + head) * longest_q as usize + at
+                    (sequence * heads + head) * longest_q as usize + at
                 };
-                let q = sequence * q_rows.batch + at * q_rows.row + head * q_rows.head;
-                lines.push(Line {
-                    sequence,
-                    head,
-                    row,
-                    q,
-                    lse,
-                });
-            }
+                let element = sequence * q.batch + at * q.row + head * q.head;
+                (row, Row { element, lse })
+            };
+            let rows = sample.rows(queries, (sequence * heads + head) as u64);
+            groups.extend(rows.chunks(TOGETHER).map(|rows| Group {
+                queries,
+                keys,
+                first_key: sequence * k.batch + first_k * k.row + head / share * k.head,
+                rows: rows.iter().map(|&row| place(row)).collect(),
+            }));
         }
         q_start += queries as usize;
         k_start += keys as usize;
     }
-    let group = (problem.heads / problem.kv_heads.max(1)).max(1) as usize;
-    let scale = f64::from(problem.scale());
-    // A row's results, and its log-sum-exp behind them.
-    let mut rows = vec![0.0; lines.len() * (dim + 1)];
-    each_part(&mut rows, dim + 1, |first, part| {
-        for (index, result) in part.chunks_exact_mut(dim + 1).enumerate() {
-            let line = &lines[first + index];
-            let (queries, keys) = sequences[line.sequence];
-            let base = key_starts[line.sequence] + line.head / group * k_rows.head;
-            let query = &q[line.q..line.q + dim];
-            let seen = problem.mask.seen(line.row, queries, keys);
-            let at = |key: u32| base + key as usize * k_rows.row;
-            let scores: Vec<f64> = seen
-                .clone()
-                .map(|key| {
-                    let key = &k[at(key)..at(key) + dim];
-                    query.iter().zip(key).map(|(q, k)| q * k).sum::<f64>() * scale
-                })
-                .collect();
-            let highest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            if highest == f64::NEG_INFINITY {
-                result[dim] = f64::NEG_INFINITY;
-                continue;
-            }
-            let weights: Vec<f64> = scores.iter().map(|score| (score - highest).exp()).collect();
-            let sum: f64 = weights.iter().sum();
-            for (key, weight) in seen.zip(weights) {
-                let value = &v[at(key)..at(key) + dim];
-                for (result, value) in result.iter_mut().zip(value) {
-                    *result += weight / sum * value;
-                }
-            }
-            result[dim] = highest + sum.ln();
+    groups
+}
+
+/// Attends in f64 to what is in the buffers, on every core.
+pub fn attend(problem: &Problem, sample: Sample, q: &Buffer, k: &Buffer, v: &Buffer) -> Attended {
+    let groups = groups(problem, sample);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, group)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            groups.get(index).map(|group| (index, group))
+        } {
+            done.push((index, attend_group(problem, group, q, k, v)));
         }
-    });
-    let mut attended = Attended {
-        out: vec![0.0; q.len()],
-        lse: vec![0.0; lines.len()],
+        done
     };
-    for (line, row) in lines.iter().zip(rows.chunks_exact(dim + 1)) {
-        attended.out[line.q..line.q + dim].copy_from_slice(&row[..dim]);
-        attended.lse[line.lse] = row[dim];
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut parts: Vec<(usize, Part)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.min(groups.len()))
+            .map(|_| scope.spawn(work))
+            .collect();
+        let mut parts = work();
+        for other in others {
+            match other.join() {
+                Ok(part) => parts.extend(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        parts
+    });
+    parts.sort_unstable_by_key(|(index, _)| *index);
+    let mut attended = Attended {
+        rows: groups
+            .iter()
+            .flat_map(|group| group.rows.iter().map(|&(_, row)| row))
+            .collect(),
+        out: Vec::new(),
+        lse: Vec::new(),
+    };
+    for (_, Part { out, lse }) in parts {
+        attended.out.extend(out);
+        attended.lse.extend(lse);
     }
     attended
+}
+
+/// The results of a group's rows.
+struct Part {
+    out: Vec<f64>,
+    lse: Vec<f64>,
+}
+
+fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Buffer) -> Part {
+    let dim = problem.head_dim as usize;
+    let pitch = Strides::of(problem, problem.kv_heads, problem.longest().1).row;
+    let scale = f64::from(problem.scale());
+    let (queries, keys) = (group.queries, group.keys as usize);
+    let rows: Vec<_> = group
+        .rows
+        .iter()
+        .map(|&(row, at)| {
+            let seen = problem.mask.seen(row, queries, group.keys);
+            let mut query = vec![0.0; dim];
+            decode(q, at.element, &mut query);
+            (query, seen.start as usize..seen.end as usize)
+        })
+        .collect();
+    let mut block = vec![0.0; BLOCK * dim];
+    // Calls `each` with every row, its number, a key that it sees, and that
+    // key's elements.
+    let mut each_seen = |from: &Buffer, each: &mut dyn FnMut(usize, usize, &[f64])| {
+        for first in (0..keys).step_by(BLOCK) {
+            let end = (first + BLOCK).min(keys);
+            if rows
+                .iter()
+                .all(|(_, seen)| seen.end <= first || seen.start >= end)
+            {
+                continue;
+            }
+            for (key, to) in (first..end).zip(block.chunks_exact_mut(dim)) {
+                decode(from, group.first_key + key * pitch, to);
+            }
+            for (number, (_, seen)) in rows.iter().enumerate() {
+                for key in seen.start.max(first)..seen.end.min(end) {
+                    each(number, key, &block[(key - first) * dim..][..dim]);
+                }
+            }
+        }
+    };
+    let mut weights: Vec<Vec<f64>> = rows.iter().map(|_| vec![f64::NEG_INFINITY; keys]).collect();
+    each_seen(k, &mut |number, key, elements| {
+        weights[number][key] = dot(&rows[number].0, elements) * scale;
+    });
+    let mut lse = Vec::new();
+    for weights in &mut weights {
+        let highest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if highest == f64::NEG_INFINITY {
+            lse.push(highest);
+            weights.fill(0.0);
+            continue;
+        }
+        for weight in &mut *weights {
+            *weight = (*weight - highest).exp();
+        }
+        let sum: f64 = weights.iter().sum();
+        for weight in &mut *weights {
+            *weight /= sum;
+        }
+        lse.push(highest + sum.ln());
+    }
+    let mut out = vec![0.0; rows.len() * dim];
+    each_seen(v, &mut |number, key, elements| {
+        let weight = weights[number][key];
+        for (sum, value) in out[number * dim..][..dim].iter_mut().zip(elements) {
+            *sum += weight * value;
+        }
+    });
+    Part { out, lse }
+}
+
+/// In four sums, so that they need not wait for each other.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 4];
+    for (a, b) in a.chunks_exact(4).zip(b.chunks_exact(4)) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum()
+}
+
+/// The elements of a buffer from `first` on; NaNs past its end.
+pub(super) fn decode(buffer: &Buffer, first: usize, to: &mut [f64]) {
+    let size = buffer.ty().bytes();
+    let bytes = buffer.bytes().get(first * size..).unwrap_or_default();
+    to.fill(f64::NAN);
+    let half = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]);
+    for (to, bytes) in to.iter_mut().zip(bytes.chunks_exact(size)) {
+        *to = match buffer.ty() {
+            ElementType::F16 => f16::from_bits(half(bytes)).to_f64(),
+            ElementType::Bf16 => f64::from(bf16::from_bits(half(bytes)).to_f32()),
+            ElementType::F32 => match bytes {
+                &[a, b, c, d] => f32::from_le_bytes([a, b, c, d]).into(),
+                _ => f64::NAN,
+            },
+            _ => f64::NAN,
+        };
+    }
 }
 
 #[cfg(test)]
@@ -148,7 +307,13 @@ mod tests {
         let values: Vec<half::f16> = (0..64)
             .map(|i| half::f16::from_f32((i / 16) as f32))
             .collect();
-        let attended = attend(&problem, &zeros, &zeros, &Buffer::from_slice(&values));
+        let attended = attend(
+            &problem,
+            Sample::All,
+            &zeros,
+            &zeros,
+            &Buffer::from_slice(&values),
+        );
         for row in 0..4 {
             assert!((attended.out[row * 16] - row as f64 / 2.0).abs() < 1e-12);
             assert!((attended.lse[row] - (row as f64 + 1.0).ln()).abs() < 1e-12);
@@ -165,8 +330,35 @@ mod tests {
             keys: 1,
         };
         let ones = |count| Buffer::from_slice(&vec![half::f16::ONE; count]);
-        let attended = attend(&problem, &ones(32), &ones(16), &ones(16));
+        let attended = attend(&problem, Sample::All, &ones(32), &ones(16), &ones(16));
         assert_eq!(attended.lse[0], f64::NEG_INFINITY);
         assert_eq!((attended.out[0], attended.out[16]), (0.0, 1.0));
+    }
+
+    #[test]
+    fn a_sample_has_the_rows_of_the_whole() {
+        let mut problem = Problem::ragged(vec![(70, 90), (0, 5), (1, 3), (129, 300)], 4, 16);
+        problem.kv_heads = 2;
+        problem.mask = Mask::Window { left: 40, right: 2 };
+        let random = |seed, rows: usize, heads: usize| {
+            crate::random::uniform(ElementType::F16, seed, rows * heads * 16)
+        };
+        let (q, k, v) = (random(1, 200, 4), random(2, 398, 2), random(3, 398, 2));
+        let all = attend(&problem, Sample::All, &q, &k, &v);
+        assert_eq!(all.lse.len(), 200 * 4);
+        let sample = Sample::Some { random: 3, seed: 5 };
+        let some = attend(&problem, sample, &q, &k, &v);
+        // Every head of every sequence that has rows, its first and its last.
+        for head in 0..4 {
+            for row in [0, 69, 70, 71, 199] {
+                assert!(some.rows.iter().any(|at| at.lse == head * 200 + row));
+            }
+        }
+        assert!(some.rows.len() < all.rows.len() / 4);
+        for (index, row) in some.rows.iter().enumerate() {
+            let whole = all.rows.iter().position(|other| other == row).expect("it");
+            assert_eq!(some.lse[index], all.lse[whole]);
+            assert_eq!(some.out[index * 16..][..16], all.out[whole * 16..][..16]);
+        }
     }
 }

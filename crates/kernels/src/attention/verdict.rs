@@ -1,0 +1,141 @@
+//! Whether a job that has run is right: its rows beside softmax in f64, and
+//! every element of its results for what no result can be.
+
+use super::problem::{Dtype, Problem};
+use super::reference::{Attended, Sample, attend, decode};
+use crate::reference::Difference;
+use crate::{Job, KernelError};
+use heist_launch::Buffer;
+use std::fmt;
+
+/// How far the results of a job that has run are from the reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// Of the results of the rows that were compared.
+    pub out: Difference,
+    /// Of their log-sum-exps.
+    pub lse: Difference,
+    /// The first element of all results that can't be right.
+    pub odd: Option<Odd>,
+    /// Rows that were compared, counted in every head, and rows that there are.
+    pub rows: [usize; 2],
+}
+
+/// An element of the results that can't be right, whatever the reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Odd {
+    /// The buffer.
+    pub buffer: &'static str,
+    /// Which element.
+    pub at: usize,
+    /// What it is.
+    pub value: f64,
+}
+
+impl fmt::Display for Odd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Odd { buffer, at, value } = self;
+        write!(f, "element {at} of `{buffer}` is {value}")?;
+        f.write_str(match *buffer {
+            "lse" => ", and a log-sum-exp is a finite number or minus infinity",
+            _ if value.is_nan() => ", which a kernel computed or did not write",
+            _ => ", and a mean of values is no larger than the largest of them",
+        })
+    }
+}
+
+/// The relative norm of the difference that is right, for results.
+///
+/// Weights and results are both rounded to the element type. That alone is a
+/// relative norm of 1.5e-3 each in bf16, 2.1e-3 together, and an eighth of it in
+/// f16.
+pub fn bound(dtype: Dtype) -> f64 {
+    match dtype {
+        Dtype::F16 => 5e-4,
+        Dtype::Bf16 => 2.5e-3,
+    }
+}
+
+/// The same for log-sum-exps, which are f32 throughout.
+pub const LSE_BOUND: f64 = 1e-5;
+
+impl Verdict {
+    /// Fails where the results are wrong, with what is.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn judge(&self, problem: &Problem) -> Result<(), String> {
+        if let Some(odd) = self.odd {
+            return Err(odd.to_string());
+        }
+        let bounds = [bound(problem.dtype), LSE_BOUND];
+        let both = [("results", self.out), ("log-sum-exps", self.lse)];
+        for ((what, difference), bound) in both.into_iter().zip(bounds) {
+            if !difference.within(bound) {
+                return Err(format!("{what}: {difference}, more than {bound}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares a job that has run with the reference: all rows, or some and
+/// besides every element for what no result can be.
+///
+/// # Errors
+/// When the job is not one of attention.
+pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Verdict, KernelError> {
+    let data = |name: &str| {
+        job.data(name)
+            .ok_or_else(|| KernelError::unfit(format!("{} has no buffer `{name}`", job.name)))
+    };
+    let (out, lse, v) = (data("out")?, data("lse")?, data("v")?);
+    let attended = attend(problem, sample, data("q")?, data("k")?, v);
+    let dim = problem.head_dim as usize;
+    let (mut found_out, mut found_lse) =
+        (vec![0.0; attended.out.len()], vec![0.0; attended.lse.len()]);
+    for (index, row) in attended.rows.iter().enumerate() {
+        decode(out, row.element, &mut found_out[index * dim..][..dim]);
+        decode(lse, row.lse, &mut found_lse[index..][..1]);
+    }
+    let Attended {
+        rows,
+        out: expected_out,
+        lse: expected_lse,
+    } = attended;
+    Ok(Verdict {
+        out: Difference::between(&found_out, &expected_out),
+        lse: Difference::between(&found_lse, &expected_lse),
+        odd: odd(out, lse, v),
+        rows: [rows.len(), lse.len()],
+    })
+}
+
+/// Looks at every element. Poison is a NaN.
+fn odd(out: &Buffer, lse: &Buffer, v: &Buffer) -> Option<Odd> {
+    let mut largest = 0.0f64;
+    let _ = first(v, |value| {
+        largest = largest.max(value.abs());
+        false
+    });
+    // Rounded up by half a unit at most.
+    let largest = largest * (1.0 + 1.0 / 128.0);
+    let of = |buffer| move |(at, value)| Odd { buffer, at, value };
+    first(out, |value| value.is_nan() || value.abs() > largest)
+        .map(of("out"))
+        .or_else(|| first(lse, |value| value.is_nan() || value == f64::INFINITY).map(of("lse")))
+}
+
+/// The first element of which `test` holds.
+fn first(buffer: &Buffer, mut test: impl FnMut(f64) -> bool) -> Option<(usize, f64)> {
+    const STEP: usize = 1024;
+    let mut values = [0.0; STEP];
+    for from in (0..buffer.len()).step_by(STEP) {
+        let values = &mut values[..STEP.min(buffer.len() - from)];
+        decode(buffer, from, values);
+        if let Some(at) = values.iter().position(|value| test(*value)) {
+            return Some((from + at, values[at]));
+        }
+    }
+    None
+}
