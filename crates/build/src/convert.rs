@@ -161,20 +161,29 @@ impl<'k> Val<'k, f32> {
     }
 }
 
+/// The two halves of a word, the one in its low bits first.
+#[track_caller]
+pub(crate) fn halves<'k, H: Half>(pair: Val<'k, H::Pair>) -> [Val<'k, H>; 2] {
+    let rec = pair.k.rec;
+    let (low, high) = (rec.reg(Class::B16), rec.reg(Class::B16));
+    rec.op(
+        "mov.b32",
+        vec![
+            Opnd::Vector(vec![low.into(), high.into()]),
+            pair.register().into(),
+        ],
+        Location::caller(),
+    );
+    [Val::from_reg(pair.k, low), Val::from_reg(pair.k, high)]
+}
+
 macro_rules! unpack {
     ($($pair:ty, $half:ty;)*) => {$(
         impl<'k> Val<'k, $pair> {
-            /// The two halves, the low one first.
+            /// The two halves, the one in the low bits first.
             #[track_caller]
             pub fn unpack(self) -> [Val<'k, $half>; 2] {
-                let rec = self.k.rec;
-                let (low, high) = (rec.reg(Class::B16), rec.reg(Class::B16));
-                rec.op(
-                    "mov.b32",
-                    vec![Opnd::Vector(vec![low.into(), high.into()]), self.register().into()],
-                    Location::caller(),
-                );
-                [Val::from_reg(self.k, low), Val::from_reg(self.k, high)]
+                halves::<$half>(self)
             }
         }
     )*};

@@ -19,6 +19,7 @@
 //! # }).unwrap();
 //! ```
 
+use crate::convert::halves;
 use crate::emit::Opnd;
 use crate::kernel::Kernel;
 use crate::pointer::{FragmentSpace, Ptr};
@@ -244,6 +245,27 @@ where
                 pack(right[2], right[3]),
             ],
         }
+    }
+
+    /// The same in two terms, to be multiplied one after the other: the numbers
+    /// rounded to halves, and what rounding took from them, rounded too. Together
+    /// they have twice the bits of a half.
+    #[track_caller]
+    pub fn split_accumulators(left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) -> [Self; 2] {
+        let split = |low: Val<'k, f32>, high: Val<'k, f32>| {
+            let rounded = Val::pack_as::<T>(low, high);
+            let [a, b] = halves::<T>(rounded).map(Val::cast::<f32>);
+            [rounded, Val::pack_as::<T>(low - a, high - b)].map(Val::relabel::<T::Reg>)
+        };
+        let parts = [
+            split(left[0], left[1]),
+            split(left[2], left[3]),
+            split(right[0], right[1]),
+            split(right[2], right[3]),
+        ];
+        [0, 1].map(|term| FragmentA {
+            regs: parts.map(|part| part[term]),
+        })
     }
 }
 

@@ -84,7 +84,7 @@ fn check(gpu: &Gpu, case: &Case, target: Target) -> Result<(f64, String), Failur
         "{compared} of {all} rows, relative norm {:.2e}, of log-sum-exps {:.1e}; all elements in range",
         verdict.out.norm, verdict.lse.norm
     );
-    Ok((verdict.out.norm / bound(problem.dtype), told))
+    Ok((verdict.out.norm / bound(problem), told))
 }
 
 /// Has processes do the parts, and says what they said.

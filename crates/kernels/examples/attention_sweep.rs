@@ -5,11 +5,13 @@
 //! cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
 //! ```
 //!
-//! A set is `small`, `large`, `wide`, `feeds`, `ladder` or `anchors`; all of them
-//! unless given.
+//! A set is `small`, `large`, `wide`, `feeds`, `ladder`, `anchors` or `precision`;
+//! all of them unless given.
 
 use heist_build::Arch;
-use heist_kernels::attention::{Config, Dtype, Feed, Mask, Problem, Rung, job, schedule};
+use heist_kernels::attention::{
+    Config, Dtype, Feed, Mask, MaskKind, Problem, Rung, Weights, job, schedule,
+};
 use heist_kernels::{Job, KernelError, Target};
 use heist_launch::{Arg, BufferRef, Role};
 use serde_json::{Value, json};
@@ -118,7 +120,7 @@ fn feeds(problem: &Problem) -> Vec<Config> {
 /// Tiles for wide heads; the kernel for causal masks, which does for none.
 fn wide(problem: &Problem) -> Vec<Config> {
     let base = Config {
-        mask: heist_kernels::attention::MaskKind::Causal,
+        mask: MaskKind::Causal,
         ..Config::suited(Rung::Large, problem, H200)
     };
     let mut configs = vec![base];
@@ -143,6 +145,34 @@ fn wide(problem: &Problem) -> Vec<Config> {
                     ..base
                 });
             }
+        }
+    }
+    configs
+}
+
+/// Tiles for weights in two terms, beside those for rounded ones.
+fn precision(problem: &Problem) -> Vec<Config> {
+    let rounded = Config::suited(Rung::Large, problem, H200);
+    let mut split = problem.clone();
+    split.weights = Weights::Split;
+    let suited = Config::suited(Rung::Large, &split, H200);
+    let mut configs = vec![rounded, suited];
+    // Columns, blocks that fit: what the assembler spills little for.
+    let shapes: &[(u32, u32)] = match problem.head_dim {
+        0..=64 => &[(64, 2), (32, 3)],
+        _ => &[(64, 2), (32, 2)],
+    };
+    for &(cols, min_blocks) in shapes {
+        for (hoisted, swizzled) in [(false, false), (false, true), (true, true)] {
+            configs.push(Config {
+                mask: MaskKind::Causal,
+                cols,
+                min_blocks,
+                hoisted,
+                swizzled,
+                q_in_registers: false,
+                ..suited
+            });
         }
     }
     configs
@@ -224,6 +254,14 @@ fn cases(set: &str) -> Vec<(Problem, Vec<Config>)> {
                 let mut problem = Problem::new(8, 8, 2048, dim);
                 problem.mask = mask;
                 cases.push((problem.clone(), wide(&problem)));
+            }
+        }
+    }
+    if set == "all" || set == "precision" {
+        for dim in [64, 128] {
+            for mask in [Mask::Full, Mask::Causal] {
+                let problem = anchor(dim, 4096, Dtype::Bf16, mask);
+                cases.push((problem.clone(), precision(&problem)));
             }
         }
     }
@@ -309,14 +347,16 @@ fn describe(
         })
         .collect();
     Ok(json!({
-        "name": format!("{config} fit {}", config.min_blocks), "steps": steps, "buffers": buffers,
+        "name": format!("{config} fit {} {}", config.min_blocks, config.weights), "steps": steps, "buffers": buffers,
     }))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
-        return Err("usage: attention_sweep DIR [small|large|wide|feeds|ladder|anchors]".into());
+        return Err(
+            "usage: attention_sweep DIR [small|large|wide|feeds|ladder|anchors|precision]".into(),
+        );
     };
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;

@@ -88,6 +88,12 @@ fn the_whole_range_of_scores() {
 }
 
 #[test]
+fn weights_in_two_terms_and_results_in_f32() {
+    right(Topic::Precision, "sim:h200");
+    right(Topic::Precision, "sim:a100");
+}
+
+#[test]
 fn what_can_not_be_is_told() {
     let mut problem = Problem::new(1, 6, 8, 64);
     problem.kv_heads = 4;

@@ -2,7 +2,9 @@
 //! claim, and tensor-core instructions where there should be some.
 
 use heist_build::Arch;
-use heist_kernels::attention::{Config, Dtype, Mask, Problem, Rung, job, schedule};
+use heist_kernels::attention::{
+    Config, Dtype, Mask, Output, Problem, Rung, Weights, job, schedule,
+};
 use heist_kernels::{Step, Target};
 use heist_oracle::Ptxas;
 
@@ -64,14 +66,27 @@ fn cases() -> Vec<Case> {
             }
         }
     }
-    // The shapes that are measured.
-    for dim in [64, 128, 256] {
-        for mask in [Mask::Full, Mask::Causal] {
+    // The shapes that are measured, and with weights in two terms.
+    for (index, dim) in [32, 64, 96, 128, 256].into_iter().enumerate() {
+        for (which, mask) in [Mask::Full, Mask::Causal].into_iter().enumerate() {
             let mut problem = Problem::new(16, 2048 / dim, 1024, dim);
-            problem.mask = mask;
+            (problem.mask, problem.dtype) = (mask, Dtype::ALL[(index + which) % 2]);
             for rung in [Rung::Large, Rung::Persistent] {
                 cases.push(Case {
                     arch: Arch::SM_90,
+                    rung,
+                    problem: problem.clone(),
+                });
+            }
+            (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
+            problem.output = [Output::Same, Output::F32][(index + which) % 2];
+            for (arch, rung) in [
+                (Arch::SM_90, Rung::Large),
+                (Arch::SM_90, Rung::Persistent),
+                ([Arch::SM_80, Arch::SM_89][index % 2], Rung::Large),
+            ] {
+                cases.push(Case {
+                    arch,
                     rung,
                     problem: problem.clone(),
                 });

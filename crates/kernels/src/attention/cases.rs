@@ -4,7 +4,7 @@
 use super::config::{Config, Feed, Rung};
 use super::kernel::schedule;
 use super::order::HeaviestFirst;
-use super::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem};
+use super::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 use crate::family::Target;
 use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Source, Submit};
 
@@ -43,13 +43,16 @@ pub enum Topic {
     Schedules,
     /// Scores that are all alike, and scores hundreds apart.
     Scales,
-    /// Sizes that only a real GPU does in a moment.
+    /// Weights in two terms, results in f32: every rung with every type, edges,
+    /// shared keys, packed sequences, the tiles of large problems.
+    Precision,
+    /// Sizes that only a real GPU does in a moment, with the tiles for them.
     Large,
 }
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 10] = [
+    pub const SMALL: [Topic; 11] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -60,6 +63,7 @@ impl Topic {
         Topic::Feeds,
         Topic::Schedules,
         Topic::Scales,
+        Topic::Precision,
     ];
 }
 
@@ -102,6 +106,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::Feeds => cases.feeds(),
         Topic::Schedules => cases.schedules(),
         Topic::Scales => cases.scales(),
+        Topic::Precision => cases.precision(),
         Topic::Large => cases.large(),
     }
     cases.list
@@ -344,39 +349,159 @@ impl Cases {
         }
     }
 
+    fn precision(&mut self) {
+        let asked = [
+            (Weights::Split, Output::Same),
+            (Weights::Split, Output::F32),
+            (Weights::Rounded, Output::F32),
+        ];
+        let lengths = [1, 2, 7, 15, 16, 17, 31, 32, 33, 63, 65, 97];
+        for (index, rung) in Rung::ALL.into_iter().enumerate() {
+            for (which, dtype) in Dtype::ALL.into_iter().enumerate() {
+                for (weights, output) in asked {
+                    let mut problem = Problem::new(1, 2, 37, 32);
+                    (problem.dtype, problem.weights, problem.output) = (dtype, weights, output);
+                    problem.mask = MASKS[(index + which) % 3];
+                    self.small(&problem, rung);
+                }
+            }
+            for (at, &queries) in lengths.iter().enumerate() {
+                let mut problem = Problem::new(1, 1, queries, 32);
+                (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
+                problem.mask = MASKS[(index + at) % 3];
+                self.small(&problem, rung);
+            }
+            let mut problem = Problem::ragged(vec![(5, 5), (0, 7), (33, 33), (1, 50)], 2, 64);
+            (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
+            (problem.kv_heads, problem.mask) = (1, Mask::Causal);
+            self.small(&problem, rung);
+        }
+        for (at, (across, splits)) in [(2, 1), (1, 2), (2, 3)].into_iter().enumerate() {
+            let mut problem = Problem::new(1, 2, 70, 32);
+            problem.dtype = Dtype::Bf16;
+            (problem.weights, problem.output) = asked[at];
+            let small = small_tiles(Rung::Large, &problem, self.target);
+            let config = Config {
+                across,
+                splits,
+                row_blocks: 1,
+                ..small
+            };
+            self.add(&problem, config);
+        }
+        for (index, dim) in [64, 96, 128, 256].into_iter().enumerate() {
+            let mut problem = Problem::new(16, 64, 1024, dim);
+            (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
+            problem.mask = MASKS[index % 2];
+            let config = Config::suited(Rung::Large, &problem, self.target);
+            problem.lengths = Lengths::Same {
+                batch: 1,
+                queries: 130,
+                keys: 140,
+            };
+            (problem.heads, problem.kv_heads) = (1, 1);
+            self.add(&problem, config);
+        }
+    }
+
+    fn suited(&mut self, problem: &Problem, rung: Rung) {
+        self.add(problem, Config::suited(rung, problem, self.target));
+    }
+
     fn large(&mut self) {
+        let masks = [
+            Mask::Full,
+            Mask::Causal,
+            Mask::Window {
+                left: 200,
+                right: 30,
+            },
+        ];
+        let last = [Rung::Large, Rung::Persistent];
+        // The rungs before: every type, mask and dimension comes up.
         for (index, dim) in [32, 64, 96, 128, 256].into_iter().enumerate() {
-            for (which, rung) in Rung::ALL.into_iter().enumerate() {
+            for (which, rung) in Rung::ALL.into_iter().take(4).enumerate() {
                 let mut problem = Problem::new(4, 12, 400 + 31 * index as u32, dim);
                 problem.dtype = Dtype::ALL[(index + which) % 2];
-                problem.mask = [
-                    Mask::Full,
-                    Mask::Causal,
-                    Mask::Window {
-                        left: 200,
-                        right: 0,
-                    },
-                ][(index + which) % 3];
-                self.add(&problem, Config::suited(rung, &problem, self.target));
+                problem.mask = masks[(index + which) % 3];
+                self.suited(&problem, rung);
             }
         }
-        for rung in [Rung::Large, Rung::Persistent] {
-            // Enough tiles for the tiles of large problems, and packed ones.
-            let mut problem = Problem::new(4, 16, 517, 64);
-            problem.mask = Mask::Causal;
-            self.add(&problem, Config::suited(rung, &problem, self.target));
-            let lengths = (0..24).map(|i| (1 + i * 37, 1 + i * 37)).collect();
-            let mut problem = Problem::ragged(lengths, 8, 128);
-            problem.kv_heads = 2;
-            problem.mask = Mask::Causal;
-            self.add(&problem, Config::suited(rung, &problem, self.target));
+        for (index, dim) in [32, 64, 96, 128, 192, 256].into_iter().enumerate() {
+            for (which, mask) in masks.into_iter().enumerate() {
+                for rung in last {
+                    for dtype in Dtype::ALL {
+                        // Enough tiles for the tiles of large problems.
+                        let mut problem = Problem::new(4, 16, 1111, dim);
+                        (problem.dtype, problem.mask) = (dtype, mask);
+                        problem.layout = [Layout::Heads, Layout::Rows][(index + which) % 2];
+                        problem.kv_heads = [16, 4][(index + which / 2) % 2];
+                        self.suited(&problem, rung);
+                    }
+                }
+                // Packed sequences with those tiles, from one row to 1334.
+                let lengths = (0..24).map(|i| (1 + i * 37, 1 + i * 58)).collect();
+                let mut problem = Problem::ragged(lengths, 8, dim);
+                problem.dtype = Dtype::ALL[(index + which) % 2];
+                (problem.kv_heads, problem.mask) = (2, mask);
+                self.suited(&problem, last[(index + which) % 2]);
+                self.suited(&problem, last[(index + which + 1) % 2]);
+                let (weights, output) = [
+                    (Weights::Split, Output::Same),
+                    (Weights::Split, Output::F32),
+                    (Weights::Rounded, Output::F32),
+                ][(index + which) % 3];
+                (problem.dtype, problem.weights, problem.output) = (Dtype::Bf16, weights, output);
+                self.suited(&problem, Rung::Large);
+            }
+            // Split weights with the tiles that are chosen for large problems.
+            for mask in [Mask::Full, Mask::Causal] {
+                for rung in last {
+                    let mut problem = Problem::new(2, 16, 1500, dim);
+                    (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
+                    problem.mask = mask;
+                    self.suited(&problem, rung);
+                }
+            }
         }
-        let mut problem = Problem::new(2, 8, 1, 128);
-        problem.lengths = Lengths::Same {
-            batch: 2,
-            queries: 1,
-            keys: 20_000,
-        };
-        self.add(&problem, Config::suited(Rung::Large, &problem, self.target));
+        self.measured(last);
+        self.decoding();
+    }
+
+    /// Shapes of `docs/measurements.md`.
+    fn measured(&mut self, rungs: [Rung; 2]) {
+        for (dim, length, dtype) in [
+            (64, 1024, Dtype::F16),
+            (64, 16384, Dtype::Bf16),
+            (128, 1024, Dtype::F16),
+            (128, 4096, Dtype::Bf16),
+        ] {
+            for mask in [Mask::Full, Mask::Causal] {
+                for rung in rungs {
+                    let mut problem = Problem::new(16384 / length, 2048 / dim, length, dim);
+                    (problem.dtype, problem.mask) = (dtype, mask);
+                    self.suited(&problem, rung);
+                }
+            }
+        }
+    }
+
+    /// Few queries over many keys, which blocks share.
+    fn decoding(&mut self) {
+        for (index, dim) in [64, 128, 256].into_iter().enumerate() {
+            for (queries, dtype) in [(1, Dtype::F16), (3, Dtype::Bf16), (50, Dtype::Bf16)] {
+                let mut problem = Problem::new(2, 8, queries, dim);
+                problem.lengths = Lengths::Same {
+                    batch: 2,
+                    queries,
+                    keys: 20_000 + index as u32,
+                };
+                problem.kv_heads = 2;
+                (problem.dtype, problem.mask) = (dtype, [Mask::Full, Mask::Causal][index % 2]);
+                self.suited(&problem, Rung::Large);
+                (problem.weights, problem.output) = (Weights::Split, Output::F32);
+                self.suited(&problem, Rung::Large);
+            }
+        }
     }
 }

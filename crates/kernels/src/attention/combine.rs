@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::params::Element;
-use super::problem::Dtype;
+use super::problem::{Dtype, Output};
 use super::softmax::NO_LEVEL;
 use heist_build::{
     Arch, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Val, bf16, f16, kernel_params,
@@ -16,7 +16,7 @@ kernel_params! {
         partial: Global<f32>,
         /// Log-sum-exps of each part.
         partial_lse: Global<f32>,
-        /// Results.
+        /// Results; halves or f32.
         out: Global<u16>,
         /// Log-sum-exps.
         lse: Global<f32>,
@@ -79,7 +79,6 @@ fn row<'k, T: Element>(k: &Kernel<'k>, args: &CombineArgs<On<'k>>, config: &Conf
         let to = sequence.mul_wide(args.out_batch)
             + row.mul_wide(args.out_row)
             + head.mul_wide(args.out_head);
-        let to = args.out.cast::<T>().at(to);
         let pairs = config.head_dim / 2;
         for first in (0..pairs).step_by(32) {
             let col = (k.lane() + first) * 2;
@@ -91,8 +90,15 @@ fn row<'k, T: Element>(k: &Kernel<'k>, args: &CombineArgs<On<'k>>, config: &Conf
                         *sum = value.mul_add(*weight, *sum);
                     }
                 }
-                let packed = Val::pack_as::<T>(sums[0] * factor, sums[1] * factor);
-                to.at(col).cast::<T::Pair>().store(packed);
+                let pair = sums.map(|sum| sum * factor);
+                match config.output {
+                    Output::Same => {
+                        let packed = Val::pack_as::<T>(pair[0], pair[1]);
+                        let to = args.out.cast::<T>().at(to).at(col);
+                        to.cast::<T::Pair>().store(packed);
+                    }
+                    Output::F32 => args.out.cast::<f32>().at(to).at(col).store_vec(pair),
+                }
             });
         }
     });

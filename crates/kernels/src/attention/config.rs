@@ -1,7 +1,7 @@
 //! Which kernel, of which shape: the rungs of the ladder, and what can be
 //! turned on each.
 
-use super::problem::{Dtype, MaskKind, Problem};
+use super::problem::{Dtype, MaskKind, Output, Problem, Weights};
 use crate::KernelError;
 use crate::family::Target;
 use std::fmt;
@@ -75,6 +75,10 @@ pub struct Config {
     pub head_dim: u32,
     /// Of what type.
     pub dtype: Dtype,
+    /// How weights enter the product with the values.
+    pub weights: Weights,
+    /// What results are made of.
+    pub output: Output,
     /// Which keys a query sees; a kernel for a wider kind does for a narrower.
     pub mask: MaskKind,
     /// Whether sequences have lengths of their own.
@@ -114,6 +118,8 @@ impl Config {
             rung,
             head_dim: dim,
             dtype: problem.dtype,
+            weights: problem.weights,
+            output: problem.output,
             mask: problem.mask.kind(),
             ragged: problem.is_ragged(),
             row_blocks: 1,
@@ -326,7 +332,8 @@ fn large(plain: Config, problem: &Problem, target: Target) -> Config {
 fn for_many_tiles(plain: Config, target: Target) -> Config {
     let measured = matches!(target.arch.to_string().as_str(), "sm_90" | "sm_90a")
         && !plain.ragged
-        && plain.mask != MaskKind::Window;
+        && plain.mask != MaskKind::Window
+        && plain.weights == Weights::Rounded;
     let stays = plain.rung == Rung::Persistent;
     let wide = Config {
         row_blocks: 2,

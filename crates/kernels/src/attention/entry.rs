@@ -3,7 +3,7 @@
 
 use super::config::{Config, Rung};
 use super::kernel::{job, schedule};
-use super::problem::{Layout, Lengths, Problem};
+use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::verdict::{LSE_BOUND, bound, verify};
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
@@ -94,6 +94,12 @@ const PARAMETERS: &[Parameter] = &[
     ),
     parameter("dim", "64", "elements of a head: multiples of 16 up to 256"),
     parameter("dtype", "f16", "f16 or bf16"),
+    parameter(
+        "weights",
+        "rounded",
+        "of the softmax, as tensor cores multiply them: rounded to the dtype, or split in two terms",
+    ),
+    parameter("out", "", "of the results: f32, or the dtype unless given"),
     parameter("mask", "full", "full, causal or window(LEFT,RIGHT)"),
     parameter("layout", "heads", "heads (B,H,S,D) or rows (B,S,H,D)"),
     parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
@@ -130,6 +136,17 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     let mut problem = Problem::new(number("batch")?, number("heads")?, queries, number("dim")?);
     problem.kv_heads = or(number("kv-heads")?, problem.heads);
     problem.dtype = text("dtype")?.parse()?;
+    problem.weights = text("weights")?.parse()?;
+    problem.output = match text("out")?.as_str() {
+        "f32" => Output::F32,
+        out if out.is_empty() || out == problem.dtype.to_string() => Output::Same,
+        other => {
+            return Err(KernelError::unfit(format!(
+                "out: results are f32 or, as the rest, {}; `{other}` is neither",
+                problem.dtype
+            )));
+        }
+    };
     problem.mask = text("mask")?.parse()?;
     problem.layout = match text("layout")?.as_str() {
         "heads" => Layout::Heads,
@@ -222,7 +239,7 @@ impl Entry for Attention {
             }
         };
         randomise(&mut job, &problem, settings.read(PARAMETERS, "seed")?);
-        let bound = bound(problem.dtype);
+        let bound = bound(&problem);
         Ok(Prepared {
             job,
             verify: Box::new(move |job| {

@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
 use super::place::Destination;
+use super::problem::Output;
 use super::softmax::{Row, Softmax, scale_rows};
 use super::team::Team;
 use heist_build::{Accumulator, Kernel, On, Tile, Val, WarpTile};
@@ -121,7 +122,10 @@ pub(crate) fn store<'k, T: Element>(
         if config.splits > 1 {
             partial_results(args, config, to, team);
         } else {
-            results(k, args, config, to, team, stage);
+            match config.output {
+                Output::Same => results(k, args, config, to, team, stage),
+                Output::F32 => wide_results(args, to, team),
+            }
         }
     });
 }
@@ -162,6 +166,22 @@ fn partial_results<'k, T: Element>(
         k.if_(row.lt(to.rows), || {
             let to = partial.at(row.mul_add(config.head_dim, col));
             to.store_vec(pair);
+        });
+    });
+}
+
+/// Results in f32, straight from the registers: four lanes write 32 bytes.
+fn wide_results<'k, T: Element>(
+    args: &AttentionArgs<On<'k>>,
+    to: &Destination<'k>,
+    team: &Team<'k, T>,
+) {
+    let k = team.results.kernel();
+    let out = args.out.cast::<f32>().at(to.queries);
+    team.results.each_pair(|row, col, pair| {
+        let row = team.row + row;
+        k.if_(row.lt(to.rows), || {
+            out.at(row.mul_add(args.q_row, col)).store_vec(pair);
         });
     });
 }

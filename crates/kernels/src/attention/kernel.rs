@@ -197,7 +197,11 @@ pub fn job(
         .buffer("q", Role::In, Buffer::zeros(halves, q_elements))
         .buffer("k", Role::In, Buffer::zeros(halves, kv_elements))
         .buffer("v", Role::In, Buffer::zeros(halves, kv_elements))
-        .buffer("out", Role::Out, Buffer::poisoned(halves, q_elements))
+        .buffer(
+            "out",
+            Role::Out,
+            Buffer::poisoned(problem.output_element(), q_elements),
+        )
         .buffer(
             "lse",
             Role::Out,

@@ -5,7 +5,7 @@ use super::config::Config;
 use super::load::fill;
 use super::params::{AttentionArgs, Element};
 use super::place::Place;
-use super::scalar::{LANES, floats, store_row};
+use super::scalar::{LANES, floats};
 use super::softmax::Row;
 use super::team::{Team, key_tile, query_tile};
 use heist_build::{Group, Kernel, On, Ptr, Shared, Val, Var};
@@ -80,7 +80,7 @@ pub(crate) fn tile<'k, T: Element>(
             k.if_(row.row.lt(place.rows), || {
                 let factor = row.state.normaliser();
                 let sums: Vec<_> = row.results.iter().map(|sum| sum.get() * factor).collect();
-                store_row(place.out().at(row.row.mul_add(args.q_row, col)), &sums);
+                place.store(config.output, row.row.mul_add(args.q_row, col), &sums);
                 k.if_(part.eq(0), || {
                     let to = args.lse.at(place.row_number + row.row);
                     to.store(row.state.log_sum());

@@ -37,6 +37,6 @@ pub use entry::{Attention, FAMILY, problem, randomise};
 pub use kernel::{build, job, schedule, tiles};
 pub use order::HeaviestFirst;
 pub use params::AttentionArgs;
-pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem};
+pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 pub use reference::{Attended, Row, Sample, attend};
 pub use verdict::{LSE_BOUND, Odd, Verdict, bound, verify};

@@ -15,7 +15,7 @@ kernel_params! {
         k: Global<u16>,
         /// Values.
         v: Global<u16>,
-        /// Results, laid out as the queries.
+        /// Results, laid out as the queries; halves or f32.
         out: Global<u16>,
         /// The log-sum-exp of each query row.
         lse: Global<f32>,

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
-use super::problem::MaskKind;
+use super::problem::{MaskKind, Output};
 use heist_build::{Accumulator, Bool, Global, Kernel, On, Ptr, SharedArray, Val, WarpTile};
 use heist_sched::Tile;
 use std::marker::PhantomData;
@@ -171,9 +171,21 @@ impl<'k, T: Element> Place<'k, T> {
         self.args.q.cast::<T>().at(self.queries)
     }
 
-    /// The results of its first row.
-    pub(crate) fn out(&self) -> Ptr<'k, Global, T> {
-        self.args.out.cast::<T>().at(self.queries)
+    /// Writes neighbouring results, an even number of them, `at` elements after
+    /// the tile's first.
+    pub(crate) fn store(&self, output: Output, at: Val<'k, u32>, values: &[Val<'k, f32>]) {
+        let halves = self.args.out.cast::<T>().at(self.queries).at(at);
+        let wide = self.args.out.cast::<f32>().at(self.queries).at(at);
+        for (index, pair) in values.chunks_exact(2).enumerate() {
+            let pair = [pair[0], pair[1]];
+            match output {
+                Output::Same => {
+                    let packed = Val::pack_as::<T>(pair[0], pair[1]);
+                    halves.at(2 * index).cast::<T::Pair>().store(packed);
+                }
+                Output::F32 => wide.at(2 * index).store_vec(pair),
+            }
+        }
     }
 
     /// A key of the sequence.

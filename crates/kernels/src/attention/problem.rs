@@ -50,6 +50,58 @@ impl FromStr for Dtype {
     }
 }
 
+/// How the weights of the softmax enter the product with the values.
+///
+/// It matters to the kernels that multiply on tensor cores alone: the others
+/// have weights in f32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Weights {
+    /// Rounded to the element type.
+    #[default]
+    Rounded,
+    /// As two terms, rounded and what rounding took: half as many products
+    /// again in all, and twice the bits.
+    Split,
+}
+
+impl Weights {
+    /// Both.
+    pub const ALL: [Weights; 2] = [Weights::Rounded, Weights::Split];
+}
+
+impl fmt::Display for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Weights::Rounded => "rounded",
+            Weights::Split => "split",
+        })
+    }
+}
+
+impl FromStr for Weights {
+    type Err = KernelError;
+    fn from_str(text: &str) -> Result<Weights, KernelError> {
+        Weights::ALL
+            .into_iter()
+            .find(|weights| weights.to_string() == text)
+            .ok_or_else(|| {
+                KernelError::unfit(format!(
+                    "weights are rounded or split, and `{text}` is neither"
+                ))
+            })
+    }
+}
+
+/// What results are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// The same as queries, keys and values.
+    #[default]
+    Same,
+    /// f32: to be joined with others, or worked on.
+    F32,
+}
+
 /// Which keys a query sees.
 ///
 /// The last query has the place of the last key, as is right for a step of
@@ -181,6 +233,10 @@ pub struct Problem {
     pub mask: Mask,
     /// How heads and rows lie.
     pub layout: Layout,
+    /// How weights enter the product with the values.
+    pub weights: Weights,
+    /// What results are made of.
+    pub output: Output,
     /// The factor of the scores; one over the root of the head dimension unless
     /// given.
     pub scale: Option<f32>,
@@ -204,6 +260,8 @@ impl Problem {
             dtype: Dtype::F16,
             mask: Mask::Full,
             layout: Layout::Heads,
+            weights: Weights::Rounded,
+            output: Output::Same,
             scale: None,
         }
     }
@@ -282,6 +340,14 @@ impl Problem {
         }
     }
 
+    /// What results are made of.
+    pub fn output_element(&self) -> ElementType {
+        match self.output {
+            Output::Same => self.dtype.element(),
+            Output::F32 => ElementType::F32,
+        }
+    }
+
     /// Whether the sequences have lengths of their own.
     pub fn is_ragged(&self) -> bool {
         matches!(self.lengths, Lengths::Each(_))
@@ -341,7 +407,7 @@ impl Problem {
         let rows = self.rows().0 * self.heads as usize;
         Work {
             flops: 4.0 * pairs * f64::from(self.heads) * f64::from(self.head_dim),
-            bytes: (2 * (2 * q + 2 * kv) + 4 * rows) as f64,
+            bytes: (2 * (q + 2 * kv) + self.output_element().bytes() * q + 4 * rows) as f64,
         }
     }
 }
@@ -367,6 +433,13 @@ impl fmt::Display for Problem {
         if self.kv_heads != self.heads {
             write!(f, "/{}", self.kv_heads)?;
         }
-        write!(f, " D{} {} {}", self.head_dim, self.dtype, self.mask)
+        write!(f, " D{} {} {}", self.head_dim, self.dtype, self.mask)?;
+        if self.weights == Weights::Split {
+            f.write_str(" split weights")?;
+        }
+        if self.output == Output::F32 {
+            f.write_str(" out f32")?;
+        }
+        Ok(())
     }
 }

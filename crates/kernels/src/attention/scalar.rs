@@ -7,7 +7,7 @@ use super::params::{AttentionArgs, Element};
 use super::place::Place;
 use super::softmax::Row;
 use super::team::key_tile;
-use heist_build::{Global, Group, Kernel, On, Ptr, Space, Val};
+use heist_build::{Group, Kernel, On, Ptr, Space, Val};
 use heist_sched::Tile;
 
 /// Threads to a row.
@@ -61,7 +61,7 @@ pub(crate) fn tile<'k, T: Element>(
         k.if_(row.lt(place.rows), || {
             let factor = state.normaliser();
             let sums: Vec<_> = results.iter().map(|sum| sum.get() * factor).collect();
-            store_row(place.out().at(row.mul_add(args.q_row, col)), &sums);
+            place.store(config.output, row.mul_add(args.q_row, col), &sums);
             k.if_(part.eq(0), || {
                 args.lse.at(place.row_number + row).store(state.log_sum());
             });
@@ -77,12 +77,4 @@ pub(crate) fn floats<'k, S: Space, T: Element>(
     (0..count)
         .map(|index| from.at(index).load().cast::<f32>())
         .collect()
-}
-
-/// Writes neighbouring numbers as halves, two at a time.
-pub(crate) fn store_row<'k, T: Element>(to: Ptr<'k, Global, T>, values: &[Val<'k, f32>]) {
-    for (index, pair) in values.chunks_exact(2).enumerate() {
-        let packed = Val::pack_as::<T>(pair[0], pair[1]);
-        to.at(2 * index).cast::<T::Pair>().store(packed);
-    }
 }

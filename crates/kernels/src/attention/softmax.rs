@@ -7,6 +7,7 @@
 //! [`SLACK`]: after the first blocks, hardly ever.
 
 use super::params::Element;
+use super::problem::Weights;
 use heist_build::{FragmentA, Group, Kernel, Val, Var, WarpTile};
 
 /// How far scores may exceed the level: weights stay below 256, far from the
@@ -92,14 +93,15 @@ impl<'k> Softmax<'k> {
         });
     }
 
-    /// The weights of 16 keys for 16 rows as the left matrix of a product; they
-    /// are added to the rows' sums.
+    /// The weights of 16 keys for 16 rows as the left matrix of a product, or as
+    /// the left matrices of two; they are added to the rows' sums.
     pub(crate) fn weights<T: Element>(
         &self,
         scores: &WarpTile<'k>,
         block: usize,
         keys: usize,
-    ) -> Option<FragmentA<'k, T>> {
+        how: Weights,
+    ) -> Option<Vec<FragmentA<'k, T>>> {
         let rows = self.rows.get(block)?;
         let levels = rows.map(|row| row.level.get());
         let weigh = |column: usize| {
@@ -113,7 +115,10 @@ impl<'k> Softmax<'k> {
             Some(weights)
         };
         let (left, right) = (weigh(2 * keys)?, weigh(2 * keys + 1)?);
-        Some(FragmentA::from_accumulators(left, right))
+        Some(match how {
+            Weights::Rounded => vec![FragmentA::from_accumulators(left, right)],
+            Weights::Split => FragmentA::split_accumulators(left, right).into(),
+        })
     }
 
     /// Adds up the sums of each row's four lanes.

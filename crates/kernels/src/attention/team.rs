@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
 use super::place::{Place, Seen, hide};
+use super::problem::Weights;
 use super::softmax::Softmax;
 use heist_build::{ASource, Accumulator, FragmentA, Kernel, On, Tile, TileSpec, Val, WarpTile};
 
@@ -11,6 +12,7 @@ pub(crate) struct Team<'k, T: Element> {
     k: Kernel<'k>,
     head_dim: u32,
     cols: u32,
+    weights: Weights,
     /// The warp's first row in the tile.
     pub(crate) row: Val<'k, u32>,
     /// The warp's first key in a block of keys.
@@ -72,6 +74,7 @@ impl<'k, T: Element> Team<'k, T> {
             k: *k,
             head_dim: config.head_dim,
             cols: config.cols,
+            weights: config.weights,
             row,
             col: across * config.cols,
             queries,
@@ -96,11 +99,13 @@ impl<'k, T: Element> Team<'k, T> {
     ) {
         let keys = keys.b_rows(self.col);
         for step in 0..self.head_dim / 16 {
-            let left: Vec<FragmentA<'k, T>> = match &self.queries {
+            let left: Vec<Vec<FragmentA<'k, T>>> = match &self.queries {
                 Queries::Shared(source) => (0..self.seen.len() as u32)
-                    .map(|m| source.fragment(m, step))
+                    .map(|m| vec![source.fragment(m, step)])
                     .collect(),
-                Queries::Registers(kept) => kept.iter().map(|row| row[step as usize]).collect(),
+                Queries::Registers(kept) => {
+                    kept.iter().map(|row| vec![row[step as usize]]).collect()
+                }
             };
             for pair in 0..self.cols / 16 {
                 let right = keys.fragments(pair, step);
@@ -117,8 +122,8 @@ impl<'k, T: Element> Team<'k, T> {
         self.softmax.admit(scores, &self.results);
         let values = values.b_columns_from(self.col, 0);
         for keys in 0..self.cols / 16 {
-            let left: Vec<FragmentA<'k, T>> = (0..self.seen.len())
-                .filter_map(|m| self.softmax.weights(scores, m, keys as usize))
+            let left: Vec<Vec<FragmentA<'k, T>>> = (0..self.seen.len())
+                .filter_map(|m| self.softmax.weights(scores, m, keys as usize, self.weights))
                 .collect();
             for pair in 0..self.head_dim / 16 {
                 let right = values.fragments(pair, keys);
@@ -128,17 +133,22 @@ impl<'k, T: Element> Team<'k, T> {
     }
 }
 
-/// Adds the products of all row blocks with two neighbouring columns of blocks.
+/// Adds the products of all row blocks, which are sums of terms, with two
+/// neighbouring columns of blocks.
 fn multiply<'k, T: Element>(
     sums: &WarpTile<'k>,
     pair: usize,
-    left: &[FragmentA<'k, T>],
+    left: &[Vec<FragmentA<'k, T>>],
     right: &[heist_build::FragmentB<'k, T>; 2],
 ) {
-    for (m, left) in left.iter().enumerate() {
-        for (n, right) in right.iter().enumerate() {
-            if let Some(block) = sums.block(m, 2 * pair + n) {
-                block.mma(left, right);
+    // All first terms before the second ones: no product waits for the last.
+    let terms = left.iter().map(Vec::len).max().unwrap_or(0);
+    for term in 0..terms {
+        for (m, left) in left.iter().enumerate() {
+            for (n, right) in right.iter().enumerate() {
+                if let (Some(left), Some(block)) = (left.get(term), sums.block(m, 2 * pair + n)) {
+                    block.mma(left, right);
+                }
             }
         }
     }
