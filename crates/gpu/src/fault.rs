@@ -8,7 +8,7 @@
 //! own, so it is readable when the context is gone.
 
 use crate::status::Status;
-use heist_launch::{Arguments, Launch, Role};
+use heist_launch::{Arg, Arguments, Launch};
 use heist_ptx::Diagnostic;
 use heist_ptx::Span;
 use std::fmt::{self, Write};
@@ -183,44 +183,49 @@ pub(crate) fn suspects(pending: &[Pending], ended: impl Fn(u64) -> Option<u32>) 
 /// Arguments as flags of the command. Long contents are replaced by zeros of the
 /// same length, and the text says so.
 pub fn argument_flags(arguments: &Arguments) -> String {
-    const LONGEST: usize = 160;
     let mut text = String::new();
     let mut shortened = false;
-    let mut shorten = |full: String, role: Role, ty: &dyn fmt::Display, len: usize| {
-        if full.len() <= LONGEST {
-            return full;
+    let mut contents = |arg: &Arg| match (brief(arg), arg) {
+        (Some(full), _) => full,
+        (None, Arg::Buffer { role, data }) => {
+            shortened = true;
+            format!("{role}:{}:zeros({})", data.ty(), data.len())
         }
-        shortened = true;
-        format!("{role}:{ty}:zeros({len})")
+        (None, other) => other.to_string(),
     };
     for named in &arguments.buffers {
-        let arg = heist_launch::Arg::Buffer {
+        let arg = Arg::Buffer {
             role: named.role,
             data: named.data.clone(),
         };
-        let contents = shorten(
-            arg.to_string(),
-            named.role,
-            &named.data.ty(),
-            named.data.len(),
-        );
-        let word = shell_word(&format!("{} {contents}", named.name));
+        let word = shell_word(&format!("{} {}", named.name, contents(&arg)));
         let _ = write!(text, "--buffer {word} ");
     }
     for arg in &arguments.params {
-        let full = arg.to_string();
-        let word = match arg {
-            heist_launch::Arg::Buffer { role, data } => {
-                shorten(full, *role, &data.ty(), data.len())
-            }
-            _ => full,
-        };
-        let _ = write!(text, "--arg {} ", shell_word(&word));
+        let _ = write!(text, "--arg {} ", shell_word(&contents(arg)));
     }
     if shortened {
         text.push_str("  # long contents are left out: put yours in place of zeros(...)");
     }
     text.trim_end().to_owned()
+}
+
+/// What is written, if it is short. It is not written to the end otherwise: a
+/// matrix takes seconds to spell, and every launch asks for its flags.
+fn brief(what: &impl fmt::Display) -> Option<String> {
+    struct Brief(String);
+    impl fmt::Write for Brief {
+        fn write_str(&mut self, part: &str) -> fmt::Result {
+            const LONGEST: usize = 160;
+            if self.0.len() + part.len() > LONGEST {
+                return Err(fmt::Error);
+            }
+            self.0.push_str(part);
+            Ok(())
+        }
+    }
+    let mut text = Brief(String::new());
+    write!(text, "{what}").ok().map(|()| text.0)
 }
 
 /// Quotes a word for a POSIX shell where it needs it.
@@ -252,6 +257,23 @@ mod tests {
             number,
             record: record(kernel),
         }
+    }
+
+    #[test]
+    fn what_is_long_is_not_written_to_its_end() {
+        struct Endless(std::cell::Cell<u32>);
+        impl fmt::Display for Endless {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                loop {
+                    self.0.set(self.0.get() + 1);
+                    f.write_str("0.5,")?;
+                }
+            }
+        }
+        let endless = Endless(std::cell::Cell::new(0));
+        assert_eq!(brief(&endless), None);
+        assert!(endless.0.get() < 100);
+        assert_eq!(brief(&"0.5").as_deref(), Some("0.5"));
     }
 
     #[test]
