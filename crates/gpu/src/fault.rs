@@ -240,7 +240,7 @@ fn shell_word(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heist_launch::{Arg, Buffer, ElementType};
+    use heist_launch::{Buffer, ElementType, Role};
 
     fn record(kernel: &str) -> LaunchRecord {
         LaunchRecord {
