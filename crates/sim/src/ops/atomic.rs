@@ -2,7 +2,7 @@
 
 use super::access::{Does, Group, Home, groups, watch};
 use super::map::with;
-use super::memory::{Order, reach_of, read_bits, window_of, write_bits};
+use super::qualifier::{Order, reach_of, read_bits, window_of, write_bits};
 use super::{Mods, only};
 use crate::code::{Flow, Slot};
 use crate::context::Cx;

@@ -23,7 +23,7 @@ pub(crate) fn load_formal(register: Register, offset: u32) -> Box<dyn Instr> {
             .warp
             .local
             .load(&offsets, cx.mask, register.ty.bytes().min(8));
-        super::memory::write_bits(cx, register.slot(0), register.rows(), &values);
+        super::qualifier::write_bits(cx, register.slot(0), register.rows(), &values);
         Flow::Next
     })
 }
@@ -32,7 +32,7 @@ pub(crate) fn load_formal(register: Register, offset: u32) -> Box<dyn Instr> {
 pub(crate) fn store_formal(register: Register, offset: u32) -> Box<dyn Instr> {
     with(move |cx| {
         let offsets = [u64::from(cx.fragment.local + offset); LANES];
-        let values = super::memory::read_bits(cx, register.slot(0), register.rows());
+        let values = super::qualifier::read_bits(cx, register.slot(0), register.rows());
         cx.warp
             .local
             .store(&offsets, cx.mask, register.ty.bytes().min(8), &values);
@@ -273,7 +273,7 @@ impl Instr for Call {
                     size,
                 } => {
                     let offsets = [u64::from(base + formal); LANES];
-                    let values = super::memory::read_bits(cx, slot, rows);
+                    let values = super::qualifier::read_bits(cx, slot, rows);
                     cx.warp.local.store(&offsets, mask, size.min(8), &values);
                 }
             }
@@ -350,7 +350,7 @@ fn collect(cx: &mut Cx<'_>, results: &[Passed]) -> Flow {
             } => {
                 let offsets = [u64::from(base + formal); LANES];
                 let (values, _) = cx.warp.local.load(&offsets, cx.mask, size.min(8));
-                super::memory::write_bits(cx, slot, rows, &values);
+                super::qualifier::write_bits(cx, slot, rows, &values);
             }
         }
     }

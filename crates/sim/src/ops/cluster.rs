@@ -226,7 +226,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
             };
             start + u64::from(SharedPlace::address(rank, place.offset))
         });
-        super::memory::write_bits(cx, target, target_rows, &mapped);
+        super::qualifier::write_bits(cx, target, target_rows, &mapped);
         Flow::Next
     });
     d.emit(instr, Cost::ALU);
@@ -256,7 +256,7 @@ fn address_source(
 
 fn read(cx: &Cx<'_>, source: Source, rows: u32) -> [u64; LANES] {
     match source {
-        Source::Register(slot) => super::memory::read_bits(cx, slot, rows),
+        Source::Register(slot) => super::qualifier::read_bits(cx, slot, rows),
         Source::Named(addr) => addr.eval(cx),
     }
 }

@@ -200,8 +200,8 @@ fn general(
     f: impl Fn(u64) -> u64 + Send + Sync + 'static,
 ) -> Box<dyn Instr> {
     with(move |cx| {
-        let values = super::memory::read_bits(cx, source, source_rows).map(&f);
-        super::memory::write_bits(cx, target, target_rows, &values);
+        let values = super::qualifier::read_bits(cx, source, source_rows).map(&f);
+        super::qualifier::write_bits(cx, target, target_rows, &values);
         Flow::Next
     })
 }

@@ -2,7 +2,7 @@
 
 use super::Mods;
 use super::map::with;
-use super::memory::scope_of;
+use super::qualifier::scope_of;
 use crate::code::{Flow, Reach};
 use crate::context::Cx;
 use crate::decode::{Cost, Decoded, Decoder};

@@ -1,5 +1,5 @@
 //! Instructions that change nothing that a kernel running alone can see: cache
-//! policies, and the order of grids.
+//! policies, what is fetched ahead, and the order of grids.
 
 use super::Mods;
 use super::map::with;
@@ -22,7 +22,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, _: &Mods<'_>) -> Deco
         });
         d.emit(instr, Cost::ALU);
     } else {
-        // `griddepcontrol`: no grid comes before this one, and none after it.
+        // For `griddepcontrol`: no grid comes before this one, and none after it.
         d.emit(with(|_| Flow::Next), Cost::ALU);
     }
     Ok(())

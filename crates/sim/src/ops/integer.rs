@@ -130,7 +130,7 @@ fn check_divisor(d: &mut Decoder<'_>, i: &Instruction, ty: ScalarType) -> Decode
     let (slot, rows) = d.src_any(divisor, ty)?;
     let bits = ty.bits();
     let instr = with(move |cx| {
-        let values = super::memory::read_bits(cx, slot, rows);
+        let values = super::qualifier::read_bits(cx, slot, rows);
         let zero = to_mask(values.map(|value| value << (64 - bits) == 0)) & cx.mask;
         if zero != 0 {
             cx.report(rule::DIVISION_BY_ZERO, zero, |_, mut told| {

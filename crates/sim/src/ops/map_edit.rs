@@ -5,7 +5,7 @@
 
 use super::access::{Does, Home, groups, watch};
 use super::map::with;
-use super::memory::{read_bits, window_of};
+use super::qualifier::{read_bits, window_of};
 use super::{Mods, operands};
 use crate::code::{Flow, Reach};
 use crate::context::Cx;

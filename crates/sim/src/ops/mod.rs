@@ -25,16 +25,18 @@ pub(crate) mod float;
 pub(crate) mod half;
 pub(crate) mod hint;
 pub(crate) mod integer;
+pub(crate) mod load;
 pub(crate) mod map;
 pub(crate) mod map_edit;
 pub(crate) mod matrix;
 pub(crate) mod mbarrier;
-pub(crate) mod memory;
 pub(crate) mod moves;
 pub(crate) mod order;
 pub(crate) mod pattern;
+pub(crate) mod qualifier;
 pub(crate) mod registers;
 pub(crate) mod stack;
+pub(crate) mod store;
 pub(crate) mod tensor_map;
 pub(crate) mod video;
 pub(crate) mod warp;
@@ -88,9 +90,9 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "setp" | "set" | "selp" | "slct" => compare::decode(d, i, &mods),
         "cvt" => convert::decode(d, i, &mods),
         "mov" | "cvta" | "isspacep" => moves::decode(d, i, &mods),
-        "ld" | "ldu" | "st" | "prefetch" | "prefetchu" | "discard" | "applypriority" => {
-            memory::decode(d, i, &mods)
-        }
+        "ld" | "ldu" => load::decode(d, i, &mods),
+        "st" if mods.has("async") => bulk::decode_remote(d, i, &mods),
+        "st" => store::decode(d, i, &mods),
         "bra" | "brx" | "exit" | "ret" | "trap" | "brkpt" | "nanosleep" | "pmevent" => {
             control::decode(d, i, &mods)
         }
@@ -107,7 +109,8 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" => matrix::decode(d, i, &mods),
         "tensormap" => map_edit::decode(d, i, &mods),
         "wgmma" => wgmma::decode(d, i, &mods),
-        "createpolicy" | "griddepcontrol" => hint::decode(d, i, &mods),
+        "createpolicy" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard"
+        | "applypriority" => hint::decode(d, i, &mods),
         "setmaxnreg" => registers::decode(d, i, &mods),
         "alloca" | "stacksave" | "stackrestore" => stack::decode(d, i, &mods),
         base if video::is_known(base) => video::decode(d, i, &mods),

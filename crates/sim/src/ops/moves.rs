@@ -145,7 +145,7 @@ fn frame_address(
         let address = u64::from(cx.fragment.local + at) + start;
         let addresses =
             std::array::from_fn(|lane| address + if start == 0 { 0 } else { tag(cx, lane) });
-        super::memory::write_bits(cx, target, rows, &addresses);
+        super::qualifier::write_bits(cx, target, rows, &addresses);
         Flow::Next
     });
     d.emit(instr, Cost::ALU);
@@ -181,7 +181,7 @@ fn clock(d: &mut Decoder<'_>, target: &Operand, name: &str, ty: ScalarType) -> D
         } else {
             now
         };
-        super::memory::write_bits(cx, target, rows, &[value >> shift; LANES]);
+        super::qualifier::write_bits(cx, target, rows, &[value >> shift; LANES]);
         Flow::Next
     });
     // The device's time is known at interactions only.
@@ -213,7 +213,7 @@ fn unpack(d: &mut Decoder<'_>, parts: &[Operand], whole: &Operand, ty: ScalarTyp
             let mask = (1u128 << bits) - 1;
             if let &Some((slot, rows)) = target {
                 let part = values.map(|value| (value >> shift & mask) as u64);
-                super::memory::write_bits(cx, slot, rows, &part);
+                super::qualifier::write_bits(cx, slot, rows, &part);
             }
         }
         Flow::Next
@@ -236,7 +236,7 @@ fn pack(d: &mut Decoder<'_>, whole: &Operand, parts: &[Operand], ty: ScalarType)
         let mut values = [0u128; LANES];
         let mask = (1u128 << bits) - 1;
         for (at, &(slot, rows)) in sources.iter().enumerate() {
-            let part = super::memory::read_bits(cx, slot, rows);
+            let part = super::qualifier::read_bits(cx, slot, rows);
             let shift = bits * at as u32;
             for lane in 0..LANES {
                 values[lane] |= (u128::from(part[lane]) & mask) << shift;
@@ -267,7 +267,7 @@ fn part_type(d: &Decoder<'_>, bits: u32) -> Decoded<ScalarType> {
 fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let o = operands(d, i, 2)?;
     let ty = mods.ty().unwrap_or(ScalarType::U64);
-    let Some(window) = super::memory::window_of(d, mods) else {
+    let Some(window) = super::qualifier::window_of(d, mods) else {
         return Err(d.wrong(rule::MISSING_MODIFIER, "cvta names no state space"));
     };
     let to_space = mods.has("to");
@@ -283,7 +283,7 @@ fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         let target = d.dst(&o[0], ty)?;
         let instr = with(move |cx| {
             let values = addr.eval(cx).map(|address| address.wrapping_add(start));
-            super::memory::write_bits(cx, target, rows_of(ty), &values);
+            super::qualifier::write_bits(cx, target, rows_of(ty), &values);
             Flow::Next
         });
         d.emit(instr, Cost::ALU);
@@ -303,7 +303,7 @@ fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         return Ok(());
     }
     let instr = with(move |cx| {
-        let values = super::memory::read_bits(cx, source, source_rows);
+        let values = super::qualifier::read_bits(cx, source, source_rows);
         let local = window == Window::Local;
         let moved = std::array::from_fn(|lane| {
             let start = start + if local { tag(cx, lane) } else { 0 };
@@ -313,7 +313,7 @@ fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
                 values[lane].wrapping_add(start)
             }
         });
-        super::memory::write_bits(cx, target, rows, &moved);
+        super::qualifier::write_bits(cx, target, rows, &moved);
         Flow::Next
     });
     d.emit(instr, Cost::ALU);
@@ -322,7 +322,7 @@ fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
 
 fn isspacep(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let o = operands(d, i, 2)?;
-    let Some(window) = super::memory::window_of(d, mods) else {
+    let Some(window) = super::qualifier::window_of(d, mods) else {
         return Err(d.wrong(rule::MISSING_MODIFIER, "isspacep names no state space"));
     };
     let own_only = mods.has("shared") || mods.has("shared::cta");
@@ -331,7 +331,7 @@ fn isspacep(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()
         return Ok(());
     };
     let instr = with(move |cx| {
-        let addresses = super::memory::read_bits(cx, source, rows);
+        let addresses = super::qualifier::read_bits(cx, source, rows);
         let rank = cx.warp.rank;
         let mut bits = 0;
         for (lane, &address) in addresses.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! What strong accesses do to the order of everything else: see [`crate::race::sync`].
 
 use super::access::{Group, Home};
-use super::memory::Order;
+use super::qualifier::Order;
 use crate::context::Cx;
 use crate::lanes::{LANES, Mask, each};
 use crate::race::shadow::Scope;

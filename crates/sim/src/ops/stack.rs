@@ -4,7 +4,7 @@
 //! a lane's stack of allocations does not move when a function is called. It is
 //! given back by `stackrestore`, or when the thread ends.
 
-use super::memory::{read_bits, write_bits};
+use super::qualifier::{read_bits, write_bits};
 use super::{Mods, operands};
 use crate::code::Flow;
 use crate::context::Cx;

@@ -270,7 +270,7 @@ fn match_lanes(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded
     let all = mods.has("all");
     let instr = with(move |cx| match assemble(cx, members) {
         Ok(there) => {
-            let values = super::memory::read_bits(cx, a, rows);
+            let values = super::qualifier::read_bits(cx, a, rows);
             let mut out = [0; LANES];
             for lane in each(there) {
                 out[lane] = each(there)

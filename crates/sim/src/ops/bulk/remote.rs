@@ -5,7 +5,7 @@ use super::super::atomic::{op_of, type_of};
 use super::super::flight;
 use super::super::map::with;
 use super::super::mbarrier::{Mbarrier, check_use, complete_bytes};
-use super::super::memory::read_bits;
+use super::super::qualifier::read_bits;
 use super::super::{Mods, operands};
 use super::transfer::{bitwise, reduce_into};
 use crate::code::{Flow, Reach};

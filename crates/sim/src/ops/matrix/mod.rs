@@ -11,7 +11,7 @@ mod rows;
 mod wmma;
 
 use super::access::{Does, Group, Home, groups, watch};
-use super::{Mods, memory};
+use super::{Mods, qualifier};
 use crate::code::{Flow, Slot, Wait};
 use crate::context::Cx;
 use crate::decode::{Decoded, Decoder};
@@ -149,7 +149,7 @@ pub(crate) fn targets(
 
 /// The state space of a matrix in memory; none for generic addresses.
 fn window_of(d: &Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<Option<Window>> {
-    let window = memory::window_of(d, mods);
+    let window = qualifier::window_of(d, mods);
     match window {
         None | Some(Window::Shared | Window::Global) => Ok(window),
         Some(_) => Err(d.wrong(

@@ -2,7 +2,7 @@
 
 use super::super::Mods;
 use super::super::map::with;
-use super::super::memory::read_bits;
+use super::super::qualifier::read_bits;
 use super::{at, check_use, each_barrier};
 use crate::code::{Flow, Pred, Reach, Slot, Wait};
 use crate::context::Cx;
