@@ -34,6 +34,12 @@ impl Slot {
         Slot(row | Slot::SPECIAL)
     }
 
+    /// The row of the running function's window, if it is one.
+    #[inline(always)]
+    pub(crate) fn as_register(self) -> Option<u32> {
+        (self.0 < Slot::SPECIAL).then_some(self.0)
+    }
+
     #[inline]
     pub(crate) fn is_special(self) -> bool {
         self.0 & Slot::SPECIAL != 0
@@ -200,6 +206,9 @@ pub(crate) struct Shape {
     pub(crate) uses_dynamic_shared: bool,
     /// Whether no block can order, or be told by, another one; see [`crate::decode::isolation`].
     pub(crate) isolated: bool,
+    /// Whether something reads or writes shared memory by the asynchronous proxy; see
+    /// [`crate::decode::isolation`].
+    pub(crate) asynchronous: bool,
     /// 32-bit words of the live registers that the declarations amount to.
     pub(crate) register_words: u32,
 }

@@ -26,6 +26,27 @@ fn blend<T: Lane>(rows: &mut [Row], values: &[T; LANES], mask: Mask) {
     );
 }
 
+/// The rows behind a slot, of a warp with these registers whose window starts at `base`.
+#[inline(always)]
+pub(crate) fn rows<'a>(
+    code: &'a Code,
+    regs: &'a [Row],
+    base: u32,
+    slot: Slot,
+    count: usize,
+) -> &'a [Row] {
+    if let Some(row) = slot.as_register() {
+        let at = row as usize + base as usize;
+        return &regs[at..at + count];
+    }
+    let row = slot.row() as usize;
+    if slot.is_constant() {
+        &code.constants[row..row + count]
+    } else {
+        &regs[row..row + count]
+    }
+}
+
 /// An instruction's surroundings.
 pub(crate) struct Cx<'a> {
     pub(crate) code: &'a Code,
@@ -45,15 +66,7 @@ pub(crate) struct Cx<'a> {
 impl Cx<'_> {
     #[inline(always)]
     fn rows(&self, slot: Slot, count: usize) -> &[Row] {
-        let row = slot.row() as usize;
-        if slot.is_constant() {
-            &self.code.constants[row..row + count]
-        } else if slot.is_special() {
-            &self.warp.regs[row..row + count]
-        } else {
-            let at = row + self.fragment.base as usize;
-            &self.warp.regs[at..at + count]
-        }
+        rows(self.code, &self.warp.regs, self.fragment.base, slot, count)
     }
 
     /// All lanes of a register.
@@ -83,7 +96,9 @@ impl Cx<'_> {
             T::pack(values, rows);
             return;
         }
-        blend(rows, values, self.mask);
+        // A copy, so that what is written whole need never be in memory itself.
+        let values = *values;
+        blend(rows, &values, self.mask);
     }
 
     /// The lanes in which a predicate holds.

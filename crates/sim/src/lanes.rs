@@ -176,6 +176,12 @@ mod wide {
                 return unsafe { enabled(work) };
             }
         }
+        narrow(work)
+    }
+
+    /// Out of the way: it is not what most machines run.
+    #[inline(never)]
+    fn narrow<R>(work: impl FnOnce() -> R) -> R {
         work()
     }
 

@@ -79,6 +79,12 @@ impl Machine {
         }
     }
 
+    /// What accesses are held against memory with.
+    #[inline(always)]
+    pub(crate) fn watches(&self) -> (crate::options::Checks, Geography) {
+        (self.options.checks, self.geography)
+    }
+
     /// Whether the run has used up its budget; `round` says how often it was asked,
     /// so that the clock is read now and then only.
     pub(crate) fn is_spent(&self, round: u64) -> bool {

@@ -13,6 +13,25 @@ pub(crate) fn is_isolated(function: &Function) -> bool {
     function.body.iter().flatten().all(keeps_to_itself)
 }
 
+/// Whether a function has operations of the asynchronous proxy: they are ordered with
+/// plain accesses by fences of their own, and not by barriers.
+pub(crate) fn is_asynchronous(function: &Function) -> bool {
+    function.body.iter().flatten().any(goes_by_proxy)
+}
+
+fn goes_by_proxy(statement: &Statement) -> bool {
+    match statement {
+        Statement::Instruction(i) => match i.opcode.base() {
+            "wgmma" | "clusterlaunchcontrol" | "tcgen05" => true,
+            // What `cp.async` copies is put down by the thread that waits for it.
+            "cp" => i.opcode.modifiers().any(|text| text == "bulk"),
+            _ => i.opcode.modifiers().any(|text| text == "async"),
+        },
+        Statement::Block(inner) => inner.iter().any(goes_by_proxy),
+        _ => false,
+    }
+}
+
 fn keeps_to_itself(statement: &Statement) -> bool {
     match statement {
         Statement::Instruction(instruction) => is_inward(instruction),

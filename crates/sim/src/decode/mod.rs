@@ -282,6 +282,10 @@ impl<'m> Decoder<'m> {
             .iter()
             .all(|function| isolation::is_isolated(function))
             && self.ops.iter().all(|op| op.reach != Reach::Device);
+        self.shape.asynchronous = self
+            .queue
+            .iter()
+            .any(|function| isolation::is_asynchronous(function));
         let own = self.trails.len();
         let watched = watch::wrap(watch::Body {
             ops: &mut self.ops[..own],

@@ -88,6 +88,7 @@ pub(crate) fn complete(
             for clock in clocks {
                 team.floor.raise(clock.agent, clock.now);
             }
+            block.shared.history.all_met();
         }
     } else {
         let mut all = arrived;

@@ -232,7 +232,8 @@ impl Cluster {
             let block_number = number * size + rank;
             let ctaid = machine.coordinates(u64::from(block_number));
             let mut shared = machine.pool.spare_shared();
-            shared.reset(machine.shared_len as usize);
+            let defers = machine.options.checks.races && !code.shape.asynchronous;
+            shared.reset(machine.shared_len as usize, defers);
             cluster.blocks.push(Block {
                 ctaid,
                 number: block_number,

@@ -2,11 +2,10 @@
 //! race detector remembers.
 
 use crate::lanes::{LANES, Mask, each};
-use crate::race::shadow::{LINE, Line};
+use crate::race::history::History;
+use crate::race::shadow::LINE;
 use std::sync::Arc;
 
-/// Lines whose shadow is allocated together.
-const PAGE: usize = 64;
 /// Lines of forks that one thread puts together.
 const SHARE: usize = 1 << 13;
 
@@ -22,7 +21,8 @@ pub(crate) struct Region {
     present: Vec<bool>,
     /// One bit per byte, a line each; empty when everything counts as written.
     written: Vec<u128>,
-    shadow: Vec<Option<Box<[Line]>>>,
+    /// What the race detector remembers.
+    pub(crate) history: History,
     /// Of a fork: the bytes of each line that were read, and those that were written.
     touched: Vec<[u128; 2]>,
 }
@@ -38,7 +38,7 @@ impl Region {
         let lines = bytes.len().div_ceil(LINE);
         let mut region = Region {
             written: if written { Vec::new() } else { vec![0; lines] },
-            shadow: no_shadow(lines),
+            history: History::new(lines),
             ..Region::default()
         };
         if bytes.len() == lines * LINE {
@@ -76,7 +76,7 @@ impl Region {
             base: Some(base),
             present: vec![false; lines],
             written: self.written.clone(),
-            shadow: no_shadow(lines),
+            history: History::new(lines),
             touched: vec![[0; 2]; lines],
         }
     }
@@ -91,7 +91,7 @@ impl Region {
 
     /// Forgets what the race detector knows.
     pub(crate) fn forget_races(&mut self) {
-        self.shadow = Vec::new();
+        self.history = History::default();
     }
 
     /// Whether no fork has written a byte that another one has touched.
@@ -193,18 +193,16 @@ impl Region {
         }
     }
 
-    /// Back to unwritten, for the next block; keeps its buffers.
-    pub(crate) fn reset(&mut self, len: usize) {
+    /// Back to unwritten, for the next block; keeps its buffers. `defers` is for its
+    /// [history](History::restart).
+    pub(crate) fn reset(&mut self, len: usize, defers: bool) {
         let lines = len.div_ceil(LINE);
         self.base = None;
         self.data.clear();
         self.data.resize(lines * LINE, 0);
         self.written.clear();
         self.written.resize(lines, 0);
-        for page in self.shadow.iter_mut().flatten() {
-            page.iter_mut().for_each(Line::clear);
-        }
-        self.shadow.resize_with(lines.div_ceil(PAGE), || None);
+        self.history.restart(lines, defers);
     }
 
     /// Bytes one after the other. In a fork only bytes of one line are sure to lie so;
@@ -347,14 +345,6 @@ impl Region {
         })
     }
 
-    /// What the race detector remembers of a line.
-    #[inline]
-    pub(crate) fn shadow(&mut self, line: u64) -> Option<&mut Line> {
-        let page = self.shadow.get_mut(line as usize / PAGE)?;
-        let page = page.get_or_insert_with(|| vec![Line::default(); PAGE].into_boxed_slice());
-        page.get_mut(line as usize % PAGE)
-    }
-
     /// Reads one value per lane.
     #[inline]
     pub(crate) fn gather<T: Word>(
@@ -394,6 +384,23 @@ impl Region {
         out
     }
 
+    /// Reads words one after the other.
+    #[inline(always)]
+    pub(crate) fn words(&self, offset: u64, out: &mut [u32]) {
+        let bytes = self.bytes(offset, 4 * out.len());
+        if bytes.len() == 4 * out.len() {
+            bytemuck::cast_slice_mut::<u32, u8>(out).copy_from_slice(bytes);
+            for word in out {
+                *word = u32::from_le(*word);
+            }
+        } else {
+            // Over lines of a fork of which it has copied some.
+            for (at, out) in out.iter_mut().enumerate() {
+                *out = self.word(offset + 4 * at as u64);
+            }
+        }
+    }
+
     /// Reads 32 bits.
     #[inline(always)]
     pub(crate) fn word(&self, offset: u64) -> u32 {
@@ -422,10 +429,6 @@ impl Region {
             value.put(bytes);
         }
     }
-}
-
-fn no_shadow(lines: usize) -> Vec<Option<Box<[Line]>>> {
-    (0..lines.div_ceil(PAGE)).map(|_| None).collect()
 }
 
 #[inline(always)]
@@ -498,7 +501,7 @@ mod tests {
     fn a_reset_region_is_unwritten_and_zero() {
         let mut region = Region::unwritten(128);
         region.write(0, 8, 99);
-        region.reset(64);
+        region.reset(64, true);
         assert_eq!(
             (region.read(0, 8), region.first_unwritten(0, 1)),
             (0, Some(0))

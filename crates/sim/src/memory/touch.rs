@@ -205,7 +205,7 @@ fn same_group(offsets: &[u64; LANES], bits: u32, group: u64) -> Mask {
 }
 
 /// One bit per cell to one bit per byte.
-fn spread(cells: u32, shift: u8) -> u128 {
+pub(crate) fn spread(cells: u32, shift: u8) -> u128 {
     match shift {
         0 => u128::from(cells),
         1 => {

@@ -9,9 +9,12 @@ use super::conflict::{report_race, report_unwritten};
 use crate::context::Cx;
 use crate::lanes::{ALL, LANES, Mask, each, wide};
 use crate::memory::region::Region;
-use crate::memory::touch::Touch;
+use crate::memory::touch::{LineTouch, Touch};
 use crate::memory::window::{LOCAL_SHIFT, PEER_SHIFT, SharedPlace, Window};
-use crate::race::shadow::{Access, Conflict, Kind, LINE};
+use crate::options::Checks;
+use crate::race::clock::WarpClock;
+use crate::race::history::History;
+use crate::race::shadow::{Access, Conflict, Floor, Geography, Kind, LINE};
 use heist_ptx::{Diagnostic, rule};
 
 /// Whose memory it is.
@@ -404,7 +407,7 @@ pub(crate) fn watch_unless(
     }
     // What is on its way has not been written yet, and that is told already.
     let told = super::flight::check(cx, group, does) | super::cp_async::check(cx, group, does);
-    let mut look = Look::new(cx, does, kind);
+    let mut look = Look::at(cx.fragment.pc, cx.machine.watches(), does, kind);
     look.told = told;
     {
         let region = match group.home {
@@ -430,8 +433,8 @@ pub(crate) struct Look {
     does: Does,
     kind: Kind,
     pc: u32,
-    checks: crate::options::Checks,
-    geography: crate::race::shadow::Geography,
+    checks: Checks,
+    geography: Geography,
     /// Whether it was told already why nobody has written something.
     told: bool,
     /// The first byte that nobody has written.
@@ -441,14 +444,20 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    #[inline]
-    pub(crate) fn new(cx: &Cx<'_>, does: Does, kind: Kind) -> Look {
+    /// Of the instruction at `pc`.
+    #[inline(always)]
+    pub(crate) fn at(
+        pc: u32,
+        (checks, geography): (Checks, Geography),
+        does: Does,
+        kind: Kind,
+    ) -> Look {
         Look {
             does,
             kind,
-            pc: cx.fragment.pc,
-            checks: cx.machine.options.checks,
-            geography: cx.machine.geography,
+            pc,
+            checks,
+            geography,
             told: false,
             unwritten: None,
             found: None,
@@ -460,9 +469,9 @@ impl Look {
     pub(crate) fn line(
         &mut self,
         region: &mut Region,
-        line: &crate::memory::touch::LineTouch<'_>,
-        clock: &crate::race::clock::WarpClock,
-        floor: &crate::race::shadow::Floor,
+        line: &LineTouch<'_>,
+        clock: &WarpClock,
+        floor: &Floor,
     ) {
         let write = self.does == Does::Writes;
         region.note(line.line, line.bytes, write);
@@ -478,11 +487,28 @@ impl Look {
         if !self.checks.races {
             return;
         }
-        let Some(shadow) = region.shadow(line.line) else {
+        if let Some(order) = line.order
+            && self.kind == Kind::Plain
+            && region
+                .history
+                .access_in_order(line.line, (write, order), self.pc, clock)
+        {
             return;
-        };
+        }
+        self.record(&mut region.history, line, clock, floor);
+    }
+
+    /// Holds the part of the access in one line against others, and records it.
+    #[inline(never)]
+    fn record(
+        &mut self,
+        history: &mut History,
+        line: &LineTouch<'_>,
+        clock: &WarpClock,
+        floor: &Floor,
+    ) {
         let access = Access {
-            write,
+            write: self.does == Does::Writes,
             kind: self.kind,
             pc: self.pc,
             bytes: line.bytes,
@@ -493,7 +519,8 @@ impl Look {
             cells: line.cells,
             order: line.order,
         };
-        if let Some(conflict) = shadow.access(&access, clock, self.geography, floor)
+        let conflict = history.access(line.line, &access, clock, self.geography, floor);
+        if let Some(conflict) = conflict
             && self.found.is_none()
         {
             self.found = Some((conflict, line.line));

@@ -245,10 +245,7 @@ pub(crate) fn unready(
         } else {
             ((1u128 << (to - from)) - 1) << from
         };
-        let Some(line) = region.shadow(at) else {
-            continue;
-        };
-        line.each(bytes, |seen| {
+        region.history.each(at, bytes, |seen| {
             if found.is_some_and(|found| !found.known) || !(seen.write || reads) {
                 return;
             }
@@ -284,8 +281,6 @@ pub(crate) fn written(region: &mut Region, start: u64, len: u64, stamp: (Agent, 
         } else {
             ((1u128 << (to - from)) - 1) << from
         };
-        if let Some(line) = region.shadow(at) {
-            line.overwrite(bytes, stamp.0, stamp.1, pc);
-        }
+        region.history.overwrite(at, bytes, stamp.0, stamp.1, pc);
     }
 }

@@ -5,16 +5,17 @@ use super::qualifier::{
     KNOWN, Order, cost_of, elements, lanes_of, plain_word, reach_of, settle_window, window_of,
     write_bits,
 };
-use super::{Mods, only, operands, pattern};
+use super::{Mods, only, operands};
 use crate::code::{Flow, Instr, Slot};
 use crate::context::Cx;
 use crate::decode::operand::{Addr, Base};
 use crate::decode::{Decoded, Decoder};
-use crate::lanes::{ALL, LANES};
+use crate::lanes::{LANES, wide};
 use crate::memory::window::Window;
 use heist_ptx::{Instruction, ScalarType, rule};
 
-struct Load {
+/// A load of any kind.
+pub(super) struct Load {
     window: Option<Window>,
     addr: Addr,
     order: Order,
@@ -24,8 +25,6 @@ struct Load {
     non_coherent: bool,
     /// Registers with their rows.
     targets: Vec<(Slot, u32)>,
-    /// The register and the memory of the commonest kind: [`pattern`]'s.
-    word: Option<(Slot, Window)>,
 }
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -53,7 +52,6 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     let order = Order::of(mods, Order::Weak);
     let word = plain_word(window, order, ty.bytes(), &targets).filter(|_| !mods.has("nc"));
     let load = Load {
-        word,
         window,
         addr,
         order,
@@ -62,24 +60,102 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         non_coherent: mods.has("nc"),
         targets,
     };
-    d.emit_reaching(Box::new(load), cost_of(window), reach_of(window, order));
+    let instr = match SameForAll::of(load) {
+        Ok(same) => Box::new(same) as Box<dyn Instr>,
+        Err(load) => super::word::load(load, word),
+    };
+    d.emit_reaching(instr, cost_of(window), reach_of(window, order));
     Ok(())
+}
+
+/// A load of a parameter or constant at an address that the code names: one value for
+/// all lanes.
+struct SameForAll {
+    window: Window,
+    /// The constant that the address is, in two rows or in one.
+    base: Slot,
+    wide: bool,
+    target: (Slot, u32),
+    long: Load,
+}
+
+impl SameForAll {
+    /// A load as such a one, or as it was.
+    fn of(load: Load) -> Result<SameForAll, Load> {
+        let (base, wide) = match load.addr.base {
+            Base::Long(slot) if slot.is_constant() => (slot, true),
+            Base::Word(slot) if slot.is_constant() => (slot, false),
+            _ => return Err(load),
+        };
+        match (load.window, &load.targets[..]) {
+            (Some(window @ (Window::Param | Window::Const)), &[target]) if load.element <= 8 => {
+                Ok(SameForAll {
+                    window,
+                    base,
+                    wide,
+                    target,
+                    long: load,
+                })
+            }
+            _ => Err(load),
+        }
+    }
+
+    /// The value; none where there is something to tell.
+    #[inline(always)]
+    fn value(&self, cx: &Cx<'_>) -> Option<u64> {
+        let (region, len) = if self.window == Window::Param {
+            (&cx.machine.params, cx.machine.param_len)
+        } else {
+            (&cx.machine.constants, cx.machine.constant_len)
+        };
+        let base = if self.wide {
+            cx.view::<u64>(self.base)[0]
+        } else {
+            u64::from(cx.row(self.base)[0])
+        };
+        let (address, size) = (
+            base.wrapping_add(self.long.addr.offset as u64),
+            u64::from(self.long.element),
+        );
+        if address & (size - 1) != 0 || len < size || address > len - size {
+            return None;
+        }
+        if size == 4 && !self.long.signed {
+            return Some(u64::from(region.word(address)));
+        }
+        let value = region.read(address, size as usize) as u64;
+        let shift = 64 - 8 * size;
+        Some(if self.long.signed {
+            ((value << shift) as i64 >> shift) as u64
+        } else {
+            value
+        })
+    }
+}
+
+impl Instr for SameForAll {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        let told = wide(
+            #[inline(always)]
+            || {
+                let value = self.value(cx)?;
+                let (slot, rows) = self.target;
+                match rows {
+                    1 => cx.write(slot, &[value as u32; LANES]),
+                    2 => cx.write(slot, &[value; LANES]),
+                    _ => cx.write(slot, &[u128::from(value); LANES]),
+                }
+                Some(Flow::Next)
+            },
+        );
+        told.unwrap_or_else(|| self.long.step(cx))
+    }
 }
 
 impl Instr for Load {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let usual = self.word.filter(|_| cx.mask == ALL);
-        if let Some((slot, window)) = usual {
-            if pattern::load(cx, window, &self.addr, slot) {
-                return Flow::Next;
-            }
-        } else if self.same_for_all(cx) {
-            return Flow::Next;
-        }
         let addresses = self.addr.eval(cx);
-        if usual.is_some() {
-            cx.machine.patterns.learn(cx.fragment.pc, &addresses);
-        }
         let size = self.element * self.targets.len() as u32;
         let all = cx.mask;
         let (mut good, mut spun) = (0, false);
@@ -120,50 +196,8 @@ impl Instr for Load {
 }
 
 impl Load {
-    /// A parameter or constant at an address that the code names: one value for
-    /// all lanes. False if it is anything else, and nothing has happened.
-    #[inline]
-    fn same_for_all(&self, cx: &mut Cx<'_>) -> bool {
-        let (region, len) = match self.window {
-            Some(Window::Param) => (&cx.machine.params, cx.machine.param_len),
-            Some(Window::Const) => (&cx.machine.constants, cx.machine.constant_len),
-            _ => return false,
-        };
-        let base = match self.addr.base {
-            Base::Long(slot) if slot.is_constant() => cx.view::<u64>(slot)[0],
-            Base::Word(slot) if slot.is_constant() => u64::from(cx.row(slot)[0]),
-            _ => return false,
-        };
-        let [(slot, rows)] = self.targets[..] else {
-            return false;
-        };
-        let (address, size) = (
-            base.wrapping_add(self.addr.offset as u64),
-            u64::from(self.element),
-        );
-        if size > 8
-            || !address.is_multiple_of(size)
-            || address > len.saturating_sub(size)
-            || len < size
-        {
-            return false;
-        }
-        let value = region.read(address, size as usize) as u64;
-        let shift = 64 - 8 * size;
-        let value = if self.signed {
-            ((value << shift) as i64 >> shift) as u64
-        } else {
-            value
-        };
-        crate::lanes::wide(
-            #[inline(always)]
-            || match rows {
-                1 => cx.write(slot, &[value as u32; LANES]),
-                2 => cx.write(slot, &[value; LANES]),
-                _ => cx.write(slot, &[u128::from(value); LANES]),
-            },
-        );
-        true
+    pub(super) fn addr(&self) -> &Addr {
+        &self.addr
     }
 
     #[inline]
@@ -284,10 +318,8 @@ fn check_read_only(cx: &mut Cx<'_>, group: &Group, contiguous: bool) {
         return;
     };
     group.touch().lines(contiguous, |touch| {
-        if writer.is_none()
-            && let Some(line) = region.shadow(touch.line)
-        {
-            line.each(touch.bytes, |seen| {
+        if writer.is_none() {
+            region.history.each(touch.line, touch.bytes, |seen| {
                 if seen.write {
                     writer = Some(seen);
                 }

@@ -41,6 +41,7 @@ pub(crate) mod tensor_map;
 pub(crate) mod video;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
+mod word;
 
 use crate::decode::{Decoded, Decoder};
 use crate::watch::Role;

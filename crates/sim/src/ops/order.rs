@@ -84,16 +84,15 @@ fn note_flag(cx: &mut Cx<'_>, group: &Group) {
     let geography = cx.machine.geography;
     let offset = group.offsets[crate::lanes::first(group.mask)];
     let mut setter = None;
-    if let Some(line) = cx
-        .region(group.home)
-        .and_then(|region| region.shadow(offset / 128))
-    {
-        line.each(1 << (offset % 128), |seen| {
-            let wide = seen.kind.scope().is_some_and(|scope| scope >= Scope::Gpu);
-            if seen.write && wide && geography.block(seen.agent) != own {
-                setter = Some(geography.block(seen.agent));
-            }
-        });
+    if let Some(region) = cx.region(group.home) {
+        region
+            .history
+            .each(offset / 128, 1 << (offset % 128), |seen| {
+                let wide = seen.kind.scope().is_some_and(|scope| scope >= Scope::Gpu);
+                if seen.write && wide && geography.block(seen.agent) != own {
+                    setter = Some(geography.block(seen.agent));
+                }
+            });
     }
     if setter.is_some() {
         cx.warp.flag_setter = setter;

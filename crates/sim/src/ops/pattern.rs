@@ -4,23 +4,14 @@
 //! shape: lane after lane, two rows of a tile, one word for all. The shape is
 //! worked out once and remembered by the instruction's place; when the addresses
 //! fit it again, bounds, lines and lanes are known without looking at each lane.
-//! Whole warps and 32-bit words of global memory and of the block's own shared
-//! memory only; everything else goes the long way, and so does what [`load`] and
-//! [`store`] find reason to look at more closely.
+//! Shapes are of 32-bit words and whole warps.
 
-use super::access::{Does, Group, Home, Look, tell};
-use crate::code::Slot;
-use crate::context::Cx;
-use crate::decode::operand::{Addr, Base};
-use crate::engine::cluster::Block;
-use crate::lanes::{ALL, LANES, Mask, Row, wide};
-use crate::memory::global::Global;
+use crate::lanes::{ALL, LANES, Mask};
 use crate::memory::region::Region;
 use crate::memory::touch::{LineTouch, Touch};
-use crate::memory::window::{PEER_SHIFT, Window};
-use crate::race::shadow::Kind;
 
-const WORD: u32 = 4;
+/// Bytes that each lane touches.
+pub(crate) const WORD: u32 = 4;
 /// Shapes that one instruction keeps, told apart by where in its line lane 0 lies.
 const WAYS: usize = 4;
 /// Accesses in new shapes after which an instruction has none.
@@ -28,7 +19,7 @@ const PATIENCE: u8 = 32;
 
 /// The words of one line.
 #[derive(Debug)]
-struct Part {
+pub(super) struct Part {
     /// Lines from lane 0's, wrapping.
     line: u64,
     bytes: u128,
@@ -38,6 +29,39 @@ struct Part {
     shared: bool,
     cells: Mask,
     order: Option<u8>,
+}
+
+impl Part {
+    /// The number of the line, where lane 0 lies at `start`.
+    #[inline(always)]
+    pub(super) fn line(&self, start: u64) -> u64 {
+        (start / 128).wrapping_add(self.line)
+    }
+
+    #[inline(always)]
+    pub(super) fn bytes(&self) -> u128 {
+        self.bytes
+    }
+
+    /// The cells, who touches them, and whether several lanes touch one.
+    #[inline(always)]
+    pub(super) fn cells(&self) -> (Mask, &[u8; 32], bool) {
+        (self.cells, &self.lanes, self.shared)
+    }
+
+    #[inline(always)]
+    pub(super) fn touch(&self, start: u64) -> LineTouch<'_> {
+        LineTouch {
+            line: self.line(start),
+            bytes: self.bytes,
+            lanes: &self.lanes,
+            shift: self.shift,
+            first: self.first,
+            shared: self.shared,
+            cells: self.cells,
+            order: self.order,
+        }
+    }
 }
 
 /// How the words get to the lanes.
@@ -62,6 +86,16 @@ struct Chunk {
 }
 
 impl Chunk {
+    #[inline(always)]
+    fn load(&self, region: &Region, start: u64, values: &mut [u32]) {
+        let at = start.wrapping_add(self.delta);
+        if self.one {
+            values.fill(region.word(at));
+        } else {
+            region.words(at, values);
+        }
+    }
+
     /// Cuts the lanes into `N` equal chunks, if they are such.
     fn cut<const N: usize>(deltas: &[u64; LANES]) -> Option<[Chunk; N]> {
         let mut cut = [Chunk::default(); N];
@@ -107,7 +141,6 @@ pub(crate) struct Pattern {
     back: u64,
     ahead: u64,
     parts: Vec<Part>,
-    /// Whether two lanes touch one word.
     shared: bool,
     plan: Plan,
 }
@@ -152,46 +185,60 @@ impl Pattern {
         }
     }
 
+    /// Whether addresses have this shape; `start` is lane 0's, with the offset that all
+    /// of `base` lack.
     #[inline(always)]
-    fn fits_long(&self, base: &[u64; LANES], start: u64) -> bool {
-        let mut differ = (start % 128) ^ self.phase;
+    pub(super) fn fits_long(&self, base: &[u64; LANES], start: u64) -> bool {
+        let mut differ = 0;
         for (address, delta) in base.iter().zip(&self.deltas) {
-            differ |= address.wrapping_sub(base[0]) ^ delta;
+            // In an order that does not make lane 0 look special to the compiler.
+            differ |= address ^ delta.wrapping_add(base[0]);
         }
-        differ == 0
+        differ == 0 && start % 128 == self.phase
     }
 
     /// The same for addresses of 32 bits. That no lane wraps around where lane 0 does
     /// not is what the bounds say.
     #[inline(always)]
-    fn fits_word(&self, base: &[u32; LANES], start: u64) -> bool {
+    pub(super) fn fits_word(&self, base: &[u32; LANES], start: u64) -> bool {
         let mut differ = 0;
         for (address, delta) in base.iter().zip(&self.short_deltas) {
-            differ |= address.wrapping_sub(base[0]) ^ delta;
+            differ |= address ^ delta.wrapping_add(base[0]);
         }
         differ == 0 && start % 128 == self.phase
     }
 
+    /// What it touches of each line.
+    #[inline(always)]
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Whether two lanes touch one word.
+    #[inline(always)]
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Where each lane lies, if lane 0 is at `start`.
+    pub(super) fn offsets(&self, start: u64) -> [u64; LANES] {
+        self.deltas.map(|delta| start.wrapping_add(delta))
+    }
+
     /// Whether everything lies within `len` bytes.
     #[inline(always)]
-    fn is_inside(&self, start: u64, len: u64) -> bool {
+    pub(super) fn is_inside(&self, start: u64, len: u64) -> bool {
         self.back <= start && start < len && self.ahead <= len - start
     }
 
     #[inline(always)]
-    fn load(&self, region: &Region, start: u64, values: &mut [u32; LANES]) {
+    pub(super) fn load(&self, region: &Region, start: u64, values: &mut [u32; LANES]) {
         match &self.plan {
-            Plan::Run => *values = region.run_of::<u32>(start),
-            Plan::Halves(halves) => {
-                let (slots, _) = values.as_chunks_mut::<{ LANES / 2 }>();
-                for (slot, half) in slots.iter_mut().zip(halves) {
-                    let at = start.wrapping_add(half.delta);
-                    if half.one {
-                        slot.fill(region.word(at));
-                    } else {
-                        slot.copy_from_slice(&region.some::<u32, { LANES / 2 }>(at));
-                    }
-                }
+            Plan::Run => region.words(start, values),
+            Plan::Halves([low, high]) => {
+                let (first, second) = values.split_at_mut(LANES / 2);
+                low.load(region, start, first);
+                high.load(region, start, second);
             }
             Plan::Fours(fours) => {
                 let (slots, _) = values.as_chunks_mut::<4>();
@@ -207,30 +254,40 @@ impl Pattern {
                 }
             }
             Plan::Each => {
-                let offsets = self.deltas.map(|delta| start.wrapping_add(delta));
-                *values = region.gather::<u32>(&offsets, ALL, 0);
+                *values = region.gather::<u32>(&self.offsets(start), ALL, 0);
             }
         }
     }
 
     #[inline(always)]
-    fn store(&self, region: &mut Region, start: u64, values: &[u32; LANES]) {
+    pub(super) fn store(&self, region: &mut Region, start: u64, values: &[u32; LANES]) {
         if let Plan::Run = self.plan {
             region.put_run::<u32>(start, values);
         } else {
-            let offsets = self.deltas.map(|delta| start.wrapping_add(delta));
-            region.scatter::<u32>(&offsets, ALL, 0, values);
+            region.scatter::<u32>(&self.offsets(start), ALL, 0, values);
         }
     }
 }
 
 /// What one instruction remembers.
 #[derive(Debug, Default)]
-struct Memory {
-    ways: [Option<Box<Pattern>>; WAYS],
-    misses: u8,
+pub(super) struct Memory {
+    pub(super) ways: Ways,
+    pub(super) misses: u8,
     /// The allocation that it accessed last.
-    recent: usize,
+    pub(super) recent: usize,
+}
+
+/// The shapes of one instruction.
+#[derive(Debug, Default)]
+pub(super) struct Ways([Option<Box<Pattern>>; WAYS]);
+
+impl Ways {
+    /// The shape of an access whose lane 0 is at an address, if it is any of these.
+    #[inline(always)]
+    pub(super) fn at(&self, address: u64) -> Option<&Pattern> {
+        self.0[way_of(address)].as_deref()
+    }
 }
 
 /// What the instructions of a kernel remember, by their places.
@@ -239,215 +296,34 @@ pub(crate) struct Patterns {
     by_pc: Vec<Memory>,
 }
 
+#[inline(always)]
 fn way_of(address: u64) -> usize {
     (address >> 5) as usize % WAYS
 }
 
 impl Patterns {
-    /// Learns the shape of an access that fitted none.
-    pub(crate) fn learn(&mut self, pc: u32, addresses: &[u64; LANES]) {
+    #[inline(always)]
+    pub(super) fn of(&mut self, pc: u32) -> Option<&mut Memory> {
+        self.by_pc.get_mut(pc as usize)
+    }
+
+    /// An access has fitted no shape: whether to [`learn`](Patterns::learn) its own.
+    pub(super) fn misses(&mut self, pc: u32) -> bool {
         let pc = pc as usize;
         if self.by_pc.len() <= pc {
             self.by_pc.resize_with(pc + 1, Default::default);
         }
-        let memory = &mut self.by_pc[pc];
-        if memory.misses >= PATIENCE
-            || addresses
-                .iter()
-                .any(|address| !address.is_multiple_of(u64::from(WORD)))
+        self.by_pc[pc].misses < PATIENCE
+    }
+
+    /// Learns the shape of an access that fitted none.
+    pub(super) fn learn(&mut self, pc: u32, addresses: &[u64; LANES]) {
+        let aligned = |address: &u64| address.is_multiple_of(u64::from(WORD));
+        if let Some(memory) = self.by_pc.get_mut(pc as usize)
+            && addresses.iter().all(aligned)
         {
-            return;
+            memory.misses += 1;
+            memory.ways.0[way_of(addresses[0])] = Some(Box::new(Pattern::of(addresses)));
         }
-        memory.misses += 1;
-        memory.ways[way_of(addresses[0])] = Some(Box::new(Pattern::of(addresses)));
     }
-}
-
-/// The memory at an address: whose it is, where it starts, its length and itself.
-/// Nothing if it needs a closer look.
-#[inline(always)]
-fn place<'a>(
-    global: &'a mut Global,
-    blocks: &'a mut [Block],
-    (rank, shared_len): (u32, u32),
-    recent: &mut usize,
-    window: Window,
-    address: u64,
-) -> Option<(Home, u64, u64, &'a mut Region)> {
-    match window {
-        Window::Global => {
-            if !global.holds(*recent, address) {
-                *recent = global.find(address)?;
-            }
-            let one = global.get_mut(*recent)?;
-            (!one.freed).then_some((Home::Global(*recent), one.base, one.len, &mut one.region))
-        }
-        Window::Shared if address < 1 << PEER_SHIFT => {
-            let block = blocks.get_mut(rank as usize)?;
-            let calm =
-                block.flights.is_empty() && block.mbarriers.is_empty() && block.expected.is_empty();
-            calm.then_some((
-                Home::Shared(rank),
-                0,
-                u64::from(shared_len),
-                &mut block.shared,
-            ))
-        }
-        _ => None,
-    }
-}
-
-/// What became of an access.
-enum Touched {
-    /// It was checked and recorded, and its words have moved.
-    Done,
-    /// It was checked and recorded, there is something to tell, and no word has moved.
-    Found(Box<(Look, Group)>),
-}
-
-/// Holds an access against the shapes that its instruction remembers, checks and
-/// records it, and moves its words with `act`, which gets the warp's registers. Nothing,
-/// and nothing has happened, if it has another shape.
-#[inline(always)]
-fn touch(
-    cx: &mut Cx<'_>,
-    window: Window,
-    addr: &Addr,
-    does: Does,
-    act: impl FnOnce(&Pattern, &mut Region, u64, &mut [Row]),
-) -> Option<Touched> {
-    let mut look = Look::new(cx, does, Kind::Plain);
-    let memory = cx.machine.patterns.by_pc.get(cx.fragment.pc as usize)?;
-    let (address, way) = match addr.base {
-        Base::Long(slot) => {
-            let base = cx.view::<u64>(slot);
-            let address = base[0].wrapping_add(addr.offset as u64);
-            let way = way_of(address);
-            let fits = memory.ways[way].as_ref()?.fits_long(base, address);
-            (fits.then_some(address)?, way)
-        }
-        Base::Word(slot) => {
-            let base = cx.view::<u32>(slot);
-            let address = u64::from(base[0].wrapping_add(addr.offset as u32));
-            let way = way_of(address);
-            let fits = memory.ways[way].as_ref()?.fits_word(base, address);
-            (fits.then_some(address)?, way)
-        }
-        Base::Frame(_) => return None,
-    };
-    let own = (cx.warp.rank, cx.machine.shared_len);
-    let memory = cx.machine.patterns.by_pc.get_mut(cx.fragment.pc as usize)?;
-    let (home, origin, len, region) = place(
-        &mut cx.machine.global,
-        cx.blocks,
-        own,
-        &mut memory.recent,
-        window,
-        address,
-    )?;
-    let pattern = memory.ways[way].as_deref()?;
-    let start = address - origin;
-    if !pattern.is_inside(start, len) || (pattern.shared && does == Does::Writes) {
-        return None;
-    }
-    memory.misses = 0;
-    let warp = &mut *cx.warp;
-    let (clock, floor) = (&warp.clock, &cx.team.floor);
-    for part in &pattern.parts {
-        let line = LineTouch {
-            line: (start / 128).wrapping_add(part.line),
-            bytes: part.bytes,
-            lanes: &part.lanes,
-            shift: part.shift,
-            first: part.first,
-            shared: part.shared,
-            cells: part.cells,
-            order: part.order,
-        };
-        look.line(region, &line, clock, floor);
-    }
-    if look.has_found() {
-        let group = Group {
-            home,
-            mask: ALL,
-            offsets: pattern.deltas.map(|delta| start.wrapping_add(delta)),
-            size: WORD,
-        };
-        return Some(Touched::Found(Box::new((look, group))));
-    }
-    act(pattern, region, start, &mut warp.regs);
-    Some(Touched::Done)
-}
-
-/// Loads words with a whole warp ([`Cx::mask`] is [`ALL`]) in a remembered shape, with every check. False, and
-/// nothing has happened, if they have another one.
-#[inline]
-pub(crate) fn load(cx: &mut Cx<'_>, window: Window, addr: &Addr, target: Slot) -> bool {
-    wide(
-        #[inline(always)]
-        || {
-            let row = (target.row() + cx.fragment.base) as usize;
-            let touched = touch(
-                cx,
-                window,
-                addr,
-                Does::Reads,
-                #[inline(always)]
-                |pattern, region, start, regs| pattern.load(region, start, &mut regs[row].0),
-            );
-            match touched {
-                None => return false,
-                Some(Touched::Done) => {}
-                Some(Touched::Found(found)) => {
-                    let (look, group) = *found;
-                    tell(cx, &group, look, |_| false);
-                    if let Some(region) = cx.region(group.home) {
-                        let values = region.gather::<u32>(&group.offsets, ALL, 0);
-                        cx.write(target, &values);
-                    }
-                }
-            }
-            true
-        },
-    )
-}
-
-/// Stores words with a whole warp in a remembered shape, with every check. False, and
-/// nothing has happened, if they have another one.
-///
-/// `harmless` says whether a write that races with a write changes anything.
-#[inline]
-pub(crate) fn store(
-    cx: &mut Cx<'_>,
-    window: Window,
-    addr: &Addr,
-    source: Slot,
-    harmless: impl FnOnce(&mut Cx<'_>, &Group) -> bool,
-) -> bool {
-    wide(
-        #[inline(always)]
-        || {
-            let values = *cx.row(source);
-            let touched = touch(
-                cx,
-                window,
-                addr,
-                Does::Writes,
-                #[inline(always)]
-                |pattern, region, start, _| pattern.store(region, start, &values),
-            );
-            match touched {
-                None => return false,
-                Some(Touched::Done) => {}
-                Some(Touched::Found(found)) => {
-                    let (look, group) = *found;
-                    tell(cx, &group, look, |cx| harmless(cx, &group));
-                    if let Some(region) = cx.region(group.home) {
-                        region.scatter::<u32>(&group.offsets, ALL, 0, &values);
-                    }
-                }
-            }
-            true
-        },
-    )
 }

@@ -5,25 +5,24 @@ use super::qualifier::{
     KNOWN, Order, cost_of, elements, lanes_of, plain_word, reach_of, read_bits, settle_window,
     window_of,
 };
-use super::{Mods, only, operands, pattern};
+use super::{Mods, only, operands};
 use crate::code::{Flow, Instr, Slot};
 use crate::context::Cx;
 use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::lanes::{ALL, LANES, each};
+use crate::lanes::{LANES, each};
 use crate::memory::region::Word;
 use crate::memory::window::Window;
 use crate::watch::Role;
 use heist_ptx::{Instruction, rule};
 
-struct Store {
+/// A store of any kind.
+pub(super) struct Store {
     window: Option<Window>,
     addr: Addr,
     order: Order,
     element: u32,
     sources: Vec<(Slot, u32)>,
-    /// The register and the memory of the commonest kind: [`pattern`]'s.
-    word: Option<(Slot, Window)>,
 }
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -45,8 +44,8 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     if matches!(window, None | Some(Window::Global)) {
         d.trail.role = Role::Stores(addr);
     }
+    let word = plain_word(window, order, ty.bytes(), &sources);
     let store = Store {
-        word: plain_word(window, order, ty.bytes(), &sources),
         window,
         addr,
         order,
@@ -57,26 +56,17 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         latency: 0,
         ..cost_of(window)
     };
-    d.emit_reaching(Box::new(store), cost, reach_of(window, order));
+    d.emit_reaching(
+        super::word::store(store, word),
+        cost,
+        reach_of(window, order),
+    );
     Ok(())
 }
 
 impl Instr for Store {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let usual = self.word.filter(|_| cx.mask == ALL);
-        if let Some((slot, window)) = usual
-            && pattern::store(cx, window, &self.addr, slot, |cx, group| {
-                self.changes_nothing(cx, group)
-            })
-        {
-            cx.machine.changes += 1;
-            cx.team.progress += 1;
-            return Flow::Next;
-        }
         let addresses = self.addr.eval(cx);
-        if usual.is_some() {
-            cx.machine.patterns.learn(cx.fragment.pc, &addresses);
-        }
         let size = self.element * self.sources.len() as u32;
         groups(
             cx,
@@ -114,6 +104,10 @@ impl Instr for Store {
 }
 
 impl Store {
+    pub(super) fn addr(&self) -> &Addr {
+        &self.addr
+    }
+
     #[inline]
     fn to_region(&self, cx: &mut Cx<'_>, group: &Group) {
         let contiguous = group.touch().is_contiguous();
@@ -167,7 +161,7 @@ impl Store {
     /// Whether memory holds already what is stored: warps that each write the same
     /// result are a race that no program can see.
     #[cold]
-    fn changes_nothing(&self, cx: &mut Cx<'_>, group: &Group) -> bool {
+    pub(super) fn changes_nothing(&self, cx: &mut Cx<'_>, group: &Group) -> bool {
         let size = self.element as usize;
         let mask = match self.element {
             16 => u128::MAX,

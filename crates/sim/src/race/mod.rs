@@ -1,8 +1,10 @@
 //! Happens-before race detection: [`clock`] says who knows what of whom,
-//! [`shadow`] remembers who touched what, as [`trace`]s, and together they tell a race from an
-//! ordered pair of accesses, whatever interleaving the run happened to take.
+//! [`shadow`] remembers who touched what, as [`trace`]s, for all lines of a [`history`], and
+//! together they tell a race from an ordered pair of accesses, whatever interleaving the run
+//! happened to take.
 
 pub(crate) mod clock;
+pub(crate) mod history;
 pub(crate) mod shadow;
 pub(crate) mod sync;
 pub(crate) mod trace;

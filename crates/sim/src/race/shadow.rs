@@ -129,10 +129,11 @@ impl Geography {
 }
 
 /// A trace of the commonest kind, in a few bytes: a plain access to the whole line
-/// in the order of the lanes.
+/// in the order of the lanes. Most lines of global memory have no other.
 #[derive(Clone, Copy, Debug, Default)]
 struct Plain {
     agent: Agent,
+    /// 0 where there is none.
     clock: u32,
     pc: u32,
     write: bool,
@@ -141,6 +142,17 @@ struct Plain {
 }
 
 impl Plain {
+    #[inline(always)]
+    fn is_one(&self) -> bool {
+        self.clock != 0
+    }
+
+    /// As a trace, and no longer here.
+    fn take(&mut self) -> Option<Trace> {
+        let plain = std::mem::take(self);
+        plain.is_one().then(|| plain.trace())
+    }
+
     fn trace(self) -> Trace {
         Trace {
             agent: self.agent,
@@ -162,11 +174,7 @@ impl Plain {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     /// The only trace, where it is of the commonest kind.
-    plain: Option<Plain>,
-    /// Bytes that two blocks have read and nobody has written, where blocks can't
-    /// be ordered: whoever writes them races with one of the two, so that later
-    /// readers need not be remembered.
-    crowded: u128,
+    plain: Plain,
     /// All other traces.
     more: Option<Box<Traces>>,
 }
@@ -175,6 +183,10 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, Default)]
 struct Traces {
     list: Vec<Trace>,
+    /// Bytes that two blocks have read and nobody has written, where blocks can't
+    /// be ordered: whoever writes them races with one of the two, so that later
+    /// readers need not be remembered.
+    crowded: u128,
     /// The trace that was found or made last. If `quiet`, its warp knows all writes
     /// in the list: whatever else it reads in that epoch conflicts with nothing.
     last: usize,
@@ -185,9 +197,9 @@ struct Traces {
 impl Line {
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
-        self.plain = None;
-        self.crowded = 0;
+        self.plain = Plain::default();
         if let Some(more) = &mut self.more {
+            more.crowded = 0;
             more.quiet = false;
             more.retain(|_| false);
         }
@@ -202,39 +214,77 @@ impl Line {
         geography: Geography,
         floor: &Floor,
     ) -> Option<Conflict> {
-        if access.write {
-            self.crowded &= !access.bytes;
-        } else if access.bytes & !self.crowded == 0 {
-            return None;
+        if let Some(more) = &mut self.more {
+            if access.write {
+                more.crowded &= !access.bytes;
+            } else if access.bytes & !more.crowded == 0 {
+                return None;
+            }
+            if !more.list.is_empty() {
+                if !access.write
+                    && more.quiet
+                    && let Some(trace) = more.list.get_mut(more.last)
+                    && trace.is_of(access, clock.agent, clock.now)
+                {
+                    trace.merge(access, &mut more.spare);
+                    return None;
+                }
+                return self.access_any(access, clock, geography, floor);
+            }
         }
         if let Some(order) = access.order
             && access.kind == Kind::Plain
-            && self.access_plain(access, order, clock)
+            && self.access_in_order(access.write, order, access.pc, clock)
         {
-            return None;
-        }
-        if let Some(more) = &mut self.more
-            && !access.write
-            && more.quiet
-            && let Some(trace) = more.list.get_mut(more.last)
-            && trace.is_of(access, clock.agent, clock.now)
-        {
-            trace.merge(access, &mut more.spare);
             return None;
         }
         self.access_any(access, clock, geography, floor)
     }
 
-    /// Records an access to the whole line in the order of the lanes, if what the line
-    /// remembers is of that kind as well and stays so. False if nothing has happened.
+    /// Records a read of an agent in an epoch that knows all writes to the line.
+    pub(super) fn read_quietly(
+        &mut self,
+        access: &Access<'_>,
+        (agent, now): (Agent, u32),
+        geography: Geography,
+        floor: &Floor,
+    ) {
+        let more = self.more.get_or_insert_default();
+        if access.bytes & !more.crowded == 0 {
+            return;
+        }
+        more.list.extend(self.plain.take());
+        let own = more
+            .list
+            .iter()
+            .position(|trace| trace.is_of(access, agent, now));
+        match own {
+            Some(own) => {
+                more.list[own].merge(access, &mut more.spare);
+                more.last = own;
+            }
+            None => more.remember_read(access, (agent, now), geography, floor),
+        }
+        more.quiet = true;
+    }
+
+    /// Records a plain access to the whole line in the order of the lanes, if what the line
+    /// remembers is of that kind as well, alone, and stays so. False if nothing has happened.
     #[inline(always)]
-    fn access_plain(&mut self, access: &Access<'_>, order: u8, clock: &WarpClock) -> bool {
-        if self.more.as_ref().is_some_and(|more| !more.list.is_empty()) {
+    pub(super) fn access_in_order(
+        &mut self,
+        write: bool,
+        order: u8,
+        pc: u32,
+        clock: &WarpClock,
+    ) -> bool {
+        if self.more.is_some() && !self.is_simple() {
             return false;
         }
-        if let Some(before) = self.plain {
+        if self.plain.is_one() {
+            let before = self.plain;
             let same_warp = before.agent == clock.agent && before.order == order;
-            let stays = if access.write {
+            let stays = if write {
                 // Whoever comes after this write comes after that access too: it is
                 // known to all, or each lane was where it is now.
                 clock.knows_all(before.agent, before.clock) || same_warp
@@ -245,14 +295,21 @@ impl Line {
                 return false;
             }
         }
-        self.plain = Some(Plain {
+        self.plain = Plain {
             agent: clock.agent,
             clock: clock.now,
-            pc: access.pc,
-            write: access.write,
+            pc,
+            write,
             order,
-        });
+        };
         true
+    }
+
+    /// Whether there is no trace but the plain one.
+    fn is_simple(&self) -> bool {
+        self.more
+            .as_ref()
+            .is_none_or(|more| more.list.is_empty() && more.crowded == 0)
     }
 
     #[inline(never)]
@@ -265,7 +322,7 @@ impl Line {
     ) -> Option<Conflict> {
         let (agent, now) = (clock.agent, clock.now);
         let more = self.more.get_or_insert_default();
-        more.list.extend(self.plain.take().map(Plain::trace));
+        more.list.extend(self.plain.take());
         let mut conflict = None;
         let mut own = usize::MAX;
         let (mut dead, mut quiet) = (false, !access.write);
@@ -310,11 +367,12 @@ impl Line {
             if dead {
                 more.retain(|trace| trace.bytes != 0);
             }
-            if geography.isolated && !access.write {
-                self.crowded |= access.bytes & more.read_elsewhere(geography, agent);
+            if access.write {
+                more.push(Trace::of(access, agent, now), floor);
+                more.last = more.list.len() - 1;
+            } else {
+                more.remember_read(access, (agent, now), geography, floor);
             }
-            more.push(Trace::of(access, agent, now), floor);
-            more.last = more.list.len() - 1;
         } else {
             more.list[own].merge(access, &mut more.spare);
             more.last = own;
@@ -327,8 +385,8 @@ impl Line {
 
     /// Calls `f` for every cell of every trace that has one of `bytes`.
     pub(crate) fn each(&self, bytes: u128, mut f: impl FnMut(Seen)) {
-        if let Some(plain) = self.plain {
-            plain.trace().each(bytes, &mut f);
+        if self.plain.is_one() {
+            self.plain.trace().each(bytes, &mut f);
         }
         for trace in self.more.iter().flat_map(|more| &more.list) {
             trace.each(bytes, &mut f);
@@ -339,13 +397,13 @@ impl Line {
     /// wrote them.
     pub(crate) fn overwrite(&mut self, bytes: u128, agent: Agent, clock: u32, pc: u32) {
         let more = self.more.get_or_insert_default();
-        more.list.extend(self.plain.take().map(Plain::trace));
+        more.list.extend(self.plain.take());
         for trace in &mut more.list {
             trace.forget(bytes);
         }
         more.quiet = false;
         more.retain(|trace| trace.bytes != 0);
-        self.crowded &= !bytes;
+        more.crowded &= !bytes;
         more.list.push(Trace {
             agent,
             clock,
@@ -386,6 +444,21 @@ impl Traces {
             }
         }
         read & !written
+    }
+
+    /// Adds a trace of a read.
+    fn remember_read(
+        &mut self,
+        access: &Access<'_>,
+        (agent, now): (Agent, u32),
+        geography: Geography,
+        floor: &Floor,
+    ) {
+        if geography.isolated {
+            self.crowded |= access.bytes & self.read_elsewhere(geography, agent);
+        }
+        self.push(Trace::of(access, agent, now), floor);
+        self.last = self.list.len() - 1;
     }
 
     fn push(&mut self, trace: Trace, floor: &Floor) {

@@ -143,26 +143,29 @@ impl Cx<'_> {
                 } else {
                     ((1u128 << count) - 1) << from
                 };
-                if let Some(shadow) = region.shadow(line) {
-                    let access = Access {
-                        write,
-                        kind,
-                        pc,
-                        bytes,
-                        lanes: &lanes,
-                        shift: 2,
-                        first: 0,
-                        shared: false,
-                        cells: crate::race::trace::cell_mask(bytes, 2, 0),
-                        order: None,
-                    };
-                    let conflict =
-                        shadow.access(&access, &self.warp.clock, geography, &self.team.floor);
-                    if let Some(conflict) = conflict
-                        && found.is_none()
-                    {
-                        found = Some((conflict, line * LINE as u64 + u64::from(conflict.byte)));
-                    }
+                let access = Access {
+                    write,
+                    kind,
+                    pc,
+                    bytes,
+                    lanes: &lanes,
+                    shift: 2,
+                    first: 0,
+                    shared: false,
+                    cells: crate::race::trace::cell_mask(bytes, 2, 0),
+                    order: None,
+                };
+                let conflict = region.history.access(
+                    line,
+                    &access,
+                    &self.warp.clock,
+                    geography,
+                    &self.team.floor,
+                );
+                if let Some(conflict) = conflict
+                    && found.is_none()
+                {
+                    found = Some((conflict, line * LINE as u64 + u64::from(conflict.byte)));
                 }
                 at = stop;
             }

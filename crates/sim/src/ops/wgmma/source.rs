@@ -140,10 +140,7 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
         if !checks.races {
             continue;
         }
-        let Some(shadow) = region.shadow(line) else {
-            continue;
-        };
-        shadow.each(bytes, |seen| {
+        region.history.each(line, bytes, |seen| {
             if !seen.write || unready.as_ref().is_some_and(|found| !found.known) {
                 return;
             }
