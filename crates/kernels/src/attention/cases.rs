@@ -307,7 +307,9 @@ impl Cases {
                 let mut schedule = Schedule::new(source)
                     .policy(policy.clone())
                     .submit([Submit::Early, Submit::Late][(index + which) % 2]);
-                schedule.order = AnyOrder::new(HeaviestFirst);
+                schedule.order = AnyOrder::new(HeaviestFirst {
+                    heads: 1 + which as u32,
+                });
                 self.list.push(Case {
                     config: small_tiles(Rung::Persistent, &problem, self.target),
                     problem,

@@ -3,6 +3,7 @@
 
 use super::config::{Config, Rung};
 use super::kernel::{job, schedule};
+use super::order::HeaviestFirst;
 use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::verdict::{LSE_BOUND, bound, verify};
@@ -10,7 +11,7 @@ use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
 use crate::random::uniform;
 use crate::{Job, KernelError};
-use heist_sched::Schedule;
+use heist_sched::{AnyOrder, Schedule};
 
 /// A rung as a variant.
 struct Step(Rung);
@@ -107,6 +108,11 @@ const PARAMETERS: &[Parameter] = &[
         "splits",
         "",
         "blocks that share a tile's keys; chosen unless given",
+    ),
+    parameter(
+        "together",
+        "",
+        "heads whose tiles are handed out in turns, the heaviest first; chosen unless given",
     ),
     parameter("seed", "1", "of the random data"),
     parameter("variant", "", "a rung of the ladder; chosen unless given"),
@@ -226,17 +232,22 @@ impl Entry for Attention {
         let problem = problem(settings)?;
         let named = settings.get("variant").filter(|name| !name.is_empty());
         let variant = FAMILY.choose(named, &problem, target)?;
-        let splits = settings.get("splits").filter(|text| !text.is_empty());
-        let mut job = match splits {
-            None => variant.job(&problem, given, target)?,
-            Some(_) => {
-                let rung = Rung::ALL.into_iter().find(|r| r.as_str() == variant.name());
-                let rung = rung.unwrap_or(Rung::Large);
-                let mut config = Config::suited(rung, &problem, target);
+        let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
+        let mut job = if told("splits") || told("together") {
+            let rung = Rung::ALL.into_iter().find(|r| r.as_str() == variant.name());
+            let rung = rung.unwrap_or(Rung::Large);
+            let mut config = Config::suited(rung, &problem, target);
+            if told("splits") {
                 config.splits = settings.read(PARAMETERS, "splits")?;
-                let own = schedule(&config, &problem, target);
-                job(&problem, &config, given.unwrap_or(&own), target)?
             }
+            let mut own = schedule(&config, &problem, target);
+            if told("together") {
+                let heads = settings.read(PARAMETERS, "together")?;
+                own.order = AnyOrder::new(HeaviestFirst { heads });
+            }
+            job(&problem, &config, given.unwrap_or(&own), target)?
+        } else {
+            variant.job(&problem, given, target)?
         };
         randomise(&mut job, &problem, settings.read(PARAMETERS, "seed")?);
         let bound = bound(&problem);

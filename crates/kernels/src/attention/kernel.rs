@@ -79,9 +79,21 @@ pub fn schedule(config: &Config, problem: &Problem, target: Target) -> Schedule 
         true => Source::Ticket,
     });
     if uneven && config.rung >= Rung::Large {
-        schedule.order = AnyOrder::new(HeaviestFirst);
+        schedule.order = AnyOrder::new(HeaviestFirst {
+            heads: heads_at_once(problem),
+        });
     }
     schedule
+}
+
+/// As many heads as have their keys and values in a part of the L2 cache that every
+/// GPU has, with room for what comes next.
+fn heads_at_once(problem: &Problem) -> u32 {
+    const CACHE: u64 = 16 << 20;
+    let (_, keys) = problem.longest();
+    let bytes = u64::from(keys) * u64::from(problem.head_dim) * 2 * 2;
+    let key_heads = (CACHE / bytes.max(1)).clamp(1, 1024) as u32;
+    key_heads * (problem.heads / problem.kv_heads)
 }
 
 /// Elements from one thing to the next.
