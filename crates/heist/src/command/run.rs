@@ -279,10 +279,10 @@ impl Run {
         if self.tiles == 0 {
             return Err(question("a workload of no tiles has nothing to run"));
         }
-        let most = catalogue::MOST_ELEMENTS / u64::from(heist_kernels::synthetic::THREADS);
+        let most = catalogue::most_elements() / u64::from(heist_kernels::synthetic::THREADS);
         if u64::from(self.tiles) > most {
             return Err(question(format!(
-                "{} tiles: at most {most} are made and checked on the host",
+                "{} tiles: with the memory that is free, {most} can be made and checked on the host",
                 self.tiles
             )));
         }

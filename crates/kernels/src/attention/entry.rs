@@ -179,7 +179,13 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
         problem.layout = Layout::Rows;
     }
     if let Lengths::Same { batch, .. } = problem.lengths {
-        holds("a batch", u64::from(batch))?;
+        // Each sequence has an entry of its own from here on.
+        const MOST: u32 = 1 << 20;
+        if batch > MOST {
+            return Err(KernelError::unfit(format!(
+                "a batch of {batch}: {MOST} sequences can be made at most"
+            )));
+        }
     }
     problem.check()?;
     let size = |rows: fn(&(u32, u32)) -> u32, heads: u32| {

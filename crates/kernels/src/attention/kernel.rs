@@ -87,13 +87,15 @@ pub fn schedule(config: &Config, problem: &Problem, target: Target) -> Schedule 
 }
 
 /// As many heads as have their keys and values in a part of the L2 cache that every
-/// GPU has, with room for what comes next.
+/// GPU has, and at least as many as it takes for the end to be even, which
+/// counts for more.
 fn heads_at_once(problem: &Problem) -> u32 {
     const CACHE: u64 = 16 << 20;
+    const LEAST: u64 = 16;
     let (_, keys) = problem.longest();
     let bytes = u64::from(keys) * u64::from(problem.head_dim) * 2 * 2;
-    let key_heads = (CACHE / bytes.max(1)).clamp(1, 1024) as u32;
-    key_heads * (problem.heads / problem.kv_heads)
+    let shared = u64::from(problem.heads / problem.kv_heads);
+    (CACHE / bytes.max(1) * shared).clamp(LEAST, 4096) as u32
 }
 
 /// Elements from one thing to the next.
