@@ -84,7 +84,7 @@ pub(crate) trait Instr: Send + Sync {
     fn step(&self, cx: &mut Cx<'_>) -> Flow;
 }
 
-/// What happens next.
+/// What happens next. Small, since every instruction gives one back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Flow {
     /// On to the next instruction.
@@ -99,10 +99,10 @@ pub(crate) enum Flow {
     Call(u32),
     /// The lanes of [`Cx::mask`] leave the function.
     Return,
-    /// The fragment waits, and then goes on with the next instruction.
-    Wait(Wait),
-    /// The fragment waits, and then runs this instruction again.
-    Retry(Wait),
+    /// The fragment waits, see [`Cx::wait`], and then goes on with the next instruction.
+    Wait,
+    /// The fragment waits, see [`Cx::retry`], and then runs this instruction again.
+    Retry,
     /// The launch ends here: a trap, or a fault that can't be survived.
     Stop,
 }

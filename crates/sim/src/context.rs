@@ -1,6 +1,6 @@
 //! What an instruction sees while it runs: its warp, its cluster, the machine.
 
-use crate::code::{Code, Pred, PredSrc, Slot};
+use crate::code::{Code, Flow, Pred, PredSrc, Slot, Wait};
 use crate::engine::cluster::{Block, Team};
 use crate::engine::warp::{Fragment, Warp};
 use crate::lanes::{ALL, LANES, Lane, Mask, Row, first, wide};
@@ -61,9 +61,24 @@ pub(crate) struct Cx<'a> {
     pub(crate) mask: Mask,
     /// Where each lane goes after [`crate::code::Flow::Scatter`].
     pub(crate) targets: [u32; LANES],
+    /// What the fragment waits for after [`crate::code::Flow::Wait`] and
+    /// [`crate::code::Flow::Retry`].
+    pub(crate) awaits: Wait,
 }
 
 impl Cx<'_> {
+    /// Lets the fragment wait, and then go on with the next instruction.
+    pub(crate) fn wait(&mut self, wait: Wait) -> Flow {
+        self.awaits = wait;
+        Flow::Wait
+    }
+
+    /// Lets the fragment wait, and then run the present instruction again.
+    pub(crate) fn retry(&mut self, wait: Wait) -> Flow {
+        self.awaits = wait;
+        Flow::Retry
+    }
+
     #[inline(always)]
     fn rows(&self, slot: Slot, count: usize) -> &[Row] {
         rows(self.code, &self.warp.regs, self.fragment.base, slot, count)

@@ -110,6 +110,39 @@ impl Special {
 }
 
 impl Special {
+    /// Rows of registers that it takes.
+    pub(crate) fn rows(self) -> u32 {
+        1 + u32::from(self.is_wide())
+    }
+
+    /// Whether a warp's values are others in each block of a grid.
+    pub(crate) fn is_of_block(self) -> bool {
+        use Special::*;
+        match self {
+            Ctaid(_) | Clusterid(_) | ClusterCtaid(_) | ClusterCtarank | Smid => true,
+            Tid(_)
+            | Ntid(_)
+            | Nctaid(_)
+            | Nclusterid(_)
+            | ClusterNctaid(_)
+            | ClusterNctarank
+            | Laneid
+            | Warpid
+            | Nwarpid
+            | Nsmid
+            | Gridid
+            | LanemaskEq
+            | LanemaskLe
+            | LanemaskLt
+            | LanemaskGe
+            | LanemaskGt
+            | DynamicSmem
+            | TotalSmem
+            | Fixed(_)
+            | Workspace { .. } => false,
+        }
+    }
+
     /// Whether the lanes of a warp have different values.
     fn varies(self) -> bool {
         use Special::*;

@@ -5,6 +5,7 @@ use super::warp::Warp;
 use crate::code::Wait;
 use crate::lanes::Mask;
 use crate::race::clock::{Clock, WarpClock, meet};
+use std::mem::take;
 
 /// Cycles from the last arrival until the waiting warps go on.
 const LATENCY: u64 = 20;
@@ -37,6 +38,18 @@ pub(crate) struct Barrier {
 }
 
 impl Barrier {
+    /// Back to the start, for another block; keeps its buffers.
+    pub(crate) fn restart(&mut self) {
+        let (mut came, mut waiting) = (take(&mut self.came), take(&mut self.waiting));
+        came.clear();
+        waiting.clear();
+        *self = Barrier {
+            came,
+            waiting,
+            ..Barrier::default()
+        };
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.threads == 0
     }
@@ -62,7 +75,7 @@ pub(crate) fn complete(
     };
     let time = barrier.latest + LATENCY;
     barrier.result = (barrier.population, barrier.all, barrier.any);
-    let waiting = std::mem::take(&mut barrier.waiting);
+    let mut waiting = take(&mut barrier.waiting);
     let arrived = barrier.arrived.take();
     barrier.came.clear();
     barrier.expected = None;
@@ -110,13 +123,16 @@ pub(crate) fn complete(
             }
         }
     }
-    for (at, _) in waiting {
+    for &(at, _) in &waiting {
         if let Some(warp) = &mut warps[at] {
             warp.wake(|wait| wait == Wait::Barrier { id });
             warp.advance(time);
             team.enqueue(at, warp.cycle);
         }
     }
+    // The next round needs as much room.
+    waiting.clear();
+    barrier.waiting = waiting;
     team.progress += 1;
 }
 

@@ -39,12 +39,45 @@ pub(crate) struct Block {
 }
 
 impl Block {
+    /// Room for one.
+    fn new() -> Block {
+        Block {
+            ctaid: Dim3::ONE,
+            number: 0,
+            shared: Region::default(),
+            live: 0,
+            live_warps: 0,
+            barriers: Default::default(),
+            mbarriers: Default::default(),
+            flights: Default::default(),
+            expected: Default::default(),
+            registers: Default::default(),
+            issued: Default::default(),
+            end: 0,
+        }
+    }
+
+    /// Back to the start, for another block; its place, threads and memory are still to
+    /// be set. It keeps its buffers, but for shared memory where another is given.
+    fn restart(&mut self, shared: Option<Region>) {
+        if let Some(shared) = shared {
+            self.shared = shared;
+        }
+        self.barriers.iter_mut().for_each(Barrier::restart);
+        self.mbarriers = Default::default();
+        self.flights = Default::default();
+        self.expected = Default::default();
+        self.registers = Default::default();
+        self.issued = Default::default();
+    }
+
     pub(crate) fn has_exited(&self) -> bool {
         self.live == 0
     }
 }
 
 /// What the warps of a cluster share apart from their blocks.
+#[derive(Default)]
 pub(crate) struct Team {
     /// The first agent of the cluster, and how many there are.
     pub(crate) first: Agent,
@@ -74,7 +107,7 @@ pub(crate) struct Team {
 struct Event {
     time: u64,
     order: u64,
-    act: Box<dyn FnOnce(&mut Happening<'_>) + Send>,
+    act: Box<dyn FnOnce(&mut Happening<'_>) + Send + Sync>,
 }
 
 impl PartialEq for Event {
@@ -119,6 +152,22 @@ impl Happening<'_> {
 }
 
 impl Team {
+    /// Back to the start, for another cluster; keeps its buffers.
+    fn restart(&mut self, first: Agent, agents: usize, time: u64) {
+        (self.first, self.agents) = (first, agents);
+        (self.start, self.offset) = (time, 0);
+        self.floor = Floor::new(first, agents);
+        (self.progress, self.events_made) = (0, 0);
+        self.completed.clear();
+        self.phases.clear();
+        self.cluster_barrier = Default::default();
+        self.control = Default::default();
+        self.proxied.restart(first, agents);
+        self.ready.clear();
+        self.timers.clear();
+        self.events.clear();
+    }
+
     /// A name for an asynchronous operation of the cluster.
     pub(crate) fn new_flight(&mut self) -> u64 {
         self.events_made += 1;
@@ -139,7 +188,7 @@ impl Team {
     pub(crate) fn after(
         &mut self,
         time: u64,
-        act: impl FnOnce(&mut Happening<'_>) + Send + 'static,
+        act: impl FnOnce(&mut Happening<'_>) + Send + Sync + 'static,
     ) {
         self.events_made += 1;
         self.events.push(Reverse(Event {
@@ -162,6 +211,7 @@ impl Team {
 }
 
 /// A cluster that has been launched.
+#[derive(Default)]
 pub(crate) struct Cluster {
     pub(crate) blocks: Vec<Block>,
     pub(crate) warps: Vec<Option<Box<Warp>>>,
@@ -197,61 +247,32 @@ impl Cluster {
         time: u64,
         code: &Code,
         machine: &mut Machine,
-    ) -> Cluster {
-        let shape = machine.cluster_shape;
-        let size = shape.count() as u32;
+    ) -> Box<Cluster> {
+        // In the buffers of one that has ended, where there is one: short blocks are
+        // launched as often as they run a few hundred instructions.
+        let mut cluster = machine.pool.spare_cluster().unwrap_or_default();
+        let size = machine.cluster_shape.count() as u32;
         let threads = machine.launch.block.count() as u32;
         let warps = threads.div_ceil(32);
         let first = number * size * warps;
         let agents = (size * warps) as usize;
-        let mut cluster = Cluster {
-            blocks: Vec::with_capacity(size as usize),
-            warps: Vec::with_capacity(agents),
-            team: Team {
-                first,
-                agents,
-                start: time,
-                offset: 0,
-                floor: Floor::new(first, agents),
-                progress: 0,
-                completed: Vec::new(),
-                phases: Vec::new(),
-                cluster_barrier: Default::default(),
-                control: Default::default(),
-                proxied: Clock::new(first, agents),
-                ready: BinaryHeap::new(),
-                timers: BinaryHeap::new(),
-                events: BinaryHeap::new(),
-                events_made: 0,
-            },
-            number,
-            reached: time,
-            ended: false,
-        };
+        (cluster.number, cluster.reached, cluster.ended) = (number, time, false);
+        cluster.team.restart(first, agents, time);
+        cluster.blocks.resize_with(size as usize, Block::new);
+        cluster.warps.resize_with(agents, || None);
         for rank in 0..size {
             let block_number = number * size + rank;
             let ctaid = machine.coordinates(u64::from(block_number));
-            let mut shared = machine.pool.spare_shared();
+            let block = &mut cluster.blocks[rank as usize];
+            block.restart(machine.pool.spare_shared());
             let defers = machine.options.checks.races && !code.shape.asynchronous;
-            shared.reset(machine.shared_len as usize, defers);
-            cluster.blocks.push(Block {
-                ctaid,
-                number: block_number,
-                shared,
-                live: threads,
-                live_warps: warps,
-                barriers: Default::default(),
-                mbarriers: Default::default(),
-                flights: Default::default(),
-                expected: Default::default(),
-                registers: Default::default(),
-                issued: Default::default(),
-                end: time,
-            });
+            block.shared.reset(machine.shared_len as usize, defers);
+            (block.ctaid, block.number, block.end) = (ctaid, block_number, time);
+            (block.live, block.live_warps) = (threads, warps);
             let standing = Standing {
                 block: machine.launch.block,
                 grid: machine.launch.grid,
-                cluster: shape,
+                cluster: machine.cluster_shape,
                 ctaid,
                 warp: 0,
                 sm,
@@ -269,21 +290,26 @@ impl Cluster {
                     machine.rng.below(64)
                 };
                 let cycle = time + jitter;
-                let agent = first + rank * warps + warp;
-                let mut made = match machine.pool.spare_warp() {
+                let at = (rank * warps + warp) as usize;
+                let agent = first + at as Agent;
+                let spare = cluster.warps[at].take();
+                let (mut made, known) = match spare.or_else(|| machine.pool.spare_warp()) {
                     Some(mut spare) => {
+                        // Its special registers are of the same thread of another block.
+                        let known = (spare.number, spare.rank) == (warp, rank);
                         spare.reuse(warp, rank, lanes, code, (agent, first, agents), cycle);
-                        spare
+                        (spare, known)
                     }
                     None => {
                         let clock = WarpClock::new(agent, first, agents);
-                        Box::new(Warp::new(warp, rank, lanes, code, clock, cycle))
+                        let new = Warp::new(warp, rank, lanes, code, clock, cycle);
+                        (Box::new(new), false)
                     }
                 };
                 made.share = (f64::from(warps) / SCHEDULERS).max(1.0);
-                fill_specials(&mut made, code, &Standing { warp, ..standing });
-                cluster.team.enqueue(cluster.warps.len(), cycle);
-                cluster.warps.push(Some(made));
+                fill_specials(&mut made, code, &Standing { warp, ..standing }, known);
+                cluster.team.enqueue(at, cycle);
+                cluster.warps[at] = Some(made);
             }
         }
         cluster
@@ -476,17 +502,21 @@ fn lanes_of(warp: u32, threads: u32) -> Mask {
     }
 }
 
-fn fill_specials(warp: &mut Warp, code: &Code, standing: &Standing) {
+/// Sets the special registers; where `known` says that they were set for the same
+/// thread of another block, only those that differ.
+fn fill_specials(warp: &mut Warp, code: &Code, standing: &Standing, known: bool) {
     let mut row = 0;
     for &special in &code.specials {
-        let values = standing.values(special);
-        if special.is_wide() {
-            use crate::lanes::Lane;
-            u64::pack(&values.map(u64::from), &mut warp.regs[row..row + 2]);
-            row += 2;
-        } else {
-            warp.regs[row].0 = values;
-            row += 1;
+        let rows = special.rows() as usize;
+        if !known || special.is_of_block() {
+            let values = standing.values(special);
+            if special.is_wide() {
+                use crate::lanes::Lane;
+                u64::pack(&values.map(u64::from), &mut warp.regs[row..row + rows]);
+            } else {
+                warp.regs[row].0 = values;
+            }
         }
+        row += rows;
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         // again at once are still in the host's caches.
         if let Place::Starting { number } = running[who] {
             let cluster = Cluster::launch(number, site, time, code, machine);
-            running[who] = Place::Taken(Box::new(cluster));
+            running[who] = Place::Taken(cluster);
         }
         let Place::Taken(cluster) = &mut running[who] else {
             continue;
@@ -124,6 +124,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
             };
             spans.push(span(block, &stay, machine, cycle_ps));
         }
+        machine.pool.give_back_cluster(cluster);
         if machine.stopped {
             break;
         }

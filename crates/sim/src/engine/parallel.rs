@@ -40,9 +40,8 @@ pub(crate) fn run(
     let done: Vec<Option<Share>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
-                let fork = machine.fork();
-                let (next, stop) = (&next, &stop);
-                scope.spawn(move || work(code, fork, blocks, next, stop))
+                let (machine, next, stop) = (&*machine, &next, &stop);
+                scope.spawn(move || work(code, machine.fork(), blocks, next, stop))
             })
             .collect();
         workers
@@ -70,7 +69,7 @@ pub(crate) fn run(
     {
         return None;
     }
-    if !machine.global.absorb(&parts) {
+    if !machine.global.absorb(parts) {
         return None;
     }
     machine.stats = stats;
@@ -137,12 +136,7 @@ fn work(
             }
             let end = cluster.end();
             jobs.push((number, cluster.job(end, &mut machine.shapes)));
-            machine
-                .pool
-                .give_back_warps(cluster.warps.into_iter().flatten());
-            for block in cluster.blocks {
-                machine.pool.give_back(block.shared);
-            }
+            machine.pool.give_back_cluster(cluster);
         }
     }
     // Here, where other workers need not wait for it.

@@ -1,12 +1,13 @@
 //! The clusters of a grid that nobody has launched yet, and buffers to reuse.
 
+use super::cluster::Cluster;
 use super::warp::Warp;
 use crate::memory::region::Region;
 use crate::rng::Rng;
 
 /// Clusters waiting for an SM. The hardware takes them in order; launch control
 /// takes from the same end.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Pool {
     next: u32,
     end: u32,
@@ -16,6 +17,8 @@ pub(crate) struct Pool {
     // Boxed as the clusters hold them: a warp is large, and moves often.
     #[allow(clippy::vec_box)]
     warps: Vec<Box<Warp>>,
+    #[allow(clippy::vec_box)]
+    clusters: Vec<Box<Cluster>>,
 }
 
 impl Pool {
@@ -35,6 +38,7 @@ impl Pool {
             order,
             spare: Vec::new(),
             warps: Vec::new(),
+            clusters: Vec::new(),
         }
     }
 
@@ -53,8 +57,8 @@ impl Pool {
         self.end - self.next
     }
 
-    pub(crate) fn spare_shared(&mut self) -> Region {
-        self.spare.pop().unwrap_or_default()
+    pub(crate) fn spare_shared(&mut self) -> Option<Region> {
+        self.spare.pop()
     }
 
     pub(crate) fn spare_warp(&mut self) -> Option<Box<Warp>> {
@@ -63,6 +67,15 @@ impl Pool {
 
     pub(crate) fn give_back_warps(&mut self, warps: impl Iterator<Item = Box<Warp>>) {
         self.warps.extend(warps);
+    }
+
+    /// A cluster that has ended, to launch another one in its buffers.
+    pub(crate) fn spare_cluster(&mut self) -> Option<Box<Cluster>> {
+        self.clusters.pop()
+    }
+
+    pub(crate) fn give_back_cluster(&mut self, cluster: Box<Cluster>) {
+        self.clusters.push(cluster);
     }
 
     pub(crate) fn give_back(&mut self, shared: Region) {

@@ -59,6 +59,7 @@ pub(crate) fn run_slice(
         machine,
         mask: 0,
         targets: [0; LANES],
+        awaits: Wait::ClusterBarrier,
     };
     let (mut left, mut threads) = (QUANTUM, 0u64);
     let slice = loop {
@@ -145,7 +146,7 @@ pub(crate) fn run_slice(
 impl Cx<'_> {
     /// The fragment has come to its join; false if it has to wait there.
     fn meet(&mut self) -> bool {
-        let fragment = std::mem::replace(&mut self.fragment, nobody());
+        let fragment = std::mem::replace(&mut self.fragment, Fragment::NOBODY);
         match self.warp.arrive(fragment) {
             Some(fragment) => {
                 self.fragment = fragment;
@@ -165,7 +166,7 @@ impl Cx<'_> {
 
     /// Puts the fragment back for later.
     fn park(&mut self, slice: Slice) -> Slice {
-        let fragment = std::mem::replace(&mut self.fragment, nobody());
+        let fragment = std::mem::replace(&mut self.fragment, Fragment::NOBODY);
         self.warp.fragments.push_front(fragment);
         slice
     }
@@ -269,18 +270,19 @@ impl Cx<'_> {
                 self.fragment.function = frame.function;
                 true
             }
-            Flow::Wait(wait) | Flow::Retry(wait) => {
+            Flow::Wait | Flow::Retry => {
+                let wait = self.awaits;
                 if others != 0 {
                     self.expect(next);
                     self.split(others, next);
                 }
-                if matches!(flow, Flow::Wait(_)) {
+                if flow == Flow::Wait {
                     self.fragment.pc = next;
                 }
                 if let Wait::Mbarrier { until, .. } | Wait::Until { time: until } = wait {
                     self.team.set_timer(at, until);
                 }
-                let mut fragment = std::mem::replace(&mut self.fragment, nobody());
+                let mut fragment = std::mem::replace(&mut self.fragment, Fragment::NOBODY);
                 fragment.state = State::Waiting(wait);
                 self.warp.fragments.push_back(fragment);
                 false
@@ -312,7 +314,7 @@ impl Cx<'_> {
         self.fragment.mask = others;
         self.fragment.pc += 1;
         if others == 0 {
-            self.fragment = nobody();
+            self.fragment = Fragment::NOBODY;
         }
         others != 0
     }
@@ -368,7 +370,7 @@ impl Cx<'_> {
     /// After an interaction: other fragments of the warp get their turn, so that
     /// lanes that wait for each other all get on.
     fn take_turns(&mut self) {
-        let mut fragment = std::mem::replace(&mut self.fragment, nobody());
+        let mut fragment = std::mem::replace(&mut self.fragment, Fragment::NOBODY);
         self.warp.count_spin(&mut fragment);
         self.warp.fragments.push_back(fragment);
         if let Some(next) = self.warp.pick() {
@@ -387,25 +389,5 @@ impl Cx<'_> {
         let delay = self.machine.rng.below(most + 1);
         let time = self.warp.cycle + delay;
         self.warp.advance(time);
-    }
-}
-
-/// What stands in for a fragment while there is none.
-fn nobody() -> Fragment {
-    Fragment {
-        pc: 0,
-        mask: 0,
-        base: 0,
-        pbase: 0,
-        local: 0,
-        function: 0,
-        frames: Vec::new(),
-        joins: Vec::new(),
-        stop: NOWHERE,
-        state: State::Ready,
-        spins: 0,
-        forced: false,
-        awaited: 0,
-        resumed: false,
     }
 }

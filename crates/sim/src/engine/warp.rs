@@ -65,23 +65,31 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
+    /// What stands in for a fragment while there is none.
+    pub(crate) const NOBODY: Fragment = Fragment {
+        pc: 0,
+        mask: 0,
+        base: 0,
+        pbase: 0,
+        local: 0,
+        function: 0,
+        frames: Vec::new(),
+        joins: Vec::new(),
+        stop: NOWHERE,
+        state: State::Ready,
+        spins: 0,
+        forced: false,
+        awaited: 0,
+        resumed: false,
+    };
+
     /// All lanes at the first instruction.
     fn start(entry: &crate::code::FunctionCode, mask: Mask, base: u32) -> Fragment {
         Fragment {
             pc: entry.start,
             mask,
             base,
-            pbase: 0,
-            local: 0,
-            function: 0,
-            frames: Vec::new(),
-            joins: Vec::new(),
-            stop: NOWHERE,
-            state: State::Ready,
-            spins: 0,
-            forced: false,
-            awaited: 0,
-            resumed: false,
+            ..Fragment::NOBODY
         }
     }
 
@@ -158,15 +166,14 @@ impl Warp {
         place: (crate::race::clock::Agent, crate::race::clock::Agent, usize),
         cycle: u64,
     ) {
-        let specials: u32 = code
-            .specials
-            .iter()
-            .map(|s| 1 + u32::from(s.is_wide()))
-            .sum();
+        let specials: u32 = code.specials.iter().map(|special| special.rows()).sum();
         let entry = &code.functions[0];
         (self.number, self.rank, self.live) = (number, rank, lanes);
         // What a register holds before it is set must not tell which warp was here before.
-        self.regs.fill(Row::splat(0));
+        // The special registers stay: they are not the kernel's to set.
+        if let Some(own) = self.regs.get_mut(specials as usize..) {
+            bytemuck::cast_slice_mut::<Row, u8>(own).fill(0);
+        }
         self.preds.fill(0);
         self.carry = 0;
         self.unset.fill(Default::default());
@@ -174,8 +181,10 @@ impl Warp {
         self.stack = [0; crate::lanes::LANES];
         self.products = Default::default();
         self.fragments.clear();
-        self.fragments
-            .push_back(Fragment::start(entry, lanes, specials));
+        self.fragments.push_back(Fragment::NOBODY);
+        if let Some(all) = self.fragments.front_mut() {
+            (all.pc, all.mask, all.base) = (entry.start, lanes, specials);
+        }
         self.joins.clear();
         self.local.fresh(0, self.local.len() as u32, u32::MAX);
         self.clock.restart(place.0, place.1, place.2);
@@ -199,11 +208,7 @@ impl Warp {
         clock: WarpClock,
         cycle: u64,
     ) -> Warp {
-        let specials: u32 = code
-            .specials
-            .iter()
-            .map(|s| 1 + u32::from(s.is_wide()))
-            .sum();
+        let specials: u32 = code.specials.iter().map(|special| special.rows()).sum();
         let entry = &code.functions[0];
         let widest = code
             .functions
@@ -304,8 +309,11 @@ impl Warp {
     /// The next fragment that can run.
     pub(crate) fn pick(&mut self) -> Option<Fragment> {
         loop {
-            if let Some(at) = self.fragments.iter().position(|f| f.state == State::Ready) {
-                return self.fragments.remove(at);
+            match self.fragments.iter().position(|f| f.state == State::Ready) {
+                // Most warps have one fragment.
+                Some(0) => return self.fragments.pop_front(),
+                Some(at) => return self.fragments.remove(at),
+                None => {}
             }
             let moved = self.gather() || (self.is_alone() && self.let_go());
             if !moved {

@@ -101,17 +101,21 @@ impl Global {
 
     /// Takes over what forks have written. False, and nothing has changed, if one
     /// of them has written what another one has touched.
-    pub(crate) fn absorb(&mut self, forks: &[Global]) -> bool {
-        let parts = |at: usize| -> Vec<&Region> {
-            forks
+    pub(crate) fn absorb(&mut self, mut forks: Vec<Global>) -> bool {
+        let apart = (0..self.allocations.len()).all(|at| {
+            let parts: Vec<&Region> = forks
                 .iter()
                 .filter_map(|fork| fork.allocations.get(at).map(|one| &one.region))
-                .collect()
-        };
-        let apart = (0..self.allocations.len()).all(|at| Region::are_apart(&parts(at)));
+                .collect();
+            Region::are_apart(&parts)
+        });
         if apart {
             for (at, one) in self.allocations.iter_mut().enumerate() {
-                one.region.absorb(&parts(at));
+                let parts = forks.iter_mut().filter_map(|fork| {
+                    let part = fork.allocations.get_mut(at)?;
+                    Some(std::mem::take(&mut part.region))
+                });
+                one.region.absorb(parts.collect());
             }
         }
         apart

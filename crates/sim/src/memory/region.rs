@@ -71,8 +71,8 @@ impl Region {
             None => Arc::new(self.data.clone()),
         };
         Region {
-            // Pages of zeros cost nothing until they are written.
-            data: vec![0; lines * LINE],
+            // There is nothing of its own before the first write.
+            data: Vec::new(),
             base: Some(base),
             present: vec![false; lines],
             written: self.written.clone(),
@@ -126,33 +126,39 @@ impl Region {
     }
 
     /// Takes over what forks have written, each of them other bytes.
-    pub(crate) fn absorb(&mut self, forks: &[&Region]) {
-        let wrote = |fork: &&Region| fork.present.contains(&true);
-        let forks: Vec<&Region> = forks.iter().copied().filter(wrote).collect();
-        if forks.is_empty() {
-            return;
-        }
+    pub(crate) fn absorb(&mut self, forks: Vec<Region>) {
+        let mut forks = forks
+            .into_iter()
+            .filter(|fork| fork.present.contains(&true));
+        let Some(first) = forks.next() else { return };
+        let others: Vec<Region> = forks.collect();
+        // The bytes of the first one become the region's own; its lines that it never
+        // wrote come from the base.
         let base = self.base.take();
-        if base.is_some() {
-            self.data = vec![0; base.as_ref().map_or(0, |base| base.len())];
-        }
-        let (base, forks) = (base.as_deref(), &forks[..]);
+        let before = std::mem::replace(&mut self.data, first.data);
+        let base = base.as_ref().map_or(&before[..], |base| base);
+        let (present, others) = (&first.present[..], &others[..]);
         let merge = |start: usize, lines: &mut [u8]| {
             for (at, target) in lines.chunks_exact_mut(LINE).enumerate() {
                 let line = start + at;
                 let bytes = line * LINE..(line + 1) * LINE;
-                let whole = forks
+                let whole = others
                     .iter()
                     .find(|fork| fork.touched.get(line).is_some_and(|of| of[1] == u128::MAX));
                 if let Some(source) = whole.and_then(|fork| fork.data.get(bytes.clone())) {
                     target.copy_from_slice(source);
                     continue;
                 }
-                if let Some(source) = base.and_then(|base| base.get(bytes.clone())) {
+                if !present.get(line).copied().unwrap_or(false)
+                    && let Some(source) = base.get(bytes.clone())
+                {
                     target.copy_from_slice(source);
                 }
-                for fork in forks {
+                for fork in others {
                     let written = fork.touched.get(line).map_or(0, |touched| touched[1]);
+                    if written == 0 {
+                        continue;
+                    }
                     let source = fork.data.get(bytes.clone()).unwrap_or(&[]);
                     for (at, (target, source)) in target.iter_mut().zip(source).enumerate() {
                         if written >> at & 1 != 0 {
@@ -166,7 +172,7 @@ impl Region {
         if lines <= SHARE {
             merge(0, &mut self.data);
         } else {
-            let share = lines.div_ceil(forks.len().max(2));
+            let share = lines.div_ceil(1 + others.len().max(1));
             std::thread::scope(|scope| {
                 for (at, part) in self.data.chunks_mut(share * LINE).enumerate() {
                     let merge = &merge;
@@ -174,8 +180,9 @@ impl Region {
                 }
             });
         }
-        for fork in forks {
-            for (written, [_, wrote]) in self.written.iter_mut().zip(&fork.touched) {
+        let touched = std::iter::once(&first.touched).chain(others.iter().map(|one| &one.touched));
+        for touched in touched {
+            for (written, [_, wrote]) in self.written.iter_mut().zip(touched) {
                 *written |= wrote;
             }
         }
@@ -258,6 +265,10 @@ impl Region {
             return;
         }
         let Some(base) = &self.base else { return };
+        if self.data.is_empty() {
+            // Pages of zeros cost nothing until they are written.
+            self.data = vec![0; self.present.len() * LINE];
+        }
         let lines = range.start / LINE..range.end.div_ceil(LINE).min(self.present.len());
         for line in lines {
             let bytes = line * LINE..(line + 1) * LINE;
@@ -518,12 +529,13 @@ mod tests {
         b.note(0, 0xf00, true);
         b.note(1, 0xff, false);
         assert!(Region::are_apart(&[&a, &b]));
-        whole.absorb(&[&a, &b]);
+        let mut other = whole.fork();
+        other.note(1, 0x80, true);
+        assert!(!Region::are_apart(&[&other, &b]));
+        assert!(!Region::are_apart(&[&b, &other]));
+        whole.absorb(vec![a, b]);
         assert_eq!(whole.read(4, 8), 0x0202_0202_0101_0101);
         assert_eq!(whole.first_unwritten(4, 9), Some(12));
-        a.note(1, 0x80, true);
-        assert!(!Region::are_apart(&[&a, &b]));
-        assert!(!Region::are_apart(&[&b, &a]));
     }
 
     #[test]
@@ -546,7 +558,7 @@ mod tests {
         assert_eq!(words[1], u32::from_le_bytes([124, 125, 126, 127]));
         assert_eq!(words[2], u32::from_le_bytes([128, 129, 255, 255]));
         assert!(fork.bytes(120, 16).is_empty(), "it lies in two places");
-        whole.absorb(&[&fork]);
+        whole.absorb(vec![fork]);
         let mut after = start.clone();
         (after[130], after[131]) = (255, 255);
         assert_eq!(*whole.into_bytes(256), after);
@@ -565,19 +577,17 @@ mod tests {
         }
         let [a, b, c] = &forks;
         assert!(Region::are_apart(&[a, b, c]));
-        whole.absorb(&[a, b, c]);
+        let mut reads = whole.fork();
+        reads.note(SHARE as u64 + 98, 0x100, false);
+        let clear = [a, b, c].map(|fork| Region::are_apart(&[fork, &reads]));
+        let wrote = (SHARE + 98) % 3;
+        assert_eq!(clear, [0, 1, 2].map(|at| at != wrote));
+        whole.absorb(forks.into());
         for line in 0..(SHARE + 100) as u64 {
             let at = line * LINE as u64;
             assert_eq!(whole.read(at + 8, 4), u128::from(line));
             assert_eq!(whole.read(at + 12, 1), 7);
             assert_eq!(whole.unwritten_in(line, 0xff00), 0xf000);
         }
-        forks[0].note(SHARE as u64 + 98, 0x100, false);
-        let [a, b, c] = &forks;
-        assert_eq!(
-            Region::are_apart(&[a, b, c]),
-            (SHARE + 98).is_multiple_of(3),
-            "somebody else has written what it read"
-        );
     }
 }

@@ -106,7 +106,7 @@ fn barrier(
     let missing = cx.warp.live & !cx.mask;
     if aligned && missing != 0 {
         if !cx.fragment.forced && cx.mask == cx.fragment.mask {
-            return Flow::Retry(Wait::Gather {
+            return cx.retry(Wait::Gather {
                 members: cx.warp.live,
             });
         }
@@ -249,10 +249,10 @@ fn arrive(
     }
     match act {
         Act::Arrive => Flow::Next,
-        Act::Sync => Flow::Wait(Wait::Barrier { id: number }),
+        Act::Sync => cx.wait(Wait::Barrier { id: number }),
         Act::Reduce(_) => {
             cx.fragment.resumed = true;
-            Flow::Retry(Wait::Barrier { id: number })
+            cx.retry(Wait::Barrier { id: number })
         }
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn gather(cx: &mut Cx<'_>, aligned: bool) -> Option<Flow> {
         return None;
     }
     if !cx.fragment.forced && cx.mask == cx.fragment.mask {
-        return Some(Flow::Retry(Wait::Gather {
+        return Some(cx.retry(Wait::Gather {
             members: cx.warp.live,
         }));
     }
@@ -136,7 +136,7 @@ fn wait(cx: &mut Cx<'_>) -> Flow {
         return Flow::Next;
     }
     if cx.team.cluster_barrier.phase == cx.warp.cluster_phase {
-        return Flow::Retry(Wait::ClusterBarrier);
+        return cx.retry(Wait::ClusterBarrier);
     }
     let (lanes, live) = (cx.mask, cx.warp.live);
     cx.warp.cluster_arrived &= !lanes;

@@ -178,7 +178,7 @@ fn nanosleep(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<(
         let ns = u64::from(longest).min(1_000_000);
         let now = cx.warp.settle();
         let time = now + ns * 1000 / cx.machine.device.cycle_ps() + 20;
-        Flow::Wait(Wait::Until { time })
+        cx.wait(Wait::Until { time })
     });
     d.emit_reaching(instr, Cost::CONTROL, Reach::Cluster);
     Ok(())

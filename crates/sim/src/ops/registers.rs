@@ -98,7 +98,7 @@ fn run(cx: &mut Cx<'_>, wanted: u32, more: bool) -> Flow {
         // Every warp of a group waits; what counts is how long they have all waited.
         let doubled = pool.waits / 16;
         pool.waits += 1;
-        return Flow::Retry(Wait::Until {
+        return cx.retry(Wait::Until {
             time: now + (256 << doubled),
         });
     }

@@ -49,7 +49,7 @@ pub(crate) fn decode_barrier(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()
             cx.warp.clock.sync_lanes(named, live);
             return Flow::Next;
         }
-        Flow::Wait(Wait::WarpBarrier { members: named })
+        cx.wait(Wait::WarpBarrier { members: named })
     });
     d.emit(instr, Cost::new(2, 0));
     Ok(())
@@ -108,7 +108,7 @@ fn assemble(cx: &mut Cx<'_>, members: Option<Slot>) -> Result<Mask, Flow> {
     }
     if cx.mask & named & live != named & live && !cx.fragment.forced {
         cx.fragment.awaited = named & live;
-        return Err(Flow::Retry(Wait::Gather { members: named }));
+        return Err(cx.retry(Wait::Gather { members: named }));
     }
     cx.fragment.forced = false;
     report_missing(cx, named);

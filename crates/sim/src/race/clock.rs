@@ -80,6 +80,14 @@ impl Clock {
         }
     }
 
+    /// Back to knowing nothing, for another cluster.
+    pub(crate) fn restart(&mut self, first: Agent, agents: usize) {
+        self.first = first;
+        self.near.clear();
+        self.near.resize(agents, Known::default());
+        self.far = None;
+    }
+
     /// What is known of an agent.
     #[inline]
     pub(crate) fn of(&self, agent: Agent) -> Known {
@@ -175,10 +183,7 @@ impl WarpClock {
         self.agent = agent;
         (self.now, self.synced) = (1, 1);
         self.pairs = None;
-        self.common.first = first;
-        self.common.near.clear();
-        self.common.near.resize(agents, Known::default());
-        self.common.far = None;
+        self.common.restart(first, agents);
         self.partial.clear();
     }
 

@@ -39,7 +39,7 @@ pub(crate) fn assemble(cx: &mut Cx<'_>) -> Result<(), Flow> {
     }
     let live = cx.warp.live;
     if cx.mask != live && !cx.fragment.forced {
-        return Err(Flow::Retry(Wait::Gather { members: live }));
+        return Err(cx.retry(Wait::Gather { members: live }));
     }
     cx.fragment.forced = false;
     let (here, missing) = (cx.mask, !cx.mask);

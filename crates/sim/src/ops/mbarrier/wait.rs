@@ -127,7 +127,7 @@ impl Waiter {
                 cx.fragment.resumed = true;
                 // A wait that has failed often while nothing happened lasts until something does.
                 let until = if stuck { u64::MAX } else { cx.now() + PATIENCE };
-                return Flow::Retry(Wait::Mbarrier {
+                return cx.retry(Wait::Mbarrier {
                     rank,
                     offset,
                     until,

@@ -280,7 +280,7 @@ pub(super) fn wait(cx: &mut Cx<'_>, most: u64) -> Flow {
         if looks < PATIENCE {
             cx.warp.products.looks += 1;
             let time = now + (32 << looks.saturating_sub(256));
-            return Flow::Retry(Wait::Until { time });
+            return cx.retry(Wait::Until { time });
         }
         cx.report(rule::TENSOR_DIVERGENT, ALL, |_, mut told| {
             told.message = format!(
