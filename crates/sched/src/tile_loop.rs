@@ -208,26 +208,44 @@ impl<'k> TileLoop<'k> {
     /// one at its own place.
     #[track_caller]
     pub fn each(self, body: impl Fn(Tile<'k>)) -> Done<'k> {
+        self.emit(&body, None)
+    }
+
+    /// The same for a body that can begin a tile ahead: `ahead` says what thread 0
+    /// does for the next tile as soon as it knows it, while the other threads are
+    /// still busy with the one before. It may ask for copies, and must not meet
+    /// anybody.
+    ///
+    /// A tile that `ahead` did not see is as likely as one that it did: the first
+    /// of a block, every one that comes without asking ([`Source::Direct`]) and
+    /// every one of a cluster.
+    #[track_caller]
+    pub fn each_ahead(self, body: impl Fn(Tile<'k>), ahead: impl Fn(Tile<'k>)) -> Done<'k> {
+        let alone = self.k.cluster_size() == 1;
+        self.emit(&body, alone.then_some(&ahead))
+    }
+
+    fn emit(self, body: &dyn Fn(Tile<'k>), ahead: Option<&dyn Fn(Tile<'k>)>) -> Done<'k> {
         let k = self.k;
         match self.shape.source {
-            Source::Direct => self.run(&body),
-            Source::Static => self.deal(&body),
+            Source::Direct => self.run(body),
+            Source::Static => self.deal(body, ahead),
             Source::Clc | Source::Ticket if self.shape.policy.constant() == Some(false) => {
-                self.run(&body);
+                self.run(body);
                 if let Asking::Tickets(tickets) = &self.asking {
                     k.if_(self.leader, || tickets.retire());
                 }
             }
-            Source::Clc | Source::Ticket => self.steal(&body),
+            Source::Clc | Source::Ticket => self.steal(body, ahead),
         }
         self.finish();
         Done(PhantomData)
     }
 
-    /// A tile and its work.
-    fn run(&self, body: &impl Fn(Tile<'k>)) {
+    /// The tile of this block in the cluster of tiles at `index`.
+    fn tile(&self, index: Val<'k, u32>) -> Tile<'k> {
         let k = self.k;
-        let at = self.position(self.index.get());
+        let at = self.position(index);
         let shape = k.cluster_shape();
         let offset = k.cluster_block();
         let [x, y, z] = [
@@ -243,13 +261,20 @@ impl<'k> TileLoop<'k> {
                 inside = inside & at.lt(tiles[axis]);
             }
         }
-        let tile = Tile {
+        Tile {
             x: x.named("tile_x"),
             y: y.named("tile_y"),
             z: z.named("tile_z"),
             inside,
             tiles,
-        };
+        }
+    }
+
+    /// A tile and its work.
+    fn run(&self, body: &dyn Fn(Tile<'k>)) {
+        let k = self.k;
+        let tile = self.tile(self.index.get());
+        let inside = tile.inside;
         if let Some(scribe) = &self.scribe {
             k.one_thread(|| scribe.tile_begins());
         }
@@ -284,22 +309,31 @@ impl<'k> TileLoop<'k> {
     }
 
     /// Every `workers`-th tile.
-    fn deal(&self, body: &impl Fn(Tile<'k>)) {
+    fn deal(&self, body: &dyn Fn(Tile<'k>), ahead: Option<&dyn Fn(Tile<'k>)>) {
         let k = self.k;
         k.loop_(|flow| {
             self.run(body);
             let next = self.index.get() + self.workers;
             self.index.set(next);
             flow.break_if(next.ge(self.hidden.count));
+            if let Some(ahead) = ahead {
+                k.one_thread(|| ahead(self.tile(next)));
+            }
             k.sync();
         });
     }
 
     /// The loop that asks for more.
-    fn steal(&self, body: &impl Fn(Tile<'k>)) {
+    fn steal(&self, body: &dyn Fn(Tile<'k>), ahead: Option<&dyn Fn(Tile<'k>)>) {
         let k = self.k;
         let Some(channel) = self.channel else {
             return;
+        };
+        let send = |next: Val<'k, u32>| {
+            channel.send(next);
+            if let Some(ahead) = ahead {
+                k.if_(next.ne(NONE), || ahead(self.tile(next)));
+            }
         };
         k.loop_(|flow| {
             if self.shape.submit == Submit::Early {
@@ -313,13 +347,12 @@ impl<'k> TileLoop<'k> {
                         self.submit();
                     }
                     if let Some(word) = tickets.word() {
-                        channel.send(word);
-                        return;
+                        return send(word);
                     }
                 }
                 let next = k.var(NONE).named("next");
                 self.settle(next);
-                channel.send(next.get());
+                send(next.get());
             });
             let next = channel.receive();
             self.index.set(next);

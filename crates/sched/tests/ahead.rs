@@ -1,0 +1,70 @@
+//! What a block begins ahead is the tile that it runs next, and nothing else.
+
+#[allow(dead_code, reason = "this file brings a kernel of its own")]
+mod common;
+
+use common::{Count, run};
+use heist_build::Arch;
+use heist_sched::*;
+use heist_sim::{Chaos, Options};
+
+/// A tile counts 1 when nobody began it, 2 when it was begun, and 100 when
+/// another one was begun in its place.
+fn count(tiled: Tiled<Count>) -> TiledKernel<Count> {
+    let built = tiled.build(Arch::SM_90A, |k, args, tiles| {
+        let begun = k.var(0u32);
+        tiles.each_ahead(
+            |tile| {
+                k.one_thread(|| {
+                    let own = begun.get().eq(tile.number() + 1);
+                    let none = begun.get().eq(0u32);
+                    let weight = none.select(1u32, own.select(2u32, 100u32));
+                    args.runs.at(tile.number()).atomic_add(weight);
+                    begun.set(0u32);
+                });
+            },
+            |tile| begun.set(tile.number() + 1),
+        )
+    });
+    built.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_next_tile_is_begun() {
+    for (source, policy, cluster, unseen) in [
+        // Of each block but the first tile.
+        (Source::Ticket, "greedy", 1, 3),
+        (Source::Ticket, "every(2)", 1, 3),
+        (Source::Static, "greedy", 1, 3),
+        (Source::Direct, "greedy", 1, 40),
+        (Source::Ticket, "greedy", 2, 40),
+        (Source::Static, "greedy", 2, 40),
+    ] {
+        for submit in [Submit::Early, Submit::Late] {
+            let tiled = Tiled::<Count>::new("count", [8, 5, 1])
+                .source(source)
+                .policy(policy.parse::<AnyPolicy>().expect("a policy"))
+                .submit(submit)
+                .ticket_grid(TicketGrid::Resident)
+                .cluster([cluster, 1, 1])
+                .block(64);
+            for options in [
+                Options::default(),
+                Options {
+                    chaos: Chaos::FULL,
+                    ..Options::default()
+                },
+            ] {
+                let what = format!("{source} {submit} {policy} cluster {cluster}");
+                let ran = run(&count(tiled.clone()), "sim:h200", 3, &options, &what);
+                assert!(
+                    ran.runs.iter().all(|&count| count == 1 || count == 2),
+                    "{what}: {:?}",
+                    ran.runs
+                );
+                let first = ran.runs.iter().filter(|&&count| count == 1).count();
+                assert_eq!(first, unseen, "{what}: {:?}", ran.runs);
+            }
+        }
+    }
+}
