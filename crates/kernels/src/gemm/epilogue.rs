@@ -40,21 +40,24 @@ impl Stored for f32 {
     }
 }
 
+/// What receives a row of sums: the row, its first column, and its pairs.
+type EachRow<'e, 'k> = &'e dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]]);
+
 /// Sums of a warp. A thread has some of several rows: two neighbours, and two more
 /// every 8 columns.
 pub(crate) trait Sums<'k> {
-    /// Calls `each` with every row, its first column, and its pairs.
-    fn rows(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]]));
+    /// Calls `each` with every row.
+    fn rows(&self, each: EachRow<'_, 'k>);
 }
 
 impl<'k> Sums<'k> for WarpTile<'k> {
-    fn rows(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]])) {
+    fn rows(&self, each: EachRow<'_, 'k>) {
         self.each_row(each);
     }
 }
 
 impl<'k> Sums<'k> for WgmmaResult<'k> {
-    fn rows(&self, each: &dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]])) {
+    fn rows(&self, each: EachRow<'_, 'k>) {
         self.each_row(each);
     }
 }

@@ -24,3 +24,4 @@ pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output};
 pub(crate) use variant::GemmEntry;
 pub use variant::{FAMILY, job_with, prepared, schedule};
+pub(crate) use wgmma::element as tensor_element;

@@ -8,7 +8,7 @@
 use super::problem::Major;
 use heist_build::{
     BulkConsumer, BulkPipeline, BulkProducer, Half, Kernel, Landing, MmaInput, TensorMapRef, Tile,
-    TileLayout, TileSpec, Transaction, Val, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
+    TileLayout, TileSpec, Transaction, Val, Var, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
@@ -44,6 +44,8 @@ pub(crate) struct Ends<'p, 'k> {
     k: Kernel<'k>,
     producer: BulkProducer<'p, 'k, Stage>,
     consumer: BulkConsumer<'p, 'k, Stage>,
+    /// Stages of the next tile that are on their way already.
+    ahead: Var<'k, u32>,
     /// The number of this thread's warpgroup.
     group: Val<'k, u32>,
 }
@@ -95,11 +97,18 @@ impl<'k> Side<'k> {
 }
 
 impl<'p, 'k> Ends<'p, 'k> {
-    pub(crate) fn new(k: &Kernel<'k>, ring: &'p BulkPipeline<'k, Stage>) -> Ends<'p, 'k> {
+    /// Both ends, for matrices of these maps.
+    pub(crate) fn new(
+        k: &Kernel<'k>,
+        ring: &'p BulkPipeline<'k, Stage>,
+        maps: [TensorMapRef<'k, f16, 3>; 2],
+    ) -> Ends<'p, 'k> {
+        k.one_thread(|| maps.iter().for_each(TensorMapRef::prefetch));
         Ends {
             k: *k,
             producer: ring.producer(),
             consumer: ring.consumer(),
+            ahead: k.var(0u32).named("ahead"),
             group: k.warp_uniform() / 4,
         }
     }
@@ -119,13 +128,8 @@ impl<'p, 'k> Ends<'p, 'k> {
             || {
                 k.comment("the copies");
                 k.one_thread(|| {
-                    k.for_range(0, steps, |step| {
-                        let depth = step * DEPTH;
-                        self.producer.fill(|copies, (a, b)| {
-                            left.copy(copies, a, depth);
-                            right.copy(copies, b, depth);
-                        });
-                    });
+                    self.fill((left, right), self.ahead.get(), steps);
+                    self.ahead.set(0u32);
                 });
             },
             || {
@@ -150,6 +154,25 @@ impl<'p, 'k> Ends<'p, 'k> {
                 store(&sums, row);
             },
         );
+    }
+
+    /// Fills the stages from `first` to `last` of a tile.
+    fn fill(&self, (left, right): (Side<'k>, Side<'k>), first: Val<'k, u32>, last: Val<'k, u32>) {
+        self.k.for_range(first, last, |step| {
+            let depth = step * DEPTH;
+            self.producer.fill(|copies, (a, b)| {
+                left.copy(copies, a, depth);
+                right.copy(copies, b, depth);
+            });
+        });
+    }
+
+    /// Begins a tile while the one before is still worked on: thread 0 asks for as
+    /// many stages as there are.
+    pub(crate) fn begin(&self, sides: (Side<'k>, Side<'k>), depth: Val<'k, u32>) {
+        let steps = ((depth + (DEPTH - 1)) / DEPTH).min(STAGES);
+        self.fill(sides, self.k.c(0), steps);
+        self.ahead.set(steps);
     }
 
     /// Waits until nothing is on its way, before the block exits.

@@ -2,17 +2,17 @@
 
 use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
-use super::problem::{Gemm, Input, Output};
+use super::problem::{Gemm, Input, Layout, Output};
 use super::variant::{schedule, work};
 use super::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::job::{Job, Step, buffer};
 use heist_build::{
-    Arch, BuildError, Feature, Global, Half, MmaInput, TensorMap, bf16, f16, kernel_params,
+    Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, Val, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, Dim3, TensorElement};
-use heist_sched::{Schedule, Tiled, TiledKernel};
+use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
 
 kernel_params! {
     /// What a multiplication on warpgroups works on.
@@ -79,17 +79,10 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
         .min_blocks(1)
         .build(arch, |k, args, tiles| {
             let ring = ring(k);
-            let ends = Ends::new(k, &ring);
-            let done = tiles.each(|tile| {
-                let (row0, col0) = (tile.y * ROWS, tile.x * COLS);
-                let side = |map, major, first| Side {
-                    map,
-                    major,
-                    number: k.c(0),
-                    first,
-                };
-                let a = side(args.a, problem.layout.a(), row0);
-                let b = side(args.b, problem.layout.b(), col0);
+            let ends = Ends::new(k, &ring, [args.a, args.b]);
+            let body = |tile| {
+                let (a, b) = sides(&args, problem.layout, tile);
+                let (row0, col0) = (a.first, b.first);
                 ends.tile::<H>((a, b), args.k, |sums, row| {
                     k.comment("the epilogue");
                     let row = row0 + row;
@@ -106,10 +99,27 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                     };
                     finish.store(k, sums, &to);
                 });
+            };
+            let done = tiles.each_ahead(body, |tile| {
+                ends.begin(sides(&args, problem.layout, tile), args.k);
             });
             ends.finish();
             done
         })
+}
+
+/// Where a tile's rows of A and columns of B are.
+fn sides<'k>(args: &WgmmaArgs<On<'k>>, layout: Layout, tile: Tile<'k>) -> (Side<'k>, Side<'k>) {
+    let side = |map, major, first: Val<'k, u32>| Side {
+        map,
+        major,
+        number: first.kernel().c(0),
+        first,
+    };
+    (
+        side(args.a, layout.a(), tile.y * ROWS),
+        side(args.b, layout.b(), tile.x * COLS),
+    )
 }
 
 /// `wgmma` fed by the copy engine.
