@@ -36,11 +36,26 @@ fn jobs<P>(
     }
 }
 
-/// Warpgroups keep half of their registers for sums: every layout, with and
-/// without edges and an epilogue, has to do with the rest.
+/// Warpgroups keep most of their registers for sums: every layout, with and
+/// without edges, an epilogue and groups, has to do with the rest.
 fn warpgroups(all: &mut Vec<(Target, Job)>) {
     let arch = heist_build::Arch::SM_90A;
     let target = Target { arch, sms: 132 };
+    for (n, layout, check) in [
+        (512, Layout::Nt, false),
+        (512, Layout::Nn, true),
+        (600, Layout::Nn, false),
+        (601, Layout::Nt, true),
+    ] {
+        let mut groups = Grouped::rows(vec![40, 500, 0], n, 512, Input::Bf16, Output::Bf16);
+        (groups.layout, groups.check) = (layout, check);
+        for source in [Source::Direct, Source::Static, Source::Ticket] {
+            let variant = grouped::FAMILY.choose(Some("wgmma-128x256"), &groups, target);
+            let variant = variant.expect("it suits");
+            let job = variant.job(&groups, Some(&Schedule::new(source)), target);
+            all.push((target, job.expect("it suits, so it can be built")));
+        }
+    }
     for &layout in Layout::ALL {
         let even = Gemm::new(512, 512, 512, Input::Bf16, Output::Bf16, layout);
         let odd = Gemm::new(504, 600, 264, Input::F16, Output::F32, layout).epilogue(Epilogue {

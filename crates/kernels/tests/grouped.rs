@@ -144,7 +144,8 @@ fn every_variant() {
                 Ok(variant) => variant.job(&problem, None, target).expect("a job"),
                 Err(error) => {
                     let text = error.to_string();
-                    assert!(text.contains("shared memory"), "{text}");
+                    let lacks = ["shared memory", "has no wgmma"];
+                    assert!(lacks.iter().any(|lack| text.contains(lack)), "{text}");
                     continue;
                 }
             };
@@ -158,15 +159,17 @@ fn every_variant() {
 
 #[test]
 fn the_variant_follows_the_rows() {
-    let (_, target) = common::device("h200");
-    let chosen = |rows: &[u32]| {
+    let chosen = |rows: &[u32], device| {
+        let (_, target) = common::device(device);
         let problem = Grouped::rows(rows.to_vec(), 4096, 4096, Input::Bf16, Output::Bf16);
         FAMILY.choose(None, &problem, target).expect("one").name()
     };
-    assert_eq!(chosen(&[1, 3, 8, 2]), "mma-16");
-    assert_eq!(chosen(&[40; 8]), "mma-64");
-    assert_eq!(chosen(&[60; 8]), "mma-128-deep");
-    assert_eq!(chosen(&[1024; 8]), "mma-128");
+    assert_eq!(chosen(&[1, 3, 8, 2], "h200"), "mma-16");
+    assert_eq!(chosen(&[40; 8], "h200"), "mma-64");
+    assert_eq!(chosen(&[60; 8], "h200"), "wgmma-128x256");
+    assert_eq!(chosen(&[60; 8], "b200"), "mma-128-deep");
+    assert_eq!(chosen(&[1024; 8], "h200"), "wgmma-128x256");
+    assert_eq!(chosen(&[1024; 8], "b200"), "mma-128");
 }
 
 #[test]
@@ -227,4 +230,55 @@ fn bad_shapes_are_reported_and_touch_nothing() {
     assert_eq!((bad.wrong, bad.group), (Wrong::A, 1), "{bad}");
     let (bad, _) = corrupted(&[33, 64, 16, 8, 32, 32], &problem);
     assert_eq!((bad.wrong, bad.group, bad.col), (Wrong::D, 0, 0), "{bad}");
+}
+
+#[test]
+fn groups_on_warpgroups() {
+    let (device, mut target) = common::device("h200");
+    for (rows, n, k, layout, input, output) in [
+        (
+            vec![40, 0, 129, 1],
+            264,
+            72,
+            Layout::Nt,
+            Input::Bf16,
+            Output::Bf16,
+        ),
+        (
+            vec![61, 128, 0, 7],
+            264,
+            72,
+            Layout::Nn,
+            Input::F16,
+            Output::F16,
+        ),
+        (vec![0, 300], 31, 64, Layout::Nt, Input::F16, Output::F32),
+    ] {
+        let mut problem = Grouped::rows(rows, n, k, input, output);
+        problem.layout = layout;
+        for (source, sms, cluster, check) in [
+            (Source::Ticket, 2, "1x1", true),
+            (Source::Ticket, 1, "1x1", false),
+            (Source::Ticket, 4, "1x2", true),
+            (Source::Ticket, 132, "2x2", true),
+            (Source::Static, 1, "1x1", false),
+            (Source::Static, 2, "1x1", true),
+            (Source::Direct, 132, "2x1", false),
+        ] {
+            target.sms = sms;
+            problem.check = check;
+            let mut schedule = Schedule::new(source);
+            schedule.cluster = cluster.parse().expect("a shape");
+            let variant = FAMILY.choose(Some("wgmma-128x256"), &problem, target);
+            let variant = variant.expect("it suits");
+            let job = variant.job(&problem, Some(&schedule), target);
+            let mut prepared = prepared(job.expect("a job"), problem.clone(), 5);
+            common::run(&mut prepared.job, &device, &Options::default());
+            let difference = (prepared.verify)(&prepared.job).expect("no bad tile");
+            assert!(
+                difference.within(2e-3),
+                "{problem} {schedule}: {difference}"
+            );
+        }
+    }
 }

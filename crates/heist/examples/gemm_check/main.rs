@@ -5,7 +5,8 @@
 //! cargo run --release -p heist --example gemm_check -- --device gpu
 //! compute-sanitizer --tool memcheck target/release/examples/gemm_check --device gpu --small
 //! ```
-//! `--small` runs a few small ones of each kind, for a sanitizer. The exit status is 1
+//! `--small` runs a few small ones of each kind, for a sanitizer, and `--part 2/4` the
+//! second of every four, so that several processes can share the work. The exit status is 1
 //! when a result is wrong or a device finds something, and 2 where there is none.
 
 use heist::device::{Device, DeviceName, Settings};
@@ -190,10 +191,20 @@ fn warpgroups(small: bool) -> Vec<Case> {
 }
 
 /// What a variant must refuse, and a word of its reason.
-const REFUSED: [(&str, &str); 3] = [
-    ("m=64 n=64 k=33 variant=wgmma-128x256", "16 bytes"),
-    ("m=64 n=65 k=64 layout=nn variant=wgmma-128x256", "16 bytes"),
+const REFUSED: [(&str, &str, &str); 4] = [
     (
+        "grouped-gemm",
+        "groups=8x8x8,16x8x8 variant=wgmma-128x256",
+        "rows alone",
+    ),
+    ("gemm", "m=64 n=64 k=33 variant=wgmma-128x256", "16 bytes"),
+    (
+        "gemm",
+        "m=64 n=65 k=64 layout=nn variant=wgmma-128x256",
+        "16 bytes",
+    ),
+    (
+        "gemm",
         "m=64 n=64 k=64 dtype=tf32 out=f32 variant=wgmma-128x256",
         "not tf32",
     ),
@@ -221,6 +232,7 @@ fn groups(small: bool) -> Vec<Case> {
         "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,7",
     ] {
         for variant in [
+            "wgmma-128x256",
             "mma-16",
             "mma-64-small",
             "mma-64",
@@ -243,49 +255,80 @@ fn groups(small: bool) -> Vec<Case> {
             if small && source != Source::Ticket {
                 continue;
             }
-            let told = "rows=40,300,40,96,1 n=512 k=128 check=true".to_owned();
-            cases.push(("grouped-gemm", told, Some((source, "greedy", cluster))));
+            for variant in ["mma-64", "wgmma-128x256"] {
+                let told = format!("rows=40,300,40,96,1 n=512 k=128 check=true variant={variant}");
+                cases.push(("grouped-gemm", told, Some((source, "greedy", cluster))));
+            }
+        }
+    }
+    // On warpgroups: both layouts, all types, edges of n and k.
+    for (number, rest) in [
+        "n=257 k=72 dtype=bf16 out=bf16 layout=nt",
+        "n=264 k=72 dtype=f16 out=f16 layout=nn",
+        "n=8 k=8 dtype=f16 out=f32 layout=nn",
+        "n=1 k=200 dtype=bf16 out=f32 layout=nt",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if !small || number < 2 {
+            let told = format!("rows=1,0,129,61,127,0,300 {rest} variant=wgmma-128x256");
+            cases.push(("grouped-gemm", told, None));
         }
     }
     if !small {
-        cases.push((
-            "grouped-gemm",
-            "rows=40,600,0,1000,96,168 n=1024 k=1024".into(),
-            None,
-        ));
+        for rest in ["", "layout=nn", "variant=mma-128", "variant=wgmma-128x256"] {
+            cases.push((
+                "grouped-gemm",
+                format!("rows=40,600,0,1000,96,168 n=1024 k=1024 {rest}"),
+                None,
+            ));
+        }
     }
     cases
 }
 
 fn run() -> Result<bool, Problem> {
     let (mut device, mut small) = ("gpu".parse::<DeviceName>()?, false);
+    let mut parts = (1, 1);
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--small" => small = true,
             "--device" => device = words.next().ok_or("--device needs a name")?.parse()?,
-            _ => return Err(format!("`{word}` is unknown; there are --device and --small").into()),
+            "--part" => {
+                let part = words.next().ok_or("--part needs a fraction")?;
+                let (which, of) = part.split_once('/').ok_or("a part is one like 2/4")?;
+                parts = (which.parse::<usize>()?, of.parse::<usize>()?);
+            }
+            _ => {
+                let known = "--device, --small and --part";
+                return Err(format!("`{word}` is unknown; there are {known}").into());
+            }
         }
     }
     let device = Device::open(device)?;
     let target = heist::job::target(&device)?;
     let (mut right, mut wrong) = (0, 0);
-    for (told, reason) in REFUSED {
+    for (name, told, reason) in REFUSED {
         let words = Told::from_words(told.split_whitespace())?;
-        match entry("gemm")?.prepare(&words, None, target) {
+        match entry(name)?.prepare(&words, None, target) {
             Err(error) if error.to_string().contains("has no wgmma") => {}
             Err(error) if error.to_string().contains(reason) => {
-                println!("refused: {told}: {error}")
+                println!("refused: {name} {told}: {error}")
             }
             other => {
                 wrong += 1;
                 let error = other.err().map(|error| error.to_string());
-                println!("WRONG: gemm {told} was not refused: {error:?}");
+                println!("WRONG: {name} {told} was not refused: {error:?}");
             }
         }
     }
     let cases = gemms(small).into_iter().chain(warpgroups(small));
-    for (name, told, schedule) in cases.chain(groups(small)) {
+    for (number, (name, told, schedule)) in cases.chain(groups(small)).enumerate() {
+        if number % parts.1.max(1) + 1 != parts.0 {
+            continue;
+        }
         let told_words = Told::from_words(told.split_whitespace())?;
         let schedule = match schedule {
             None => None,

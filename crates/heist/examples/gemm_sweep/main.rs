@@ -2,7 +2,8 @@
 //! against the others' result, then timed over rotated buffers.
 //!
 //! ```text
-//! cargo run --release -p heist --example gemm_sweep -- [SIZE...] [--layout nt] [--dtype bf16] [--configs FILE]
+//! cargo run --release -p heist --example gemm_sweep -- [SIZE...] [--layout nt] [--dtype bf16] [--shapes A,B]
+//!     [--sources direct,ticket] [--groups 8,16] [--submit late]
 //! cargo run --release -p heist --example gemm_sweep -- --emit DIR      the PTX of each, without a GPU
 //! ```
 //! The exit status is 1 when a result is wrong, and 2 without a GPU.
@@ -14,7 +15,7 @@ use heist::kernels::reference::{Difference, numbers};
 use heist::kernels::{Job, Target};
 use heist::launch::Buffer;
 use heist_build::Arch;
-use heist_sched::{AnyOrder, Grouped, Schedule, Source};
+use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
 use std::process::ExitCode;
 
 const SHAPES: &[&str] = &[
@@ -48,6 +49,7 @@ struct Words {
     shapes: Vec<String>,
     sources: Vec<Source>,
     groups: Vec<u32>,
+    submit: Submit,
     emit: Option<std::path::PathBuf>,
 }
 
@@ -59,6 +61,7 @@ fn words() -> Result<Words, Problem> {
         shapes: SHAPES.iter().map(|shape| (*shape).to_owned()).collect(),
         sources: vec![Source::Direct],
         groups: vec![8],
+        submit: Submit::Early,
         emit: None,
     };
     let mut rest = std::env::args().skip(1);
@@ -80,6 +83,7 @@ fn words() -> Result<Words, Problem> {
                     .map(str::parse)
                     .collect::<Result<_, _>>()?;
             }
+            "--submit" => words.submit = value()?.parse()?,
             "--emit" => words.emit = Some(value()?.into()),
             size => words.sizes.push(size.parse()?),
         }
@@ -90,8 +94,8 @@ fn words() -> Result<Words, Problem> {
     Ok(words)
 }
 
-fn schedule(source: Source, rows: u32) -> Schedule {
-    let mut schedule = Schedule::new(source);
+fn schedule(source: Source, submit: Submit, rows: u32) -> Schedule {
+    let mut schedule = Schedule::new(source).submit(submit);
     schedule.order = AnyOrder::new(Grouped { rows });
     schedule
 }
@@ -123,7 +127,7 @@ fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
         for &source in &words.sources {
             let n = words.sizes[0];
             let problem = Gemm::new(n, n, n, words.input, output, words.layout);
-            let job = job(&problem, shape, &schedule(source, 8), target)?;
+            let job = job(&problem, shape, &schedule(source, words.submit, 8), target)?;
             let name = format!("{}-{source}.ptx", shape.replace(['/', '*'], "_"));
             std::fs::write(folder.join(name), job.steps[0].ptx())?;
         }
@@ -184,7 +188,12 @@ fn sweep(gpu: &Gpu, words: &Words, size: u32) -> Result<bool, Problem> {
     for shape in &words.shapes {
         for &source in &words.sources {
             for &rows in &words.groups {
-                let mut job = match job(&problem, shape, &schedule(source, rows), target) {
+                let mut job = match job(
+                    &problem,
+                    shape,
+                    &schedule(source, words.submit, rows),
+                    target,
+                ) {
                     Ok(job) => job,
                     Err(error) => {
                         println!("{shape:<24} {error}");
@@ -233,8 +242,14 @@ fn small(gpu: &Gpu, words: &Words) -> Result<bool, Problem> {
     let mut fine = true;
     for shape in &words.shapes {
         let problem = Gemm::new(520, 391, 264, words.input, Output::F32, words.layout);
-        let job = job(&problem, shape, &schedule(Source::Ticket, 4), target);
-        let Ok(job) = job else { continue };
+        let schedule = schedule(Source::Ticket, words.submit, 4);
+        let job = match job(&problem, shape, &schedule, target) {
+            Ok(job) => job,
+            Err(error) => {
+                println!("not here: {shape}: {error}");
+                continue;
+            }
+        };
         let mut ready = prepared(job, problem, 2);
         let on_gpu = OnGpu::new(gpu, &ready.job)?;
         let stream = gpu.stream()?;

@@ -11,7 +11,7 @@
 //! cargo run --release -p heist --example grouped_bench -- --emit DIR     the PTX of each, without a GPU
 //! ```
 //! A schedule is a source, with an order and a cluster behind it: `ticket-late`,
-//! `static@linear`, `ticket@grouped(4):1x2`; the order is grouped(8) unless given.
+//! `static@hilbert`, `ticket@grouped(4):1x2`; the order is linear unless given.
 //! The exit status is 1 when a result is wrong, and 2 without a GPU.
 
 use half::bf16;
@@ -137,7 +137,7 @@ fn sample(problem: &Grouped, block: &[bf16], d: &[u8]) -> Result<f64, Problem> {
 
 fn schedule(text: &str) -> Result<Schedule, Problem> {
     let (text, cluster) = text.split_once(':').unwrap_or((text, "1x1"));
-    let (source, order) = text.split_once('@').unwrap_or((text, "grouped(8)"));
+    let (source, order) = text.split_once('@').unwrap_or((text, "linear"));
     let (source, late) = match source.strip_suffix("-late") {
         Some(source) => (source, true),
         None => (source, false),
@@ -261,7 +261,8 @@ fn bench(gpu: &Gpu, target: Target, words: &Words) -> Result<bool, Problem> {
             for text in &words.schedules {
                 match job(&problem, shape, &schedule(text)?, target) {
                     Ok(job) => {
-                        println!("  {shape} {text}: {}, {:?}", job.name, job.steps[0].launch);
+                        let grid = job.steps[0].launch.grid;
+                        println!("  {shape} {text}: {} on {} blocks", job.name, grid.count());
                         all.work = job.work;
                         all.steps.extend(job.steps);
                         ways.push(Way {
@@ -323,12 +324,14 @@ fn bench(gpu: &Gpu, target: Target, words: &Words) -> Result<bool, Problem> {
 /// check of every tile on.
 fn soak(gpu: &Gpu, target: Target, launches: u32) -> Result<bool, Problem> {
     let mut fine = true;
-    for text in ["ticket:1x2", "ticket:2x1", "ticket:2x2"] {
+    for (shape, text) in ["64x128x32/64x32/3", "wgmma-128x256"]
+        .into_iter()
+        .flat_map(|shape| ["1x2", "2x1", "2x2"].map(|cluster| (shape, format!("ticket:{cluster}"))))
+    {
         let rows = vec![40, 600, 40, 96, 0, 40, 1000, 168];
         let mut problem = Grouped::rows(rows, 512, 256, Input::Bf16, Output::Bf16);
         problem.check = true;
-        let config: Config = "64x128x32/64x32/3".parse()?;
-        let job = job_with(&problem, config, &schedule(text)?, target)?;
+        let job = job(&problem, shape, &schedule(&text)?, target)?;
         let mut ready = prepared(job, problem, 7);
         let on_gpu = OnGpu::new(gpu, &ready.job)?;
         let stream = gpu.stream()?;
@@ -353,7 +356,7 @@ fn soak(gpu: &Gpu, target: Target, launches: u32) -> Result<bool, Problem> {
         let right = bad == 0 && difference.within(ready.bound);
         fine &= right;
         println!(
-            "{text}: {launches} launches, {} ({difference})",
+            "{shape} {text}: {launches} launches, {} ({difference})",
             if right { "all right" } else { "WRONG" }
         );
     }

@@ -12,6 +12,7 @@ mod kernel;
 mod problem;
 mod table;
 mod variant;
+mod wgmma;
 
 pub use check::{BadTile, Wrong};
 pub use kernel::GroupedArgs;

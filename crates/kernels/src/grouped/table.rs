@@ -66,6 +66,11 @@ impl Described {
         }
     }
 
+    /// Where a group's rows begin, in the matrix of all rows.
+    pub(crate) fn begin<'k>(self, args: &GroupedArgs<On<'k>>, group: Val<'k, u32>) -> Val<'k, u32> {
+        ends(args, group).0
+    }
+
     /// Everything about a group.
     pub(crate) fn member<'k>(self, args: &GroupedArgs<On<'k>>, group: Val<'k, u32>) -> Member<'k> {
         let wide = |value: Val<'k, u32>| value.cast::<u64>();

@@ -4,6 +4,7 @@ use super::check::BadTile;
 use super::data::{buffers, places, results};
 use super::kernel::{GroupedPlan, build, tiles_of};
 use super::problem::{Group, Grouped, Shapes};
+use super::wgmma::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
@@ -11,7 +12,7 @@ use crate::gemm::Config;
 use crate::job::{Job, Step, Work, buffer};
 use crate::reference::Difference;
 use heist_launch::Arg;
-use heist_sched::{AnyOrder, AnyPolicy, Greedy, Schedule, Source, Submit};
+use heist_sched::{AnyPolicy, Greedy, Schedule, Source, Submit};
 
 /// `mma.sync` with a fixed tile shape, for groups of about so many rows.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
 pub static FAMILY: Family<Grouped> = Family {
     name: "grouped-gemm",
     variants: &[
+        &Wgmma,
         &MmaSync {
             name: "mma-16",
             about: "mma.sync, 16 x 128 tiles: a few rows a group, bound by memory",
@@ -78,17 +80,16 @@ pub static FAMILY: Family<Grouped> = Family {
     ],
 };
 
-/// The schedule that suits: dynamic, since groups are uneven, and in bands so
-/// that the tiles that share a group's B run at about the same time.
+/// The schedule that suits: dynamic, since groups are uneven, in linear order:
+/// tiles that run at the same time are of the same rows of A. Bands, which suit
+/// one multiplication, take in rows of several groups, and with them the B of
+/// each.
 pub fn schedule(target: Target) -> Schedule {
     let greedy = AnyPolicy::new(Greedy);
     let source = Source::auto(target.arch, &greedy, true).source;
-    let mut schedule = Schedule::new(source);
-    schedule.order = AnyOrder::new(heist_sched::Grouped { rows: 8 });
     // A tile that is asked for early runs late, when what it shares with its
     // neighbours has left L2.
-    schedule.submit = Submit::Late;
-    schedule
+    Schedule::new(source).submit(Submit::Late)
 }
 
 /// A grouped multiplication with a tile shape of one's own, over buffers called
@@ -319,7 +320,7 @@ pub fn prepared(job: Job, problem: Grouped, seed: u64) -> Prepared {
             if let Some(bad) = ran.data("record").and_then(BadTile::read) {
                 return Err(KernelError::unfit(bad.to_string()));
             }
-            let (found, expected) = results(ran, &problem, seed);
+            let (found, expected) = results(ran, &problem);
             Ok(Difference::between(&found, &expected))
         }),
         job,

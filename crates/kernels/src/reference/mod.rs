@@ -8,4 +8,4 @@ mod numbers;
 pub use difference::Difference;
 pub use gemm::{Matrix, matmul};
 pub(crate) use numbers::each_part;
-pub use numbers::numbers;
+pub use numbers::{numbers, numbers_in};

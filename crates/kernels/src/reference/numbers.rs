@@ -2,13 +2,25 @@
 
 use half::{bf16, f16};
 use heist_launch::{Buffer, ElementType};
+use std::ops::Range;
 
 /// The elements of a buffer as f64. Integers are what they are; nothing is
 /// rounded.
 pub fn numbers(buffer: &Buffer) -> Vec<f64> {
-    let bytes = buffer.bytes();
+    numbers_in(buffer, 0..buffer.len())
+}
+
+/// The elements of a part of a buffer as f64; none where there is no such part.
+pub fn numbers_in(buffer: &Buffer, part: Range<usize>) -> Vec<f64> {
+    let ty = buffer.ty();
+    let size = ty.bytes();
+    let whole = part.start.checked_mul(size).zip(part.end.checked_mul(size));
+    let bytes = whole.and_then(|(from, to)| buffer.bytes().get(from..to));
+    let Some(bytes) = bytes else {
+        return Vec::new();
+    };
     let half = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]);
-    match buffer.ty() {
+    match ty {
         ElementType::F16 => bytes
             .chunks_exact(2)
             .map(|pair| f16::from_bits(half(pair)).to_f64())
@@ -17,7 +29,12 @@ pub fn numbers(buffer: &Buffer) -> Vec<f64> {
             .chunks_exact(2)
             .map(|pair| bf16::from_bits(half(pair)).to_f64())
             .collect(),
-        ty => buffer.iter().map(|bits| ty.to_f64(bits)).collect(),
+        _ => buffer
+            .iter()
+            .skip(part.start)
+            .take(part.len())
+            .map(|bits| ty.to_f64(bits))
+            .collect(),
     }
 }
 

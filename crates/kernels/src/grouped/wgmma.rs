@@ -1,0 +1,280 @@
+//! The kernel and the variant that multiply groups on Hopper's warpgroups.
+//!
+//! Groups that differ in their rows alone are one matrix A to the copy engine, in
+//! which a group is a row to begin at, and as many matrices B as there are groups.
+//! Rows of the next group that a tile takes along are not stored.
+
+use super::check;
+use super::data::places;
+use super::kernel::{GroupedArgs, tiles_of};
+use super::problem::{Grouped, Shapes};
+use super::table::{Described, Found, Table};
+use super::variant::{schedule, work};
+use crate::error::KernelError;
+use crate::family::{Target, Variant};
+use crate::gemm::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
+use crate::gemm::{Epilogue, Finish, Input, Major, Output, Stored, To, left, tensor_element};
+use crate::job::{Job, Step, buffer};
+use heist_build::{
+    Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, bf16, f16, kernel_params,
+};
+use heist_launch::{Arg, Dim3};
+use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
+
+kernel_params! {
+    /// What a grouped multiplication on warpgroups works on.
+    pub(crate) struct WgmmaArgs {
+        /// The rows of all groups.
+        a: TensorMap<f16, 3>,
+        /// The right matrices.
+        b: TensorMap<f16, 3>,
+        /// The results.
+        d: Global<u8>,
+        /// Where each group's rows end.
+        shapes: Global<u32>,
+        /// Not read.
+        places: Global<u64>,
+        /// What was bad, in check mode.
+        record: Global<u32>,
+        /// How many groups there are.
+        groups: u32,
+        /// Columns of every group.
+        n: u32,
+        /// Depth of every group.
+        k: u32,
+        /// Elements of A, for the check.
+        a_len: u64,
+        /// Of B.
+        b_len: u64,
+        /// Of D.
+        d_len: u64,
+    }
+}
+
+fn build<H: Half + MmaInput>(
+    problem: &Grouped,
+    n: u32,
+    tiles: Dim3,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    match problem.output {
+        Output::F16 => build_typed::<H, f16>(problem, n, tiles, schedule, arch),
+        Output::Bf16 => build_typed::<H, bf16>(problem, n, tiles, schedule, arch),
+        Output::F32 => build_typed::<H, f32>(problem, n, tiles, schedule, arch),
+    }
+}
+
+fn build_typed<H: Half + MmaInput, O: Stored>(
+    problem: &Grouped,
+    n: u32,
+    tiles: Dim3,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    let pairs = if n.is_multiple_of(2) { 2 } else { 1 };
+    let finish = Finish::new(&Epilogue::default(), pairs);
+    let even_cols = n.is_multiple_of(COLS);
+    let capacity = (problem.len() as u32).next_power_of_two().max(32);
+    Tiled::<WgmmaArgs>::new("grouped_gemm_wgmma", tiles)
+        .schedule(schedule)
+        .block(THREADS)
+        .min_blocks(1)
+        .build(arch, |k, args, tiles| {
+            // As the table and the check know them; the matrices themselves are
+            // the copy engine's.
+            let known = GroupedArgs {
+                a: args.d,
+                b: args.d,
+                d: args.d,
+                shapes: args.shapes,
+                places: args.places,
+                record: args.record,
+                groups: args.groups,
+                n: args.n,
+                k: args.k,
+                a_len: args.a_len,
+                b_len: args.b_len,
+                d_len: args.d_len,
+            };
+            let table = Table::new(k, &known, Described::Rows, capacity, ROWS);
+            let ring = ring(k);
+            let ends = Ends::new(k, &ring, [args.a, args.b]);
+            let groups = Groups {
+                args: &args,
+                known: &known,
+                table,
+                b_major: problem.layout.b(),
+            };
+            let body = |tile| {
+                groups.locate(tile, |found, sides| {
+                    let col0 = sides.1.first;
+                    let run = || {
+                        ends.tile::<H>(sides, args.k, |sums, row| {
+                            k.comment("the epilogue");
+                            let member = Described::Rows.member(&known, found.group);
+                            let row = found.row + row;
+                            let first =
+                                row.cast::<u64>() * args.n.cast::<u64>() + col0.cast::<u64>();
+                            let d = args.d.cast::<O>().at(member.d).at(first);
+                            let to = To {
+                                d,
+                                c: d,
+                                bias: d,
+                                pitch: args.n,
+                                rows: Some(left(member.m, row)),
+                                cols: (!even_cols).then(|| args.n - col0),
+                                alpha: k.c(1.0),
+                                beta: k.c(0.0),
+                            };
+                            finish.store(k, sums, &to);
+                        });
+                    };
+                    if problem.check {
+                        let member = Described::Rows.member(&known, found.group);
+                        k.if_(check::good(k, &known, &found, &member, col0), run);
+                    } else {
+                        run();
+                    }
+                });
+            };
+            let done = if problem.check {
+                // Nothing is begun before it has been found good.
+                tiles.each(body)
+            } else {
+                let begin = |tile| groups.locate(tile, |_, sides| ends.begin(sides, args.k));
+                tiles.each_ahead(body, begin)
+            };
+            ends.finish();
+            done
+        })
+}
+
+/// The groups inside the kernel.
+struct Groups<'r, 'k> {
+    args: &'r WgmmaArgs<On<'k>>,
+    known: &'r GroupedArgs<On<'k>>,
+    table: Table<'k>,
+    b_major: Major,
+}
+
+impl<'k> Groups<'_, 'k> {
+    /// Runs `each` where a tile is some group's: with that group, and where the
+    /// tile's rows of A and columns of B are.
+    fn locate(&self, tile: Tile<'k>, each: impl Fn(Found<'k>, (Side<'k>, Side<'k>))) {
+        let k = tile.x.kernel();
+        let found = self.table.find(tile.y);
+        k.if_(found.inside, || {
+            let a = Side {
+                map: self.args.a,
+                major: Major::Depth,
+                number: k.c(0),
+                first: Described::Rows.begin(self.known, found.group) + found.row,
+            };
+            let b = Side {
+                map: self.args.b,
+                major: self.b_major,
+                number: found.group,
+                first: tile.x * COLS,
+            };
+            each(found, (a, b));
+        });
+    }
+}
+
+/// The mean of a group's rows from which on it is the best.
+const FROM_ROWS: u64 = 49;
+
+/// `wgmma` fed by the copy engine.
+#[derive(Debug)]
+pub(super) struct Wgmma;
+
+impl Variant for Wgmma {
+    type Problem = Grouped;
+
+    fn name(&self) -> &'static str {
+        "wgmma-128x256"
+    }
+
+    fn about(&self) -> &'static str {
+        "wgmma and tensor copies, 128 x 256 tiles: Hopper, groups of the same n and k"
+    }
+
+    fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
+        if !target.arch.supports(Feature::Wgmma) {
+            return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
+        }
+        if tensor_element(problem.input).is_none() {
+            return Err(format!("it multiplies f16 and bf16, not {}", problem.input));
+        }
+        let Shapes::Rows { rows, n, k } = &problem.shapes else {
+            return Err("it takes groups that differ in their rows alone".into());
+        };
+        let pitch = match problem.layout.b() {
+            Major::Depth => *k,
+            Major::Outer => *n,
+        };
+        if *k == 0 || !(k.is_multiple_of(8) && pitch.is_multiple_of(8)) {
+            return Err("tensor copies need rows that start at multiples of 16 bytes".into());
+        }
+        let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
+        let mean = total / (rows.len() as u64).max(1);
+        Ok(if mean >= FROM_ROWS { 1000 } else { 0 })
+    }
+
+    fn job(
+        &self,
+        problem: &Grouped,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        problem.check_shapes()?;
+        let job = Job::new(
+            format!("grouped-gemm {problem} {}", self.name()),
+            work(problem),
+        );
+        let (Shapes::Rows { rows, n, k }, Some(element)) =
+            (&problem.shapes, tensor_element(problem.input))
+        else {
+            return Err(KernelError::unfit("ask first whether it suits"));
+        };
+        let tiles = tiles_of(problem, ROWS, COLS);
+        let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
+        if tiles.count() == 0 || total == 0 {
+            return Ok(job);
+        }
+        let own = self::schedule(target);
+        let schedule = schedule.unwrap_or(&own);
+        let kernel = match problem.input {
+            Input::F16 => build::<f16>(problem, *n, tiles, schedule, target.arch)?,
+            _ => build::<bf16>(problem, *n, tiles, schedule, target.arch)?,
+        };
+        let launch = kernel.plan(target.resident(&kernel.built.launch, 168))?;
+        let (_, ends) = places(problem);
+        let a = Matrices {
+            element,
+            major: Major::Depth,
+            outer: total,
+            depth: *k,
+            pitch: *k,
+            count: 1,
+        };
+        let major = problem.layout.b();
+        let b = Matrices {
+            major,
+            outer: (*n).into(),
+            pitch: match major {
+                Major::Depth => *k,
+                Major::Outer => *n,
+            },
+            count: problem.len() as u32,
+            ..a
+        };
+        let params = [a.map("a", ROWS), b.map("b", COLS)]
+            .into_iter()
+            .chain(["d", "shapes", "places", "record"].map(buffer))
+            .chain([problem.len() as u32, *n, *k].map(Arg::scalar))
+            .chain(ends.map(Arg::scalar));
+        Ok(job.step(Step::tiled(&kernel, &launch, params)))
+    }
+}
