@@ -5,6 +5,7 @@
 //! itself is [`region::Region`]s: bytes, which of them were ever written, and
 //! what the race detector remembers of them.
 
+pub(crate) mod footprint;
 pub(crate) mod global;
 pub(crate) mod local;
 pub(crate) mod region;

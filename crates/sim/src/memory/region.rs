@@ -1,6 +1,7 @@
 //! A stretch of memory: its bytes, which of them were ever written, and what the
 //! race detector remembers.
 
+use super::footprint::Footprint;
 use crate::lanes::{LANES, Mask, each};
 use crate::race::history::History;
 use crate::race::shadow::LINE;
@@ -23,8 +24,8 @@ pub(crate) struct Region {
     written: Vec<u128>,
     /// What the race detector remembers.
     pub(crate) history: History,
-    /// Of a fork: the bytes of each line that were read, and those that were written.
-    touched: Vec<[u128; 2]>,
+    /// What was touched of a fork.
+    touched: Footprint,
 }
 
 impl Region {
@@ -77,16 +78,14 @@ impl Region {
             present: vec![false; lines],
             written: self.written.clone(),
             history: History::new(lines),
-            touched: vec![[0; 2]; lines],
+            touched: Footprint::new(lines),
         }
     }
 
     /// Notes an access to some bytes of a line, in a fork.
     #[inline]
     pub(crate) fn note(&mut self, line: u64, bytes: u128, write: bool) {
-        if let Some(touched) = self.touched.get_mut(line as usize) {
-            touched[usize::from(write)] |= bytes;
-        }
+        self.touched.note(line, bytes, write);
     }
 
     /// Forgets what the race detector knows.
@@ -96,28 +95,20 @@ impl Region {
 
     /// Whether no fork has written a byte that another one has touched.
     pub(crate) fn are_apart(forks: &[&Region]) -> bool {
-        let lines = forks.iter().map(|fork| fork.touched.len()).max();
-        let apart = |lines: std::ops::Range<usize>| {
-            lines.into_iter().all(|line| {
-                let (mut read, mut written, mut clash) = (0, 0, 0);
-                for fork in forks {
-                    let [reads, writes] = fork.touched.get(line).copied().unwrap_or_default();
-                    clash |= writes & (read | written) | reads & written;
-                    read |= reads;
-                    written |= writes;
-                }
-                clash == 0
-            })
-        };
+        let prints: Vec<&Footprint> = forks.iter().map(|fork| &fork.touched).collect();
+        let (prints, lines) = (&prints[..], prints.iter().map(|one| one.len()).max());
         let lines = lines.unwrap_or(0);
         if lines <= SHARE {
-            return apart(0..lines);
+            return Footprint::are_apart(prints, 0..lines);
         }
         let share = lines.div_ceil(forks.len().max(1));
         std::thread::scope(|scope| {
             let parts: Vec<_> = (0..lines)
                 .step_by(share)
-                .map(|start| scope.spawn(move || apart(start..lines.min(start + share))))
+                .map(|start| {
+                    let lines = start..lines.min(start + share);
+                    scope.spawn(move || Footprint::are_apart(prints, lines))
+                })
                 .collect();
             parts
                 .into_iter()
@@ -142,9 +133,7 @@ impl Region {
             for (at, target) in lines.chunks_exact_mut(LINE).enumerate() {
                 let line = start + at;
                 let bytes = line * LINE..(line + 1) * LINE;
-                let whole = others
-                    .iter()
-                    .find(|fork| fork.touched.get(line).is_some_and(|of| of[1] == u128::MAX));
+                let whole = others.iter().find(|fork| fork.touched.is_written(line));
                 if let Some(source) = whole.and_then(|fork| fork.data.get(bytes.clone())) {
                     target.copy_from_slice(source);
                     continue;
@@ -155,7 +144,7 @@ impl Region {
                     target.copy_from_slice(source);
                 }
                 for fork in others {
-                    let written = fork.touched.get(line).map_or(0, |touched| touched[1]);
+                    let written = fork.touched.of(line)[1];
                     if written == 0 {
                         continue;
                     }
@@ -182,8 +171,8 @@ impl Region {
         }
         let touched = std::iter::once(&first.touched).chain(others.iter().map(|one| &one.touched));
         for touched in touched {
-            for (written, [_, wrote]) in self.written.iter_mut().zip(touched) {
-                *written |= wrote;
+            for (line, written) in self.written.iter_mut().enumerate() {
+                *written |= touched.of(line)[1];
             }
         }
     }

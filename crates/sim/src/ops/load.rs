@@ -10,7 +10,8 @@ use crate::code::{Flow, Instr, Slot};
 use crate::context::Cx;
 use crate::decode::operand::{Addr, Base};
 use crate::decode::{Decoded, Decoder};
-use crate::lanes::{LANES, wide};
+use crate::lanes::LANES;
+use crate::memory::region::Word;
 use crate::memory::window::Window;
 use heist_ptx::{Instruction, ScalarType, rule};
 
@@ -121,10 +122,11 @@ impl SameForAll {
         if address & (size - 1) != 0 || len < size || address > len - size {
             return None;
         }
-        if size == 4 && !self.long.signed {
-            return Some(u64::from(region.word(address)));
-        }
-        let value = region.read(address, size as usize) as u64;
+        let value = match size {
+            4 => u64::from(region.word(address)),
+            8 => u64::take(region.bytes(address, 8)),
+            _ => region.read(address, size as usize) as u64,
+        };
         let shift = 64 - 8 * size;
         Some(if self.long.signed {
             ((value << shift) as i64 >> shift) as u64
@@ -136,20 +138,16 @@ impl SameForAll {
 
 impl Instr for SameForAll {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        let told = wide(
-            #[inline(always)]
-            || {
-                let value = self.value(cx)?;
-                let (slot, rows) = self.target;
-                match rows {
-                    1 => cx.write(slot, &[value as u32; LANES]),
-                    2 => cx.write(slot, &[value; LANES]),
-                    _ => cx.write(slot, &[u128::from(value); LANES]),
-                }
-                Some(Flow::Next)
-            },
-        );
-        told.unwrap_or_else(|| self.long.step(cx))
+        let Some(value) = self.value(cx) else {
+            return self.long.step(cx);
+        };
+        let (slot, rows) = self.target;
+        match rows {
+            1 => cx.write(slot, &[value as u32; LANES]),
+            2 => cx.write(slot, &[value; LANES]),
+            _ => cx.write(slot, &[u128::from(value); LANES]),
+        }
+        Flow::Next
     }
 }
 

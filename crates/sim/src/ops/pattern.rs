@@ -7,11 +7,13 @@
 //! Shapes are of 32-bit words and whole warps.
 
 use crate::lanes::{ALL, LANES, Mask};
-use crate::memory::region::Region;
+use crate::memory::region::{Region, Word};
 use crate::memory::touch::{LineTouch, Touch};
 
 /// Bytes that each lane touches.
 pub(crate) const WORD: u32 = 4;
+/// Bytes that are looked for in one piece.
+const NEAR: usize = 256;
 /// Shapes that one instruction keeps, told apart by where in its line lane 0 lies.
 const WAYS: usize = 4;
 /// Accesses in new shapes after which an instruction has none.
@@ -93,6 +95,21 @@ impl Chunk {
             values.fill(region.word(at));
         } else {
             region.words(at, values);
+        }
+    }
+
+    /// The same for half a warp, where lane 0 lies at `start` of some bytes.
+    #[inline(always)]
+    fn take(&self, bytes: &[u8], start: u64, values: &mut [u32; LANES / 2]) {
+        let at = start.wrapping_add(self.delta) as usize;
+        if self.one {
+            let word = bytes.get(at..at.saturating_add(4)).unwrap_or(&[]);
+            *values = [u32::take(word); LANES / 2];
+        } else if let Some(words) = bytes.get(at..at.saturating_add(4 * LANES / 2)) {
+            bytemuck::cast_slice_mut::<u32, u8>(values).copy_from_slice(words);
+            for word in values {
+                *word = u32::from_le(*word);
+            }
         }
     }
 
@@ -189,23 +206,30 @@ impl Pattern {
     /// of `base` lack.
     #[inline(always)]
     pub(super) fn fits_long(&self, base: &[u64; LANES], start: u64) -> bool {
-        let mut differ = 0;
-        for (address, delta) in base.iter().zip(&self.deltas) {
-            // In an order that does not make lane 0 look special to the compiler.
-            differ |= address ^ delta.wrapping_add(base[0]);
+        let (mut differ, first) = ([0; 4], base[0]);
+        let (addresses, _) = base.as_chunks::<4>();
+        let (deltas, _) = self.deltas.as_chunks::<4>();
+        for (addresses, deltas) in addresses.iter().zip(deltas) {
+            for at in 0..4 {
+                differ[at] |= addresses[at] ^ deltas[at].wrapping_add(first);
+            }
         }
-        differ == 0 && start % 128 == self.phase
+        differ == [0; 4] && start % 128 == self.phase
     }
 
     /// The same for addresses of 32 bits. That no lane wraps around where lane 0 does
     /// not is what the bounds say.
     #[inline(always)]
     pub(super) fn fits_word(&self, base: &[u32; LANES], start: u64) -> bool {
-        let mut differ = 0;
-        for (address, delta) in base.iter().zip(&self.short_deltas) {
-            differ |= address ^ delta.wrapping_add(base[0]);
+        let (mut differ, first) = ([0; 8], base[0]);
+        let (addresses, _) = base.as_chunks::<8>();
+        let (deltas, _) = self.short_deltas.as_chunks::<8>();
+        for (addresses, deltas) in addresses.iter().zip(deltas) {
+            for at in 0..8 {
+                differ[at] |= addresses[at] ^ deltas[at].wrapping_add(first);
+            }
         }
-        differ == 0 && start % 128 == self.phase
+        differ == [0; 8] && start % 128 == self.phase
     }
 
     /// What it touches of each line.
@@ -236,7 +260,19 @@ impl Pattern {
         match &self.plan {
             Plan::Run => region.words(start, values),
             Plan::Halves([low, high]) => {
-                let (first, second) = values.split_at_mut(LANES / 2);
+                let (halves, _) = values.as_chunks_mut::<{ LANES / 2 }>();
+                let [first, second] = halves else {
+                    return;
+                };
+                let span = (self.back + self.ahead) as usize;
+                if span <= NEAR {
+                    let bytes = region.bytes(start - self.back, span);
+                    if bytes.len() == span {
+                        low.take(bytes, self.back, first);
+                        high.take(bytes, self.back, second);
+                        return;
+                    }
+                }
                 low.load(region, start, first);
                 high.load(region, start, second);
             }

@@ -50,28 +50,21 @@ pub(super) fn store(long: Store, word: Option<(Slot, Window)>) -> Box<dyn Instr>
     }
 }
 
-/// Remembers the shape of an access that was done the long way.
-fn learn(cx: &mut Cx<'_>, addr: &Addr) {
-    let pc = cx.fragment.pc;
-    if cx.mask == ALL && cx.machine.patterns.misses(pc) {
-        let addresses = addr.eval(cx);
-        cx.machine.patterns.learn(pc, &addresses);
-    }
-}
-
 impl<const SHARED: bool> Instr for LoadWord<SHARED> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
         let quick = cx.mask == ALL
             && wide(
                 #[inline(always)]
-                || self.quickly(cx),
+                || match SHARED && is_quiet(cx) {
+                    true => self.quietly(cx),
+                    false => self.watched(cx),
+                },
             )
             .is_some();
         if quick {
             return Flow::Next;
         }
-        learn(cx, self.long.addr());
-        self.long.step(cx)
+        the_long_way(cx, self.long.addr(), &self.long)
     }
 }
 
@@ -80,7 +73,7 @@ impl<const SHARED: bool> Instr for StoreWord<SHARED> {
         let quick = cx.mask == ALL
             && wide(
                 #[inline(always)]
-                || self.quickly(cx),
+                || self.watched(cx),
             )
             .is_some();
         if quick {
@@ -88,9 +81,26 @@ impl<const SHARED: bool> Instr for StoreWord<SHARED> {
             cx.team.progress += 1;
             return Flow::Next;
         }
-        learn(cx, self.long.addr());
-        self.long.step(cx)
+        the_long_way(cx, self.long.addr(), &self.long)
     }
+}
+
+/// Whether reads of the block's shared memory are only to be remembered.
+#[inline(always)]
+fn is_quiet(cx: &Cx<'_>) -> bool {
+    let block = cx.blocks.get(cx.warp.rank as usize);
+    block.is_some_and(|block| block.shared.history.is_quiet())
+}
+
+/// Does an access, and remembers its shape.
+#[inline(never)]
+fn the_long_way(cx: &mut Cx<'_>, addr: &Addr, instr: &dyn Instr) -> Flow {
+    let pc = cx.fragment.pc;
+    if cx.mask == ALL && cx.machine.patterns.misses(pc) {
+        let addresses = addr.eval(cx);
+        cx.machine.patterns.learn(pc, &addresses);
+    }
+    instr.step(cx)
 }
 
 /// The shape of an access and the address of its lane 0, if it has one that its
@@ -207,11 +217,45 @@ fn find<'a, const SHARED: bool>(
 }
 
 impl<const SHARED: bool> LoadWord<SHARED> {
+    /// Loads from shared memory that nobody has written since all have met.
     #[inline(always)]
-    fn quickly(&self, cx: &mut Cx<'_>) -> Option<()> {
+    fn quietly(&self, cx: &mut Cx<'_>) -> Option<()> {
         let pc = cx.fragment.pc;
-        let machine = &mut *cx.machine;
-        let window = cx.fragment.base;
+        let (machine, window) = (&mut *cx.machine, cx.fragment.base);
+        let place = find::<true>(
+            self.long.addr(),
+            machine.patterns.of(pc)?,
+            cx.code,
+            cx.warp,
+            window,
+            cx.blocks,
+            machine.shared_len,
+            &mut machine.global,
+        )?;
+        let before = place.region.history.waiting();
+        for part in place.pattern.parts() {
+            let line = part.line(place.start);
+            let missing = place.region.unwritten_in(line, part.bytes());
+            let history = &mut place.region.history;
+            if (missing != 0 && machine.options.checks.unwritten)
+                || !history.put_off(line, part.cells(), pc, &cx.warp.clock)
+            {
+                history.take_back(before);
+                return None;
+            }
+        }
+        let row = (self.target.row() + window) as usize;
+        let values = &mut cx.warp.regs[row].0;
+        place.pattern.load(place.region, place.start, values);
+        Some(())
+    }
+
+    /// Loads from memory that others may have written.
+    #[inline(always)]
+    fn watched(&self, cx: &mut Cx<'_>) -> Option<()> {
+        let pc = cx.fragment.pc;
+        let watches = cx.machine.watches();
+        let (machine, window) = (&mut *cx.machine, cx.fragment.base);
         let place = find::<SHARED>(
             self.long.addr(),
             machine.patterns.of(pc)?,
@@ -224,24 +268,7 @@ impl<const SHARED: bool> LoadWord<SHARED> {
         )?;
         let row = (self.target.row() + window) as usize;
         let values = &mut cx.warp.regs[row].0;
-        if SHARED && place.region.history.is_quiet() {
-            let before = place.region.history.waiting();
-            for part in place.pattern.parts() {
-                let line = part.line(place.start);
-                let missing = place.region.unwritten_in(line, part.bytes());
-                let history = &mut place.region.history;
-                if (missing != 0 && machine.options.checks.unwritten)
-                    || !history.put_off(line, part.cells(), pc, &cx.warp.clock)
-                {
-                    history.take_back(before);
-                    return None;
-                }
-            }
-            place.pattern.load(place.region, place.start, values);
-            return Some(());
-        }
         place.pattern.load(place.region, place.start, values);
-        let watches = (machine.options.checks, machine.geography);
         let mut look = Look::at(pc, watches, Does::Reads, Kind::Plain);
         for part in place.pattern.parts() {
             let touch = part.touch(place.start);
@@ -256,8 +283,9 @@ impl<const SHARED: bool> LoadWord<SHARED> {
 }
 
 impl<const SHARED: bool> StoreWord<SHARED> {
+    /// Stores where others may look.
     #[inline(always)]
-    fn quickly(&self, cx: &mut Cx<'_>) -> Option<()> {
+    fn watched(&self, cx: &mut Cx<'_>) -> Option<()> {
         let pc = cx.fragment.pc;
         let machine = &mut *cx.machine;
         let mut look = Look::at(pc, machine.watches(), Does::Writes, Kind::Plain);
