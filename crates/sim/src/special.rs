@@ -115,7 +115,8 @@ impl Special {
         1 + u32::from(self.is_wide())
     }
 
-    /// Whether a warp's values are others in each block of a grid.
+    /// Whether its values are others in each block of a grid; they are the same in all
+    /// lanes then, and 32 bits wide.
     pub(crate) fn is_of_block(self) -> bool {
         use Special::*;
         match self {

@@ -40,6 +40,10 @@ pub(crate) struct Barrier {
 impl Barrier {
     /// Back to the start, for another block; keeps its buffers.
     pub(crate) fn restart(&mut self) {
+        if self.came.capacity() == 0 {
+            // Nobody has ever come.
+            return;
+        }
         let (mut came, mut waiting) = (take(&mut self.came), take(&mut self.waiting));
         came.clear();
         waiting.clear();
@@ -91,12 +95,14 @@ pub(crate) fn complete(
         });
     if whole {
         let members: Mask64 = waiting.iter().map(|&(at, _)| at).collect();
-        let mut clocks: Vec<&mut WarpClock> = warps
-            .iter_mut()
-            .enumerate()
-            .filter(|(at, _)| members.contains(*at))
-            .filter_map(|(_, warp)| warp.as_mut().map(|warp| &mut warp.clock))
-            .collect();
+        let mut clocks: Vec<&mut WarpClock> = Vec::with_capacity(waiting.len());
+        clocks.extend(
+            warps
+                .iter_mut()
+                .enumerate()
+                .filter(|(at, _)| members.contains(*at))
+                .filter_map(|(_, warp)| warp.as_mut().map(|warp| &mut warp.clock)),
+        );
         if meet(&mut clocks) {
             for clock in clocks {
                 team.floor.raise(clock.agent, clock.now);

@@ -508,7 +508,10 @@ fn fill_specials(warp: &mut Warp, code: &Code, standing: &Standing, known: bool)
     let mut row = 0;
     for &special in &code.specials {
         let rows = special.rows() as usize;
-        if !known || special.is_of_block() {
+        if special.is_of_block() {
+            let value = standing.value(special, 0);
+            warp.regs[row].0.fill(value);
+        } else if !known {
             let values = standing.values(special);
             if special.is_wide() {
                 use crate::lanes::Lane;

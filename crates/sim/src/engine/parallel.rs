@@ -117,14 +117,12 @@ fn work(
     stop: &AtomicBool,
 ) -> Option<Share> {
     let mut jobs = Vec::new();
-    // Neighbours touch neighbouring memory: a few of them at a time.
-    let chunk = (blocks / 128).clamp(1, 32);
-    loop {
-        let first = next.fetch_add(chunk, Ordering::Relaxed);
-        if first >= blocks {
-            break;
-        }
-        for number in first..blocks.min(first.saturating_add(chunk)) {
+    // Neighbours touch neighbouring memory: a few of them at a time, and fewer
+    // towards the end, so that nobody waits long for the last worker.
+    let after = |first: u32| first + ((blocks - first) / 64).clamp(1, 32);
+    let take = |first: u32| (first < blocks).then(|| after(first));
+    while let Ok(first) = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+        for number in first..after(first) {
             if stop.load(Ordering::Relaxed) {
                 return None;
             }
