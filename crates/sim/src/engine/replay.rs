@@ -35,6 +35,10 @@ pub(crate) struct Jobs {
     by_content: FxHashMap<Vec<u64>, u32>,
 }
 
+/// Kinds beyond which jobs are taken to differ where they lie at different places:
+/// no two SMs will get the same any more.
+const MANY: usize = 1024;
+
 impl Jobs {
     /// Room for the jobs of so many blocks.
     pub(crate) fn new(blocks: u32) -> Jobs {
@@ -59,13 +63,17 @@ impl Jobs {
         if let Some((kind, _)) = self.by_place.get(&place) {
             return *kind;
         }
-        let bits = |piece: &Piece| {
-            let [a, b, c, d] = piece.load;
-            [piece.cycles, a, b, c, d].map(f64::to_bits)
-        };
-        let content = job.iter().flat_map(bits).collect();
         let new = self.kinds.len() as u32;
-        let kind = *self.by_content.entry(content).or_insert(new);
+        let kind = if self.kinds.len() < MANY {
+            let bits = |piece: &Piece| {
+                let [a, b, c, d] = piece.load;
+                [piece.cycles, a, b, c, d].map(f64::to_bits)
+            };
+            let content = job.iter().flat_map(bits).collect();
+            *self.by_content.entry(content).or_insert(new)
+        } else {
+            new
+        };
         if kind == new {
             self.kinds.push(Arc::clone(&job));
         }
@@ -75,17 +83,19 @@ impl Jobs {
 }
 
 /// SMs in the same state.
-#[derive(Clone)]
+#[derive(Default)]
 struct Group {
     /// Their numbers, in order.
     members: Vec<u32>,
     /// What is on each of them. Its jobs are numbers of stays.
     site: Site,
     stays: Vec<Stay>,
+    /// Stays that are new at the present time.
+    new: Vec<usize>,
 }
 
 /// A block on each SM of a group, all of one kind.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Stay {
     kind: u32,
     /// Whether they have yet to start.
@@ -94,9 +104,12 @@ struct Stay {
     blocks: Vec<u32>,
 }
 
+/// No block, where all have been launched.
+const NOBODY: u32 = u32::MAX;
+
 impl Group {
     /// Makes room for one block more on each SM.
-    fn launch(&mut self, time: u64, starting: &Arc<[Piece]>) -> usize {
+    fn launch(&mut self, time: u64, starting: &Arc<[Piece]>) {
         let free = self.stays.iter().position(|stay| stay.blocks.is_empty());
         let who = free.unwrap_or_else(|| {
             self.stays.push(Stay::default());
@@ -105,7 +118,15 @@ impl Group {
         self.stays[who].starting = true;
         self.stays[who].blocks.resize(self.members.len(), NOBODY);
         self.site.start(who, time, Arc::clone(starting));
-        who
+        self.new.push(who);
+    }
+
+    /// The kinds of what is new on one of its members.
+    fn kinds(&self, place: usize, jobs: &Jobs) -> impl Iterator<Item = Option<u32>> {
+        self.new.iter().map(move |&who| {
+            let block = self.stays[who].blocks[place];
+            jobs.of.get(block as usize).copied()
+        })
     }
 
     /// The part of it whose members are at these places.
@@ -122,17 +143,26 @@ impl Group {
             members: pick(&self.members),
             site: self.site.clone(),
             stays: stays.collect(),
+            new: self.new.clone(),
         }
     }
-}
 
-/// No block, where all have been launched.
-const NOBODY: u32 = u32::MAX;
-
-/// A group at a time: what has got room on it since.
-struct Room {
-    group: Group,
-    new: Vec<usize>,
+    /// Takes what is new, which is of these kinds, as come; whether any of it has not
+    /// come at all.
+    fn settle(&mut self, kinds: &[Option<u32>]) -> bool {
+        let mut fewer = false;
+        for (who, kind) in self.new.drain(..).zip(kinds) {
+            match kind {
+                Some(kind) => self.stays[who].kind = *kind,
+                None => {
+                    self.site.withdraw(|other| other == who);
+                    self.stays[who].blocks.clear();
+                    fewer = true;
+                }
+            }
+        }
+        fewer
+    }
 }
 
 struct Replay<'j> {
@@ -141,9 +171,9 @@ struct Replay<'j> {
     /// The next block to launch.
     next: u32,
     launched: Vec<Launched>,
+    groups: Vec<Group>,
+    /// When something happens on which group.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-    groups: Vec<Option<Group>>,
-    free: Vec<usize>,
 }
 
 /// The launches of all blocks on `places` SMs that hold `slots` blocks each, by number.
@@ -153,91 +183,100 @@ pub(crate) fn replay(jobs: &Jobs, places: u32, slots: u32) -> Vec<Launched> {
         starting: [Piece::idle(LAUNCH)].into(),
         next: 0,
         launched: vec![Launched::default(); jobs.of.len()],
-        due: BinaryHeap::new(),
         groups: Vec::new(),
-        free: Vec::new(),
+        due: BinaryHeap::new(),
     };
     let mut all = Group {
         members: (0..places).collect(),
-        site: Site::default(),
-        stays: Vec::new(),
+        ..Group::default()
     };
+    for slot in 0..slots {
+        all.launch(u64::from(slot), &replay.starting);
+    }
+    replay.groups.push(all);
     // A slot of every SM, then the next slot.
-    let new: Vec<usize> = (0..slots)
-        .map(|slot| all.launch(u64::from(slot), &replay.starting))
-        .collect();
-    for (slot, &who) in new.iter().enumerate() {
+    for slot in 0..slots as usize {
         for place in 0..places as usize {
-            replay.give(&mut all, who, place, slot as u64);
+            replay.give(0, slot, place, slot as u64);
         }
     }
-    replay.part(Room { group: all, new });
+    let time = replay.groups[0].site.plan();
+    replay.part(0, time);
+    // The groups that are due at once, and their members.
+    let (mut due, mut order) = (Vec::new(), Vec::new());
     while let Some(&Reverse((time, _))) = replay.due.peek() {
-        replay.pass(time);
+        replay.pass(time, &mut due, &mut order);
     }
     replay.launched
 }
 
 impl Replay<'_> {
     /// Everything that happens at a time.
-    fn pass(&mut self, time: u64) {
-        let mut rooms = Vec::new();
-        while let Some(&Reverse((due, at))) = self.due.peek()
-            && due == time
+    fn pass(
+        &mut self,
+        time: u64,
+        due: &mut Vec<(usize, Option<u64>)>,
+        order: &mut Vec<(u32, usize, usize)>,
+    ) {
+        due.clear();
+        while let Some(&Reverse((when, at))) = self.due.peek()
+            && when == time
         {
             self.due.pop();
-            self.free.push(at);
-            if let Some(group) = self.groups[at].take() {
-                rooms.push(self.step(group, time));
-            }
+            let next = self.step(at, time);
+            due.push((at, next));
         }
         // Who gets which block: SM after SM, whatever group it is in.
-        let mut order: Vec<(u32, usize, usize)> = Vec::new();
-        for (at, room) in rooms.iter().enumerate() {
-            if !room.new.is_empty() {
-                let members = room.group.members.iter().enumerate();
+        order.clear();
+        for &(at, _) in due.iter() {
+            let group = &self.groups[at];
+            if !group.new.is_empty() {
+                let members = group.members.iter().enumerate();
                 order.extend(members.map(|(place, &member)| (member, at, place)));
             }
         }
-        if rooms.len() > 1 {
+        if due.len() > 1 {
             order.sort_unstable();
         }
-        for (_, at, place) in order {
-            let Room { group, new } = &mut rooms[at];
-            for &who in new.iter() {
-                self.give(group, who, place, time);
+        for &(_, at, place) in order.iter() {
+            for new in 0..self.groups[at].new.len() {
+                self.give(at, new, place, time);
             }
         }
-        for room in rooms {
-            self.part(room);
+        for &(at, next) in due.iter() {
+            self.part(at, next);
         }
     }
 
-    /// What happens at a time on the SMs of a group, but for which blocks they get.
-    fn step(&mut self, mut group: Group, time: u64) -> Room {
-        let mut new = Vec::new();
-        while group.site.plan() == Some(time) {
-            let Some(who) = group.site.step(time) else {
-                continue;
-            };
-            let stay = &mut group.stays[who];
-            if std::mem::take(&mut stay.starting) {
-                let job = Arc::clone(&self.jobs.kinds[stay.kind as usize]);
-                group.site.start(who, time, job);
-                continue;
+    /// What happens at a time on the SMs of a group, but for which blocks they get; when
+    /// something happens there next.
+    fn step(&mut self, at: usize, time: u64) -> Option<u64> {
+        let group = &mut self.groups[at];
+        loop {
+            if let Some(who) = group.site.step(time) {
+                let stay = &mut group.stays[who];
+                if std::mem::take(&mut stay.starting) {
+                    let job = Arc::clone(&self.jobs.kinds[stay.kind as usize]);
+                    group.site.start(who, time, job);
+                } else {
+                    for number in stay.blocks.drain(..) {
+                        self.launched[number as usize].end = time;
+                    }
+                    if (self.next as usize) < self.launched.len() {
+                        group.launch(time, &self.starting);
+                    }
+                }
             }
-            for number in stay.blocks.drain(..) {
-                self.launched[number as usize].end = time;
-            }
-            if (self.next as usize) < self.launched.len() {
-                new.push(group.launch(time, &self.starting));
+            let next = group.site.plan();
+            if next != Some(time) {
+                return next;
             }
         }
-        Room { group, new }
     }
 
-    /// Gives a place that has become free the next block.
-    fn give(&mut self, group: &mut Group, who: usize, place: usize, time: u64) {
+    /// Gives the place of a new stay on one member the next block.
+    fn give(&mut self, at: usize, new: usize, place: usize, time: u64) {
+        let group = &mut self.groups[at];
         if let Some(launched) = self.launched.get_mut(self.next as usize) {
             *launched = Launched {
                 number: self.next,
@@ -245,62 +284,51 @@ impl Replay<'_> {
                 start: time + LAUNCH,
                 end: time + LAUNCH,
             };
-            group.stays[who].blocks[place] = self.next;
+            group.stays[group.new[new]].blocks[place] = self.next;
             self.next += 1;
         }
     }
 
-    /// Takes a group apart where its members have got blocks of different kinds.
-    fn part(&mut self, room: Room) {
-        let Room { group, new } = room;
-        let of = |group: &Group, who: usize, place: usize| {
-            let block = group.stays[who].blocks[place];
-            self.jobs.of.get(block as usize).copied()
-        };
-        let first: Vec<Option<u32>> = new.iter().map(|&who| of(&group, who, 0)).collect();
-        let differs = |place: usize| {
-            (new.iter().zip(&first)).any(|(&who, kind)| of(&group, who, place) != *kind)
-        };
+    /// Takes a group apart where its members have got blocks of different kinds, and
+    /// puts the parts in line for when something happens on them, which is at `next` if all
+    /// that is new has really come.
+    fn part(&mut self, at: usize, next: Option<u64>) {
+        let group = &self.groups[at];
+        let first: Vec<Option<u32>> = group.kinds(0, self.jobs).collect();
+        let same = |place: usize| group.kinds(place, self.jobs).eq(first.iter().copied());
+        if (1..group.members.len()).all(same) {
+            return self.wait(at, &first, next);
+        }
         let mut parts: Vec<(Vec<Option<u32>>, Vec<usize>)> = Vec::new();
-        if (0..group.members.len()).any(differs) {
-            let mut known: FxHashMap<Vec<Option<u32>>, usize> = FxHashMap::default();
-            for place in 0..group.members.len() {
-                let kinds: Vec<_> = new.iter().map(|&who| of(&group, who, place)).collect();
-                match known.entry(kinds) {
-                    Entry::Occupied(known) => parts[*known.get()].1.push(place),
-                    Entry::Vacant(free) => {
-                        parts.push((free.key().clone(), vec![place]));
-                        free.insert(parts.len() - 1);
-                    }
+        let mut known: FxHashMap<Vec<Option<u32>>, usize> = FxHashMap::default();
+        for place in 0..group.members.len() {
+            match known.entry(group.kinds(place, self.jobs).collect()) {
+                Entry::Occupied(known) => parts[*known.get()].1.push(place),
+                Entry::Vacant(free) => {
+                    parts.push((free.key().clone(), vec![place]));
+                    free.insert(parts.len() - 1);
                 }
             }
-            for (kinds, places) in parts {
-                let part = group.part(&places);
-                self.wait(part, &new, &kinds);
+        }
+        let whole = std::mem::take(&mut self.groups[at]);
+        let mut room = Some(at);
+        for (kinds, places) in parts {
+            let at = room.take().unwrap_or(self.groups.len());
+            if at == self.groups.len() {
+                self.groups.push(Group::default());
             }
-        } else {
-            self.wait(group, &new, &first);
+            self.groups[at] = whole.part(&places);
+            self.wait(at, &kinds, next);
         }
     }
 
-    /// Puts a group in line whose members all have blocks of these kinds.
-    fn wait(&mut self, mut group: Group, new: &[usize], kinds: &[Option<u32>]) {
-        for (&who, kind) in new.iter().zip(kinds) {
-            match kind {
-                Some(kind) => group.stays[who].kind = *kind,
-                None => {
-                    group.site.withdraw(|other| other == who);
-                    group.stays[who].blocks.clear();
-                }
-            }
-        }
-        if let Some(time) = group.site.plan() {
-            let at = self.free.pop().unwrap_or_else(|| {
-                self.groups.push(None);
-                self.groups.len() - 1
-            });
+    /// Puts a group in line whose members all have got blocks of these kinds.
+    fn wait(&mut self, at: usize, kinds: &[Option<u32>], next: Option<u64>) {
+        let group = &mut self.groups[at];
+        let fewer = group.settle(kinds);
+        let next = if fewer { group.site.plan() } else { next };
+        if let Some(time) = next {
             self.due.push(Reverse((time, at)));
-            self.groups[at] = Some(group);
         }
     }
 }

@@ -170,8 +170,13 @@ impl Site {
         for job in &mut self.jobs {
             job.rate = 1.0;
         }
-        for unit in 0..UNITS {
-            let total: f64 = self.jobs.iter().map(|job| job.now.load[unit]).sum();
+        let mut totals = [0.0; UNITS];
+        for job in &self.jobs {
+            for (total, load) in totals.iter_mut().zip(job.now.load) {
+                *total += load;
+            }
+        }
+        for (unit, total) in totals.into_iter().enumerate() {
             if total <= 1.0 {
                 continue;
             }
