@@ -437,6 +437,13 @@ impl<'m> Decoder<'m> {
         Slot::constant(row)
     }
 
+    /// What a constant of 64 bits is; none for what is known at the end only.
+    pub(crate) fn long_at(&self, slot: Slot) -> Option<u64> {
+        let known = slot.is_constant() && !self.pool.dynamic.iter().any(|one| one.0 == slot.row());
+        let rows = self.pool.rows.get(slot.row() as usize..)?;
+        (known && rows.len() >= 2).then(|| u64::unpack(rows)[0])
+    }
+
     /// A 64-bit constant.
     pub(crate) fn long(&mut self, value: u64) -> Slot {
         let pool = &mut self.pool;

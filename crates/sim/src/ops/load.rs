@@ -10,7 +10,7 @@ use crate::code::{Flow, Instr, Slot};
 use crate::context::Cx;
 use crate::decode::operand::{Addr, Base};
 use crate::decode::{Decoded, Decoder};
-use crate::lanes::LANES;
+use crate::lanes::{ALL, LANES, wide};
 use crate::memory::region::Word;
 use crate::memory::window::Window;
 use heist_ptx::{Instruction, ScalarType, rule};
@@ -61,7 +61,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         non_coherent: mods.has("nc"),
         targets,
     };
-    let instr = match SameForAll::of(load) {
+    let instr = match SameForAll::of(load, d) {
         Ok(same) => Box::new(same) as Box<dyn Instr>,
         Err(load) => super::word::load(load, word),
     };
@@ -72,32 +72,31 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
 /// A load of a parameter or constant at an address that the code names: one value for
 /// all lanes.
 struct SameForAll {
-    window: Window,
-    /// The constant that the address is, in two rows or in one.
-    base: Slot,
-    wide: bool,
+    address: u64,
+    constant: bool,
     target: (Slot, u32),
     long: Load,
 }
 
 impl SameForAll {
     /// A load as such a one, or as it was.
-    fn of(load: Load) -> Result<SameForAll, Load> {
-        let (base, wide) = match load.addr.base {
-            Base::Long(slot) if slot.is_constant() => (slot, true),
-            Base::Word(slot) if slot.is_constant() => (slot, false),
+    fn of(load: Load, d: &Decoder<'_>) -> Result<SameForAll, Load> {
+        let constant = match load.window {
+            Some(Window::Param) => false,
+            Some(Window::Const) => true,
             _ => return Err(load),
         };
-        match (load.window, &load.targets[..]) {
-            (Some(window @ (Window::Param | Window::Const)), &[target]) if load.element <= 8 => {
-                Ok(SameForAll {
-                    window,
-                    base,
-                    wide,
-                    target,
-                    long: load,
-                })
-            }
+        let base = match load.addr.base {
+            Base::Long(slot) => d.long_at(slot),
+            _ => None,
+        };
+        match (base, &load.targets[..]) {
+            (Some(base), &[target]) if load.element <= 8 => Ok(SameForAll {
+                address: base.wrapping_add(load.addr.offset as u64),
+                constant,
+                target,
+                long: load,
+            }),
             _ => Err(load),
         }
     }
@@ -105,34 +104,32 @@ impl SameForAll {
     /// The value; none where there is something to tell.
     #[inline(always)]
     fn value(&self, cx: &Cx<'_>) -> Option<u64> {
-        let (region, len) = if self.window == Window::Param {
-            (&cx.machine.params, cx.machine.param_len)
-        } else {
+        let (region, len) = if self.constant {
             (&cx.machine.constants, cx.machine.constant_len)
-        };
-        let base = if self.wide {
-            cx.view::<u64>(self.base)[0]
         } else {
-            u64::from(cx.row(self.base)[0])
+            (&cx.machine.params, cx.machine.param_len)
         };
-        let (address, size) = (
-            base.wrapping_add(self.long.addr.offset as u64),
-            u64::from(self.long.element),
-        );
+        let (address, size) = (self.address, u64::from(self.long.element));
         if address & (size - 1) != 0 || len < size || address > len - size {
             return None;
         }
-        let value = match size {
-            4 => u64::from(region.word(address)),
-            8 => u64::take(region.bytes(address, 8)),
-            _ => region.read(address, size as usize) as u64,
-        };
-        let shift = 64 - 8 * size;
-        Some(if self.long.signed {
-            ((value << shift) as i64 >> shift) as u64
-        } else {
-            value
+        let bytes = region.bytes(address, size as usize);
+        Some(match (size, self.long.signed) {
+            (4, false) => u64::from(u32::take(bytes)),
+            (8, _) => u64::take(bytes),
+            (4, true) => i64::from(u32::take(bytes) as i32) as u64,
+            (2, false) => u64::from(u16::take(bytes)),
+            (2, true) => i64::from(u16::take(bytes) as i16) as u64,
+            (_, false) => u64::from(u8::take(bytes)),
+            (_, true) => i64::from(u8::take(bytes) as i8) as u64,
         })
+    }
+
+    /// Delivers a value to some lanes, or to a wide register.
+    #[inline(never)]
+    fn deliver(&self, cx: &mut Cx<'_>, value: u64) {
+        let (slot, rows) = self.target;
+        write_bits(cx, slot, rows, &[value; LANES]);
     }
 }
 
@@ -141,11 +138,13 @@ impl Instr for SameForAll {
         let Some(value) = self.value(cx) else {
             return self.long.step(cx);
         };
-        let (slot, rows) = self.target;
-        match rows {
-            1 => cx.write(slot, &[value as u32; LANES]),
-            2 => cx.write(slot, &[value; LANES]),
-            _ => cx.write(slot, &[u128::from(value); LANES]),
+        match self.target {
+            (slot, 1) if cx.mask == ALL => cx.write(slot, &[value as u32; LANES]),
+            (slot, 2) if cx.mask == ALL => wide(
+                #[inline(always)]
+                || cx.write(slot, &[value; LANES]),
+            ),
+            _ => self.deliver(cx, value),
         }
         Flow::Next
     }

@@ -158,6 +158,7 @@ pub(crate) struct Pattern {
     back: u64,
     ahead: u64,
     parts: Vec<Part>,
+    whole_line: Option<u8>,
     shared: bool,
     plan: Plan,
 }
@@ -196,6 +197,10 @@ impl Pattern {
                 .fold(0, |low, &delta| low.min(delta))
                 .unsigned_abs(),
             ahead: signed.iter().fold(0, |high, &delta| high.max(delta)) as u64 + u64::from(WORD),
+            whole_line: match &parts[..] {
+                [part] => part.order,
+                _ => None,
+            },
             parts,
             shared,
             plan: Plan::of(&deltas, contiguous),
@@ -236,6 +241,12 @@ impl Pattern {
     #[inline(always)]
     pub(super) fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    /// In which order of the lanes it touches a whole line and nothing else, if it does.
+    #[inline(always)]
+    pub(super) fn whole_line(&self) -> Option<u8> {
+        self.whole_line
     }
 
     /// Whether two lanes touch one word.

@@ -6,7 +6,7 @@
 
 use super::access::{Does, Group, Home, Look, tell};
 use super::load::Load;
-use super::pattern::{Memory, Pattern, WORD, Ways};
+use super::pattern::{Pattern, WORD, Ways};
 use super::store::Store;
 use crate::code::{Code, Flow, Instr, Slot};
 use crate::context::{Cx, rows};
@@ -17,7 +17,8 @@ use crate::lanes::{ALL, Lane, Row, wide};
 use crate::memory::global::Global;
 use crate::memory::region::Region;
 use crate::memory::window::{PEER_SHIFT, Window};
-use crate::race::shadow::Kind;
+use crate::options::Checks;
+use crate::race::shadow::{Floor, Geography, Kind};
 
 /// A load of a word into a register of one row; `SHARED` for shared memory, and
 /// otherwise of global memory.
@@ -57,14 +58,14 @@ impl<const SHARED: bool> Instr for LoadWord<SHARED> {
                 #[inline(always)]
                 || match SHARED && is_quiet(cx) {
                     true => self.quietly(cx),
-                    false => self.watched(cx),
+                    false => self.in_order(cx),
                 },
             )
             .is_some();
         if quick {
             return Flow::Next;
         }
-        the_long_way(cx, self.long.addr(), &self.long)
+        self.slowly(cx)
     }
 }
 
@@ -73,7 +74,7 @@ impl<const SHARED: bool> Instr for StoreWord<SHARED> {
         let quick = cx.mask == ALL
             && wide(
                 #[inline(always)]
-                || self.watched(cx),
+                || self.in_order(cx),
             )
             .is_some();
         if quick {
@@ -81,7 +82,7 @@ impl<const SHARED: bool> Instr for StoreWord<SHARED> {
             cx.team.progress += 1;
             return Flow::Next;
         }
-        the_long_way(cx, self.long.addr(), &self.long)
+        self.slowly(cx)
     }
 }
 
@@ -93,7 +94,6 @@ fn is_quiet(cx: &Cx<'_>) -> bool {
 }
 
 /// Does an access, and remembers its shape.
-#[inline(never)]
 fn the_long_way(cx: &mut Cx<'_>, addr: &Addr, instr: &dyn Instr) -> Flow {
     let pc = cx.fragment.pc;
     if cx.mask == ALL && cx.machine.patterns.misses(pc) {
@@ -159,14 +159,60 @@ fn own_shared(blocks: &mut [Block], rank: u32, address: u64) -> Option<&mut Regi
     (calm && address < 1 << PEER_SHIFT).then_some(&mut block.shared)
 }
 
-/// An access in a shape that its instruction has had before, and the memory that all of
-/// it lies in.
+/// An access in a shape that its instruction has had before, the memory that all of it
+/// lies in, and the rest of its surroundings.
 struct Place<'a> {
     pattern: &'a Pattern,
     home: Home,
     /// Where in the memory lane 0 lies.
     start: u64,
     region: &'a mut Region,
+    pc: u32,
+    /// Where the register window starts.
+    window: u32,
+    code: &'a Code,
+    warp: &'a mut Warp,
+    floor: &'a Floor,
+    watches: (Checks, Geography),
+}
+
+/// Finds the place of an access that is `good`, without a trace of it.
+#[inline(always)]
+fn find<'a, const SHARED: bool>(
+    addr: &Addr,
+    cx: &'a mut Cx<'_>,
+    good: impl FnOnce(&Pattern) -> bool,
+) -> Option<Place<'a>> {
+    let (pc, window) = (cx.fragment.pc, cx.fragment.base);
+    let (machine, warp) = (&mut *cx.machine, &mut *cx.warp);
+    let watches = machine.watches();
+    let memory = machine.patterns.of(pc)?;
+    let (pattern, address) = shape(addr, &memory.ways, cx.code, &warp.regs, window)?;
+    if !good(pattern) {
+        return None;
+    }
+    let (home, start, len, region) = if SHARED {
+        let region = own_shared(cx.blocks, warp.rank, address)?;
+        let len = u64::from(machine.shared_len);
+        (Home::Shared(warp.rank), address, len, region)
+    } else {
+        let (at, base, len, region) = allocation(&mut machine.global, memory.recent, address)?;
+        memory.recent = at;
+        (Home::Global(at), address - base, len, region)
+    };
+    memory.misses = 0;
+    pattern.is_inside(start, len).then_some(Place {
+        pattern,
+        home,
+        start,
+        region,
+        pc,
+        window,
+        code: cx.code,
+        warp,
+        floor: &cx.team.floor,
+        watches,
+    })
 }
 
 impl Place<'_> {
@@ -178,146 +224,165 @@ impl Place<'_> {
             size: WORD,
         }
     }
-}
 
-/// Finds the place of an access, without a trace of it.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn find<'a, const SHARED: bool>(
-    addr: &Addr,
-    memory: &'a mut Memory,
-    code: &Code,
-    warp: &Warp,
-    window: u32,
-    blocks: &'a mut [Block],
-    shared_len: u32,
-    global: &'a mut Global,
-) -> Option<Place<'a>> {
-    let (pattern, address) = shape(addr, &memory.ways, code, &warp.regs, window)?;
-    let (home, start, len, region) = if SHARED {
-        let region = own_shared(blocks, warp.rank, address)?;
-        (
-            Home::Shared(warp.rank),
-            address,
-            u64::from(shared_len),
-            region,
-        )
-    } else {
-        let (at, base, len, region) = allocation(global, memory.recent, address)?;
-        memory.recent = at;
-        (Home::Global(at), address - base, len, region)
-    };
-    memory.misses = 0;
-    pattern.is_inside(start, len).then_some(Place {
-        pattern,
-        home,
-        start,
-        region,
-    })
+    /// Records an access to a whole line in the order of the lanes that conflicts with
+    /// nothing. Nothing, and nothing has happened, if it is not as simple as that.
+    #[inline(always)]
+    fn record_in_order(&mut self, write: bool) -> Option<()> {
+        let order = self.pattern.whole_line()?;
+        let (checks, line) = (self.watches.0, self.start / 128);
+        let missing = !write && checks.unwritten && self.region.unwritten_in(line, u128::MAX) != 0;
+        let history = &mut self.region.history;
+        if missing
+            || !checks.races
+            || !history.access_in_order(line, (write, order), self.pc, &self.warp.clock)
+        {
+            return None;
+        }
+        self.region.note(line, u128::MAX, write);
+        if write {
+            self.region.mark_line(line, u128::MAX);
+        }
+        Some(())
+    }
+
+    /// Holds an access against others, and records it.
+    #[inline(always)]
+    fn look(&mut self, does: Does) -> Look {
+        let mut look = Look::at(self.pc, self.watches, does, Kind::Plain);
+        for part in self.pattern.parts() {
+            let touch = part.touch(self.start);
+            look.line(self.region, &touch, &self.warp.clock, self.floor);
+        }
+        look
+    }
+
+    /// Puts off a read of quiet memory. Nothing, and nothing has happened, where it
+    /// can't be put off or is of what nobody has written.
+    #[inline(always)]
+    fn put_off(&mut self) -> Option<()> {
+        let before = self.region.history.waiting();
+        for part in self.pattern.parts() {
+            let line = part.line(self.start);
+            let missing = self.region.unwritten_in(line, part.bytes());
+            let history = &mut self.region.history;
+            if (missing != 0 && self.watches.0.unwritten)
+                || !history.put_off(line, part.cells(), self.pc, &self.warp.clock)
+            {
+                history.take_back(before);
+                return None;
+            }
+        }
+        Some(())
+    }
 }
 
 impl<const SHARED: bool> LoadWord<SHARED> {
     /// Loads from shared memory that nobody has written since all have met.
     #[inline(always)]
     fn quietly(&self, cx: &mut Cx<'_>) -> Option<()> {
-        let pc = cx.fragment.pc;
-        let (machine, window) = (&mut *cx.machine, cx.fragment.base);
-        let place = find::<true>(
-            self.long.addr(),
-            machine.patterns.of(pc)?,
-            cx.code,
-            cx.warp,
-            window,
-            cx.blocks,
-            machine.shared_len,
-            &mut machine.global,
-        )?;
-        let before = place.region.history.waiting();
-        for part in place.pattern.parts() {
-            let line = part.line(place.start);
-            let missing = place.region.unwritten_in(line, part.bytes());
-            let history = &mut place.region.history;
-            if (missing != 0 && machine.options.checks.unwritten)
-                || !history.put_off(line, part.cells(), pc, &cx.warp.clock)
-            {
-                history.take_back(before);
-                return None;
-            }
-        }
-        let row = (self.target.row() + window) as usize;
-        let values = &mut cx.warp.regs[row].0;
-        place.pattern.load(place.region, place.start, values);
+        let mut place = find::<true>(self.long.addr(), cx, |_| true)?;
+        place.put_off()?;
+        self.move_words(&mut place);
+        Some(())
+    }
+
+    /// Loads a line in the order of the lanes.
+    #[inline(always)]
+    fn in_order(&self, cx: &mut Cx<'_>) -> Option<()> {
+        let in_order = |pattern: &Pattern| pattern.whole_line().is_some();
+        let mut place = find::<SHARED>(self.long.addr(), cx, in_order)?;
+        place.record_in_order(false)?;
+        let (region, start) = (&*place.region, place.start);
+        let row = (self.target.row() + place.window) as usize;
+        region.words(start, &mut place.warp.regs[row].0);
         Some(())
     }
 
     /// Loads from memory that others may have written.
     #[inline(always)]
     fn watched(&self, cx: &mut Cx<'_>) -> Option<()> {
-        let pc = cx.fragment.pc;
-        let watches = cx.machine.watches();
-        let (machine, window) = (&mut *cx.machine, cx.fragment.base);
-        let place = find::<SHARED>(
-            self.long.addr(),
-            machine.patterns.of(pc)?,
-            cx.code,
-            cx.warp,
-            window,
-            cx.blocks,
-            machine.shared_len,
-            &mut machine.global,
-        )?;
-        let row = (self.target.row() + window) as usize;
-        let values = &mut cx.warp.regs[row].0;
-        place.pattern.load(place.region, place.start, values);
-        let mut look = Look::at(pc, watches, Does::Reads, Kind::Plain);
-        for part in place.pattern.parts() {
-            let touch = part.touch(place.start);
-            look.line(place.region, &touch, &cx.warp.clock, &cx.team.floor);
-        }
+        let mut place = find::<SHARED>(self.long.addr(), cx, |_| true)?;
+        self.move_words(&mut place);
+        let look = place.look(Does::Reads);
         if look.has_found() {
             let group = place.group();
             tell(cx, &group, look, |_| false);
         }
         Some(())
     }
+
+    #[inline(always)]
+    fn move_words(&self, place: &mut Place<'_>) {
+        let row = (self.target.row() + place.window) as usize;
+        let values = &mut place.warp.regs[row].0;
+        place.pattern.load(place.region, place.start, values);
+    }
+
+    /// Loads what is not as simple as that.
+    #[inline(never)]
+    fn slowly(&self, cx: &mut Cx<'_>) -> Flow {
+        let quick = cx.mask == ALL
+            && wide(
+                #[inline(always)]
+                || self.watched(cx),
+            )
+            .is_some();
+        if quick {
+            return Flow::Next;
+        }
+        the_long_way(cx, self.long.addr(), &self.long)
+    }
 }
 
 impl<const SHARED: bool> StoreWord<SHARED> {
+    /// Stores a line in the order of the lanes.
+    #[inline(always)]
+    fn in_order(&self, cx: &mut Cx<'_>) -> Option<()> {
+        let in_order = |pattern: &Pattern| pattern.whole_line().is_some();
+        let mut place = find::<SHARED>(self.long.addr(), cx, in_order)?;
+        place.record_in_order(true)?;
+        let regs = &place.warp.regs;
+        let values = u32::view(rows(place.code, regs, place.window, self.source, 1));
+        place.region.put_run(place.start, values);
+        Some(())
+    }
+
     /// Stores where others may look.
     #[inline(always)]
     fn watched(&self, cx: &mut Cx<'_>) -> Option<()> {
-        let pc = cx.fragment.pc;
-        let machine = &mut *cx.machine;
-        let mut look = Look::at(pc, machine.watches(), Does::Writes, Kind::Plain);
-        let window = cx.fragment.base;
-        let place = find::<SHARED>(
-            self.long.addr(),
-            machine.patterns.of(pc)?,
-            cx.code,
-            cx.warp,
-            window,
-            cx.blocks,
-            machine.shared_len,
-            &mut machine.global,
-        )?;
-        if place.pattern.is_shared() {
-            return None;
-        }
-        for part in place.pattern.parts() {
-            let touch = part.touch(place.start);
-            look.line(place.region, &touch, &cx.warp.clock, &cx.team.floor);
-        }
-        let values = u32::view(rows(cx.code, &cx.warp.regs, window, self.source, 1));
+        let apart = |pattern: &Pattern| !pattern.is_shared();
+        let mut place = find::<SHARED>(self.long.addr(), cx, apart)?;
+        let look = place.look(Does::Writes);
+        let regs = &place.warp.regs;
+        let values = *u32::view(rows(place.code, regs, place.window, self.source, 1));
         if !look.has_found() {
-            place.pattern.store(place.region, place.start, values);
+            place.pattern.store(place.region, place.start, &values);
             return Some(());
         }
         // Whether it changes anything is asked before it does.
-        let (group, values) = (place.group(), *values);
+        let group = place.group();
         tell(cx, &group, look, |cx| self.long.changes_nothing(cx, &group));
         if let Some(region) = cx.region(group.home) {
             region.scatter::<u32>(&group.offsets, ALL, 0, &values);
         }
         Some(())
+    }
+
+    /// Stores what is not as simple as that.
+    #[inline(never)]
+    fn slowly(&self, cx: &mut Cx<'_>) -> Flow {
+        let quick = cx.mask == ALL
+            && wide(
+                #[inline(always)]
+                || self.watched(cx),
+            )
+            .is_some();
+        if quick {
+            cx.machine.changes += 1;
+            cx.team.progress += 1;
+            return Flow::Next;
+        }
+        the_long_way(cx, self.long.addr(), &self.long)
     }
 }
