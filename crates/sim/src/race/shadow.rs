@@ -78,6 +78,16 @@ pub(crate) struct Access<'a> {
     pub(crate) order: Option<u8>,
 }
 
+impl Access<'_> {
+    /// Whether an access of that kind to the same bytes, before this one, need not be
+    /// remembered any more. Whoever comes after a plain write comes after what was before
+    /// it, or races with the write. But nobody need come after an atomic to be in
+    /// order with it, so a plain access before it still counts.
+    fn replaces(&self, kind: Kind) -> bool {
+        self.write && (self.kind.scope().is_none() || self.kind == kind)
+    }
+}
+
 /// Two accesses that nothing orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
@@ -335,8 +345,7 @@ impl Line {
                 continue;
             }
             if clock.knows_all(trace.agent, trace.clock) {
-                if access.write {
-                    // Whoever comes after this write comes after that access too.
+                if access.replaces(trace.kind) {
                     dead |= trace.forget(access.bytes);
                 }
                 continue;
@@ -358,7 +367,7 @@ impl Line {
             if conflict.is_none() && !in_place {
                 conflict = trace.find_conflict(access, overlap, clock);
             }
-            if access.write && !same {
+            if access.replaces(trace.kind) && !same {
                 dead |= trace.forget(access.bytes);
             }
         }
