@@ -253,6 +253,14 @@ fn groups_on_warpgroups() {
             Output::F16,
         ),
         (vec![0, 300], 31, 64, Layout::Nt, Input::F16, Output::F32),
+        (
+            vec![50, 130],
+            256,
+            64,
+            Layout::Nn,
+            Input::Bf16,
+            Output::Bf16,
+        ),
     ] {
         let mut problem = Grouped::rows(rows, n, k, input, output);
         problem.layout = layout;

@@ -15,6 +15,8 @@ pub(crate) trait Stored: Storable {
     fn round(value: Val<'_, f32>) -> Val<'_, Self>;
     /// Two neighbours in one store.
     fn store_pair<'k>(at: Ptr<'k, Global, Self>, pair: [Val<'k, f32>; 2]);
+    /// Two neighbours in one word, where they fit into it.
+    fn word<'k>(pair: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>>;
 }
 
 macro_rules! halves {
@@ -25,6 +27,9 @@ macro_rules! halves {
             }
             fn store_pair<'k>(at: Ptr<'k, Global, $ty>, [low, high]: [Val<'k, f32>; 2]) {
                 at.cast::<<$ty as Half>::Pair>().store(Val::pack_as::<$ty>(low, high));
+            }
+            fn word<'k>([low, high]: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {
+                Some(Val::pack_as::<$ty>(low, high).bitcast())
             }
         }
     )*};
@@ -37,6 +42,9 @@ impl Stored for f32 {
     }
     fn store_pair<'k>(at: Ptr<'k, Global, f32>, pair: [Val<'k, f32>; 2]) {
         at.store_vec(pair);
+    }
+    fn word<'k>(_: [Val<'k, f32>; 2]) -> Option<Val<'k, u32>> {
+        None
     }
 }
 
@@ -90,8 +98,8 @@ pub(crate) struct Finish {
     pub(crate) adds: bool,
     pub(crate) bias: bool,
     pub(crate) activation: Activation,
-    /// Whether every row of C and D starts at a multiple of two elements.
-    pub(crate) pairs: bool,
+    /// Elements that every row of C and D starts at a multiple of: 1, 2 or 8.
+    pub(crate) aligned: u32,
 }
 
 impl Finish {
@@ -101,7 +109,10 @@ impl Finish {
             adds: epilogue.beta != 0.0,
             bias: epilogue.bias,
             activation: epilogue.activation,
-            pairs: pitch.is_multiple_of(2),
+            aligned: [8, 2]
+                .into_iter()
+                .find(|n| pitch.is_multiple_of(*n))
+                .unwrap_or(1),
         }
     }
 
@@ -114,24 +125,66 @@ impl Finish {
         sums: &impl Sums<'k>,
         to: &To<'k, T>,
     ) {
+        // Whole lines of halves are stored 16 bytes at a time. For that lanes
+        // exchange words, all of them, so no row may be left out before.
+        let wide = self.aligned == 8 && T::BYTES == 2 && to.cols.is_none();
+        let exchanged = wide && (to.rows.is_none() || !self.adds);
         sums.rows(&|row, col, pairs| {
-            let store = || {
-                // One address a row; from there on columns are constants.
-                let first = row.mul_add(to.pitch, col);
-                let line = To {
-                    d: to.d.at(first),
-                    c: to.c.at(first),
-                    bias: to.bias.at(col),
-                    cols: to.cols.map(|cols| left(cols, col)),
-                    ..*to
-                };
-                self.store_row(k, pairs, &line);
+            // One address a row; from there on columns are constants.
+            let first = row.mul_add(to.pitch, col);
+            let line = To {
+                d: to.d.at(first),
+                c: to.c.at(first),
+                bias: to.bias.at(col),
+                rows: to.rows.map(|rows| left(rows, row)),
+                cols: to.cols.map(|cols| left(cols, col)),
+                ..*to
             };
-            match to.rows {
-                None => store(),
-                Some(rows) => k.if_(row.lt(rows), store),
+            match line.rows {
+                _ if exchanged && pairs.len().is_multiple_of(4) => {
+                    self.store_wide(k, pairs, &line);
+                }
+                None => self.store_row(k, pairs, &line),
+                Some(rows) => k.if_(rows.gt(0u32), || self.store_row(k, pairs, &line)),
             }
         });
+    }
+
+    /// Stores what four threads have of a row, each the 8 neighbours of every
+    /// fourth block of columns: the pair that each has of four blocks becomes the
+    /// four pairs of one block.
+    fn store_wide<'k, T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        pairs: &[[Val<'k, f32>; 2]],
+        to: &To<'k, T>,
+    ) {
+        // This thread's pair is the one of its place among the four; its block
+        // begins at the first of them.
+        let place = k.lane() & 3;
+        let d = to.d.at(place * 8 - place * 2).cast::<u32>();
+        for (number, batch) in pairs.chunks(4).enumerate() {
+            let first = number as u32 * 32;
+            let read: Vec<_> = (0..4)
+                .map(|index| self.addends(k, &Place::new(first + index * 8, to), to))
+                .collect();
+            let words: Vec<_> = batch
+                .iter()
+                .zip(read)
+                .filter_map(|(sums, addends)| {
+                    T::word([0, 1].map(|i| self.value(k, sums[i], addends, i, to)))
+                })
+                .collect();
+            let Ok(words) = <[Val<'k, u32>; 4]>::try_from(words) else {
+                return k.fail("only halves are stored 16 bytes at a time");
+            };
+            let words = transposed(k, words);
+            let store = || d.at(first / 2).store_vec(words);
+            match to.rows {
+                None => store(),
+                Some(rows) => k.if_(rows.gt(0u32), store),
+            }
+        }
     }
 
     /// Stores what a thread has of a row, from the column where `to` begins.
@@ -142,7 +195,7 @@ impl Finish {
         to: &To<'k, T>,
     ) {
         // Predicates and the branches around them take registers too.
-        let size = if to.cols.is_some() { BATCH / 2 } else { BATCH };
+        let size = if to.cols.is_some() { BATCH / 4 } else { BATCH };
         for (number, batch) in pairs.chunks(size).enumerate() {
             let read = batch.iter().enumerate().map(|(index, &sums)| {
                 let place = Place::new((number * size + index) as u32 * 8, to);
@@ -157,7 +210,7 @@ impl Finish {
     }
 
     fn put<'k, T: Stored>(&self, at: Ptr<'k, Global, T>, pair: [Val<'k, f32>; 2]) {
-        if self.pairs {
+        if self.aligned > 1 {
             T::store_pair(at, pair);
         } else {
             at.store(T::round(pair[0]));
@@ -177,7 +230,7 @@ impl Finish {
                 let c = to.c.at(place.col);
                 place.read(
                     k,
-                    || match self.pairs {
+                    || match self.aligned > 1 {
                         true => c.load_vec::<2>(),
                         false => [c.load(), c.at(1).load()],
                     },
@@ -262,6 +315,20 @@ impl<'k> Place<'k> {
         );
         [low.get(), high.get()]
     }
+}
+
+/// Word `i` of lane `j` becomes word `j` of lane `i`, among four neighbouring lanes.
+fn transposed<'k>(k: &Kernel<'k>, mut words: [Val<'k, u32>; 4]) -> [Val<'k, u32>; 4] {
+    for (bit, swapped) in [(1u32, [(0, 1), (2, 3)]), (2, [(0, 2), (1, 3)])] {
+        let upper = (k.lane() & bit).ne(0u32);
+        for (low, high) in swapped {
+            let given = upper.select(words[low], words[high]);
+            let taken = given.shuffle_xor(bit);
+            words[low] = upper.select(taken, words[low]);
+            words[high] = upper.select(words[high], taken);
+        }
+    }
+    words
 }
 
 /// An activation in f32.

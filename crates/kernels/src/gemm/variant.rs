@@ -11,7 +11,7 @@ use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, Work, buffer};
 use crate::reference::Difference;
 use heist_launch::Arg;
-use heist_sched::{AnyOrder, Grouped, Schedule, Source};
+use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
 
 /// `mma.sync` with a fixed tile shape.
 #[derive(Debug)]
@@ -56,12 +56,12 @@ pub static FAMILY: Family<Gemm> = Family {
     ],
 };
 
-/// The schedule that suits a multiplication: tiles in bands, so that what is
-/// read stays in L2.
+/// The schedule that suits a multiplication: tiles in bands, and each asked for
+/// when it is wanted, so that what is read stays in L2.
 pub fn schedule(target: Target) -> Schedule {
     let greedy = heist_sched::AnyPolicy::new(heist_sched::Greedy);
     let source = Source::auto(target.arch, &greedy, false).source;
-    let mut schedule = Schedule::new(source);
+    let mut schedule = Schedule::new(source).submit(Submit::Late);
     schedule.order = AnyOrder::new(Grouped { rows: 8 });
     schedule
 }

@@ -86,8 +86,9 @@ impl GroupedPlan {
             even_outer,
             even_depth,
         };
-        let pairs = groups.iter().all(|group| group.n.is_multiple_of(2));
-        let finish = Finish::new(&Epilogue::default(), if pairs { 2 } else { 1 });
+        let aligned = |to: u32| groups.iter().all(|group| group.n.is_multiple_of(to));
+        let pitch = [8, 2].into_iter().find(|to| aligned(*to)).unwrap_or(1);
+        let finish = Finish::new(&Epilogue::default(), pitch);
         Ok(GroupedPlan {
             tile: Plan {
                 config,

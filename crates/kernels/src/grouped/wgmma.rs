@@ -72,8 +72,7 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
-    let pairs = if n.is_multiple_of(2) { 2 } else { 1 };
-    let finish = Finish::new(&Epilogue::default(), pairs);
+    let finish = Finish::new(&Epilogue::default(), n);
     let even_cols = n.is_multiple_of(COLS);
     let capacity = (problem.len() as u32).next_power_of_two().max(32);
     Tiled::<WgmmaArgs>::new("grouped_gemm_wgmma", tiles)
