@@ -40,10 +40,6 @@ pub(crate) struct Barrier {
 impl Barrier {
     /// Back to the start, for another block; keeps its buffers.
     pub(crate) fn restart(&mut self) {
-        if self.came.capacity() == 0 {
-            // Nobody has ever come.
-            return;
-        }
         let (mut came, mut waiting) = (take(&mut self.came), take(&mut self.waiting));
         came.clear();
         waiting.clear();

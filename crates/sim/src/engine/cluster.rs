@@ -6,7 +6,7 @@ use super::site::Piece;
 use super::step::{Slice, run_slice};
 use super::warp::{State, Warp};
 use crate::code::{Code, Wait};
-use crate::lanes::{ALL, Mask};
+use crate::lanes::{ALL, Mask, each};
 use crate::machine::Machine;
 use crate::memory::region::Region;
 use crate::race::clock::{Agent, Clock, WarpClock};
@@ -30,6 +30,8 @@ pub(crate) struct Block {
     pub(crate) live: u32,
     pub(crate) live_warps: u32,
     pub(crate) barriers: [Barrier; BARRIERS],
+    /// One bit for each of them that somebody has come to.
+    pub(crate) used_barriers: u16,
     pub(crate) mbarriers: crate::ops::mbarrier::Mbarriers,
     pub(crate) flights: crate::ops::flight::Flights,
     pub(crate) expected: crate::ops::cp_async::Expected,
@@ -48,6 +50,7 @@ impl Block {
             live: 0,
             live_warps: 0,
             barriers: Default::default(),
+            used_barriers: 0,
             mbarriers: Default::default(),
             flights: Default::default(),
             expected: Default::default(),
@@ -63,7 +66,9 @@ impl Block {
         if let Some(shared) = shared {
             self.shared = shared;
         }
-        self.barriers.iter_mut().for_each(Barrier::restart);
+        for id in each(std::mem::take(&mut self.used_barriers).into()) {
+            self.barriers[id].restart();
+        }
         self.mbarriers = Default::default();
         self.flights = Default::default();
         self.expected = Default::default();

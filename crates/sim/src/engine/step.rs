@@ -304,7 +304,8 @@ impl Cx<'_> {
         block.live_warps -= u32::from(warp_done);
         block.end = block.end.max(now);
         let live = block.live;
-        for (id, barrier) in block.barriers.iter_mut().enumerate() {
+        for id in each(block.used_barriers.into()) {
+            let barrier = &mut block.barriers[id];
             if live > 0 && !barrier.is_idle() && barrier.is_complete(live) {
                 barrier.latest = barrier.latest.max(now);
                 self.team.completed.push((rank, id as u32));

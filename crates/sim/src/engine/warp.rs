@@ -253,9 +253,12 @@ impl Warp {
     /// result is there.
     #[inline]
     pub(crate) fn account(&mut self, op: &crate::code::Op) {
-        let mut needed = 0;
-        for &row in &op.reads {
-            needed = needed.max(self.ready.get(row as usize).copied().unwrap_or(0));
+        let [a, b, rest @ ..] = op.reads;
+        let when = |row: u16| self.ready.get(row as usize).copied().unwrap_or(0);
+        let mut needed = when(a).max(when(b));
+        // Most have no more than two.
+        if rest != [0, 0] {
+            needed = needed.max(when(rest[0])).max(when(rest[1]));
         }
         let mut there = needed;
         if op.demand != Demand::default() {

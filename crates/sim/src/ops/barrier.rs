@@ -175,6 +175,7 @@ fn arrive(
     let at = cx.index();
     let (rank, live) = (cx.warp.rank, cx.blocks[cx.warp.rank as usize].live);
     let again;
+    cx.blocks[rank as usize].used_barriers |= 1 << number;
     let mismatch = {
         let barrier = &mut cx.blocks[rank as usize].barriers[number as usize];
         let mismatch = match barrier.first_pc {
