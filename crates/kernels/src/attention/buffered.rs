@@ -4,7 +4,8 @@
 use super::config::{Config, Feed};
 use super::finish::{merge, store};
 use super::params::{AttentionArgs, Element};
-use super::place::{Blocks, Place};
+use super::place::Place;
+use super::span::Blocks;
 use super::team::{Team, key_tile, query_tile};
 use heist_build::{FillTile, Kernel, On, Val};
 use heist_sched::Tile;

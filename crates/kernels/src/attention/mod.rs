@@ -26,6 +26,7 @@ mod problem;
 mod reference;
 mod scalar;
 mod softmax;
+mod span;
 mod team;
 mod tensor;
 mod verdict;

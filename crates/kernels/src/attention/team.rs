@@ -2,9 +2,10 @@
 
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
-use super::place::{Place, Seen, hide};
+use super::place::Place;
 use super::problem::Weights;
 use super::softmax::Softmax;
+use super::span::{Seen, hide};
 use heist_build::{ASource, Accumulator, FragmentA, Kernel, On, Tile, TileSpec, Val, WarpTile};
 
 /// The part of a tile that is one warp's: some of its rows, some of its keys.

@@ -1,0 +1,224 @@
+//! The rows of a tile, the keys that they see, and which of those every row
+//! sees.
+
+use super::problem::MaskKind;
+use heist_build::{Accumulator, Bool, Val, WarpTile};
+
+/// The rows of a tile and the keys of their sequence.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'k> {
+    /// Query rows of the sequence from the tile's first on: none, where the
+    /// tile lies past the end of a shorter sequence.
+    pub(crate) rows: Val<'k, u32>,
+    /// The tile's first query row, in its sequence.
+    first_row: Val<'k, u32>,
+    /// Keys of the sequence.
+    keys: Val<'k, u32>,
+    /// How many more keys than queries there are: row `i` has the place of key
+    /// `i + shift`.
+    shift: Val<'k, i32>,
+    /// Which part of the keys.
+    pub(crate) split: Val<'k, u32>,
+    mask: Masked<'k>,
+}
+
+/// Which keys a query sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Masked<'k> {
+    pub(crate) kind: MaskKind,
+    /// How many before its own, in a window.
+    pub(crate) left: Val<'k, i32>,
+    /// How many after its own.
+    pub(crate) right: Val<'k, i32>,
+}
+
+/// The blocks of keys that a tile goes through, `width` keys each, from the last
+/// to the first.
+///
+/// Those at an edge of the mask come before the others, most of them, which run
+/// in a loop that tests nothing. A block is known by a number that counts up:
+/// minus its place, so that the loop holds one register and no bounds.
+pub(crate) struct Blocks<'k> {
+    /// The first number.
+    pub(crate) begin: Val<'k, i32>,
+    /// One past the last number of a block at an edge.
+    masked: Val<'k, i32>,
+    /// One past the last number.
+    end: Val<'k, i32>,
+    left: Option<LeftEdge<'k>>,
+    width: u32,
+}
+
+/// Where a window begins, some blocks at the left edge are masked too: their
+/// numbers follow those at the right edge.
+struct LeftEdge<'k> {
+    /// The number of the first of them.
+    begin: Val<'k, i32>,
+    /// How many they are.
+    count: Val<'k, i32>,
+    /// The first block's place.
+    first: Val<'k, i32>,
+}
+
+impl<'k> Span<'k> {
+    /// From row `first_row` of `queries` on, over `keys` keys or a part of them.
+    pub(crate) fn new(
+        first_row: Val<'k, u32>,
+        queries: Val<'k, u32>,
+        keys: Val<'k, u32>,
+        split: Val<'k, u32>,
+        mask: Masked<'k>,
+    ) -> Span<'k> {
+        Span {
+            rows: queries.max(first_row) - first_row,
+            first_row,
+            keys,
+            shift: keys.cast::<i32>() - queries.cast::<i32>(),
+            split,
+            mask,
+        }
+    }
+
+    /// The blocks of `width` keys that a tile of `height` rows goes through.
+    pub(crate) fn blocks(&self, height: u32, width: u32, splits: u32) -> Blocks<'k> {
+        let k = self.rows.kernel();
+        let keys = self.keys.cast::<i32>();
+        let top = self.first_row.cast::<i32>() + self.shift;
+        let bottom = top + self.rows.min(height).cast::<i32>();
+        let clamp = |key: Val<'k, i32>| key.max(0).min(keys).cast::<u32>();
+        // What some row sees, and what every row sees.
+        let (seen, by_all) = match self.mask.kind {
+            MaskKind::Full => (self.keys, self.keys),
+            _ => (
+                clamp(bottom + self.mask.right),
+                clamp(top + self.mask.right + 1),
+            ),
+        };
+        let (from, from_all) = match self.mask.kind {
+            MaskKind::Window => (
+                clamp(top - self.mask.left),
+                Some(clamp(bottom - 1 - self.mask.left)),
+            ),
+            _ => (k.c(0), None),
+        };
+        let (mut first, mut last) = (from / width, seen.div_ceil(width));
+        last = seen.gt(from).select(last, first);
+        if splits > 1 {
+            let each = (last - first).div_ceil(splits);
+            let begin = (first + self.split * each).min(last);
+            last = (begin + each).min(last);
+            first = begin;
+        }
+        let inside = (by_all / width).max(first).min(last);
+        let place = |block: Val<'k, u32>| k.c(1) - block.cast::<i32>();
+        let left = from_all.map(|from| LeftEdge {
+            begin: place(inside),
+            count: (from.div_ceil(width).max(first).min(inside) - first).cast(),
+            first: first.cast(),
+        });
+        let at_left = left.as_ref().map_or(k.c(0), |left| left.count);
+        Blocks {
+            begin: place(last),
+            masked: place(inside) + at_left,
+            end: place(first),
+            left,
+            width,
+        }
+    }
+
+    /// Keys of the sequence from `first` on.
+    pub(crate) fn keys_from(&self, first: Val<'k, u32>) -> Val<'k, u32> {
+        self.keys - first
+    }
+
+    /// One past the last key that row `row` of the tile sees, and its first.
+    pub(crate) fn seen_by(&self, row: Val<'k, u32>) -> Seen<'k> {
+        let keys = self.keys.cast::<i32>();
+        let own = (self.first_row + row).cast::<i32>() + self.shift;
+        Seen {
+            end: match self.mask.kind {
+                MaskKind::Full => keys,
+                _ => keys.min(own + self.mask.right + 1),
+            },
+            start: (self.mask.kind == MaskKind::Window).then(|| own - self.mask.left),
+        }
+    }
+}
+
+impl<'k> Blocks<'k> {
+    /// Loops over the blocks: `body` is given a block's number, and whether it is
+    /// at an edge.
+    pub(crate) fn each(&self, body: impl Fn(Val<'k, i32>, bool)) {
+        let k = self.begin.kernel();
+        k.comment("blocks at an edge of the mask");
+        k.for_range(self.begin, self.masked, |number| body(number, true));
+        k.comment("blocks that every row sees");
+        k.for_range(self.masked, self.end, |number| body(number, false));
+    }
+
+    /// The same with a block's first key.
+    pub(crate) fn each_with_first_key(&self, body: impl Fn(Val<'k, u32>, bool)) {
+        self.each(|number, masked| body(self.first_key(number), masked));
+    }
+
+    /// Whether there is a block of that number, which is not below the first.
+    pub(crate) fn has(&self, number: Val<'k, i32>) -> Bool<'k> {
+        number.lt(self.end)
+    }
+
+    /// The first key of a block.
+    pub(crate) fn first_key(&self, number: Val<'k, i32>) -> Val<'k, u32> {
+        let down = -number;
+        let block = match &self.left {
+            None => down,
+            Some(left) => {
+                let at_left = number.ge(left.begin) & number.lt(self.masked);
+                let later = number.ge(self.masked).select(down + left.count, down);
+                at_left.select(left.first + (number - left.begin), later)
+            }
+        };
+        block.cast::<u32>() * self.width
+    }
+}
+
+/// The keys that one row sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'k> {
+    end: Val<'k, i32>,
+    start: Option<Val<'k, i32>>,
+}
+
+impl<'k> Seen<'k> {
+    /// Whether `key` is one of them.
+    pub(crate) fn has(&self, key: Val<'k, i32>) -> Bool<'k> {
+        let before = key.lt(self.end);
+        self.start.map_or(before, |start| before & key.ge(start))
+    }
+
+    /// The score of `key`, or minus infinity where it is not seen.
+    pub(crate) fn or_hidden(&self, key: Val<'k, i32>, score: Val<'k, f32>) -> Val<'k, f32> {
+        self.has(key).select(score, f32::NEG_INFINITY)
+    }
+}
+
+/// Hides the scores of keys that their rows do not see. `seen` has two rows for
+/// each 16 of the tile of scores, whose first column is key `first`.
+pub(crate) fn hide<'k>(scores: &WarpTile<'k>, seen: &[[Seen<'k>; 2]], first: Val<'k, u32>) {
+    let (_, cols) = scores.shape();
+    let first = (first + Accumulator::col(&first.kernel())).cast::<i32>();
+    for (m, rows) in seen.iter().enumerate() {
+        for n in 0..cols {
+            let Some(block) = scores.block(m, n) else {
+                continue;
+            };
+            let key = first + 8 * n as i32;
+            let [a, b, c, d] = block.get();
+            block.set([
+                rows[0].or_hidden(key, a),
+                rows[0].or_hidden(key + 1, b),
+                rows[1].or_hidden(key, c),
+                rows[1].or_hidden(key + 1, d),
+            ]);
+        }
+    }
+}
