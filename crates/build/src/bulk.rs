@@ -501,10 +501,21 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
 impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
     /// Waits for the next stage, works on it, and gives it back.
     #[track_caller]
-    pub fn consume(&self, work: impl FnOnce(S::Ready<'k>)) {
-        let stage = self.next(work);
+    pub fn consume<R>(&self, work: impl FnOnce(S::Ready<'k>) -> R) -> R {
+        let (stage, result) = self.next(work);
         self.release(stage);
         self.cursor.advance();
+        result
+    }
+
+    /// While one stage is worked on, waits until the one after it is there too;
+    /// it is not taken. What comes before in the program is done before, and what
+    /// comes after is not begun: the assembler moves instructions across waits
+    /// for multiplications, and not across this.
+    #[track_caller]
+    pub fn await_following(&self) {
+        let (stage, parity) = self.cursor.following();
+        self.pipeline.full.at(stage).wait(parity);
     }
 
     /// Waits for the next stage, works on it, and gives back the one before: for
@@ -515,7 +526,7 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
     #[track_caller]
     pub fn consume_lagging(&self, work: impl FnOnce(S::Ready<'k>)) {
         let k = self.pipeline.k;
-        let stage = self.next(work);
+        let (stage, ()) = self.next(work);
         k.if_(self.holding, || self.release(self.held.get()));
         self.holding.set(true);
         self.held.set(stage);
@@ -532,14 +543,14 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
     }
 
     #[track_caller]
-    fn next(&self, work: impl FnOnce(S::Ready<'k>)) -> Val<'k, u32> {
+    fn next<R>(&self, work: impl FnOnce(S::Ready<'k>) -> R) -> (Val<'k, u32>, R) {
         let BulkPipeline {
             spec, memory, full, ..
         } = self.pipeline;
         let stage = self.cursor.stage();
         full.at(stage).wait(self.cursor.parity());
-        work(spec.ready(*memory, stage));
-        stage
+        let result = work(spec.ready(*memory, stage));
+        (stage, result)
     }
 
     /// One arrival per warp, after all of its lanes are done.

@@ -105,5 +105,5 @@ pub use spec::{BuiltKernel, KernelSpec, LaunchInfo, Report, SharedUse};
 pub use tile::{Tile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};
-pub use wgmma::{WgmmaBatch, WgmmaOperand, WgmmaResult, WgmmaSums};
+pub use wgmma::{WgmmaBatch, WgmmaLeft, WgmmaOperand, WgmmaResult, WgmmaSums};
 pub use wmma::{MatrixOrder, WmmaA, WmmaB, WmmaInput, WmmaSums};

@@ -397,6 +397,17 @@ impl<'k> WarpTile<'k> {
         }
     }
 
+    /// One row of blocks over registers that are somebody else's too.
+    pub(crate) fn over(k: &Kernel<'k>, sums: &[[Var<'k, f32>; 4]]) -> Self {
+        let blocks = sums.iter().map(|&sums| Accumulator { sums });
+        WarpTile {
+            k: *k,
+            rows: 1,
+            cols: sums.len(),
+            blocks: blocks.collect(),
+        }
+    }
+
     /// The kernel it belongs to.
     pub fn kernel(&self) -> Kernel<'k> {
         self.k

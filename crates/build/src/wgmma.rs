@@ -12,7 +12,7 @@
 
 use crate::emit::Opnd;
 use crate::kernel::{Kernel, number};
-use crate::mma::MmaInput;
+use crate::mma::{MmaInput, WarpTile};
 use crate::scalar::Half;
 use crate::tile::{Tile, TileLayout};
 use crate::value::{IntoVal, Val, Var};
@@ -136,8 +136,15 @@ impl<'k> WgmmaSums<'k> {
     #[track_caller]
     pub fn zero(k: &Kernel<'k>, columns: u32) -> WgmmaSums<'k> {
         k.require(Feature::Wgmma);
-        let threads = k.threads().into();
-        k.must_divide("the threads of a block with warpgroups", threads, 128);
+        // Warps after the last whole warpgroup may do something else.
+        if k.threads() < 128 {
+            k.fail_with(crate::Problem::OutOfRange {
+                what: "the threads of a block with warpgroups".into(),
+                value: k.threads().into(),
+                low: 128,
+                high: 1024,
+            });
+        }
         k.must_divide("the columns of wgmma", columns.into(), 8);
         if !(8..=256).contains(&columns) {
             k.fail_with(crate::Problem::OutOfRange {
@@ -196,13 +203,61 @@ impl<'k> WgmmaSums<'k> {
         }
     }
 
+    /// Waits until all but the newest `newer` batches have ended, and gives these
+    /// sums as each warp has them, 16 of the 64 rows: to be read and changed in
+    /// place before the next batch. None of the newer batches may be theirs.
+    #[track_caller]
+    pub fn settled(&self, newer: u32) -> WarpTile<'k> {
+        self.wait_for_older(newer);
+        WarpTile::over(&self.k, &self.sums)
+    }
+
     fn operand(&self) -> Opnd {
         let all = self.sums.iter().flatten();
         Opnd::Vector(all.map(|sum| sum.reg.into()).collect())
     }
 }
 
+/// A left matrix of 64 rows and a depth of 16 in registers, 16 rows to a warp,
+/// that a product may still be reading while the threads go on.
+#[derive(Debug)]
+pub struct WgmmaLeft<'k, H: MmaInput> {
+    regs: [Var<'k, H::Reg>; 4],
+}
+
+impl<'k, H: Half + MmaInput> WgmmaLeft<'k, H>
+where
+    H: MmaInput<Reg = <H as Half>::Pair>,
+{
+    /// Without contents: [`set`](WgmmaLeft::set) it before it is multiplied.
+    #[track_caller]
+    pub fn new(k: &Kernel<'k>) -> Self {
+        WgmmaLeft {
+            regs: [(); 4].map(|()| Var::unset(*k)),
+        }
+    }
+
+    /// Two neighbouring blocks of sums rounded to halves. No product may be
+    /// reading it: [`wait_for_older`](WgmmaSums::wait_for_older) first.
+    #[track_caller]
+    pub fn set(&self, left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) {
+        let pairs = [[left[0], left[1]], [left[2], left[3]]]
+            .into_iter()
+            .chain([[right[0], right[1]], [right[2], right[3]]]);
+        for (reg, [low, high]) in self.regs.iter().zip(pairs) {
+            reg.set(Val::pack_as::<H>(low, high));
+        }
+    }
+}
+
 impl<'k> WgmmaBatch<'_, 'k> {
+    /// Adds the product with a left matrix in registers.
+    #[track_caller]
+    pub fn mma_left<H: Half + MmaInput>(&self, a: &WgmmaLeft<'k, H>, b: WgmmaOperand<'k, H>) {
+        let regs = Opnd::Vector(a.regs.iter().map(|reg| reg.reg.into()).collect());
+        self.emit(Left::Registers(regs), b, true);
+    }
+
     #[track_caller]
     fn emit<H: Half>(&self, a: Left<'k, H>, b: WgmmaOperand<'k, H>, add: bool) {
         let k = self.sums.k;

@@ -14,18 +14,15 @@ fn right(topic: Topic, device: &str) {
     let cases = cases(topic, target);
     assert!(!cases.is_empty(), "{topic:?}");
     for case in cases {
-        let Case {
-            problem,
-            config,
-            schedule,
-        } = case;
-        let mut job = job(&problem, &config, &schedule, target)
-            .unwrap_or_else(|error| panic!("{problem}, {config}: {error}"));
-        randomise(&mut job, &problem, 7);
+        let mut job = case
+            .job(target)
+            .unwrap_or_else(|error| panic!("{case}: {error}"));
+        let problem = &case.problem;
+        randomise(&mut job, problem, 7);
         common::run(&mut job, &device, &Options::default());
-        let verdict = verify(&job, &problem, Sample::All).expect("its buffers");
-        if let Err(wrong) = verdict.judge(&problem) {
-            panic!("{}, {schedule}: {wrong}", job.name);
+        let verdict = verify(&job, problem, Sample::All).expect("its buffers");
+        if let Err(wrong) = verdict.judge(problem) {
+            panic!("{case}: {wrong}");
         }
     }
 }
@@ -91,6 +88,13 @@ fn the_whole_range_of_scores() {
 fn weights_in_two_terms_and_results_in_f32() {
     right(Topic::Precision, "sim:h200");
     right(Topic::Precision, "sim:a100");
+}
+
+#[test]
+fn on_warpgroups() {
+    right(Topic::Warpgroups, "sim:h200");
+    let without = common::device("sim:b200").1;
+    assert!(cases(Topic::Warpgroups, without).is_empty());
 }
 
 #[test]

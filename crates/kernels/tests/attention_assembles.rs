@@ -3,10 +3,12 @@
 
 use heist_build::Arch;
 use heist_kernels::attention::{
-    Config, Dtype, Mask, Output, Problem, Rung, Weights, job, schedule,
+    Config, Dtype, Layout, Mask, Output, Problem, Rung, Weights, job, schedule, warpgroup_job,
+    warpgroup_shape,
 };
 use heist_kernels::{Step, Target};
 use heist_oracle::Ptxas;
+use heist_sched::{Schedule, Source};
 
 /// A kernel that some shape is given.
 #[derive(Debug)]
@@ -154,6 +156,66 @@ fn no_spills_and_tensor_cores_where_they_should_be() {
         steps
             .flat_map(|step| judge(&ptxas, case, &config, step))
             .collect::<Vec<_>>()
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The kernel on warpgroups: what ptxas says when it can't keep products in
+/// flight, it says as a complaint.
+#[test]
+fn warpgroups_neither_spill_nor_wait_for_each_product() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let masks = [
+        Mask::Full,
+        Mask::Causal,
+        Mask::Window { left: 99, right: 0 },
+    ];
+    let target = Target {
+        arch: Arch::SM_90A,
+        sms: 132,
+    };
+    let mut cases = Vec::new();
+    for dim in [64, 128] {
+        for (index, mask) in masks.into_iter().enumerate() {
+            for source in [Source::Direct, Source::Ticket] {
+                let mut problem = Problem::new(4, 16, 4096, dim);
+                (problem.mask, problem.dtype) = (mask, Dtype::ALL[index % 2]);
+                cases.push((problem.clone(), Schedule::new(source)));
+                (problem.output, problem.layout) = (Output::F32, Layout::Rows);
+                if index == 1 && source == Source::Direct {
+                    cases.push((problem, Schedule::new(source)));
+                }
+            }
+        }
+    }
+    let wrong = heist_oracle::parallel(&cases, |(problem, schedule)| {
+        let shape = warpgroup_shape(problem, target);
+        let what = format!("{problem}: {shape}, {schedule}");
+        let job = warpgroup_job(problem, shape, schedule, target)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let cubin = ptxas
+            .assemble(&job.steps[0].ptx(), &target.arch.to_string())
+            .unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
+        let usage = cubin.usage()[&job.steps[0].entry];
+        let mut wrong: Vec<String> = cubin
+            .complaints()
+            .iter()
+            .map(|c| format!("{what}: {c:?}"))
+            .collect();
+        if usage.spill_loads + usage.spill_stores > 0 {
+            wrong.push(format!("{what}: {usage:?}"));
+        }
+        if let Some(machine_code) = cubin.disassembly() {
+            for (name, wanted) in [("HGMMA", true), ("UTMALDG", true), ("LDL", false)] {
+                if machine_code.contains(name) != wanted {
+                    wrong.push(format!("{what}: {name}, not {wanted}"));
+                }
+            }
+        }
+        wrong
     });
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{wrong:#?}");

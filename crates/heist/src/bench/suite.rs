@@ -373,7 +373,7 @@ fn attention() -> Vec<Spec> {
                         ("dtype", dtype.into()),
                         ("mask", mask.into()),
                     ]),
-                    ours: vec![Ours::best(), Ours::variant("persistent")],
+                    ours: vec![Ours::best(), Ours::variant("large")],
                     peers: peers_of("attention"),
                     calls: 1,
                 });

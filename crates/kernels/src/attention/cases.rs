@@ -1,12 +1,17 @@
 //! What the kernels are tried with: the same cases on the simulated GPU and on a
-//! real one.
+//! real one. Sizes that only a real one does in a moment are in
+//! [`large_cases`](super::large_cases).
 
 use super::config::{Config, Feed, Rung};
-use super::kernel::schedule;
+use super::entry::FAMILY;
+use super::kernel::{job, schedule};
 use super::order::HeaviestFirst;
 use super::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
+use super::warpgroup::{WarpgroupShape, warpgroup_job, warpgroup_schedule, warpgroup_shape};
 use crate::family::Target;
+use crate::{Job, KernelError};
 use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Source, Submit};
+use std::fmt;
 
 /// One thing to try.
 #[derive(Clone, Debug)]
@@ -14,9 +19,44 @@ pub struct Case {
     /// What is asked.
     pub problem: Problem,
     /// Which kernel.
-    pub config: Config,
+    pub kernel: Which,
     /// Who runs its tiles.
     pub schedule: Schedule,
+}
+
+/// A kernel of the ladder, or the one on warpgroups.
+#[derive(Clone, Copy, Debug)]
+pub enum Which {
+    /// A rung of the ladder.
+    Rung(Config),
+    /// On Hopper's warpgroups.
+    Warpgroups(WarpgroupShape),
+}
+
+impl Case {
+    /// The job of a case.
+    ///
+    /// # Errors
+    /// What does not fit, and why.
+    pub fn job(&self, target: Target) -> Result<Job, KernelError> {
+        match &self.kernel {
+            Which::Rung(config) => job(&self.problem, config, &self.schedule, target),
+            Which::Warpgroups(shape) => {
+                warpgroup_job(&self.problem, *shape, &self.schedule, target)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, ", self.problem)?;
+        match &self.kernel {
+            Which::Rung(config) => config.fmt(f)?,
+            Which::Warpgroups(shape) => shape.fmt(f)?,
+        }
+        write!(f, ", {}", self.schedule)
+    }
 }
 
 /// What a set of cases is about.
@@ -46,13 +86,16 @@ pub enum Topic {
     /// Weights in two terms, results in f32: every rung with every type, edges,
     /// shared keys, packed sequences, the tiles of large problems.
     Precision,
+    /// The kernel on warpgroups, where the device has them: types, masks, edges,
+    /// shared heads, layouts, shapes and schedules.
+    Warpgroups,
     /// Sizes that only a real GPU does in a moment, with the tiles for them.
     Large,
 }
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 11] = [
+    pub const SMALL: [Topic; 12] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -64,6 +107,7 @@ impl Topic {
         Topic::Schedules,
         Topic::Scales,
         Topic::Precision,
+        Topic::Warpgroups,
     ];
 }
 
@@ -107,22 +151,23 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::Schedules => cases.schedules(),
         Topic::Scales => cases.scales(),
         Topic::Precision => cases.precision(),
+        Topic::Warpgroups => cases.warpgroups(),
         Topic::Large => cases.large(),
     }
     cases.list
 }
 
-struct Cases {
-    target: Target,
+pub(super) struct Cases {
+    pub(super) target: Target,
     list: Vec<Case>,
 }
 
 impl Cases {
-    fn add(&mut self, problem: &Problem, config: Config) {
+    pub(super) fn add(&mut self, problem: &Problem, config: Config) {
         self.list.push(Case {
             schedule: schedule(&config, problem, self.target),
             problem: problem.clone(),
-            config,
+            kernel: Which::Rung(config),
         });
     }
 
@@ -311,7 +356,7 @@ impl Cases {
                     heads: 1 + which as u32,
                 });
                 self.list.push(Case {
-                    config: small_tiles(Rung::Persistent, &problem, self.target),
+                    kernel: Which::Rung(small_tiles(Rung::Persistent, &problem, self.target)),
                     problem,
                     schedule,
                 });
@@ -406,104 +451,102 @@ impl Cases {
         }
     }
 
-    fn suited(&mut self, problem: &Problem, rung: Rung) {
-        self.add(problem, Config::suited(rung, problem, self.target));
+    /// Nothing, where the kernel does not take the problem or the device.
+    pub(super) fn on_warpgroups(
+        &mut self,
+        problem: &Problem,
+        shape: WarpgroupShape,
+        schedule: Schedule,
+    ) {
+        let suits = FAMILY.choose(Some("wgmma"), problem, self.target);
+        if suits.is_ok() {
+            self.list.push(Case {
+                problem: problem.clone(),
+                kernel: Which::Warpgroups(shape),
+                schedule,
+            });
+        }
     }
 
-    fn large(&mut self) {
-        let masks = [
-            Mask::Full,
-            Mask::Causal,
-            Mask::Window {
-                left: 200,
-                right: 30,
-            },
+    fn warpgroups(&mut self) {
+        // Lengths around the tiles of 128 and 192 rows and the blocks of keys.
+        let lengths = [
+            (1, 1),
+            (2, 300),
+            (63, 65),
+            (64, 128),
+            (127, 129),
+            (128, 127),
+            (129, 500),
+            (191, 16),
+            (193, 257),
+            (256, 1),
+            (300, 150),
         ];
-        let last = [Rung::Large, Rung::Persistent];
-        // The rungs before: every type, mask and dimension comes up.
-        for (index, dim) in [32, 64, 96, 128, 256].into_iter().enumerate() {
-            for (which, rung) in Rung::ALL.into_iter().take(4).enumerate() {
-                let mut problem = Problem::new(4, 12, 400 + 31 * index as u32, dim);
-                problem.dtype = Dtype::ALL[(index + which) % 2];
-                problem.mask = masks[(index + which) % 3];
-                self.suited(&problem, rung);
-            }
-        }
-        for (index, dim) in [32, 64, 96, 128, 192, 256].into_iter().enumerate() {
-            for (which, mask) in masks.into_iter().enumerate() {
-                for rung in last {
-                    for dtype in Dtype::ALL {
-                        // Enough tiles for the tiles of large problems.
-                        let mut problem = Problem::new(4, 16, 1111, dim);
-                        (problem.dtype, problem.mask) = (dtype, mask);
-                        problem.layout = [Layout::Heads, Layout::Rows][(index + which) % 2];
-                        problem.kv_heads = [16, 4][(index + which / 2) % 2];
-                        self.suited(&problem, rung);
-                    }
-                }
-                // Packed sequences with those tiles, from one row to 1334.
-                let lengths = (0..24).map(|i| (1 + i * 37, 1 + i * 58)).collect();
-                let mut problem = Problem::ragged(lengths, 8, dim);
-                problem.dtype = Dtype::ALL[(index + which) % 2];
-                (problem.kv_heads, problem.mask) = (2, mask);
-                self.suited(&problem, last[(index + which) % 2]);
-                self.suited(&problem, last[(index + which + 1) % 2]);
-                let (weights, output) = [
-                    (Weights::Split, Output::Same),
-                    (Weights::Split, Output::F32),
-                    (Weights::Rounded, Output::F32),
-                ][(index + which) % 3];
-                (problem.dtype, problem.weights, problem.output) = (Dtype::Bf16, weights, output);
-                self.suited(&problem, Rung::Large);
-            }
-            // Split weights with the tiles that are chosen for large problems.
-            for mask in [Mask::Full, Mask::Causal] {
-                for rung in last {
-                    let mut problem = Problem::new(2, 16, 1500, dim);
-                    (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
-                    problem.mask = mask;
-                    self.suited(&problem, rung);
-                }
-            }
-        }
-        self.measured(last);
-        self.decoding();
-    }
-
-    /// Shapes of `docs/measurements.md`.
-    fn measured(&mut self, rungs: [Rung; 2]) {
-        for (dim, length, dtype) in [
-            (64, 1024, Dtype::F16),
-            (64, 16384, Dtype::Bf16),
-            (128, 1024, Dtype::F16),
-            (128, 4096, Dtype::Bf16),
-        ] {
-            for mask in [Mask::Full, Mask::Causal] {
-                for rung in rungs {
-                    let mut problem = Problem::new(16384 / length, 2048 / dim, length, dim);
-                    (problem.dtype, problem.mask) = (dtype, mask);
-                    self.suited(&problem, rung);
-                }
-            }
-        }
-    }
-
-    /// Few queries over many keys, which blocks share.
-    fn decoding(&mut self) {
-        for (index, dim) in [64, 128, 256].into_iter().enumerate() {
-            for (queries, dtype) in [(1, Dtype::F16), (3, Dtype::Bf16), (50, Dtype::Bf16)] {
-                let mut problem = Problem::new(2, 8, queries, dim);
+        for (index, (queries, keys)) in lengths.into_iter().enumerate() {
+            for (which, head_dim) in [64, 128].into_iter().enumerate() {
+                let mut problem = Problem::new(1, 1, 1, head_dim);
                 problem.lengths = Lengths::Same {
-                    batch: 2,
+                    batch: 1,
                     queries,
-                    keys: 20_000 + index as u32,
+                    keys,
                 };
-                problem.kv_heads = 2;
-                (problem.dtype, problem.mask) = (dtype, [Mask::Full, Mask::Causal][index % 2]);
-                self.suited(&problem, Rung::Large);
-                (problem.weights, problem.output) = (Weights::Split, Output::F32);
-                self.suited(&problem, Rung::Large);
+                problem.mask = MASKS[(index + which) % 3];
+                problem.dtype = Dtype::ALL[index % 2];
+                problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+                let shape = warpgroup_shape(&problem, self.target);
+                self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
             }
+        }
+        for (index, source) in Source::ALL.into_iter().enumerate() {
+            if source
+                .check(self.target.arch, heist_launch::Dim3::ONE)
+                .is_err()
+            {
+                continue;
+            }
+            for (which, head_dim) in [64, 128].into_iter().enumerate() {
+                // Several tiles a block, of three heads that share keys or not.
+                let mut problem = Problem::new(2, 4, 260, head_dim);
+                problem.kv_heads = [4, 2][(index + which) % 2];
+                problem.mask = MASKS[(index + 2 * which) % 3];
+                problem.layout = [Layout::Rows, Layout::Heads][(index + which) % 2];
+                problem.dtype = Dtype::ALL[which];
+                let mut schedule = Schedule::new(source);
+                schedule.order = AnyOrder::new(HeaviestFirst { heads: 2 });
+                let shape = WarpgroupShape {
+                    groups: 3 - which as u32,
+                    strip: 1 + (index % 3) as u32,
+                    ..warpgroup_shape(&problem, self.target)
+                };
+                self.on_warpgroups(&problem, shape, schedule);
+            }
+        }
+        for (groups, keys, stages, strip, turns) in [
+            (2, 64, 4, 2, false),
+            (2, 96, 3, 1, true),
+            (3, 80, 2, 1, false),
+            (2, 176, 2, 3, true),
+            (3, 128, 2, 2, false),
+        ] {
+            let mut problem = Problem::new(2, 1, 300, 64);
+            problem.mask = Mask::Causal;
+            let shape = WarpgroupShape {
+                groups,
+                keys,
+                stages,
+                strip,
+                ordered: !turns,
+                turns,
+                ..warpgroup_shape(&problem, self.target)
+            };
+            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
+        }
+        for scale in [8.0, 1e-6] {
+            let mut problem = Problem::new(1, 1, 300, 128);
+            (problem.scale, problem.dtype) = (Some(scale), Dtype::Bf16);
+            let shape = warpgroup_shape(&problem, self.target);
+            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
         }
     }
 }

@@ -7,6 +7,7 @@ use super::order::HeaviestFirst;
 use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::verdict::{LSE_BOUND, bound, verify};
+use super::warpgroup::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
 use crate::random::uniform;
@@ -69,6 +70,7 @@ pub static FAMILY: Family<Problem> = Family {
         &Step(Rung::Buffered),
         &Step(Rung::Large),
         &Step(Rung::Persistent),
+        &Wgmma,
     ],
 };
 
@@ -240,6 +242,11 @@ impl Entry for Attention {
         let variant = FAMILY.choose(named, &problem, target)?;
         let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
         let mut job = if told("splits") || told("together") {
+            if named == Some(Wgmma.name()) {
+                return Err(KernelError::unfit(
+                    "attention wgmma: it neither shares a tile's keys among blocks nor takes heads together; leave splits and together out, or take variant=large",
+                ));
+            }
             let rung = Rung::ALL.into_iter().find(|r| r.as_str() == variant.name());
             let rung = rung.unwrap_or(Rung::Large);
             let mut config = Config::suited(rung, &problem, target);

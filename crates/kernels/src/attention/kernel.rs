@@ -89,7 +89,7 @@ pub fn schedule(config: &Config, problem: &Problem, target: Target) -> Schedule 
 /// As many heads as have their keys and values in a part of the L2 cache that every
 /// GPU has, and at least as many as it takes for the end to be even, which
 /// counts for more.
-fn heads_at_once(problem: &Problem) -> u32 {
+pub(super) fn heads_at_once(problem: &Problem) -> u32 {
     const CACHE: u64 = 16 << 20;
     const LEAST: u64 = 16;
     let (_, keys) = problem.longest();
@@ -99,14 +99,14 @@ fn heads_at_once(problem: &Problem) -> u32 {
 }
 
 /// Elements from one thing to the next.
-struct Strides {
-    batch: u32,
-    row: u32,
-    head: u32,
+pub(super) struct Strides {
+    pub(super) batch: u32,
+    pub(super) row: u32,
+    pub(super) head: u32,
 }
 
 impl Strides {
-    fn of(problem: &Problem, heads: u32, rows: u32) -> Result<Strides, KernelError> {
+    pub(super) fn of(problem: &Problem, heads: u32, rows: u32) -> Result<Strides, KernelError> {
         let dim = u64::from(problem.head_dim);
         let (heads, rows) = (u64::from(heads), u64::from(rows));
         let (batch, row, head) = match (&problem.lengths, problem.layout) {
@@ -130,7 +130,7 @@ impl Strides {
 }
 
 /// A parameter as a job passes it: the bytes of a number, or a buffer.
-fn passed(passed: Vec<heist_build::Passed<Arg>>) -> Vec<Arg> {
+pub(super) fn passed(passed: Vec<heist_build::Passed<Arg>>) -> Vec<Arg> {
     passed
         .into_iter()
         .map(|value| match value {
@@ -204,23 +204,10 @@ pub fn job(
         right,
         scale: problem.scale() * std::f32::consts::LOG2_E,
     };
-    let (q_elements, kv_elements) = problem.elements();
-    let halves = problem.dtype.element();
+    let q_elements = problem.elements().0;
     let (q_starts, k_starts) = starts(problem);
-    let mut job = Job::new(format!("attention {problem}: {config}"), problem.work())
-        .buffer("q", Role::In, Buffer::zeros(halves, q_elements))
-        .buffer("k", Role::In, Buffer::zeros(halves, kv_elements))
-        .buffer("v", Role::In, Buffer::zeros(halves, kv_elements))
-        .buffer(
-            "out",
-            Role::Out,
-            Buffer::poisoned(problem.output_element(), q_elements),
-        )
-        .buffer(
-            "lse",
-            Role::Out,
-            Buffer::poisoned(ElementType::F32, lse_count as usize),
-        )
+    let job = Job::new(format!("attention {problem}: {config}"), problem.work());
+    let mut job = buffers(job, problem)
         .buffer("q_starts", Role::In, Buffer::from_slice(&q_starts))
         .buffer("k_starts", Role::In, Buffer::from_slice(&k_starts));
     if split {
@@ -258,10 +245,24 @@ pub fn job(
     Ok(job)
 }
 
+/// Adds what every attention kernel works on: `q`, `k`, `v`, `out` and `lse`.
+pub(super) fn buffers(job: Job, problem: &Problem) -> Job {
+    let (q, kv) = problem.elements();
+    let lse = problem.rows().0 * problem.heads as usize;
+    let halves = problem.dtype.element();
+    let out = Buffer::poisoned(problem.output_element(), q);
+    let lse = Buffer::poisoned(ElementType::F32, lse);
+    job.buffer("q", Role::In, Buffer::zeros(halves, q))
+        .buffer("k", Role::In, Buffer::zeros(halves, kv))
+        .buffer("v", Role::In, Buffer::zeros(halves, kv))
+        .buffer("out", Role::Out, out)
+        .buffer("lse", Role::Out, lse)
+}
+
 /// How many keys before its own and after it a query sees, for a kernel that is
 /// built for one kind of mask. A wider kind does for a narrower mask: keys past
 /// the end are not seen anyway.
-fn window(mask: Mask, built: MaskKind) -> Result<(i32, i32), KernelError> {
+pub(super) fn window(mask: Mask, built: MaskKind) -> Result<(i32, i32), KernelError> {
     let all = MOST as i32;
     match (mask, built) {
         (Mask::Full, _) => Ok((all, all)),

@@ -6,8 +6,9 @@
 //! log-sum-exp of every row.
 //!
 //! There are six kernels, the rungs of a ladder ([`Rung`]): each adds one idea to
-//! the one before. A tile is some query rows of one head of one sequence; who runs
-//! which tile is the scheduler's, so every rung runs under every
+//! the one before; and one for Hopper's warpgroups ([`WarpgroupShape`]). A tile is
+//! some query rows of one head of one sequence; who runs which tile is the
+//! scheduler's, so every kernel runs under every
 //! [`Schedule`](heist_sched::Schedule).
 
 mod buffered;
@@ -17,6 +18,7 @@ mod config;
 mod entry;
 mod finish;
 mod kernel;
+mod large_cases;
 mod load;
 mod mixed;
 mod order;
@@ -30,8 +32,9 @@ mod span;
 mod team;
 mod tensor;
 mod verdict;
+mod warpgroup;
 
-pub use cases::{Case, Topic, cases, small_tiles};
+pub use cases::{Case, Topic, Which, cases, small_tiles};
 pub use combine::CombineArgs;
 pub use config::{Config, Feed, Rung};
 pub use entry::{Attention, FAMILY, problem, randomise};
@@ -41,3 +44,4 @@ pub use params::AttentionArgs;
 pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 pub use reference::{Attended, Row, Sample, attend};
 pub use verdict::{LSE_BOUND, Odd, Verdict, bound, verify};
+pub use warpgroup::{WarpgroupShape, warpgroup_job, warpgroup_schedule, warpgroup_shape};

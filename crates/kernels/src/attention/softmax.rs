@@ -8,7 +8,7 @@
 
 use super::params::Element;
 use super::problem::Weights;
-use heist_build::{FragmentA, Group, Kernel, Val, Var, WarpTile};
+use heist_build::{Bool, FragmentA, Group, Kernel, Val, Var, WarpTile};
 
 /// How far scores may exceed the level: weights stay below 256, far from the
 /// largest f16, and as many bits of them are kept as at any other level.
@@ -42,6 +42,29 @@ impl<'k> Row<'k> {
     pub(crate) fn normaliser(&self) -> Val<'k, f32> {
         let sum = self.sum.get();
         sum.gt(0.0).select(sum.recip_approx(), 0.0)
+    }
+}
+
+/// Sums of a row that are added up side by side.
+const STRANDS: usize = 4;
+
+/// Levels that were raised.
+pub(crate) struct Raised<'k> {
+    /// What brings earlier weights to the new levels.
+    factors: Vec<[Val<'k, f32>; 2]>,
+    /// Whether any level was raised.
+    any: Bool<'k>,
+}
+
+impl<'k> Raised<'k> {
+    /// Brings results to the new levels.
+    pub(crate) fn apply(&self, results: &WarpTile<'k>) {
+        let k = results.kernel();
+        k.if_(self.any.any(), || {
+            for (m, factors) in self.factors.iter().enumerate() {
+                scale_rows(results, m, *factors);
+            }
+        });
     }
 }
 
@@ -119,6 +142,64 @@ impl<'k> Softmax<'k> {
             Weights::Rounded => vec![FragmentA::from_accumulators(left, right)],
             Weights::Split => FragmentA::split_accumulators(left, right).into(),
         })
+    }
+
+    /// Raises the levels where these scores need it; the results so far are to
+    /// be brought to them with [`Raised::apply`] before anything is added.
+    pub(crate) fn raise(&self, scores: &WarpTile<'k>) -> Raised<'k> {
+        let k = self.k;
+        let mut raised = Raised {
+            factors: Vec::new(),
+            any: k.c(false),
+        };
+        for (m, rows) in self.rows.iter().enumerate() {
+            let highest = row_maxima(scores, m).map(|max| max.group_max(Group::Four) * self.scale);
+            let mut factors = [k.c(1.0f32); 2];
+            for (at, (row, highest)) in rows.iter().zip(highest).enumerate() {
+                let level = row.level.get();
+                let over = highest.gt(level + SLACK);
+                let new = over.select(highest, level);
+                factors[at] = (level - new).exp2_approx();
+                row.level.set(new);
+                row.sum.update(|sum| sum * factors[at]);
+                raised.any = raised.any | over;
+            }
+            raised.factors.push(factors);
+        }
+        raised
+    }
+
+    /// Turns scores into weights, in place, and adds them to the rows' sums.
+    pub(crate) fn weigh(&self, scores: &WarpTile<'k>) {
+        let (_, cols) = scores.shape();
+        for (m, rows) in self.rows.iter().enumerate() {
+            let levels = rows.map(|row| row.level.get());
+            // Several sums a row, so that they need not wait for each other.
+            let mut sums: [Vec<Val<'k, f32>>; 2] = [Vec::new(), Vec::new()];
+            for col in 0..cols {
+                let Some(block) = scores.block(m, col) else {
+                    continue;
+                };
+                let weight = |score: Val<'k, f32>, row: usize| {
+                    score.mul_add(self.scale, -levels[row]).exp2_approx()
+                };
+                let [a, b, c, d] = block.get();
+                let weights = [weight(a, 0), weight(b, 0), weight(c, 1), weight(d, 1)];
+                block.set(weights);
+                for (sums, pair) in sums.iter_mut().zip(weights.chunks_exact(2)) {
+                    let pair = pair[0] + pair[1];
+                    match sums.get_mut(col % STRANDS) {
+                        Some(sum) => *sum = *sum + pair,
+                        None => sums.push(pair),
+                    }
+                }
+            }
+            for (row, sums) in rows.iter().zip(sums) {
+                for sum in sums {
+                    row.sum.update(|all| all + sum);
+                }
+            }
+        }
     }
 
     /// Adds up the sums of each row's four lanes.

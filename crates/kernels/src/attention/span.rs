@@ -156,6 +156,29 @@ impl<'k> Blocks<'k> {
         k.for_range(self.masked, self.end, |number| body(number, false));
     }
 
+    /// The same for all but the first block, which is to be taken for one at an
+    /// edge.
+    pub(crate) fn each_after_first(&self, body: impl Fn(Val<'k, i32>, bool)) {
+        let k = self.begin.kernel();
+        let second = self.begin + 1;
+        k.comment("more blocks at an edge of the mask");
+        k.for_range(second, self.masked, |number| body(number, true));
+        k.comment("blocks that every row sees");
+        k.for_range(second.max(self.masked), self.end, |number| {
+            body(number, false)
+        });
+    }
+
+    /// Calls `body` with every number.
+    pub(crate) fn each_number(&self, body: impl Fn(Val<'k, i32>)) {
+        self.begin.kernel().for_range(self.begin, self.end, body);
+    }
+
+    /// Whether there is any.
+    pub(crate) fn any(&self) -> Bool<'k> {
+        self.has(self.begin)
+    }
+
     /// The same with a block's first key.
     pub(crate) fn each_with_first_key(&self, body: impl Fn(Val<'k, u32>, bool)) {
         self.each(|number, masked| body(self.first_key(number), masked));

@@ -1,0 +1,255 @@
+//! What a block does: one thread asks for copies, and warpgroups go through the
+//! blocks of keys and values as they come.
+
+use super::WarpgroupArgs;
+use super::group::Work;
+use super::shape::{PANEL, Spec, WarpgroupShape};
+use crate::attention::params::Element;
+use crate::attention::problem::Layout;
+use crate::attention::span::{Blocks, Masked, Span};
+use heist_build::{
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
+    TensorMapRef, Val, f16,
+};
+use heist_sched::Tile;
+
+/// The shared memory of a block: queries, and the stages of keys and values.
+pub(super) struct Rings<'k> {
+    queries: BulkPipeline<'k, Spec>,
+    keys: BulkPipeline<'k, Spec>,
+    values: BulkPipeline<'k, Spec>,
+}
+
+impl<'k> Rings<'k> {
+    pub(super) fn new(k: &Kernel<'k>, shape: &WarpgroupShape) -> Rings<'k> {
+        let ring = |stages, spec| k.bulk_pipeline_of(stages, spec, 4 * shape.groups);
+        Rings {
+            queries: ring(shape.strip.min(2), shape.tile("q", shape.rows())),
+            keys: ring(shape.stages, shape.tile("k", shape.keys)),
+            values: ring(shape.stages, shape.tile("v", shape.keys)),
+        }
+    }
+}
+
+/// The ends of the rings, which go on from tile to tile.
+pub(super) struct Ends<'p, 'k> {
+    k: Kernel<'k>,
+    shape: WarpgroupShape,
+    fill: [BulkProducer<'p, 'k, Spec>; 3],
+    queries: BulkConsumer<'p, 'k, Spec>,
+    keys: BulkConsumer<'p, 'k, Spec>,
+    values: BulkConsumer<'p, 'k, Spec>,
+    /// The number of this thread's warpgroup; the last one copies.
+    group: Val<'k, u32>,
+    /// Where those that copy wait for registers.
+    given_back: NamedBarrier<'k>,
+    /// Where each warpgroup meets by itself.
+    meetings: Vec<NamedBarrier<'k>>,
+    /// Where one warpgroup waits for its turn, and the other says that it comes.
+    turns: Option<[NamedBarrier<'k>; 2]>,
+}
+
+impl<'p, 'k> Ends<'p, 'k> {
+    pub(super) fn new(k: &Kernel<'k>, shape: WarpgroupShape, rings: &'p Rings<'k>) -> Ends<'p, 'k> {
+        Ends {
+            k: *k,
+            shape,
+            fill: [&rings.queries, &rings.keys, &rings.values].map(BulkPipeline::producer),
+            queries: rings.queries.consumer(),
+            keys: rings.keys.consumer(),
+            values: rings.values.consumer(),
+            group: k.warp_uniform() / 4,
+            given_back: k.named_barrier(shape.threads()),
+            meetings: (0..shape.groups).map(|_| k.named_barrier(128)).collect(),
+            turns: shape
+                .turns
+                .then(|| [k.named_barrier(256), k.named_barrier(256)]),
+        }
+    }
+
+    /// A strip of tiles: strips along x, heads along y, sequences along z.
+    pub(super) fn strip<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>) {
+        let k = self.k;
+        let registers = self.shape.registers();
+        k.if_else(
+            self.group.eq(self.shape.groups),
+            || {
+                k.comment("the copies");
+                k.give_registers(registers.copying);
+                k.if_(self.copies(), || {
+                    self.each_tile(args, tile, |first_row, _, blocks| {
+                        self.copy(args, tile, first_row, blocks);
+                    });
+                });
+                // Not before they have been given back: idle warps would take
+                // what the others are about to ask for.
+                k.sync_warp();
+                self.given_back.sync();
+                k.take_registers(registers.even);
+            },
+            || {
+                k.comment("the products");
+                k.take_registers(registers.multiplying);
+                self.each_tile(args, tile, |first_row, span, blocks| {
+                    let work = Work::<T>::new(&k, &self.shape, args.scale, self.group, span);
+                    self.queries.consume(|queries| {
+                        let queries = queries.cast();
+                        k.if_(blocks.any(), || self.attend(&work, &queries, blocks));
+                        // All of the warpgroup's products have read them.
+                        self.of_group(|group| self.meetings[group].sync());
+                        work.store(args, tile, first_row, span, &queries);
+                        k.fence_async_shared();
+                    });
+                });
+                k.give_registers(registers.even);
+                self.given_back.arrive();
+            },
+        );
+    }
+
+    /// Calls `body` with the first row of each tile of a strip, its rows and keys,
+    /// and its blocks of keys.
+    fn each_tile(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        tile: &Tile<'k>,
+        body: impl Fn(Val<'k, u32>, &Span<'k>, &Blocks<'k>),
+    ) {
+        let (k, rows, strip) = (self.k, self.shape.rows(), self.shape.strip);
+        let mask = Masked {
+            kind: self.shape.mask,
+            left: args.left,
+            right: args.right,
+        };
+        let one = |number: Val<'k, u32>| {
+            let first_row = number * rows;
+            let span = Span::new(first_row, args.q_len, args.k_len, k.c(0), mask);
+            body(first_row, &span, &span.blocks(rows, self.shape.keys, 1));
+        };
+        if strip == 1 {
+            return one(tile.x);
+        }
+        // The last tile, the first, the last but one, the second, and so on.
+        let all = args.q_len.div_ceil(rows);
+        let first = tile.x * strip;
+        k.for_range(first, (first + strip).min(all), |place| {
+            let half = place >> 1;
+            one((place & 1).eq(0).select(all - 1 - half, half));
+        });
+    }
+
+    /// Holds in the thread that asks for copies.
+    fn copies(&self) -> Bool<'k> {
+        self.k.thread_index().eq(128 * self.shape.groups)
+    }
+
+    /// Calls `body` for this thread's warpgroup, with its number.
+    fn of_group(&self, body: impl Fn(usize)) {
+        for group in 0..self.shape.groups {
+            self.k.if_(self.group.eq(group), || body(group as usize));
+        }
+    }
+
+    /// Asks for the queries, and for every block of keys and values.
+    fn copy(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        tile: &Tile<'k>,
+        first_row: Val<'k, u32>,
+        blocks: &Blocks<'k>,
+    ) {
+        let kv_head = tile.y / args.group;
+        let one = |which: usize, from: TensorMapRef<'k, f16, 4>, height, row, head| {
+            self.fill[which].fill(|copies, to: Landing<'k, f16>| {
+                for panel in 0..self.shape.panels() {
+                    let to = to.part(panel * height * PANEL, height * PANEL);
+                    let element = self.k.c((panel * PANEL) as i32);
+                    let [inner, outer] = match self.shape.layout {
+                        Layout::Heads => [row, head],
+                        Layout::Rows => [head, row],
+                    };
+                    let at = [element, inner, outer, tile.z.cast()];
+                    copies.copy_tensor(to, from, at);
+                }
+            });
+        };
+        let (rows, keys) = (self.shape.rows(), self.shape.keys);
+        one(0, args.q, rows, first_row.cast(), tile.y.cast());
+        blocks.each_number(|number| {
+            let first = blocks.first_key(number).cast();
+            one(1, args.k, keys, first, kv_head.cast());
+            one(2, args.v, keys, first, kv_head.cast());
+        });
+    }
+
+    /// Goes through the blocks. Each pass asks for the scores of its own block
+    /// and weighs the values of the one before.
+    fn attend<T: Element>(
+        &self,
+        work: &Work<'k, T>,
+        queries: &heist_build::Tile<'k, T>,
+        blocks: &Blocks<'k>,
+    ) {
+        let k = self.k;
+        let first = |number, masked: bool| masked.then(|| blocks.first_key(number));
+        let scores = self.keys.consume(|keys| {
+            work.score(queries, &keys.cast());
+            work.scores.settled(0)
+        });
+        // There are no results yet that would have to be brought to the levels.
+        let _ = work.admit(&scores, first(blocks.begin, true));
+        work.round(&scores);
+        // The first warpgroup has the first turn.
+        if let Some([first, _]) = self.turns {
+            k.if_(self.group.eq(1u32), || first.arrive());
+        }
+        blocks.each_after_first(|number, masked| {
+            let (scores, raised, results) = self.values.consume(|values| {
+                let scores = self.keys.consume(|keys| {
+                    self.in_turn(|| {
+                        work.score(queries, &keys.cast());
+                        work.weigh(&values.cast());
+                    });
+                    work.scores.settled(1)
+                });
+                let raised = work.admit(&scores, first(number, masked));
+                // The values of this block are needed next, and by now they are
+                // there: the softmax ends here, before the wait for products.
+                if self.shape.ordered {
+                    self.values.await_following();
+                }
+                (scores, raised, work.results.settled(0))
+            });
+            raised.apply(&results);
+            work.round(&scores);
+        });
+        // And the last: every arrival has been waited for.
+        if let Some([first, _]) = self.turns {
+            k.if_(self.group.eq(0u32), || first.sync());
+        }
+        self.values.consume(|values| {
+            work.weigh(&values.cast());
+            work.results.wait_for_older(0);
+        });
+    }
+
+    /// Waits for this warpgroup's turn, asks for products, and gives the turn to
+    /// the other.
+    fn in_turn(&self, ask: impl FnOnce()) {
+        let Some([first, second]) = self.turns else {
+            return ask();
+        };
+        let k = self.k;
+        k.if_else(self.group.eq(0u32), || first.sync(), || second.sync());
+        ask();
+        k.if_else(self.group.eq(0u32), || second.arrive(), || first.arrive());
+    }
+
+    /// Waits until nothing is on its way, before the block exits.
+    pub(super) fn finish(&self) {
+        let k = self.k;
+        k.if_(self.copies(), || {
+            self.fill.iter().for_each(BulkProducer::drain);
+        });
+    }
+}

@@ -1,0 +1,168 @@
+//! What a warpgroup does with its 64 rows: scores, softmax, weighed values,
+//! results.
+
+use super::WarpgroupArgs;
+use super::shape::{GROUP_ROWS, PANEL, WarpgroupShape};
+use crate::attention::params::Element;
+use crate::attention::problem::Output;
+use crate::attention::softmax::{Raised, Softmax, scale_rows};
+use crate::attention::span::{Seen, Span, hide};
+use heist_build::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
+use heist_sched::Tile;
+
+/// What one warpgroup has of a tile.
+pub(super) struct Work<'k, T: Element> {
+    k: Kernel<'k>,
+    shape: WarpgroupShape,
+    /// Its first row in the tile.
+    row: Val<'k, u32>,
+    seen: [Seen<'k>; 2],
+    softmax: Softmax<'k>,
+    pub(super) scores: WgmmaSums<'k>,
+    /// The weights of a block in halves, 16 keys each.
+    weights: Vec<WgmmaLeft<'k, T>>,
+    pub(super) results: WgmmaSums<'k>,
+}
+
+impl<'k, T: Element> Work<'k, T> {
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        shape: &WarpgroupShape,
+        scale: Val<'k, f32>,
+        group: Val<'k, u32>,
+        span: &Span<'k>,
+    ) -> Self {
+        let row = group * GROUP_ROWS;
+        let own = row + ((k.warp() & 3) << 4) + Accumulator::row(k);
+        Work {
+            k: *k,
+            shape: *shape,
+            row,
+            seen: [0, 8].map(|down| span.seen_by(own + down)),
+            softmax: Softmax::new(k, scale, 1),
+            scores: WgmmaSums::zero(k, shape.keys),
+            weights: (0..shape.keys / 16).map(|_| WgmmaLeft::new(k)).collect(),
+            results: WgmmaSums::zero(k, shape.head_dim),
+        }
+    }
+
+    /// Asks for the scores of a block.
+    pub(super) fn score(
+        &self,
+        queries: &heist_build::Tile<'k, T>,
+        keys: &heist_build::Tile<'k, T>,
+    ) {
+        let (rows, width) = (self.shape.rows(), self.shape.keys);
+        self.scores.accumulate(|batch| {
+            for panel in 0..self.shape.panels() {
+                let left: WgmmaOperand<'k, T> = queries.wgmma_operand(self.row + panel * rows);
+                let right = keys.wgmma_operand(panel * width);
+                for step in 0..PANEL / 16 {
+                    let (left, right) = (left.step(step), right.step(step));
+                    match (panel, step) {
+                        (0, 0) => batch.mma_fresh(left, right),
+                        _ => batch.mma(left, right),
+                    }
+                }
+            }
+        });
+    }
+
+    /// Asks for the values of a block to be weighed and added.
+    pub(super) fn weigh(&self, values: &heist_build::Tile<'k, T>) {
+        let values = values.wgmma_operand_across(0, self.shape.keys);
+        self.results.accumulate(|batch| {
+            for (step, weights) in self.weights.iter().enumerate() {
+                batch.mma_left(weights, values.step(step as u32));
+            }
+        });
+    }
+
+    /// Turns scores into weights, in place. `first` is the block's first key,
+    /// where some rows may not see all of it.
+    pub(super) fn admit(&self, scores: &WarpTile<'k>, first: Option<Val<'k, u32>>) -> Raised<'k> {
+        if let Some(first) = first {
+            hide(scores, &[self.seen], first);
+        }
+        let raised = self.softmax.raise(scores);
+        self.softmax.weigh(scores);
+        raised
+    }
+
+    /// Rounds the weights to halves. Nothing reads the ones before any more.
+    pub(super) fn round(&self, scores: &WarpTile<'k>) {
+        for (index, weights) in self.weights.iter().enumerate() {
+            let blocks = [2 * index, 2 * index + 1].map(|col| scores.block(0, col));
+            if let [Some(left), Some(right)] = blocks {
+                weights.set(left.get(), right.get());
+            }
+        }
+    }
+
+    /// Writes results and log-sum-exps. `stage` is shared memory with this
+    /// warpgroup's rows, which nothing reads any more.
+    pub(super) fn store(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        tile: &Tile<'k>,
+        first_row: Val<'k, u32>,
+        span: &Span<'k>,
+        stage: &heist_build::Tile<'k, T>,
+    ) {
+        let k = self.k;
+        k.comment("normalise and store");
+        self.softmax.finish();
+        let results = self.results.settled(0);
+        let own = self.row + ((k.warp() & 3) << 4);
+        let line = (tile.z * args.heads + tile.y) * args.q_len + first_row;
+        for (at, row) in self.softmax.rows.iter().flatten().enumerate() {
+            let number = own + Accumulator::row(&k) + 8 * at as u32;
+            k.if_(number.lt(span.rows) & (k.lane() & 3).eq(0), || {
+                args.lse.at(line + number).store(row.log_sum());
+            });
+        }
+        for rows in &self.softmax.rows {
+            scale_rows(&results, 0, rows.map(|row| row.normaliser()));
+        }
+        let out = tile.z.mul_wide(args.q_batch)
+            + tile.y.mul_wide(args.q_head)
+            + first_row.mul_wide(args.q_row);
+        match self.shape.output {
+            Output::F32 => {
+                let out = args.out.cast::<f32>().at(out);
+                results.each_pair(|row, col, pair| {
+                    let row = own + row;
+                    k.if_(row.lt(span.rows), || {
+                        out.at(row.mul_add(args.q_row, col)).store_vec(pair);
+                    });
+                });
+            }
+            Output::Same => {
+                // By way of shared memory, so that the stores are whole lines.
+                results.each_pair(|row, col, [a, b]| {
+                    let at = stage.at(self.panel_row(own + row, col / PANEL), col % PANEL);
+                    at.cast::<T::Pair>().store(Val::pack_as::<T>(a, b));
+                });
+                k.sync_warp();
+                let chunks = self.shape.head_dim / 8;
+                let out = args.out.cast::<T>().at(out);
+                for trip in 0..16 * chunks / 32 {
+                    let index = k.lane() + trip * 32;
+                    let (row, chunk) = (own + index / chunks, index % chunks);
+                    k.if_(row.lt(span.rows), || {
+                        let from = self.panel_row(row, chunk / (PANEL / 8));
+                        let words = stage.chunk(from, chunk % (PANEL / 8));
+                        let to = out.at(row.mul_add(args.q_row, chunk * 8));
+                        to.cast::<u32>()
+                            .store_vec(words.cast::<u32>().load_vec::<4>());
+                    });
+                }
+            }
+        }
+    }
+
+    /// The row of a panel, which lie one below the other.
+    fn panel_row(&self, row: Val<'k, u32>, panel: Val<'k, u32>) -> Val<'k, u32> {
+        panel.mul_add(self.shape.rows(), row)
+    }
+}

@@ -1,0 +1,55 @@
+//! Attention on Hopper's warpgroups: one warp asks the copy engine for queries,
+//! keys and values, and each warpgroup works on 64 query rows, with products
+//! straight from shared memory.
+//!
+//! While a block's weights multiply its values, the scores of the next block are
+//! on their way, and its softmax runs: a warpgroup waits for its scores alone.
+//! Sequences are all alike; what lies past their ends is zero.
+
+mod block;
+mod group;
+mod shape;
+mod variant;
+
+pub use shape::WarpgroupShape;
+pub(super) use variant::Wgmma;
+pub use variant::{warpgroup_job, warpgroup_schedule, warpgroup_shape};
+
+use heist_build::{Global, TensorMap, f16, kernel_params};
+
+kernel_params! {
+    /// What attention on warpgroups works on. Tensors have four axes: elements,
+    /// rows and heads or heads and rows, sequences.
+    pub(crate) struct WarpgroupArgs {
+        /// Queries.
+        q: TensorMap<f16, 4>,
+        /// Keys.
+        k: TensorMap<f16, 4>,
+        /// Values.
+        v: TensorMap<f16, 4>,
+        /// Results, laid out as the queries; halves or f32.
+        out: Global<u16>,
+        /// The log-sum-exp of each query row.
+        lse: Global<f32>,
+        /// Query rows of a sequence.
+        q_len: u32,
+        /// Key rows of a sequence.
+        k_len: u32,
+        /// Elements from one sequence of results to the next.
+        q_batch: u32,
+        /// From one row to the next.
+        q_row: u32,
+        /// From one head to the next.
+        q_head: u32,
+        /// Query heads.
+        heads: u32,
+        /// Query heads that share a key head.
+        group: u32,
+        /// Keys before its own that a query sees, in a window.
+        left: i32,
+        /// Keys after its own that a query sees.
+        right: i32,
+        /// The factor of the scores, times the logarithm of e to base 2.
+        scale: f32,
+    }
+}

@@ -1,0 +1,136 @@
+//! The tiles of a kernel on warpgroups, and what a block has for them.
+
+use crate::KernelError;
+use crate::attention::{Layout, MaskKind, Output};
+use heist_build::{TileLayout, TileSpec, f16};
+use std::fmt;
+
+/// Halves of a row of an operand: 128 bytes.
+pub(super) const PANEL: u32 = 64;
+/// Query rows of a warpgroup.
+pub(super) const GROUP_ROWS: u32 = 64;
+
+/// What a kernel on warpgroups is built for, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarpgroupShape {
+    /// Elements of a head: 64 or 128.
+    pub head_dim: u32,
+    /// Warpgroups with 64 query rows each: 2 or 3.
+    pub groups: u32,
+    /// Keys of a block: a multiple of 16 up to 256.
+    pub keys: u32,
+    /// Blocks of keys, and of values, that are on their way or in use.
+    pub stages: u32,
+    /// Tiles of one head that a block does one after the other: a long one and a
+    /// short one in turns, where a mask makes them so. What the next one needs is
+    /// copied while the one before is finished.
+    pub strip: u32,
+    /// The softmax of a block is done before the products of the one before are
+    /// waited for; else the assembler is free to do some of it after.
+    pub ordered: bool,
+    /// Two warpgroups take turns to ask for products, so that the softmax of one
+    /// falls into the products of the other.
+    pub turns: bool,
+    /// Which keys a query sees.
+    pub mask: MaskKind,
+    /// How heads and rows lie: maps have the axis with the larger stride last.
+    pub layout: Layout,
+    /// What results are made of.
+    pub output: Output,
+}
+
+impl WarpgroupShape {
+    /// Fails where there is no such kernel, with the reason.
+    pub(super) fn check(&self) -> Result<(), KernelError> {
+        let WarpgroupShape {
+            groups,
+            keys,
+            stages,
+            ..
+        } = *self;
+        if !matches!(groups, 2 | 3) {
+            return Err(KernelError::unfit(format!(
+                "{groups} warpgroups: 2 or 3 share the registers of a multiprocessor with one that copies"
+            )));
+        }
+        if !keys.is_multiple_of(16) || !(16..=256).contains(&keys) {
+            return Err(KernelError::unfit(format!(
+                "blocks of {keys} keys: a multiple of 16 up to 256 is wanted"
+            )));
+        }
+        if !(2..=16).contains(&stages) {
+            return Err(KernelError::unfit(format!(
+                "{stages} stages: 2 to 16 can be had"
+            )));
+        }
+        if self.strip == 0 {
+            return Err(KernelError::unfit("a strip of no tiles: one at least"));
+        }
+        if self.turns && groups != 2 {
+            return Err(KernelError::unfit(format!(
+                "{groups} warpgroups in turns: two can take turns"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Query rows of a tile.
+    pub(super) fn rows(&self) -> u32 {
+        GROUP_ROWS * self.groups
+    }
+
+    /// The warpgroups, and one more for the warp that copies: registers change
+    /// hands between warpgroups.
+    pub(super) fn threads(&self) -> u32 {
+        128 * (self.groups + 1)
+    }
+
+    /// Registers of a thread, with one block on a multiprocessor.
+    pub(super) fn registers(&self) -> Registers {
+        let even = 65536 / self.threads() / 8 * 8;
+        let (multiplying, copying) = match self.groups {
+            2 => (240, 24),
+            _ => (160, 32),
+        };
+        Registers {
+            even,
+            multiplying,
+            copying,
+        }
+    }
+
+    pub(super) fn panels(&self) -> u32 {
+        self.head_dim / PANEL
+    }
+
+    /// Rows of `height`, panel below panel. Halves of either kind are copied as
+    /// bits.
+    pub(super) fn tile(&self, name: &'static str, height: u32) -> Spec {
+        TileSpec::new(name, height * self.panels(), PANEL, TileLayout::Swizzled)
+    }
+}
+
+impl fmt::Display for WarpgroupShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, keys) = (self.rows(), self.keys);
+        write!(f, "wgmma {rows}x{keys} {} stages", self.stages)?;
+        if self.strip > 1 {
+            write!(f, " strips of {}", self.strip)?;
+        }
+        f.write_str(if self.ordered { " ordered" } else { "" })?;
+        f.write_str(if self.turns { " in turns" } else { "" })
+    }
+}
+
+/// Registers of a thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Registers {
+    /// Between tiles.
+    pub(super) even: u32,
+    /// Of those that multiply.
+    pub(super) multiplying: u32,
+    /// Of those that copy.
+    pub(super) copying: u32,
+}
+
+pub(super) type Spec = TileSpec<'static, f16>;

@@ -1,0 +1,196 @@
+//! The variant that attends on Hopper's warpgroups.
+
+use super::WarpgroupArgs;
+use super::block::{Ends, Rings};
+use super::shape::{PANEL, WarpgroupShape};
+use crate::attention::kernel::{Strides, buffers, heads_at_once, passed, window};
+use crate::attention::order::HeaviestFirst;
+use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem, Weights};
+use crate::family::{Target, Variant};
+use crate::job::buffer;
+use crate::{Job, KernelError, Step};
+use heist_build::{Arch, BuildError, Feature, With, bf16, f16};
+use heist_launch::{Arg, BufferRef, Dim3, L2Promotion, Swizzle, TensorElement, TensorMap};
+use heist_sched::{AnyOrder, Schedule, Source, Tiled, TiledKernel};
+
+/// `wgmma` fed by the copy engine.
+pub(in crate::attention) struct Wgmma;
+
+/// The tiles that were fastest (`attention_warpgroups`, an example of `heist`).
+pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
+    let (queries, _) = problem.longest();
+    // Tiles of 192 rows have the most to do for what they copy; short sequences
+    // leave too much of the last one empty.
+    let groups = match (problem.head_dim, queries) {
+        (64, 2048..) => 3,
+        _ => 2,
+    };
+    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
+    let tiles = u64::from(queries.div_ceil(64 * groups)) * lines;
+    let strip = [4, 2]
+        .into_iter()
+        .find(|strip| tiles / strip >= 3 * u64::from(target.sms));
+    WarpgroupShape {
+        head_dim: problem.head_dim,
+        groups,
+        keys: 128,
+        stages: 2,
+        strip: strip.unwrap_or(1) as u32,
+        ordered: true,
+        turns: false,
+        mask: problem.mask.kind(),
+        layout: problem.layout,
+        output: problem.output,
+    }
+}
+
+fn build(
+    shape: WarpgroupShape,
+    dtype: Dtype,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WarpgroupArgs>, BuildError> {
+    // Some grid with three axes: the launch has the real one.
+    Tiled::<WarpgroupArgs>::new("attention_wgmma", Dim3::new(2, 2, 2))
+        .schedule(schedule)
+        .block(shape.threads())
+        .min_blocks(1)
+        .build(arch, |k, args, tiles| {
+            let rings = Rings::new(k, &shape);
+            let ends = Ends::new(k, shape, &rings);
+            let done = tiles.each(|tile| match dtype {
+                Dtype::F16 => ends.strip::<f16>(&args, &tile),
+                Dtype::Bf16 => ends.strip::<bf16>(&args, &tile),
+            });
+            ends.finish();
+            done
+        })
+}
+
+/// The map of a tensor, in boxes of `high` rows of one head.
+fn map(name: &str, problem: &Problem, heads: u32, length: u32, high: u32) -> Arg {
+    let element = match problem.dtype {
+        Dtype::F16 => TensorElement::F16,
+        Dtype::Bf16 => TensorElement::Bf16,
+    };
+    let (dim, sequences) = (problem.head_dim.into(), problem.sequences().len() as u64);
+    let (heads, length) = (heads.into(), length.into());
+    let (dims, boxed) = match problem.layout {
+        Layout::Heads => ([dim, length, heads, sequences], [PANEL, high, 1, 1]),
+        Layout::Rows => ([dim, heads, length, sequences], [PANEL, 1, high, 1]),
+    };
+    let buffer = BufferRef::Named(name.to_owned());
+    let mut map = TensorMap::dense(buffer, element, &dims, &boxed);
+    map.l2 = L2Promotion::Bytes256;
+    Arg::TensorMap(map.swizzle(Swizzle::Bytes128))
+}
+
+impl Variant for Wgmma {
+    type Problem = Problem;
+
+    fn name(&self) -> &'static str {
+        "wgmma"
+    }
+
+    fn about(&self) -> &'static str {
+        "Hopper's own tensor cores: warpgroups that multiply from shared memory, a warp that copies"
+    }
+
+    fn suits(&self, problem: &Problem, target: Target) -> Result<u32, String> {
+        problem.check().map_err(|error| error.to_string())?;
+        if !target.arch.supports(Feature::Wgmma) {
+            return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
+        }
+        if !matches!(problem.head_dim, 64 | 128) {
+            return Err(format!(
+                "it has tiles for heads of 64 and 128 elements, not of {}",
+                problem.head_dim
+            ));
+        }
+        if problem.is_ragged() {
+            return Err(
+                "packed sequences are not told apart by tensor copies: a box would reach into the next"
+                    .into(),
+            );
+        }
+        if problem.weights == Weights::Split {
+            return Err("weights in two terms take more registers than its threads have".into());
+        }
+        if problem.longest().1 == 0 {
+            return Err("without keys there is nothing to copy".into());
+        }
+        Ok(0)
+    }
+
+    fn job(
+        &self,
+        problem: &Problem,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        let own = warpgroup_schedule(problem, target);
+        let shape = warpgroup_shape(problem, target);
+        warpgroup_job(problem, shape, given.unwrap_or(&own), target)
+    }
+}
+
+/// Builds the kernel of a shape and plans its launch, over buffers as those of
+/// [`job`](crate::attention::job).
+///
+/// # Errors
+/// What does not fit, and why.
+pub fn warpgroup_job(
+    problem: &Problem,
+    shape: WarpgroupShape,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<Job, KernelError> {
+    Wgmma.suits(problem, target).map_err(KernelError::unfit)?;
+    shape.check()?;
+    let kernel = build(shape, problem.dtype, schedule, target.arch)?;
+    let (queries, keys) = problem.longest();
+    let Lengths::Same { batch, .. } = problem.lengths else {
+        return Err(KernelError::unfit("packed sequences"));
+    };
+    let grid = Dim3::new(
+        queries.div_ceil(shape.rows()).div_ceil(shape.strip),
+        problem.heads,
+        batch,
+    );
+    let resident = target.resident(&kernel.built.launch, shape.registers().even);
+    let plan = kernel.plan_for(grid, resident)?;
+    let (left, right) = window(problem.mask, shape.mask)?;
+    let q = Strides::of(problem, problem.heads, queries)?;
+    let args = WarpgroupArgs::<With<Arg>> {
+        q: map("q", problem, problem.heads, queries, shape.rows()),
+        k: map("k", problem, problem.kv_heads, keys, shape.keys),
+        v: map("v", problem, problem.kv_heads, keys, shape.keys),
+        out: buffer("out"),
+        lse: buffer("lse"),
+        q_len: queries,
+        k_len: keys,
+        q_batch: q.batch,
+        q_row: q.row,
+        q_head: q.head,
+        heads: problem.heads,
+        group: problem.heads / problem.kv_heads,
+        left,
+        right,
+        scale: problem.scale() * std::f32::consts::LOG2_E,
+    };
+    let name = format!("attention {problem}: {shape}");
+    let job = buffers(Job::new(name, problem.work()), problem);
+    Ok(job.step(Step::tiled(&kernel, &plan, passed(args.passed()))))
+}
+
+/// The schedule that suits it. Strips of one tile are uneven under a causal mask.
+pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
+    let mut schedule = Schedule::new(Source::Direct);
+    let alone = warpgroup_shape(problem, target).strip == 1;
+    if alone && problem.mask.kind() == MaskKind::Causal {
+        schedule.order = AnyOrder::new(HeaviestFirst {
+            heads: heads_at_once(problem),
+        });
+    }
+    schedule
+}
