@@ -98,6 +98,34 @@ fn on_warpgroups() {
 }
 
 #[test]
+fn warpgroups_are_chosen_where_they_are_ahead() {
+    let chosen = |problem: &Problem, device| {
+        let target = common::device(device).1;
+        let variant = FAMILY.choose(None, problem, target).expect("a variant");
+        variant.name()
+    };
+    let mut large = Problem::new(4, 16, 4096, 128);
+    assert_eq!(chosen(&large, "sim:h200"), "wgmma");
+    assert_eq!(chosen(&large, "sim:a100"), "large");
+    assert_eq!(chosen(&large, "sim:b200"), "large");
+    assert_eq!(chosen(&Problem::new(1, 8, 512, 64), "sim:h200"), "large");
+    for (why, problem) in [
+        ("64 and 128 elements", Problem::new(4, 16, 4096, 96)),
+        (
+            "packed sequences",
+            Problem::ragged(vec![(4096, 4096); 16], 16, 128),
+        ),
+    ] {
+        assert_eq!(chosen(&problem, "sim:h200"), "large");
+        let named = FAMILY.choose(Some("wgmma"), &problem, target());
+        let error = named.err().expect("a refusal").to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    large.weights = Weights::Split;
+    assert_eq!(chosen(&large, "sim:h200"), "large");
+}
+
+#[test]
 fn what_can_not_be_is_told() {
     let mut problem = Problem::new(1, 6, 8, 64);
     problem.kv_heads = 4;

@@ -119,7 +119,13 @@ impl Variant for Wgmma {
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
         }
-        Ok(0)
+        // Measured ahead of the ladder where every multiprocessor has a tile and
+        // sequences are long; where they are not, the ladder shares out keys.
+        let (queries, keys) = problem.longest();
+        let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
+        let tiles = u64::from(queries.div_ceil(128)) * lines;
+        let ahead = tiles >= u64::from(target.sms) && queries.min(keys) >= 1024;
+        Ok(if ahead { 6 } else { 0 })
     }
 
     fn job(
