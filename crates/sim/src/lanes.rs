@@ -128,27 +128,28 @@ mod wide {
     use super::LANES;
 
     #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    fn has_wide() -> bool {
-        use std::sync::atomic::{AtomicU8, Ordering};
-        // Asked for every instruction: one byte, 0 until it is known.
-        static KNOWN: AtomicU8 = AtomicU8::new(0);
-        match KNOWN.load(Ordering::Relaxed) {
-            0 => {
-                let has = detect();
-                KNOWN.store(1 + u8::from(has), Ordering::Relaxed);
-                has
-            }
-            known => known == 2,
-        }
-    }
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    /// Asked for every instruction: one byte, 0 until it is known.
+    #[cfg(target_arch = "x86_64")]
+    static KNOWN: AtomicU8 = AtomicU8::new(0);
+    #[cfg(target_arch = "x86_64")]
+    const HAS_NOT: u8 = 1;
+    #[cfg(target_arch = "x86_64")]
+    const HAS: u8 = 2;
 
     #[cfg(target_arch = "x86_64")]
-    #[cold]
-    fn detect() -> bool {
-        std::is_x86_feature_detected!("avx2")
-            && std::is_x86_feature_detected!("fma")
-            && std::is_x86_feature_detected!("bmi2")
+    fn has_wide() -> bool {
+        match KNOWN.load(Ordering::Relaxed) {
+            0 => {
+                let has = std::is_x86_feature_detected!("avx2")
+                    && std::is_x86_feature_detected!("fma")
+                    && std::is_x86_feature_detected!("bmi2");
+                KNOWN.store(if has { HAS } else { HAS_NOT }, Ordering::Relaxed);
+                has
+            }
+            known => known == HAS,
+        }
     }
 
     /// Whether [`wide`] code has a fused multiply-add of the machine's own.
@@ -159,29 +160,34 @@ mod wide {
         false
     }
 
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt,f16c")]
+    #[inline]
+    fn enabled<R>(work: impl FnOnce() -> R) -> R {
+        work()
+    }
+
     /// Runs `work` with wide vectors enabled where the machine has them; what
     /// it inlines is compiled for them.
     #[inline(always)]
     pub(crate) fn wide<R>(work: impl FnOnce() -> R) -> R {
         #[cfg(target_arch = "x86_64")]
-        {
-            #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt,f16c")]
-            #[inline]
-            fn enabled<R>(work: impl FnOnce() -> R) -> R {
-                work()
-            }
-            if has_wide() {
-                // SAFETY: the features named above were all found on this
-                // machine (bmi1, popcnt, lzcnt and f16c come with avx2 and bmi2).
-                return unsafe { enabled(work) };
-            }
+        if KNOWN.load(Ordering::Relaxed) == HAS {
+            // SAFETY: the features that `enabled` names were all found on this
+            // machine (bmi1, popcnt, lzcnt and f16c come with avx2 and bmi2).
+            return unsafe { enabled(work) };
         }
-        narrow(work)
+        otherwise(work)
     }
 
-    /// Out of the way: it is not what most machines run.
+    /// Out of the way: for machines without wide vectors, and the first time.
     #[inline(never)]
-    fn narrow<R>(work: impl FnOnce() -> R) -> R {
+    fn otherwise<R>(work: impl FnOnce() -> R) -> R {
+        #[cfg(target_arch = "x86_64")]
+        if has_wide() {
+            // SAFETY: as above.
+            return unsafe { enabled(work) };
+        }
         work()
     }
 

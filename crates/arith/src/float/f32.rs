@@ -45,7 +45,13 @@ const ONE: u32 = 0x3f80_0000;
 
 #[inline(always)]
 fn finish<const FTZ: bool, const SAT: bool>(result: f32) -> u32 {
-    saturate::<SAT>(flush::<FTZ>(canonical(result.to_bits())))
+    // Asked of the number and not of its bits: one vector comparison.
+    let bits = if result.is_nan() {
+        NAN32
+    } else {
+        result.to_bits()
+    };
+    saturate::<SAT>(flush::<FTZ>(bits))
 }
 
 /// What rounds, to the precision of `f32` but with no least exponent, to a number

@@ -26,9 +26,9 @@ impl<A: Lane, R: Lane, F: Fn(A) -> R + Func> Instr for Map1<A, R, F> {
                     out[lane] = f(A::of(a[lane]));
                 }
                 cx.write(self.0, &out);
+                Flow::Next
             },
-        );
-        Flow::Next
+        )
     }
 }
 
@@ -44,9 +44,9 @@ impl<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R + Func> Instr for Map2<A, B, R,
                     out[lane] = f(A::of(a[lane]), B::of(b[lane]));
                 }
                 cx.write(self.0, &out);
+                Flow::Next
             },
-        );
-        Flow::Next
+        )
     }
 }
 
@@ -67,9 +67,9 @@ impl<A: Lane, B: Lane, C: Lane, R: Lane, F: Fn(A, B, C) -> R + Func> Instr for M
                     out[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane]));
                 }
                 cx.write(self.0, &out);
+                Flow::Next
             },
-        );
-        Flow::Next
+        )
     }
 }
 
@@ -149,7 +149,7 @@ pub(crate) enum Combine {
 }
 
 impl Targets {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(self, cx: &mut Cx<'_>, bits: u32) {
         let (p, q) = match self.with {
             None => (bits, !bits),
