@@ -290,3 +290,40 @@ fn warpgroups_go_on_from_tile_to_tile() {
         assert!(difference.within(prepared.bound), "{source}: {difference}");
     }
 }
+
+#[test]
+fn warpgroups_in_clusters() {
+    let (device, mut target) = common::device("h200");
+    for (layout, [m, n, k]) in [
+        (Layout::Nt, [500, 600, 136]),
+        (Layout::Nn, [300, 520, 72]),
+        (Layout::Tn, [264, 264, 67]),
+        (Layout::Tt, [136, 257, 200]),
+        (Layout::Nt, [256, 512, 64]),
+    ] {
+        let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout);
+        for (source, cluster, sms) in [
+            (Source::Static, "1x2", 2),
+            (Source::Static, "2x1", 4),
+            (Source::Ticket, "1x2", 4),
+            (Source::Ticket, "2x1", 2),
+            (Source::Direct, "1x2", 132),
+            (Source::Static, "2x2", 4),
+        ] {
+            target.sms = sms;
+            let mut schedule = Schedule::new(source);
+            schedule.cluster = cluster.parse().expect("a shape");
+            let variant = FAMILY.choose(Some("wgmma-128x256"), &problem, target);
+            let job = variant
+                .expect("it suits")
+                .job(&problem, Some(&schedule), target);
+            let mut prepared = prepared(job.expect("a job"), problem, 4);
+            common::run(&mut prepared.job, &device, &Options::default());
+            let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+            assert!(
+                difference.within(prepared.bound),
+                "{problem} {schedule}: {difference}"
+            );
+        }
+    }
+}

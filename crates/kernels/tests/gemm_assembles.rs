@@ -65,10 +65,17 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
             activation: Activation::Gelu,
         });
         for problem in [even, odd] {
-            for source in [Source::Direct, Source::Static, Source::Ticket] {
+            for (source, cluster) in [
+                (Source::Direct, "1x1"),
+                (Source::Ticket, "1x1"),
+                (Source::Static, "1x2"),
+                (Source::Ticket, "2x1"),
+            ] {
                 let variant = gemm::FAMILY.choose(Some("wgmma-128x256"), &problem, target);
                 let variant = variant.expect("it suits");
-                let job = variant.job(&problem, Some(&Schedule::new(source)), target);
+                let mut schedule = Schedule::new(source);
+                schedule.cluster = cluster.parse().expect("a shape");
+                let job = variant.job(&problem, Some(&schedule), target);
                 all.push((target, job.expect("it suits, so it can be built")));
             }
         }

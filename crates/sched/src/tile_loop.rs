@@ -318,6 +318,8 @@ impl<'k> TileLoop<'k> {
             flow.break_if(next.ge(self.hidden.count));
             if let Some(ahead) = ahead {
                 k.one_thread(|| ahead(self.tile(next)));
+                // Its warp waits for it, before it meets the others.
+                k.sync_warp();
             }
             k.sync();
         });
@@ -354,6 +356,10 @@ impl<'k> TileLoop<'k> {
                 self.settle(next);
                 send(next.get());
             });
+            if ahead.is_some() {
+                // Its warp waits for it, before it meets the others.
+                k.sync_warp();
+            }
             let next = channel.receive();
             self.index.set(next);
             flow.continue_if(next.ne(NONE));

@@ -182,6 +182,18 @@ fn warpgroups(small: bool) -> Vec<Case> {
                 None,
             ));
         }
+        // In clusters, with one tile more than pairs.
+        for (cluster, source) in [
+            ("1x2", Source::Static),
+            ("2x1", Source::Static),
+            ("1x2", Source::Ticket),
+            ("2x1", Source::Direct),
+        ] {
+            if !small || (cluster, source) == ("1x2", Source::Static) {
+                let told = format!("m=648 n=1288 k=136 layout={layout} {variant}");
+                cases.push(("gemm", told, Some((source, "greedy", cluster))));
+            }
+        }
         if !small {
             let told = format!("m=1000 n=2000 k=1000 layout={layout} {variant}");
             cases.push(("gemm", told, None));

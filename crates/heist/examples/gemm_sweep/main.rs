@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p heist --example gemm_sweep -- [SIZE...] [--layout nt] [--dtype bf16] [--shapes A,B]
-//!     [--sources direct,ticket] [--groups 8,16] [--submit late]
+//!     [--sources direct,static:1x2] [--groups 8,16] [--submit late]
 //! cargo run --release -p heist --example gemm_sweep -- --emit DIR      the PTX of each, without a GPU
 //! ```
 //! The exit status is 1 when a result is wrong, and 2 without a GPU.
@@ -13,9 +13,9 @@ use heist::job::OnGpu;
 use heist::kernels::gemm::{Config, FAMILY, Gemm, Input, Layout, Output, job_with, prepared};
 use heist::kernels::reference::{Difference, numbers};
 use heist::kernels::{Job, Target};
-use heist::launch::Buffer;
+use heist::launch::{Buffer, Dim3};
 use heist_build::Arch;
-use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
+use heist_sched::{AnyOrder, Grouped, Schedule, Submit};
 use std::process::ExitCode;
 
 const SHAPES: &[&str] = &[
@@ -47,7 +47,7 @@ struct Words {
     layout: Layout,
     input: Input,
     shapes: Vec<String>,
-    sources: Vec<Source>,
+    sources: Vec<String>,
     groups: Vec<u32>,
     submit: Submit,
     emit: Option<std::path::PathBuf>,
@@ -59,7 +59,7 @@ fn words() -> Result<Words, Problem> {
         layout: Layout::Nt,
         input: Input::Bf16,
         shapes: SHAPES.iter().map(|shape| (*shape).to_owned()).collect(),
-        sources: vec![Source::Direct],
+        sources: vec!["direct".into()],
         groups: vec![8],
         submit: Submit::Early,
         emit: None,
@@ -71,12 +71,7 @@ fn words() -> Result<Words, Problem> {
             "--layout" => words.layout = value()?.parse()?,
             "--dtype" => words.input = value()?.parse()?,
             "--shapes" => words.shapes = value()?.split(',').map(str::to_owned).collect(),
-            "--sources" => {
-                words.sources = value()?
-                    .split(',')
-                    .map(str::parse)
-                    .collect::<Result<_, _>>()?;
-            }
+            "--sources" => words.sources = value()?.split(',').map(str::to_owned).collect(),
             "--groups" => {
                 words.groups = value()?
                     .split(',')
@@ -94,10 +89,14 @@ fn words() -> Result<Words, Problem> {
     Ok(words)
 }
 
-fn schedule(source: Source, submit: Submit, rows: u32) -> Schedule {
-    let mut schedule = Schedule::new(source).submit(submit);
+/// A source, with a cluster behind it if there is one; in bands of `rows` tiles.
+fn schedule(text: &str, submit: Submit, rows: u32) -> Result<Schedule, Problem> {
+    let (source, cluster) = text.split_once(':').unwrap_or((text, "1x1"));
+    let mut schedule = Schedule::new(source.parse()?).submit(submit);
+    schedule.cluster = cluster.parse::<Dim3>()?;
+    let rows = (rows / schedule.cluster.y.max(1)).max(1);
     schedule.order = AnyOrder::new(Grouped { rows });
-    schedule
+    Ok(schedule)
 }
 
 /// A job of a tile shape, or of the variant of that name.
@@ -124,10 +123,10 @@ fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
             Input::F16 => Output::F16,
             Input::Bf16 => Output::Bf16,
         };
-        for &source in &words.sources {
+        for source in &words.sources {
             let n = words.sizes[0];
             let problem = Gemm::new(n, n, n, words.input, output, words.layout);
-            let job = job(&problem, shape, &schedule(source, words.submit, 8), target)?;
+            let job = job(&problem, shape, &schedule(source, words.submit, 8)?, target)?;
             let name = format!("{}-{source}.ptx", shape.replace(['/', '*'], "_"));
             std::fs::write(folder.join(name), job.steps[0].ptx())?;
         }
@@ -186,12 +185,12 @@ fn sweep(gpu: &Gpu, words: &Words, size: u32) -> Result<bool, Problem> {
     let mut fine = true;
     let data = prepared(Job::default(), problem, 1).job.buffers;
     for shape in &words.shapes {
-        for &source in &words.sources {
+        for source in &words.sources {
             for &rows in &words.groups {
                 let mut job = match job(
                     &problem,
                     shape,
-                    &schedule(source, words.submit, rows),
+                    &schedule(source, words.submit, rows)?,
                     target,
                 ) {
                     Ok(job) => job,
@@ -242,7 +241,7 @@ fn small(gpu: &Gpu, words: &Words) -> Result<bool, Problem> {
     let mut fine = true;
     for shape in &words.shapes {
         let problem = Gemm::new(520, 391, 264, words.input, Output::F32, words.layout);
-        let schedule = schedule(Source::Ticket, words.submit, 4);
+        let schedule = schedule("ticket", words.submit, 4)?;
         let job = match job(&problem, shape, &schedule, target) {
             Ok(job) => job,
             Err(error) => {

@@ -131,6 +131,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                     self.fill((left, right), self.ahead.get(), steps);
                     self.ahead.set(0u32);
                 });
+                k.sync_warp();
             },
             || {
                 k.comment("the products");

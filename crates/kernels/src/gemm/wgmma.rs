@@ -3,7 +3,7 @@
 use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
 use super::problem::{Gemm, Input, Layout, Output};
-use super::variant::{schedule, work};
+use super::variant::work;
 use super::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
@@ -12,7 +12,7 @@ use heist_build::{
     Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, Val, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, Dim3, TensorElement};
-use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
+use heist_sched::{AnyOrder, Grouped, Schedule, Source, Tile, Tiled, TiledKernel};
 
 kernel_params! {
     /// What a multiplication on warpgroups works on.
@@ -122,6 +122,14 @@ fn sides<'k>(args: &WgmmaArgs<On<'k>>, layout: Layout, tile: Tile<'k>) -> (Side<
     )
 }
 
+/// The schedule that suits: all tiles take the same time, and the copying thread
+/// knows the next one without asking. In bands, so that what is read stays in L2.
+fn own_schedule() -> Schedule {
+    let mut schedule = Schedule::new(Source::Static);
+    schedule.order = AnyOrder::new(Grouped { rows: 16 });
+    schedule
+}
+
 /// `wgmma` fed by the copy engine.
 #[derive(Debug)]
 pub(super) struct Wgmma;
@@ -162,7 +170,7 @@ impl Variant for Wgmma {
         target: Target,
     ) -> Result<Job, KernelError> {
         problem.check()?;
-        let own = self::schedule(target);
+        let own = own_schedule();
         let schedule = schedule.unwrap_or(&own);
         let tiles = Dim3::new(problem.n.div_ceil(COLS), problem.m.div_ceil(ROWS), 1);
         let (kernel, element) = match problem.input {
