@@ -508,16 +508,6 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
         result
     }
 
-    /// While one stage is worked on, waits until the one after it is there too;
-    /// it is not taken. What comes before in the program is done before, and what
-    /// comes after is not begun: the assembler moves instructions across waits
-    /// for multiplications, and not across this.
-    #[track_caller]
-    pub fn await_following(&self) {
-        let (stage, parity) = self.cursor.following();
-        self.pipeline.full.at(stage).wait(parity);
-    }
-
     /// Waits for the next stage, works on it, and gives back the one before: for
     /// work that goes on by itself, such as multiplications in flight. `work`
     /// must not return before what it started on the stage before has ended

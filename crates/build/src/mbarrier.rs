@@ -323,15 +323,6 @@ impl<'k> RingCursor<'k> {
         self.parity.get()
     }
 
-    /// A cursor one stage further.
-    #[track_caller]
-    pub(crate) fn following(&self) -> (Val<'k, u32>, Val<'k, u32>) {
-        let next = self.stage.get() + 1;
-        let wraps = next.eq(self.count);
-        let parity = self.parity.get();
-        (wraps.select(0, next), wraps.select(parity ^ 1, parity))
-    }
-
     /// Goes to the next stage.
     #[track_caller]
     pub fn advance(&self) {

@@ -109,6 +109,7 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
     assert_eq!(chosen(&large, "sim:a100"), "large");
     assert_eq!(chosen(&large, "sim:b200"), "large");
     assert_eq!(chosen(&Problem::new(1, 8, 512, 64), "sim:h200"), "large");
+    assert_eq!(chosen(&Problem::new(4, 8, 512, 128), "sim:h200"), "wgmma");
     for (why, problem) in [
         ("64 and 128 elements", Problem::new(4, 16, 4096, 96)),
         (

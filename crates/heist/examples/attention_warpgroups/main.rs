@@ -61,20 +61,16 @@ fn arms(problem: &Problem, target: Target) -> Vec<Arm> {
     };
     for &groups in groups {
         for strip in [1, 2, 4] {
-            for ordered in [false, true] {
-                let shape = WarpgroupShape {
-                    groups,
-                    strip,
-                    ordered,
-                    ..warpgroup_shape(problem, target)
-                };
-                // Where strips even out the work, no order does it besides.
-                let order =
-                    (causal && strip == 1).then(|| AnyOrder::new(HeaviestFirst { heads: 16 }));
-                for source in [Source::Direct, Source::Ticket] {
-                    let made = warpgroup_job(problem, shape, &with(source, &order), target);
-                    arms.push((format!("{shape} {source}"), made));
-                }
+            let shape = WarpgroupShape {
+                groups,
+                strip,
+                ..warpgroup_shape(problem, target)
+            };
+            // Where strips even out the work, no order does it besides.
+            let order = (causal && strip == 1).then(|| AnyOrder::new(HeaviestFirst { heads: 16 }));
+            for source in [Source::Direct, Source::Ticket] {
+                let made = warpgroup_job(problem, shape, &with(source, &order), target);
+                arms.push((format!("{shape} {source}"), made));
             }
         }
     }

@@ -536,7 +536,6 @@ impl Cases {
                 keys,
                 stages,
                 strip,
-                ordered: !turns,
                 turns,
                 ..warpgroup_shape(&problem, self.target)
             };

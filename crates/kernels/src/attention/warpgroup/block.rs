@@ -213,11 +213,6 @@ impl<'p, 'k> Ends<'p, 'k> {
                     work.scores.settled(1)
                 });
                 let raised = work.admit(&scores, first(number, masked));
-                // The values of this block are needed next, and by now they are
-                // there: the softmax ends here, before the wait for products.
-                if self.shape.ordered {
-                    self.values.await_following();
-                }
                 (scores, raised, work.results.settled(0))
             });
             raised.apply(&results);

@@ -25,9 +25,6 @@ pub struct WarpgroupShape {
     /// short one in turns, where a mask makes them so. What the next one needs is
     /// copied while the one before is finished.
     pub strip: u32,
-    /// The softmax of a block is done before the products of the one before are
-    /// waited for; else the assembler is free to do some of it after.
-    pub ordered: bool,
     /// Two warpgroups take turns to ask for products, so that the softmax of one
     /// falls into the products of the other.
     pub turns: bool,
@@ -117,7 +114,6 @@ impl fmt::Display for WarpgroupShape {
         if self.strip > 1 {
             write!(f, " strips of {}", self.strip)?;
         }
-        f.write_str(if self.ordered { " ordered" } else { "" })?;
         f.write_str(if self.turns { " in turns" } else { "" })
     }
 }

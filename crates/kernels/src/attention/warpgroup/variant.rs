@@ -27,16 +27,17 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     };
     let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
     let tiles = u64::from(queries.div_ceil(64 * groups)) * lines;
-    let strip = [4, 2]
-        .into_iter()
-        .find(|strip| tiles / strip >= 3 * u64::from(target.sms));
+    // Longer strips for the tiles that take less time, as long as there are
+    // enough of them for an even end.
+    let longest = if groups == 3 { 2 } else { 4 };
+    let enough = |strip: &u64| tiles / strip >= 3 * u64::from(target.sms);
+    let strip = [longest, 2].into_iter().find(enough);
     WarpgroupShape {
         head_dim: problem.head_dim,
         groups,
         keys: 128,
         stages: 2,
         strip: strip.unwrap_or(1) as u32,
-        ordered: true,
         turns: false,
         mask: problem.mask.kind(),
         layout: problem.layout,
@@ -119,12 +120,16 @@ impl Variant for Wgmma {
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
         }
-        // Measured ahead of the ladder where every multiprocessor has a tile and
-        // sequences are long; where they are not, the ladder shares out keys.
+        // Where it was measured ahead of the ladder; small problems share out their
+        // keys there.
         let (queries, keys) = problem.longest();
         let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
         let tiles = u64::from(queries.div_ceil(128)) * lines;
-        let ahead = tiles >= u64::from(target.sms) && queries.min(keys) >= 1024;
+        let (enough, long) = match problem.head_dim {
+            64 => (u64::from(target.sms), 1024),
+            _ => (u64::from(target.sms) / 2, 512),
+        };
+        let ahead = tiles >= enough && queries.min(keys) >= long;
         Ok(if ahead { 6 } else { 0 })
     }
 
