@@ -1,7 +1,7 @@
 //! `heist bench`: our kernels beside what people use today.
 
 use super::run::question;
-use super::{BadQuestion, Output, Verdict};
+use super::{BadQuestion, Output, Verdict, file};
 use clap::Args;
 use heist::bench::suite::{self, Spec};
 use heist::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence};
@@ -85,6 +85,9 @@ impl Bench {
 
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let specs = self.specs()?;
+        if let Some(path) = &self.save {
+            file::writable(path)?;
+        }
         let device = Device::open(self.device).map_err(question)?;
         let Device::Gpu(gpu) = &device else {
             return Err(question(
@@ -120,9 +123,7 @@ impl Bench {
             "sanitizers": sanitizers,
         });
         if let Some(path) = &self.save {
-            let text = serde_json::to_string_pretty(&report).unwrap_or_default();
-            std::fs::write(path, text)
-                .map_err(|error| question(format!("can't write {}: {error}", path.display())))?;
+            file::write(path, format!("{report:#}"))?;
         }
         if out.json {
             out.json(&report);
@@ -130,7 +131,7 @@ impl Bench {
         let wrong = outcomes.iter().filter_map(|outcome| outcome.wrong.as_ref());
         let wrong: Vec<&String> = wrong.collect();
         for why in &wrong {
-            anstream::eprintln!("heist: WRONG: {why}");
+            eprintln!("heist: WRONG: {why}");
         }
         Ok(if wrong.is_empty() {
             Verdict::Clean

@@ -1,7 +1,7 @@
 //! `heist check`: why does my kernel die?
 
 use super::launch::{ARGUMENTS_HELP, LaunchFlags};
-use super::{BadQuestion, Output, Verdict, assembler, launch_file, read_source};
+use super::{BadQuestion, Output, Verdict, assembler, launch_file, read_source, say};
 use clap::Args;
 use heist::{origin, render, sarif};
 use heist_check::log::{self, KernelUsage, Kind};
@@ -169,7 +169,7 @@ fn as_json(found: &Found) -> serde_json::Value {
 
 fn tell(found: &Found) {
     for diagnostic in &found.diagnostics {
-        anstream::println!("{}\n", render::to_text(diagnostic, &found.source));
+        say::painted(&(render::to_text(diagnostic, &found.source) + "\n\n"));
     }
     if !found.usage.is_empty() {
         println!(

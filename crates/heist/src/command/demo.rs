@@ -1,6 +1,6 @@
 //! `heist demo`: the tour.
 
-use super::run::{BLACKWELL, HOPPER, as_json, draw, not_run};
+use super::run::{BLACKWELL, HOPPER, as_json, draw, drawable, not_run, question};
 use super::{BadQuestion, Output, Verdict};
 use clap::Args;
 use heist::device::{Device, DeviceName, Settings};
@@ -51,6 +51,12 @@ fn schedules(source: Source) -> Vec<Schedule> {
 impl Demo {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let started = Instant::now();
+        drawable(&self.trace)?;
+        if self.trace.extension().is_some_and(|e| e == "svg") {
+            return Err(question(
+                "an .svg shows one launch, and these are many; write an .html",
+            ));
+        }
         let workload: Workload = self
             .workload
             .parse()

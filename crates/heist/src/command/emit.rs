@@ -1,7 +1,7 @@
 //! `heist emit`: the PTX of a kernel.
 
 use super::run::question;
-use super::{BadQuestion, Output, Verdict};
+use super::{BadQuestion, Output, Verdict, file};
 use clap::Args;
 use heist_kernels::catalogue::{self, Settings};
 use heist_kernels::{Step, Target};
@@ -25,7 +25,8 @@ pub(crate) struct Emit {
     /// For which architecture.
     #[arg(long, default_value = "sm_90a")]
     arch: String,
-    /// A folder for the files, one for each launch; standard output unless given.
+    /// A folder for the files, one for each launch, made where there is none; standard output
+    /// unless given.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -44,11 +45,17 @@ impl Emit {
             .prepare(&told, None, Target { arch, sms })
             .map_err(question)?;
         if let Some(folder) = &self.out {
+            std::fs::create_dir_all(folder)
+                .map_err(|error| question(format!("can't make {}: {error}", folder.display())))?;
+            let path = |step: &Step| folder.join(format!("{}.ptx", step.entry));
             for step in &prepared.job.steps {
-                let path = folder.join(format!("{}.ptx", step.entry));
-                std::fs::write(&path, step.ptx()).map_err(|error| {
-                    question(format!("can't write {}: {error}", path.display()))
-                })?;
+                file::writable(&path(step))?;
+            }
+            for step in &prepared.job.steps {
+                file::write(&path(step), step.ptx())?;
+                if !out.json {
+                    println!("{}", path(step).display());
+                }
             }
         }
         if out.json {

@@ -1,7 +1,7 @@
 //! `heist exec`: any PTX, once, on a device of your choice.
 
 use super::launch::{ARGUMENTS_HELP, LaunchFlags, Ran};
-use super::{BadQuestion, Output, Verdict, read_source};
+use super::{BadQuestion, Output, Verdict, file, read_source};
 use clap::Args;
 use heist_launch::{Buffer, BufferRef};
 use heist_ptx::Source;
@@ -41,6 +41,9 @@ impl Exec {
             Err(errors) => return Err(BadQuestion::Diagnostics(errors, source)),
         };
         let saves = self.saves()?;
+        for (_, path) in &saves {
+            file::writable(path)?;
+        }
         let ran = self.launch.run(&source, &module)?;
         for (name, path) in saves {
             let Some(buffer) = ran.report.outcome.output(name.clone()) else {
@@ -48,9 +51,7 @@ impl Exec {
                     "--save {name}: there is no output of that name"
                 )));
             };
-            std::fs::write(&path, buffer.bytes()).map_err(|error| {
-                BadQuestion::Sentence(format!("can't write {}: {error}", path.display()))
-            })?;
+            file::write(&path, buffer.bytes())?;
         }
         self.tell(&ran, &source, out);
         Ok(if ran.report.diagnostics.is_empty() {

@@ -44,7 +44,7 @@ fn page(code: &str, out: Output) -> Result<Verdict, BadQuestion> {
             "good": page.good,
         }));
     } else {
-        anstream::print!("{}", page.markdown());
+        print!("{}", page.markdown());
     }
     Ok(Verdict::Clean)
 }

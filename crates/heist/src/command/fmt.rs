@@ -1,10 +1,9 @@
 //! `heist fmt`: canonical PTX.
 
-use super::{BadQuestion, Output, Verdict, read_source};
+use super::{BadQuestion, Output, Verdict, file, read_source};
 use clap::Args;
 use heist_ptx::{parse, print};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Print PTX in its canonical form.
 #[derive(Args)]
@@ -50,11 +49,15 @@ impl Fmt {
             } else if self.check && changed {
                 println!("{} is not canonical", source.name());
             } else if !self.check && !self.write {
-                // A reader that went away is no error of ours.
-                let _ = std::io::stdout().write_all(formatted.as_bytes());
+                print!("{formatted}");
             }
             if self.write && changed {
-                replace(path, &formatted)?;
+                if path.as_os_str() == "-" {
+                    return Err(BadQuestion::Sentence(
+                        "standard input can't be rewritten; leave out --write".into(),
+                    ));
+                }
+                file::write(path, &formatted)?;
             }
         }
         if out.json {
@@ -62,27 +65,4 @@ impl Fmt {
         }
         Ok(verdict)
     }
-}
-
-/// Puts `text` in place of a file, whole or not at all: it is written beside
-/// the file first, so that a full disk can't cost anyone a kernel.
-fn replace(path: &Path, text: &str) -> Result<(), BadQuestion> {
-    let failed = |error: std::io::Error| {
-        BadQuestion::Sentence(format!("can't write {}: {error}", path.display()))
-    };
-    if path.as_os_str() == "-" {
-        return Err(BadQuestion::Sentence(
-            "standard input can't be rewritten; leave out --write".into(),
-        ));
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".heist-tmp");
-    let written = std::fs::write(&beside, text).and_then(|()| {
-        std::fs::set_permissions(&beside, std::fs::metadata(path)?.permissions())?;
-        std::fs::rename(&beside, path)
-    });
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        failed(error)
-    })
 }

@@ -128,7 +128,7 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
             None => println!("  {}: {time}, modelled", text.name()),
         }
         for diagnostic in &report.diagnostics {
-            anstream::eprintln!("{}\n", render::to_text(diagnostic, text));
+            eprintln!("{}\n", render::to_text(diagnostic, text));
         }
     }
     if matches!(asked.device, Device::Gpu(_)) && answer.elapsed_ns() > 0.0 {

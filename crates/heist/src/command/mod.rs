@@ -3,6 +3,9 @@
 //! Every command ends in a [`Verdict`], which is its exit status: 0 clean, 1
 //! something was found, 2 the question was wrong.
 
+#[macro_use]
+mod say;
+
 mod assembler;
 mod bench;
 mod check;
@@ -11,6 +14,7 @@ mod doctor;
 mod emit;
 mod exec;
 mod explain;
+mod file;
 mod fmt;
 mod kernel;
 mod kernels;
@@ -24,7 +28,7 @@ mod tune;
 use clap::{Parser, Subcommand};
 use heist::render;
 use heist_ptx::{Diagnostic, Source};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -74,14 +78,16 @@ impl Heist {
             Command::Selftest(command) => command.run(out),
             Command::Tune(command) => command.run(out),
         };
-        match verdict {
+        let status = match verdict {
             Ok(Verdict::Clean) => ExitCode::SUCCESS,
             Ok(Verdict::Found) => ExitCode::from(1),
             Err(question) => {
                 question.tell(out);
                 ExitCode::from(2)
             }
-        }
+        };
+        say::flush();
+        status
     }
 }
 
@@ -109,7 +115,7 @@ impl BadQuestion {
                 out.json(&serde_json::json!({ "error": sentence }));
             }
             BadQuestion::Sentence(sentence) => {
-                anstream::eprintln!("heist: {sentence}");
+                eprintln!("heist: {sentence}");
             }
             BadQuestion::Diagnostics(diagnostics, source) => {
                 out.diagnostics(&diagnostics, &source);
@@ -126,10 +132,10 @@ pub(crate) struct Output {
 
 impl Output {
     fn json(self, value: &impl serde::Serialize) {
-        let mut stdout = std::io::stdout().lock();
-        // A reader that went away is no error of ours.
-        let _ = serde_json::to_writer_pretty(&mut stdout, value);
-        let _ = writeln!(stdout);
+        match serde_json::to_string_pretty(value) {
+            Ok(text) => println!("{text}"),
+            Err(error) => eprintln!("heist: {error}"),
+        }
     }
 
     fn diagnostics(self, diagnostics: &[Diagnostic], source: &Source) {
@@ -142,7 +148,7 @@ impl Output {
             return;
         }
         for diagnostic in diagnostics {
-            anstream::eprintln!("{}\n", render::to_text(diagnostic, source));
+            eprintln!("{}\n", render::to_text(diagnostic, source));
         }
     }
 }

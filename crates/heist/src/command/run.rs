@@ -1,6 +1,6 @@
 //! `heist run`: one workload or kernel under one schedule, on a device of your choice.
 
-use super::{BadQuestion, Output, Verdict, kernel};
+use super::{BadQuestion, Output, Verdict, file, kernel};
 use clap::Args;
 use heist::device::{Device, DeviceName, NotRun, Settings};
 use heist::render;
@@ -105,26 +105,33 @@ pub(super) fn not_run(error: WorkloadError) -> BadQuestion {
 
 /// Draws runs into a file, by its extension.
 pub(super) fn draw(path: &Path, title: &str, runs: &[Named<'_>]) -> Result<(), BadQuestion> {
-    let text = match path.extension().and_then(|e| e.to_str()) {
-        Some("html") => heist_view::html(title, runs),
-        Some("svg") => match runs {
-            [run] => heist_view::svg(run.trace),
-            _ => {
-                return Err(question(
-                    "an .svg shows one run; write an .html for several",
-                ));
-            }
-        },
-        Some("json") => heist_view::perfetto(runs).to_string(),
-        _ => {
-            return Err(question(format!(
-                "{}: a timeline is a .html, .svg or .json file",
-                path.display()
-            )));
+    let text = match (path.extension().and_then(|e| e.to_str()), runs) {
+        (Some("html"), _) => heist_view::html(title, runs),
+        (Some("svg"), [run]) => heist_view::svg(run.trace),
+        (Some("svg"), _) => {
+            return Err(question(
+                "an .svg shows one launch; write an .html for several",
+            ));
         }
+        (Some("json"), _) => heist_view::perfetto(runs).to_string(),
+        _ => return Err(no_timeline(path)),
     };
-    std::fs::write(path, text)
-        .map_err(|error| question(format!("can't write {}: {error}", path.display())))
+    file::write(path, text)
+}
+
+fn no_timeline(path: &Path) -> BadQuestion {
+    question(format!(
+        "{}: a timeline is a .html, .svg or .json file",
+        path.display()
+    ))
+}
+
+/// Fails, before anything has run, where [`draw`] would.
+pub(super) fn drawable(path: &Path) -> Result<(), BadQuestion> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("html" | "svg" | "json") => file::writable(path),
+        _ => Err(no_timeline(path)),
+    }
 }
 
 impl Run {
@@ -264,6 +271,12 @@ impl Run {
     }
 
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        if let Some(path) = &self.trace {
+            drawable(path)?;
+        }
+        if let Some(path) = &self.tuned {
+            file::writable(path)?;
+        }
         if let Ok(entry) = catalogue::entry(&self.name) {
             return self.kernel(entry, out);
         }
@@ -324,7 +337,7 @@ impl Run {
         }
         if !ran.diagnostics.is_empty() && !out.json {
             for diagnostic in &ran.diagnostics {
-                anstream::eprintln!("{}\n", render::to_text(diagnostic, &ran.text));
+                eprintln!("{}\n", render::to_text(diagnostic, &ran.text));
             }
         }
         Ok(if ran.is_right(&synthetic) {

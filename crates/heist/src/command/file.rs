@@ -1,0 +1,73 @@
+//! Files that commands write: whole or not at all, and known to be writable
+//! before any work is done for them.
+
+use super::BadQuestion;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Puts `bytes` in a file, in place of what was there. They are written beside it
+/// first, so that a full disk costs nobody a file; a link stays a link.
+pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BadQuestion> {
+    let written = target(path).and_then(|target| match target {
+        // A device or a pipe holds nothing that could be lost.
+        Target::Stream => fs::write(path, bytes),
+        Target::File(file) => {
+            let beside = beside(&file);
+            let replaced = fs::write(&beside, bytes).and_then(|()| {
+                if let Ok(before) = fs::metadata(&file) {
+                    fs::set_permissions(&beside, before.permissions())?;
+                }
+                fs::rename(&beside, &file)
+            });
+            if replaced.is_err() {
+                let _ = fs::remove_file(&beside);
+            }
+            replaced
+        }
+    });
+    written.map_err(|error| can_t(path, &error))
+}
+
+/// Fails if a file could not be written now.
+pub(super) fn writable(path: &Path) -> Result<(), BadQuestion> {
+    let tried = target(path).and_then(|target| match target {
+        Target::Stream => Ok(()),
+        Target::File(file) => {
+            let beside = beside(&file);
+            File::create(&beside).and_then(|_| fs::remove_file(&beside))
+        }
+    });
+    tried.map_err(|error| can_t(path, &error))
+}
+
+enum Target {
+    /// A file, with links followed; it may not be there yet.
+    File(PathBuf),
+    /// A device or a pipe.
+    Stream,
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Target::File(path.to_owned())),
+        Err(error) => Err(error),
+        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(there) if there.is_file() => {
+            // What may not be written is not replaced either.
+            File::options().write(true).open(path)?;
+            fs::canonicalize(path).map(Target::File)
+        }
+        Ok(_) => Ok(Target::Stream),
+    }
+}
+
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".heist-{}", std::process::id()));
+    name.into()
+}
+
+fn can_t(path: &Path, error: &io::Error) -> BadQuestion {
+    BadQuestion::Sentence(format!("can't write {}: {error}", path.display()))
+}

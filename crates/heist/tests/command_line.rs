@@ -1,0 +1,174 @@
+//! What all commands have in common: how they answer when the question, the
+//! reader or the disk is not what it should be.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn heist(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_heist"));
+    command
+        .args(args)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    heist(args).output().unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An empty folder for one test.
+fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+const BROKEN: &str = "cases/cp-async/bad-no-wait.ptx";
+
+/// Commands that print, with the exit status that they have.
+const SPEAKERS: [(&[&str], i32); 9] = [
+    (&["policies"], 0),
+    (&["kernels"], 0),
+    (&["explain"], 0),
+    (&["explain", "L003"], 0),
+    (&["doctor"], 0),
+    (&["emit", "gemm"], 0),
+    (&["fmt", "cases/cp-async/good.ptx"], 0),
+    (&["run", "power-law", "--tiles", "20"], 0),
+    (&["check", BROKEN], 1),
+];
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    for (args, status) in SPEAKERS {
+        for more in [None, Some("--json")] {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let args: Vec<&str> = args.iter().copied().chain(more).collect();
+            let output = heist(&args).stdout(writer).output().unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(status),
+                "{args:?}: {}",
+                err(&output)
+            );
+            assert_eq!(err(&output), "", "{args:?}");
+        }
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_answer_that_can_t_be_written_is_an_error() {
+    for (args, _) in SPEAKERS {
+        for more in [None, Some("--json")] {
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let args: Vec<&str> = args.iter().copied().chain(more).collect();
+            let output = heist(&args).stdout(full).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {}", err(&output));
+            let said = err(&output);
+            assert!(said.contains("can't write the answer"), "{args:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn colours_are_for_terminals_that_want_them() {
+    let plain = heist(&["check", BROKEN]).output().unwrap();
+    let forced = heist(&["check", BROKEN])
+        .env("CLICOLOR_FORCE", "1")
+        .output()
+        .unwrap();
+    let unwanted = heist(&["check", BROKEN])
+        .envs([("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")])
+        .output()
+        .unwrap();
+    assert!(!plain.stdout.contains(&0x1b));
+    assert!(forced.stdout.contains(&0x1b));
+    assert!(!unwanted.stdout.contains(&0x1b));
+}
+
+/// What a file holds is its own affair.
+#[test]
+fn a_formatter_keeps_every_byte_of_a_comment() {
+    let file = folder("escape").join("k.ptx");
+    let text = ".version 8.0\n.target sm_90\n.address_size 64\n\n// \u{1b}[31mred\u{1b}[0m\n";
+    fs::write(&file, text).unwrap();
+    let output = run(&["fmt", file.to_str().unwrap()]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), text);
+}
+
+const UNTIDY: &str = ".version 8.0\n  .target sm_90\n.address_size 64\n";
+const TIDY: &str = ".version 8.0\n.target sm_90\n.address_size 64\n";
+
+#[test]
+#[cfg(unix)]
+fn a_link_stays_a_link() {
+    let folder = folder("link");
+    let (file, link) = (folder.join("k.ptx"), folder.join("link.ptx"));
+    fs::write(&file, UNTIDY).unwrap();
+    std::os::unix::fs::symlink("k.ptx", &link).unwrap();
+    let output = run(&["fmt", "--write", link.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(&file).unwrap(), TIDY);
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+}
+
+/// What can't be written is told before the work is done, and leaves nothing behind.
+#[test]
+fn an_output_is_tried_before_the_work() {
+    let folder = folder("unwritable");
+    let file = folder.join("here.txt");
+    fs::write(&file, "mine").unwrap();
+    let under = file.join("x.html");
+    let under = under.to_str().unwrap();
+    let saved = format!("2={under}");
+    let add = "exec tests/ptx/float/add.ptx --entry add_rn_f32 --grid 1 --block 2 \
+               --arg in:f32:[1,2] --arg in:f32:[3,4] --arg out:f32:2 --save";
+    let add: Vec<&str> = add.split_whitespace().chain([saved.as_str()]).collect();
+    for args in [
+        &["demo", "--trace", under][..],
+        &["run", "power-law", "--trace", under],
+        &["run", "gemm", "--trace", under],
+        &["run", "power-law", "--source", "auto", "--tuned", under],
+        &["bench", "gemm", "--save", under],
+        &add,
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+        let said = err(&output);
+        assert!(
+            said.contains("can't write") && said.contains(under),
+            "{said}"
+        );
+    }
+    for args in [
+        &["demo", "--trace", "all.svg"][..],
+        &["demo", "--trace", "all.png"],
+        &["run", "power-law", "--trace", "one.png"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+}
+
+#[test]
+fn emitted_files_are_named() {
+    let folder = folder("emitted").join("new");
+    let output = run(&["emit", "gemm", "--out", folder.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let text = fs::read_to_string(told.trim_end()).unwrap();
+    assert!(text.contains(".entry gemm"), "{told}");
+}
