@@ -171,7 +171,7 @@ rules! {
     BULK_REPEATED = "A027" Warning "a bulk copy issued by several threads for the same data";
     MBARRIER_NO_COMPLETE = "A028" Error "an arrive.noComplete that completes the phase";
     ASYNC_OVERLAP = "A029" Error "two asynchronous writes to the same bytes in flight";
-    MBARRIER_UNARMED = "A030" Error "bytes that arrive at an mbarrier which expects none";
+    MBARRIER_UNARMED = "A030" Error "bytes that arrive at an mbarrier that does not wait for them";
 
     // T: tensor cores.
     TENSOR_LOCAL = "T001" Error "a tensor-core load or store through a pointer to local memory";

@@ -133,10 +133,17 @@ fn what(cluster: &Cluster, warp: &Warp, wait: Wait) -> String {
                 .mbarriers
                 .get(offset)
                 .map_or_else(String::new, |barrier| {
-                    format!(
-                        ", to which {} of {} arrivals and {} bytes are still to come",
-                        barrier.pending, barrier.count, barrier.bytes
-                    )
+                    let (pending, count, bytes) = (barrier.pending, barrier.count, barrier.bytes);
+                    if bytes < 0 {
+                        let more = -bytes;
+                        format!(
+                            ", to which {pending} of {count} arrivals are still to come, and {more} bytes have come that nobody has announced"
+                        )
+                    } else {
+                        format!(
+                            ", to which {pending} of {count} arrivals and {bytes} bytes are still to come"
+                        )
+                    }
                 });
             format!("for a phase of the mbarrier at {offset:#x} of block rank {rank}{state}")
         }

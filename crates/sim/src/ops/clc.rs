@@ -7,7 +7,7 @@
 use super::access::Home;
 use super::flight::{self, Flight, What};
 use super::map::with;
-use super::mbarrier::{check_use, complete_bytes};
+use super::mbarrier::{Delivery, Mbarrier, Sender, check_use};
 use super::{Mods, operands};
 use crate::code::{Flow, Reach, Slot};
 use crate::context::Cx;
@@ -424,10 +424,21 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
         0
     };
     let time = now + ROUND_TRIP_NS * 1000 / cycle_ps + extra;
+    let targets = targets
+        .into_iter()
+        .map(|rank| {
+            let sender = Sender {
+                what: What::Answer,
+                pc,
+                own: rank == own,
+            };
+            let delivery = Delivery::new(cx.blocks, sender, rank, barrier, 16);
+            (rank, delivery)
+        })
+        .collect();
     let answer = Answer {
         id,
         flight_id,
-        own,
         block,
         slot,
         barrier,
@@ -443,12 +454,12 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
 struct Answer {
     id: u64,
     flight_id: u64,
-    own: u32,
     block: u32,
     slot: u32,
     barrier: u32,
     pc: u32,
-    targets: Vec<u32>,
+    /// The blocks that it goes to.
+    targets: Vec<(u32, Delivery)>,
     at: Option<Dim3>,
 }
 
@@ -470,7 +481,7 @@ impl Answer {
                 DecisionKind::Refused
             },
         });
-        for rank in self.targets {
+        for (rank, delivery) in self.targets {
             let block = &mut happening.blocks[rank as usize];
             block.flights.land(self.flight_id);
             if !happening.team.control.slots.contains(&(rank, self.slot)) {
@@ -479,14 +490,11 @@ impl Answer {
             if block.has_exited() {
                 continue;
             }
-            let stamp = block
-                .mbarriers
-                .get(self.barrier)
-                .map(|barrier| (barrier.stamp(), barrier.armed));
+            let stamp = block.mbarriers.get(self.barrier).map(Mbarrier::stamp);
             block
                 .shared
                 .write(u64::from(self.slot), 16, encode(self.at));
-            let Some((stamp, armed)) = stamp else {
+            let Some(stamp) = stamp else {
                 happening.report(rule::CLC_PEER_UNARMED, self.pc, format!(
                     "the answer of a multicast request comes to block rank {rank}, which has no mbarrier at {:#x}",
                     self.barrier
@@ -494,31 +502,7 @@ impl Answer {
                 continue;
             };
             flight::written(&mut block.shared, u64::from(self.slot), 16, stamp, self.pc);
-            complete_bytes(
-                &mut block.mbarriers,
-                happening.team,
-                rank,
-                self.barrier,
-                16,
-                None,
-                time,
-            );
-            if !armed {
-                let (code, message) = if rank == self.own {
-                    (
-                        rule::CLC_BYTES,
-                        "an answer of 16 bytes comes to an mbarrier that expects none".to_owned(),
-                    )
-                } else {
-                    (
-                        rule::CLC_PEER_UNARMED,
-                        format!(
-                            "the answer of a multicast request comes to block rank {rank}, whose mbarrier expects no bytes"
-                        ),
-                    )
-                };
-                happening.report(code, self.pc, message, "arm the mbarrier of every block with `mbarrier.arrive.expect_tx` of 16 bytes for each request");
-            }
+            delivery.arrive(happening, None);
         }
     }
 }

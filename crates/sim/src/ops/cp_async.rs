@@ -375,6 +375,7 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
             }
         }
     }
+    let pc = cx.pc();
     cx.team.after(ready, move |happening| {
         let block = &mut happening.blocks[rank as usize];
         let Some(&(first, _)) = places.first() else {
@@ -402,15 +403,18 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
             }
         }
         for &(offset, count) in &places {
-            arrive_later(
+            let short = arrive_later(
                 &mut block.mbarriers,
                 happening.team,
-                rank,
-                offset,
+                (rank, offset),
                 count,
                 &clock,
                 happening.time,
+                pc,
             );
+            if let Some(short) = short {
+                short.tell(happening.code, happening.machine);
+            }
         }
     });
     Flow::Next

@@ -16,6 +16,7 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
         return;
     }
     super::bulk::block_exited(cx);
+    super::mbarrier::block_exited(cx);
     if let Some(pc) = cx.team.control.unanswered(rank) {
         super::clc::report_unanswered(cx, pc, rank);
     }

@@ -2,9 +2,9 @@
 
 use super::super::access::Does;
 use super::super::atomic::{op_of, type_of};
-use super::super::flight;
+use super::super::flight::{self, What};
 use super::super::map::with;
-use super::super::mbarrier::{Mbarrier, check_use, complete_bytes};
+use super::super::mbarrier::{Delivery, Mbarrier, Sender, check_use};
 use super::super::qualifier::read_bits;
 use super::super::{Mods, operands};
 use super::transfer::{bitwise, reduce_into};
@@ -74,6 +74,12 @@ pub(crate) fn decode_remote(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_
             }
             let pc = cx.pc();
             let clock = cx.warp.clock.snapshot(1 << lane, cx.warp.live);
+            let sender = Sender {
+                what: What::Bulk,
+                pc,
+                own: barrier_rank == cx.warp.rank,
+            };
+            let delivery = Delivery::new(cx.blocks, sender, barrier_rank, barrier, len as u32);
             let time = cx.now() + 300;
             cx.team.after(time, move |happening| {
                 let stamp = happening.blocks[barrier_rank as usize]
@@ -90,16 +96,7 @@ pub(crate) fn decode_remote(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_
                 if let Some(stamp) = stamp {
                     flight::written(region, u64::from(offset), len, stamp, pc);
                 }
-                let barriers = &mut happening.blocks[barrier_rank as usize].mbarriers;
-                complete_bytes(
-                    barriers,
-                    happening.team,
-                    barrier_rank,
-                    barrier,
-                    len as u32,
-                    Some(&clock),
-                    happening.time,
-                );
+                delivery.arrive(happening, Some(&clock));
             });
         }
         cx.team.progress += 1;

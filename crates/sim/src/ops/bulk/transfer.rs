@@ -2,7 +2,7 @@
 
 use super::super::access::Does;
 use super::super::flight::{self, Flight, What};
-use super::super::mbarrier::{check_use, complete_bytes};
+use super::super::mbarrier::{Delivery, Mbarrier, Sender, check_use};
 use super::super::tensor_map::{self, Piece};
 use super::{Bulk, LATENCY, Move, RATE, Shape};
 use crate::context::Cx;
@@ -146,7 +146,11 @@ impl Bulk {
         let Some((barrier_rank, barrier)) = cx.shared_place(lane, barrier) else {
             return;
         };
-        if !check_use(cx, lane, barrier_rank, barrier) {
+        let Some(mut targets) = self.targets(cx, lane, target.0, barrier_rank) else {
+            return;
+        };
+        targets.retain(|&(_, rank)| check_use(cx, lane, rank, barrier));
+        if targets.is_empty() {
             return;
         }
         let mut data = vec![0u8; moved.total as usize];
@@ -186,9 +190,6 @@ impl Bulk {
                 }
             }
         }
-        let Some(targets) = self.targets(cx, lane, target.0, barrier_rank) else {
-            return;
-        };
         let (start, end) = (u64::from(target.1), u64::from(target.1) + moved.total);
         let pc = cx.pc();
         let id = cx.team.new_flight();
@@ -217,13 +218,23 @@ impl Bulk {
         };
         let time = cx.now() + LATENCY + moved.total / RATE + extra;
         let reduce = self.reduce;
-        let bytes = moved.total as u32;
+        let deliveries: Vec<Delivery> = targets
+            .iter()
+            .map(|&(_, to)| {
+                let sender = Sender {
+                    what: What::Bulk,
+                    pc,
+                    own: to == cx.warp.rank,
+                };
+                Delivery::new(cx.blocks, sender, to, barrier, moved.total as u32)
+            })
+            .collect();
         cx.team.after(time, move |happening| {
-            for &(rank, barrier_rank) in &targets {
+            for (&(rank, barrier_rank), delivery) in targets.iter().zip(deliveries) {
                 let stamp = happening.blocks[barrier_rank as usize]
                     .mbarriers
                     .get(barrier)
-                    .map(|barrier| (barrier.stamp(), barrier.armed));
+                    .map(Mbarrier::stamp);
                 let block = &mut happening.blocks[rank as usize];
                 block.flights.land(id);
                 match reduce {
@@ -233,18 +244,10 @@ impl Bulk {
                         reduce_into(&mut block.shared, start, &data, op, ty, Subnormals::Kept);
                     }
                 }
-                let Some((stamp, armed)) = stamp else { continue };
-                flight::written(&mut block.shared, start, end - start, stamp, pc);
-                let barriers = &mut happening.blocks[barrier_rank as usize].mbarriers;
-                complete_bytes(barriers, happening.team, barrier_rank, barrier, bytes, Some(&clock), happening.time);
-                if !armed {
-                    happening.report(
-                        rule::MBARRIER_UNARMED,
-                        pc,
-                        format!("{bytes} bytes arrive at the mbarrier at {barrier:#x}, which expects none"),
-                        "announce them with `mbarrier.arrive.expect_tx` (or `expect_tx`) before or right after the copy",
-                    );
+                if let Some(stamp) = stamp {
+                    flight::written(&mut block.shared, start, end - start, stamp, pc);
                 }
+                delivery.arrive(happening, Some(&clock));
             }
         });
     }

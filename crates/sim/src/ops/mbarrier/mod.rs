@@ -6,10 +6,14 @@
 //! race detector an mbarrier is an agent of its own whose clock is its phase:
 //! what an asynchronous copy wrote is known to whoever has seen that phase end.
 
+mod bytes;
 mod wait;
+
+pub(crate) use bytes::{Case, Delivery, Sender, block_exited};
 
 use super::Mods;
 use super::access::{Does, Home, groups};
+use super::flight::What;
 use super::map::with;
 use crate::code::{Flow, Instr, Reach, Slot};
 use crate::context::Cx;
@@ -31,12 +35,14 @@ pub(crate) struct Mbarrier {
     /// Arrivals that a phase expects, and that are still to come.
     pub(crate) count: u32,
     pub(crate) pending: u32,
-    /// Bytes announced and not arrived.
+    /// Bytes announced and not arrived; below zero while more have arrived than were
+    /// announced.
     pub(crate) bytes: i64,
-    /// Phases completed.
+    /// Who brought the count below zero; of meaning only while it is.
+    early: Option<Sender>,
+    /// Phases completed, and where the last one was.
     pub(crate) phase: u64,
-    /// Whether anybody has announced bytes in this phase.
-    pub(crate) armed: bool,
+    ended: u32,
     /// What was released in this phase, and in the last one.
     clock: Clock,
     done: Clock,
@@ -93,21 +99,34 @@ impl Mbarriers {
 }
 
 impl Mbarrier {
-    /// Ends the phase if everybody and everything has come.
-    fn settle(&mut self, team: &mut Team, rank: u32, offset: u32, time: u64) {
+    /// Ends the phase if everybody and everything has come, with what was done at `pc`.
+    /// Gives back bytes that it can't wait for.
+    #[must_use]
+    fn settle(
+        &mut self,
+        team: &mut Team,
+        rank: u32,
+        offset: u32,
+        time: u64,
+        pc: u32,
+    ) -> Option<Case> {
         self.latest = self.latest.max(time);
-        if self.pending != 0 || self.bytes != 0 {
-            return;
+        if self.pending != 0 {
+            return None;
+        }
+        if self.bytes != 0 {
+            return self.short(rank, offset, pc);
         }
         self.phase += 1;
+        self.ended = pc;
         self.pending = self.count;
-        self.armed = false;
         let mut clock = std::mem::take(&mut self.clock);
         clock.learn(self.agent, Known::all(self.phase as u32 + 1));
         self.done = clock;
         self.clock = self.done.clone();
         team.phases.push((rank, offset, self.latest + 8));
         team.progress += 1;
+        None
     }
 
     /// Whether the phase that a parity means is over.
@@ -121,45 +140,23 @@ impl Mbarrier {
     }
 }
 
-/// Bytes have arrived at an mbarrier, with what their sender knew. False if there
-/// is no mbarrier there.
-pub(crate) fn complete_bytes(
-    barriers: &mut Mbarriers,
-    team: &mut Team,
-    rank: u32,
-    offset: u32,
-    bytes: u32,
-    clock: Option<&Clock>,
-    time: u64,
-) -> bool {
-    let Some(barrier) = barriers.get_mut(offset) else {
-        return false;
-    };
-    barrier.bytes -= i64::from(bytes);
-    if let Some(clock) = clock {
-        barrier.clock.join(clock);
-    }
-    team.progress += 1;
-    barrier.settle(team, rank, offset, time);
-    true
-}
-
-/// Arrivals that were promised earlier, with what was known when they were.
+/// Arrivals that were promised earlier, at `pc`, with what was known when they were.
+/// Gives back bytes that the phase can't wait for.
+#[must_use]
 pub(crate) fn arrive_later(
     barriers: &mut Mbarriers,
     team: &mut Team,
-    rank: u32,
-    offset: u32,
+    (rank, offset): (u32, u32),
     count: u32,
     clock: &Clock,
     time: u64,
-) {
-    if let Some(barrier) = barriers.get_mut(offset) {
-        barrier.clock.join(clock);
-        barrier.pending -= count.min(barrier.pending);
-        team.progress += 1;
-        barrier.settle(team, rank, offset, time);
-    }
+    pc: u32,
+) -> Option<Case> {
+    let barrier = barriers.get_mut(offset)?;
+    barrier.clock.join(clock);
+    barrier.pending -= count.min(barrier.pending);
+    team.progress += 1;
+    barrier.settle(team, rank, offset, time, pc)
 }
 
 /// What an instruction does to an mbarrier.
@@ -308,11 +305,15 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
     if !check_use(cx, lane, rank, offset) {
         return 0;
     }
-    let now = cx.now();
+    let (now, pc) = (cx.now(), cx.pc());
     if act == Act::Invalidate {
-        cx.blocks[rank as usize].mbarriers.by_offset.remove(&offset);
-        if cx.blocks[rank as usize].mbarriers.by_offset.is_empty() {
-            cx.blocks[rank as usize].mbarriers.span = None;
+        let barriers = &mut cx.blocks[rank as usize].mbarriers;
+        let left = barriers.by_offset.remove(&offset);
+        if barriers.by_offset.is_empty() {
+            barriers.span = None;
+        }
+        if let Some(case) = left.and_then(|mut old| old.invalidated(rank, offset, pc)) {
+            case.tell(cx.code, cx.machine);
         }
         return 0;
     }
@@ -338,13 +339,15 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
             barrier.clock.join(clock);
         }
     }
+    let sender = Sender {
+        what: What::Bulk,
+        pc,
+        own: !remote,
+    };
     let mut trouble = None;
     match act {
-        Act::Expect => {
-            barrier.bytes += i64::from(count);
-            barrier.armed = true;
-        }
-        Act::Complete => barrier.bytes -= i64::from(count),
+        Act::Expect => barrier.bytes += i64::from(count),
+        Act::Complete => barrier.count_down(count, Some(sender)),
         Act::Arrive {
             drop,
             expect,
@@ -354,7 +357,6 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
             let arrivals = if expect { 1 } else { count };
             if expect {
                 barrier.bytes += i64::from(count);
-                barrier.armed = true;
             }
             if arrivals == 0 || arrivals > barrier.pending {
                 trouble = Some((
@@ -381,8 +383,10 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
     }
     let bytes = barrier.bytes;
     team.progress += 1;
-    if bytes.abs() <= MOST {
-        barrier.settle(team, rank, offset, now);
+    if bytes.abs() <= MOST
+        && let Some(short) = barrier.settle(team, rank, offset, now, sender.pc)
+    {
+        short.tell(cx.code, cx.machine);
     }
     if let Some((code, expected, pending, arrivals)) = trouble {
         cx.report(code, 1 << lane, |_, mut told| {
@@ -403,9 +407,6 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
                 "a phase can count a little less than a megabyte: split the transfer over phases",
             )
         });
-        if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset) {
-            barrier.bytes = barrier.bytes.clamp(-MOST, MOST);
-        }
     }
     state
 }
@@ -447,7 +448,8 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
             pending: count.max(1),
             bytes: 0,
             phase: 0,
-            armed: false,
+            early: None,
+            ended: pc,
             clock: Clock::new(first_agent, agents),
             done: Clock::new(first_agent, agents),
             agent: own,

@@ -1,0 +1,275 @@
+//! Bytes that arrive at an mbarrier, and whether they count in the phase that was to
+//! wait for them.
+//!
+//! A phase ends when no arrival is pending and its count of bytes is zero. A copy
+//! lowers the count of whatever phase is in progress when it completes; announcing
+//! (`expect_tx`) raises it. The two may come in either order: the count may be below
+//! zero for a while, and with a multicast it often is, since a peer's copy can be
+//! there before the receiving block has announced it. That does no harm as long as an
+//! arrival is pending, because the phase can't end meanwhile. What does harm:
+//!
+//! - *Late* bytes. The copy was started in one phase of the mbarrier and completes in
+//!   another: a phase ended without waiting for it.
+//! - *Short* announcements. All arrivals are in and the count is below zero. Nothing
+//!   that holds the phase open would have waited for these bytes: had they come a
+//!   little later, they would have been late ones.
+//! - *Unclaimed* bytes. The block ends, or the mbarrier is invalidated, with the count
+//!   below zero: nobody ever announced them.
+//! - *Lost* bytes. The mbarrier was invalidated, or initialised again, on the way.
+//!
+//! Bytes that are announced and never come leave threads waiting, which is told as a
+//! deadlock.
+//!
+//! The phase in progress when a copy starts is the one that it is for, also where a
+//! peer starts it. Nothing but the phase itself orders the completion of a copy and
+//! the end of a phase. So whoever starts a copy for a phase must know that the one
+//! before has ended, or the bytes could just as well be counted in that one; and once
+//! it has ended, the phase in progress is the right one and stays so until the bytes
+//! are there. (A peer knows it from who frees the buffer: they have waited for that
+//! end.) A program that announces half of its bytes in one phase and half in the next,
+//! and does not mind which copy ends which, would work, and is reported: no phase of it
+//! says that any of the data is there.
+
+use super::super::flight::What;
+use super::Mbarrier;
+use crate::code::Code;
+use crate::context::Cx;
+use crate::engine::cluster::{Block, Happening};
+use crate::machine::Machine;
+use crate::race::clock::{Agent, Clock};
+use heist_ptx::{Diagnostic, rule};
+
+/// What brings bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) what: What,
+    /// Where it was started.
+    pub(crate) pc: u32,
+    /// Whether the block that receives them started it.
+    pub(crate) own: bool,
+}
+
+/// Bytes on their way to an mbarrier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivery {
+    sender: Sender,
+    rank: u32,
+    offset: u32,
+    bytes: u32,
+    /// The mbarrier and the phase of it that they are for, if there was one.
+    phase: Option<(Agent, u32)>,
+}
+
+impl Delivery {
+    /// Bytes that start now on their way to an mbarrier.
+    pub(crate) fn new(
+        blocks: &[Block],
+        sender: Sender,
+        rank: u32,
+        offset: u32,
+        bytes: u32,
+    ) -> Delivery {
+        let barrier = blocks[rank as usize].mbarriers.get(offset);
+        Delivery {
+            sender,
+            rank,
+            offset,
+            bytes,
+            phase: barrier.map(Mbarrier::stamp),
+        }
+    }
+
+    /// The bytes are there, and the data before them; `clock` is what their sender knew.
+    pub(crate) fn arrive(self, happening: &mut Happening<'_>, clock: Option<&Clock>) {
+        let Delivery {
+            sender,
+            rank,
+            offset,
+            bytes,
+            phase,
+        } = self;
+        let mut case = Case {
+            sender,
+            rank,
+            offset,
+            bytes: i64::from(bytes),
+            trouble: Trouble::Lost,
+            init: None,
+        };
+        let block = &mut happening.blocks[rank as usize];
+        let exited = block.has_exited();
+        let Some(barrier) = block.mbarriers.get_mut(offset) else {
+            case.tell(happening.code, happening.machine);
+            return;
+        };
+        let in_time = phase == Some(barrier.stamp());
+        if phase.is_some_and(|(agent, _)| agent == barrier.agent) {
+            case.trouble = Trouble::Late {
+                ended: barrier.ended,
+            };
+        }
+        case.init = Some(barrier.init_pc);
+        if let Some(clock) = clock {
+            barrier.clock.join(clock);
+        }
+        barrier.count_down(bytes, in_time.then_some(sender));
+        happening.team.progress += 1;
+        let mut unwaited = barrier.settle(happening.team, rank, offset, happening.time, sender.pc);
+        if exited && unwaited.is_none() {
+            unwaited = barrier.unannounced(rank, offset, Trouble::Unclaimed { inval: None });
+        }
+        if !in_time {
+            case.tell(happening.code, happening.machine);
+        } else if let Some(unwaited) = unwaited {
+            unwaited.tell(happening.code, happening.machine);
+        }
+    }
+}
+
+/// Why bytes are not waited for.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    /// A phase has ended since they were sent, with what was done here.
+    Late { ended: u32 },
+    /// All arrivals are in, with what was done here.
+    Short { last: u32 },
+    /// The mbarrier's use ends, here or with the block.
+    Unclaimed { inval: Option<u32> },
+    /// It is another mbarrier now, or none.
+    Lost,
+}
+
+/// Bytes at an mbarrier that does not wait for them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Case {
+    sender: Sender,
+    rank: u32,
+    offset: u32,
+    bytes: i64,
+    trouble: Trouble,
+    init: Option<u32>,
+}
+
+impl Mbarrier {
+    /// Bytes have come. Who brings the count below zero is remembered until they are
+    /// announced; nobody, if that was told already.
+    pub(super) fn count_down(&mut self, bytes: u32, sender: Option<Sender>) {
+        let before = self.bytes;
+        self.bytes -= i64::from(bytes);
+        if before >= 0 && self.bytes < 0 {
+            self.early = sender;
+        }
+    }
+
+    /// The bytes that nobody has announced, if any.
+    fn unannounced(&mut self, rank: u32, offset: u32, trouble: Trouble) -> Option<Case> {
+        if self.bytes >= 0 {
+            return None;
+        }
+        // Told once.
+        let sender = self.early.take()?;
+        Some(Case {
+            sender,
+            rank,
+            offset,
+            bytes: -self.bytes,
+            trouble,
+            init: Some(self.init_pc),
+        })
+    }
+
+    /// Bytes that the phase does not wait for although all its arrivals are in, with
+    /// what was done at `last`.
+    pub(super) fn short(&mut self, rank: u32, offset: u32, last: u32) -> Option<Case> {
+        self.unannounced(rank, offset, Trouble::Short { last })
+    }
+
+    /// Bytes that are left when the mbarrier is invalidated at an instruction.
+    pub(super) fn invalidated(&mut self, rank: u32, offset: u32, pc: u32) -> Option<Case> {
+        self.unannounced(rank, offset, Trouble::Unclaimed { inval: Some(pc) })
+    }
+}
+
+/// What a block that exits leaves behind.
+pub(crate) fn block_exited(cx: &mut Cx<'_>) {
+    let rank = cx.warp.rank;
+    let barriers = &mut cx.blocks[rank as usize].mbarriers;
+    let mut left: Vec<Case> = barriers
+        .by_offset
+        .iter_mut()
+        .filter_map(|(&offset, barrier)| {
+            barrier.unannounced(rank, offset, Trouble::Unclaimed { inval: None })
+        })
+        .collect();
+    left.sort_unstable_by_key(|case| case.offset);
+    for case in left {
+        case.tell(cx.code, cx.machine);
+    }
+}
+
+impl Case {
+    /// Reports it, at the place where the bytes were sent.
+    pub(crate) fn tell(self, code: &Code, machine: &mut Machine) {
+        let Sender { what, pc, own } = self.sender;
+        let rule = match (what, own) {
+            (What::Answer, true) => rule::CLC_BYTES,
+            (What::Answer, false) => rule::CLC_PEER_UNARMED,
+            _ => rule::MBARRIER_UNARMED,
+        };
+        machine.findings.report(rule, pc, || {
+            let (at, bytes) = (self.place(), self.bytes);
+            let whose = if what == What::Answer {
+                " of an answer"
+            } else {
+                ""
+            };
+            let message = match self.trouble {
+                Trouble::Late { .. } => format!(
+                    "{bytes} bytes{whose} arrive at {at} too late: the phase that they were for has ended without them"
+                ),
+                Trouble::Short { .. } => format!(
+                    "{bytes} bytes{whose} arrive at {at} that nobody has announced, and no arrival is pending that could wait for them"
+                ),
+                Trouble::Unclaimed { .. } => {
+                    format!("{bytes} bytes{whose} arrive at {at} that nobody ever announces")
+                }
+                Trouble::Lost => format!(
+                    "{bytes} bytes{whose} arrive at {at}, which is not the mbarrier any more that they were sent to"
+                ),
+            };
+            let mut told = Diagnostic::error(rule, code.span(pc), message);
+            if let Some(init) = self.init {
+                told = told.other(code.span(init), "the mbarrier is initialised here");
+            }
+            told = match self.trouble {
+                Trouble::Late { ended } => {
+                    told.other(code.span(ended), "a phase ended with this, and expected no more bytes")
+                }
+                Trouble::Short { last } if last != pc => {
+                    told.other(code.span(last), "no arrival is pending after this")
+                }
+                Trouble::Unclaimed { inval: Some(inval) } => {
+                    told.other(code.span(inval), "it is invalidated here")
+                }
+                _ => told,
+            };
+            if let Some(line) = code.source_line(pc) {
+                told.notes.push(format!("source line {line}"));
+            }
+            told.help(match (self.trouble, what) {
+                (Trouble::Lost, _) => "wait for everything that is on its way to an mbarrier before it is invalidated or initialised again",
+                (_, What::Answer) => "arm the mbarrier of every block with `mbarrier.arrive.expect_tx` of 16 bytes for each request",
+                _ => "announce all bytes of a phase with `mbarrier.arrive.expect_tx` (or `expect_tx`) not later than its last arrival",
+            })
+        });
+    }
+
+    fn place(self) -> String {
+        let Case { rank, offset, .. } = self;
+        if self.sender.own {
+            format!("the mbarrier at {offset:#x}")
+        } else {
+            format!("the mbarrier at {offset:#x} of block rank {rank}")
+        }
+    }
+}
