@@ -3,9 +3,9 @@
 //! ```no_run
 //! use heist::auto;
 //! use heist::device::{Device, Settings};
-//! use heist::workload::arch_of;
-//! use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
-//! use heist_sched::{Effort, Schedule, Tuner};
+//! use heist::kernels::synthetic::{Parameters, Synthetic, Workload, build};
+//! use heist::sched::{Effort, Schedule, Tuner};
+//! use heist::tiled::arch_of;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::open("gpu".parse()?)?;
 //! let arch = arch_of(&device)?;
@@ -20,11 +20,10 @@
 //! ```
 
 use crate::device::{Device, Settings};
-use crate::workload::{WorkloadError, resident};
+use crate::tiled::{Ready, RunError};
 use heist_build::{BuildError, KernelParams};
 use heist_launch::Arg;
-use heist_ptx::Source as Text;
-use heist_sched::{Plan, Schedule, TiledKernel, TuneKey, Tuner};
+use heist_sched::{Schedule, TiledKernel, TuneKey, Tuner};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -45,33 +44,24 @@ pub fn fastest<A: KernelParams>(
     candidates: &[Schedule],
     own: impl Fn() -> Vec<Arg>,
     build: impl Fn(&Schedule) -> Result<TiledKernel<A>, BuildError>,
-) -> Result<usize, WorkloadError> {
+) -> Result<usize, RunError> {
     let Some(first) = candidates.first() else {
-        return Err(WorkloadError::NoCandidates);
+        return Err(RunError::NoCandidates);
     };
     let name = match device {
         Device::Sim(device) => device.to_string(),
         Device::Gpu(gpu) => gpu.info().name.clone(),
     };
-    let kernel = build(first).map_err(WorkloadError::Build)?;
+    let kernel = build(first).map_err(RunError::Build)?;
     let key = TuneKey::new(&kernel.ptx(), kernel.tiles(), &name);
-    let mut ready: HashMap<usize, (TiledKernel<A>, Plan, Text)> = HashMap::new();
+    let mut ready: HashMap<usize, (TiledKernel<A>, Ready)> = HashMap::new();
     let chosen = tuner.choose(&key, candidates, |at| {
-        let run = |(kernel, plan, text): &(TiledKernel<A>, Plan, Text)| {
-            let arguments = plan.arguments(own());
-            let entry = &kernel.built.launch.entry;
-            let module = &kernel.built.module;
-            device
-                .run(text, module, entry, &plan.launch, &arguments, settings)
-                .map_err(|error| WorkloadError::NotRun(error, Box::new(text.clone())))
-        };
+        let run =
+            |(kernel, ready): &(TiledKernel<A>, Ready)| ready.run(device, kernel, own(), settings);
         if let Entry::Vacant(place) = ready.entry(at) {
-            let kernel = build(&candidates[at]).map_err(WorkloadError::Build)?;
-            let plan = kernel
-                .plan(resident(device, &kernel))
-                .map_err(WorkloadError::Plan)?;
-            let text = Text::new(format!("{}.ptx", candidates[at]), kernel.ptx());
-            let one = (kernel, plan, text);
+            let kernel = build(&candidates[at]).map_err(RunError::Build)?;
+            let launch = Ready::new(device, &kernel)?;
+            let one = (kernel, launch);
             if let Device::Gpu(_) = device {
                 run(&one)?;
             }
@@ -79,9 +69,9 @@ pub fn fastest<A: KernelParams>(
         }
         let report = run(&ready[&at])?;
         if let Some(found) = report.diagnostics.into_iter().next() {
-            return Err(WorkloadError::Found(found.message));
+            return Err(RunError::Found(found.message));
         }
-        report.elapsed.ok_or(WorkloadError::NoTime)
+        report.elapsed.ok_or(RunError::NoTime)
     });
-    chosen?.ok_or(WorkloadError::NoCandidates)
+    chosen?.ok_or(RunError::NoCandidates)
 }

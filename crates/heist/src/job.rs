@@ -1,7 +1,7 @@
 //! Runs a [`Job`]: once on any device, or over and over on a real GPU.
 
 use crate::device::{Device, NotRun, Report, Settings};
-use crate::workload::WorkloadError;
+use crate::tiled::{RunError, arch_of, unexpected, with_lines};
 use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
 use heist_kernels::{Job, KernelError, Step, Target};
 use heist_launch::{Arg, Buffer, BufferRef, Launch, Param};
@@ -40,8 +40,7 @@ fn refusal(why: &NotRun) -> String {
 /// # Errors
 /// When a real GPU is newer than Heist.
 pub fn target(device: &Device) -> Result<Target, JobError> {
-    let arch = crate::workload::arch_of(device)
-        .map_err(|error: WorkloadError| JobError::Device(error.to_string()))?;
+    let arch = arch_of(device).map_err(|error: RunError| JobError::Device(error.to_string()))?;
     let sms = match device {
         Device::Sim(device) => device.gpu().sms,
         Device::Gpu(gpu) => gpu.info().sms,
@@ -64,10 +63,10 @@ pub fn run(
         let arguments = job.arguments(index)?;
         let step = &job.steps[index];
         let text = Source::new(format!("{}.ptx", step.entry), step.ptx());
-        let report = device
+        let mut report = device
             .run(
                 &text,
-                &step.module,
+                &with_lines(&text, &step.module),
                 &step.entry,
                 &step.launch,
                 &arguments,
@@ -75,6 +74,7 @@ pub fn run(
             )
             .map_err(|error| JobError::NotRun(error, Box::new(text.clone())))?;
         job.absorb(&report.outcome);
+        report.diagnostics = unexpected(report.diagnostics);
         let found = !report.diagnostics.is_empty();
         reports.push((text, report));
         if found {

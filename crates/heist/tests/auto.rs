@@ -5,7 +5,7 @@ use heist::device::{Device, Settings};
 use heist::kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist::ptx::arch::Arch;
 use heist::sched::{Effort, Schedule, Source, Tuner};
-use heist::workload::WorkloadError;
+use heist::tiled::RunError;
 use std::cell::Cell;
 
 #[test]
@@ -40,5 +40,5 @@ fn with_a_long_prologue_tiles_share_blocks_and_that_is_remembered() {
     assert_eq!(built.get(), 4, "nothing was measured");
     std::fs::remove_file(&path).expect("removed");
     let nothing = choose(&mut again, &[]);
-    assert!(matches!(nothing, Err(WorkloadError::NoCandidates)));
+    assert!(matches!(nothing, Err(RunError::NoCandidates)));
 }

@@ -57,6 +57,37 @@ fn a_kernel_runs_under_a_schedule_and_is_checked() {
     }
 }
 
+/// In clusters, too, where the tile loop hands the answers of launch control on.
+#[test]
+fn what_launch_control_gives_a_cluster_is_clean() {
+    for words in [
+        &["gemm", "m=256", "n=128", "k=64"][..],
+        &["grouped-gemm", "rows=40,100"],
+        &["attention", "queries=100", "variant=persistent"],
+        &["power-law", "--tiles", "100"],
+        &["power-law", "--tiles", "100", "--policy", "max-steals(2)"],
+    ] {
+        let schedule = [
+            "--cluster",
+            "2",
+            "--source",
+            "clc",
+            "--device",
+            "sim:b200",
+            "--json",
+        ];
+        let output = heist(&[&["run"], words, &schedule].concat());
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{answer}");
+        let found = [&answer["diagnostics"], &answer["steps"][0]["diagnostics"]];
+        assert!(found.contains(&&serde_json::json!([])), "{answer}");
+        assert!(
+            answer["right"] == true || answer["exactly_once"] == true,
+            "{answer}"
+        );
+    }
+}
+
 #[test]
 fn what_a_kernel_does_not_take_is_told() {
     for (args, says) in [

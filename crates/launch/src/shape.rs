@@ -14,6 +14,7 @@ use thiserror::Error;
 /// assert_eq!(grid, Dim3::new(4, 2, 1));
 /// assert_eq!(grid.linear(Dim3::new(1, 1, 0)), 5);
 /// assert_eq!(grid.coordinates(5), Dim3::new(1, 1, 0));
+/// assert_eq!(Dim3::from([4, 2]), Dim3::new(4, 2, 1));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Dim3 {
@@ -73,6 +74,12 @@ impl Dim3 {
 impl From<u32> for Dim3 {
     fn from(x: u32) -> Dim3 {
         Dim3::linear_x(x)
+    }
+}
+
+impl From<[u32; 2]> for Dim3 {
+    fn from([x, y]: [u32; 2]) -> Dim3 {
+        Dim3::new(x, y, 1)
     }
 }
 

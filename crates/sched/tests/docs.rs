@@ -20,14 +20,19 @@ fn the_page_has_this_very_policy() {
     let code = page
         .split("```rust\n")
         .nth(1)
-        .and_then(|rest| rest.split("```").next())
-        .expect("a block of code");
+        .and_then(|rest| rest.split("// Used like any other").next())
+        .expect("a block of code, whose second half uses the first");
+    // There it comes through the front door, which is not to be had here.
+    let code = code.replace("heist::", "heist_");
     let words = |text: &str| {
         text.split_whitespace()
             .collect::<String>()
             .replace(",)", ")")
     };
-    assert_eq!(words(code), words(include_str!("user_policy/impatient.rs")));
+    assert_eq!(
+        words(&code),
+        words(include_str!("user_policy/impatient.rs"))
+    );
     let lines = code.lines().filter(|line| !line.trim().is_empty()).count();
     assert!(lines <= 24, "{lines} lines");
 }

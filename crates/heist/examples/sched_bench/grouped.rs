@@ -3,7 +3,7 @@
 
 use super::{Failure, flag};
 use heist::device::{Device, Settings};
-use heist::workload::{arch_of, resident};
+use heist::tiled::{arch_of, resident};
 use heist_gpu::Gpu;
 use heist_kernels::synthetic::Grouped;
 use heist_launch::Dim3;

@@ -10,7 +10,7 @@ use super::adversaries;
 use super::overlap::{self, Overlap};
 use super::{Failure, flag, number};
 use heist::device::Device;
-use heist::workload::arch_of;
+use heist::tiled::arch_of;
 use heist_build::{Arch, Global, kernel_params};
 use heist_gpu::{Array, Gpu, JitOptions, Kernel, KernelArg, PtxText};
 use heist_launch::{Clock, Dim3};

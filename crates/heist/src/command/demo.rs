@@ -4,7 +4,8 @@ use super::run::{BLACKWELL, HOPPER, as_json, draw, drawable, not_run, question};
 use super::{BadQuestion, Output, Verdict};
 use clap::Args;
 use heist::device::{Device, DeviceName, Settings};
-use heist::workload::{self, Ran, WorkloadError};
+use heist::tiled::RunError;
+use heist::workload::{self, Ran};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload};
 use heist_sched::{AnyPolicy, Schedule, Source, Submit};
 use heist_view::Run as Named;
@@ -150,7 +151,7 @@ fn run_all(
         DeviceName::Sim(_) => std::thread::available_parallelism().map_or(2, usize::from),
     };
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<Ran, WorkloadError>)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(usize, Result<Ran, RunError>)>> = Mutex::new(Vec::new());
     let opened = Device::open(name).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
     let work = |device: &Device| {
         loop {

@@ -4,7 +4,8 @@ use super::{BadQuestion, Output, Verdict, file, kernel};
 use clap::Args;
 use heist::device::{Device, DeviceName, NotRun, Settings};
 use heist::render;
-use heist::workload::{self, Ran, WorkloadError};
+use heist::tiled::{self, RunError};
+use heist::workload::{self, Ran};
 use heist_kernels::catalogue::{self, Entry, Settings as Told};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::Dim3;
@@ -96,9 +97,9 @@ pub(super) fn question(error: impl std::fmt::Display) -> BadQuestion {
 }
 
 /// What kept a workload from running, as the command tells it.
-pub(super) fn not_run(error: WorkloadError) -> BadQuestion {
+pub(super) fn not_run(error: RunError) -> BadQuestion {
     match error {
-        WorkloadError::NotRun(NotRun::Refused(list), text) => BadQuestion::Diagnostics(list, *text),
+        RunError::NotRun(NotRun::Refused(list), text) => BadQuestion::Diagnostics(list, *text),
         other => question(other),
     }
 }
@@ -142,7 +143,7 @@ impl Run {
         settings: &Settings,
     ) -> Result<Schedule, BadQuestion> {
         let policy = self.policy()?;
-        let arch = workload::arch_of(device).map_err(question)?;
+        let arch = tiled::arch_of(device).map_err(question)?;
         if self.source.as_deref() == Some("auto") {
             return self.fastest(synthetic, device, settings, &policy);
         }
@@ -174,7 +175,7 @@ impl Run {
         if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() {
             return Ok(None);
         }
-        let arch = workload::arch_of(device).map_err(question)?;
+        let arch = tiled::arch_of(device).map_err(question)?;
         let policy = self.policy()?;
         let source = match self.source.as_deref() {
             Some("auto") => {
@@ -228,7 +229,7 @@ impl Run {
         settings: &Settings,
         policy: &AnyPolicy,
     ) -> Result<Schedule, BadQuestion> {
-        let arch = workload::arch_of(device).map_err(question)?;
+        let arch = tiled::arch_of(device).map_err(question)?;
         let mut candidates = Schedule::candidates(arch, policy);
         for schedule in &mut candidates {
             self.place(schedule, synthetic)?;
