@@ -40,7 +40,8 @@ impl Host {
     }
 }
 
-/// Defines a function whose body is compiled for each [`Host`].
+/// Defines a function whose body is compiled for each [`Host`]. In the body, the constant
+/// `FUSES` says whether `mul_add` is an instruction there.
 macro_rules! multiversion {
     (
         $(#[$meta:meta])*
@@ -51,22 +52,22 @@ macro_rules! multiversion {
         #[allow(unsafe_code)]
         $vis fn $name $(<$($generics)*>)? ($($arg: $ty),*) {
             #[inline(always)]
-            fn body $(<$($generics)*>)? ($($arg: $ty),*) $body
+            fn body<const FUSES: bool $(, $($generics)*)?> ($($arg: $ty),*) $body
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             fn avx2 $(<$($generics)*>)? ($($arg: $ty),*) {
-                body $(::<$($names)*>)? ($($arg),*)
+                body::<true $(, $($names)*)?> ($($arg),*)
             }
 
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,avx512f,avx512vl")]
             fn avx512 $(<$($generics)*>)? ($($arg: $ty),*) {
-                body $(::<$($names)*>)? ($($arg),*)
+                body::<true $(, $($names)*)?> ($($arg),*)
             }
 
             match $crate::lanes::Host::detect() {
-                $crate::lanes::Host::Baseline => body $(::<$($names)*>)? ($($arg),*),
+                $crate::lanes::Host::Baseline => body::<false $(, $($names)*)?> ($($arg),*),
                 // SAFETY: `detect` found the features that the function enables.
                 #[cfg(target_arch = "x86_64")]
                 $crate::lanes::Host::Avx2 => unsafe { avx2 $(::<$($names)*>)? ($($arg),*) },

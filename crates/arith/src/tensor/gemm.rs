@@ -1,13 +1,31 @@
 //! The inner product that all shapes share.
 
-use std::ops::{Add, Mul};
-
 use crate::lanes::multiversion;
 
 /// A number that the inner loop can work with.
-pub(super) trait Number: Copy + Mul<Output = Self> + Add<Output = Self> {}
-impl Number for f64 {}
-impl Number for i32 {}
+pub(super) trait Number: Copy {
+    /// `self * factor + sum`, where the product is exact: so it is the same in one step,
+    /// which `FUSES` asks for, as in two.
+    fn times_plus<const FUSES: bool>(self, factor: Self, sum: Self) -> Self;
+}
+
+impl Number for f64 {
+    #[inline(always)]
+    fn times_plus<const FUSES: bool>(self, factor: f64, sum: f64) -> f64 {
+        if FUSES {
+            self.mul_add(factor, sum)
+        } else {
+            self * factor + sum
+        }
+    }
+}
+
+impl Number for i32 {
+    #[inline(always)]
+    fn times_plus<const FUSES: bool>(self, factor: i32, sum: i32) -> i32 {
+        self * factor + sum
+    }
+}
 
 /// Rows and columns of the block that stays in registers.
 const ROWS: usize = 4;
@@ -16,15 +34,22 @@ const COLUMNS: usize = 8;
 multiversion! {
     /// As [`gemm_inline`], compiled for what the host can do.
     pub(super) fn gemm[T: Number][T](m: usize, n: usize, k: usize, a: &[T], b: &[T], c: &mut [T]) {
-        gemm_inline(m, n, k, a, b, c);
+        gemm_inline::<FUSES, T>(m, n, k, a, b, c);
     }
 }
 
 /// `c += a * b` for row-major matrices: `c` is m by n, `a` m by k, `b` k by n. Each
 /// element of `c` sums its products in the order of k. Slices that are too short
-/// are left alone. Integers must not overflow.
+/// are left alone. Products must be exact, and integers must not overflow.
 #[inline(always)]
-pub(super) fn gemm_inline<T: Number>(m: usize, n: usize, k: usize, a: &[T], b: &[T], c: &mut [T]) {
+pub(super) fn gemm_inline<const FUSES: bool, T: Number>(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: &[T],
+    b: &[T],
+    c: &mut [T],
+) {
     let (Some(a), Some(b), Some(c)) = (a.get(..m * k), b.get(..k * n), c.get_mut(..m * n)) else {
         return;
     };
@@ -32,17 +57,25 @@ pub(super) fn gemm_inline<T: Number>(m: usize, n: usize, k: usize, a: &[T], b: &
     while row + ROWS <= m {
         let mut column = 0;
         while column + COLUMNS <= n {
-            block(row, column, n, k, a, b, c);
+            block::<FUSES, T>(row, column, n, k, a, b, c);
             column += COLUMNS;
         }
-        edge(row, row + ROWS, column, n, k, a, b, c);
+        edge::<FUSES, T>(row, row + ROWS, column, n, k, a, b, c);
         row += ROWS;
     }
-    edge(row, m, 0, n, k, a, b, c);
+    edge::<FUSES, T>(row, m, 0, n, k, a, b, c);
 }
 
 #[inline(always)]
-fn block<T: Number>(row: usize, column: usize, n: usize, k: usize, a: &[T], b: &[T], c: &mut [T]) {
+fn block<const FUSES: bool, T: Number>(
+    row: usize,
+    column: usize,
+    n: usize,
+    k: usize,
+    a: &[T],
+    b: &[T],
+    c: &mut [T],
+) {
     let mut sums: [[T; COLUMNS]; ROWS] =
         std::array::from_fn(|i| std::array::from_fn(|j| c[(row + i) * n + column + j]));
     for step in 0..k {
@@ -50,7 +83,7 @@ fn block<T: Number>(row: usize, column: usize, n: usize, k: usize, a: &[T], b: &
         for (i, sums) in sums.iter_mut().enumerate() {
             let factor = a[(row + i) * k + step];
             for (sum, x) in sums.iter_mut().zip(line) {
-                *sum = *sum + factor * *x;
+                *sum = x.times_plus::<FUSES>(factor, *sum);
             }
         }
     }
@@ -62,7 +95,7 @@ fn block<T: Number>(row: usize, column: usize, n: usize, k: usize, a: &[T], b: &
 /// What the blocks leave over: rows `from` to `to`, from `column` on.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn edge<T: Number>(
+fn edge<const FUSES: bool, T: Number>(
     from: usize,
     to: usize,
     column: usize,
@@ -76,7 +109,7 @@ fn edge<T: Number>(
         for j in column..n {
             let mut sum = c[row * n + j];
             for step in 0..k {
-                sum = sum + a[row * k + step] * b[step * n + j];
+                sum = a[row * k + step].times_plus::<FUSES>(b[step * n + j], sum);
             }
             c[row * n + j] = sum;
         }

@@ -5,6 +5,7 @@
 //! along the other, and each further register adds a constant offset.
 
 use crate::lanes::Lanes;
+use std::borrow::Borrow;
 
 /// A fragment: a matrix spread over the registers of a warp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +112,7 @@ impl Layout {
     #[inline(always)]
     pub(super) fn gather<R, T: Copy>(
         &self,
-        registers: &[Lanes<R>],
+        registers: &[impl Borrow<Lanes<R>>],
         matrix: &mut [T],
         width: usize,
         decode: &impl Decode<R, T>,
@@ -119,7 +120,7 @@ impl Layout {
         for (r, register) in registers.iter().enumerate().take(self.registers()) {
             let (first, [group, member, next]) = self.strides(r, width);
             for j in 0..self.per_register() {
-                let values = decode.decode(register, j as u32);
+                let values = decode.decode(register.borrow(), j as u32);
                 let first = first + j * next;
                 let last = first + 7 * group + 3 * member;
                 let Some(matrix) = matrix.get_mut(first..=last) else {

@@ -4,6 +4,9 @@
 //! shape `m8n8k4` of `f16` is different in kind and in [`super::quad_pair`];
 //! sparse matrices are in [`super::sparse`].
 
+mod floats;
+
+use std::borrow::Borrow;
 use std::fmt;
 
 use super::element::{Accumulator, Doubles, Element, Sum};
@@ -177,29 +180,29 @@ impl Mma {
 
     /// `d = a * b + c` of all but `f64` elements. A register that is missing from
     /// an operand reads as zeros.
-    pub fn run(&self, a: &[Lanes<u32>], b: &[Lanes<u32>], c: &[Lanes<u32>], d: &mut [Lanes<u32>]) {
+    pub fn run<R: Borrow<Lanes<u32>>>(&self, a: &[R], b: &[R], c: &[R], d: &mut [Lanes<u32>]) {
         match self.a {
             Element::F64 => {}
             Element::B1 => self.run_bits(a, b, c, d),
             _ if self.a.is_integer() => run_integers(self, a, b, c, d),
-            _ => run_floats(self, a, b, c, d),
+            _ => floats::run(self, a, b, c, d),
         }
     }
 
-    fn run_bits(&self, a: &[Lanes<u32>], b: &[Lanes<u32>], c: &[Lanes<u32>], d: &mut [Lanes<u32>]) {
+    fn run_bits<R: Borrow<Lanes<u32>>>(&self, a: &[R], b: &[R], c: &[R], d: &mut [Lanes<u32>]) {
         let (m, words) = (self.shape.m as usize, self.shape.k as usize / 32);
         // A register is 32 consecutive bits of k, so a lane's place in words is its
         // place in bits over 32.
         let (mut left, mut right) = ([0u32; 16 * 8], [0u32; 16 * 8]);
         let (of_a, of_b) = (self.a_layout(), self.b_layout());
         for (r, register) in a.iter().enumerate().take(of_a.registers()) {
-            for (lane, word) in register.iter().enumerate() {
+            for (lane, word) in register.borrow().iter().enumerate() {
                 let (row, column) = of_a.place(lane, r, 0);
                 left[row * words + column / 32] = *word;
             }
         }
         for (r, register) in b.iter().enumerate().take(of_b.registers()) {
-            for (lane, word) in register.iter().enumerate() {
+            for (lane, word) in register.borrow().iter().enumerate() {
                 let (row, column) = of_b.place(lane, r, 0);
                 right[column * words + row / 32] = *word;
             }
@@ -258,30 +261,11 @@ impl Mma {
 }
 
 multiversion! {
-    fn run_floats(
+    fn run_integers[R: Borrow<Lanes<u32>>][R](
         of: &Mma,
-        a: &[Lanes<u32>],
-        b: &[Lanes<u32>],
-        c: &[Lanes<u32>],
-        d: &mut [Lanes<u32>],
-    ) {
-        let (m, k) = (of.shape.m as usize, of.shape.k as usize);
-        let (mut left, mut right) = ([0f64; OPERAND / 2], [0f64; OPERAND / 2]);
-        let mut sums = [0f64; RESULT];
-        of.a_layout().gather(a, &mut left, k, &of.a);
-        of.b_layout().gather(b, &mut right, 8, &of.b);
-        of.c_layout().gather(c, &mut sums, 8, &of.c);
-        gemm_inline(m, 8, k, &left, &right, &mut sums);
-        of.d_layout().scatter(&sums, 8, d, &of.d);
-    }
-}
-
-multiversion! {
-    fn run_integers(
-        of: &Mma,
-        a: &[Lanes<u32>],
-        b: &[Lanes<u32>],
-        c: &[Lanes<u32>],
+        a: &[R],
+        b: &[R],
+        c: &[R],
         d: &mut [Lanes<u32>],
     ) {
         let (m, k) = (of.shape.m as usize, of.shape.k as usize);
@@ -289,7 +273,7 @@ multiversion! {
         let mut sums = [0; RESULT];
         of.a_layout().gather(a, &mut left, k, &of.a);
         of.b_layout().gather(b, &mut right, 8, &of.b);
-        gemm_inline(m, 8, k, &left, &right, &mut sums);
+        gemm_inline::<FUSES, i32>(m, 8, k, &left, &right, &mut sums);
         add_integers(&of.c_layout(), of.satfinite, c, &sums, 8, d);
     }
 }
@@ -349,13 +333,13 @@ pub(super) const fn accumulator(m: u16, of: Accumulator) -> Layout {
 pub(super) fn add_integers(
     layout: &Layout,
     satfinite: bool,
-    c: &[Lanes<u32>],
+    c: &[impl Borrow<Lanes<u32>>],
     sums: &[i32],
     width: usize,
     d: &mut [Lanes<u32>],
 ) {
     for (i, register) in d.iter_mut().enumerate() {
-        *register = c.get(i).copied().unwrap_or([0; 32]);
+        *register = c.get(i).map_or([0; 32], |register| *register.borrow());
     }
     layout.scatter(sums, width, d, &Sum { satfinite });
 }

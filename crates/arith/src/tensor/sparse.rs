@@ -199,7 +199,7 @@ multiversion! {
         of.expand(metadata, selector, &stored, &mut left);
         of.b_layout().gather(b, &mut right, 8, &of.b);
         of.c_layout().gather(c, &mut sums, 8, &of.c);
-        gemm_inline(16, 8, k, &left, &right, &mut sums);
+        gemm_inline::<FUSES, f64>(16, 8, k, &left, &right, &mut sums);
         of.d_layout().scatter(&sums, 8, d, &of.d);
     }
 }
@@ -220,7 +220,7 @@ multiversion! {
         of.a_layout().gather(a, &mut stored, k / 2, &of.a);
         of.expand(metadata, selector, &stored, &mut left);
         of.b_layout().gather(b, &mut right, 8, &of.b);
-        gemm_inline(16, 8, k, &left, &right, &mut sums);
+        gemm_inline::<FUSES, i32>(16, 8, k, &left, &right, &mut sums);
         add_integers(&of.c_layout(), of.satfinite, c, &sums, 8, d);
     }
 }

@@ -523,7 +523,7 @@ multiversion! {
                 tile.gather(d, &mut sums[8 * at..], of.n, &of.d);
             }
         }
-        gemm_inline(16, of.n, of.k(), a, b, sums);
+        gemm_inline::<FUSES, f64>(16, of.n, of.k(), a, b, sums);
         for (at, d) in d.chunks_mut(tile.registers()).enumerate().take(of.n / 8) {
             tile.scatter(&sums[8 * at..], of.n, d, &of.d);
         }

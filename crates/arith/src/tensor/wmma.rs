@@ -165,7 +165,7 @@ multiversion! {
         of.a_layout().gather(a, &mut left, k, &of.a);
         of.b_layout().gather(b, &mut right, n, &of.b);
         of.c_layout().gather(c, &mut sums, n, &of.c);
-        gemm_inline(m, n, k, &left, &right, &mut sums);
+        gemm_inline::<FUSES, f64>(m, n, k, &left, &right, &mut sums);
         of.d_layout().scatter(&sums, n, d, &of.d);
     }
 }
@@ -183,7 +183,7 @@ multiversion! {
         let mut sums = [0; RESULT];
         of.a_layout().gather(a, &mut left, k, &of.a);
         of.b_layout().gather(b, &mut right, n, &of.b);
-        gemm_inline(m, n, k, &left, &right, &mut sums);
+        gemm_inline::<FUSES, i32>(m, n, k, &left, &right, &mut sums);
         add_integers(&of.c_layout(), of.satfinite, c, &sums, n, d);
     }
 }

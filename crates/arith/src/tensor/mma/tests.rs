@@ -344,7 +344,7 @@ fn not_a_number_is_canonical_and_infinity_passes() {
     assert_eq!(d[0][0], 0x7f80_0000);
     mma.run(&inf, &[[0; 32]], &[[0; 32]; 4], &mut d);
     assert_eq!(d[0][0], crate::float::NAN32);
-    mma.run(&[], &[], &[], &mut d);
+    mma.run::<Lanes<u32>>(&[], &[], &[], &mut d);
     assert_eq!(d, [[0; 32]; 4]);
 }
 

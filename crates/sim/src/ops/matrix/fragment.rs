@@ -49,6 +49,17 @@ impl Words {
     }
 }
 
+/// Some registers where they lie; of those that are no part of the fragment, zeros.
+#[inline]
+pub(super) fn views<'c>(cx: &'c Cx<'_>, slots: &[Slot]) -> [&'c [u32; LANES]; MOST] {
+    static ZEROS: [u32; LANES] = [0; LANES];
+    let mut views = [&ZEROS; MOST];
+    for (view, &slot) in views.iter_mut().zip(slots) {
+        *view = cx.row(slot);
+    }
+    views
+}
+
 /// The present values of some registers of 64 bits.
 pub(super) fn longs(cx: &Cx<'_>, slots: &[Slot]) -> Vec<[u64; LANES]> {
     slots.iter().map(|&slot| cx.read(slot)).collect()

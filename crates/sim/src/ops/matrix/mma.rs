@@ -1,7 +1,7 @@
 //! `mma.sync` and `mma.sp.sync`.
 
 use super::super::{Mods, only, operands};
-use super::fragment::{Words, longs};
+use super::fragment::{Words, longs, views};
 use super::{accumulator, assemble, element, shape, sources, targets, types};
 use crate::code::{Flow, Instr, Slot};
 use crate::context::Cx;
@@ -213,16 +213,19 @@ impl Instr for Multiply {
             }
             return Flow::Next;
         }
-        let (a, b, c) = (
-            Words::of(cx, &self.a),
-            Words::of(cx, &self.b),
-            Words::of(cx, &self.c),
-        );
+        if let Product::Dense(mma) = &self.product {
+            let [a, b, c] = [&self.a, &self.b, &self.c].map(|slots| views(cx, slots));
+            let mut d = [[0; LANES]; 4];
+            mma.run(&a, &b, &c, &mut d);
+            for (register, &slot) in d.iter().zip(&self.d) {
+                cx.write(slot, register);
+            }
+            return Flow::Next;
+        }
+        let [a, b, c] = [&self.a, &self.b, &self.c].map(|slots| Words::of(cx, slots));
         let mut d = Words::zeros(self.d.len());
         match self.product {
-            Product::Dense(mma) | Product::Doubles(mma) => {
-                mma.run(a.get(), b.get(), c.get(), d.get_mut());
-            }
+            Product::Dense(_) | Product::Doubles(_) => {}
             Product::QuadPair(pair) => pair.run(a.get(), b.get(), c.get(), d.get_mut()),
             Product::Sparse(mma) => {
                 if let Some((metadata, selector)) = self.sparse {
