@@ -20,6 +20,7 @@ use heist_ptx::arch::{Arch, Footprint};
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// A PTX module that can be launched.
 ///
@@ -97,19 +98,27 @@ impl Program {
     ) -> Result<Report, Vec<Diagnostic>> {
         let code = self.code(entry)?;
         let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
-        let mut bound = arguments
-            .bind()
-            .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
         let plan = Plan::of(self, device, &code, launch, options)?;
-        let mut machine = self.machine(device, &code, launch, options, &plan);
-        let lengths: Vec<usize> = bound
-            .slots
-            .iter()
-            .map(|slot| slot.data.bytes().len())
-            .collect();
-        let addresses = allocate(&mut machine, &mut bound)?;
-        self.parameters(&mut machine, entry, &bound, &addresses)?;
-        let mut spans = grid::run(&code, &mut machine, plan.residency);
+        let started = Instant::now();
+        let mut still = options.checks.races;
+        let (bound, lengths, mut machine, addresses, mut spans) = loop {
+            let mut bound = arguments
+                .bind()
+                .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
+            let mut machine = self.machine(device, &code, launch, options, &plan);
+            machine.started = started;
+            let slots = bound.slots.iter();
+            let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
+            let addresses = allocate(&mut machine, &mut bound, still)?;
+            self.parameters(&mut machine, entry, &bound, &addresses)?;
+            let spans = grid::run(&code, &mut machine, plan.residency);
+            if !machine.global.is_stirred() {
+                break (bound, lengths, machine, addresses, spans);
+            }
+            // It writes an input, of which reads may race with that: once more, and
+            // all reads are remembered.
+            still = false;
+        };
         spans.sort_by_key(|span| (span.start, span.block));
         let mut trace = Trace::new(
             device.to_string(),
@@ -217,7 +226,7 @@ impl Program {
             patterns: Default::default(),
             shapes: Default::default(),
             stopped: false,
-            started: std::time::Instant::now(),
+            started: Instant::now(),
         }
     }
 
@@ -281,8 +290,13 @@ impl Program {
     }
 }
 
-/// Moves the argument buffers into global memory; their addresses.
-fn allocate(machine: &mut Machine, bound: &mut Bound) -> Result<Vec<u64>, Vec<Diagnostic>> {
+/// Moves the argument buffers into global memory; their addresses. `still` says that
+/// inputs are not expected to be written.
+fn allocate(
+    machine: &mut Machine,
+    bound: &mut Bound,
+    still: bool,
+) -> Result<Vec<u64>, Vec<Diagnostic>> {
     let total: u64 = bound
         .slots
         .iter()
@@ -303,7 +317,10 @@ fn allocate(machine: &mut Machine, bound: &mut Bound) -> Result<Vec<u64>, Vec<Di
             let none = Buffer::zeros(slot.data.ty(), 0);
             let bytes = std::mem::replace(&mut slot.data, none).into_shared();
             let len = bytes.len() as u64;
-            let region = Region::over(bytes, slot.role != Role::Out);
+            let mut region = Region::over(bytes, slot.role != Role::Out);
+            if still && slot.role == Role::In {
+                region.history.keep_still();
+            }
             machine.global.add(
                 format!("the buffer of {}", name_of(&slot.name)),
                 len,

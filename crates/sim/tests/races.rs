@@ -1,7 +1,8 @@
 //! The race detector beside a plain one that compares every access with every other.
 //!
 //! Random straight-line kernels of one block read, write and add to shared and
-//! global memory, with barriers of the block and of the warp in between. What is
+//! global memory, by bytes up to vectors and by all or some of the threads, with
+//! barriers of the block and of the warp in between. What is
 //! unordered in such a kernel can be said without running it, so every race that
 //! the simulator finds must be one, and where there is one it must find one.
 //! `HEIST_RACES` says how many kernels are run, and `HEIST_RACES_FIRST` at which
@@ -61,15 +62,72 @@ impl Place {
     }
 }
 
+/// How much a thread accesses, at its word or just below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// Bytes as one number.
+    One(u32),
+    /// Two or four words as a vector.
+    Words(u32),
+}
+
+impl Width {
+    fn bytes(self) -> u32 {
+        match self {
+            Width::One(bytes) => bytes,
+            Width::Words(count) => 4 * count,
+        }
+    }
+
+    /// The modifiers, and a register of that size for `name`.
+    fn ptx(self, name: char) -> (String, String) {
+        match self {
+            Width::One(8) => ("u64".to_owned(), format!("{name}l")),
+            Width::One(bytes) => (format!("u{}", bytes * 8), name.to_string()),
+            Width::Words(2) => ("v2.u32".to_owned(), format!("{{{name}, {name}1}}")),
+            Width::Words(_) => (
+                "v4.u32".to_owned(),
+                format!("{{{name}, {name}1, {name}2, {name}3}}"),
+            ),
+        }
+    }
+}
+
+/// The threads that take part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    All,
+    Below(u32),
+    /// Those with this bit in their number.
+    With(u32),
+}
+
+impl Who {
+    fn takes_part(self, thread: u32) -> bool {
+        match self {
+            Who::All => true,
+            Who::Below(end) => thread < end,
+            Who::With(bit) => thread & bit != 0,
+        }
+    }
+
+    fn guard(self) -> String {
+        match self {
+            Who::All => String::new(),
+            Who::Below(end) => format!("setp.lt.u32 q, t, {end}; @q "),
+            Who::With(bit) => format!("and.b32 v, t, {bit}; setp.ne.u32 q, v, 0; @q "),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Access {
         kind: Kind,
         space: Space,
         place: Place,
-        bytes: u32,
-        /// Only threads below it.
-        below: Option<u32>,
+        width: Width,
+        who: Who,
     },
     Barrier,
     WarpBarrier,
@@ -96,6 +154,8 @@ impl Dice {
 #[derive(Debug)]
 struct Kernel {
     threads: u32,
+    /// Whether global memory is said to be an input, which the kernel may still write.
+    input: bool,
     steps: Vec<Step>,
 }
 
@@ -129,12 +189,21 @@ impl Kernel {
                 kind,
                 space: dice.of(&[Space::Shared, Space::Shared, Space::Global]),
                 place,
-                bytes: if kind == Kind::Add {
-                    4
+                width: if kind == Kind::Add {
+                    Width::One(4)
                 } else {
-                    dice.of(&[4, 4, 2, 1])
+                    let (one, words) = (Width::One, Width::Words);
+                    dice.of(&[one(4), one(4), one(2), one(1), one(8), words(2), words(4)])
                 },
-                below: dice.of(&[None, None, Some(1), Some(17), Some(33)]),
+                who: dice.of(&[
+                    Who::All,
+                    Who::All,
+                    Who::All,
+                    Who::Below(1),
+                    Who::Below(17),
+                    Who::Below(33),
+                    Who::With(2),
+                ]),
             });
             if dice.below(7) < careful {
                 steps.push(dice.of(&[Step::Barrier, Step::Barrier, Step::WarpBarrier]));
@@ -142,6 +211,7 @@ impl Kernel {
         }
         Kernel {
             threads: dice.of(&[32, 64, 96]),
+            input: dice.below(2) == 0,
             steps,
         }
     }
@@ -150,8 +220,9 @@ impl Kernel {
     fn ptx(&self) -> (String, usize) {
         let mut text = format!(
             ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 data)\n{{\n\
-             .reg .b32 t, w, v, a; .reg .b64 g, p; .reg .pred q;\n.shared .align 16 .b8 s[{BYTES}];\n\
-             ld.param.u64 g, [data]; mov.u32 t, %tid.x; shl.b32 w, t, 2; mov.u32 a, s; add.u32 a, a, w;\n\
+             .reg .b32 t, t1, t2, t3, w, v, v1, v2, v3, a; .reg .b64 tl, vl; .reg .b64 g, p; .reg .pred q;\n.shared .align 16 .b8 s[{BYTES}];\n\
+             ld.param.u64 g, [data]; mov.u32 t, %tid.x;\n\
+             mov.u32 t1, t; mov.u32 t2, t; mov.u32 t3, t; cvt.u64.u32 tl, t; shl.b32 w, t, 2; mov.u32 a, s; add.u32 a, a, w;\n\
              clear: st.shared.u32 [a], 0; add.u32 w, w, {stride}; add.u32 a, a, {stride};\n\
              setp.lt.u32 q, w, {BYTES}; @q bra clear; bar.sync 0;\n",
             stride = self.threads * 4
@@ -165,21 +236,26 @@ impl Kernel {
                     kind,
                     space,
                     place,
-                    bytes,
-                    below,
+                    width,
+                    who,
                 } => {
                     let (name, base, address) = match space {
                         Space::Shared => ("shared", "mov.u32 a, s; add.u32 a, a, w;", "[a]"),
                         Space::Global => ("global", "cvt.u64.u32 p, w; add.u64 p, p, g;", "[p]"),
                     };
-                    let guard =
-                        below.map_or(String::new(), |end| format!("setp.lt.u32 q, t, {end}; @q "));
                     let access = match kind {
-                        Kind::Read => format!("ld.{name}.u{} v, {address};", bytes * 8),
-                        Kind::Write => format!("st.{name}.u{} {address}, t;", bytes * 8),
+                        Kind::Read => {
+                            let (ty, to) = width.ptx('v');
+                            format!("ld.{name}.{ty} {to}, {address};")
+                        }
+                        Kind::Write => {
+                            let (ty, from) = width.ptx('t');
+                            format!("st.{name}.{ty} {address}, {from};")
+                        }
                         Kind::Add => format!("red.{name}.add.u32 {address}, 1;"),
                     };
-                    format!("{} {base} {guard}{access}", place.ptx())
+                    let align = format!("and.b32 w, w, -{};", width.bytes().max(4));
+                    format!("{} {align} {base} {}{access}", place.ptx(), who.guard())
                 }
             };
             let _ = writeln!(text, "{line}");
@@ -209,11 +285,12 @@ impl Kernel {
                     kind,
                     space,
                     place,
-                    bytes,
-                    below,
+                    width,
+                    who,
                 } => {
-                    for thread in 0..self.threads.min(below.unwrap_or(u32::MAX)) {
-                        let at = place.word(thread) * 4;
+                    let bytes = width.bytes();
+                    for thread in (0..self.threads).filter(|&one| who.takes_part(one)) {
+                        let at = place.word(thread) * 4 / bytes.max(4) * bytes.max(4);
                         all.push(One {
                             step,
                             thread,
@@ -256,7 +333,10 @@ impl Kernel {
         let module = heist_ptx::parse(&source).map_err(|errors| format!("{errors:?}"))?;
         let program = Program::new(module).map_err(|errors| format!("{errors:?}"))?;
         let words: Vec<u32> = vec![0; BYTES as usize / 4];
-        let arguments = Arguments::new([Arg::in_out(&words)]);
+        let arguments = Arguments::new([match self.input {
+            true => Arg::input(&words),
+            false => Arg::in_out(&words),
+        }]);
         let options = Options {
             seed,
             ..Options::default()

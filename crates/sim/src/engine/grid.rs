@@ -13,7 +13,8 @@ use std::time::Instant;
 /// Cycles from a free slot to the first instruction of the block put there.
 pub(crate) const LAUNCH: u64 = 700;
 
-/// Runs all clusters of the machine's pool.
+/// Runs all clusters of the machine's pool, or some of them if one stirs global memory
+/// that was to be still.
 pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<BlockSpan> {
     let started = machine.started;
     let per_cluster = machine.cluster_shape.count() as u32;
@@ -41,6 +42,9 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
                 end: Time(one.end * cycle_ps),
             })
             .collect();
+    }
+    if machine.global.is_stirred() {
+        return Vec::new();
     }
     let mut sites = Sites::new(places);
     let starting: Arc<[Piece]> = [Piece::idle(LAUNCH)].into();
@@ -82,6 +86,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         cluster.team.offset = time - cluster.reached.min(time);
         if !cluster.ended {
             let pause = cluster.run(code, machine, cluster.reached);
+            machine.stopped |= machine.global.is_stirred();
             if let Some(told) = over_budget(cluster, code, machine, limit, started) {
                 machine.findings.report(rule::TIME_BUDGET, 0, || told);
                 machine.stopped = true;

@@ -9,7 +9,8 @@
 //! Whatever is not plain is left to the run in order: if anything was found, if a
 //! budget is spent, or if one worker has written a byte that another one has
 //! touched, [`run`] gives nothing, and the machine is as it was before. So the results
-//! are those of one thread, whatever the number of threads.
+//! are those of one thread, whatever the number of threads. If a worker has written what
+//! nobody was expected to write, global memory is stirred, too.
 
 use super::cluster::{Cluster, Pause};
 use super::grid::LAUNCH;
@@ -36,12 +37,12 @@ pub(crate) fn run(
     let blocks = machine.pool.left();
     let threads = threads(code, machine, blocks)?;
     let next = AtomicU32::new(0);
-    let stop = AtomicBool::new(false);
+    let (stop, stirred) = (AtomicBool::new(false), AtomicBool::new(false));
     let done: Vec<Option<Share>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
-                let (machine, next, stop) = (&*machine, &next, &stop);
-                scope.spawn(move || work(code, machine.fork(), blocks, next, stop))
+                let (machine, next, stop, stirred) = (&*machine, &next, &stop, &stirred);
+                scope.spawn(move || work(code, machine.fork(), blocks, next, (stop, stirred)))
             })
             .collect();
         workers
@@ -49,6 +50,10 @@ pub(crate) fn run(
             .map(|worker| worker.join().ok().flatten())
             .collect()
     });
+    if stirred.into_inner() {
+        machine.global.stir();
+        return None;
+    }
     let done: Vec<Share> = done.into_iter().collect::<Option<_>>()?;
     let mut stats = Stats::default();
     let mut jobs = Jobs::new(blocks);
@@ -114,7 +119,7 @@ fn work(
     mut machine: Machine,
     blocks: u32,
     next: &AtomicU32,
-    stop: &AtomicBool,
+    (stop, stirred): (&AtomicBool, &AtomicBool),
 ) -> Option<Share> {
     let mut jobs = Vec::new();
     // Neighbours touch neighbouring memory: a few of them at a time, and fewer
@@ -128,7 +133,9 @@ fn work(
             }
             let mut cluster = Cluster::launch(number, 0, LAUNCH, code, &mut machine);
             let pause = cluster.run(code, &mut machine, u64::MAX);
-            if pause != Pause::Done || machine.stopped || machine.findings.len() > 0 {
+            let is_stirred = machine.global.is_stirred();
+            if pause != Pause::Done || machine.stopped || machine.findings.len() > 0 || is_stirred {
+                stirred.fetch_or(is_stirred, Ordering::Relaxed);
                 stop.store(true, Ordering::Relaxed);
                 return None;
             }

@@ -31,6 +31,8 @@ pub(crate) struct Global {
     next: u64,
     /// The allocation that was found last.
     recent: usize,
+    /// Whether a fork has [stirred](Global::is_stirred) what is still.
+    stirred: bool,
 }
 
 impl Global {
@@ -96,7 +98,20 @@ impl Global {
                 .collect(),
             next: self.next,
             recent: self.recent,
+            stirred: false,
         }
+    }
+
+    /// Whether somebody has written an allocation that nobody was expected to
+    /// write, and reads of it are missing in its [history](crate::race::history).
+    pub(crate) fn is_stirred(&self) -> bool {
+        let is_stirred = |one: &Allocation| one.region.history.is_stirred();
+        self.stirred || self.allocations.iter().any(is_stirred)
+    }
+
+    /// A fork is stirred.
+    pub(crate) fn stir(&mut self) {
+        self.stirred = true;
     }
 
     /// Takes over what forks have written. False, and nothing has changed, if one

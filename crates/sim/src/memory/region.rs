@@ -42,12 +42,13 @@ impl Region {
             history: History::new(lines),
             ..Region::default()
         };
-        if bytes.len() == lines * LINE {
-            region.base = Some(bytes);
+        region.base = Some(if bytes.len() == lines * LINE {
+            bytes
         } else {
-            region.data = Arc::unwrap_or_clone(bytes);
-            region.data.resize(lines * LINE, 0);
-        }
+            let mut whole = Arc::unwrap_or_clone(bytes);
+            whole.resize(lines * LINE, 0);
+            Arc::new(whole)
+        });
         region
     }
 
@@ -77,15 +78,18 @@ impl Region {
             base: Some(base),
             present: vec![false; lines],
             written: self.written.clone(),
-            history: History::new(lines),
+            history: self.history.fork(lines),
             touched: Footprint::new(lines),
         }
     }
 
-    /// Notes an access to some bytes of a line, in a fork.
+    /// Notes an access to some bytes of a line, in a fork. Reads of what is
+    /// [still](History::is_still) are nobody's business.
     #[inline]
     pub(crate) fn note(&mut self, line: u64, bytes: u128, write: bool) {
-        self.touched.note(line, bytes, write);
+        if write || !self.history.is_still() {
+            self.touched.note(line, bytes, write);
+        }
     }
 
     /// Forgets what the race detector knows.
@@ -245,8 +249,9 @@ impl Region {
         self.data.get_mut(range).unwrap_or(&mut [])
     }
 
-    /// Makes the lines of a range the region's own.
+    /// Makes the lines of a range the region's own. No byte is ever written before.
     fn copy_in(&mut self, range: &std::ops::Range<usize>) {
+        self.history.stir();
         if self.present.is_empty() {
             if let Some(base) = self.base.take() {
                 self.data = Arc::unwrap_or_clone(base);

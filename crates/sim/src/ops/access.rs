@@ -418,6 +418,9 @@ pub(crate) fn watch_unless(
             Home::Shared(rank) => &mut cx.blocks[rank as usize].shared,
             _ => return,
         };
+        if does == Does::Reads && region.history.is_still() {
+            return;
+        }
         let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
         group
             .touch()

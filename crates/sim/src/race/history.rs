@@ -8,6 +8,11 @@
 //! are put on a list. A barrier of the whole block makes them known to everybody and
 //! clears the list; whatever else wants to know about the memory first gives each line
 //! its reads.
+//!
+//! Memory that the launch calls an input is [still](History::is_still): nobody is
+//! expected to write it, and as long as nobody does, no read of it can conflict and none
+//! is remembered. A write stirs it, and what was not remembered is lost: then the launch
+//! is to be run again with no such memory.
 
 use super::clock::{Agent, WarpClock};
 use super::shadow::{Access, Conflict, Floor, Geography, Kind, Line, Seen};
@@ -29,6 +34,10 @@ pub(crate) struct History {
     /// Reads that were put off, the first `waiting` of the list.
     reads: Vec<Read>,
     waiting: usize,
+    /// Whether reads are not remembered, since nobody is expected to write.
+    still: bool,
+    /// Whether somebody has written nevertheless.
+    stirred: bool,
 }
 
 /// A plain read of some words of a line.
@@ -50,6 +59,36 @@ impl History {
             pages: (0..lines.div_ceil(PAGE)).map(|_| None).collect(),
             ..History::default()
         }
+    }
+
+    /// Of a copy of the memory, without a past.
+    pub(crate) fn fork(&self, lines: usize) -> History {
+        History {
+            still: self.still,
+            ..History::new(lines)
+        }
+    }
+
+    /// From now on, nobody is expected to write.
+    pub(crate) fn keep_still(&mut self) {
+        self.still = true;
+    }
+
+    /// Whether no read is remembered.
+    #[inline(always)]
+    pub(crate) fn is_still(&self) -> bool {
+        self.still
+    }
+
+    /// Somebody writes.
+    #[inline(always)]
+    pub(crate) fn stir(&mut self) {
+        self.stirred |= self.still;
+    }
+
+    /// Whether somebody has written what was to be still.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.stirred
     }
 
     /// Of a block's own memory, for the next block; keeps its buffers. `defers` says
@@ -131,6 +170,10 @@ impl History {
         pc: u32,
         clock: &WarpClock,
     ) -> bool {
+        if self.still {
+            // A write is not as simple as that.
+            return !write;
+        }
         let Some(Some(page)) = self.pages.get_mut(line as usize / PAGE) else {
             return false;
         };
@@ -148,6 +191,10 @@ impl History {
         geography: Geography,
         floor: &Floor,
     ) -> Option<Conflict> {
+        if self.still && !access.write {
+            return None;
+        }
+        self.stir();
         if self.waiting != 0 {
             self.catch_up(geography, floor);
         }
@@ -158,6 +205,7 @@ impl History {
     /// Forgets what was known of `bytes` of a line, and notes that an asynchronous
     /// operation wrote them.
     pub(crate) fn overwrite(&mut self, line: u64, bytes: u128, agent: Agent, clock: u32, pc: u32) {
+        self.stir();
         // No barrier makes that known.
         (self.quiet, self.defers) = (false, false);
         if let Some(line) = self.line(line) {

@@ -102,12 +102,8 @@ fn before(of: Accumulator, c: &[impl Borrow<Lanes<u32>>], half: usize) -> [[f64;
     let mut sums = [[0.0; 8]; 8];
     for odd in 0..2 {
         let values = match of {
-            Accumulator::F16 => {
-                Element::F16.floats(at(c, half), odd as u32)
-            }
-            _ => {
-                each(at(c, 2 * half + odd), |w| f64::from(f32::from_bits(w)))
-            }
+            Accumulator::F16 => Element::F16.floats(at(c, half), odd as u32),
+            _ => each(at(c, 2 * half + odd), |w| f64::from(f32::from_bits(w))),
         };
         let (groups, _) = values.as_chunks::<4>();
         for (row, group) in sums.iter_mut().zip(groups) {

@@ -214,7 +214,7 @@ impl Instr for Multiply {
             return Flow::Next;
         }
         if let Product::Dense(mma) = &self.product {
-            let [a, b, c] = [&self.a, &self.b, &self.c].map(|slots| views(cx, slots));
+            let (a, b, c) = (views(cx, &self.a), views(cx, &self.b), views(cx, &self.c));
             let mut d = [[0; LANES]; 4];
             mma.run(&a, &b, &c, &mut d);
             for (register, &slot) in d.iter().zip(&self.d) {
@@ -222,7 +222,11 @@ impl Instr for Multiply {
             }
             return Flow::Next;
         }
-        let [a, b, c] = [&self.a, &self.b, &self.c].map(|slots| Words::of(cx, slots));
+        let (a, b, c) = (
+            Words::of(cx, &self.a),
+            Words::of(cx, &self.b),
+            Words::of(cx, &self.c),
+        );
         let mut d = Words::zeros(self.d.len());
         match self.product {
             Product::Dense(_) | Product::Doubles(_) => {}
