@@ -53,7 +53,8 @@ impl Device for SimDevice {
         };
         let first = case.seed.unwrap_or(0);
         let mut ran = Ran::default();
-        for seed in first..=first + u64::from(case.explore.unwrap_or(1).saturating_sub(1)) {
+        let more = u64::from(case.explore.unwrap_or(1).saturating_sub(1));
+        for seed in first..=first.saturating_add(more) {
             let options = Options {
                 seed,
                 chaos: if case.chaos { Chaos::FULL } else { Chaos::NONE },

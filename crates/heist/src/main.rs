@@ -2,9 +2,8 @@
 
 mod command;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    command::Heist::parse().run()
+    command::Heist::from_words().run()
 }

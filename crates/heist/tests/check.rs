@@ -33,7 +33,51 @@ fn a_launch_is_not_needed() {
 fn half_a_launch_is_a_bad_question() {
     let (status, said) = check(&["cases/wmma-local/good.ptx", "--grid", "1"]);
     assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("block"), "{said}");
+    assert!(said.contains("--block"), "{said}");
+    for part in [&["--chaos"][..], &["--arg", "u32:1"], &["--seed", "3"]] {
+        let (status, said) = check(&[&["cases/wmma-local/good.ptx"], part].concat());
+        assert_eq!(status, Some(2), "{said}");
+        assert!(
+            said.contains("--grid") && said.contains("heist check"),
+            "{said}"
+        );
+    }
+}
+
+/// Of several files, one that can't be read hides nothing of the others.
+#[test]
+fn every_file_is_answered() {
+    let bad = "cases/wmma-local/bad-trap.ptx";
+    let (status, said) = check(&["no/such/file.ptx", bad]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains("T013") && said.contains("no/such/file.ptx"),
+        "{said}"
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(["check", "--json", bad, "no/such/file.ptx"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one value");
+    assert_eq!(json[0]["diagnostics"][0]["code"], "T013");
+    assert_eq!(json[1]["file"], "no/such/file.ptx");
+    assert!(
+        json[1]["error"]
+            .as_str()
+            .is_some_and(|why| why.contains("can't read"))
+    );
+}
+
+#[test]
+fn a_log_can_t_be_launched() {
+    let log = "bench/sanitizer/logs/M002-shared-out-of-bounds.bad.halo.memcheck.log";
+    for more in [&["--grid", "1", "--block", "1"][..], &["--ptxas"]] {
+        let (status, said) = check(&[&[log], more].concat());
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("is a log"), "{said}");
+    }
 }
 
 #[test]
@@ -202,4 +246,33 @@ fn launches_may_stand_in_a_file() {
     assert!(said.contains("// heist: run"), "{said}");
     let (status, said) = check(&[bad, "--launches", bad, "--grid", "1", "--block", "1"]);
     assert_eq!(status, Some(2), "{said}");
+}
+
+/// A mistake that not every schedule shows, with as many schedules as the file says.
+#[test]
+fn a_file_says_how_many_schedules() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schedules");
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("refused.ptx");
+    // It reads past the end at certain times, and the schedule decides when it is.
+    let text = |explore: &str| {
+        format!(
+            ".version 8.7\n.target sm_100a\n.address_size 64\n\
+             // heist: run some grid=1 block=1 chaos seed=0 explore={explore}\n\
+             // heist: arg in:u32:[7]\n\
+             .visible .entry k(.param .u64 data)\n{{\n    .reg .b64 %a, %t;\n    .reg .b32 %v;\n    .reg .pred %p;\n    \
+             ld.param.u64 %a, [data];\n    mov.u64 %t, %globaltimer;\n    and.b64 %t, %t, 7;\n    \
+             setp.eq.u64 %p, %t, 5;\n    @%p add.u64 %a, %a, 64;\n    ld.global.u32 %v, [%a];\n    ret;\n}}\n"
+        )
+    };
+    let status = |explore: &str| {
+        fs::write(&file, text(explore)).unwrap();
+        let name = file.to_str().unwrap();
+        check(&[name, "--launches", name])
+    };
+    let (one, said) = status("1");
+    assert_eq!(one, Some(0), "{said}");
+    let (many, said) = status("200");
+    assert_eq!(many, Some(1), "{said}");
+    assert!(said.contains("M001"), "{said}");
 }

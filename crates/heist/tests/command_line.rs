@@ -172,3 +172,137 @@ fn emitted_files_are_named() {
     let text = fs::read_to_string(told.trim_end()).unwrap();
     assert!(text.contains(".entry gemm"), "{told}");
 }
+
+#[test]
+fn a_formatter_does_the_files_that_it_can_read() {
+    let folder = folder("several");
+    let (first, none, last) = (
+        folder.join("a.ptx"),
+        folder.join("none.ptx"),
+        folder.join("z.ptx"),
+    );
+    fs::write(&first, UNTIDY).unwrap();
+    fs::write(&last, UNTIDY).unwrap();
+    let names = [&first, &none, &last].map(|path| path.to_str().unwrap());
+    let output = run(&[&["fmt", "--write"], &names[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("none.ptx"), "{}", err(&output));
+    for file in [first, last] {
+        assert_eq!(fs::read_to_string(file).unwrap(), TIDY);
+    }
+}
+
+#[test]
+fn a_negative_number_is_a_wrong_number() {
+    for args in [
+        &["exec", BROKEN, "--grid", "-1", "--block", "1"][..],
+        &[
+            "exec", BROKEN, "--grid", "1", "--block", "1", "--smem", "-3",
+        ],
+        &[
+            "exec",
+            BROKEN,
+            "--grid",
+            "1",
+            "--block",
+            "1",
+            "--timeout",
+            "-3",
+        ],
+        &[
+            "exec",
+            BROKEN,
+            "--grid",
+            "1",
+            "--block",
+            "1",
+            "--timeout",
+            "0",
+        ],
+        &[
+            "exec",
+            BROKEN,
+            "--grid",
+            "1",
+            "--block",
+            "1",
+            "--explore",
+            "0",
+        ],
+        &["run", "power-law", "--tiles", "-5"],
+        &["selftest", "--threads", "-1"],
+        &["bench", "--rounds", "-1"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = err(&output);
+        assert!(said.contains("invalid value"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_file_without_kernels_has_none_to_choose() {
+    let file = folder("none").join("k.ptx");
+    fs::write(&file, TIDY).unwrap();
+    let output = run(&[
+        "exec",
+        file.to_str().unwrap(),
+        "--grid",
+        "1",
+        "--block",
+        "1",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = err(&output);
+    assert!(
+        said.contains("it has no kernel") && !said.contains("--entry"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_code_is_found_however_it_is_written() {
+    let page = run(&["explain", "L003"]).stdout;
+    assert!(page.starts_with(b"# L003: "));
+    for asked in ["l003", "L3", "[L003]", "error[L003]:"] {
+        assert_eq!(run(&["explain", asked]).stdout, page, "{asked}");
+    }
+    let letter = String::from_utf8(run(&["explain", "l"]).stdout).unwrap();
+    assert!(letter.lines().all(|line| line.starts_with('L')), "{letter}");
+    assert!(letter.lines().count() > 10, "{letter}");
+    for (asked, says) in [
+        ("L999", "`heist explain L`"),
+        ("Z999", "`heist explain`"),
+        ("", "`heist explain`"),
+        ("é", "`heist explain`"),
+    ] {
+        let output = run(&["explain", asked]);
+        assert_eq!(output.status.code(), Some(2), "{asked}");
+        assert!(err(&output).contains(says), "{asked}: {}", err(&output));
+    }
+}
+
+#[test]
+fn nothing_to_test_is_one_answer() {
+    let empty = folder("empty");
+    let empty = empty.to_str().unwrap();
+    for (args, says) in [
+        (&["selftest", "--json", empty][..], "no `.ptx` file"),
+        (
+            &[
+                "selftest",
+                "--json",
+                "tests/ptx/float/add.ptx",
+                "--filter",
+                "zzz",
+            ],
+            "`zzz`",
+        ),
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one value");
+        let said = json["error"].as_str().unwrap_or_default();
+        assert!(said.contains(says), "{said}");
+    }
+}

@@ -53,6 +53,7 @@ fn a_kernel_runs_under_a_schedule_and_is_checked() {
         args.extend([source, "--device", "sim:b200"]);
         let answer = json(&args);
         assert_eq!(answer["right"], true, "{answer}");
+        assert_eq!(answer["device"], "sim:b200");
         assert!(answer["relative_norm"].as_f64().unwrap() < 2e-3, "{answer}");
     }
 }
@@ -103,6 +104,37 @@ fn what_a_kernel_does_not_take_is_told() {
         (&["emit", "gemm", "--arch", "h100"], "sm_90a"),
         (&["bench", "gemm", "--device", "sim:h200"], "real"),
         (&["bench", "gemm", "--only", "nothing of that name"], "name"),
+        // Twice, not at all, or in the wrong place.
+        (&["run", "gemm", "m=3", "m=4"], "twice"),
+        (
+            &[
+                "run",
+                "gemm",
+                "variant=mma-64x64",
+                "config=64x64x32/32x32/4*2",
+            ],
+            "instead",
+        ),
+        (&["run", "grouped-gemm", "groups=1x8x8", "n=8"], "instead"),
+        (&["run", "gemm", "m=-3"], "whole number"),
+        (&["run", "gemm", "m="], "whole number"),
+        (&["run", "gemm", "alpha=x"], "not a number"),
+        (&["run", "gemm", "bias=yes"], "true or false"),
+        (&["run", "grouped-gemm", "rows=1,x"], "40,200,0"),
+        (&["run", "grouped-gemm", "groups=1x2"], "m x n x k"),
+        (&["run", "gemm", "--tiles", "5"], "heist kernels gemm"),
+        (&["run", "gemm", "--order", "longest-first"], "cost"),
+        (&["run", "uniform", "--tuned", "x.json"], "--source auto"),
+        (
+            &["run", "uniform", "--source", "auto", "--submit", "late"],
+            "--submit",
+        ),
+        (&["run", "uniform", "--tiles", "0"], "1..="),
+        (&["run", "uniform", "--mean", "0"], "1..="),
+        (&["run", "uniform", "--imbalance", "-3"], "from 1"),
+        (&["run", "uniform", "--imbalance", "nan"], "from 1"),
+        (&["emit", "gemm", "--arch", "90"], "sm_100a"),
+        (&["bench", "gemm"], "heist tune"),
     ] {
         let output = heist(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -56,6 +56,7 @@ pub(crate) fn holds(what: &str, elements: u64) -> Result<(), KernelError> {
 /// let settings = Settings::from_words(["m=64", "dtype=bf16"]).unwrap();
 /// assert_eq!(settings.get("dtype"), Some("bf16"));
 /// assert!(Settings::from_words(["m"]).is_err());
+/// assert!(Settings::from_words(["m=64", "m=65"]).is_err());
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<String, String>);
@@ -64,7 +65,7 @@ impl Settings {
     /// From words of the form `name=value`.
     ///
     /// # Errors
-    /// When a word has another form.
+    /// When a word has another form, or says again what one before it said.
     pub fn from_words<W: AsRef<str>>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Settings, KernelError> {
@@ -76,6 +77,11 @@ impl Settings {
                     "`{word}` is not of the form name=value"
                 )));
             };
+            if let Some(before) = settings.get(name) {
+                return Err(KernelError::unfit(format!(
+                    "{name} is said twice: `{before}` and `{value}`"
+                )));
+            }
             settings.set(name, value);
         }
         Ok(settings)
@@ -103,8 +109,30 @@ impl Settings {
     /// When there is no such parameter, or the text is no `T`.
     pub fn read<T: FromStr>(&self, known: &[Parameter], name: &str) -> Result<T, KernelError> {
         let text = self.word(known, name);
-        text.parse()
-            .map_err(|_| KernelError::unfit(format!("{name}: `{text}` can't be understood")))
+        text.parse().map_err(|_| {
+            let what = match std::any::type_name::<T>() {
+                "u32" => "a whole number up to 4294967295",
+                "u64" => "a whole number up to 18446744073709551615",
+                "f32" | "f64" => "a number",
+                "bool" => "true or false",
+                other => other,
+            };
+            KernelError::unfit(format!("{name}: `{text}` is not {what}"))
+        })
+    }
+
+    /// Fails where `name` is said and one of those that it is said instead of.
+    ///
+    /// # Errors
+    /// Both.
+    pub fn instead(&self, name: &str, of: &[&str]) -> Result<(), KernelError> {
+        let other = of.iter().find(|other| self.get(other).is_some());
+        match (self.get(name), other) {
+            (Some(_), Some(other)) => Err(KernelError::unfit(format!(
+                "`{name}` is said instead of `{other}`: leave one of them out"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Fails on a name that is not among those known.

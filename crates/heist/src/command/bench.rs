@@ -16,9 +16,9 @@ use std::time::Duration;
 /// Time our kernels and their peers on a GPU, in turns, in one run.
 #[derive(Args)]
 #[command(after_help = "\
-The peers are cuBLAS, PyTorch's attention backends and grouped product, and Triton, through a Python
-that has PyTorch. Results are compared before anything is timed. Each round takes one sample of every
-kernel, on a cold L2 cache; a ratio is of two samples of the same round.
+The peers are cuBLAS, PyTorch's attention backends and grouped product, and Triton, through a
+Python that has PyTorch. Results are compared before anything is timed. Each round takes one
+sample of every kernel, on a cold L2 cache; a ratio is of two samples of the same round.
 
 Examples:
   heist bench                                  every family at its shapes
@@ -46,10 +46,10 @@ pub(crate) struct Bench {
     #[arg(long)]
     no_peers: bool,
     /// Samples of each kernel.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Milliseconds to run before measuring a contest.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, value_name = "MS", default_value_t = 500)]
     warm_up: u64,
     /// Also write the JSON here.
     #[arg(long, value_name = "FILE")]
@@ -78,7 +78,9 @@ impl Bench {
             specs.retain(|spec| spec.name.contains(text.as_str()));
         }
         if specs.is_empty() {
-            return Err(question("no contest has that name"));
+            return Err(question(
+                "no contest has that in its name; without --only all of them run",
+            ));
         }
         Ok(specs)
     }
@@ -88,12 +90,19 @@ impl Bench {
         if let Some(path) = &self.save {
             file::writable(path)?;
         }
-        let device = Device::open(self.device).map_err(question)?;
+        const REAL: &str = "a simulated GPU's time is a model; `heist bench` needs a real one, and \
+                            `heist run` and `heist tune` take a simulated one";
+        let device = match self.device {
+            DeviceName::Gpu(_) => Device::open(self.device),
+            DeviceName::Sim(_) => return Err(question(REAL)),
+        };
+        let device = device.map_err(|error| {
+            let why = error.to_string();
+            let why = why.lines().next().unwrap_or_default();
+            question(format!("{why}\n  help: {REAL}"))
+        })?;
         let Device::Gpu(gpu) = &device else {
-            return Err(question(
-                "a simulated GPU's time is a model; heist bench needs a real one, and \
-                 `heist run` runs kernels on a simulated one",
-            ));
+            return Err(question(REAL));
         };
         let target = job::target(&device).map_err(question)?;
         let mut peers = match self.no_peers {
@@ -148,7 +157,7 @@ impl Bench {
     ) -> Result<Outcome, BenchError> {
         let effort = Effort {
             warm_up: Duration::from_millis(self.warm_up),
-            rounds: self.rounds.max(1),
+            rounds: self.rounds,
         };
         contest.run(gpu, peers, effort)
     }

@@ -26,8 +26,13 @@ Exit status: 0 nothing found, 1 something was, 2 a file that is none of these.";
 /// Say what is wrong with PTX, or what a log means: where, why, and what to do.
 #[derive(Args)]
 #[command(after_help = format!("{ARGUMENTS_HELP}\n\n{EXAMPLES}"))]
-// A launch is optional here, so its parts are required only once one of them is given.
-#[command(mut_arg("grid", |arg| arg.required(false)), mut_arg("block", |arg| arg.required(false)))]
+// A launch is optional here, so its shape is required only once another part is given.
+#[command(mut_args(|arg| match arg.get_id().as_str() {
+    "grid" => arg.required(false).requires("block"),
+    "block" => arg.required(false).requires("grid"),
+    "files" | "sarif" | "ptxas" | "launches" => arg,
+    _ => arg.requires_all(["grid", "block"]),
+}))]
 pub(crate) struct Check {
     /// PTX files, or logs of ptxas, a build or compute-sanitizer; `-` is standard input.
     #[arg(required = true)]
@@ -59,28 +64,40 @@ impl Check {
                 "a launch is for one file; check the others without it".to_owned(),
             ));
         }
-        let found = self
-            .files
-            .iter()
-            .map(|path| self.check(read_source(path)?))
-            .collect::<Result<Vec<Found>, BadQuestion>>()?;
-        if self.sarif {
-            let files: Vec<_> = found
-                .iter()
-                .map(|found| (&found.source, found.diagnostics.as_slice()))
-                .collect();
-            out.json(&sarif::report(&files));
-        } else if out.json {
-            out.json(&found.iter().map(as_json).collect::<Vec<_>>());
-        } else {
-            found.iter().for_each(tell);
+        let mut answers = Vec::new();
+        for path in &self.files {
+            match read_source(path).and_then(|source| self.check(source)) {
+                // One file that can't be read does not hide what is in the others.
+                Err(question) if self.files.len() > 1 => answers.push(Err((path, question))),
+                answer => answers.push(Ok(answer?)),
+            }
         }
-        let clean = found.iter().all(|found| found.diagnostics.is_empty());
-        Ok(if clean {
-            Verdict::Clean
-        } else {
-            Verdict::Found
-        })
+        if out.json && !self.sarif {
+            out.json(&answers.iter().map(as_json).collect::<Vec<_>>());
+        }
+        let mut files = Vec::new();
+        let mut verdict = Verdict::Clean;
+        for answer in &answers {
+            match answer {
+                Ok(found) => {
+                    files.push((&found.source, found.diagnostics.as_slice()));
+                    if !found.diagnostics.is_empty() && verdict == Verdict::Clean {
+                        verdict = Verdict::Found;
+                    }
+                    if !out.json && !self.sarif {
+                        tell(found);
+                    }
+                }
+                Err((_, question)) => {
+                    verdict = Verdict::Partly;
+                    question.tell(Output { json: false });
+                }
+            }
+        }
+        if self.sarif {
+            out.json(&sarif::report(&files));
+        }
+        Ok(verdict)
     }
 
     fn check(&self, source: Source) -> Result<Found, BadQuestion> {
@@ -92,6 +109,12 @@ impl Check {
             )));
         };
         if kind != Kind::Ptx {
+            if self.launch.is_some() || self.launches.is_some() || self.ptxas {
+                return Err(BadQuestion::Sentence(format!(
+                    "{} is a log: there is nothing in it to launch or to assemble",
+                    source.name()
+                )));
+            }
             let reading = log::read(kind, &source);
             return Ok(Found {
                 source,
@@ -143,7 +166,15 @@ fn merge(found: &mut Vec<Diagnostic>, from_run: Vec<Diagnostic>) {
     found.extend(from_run);
 }
 
-fn as_json(found: &Found) -> serde_json::Value {
+fn as_json(answer: &Result<Found, (&PathBuf, BadQuestion)>) -> serde_json::Value {
+    let found = match answer {
+        Ok(found) => found,
+        Err((path, question)) => {
+            let mut told = question.to_json();
+            told["file"] = json!(path.display().to_string());
+            return told;
+        }
+    };
     let diagnostics: Vec<_> = found
         .diagnostics
         .iter()

@@ -43,7 +43,7 @@ impl Doctor {
         match ptxas {
             Some((path, version)) => println!("ptxas    {version} ({})", path.display()),
             None => println!(
-                "ptxas    none; only the project's own tests want it\n  \
+                "ptxas    none; `heist check --ptxas` and the project's own tests want it\n  \
                  help: `pip install nvidia-cuda-nvcc` in a virtual environment `.venv`, or set HEIST_PTXAS"
             ),
         }

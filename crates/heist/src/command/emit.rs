@@ -35,8 +35,14 @@ impl Emit {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let entry = catalogue::entry(&self.kernel).map_err(question)?;
         let told = Settings::from_words(&self.told).map_err(question)?;
-        let arch = Arch::parse(&self.arch)
-            .ok_or_else(|| question(format!("{} is no architecture; try sm_90a", self.arch)))?;
+        let arch = Arch::parse(&self.arch).ok_or_else(|| {
+            let known: Vec<String> = Arch::ALL.iter().map(ToString::to_string).collect();
+            question(format!(
+                "{} is no architecture; there are {}",
+                self.arch,
+                known.join(", ")
+            ))
+        })?;
         let sms = Gpu::ALL
             .iter()
             .find(|gpu| arch.runs_on(gpu.arch))

@@ -1,7 +1,7 @@
 //! `heist exec`: any PTX, once, on a device of your choice.
 
 use super::launch::{ARGUMENTS_HELP, LaunchFlags, Ran};
-use super::{BadQuestion, Output, Verdict, file, read_source};
+use super::{BadQuestion, Output, Verdict, file, read_source, tell_all};
 use clap::Args;
 use heist_launch::{Buffer, BufferRef};
 use heist_ptx::Source;
@@ -106,7 +106,7 @@ impl Exec {
             }));
             return;
         }
-        out.diagnostics(&ran.report.diagnostics, source);
+        tell_all(&ran.report.diagnostics, source);
         for (name, buffer) in &ran.report.outcome.outputs {
             println!("{name}: {}", spell(buffer, self.all));
         }

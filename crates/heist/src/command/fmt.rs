@@ -3,7 +3,8 @@
 use super::{BadQuestion, Output, Verdict, file, read_source};
 use clap::Args;
 use heist_ptx::{parse, print};
-use std::path::PathBuf;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// Print PTX in its canonical form.
 #[derive(Args)]
@@ -12,7 +13,9 @@ Examples:
   heist fmt kernel.ptx               print the canonical form
   heist fmt --write *.ptx            rewrite the files in place
   heist fmt --check kernel.ptx       exit with 1 if it is not canonical
-  nvcc -ptx k.cu -o - | heist fmt -  read standard input")]
+  nvcc -ptx k.cu -o - | heist fmt -  read standard input
+
+Exit status: 0 done, 1 a file is not canonical (--check), 2 a file is no PTX or can't be written.")]
 pub(crate) struct Fmt {
     /// PTX files; `-` is standard input.
     #[arg(required = true)]
@@ -30,39 +33,57 @@ impl Fmt {
         let mut verdict = Verdict::Clean;
         let mut report = Vec::new();
         for path in &self.files {
-            let source = read_source(path)?;
-            let module = match parse(&source) {
-                Ok(module) => module,
-                Err(errors) => return Err(BadQuestion::Diagnostics(errors, source)),
-            };
-            let formatted = print(&module);
-            let changed = formatted != source.text();
-            if self.check && changed {
-                verdict = Verdict::Found;
-            }
-            if out.json {
-                report.push(serde_json::json!({
-                    "file": source.name(),
-                    "canonical": !changed,
-                    "formatted": (!self.check && !self.write).then_some(&formatted),
-                }));
-            } else if self.check && changed {
-                println!("{} is not canonical", source.name());
-            } else if !self.check && !self.write {
-                print!("{formatted}");
-            }
-            if self.write && changed {
-                if path.as_os_str() == "-" {
-                    return Err(BadQuestion::Sentence(
-                        "standard input can't be rewritten; leave out --write".into(),
-                    ));
+            match self.format(path, out) {
+                Ok((told, canonical)) => {
+                    report.push(told);
+                    if self.check && !canonical && verdict == Verdict::Clean {
+                        verdict = Verdict::Found;
+                    }
                 }
-                file::write(path, &formatted)?;
+                // One file that can't be read does not keep the others from being done.
+                Err(question) if self.files.len() > 1 => {
+                    verdict = Verdict::Partly;
+                    question.tell(Output { json: false });
+                    let mut told = question.to_json();
+                    told["file"] = json!(path.display().to_string());
+                    report.push(told);
+                }
+                Err(question) => return Err(question),
             }
         }
         if out.json {
             out.json(&report);
         }
         Ok(verdict)
+    }
+    /// One file: what to say of it, and whether it was canonical.
+    fn format(&self, path: &Path, out: Output) -> Result<(Value, bool), BadQuestion> {
+        let source = read_source(path)?;
+        let module = match parse(&source) {
+            Ok(module) => module,
+            Err(errors) => return Err(BadQuestion::Diagnostics(errors, source)),
+        };
+        let formatted = print(&module);
+        let canonical = formatted == source.text();
+        let printed = !self.check && !self.write;
+        if self.write && !canonical {
+            if path.as_os_str() == "-" {
+                return Err(BadQuestion::Sentence(
+                    "standard input can't be rewritten; leave out --write".into(),
+                ));
+            }
+            file::write(path, &formatted)?;
+        }
+        if !out.json && self.check && !canonical {
+            println!("{} is not canonical", source.name());
+        } else if !out.json && printed {
+            print!("{formatted}");
+        }
+        let told = json!({
+            "file": source.name(),
+            "canonical": canonical,
+            "formatted": printed.then_some(formatted),
+        });
+        Ok((told, canonical))
     }
 }

@@ -2,8 +2,8 @@
 //! `heist run` does with a kernel's name.
 
 use super::run::{draw, question};
-use super::{BadQuestion, Output, Verdict};
-use heist::device::{Device, NotRun, Report, Settings};
+use super::{BadQuestion, Output, Verdict, tell_all};
+use heist::device::{Device, DeviceName, NotRun, Report, Settings};
 use heist::job::{self, JobError};
 use heist::render;
 use heist_kernels::Work;
@@ -19,6 +19,7 @@ use std::path::Path;
 /// What was asked for.
 pub(super) struct Asked<'a> {
     pub(super) device: Device,
+    pub(super) on: DeviceName,
     pub(super) told: Told,
     /// The kernel's own unless given.
     pub(super) schedule: Option<Schedule>,
@@ -76,7 +77,7 @@ pub(super) fn run(
         trace(path, &answer)?;
     }
     if out.json {
-        out.json(&as_json(&answer));
+        out.json(&as_json(&answer, asked));
     } else {
         tell(&answer, asked);
     }
@@ -127,9 +128,7 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
             ),
             None => println!("  {}: {time}, modelled", text.name()),
         }
-        for diagnostic in &report.diagnostics {
-            eprintln!("{}\n", render::to_text(diagnostic, text));
-        }
+        tell_all(&report.diagnostics, text);
     }
     if matches!(asked.device, Device::Gpu(_)) && answer.elapsed_ns() > 0.0 {
         println!(
@@ -153,7 +152,7 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
     }
 }
 
-fn as_json(answer: &Answer) -> serde_json::Value {
+fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
     let step = |(text, report): &(Source, Report)| {
         json!({
             "kernel": text.name(),
@@ -171,6 +170,8 @@ fn as_json(answer: &Answer) -> serde_json::Value {
     };
     json!({
         "name": answer.name,
+        "device": asked.on.to_string(),
+        "seed": asked.settings.seed,
         "flops": answer.work.flops,
         "bytes": answer.work.bytes,
         "steps": answer.steps.iter().map(step).collect::<Vec<_>>(),

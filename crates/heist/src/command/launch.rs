@@ -52,7 +52,7 @@ pub(crate) struct LaunchFlags {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Try this many schedules, from the seed on, until one finds something.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     explore: u64,
     /// Have the simulator refuse, delay and reorder what hardware may.
     #[arg(long)]
@@ -60,9 +60,17 @@ pub(crate) struct LaunchFlags {
     /// All blocks at once on the device (a cooperative launch).
     #[arg(long)]
     cooperative: bool,
-    /// How many seconds it may take.
-    #[arg(long, default_value_t = 60.0)]
-    timeout: f64,
+    /// How long it may take.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    timeout: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().map(Duration::try_from_secs_f64);
+    match time {
+        Some(Ok(time)) if !time.is_zero() => Ok(time),
+        _ => Err("it is a number of seconds, above zero".to_owned()),
+    }
 }
 
 /// A report, and the schedule it came from.
@@ -152,11 +160,8 @@ impl LaunchFlags {
             .unwrap_or_else(|| DeviceName::for_target(&module.target.arch));
         let device =
             Device::open(name).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
-        let limit = Duration::try_from_secs_f64(self.timeout).map_err(|_| {
-            BadQuestion::Sentence(format!("--timeout {}: not a time", self.timeout))
-        })?;
         let schedules = match name {
-            DeviceName::Sim(_) => self.explore.max(1),
+            DeviceName::Sim(_) => self.explore,
             DeviceName::Gpu(_) => 1,
         };
         let mut seed = self.seed;
@@ -165,7 +170,7 @@ impl LaunchFlags {
                 seed,
                 chaos: self.chaos,
                 cooperative: self.cooperative,
-                limit,
+                limit: self.timeout,
             };
             let report = match device.run(source, module, &entry, &launch, &arguments, &settings) {
                 Ok(report) => report,
@@ -205,10 +210,10 @@ pub(crate) fn only_entry(
     let names: Vec<String> = module.entries().map(|f| f.name.to_string()).collect();
     let wrong = |what: String| {
         let list = match names.as_slice() {
-            [] => "it has no kernel".to_owned(),
-            names => format!("it has {}", names.join(", ")),
+            [] => "it has no kernel (`.entry`)".to_owned(),
+            names => format!("{what}; it has {}", names.join(", ")),
         };
-        BadQuestion::Sentence(format!("{}: {what}: {list}", source.name()))
+        BadQuestion::Sentence(format!("{}: {list}", source.name()))
     };
     match asked {
         Some(name) if names.iter().any(|known| known == name) => Ok(name.to_owned()),

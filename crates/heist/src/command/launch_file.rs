@@ -6,7 +6,7 @@ use super::{BadQuestion, read_source};
 use heist::device::{Device, DeviceName, NotRun, Settings};
 use heist_check::shared_opt_in;
 use heist_filetests::{Action, Run, read_directives};
-use heist_ptx::{Diagnostic, Module, Source};
+use heist_ptx::{Diagnostic, Module, Severity, Source};
 use std::path::Path;
 
 /// Runs every launch that a file says; what all of them found.
@@ -57,26 +57,39 @@ fn launch(run: &Run, source: &Source, module: &Module) -> Result<Vec<Diagnostic>
         None => DeviceName::for_target(&module.target.arch),
     };
     let device = Device::open(name).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
-    let settings = Settings {
-        seed: run.seed.unwrap_or(0),
-        chaos: run.chaos,
-        cooperative: run.cooperative,
-        ..Settings::default()
-    };
-    let ran = device.run(
-        source,
-        module,
-        &entry,
-        &run.launch,
-        &run.arguments,
-        &settings,
-    );
     let opt_in = shared_opt_in(module, &entry, run.launch.dynamic_shared);
-    let mut found: Vec<Diagnostic> = opt_in.into_iter().collect();
-    match ran {
-        Ok(report) => found.extend(report.diagnostics),
-        Err(NotRun::Gpu(error)) => return Err(BadQuestion::Sentence(error.to_string())),
-        Err(NotRun::Refused(list)) => return Err(BadQuestion::Diagnostics(list, source.clone())),
+    let first = run.seed.unwrap_or(0);
+    let schedules = match name {
+        DeviceName::Sim(_) => run.explore.unwrap_or(1).max(1),
+        DeviceName::Gpu(_) => 1,
+    };
+    let mut found = Vec::new();
+    for more in 0..schedules {
+        let settings = Settings {
+            seed: first.wrapping_add(more.into()),
+            chaos: run.chaos,
+            cooperative: run.cooperative,
+            ..Settings::default()
+        };
+        let ran = device.run(
+            source,
+            module,
+            &entry,
+            &run.launch,
+            &run.arguments,
+            &settings,
+        );
+        found = match ran {
+            Ok(report) => report.diagnostics,
+            Err(NotRun::Gpu(error)) => return Err(BadQuestion::Sentence(error.to_string())),
+            Err(NotRun::Refused(list)) => {
+                return Err(BadQuestion::Diagnostics(list, source.clone()));
+            }
+        };
+        if found.iter().any(|one| one.severity == Severity::Error) {
+            break;
+        }
     }
+    found.extend(opt_in);
     Ok(found)
 }

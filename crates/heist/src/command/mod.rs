@@ -25,7 +25,7 @@ mod run;
 mod selftest;
 mod tune;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use heist::render;
 use heist_ptx::{Diagnostic, Source};
 use std::io::Read;
@@ -60,7 +60,22 @@ enum Command {
     Tune(tune::Tune),
 }
 
+/// A negative number is a wrong number, not an unknown flag.
+fn with_numbers(command: clap::Command) -> clap::Command {
+    let values = |arg: clap::Arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(values).mut_subcommands(with_numbers)
+}
+
 impl Heist {
+    /// What the program was called with; says what is wrong with it, and ends.
+    pub(crate) fn from_words() -> Heist {
+        let words = with_numbers(Heist::command()).get_matches();
+        Heist::from_arg_matches(&words).unwrap_or_else(|error| error.exit())
+    }
+
     pub(crate) fn run(self) -> ExitCode {
         let out = Output { json: self.json };
         let verdict = match self.command {
@@ -81,6 +96,7 @@ impl Heist {
         let status = match verdict {
             Ok(Verdict::Clean) => ExitCode::SUCCESS,
             Ok(Verdict::Found) => ExitCode::from(1),
+            Ok(Verdict::Partly) => ExitCode::from(2),
             Err(question) => {
                 question.tell(out);
                 ExitCode::from(2)
@@ -98,6 +114,8 @@ pub(crate) enum Verdict {
     Clean,
     /// Something was found: exit status 1.
     Found,
+    /// Of several files one could not be read, which was told: exit status 2.
+    Partly,
 }
 
 /// Why a command could not answer: exit status 2.
@@ -109,16 +127,20 @@ pub(crate) enum BadQuestion {
 }
 
 impl BadQuestion {
-    fn tell(self, out: Output) {
+    fn tell(&self, out: Output) {
         match self {
-            BadQuestion::Sentence(sentence) if out.json => {
-                out.json(&serde_json::json!({ "error": sentence }));
-            }
-            BadQuestion::Sentence(sentence) => {
-                eprintln!("heist: {sentence}");
-            }
+            question if out.json => out.json(&question.to_json()),
+            BadQuestion::Sentence(sentence) => eprintln!("heist: {sentence}"),
+            BadQuestion::Diagnostics(diagnostics, source) => tell_all(diagnostics, source),
+        }
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        match self {
+            BadQuestion::Sentence(sentence) => serde_json::json!({ "error": sentence }),
             BadQuestion::Diagnostics(diagnostics, source) => {
-                out.diagnostics(&diagnostics, &source);
+                let list = diagnostics.iter().map(|one| render::to_json(one, source));
+                serde_json::json!({ "diagnostics": list.collect::<Vec<_>>() })
             }
         }
     }
@@ -137,19 +159,12 @@ impl Output {
             Err(error) => eprintln!("heist: {error}"),
         }
     }
+}
 
-    fn diagnostics(self, diagnostics: &[Diagnostic], source: &Source) {
-        if self.json {
-            let list: Vec<_> = diagnostics
-                .iter()
-                .map(|diagnostic| render::to_json(diagnostic, source))
-                .collect();
-            self.json(&serde_json::json!({ "diagnostics": list }));
-            return;
-        }
-        for diagnostic in diagnostics {
-            eprintln!("{}\n", render::to_text(diagnostic, source));
-        }
+/// Findings, for people.
+fn tell_all(diagnostics: &[Diagnostic], source: &Source) {
+    for diagnostic in diagnostics {
+        eprintln!("{}\n", render::to_text(diagnostic, source));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `heist run`: one workload or kernel under one schedule, on a device of your choice.
 
-use super::{BadQuestion, Output, Verdict, file, kernel};
+use super::{BadQuestion, Output, Verdict, file, kernel, tell_all};
 use clap::Args;
 use heist::device::{Device, DeviceName, NotRun, Settings};
 use heist::render;
@@ -49,7 +49,7 @@ pub(crate) struct Run {
     #[arg(long)]
     source: Option<String>,
     /// A file in which `--source auto` remembers what it measured.
-    #[arg(long, value_name = "FILE", requires = "source")]
+    #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
     /// In which order tiles are handed out: linear, reversed, grouped(4), hilbert, longest-first.
     #[arg(long)]
@@ -63,21 +63,22 @@ pub(crate) struct Run {
     /// sim:b200, sim:h200, sim:l4, ... or gpu.
     #[arg(long, default_value = "sim:b200")]
     device: DeviceName,
-    /// How many tiles.
-    #[arg(long, default_value_t = 2000)]
-    tiles: u32,
-    /// The mean number of steps of a tile.
-    #[arg(long, default_value_t = 100)]
-    mean: u32,
-    /// How many times the heaviest tile outweighs the lightest, about.
-    #[arg(long, default_value_t = 8.0)]
-    imbalance: f64,
-    /// Steps of the prologue, once a block.
-    #[arg(long, default_value_t = 0)]
-    prologue: u32,
-    /// Bytes of shared memory that a block holds: 150000 leaves one block a multiprocessor.
-    #[arg(long, default_value_t = 0)]
-    shared: u32,
+    /// How many tiles a workload has [default: 2000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tiles: Option<u32>,
+    /// The mean number of steps of a tile [default: 100].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    mean: Option<u32>,
+    /// How many times the heaviest tile outweighs the lightest, about [default: 8].
+    #[arg(long, value_name = "TIMES", value_parser = times)]
+    imbalance: Option<f64>,
+    /// Steps of the prologue, once a block [default: 0].
+    #[arg(long, value_name = "N")]
+    prologue: Option<u32>,
+    /// Bytes of shared memory that a block holds: 150000 leaves one block a multiprocessor
+    /// [default: 0].
+    #[arg(long, value_name = "BYTES")]
+    shared: Option<u32>,
     /// Fixes the workload and the simulated schedule.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -90,6 +91,13 @@ pub(crate) struct Run {
     /// Write the timeline: .html, .svg, or .json (for Perfetto).
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+}
+
+fn times(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(times) if (1.0..1e9).contains(&times) => Ok(times),
+        _ => Err("it is a number from 1 to a billion".to_owned()),
+    }
 }
 
 pub(super) fn question(error: impl std::fmt::Display) -> BadQuestion {
@@ -145,6 +153,11 @@ impl Run {
         let policy = self.policy()?;
         let arch = tiled::arch_of(device).map_err(question)?;
         if self.source.as_deref() == Some("auto") {
+            if self.submit.is_some() {
+                return Err(question(
+                    "--source auto measures early and late submission; leave --submit out",
+                ));
+            }
             return self.fastest(synthetic, device, settings, &policy);
         }
         let source = match &self.source {
@@ -192,8 +205,15 @@ impl Run {
         if let Some(submit) = &self.submit {
             schedule = schedule.submit(submit.parse().map_err(question)?);
         }
-        if let Some(order) = &self.order {
-            schedule.order = order.parse().map_err(question)?;
+        match self.order.as_deref() {
+            Some("longest-first") => {
+                return Err(question(
+                    "longest-first needs the cost of each tile, which a workload says and a kernel \
+                     does not; without --order a kernel takes the order that suits it",
+                ));
+            }
+            Some(order) => schedule.order = order.parse().map_err(question)?,
+            None => {}
         }
         schedule.cluster = self.cluster();
         Ok(Some(schedule))
@@ -201,6 +221,21 @@ impl Run {
 
     /// A kernel of the catalogue.
     fn kernel(&self, entry: &dyn Entry, out: Output) -> Result<Verdict, BadQuestion> {
+        for (flag, given) in [
+            ("--tiles", self.tiles.is_some()),
+            ("--mean", self.mean.is_some()),
+            ("--imbalance", self.imbalance.is_some()),
+            ("--prologue", self.prologue.is_some()),
+            ("--shared", self.shared.is_some()),
+        ] {
+            if given {
+                return Err(question(format!(
+                    "{flag} is for a workload; what a kernel is told are words, such as m=512: see \
+                     `heist kernels {}`",
+                    self.name
+                )));
+            }
+        }
         let device = Device::open(self.device).map_err(question)?;
         let mut told = Told::from_words(&self.told).map_err(question)?;
         if told.get("seed").is_none() {
@@ -214,6 +249,7 @@ impl Run {
                 ..Settings::default()
             },
             device,
+            on: self.device,
             told,
             verify: !self.no_verify,
             trace: self.trace.as_deref(),
@@ -276,6 +312,9 @@ impl Run {
             drawable(path)?;
         }
         if let Some(path) = &self.tuned {
+            if self.source.as_deref() != Some("auto") {
+                return Err(question("--tuned is for --source auto, which measures"));
+            }
             file::writable(path)?;
         }
         if let Ok(entry) = catalogue::entry(&self.name) {
@@ -290,25 +329,22 @@ impl Run {
                 "`{word}` is for a kernel; a workload's numbers are flags, such as --tiles 500"
             )));
         }
-        if self.tiles == 0 {
-            return Err(question("a workload of no tiles has nothing to run"));
-        }
+        let tiles = self.tiles.unwrap_or(2000);
         let most = catalogue::most_elements() / u64::from(heist_kernels::synthetic::THREADS);
-        if u64::from(self.tiles) > most {
+        if u64::from(tiles) > most {
             return Err(question(format!(
-                "{} tiles: with the memory that is free, {most} can be made and checked on the host",
-                self.tiles
+                "{tiles} tiles: with the memory that is free, {most} can be made and checked on the host"
             )));
         }
         let synthetic = Synthetic::new(
             workload,
             Parameters {
-                tiles: self.tiles,
-                mean: self.mean.max(1),
-                imbalance: self.imbalance,
-                prologue: self.prologue,
+                tiles,
+                mean: self.mean.unwrap_or(100),
+                imbalance: self.imbalance.unwrap_or(8.0),
+                prologue: self.prologue.unwrap_or(0),
                 seed: self.seed,
-                shared: self.shared,
+                shared: self.shared.unwrap_or(0),
             },
         );
         let device = Device::open(self.device).map_err(question)?;
@@ -325,20 +361,16 @@ impl Run {
             trace: &ran.trace,
         };
         if let Some(path) = &self.trace {
-            draw(path, &format!("{workload}, {} tiles", self.tiles), &[named])?;
+            draw(path, &format!("{workload}, {tiles} tiles"), &[named])?;
         }
         if out.json {
             out.json(&as_json(&ran, &synthetic));
         } else {
             print!("{}", heist_view::table::runs(&[named], synthetic.tiles()));
             tell(&ran);
+            tell_all(&ran.diagnostics, &ran.text);
             if let Some(path) = &self.trace {
                 println!("timeline: {}", path.display());
-            }
-        }
-        if !ran.diagnostics.is_empty() && !out.json {
-            for diagnostic in &ran.diagnostics {
-                eprintln!("{}\n", render::to_text(diagnostic, &ran.text));
             }
         }
         Ok(if ran.is_right(&synthetic) {

@@ -19,7 +19,8 @@ Examples:
 
 Exit status: 0 nothing failed, 1 something did, 2 there was nothing to run or nothing to run it on.")]
 pub(crate) struct SelftestCommand {
-    /// Files, or folders to look for `.ptx` files in [default: tests/ptx rules corpus].
+    /// Files, or folders to look for `.ptx` files in [default: tests/ptx rules cases
+    /// corpus].
     paths: Vec<PathBuf>,
     /// Where to run them.
     #[arg(long, value_enum, default_value_t = Where::Auto)]
@@ -31,8 +32,8 @@ pub(crate) struct SelftestCommand {
     #[arg(long)]
     filter: Option<String>,
     /// How many cases to run at a time where devices allow it.
-    #[arg(long)]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
     /// Name every case as it ends.
     #[arg(long, short)]
     verbose: bool,
@@ -82,7 +83,7 @@ impl SelftestCommand {
             devices,
             checker: &check,
             filter: self.filter.clone(),
-            threads: self.threads.unwrap_or_else(available_threads),
+            threads: self.threads.map_or_else(available_threads, usize::from),
         };
         let verbose = self.verbose && !out.json;
         let report = selftest
@@ -92,15 +93,16 @@ impl SelftestCommand {
                 }
             })
             .map_err(|error| BadQuestion::Sentence(error.to_string()))?;
+        if report.results.is_empty() {
+            return Err(BadQuestion::Sentence(match &self.filter {
+                Some(filter) => format!("there is no case whose `file::case` contains `{filter}`"),
+                None => "there is no `.ptx` file in there".to_owned(),
+            }));
+        }
         if out.json {
             out.json(&report.to_json());
         } else {
             println!("{report}");
-        }
-        if report.results.is_empty() {
-            return Err(BadQuestion::Sentence(
-                "no case was run: is the filter right?".to_owned(),
-            ));
         }
         Ok(if report.is_success() {
             Verdict::Clean

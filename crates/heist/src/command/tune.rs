@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 /// Search for the fastest kernel and schedule for a problem.
 #[derive(Args)]
 #[command(after_help = "\
-Variants first, then every source, early and late, for the fastest of them, then the order of tiles.
-Each candidate's result is checked before it is timed; on a GPU samples are taken in turns, on a cold
-L2 cache, more of those that are close. On a simulated GPU the times are modelled.
+Variants first, then every source, early and late, for the fastest of them, then the order of
+tiles. Each candidate's result is checked before it is timed; on a GPU samples are taken in turns,
+on a cold L2 cache, more of those that are close. On a simulated GPU the times are modelled.
 
 Examples:
   heist tune gemm m=4096 n=4096 k=4096

@@ -228,6 +228,7 @@ const PARAMETERS: &[Parameter] = &[
 /// The problem that settings describe.
 fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
     settings.check("gemm", PARAMETERS)?;
+    settings.instead("config", &["variant"])?;
     let number = |name| settings.read::<u32>(PARAMETERS, name);
     let word = |name| settings.word(PARAMETERS, name);
     let problem = Gemm::new(

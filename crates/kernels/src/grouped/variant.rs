@@ -224,7 +224,11 @@ const PARAMETERS: &[Parameter] = &[
 
 /// A list of numbers, or of shapes.
 fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
-    let wrong = || KernelError::unfit(format!("`{text}` is no list of groups"));
+    let example = match parts {
+        1 => "of numbers of rows, such as 40,200,0",
+        _ => "of shapes, each m x n x k, such as 40x128x64,7x256x32",
+    };
+    let wrong = || KernelError::unfit(format!("`{text}` is no list {example}"));
     text.split(',')
         .map(|item| {
             let numbers: Result<Vec<u32>, _> = item.split('x').map(str::parse).collect();
@@ -238,6 +242,8 @@ fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
 
 fn problem(settings: &Settings) -> Result<Grouped, KernelError> {
     settings.check("grouped-gemm", PARAMETERS)?;
+    settings.instead("config", &["variant"])?;
+    settings.instead("groups", &["rows", "n", "k"])?;
     let word = |name| settings.word(PARAMETERS, name);
     let shapes = match settings.get("groups") {
         Some(text) => {

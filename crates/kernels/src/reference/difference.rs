@@ -69,10 +69,13 @@ impl Difference {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.max == 0.0 {
+            return write!(f, "all of {} elements exact", self.count);
+        }
         write!(
             f,
-            "relative norm {:.2e}, at most {:.2e} (element {}: {} for {}) of {} elements",
-            self.norm, self.max, self.at, self.found, self.expected, self.count
+            "relative norm {:.2e} over {} elements, the largest difference {:.2e} (element {}: {} for {})",
+            self.norm, self.count, self.max, self.at, self.found, self.expected
         )
     }
 }
