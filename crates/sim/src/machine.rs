@@ -46,6 +46,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// By how many cycles chaos holds up something asynchronous.
+    pub(crate) fn held_up(&mut self) -> u64 {
+        match u64::from(self.options.chaos.delay) {
+            0 => 0,
+            delay => self.rng.below(delay + 1),
+        }
+    }
+
     /// The same device before anything ran on it, with a memory of its own that
     /// notes what is touched.
     pub(crate) fn fork(&self) -> Machine {

@@ -338,8 +338,11 @@ fn check_slot(cx: &mut Cx<'_>, lane: usize, rank: u32, slot: u32) {
         &cx.team.proxied,
         lane as u8,
         range,
-        true,
-        true,
+        flight::Minds {
+            reads: true,
+            fence: true,
+            but: &[],
+        },
     );
     let Some(found) = found else { return };
     let them = cx.whom(found.agent, found.lane);
@@ -399,6 +402,7 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
             id: flight_id,
             what: What::Answer,
             write: true,
+            reduces: false,
             start: u64::from(slot),
             end: u64::from(slot) + 16,
             pc,
@@ -417,12 +421,7 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
         at: Time((now + cx.team.offset) * cycle_ps),
         kind: DecisionKind::Requested,
     });
-    let delay = u64::from(cx.machine.options.chaos.delay);
-    let extra = if delay > 0 {
-        cx.machine.rng.below(delay + 1)
-    } else {
-        0
-    };
+    let extra = cx.machine.held_up();
     let time = now + ROUND_TRIP_NS * 1000 / cycle_ps + extra;
     let targets = targets
         .into_iter()

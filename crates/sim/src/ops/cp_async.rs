@@ -38,9 +38,8 @@ struct Copy {
 pub(crate) struct WarpCopies {
     open: Vec<Copy>,
     groups: VecDeque<Vec<Copy>>,
-    /// Bulk copies by their flights: not in a group yet, and in groups.
-    pub(crate) bulk_open: Vec<u64>,
-    pub(crate) bulk_groups: VecDeque<Vec<u64>>,
+    /// Those out of shared memory, by their flights.
+    pub(crate) bulk: super::bulk::group::Groups,
 }
 
 impl WarpCopies {

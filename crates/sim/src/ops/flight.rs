@@ -20,8 +20,11 @@ use rustc_hash::FxHashMap;
 pub(crate) enum What {
     /// The answer to a launch-control request.
     Answer,
-    /// A bulk or tensor copy.
+    /// A bulk or tensor copy, or a word for a peer; with a group, if it leaves the
+    /// block's shared memory.
     Bulk,
+    /// A copy to a peer, at its source.
+    Sent,
     /// A `wgmma`.
     Product,
 }
@@ -32,6 +35,8 @@ pub(crate) struct Flight {
     pub(crate) id: u64,
     pub(crate) what: What,
     pub(crate) write: bool,
+    /// Whether it combines what it writes with what is there, each word at once.
+    pub(crate) reduces: bool,
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) pc: u32,
@@ -45,11 +50,29 @@ pub(crate) struct Flights {
     list: Vec<Flight>,
     /// What products read, by line: the bytes, and whose they are.
     lines: FxHashMap<u64, Vec<(u128, Flight)>>,
+    /// The reductions that there have been, by their places.
+    reductions: Vec<u32>,
 }
 
 impl Flights {
     pub(crate) fn push(&mut self, flight: Flight) {
+        if flight.reduces && !self.reductions.contains(&flight.pc) {
+            self.reductions.push(flight.pc);
+        }
         self.list.push(flight);
+    }
+
+    /// The places of the reductions, if those do not mind each other.
+    pub(crate) fn reductions(&self, reduces: bool) -> &[u32] {
+        if reduces { &self.reductions } else { &[] }
+    }
+
+    /// An operation that one which writes some bytes would disturb.
+    pub(crate) fn overwritten(&self, start: u64, end: u64, reduces: bool) -> Option<&Flight> {
+        self.list
+            .iter()
+            .find(|flight| flight.start < end && start < flight.end && !(flight.reduces && reduces))
+            .or_else(|| self.product(start, end))
     }
 
     /// An operation is done with this memory.
@@ -183,7 +206,8 @@ fn report_early(cx: &mut Cx<'_>, rank: u32, lane: usize, offset: u64, flight: Fl
     });
 }
 
-fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
+/// The rule that an access breaks which meets an operation in flight, and what to do.
+pub(crate) fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
     match (what, write, does) {
         (What::Answer, ..) => (
             rule::CLC_EARLY_READ,
@@ -192,6 +216,10 @@ fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
         (What::Product, ..) => (
             rule::WGMMA_SOURCE_OVERWRITTEN,
             "wait for the product (`wgmma.wait_group`) in every warp that runs it, and meet, before its operands are overwritten",
+        ),
+        (What::Sent, ..) => (
+            rule::BULK_SOURCE_OVERWRITTEN,
+            "let the receiver say, by an arrival at an mbarrier of the sender, that the copy is complete, and wait for that",
         ),
         (What::Bulk, false, _) => (
             rule::BULK_SOURCE_OVERWRITTEN,
@@ -221,17 +249,28 @@ pub(crate) struct Unready {
     pub(crate) known: bool,
 }
 
-/// Looks for earlier accesses to `start..end` that the starting lane does not
-/// know, or that no proxy fence covers. `reads` says whether earlier generic reads count.
+/// Which earlier accesses an asynchronous one minds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Minds<'a> {
+    /// Reads, and not only writes.
+    pub(crate) reads: bool,
+    /// Generic ones that no proxy fence covers, also if it knows of them.
+    pub(crate) fence: bool,
+    /// But not the asynchronous ones of these instructions.
+    pub(crate) but: &'a [u32],
+}
+
+/// Looks for earlier accesses to `range` that the starting lane does not know, or that no
+/// proxy fence covers.
 pub(crate) fn unready(
     region: &mut Region,
     clock: &crate::race::clock::WarpClock,
     proxied: &Clock,
     lane: u8,
     range: std::ops::Range<u64>,
-    reads: bool,
-    fence: bool,
+    minds: Minds<'_>,
 ) -> Option<Unready> {
+    let Minds { reads, fence, but } = minds;
     let mut found: Option<Unready> = None;
     let (first, last) = (
         range.start / LINE as u64,
@@ -247,6 +286,9 @@ pub(crate) fn unready(
         };
         region.history.each(at, bytes, |seen| {
             if found.is_some_and(|found| !found.known) || !(seen.write || reads) {
+                return;
+            }
+            if seen.kind == Kind::Async && but.contains(&seen.pc) {
                 return;
             }
             let own = seen.agent == clock.agent && seen.lane == lane;

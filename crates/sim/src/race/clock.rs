@@ -13,8 +13,12 @@ use crate::lanes::{ALL, Mask};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// A warp of the grid: block number times warps per block, plus its own number.
+/// A warp of the grid: block number times warps per block, plus its own number; or, from
+/// [`MBARRIERS`] on, an mbarrier.
 pub(crate) type Agent = u32;
+
+/// The first of the agents that are mbarriers; warps are below.
+pub(crate) const MBARRIERS: Agent = 0x8000_0000;
 
 /// The lane of an access that several lanes made.
 pub(crate) const SEVERAL: u8 = 0xff;

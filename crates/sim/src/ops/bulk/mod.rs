@@ -5,6 +5,7 @@
 //! A copy out of shared memory writes at once and holds its source until its group
 //! is waited for.
 
+pub(crate) mod group;
 mod place;
 mod remote;
 mod transfer;
@@ -54,8 +55,7 @@ struct Bulk {
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     if mods.has("commit_group") {
         let instr = with(|cx| {
-            let open = std::mem::take(&mut cx.warp.copies.bulk_open);
-            cx.warp.copies.bulk_groups.push_back(open);
+            cx.warp.copies.bulk.commit(cx.mask);
             Flow::Next
         });
         d.emit(instr, Cost::ALU);
@@ -63,19 +63,16 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     }
     if mods.has("wait_group") {
         let o = operands(d, i, 1)?;
-        let left = d.immediate(&o[0]).unwrap_or(0) as usize;
+        let left = d.immediate(&o[0]).unwrap_or(0) as u32;
         let instr = with(move |cx| {
             let now = cx.now() + LATENCY;
-            let mut any = false;
-            while cx.warp.copies.bulk_groups.len() > left {
-                for id in cx.warp.copies.bulk_groups.pop_front().unwrap_or_default() {
-                    any = true;
-                    cx.blocks
-                        .iter_mut()
-                        .for_each(|block| block.flights.land(id));
-                }
+            let done = cx.warp.copies.bulk.wait(cx.mask, left);
+            for &id in &done {
+                cx.blocks
+                    .iter_mut()
+                    .for_each(|block| block.flights.land(id));
             }
-            if any {
+            if !done.is_empty() {
                 cx.warp.advance(now);
             }
             Flow::Next
@@ -160,6 +157,12 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         None
     };
     let multicast = if mods.has("multicast::cluster") {
+        if mods.has("cta_group::2") {
+            return Err(d.unsupported(
+                i,
+                "a multicast that signals the mbarriers of block pairs is not simulated",
+            ));
+        }
         let Some(operand) = o.get(next) else {
             return Err(d.wrong(rule::OPERAND_COUNT, "a multicast names its blocks"));
         };
@@ -239,18 +242,29 @@ impl Bulk {
 /// What a block that exits leaves behind.
 pub(crate) fn block_exited(cx: &mut Cx<'_>) {
     let rank = cx.warp.rank;
-    let loads = cx.blocks[rank as usize]
+    let flight = cx.blocks[rank as usize]
         .flights
         .iter()
-        .find(|flight| flight.what == What::Bulk && flight.write)
+        .find(|flight| match flight.what {
+            What::Bulk => flight.write,
+            What::Sent => true,
+            What::Answer | What::Product => false,
+        })
         .copied();
-    if let Some(flight) = loads {
+    if let Some(flight) = flight {
         let span = cx.code.span(flight.pc);
         cx.report(rule::ASYNC_AT_EXIT, cx.mask, |_, mut told| {
+            let (way, help) = if flight.write {
+                ("into", "wait for its mbarrier before the block exits")
+            } else {
+                (
+                    "out of",
+                    "let the cluster meet behind the receiver's wait for it before the block exits",
+                )
+            };
             told.message =
-                "a block exits while a bulk copy into its shared memory is in flight".to_owned();
-            told.other(span, "the copy starts here")
-                .help("wait for its mbarrier before the block exits")
+                format!("a block exits while a bulk copy {way} its shared memory is in flight");
+            told.other(span, "the copy starts here").help(help)
         });
     }
 }
@@ -258,8 +272,7 @@ pub(crate) fn block_exited(cx: &mut Cx<'_>) {
 /// What a warp that exits leaves behind.
 pub(crate) fn warp_exited(cx: &mut Cx<'_>) {
     let rank = cx.warp.rank as usize;
-    let open = cx.warp.copies.bulk_open.first().copied();
-    let grouped = cx.warp.copies.bulk_groups.iter().flatten().next().copied();
+    let (open, grouped) = cx.warp.copies.bulk.left_over();
     let Some(id) = open.or(grouped) else { return };
     let Some(flight) = cx.blocks[rank]
         .flights

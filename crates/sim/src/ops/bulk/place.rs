@@ -189,8 +189,24 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether what a copy reads from shared memory is ready for the async proxy.
+    /// Whether what a copy reads from shared memory is there, and ready for the async proxy.
     pub(super) fn check_source(&mut self, lane: usize, rank: u32, start: u64, len: u64) {
+        let flight = self.blocks[rank as usize]
+            .flights
+            .disturbed(start, start + len, false)
+            .copied();
+        if let Some(flight) = flight {
+            let (code, help) = flight::explain(flight.what, flight.write, Does::Reads);
+            self.report(code, 1 << lane, |cx, mut told| {
+                told.message = format!(
+                    "copies {}, which an asynchronous operation in flight has not written yet",
+                    place(cx, Home::Shared(rank), flight.start.max(start))
+                );
+                told.other(cx.code.span(flight.pc), "that one starts here")
+                    .help(help)
+            });
+            return;
+        }
         if self.machine.options.checks.unwritten
             && let Some(offset) = self.blocks[rank as usize]
                 .shared
@@ -214,8 +230,11 @@ impl Cx<'_> {
             &self.team.proxied,
             lane as u8,
             start..start + len,
-            false,
-            true,
+            flight::Minds {
+                reads: false,
+                fence: true,
+                but: &[],
+            },
         );
         let Some(found) = found else { return };
         let them = self.whom(found.agent, found.lane);
@@ -228,35 +247,51 @@ impl Cx<'_> {
         });
     }
 
-    /// Whether everybody is done with what a copy is going to overwrite.
-    pub(super) fn check_target(&mut self, lane: usize, rank: u32, range: std::ops::Range<u64>) {
-        if let Some(flight) = self.blocks[rank as usize]
+    /// Whether everybody is done with what a copy is going to overwrite. `reduces` says
+    /// that it combines with what is there, and `fence` that it needs a proxy fence.
+    pub(super) fn check_target(
+        &mut self,
+        lane: usize,
+        rank: u32,
+        range: std::ops::Range<u64>,
+        reduces: bool,
+        fence: bool,
+    ) {
+        let flight = self.blocks[rank as usize]
             .flights
-            .disturbed(range.start, range.end, true)
-            .copied()
-            && flight.write
-        {
-            self.report(rule::ASYNC_OVERLAP, 1 << lane, |cx, mut told| {
+            .overwritten(range.start, range.end, reduces)
+            .copied();
+        if let Some(flight) = flight {
+            let (code, help) = flight::explain(flight.what, flight.write, Does::Writes);
+            self.report(code, 1 << lane, |cx, mut told| {
                 told.message = format!(
-                    "copies to {}, which another copy in flight writes too",
-                    place(cx, Home::Shared(rank), range.start)
+                    "copies to {}, which another operation in flight {}",
+                    place(cx, Home::Shared(rank), range.start.max(flight.start)),
+                    if flight.write {
+                        "writes too"
+                    } else {
+                        "may still read"
+                    },
                 );
                 told.other(cx.code.span(flight.pc), "that one starts here")
-                    .help("wait for the first copy before the next one to the same place")
+                    .help(help)
             });
         }
         if !self.machine.options.checks.races {
             return;
         }
-        let region = &mut self.blocks[rank as usize].shared;
+        let block = &mut self.blocks[rank as usize];
         let found = flight::unready(
-            region,
+            &mut block.shared,
             &self.warp.clock,
             &self.team.proxied,
             lane as u8,
             range,
-            true,
-            true,
+            flight::Minds {
+                reads: true,
+                fence,
+                but: block.flights.reductions(reduces),
+            },
         );
         let Some(found) = found else { return };
         let them = self.whom(found.agent, found.lane);

@@ -2,7 +2,7 @@
 
 use super::super::access::Does;
 use super::super::atomic::{op_of, type_of};
-use super::super::flight::{self, What};
+use super::super::flight::{self, Flight, What};
 use super::super::map::with;
 use super::super::mbarrier::{Delivery, Mbarrier, Sender, check_use};
 use super::super::qualifier::read_bits;
@@ -73,6 +73,20 @@ pub(crate) fn decode_remote(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_
                 continue;
             }
             let pc = cx.pc();
+            let (start, end) = (u64::from(offset), u64::from(offset) + len);
+            cx.check_target(lane, rank, start..end, reduce.is_some(), false);
+            let id = cx.team.new_flight();
+            cx.blocks[rank as usize].flights.push(Flight {
+                id,
+                what: What::Bulk,
+                write: true,
+                reduces: reduce.is_some(),
+                start,
+                end,
+                pc,
+                agent: cx.warp.clock.agent,
+                lane: lane as u8,
+            });
             let clock = cx.warp.clock.snapshot(1 << lane, cx.warp.live);
             let sender = Sender {
                 what: What::Bulk,
@@ -80,21 +94,21 @@ pub(crate) fn decode_remote(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_
                 own: barrier_rank == cx.warp.rank,
             };
             let delivery = Delivery::new(cx.blocks, sender, barrier_rank, barrier, len as u32);
-            let time = cx.now() + 300;
+            let time = cx.now() + 300 + cx.machine.held_up();
             cx.team.after(time, move |happening| {
                 let stamp = happening.blocks[barrier_rank as usize]
                     .mbarriers
                     .get(barrier)
                     .map(Mbarrier::stamp);
-                let region = &mut happening.blocks[rank as usize].shared;
+                let block = &mut happening.blocks[rank as usize];
+                block.flights.land(id);
+                let region = &mut block.shared;
                 match reduce {
-                    None => region.write_bytes(u64::from(offset), &data),
-                    Some((op, ty)) => {
-                        reduce_into(region, u64::from(offset), &data, op, ty, Subnormals::Kept)
-                    }
+                    None => region.write_bytes(start, &data),
+                    Some((op, ty)) => reduce_into(region, start, &data, op, ty, Subnormals::Kept),
                 }
                 if let Some(stamp) = stamp {
-                    flight::written(region, u64::from(offset), len, stamp, pc);
+                    flight::written(region, start, len, stamp, pc);
                 }
                 delivery.arrive(happening, Some(&clock));
             });

@@ -154,6 +154,7 @@ impl Bulk {
             return;
         }
         let mut data = vec![0u8; moved.total as usize];
+        let mut sent = None;
         if self.to_peer {
             let Some((rank, source)) = cx.shared_place(lane, other) else {
                 return;
@@ -162,6 +163,7 @@ impl Bulk {
                 return;
             }
             cx.check_source(lane, rank, u64::from(source), moved.total);
+            sent = Some((rank, u64::from(source)));
             data.copy_from_slice(
                 cx.blocks[rank as usize]
                     .shared
@@ -197,11 +199,12 @@ impl Bulk {
             if !cx.is_in_shared(lane, rank, target.1, moved.total, Does::Writes) {
                 return;
             }
-            cx.check_target(lane, rank, start..end);
+            cx.check_target(lane, rank, start..end, self.reduce.is_some(), true);
             cx.blocks[rank as usize].flights.push(Flight {
                 id,
                 what: What::Bulk,
                 write: true,
+                reduces: self.reduce.is_some(),
                 start,
                 end,
                 pc,
@@ -209,13 +212,21 @@ impl Bulk {
                 lane: lane as u8,
             });
         }
+        if let Some((rank, source)) = sent {
+            cx.blocks[rank as usize].flights.push(Flight {
+                id,
+                what: What::Sent,
+                write: false,
+                reduces: false,
+                start: source,
+                end: source + moved.total,
+                pc,
+                agent: cx.warp.clock.agent,
+                lane: lane as u8,
+            });
+        }
         let clock = cx.warp.clock.snapshot(1 << lane, cx.warp.live);
-        let delay = u64::from(cx.machine.options.chaos.delay);
-        let extra = if delay > 0 {
-            cx.machine.rng.below(delay + 1)
-        } else {
-            0
-        };
+        let extra = cx.machine.held_up();
         let time = cx.now() + LATENCY + moved.total / RATE + extra;
         let reduce = self.reduce;
         let deliveries: Vec<Delivery> = targets
@@ -230,6 +241,9 @@ impl Bulk {
             })
             .collect();
         cx.team.after(time, move |happening| {
+            if let Some((rank, _)) = sent {
+                happening.blocks[rank as usize].flights.land(id);
+            }
             for (&(rank, barrier_rank), delivery) in targets.iter().zip(deliveries) {
                 let stamp = happening.blocks[barrier_rank as usize]
                     .mbarriers
@@ -321,13 +335,14 @@ impl Bulk {
             id,
             what: What::Bulk,
             write: false,
+            reduces: false,
             start: u64::from(offset),
             end: u64::from(offset) + moved.total,
             pc,
             agent: cx.warp.clock.agent,
             lane: lane as u8,
         });
-        cx.warp.copies.bulk_open.push(id);
+        cx.warp.copies.bulk.start(lane, id);
     }
 }
 

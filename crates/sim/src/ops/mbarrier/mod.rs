@@ -22,7 +22,7 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::cluster::Team;
 use crate::lanes::{LANES, each, first};
 use crate::memory::window::Window;
-use crate::race::clock::{Agent, Clock, Known};
+use crate::race::clock::{Agent, Clock, Known, MBARRIERS};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 use rustc_hash::FxHashMap;
 
@@ -376,7 +376,7 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
             }
             barrier.pending -= arrivals.min(barrier.pending);
             if drop {
-                barrier.count -= 1.min(barrier.count);
+                barrier.count -= arrivals.min(barrier.count);
             }
         }
         Act::Init | Act::Invalidate => {}
@@ -436,7 +436,7 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
     let block = &mut cx.blocks[rank as usize];
     block.mbarriers.made += 1;
     // Beyond every warp's number, and different for every mbarrier ever made.
-    let own = 0x8000_0000 | block.number << 10 | block.mbarriers.made & 0x3ff;
+    let own = MBARRIERS | block.number << 10 | block.mbarriers.made & 0x3ff;
     let (start, end) = (u64::from(offset), u64::from(offset) + 8);
     let span = block.mbarriers.span.get_or_insert((start, end));
     *span = (span.0.min(start), span.1.max(end));

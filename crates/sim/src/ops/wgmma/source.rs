@@ -243,6 +243,7 @@ pub(super) fn fly(cx: &mut Cx<'_>, product: &Product, lines: &Lines) {
         id: flight_id(cx.warp.number, product.id),
         what: What::Product,
         write: false,
+        reduces: false,
         start: 0,
         end: 0,
         pc: product.pc,
