@@ -23,6 +23,8 @@ mod launch_file;
 mod policies;
 mod run;
 mod selftest;
+#[cfg(test)]
+mod shown;
 mod tune;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
