@@ -65,6 +65,20 @@ fn a_wrong_question_exits_with_two() {
     let (status, _, err) = add(&["--block", "2"]);
     assert_eq!(status, Some(2));
     assert!(err.contains("error[X013]"), "{err}");
+    // What is wrong with a launch has a place and a remedy, too.
+    for (more, code) in [
+        (&["--block", "4096"][..], "X005"),
+        (&["--block", "2", "--cluster", "2"], "X007"),
+        (&["--block", "2", "--smem", "999999"], "X010"),
+    ] {
+        let (status, _, err) = add(&[more, &["--arg", "out:f32:2"]].concat());
+        assert_eq!(status, Some(2));
+        assert!(err.contains(&format!("error[{code}]")), "{err}");
+        assert!(
+            err.contains("add.ptx:7:17") && err.contains("help: "),
+            "{err}"
+        );
+    }
     let (status, _, err) = add(&["--block", "2", "--arg", "out:f32:2", "--device", "sim:tnt2"]);
     assert_eq!(status, Some(2));
     assert!(err.contains("sim:b200"), "{err}");

@@ -54,6 +54,7 @@ mod machine;
 mod memory;
 mod ops;
 mod options;
+mod plan;
 mod program;
 mod race;
 mod rng;
