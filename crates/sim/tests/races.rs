@@ -69,6 +69,8 @@ enum Width {
     One(u32),
     /// Two or four words as a vector.
     Words(u32),
+    /// A row of a matrix, by the lane that gives its address.
+    Row,
 }
 
 impl Width {
@@ -76,6 +78,7 @@ impl Width {
         match self {
             Width::One(bytes) => bytes,
             Width::Words(count) => 4 * count,
+            Width::Row => 16,
         }
     }
 
@@ -85,7 +88,7 @@ impl Width {
             Width::One(8) => ("u64".to_owned(), format!("{name}l")),
             Width::One(bytes) => (format!("u{}", bytes * 8), name.to_string()),
             Width::Words(2) => ("v2.u32".to_owned(), format!("{{{name}, {name}1}}")),
-            Width::Words(_) => (
+            Width::Words(_) | Width::Row => (
                 "v4.u32".to_owned(),
                 format!("{{{name}, {name}1, {name}2, {name}3}}"),
             ),
@@ -185,25 +188,34 @@ impl Kernel {
                 },
             };
             let kind = dice.of(&[Kind::Read, Kind::Read, Kind::Write, Kind::Add]);
+            let space = dice.of(&[Space::Shared, Space::Shared, Space::Global]);
+            let rows = kind == Kind::Read && space == Space::Shared && dice.below(4) == 0;
             steps.push(Step::Access {
                 kind,
-                space: dice.of(&[Space::Shared, Space::Shared, Space::Global]),
+                space,
                 place,
                 width: if kind == Kind::Add {
                     Width::One(4)
+                } else if rows {
+                    Width::Row
                 } else {
                     let (one, words) = (Width::One, Width::Words);
                     dice.of(&[one(4), one(4), one(2), one(1), one(8), words(2), words(4)])
                 },
-                who: dice.of(&[
-                    Who::All,
-                    Who::All,
-                    Who::All,
-                    Who::Below(1),
-                    Who::Below(17),
-                    Who::Below(33),
-                    Who::With(2),
-                ]),
+                // All lanes load a matrix together.
+                who: if rows {
+                    Who::All
+                } else {
+                    dice.of(&[
+                        Who::All,
+                        Who::All,
+                        Who::All,
+                        Who::Below(1),
+                        Who::Below(17),
+                        Who::Below(33),
+                        Who::With(2),
+                    ])
+                },
             });
             if dice.below(7) < careful {
                 steps.push(dice.of(&[Step::Barrier, Step::Barrier, Step::WarpBarrier]));
@@ -244,6 +256,9 @@ impl Kernel {
                         Space::Global => ("global", "cvt.u64.u32 p, w; add.u64 p, p, g;", "[p]"),
                     };
                     let access = match kind {
+                        Kind::Read if *width == Width::Row => format!(
+                            "ldmatrix.sync.aligned.m8n8.x4.{name}.b16 {{v, v1, v2, v3}}, {address};"
+                        ),
                         Kind::Read => {
                             let (ty, to) = width.ptx('v');
                             format!("ld.{name}.{ty} {to}, {address};")

@@ -2,8 +2,10 @@
 //! race detector remembers.
 
 use super::footprint::Footprint;
+use super::touch::Touch;
 use crate::lanes::{LANES, Mask, each};
-use crate::race::history::History;
+use crate::race::clock::WarpClock;
+use crate::race::history::{History, Read};
 use crate::race::shadow::LINE;
 use std::sync::Arc;
 
@@ -336,6 +338,38 @@ impl Region {
             Some(written) => bytes & !written,
             None => 0,
         }
+    }
+
+    /// Puts off a read of which all bytes are written; see [`History::put_off`]. False
+    /// if that can't be, and nothing has happened.
+    #[inline]
+    pub(crate) fn put_off(&mut self, touch: &Touch<'_>, pc: u32, clock: &WarpClock) -> bool {
+        if !self.history.defers() || !self.is_written(touch) {
+            return false;
+        }
+        let Touch {
+            offsets,
+            mask,
+            size,
+        } = *touch;
+        let lines = each(mask).map(|lane| offsets[lane] / LINE as u64);
+        let read = || {
+            let offsets = crate::lanes::map1(*offsets, |offset| offset as u32);
+            Read::of(offsets, (mask, size), pc, clock)
+        };
+        self.history.put_off(lines, read)
+    }
+
+    /// Whether somebody has written every byte of a touch.
+    #[inline]
+    fn is_written(&self, touch: &Touch<'_>) -> bool {
+        each(touch.mask).all(|lane| {
+            let offset = touch.offsets[lane] as usize;
+            self.written.get(offset / LINE).is_none_or(|&written| {
+                let bytes = run(0, touch.size as usize);
+                written == u128::MAX || written >> (offset % LINE) & bytes == bytes
+            })
+        })
     }
 
     /// The first byte of a range that nobody has written.

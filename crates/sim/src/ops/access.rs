@@ -418,7 +418,10 @@ pub(crate) fn watch_unless(
             Home::Shared(rank) => &mut cx.blocks[rank as usize].shared,
             _ => return,
         };
-        if does == Does::Reads && region.history.is_still() {
+        if does == Does::Reads
+            && (region.history.is_still()
+                || kind == Kind::Plain && region.put_off(&group.touch(), look.pc, &cx.warp.clock))
+        {
             return;
         }
         let (clock, floor) = (&cx.warp.clock, &cx.team.floor);

@@ -45,12 +45,6 @@ impl Part {
         self.bytes
     }
 
-    /// The cells, who touches them, and whether several lanes touch one.
-    #[inline(always)]
-    pub(super) fn cells(&self) -> (Mask, &[u8; 32], bool) {
-        (self.cells, &self.lanes, self.shared)
-    }
-
     #[inline(always)]
     pub(super) fn touch(&self, start: u64) -> LineTouch<'_> {
         LineTouch {
@@ -258,6 +252,16 @@ impl Pattern {
     /// Where each lane lies, if lane 0 is at `start`.
     pub(super) fn offsets(&self, start: u64) -> [u64; LANES] {
         self.deltas.map(|delta| start.wrapping_add(delta))
+    }
+
+    /// The same in 32 bits.
+    #[inline(always)]
+    pub(super) fn short_offsets(&self, start: u64) -> [u32; LANES] {
+        let mut offsets = self.short_deltas;
+        for offset in &mut offsets {
+            *offset = offset.wrapping_add(start as u32);
+        }
+        offsets
     }
 
     /// Whether everything lies within `len` bytes.

@@ -18,6 +18,7 @@ use crate::memory::global::Global;
 use crate::memory::region::Region;
 use crate::memory::window::{PEER_SHIFT, Window};
 use crate::options::Checks;
+use crate::race::history::Read;
 use crate::race::shadow::{Floor, Geography, Kind};
 
 /// A load of a word into a register of one row; `SHARED` for shared memory, and
@@ -56,7 +57,7 @@ impl<const SHARED: bool> Instr for LoadWord<SHARED> {
         let quick = cx.mask == ALL
             && wide(
                 #[inline(always)]
-                || match SHARED && is_quiet(cx) {
+                || match SHARED && defers(cx) {
                     true => self.quietly(cx),
                     false => self.in_order(cx),
                 },
@@ -86,11 +87,11 @@ impl<const SHARED: bool> Instr for StoreWord<SHARED> {
     }
 }
 
-/// Whether reads of the block's shared memory are only to be remembered.
+/// Whether reads of the block's shared memory may be put off.
 #[inline(always)]
-fn is_quiet(cx: &Cx<'_>) -> bool {
+fn defers(cx: &Cx<'_>) -> bool {
     let block = cx.blocks.get(cx.warp.rank as usize);
-    block.is_some_and(|block| block.shared.history.is_quiet())
+    block.is_some_and(|block| block.shared.history.defers())
 }
 
 /// Does an access, and remembers its shape.
@@ -263,28 +264,25 @@ impl Place<'_> {
         look
     }
 
-    /// Puts off a read of quiet memory. Nothing, and nothing has happened, where it
-    /// can't be put off or is of what nobody has written.
+    /// Puts off a read. Nothing, and nothing has happened, where it can't be put off or
+    /// is of what nobody has written.
     #[inline(always)]
     fn put_off(&mut self) -> Option<()> {
-        let before = self.region.history.waiting();
-        for part in self.pattern.parts() {
-            let line = part.line(self.start);
-            let missing = self.region.unwritten_in(line, part.bytes());
-            let history = &mut self.region.history;
-            if (missing != 0 && self.watches.0.unwritten)
-                || !history.put_off(line, part.cells(), self.pc, &self.warp.clock)
-            {
-                history.take_back(before);
+        let (parts, start) = (self.pattern.parts(), self.start);
+        for part in parts {
+            if self.region.unwritten_in(part.line(start), part.bytes()) != 0 {
                 return None;
             }
         }
-        Some(())
+        let lines = parts.iter().map(|part| part.line(start));
+        let (offsets, clock) = (self.pattern.short_offsets(start), &self.warp.clock);
+        let read = || Read::of(offsets, (ALL, WORD), self.pc, clock);
+        self.region.history.put_off(lines, read).then_some(())
     }
 }
 
 impl<const SHARED: bool> LoadWord<SHARED> {
-    /// Loads from shared memory that nobody has written since all have met.
+    /// Loads from lines that nobody has written since all have met.
     #[inline(always)]
     fn quietly(&self, cx: &mut Cx<'_>) -> Option<()> {
         let mut place = find::<true>(self.long.addr(), cx, |_| true)?;
