@@ -89,10 +89,19 @@ fn a_wrong_question_exits_with_two() {
 
 #[test]
 fn machines_get_json() {
-    let (status, out, _) = add(&["--block", "2", "--arg", "out:f32:2", "--json"]);
+    let (status, out, _) = add(&["--block", "2", "--arg", "out:f32:3", "--json"]);
     assert_eq!(status, Some(0));
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["device"], "sim:h200");
     assert_eq!(json["outputs"][0]["values"][0], "4.0");
+    assert!(
+        json["outputs"][0]["values"][2].is_null(),
+        "nobody wrote it: {json}"
+    );
+    assert_eq!(json["clock"], "modelled");
+    assert!(
+        json["elapsed_ns"].as_f64().is_some_and(|ns| ns > 0.0),
+        "{json}"
+    );
     assert_eq!(json["diagnostics"], serde_json::json!([]));
 }

@@ -86,6 +86,13 @@ fn what_launch_control_gives_a_cluster_is_clean() {
             answer["right"] == true || answer["exactly_once"] == true,
             "{answer}"
         );
+        // Every time says its unit.
+        let summary = [&answer["summary"], &answer["steps"][0]["summary"]];
+        let length = summary.iter().find_map(|one| one["makespan_ns"].as_f64());
+        assert!(
+            length.is_some_and(|ns| (100.0..1e6).contains(&ns)),
+            "{answer}"
+        );
     }
 }
 

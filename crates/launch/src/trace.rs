@@ -319,12 +319,18 @@ impl Trace {
     }
 }
 
+fn as_ns<S: serde::Serializer>(time: &Time, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(time.ns())
+}
+
 /// The figures of a run, for a row of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// [`Trace::makespan`].
+    #[serde(rename = "makespan_ns", serialize_with = "as_ns")]
     pub makespan: Time,
     /// [`Trace::tail`].
+    #[serde(rename = "tail_ns", serialize_with = "as_ns")]
     pub tail: Time,
     /// [`Trace::busy_fraction`].
     pub busy_fraction: f64,

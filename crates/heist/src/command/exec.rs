@@ -86,7 +86,11 @@ impl Exec {
                 .outputs
                 .iter()
                 .map(|(name, buffer)| {
-                    let values: Vec<_> = buffer.iter().map(|b| buffer.ty().spell(b)).collect();
+                    let written = |bits| (bits != buffer.ty().poison()).then_some(bits);
+                    let spelled = buffer.iter().map(written);
+                    let values: Vec<_> = spelled
+                        .map(|bits| bits.map(|bits| buffer.ty().spell(bits)))
+                        .collect();
                     json!({ "buffer": name.to_string(), "type": buffer.ty(), "values": values })
                 })
                 .collect();
@@ -101,6 +105,10 @@ impl Exec {
                 "outputs": outputs,
                 "diagnostics": diagnostics,
                 "printed": ran.report.printed,
+                "elapsed_ns": ran.report.elapsed.map(heist_launch::Time::ns),
+                "clock": ran.clock(),
+                "registers": ran.report.kernel.as_ref().map(|kernel| kernel.registers),
+                "local_bytes": ran.report.kernel.as_ref().map(|kernel| kernel.local),
                 "seed": ran.seed,
                 "remarks": ran.remarks(),
             }));

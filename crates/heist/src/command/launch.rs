@@ -84,6 +84,14 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    /// What times are.
+    pub(crate) fn clock(&self) -> Clock {
+        match self.device {
+            DeviceName::Sim(_) => Clock::Modelled,
+            DeviceName::Gpu(_) => Clock::Measured,
+        }
+    }
+
     /// What is worth a line besides outputs and findings.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
@@ -98,11 +106,7 @@ impl Ran {
             });
         }
         if let Some(time) = self.report.elapsed {
-            let clock = match self.device {
-                DeviceName::Sim(_) => Clock::Modelled,
-                DeviceName::Gpu(_) => Clock::Measured,
-            };
-            remarks.push(format!("{time} ({clock}) on {}", self.device));
+            remarks.push(format!("{time} ({}) on {}", self.clock(), self.device));
         }
         if let Some(kernel) = &self.report.kernel {
             remarks.push(format!(
