@@ -153,18 +153,22 @@ def trimmed(text):
 
 
 def samples(options):
-    """Keeps the logs in which the tool found something, and of every run how long it took and what it came to."""
+    """Keeps the logs in which the tool found something, and of every run how long it took and what it came to.
+
+    What was kept of kernels that were not run this time stays."""
     source = pathlib.Path(options.folder)
     LOGS.mkdir(exist_ok=True)
-    for old in LOGS.glob("*.log"):
-        old.unlink()
-    runs = json.loads((source / "times.json").read_text())
-    for name, run in runs.items():
+    known = LOGS / "runs.json"
+    runs = json.loads(known.read_text()) if known.exists() else {}
+    again = json.loads((source / "times.json").read_text())
+    runs.update(again)
+    for name, run in again.items():
+        (LOGS / f"{name}.log").unlink(missing_ok=True)
         text = trimmed((source / f"{name}.log").read_text())
         run["says"] = codes_of_text(text, run["code"]) if name.endswith(".alone") else said(text)
         if not name.endswith(".alone") and run["says"] not in (NOTHING, HUNG):
             (LOGS / f"{name}.log").write_text(text)
-    (LOGS / "runs.json").write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
+    known.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
     if options.single:
         single = (pathlib.Path(options.single) / "times.json").read_text()
         (LOGS / "single.json").write_text(single + "\n")
@@ -225,14 +229,15 @@ def codes(done):
 def table(options):
     runs = json.loads((LOGS / "runs.json").read_text())
     single = json.loads((LOGS / "single.json").read_text())
+    missing = [kernel.id for kernel in kernels() if f"{kernel.id}.alone" not in runs]
+    if missing:
+        raise SystemExit("not run on a GPU yet: " + ", ".join(missing))
     rows = []
     totals = {"check": [], "run": [], "ptxas": []}
     named = {"check": 0, "run": 0, "sanitizer": 0}
     for kernel in kernels():
         path = str(kernel.path.relative_to(ROOT))
         tools = [(tool, runs[f"{kernel.id}.{tool}"]["says"]) for tool in tools_of(kernel) if f"{kernel.id}.{tool}" in runs]
-        if not tools:
-            continue
         alone_says = runs[f"{kernel.id}.alone"]["says"]
         ptxas = "-"
         if options.ptxas:

@@ -36,7 +36,19 @@ use std::process::ExitCode;
 
 /// GPU kernels whose tiles are scheduled while the kernel runs.
 #[derive(Parser)]
-#[command(name = "heist", version, max_term_width = 100)]
+#[command(
+    name = "heist",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Start with:
+  heist demo                    the tour
+  heist check kernel.ptx        what is wrong with a kernel, or what a log means
+  heist doctor                  what this machine has
+
+Exit status, of every command: 0 clean, 1 something was found, 2 the question was wrong.
+HEIST_PTXAS names a ptxas, NO_COLOR turns colours off."
+)]
 pub(crate) struct Heist {
     #[command(subcommand)]
     command: Command,
