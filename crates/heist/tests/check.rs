@@ -27,6 +27,7 @@ fn a_launch_is_not_needed() {
     assert!(said.contains("T013"), "{said}");
     let (status, said) = check(&["cases/wmma-local/good.ptx", "cases/cp-async/good.ptx"]);
     assert_eq!(status, Some(0), "{said}");
+    assert_eq!(said.matches("a run finds more").count(), 1, "{said}");
 }
 
 #[test]
@@ -241,6 +242,7 @@ fn launches_may_stand_in_a_file() {
     let good = "rules/M001-global-out-of-bounds/good.ptx";
     let (status, said) = check(&[good, "--launches", good]);
     assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("one launch was run"), "{said}");
     let (status, said) = check(&[bad, "--launches", "cases/wmma-local/bad-trap.ptx"]);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("// heist: run"), "{said}");
@@ -275,4 +277,21 @@ fn a_file_says_how_many_schedules() {
     let (many, said) = status("200");
     assert_eq!(many, Some(1), "{said}");
     assert!(said.contains("M001"), "{said}");
+}
+
+/// A schedule in which something is found can be run again.
+#[test]
+fn the_schedule_is_told() {
+    let launch = "--grid 2 --block 1 --explore 3 --arg inout:u32:[0]";
+    let race = "rules/R002-global-race/bad-sum.ptx";
+    let mut arguments = vec![race];
+    arguments.extend(launch.split(' '));
+    let (status, said) = check(&arguments);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("(modelled) on sim:h200"), "{said}");
+    let good = "rules/R002-global-race/good-sum.ptx";
+    arguments[0] = good;
+    let (status, said) = check(&arguments);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("3 schedules ran clean"), "{said}");
 }

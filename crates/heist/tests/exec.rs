@@ -65,6 +65,7 @@ fn a_wrong_question_exits_with_two() {
     let (status, _, err) = add(&["--block", "2"]);
     assert_eq!(status, Some(2));
     assert!(err.contains("error[X013]"), "{err}");
+    assert!(err.contains("`p_b` (8 bytes, as a pointer has)"), "{err}");
     // What is wrong with a launch has a place and a remedy, too.
     for (more, code) in [
         (&["--block", "4096"][..], "X005"),

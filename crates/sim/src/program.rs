@@ -247,14 +247,21 @@ impl Program {
         let wrong =
             |span, message: String| Err(vec![Diagnostic::error(rule::ARGUMENTS, span, message)]);
         if kernel.params.len() != bound.params.len() {
-            return wrong(
-                kernel.span,
-                format!(
-                    "`{entry}` takes {} parameters, and {} arguments are given",
-                    kernel.params.len(),
-                    bound.params.len()
-                ),
+            let message = format!(
+                "`{entry}` takes {} parameters, and {} arguments are given",
+                kernel.params.len(),
+                bound.params.len()
             );
+            let each = kernel.params.iter().map(|param| {
+                let size = param.size().unwrap_or(0);
+                let pointer = if size == 8 { ", as a pointer has" } else { "" };
+                format!("`{}` ({size} bytes{pointer})", param.name)
+            });
+            let each = each.collect::<Vec<_>>().join(", ");
+            return Err(vec![
+                Diagnostic::error(rule::ARGUMENTS, kernel.span, message)
+                    .help(format!("give one for each, in order: {each}")),
+            ]);
         }
         let mut bytes = vec![0u8; machine.param_len as usize];
         let mut end = 0usize;

@@ -53,13 +53,16 @@ pub(crate) struct Check {
 /// What one file gave.
 struct Found {
     source: Source,
+    kind: Kind,
     diagnostics: Vec<Diagnostic>,
     usage: Vec<KernelUsage>,
+    /// What is to be said of its launches.
+    remarks: Vec<String>,
 }
 
 impl Check {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
-        if (self.launch.is_some() || self.launches.is_some()) && self.files.len() > 1 {
+        if self.runs() && self.files.len() > 1 {
             return Err(BadQuestion::Sentence(
                 "a launch is for one file; check the others without it".to_owned(),
             ));
@@ -94,10 +97,21 @@ impl Check {
                 }
             }
         }
+        let unrun = |found: &Found| found.kind == Kind::Ptx && found.diagnostics.is_empty();
         if self.sarif {
             out.json(&sarif::report(&files));
+        } else if !out.json && !self.runs() && answers.iter().flatten().any(unrun) {
+            println!(
+                "a run finds more than reading does: --grid, --block and an --arg for each parameter, \
+                 or --launches"
+            );
         }
         Ok(verdict)
+    }
+
+    /// Whether something is run.
+    fn runs(&self) -> bool {
+        self.launch.is_some() || self.launches.is_some()
     }
 
     fn check(&self, source: Source) -> Result<Found, BadQuestion> {
@@ -109,7 +123,7 @@ impl Check {
             )));
         };
         if kind != Kind::Ptx {
-            if self.launch.is_some() || self.launches.is_some() || self.ptxas {
+            if self.runs() || self.ptxas {
                 return Err(BadQuestion::Sentence(format!(
                     "{} is a log: there is nothing in it to launch or to assemble",
                     source.name()
@@ -118,11 +132,14 @@ impl Check {
             let reading = log::read(kind, &source);
             return Ok(Found {
                 source,
+                kind,
                 diagnostics: reading.findings,
                 usage: reading.usage,
+                remarks: Vec::new(),
             });
         }
         let mut usage = Vec::new();
+        let mut remarks = Vec::new();
         let diagnostics = match parse(&source) {
             Ok(module) => {
                 let mut found = validate::validate(&module, Some(&source));
@@ -133,10 +150,17 @@ impl Check {
                         let entry = launch.entry(&source, &module)?;
                         let dynamic = launch.launch().dynamic_shared;
                         found.extend(heist_check::shared_opt_in(&module, &entry, dynamic));
-                        merge(&mut found, launch.run(&source, &module)?.report.diagnostics);
+                        let ran = launch.run(&source, &module)?;
+                        remarks = ran.remarks();
+                        merge(&mut found, ran.report.diagnostics);
                     }
                     if let Some(file) = &self.launches {
-                        merge(&mut found, launch_file::run(file, &source, &module)?);
+                        let (launches, from_runs) = launch_file::run(file, &source, &module)?;
+                        remarks.push(match launches {
+                            1 => "one launch was run".to_owned(),
+                            many => format!("{many} launches were run"),
+                        });
+                        merge(&mut found, from_runs);
                     }
                 }
                 found.sort_by_key(|diagnostic| diagnostic.span.start);
@@ -150,8 +174,10 @@ impl Check {
         };
         Ok(Found {
             source,
+            kind,
             diagnostics,
             usage,
+            remarks,
         })
     }
 }
@@ -195,7 +221,8 @@ fn as_json(answer: &Result<Found, (&PathBuf, BadQuestion)>) -> serde_json::Value
             })
         })
         .collect();
-    json!({ "file": found.source.name(), "diagnostics": diagnostics, "usage": usage })
+    json!({ "file": found.source.name(), "diagnostics": diagnostics, "usage": usage,
+        "remarks": found.remarks })
 }
 
 fn tell(found: &Found) {
@@ -218,6 +245,9 @@ fn tell(found: &Found) {
                 kernel.spill_stores + kernel.spill_loads
             );
         }
+    }
+    for remark in &found.remarks {
+        println!("{remark}");
     }
     let errors = count(found, Severity::Error);
     let warnings = count(found, Severity::Warning);

@@ -9,12 +9,12 @@ use heist_filetests::{Action, Run, read_directives};
 use heist_ptx::{Diagnostic, Module, Severity, Source};
 use std::path::Path;
 
-/// Runs every launch that a file says; what all of them found.
+/// Runs every launch that a file says; how many those are, and what all of them found.
 pub(super) fn run(
     path: &Path,
     source: &Source,
     module: &Module,
-) -> Result<Vec<Diagnostic>, BadQuestion> {
+) -> Result<(usize, Vec<Diagnostic>), BadQuestion> {
     let says = read_source(path)?;
     let name = says.name().to_owned();
     let file = read_directives(says).map_err(|errors| {
@@ -36,7 +36,7 @@ pub(super) fn run(
         )));
     }
     let mut found: Vec<Diagnostic> = Vec::new();
-    for run in launches {
+    for run in &launches {
         for diagnostic in launch(run, source, module)? {
             // Several launches find one mistake once.
             let known = |other: &Diagnostic| {
@@ -47,7 +47,7 @@ pub(super) fn run(
             }
         }
     }
-    Ok(found)
+    Ok((launches.len(), found))
 }
 
 fn launch(run: &Run, source: &Source, module: &Module) -> Result<Vec<Diagnostic>, BadQuestion> {
