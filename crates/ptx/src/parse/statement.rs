@@ -52,7 +52,8 @@ impl Cursor<'_> {
             Span::new(end, end),
             "expected `}`, found the end of the file",
         )
-        .other(open, "this scope is still open");
+        .other(open, "this scope is still open")
+        .help("close it; or is the file cut short?");
         self.fail(diagnostic)
     }
 
