@@ -203,3 +203,19 @@ fn tuning_finds_what_run_takes() {
     assert_eq!(none.status.code(), Some(2));
     assert!(err(&none).contains("no elements"));
 }
+
+#[test]
+fn a_run_ends_when_its_time_is_up() {
+    for words in [
+        &["power-law", "--tiles", "10", "--mean", "4000000000"][..],
+        &["gemm", "m=2048", "n=2048", "k=2048"],
+    ] {
+        let output = heist(&[&["run"], words, &["--timeout", "0.2"]].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+        let said = err(&output);
+        assert!(
+            said.contains("X002") && said.contains("--timeout"),
+            "{said}"
+        );
+    }
+}

@@ -65,7 +65,8 @@ pub(crate) struct LaunchFlags {
     timeout: Duration,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// A time limit, from seconds.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().map(Duration::try_from_secs_f64);
     match time {
         Some(Ok(time)) if !time.is_zero() => Ok(time),

@@ -1,5 +1,6 @@
 //! `heist run`: one workload or kernel under one schedule, on a device of your choice.
 
+use super::launch::seconds;
 use super::{BadQuestion, Output, Verdict, file, kernel, tell_all};
 use clap::Args;
 use heist::device::{Device, DeviceName, NotRun, Settings};
@@ -14,6 +15,7 @@ use heist_sched::{AnyOrder, AnyPolicy, Effort, Schedule, Source, Table, Tuner};
 use heist_view::Run as Named;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Run a workload or a kernel under a policy, check its result, and draw what happened.
 #[derive(Args)]
@@ -85,6 +87,9 @@ pub(crate) struct Run {
     /// Let the simulator refuse requests, delay and reorder.
     #[arg(long)]
     chaos: bool,
+    /// How long a simulation, or a kernel on a GPU, may take.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    timeout: Duration,
     /// Do not check the result.
     #[arg(long)]
     no_verify: bool,
@@ -173,6 +178,15 @@ impl Run {
         Ok(schedule)
     }
 
+    fn settings(&self) -> Settings {
+        Settings {
+            seed: self.seed,
+            chaos: self.chaos,
+            limit: self.timeout,
+            ..Settings::default()
+        }
+    }
+
     fn policy(&self) -> Result<AnyPolicy, BadQuestion> {
         let text = self.policy.as_deref().unwrap_or("greedy");
         text.parse().map_err(question)
@@ -243,11 +257,7 @@ impl Run {
         }
         let asked = kernel::Asked {
             schedule: self.asked(&device)?,
-            settings: Settings {
-                seed: self.seed,
-                chaos: self.chaos,
-                ..Settings::default()
-            },
+            settings: self.settings(),
             device,
             on: self.device,
             told,
@@ -348,11 +358,7 @@ impl Run {
             },
         );
         let device = Device::open(self.device).map_err(question)?;
-        let settings = Settings {
-            seed: self.seed,
-            chaos: self.chaos,
-            ..Settings::default()
-        };
+        let settings = self.settings();
         let schedule = self.schedule(&synthetic, &device, &settings)?;
         let ran = workload::run(&synthetic, &schedule, &device, &settings, !self.no_verify)
             .map_err(not_run)?;

@@ -1,5 +1,6 @@
 //! `heist tune`: the fastest kernel and schedule for one problem.
 
+use super::launch::seconds;
 use super::run::question;
 use super::{BadQuestion, Output, Verdict};
 use clap::Args;
@@ -8,6 +9,7 @@ use heist::tune::{self, Tried, Tuning};
 use heist_kernels::catalogue::{self, Settings as Told};
 use heist_view::table;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Search for the fastest kernel and schedule for a problem.
 #[derive(Args)]
@@ -38,6 +40,9 @@ pub(crate) struct Tune {
     /// Fixes the data and the simulated schedule.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How long one simulation, or one kernel on a GPU, may take.
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    timeout: Duration,
 }
 
 impl Tune {
@@ -49,6 +54,7 @@ impl Tune {
         }
         let settings = Settings {
             seed: self.seed,
+            limit: self.timeout,
             ..Settings::default()
         };
         let policy = self.policy.parse().map_err(question)?;

@@ -211,7 +211,7 @@ fn over_budget(
         format!("the kernel was stopped after {why}"),
     )
     .label("a thread was here when it was stopped")
-    .help("if it is only slow, raise the budget; if it spins, somebody must set what it waits for");
+    .help("if it is only slow, give it more time (`--timeout`); if it spins, somebody must set what it waits for");
     if let Some(warp) = warp {
         let block = cluster.blocks[warp.rank as usize].ctaid;
         told = told.note(format!(
