@@ -79,12 +79,18 @@ impl<const SHARED: bool> Instr for StoreWord<SHARED> {
             )
             .is_some();
         if quick {
-            cx.machine.changes += 1;
-            cx.team.progress += 1;
-            return Flow::Next;
+            return stored(cx);
         }
         self.slowly(cx)
     }
+}
+
+/// Goes on behind a store, which may end somebody's wait.
+#[inline(always)]
+fn stored(cx: &mut Cx<'_>) -> Flow {
+    cx.machine.changes += 1;
+    cx.team.progress += 1;
+    Flow::Next
 }
 
 /// Whether reads of the block's shared memory may be put off.
@@ -383,9 +389,7 @@ impl<const SHARED: bool> StoreWord<SHARED> {
             )
             .is_some();
         if quick {
-            cx.machine.changes += 1;
-            cx.team.progress += 1;
-            return Flow::Next;
+            return stored(cx);
         }
         the_long_way(cx, self.long.addr(), &self.long)
     }
