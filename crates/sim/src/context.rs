@@ -5,7 +5,7 @@ use crate::engine::cluster::{Block, Team};
 use crate::engine::warp::{Fragment, Warp};
 use crate::lanes::{ALL, LANES, Lane, Mask, Row, first, wide};
 use crate::machine::Machine;
-use crate::race::clock::{Agent, MBARRIERS, SEVERAL};
+use crate::race::clock::{ASYNCHRONOUS, Agent, SEVERAL};
 use heist_launch::Dim3;
 use heist_ptx::{Diagnostic, Severity};
 
@@ -157,7 +157,7 @@ impl Cx<'_> {
 
     /// A thread of any warp of the grid in words, or who writes for an mbarrier.
     pub(crate) fn whom(&self, agent: Agent, lane: u8) -> String {
-        if agent >= MBARRIERS {
+        if agent >= ASYNCHRONOUS {
             return "an asynchronous copy".to_owned();
         }
         let warps = self.machine.geography.warps_per_block;

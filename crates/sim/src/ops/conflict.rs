@@ -118,11 +118,22 @@ pub(crate) fn report_race(
 /// that has not seen it complete.
 #[cold]
 fn report_unseen(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict, does: Does) {
-    let Home::Shared(rank) = home else { return };
     let lane = if conflict.lane == SEVERAL {
         crate::lanes::first(cx.mask)
     } else {
         conflict.lane as usize
+    };
+    let Home::Shared(rank) = home else {
+        cx.report(rule::BULK_UNCOMMITTED, 1 << lane, |cx, mut told| {
+            told.message = format!(
+                "{} {}, which a bulk store writes whose end this thread can't know of",
+                does.verb(),
+                place(cx, home, offset)
+            );
+            told.other(cx.code.span(conflict.their_pc), "the store starts here")
+                .help("the thread that stores waits with `cp.async.bulk.wait_group`, without `.read`, before it lets others know")
+        });
+        return;
     };
     let control = cx.blocks[rank as usize]
         .mbarriers

@@ -14,11 +14,12 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// A warp of the grid: block number times warps per block, plus its own number; or, from
-/// [`MBARRIERS`] on, an mbarrier.
+/// [`ASYNCHRONOUS`] on, who writes asynchronously.
 pub(crate) type Agent = u32;
 
-/// The first of the agents that are mbarriers; warps are below.
-pub(crate) const MBARRIERS: Agent = 0x8000_0000;
+/// The first of the agents that are not warps: mbarriers, for what copies write that
+/// complete there, and lanes, for what their bulk stores write.
+pub(crate) const ASYNCHRONOUS: Agent = 0x8000_0000;
 
 /// The lane of an access that several lanes made.
 pub(crate) const SEVERAL: u8 = 0xff;

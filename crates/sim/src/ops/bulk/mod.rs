@@ -22,6 +22,7 @@ use crate::context::Cx;
 use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::each;
+use crate::race::clock::Clock;
 use heist_arith::atomic::{Op, Type};
 use heist_ptx::{Address, Instruction, Operand, ScalarType, rule};
 
@@ -64,8 +65,16 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     if mods.has("wait_group") {
         let o = operands(d, i, 1)?;
         let left = d.immediate(&o[0]).unwrap_or(0) as u32;
+        let sources_only = mods.has("read");
         let instr = with(move |cx| {
             let now = cx.now() + LATENCY;
+            for lane in each(cx.mask) {
+                let blank = || Clock::new(cx.team.first, cx.team.agents);
+                if !sources_only && let Some(known) = cx.warp.copies.bulk.written(lane, left, blank)
+                {
+                    cx.warp.clock.acquire(&known, 1 << lane, cx.warp.live);
+                }
+            }
             let done = cx.warp.copies.bulk.wait(cx.mask, left);
             for &id in &done {
                 cx.blocks

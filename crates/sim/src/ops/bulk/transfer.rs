@@ -304,6 +304,13 @@ impl Bulk {
             .shared
             .bytes(u64::from(offset), moved.total as usize)
             .to_vec();
+        let pc = cx.pc();
+        // Reductions are atomic towards each other, and known as their thread's own.
+        let stamp = (self.reduce.is_none() && cx.machine.options.checks.races).then(|| {
+            let block = &mut cx.blocks[cx.warp.rank as usize];
+            let new = || block.mbarriers.new_agent(block.number);
+            cx.warp.copies.bulk.stamp(lane, new)
+        });
         for piece in &moved.pieces {
             let Some(address) = piece.global else {
                 continue;
@@ -328,9 +335,11 @@ impl Bulk {
                     reduce_into(region, at, bytes, op, ty, Subnormals::Flushed);
                 }
             }
+            if let Some(stamp) = stamp {
+                flight::written(region, at, piece.len, stamp, pc);
+            }
         }
         let id = cx.team.new_flight();
-        let pc = cx.pc();
         cx.blocks[rank as usize].flights.push(Flight {
             id,
             what: What::Bulk,

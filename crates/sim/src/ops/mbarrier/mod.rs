@@ -22,7 +22,7 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::cluster::Team;
 use crate::lanes::{LANES, each, first};
 use crate::memory::window::Window;
-use crate::race::clock::{Agent, Clock, Known, MBARRIERS};
+use crate::race::clock::{ASYNCHRONOUS, Agent, Clock, Known};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 use rustc_hash::FxHashMap;
 
@@ -89,6 +89,13 @@ impl Mbarriers {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.by_offset.is_empty()
+    }
+
+    /// A name for an asynchronous writer of the block with this number: beyond every
+    /// warp's, and different for every one there ever was.
+    pub(crate) fn new_agent(&mut self, block: u32) -> Agent {
+        self.made += 1;
+        ASYNCHRONOUS | block << 10 | self.made & 0x3ff
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Mbarrier)> {
@@ -434,9 +441,7 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
     let agents = cx.team.agents;
     let pc = cx.pc();
     let block = &mut cx.blocks[rank as usize];
-    block.mbarriers.made += 1;
-    // Beyond every warp's number, and different for every mbarrier ever made.
-    let own = MBARRIERS | block.number << 10 | block.mbarriers.made & 0x3ff;
+    let own = block.mbarriers.new_agent(block.number);
     let (start, end) = (u64::from(offset), u64::from(offset) + 8);
     let span = block.mbarriers.span.get_or_insert((start, end));
     *span = (span.0.min(start), span.1.max(end));
