@@ -154,6 +154,15 @@ impl<'k> Val<'k, f32> {
         )
     }
 
+    /// Two numbers as two terms each: rounded to halves, and what rounding took,
+    /// rounded too. Together they have twice the bits of a half.
+    #[track_caller]
+    pub fn split_as<H: Half>(low: Val<'k, f32>, high: Val<'k, f32>) -> [Val<'k, H::Pair>; 2] {
+        let rounded = Val::pack_as::<H>(low, high);
+        let [a, b] = halves::<H>(rounded).map(Val::cast::<f32>);
+        [rounded, Val::pack_as::<H>(low - a, high - b)]
+    }
+
     /// Rounds to the nearest number with the tensor cores' 10-bit mantissa.
     #[track_caller]
     pub fn to_tf32(self) -> Val<'k, Tf32> {

@@ -19,7 +19,6 @@
 //! # }).unwrap();
 //! ```
 
-use crate::convert::halves;
 use crate::emit::Opnd;
 use crate::kernel::Kernel;
 use crate::pointer::{FragmentSpace, Ptr};
@@ -247,16 +246,11 @@ where
         }
     }
 
-    /// The same in two terms, to be multiplied one after the other: the numbers
-    /// rounded to halves, and what rounding took from them, rounded too. Together
-    /// they have twice the bits of a half.
+    /// The same in two terms, as [`split_as`](Val::split_as) has them, to be
+    /// multiplied one after the other.
     #[track_caller]
     pub fn split_accumulators(left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) -> [Self; 2] {
-        let split = |low: Val<'k, f32>, high: Val<'k, f32>| {
-            let rounded = Val::pack_as::<T>(low, high);
-            let [a, b] = halves::<T>(rounded).map(Val::cast::<f32>);
-            [rounded, Val::pack_as::<T>(low - a, high - b)].map(Val::relabel::<T::Reg>)
-        };
+        let split = |low, high| Val::split_as::<T>(low, high).map(Val::relabel::<T::Reg>);
         let parts = [
             split(left[0], left[1]),
             split(left[2], left[3]),

@@ -241,13 +241,29 @@ where
     /// reading it: [`wait_for_older`](WgmmaSums::wait_for_older) first.
     #[track_caller]
     pub fn set(&self, left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) {
-        let pairs = [[left[0], left[1]], [left[2], left[3]]]
-            .into_iter()
-            .chain([[right[0], right[1]], [right[2], right[3]]]);
-        for (reg, [low, high]) in self.regs.iter().zip(pairs) {
+        for (reg, [low, high]) in self.regs.iter().zip(pairs(left, right)) {
             reg.set(Val::pack_as::<H>(low, high));
         }
     }
+
+    /// Sets two to the terms of such sums, as [`split_as`](Val::split_as) has
+    /// them, to be multiplied one after the other.
+    #[track_caller]
+    pub fn set_split(terms: [&Self; 2], left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) {
+        let [rounded, rest] = terms;
+        let regs = rounded.regs.iter().zip(&rest.regs);
+        for ((rounded, rest), [low, high]) in regs.zip(pairs(left, right)) {
+            let terms = Val::split_as::<H>(low, high);
+            rounded.set(terms[0]);
+            rest.set(terms[1]);
+        }
+    }
+}
+
+/// Neighbours of two blocks of sums, in the order of a left matrix's registers.
+fn pairs<'k>(left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) -> [[Val<'k, f32>; 2]; 4] {
+    let ([a, b, c, d], [e, f, g, h]) = (left, right);
+    [[a, b], [c, d], [e, f], [g, h]]
 }
 
 impl<'k> WgmmaBatch<'_, 'k> {

@@ -10,8 +10,8 @@
 use heist::gpu::{Gpu, Spread};
 use heist::job::OnGpu;
 use heist::kernels::attention::{
-    Config, Dtype, HeaviestFirst, Mask, Problem, Rung, Sample, WarpgroupShape, job, randomise,
-    schedule, verify, warpgroup_job, warpgroup_shape,
+    Config, Dtype, HeaviestFirst, Mask, Problem, Rung, Sample, WarpgroupShape, Weights, job,
+    randomise, schedule, verify, warpgroup_job, warpgroup_shape,
 };
 use heist::kernels::{Job, KernelError, Target};
 use heist_sched::{AnyOrder, Schedule, Source};
@@ -54,15 +54,18 @@ fn arms(problem: &Problem, target: Target) -> Vec<Arm> {
     };
     let own = schedule(&config, problem, target);
     arms.push(("large".into(), job(problem, &config, &own, target)));
-    let groups: &[u32] = if problem.head_dim == 64 {
-        &[3, 2]
-    } else {
-        &[2]
+    // Split weights are as many registers again.
+    let tiles: &[(u32, u32)] = match (problem.head_dim, problem.weights) {
+        (64, Weights::Rounded) => &[(3, 128), (2, 128)],
+        (_, Weights::Rounded) => &[(2, 128)],
+        (64, Weights::Split) => &[(3, 64), (3, 80), (3, 96), (2, 128), (2, 160), (2, 176)],
+        (_, Weights::Split) => &[(2, 80), (2, 96), (2, 112), (2, 128), (2, 144)],
     };
-    for &groups in groups {
+    for &(groups, keys) in tiles {
         for strip in [1, 2, 4] {
             let shape = WarpgroupShape {
                 groups,
+                keys,
                 strip,
                 ..warpgroup_shape(problem, target)
             };
@@ -149,11 +152,13 @@ fn main() -> Result<(), Failure> {
     let mut fine = true;
     for (batch, heads, length, dim, dtype) in problems {
         for mask in [Mask::Full, Mask::Causal] {
-            let mut problem = Problem::new(batch, heads, length, dim);
-            (problem.dtype, problem.mask) = (dtype, mask);
-            let name = problem.to_string();
-            if words.iter().all(|word| name.contains(word.as_str())) {
-                fine &= compare(&gpu, &problem, target)?;
+            for weights in Weights::ALL {
+                let mut problem = Problem::new(batch, heads, length, dim);
+                (problem.dtype, problem.mask, problem.weights) = (dtype, mask, weights);
+                let name = problem.to_string();
+                if words.iter().all(|word| name.contains(word.as_str())) {
+                    fine &= compare(&gpu, &problem, target)?;
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::WarpgroupArgs;
 use super::shape::{GROUP_ROWS, PANEL, WarpgroupShape};
 use crate::attention::params::Element;
-use crate::attention::problem::Output;
+use crate::attention::problem::{Output, Weights};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
 use crate::attention::span::{Seen, Span, hide};
 use heist_build::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
@@ -19,9 +19,38 @@ pub(super) struct Work<'k, T: Element> {
     seen: [Seen<'k>; 2],
     softmax: Softmax<'k>,
     pub(super) scores: WgmmaSums<'k>,
-    /// The weights of a block in halves, 16 keys each.
-    weights: Vec<WgmmaLeft<'k, T>>,
+    /// The weights of a block in halves, 16 keys each, or two terms of them.
+    weights: Vec<Terms<'k, T>>,
     pub(super) results: WgmmaSums<'k>,
+}
+
+/// The weights of 16 keys, as products take them.
+enum Terms<'k, T: Element> {
+    Rounded([WgmmaLeft<'k, T>; 1]),
+    Split([WgmmaLeft<'k, T>; 2]),
+}
+
+impl<'k, T: Element> Terms<'k, T> {
+    fn new(k: &Kernel<'k>, weights: Weights) -> Self {
+        match weights {
+            Weights::Rounded => Terms::Rounded([WgmmaLeft::new(k)]),
+            Weights::Split => Terms::Split([(); 2].map(|()| WgmmaLeft::new(k))),
+        }
+    }
+
+    fn set(&self, left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) {
+        match self {
+            Terms::Rounded([rounded]) => rounded.set(left, right),
+            Terms::Split([rounded, rest]) => WgmmaLeft::set_split([rounded, rest], left, right),
+        }
+    }
+
+    fn each(&self) -> &[WgmmaLeft<'k, T>] {
+        match self {
+            Terms::Rounded(terms) => terms,
+            Terms::Split(terms) => terms,
+        }
+    }
 }
 
 impl<'k, T: Element> Work<'k, T> {
@@ -41,7 +70,9 @@ impl<'k, T: Element> Work<'k, T> {
             seen: [0, 8].map(|down| span.seen_by(own + down)),
             softmax: Softmax::new(k, scale, 1),
             scores: WgmmaSums::zero(k, shape.keys),
-            weights: (0..shape.keys / 16).map(|_| WgmmaLeft::new(k)).collect(),
+            weights: (0..shape.keys / 16)
+                .map(|_| Terms::new(k, shape.weights))
+                .collect(),
             results: WgmmaSums::zero(k, shape.head_dim),
         }
     }
@@ -73,7 +104,9 @@ impl<'k, T: Element> Work<'k, T> {
         let values = values.wgmma_operand_across(0, self.shape.keys);
         self.results.accumulate(|batch| {
             for (step, weights) in self.weights.iter().enumerate() {
-                batch.mma_left(weights, values.step(step as u32));
+                for term in weights.each() {
+                    batch.mma_left(term, values.step(step as u32));
+                }
             }
         });
     }

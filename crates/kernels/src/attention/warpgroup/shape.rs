@@ -1,7 +1,7 @@
 //! The tiles of a kernel on warpgroups, and what a block has for them.
 
 use crate::KernelError;
-use crate::attention::{Layout, MaskKind, Output};
+use crate::attention::{Layout, MaskKind, Output, Weights};
 use heist_build::{TileLayout, TileSpec, f16};
 use std::fmt;
 
@@ -32,6 +32,8 @@ pub struct WarpgroupShape {
     pub mask: MaskKind,
     /// How heads and rows lie: maps have the axis with the larger stride last.
     pub layout: Layout,
+    /// How weights enter the product with the values.
+    pub weights: Weights,
     /// What results are made of.
     pub output: Output,
 }

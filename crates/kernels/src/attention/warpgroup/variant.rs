@@ -5,7 +5,7 @@ use super::block::{Ends, Rings};
 use super::shape::{PANEL, WarpgroupShape};
 use crate::attention::kernel::{Strides, buffers, heads_at_once, passed, window};
 use crate::attention::order::HeaviestFirst;
-use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem, Weights};
+use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::{Job, KernelError, Step};
@@ -41,6 +41,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         turns: false,
         mask: problem.mask.kind(),
         layout: problem.layout,
+        weights: problem.weights,
         output: problem.output,
     }
 }
@@ -113,9 +114,6 @@ impl Variant for Wgmma {
                 "packed sequences are not told apart by tensor copies: a box would reach into the next"
                     .into(),
             );
-        }
-        if problem.weights == Weights::Split {
-            return Err("weights in two terms take more registers than its threads have".into());
         }
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
