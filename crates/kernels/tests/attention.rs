@@ -32,8 +32,10 @@ fn target() -> Target {
 }
 
 #[test]
-fn every_rung_type_and_mask() {
+fn every_rung_type_mask_and_layout_within_a_500th() {
     right(Topic::Rungs, "sim:h200");
+    let cases = cases(Topic::Rungs, target());
+    assert!(cases.iter().all(|case| bound(&case.problem) <= 2e-3));
 }
 
 #[test]
@@ -123,7 +125,7 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
         assert!(error.contains(why), "{error}");
     }
     large.weights = Weights::Split;
-    assert_eq!(chosen(&large, "sim:h200"), "large");
+    assert_eq!(chosen(&large, "sim:h200"), "wgmma");
 }
 
 #[test]

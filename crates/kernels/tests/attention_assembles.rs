@@ -184,8 +184,11 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
                 let mut problem = Problem::new(4, 16, 4096, dim);
                 (problem.mask, problem.dtype) = (mask, Dtype::ALL[index % 2]);
                 cases.push((problem.clone(), Schedule::new(source)));
+                problem.weights = Weights::Split;
+                cases.push((problem.clone(), Schedule::new(source)));
                 (problem.output, problem.layout) = (Output::F32, Layout::Rows);
-                if index == 1 && source == Source::Direct {
+                problem.weights = Weights::ALL[index % 2];
+                if source == Source::Direct {
                     cases.push((problem, Schedule::new(source)));
                 }
             }

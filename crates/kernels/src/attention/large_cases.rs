@@ -121,6 +121,8 @@ impl Cases {
                     problem.layout = [Layout::Heads, Layout::Rows][index % 2];
                     problem.kv_heads = [16, 4][index % 2];
                     problems.push(problem.clone());
+                    problem.weights = Weights::Split;
+                    problems.push(problem.clone());
                     problem.output = Output::F32;
                     problem.lengths = Lengths::Same {
                         batch: 2,
@@ -133,6 +135,8 @@ impl Cases {
             for (length, mask) in [(4096, masks[0]), (4096, masks[1]), (16384, masks[1])] {
                 let mut problem = Problem::new(16384 / length, 2048 / head_dim, length, head_dim);
                 (problem.dtype, problem.mask) = (Dtype::Bf16, mask);
+                problems.push(problem.clone());
+                problem.weights = Weights::Split;
                 problems.push(problem);
             }
         }

@@ -5,7 +5,7 @@ use super::block::{Ends, Rings};
 use super::shape::{PANEL, WarpgroupShape};
 use crate::attention::kernel::{Strides, buffers, heads_at_once, passed, window};
 use crate::attention::order::HeaviestFirst;
-use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};
+use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem, Weights};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::{Job, KernelError, Step};
@@ -21,8 +21,8 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     let (queries, _) = problem.longest();
     // Tiles of 192 rows have the most to do for what they copy; short sequences
     // leave too much of the last one empty.
-    let groups = match (problem.head_dim, queries) {
-        (64, 2048..) => 3,
+    let groups = match (problem.head_dim, queries, problem.weights) {
+        (64, 2048.., Weights::Rounded) => 3,
         _ => 2,
     };
     let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
