@@ -71,7 +71,11 @@ fn arms(problem: &Problem, target: Target) -> Vec<Arm> {
             };
             // Where strips even out the work, no order does it besides.
             let order = (causal && strip == 1).then(|| AnyOrder::new(HeaviestFirst { heads: 16 }));
-            for source in [Source::Direct, Source::Ticket] {
+            let sources: &[Source] = match problem.weights {
+                Weights::Rounded => &[Source::Direct, Source::Ticket],
+                Weights::Split => &[Source::Direct],
+            };
+            for &source in sources {
                 let made = warpgroup_job(problem, shape, &with(source, &order), target);
                 arms.push((format!("{shape} {source}"), made));
             }
