@@ -54,15 +54,25 @@ fn arms(problem: &Problem, target: Target) -> Vec<Arm> {
     };
     let own = schedule(&config, problem, target);
     arms.push(("large".into(), job(problem, &config, &own, target)));
-    // Split weights are as many registers again.
+    // As large as registers and shared memory have room for, and smaller. Split
+    // weights are as many registers again.
     let tiles: &[(u32, u32)] = match (problem.head_dim, problem.weights) {
-        (64, Weights::Rounded) => &[(3, 128), (2, 128)],
-        (_, Weights::Rounded) => &[(2, 128)],
-        (64, Weights::Split) => &[(3, 64), (3, 80), (3, 96), (2, 128), (2, 160), (2, 176)],
-        (_, Weights::Split) => &[(2, 80), (2, 96), (2, 112), (2, 128), (2, 144)],
+        (..=64, Weights::Rounded) => &[(3, 128), (2, 128)],
+        (..=64, Weights::Split) => &[(3, 64), (3, 80), (3, 96), (2, 128), (2, 160), (2, 176)],
+        (65..=112, Weights::Rounded) => &[(3, 96), (3, 112), (2, 128), (2, 160)],
+        (65..=112, Weights::Split) => &[(3, 80), (2, 128), (2, 160)],
+        (113..=128, Weights::Rounded) => &[(2, 128)],
+        (113..=128, Weights::Split) => &[(2, 80), (2, 96), (2, 112), (2, 128), (2, 144)],
+        (129..=192, _) => &[(2, 80), (2, 96), (2, 112)],
+        _ => &[(2, 48), (2, 64), (2, 80)],
+    };
+    let strips: &[u32] = if problem.head_dim > 128 {
+        &[1]
+    } else {
+        &[1, 2, 4]
     };
     for &(groups, keys) in tiles {
-        for strip in [1, 2, 4] {
+        for &strip in strips {
             let shape = WarpgroupShape {
                 groups,
                 keys,
@@ -139,6 +149,9 @@ fn main() -> Result<(), Failure> {
         (64, 16384, Dtype::Bf16),
     ] {
         problems.push((16384 / length, 2048 / dim, length, dim, dtype));
+    }
+    for dim in [32, 80, 96, 160, 192, 256] {
+        problems.push((8, 2048 / dim, 2048, dim, Dtype::F16));
     }
     // Fewer tiles: where keys shared out among warps begin to win.
     for dim in [64, 128] {

@@ -552,6 +552,19 @@ impl Cases {
             };
             self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
         }
+        for (index, head_dim) in [16, 32, 48, 80, 96, 112, 144, 192, 256]
+            .into_iter()
+            .enumerate()
+        {
+            let mut problem = Problem::new(1, 2, 150, head_dim);
+            problem.mask = MASKS[index % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.layout = [Layout::Rows, Layout::Heads][(index / 2) % 2];
+            problem.output = [Output::Same, Output::F32][(index / 3) % 2];
+            let shape = warpgroup_shape(&problem, self.target);
+            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
+        }
         for (scale, weights) in [(8.0, Weights::Rounded), (1e-6, Weights::Split)] {
             let mut problem = Problem::new(1, 1, 300, 128);
             (problem.scale, problem.dtype) = (Some(scale), Dtype::Bf16);

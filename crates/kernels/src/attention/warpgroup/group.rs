@@ -88,7 +88,7 @@ impl<'k, T: Element> Work<'k, T> {
             for panel in 0..self.shape.panels() {
                 let left: WgmmaOperand<'k, T> = queries.wgmma_operand(self.row + panel * rows);
                 let right = keys.wgmma_operand(panel * width);
-                for step in 0..PANEL / 16 {
+                for step in 0..self.shape.steps(panel) {
                     let (left, right) = (left.step(step), right.step(step));
                     match (panel, step) {
                         (0, 0) => batch.mma_fresh(left, right),

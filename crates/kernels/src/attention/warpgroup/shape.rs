@@ -13,7 +13,7 @@ pub(super) const GROUP_ROWS: u32 = 64;
 /// What a kernel on warpgroups is built for, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarpgroupShape {
-    /// Elements of a head: 64 or 128.
+    /// Elements of a head: a multiple of 16 up to 256.
     pub head_dim: u32,
     /// Warpgroups with 64 query rows each: 2 or 3.
     pub groups: u32,
@@ -98,8 +98,15 @@ impl WarpgroupShape {
         }
     }
 
+    /// Panels of a head's elements. The last may be part empty: copies fill it
+    /// with zeros, and products leave it out.
     pub(super) fn panels(&self) -> u32 {
-        self.head_dim / PANEL
+        self.head_dim.div_ceil(PANEL)
+    }
+
+    /// Steps of 16 elements that a panel has.
+    pub(super) fn steps(&self, panel: u32) -> u32 {
+        (self.head_dim - panel * PANEL).min(PANEL) / 16
     }
 
     /// Rows of `height`, panel below panel. Halves of either kind are copied as

@@ -20,22 +20,31 @@ pub(in crate::attention) struct Wgmma;
 pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     let (queries, _) = problem.longest();
     // Tiles of 192 rows have the most to do for what they copy; short sequences
-    // leave too much of the last one empty.
-    let groups = match (problem.head_dim, queries, problem.weights) {
-        (64, 2048.., Weights::Rounded) => 3,
-        _ => 2,
+    // leave too much of the last one empty. Blocks of keys are as large as
+    // registers and shared memory have room for.
+    let split = problem.weights == Weights::Split;
+    let (groups, keys) = match (problem.head_dim, queries) {
+        (..=64, 2048..) => (3, if split { 96 } else { 128 }),
+        (..=128, _) => (2, 128),
+        (..=192, _) => (2, 96),
+        _ => (2, 64),
     };
     let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
     let tiles = u64::from(queries.div_ceil(64 * groups)) * lines;
     // Longer strips for the tiles that take less time, as long as there are
-    // enough of them for an even end.
-    let longest = if groups == 3 { 2 } else { 4 };
+    // enough of them for an even end. Wide heads leave no room for the queries of
+    // the next tile.
+    let longest = match (groups, problem.head_dim) {
+        (_, 129..) => 1,
+        (3, _) => 2,
+        _ => 4,
+    };
     let enough = |strip: &u64| tiles / strip >= 3 * u64::from(target.sms);
-    let strip = [longest, 2].into_iter().find(enough);
+    let strip = [longest, longest.min(2)].into_iter().find(enough);
     WarpgroupShape {
         head_dim: problem.head_dim,
         groups,
-        keys: 128,
+        keys,
         stages: 2,
         strip: strip.unwrap_or(1) as u32,
         turns: false,
@@ -103,12 +112,6 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        if !matches!(problem.head_dim, 64 | 128) {
-            return Err(format!(
-                "it has tiles for heads of 64 and 128 elements, not of {}",
-                problem.head_dim
-            ));
-        }
         if problem.is_ragged() {
             return Err(
                 "packed sequences are not told apart by tensor copies: a box would reach into the next"
@@ -124,7 +127,7 @@ impl Variant for Wgmma {
         let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
         let tiles = u64::from(queries.div_ceil(128)) * lines;
         let (enough, long) = match problem.head_dim {
-            64 => (u64::from(target.sms), 1024),
+            ..=64 => (u64::from(target.sms), 1024),
             _ => (u64::from(target.sms) / 2, 512),
         };
         let ahead = tiles >= enough && queries.min(keys) >= long;
