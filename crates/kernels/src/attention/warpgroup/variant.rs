@@ -5,7 +5,7 @@ use super::block::{Ends, Rings};
 use super::shape::{PANEL, WarpgroupShape};
 use crate::attention::kernel::{Strides, buffers, heads_at_once, passed, window};
 use crate::attention::order::HeaviestFirst;
-use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem, Weights};
+use crate::attention::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem, Weights};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::{Job, KernelError, Step};
@@ -25,28 +25,17 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     let split = problem.weights == Weights::Split;
     let (groups, keys) = match (problem.head_dim, queries) {
         (..=64, 2048..) => (3, if split { 96 } else { 128 }),
+        (65..=112, 2048..) if !split => (3, 96),
         (..=128, _) => (2, 128),
-        (..=192, _) => (2, 96),
+        (..=192, _) => (2, 80),
         _ => (2, 64),
     };
-    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
-    let tiles = u64::from(queries.div_ceil(64 * groups)) * lines;
-    // Longer strips for the tiles that take less time, as long as there are
-    // enough of them for an even end. Wide heads leave no room for the queries of
-    // the next tile.
-    let longest = match (groups, problem.head_dim) {
-        (_, 129..) => 1,
-        (3, _) => 2,
-        _ => 4,
-    };
-    let enough = |strip: &u64| tiles / strip >= 3 * u64::from(target.sms);
-    let strip = [longest, longest.min(2)].into_iter().find(enough);
     WarpgroupShape {
         head_dim: problem.head_dim,
         groups,
         keys,
         stages: 2,
-        strip: strip.unwrap_or(1) as u32,
+        strip: strip(problem, 64 * groups, keys, target),
         turns: false,
         mask: problem.mask.kind(),
         layout: problem.layout,
@@ -54,6 +43,46 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         output: problem.output,
     }
 }
+
+/// How many tiles of `rows` rows a block should do one after the other.
+fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
+    // Wide heads leave no room for the queries of the next tile.
+    if problem.head_dim > 128 {
+        return 1;
+    }
+    let (queries, all_keys) = problem.longest();
+    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
+    let tiles = queries.div_ceil(rows);
+    let seen = match problem.mask {
+        Mask::Full => all_keys,
+        Mask::Causal => all_keys / 2,
+        Mask::Window { left, right } => all_keys.min(left.saturating_add(right)),
+    };
+    let blocks = f64::from(seen.div_ceil(keys).max(1));
+    let share = f64::from(tiles) * lines as f64 / f64::from(target.sms);
+    // In tiles: how long the multiprocessor with the most of them takes, and how
+    // much of it is gained where all tiles of a strip but the last are finished
+    // while the next one's copies run.
+    let time = |strip: u32| {
+        let even = tiles.is_multiple_of(strip);
+        let most = match problem.mask {
+            // The heaviest tiles come first, so the end is even.
+            Mask::Causal | Mask::Window { .. } if strip == 1 => share + 0.3,
+            _ if even => (share / f64::from(strip)).ceil() * f64::from(strip),
+            // Shorter strips between the others fill part of the gap.
+            _ => share + f64::from(strip) / 2.0,
+        };
+        let finished_aside = 1.0 - 1.0 / f64::from(strip);
+        most / (1.0 + FINISH * finished_aside / blocks)
+    };
+    let choices = [1, 2, 4].into_iter();
+    choices
+        .min_by(|a, b| time(*a).total_cmp(&time(*b)))
+        .unwrap_or(1)
+}
+
+/// How long it takes to begin and finish a tile, in blocks of keys.
+const FINISH: f64 = 0.6;
 
 fn build(
     shape: WarpgroupShape,
@@ -130,7 +159,8 @@ impl Variant for Wgmma {
             ..=64 => (u64::from(target.sms), 1024),
             _ => (u64::from(target.sms) / 2, 512),
         };
-        let ahead = tiles >= enough && queries.min(keys) >= long;
+        let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
+        let ahead = tiles >= enough && queries.min(keys) >= long && !narrow;
         Ok(if ahead { 6 } else { 0 })
     }
 
