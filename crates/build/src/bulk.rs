@@ -508,6 +508,15 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
         result
     }
 
+    /// Waits for the next stage and works on it, without giving it back: it is
+    /// still the next one after that. What threads write to it by themselves must
+    /// be fenced ([`fence_async_shared`](Kernel::fence_async_shared)) before it is
+    /// consumed.
+    #[track_caller]
+    pub fn peek<R>(&self, work: impl FnOnce(S::Ready<'k>) -> R) -> R {
+        self.next(work).1
+    }
+
     /// Waits for the next stage, works on it, and gives back the one before: for
     /// work that goes on by itself, such as multiplications in flight. `work`
     /// must not return before what it started on the stage before has ended

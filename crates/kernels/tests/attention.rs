@@ -3,6 +3,7 @@
 
 mod common;
 
+use heist_build::f16;
 use heist_kernels::Target;
 use heist_kernels::attention::*;
 use heist_sched::{Schedule, Source};
@@ -112,20 +113,45 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
     assert_eq!(chosen(&large, "sim:b200"), "large");
     assert_eq!(chosen(&Problem::new(1, 8, 512, 64), "sim:h200"), "large");
     assert_eq!(chosen(&Problem::new(4, 8, 512, 128), "sim:h200"), "wgmma");
-    for (why, problem) in [
-        ("64 and 128 elements", Problem::new(4, 16, 4096, 96)),
-        (
-            "packed sequences",
-            Problem::ragged(vec![(4096, 4096); 16], 16, 128),
-        ),
-    ] {
-        assert_eq!(chosen(&problem, "sim:h200"), "large");
-        let named = FAMILY.choose(Some("wgmma"), &problem, target());
-        let error = named.err().expect("a refusal").to_string();
-        assert!(error.contains(why), "{error}");
-    }
+    let packed = Problem::ragged(vec![(4096, 4096); 16], 16, 128);
+    assert_eq!(chosen(&packed, "sim:h200"), "wgmma");
+    let short = Problem::ragged(vec![(100, 100); 64], 16, 128);
+    assert_eq!(chosen(&short, "sim:h200"), "large");
+    assert_eq!(chosen(&Problem::new(4, 16, 4096, 256), "sim:h200"), "wgmma");
+    let named = FAMILY.choose(Some("wgmma"), &large, common::device("sim:a100").1);
+    let error = named.err().expect("a refusal").to_string();
+    assert!(error.contains("it needs sm_90a"), "{error}");
     large.weights = Weights::Split;
     assert_eq!(chosen(&large, "sim:h200"), "wgmma");
+}
+
+/// Products with the rows of the next sequence must not be made at all: no weight
+/// times infinity is not nothing.
+#[test]
+fn packed_sequences_do_not_see_each_other() {
+    let (device, target) = common::device("sim:h200");
+    let problem = Problem::ragged(vec![(100, 70), (30, 200)], 2, 64);
+    for variant in ["large", "wgmma"] {
+        let variant = FAMILY.choose(Some(variant), &problem, target);
+        let mut job = variant
+            .and_then(|variant| variant.job(&problem, None, target))
+            .expect("a job");
+        randomise(&mut job, &problem, 7);
+        let values = job.buffers.iter_mut().find(|buffer| buffer.name == "v");
+        let next = 70 * 2 * 64 * 2;
+        for half in values.expect("values").data.bytes_mut()[next..].chunks_exact_mut(2) {
+            half.copy_from_slice(&f16::INFINITY.to_le_bytes());
+        }
+        common::run(&mut job, &device, &Options::default());
+        let out: Vec<f16> = job.data("out").and_then(|out| out.to_vec()).expect("f16");
+        let (first, second) = out.split_at(100 * 2 * 64);
+        assert!(first.iter().all(|value| value.is_finite()), "{}", job.name);
+        assert!(
+            second.iter().all(|value| !value.is_finite()),
+            "{}",
+            job.name
+        );
+    }
 }
 
 #[test]

@@ -178,19 +178,30 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
         sms: 132,
     };
     let mut cases = Vec::new();
+    let packed = |dim| Problem::ragged(vec![(4096, 4096); 4], 16, dim);
+    for (index, dim) in [32, 80, 96, 160, 192, 256, 64, 128].into_iter().enumerate() {
+        let mut problem = match index % 2 {
+            0 => packed(dim),
+            _ => Problem::new(4, 16, 4096, dim),
+        };
+        (problem.mask, problem.dtype) = (masks[index % 3], Dtype::ALL[index / 2 % 2]);
+        problem.weights = Weights::ALL[index / 2 % 2];
+        cases.push((problem, Schedule::new(Source::Direct)));
+    }
     for dim in [64, 128] {
         for (index, mask) in masks.into_iter().enumerate() {
-            for source in [Source::Direct, Source::Ticket] {
+            for (source, weights) in [
+                (Source::Direct, Weights::Rounded),
+                (Source::Direct, Weights::Split),
+                (Source::Ticket, Weights::Rounded),
+            ] {
                 let mut problem = Problem::new(4, 16, 4096, dim);
                 (problem.mask, problem.dtype) = (mask, Dtype::ALL[index % 2]);
-                cases.push((problem.clone(), Schedule::new(source)));
-                problem.weights = Weights::Split;
-                cases.push((problem.clone(), Schedule::new(source)));
-                (problem.output, problem.layout) = (Output::F32, Layout::Rows);
-                problem.weights = Weights::ALL[index % 2];
-                if source == Source::Direct {
-                    cases.push((problem, Schedule::new(source)));
+                problem.weights = weights;
+                if index == 1 && source == Source::Direct {
+                    (problem.output, problem.layout) = (Output::F32, Layout::Rows);
                 }
+                cases.push((problem, Schedule::new(source)));
             }
         }
     }

@@ -565,6 +565,28 @@ impl Cases {
             let shape = warpgroup_shape(&problem, self.target);
             self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
         }
+        let lengths = [
+            (5, 5),
+            (0, 7),
+            (130, 133),
+            (1, 300),
+            (140, 3),
+            (17, 0),
+            (129, 128),
+        ];
+        for (index, head_dim) in [64, 128, 32, 96].into_iter().enumerate() {
+            let mut problem = Problem::ragged(lengths.to_vec(), 2, head_dim);
+            problem.kv_heads = 1 + index as u32 % 2;
+            problem.mask = MASKS[index % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+            let shape = warpgroup_shape(&problem, self.target);
+            let own = warpgroup_schedule(&problem, self.target);
+            self.on_warpgroups(&problem, shape, own);
+            let shape = WarpgroupShape { strip: 2, ..shape };
+            self.on_warpgroups(&problem, shape, Schedule::new(Source::Ticket));
+        }
         for (scale, weights) in [(8.0, Weights::Rounded), (1e-6, Weights::Split)] {
             let mut problem = Problem::new(1, 1, 300, 128);
             (problem.scale, problem.dtype) = (Some(scale), Dtype::Bf16);

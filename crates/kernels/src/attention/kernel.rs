@@ -173,10 +173,7 @@ pub fn job(
     let kv = Strides::of(problem, problem.kv_heads, keys)?;
     let rows = problem.rows().0 as u32;
     let lse_count = rows * problem.heads;
-    let (lse_batch, lse_head) = match problem.lengths {
-        Lengths::Same { .. } => (problem.heads * queries, queries),
-        Lengths::Each(_) => (0, rows),
-    };
+    let (lse_batch, lse_head) = log_sum_strides(problem);
     let (left, right) = window(problem.mask, config.mask)?;
     let split = config.splits > 1;
     let args = AttentionArgs::<With<Arg>> {
@@ -205,11 +202,8 @@ pub fn job(
         scale: problem.scale() * std::f32::consts::LOG2_E,
     };
     let q_elements = problem.elements().0;
-    let (q_starts, k_starts) = starts(problem);
     let job = Job::new(format!("attention {problem}: {config}"), problem.work());
-    let mut job = buffers(job, problem)
-        .buffer("q_starts", Role::In, Buffer::from_slice(&q_starts))
-        .buffer("k_starts", Role::In, Buffer::from_slice(&k_starts));
+    let mut job = buffers(job, problem);
     if split {
         let parts = config.splits as usize;
         job = job
@@ -245,18 +239,30 @@ pub fn job(
     Ok(job)
 }
 
-/// Adds what every attention kernel works on: `q`, `k`, `v`, `out` and `lse`.
+/// Log-sum-exps from one sequence to the next, and from one head to the next.
+pub(super) fn log_sum_strides(problem: &Problem) -> (u32, u32) {
+    match problem.lengths {
+        Lengths::Same { queries, .. } => (problem.heads * queries, queries),
+        Lengths::Each(_) => (0, problem.rows().0 as u32),
+    }
+}
+
+/// Adds what every attention kernel works on: `q`, `k`, `v`, `out` and `lse`, and
+/// the first rows of sequences.
 pub(super) fn buffers(job: Job, problem: &Problem) -> Job {
     let (q, kv) = problem.elements();
     let lse = problem.rows().0 * problem.heads as usize;
     let halves = problem.dtype.element();
     let out = Buffer::poisoned(problem.output_element(), q);
     let lse = Buffer::poisoned(ElementType::F32, lse);
+    let (q_starts, k_starts) = starts(problem);
     job.buffer("q", Role::In, Buffer::zeros(halves, q))
         .buffer("k", Role::In, Buffer::zeros(halves, kv))
         .buffer("v", Role::In, Buffer::zeros(halves, kv))
         .buffer("out", Role::Out, out)
         .buffer("lse", Role::Out, lse)
+        .buffer("q_starts", Role::In, Buffer::from_slice(&q_starts))
+        .buffer("k_starts", Role::In, Buffer::from_slice(&k_starts))
 }
 
 /// How many keys before its own and after it a query sees, for a kernel that is

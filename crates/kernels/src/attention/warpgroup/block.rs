@@ -45,8 +45,28 @@ pub(super) struct Ends<'p, 'k> {
     given_back: NamedBarrier<'k>,
     /// Where each warpgroup meets by itself.
     meetings: Vec<NamedBarrier<'k>>,
+    /// Where all warpgroups that multiply meet.
+    cleared: Option<NamedBarrier<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
+}
+
+/// A sequence: where its rows are, and how many.
+#[derive(Clone, Copy)]
+pub(super) struct Sequence<'k> {
+    pub(super) q_start: Val<'k, u32>,
+    pub(super) queries: Val<'k, u32>,
+    pub(super) k_start: Val<'k, u32>,
+    pub(super) keys: Val<'k, u32>,
+}
+
+/// A tile of rows, and the keys that they see.
+pub(super) struct Rows<'k> {
+    pub(super) sequence: Sequence<'k>,
+    /// The first, in the sequence.
+    pub(super) first: Val<'k, u32>,
+    pub(super) span: Span<'k>,
+    pub(super) blocks: Blocks<'k>,
 }
 
 impl<'p, 'k> Ends<'p, 'k> {
@@ -61,6 +81,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             group: k.warp_uniform() / 4,
             given_back: k.named_barrier(shape.threads()),
             meetings: (0..shape.groups).map(|_| k.named_barrier(128)).collect(),
+            cleared: shape.ragged.then(|| k.named_barrier(128 * shape.groups)),
             turns: shape
                 .turns
                 .then(|| [k.named_barrier(256), k.named_barrier(256)]),
@@ -77,9 +98,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 k.comment("the copies");
                 k.give_registers(registers.copying);
                 k.if_(self.copies(), || {
-                    self.each_tile(args, tile, |first_row, _, blocks| {
-                        self.copy(args, tile, first_row, blocks);
-                    });
+                    self.each_tile(args, tile, |rows| self.copy(args, tile, rows));
                 });
                 // Not before they have been given back: idle warps would take
                 // what the others are about to ask for.
@@ -90,14 +109,17 @@ impl<'p, 'k> Ends<'p, 'k> {
             || {
                 k.comment("the products");
                 k.take_registers(registers.multiplying);
-                self.each_tile(args, tile, |first_row, span, blocks| {
-                    let work = Work::<T>::new(&k, &self.shape, args.scale, self.group, span);
+                self.each_tile(args, tile, |rows| {
+                    let work = Work::<T>::new(&k, &self.shape, args.scale, self.group, &rows.span);
                     self.queries.consume(|queries| {
                         let queries = queries.cast();
-                        k.if_(blocks.any(), || self.attend(&work, &queries, blocks));
+                        k.if_(rows.blocks.any(), || {
+                            self.clear_past_end(rows);
+                            self.attend(&work, &queries, &rows.blocks);
+                        });
                         // All of the warpgroup's products have read them.
                         self.of_group(|group| self.meetings[group].sync());
-                        work.store(args, tile, first_row, span, &queries);
+                        work.store(args, tile, rows, &queries);
                         k.fence_async_shared();
                     });
                 });
@@ -107,35 +129,60 @@ impl<'p, 'k> Ends<'p, 'k> {
         );
     }
 
-    /// Calls `body` with the first row of each tile of a strip, its rows and keys,
-    /// and its blocks of keys.
-    fn each_tile(
-        &self,
-        args: &WarpgroupArgs<On<'k>>,
-        tile: &Tile<'k>,
-        body: impl Fn(Val<'k, u32>, &Span<'k>, &Blocks<'k>),
-    ) {
-        let (k, rows, strip) = (self.k, self.shape.rows(), self.shape.strip);
+    /// The sequence of a tile.
+    fn sequence(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>) -> Sequence<'k> {
+        let k = self.k;
+        if !self.shape.ragged {
+            return Sequence {
+                q_start: k.c(0),
+                queries: args.q_len,
+                k_start: k.c(0),
+                keys: args.k_len,
+            };
+        }
+        let (q, kv) = (args.q_starts.at(tile.z), args.k_starts.at(tile.z));
+        let (q_start, k_start) = (q.load_readonly(), kv.load_readonly());
+        Sequence {
+            q_start,
+            queries: q.at(1).load_readonly() - q_start,
+            k_start,
+            keys: kv.at(1).load_readonly() - k_start,
+        }
+    }
+
+    /// Calls `body` with each tile of a strip that has rows.
+    fn each_tile(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>, body: impl Fn(&Rows<'k>)) {
+        let (k, height, strip) = (self.k, self.shape.rows(), self.shape.strip);
+        let sequence = self.sequence(args, tile);
         let mask = Masked {
             kind: self.shape.mask,
             left: args.left,
             right: args.right,
         };
         let one = |number: Val<'k, u32>| {
-            let first_row = number * rows;
-            let span = Span::new(first_row, args.q_len, args.k_len, k.c(0), mask);
-            body(first_row, &span, &span.blocks(rows, self.shape.keys, 1));
+            let first = number * height;
+            let span = Span::new(first, sequence.queries, sequence.keys, k.c(0), mask);
+            body(&Rows {
+                sequence,
+                first,
+                span,
+                blocks: span.blocks(height, self.shape.keys, 1),
+            });
         };
-        if strip == 1 {
-            return one(tile.x);
+        let all = sequence.queries.div_ceil(height);
+        match (strip, self.shape.ragged) {
+            (1, false) => one(tile.x),
+            // The sequence may be shorter than the longest.
+            (1, true) => k.if_(tile.x.lt(all), || one(tile.x)),
+            // The last tile, the first, the last but one, the second, and so on.
+            _ => {
+                let first = tile.x * strip;
+                k.for_range(first, (first + strip).min(all), |place| {
+                    let half = place >> 1;
+                    one((place & 1).eq(0).select(all - 1 - half, half));
+                });
+            }
         }
-        // The last tile, the first, the last but one, the second, and so on.
-        let all = args.q_len.div_ceil(rows);
-        let first = tile.x * strip;
-        k.for_range(first, (first + strip).min(all), |place| {
-            let half = place >> 1;
-            one((place & 1).eq(0).select(all - 1 - half, half));
-        });
     }
 
     /// Holds in the thread that asks for copies.
@@ -151,34 +198,63 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     /// Asks for the queries, and for every block of keys and values.
-    fn copy(
-        &self,
-        args: &WarpgroupArgs<On<'k>>,
-        tile: &Tile<'k>,
-        first_row: Val<'k, u32>,
-        blocks: &Blocks<'k>,
-    ) {
+    fn copy(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>, rows: &Rows<'k>) {
         let kv_head = tile.y / args.group;
-        let one = |which: usize, from: TensorMapRef<'k, f16, 4>, height, row, head| {
-            self.fill[which].fill(|copies, to: Landing<'k, f16>| {
-                for panel in 0..self.shape.panels() {
-                    let to = to.part(panel * height * PANEL, height * PANEL);
-                    let element = self.k.c((panel * PANEL) as i32);
-                    let [inner, outer] = match self.shape.layout {
-                        Layout::Heads => [row, head],
-                        Layout::Rows => [head, row],
-                    };
-                    let at = [element, inner, outer, tile.z.cast()];
-                    copies.copy_tensor(to, from, at);
-                }
-            });
+        let Sequence {
+            q_start, k_start, ..
+        } = rows.sequence;
+        let batch = match self.shape.ragged {
+            true => self.k.c(0),
+            false => tile.z.cast(),
         };
-        let (rows, keys) = (self.shape.rows(), self.shape.keys);
-        one(0, args.q, rows, first_row.cast(), tile.y.cast());
-        blocks.each_number(|number| {
-            let first = blocks.first_key(number).cast();
+        let one =
+            |which: usize, from: TensorMapRef<'k, f16, 4>, height, row: Val<'k, u32>, head| {
+                let row = row.cast();
+                self.fill[which].fill(|copies, to: Landing<'k, f16>| {
+                    for panel in 0..self.shape.panels() {
+                        let to = to.part(panel * height * PANEL, height * PANEL);
+                        let element = self.k.c((panel * PANEL) as i32);
+                        let [inner, outer] = match self.shape.layout {
+                            Layout::Heads => [row, head],
+                            Layout::Rows => [head, row],
+                        };
+                        copies.copy_tensor(to, from, [element, inner, outer, batch]);
+                    }
+                });
+            };
+        let (height, keys) = (self.shape.rows(), self.shape.keys);
+        one(0, args.q, height, q_start + rows.first, tile.y.cast());
+        rows.blocks.each_number(|number| {
+            let first = k_start + rows.blocks.first_key(number);
             one(1, args.k, keys, first, kv_head.cast());
             one(2, args.v, keys, first, kv_head.cast());
+        });
+    }
+
+    /// Clears what the first block, which is the one with the last keys, has of the
+    /// next sequence's values.
+    fn clear_past_end(&self, rows: &Rows<'k>) {
+        let Some(cleared) = &self.cleared else {
+            return;
+        };
+        let k = self.k;
+        let (keys, threads) = (self.shape.keys, 128 * self.shape.groups);
+        let own = rows
+            .span
+            .keys_from(rows.blocks.first_key(rows.blocks.begin));
+        k.if_(own.lt(keys), || {
+            self.values.peek(|values| {
+                let chunks = (k.c(keys) - own) * values.chunks();
+                k.for_step(k.thread_index(), chunks, threads, |index| {
+                    let row = own + index / values.chunks();
+                    for panel in 0..self.shape.panels() {
+                        let chunk = values.chunk(row + panel * keys, index % values.chunks());
+                        chunk.cast::<u32>().store_vec([k.c(0u32); 4]);
+                    }
+                });
+            });
+            k.fence_async_shared();
+            cleared.sync();
         });
     }
 

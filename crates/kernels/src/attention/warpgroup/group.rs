@@ -2,6 +2,7 @@
 //! results.
 
 use super::WarpgroupArgs;
+use super::block::Rows;
 use super::shape::{GROUP_ROWS, PANEL, WarpgroupShape};
 use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
@@ -138,8 +139,7 @@ impl<'k, T: Element> Work<'k, T> {
         &self,
         args: &WarpgroupArgs<On<'k>>,
         tile: &Tile<'k>,
-        first_row: Val<'k, u32>,
-        span: &Span<'k>,
+        rows: &Rows<'k>,
         stage: &heist_build::Tile<'k, T>,
     ) {
         let k = self.k;
@@ -147,10 +147,11 @@ impl<'k, T: Element> Work<'k, T> {
         self.softmax.finish();
         let results = self.results.settled(0);
         let own = self.row + ((k.warp() & 3) << 4);
-        let line = (tile.z * args.heads + tile.y) * args.q_len + first_row;
+        let (first, inside) = (rows.sequence.q_start + rows.first, rows.span.rows);
+        let line = tile.z * args.lse_batch + tile.y * args.lse_head + first;
         for (at, row) in self.softmax.rows.iter().flatten().enumerate() {
             let number = own + Accumulator::row(&k) + 8 * at as u32;
-            k.if_(number.lt(span.rows) & (k.lane() & 3).eq(0), || {
+            k.if_(number.lt(inside) & (k.lane() & 3).eq(0), || {
                 args.lse.at(line + number).store(row.log_sum());
             });
         }
@@ -159,13 +160,13 @@ impl<'k, T: Element> Work<'k, T> {
         }
         let out = tile.z.mul_wide(args.q_batch)
             + tile.y.mul_wide(args.q_head)
-            + first_row.mul_wide(args.q_row);
+            + first.mul_wide(args.q_row);
         match self.shape.output {
             Output::F32 => {
                 let out = args.out.cast::<f32>().at(out);
                 results.each_pair(|row, col, pair| {
                     let row = own + row;
-                    k.if_(row.lt(span.rows), || {
+                    k.if_(row.lt(inside), || {
                         out.at(row.mul_add(args.q_row, col)).store_vec(pair);
                     });
                 });
@@ -182,7 +183,7 @@ impl<'k, T: Element> Work<'k, T> {
                 for trip in 0..16 * chunks / 32 {
                     let index = k.lane() + trip * 32;
                     let (row, chunk) = (own + index / chunks, index % chunks);
-                    k.if_(row.lt(span.rows), || {
+                    k.if_(row.lt(inside), || {
                         let from = self.panel_row(row, chunk / (PANEL / 8));
                         let words = stage.chunk(from, chunk % (PANEL / 8));
                         let to = out.at(row.mul_add(args.q_row, chunk * 8));

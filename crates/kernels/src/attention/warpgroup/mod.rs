@@ -4,7 +4,9 @@
 //!
 //! While a block's weights multiply its values, the scores of the next block are
 //! on their way, and its softmax runs: a warpgroup waits for its scores alone.
-//! Sequences are all alike; what lies past their ends is zero.
+//! What lies past the end of the last sequence is zero. Past the end of a packed
+//! one is the next: its keys are hidden, its queries give results that nobody
+//! stores, and its values are cleared, as no weight makes nothing of an infinity.
 
 mod block;
 mod group;
@@ -31,9 +33,13 @@ kernel_params! {
         out: Global<u16>,
         /// The log-sum-exp of each query row.
         lse: Global<f32>,
-        /// Query rows of a sequence.
+        /// The first query row of each packed sequence, and one past the last.
+        q_starts: Global<u32>,
+        /// The same for keys.
+        k_starts: Global<u32>,
+        /// Query rows of a sequence, where all are alike.
         q_len: u32,
-        /// Key rows of a sequence.
+        /// Key rows of a sequence, where all are alike.
         k_len: u32,
         /// Elements from one sequence of results to the next.
         q_batch: u32,
@@ -41,8 +47,10 @@ kernel_params! {
         q_row: u32,
         /// From one head to the next.
         q_head: u32,
-        /// Query heads.
-        heads: u32,
+        /// Log-sum-exps from one sequence to the next.
+        lse_batch: u32,
+        /// From one head to the next.
+        lse_head: u32,
         /// Query heads that share a key head.
         group: u32,
         /// Keys before its own that a query sees, in a window.

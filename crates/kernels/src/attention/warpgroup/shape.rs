@@ -30,6 +30,8 @@ pub struct WarpgroupShape {
     pub turns: bool,
     /// Which keys a query sees.
     pub mask: MaskKind,
+    /// Whether sequences have lengths of their own and lie one after the other.
+    pub ragged: bool,
     /// How heads and rows lie: maps have the axis with the larger stride last.
     pub layout: Layout,
     /// How weights enter the product with the values.

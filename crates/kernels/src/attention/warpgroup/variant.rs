@@ -3,7 +3,7 @@
 use super::WarpgroupArgs;
 use super::block::{Ends, Rings};
 use super::shape::{PANEL, WarpgroupShape};
-use crate::attention::kernel::{Strides, buffers, heads_at_once, passed, window};
+use crate::attention::kernel::{Strides, buffers, heads_at_once, log_sum_strides, passed, window};
 use crate::attention::order::HeaviestFirst;
 use crate::attention::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem, Weights};
 use crate::family::{Target, Variant};
@@ -38,6 +38,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         strip: strip(problem, 64 * groups, keys, target),
         turns: false,
         mask: problem.mask.kind(),
+        ragged: problem.is_ragged(),
         layout: problem.layout,
         weights: problem.weights,
         output: problem.output,
@@ -46,8 +47,9 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
 
 /// How many tiles of `rows` rows a block should do one after the other.
 fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
-    // Wide heads leave no room for the queries of the next tile.
-    if problem.head_dim > 128 {
+    // Wide heads leave no room for the queries of the next tile, and short
+    // sequences none to even out.
+    if problem.head_dim > 128 || problem.is_ragged() {
         return 1;
     }
     let (queries, all_keys) = problem.longest();
@@ -107,13 +109,18 @@ fn build(
         })
 }
 
-/// The map of a tensor, in boxes of `high` rows of one head.
+/// The map of a tensor with `length` rows a sequence, or of all packed ones, in
+/// boxes of `high` rows of one head.
 fn map(name: &str, problem: &Problem, heads: u32, length: u32, high: u32) -> Arg {
     let element = match problem.dtype {
         Dtype::F16 => TensorElement::F16,
         Dtype::Bf16 => TensorElement::Bf16,
     };
-    let (dim, sequences) = (problem.head_dim.into(), problem.sequences().len() as u64);
+    let sequences = match problem.lengths {
+        Lengths::Same { batch, .. } => batch,
+        Lengths::Each(_) => 1,
+    };
+    let (dim, sequences) = (problem.head_dim.into(), sequences.into());
     let (heads, length) = (heads.into(), length.into());
     let (dims, boxed) = match problem.layout {
         Layout::Heads => ([dim, length, heads, sequences], [PANEL, high, 1, 1]),
@@ -141,26 +148,24 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        if problem.is_ragged() {
-            return Err(
-                "packed sequences are not told apart by tensor copies: a box would reach into the next"
-                    .into(),
-            );
-        }
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
         }
         // Where it was measured ahead of the ladder; small problems share out their
         // keys there.
-        let (queries, keys) = problem.longest();
-        let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
-        let tiles = u64::from(queries.div_ceil(128)) * lines;
+        let sequences = problem.sequences();
+        let tiles: u64 = sequences
+            .iter()
+            .map(|(queries, _)| u64::from(queries.div_ceil(128)) * u64::from(problem.heads))
+            .sum();
+        let (queries, keys) = problem.rows();
+        let mean = queries.min(keys) / sequences.len().max(1);
         let (enough, long) = match problem.head_dim {
             ..=64 => (u64::from(target.sms), 1024),
             _ => (u64::from(target.sms) / 2, 512),
         };
         let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
-        let ahead = tiles >= enough && queries.min(keys) >= long && !narrow;
+        let ahead = tiles >= enough && mean >= long && !narrow;
         Ok(if ahead { 6 } else { 0 })
     }
 
@@ -191,30 +196,38 @@ pub fn warpgroup_job(
     shape.check()?;
     let kernel = build(shape, problem.dtype, schedule, target.arch)?;
     let (queries, keys) = problem.longest();
-    let Lengths::Same { batch, .. } = problem.lengths else {
-        return Err(KernelError::unfit("packed sequences"));
-    };
     let grid = Dim3::new(
         queries.div_ceil(shape.rows()).div_ceil(shape.strip),
         problem.heads,
-        batch,
+        problem.sequences().len() as u32,
     );
     let resident = target.resident(&kernel.built.launch, shape.registers().even);
     let plan = kernel.plan_for(grid, resident)?;
     let (left, right) = window(problem.mask, shape.mask)?;
     let q = Strides::of(problem, problem.heads, queries)?;
+    let (q_rows, k_rows) = match problem.lengths {
+        Lengths::Same { .. } => (queries, keys),
+        Lengths::Each(_) => {
+            let (q, k) = problem.rows();
+            (q as u32, k as u32)
+        }
+    };
+    let (lse_batch, lse_head) = log_sum_strides(problem);
     let args = WarpgroupArgs::<With<Arg>> {
-        q: map("q", problem, problem.heads, queries, shape.rows()),
-        k: map("k", problem, problem.kv_heads, keys, shape.keys),
-        v: map("v", problem, problem.kv_heads, keys, shape.keys),
+        q: map("q", problem, problem.heads, q_rows, shape.rows()),
+        k: map("k", problem, problem.kv_heads, k_rows, shape.keys),
+        v: map("v", problem, problem.kv_heads, k_rows, shape.keys),
         out: buffer("out"),
         lse: buffer("lse"),
+        q_starts: buffer("q_starts"),
+        k_starts: buffer("k_starts"),
         q_len: queries,
         k_len: keys,
         q_batch: q.batch,
         q_row: q.row,
         q_head: q.head,
-        heads: problem.heads,
+        lse_batch,
+        lse_head,
         group: problem.heads / problem.kv_heads,
         left,
         right,
@@ -225,11 +238,12 @@ pub fn warpgroup_job(
     Ok(job.step(Step::tiled(&kernel, &plan, passed(args.passed()))))
 }
 
-/// The schedule that suits it. Strips of one tile are uneven under a causal mask.
+/// The schedule that suits it. Strips of one tile are uneven under a causal mask,
+/// and so are packed sequences.
 pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let mut schedule = Schedule::new(Source::Direct);
     let alone = warpgroup_shape(problem, target).strip == 1;
-    if alone && problem.mask.kind() == MaskKind::Causal {
+    if problem.is_ragged() || alone && problem.mask.kind() == MaskKind::Causal {
         schedule.order = AnyOrder::new(HeaviestFirst {
             heads: heads_at_once(problem),
         });
