@@ -140,6 +140,19 @@ impl Cases {
                 problems.push(problem);
             }
         }
+        for (index, head_dim) in [32, 64, 80, 96, 128, 160, 192, 256].into_iter().enumerate() {
+            // From one row to 1334, with lengths at and beside the edges of tiles.
+            let lengths = (0..24).map(|i| (1 + i * 37, 1 + i * 58)).collect();
+            let mut problem = Problem::ragged(lengths, 8, head_dim);
+            (problem.kv_heads, problem.mask) = (2, masks[index % 3]);
+            problem.dtype = Dtype::ALL[index % 2];
+            problems.push(problem);
+            let mut problem = Problem::new(3, 16, 2100, head_dim);
+            problem.mask = masks[(index + 1) % 3];
+            problem.dtype = Dtype::ALL[(index / 2) % 2];
+            problem.weights = Weights::ALL[(index / 2) % 2];
+            problems.push(problem);
+        }
         for problem in &problems {
             let shape = warpgroup_shape(problem, self.target);
             self.on_warpgroups(problem, shape, warpgroup_schedule(problem, self.target));
