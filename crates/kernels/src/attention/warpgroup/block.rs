@@ -41,8 +41,6 @@ pub(super) struct Ends<'p, 'k> {
     values: BulkConsumer<'p, 'k, Spec>,
     /// The number of this thread's warpgroup; the last one copies.
     group: Val<'k, u32>,
-    /// Where those that copy wait for registers.
-    given_back: NamedBarrier<'k>,
     /// Where each warpgroup meets by itself.
     meetings: Vec<NamedBarrier<'k>>,
     /// Where all warpgroups that multiply meet.
@@ -79,7 +77,6 @@ impl<'p, 'k> Ends<'p, 'k> {
             keys: rings.keys.consumer(),
             values: rings.values.consumer(),
             group: k.warp_uniform() / 4,
-            given_back: k.named_barrier(shape.threads()),
             meetings: (0..shape.groups).map(|_| k.named_barrier(128)).collect(),
             cleared: shape.ragged.then(|| k.named_barrier(128 * shape.groups)),
             turns: shape
@@ -92,19 +89,16 @@ impl<'p, 'k> Ends<'p, 'k> {
     pub(super) fn strip<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>) {
         let k = self.k;
         let registers = self.shape.registers();
+        let copying = self.group.eq(self.shape.groups);
         k.if_else(
-            self.group.eq(self.shape.groups),
+            copying,
             || {
                 k.comment("the copies");
                 k.give_registers(registers.copying);
                 k.if_(self.copies(), || {
                     self.each_tile(args, tile, |rows| self.copy(args, tile, rows));
                 });
-                // Not before they have been given back: idle warps would take
-                // what the others are about to ask for.
                 k.sync_warp();
-                self.given_back.sync();
-                k.take_registers(registers.even);
             },
             || {
                 k.comment("the products");
@@ -124,9 +118,12 @@ impl<'p, 'k> Ends<'p, 'k> {
                     });
                 });
                 k.give_registers(registers.even);
-                self.given_back.arrive();
             },
         );
+        // Not before they have been given back: idle warps would take what the others
+        // are about to ask for.
+        k.sync();
+        k.if_(copying, || k.take_registers(registers.even));
     }
 
     /// The sequence of a tile.
