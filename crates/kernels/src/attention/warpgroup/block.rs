@@ -8,8 +8,8 @@ use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::span::{Blocks, Masked, Span};
 use heist_build::{
-    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
-    TensorMapRef, Val, f16,
+    BarrierSpec, Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
+    TensorMapRef, Val, Waiter, f16,
 };
 use heist_sched::Tile;
 
@@ -41,12 +41,41 @@ pub(super) struct Ends<'p, 'k> {
     values: BulkConsumer<'p, 'k, Spec>,
     /// The number of this thread's warpgroup; the last one copies.
     group: Val<'k, u32>,
-    /// Where each warpgroup meets by itself.
-    meetings: Vec<NamedBarrier<'k>>,
+    /// Where this thread's warpgroup meets by itself.
+    own: Meeting<'k>,
     /// Where all warpgroups that multiply meet.
-    cleared: Option<NamedBarrier<'k>>,
+    all: Option<Meeting<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
+}
+
+/// Where some warps wait for each other: an mbarrier, as racecheck takes what other
+/// warps do after a named barrier of some of them for races.
+struct Meeting<'k> {
+    k: Kernel<'k>,
+    waiter: Waiter<'k>,
+}
+
+impl<'k> Meeting<'k> {
+    /// One of `count`, of `warps` warps each.
+    fn of(k: &Kernel<'k>, name: &str, count: u32, warps: u32, which: &Val<'k, u32>) -> Self {
+        let [barriers] = k.mbarriers([BarrierSpec {
+            name,
+            count,
+            arrivals: warps,
+        }]);
+        Meeting {
+            k: *k,
+            waiter: barriers.at(*which).waiter(),
+        }
+    }
+
+    fn meet(&self) {
+        let k = self.k;
+        k.sync_warp();
+        k.if_(k.elect(), || self.waiter.barrier().arrive());
+        self.waiter.wait();
+    }
 }
 
 /// A sequence: where its rows are, and how many.
@@ -69,6 +98,7 @@ pub(super) struct Rows<'k> {
 
 impl<'p, 'k> Ends<'p, 'k> {
     pub(super) fn new(k: &Kernel<'k>, shape: WarpgroupShape, rings: &'p Rings<'k>) -> Ends<'p, 'k> {
+        let group = k.warp_uniform() / 4;
         Ends {
             k: *k,
             shape,
@@ -76,9 +106,11 @@ impl<'p, 'k> Ends<'p, 'k> {
             queries: rings.queries.consumer(),
             keys: rings.keys.consumer(),
             values: rings.values.consumer(),
-            group: k.warp_uniform() / 4,
-            meetings: (0..shape.groups).map(|_| k.named_barrier(128)).collect(),
-            cleared: shape.ragged.then(|| k.named_barrier(128 * shape.groups)),
+            group,
+            own: Meeting::of(k, "met", shape.groups, 4, &group),
+            all: shape
+                .ragged
+                .then(|| Meeting::of(k, "all_met", 1, 4 * shape.groups, &k.c(0))),
             turns: shape
                 .turns
                 .then(|| [k.named_barrier(256), k.named_barrier(256)]),
@@ -112,7 +144,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                             self.attend(&work, &queries, &rows.blocks);
                         });
                         // All of the warpgroup's products have read them.
-                        self.of_group(|group| self.meetings[group].sync());
+                        self.own.meet();
                         work.store(args, tile, rows, &queries);
                         k.fence_async_shared();
                     });
@@ -187,13 +219,6 @@ impl<'p, 'k> Ends<'p, 'k> {
         self.k.thread_index().eq(128 * self.shape.groups)
     }
 
-    /// Calls `body` for this thread's warpgroup, with its number.
-    fn of_group(&self, body: impl Fn(usize)) {
-        for group in 0..self.shape.groups {
-            self.k.if_(self.group.eq(group), || body(group as usize));
-        }
-    }
-
     /// Asks for the queries, and for every block of keys and values.
     fn copy(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>, rows: &Rows<'k>) {
         let kv_head = tile.y / args.group;
@@ -231,7 +256,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// Clears what the first block, which is the one with the last keys, has of the
     /// next sequence's values.
     fn clear_past_end(&self, rows: &Rows<'k>) {
-        let Some(cleared) = &self.cleared else {
+        let Some(all) = &self.all else {
             return;
         };
         let k = self.k;
@@ -251,7 +276,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 });
             });
             k.fence_async_shared();
-            cleared.sync();
+            all.meet();
         });
     }
 
