@@ -4,8 +4,8 @@
 //! ```text
 //! cargo run --release -p heist --example attention_warpgroups -- [WORD...]
 //! ```
-//! Only problems whose name has all the words. The exit status is 1 when a result
-//! is wrong.
+//! Only problems whose name has all the words, and none of those that follow a
+//! minus, as in `-split`. The exit status is 1 when a result is wrong.
 
 use heist::gpu::{Gpu, Spread};
 use heist::job::OnGpu;
@@ -178,7 +178,11 @@ fn main() -> Result<(), Failure> {
                 let mut problem = Problem::new(batch, heads, length, dim);
                 (problem.dtype, problem.mask, problem.weights) = (dtype, mask, weights);
                 let name = problem.to_string();
-                if words.iter().all(|word| name.contains(word.as_str())) {
+                let fits = |word: &String| match word.strip_prefix('-') {
+                    Some(word) => !name.contains(word),
+                    None => name.contains(word.as_str()),
+                };
+                if words.iter().all(fits) {
                     fine &= compare(&gpu, &problem, target)?;
                 }
             }

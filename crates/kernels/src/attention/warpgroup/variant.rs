@@ -160,9 +160,11 @@ impl Variant for Wgmma {
             .sum();
         let (queries, keys) = problem.rows();
         let mean = queries.min(keys) / sequences.len().max(1);
+        let sms = u64::from(target.sms);
         let (enough, long) = match problem.head_dim {
-            ..=64 => (u64::from(target.sms), 1024),
-            _ => (u64::from(target.sms) / 2, 512),
+            ..=64 => (2 * sms / 3, 768),
+            ..=128 => (2 * sms / 5, 512),
+            _ => (sms / 5, 512),
         };
         let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
         let ahead = tiles >= enough && mean >= long && !narrow;
