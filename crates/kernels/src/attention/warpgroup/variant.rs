@@ -163,7 +163,7 @@ impl Variant for Wgmma {
         let sms = u64::from(target.sms);
         let (enough, long) = match problem.head_dim {
             ..=64 => (2 * sms / 3, 768),
-            ..=128 => (2 * sms / 5, 512),
+            65..=128 => (2 * sms / 5, 512),
             _ => (sms / 5, 512),
         };
         let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
