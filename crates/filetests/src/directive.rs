@@ -80,6 +80,29 @@ fn check_case(name: String, line: u32) -> Case {
     }
 }
 
+fn run_case(name: String, line: u32, run: Run) -> Case {
+    Case {
+        action: Action::Run(Box::new(run)),
+        ..check_case(name, line)
+    }
+}
+
+/// A launch of which nothing is said yet.
+fn no_run() -> Run {
+    Run {
+        entry: None,
+        launch: Launch::new(Dim3::ONE, Dim3::ONE),
+        arguments: Arguments::default(),
+        expects: Vec::new(),
+        device: None,
+        seed: None,
+        explore: None,
+        chaos: false,
+        cooperative: false,
+        gpu: OnGpu::IfClean,
+    }
+}
+
 struct Reader {
     cases: Vec<Case>,
     marks: Vec<Mark>,
@@ -135,7 +158,15 @@ impl Reader {
     fn directive(&mut self, text: &str) -> Result<(), String> {
         let (word, rest) = split_word(text);
         match word {
-            "run" => self.run(rest),
+            "run" => {
+                let read = self.run(rest);
+                if read.is_err() {
+                    // What follows belongs to it all the same, and is not to blame.
+                    let name = format!("line {}", self.line);
+                    self.cases.push(run_case(name, self.line, no_run()));
+                }
+                read
+            }
             "check" => {
                 let name = if rest.is_empty() { "check" } else { rest };
                 self.start(check_case(name.to_owned(), self.line))
@@ -215,22 +246,16 @@ impl Reader {
             );
         }
         let (mut grid, mut block) = (None, None);
-        let mut run = Run {
-            entry: None,
-            launch: Launch::new(Dim3::ONE, Dim3::ONE),
-            arguments: Arguments::default(),
-            expects: Vec::new(),
-            device: None,
-            seed: None,
-            explore: None,
-            chaos: false,
-            cooperative: false,
-            gpu: OnGpu::IfClean,
-        };
+        let mut run = no_run();
+        let mut said = Vec::new();
         while !rest.is_empty() {
             let (word, after) = split_word(rest);
             rest = after;
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            if said.contains(&key) {
+                return Err(format!("`{word}`: the run line says `{key}` twice"));
+            }
+            said.push(key);
             let number = || {
                 value
                     .parse()
@@ -277,10 +302,7 @@ impl Reader {
         }
         run.launch.grid = grid.ok_or("the run line does not say `grid=`")?;
         run.launch.block = block.ok_or("the run line does not say `block=`")?;
-        self.start(Case {
-            action: Action::Run(Box::new(run)),
-            ..check_case(name.to_owned(), self.line)
-        })
+        self.start(run_case(name.to_owned(), self.line, run))
     }
 
     /// What can be said only when a case is complete.

@@ -190,6 +190,11 @@ fn every_mistake_is_reported_with_its_line() {
         assert!(errors[0].contains(says), "{errors:?}");
     }
     assert_eq!(errors("// heist: walk\n// heist: swim").len(), 2);
+    // One mistake is one error: what belongs to a broken launch is not to blame.
+    let broken = "// heist: run a grid=1 grid=2 block=4\n// heist: arg out:u32:1\n// heist: expect 0 u32:[1]\n";
+    let told = errors(broken);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("`grid` twice"), "{told:?}");
 }
 
 #[test]
