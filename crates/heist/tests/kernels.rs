@@ -142,6 +142,8 @@ fn what_a_kernel_does_not_take_is_told() {
         (&["run", "uniform", "--imbalance", "nan"], "from 1"),
         (&["emit", "gemm", "--arch", "90"], "sm_100a"),
         (&["bench", "gemm"], "heist tune"),
+        // Two modules are no file of PTX.
+        (&["emit", "attention", "splits=2", "queries=64"], "--out"),
     ] {
         let output = heist(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");

@@ -50,6 +50,13 @@ impl Emit {
         let prepared = entry
             .prepare(&told, None, Target { arch, sms })
             .map_err(question)?;
+        let launches = prepared.job.steps.len();
+        if launches > 1 && self.out.is_none() && !out.json {
+            return Err(question(format!(
+                "{} is {launches} launches, and a file of PTX is one module: say --out DIR, or --json",
+                prepared.job.name
+            )));
+        }
         if let Some(folder) = &self.out {
             std::fs::create_dir_all(folder)
                 .map_err(|error| question(format!("can't make {}: {error}", folder.display())))?;
