@@ -44,12 +44,22 @@ pub(crate) struct Flight {
     pub(crate) lane: u8,
 }
 
+/// Some bytes of a line that a warp's part of a product reads.
+#[derive(Debug)]
+struct Reading {
+    bytes: u128,
+    flight: Flight,
+    /// Whether another warp of the group has waited for the product. It is over then, as
+    /// whoever that warp lets know may take it; the warp whose part it is has not waited.
+    over: bool,
+}
+
 /// The operations in flight that use a block's shared memory.
 #[derive(Debug, Default)]
 pub(crate) struct Flights {
     list: Vec<Flight>,
-    /// What products read, by line: the bytes, and whose they are.
-    lines: FxHashMap<u64, Vec<(u128, Flight)>>,
+    /// What products read, by line.
+    lines: FxHashMap<u64, Vec<Reading>>,
     /// The reductions that there have been, by their places.
     reductions: Vec<u32>,
 }
@@ -67,12 +77,18 @@ impl Flights {
         if reduces { &self.reductions } else { &[] }
     }
 
-    /// An operation that one which writes some bytes would disturb.
-    pub(crate) fn overwritten(&self, start: u64, end: u64, reduces: bool) -> Option<&Flight> {
+    /// An operation that one which writes some bytes, started by `agent`, would disturb.
+    pub(crate) fn overwritten(
+        &self,
+        start: u64,
+        end: u64,
+        reduces: bool,
+        agent: Agent,
+    ) -> Option<&Flight> {
         self.list
             .iter()
             .find(|flight| flight.start < end && start < flight.end && !(flight.reduces && reduces))
-            .or_else(|| self.product(start, end))
+            .or_else(|| self.product(start, end, agent))
     }
 
     /// An operation is done with this memory.
@@ -82,19 +98,27 @@ impl Flights {
 
     /// A product reads some bytes of a line.
     pub(crate) fn push_line(&mut self, line: u64, bytes: u128, flight: Flight) {
-        self.lines.entry(line).or_default().push((bytes, flight));
+        self.lines.entry(line).or_default().push(Reading {
+            bytes,
+            flight,
+            over: false,
+        });
     }
 
-    /// The products with these numbers are done.
-    pub(crate) fn land_products(&mut self, ids: std::ops::RangeInclusive<u64>) {
+    /// The products with these numbers are done: a warp has waited for them.
+    pub(crate) fn land_products(&mut self, ids: std::ops::RangeInclusive<u64>, waiter: Agent) {
         self.lines.retain(|_, list| {
-            list.retain(|(_, flight)| !ids.contains(&flight.id));
+            list.retain_mut(|reading| {
+                let done = ids.contains(&reading.flight.id);
+                reading.over |= done;
+                !done || reading.flight.agent != waiter
+            });
             !list.is_empty()
         });
     }
 
-    /// The product that reads one of some bytes.
-    fn product(&self, start: u64, end: u64) -> Option<&Flight> {
+    /// The product that reads one of some bytes, as far as warp `agent` can know.
+    fn product(&self, start: u64, end: u64, agent: Agent) -> Option<&Flight> {
         if self.lines.is_empty() {
             return None;
         }
@@ -103,8 +127,10 @@ impl Flights {
             let (from, to) = (start.max(base) - base, end.min(base + LINE as u64) - base);
             let bytes = u128::MAX >> (LINE as u64 - (to - from)) << from;
             let list = self.lines.get(&line)?;
-            let (_, flight) = list.iter().find(|(read, _)| read & bytes != 0)?;
-            Some(flight)
+            let found = list.iter().find(|reading| {
+                reading.bytes & bytes != 0 && (!reading.over || reading.flight.agent == agent)
+            })?;
+            Some(&found.flight)
         })
     }
 
@@ -116,14 +142,20 @@ impl Flights {
         self.list.iter()
     }
 
-    /// An operation that an access to some bytes would disturb, or be disturbed by.
-    pub(crate) fn disturbed(&self, start: u64, end: u64, write: bool) -> Option<&Flight> {
+    /// An operation that an access of `agent` to some bytes would disturb, or be disturbed by.
+    pub(crate) fn disturbed(
+        &self,
+        start: u64,
+        end: u64,
+        write: bool,
+        agent: Agent,
+    ) -> Option<&Flight> {
         self.list
             .iter()
             .find(|flight| flight.start < end && start < flight.end && (flight.write || write))
             .or_else(|| {
                 if write {
-                    self.product(start, end)
+                    self.product(start, end, agent)
                 } else {
                     None
                 }
@@ -143,13 +175,14 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
         return false;
     }
     let write = does == Does::Writes;
+    let agent = cx.warp.clock.agent;
     let size = u64::from(group.size);
     let mut met = None;
     let mut barrier = None;
     for lane in each(group.mask) {
         let start = group.offsets[lane];
         if met.is_none()
-            && let Some(flight) = block.flights.disturbed(start, start + size, write)
+            && let Some(flight) = block.flights.disturbed(start, start + size, write, agent)
         {
             met = Some((lane, *flight));
         }

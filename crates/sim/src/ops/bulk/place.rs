@@ -193,7 +193,7 @@ impl Cx<'_> {
     pub(super) fn check_source(&mut self, lane: usize, rank: u32, start: u64, len: u64) {
         let flight = self.blocks[rank as usize]
             .flights
-            .disturbed(start, start + len, false)
+            .disturbed(start, start + len, false, self.warp.clock.agent)
             .copied();
         if let Some(flight) = flight {
             let (code, help) = flight::explain(flight.what, flight.write, Does::Reads);
@@ -259,7 +259,7 @@ impl Cx<'_> {
     ) {
         let flight = self.blocks[rank as usize]
             .flights
-            .overwritten(range.start, range.end, reduces)
+            .overwritten(range.start, range.end, reduces, self.warp.clock.agent)
             .copied();
         if let Some(flight) = flight {
             let (code, help) = flight::explain(flight.what, flight.write, Does::Writes);

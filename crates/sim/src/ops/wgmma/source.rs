@@ -258,7 +258,7 @@ pub(super) fn fly(cx: &mut Cx<'_>, product: &Product, lines: &Lines) {
 
 /// The products of a warpgroup are done up to the one with this number.
 pub(super) fn land(cx: &mut Cx<'_>, id: u64) {
-    let warp = cx.warp.number;
+    let (warp, agent) = (cx.warp.number, cx.warp.clock.agent);
     let range = flight_id(warp, 0)..=flight_id(warp, id);
-    cx.block().flights.land_products(range);
+    cx.block().flights.land_products(range, agent);
 }
