@@ -64,7 +64,8 @@ impl Opcode {
 
     /// What stands before the first dot.
     pub fn base(&self) -> &str {
-        self.0.split('.').next().unwrap_or("")
+        let end = self.0.bytes().position(|byte| byte == b'.');
+        end.map_or(&*self.0, |end| &self.0[..end])
     }
 
     /// What stands after each dot, in order.

@@ -182,17 +182,26 @@ impl SharedOperand {
         let of = self.element;
         match of {
             Element::F16 => {
-                Numbers::Floats(self.fill(load, steps, |b| wide(f16::to_f32(b as u16))))
+                Numbers::Floats(self.fill::<16, _>(load, steps, |b| wide(f16::to_f32(b as u16))))
             }
-            Element::Bf16 => Numbers::Floats(self.fill(load, steps, |b| wide(b << 16))),
-            _ if of.is_float() => Numbers::Floats(self.fill(load, steps, |b| of.float(b).into())),
-            Element::B1 => Numbers::Integers(self.fill(load, steps, |b| (b & 1) as i32)),
-            _ => Numbers::Integers(self.fill(load, steps, |b| of.integer(b))),
+            Element::Bf16 => Numbers::Floats(self.fill::<16, _>(load, steps, |b| wide(b << 16))),
+            Element::Tf32 => {
+                Numbers::Floats(self.fill::<32, _>(load, steps, |b| of.float(b).into()))
+            }
+            _ if of.is_float() => {
+                Numbers::Floats(self.fill::<8, _>(load, steps, |b| of.float(b).into()))
+            }
+            Element::B1 => Numbers::Integers(self.fill::<1, _>(load, steps, |b| (b & 1) as i32)),
+            Element::S4 | Element::U4 => {
+                Numbers::Integers(self.fill::<4, _>(load, steps, |b| of.integer(b)))
+            }
+            _ => Numbers::Integers(self.fill::<8, _>(load, steps, |b| of.integer(b))),
         }
     }
 
+    /// The numbers of elements of `BITS` bits.
     #[inline(always)]
-    fn fill<T: Copy + Default>(
+    fn fill<const BITS: usize, T: Copy + Default>(
         &self,
         mut load: impl FnMut(u32) -> [u8; 16],
         (step_mn, step_k): (usize, usize),
@@ -204,19 +213,13 @@ impl SharedOperand {
             Major::K => (step_mn, step_k),
             Major::Mn => (step_k, step_mn),
         };
-        let bits = self.element.bits() as usize;
         for line in 0..lines {
             for chunk in 0..chunks {
-                let bytes = load(self.chunk_address(line, chunk));
-                let first = line * step_line + chunk * self.per_chunk() * step;
-                let words: [u32; 4] = std::array::from_fn(|i| {
-                    u32::from_le_bytes([0, 1, 2, 3].map(|j| bytes[4 * i + j]))
-                });
-                for i in 0..self.per_chunk() {
-                    let bit = i * bits;
-                    if let Some(slot) = numbers.get_mut(first + i * step) {
-                        *slot = number(words[bit / 32 % 4] >> (bit % 32));
-                    }
+                let all = u128::from_le_bytes(load(self.chunk_address(line, chunk)));
+                let first = line * step_line + chunk * (128 / BITS) * step;
+                let slots = numbers.get_mut(first..).unwrap_or(&mut []);
+                for (i, slot) in slots.iter_mut().step_by(step).take(128 / BITS).enumerate() {
+                    *slot = number((all >> (i * BITS)) as u32);
                 }
             }
         }

@@ -283,8 +283,9 @@ impl Region {
     pub(crate) fn read(&self, offset: u64, size: usize) -> u128 {
         let bytes = self.bytes(offset, size);
         match bytes.len() {
-            4 => u128::from(word(bytes)),
-            8 => u128::from(long(bytes)),
+            4 => u128::from(u32::take(bytes)),
+            8 => u128::from(u64::take(bytes)),
+            16 => u128::take(bytes),
             _ => {
                 let mut value = [0; 16];
                 value[..bytes.len().min(16)].copy_from_slice(&bytes[..bytes.len().min(16)]);
@@ -296,7 +297,16 @@ impl Region {
     /// Writes the low `size` bytes of a number, and marks them written.
     #[inline]
     pub(crate) fn write(&mut self, offset: u64, size: usize, value: u128) {
-        self.write_bytes(offset, &value.to_le_bytes()[..size.min(16)]);
+        let size = size.min(16);
+        let target = self.bytes_mut(offset, size);
+        match target.len() {
+            0 => return,
+            4 => (value as u32).put(target),
+            8 => (value as u64).put(target),
+            16 => value.put(target),
+            len => target.copy_from_slice(&value.to_le_bytes()[..len]),
+        }
+        self.mark(offset, size);
     }
 
     /// Writes bytes of any number, and marks them written.
@@ -483,14 +493,6 @@ fn run(start: usize, len: usize) -> u128 {
     } else {
         ((1u128 << len) - 1) << start
     }
-}
-
-fn word(bytes: &[u8]) -> u32 {
-    bytes.try_into().map_or(0, u32::from_le_bytes)
-}
-
-fn long(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
 /// A number as it lies in memory.

@@ -14,7 +14,7 @@ use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, Mask, each, first};
 use crate::memory::window::Window;
-use crate::race::shadow::Kind;
+use crate::race::shadow::{Kind, LINE};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 use std::collections::VecDeque;
 
@@ -28,8 +28,8 @@ struct Copy {
     mask: Mask,
     offsets: [u64; LANES],
     size: u32,
-    /// What each lane copies, `size` bytes apart.
-    data: Vec<u8>,
+    /// What each lane copies, in the low `size` bytes.
+    data: [u128; LANES],
     ready: u64,
 }
 
@@ -38,11 +38,20 @@ struct Copy {
 pub(crate) struct WarpCopies {
     open: Vec<Copy>,
     groups: VecDeque<Vec<Copy>>,
+    /// Lists to use again.
+    spare: Vec<Vec<Copy>>,
     /// Those out of shared memory, by their flights.
     pub(crate) bulk: super::bulk::group::Groups,
 }
 
 impl WarpCopies {
+    /// Makes a group of the copies that are in none.
+    fn commit(&mut self) {
+        let next = self.spare.pop().unwrap_or_default();
+        self.groups
+            .push_back(std::mem::replace(&mut self.open, next));
+    }
+
     /// A copy that no group covers, and one that nobody has waited for.
     fn left_over(&self) -> (Option<u32>, Option<u32>) {
         let in_groups = self.groups.iter().flatten().next();
@@ -56,9 +65,17 @@ impl WarpCopies {
 /// The words of a block's shared memory that copies are on their way to.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// For each word the instruction that copies to it, plus one.
-    words: Vec<u32>,
-    count: usize,
+    lines: Vec<ExpectedLine>,
+    /// How many words they are.
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ExpectedLine {
+    /// A bit for each word.
+    words: u32,
+    /// The instruction that copies to each of them.
+    pcs: [u32; LINE / 4],
 }
 
 impl Expected {
@@ -67,22 +84,47 @@ impl Expected {
         self.count == 0
     }
 
-    fn set(&mut self, offset: u64, size: u32, pc: Option<u32>) {
-        for word in offset / 4..(offset + u64::from(size)).div_ceil(4) {
-            let word = word as usize;
-            if word >= self.words.len() {
-                self.words.resize(word + 1, 0);
-            }
-            let (old, new) = (self.words[word] != 0, pc.map_or(0, |pc| pc + 1));
-            self.words[word] = new;
-            self.count = self.count + usize::from(new != 0) - usize::from(old);
+    /// The line and the words of some bytes, which lie in one line.
+    #[inline(always)]
+    fn place(offset: u64, size: u32) -> (usize, u32) {
+        let first = offset as u32 / 4 % 32;
+        let last = (offset as u32 + size.max(1) - 1) / 4 % 32;
+        let words = (u32::MAX >> (31 - last)) & (u32::MAX << first);
+        ((offset / LINE as u64) as usize, words)
+    }
+
+    /// A copy to some bytes is on its way. If there is one already, that.
+    fn expect(&mut self, offset: u64, size: u32, pc: u32) -> Option<u32> {
+        let other = self.at(offset, size);
+        let (line, words) = Expected::place(offset, size);
+        if line >= self.lines.len() {
+            self.lines.resize(line + 1, ExpectedLine::default());
+        }
+        let line = &mut self.lines[line];
+        self.count += (words & !line.words).count_ones();
+        line.words |= words;
+        for word in each(words) {
+            line.pcs[word] = pc;
+        }
+        other
+    }
+
+    /// What was on its way to some bytes is there.
+    fn land(&mut self, offset: u64, size: u32) {
+        let (line, words) = Expected::place(offset, size);
+        if let Some(line) = self.lines.get_mut(line) {
+            self.count -= (words & line.words).count_ones();
+            line.words &= !words;
         }
     }
 
+    /// The copy that is on its way to one of some bytes.
+    #[inline(always)]
     fn at(&self, offset: u64, size: u32) -> Option<u32> {
-        (offset / 4..(offset + u64::from(size)).div_ceil(4))
-            .find_map(|word| self.words.get(word as usize).copied().filter(|&pc| pc != 0))
-            .map(|pc| pc - 1)
+        let (line, words) = Expected::place(offset, size);
+        let line = self.lines.get(line)?;
+        let met = line.words & words;
+        (met != 0).then(|| line.pcs[first(met)])
     }
 }
 
@@ -93,7 +135,7 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
         return false;
     };
     let expected = &cx.blocks[rank as usize].expected;
-    if expected.count == 0 {
+    if expected.is_empty() {
         return false;
     }
     let met = each(group.mask)
@@ -117,8 +159,7 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     if mods.has("commit_group") {
         let instr = with(|cx| {
-            let open = std::mem::take(&mut cx.warp.copies.open);
-            cx.warp.copies.groups.push_back(open);
+            cx.warp.copies.commit();
             Flow::Next
         });
         d.emit(instr, Cost::ALU);
@@ -126,8 +167,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     }
     if mods.has("wait_all") {
         let instr = with(|cx| {
-            let open = std::mem::take(&mut cx.warp.copies.open);
-            cx.warp.copies.groups.push_back(open);
+            cx.warp.copies.commit();
             wait(cx, 0);
             Flow::Next
         });
@@ -191,15 +231,22 @@ fn start(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     Ok(())
 }
 
-/// Reads some bytes of global memory in each lane of [`Cx::mask`].
-fn read_piece(cx: &mut Cx<'_>, from: &[u64; LANES], size: u32, mut take: impl FnMut(usize, &[u8])) {
+/// Reads `size` bytes of global memory in each lane of [`Cx::mask`], and puts them behind the
+/// first `done`.
+fn read_piece(
+    cx: &mut Cx<'_>,
+    from: &[u64; LANES],
+    size: u32,
+    done: u32,
+    data: &mut [u128; LANES],
+) {
     let window = Some(Window::Global);
     groups(cx, window, from, size, Does::Reads, |cx, group| {
         let contiguous = group.touch().is_contiguous();
         watch(cx, group, contiguous, Does::Reads, Kind::Plain);
         if let Some(region) = cx.region(group.home) {
             for lane in each(group.mask) {
-                take(lane, region.bytes(group.offsets[lane], size as usize));
+                data[lane] |= region.read(group.offsets[lane], size as usize) << (8 * done);
             }
         }
     });
@@ -217,16 +264,10 @@ fn copy(
     let lengths = taken.map_or([size; LANES], |slot| *cx.row(slot));
     let ignored = ignore.map_or(0, |source| cx.pred(source));
     let all = cx.mask;
-    let mut data = vec![0u8; LANES * size as usize];
-    // The lanes that read anything, and each only what it takes.
-    cx.mask = all
-        & !ignored
-        & each(all)
-            .filter(|&lane| lengths[lane] != 0)
-            .fold(0, |m, lane| m | 1 << lane);
-    // Lanes that take fewer bytes touch no more than those, in pieces that are
+    let mut data = [0; LANES];
+    // The lanes that read anything, and each only what it takes: in pieces that are
     // powers of two, largest first.
-    let mut rest = cx.mask;
+    let mut rest = all & !ignored;
     while rest != 0 {
         let len = lengths[first(rest)].min(size);
         cx.mask = each(rest)
@@ -236,11 +277,8 @@ fn copy(
         let mut done = 0;
         while done < len {
             let piece = 1 << (len - done).ilog2();
-            let from = sources.map(|address| address.wrapping_add(u64::from(done)));
-            read_piece(cx, &from, piece, |lane, bytes| {
-                let at = lane * size as usize + done as usize;
-                data[at..at + bytes.len()].copy_from_slice(bytes);
-            });
+            let from = crate::lanes::map1(sources, |one| one.wrapping_add(u64::from(done)));
+            read_piece(cx, &from, piece, done, &mut data);
             done += piece;
         }
     }
@@ -260,10 +298,9 @@ fn copy(
             let mut twice = None;
             let expected = &mut cx.blocks[rank as usize].expected;
             for lane in each(group.mask) {
-                if let Some(other) = expected.at(group.offsets[lane], size) {
+                if let Some(other) = expected.expect(group.offsets[lane], size, pc) {
                     twice = Some((lane, other));
                 }
-                expected.set(group.offsets[lane], size, Some(pc));
             }
             if let Some((lane, other)) = twice {
                 cx.report(rule::ASYNC_OVERLAP, 1 << lane, |cx, mut told| {
@@ -292,10 +329,13 @@ fn copy(
 /// Waits until at most `left` groups are on their way.
 fn wait(cx: &mut Cx<'_>, left: usize) {
     while cx.warp.copies.groups.len() > left {
-        for copy in cx.warp.copies.groups.pop_front().unwrap_or_default() {
+        let mut group = cx.warp.copies.groups.pop_front().unwrap_or_default();
+        for copy in &group {
             cx.warp.advance(copy.ready);
-            put_down(cx, &copy);
+            put_down(cx, copy);
         }
+        group.clear();
+        cx.warp.copies.spare.push(group);
     }
     cx.team.progress += 1;
 }
@@ -305,10 +345,9 @@ fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
     let rank = cx.warp.rank;
     let (mask, pc) = (cx.mask, cx.fragment.pc);
     cx.mask = copy.mask;
+    let expected = &mut cx.blocks[rank as usize].expected;
     for lane in each(copy.mask) {
-        cx.blocks[rank as usize]
-            .expected
-            .set(copy.offsets[lane], copy.size, None);
+        expected.land(copy.offsets[lane], copy.size);
     }
     // The trace names the copy, not the wait.
     cx.fragment.pc = copy.pc;
@@ -320,12 +359,9 @@ fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
     };
     let contiguous = group.touch().is_contiguous();
     watch(cx, &group, contiguous, Does::Writes, Kind::Copy);
+    let shared = &mut cx.blocks[rank as usize].shared;
     for lane in each(copy.mask) {
-        let at = lane * copy.size as usize;
-        let bytes = &copy.data[at..at + copy.size as usize];
-        cx.blocks[rank as usize]
-            .shared
-            .write_bytes(copy.offsets[lane], bytes);
+        shared.write(copy.offsets[lane], copy.size as usize, copy.data[lane]);
     }
     (cx.mask, cx.fragment.pc) = (mask, pc);
 }
@@ -386,10 +422,11 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
             .map(super::mbarrier::Mbarrier::stamp);
         for copy in &copies {
             for lane in each(copy.mask) {
-                let at = lane * copy.size as usize;
-                let bytes = &copy.data[at..at + copy.size as usize];
-                block.expected.set(copy.offsets[lane], copy.size, None);
-                block.shared.write_bytes(copy.offsets[lane], bytes);
+                let size = copy.size as usize;
+                block.expected.land(copy.offsets[lane], copy.size);
+                block
+                    .shared
+                    .write(copy.offsets[lane], size, copy.data[lane]);
                 if let Some(stamp) = stamp {
                     super::flight::written(
                         &mut block.shared,

@@ -50,18 +50,18 @@ use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
 /// Decodes one instruction.
 pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()> {
-    let mods = Mods::of(i);
-    d.moves = i.opcode.base() == "mov";
-    d.trail.role = match i.opcode.base() {
+    let (base, mods) = (i.opcode.base(), Mods::of(i));
+    d.moves = base == "mov";
+    d.trail.role = match base {
         "mov" => Role::Moves,
         "cvt" | "shfl" => Role::Copies,
         "add" if mods.ty().is_some_and(|ty| ty.bits() == 32) => Role::Adds,
         _ => Role::Computes,
     };
-    d.trail.pure = computes(i.opcode.base());
-    d.trail.loads = matches!(i.opcode.base(), "ld" | "ldu" | "atom" | "ldmatrix");
+    d.trail.pure = computes(base);
+    d.trail.loads = matches!(base, "ld" | "ldu" | "atom" | "ldmatrix");
     d.pipe = crate::decode::pipe::Pipe::of(i);
-    match i.opcode.base() {
+    match base {
         "add" | "sub" | "mul" | "mad" | "div" | "rem" | "abs" | "neg" | "min" | "max" | "fma"
         | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "addc" | "subc" | "madc" | "rcp"
         | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "testp" | "copysign" => {
@@ -125,10 +125,65 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
 
 /// Whether an instruction makes its results of registers alone, and does nothing else.
 fn computes(base: &str) -> bool {
-    const PURE: &str = "add sub mul mad div rem abs neg min max fma sad mul24 mad24 dp4a dp2a addc subc madc rcp sqrt \
-        rsqrt sin cos lg2 ex2 tanh copysign and or xor not cnot shl shr shf lop3 popc clz brev bfind fns bfe bfi bmsk \
-        szext prmt set selp slct cvt mov cvta shfl mma movmatrix";
-    PURE.split_whitespace().any(|pure| pure == base) || video::is_known(base)
+    matches!(
+        base,
+        "add"
+            | "sub"
+            | "mul"
+            | "mad"
+            | "div"
+            | "rem"
+            | "abs"
+            | "neg"
+            | "min"
+            | "max"
+            | "fma"
+            | "sad"
+            | "mul24"
+            | "mad24"
+            | "dp4a"
+            | "dp2a"
+            | "addc"
+            | "subc"
+            | "madc"
+            | "rcp"
+            | "sqrt"
+            | "rsqrt"
+            | "sin"
+            | "cos"
+            | "lg2"
+            | "ex2"
+            | "tanh"
+            | "copysign"
+            | "and"
+            | "or"
+            | "xor"
+            | "not"
+            | "cnot"
+            | "shl"
+            | "shr"
+            | "shf"
+            | "lop3"
+            | "popc"
+            | "clz"
+            | "brev"
+            | "bfind"
+            | "fns"
+            | "bfe"
+            | "bfi"
+            | "bmsk"
+            | "szext"
+            | "prmt"
+            | "set"
+            | "selp"
+            | "slct"
+            | "cvt"
+            | "mov"
+            | "cvta"
+            | "shfl"
+            | "mma"
+            | "movmatrix"
+    ) || video::is_known(base)
 }
 
 /// The modifiers of an opcode.

@@ -12,17 +12,26 @@ use crate::race::clock::SEVERAL;
 use crate::race::shadow::{Kind, LINE};
 use heist_arith::tensor::wgmma::{Major, Numbers, SharedOperand};
 use heist_ptx::rule;
-use std::collections::BTreeMap;
 
-/// The bytes of some lines of shared memory.
+/// The bytes of some lines of shared memory, in the order of the lines.
 #[derive(Debug, Default)]
-pub(super) struct Lines(BTreeMap<u64, u128>);
+pub(super) struct Lines(Vec<(u64, u128)>);
 
 impl Lines {
     fn add(&mut self, chunk: u32) {
         let line = u64::from(chunk) / LINE as u64;
         let bytes = 0xffffu128 << (chunk as usize % LINE / 16 * 16);
-        *self.0.entry(line).or_default() |= bytes;
+        // Mostly it is the line of the last time, or a higher one.
+        match self.0.last_mut() {
+            Some((last, all)) if *last == line => *all |= bytes,
+            Some((last, _)) if *last > line => {
+                match self.0.binary_search_by_key(&line, |&(line, _)| line) {
+                    Ok(at) => self.0[at].1 |= bytes,
+                    Err(at) => self.0.insert(at, (line, bytes)),
+                }
+            }
+            _ => self.0.push((line, bytes)),
+        }
     }
 }
 
@@ -131,7 +140,9 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
     let clock = &cx.warp.clock;
     let proxied = &cx.team.proxied;
     let region = &mut cx.blocks[rank as usize].shared;
-    for (&line, &bytes) in &lines.0 {
+    // The last access that was known and fenced: a tile is written by few.
+    let mut ready = None;
+    for &(line, bytes) in &lines.0 {
         let start = line * LINE as u64;
         let missing = region.unwritten_in(line, bytes);
         if missing != 0 && unwritten.is_none() {
@@ -144,10 +155,17 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
             if !seen.write || unready.as_ref().is_some_and(|found| !found.known) {
                 return;
             }
+            let by_proxy = seen.kind == Kind::Async;
+            let access = (seen.agent, seen.clock, seen.lane, by_proxy);
+            if ready == Some(access) {
+                return;
+            }
             let own = seen.agent == clock.agent && seen.lane == lane;
             let known = own || clock.knows(seen.agent, seen.clock, seen.lane, lane);
-            let fenced =
-                seen.kind == Kind::Async || proxied.of(seen.agent).covers(seen.clock, seen.lane);
+            let fenced = by_proxy || proxied.of(seen.agent).covers(seen.clock, seen.lane);
+            if known && fenced {
+                ready = Some(access);
+            }
             if !known || (!fenced && unready.is_none()) {
                 unready = Some(Unready {
                     offset: start + u64::from(seen.byte),
@@ -213,7 +231,7 @@ fn check_flights(cx: &mut Cx<'_>, lines: &Lines) {
         size: 16,
     };
     let mut filled = 0;
-    for (&line, &bytes) in &lines.0 {
+    for &(line, bytes) in &lines.0 {
         for chunk in 0..LINE / 16 {
             if bytes >> (16 * chunk) & 1 == 0 {
                 continue;
@@ -251,7 +269,7 @@ pub(super) fn fly(cx: &mut Cx<'_>, product: &Product, lines: &Lines) {
         lane: SEVERAL,
     };
     let flights = &mut cx.block().flights;
-    for (&line, &bytes) in &lines.0 {
+    for &(line, bytes) in &lines.0 {
         flights.push_line(line, bytes, flight);
     }
 }
