@@ -111,15 +111,20 @@ fn answers(cx: &Context<'_, '_>, test: usize) -> Vec<(Register, usize, bool)> {
 struct Refusal {
     /// Where control goes when the request was refused.
     ways: Vec<usize>,
+    /// Where it goes when it was granted, and from which branch.
+    granted: Vec<(usize, usize)>,
     /// The branches on the answer.
     branches: Vec<usize>,
+    /// The branches on something that the answer decided, and that may say it again.
+    passed_on: Vec<usize>,
 }
 
 impl Refusal {
     /// Whether control can come to `to` after the refusal. A second branch on the
     /// same answer goes one way only, and that is one of the ways.
     fn reaches(&self, cx: &Context<'_, '_>, to: usize, stops: impl Fn(usize) -> bool) -> bool {
-        let stops = |at: usize| self.branches.contains(&at) || stops(at);
+        let known = |at: usize| self.branches.contains(&at) || self.passed_on.contains(&at);
+        let stops = |at: usize| known(at) || stops(at);
         self.ways
             .iter()
             .any(|&way| way == to || (!stops(way) && cx.flow.graph.reaches(way, to, &stops)))
@@ -129,7 +134,12 @@ impl Refusal {
 /// Where control goes when a test finds that the request was refused.
 fn refusal(cx: &Context<'_, '_>, test: usize) -> Refusal {
     let answers = answers(cx, test);
-    let (mut ways, mut branches) = (Vec::new(), Vec::new());
+    let mut refusal = Refusal {
+        ways: Vec::new(),
+        granted: Vec::new(),
+        branches: Vec::new(),
+        passed_on: Vec::new(),
+    };
     for (at, op) in cx.flow.reachable_ops() {
         let Some(guard) = op.instruction.guard.as_ref().filter(|_| op.is("bra")) else {
             continue;
@@ -140,18 +150,86 @@ fn refusal(cx: &Context<'_, '_>, test: usize) -> Refusal {
         }) else {
             continue;
         };
-        branches.push(at);
+        refusal.branches.push(at);
         let jumps_when_granted = granted_if != guard.negated;
         let block = cx.flow.graph.block_of(at);
         let behind = cx.flow.graph.range(block).end;
         for &way in cx.flow.graph.successors(block) {
             let start = cx.flow.graph.range(way).start;
-            if (start == behind) == jumps_when_granted {
-                ways.push(start);
+            match (start == behind) == jumps_when_granted {
+                true => refusal.ways.push(start),
+                false => refusal.granted.push((at, start)),
             }
         }
     }
-    Refusal { ways, branches }
+    refusal.passed_on = passed_on(cx, test, &answers, &refusal);
+    refusal
+}
+
+/// The branches after a refusal whose condition comes from what the answer decided:
+/// a word that the granted side sets, or to which the refused side gives a constant,
+/// also where other threads get it through shared memory. Which way they go is not
+/// known here; a kernel that asks there tells its threads to leave. A count of
+/// refusals is no such word.
+fn passed_on(
+    cx: &Context<'_, '_>,
+    test: usize,
+    answers: &[(Register, usize, bool)],
+    refusal: &Refusal,
+) -> Vec<usize> {
+    let flow = &cx.flow;
+    let granted: Vec<usize> = refusal.granted.iter().map(|&(_, start)| start).collect();
+    let on = |starts: &[usize], at: usize| {
+        let comes = |&start: &usize| start == at || flow.graph.reaches(start, at, |by| by == test);
+        starts.iter().any(comes)
+    };
+    let decided = |at: usize| {
+        let op = &flow.ops[at];
+        let constant = matches!(op.instruction.operands.get(1), Some(Operand::Constant(_)));
+        match (on(&granted, at), on(&refusal.ways, at)) {
+            (true, false) => true,
+            (false, true) => op.is("mov") && constant,
+            _ => answers.iter().any(|&(register, by, _)| {
+                by == at
+                    || (op.roles.guard == Some(register)
+                        && flow.definitions(register, at).contains(&by))
+            }),
+        }
+    };
+    let elsewhere = |op: &Op<'_>| {
+        ["global", "param", "const", "local"]
+            .iter()
+            .any(|s| op.has(s))
+    };
+    let stores = || {
+        let stores = flow.reachable_ops();
+        stores.filter(|(_, op)| op.is("st") && !elsewhere(op))
+    };
+    let comes_from_it = |branch: usize| {
+        let mut seen = HashSet::from([branch]);
+        let mut open = vec![branch];
+        while let Some(at) = open.pop() {
+            let op = &flow.ops[at];
+            if at != branch && decided(at) {
+                return true;
+            }
+            let reads = op.roles.reads.iter().chain(&op.roles.guard);
+            let mut from: Vec<usize> = reads
+                .flat_map(|&register| flow.definitions(register, at))
+                .collect();
+            if op.is("ld") && !elsewhere(op) {
+                from.extend(stores().map(|(store, _)| store));
+            }
+            open.extend(from.into_iter().filter(|&from| seen.insert(from)));
+        }
+        false
+    };
+    let branches = flow.reachable_ops().filter(|(at, op)| {
+        let open = op.is("bra") && op.roles.guard.is_some();
+        open && !refusal.branches.contains(at) && on(&refusal.ways, *at)
+    });
+    let found = branches.filter(|&(at, _)| comes_from_it(at));
+    found.map(|(at, _)| at).collect()
 }
 
 fn decode_of_a_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
@@ -257,10 +335,27 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
         let opcode = &cx.flow.ops[at].instruction.opcode;
         opcode.starts_with("fence.proxy") && opcode.modifiers().any(|m| m.starts_with("async"))
     };
-    let mut reads = protocol.tests.iter().flat_map(|&test| slot_reads(cx, test));
-    let (submit, read) = reads.find_map(|read| {
-        let unfenced = |submit: &&usize| cx.flow.graph.reaches(read, **submit, fences);
-        Some((*protocol.submits.iter().find(unfenced)?, read))
+    let (submit, read) = protocol.tests.iter().find_map(|&test| {
+        let refusal = refusal(cx, test);
+        let graph = &cx.flow.graph;
+        // Past the branch on the answer, or before it; what is refused asks no more.
+        let unfenced = |read: usize, submit: usize| {
+            let untold = |at: usize| fences(at) || refusal.branches.contains(&at);
+            let before = |branch: usize| graph.reaches(read, branch, fences);
+            let mut granted = refusal.granted.iter();
+            graph.reaches(read, submit, untold)
+                || granted.any(|&(branch, way)| {
+                    before(branch)
+                        && (way == submit || !fences(way) && graph.reaches(way, submit, fences))
+                })
+                || refusal.branches.iter().any(|&branch| before(branch))
+                    && refusal.reaches(cx, submit, fences)
+        };
+        slot_reads(cx, test).into_iter().find_map(|read| {
+            let mut submits = protocol.submits.iter();
+            let submit = submits.find(|&&submit| unfenced(read, submit))?;
+            Some((*submit, read))
+        })
     })?;
     Some(
         Diagnostic::error(
