@@ -66,6 +66,12 @@ fn a_wrong_question_exits_with_two() {
     assert_eq!(status, Some(2));
     assert!(err.contains("error[X013]"), "{err}");
     assert!(err.contains("`p_b` (8 bytes, as a pointer has)"), "{err}");
+    let (status, _, err) = add(&["--block", "2", "--arg", "u32:7"]);
+    assert_eq!(status, Some(2));
+    assert!(
+        err.contains("error[X013]") && err.contains("`inout:`"),
+        "{err}"
+    );
     // What is wrong with a launch has a place and a remedy, too.
     for (more, code) in [
         (&["--block", "4096"][..], "X005"),

@@ -244,8 +244,10 @@ impl Program {
         }) else {
             return Ok(());
         };
-        let wrong =
-            |span, message: String| Err(vec![Diagnostic::error(rule::ARGUMENTS, span, message)]);
+        let wrong = |span, message: String, help: &str| {
+            let told = Diagnostic::error(rule::ARGUMENTS, span, message);
+            Err(vec![told.help(help)])
+        };
         if kernel.params.len() != bound.params.len() {
             let message = format!(
                 "`{entry}` takes {} parameters, and {} arguments are given",
@@ -258,10 +260,11 @@ impl Program {
                 format!("`{}` ({size} bytes{pointer})", param.name)
             });
             let each = each.collect::<Vec<_>>().join(", ");
-            return Err(vec![
-                Diagnostic::error(rule::ARGUMENTS, kernel.span, message)
-                    .help(format!("give one for each, in order: {each}")),
-            ]);
+            return wrong(
+                kernel.span,
+                message,
+                &format!("give one for each, in order: {each}"),
+            );
         }
         let mut bytes = vec![0u8; machine.param_len as usize];
         let mut end = 0usize;
@@ -280,14 +283,18 @@ impl Program {
                     .to_vec(),
             };
             if value.len() != size {
-                return wrong(
-                    param.span,
-                    format!(
-                        "parameter {at}, `{}`, has {size} bytes, and its argument has {}",
-                        param.name,
-                        value.len()
-                    ),
+                let told = format!(
+                    "parameter {at}, `{}`, has {size} bytes, and its argument has {}",
+                    param.name,
+                    value.len()
                 );
+                let help = match size {
+                    8 => {
+                        "a pointer is a buffer (`in:`, `out:`, `inout:`), or points into one (`ptr:`)"
+                    }
+                    _ => "arguments stand in the order of the parameters",
+                };
+                return wrong(param.span, told, help);
             }
             bytes[start..end].copy_from_slice(&value);
         }

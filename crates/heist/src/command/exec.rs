@@ -10,8 +10,8 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  heist exec saxpy.ptx --grid 4 --block 256 --arg u32:1000 --arg f32:2 \\
-      --arg 'in:f32:rand(1,1000)' --arg 'inout:f32:[1*1000]'
+  heist exec saxpy.ptx --grid 4 --block 256 --arg 'in:f32:rand(1,1000)' \\
+      --arg 'inout:f32:[1*1000]' --arg f32:2 --arg u32:1000
   heist exec k.ptx --device gpu --entry main --grid 2,2 --block 16,16 --arg out:u32:1024
   heist exec k.ptx --device sim:b200 --grid 64 --block 128 --explore 100 --arg inout:u32:[0*64]
 
