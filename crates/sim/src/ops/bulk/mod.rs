@@ -3,7 +3,7 @@
 //! A copy into shared memory is asynchronous to the end: its data is taken when it
 //! starts and put down when it completes, with its bytes counted at an mbarrier.
 //! A copy out of shared memory writes at once and holds its source until its group
-//! is waited for.
+//! is waited for ([`group`]); one to a peer holds it until it completes there.
 
 pub(crate) mod group;
 mod place;
