@@ -91,7 +91,7 @@ impl Bench {
             file::writable(path)?;
         }
         const REAL: &str = "a simulated GPU's time is a model; `heist bench` needs a real one, and \
-                            `heist run` and `heist tune` take a simulated one";
+                            `heist run` and `heist tune` take a simulated one (`--device sim:h200`)";
         let device = match self.device {
             DeviceName::Gpu(_) => Device::open(self.device),
             DeviceName::Sim(_) => return Err(question(REAL)),
