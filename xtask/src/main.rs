@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["bless"] => bless(),
         ["fuzz"] => fuzz("10000000"),
-        ["fuzz", inputs] => fuzz(inputs),
+        ["fuzz", inputs] if inputs.parse::<u64>().is_ok() => fuzz(inputs),
         ["bench", "check"] => bench_check(),
         ["bench", name] => bench(name),
         _ => {
