@@ -1,13 +1,13 @@
 //! What the kernels are tried with: the same cases on the simulated GPU and on a
-//! real one. Sizes that only a real one does in a moment are in
-//! [`large_cases`](super::large_cases).
+//! real one. Those of the kernel on warpgroups are in
+//! [`warpgroup_cases`](super::warpgroup_cases), and sizes that only a real GPU does in a
+//! moment in [`large_cases`](super::large_cases).
 
 use super::config::{Config, Feed, Rung};
-use super::entry::FAMILY;
 use super::kernel::{job, schedule};
 use super::order::HeaviestFirst;
 use super::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
-use super::warpgroup::{WarpgroupShape, warpgroup_job, warpgroup_schedule, warpgroup_shape};
+use super::warpgroup::{WarpgroupShape, warpgroup_job};
 use crate::family::Target;
 use crate::{Job, KernelError};
 use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Source, Submit};
@@ -112,14 +112,14 @@ impl Topic {
     ];
 }
 
-const MASKS: [Mask; 3] = [
+pub(super) const MASKS: [Mask; 3] = [
     Mask::Full,
     Mask::Causal,
     Mask::Window { left: 17, right: 3 },
 ];
 
 /// The weights that keep results within 2e-3: in bf16 two roundings would be more.
-fn exact(dtype: Dtype) -> Weights {
+pub(super) fn exact(dtype: Dtype) -> Weights {
     match dtype {
         Dtype::F16 => Weights::Rounded,
         Dtype::Bf16 => Weights::Split,
@@ -168,7 +168,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
 
 pub(super) struct Cases {
     pub(super) target: Target,
-    list: Vec<Case>,
+    pub(super) list: Vec<Case>,
 }
 
 impl Cases {
@@ -458,141 +458,6 @@ impl Cases {
             };
             (problem.heads, problem.kv_heads) = (1, 1);
             self.add(&problem, config);
-        }
-    }
-
-    /// Nothing, where the kernel does not take the problem or the device.
-    pub(super) fn on_warpgroups(
-        &mut self,
-        problem: &Problem,
-        shape: WarpgroupShape,
-        schedule: Schedule,
-    ) {
-        let suits = FAMILY.choose(Some("wgmma"), problem, self.target);
-        if suits.is_ok() {
-            self.list.push(Case {
-                problem: problem.clone(),
-                kernel: Which::Warpgroups(shape),
-                schedule,
-            });
-        }
-    }
-
-    fn warpgroups(&mut self) {
-        // Lengths around the tiles of 128 and 192 rows and the blocks of keys.
-        let lengths = [
-            (1, 1),
-            (2, 300),
-            (63, 65),
-            (64, 128),
-            (127, 129),
-            (128, 127),
-            (129, 500),
-            (191, 16),
-            (193, 257),
-            (256, 1),
-            (300, 150),
-        ];
-        for (index, (queries, keys)) in lengths.into_iter().enumerate() {
-            for (which, head_dim) in [64, 128].into_iter().enumerate() {
-                let mut problem = Problem::new(1, 1, 1, head_dim);
-                problem.lengths = Lengths::Same {
-                    batch: 1,
-                    queries,
-                    keys,
-                };
-                problem.mask = MASKS[(index + which) % 3];
-                problem.dtype = Dtype::ALL[index % 2];
-                problem.weights = exact(problem.dtype);
-                problem.output = [Output::Same, Output::F32][(index / 2) % 2];
-                let shape = warpgroup_shape(&problem, self.target);
-                self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
-            }
-        }
-        for (index, source) in Source::ALL.into_iter().enumerate() {
-            if source
-                .check(self.target.arch, heist_launch::Dim3::ONE)
-                .is_err()
-            {
-                continue;
-            }
-            for (which, head_dim) in [64, 128].into_iter().enumerate() {
-                // Several tiles a block, of three heads that share keys or not.
-                let mut problem = Problem::new(2, 4, 260, head_dim);
-                problem.kv_heads = [4, 2][(index + which) % 2];
-                problem.mask = MASKS[(index + 2 * which) % 3];
-                problem.layout = [Layout::Rows, Layout::Heads][(index + which) % 2];
-                problem.dtype = Dtype::ALL[which];
-                let mut schedule = Schedule::new(source);
-                schedule.order = AnyOrder::new(HeaviestFirst { heads: 2 });
-                let shape = WarpgroupShape {
-                    groups: 3 - which as u32,
-                    strip: 1 + (index % 3) as u32,
-                    ..warpgroup_shape(&problem, self.target)
-                };
-                self.on_warpgroups(&problem, shape, schedule);
-            }
-        }
-        for (groups, keys, stages, strip, turns) in [
-            (2, 64, 4, 2, false),
-            (2, 96, 3, 1, true),
-            (3, 80, 2, 1, false),
-            (2, 176, 2, 3, true),
-            (3, 128, 2, 2, false),
-        ] {
-            let mut problem = Problem::new(2, 1, 300, 64);
-            problem.mask = Mask::Causal;
-            let shape = WarpgroupShape {
-                groups,
-                keys,
-                stages,
-                strip,
-                turns,
-                ..warpgroup_shape(&problem, self.target)
-            };
-            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
-        }
-        for (index, head_dim) in [16, 32, 48, 80, 96, 112, 144, 192, 256]
-            .into_iter()
-            .enumerate()
-        {
-            let mut problem = Problem::new(1, 2, 150, head_dim);
-            problem.mask = MASKS[index % 3];
-            problem.dtype = Dtype::ALL[index % 2];
-            problem.weights = exact(problem.dtype);
-            problem.layout = [Layout::Rows, Layout::Heads][(index / 2) % 2];
-            problem.output = [Output::Same, Output::F32][(index / 3) % 2];
-            let shape = warpgroup_shape(&problem, self.target);
-            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
-        }
-        let lengths = [
-            (5, 5),
-            (0, 7),
-            (130, 133),
-            (1, 300),
-            (140, 3),
-            (17, 0),
-            (129, 128),
-        ];
-        for (index, head_dim) in [64, 128, 32, 96].into_iter().enumerate() {
-            let mut problem = Problem::ragged(lengths.to_vec(), 2, head_dim);
-            problem.kv_heads = 1 + index as u32 % 2;
-            problem.mask = MASKS[index % 3];
-            problem.dtype = Dtype::ALL[index % 2];
-            problem.weights = exact(problem.dtype);
-            problem.output = [Output::Same, Output::F32][(index / 2) % 2];
-            let shape = warpgroup_shape(&problem, self.target);
-            let own = warpgroup_schedule(&problem, self.target);
-            self.on_warpgroups(&problem, shape, own);
-            let shape = WarpgroupShape { strip: 2, ..shape };
-            self.on_warpgroups(&problem, shape, Schedule::new(Source::Ticket));
-        }
-        for (scale, weights) in [(8.0, Weights::Rounded), (1e-6, Weights::Split)] {
-            let mut problem = Problem::new(1, 1, 300, 128);
-            (problem.scale, problem.dtype) = (Some(scale), Dtype::Bf16);
-            problem.weights = weights;
-            let shape = warpgroup_shape(&problem, self.target);
-            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
         }
     }
 }

@@ -33,6 +33,7 @@ mod team;
 mod tensor;
 mod verdict;
 mod warpgroup;
+mod warpgroup_cases;
 
 pub use cases::{Case, Topic, Which, cases, small_tiles};
 pub use combine::CombineArgs;

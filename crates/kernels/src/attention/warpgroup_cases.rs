@@ -1,0 +1,172 @@
+//! Cases of the kernel on warpgroups: every idea of the ladder's cases, at its edges.
+
+use super::cases::{Case, Cases, MASKS, Which, exact};
+use super::entry::FAMILY;
+use super::order::HeaviestFirst;
+use super::problem::{Dtype, Layout, Lengths, Mask, Output, Problem, Weights};
+use super::warpgroup::{WarpgroupShape, warpgroup_schedule, warpgroup_shape};
+use heist_sched::{AnyOrder, Schedule, Source};
+
+impl Cases {
+    /// Nothing, where the kernel does not take the problem or the device.
+    pub(super) fn on_warpgroups(
+        &mut self,
+        problem: &Problem,
+        shape: WarpgroupShape,
+        schedule: Schedule,
+    ) {
+        let suits = FAMILY.choose(Some("wgmma"), problem, self.target);
+        if suits.is_ok() {
+            self.list.push(Case {
+                problem: problem.clone(),
+                kernel: Which::Warpgroups(shape),
+                schedule,
+            });
+        }
+    }
+
+    /// With the tiles and the schedule that suit.
+    fn suited_on_warpgroups(&mut self, problem: &Problem) {
+        let shape = warpgroup_shape(problem, self.target);
+        self.on_warpgroups(problem, shape, warpgroup_schedule(problem, self.target));
+    }
+
+    pub(super) fn warpgroups(&mut self) {
+        self.warpgroup_edges();
+        self.warpgroup_schedules();
+        self.warpgroup_shapes();
+        self.warpgroup_heads();
+        self.warpgroup_packed();
+        self.warpgroup_scales();
+    }
+
+    fn warpgroup_edges(&mut self) {
+        // Lengths around the tiles of 128 and 192 rows and the blocks of keys.
+        let lengths = [
+            (1, 1),
+            (2, 300),
+            (63, 65),
+            (64, 128),
+            (127, 129),
+            (128, 127),
+            (129, 500),
+            (191, 16),
+            (193, 257),
+            (256, 1),
+            (300, 150),
+        ];
+        for (index, (queries, keys)) in lengths.into_iter().enumerate() {
+            for (which, head_dim) in [64, 128].into_iter().enumerate() {
+                let mut problem = Problem::new(1, 1, 1, head_dim);
+                problem.lengths = Lengths::Same {
+                    batch: 1,
+                    queries,
+                    keys,
+                };
+                problem.mask = MASKS[(index + which) % 3];
+                problem.dtype = Dtype::ALL[index % 2];
+                problem.weights = exact(problem.dtype);
+                problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+                self.suited_on_warpgroups(&problem);
+            }
+        }
+    }
+
+    fn warpgroup_schedules(&mut self) {
+        for (index, source) in Source::ALL.into_iter().enumerate() {
+            if source
+                .check(self.target.arch, heist_launch::Dim3::ONE)
+                .is_err()
+            {
+                continue;
+            }
+            for (which, head_dim) in [64, 128].into_iter().enumerate() {
+                // Several tiles a block, of three heads that share keys or not.
+                let mut problem = Problem::new(2, 4, 260, head_dim);
+                problem.kv_heads = [4, 2][(index + which) % 2];
+                problem.mask = MASKS[(index + 2 * which) % 3];
+                problem.layout = [Layout::Rows, Layout::Heads][(index + which) % 2];
+                problem.dtype = Dtype::ALL[which];
+                let mut schedule = Schedule::new(source);
+                schedule.order = AnyOrder::new(HeaviestFirst { heads: 2 });
+                let shape = WarpgroupShape {
+                    groups: 3 - which as u32,
+                    strip: 1 + (index % 3) as u32,
+                    ..warpgroup_shape(&problem, self.target)
+                };
+                self.on_warpgroups(&problem, shape, schedule);
+            }
+        }
+    }
+
+    fn warpgroup_shapes(&mut self) {
+        for (groups, keys, stages, strip, turns) in [
+            (2, 64, 4, 2, false),
+            (2, 96, 3, 1, true),
+            (3, 80, 2, 1, false),
+            (2, 176, 2, 3, true),
+            (3, 128, 2, 2, false),
+        ] {
+            let mut problem = Problem::new(2, 1, 300, 64);
+            problem.mask = Mask::Causal;
+            let shape = WarpgroupShape {
+                groups,
+                keys,
+                stages,
+                strip,
+                turns,
+                ..warpgroup_shape(&problem, self.target)
+            };
+            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
+        }
+    }
+
+    fn warpgroup_heads(&mut self) {
+        for (index, head_dim) in [16, 32, 48, 80, 96, 112, 144, 192, 256]
+            .into_iter()
+            .enumerate()
+        {
+            let mut problem = Problem::new(1, 2, 150, head_dim);
+            problem.mask = MASKS[index % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.layout = [Layout::Rows, Layout::Heads][(index / 2) % 2];
+            problem.output = [Output::Same, Output::F32][(index / 3) % 2];
+            self.suited_on_warpgroups(&problem);
+        }
+    }
+
+    fn warpgroup_packed(&mut self) {
+        let lengths = [
+            (5, 5),
+            (0, 7),
+            (130, 133),
+            (1, 300),
+            (140, 3),
+            (17, 0),
+            (129, 128),
+        ];
+        for (index, head_dim) in [64, 128, 32, 96].into_iter().enumerate() {
+            let mut problem = Problem::ragged(lengths.to_vec(), 2, head_dim);
+            problem.kv_heads = 1 + index as u32 % 2;
+            problem.mask = MASKS[index % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+            let shape = warpgroup_shape(&problem, self.target);
+            let own = warpgroup_schedule(&problem, self.target);
+            self.on_warpgroups(&problem, shape, own);
+            let shape = WarpgroupShape { strip: 2, ..shape };
+            self.on_warpgroups(&problem, shape, Schedule::new(Source::Ticket));
+        }
+    }
+
+    fn warpgroup_scales(&mut self) {
+        for (scale, weights) in [(8.0, Weights::Rounded), (1e-6, Weights::Split)] {
+            let mut problem = Problem::new(1, 1, 300, 128);
+            (problem.scale, problem.dtype) = (Some(scale), Dtype::Bf16);
+            problem.weights = weights;
+            self.suited_on_warpgroups(&problem);
+        }
+    }
+}
