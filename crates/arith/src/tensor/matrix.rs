@@ -9,6 +9,7 @@ use crate::lanes::Lanes;
 pub type Rows = [[u16; 8]; 8];
 
 /// The bytes of a row, as memory has them.
+#[inline]
 pub fn row_from_bytes(bytes: [u8; 16]) -> [u16; 8] {
     std::array::from_fn(|i| u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]))
 }

@@ -191,13 +191,19 @@ impl Load {
     fn register(&self, rows: &[[u8; 16]; LANES], at: usize) -> [u32; LANES] {
         let row = |lane: usize| rows[lane % LANES];
         match self.form {
-            Form::Halves { trans } => {
-                let rows = std::array::from_fn(|r| matrix::row_from_bytes(row(8 * at + r)));
-                if trans {
-                    matrix::load::<true>(&rows)
-                } else {
-                    matrix::load::<false>(&rows)
+            // The words of the rows, one after the other.
+            Form::Halves { trans: false } => {
+                let mut register = [0; LANES];
+                let (words, _) = register.as_chunks_mut::<4>();
+                for (r, words) in words.iter_mut().enumerate() {
+                    *words =
+                        bytemuck::cast::<[u8; 16], [u32; 4]>(row(8 * at + r)).map(u32::from_le);
                 }
+                register
+            }
+            Form::Halves { trans: true } => {
+                let rows = std::array::from_fn(|r| matrix::row_from_bytes(row(8 * at + r)));
+                matrix::load::<true>(&rows)
             }
             Form::Square(packing) => {
                 let first = 16 * (at / 2);
