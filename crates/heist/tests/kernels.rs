@@ -123,6 +123,7 @@ fn what_a_kernel_does_not_take_is_told() {
             "instead",
         ),
         (&["run", "grouped-gemm", "groups=1x8x8", "n=8"], "instead"),
+        (&["run", "attention", "lengths=17", "queries=5"], "instead"),
         (&["run", "gemm", "m=-3"], "whole number"),
         (&["run", "gemm", "m="], "whole number"),
         (&["run", "gemm", "alpha=x"], "not a number"),

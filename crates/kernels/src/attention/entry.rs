@@ -137,6 +137,7 @@ pub struct Attention;
 /// What can't be understood.
 pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     settings.check("attention", PARAMETERS)?;
+    settings.instead("lengths", &["batch", "queries", "keys", "layout"])?;
     let number = |name| settings.read::<u32>(PARAMETERS, name);
     let text = |name| settings.read::<String>(PARAMETERS, name);
     let or = |value: u32, other: u32| if value == 0 { other } else { value };
