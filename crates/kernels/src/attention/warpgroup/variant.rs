@@ -244,14 +244,16 @@ pub fn warpgroup_job(
 ///
 /// Blocks that stay and take strips as they are done are ahead of new blocks by 1 to 6
 /// in a hundred where there are more strips than multiprocessors; strips under a
-/// causal mask, a long tile and a short one in turns, need no help.
+/// causal mask, a long tile and a short one in turns, need no help, and packed
+/// sequences are behind by as much.
 pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let shape = warpgroup_shape(problem, target);
     let (queries, _) = problem.longest();
     let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
     let strips = u64::from(queries.div_ceil(shape.rows()).div_ceil(shape.strip)) * lines;
     let causal = problem.mask.kind() == MaskKind::Causal;
-    let stay = strips > u64::from(target.sms) && !(causal && shape.strip > 1);
+    let even = causal && shape.strip > 1;
+    let stay = strips > u64::from(target.sms) && !even && !problem.is_ragged();
     let mut schedule = Schedule::new(if stay { Source::Ticket } else { Source::Direct });
     if problem.is_ragged() || causal && shape.strip == 1 {
         schedule.order = AnyOrder::new(HeaviestFirst {
