@@ -194,41 +194,16 @@ fn a_formatter_does_the_files_that_it_can_read() {
 
 #[test]
 fn a_negative_number_is_a_wrong_number() {
+    let once = |flag, value| {
+        let launch = ["exec", BROKEN, "--grid", "1", "--block", "1"];
+        [&launch[..], &[flag, value]].concat()
+    };
     for args in [
         &["exec", BROKEN, "--grid", "-1", "--block", "1"][..],
-        &[
-            "exec", BROKEN, "--grid", "1", "--block", "1", "--smem", "-3",
-        ],
-        &[
-            "exec",
-            BROKEN,
-            "--grid",
-            "1",
-            "--block",
-            "1",
-            "--timeout",
-            "-3",
-        ],
-        &[
-            "exec",
-            BROKEN,
-            "--grid",
-            "1",
-            "--block",
-            "1",
-            "--timeout",
-            "0",
-        ],
-        &[
-            "exec",
-            BROKEN,
-            "--grid",
-            "1",
-            "--block",
-            "1",
-            "--explore",
-            "0",
-        ],
+        &once("--smem", "-3"),
+        &once("--timeout", "-3"),
+        &once("--timeout", "0"),
+        &once("--explore", "0"),
         &["run", "power-law", "--tiles", "-5"],
         &["selftest", "--threads", "-1"],
         &["bench", "--rounds", "-1"],

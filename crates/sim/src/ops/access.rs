@@ -513,18 +513,7 @@ impl Look {
         clock: &WarpClock,
         floor: &Floor,
     ) {
-        let access = Access {
-            write: self.does == Does::Writes,
-            kind: self.kind,
-            pc: self.pc,
-            bytes: line.bytes,
-            lanes: line.lanes,
-            shift: line.shift,
-            first: line.first,
-            shared: line.shared,
-            cells: line.cells,
-            order: line.order,
-        };
+        let access = Access::of(line, self.does == Does::Writes, self.kind, self.pc);
         let conflict = history.access(line.line, &access, clock, self.geography, floor);
         if let Some(conflict) = conflict
             && self.found.is_none()

@@ -124,7 +124,7 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
 }
 
 /// Whether an instruction makes its results of registers alone, and does nothing else.
-fn computes(base: &str) -> bool {
+pub(crate) fn computes(base: &str) -> bool {
     matches!(
         base,
         "add"

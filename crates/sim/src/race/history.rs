@@ -299,18 +299,7 @@ impl History {
                 size: read.size,
             };
             touch.lines(touch.is_contiguous(), |part| {
-                let access = Access {
-                    write: false,
-                    kind: Kind::Plain,
-                    pc: read.pc,
-                    bytes: part.bytes,
-                    lanes: part.lanes,
-                    shift: part.shift,
-                    first: part.first,
-                    shared: part.shared,
-                    cells: part.cells,
-                    order: part.order,
-                };
+                let access = Access::of(part, false, Kind::Plain, read.pc);
                 self.touch(part.line, false);
                 if let Some(line) = self.line(part.line) {
                     line.read_quietly(&access, (read.agent, read.clock), geography, floor);

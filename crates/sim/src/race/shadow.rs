@@ -11,6 +11,7 @@ use super::clock::{Agent, SEVERAL, WarpClock};
 pub(crate) use super::trace::Seen;
 use super::trace::{IN_ORDER, Places, Trace, cell_mask};
 use crate::lanes::Mask;
+use crate::memory::touch::LineTouch;
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 128;
@@ -78,7 +79,24 @@ pub(crate) struct Access<'a> {
     pub(crate) order: Option<u8>,
 }
 
-impl Access<'_> {
+impl<'a> Access<'a> {
+    /// What an instruction does to the part of its bytes that lies in one line.
+    #[inline]
+    pub(crate) fn of(part: &LineTouch<'a>, write: bool, kind: Kind, pc: u32) -> Access<'a> {
+        Access {
+            write,
+            kind,
+            pc,
+            bytes: part.bytes,
+            lanes: part.lanes,
+            shift: part.shift,
+            first: part.first,
+            shared: part.shared,
+            cells: part.cells,
+            order: part.order,
+        }
+    }
+
     /// Whether an access of that kind to the same bytes, before this one, need not be
     /// remembered any more. Whoever comes after a plain write comes after what was before
     /// it, or races with the write. But nobody need come after an atomic to be in

@@ -45,6 +45,16 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     }
 }
 
+/// The strips of a problem: along the rows of a sequence, heads, sequences.
+fn strips(problem: &Problem, shape: &WarpgroupShape) -> Dim3 {
+    let (queries, _) = problem.longest();
+    Dim3::new(
+        queries.div_ceil(shape.rows()).div_ceil(shape.strip),
+        problem.heads,
+        problem.sequences().len() as u32,
+    )
+}
+
 /// How many tiles of `rows` rows a block should do one after the other.
 fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
     // Wide heads leave no room for the queries of the next tile, and short
@@ -69,7 +79,7 @@ fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
         let even = tiles.is_multiple_of(strip);
         let most = match problem.mask {
             // The heaviest tiles come first, so the end is even.
-            Mask::Causal | Mask::Window { .. } if strip == 1 => share + 0.3,
+            Mask::Causal if strip == 1 => share + 0.3,
             _ if even => (share / f64::from(strip)).ceil() * f64::from(strip),
             // Shorter strips between the others fill part of the gap.
             _ => share + f64::from(strip) / 2.0,
@@ -198,13 +208,8 @@ pub fn warpgroup_job(
     shape.check()?;
     let kernel = build(shape, problem.dtype, schedule, target.arch)?;
     let (queries, keys) = problem.longest();
-    let grid = Dim3::new(
-        queries.div_ceil(shape.rows()).div_ceil(shape.strip),
-        problem.heads,
-        problem.sequences().len() as u32,
-    );
     let resident = target.resident(&kernel.built.launch, shape.registers().even);
-    let plan = kernel.plan_for(grid, resident)?;
+    let plan = kernel.plan_for(strips(problem, &shape), resident)?;
     let (left, right) = window(problem.mask, shape.mask)?;
     let q = Strides::of(problem, problem.heads, queries)?;
     let (q_rows, k_rows) = match problem.lengths {
@@ -248,9 +253,7 @@ pub fn warpgroup_job(
 /// sequences are behind by as much.
 pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let shape = warpgroup_shape(problem, target);
-    let (queries, _) = problem.longest();
-    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
-    let strips = u64::from(queries.div_ceil(shape.rows()).div_ceil(shape.strip)) * lines;
+    let strips = strips(problem, &shape).count();
     let causal = problem.mask.kind() == MaskKind::Causal;
     let even = causal && shape.strip > 1;
     let stay = strips > u64::from(target.sms) && !even && !problem.is_ragged();

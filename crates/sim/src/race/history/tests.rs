@@ -40,18 +40,7 @@ impl One {
         let mut found = None;
         let touch = self.touch();
         touch.lines(touch.is_contiguous(), |part| {
-            let access = Access {
-                write: self.write,
-                kind: Kind::Plain,
-                pc: self.pc,
-                bytes: part.bytes,
-                lanes: part.lanes,
-                shift: part.shift,
-                first: part.first,
-                shared: part.shared,
-                cells: part.cells,
-                order: part.order,
-            };
+            let access = Access::of(part, self.write, Kind::Plain, self.pc);
             let conflict = history.access(part.line, &access, clock, ONE_BLOCK, floor);
             found = found.or(conflict.map(|conflict| (part.line, conflict)));
         });
