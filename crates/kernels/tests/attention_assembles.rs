@@ -73,20 +73,25 @@ fn cases() -> Vec<Case> {
         for (which, mask) in [Mask::Full, Mask::Causal].into_iter().enumerate() {
             let mut problem = Problem::new(16, 2048 / dim, 1024, dim);
             (problem.mask, problem.dtype) = (mask, Dtype::ALL[(index + which) % 2]);
-            let last = [Rung::Large, Rung::Persistent];
-            let mut add = |arch, rung, problem: &Problem| {
+            for rung in [Rung::Large, Rung::Persistent] {
+                cases.push(Case {
+                    arch: Arch::SM_90,
+                    rung,
+                    problem: problem.clone(),
+                });
+            }
+            (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
+            problem.output = [Output::Same, Output::F32][(index + which) % 2];
+            for (arch, rung) in [
+                (Arch::SM_90, Rung::Large),
+                (Arch::SM_90, Rung::Persistent),
+                ([Arch::SM_80, Arch::SM_89][index % 2], Rung::Large),
+            ] {
                 cases.push(Case {
                     arch,
                     rung,
                     problem: problem.clone(),
                 });
-            };
-            add(Arch::SM_90, last[(index + which) % 2], &problem);
-            (problem.dtype, problem.weights) = (Dtype::Bf16, Weights::Split);
-            problem.output = [Output::Same, Output::F32][(index + which) % 2];
-            add(Arch::SM_90, last[(index + which + 1) % 2], &problem);
-            if which == 0 {
-                add([Arch::SM_80, Arch::SM_89][index % 2], Rung::Large, &problem);
             }
         }
     }
