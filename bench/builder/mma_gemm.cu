@@ -1,4 +1,4 @@
-// The twin of crates/build/examples/04_mma_gemm.rs.
+// The twin of crates/builder/examples/04_mma_gemm.rs.
 #include <cuda_fp16.h>
 
 constexpr unsigned TILE = 128, DEPTH = 32, STAGES = 4, STAGE = TILE * DEPTH;

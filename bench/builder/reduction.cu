@@ -1,4 +1,4 @@
-// The twin of crates/build/examples/02_reduction.rs.
+// The twin of crates/builder/examples/02_reduction.rs.
 static __device__ float warp_sum(float v)
 {
     for (int step = 16; step > 0; step /= 2)

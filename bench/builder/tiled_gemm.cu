@@ -1,4 +1,4 @@
-// The twin of crates/build/examples/03_tiled_gemm.rs.
+// The twin of crates/builder/examples/03_tiled_gemm.rs.
 constexpr unsigned TILE = 128, DEPTH = 8;
 
 extern "C" __global__ void __launch_bounds__(256, 2)

@@ -21,7 +21,7 @@
 
 use crate::device::{Device, Settings};
 use crate::tiled::{Ready, RunError};
-use heist_build::{BuildError, KernelParams};
+use heist_builder::{BuildError, KernelParams};
 use heist_launch::Arg;
 use heist_sched::{Schedule, TiledKernel, TuneKey, Tuner};
 use std::collections::HashMap;

@@ -25,7 +25,7 @@ pub mod tiled;
 pub mod tune;
 pub mod workload;
 
-pub use heist_build as build;
+pub use heist_builder as builder;
 pub use heist_check as check;
 pub use heist_gpu as gpu;
 pub use heist_kernels as kernels;

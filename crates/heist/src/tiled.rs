@@ -1,7 +1,7 @@
 //! A kernel of your own, made of tiles, on any device.
 //!
 //! ```
-//! use heist::build::{Global, kernel_params};
+//! use heist::builder::{Global, kernel_params};
 //! use heist::device::{Device, Settings};
 //! use heist::launch::Arg;
 //! use heist::sched::{FirstHalf, MaxSteals, Tiled, Watch};
@@ -33,7 +33,7 @@
 //! ```
 
 use crate::device::{Device, NotRun, Settings};
-use heist_build::{BuildError, KernelParams};
+use heist_builder::{BuildError, KernelParams};
 use heist_gpu::PtxText;
 use heist_launch::{Arg, Clock, Dim3, Outcome, Time};
 use heist_ptx::arch::{Arch, Footprint};

@@ -228,7 +228,7 @@ fn a_run_ends_when_its_time_is_up() {
 /// handing answers on in a cluster.)
 #[test]
 fn our_kernels_keep_our_rules() {
-    use heist::build::Arch;
+    use heist::builder::Arch;
     use heist::kernels::synthetic::{Parameters, Synthetic, Workload, build};
     use heist::sched::{Schedule, Source, Submit};
     let parameters = Parameters {

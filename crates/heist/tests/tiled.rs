@@ -1,6 +1,6 @@
 //! A kernel of one's own through the front door.
 
-use heist::build::{Arch, Global, kernel_params};
+use heist::builder::{Arch, Global, kernel_params};
 use heist::device::{Device, Settings};
 use heist::launch::Arg;
 use heist::sched::{Source, Tiled, TiledKernel, Watch};

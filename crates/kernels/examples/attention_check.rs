@@ -11,7 +11,7 @@
 //! warpgroups, which a sanitizer takes a minute for. With `--processes` that many processes share
 //! the cases, for the driver assembles one kernel at a time in each.
 
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_gpu::{Gpu, PtxText, RunOptions};
 use heist_kernels::attention::{Case, Sample, Topic, bound, cases, randomise, verify};
 use heist_kernels::{Job, Target};

@@ -8,7 +8,7 @@
 //! A set is `small`, `large`, `wide`, `feeds`, `ladder`, `anchors` or `precision`;
 //! all of them unless given.
 
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_kernels::attention::{
     Config, Dtype, Feed, Mask, MaskKind, Problem, Rung, Weights, job, schedule,
 };

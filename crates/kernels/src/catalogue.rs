@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn what_the_host_can_t_hold_is_refused() {
         let target = Target {
-            arch: heist_build::Arch::SM_90A,
+            arch: heist_builder::Arch::SM_90A,
             sms: 132,
         };
         for (kernel, words) in [

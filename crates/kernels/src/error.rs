@@ -1,6 +1,6 @@
 //! What can be wrong with a request for a kernel.
 
-use heist_build::BuildError;
+use heist_builder::BuildError;
 use heist_sched::PlanError;
 
 /// Why there is no kernel, or no launch, for what was asked.

@@ -8,7 +8,7 @@
 
 use crate::error::KernelError;
 use crate::job::Job;
-use heist_build::{Arch, LaunchInfo};
+use heist_builder::{Arch, LaunchInfo};
 use heist_ptx::arch::Footprint;
 use heist_sched::Schedule;
 

@@ -7,7 +7,7 @@
 //! names instead.
 
 use crate::error::KernelError;
-use heist_build::{BuiltKernel, KernelParams};
+use heist_builder::{BuiltKernel, KernelParams};
 use heist_launch::{Arg, Arguments, Buffer, BufferRef, Launch, NamedBuffer, Outcome, Role};
 use heist_ptx::Module;
 use heist_sched::{Plan, TiledKernel};

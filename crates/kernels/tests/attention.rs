@@ -3,7 +3,7 @@
 
 mod common;
 
-use heist_build::f16;
+use heist_builder::f16;
 use heist_kernels::Target;
 use heist_kernels::attention::*;
 use heist_sched::{Schedule, Source};

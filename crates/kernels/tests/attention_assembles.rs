@@ -1,7 +1,7 @@
 //! The attention kernels, judged by ptxas: no spills on any architecture they
 //! claim, and tensor-core instructions where there should be some.
 
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_kernels::attention::{
     Config, Dtype, Layout, Mask, Output, Problem, Rung, Weights, job, schedule, warpgroup_job,
     warpgroup_shape,

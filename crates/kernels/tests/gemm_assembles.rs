@@ -39,7 +39,7 @@ fn jobs<P>(
 /// Warpgroups keep most of their registers for sums: every layout, with and
 /// without edges, an epilogue and groups, has to do with the rest.
 fn warpgroups(all: &mut Vec<(Target, Job)>) {
-    let arch = heist_build::Arch::SM_90A;
+    let arch = heist_builder::Arch::SM_90A;
     let target = Target { arch, sms: 132 };
     for (n, layout, check) in [
         (512, Layout::Nt, false),
@@ -89,7 +89,7 @@ fn every_variant_on_every_architecture() {
     };
     let mut all = Vec::new();
     for (turn, (name, sms)) in MACHINES.into_iter().enumerate() {
-        let arch = heist_build::Arch::parse(name).expect("a known architecture");
+        let arch = heist_builder::Arch::parse(name).expect("a known architecture");
         let target = Target { arch, sms };
         let layout = Layout::ALL[turn % 4];
         let even = Gemm::new(512, 512, 512, Input::Bf16, Output::Bf16, layout);

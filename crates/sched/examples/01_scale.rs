@@ -3,7 +3,7 @@
 //! `cargo run -p heist-sched --example 01_scale -- ticket 'max-steals(8)' sm_90a`
 //! prints the PTX.
 
-use heist_build::{Arch, BuildError, Global, kernel_params};
+use heist_builder::{Arch, BuildError, Global, kernel_params};
 use heist_sched::{AnyPolicy, Source, Tiled, TiledKernel};
 
 kernel_params! {

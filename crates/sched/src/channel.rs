@@ -15,7 +15,7 @@
 //! first block. Nobody reads what was not waited for, nothing is overwritten
 //! before everybody has read it, and no block reads another one's memory.
 
-use heist_build::{BarrierSpec, Kernel, Mbarrier, Ptr, Shared, SharedArray, Val, Var, Waiter};
+use heist_builder::{BarrierSpec, Kernel, Mbarrier, Ptr, Shared, SharedArray, Val, Var, Waiter};
 
 /// The word that says there is no next tile. No index reaches it.
 pub(crate) const NONE: u32 = u32::MAX;

@@ -1,6 +1,6 @@
 //! What a policy can see and use while its callbacks emit code.
 
-use heist_build::{Bool, Global, IntoVal, Kernel, Ptr, Scalar, Scope, Val, Var};
+use heist_builder::{Bool, Global, IntoVal, Kernel, Ptr, Scalar, Scope, Val, Var};
 use std::fmt;
 
 /// The policy's view of the kernel.
@@ -121,7 +121,7 @@ impl<'k> PolicyCx<'k> {
             k.if_(late, || {
                 let who = self.worker.cast::<u64>() + 1;
                 let found = dog.record.atomic_compare_exchange(
-                    heist_build::Order::Relaxed,
+                    heist_builder::Order::Relaxed,
                     Scope::Gpu,
                     0u64,
                     who,

@@ -1,6 +1,6 @@
 //! The parameters that the scheduler adds behind a kernel's own.
 
-use heist_build::{
+use heist_builder::{
     DevicePtr, Global, Kernel, KernelParams, Param, ParamShape, ParamValue, Ptr, Val,
 };
 

@@ -4,7 +4,7 @@ use crate::hidden::Numbers;
 use crate::order::OrderError;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, RECORD_WORDS, Watch};
-use heist_build::KernelParams;
+use heist_builder::KernelParams;
 use heist_launch::{Arg, Arguments, Buffer, BufferRef, Dim3, Launch, Outcome};
 
 /// One launch of a [`TiledKernel`]: its grid, and what the scheduler's own

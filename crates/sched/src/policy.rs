@@ -16,7 +16,7 @@
 //! * A refused request means "leave".
 
 use crate::context::PolicyCx;
-use heist_build::{Bool, Val};
+use heist_builder::{Bool, Val};
 
 /// A tile that was granted, as a policy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +34,7 @@ pub struct TileId<'k> {
 /// When a block asks for more work.
 ///
 /// ```
-/// use heist_build::{Bool, Var};
+/// use heist_builder::{Bool, Var};
 /// use heist_sched::{Policy, PolicyCx, TileId};
 ///
 /// /// Steals until `limit` tiles were stolen.
@@ -55,7 +55,7 @@ pub struct TileId<'k> {
 /// }
 /// ```
 pub trait Policy {
-    /// What it remembers between calls: usually [`Var`](heist_build::Var)s.
+    /// What it remembers between calls: usually [`Var`](heist_builder::Var)s.
     type State<'k>: 'k;
 
     /// Once, at the start of the kernel.
@@ -227,7 +227,7 @@ impl<A: Policy> Policy for Inverse<A> {
 /// Gives a policy the operators `&`, `|` and `!`.
 ///
 /// ```
-/// # use heist_build::Bool;
+/// # use heist_builder::Bool;
 /// # use heist_sched::{Greedy, Policy, PolicyCx, TileId, policy_operators};
 /// struct Mine;
 /// # impl Policy for Mine {

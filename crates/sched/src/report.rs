@@ -3,7 +3,7 @@
 use crate::plan::Plan;
 use crate::tiled::TiledKernel;
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, Kind, RECORD_WORDS, Watch};
-use heist_build::KernelParams;
+use heist_builder::KernelParams;
 use heist_launch::{
     BlockSpan, Clock, Decision, DecisionKind, Dim3, Outcome, TileOrigin, TileSpan, Time, Trace,
 };

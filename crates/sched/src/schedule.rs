@@ -7,7 +7,7 @@ use crate::policy::Policy;
 use crate::source::{Source, Submit, TicketGrid};
 use crate::tiled::Tiled;
 use crate::watch::Watch;
-use heist_build::KernelParams;
+use heist_builder::KernelParams;
 use heist_launch::Dim3;
 use std::fmt;
 

@@ -2,7 +2,7 @@
 //! choices a GPU can offer.
 
 use crate::policy::Policy;
-use heist_build::{Arch, Feature};
+use heist_builder::{Arch, Feature};
 use heist_launch::Dim3;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -70,7 +70,7 @@ impl Source {
     /// Whether the target can run a kernel with this source and these clusters.
     ///
     /// ```
-    /// use heist_build::Arch;
+    /// use heist_builder::Arch;
     /// use heist_launch::Dim3;
     /// use heist_sched::Source;
     /// let error = Source::Clc.check(Arch::SM_90A, Dim3::ONE).unwrap_err();

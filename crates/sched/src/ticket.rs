@@ -20,7 +20,7 @@
 //!   its own ending, so nobody is left to disturb.
 
 use crate::channel::NONE;
-use heist_build::{Global, Kernel, Order, Ptr, Scope, Val, Var};
+use heist_builder::{Global, Kernel, Order, Ptr, Scope, Val, Var};
 
 /// A launch's tickets inside a kernel.
 #[derive(Clone, Copy)]

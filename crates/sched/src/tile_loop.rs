@@ -14,7 +14,7 @@ use crate::source::{Source, Submit, TicketGrid};
 use crate::ticket::Tickets;
 use crate::tiled::Shape;
 use crate::watch::{Kind, Scribe, Watch};
-use heist_build::{Bool, Kernel, Request, Val, Var};
+use heist_builder::{Bool, Kernel, Request, Val, Var};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 

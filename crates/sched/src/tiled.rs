@@ -9,14 +9,14 @@ use crate::policy::Policy;
 use crate::source::{Source, Submit, TicketGrid};
 use crate::tile_loop::{Done, TileLoop};
 use crate::watch::Watch;
-use heist_build::{Arch, BuildError, BuiltKernel, Feature, Kernel, KernelParams, KernelSpec};
+use heist_builder::{Arch, BuildError, BuiltKernel, Feature, Kernel, KernelParams, KernelSpec};
 use heist_launch::Dim3;
 use std::marker::PhantomData;
 
 /// A kernel made of tiles, not yet built.
 ///
 /// ```
-/// use heist_build::{Arch, BuildError, Global, kernel_params};
+/// use heist_builder::{Arch, BuildError, Global, kernel_params};
 /// use heist_sched::{FirstHalf, MaxSteals, Source, Tiled};
 ///
 /// kernel_params! { pub struct Scale { data: Global<f32>, factor: f32, n: u32 } }
@@ -274,11 +274,13 @@ impl<A: KernelParams> Tiled<A> {
         let shape = self.shape(arch);
         if let Err(error) = shape.source.check(arch, self.cluster) {
             let problem = match error {
-                crate::SourceError::NoLaunchControl { arch } => heist_build::Problem::Unsupported {
-                    feature: Feature::ClusterLaunchControl,
-                    arch,
-                },
-                other => heist_build::Problem::Other(other.to_string()),
+                crate::SourceError::NoLaunchControl { arch } => {
+                    heist_builder::Problem::Unsupported {
+                        feature: Feature::ClusterLaunchControl,
+                        arch,
+                    }
+                }
+                other => heist_builder::Problem::Other(other.to_string()),
             };
             return Err(BuildError::new(problem));
         }

@@ -11,7 +11,7 @@ use crate::erased::AnyPolicy;
 use crate::policy::Policy;
 use crate::schedule::Schedule;
 use crate::source::{Source, Submit, TicketGrid};
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_launch::{Dim3, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ pub enum TuneError {
 /// Measures schedules and remembers which was the fastest.
 ///
 /// ```
-/// use heist_build::Arch;
+/// use heist_builder::Arch;
 /// use heist_launch::{Dim3, Time};
 /// use heist_sched::{Effort, Schedule, TuneKey, Tuner};
 ///

@@ -19,7 +19,7 @@
 //! | 2 | start, or when; nanoseconds |
 //! | 3 | end, nanoseconds |
 
-use heist_build::{Global, Kernel, Ptr, Val, Var};
+use heist_builder::{Global, Kernel, Ptr, Val, Var};
 use serde::{Deserialize, Serialize};
 
 /// How closely a kernel is watched.
@@ -170,7 +170,12 @@ impl<'k> Scribe<'k> {
 
     /// `then` is how the next tile comes.
     #[track_caller]
-    pub(crate) fn tile_ends(&self, tile: Val<'k, u32>, inside: heist_build::Bool<'k>, then: Kind) {
+    pub(crate) fn tile_ends(
+        &self,
+        tile: Val<'k, u32>,
+        inside: heist_builder::Bool<'k>,
+        then: Kind,
+    ) {
         let now = self.k.nanoseconds();
         self.ended.set(now);
         let origin = self.origin.get();
@@ -187,7 +192,7 @@ impl<'k> Scribe<'k> {
     /// The block is about to leave; `leader` says whether it is the cluster's
     /// first.
     #[track_caller]
-    pub(crate) fn block_ends(&self, leader: heist_build::Bool<'k>) {
+    pub(crate) fn block_ends(&self, leader: heist_builder::Bool<'k>) {
         let k = self.k;
         k.if_(leader, || {
             let base = HEADER_WORDS as u32;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Count, run};
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_sched::*;
 use heist_sim::{Chaos, Options};
 

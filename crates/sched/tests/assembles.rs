@@ -1,12 +1,12 @@
 //! Every combination assembles, on every architecture that has what it needs.
 
-use heist_build::{Arch, Global, kernel_params};
+use heist_builder::{Arch, Global, kernel_params};
 use heist_oracle::{Ptxas, parallel};
 use heist_sched::*;
 
 kernel_params! { struct Count { runs: Global<u32>, n: u32 } }
 
-fn build(tiled: Tiled<Count>, arch: Arch) -> Result<TiledKernel<Count>, heist_build::BuildError> {
+fn build(tiled: Tiled<Count>, arch: Arch) -> Result<TiledKernel<Count>, heist_builder::BuildError> {
     tiled.block(64).build(arch, |k, args, tiles| {
         let weight = args.n * 3;
         tiles.each(|tile| {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{count, run};
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_sched::*;
 use heist_sim::{Chaos, Options};
 
@@ -69,7 +69,7 @@ struct Stuck;
 impl Policy for Stuck {
     type State<'k> = ();
     fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> heist_build::Bool<'k> {
+    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> heist_builder::Bool<'k> {
         cx.wait_until(|| cx.nanoseconds().eq(0))
     }
     fn keep_going_after_success<'k>(
@@ -77,7 +77,7 @@ impl Policy for Stuck {
         cx: &PolicyCx<'k>,
         (): &(),
         _: TileId<'k>,
-    ) -> heist_build::Bool<'k> {
+    ) -> heist_builder::Bool<'k> {
         cx.yes()
     }
 }

@@ -2,7 +2,7 @@
 //! code of the tile loop is as long as that of a loop written by hand, with no
 //! policy in it.
 
-use heist_build::{Arch, Global, kernel_params};
+use heist_builder::{Arch, Global, kernel_params};
 use heist_oracle::Ptxas;
 use heist_sched::{AnyPolicy, Greedy, MaxSteals, Policy, Source, Submit, Tiled, Watch};
 

@@ -10,7 +10,7 @@ mod adversaries;
 mod common;
 
 use common::{count, run};
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_launch::Dim3;
 use heist_sched::{AnyPolicy, Source, Submit, TicketGrid, Tiled};
 use heist_sim::{Chaos, Options};

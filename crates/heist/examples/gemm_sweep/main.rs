@@ -14,7 +14,7 @@ use heist::kernels::gemm::{Config, FAMILY, Gemm, Input, Layout, Output, job_with
 use heist::kernels::reference::{Difference, numbers};
 use heist::kernels::{Job, Target};
 use heist::launch::{Buffer, Dim3};
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit};
 use std::process::ExitCode;
 

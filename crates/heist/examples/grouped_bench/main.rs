@@ -366,7 +366,7 @@ fn soak(gpu: &Gpu, target: Target, launches: u32) -> Result<bool, Problem> {
 /// The PTX of each, without a GPU.
 fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
     std::fs::create_dir_all(folder)?;
-    let arch = heist_build::Arch::SM_90A;
+    let arch = heist_builder::Arch::SM_90A;
     let target = Target { arch, sms: 132 };
     for (number, (_, problem)) in cases().into_iter().enumerate() {
         if !words.cases.contains(&(number + 1)) {

@@ -7,7 +7,7 @@
 
 use super::table::{Table, schedules};
 use super::{Failure, flag, number};
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_kernels::synthetic::{Parameters, Synthetic, THREADS, Workload, build};
 use heist_ptx::arch::{Footprint, Gpu};
 use heist_sched::Schedule;

@@ -11,7 +11,7 @@ use super::overlap::{self, Overlap};
 use super::{Failure, flag, number};
 use heist::device::Device;
 use heist::tiled::arch_of;
-use heist_build::{Arch, Global, kernel_params};
+use heist_builder::{Arch, Global, kernel_params};
 use heist_gpu::{Array, Gpu, JitOptions, Kernel, KernelArg, PtxText};
 use heist_launch::{Clock, Dim3};
 use heist_sched::{

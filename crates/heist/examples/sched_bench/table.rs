@@ -3,7 +3,7 @@
 use super::{Failure, flag, number};
 use heist::device::Device;
 use heist::tiled::{arch_of, resident};
-use heist_build::Arch;
+use heist_builder::Arch;
 use heist_gpu::{
     Arm, Array, Gpu, GpuError, JitOptions, Kernel, KernelArg, Protocol, PtxText, Spread, Stream,
 };

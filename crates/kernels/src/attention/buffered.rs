@@ -7,7 +7,7 @@ use super::params::{AttentionArgs, Element};
 use super::place::Place;
 use super::span::Blocks;
 use super::team::{Team, key_tile, query_tile};
-use heist_build::{FillTile, Kernel, On, Val};
+use heist_builder::{FillTile, Kernel, On, Val};
 use heist_sched::Tile;
 
 /// One tile.

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::params::Element;
 use super::problem::{Dtype, Output};
 use super::softmax::NO_LEVEL;
-use heist_build::{
+use heist_builder::{
     Arch, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Val, bf16, f16, kernel_params,
 };
 

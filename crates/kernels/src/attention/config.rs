@@ -164,20 +164,20 @@ impl Config {
     /// Elements between the end of a row in shared memory and the next: rows
     /// then are an odd number of 16 bytes apart, and no two lanes of a load meet
     /// in a bank.
-    pub(crate) fn layout(&self) -> heist_build::TileLayout {
+    pub(crate) fn layout(&self) -> heist_builder::TileLayout {
         if self.swizzled && self.head_dim.is_power_of_two() {
-            heist_build::TileLayout::Swizzled
+            heist_builder::TileLayout::Swizzled
         } else {
             let chunks = self.head_dim / 8;
-            heist_build::TileLayout::Padded(if chunks.is_multiple_of(2) { 8 } else { 0 })
+            heist_builder::TileLayout::Padded(if chunks.is_multiple_of(2) { 8 } else { 0 })
         }
     }
 
     /// Bytes of shared memory that a block takes.
     pub fn shared(&self) -> u32 {
         let pitch = match self.layout() {
-            heist_build::TileLayout::Padded(gap) => self.head_dim + gap,
-            heist_build::TileLayout::Swizzled => self.head_dim,
+            heist_builder::TileLayout::Padded(gap) => self.head_dim + gap,
+            heist_builder::TileLayout::Swizzled => self.head_dim,
         };
         let (queries, keys) = (2 * pitch * self.rows(), 2 * pitch * self.width());
         let merged = 4 * self.rows() * (self.across - 1) * (self.head_dim + 8);

@@ -6,7 +6,7 @@ use super::place::Destination;
 use super::problem::Output;
 use super::softmax::{Row, Softmax, scale_rows};
 use super::team::Team;
-use heist_build::{Accumulator, Kernel, On, Tile, Val, WarpTile};
+use heist_builder::{Accumulator, Kernel, On, Tile, Val, WarpTile};
 
 /// Brings together what warps with the same rows and other keys have: the first
 /// of them then has all of it. All warps of the block take part.

@@ -9,7 +9,7 @@ use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
 use crate::job::buffer;
 use crate::{Job, KernelError, Step};
-use heist_build::{Arch, BuildError, Feature, Kernel, On, With, bf16, f16};
+use heist_builder::{Arch, BuildError, Feature, Kernel, On, With, bf16, f16};
 use heist_launch::{Arg, Buffer, Dim3, ElementType, Role, Scalar};
 use heist_sched::{AnyOrder, Schedule, Source, Tile, Tiled, TiledKernel};
 
@@ -130,15 +130,15 @@ impl Strides {
 }
 
 /// A parameter as a job passes it: the bytes of a number, or a buffer.
-pub(super) fn passed(passed: Vec<heist_build::Passed<Arg>>) -> Vec<Arg> {
+pub(super) fn passed(passed: Vec<heist_builder::Passed<Arg>>) -> Vec<Arg> {
     passed
         .into_iter()
         .map(|value| match value {
-            heist_build::Passed::Number(number) => Arg::Scalar(match number.bytes[..] {
+            heist_builder::Passed::Number(number) => Arg::Scalar(match number.bytes[..] {
                 [a, b, c, d] => Scalar::from(u32::from_le_bytes([a, b, c, d])),
                 _ => Scalar::from(0u32),
             }),
-            heist_build::Passed::Buffer { data, .. } => data,
+            heist_builder::Passed::Buffer { data, .. } => data,
         })
         .collect()
 }

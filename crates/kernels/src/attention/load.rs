@@ -1,7 +1,7 @@
 //! Tiles by ordinary loads and stores, for the rungs before asynchronous copies.
 
 use super::params::Element;
-use heist_build::{Global, Kernel, Ptr, Tile, Val};
+use heist_builder::{Global, Kernel, Ptr, Tile, Val};
 
 /// The whole block fills a tile with rows that are `pitch` elements apart; rows
 /// at or past `inside` become zeros. A barrier must follow.
@@ -27,7 +27,7 @@ pub(crate) fn fill<'k, T: Element>(
                 }
             });
             let to = tile.chunk(row, chunk).cast::<u32>();
-            to.store_vec(words.map(heist_build::Var::get));
+            to.store_vec(words.map(heist_builder::Var::get));
         });
     }
 }

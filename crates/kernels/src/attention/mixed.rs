@@ -8,7 +8,7 @@ use super::place::Place;
 use super::scalar::{LANES, floats};
 use super::softmax::Row;
 use super::team::{Team, key_tile, query_tile};
-use heist_build::{Group, Kernel, On, Ptr, Shared, Val, Var};
+use heist_builder::{Group, Kernel, On, Ptr, Shared, Val, Var};
 use heist_sched::Tile;
 
 /// Rows that a group of eight lanes has, of a warp's sixteen.

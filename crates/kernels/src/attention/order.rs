@@ -1,6 +1,6 @@
 //! The order of tiles for masks and lengths that make them uneven.
 
-use heist_build::{Kernel, Val};
+use heist_builder::{Kernel, Val};
 use heist_launch::Dim3;
 use heist_sched::{Extent, Position, TileOrder};
 

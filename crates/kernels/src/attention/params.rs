@@ -1,6 +1,6 @@
 //! What an attention kernel is given.
 
-use heist_build::{Global, Half, MmaInput, bf16, f16, kernel_params};
+use heist_builder::{Global, Half, MmaInput, bf16, f16, kernel_params};
 
 kernel_params! {
     /// What an attention kernel works on.

@@ -5,7 +5,7 @@ use super::config::Config;
 use super::params::{AttentionArgs, Element};
 use super::problem::Output;
 use super::span::{Masked, Span};
-use heist_build::{Global, Kernel, On, Ptr, SharedArray, Val};
+use heist_builder::{Global, Kernel, On, Ptr, SharedArray, Val};
 use heist_sched::Tile;
 use std::marker::PhantomData;
 use std::ops::Deref;

@@ -7,7 +7,7 @@ use super::params::{AttentionArgs, Element};
 use super::place::Place;
 use super::softmax::Row;
 use super::team::key_tile;
-use heist_build::{Group, Kernel, On, Ptr, Space, Val};
+use heist_builder::{Group, Kernel, On, Ptr, Space, Val};
 use heist_sched::Tile;
 
 /// Threads to a row.

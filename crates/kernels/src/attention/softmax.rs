@@ -8,7 +8,7 @@
 
 use super::params::Element;
 use super::problem::Weights;
-use heist_build::{Bool, FragmentA, Group, Kernel, Val, Var, WarpTile};
+use heist_builder::{Bool, FragmentA, Group, Kernel, Val, Var, WarpTile};
 
 /// How far scores may exceed the level: weights stay below 256, far from the
 /// largest f16, and as many bits of them are kept as at any other level.

@@ -2,7 +2,7 @@
 //! sees.
 
 use super::problem::MaskKind;
-use heist_build::{Accumulator, Bool, Val, WarpTile};
+use heist_builder::{Accumulator, Bool, Val, WarpTile};
 
 /// The rows of a tile and the keys of their sequence.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use super::place::Place;
 use super::problem::Weights;
 use super::softmax::Softmax;
 use super::span::{Seen, hide};
-use heist_build::{ASource, Accumulator, FragmentA, Kernel, On, Tile, TileSpec, Val, WarpTile};
+use heist_builder::{ASource, Accumulator, FragmentA, Kernel, On, Tile, TileSpec, Val, WarpTile};
 
 /// The part of a tile that is one warp's: some of its rows, some of its keys.
 pub(crate) struct Team<'k, T: Element> {
@@ -140,7 +140,7 @@ fn multiply<'k, T: Element>(
     sums: &WarpTile<'k>,
     pair: usize,
     left: &[Vec<FragmentA<'k, T>>],
-    right: &[heist_build::FragmentB<'k, T>; 2],
+    right: &[heist_builder::FragmentB<'k, T>; 2],
 ) {
     // All first terms before the second ones: no product waits for the last.
     let terms = left.iter().map(Vec::len).max().unwrap_or(0);

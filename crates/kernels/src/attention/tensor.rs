@@ -7,7 +7,7 @@ use super::load::fill;
 use super::params::{AttentionArgs, Element};
 use super::place::Place;
 use super::team::{Team, key_tile, query_tile};
-use heist_build::{Kernel, On};
+use heist_builder::{Kernel, On};
 use heist_sched::Tile;
 
 /// One tile.

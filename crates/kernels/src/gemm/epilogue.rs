@@ -2,7 +2,7 @@
 
 use super::kernel::left;
 use super::problem::{Activation, Epilogue};
-use heist_build::{
+use heist_builder::{
     Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
 };
 

@@ -6,7 +6,7 @@ use super::epilogue::{Finish, Stored, To};
 use super::operand::{Element, From, Operand, Width};
 use super::problem::{Gemm, Input, Major, Output};
 use crate::error::KernelError;
-use heist_build::{
+use heist_builder::{
     Arch, BuildError, CopyPipeline, Global, Kernel, Tf32, TileSpec, Val, WarpTile, bf16, f16,
     kernel_params,
 };

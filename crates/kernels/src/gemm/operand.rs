@@ -4,7 +4,7 @@
 //! What lies past the end of a matrix is zero in a stage and is not read.
 
 use super::problem::Major;
-use heist_build::{
+use heist_builder::{
     FillTile, FragmentA, FragmentB, Global, Half, IntoVal, MmaInput, Piece, Ptr, Storable, Tf32,
     Tile, TileLayout, TileSpec, Val, bf16, f16,
 };

@@ -6,7 +6,7 @@
 //! what lies past their ends is zero.
 
 use super::problem::Major;
-use heist_build::{
+use heist_builder::{
     BulkConsumer, BulkPipeline, BulkProducer, Half, Kernel, Landing, MmaInput, TensorMapRef, Tile,
     TileLayout, TileSpec, Transaction, Val, Var, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };

@@ -8,7 +8,7 @@ use super::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::job::{Job, Step, buffer};
-use heist_build::{
+use heist_builder::{
     Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, Val, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, Dim3, TensorElement};

@@ -8,7 +8,7 @@
 
 use super::kernel::GroupedArgs;
 use super::table::{Found, Member};
-use heist_build::{Kernel, On, Order, Scope, Val};
+use heist_builder::{Kernel, On, Order, Scope, Val};
 use heist_launch::Buffer;
 use std::fmt;
 
@@ -112,7 +112,7 @@ pub(crate) fn good<'k>(
     found: &Found<'k>,
     member: &Member<'k>,
     col: Val<'k, u32>,
-) -> heist_build::Bool<'k> {
+) -> heist_builder::Bool<'k> {
     let wide = |value: Val<'k, u32>| value.cast::<u64>();
     let ends = |from: Val<'k, u64>, rows: Val<'k, u32>, cols: Val<'k, u32>| {
         // Each factor is below 2^32, so neither product nor test wraps.

@@ -10,7 +10,7 @@ use crate::gemm::{
     Cut, Element, Finish, From, Operand, Plan, Stored, To, WarpPlace, left, multiply, pipeline,
     skip,
 };
-use heist_build::{Arch, BuildError, Global, Kernel, Tf32, Val, bf16, f16, kernel_params};
+use heist_builder::{Arch, BuildError, Global, Kernel, Tf32, Val, bf16, f16, kernel_params};
 use heist_launch::Dim3;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 

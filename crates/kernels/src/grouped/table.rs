@@ -7,7 +7,7 @@
 //! last group's tiles is nobody's.
 
 use super::kernel::GroupedArgs;
-use heist_build::{Bool, Kernel, On, SharedArray, Val};
+use heist_builder::{Bool, Kernel, On, SharedArray, Val};
 
 /// A tile's group.
 #[derive(Clone, Copy)]

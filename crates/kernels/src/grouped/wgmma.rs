@@ -15,7 +15,7 @@ use crate::family::{Target, Variant};
 use crate::gemm::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
 use crate::gemm::{Epilogue, Finish, Input, Major, Output, Stored, To, left, tensor_element};
 use crate::job::{Job, Step, buffer};
-use heist_build::{
+use heist_builder::{
     Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, Dim3};

@@ -7,7 +7,7 @@
 //! groups. Whole numbers are used, so the result is the same on every device.
 //! It is there to be checked, not to be fast.
 
-use heist_build::{Arch, BuildError, Global, Kernel, Val, kernel_params};
+use heist_builder::{Arch, BuildError, Global, Kernel, Val, kernel_params};
 use heist_launch::{Arg, Dim3};
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
@@ -244,7 +244,7 @@ impl Grouped {
 /// A value where a condition holds, and zero elsewhere.
 fn guarded<'k>(
     k: &Kernel<'k>,
-    condition: heist_build::Bool<'k>,
+    condition: heist_builder::Bool<'k>,
     value: impl Fn() -> Val<'k, u32>,
 ) -> Val<'k, u32> {
     let held = k.var(0u32);

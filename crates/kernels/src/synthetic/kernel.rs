@@ -1,7 +1,7 @@
 //! The workloads' kernels.
 
 use super::{FACTOR, PROLOGUE_ADDEND, PROLOGUE_FACTOR, Synthetic, THREADS, Workload};
-use heist_build::{Arch, BuildError, Global, Kernel, Val, kernel_params};
+use heist_builder::{Arch, BuildError, Global, Kernel, Val, kernel_params};
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
 kernel_params! {

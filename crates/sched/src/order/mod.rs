@@ -8,7 +8,7 @@
 
 mod hilbert;
 
-use heist_build::{Global, Kernel, Ptr, Val};
+use heist_builder::{Global, Kernel, Ptr, Val};
 use heist_launch::Dim3;
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ pub struct Extent<'k> {
 }
 
 /// A position inside a kernel.
-pub type Position<'k> = heist_build::Dim3<'k>;
+pub type Position<'k> = heist_builder::Dim3<'k>;
 
 /// In which order tiles are handed out.
 pub trait TileOrder: fmt::Debug + Send + Sync {

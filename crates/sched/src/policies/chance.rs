@@ -2,7 +2,7 @@
 
 use crate::context::PolicyCx;
 use crate::policy::{Policy, TileId};
-use heist_build::{Bool, Var};
+use heist_builder::{Bool, Var};
 
 /// Takes each opportunity with probability `p`. Each block throws its own
 /// dice, the same ones in every launch.

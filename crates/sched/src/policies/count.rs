@@ -2,7 +2,7 @@
 
 use crate::context::PolicyCx;
 use crate::policy::{Policy, TileId};
-use heist_build::{Bool, Var};
+use heist_builder::{Bool, Var};
 
 /// Always asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

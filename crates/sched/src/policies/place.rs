@@ -2,7 +2,7 @@
 
 use crate::context::PolicyCx;
 use crate::policy::{Policy, TileId};
-use heist_build::Bool;
+use heist_builder::Bool;
 
 /// The first `part` of the launched blocks steal.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 
 use crate::context::PolicyCx;
 use crate::policy::{Policy, TileId};
-use heist_build::{Bool, Val, Var};
+use heist_builder::{Bool, Val, Var};
 
 /// Stops asking once the block has run this long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Policies that do their worst: they always decline, always stop, flip at
 //! random, and lie about it. Also used by the runs on a real GPU.
 
-use heist_build::{Bool, Var};
+use heist_builder::{Bool, Var};
 use heist_sched::{AnyPolicy, Policy, PolicyCx, TileId};
 
 /// All of them.

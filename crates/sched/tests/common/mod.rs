@@ -1,6 +1,6 @@
 //! A kernel that counts how often each tile runs, on the simulated GPU.
 
-use heist_build::{Arch, BuildError, Global, kernel_params};
+use heist_builder::{Arch, BuildError, Global, kernel_params};
 use heist_launch::{Arg, Clock, Dim3};
 use heist_sched::*;
 use heist_sim::{Device, Options, Program};

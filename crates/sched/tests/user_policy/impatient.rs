@@ -1,4 +1,4 @@
-use heist_build::{Bool, Val, Var};
+use heist_builder::{Bool, Val, Var};
 use heist_sched::{Policy, PolicyCx, TileId};
 
 /// Steals as long as tiles take less than `limit` nanoseconds.

@@ -7,7 +7,7 @@ use super::shape::{PANEL, Spec, WarpgroupShape};
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::span::{Blocks, Masked, Span};
-use heist_build::{
+use heist_builder::{
     BarrierSpec, Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
     TensorMapRef, Val, Waiter, f16,
 };
@@ -285,7 +285,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     fn attend<T: Element>(
         &self,
         work: &Work<'k, T>,
-        queries: &heist_build::Tile<'k, T>,
+        queries: &heist_builder::Tile<'k, T>,
         blocks: &Blocks<'k>,
     ) {
         let k = self.k;

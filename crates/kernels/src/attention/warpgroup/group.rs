@@ -8,7 +8,7 @@ use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
 use crate::attention::span::{Seen, Span, hide};
-use heist_build::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
+use heist_builder::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
 use heist_sched::Tile;
 
 /// What one warpgroup has of a tile.
@@ -81,8 +81,8 @@ impl<'k, T: Element> Work<'k, T> {
     /// Asks for the scores of a block.
     pub(super) fn score(
         &self,
-        queries: &heist_build::Tile<'k, T>,
-        keys: &heist_build::Tile<'k, T>,
+        queries: &heist_builder::Tile<'k, T>,
+        keys: &heist_builder::Tile<'k, T>,
     ) {
         let (rows, width) = (self.shape.rows(), self.shape.keys);
         self.scores.accumulate(|batch| {
@@ -101,7 +101,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Asks for the values of a block to be weighed and added.
-    pub(super) fn weigh(&self, values: &heist_build::Tile<'k, T>) {
+    pub(super) fn weigh(&self, values: &heist_builder::Tile<'k, T>) {
         let values = values.wgmma_operand_across(0, self.shape.keys);
         self.results.accumulate(|batch| {
             for (step, weights) in self.weights.iter().enumerate() {
@@ -140,7 +140,7 @@ impl<'k, T: Element> Work<'k, T> {
         args: &WarpgroupArgs<On<'k>>,
         tile: &Tile<'k>,
         rows: &Rows<'k>,
-        stage: &heist_build::Tile<'k, T>,
+        stage: &heist_builder::Tile<'k, T>,
     ) {
         let k = self.k;
         k.comment("normalise and store");

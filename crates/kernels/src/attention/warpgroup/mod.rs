@@ -17,7 +17,7 @@ pub use shape::WarpgroupShape;
 pub(super) use variant::Wgmma;
 pub use variant::{warpgroup_job, warpgroup_schedule, warpgroup_shape};
 
-use heist_build::{Global, TensorMap, f16, kernel_params};
+use heist_builder::{Global, TensorMap, f16, kernel_params};
 
 kernel_params! {
     /// What attention on warpgroups works on. Tensors have four axes: elements,

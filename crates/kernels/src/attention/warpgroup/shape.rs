@@ -2,7 +2,7 @@
 
 use crate::KernelError;
 use crate::attention::{Layout, MaskKind, Output, Weights};
-use heist_build::{TileLayout, TileSpec, f16};
+use heist_builder::{TileLayout, TileSpec, f16};
 use std::fmt;
 
 /// Halves of a row of an operand: 128 bytes.

@@ -9,7 +9,7 @@ use crate::attention::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem,
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::{Job, KernelError, Step};
-use heist_build::{Arch, BuildError, Feature, With, bf16, f16};
+use heist_builder::{Arch, BuildError, Feature, With, bf16, f16};
 use heist_launch::{Arg, BufferRef, Dim3, L2Promotion, Swizzle, TensorElement, TensorMap};
 use heist_sched::{AnyOrder, Schedule, Source, Tiled, TiledKernel};
 

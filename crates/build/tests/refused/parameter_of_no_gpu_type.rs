@@ -1,6 +1,0 @@
-// A parameter is a number, a pointer or a tensor map.
-use heist_build::*;
-
-kernel_params! { pub struct Args { name: String } }
-
-fn main() {}

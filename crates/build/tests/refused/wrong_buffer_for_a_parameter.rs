@@ -1,9 +1,0 @@
-// A buffer of one type is not a buffer of another.
-use heist_build::*;
-
-kernel_params! { pub struct Args { data: Global<f32>, n: u32 } }
-
-fn main() {
-    let words: DevicePtr<u32> = DevicePtr::new(0);
-    let _: Args = Args { data: words, n: 1 };
-}

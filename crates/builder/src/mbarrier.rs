@@ -1,0 +1,335 @@
+//! Barriers in shared memory: mbarriers.
+//!
+//! A barrier is made with the number of arrivals it takes, in one call that
+//! also initialises it, fences, and syncs; so there is no barrier before its
+//! initialisation. Bytes are counted by the builder, not by hand: see
+//! [`Mbarrier::fill`].
+
+use crate::emit::{Line, Opnd};
+use crate::kernel::{Kernel, number};
+use crate::pointer::{Cluster, IntoIndex, Ptr, Shared};
+use crate::value::{Bool, IntoVal, Val, Var};
+use heist_ptx::arch::Feature;
+
+/// What to make: a name, how many, and how many arrivals end a phase.
+#[derive(Clone, Copy, Debug)]
+pub struct BarrierSpec<'n> {
+    /// Its name in the PTX.
+    pub name: &'n str,
+    /// How many of them.
+    pub count: u32,
+    /// Arrivals that end a phase.
+    pub arrivals: u32,
+}
+
+/// Barriers in a row, one per stage.
+#[derive(Clone, Copy, Debug)]
+pub struct Mbarriers<'k> {
+    base: Ptr<'k, Shared, u64>,
+    count: u32,
+    arrivals: u32,
+}
+
+/// A barrier in this block's shared memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Mbarrier<'k> {
+    pub(crate) at: Ptr<'k, Shared, u64>,
+    arrivals: u32,
+}
+
+/// A barrier in another block of the cluster. One can arrive at it and not
+/// wait for it: waiting is for the block that has it.
+#[derive(Clone, Copy, Debug)]
+pub struct RemoteMbarrier<'k> {
+    at: Ptr<'k, Cluster, u64>,
+}
+
+impl<'k> Kernel<'k> {
+    /// Makes barriers, initialises them in thread 0, and meets: the whole block
+    /// takes part, and the whole cluster where there is one.
+    ///
+    /// ```
+    /// # use heist_builder::*;
+    /// # kernel_params! { pub struct No {} }
+    /// # KernelSpec::<No>::new("k").build(Arch::SM_80, |k, _| {
+    /// let [full, empty] = k.mbarriers([
+    ///     BarrierSpec { name: "full", count: 4, arrivals: 1 },
+    ///     BarrierSpec { name: "empty", count: 4, arrivals: k.threads() },
+    /// ]);
+    /// empty.at(0).arrive();
+    /// # }).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn mbarriers<const N: usize>(&self, specs: [BarrierSpec<'_>; N]) -> [Mbarriers<'k>; N] {
+        self.require(Feature::Mbarrier);
+        let rings = specs.map(|spec| {
+            if !(1..=0xF_FFFF).contains(&spec.arrivals) {
+                self.fail_with(crate::Problem::OutOfRange {
+                    what: format!("the arrivals of the barrier {}", spec.name),
+                    value: spec.arrivals.into(),
+                    low: 1,
+                    high: 0xF_FFFF,
+                });
+            }
+            Mbarriers {
+                base: self.shared_aligned::<u64>(spec.name, spec.count, 8).ptr(),
+                count: spec.count,
+                arrivals: spec.arrivals,
+            }
+        });
+        self.comment("initialise the barriers");
+        self.if_(self.thread_index().eq(0), || {
+            for ring in &rings {
+                for index in 0..ring.count {
+                    self.effect(
+                        "mbarrier.init.shared.b64",
+                        vec![ring.base.at(index).operand(), number(ring.arrivals.into())],
+                    );
+                }
+            }
+            if self.has(Feature::MbarrierTransactions) {
+                self.require(Feature::MbarrierTransactions);
+                self.effect("fence.mbarrier_init.release.cluster", vec![]);
+            }
+        });
+        self.cluster_sync();
+        rings
+    }
+
+    /// One barrier, initialised as in [`Kernel::mbarriers`].
+    #[track_caller]
+    pub fn mbarrier(&self, name: &str, arrivals: u32) -> Mbarrier<'k> {
+        let [ring] = self.mbarriers([BarrierSpec {
+            name,
+            count: 1,
+            arrivals,
+        }]);
+        ring.first()
+    }
+}
+
+impl<'k> Mbarriers<'k> {
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The one at `index`.
+    #[track_caller]
+    pub fn at(&self, index: impl IntoIndex<'k>) -> Mbarrier<'k> {
+        Mbarrier {
+            at: self.base.at(index),
+            arrivals: self.arrivals,
+        }
+    }
+
+    /// The first.
+    pub fn first(&self) -> Mbarrier<'k> {
+        Mbarrier {
+            at: self.base,
+            arrivals: self.arrivals,
+        }
+    }
+}
+
+/// Orders a wait against arrivals of the cluster where there is one.
+fn scope(k: &Kernel<'_>) -> &'static str {
+    if k.cluster_size() > 1 {
+        ".acquire.cluster"
+    } else {
+        ""
+    }
+}
+
+impl<'k> Mbarrier<'k> {
+    /// How many arrivals end a phase.
+    pub fn arrivals(&self) -> u32 {
+        self.arrivals
+    }
+
+    /// A barrier that was initialised by `init_by_this_thread`.
+    #[track_caller]
+    pub(crate) fn private(k: &Kernel<'k>, name: &str) -> Mbarrier<'k> {
+        k.require(Feature::MbarrierTransactions);
+        let at = k.shared_aligned::<u64>(name, 1, 8).ptr();
+        k.effect("mbarrier.init.shared.b64", vec![at.operand(), number(1)]);
+        k.effect("fence.mbarrier_init.release.cluster", vec![]);
+        Mbarrier { at, arrivals: 1 }
+    }
+
+    /// Arrives: one of the [`arrivals`](Mbarrier::arrivals) of this phase. What
+    /// this thread wrote before is visible to who waits.
+    #[track_caller]
+    pub fn arrive(&self) {
+        let k = self.at.k;
+        k.emit::<u64>("mbarrier.arrive.shared.b64", vec![self.at.operand()]);
+    }
+
+    /// Arrives, and says that `bytes` more will be counted by asynchronous
+    /// copies before the phase can end. Prefer [`Mbarrier::fill`], which counts
+    /// by itself.
+    #[track_caller]
+    pub fn arrive_expecting(&self, bytes: impl IntoVal<'k, u32>) {
+        let k = self.at.k;
+        k.require(Feature::MbarrierTransactions);
+        let bytes = bytes.into_val(&k).operand();
+        k.emit::<u64>(
+            "mbarrier.arrive.expect_tx.shared.b64",
+            vec![self.at.operand(), bytes],
+        );
+    }
+
+    /// Waits until the phase with this parity has ended: 0 for the first, 1 for
+    /// the second, and so on in turns.
+    #[track_caller]
+    pub fn wait(&self, parity: impl IntoVal<'k, u32>) {
+        let k = self.at.k;
+        let parity = parity.into_val(&k);
+        let again = k.rec.label("wait");
+        k.rec.line(Line::Label(again));
+        let done = self.test(parity);
+        k.branch_unless(done, again);
+    }
+
+    /// Whether the phase with this parity has ended. On Hopper and later it may
+    /// take a nap before it says no.
+    #[track_caller]
+    pub fn test(&self, parity: impl IntoVal<'k, u32>) -> Bool<'k> {
+        let k = self.at.k;
+        let parity = parity.into_val(&k).operand();
+        let name = if k.has(Feature::MbarrierTransactions) {
+            k.require(Feature::MbarrierTransactions);
+            format!("mbarrier.try_wait.parity{}.shared::cta.b64", scope(&k))
+        } else {
+            k.require(Feature::MbarrierParity);
+            "mbarrier.test_wait.parity.shared.b64".into()
+        };
+        k.emit::<bool>(name, vec![self.at.operand(), parity])
+    }
+
+    /// The barrier in the same place of the cluster's block `rank`.
+    #[track_caller]
+    pub fn on(&self, rank: impl IntoVal<'k, u32>) -> RemoteMbarrier<'k> {
+        RemoteMbarrier {
+            at: self.at.on(rank),
+        }
+    }
+
+    /// Somebody who waits for one phase after the other, starting with the
+    /// first.
+    #[track_caller]
+    pub fn waiter(&self) -> Waiter<'k> {
+        Waiter {
+            barrier: *self,
+            parity: self.at.k.var(0u32),
+        }
+    }
+
+    pub(crate) fn operand(&self) -> Opnd {
+        self.at.operand()
+    }
+}
+
+impl<'k> RemoteMbarrier<'k> {
+    /// Arrives at the other block's barrier.
+    #[track_caller]
+    pub fn arrive(&self) {
+        let k = self.at.k;
+        k.require(Feature::MbarrierTransactions);
+        k.effect(
+            "mbarrier.arrive.release.cluster.shared::cluster.b64",
+            vec![Opnd::Sink, self.at.operand()],
+        );
+    }
+
+    /// Arrives at the other block's barrier, and says that `bytes` more will be
+    /// counted there before the phase can end.
+    #[track_caller]
+    pub fn arrive_expecting(&self, bytes: impl IntoVal<'k, u32>) {
+        let k = self.at.k;
+        k.require(Feature::MbarrierTransactions);
+        let bytes = bytes.into_val(&k).operand();
+        k.effect(
+            "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64",
+            vec![Opnd::Sink, self.at.operand(), bytes],
+        );
+    }
+
+    pub(crate) fn operand(&self) -> Opnd {
+        self.at.operand()
+    }
+}
+
+/// Waits for a barrier's phases one after the other and keeps count.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiter<'k> {
+    barrier: Mbarrier<'k>,
+    parity: Var<'k, u32>,
+}
+
+impl<'k> Waiter<'k> {
+    /// Waits for the phase it has not waited for yet.
+    #[track_caller]
+    pub fn wait(&self) {
+        self.barrier.wait(self.parity.get());
+        self.parity.update(|parity| parity ^ 1);
+    }
+
+    /// The barrier.
+    pub fn barrier(&self) -> Mbarrier<'k> {
+        self.barrier
+    }
+
+    /// The parity of the phase it will wait for next.
+    #[track_caller]
+    pub fn parity(&self) -> Val<'k, u32> {
+        self.parity.get()
+    }
+}
+
+/// A place in a ring of stages and the parity of its barriers: goes round and
+/// turns the parity each time it passes the start.
+#[derive(Clone, Copy, Debug)]
+pub struct RingCursor<'k> {
+    stage: Var<'k, u32>,
+    parity: Var<'k, u32>,
+    count: u32,
+}
+
+impl<'k> Kernel<'k> {
+    /// A cursor at the first of `count` stages. A consumer starts with parity 0
+    /// (it waits for the first filling); a producer with parity 1 (a wait for
+    /// the emptying before the first filling returns at once).
+    #[track_caller]
+    pub fn ring_cursor(&self, count: u32, parity: u32) -> RingCursor<'k> {
+        RingCursor {
+            stage: self.var(0u32),
+            parity: self.var(parity & 1),
+            count,
+        }
+    }
+}
+
+impl<'k> RingCursor<'k> {
+    /// The stage it is at.
+    #[track_caller]
+    pub fn stage(&self) -> Val<'k, u32> {
+        self.stage.get()
+    }
+
+    /// The parity to wait with.
+    #[track_caller]
+    pub fn parity(&self) -> Val<'k, u32> {
+        self.parity.get()
+    }
+
+    /// Goes to the next stage.
+    #[track_caller]
+    pub fn advance(&self) {
+        let next = self.stage.get() + 1;
+        let wraps = next.eq(self.count);
+        self.stage.set(wraps.select(0u32, next));
+        self.parity
+            .set(self.parity.get() ^ wraps.select(1u32, 0u32));
+    }
+}

@@ -1,0 +1,69 @@
+//! The examples, assembled for every architecture they claim.
+
+mod common;
+
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/04_mma_gemm.rs"]
+mod mma_gemm;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/02_reduction.rs"]
+mod reduction;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/01_saxpy.rs"]
+mod saxpy;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/03_tiled_gemm.rs"]
+mod tiled_gemm;
+
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/05_cluster_sum.rs"]
+mod cluster_sum;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/06_steal.rs"]
+mod steal;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../examples/07_wgmma_gemm.rs"]
+mod wgmma_gemm;
+
+use common::{ALL, HOPPER, assembles};
+use heist_builder::Arch;
+
+#[test]
+fn saxpy_assembles() {
+    assembles(ALL, saxpy::saxpy);
+}
+
+#[test]
+fn reduction_assembles() {
+    assembles(ALL, reduction::reduction);
+}
+
+#[test]
+fn tiled_gemm_assembles() {
+    assembles(ALL, tiled_gemm::tiled_gemm);
+}
+
+#[test]
+fn mma_gemm_assembles() {
+    for usage in assembles(ALL, mma_gemm::mma_gemm) {
+        assert!(usage.registers <= 168, "{usage:?}");
+    }
+}
+
+#[test]
+fn cluster_sum_assembles() {
+    assembles(HOPPER, cluster_sum::cluster_sum);
+}
+
+#[test]
+fn steal_assembles() {
+    assembles(
+        &[Arch::SM_100, Arch::SM_100A, Arch::SM_103, Arch::SM_120],
+        steal::steal,
+    );
+}
+
+#[test]
+fn wgmma_gemm_assembles() {
+    assembles(&[Arch::SM_90A], wgmma_gemm::wgmma_gemm);
+}

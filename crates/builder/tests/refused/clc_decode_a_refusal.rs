@@ -1,0 +1,15 @@
+// A refusal has no coordinates.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_100, |k, args| {
+        k.clc().submit().wait().decide(
+            |_| (),
+            |refused| args.words.store(refused.first_block().x),
+        );
+    });
+}

@@ -1,0 +1,14 @@
+// The answer of a request exists only after its wait.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_100, |k, args| {
+        let in_flight = k.clc().submit();
+        in_flight.decide(|_| (), |_| ());
+        let _ = args;
+    });
+}

@@ -1,0 +1,15 @@
+// A tensor-core load from local memory is undefined.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_80, |k, args| {
+        let mine = k.local::<f16>("mine", 256);
+        let a = FragmentA::load(mine.ptr(), 16);
+        let b = FragmentB::load(args.halves, 16);
+        Accumulator::zero(k).mma(&a, &b);
+    });
+}

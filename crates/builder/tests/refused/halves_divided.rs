@@ -1,0 +1,14 @@
+// Halves have +, - and *.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_80, |k, args| {
+        let x = args.halves.load();
+        args.halves.store(x / x);
+        let _ = k;
+    });
+}

@@ -1,0 +1,13 @@
+// Types do not convert by themselves.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_80, |k, args| {
+        let i = args.n.cast::<i32>();
+        k.if_(i.lt(args.n), || ());
+    });
+}

@@ -1,0 +1,14 @@
+// The sums are readable after `finish`.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_90A, |k, args| {
+        let sums = WgmmaSums::zero(k, 128);
+        let first = sums.block(0);
+        let _ = (first, args);
+    });
+}

@@ -1,0 +1,13 @@
+// A bitcast keeps the size.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_80, |k, args| {
+        args.words.store(args.halves.load().bitcast::<u32>());
+        let _ = k;
+    });
+}

@@ -1,0 +1,13 @@
+// A vector access moves at most 16 bytes.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, words: Global<u32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").build(Arch::SM_80, |k, args| {
+        let all = args.data.load_vec::<8>();
+        let _ = (all, k);
+    });
+}
