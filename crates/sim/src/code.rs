@@ -4,7 +4,7 @@
 //! runs, an immediate is a row of the constant pool, a label is an index into
 //! the list, and every instruction knows where lanes that part at it meet again.
 
-use crate::context::Cx;
+use crate::access::context::Cx;
 use crate::lanes::Row;
 use heist_ptx::{Name, Span};
 

@@ -43,15 +43,13 @@
 //! assert_eq!(report.outcome.output(0usize).unwrap().to_vec::<u32>().unwrap(), [2, 4, 6]);
 //! ```
 
+mod access;
 mod code;
-mod context;
 mod decode;
 mod device;
 mod engine;
 mod findings;
 mod lanes;
-mod machine;
-mod memory;
 mod ops;
 mod options;
 mod plan;
@@ -59,9 +57,10 @@ mod program;
 mod race;
 mod rng;
 mod special;
+mod state;
 mod watch;
 
 pub use device::{Device, UnknownDevice};
-pub use machine::Stats;
 pub use options::{Budget, Chaos, Checks, Options};
 pub use program::{Program, Report};
+pub use state::machine::Stats;

@@ -1,21 +1,21 @@
 //! A module made ready to be launched, and launches of it.
 
 use crate::code::Code;
+use crate::decode;
 use crate::decode::names::Place;
 use crate::decode::variables::Variables;
-use crate::decode::{self};
 use crate::device::Device;
 use crate::engine::grid;
 use crate::engine::pool::Pool;
 use crate::findings::Findings;
-use crate::machine::{Machine, Stats};
-use crate::memory::global::Global;
-use crate::memory::region::Region;
 use crate::options::Options;
 use crate::plan::Plan;
 use crate::race::shadow::Geography;
 use crate::race::sync::Flags;
 use crate::rng::Rng;
+use crate::state::machine::{Machine, Stats};
+use crate::state::memory::global::Global;
+use crate::state::memory::region::Region;
 use heist_launch::{Arguments, Bound, Buffer, Clock, Launch, Outcome, Param, Role, Trace};
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
 use std::collections::HashMap;

@@ -60,7 +60,7 @@ impl<'m> Decoder<'m> {
         if function.kind == FunctionKind::Entry || self.leaves.last() != Some(&Leaves::Ends) {
             self.guard = None;
             self.emit_with(
-                Box::new(ops::control::RunsOff),
+                Box::new(ops::control::branch::RunsOff),
                 Cost::CONTROL,
                 Reach::Own,
                 Leaves::Ends,
@@ -118,7 +118,7 @@ impl<'m> Decoder<'m> {
             if variable.space == Space::Reg {
                 self.declare_register(variable.name.clone(), variable.ty, 1);
                 if !is_return && let Some(Named::Register(register)) = self.find(&variable.name) {
-                    let load = ops::call::load_formal(register, offset);
+                    let load = ops::control::call::load_formal(register, offset);
                     self.emit(load, Cost::ALU);
                 }
                 continue;

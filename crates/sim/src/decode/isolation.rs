@@ -42,7 +42,7 @@ fn keeps_to_itself(statement: &Statement) -> bool {
 
 fn is_inward(i: &Instruction) -> bool {
     let base = i.opcode.base();
-    let known = crate::ops::computes(base)
+    let known = super::mods::computes(base)
         || matches!(
             base,
             "testp"

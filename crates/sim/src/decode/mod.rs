@@ -8,9 +8,12 @@ pub(crate) mod constant;
 pub(crate) mod flowgraph;
 pub(crate) mod function;
 pub(crate) mod isolation;
+pub(crate) mod map;
+pub(crate) mod mods;
 pub(crate) mod names;
 pub(crate) mod operand;
 pub(crate) mod pipe;
+pub(crate) mod qualifier;
 pub(crate) mod variables;
 
 use crate::code::{Code, Guard, Instr, NOWHERE, Op, Pred, Reach, Shape, Site, Slot};

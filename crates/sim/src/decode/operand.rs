@@ -4,11 +4,11 @@ use super::constant::{Symbols, evaluate};
 use super::names::{Named, Place, Register};
 use super::variables::function_address;
 use super::{Decoded, Decoder};
+use crate::access::context::Cx;
 use crate::code::{Pred, PredSrc, Slot};
-use crate::context::Cx;
 use crate::lanes::LANES;
-use crate::memory::window::Window;
 use crate::special::Special;
+use crate::state::memory::window::Window;
 use heist_ptx::{AddressBase, Constant, Operand, Part, ScalarType, rule};
 
 /// An address before its offset.

@@ -2,7 +2,7 @@
 
 use super::constant::{Symbols, evaluate};
 use super::names::Place;
-use crate::memory::window;
+use crate::state::memory::window;
 use heist_ptx::{
     Constant, Diagnostic, Initializer, Linkage, Module, Name, Space, Statement, Variable, rule,
 };

@@ -7,11 +7,11 @@ use super::step::{Slice, run_slice};
 use super::warp::{State, Warp};
 use crate::code::{Code, Wait};
 use crate::lanes::{ALL, Mask, each};
-use crate::machine::Machine;
-use crate::memory::region::Region;
 use crate::race::clock::{Agent, Clock, WarpClock};
 use crate::race::shadow::Floor;
 use crate::special::Standing;
+use crate::state::machine::Machine;
+use crate::state::memory::region::Region;
 use heist_launch::Dim3;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,9 +33,9 @@ pub(crate) struct Block {
     /// One bit for each of them that somebody has come to.
     pub(crate) used_barriers: u16,
     pub(crate) mbarriers: crate::ops::mbarrier::Mbarriers,
-    pub(crate) flights: crate::ops::flight::Flights,
-    pub(crate) expected: crate::ops::cp_async::Expected,
-    pub(crate) registers: crate::ops::registers::Pool,
+    pub(crate) flights: crate::access::flight::Flights,
+    pub(crate) expected: crate::ops::copy::cp_async::Expected,
+    pub(crate) registers: crate::ops::warp::registers::Pool,
     pub(crate) issued: crate::ops::wgmma::pending::Issued,
     pub(crate) end: u64,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Team {
     pub(crate) completed: Vec<(u32, u32)>,
     /// Mbarriers whose phase completed, by rank and offset, and when.
     pub(crate) phases: Vec<(u32, u32, u64)>,
-    pub(crate) cluster_barrier: crate::ops::cluster::ClusterBarrier,
+    pub(crate) cluster_barrier: crate::ops::barrier::cluster::ClusterBarrier,
     pub(crate) control: crate::ops::clc::Control,
     /// Generic accesses that a proxy fence has ordered before asynchronous ones.
     pub(crate) proxied: Clock,
@@ -458,7 +458,7 @@ impl Cluster {
                 }
             }
         }
-        crate::ops::cluster::settle(&mut self.team, &mut self.warps, &self.blocks);
+        crate::ops::barrier::cluster::settle(&mut self.team, &mut self.warps, &self.blocks);
     }
 
     /// Last resorts when nobody can run: lanes that wait at a join go on alone,

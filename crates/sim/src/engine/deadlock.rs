@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::warp::{Fragment, Warp};
 use crate::code::{Code, Wait};
-use crate::machine::Machine;
+use crate::state::machine::Machine;
 use heist_ptx::{Diagnostic, rule};
 use std::collections::BTreeMap;
 

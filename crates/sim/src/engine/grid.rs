@@ -4,7 +4,7 @@ use super::cluster::{Block, Cluster, Pause};
 use super::site::{Ended, Piece, Sites};
 use super::{deadlock, parallel};
 use crate::code::Code;
-use crate::machine::Machine;
+use crate::state::machine::Machine;
 use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
 use std::sync::Arc;

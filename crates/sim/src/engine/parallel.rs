@@ -17,9 +17,9 @@ use super::grid::LAUNCH;
 use super::replay::{Jobs, Launched, replay};
 use super::site::Piece;
 use crate::code::Code;
-use crate::machine::{Machine, Stats};
-use crate::memory::global::Global;
 use crate::options::Chaos;
+use crate::state::machine::{Machine, Stats};
+use crate::state::memory::global::Global;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

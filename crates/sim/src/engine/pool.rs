@@ -2,8 +2,8 @@
 
 use super::cluster::Cluster;
 use super::warp::Warp;
-use crate::memory::region::Region;
 use crate::rng::Rng;
+use crate::state::memory::region::Region;
 
 /// Clusters waiting for an SM. The hardware takes them in order; launch control
 /// takes from the same end.

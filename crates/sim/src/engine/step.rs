@@ -2,10 +2,10 @@
 
 use super::cluster::{Block, Team};
 use super::warp::{Fragment, Frame, State, Warp};
+use crate::access::context::Cx;
 use crate::code::{Code, Flow, NOWHERE, Op, Reach, Wait};
-use crate::context::Cx;
 use crate::lanes::{ALL, LANES, Mask, each};
-use crate::machine::Machine;
+use crate::state::machine::Machine;
 use heist_ptx::rule;
 
 /// Instructions after which a warp lets others run even without interacting.
@@ -311,7 +311,7 @@ impl Cx<'_> {
                 self.team.completed.push((rank, id as u32));
             }
         }
-        crate::ops::exit::lanes_exited(self, lanes);
+        crate::access::exit::lanes_exited(self, lanes);
         self.fragment.mask = others;
         self.fragment.pc += 1;
         if others == 0 {

@@ -10,9 +10,9 @@ use super::load::Stretches;
 use crate::code::{Code, NOWHERE, Wait};
 use crate::decode::pipe::Demand;
 use crate::lanes::{Mask, Row};
-use crate::memory::local::Local;
 use crate::race::clock::WarpClock;
 use crate::race::sync::Fences;
+use crate::state::memory::local::Local;
 use std::collections::VecDeque;
 
 /// Cycles of waiting for an operand that are told apart from work.
@@ -133,7 +133,7 @@ pub(crate) struct Warp {
     pub(crate) local: Local,
     pub(crate) clock: WarpClock,
     pub(crate) fences: Fences,
-    pub(crate) copies: crate::ops::cp_async::WarpCopies,
+    pub(crate) copies: crate::ops::copy::cp_async::WarpCopies,
     /// Lanes that have arrived at the cluster barrier and not waited, and in which round.
     pub(crate) cluster_arrived: Mask,
     pub(crate) cluster_phase: u32,

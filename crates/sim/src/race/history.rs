@@ -17,8 +17,8 @@
 
 use super::clock::{Agent, WarpClock};
 use super::shadow::{Access, Conflict, Floor, Geography, Kind, Line, Seen};
+use super::touch::Touch;
 use crate::lanes::{LANES, Mask};
-use crate::memory::touch::Touch;
 
 /// Lines that are allocated together.
 const PAGE: usize = 64;

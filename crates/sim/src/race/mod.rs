@@ -7,4 +7,5 @@ pub(crate) mod clock;
 pub(crate) mod history;
 pub(crate) mod shadow;
 pub(crate) mod sync;
+pub(crate) mod touch;
 pub(crate) mod trace;

@@ -8,10 +8,10 @@
 //! byte only where it has not. Neighbouring bytes never race.
 
 use super::clock::{Agent, SEVERAL, WarpClock};
+use super::touch::LineTouch;
 pub(crate) use super::trace::Seen;
 use super::trace::{IN_ORDER, Places, Trace, cell_mask};
 use crate::lanes::Mask;
-use crate::memory::touch::LineTouch;
 
 /// Bytes in a line.
 pub(crate) const LINE: usize = 128;

@@ -11,12 +11,12 @@
 //! hold something of it. Through memory it is not followed.
 
 use super::{Body, Place, Role, around};
+use crate::access::context::Cx;
 use crate::code::{Flow, Instr, Slot};
-use crate::context::Cx;
 use crate::decode::operand::{Addr, Base};
 use crate::lanes::{LANES, each};
-use crate::memory::window::Window;
 use crate::special::Axis;
+use crate::state::memory::window::Window;
 use heist_launch::Dim3;
 use heist_ptx::rule;
 use rustc_hash::FxHashMap;

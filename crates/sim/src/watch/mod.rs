@@ -8,8 +8,8 @@
 pub(crate) mod lineage;
 pub(crate) mod unset;
 
+use crate::access::context::Cx;
 use crate::code::{Flow, Instr, Op};
-use crate::context::Cx;
 use crate::decode::Leaves;
 use crate::decode::operand::Addr;
 use crate::special::Axis;

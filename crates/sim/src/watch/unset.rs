@@ -8,8 +8,8 @@
 //! reported when something has come of it: a store, an address, a decision.
 
 use super::{Body, Role, Trail, around};
+use crate::access::context::Cx;
 use crate::code::{Flow, Instr};
-use crate::context::Cx;
 use crate::decode::Leaves;
 use crate::lanes::Mask;
 use heist_ptx::{Name, rule};

@@ -1,7 +1,7 @@
 //! Registers of a fragment, copied out of the warp and back.
 
+use crate::access::context::Cx;
 use crate::code::Slot;
-use crate::context::Cx;
 use crate::lanes::LANES;
 
 /// No fragment of `mma` or `wmma` has more registers.

@@ -1,10 +1,10 @@
 //! `mma.sync` and `mma.sp.sync`.
 
-use super::super::{Mods, only, operands};
 use super::fragment::{Words, longs, views};
 use super::{accumulator, assemble, element, shape, sources, targets, types};
+use crate::access::context::Cx;
 use crate::code::{Flow, Instr, Slot};
-use crate::context::Cx;
+use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::LANES;
 use heist_arith::tensor::mma::{BitOp, Mma, Shape};

@@ -1,14 +1,14 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: matrices whose rows are 16 bytes each, at
 //! addresses that lanes give.
 
-use super::super::{Mods, only, operands};
 use super::{Access, assemble, shape, sources, targets, window_of};
+use crate::access::context::Cx;
+use crate::access::group::Does;
 use crate::code::{Flow, Instr, Slot};
-use crate::context::Cx;
+use crate::decode::mods::{Mods, only, operands};
 use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, Mask, each};
-use crate::ops::access::Does;
 use heist_arith::tensor::matrix;
 use heist_ptx::{Instruction, ScalarType, rule};
 
@@ -290,7 +290,7 @@ pub(super) fn transpose(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -
     let o = operands(d, i, 2)?;
     let source = d.src(&o[1], ScalarType::B32)?;
     let target = d.dst(&o[0], ScalarType::B32)?;
-    let instr = super::super::map::with(move |cx| {
+    let instr = crate::decode::map::with(move |cx| {
         if let Err(flow) = assemble(cx) {
             return flow;
         }

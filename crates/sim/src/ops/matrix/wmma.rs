@@ -3,15 +3,15 @@
 //! Every lane reaches the elements that it holds through its own pointer and
 //! stride, which are the same in all lanes of a correct program.
 
-use super::super::{Mods, only, operands};
 use super::fragment::{Words, longs};
 use super::{Access, accumulator, assemble, element, shape, sources, targets, types, window_of};
+use crate::access::context::Cx;
+use crate::access::group::{Does, Group};
 use crate::code::{Flow, Instr, Slot};
-use crate::context::Cx;
+use crate::decode::mods::{Mods, only, operands};
 use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, Mask, each};
-use crate::ops::access::{Does, Group};
 use heist_arith::tensor::mma::{BitOp, Shape};
 use heist_arith::tensor::wmma::{self, Wmma};
 use heist_arith::tensor::{Accumulator, Element, Layout};

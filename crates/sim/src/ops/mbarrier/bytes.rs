@@ -30,13 +30,13 @@
 //! and does not mind which copy ends which, would work, and is reported: no phase of it
 //! says that any of the data is there.
 
-use super::super::flight::What;
 use super::Mbarrier;
+use crate::access::context::Cx;
+use crate::access::flight::What;
 use crate::code::Code;
-use crate::context::Cx;
 use crate::engine::cluster::{Block, Happening};
-use crate::machine::Machine;
 use crate::race::clock::{Agent, Clock};
+use crate::state::machine::Machine;
 use heist_ptx::{Diagnostic, rule};
 
 /// What brings bytes.

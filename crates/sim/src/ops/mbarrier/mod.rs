@@ -11,18 +11,18 @@ mod wait;
 
 pub(crate) use bytes::{Case, Delivery, Sender, block_exited};
 
-use super::Mods;
-use super::access::{Does, Home, groups};
-use super::flight::What;
-use super::map::with;
+use crate::access::context::Cx;
+use crate::access::flight::What;
+use crate::access::group::{Does, Home, groups};
 use crate::code::{Flow, Instr, Reach, Slot};
-use crate::context::Cx;
+use crate::decode::map::with;
+use crate::decode::mods::Mods;
 use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::cluster::Team;
 use crate::lanes::{LANES, each, first};
-use crate::memory::window::Window;
 use crate::race::clock::{ASYNCHRONOUS, Agent, Clock, Known};
+use crate::state::memory::window::Window;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 use rustc_hash::FxHashMap;
 
@@ -232,8 +232,9 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         "pending_count" => {
             let state = d.src(at(d, o, 1)?, ScalarType::B64)?;
             let target = d.dst(at(d, o, 0)?, ScalarType::U32)?;
-            let instr =
-                super::map::map1::<u64, u32>(target, state, |state| (state & 0xf_ffff) as u32);
+            let instr = crate::decode::map::map1::<u64, u32>(target, state, |state| {
+                (state & 0xf_ffff) as u32
+            });
             d.emit(instr, Cost::ALU);
         }
         _ => return Err(d.unsupported(i, "mbarrier has no such operation")),
@@ -473,7 +474,7 @@ pub(crate) fn check_use(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) ->
         cx.report(rule::MBARRIER_UNINITIALISED, 1 << lane, |cx, mut told| {
             told.message = format!(
                 "uses {} as an mbarrier, and nobody has initialised one there",
-                super::conflict::place(cx, Home::Shared(rank), u64::from(offset))
+                crate::access::conflict::place(cx, Home::Shared(rank), u64::from(offset))
             );
             told.help("`mbarrier.init` it first, in one thread, and let the others wait for that (`bar.sync`, or a cluster barrier for peers)")
         });

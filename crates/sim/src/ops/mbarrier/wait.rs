@@ -1,12 +1,12 @@
 //! Waiting for a phase of an mbarrier.
 
-use super::super::Mods;
-use super::super::map::with;
-use super::super::qualifier::read_bits;
 use super::{at, check_use, each_barrier};
+use crate::access::context::Cx;
 use crate::code::{Flow, Pred, Reach, Slot, Wait};
-use crate::context::Cx;
+use crate::decode::map::with;
+use crate::decode::mods::Mods;
 use crate::decode::operand::Addr;
+use crate::decode::qualifier::read_bits;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::Mask;
 use heist_ptx::{Instruction, ScalarType, rule};

@@ -9,11 +9,11 @@
 pub(crate) mod pending;
 mod source;
 
-use super::map::with;
 use super::matrix::{self, assemble};
-use super::{Mods, only, operands};
+use crate::access::context::Cx;
 use crate::code::{Flow, Instr, PredSrc, Reach, Slot};
-use crate::context::Cx;
+use crate::decode::map::with;
+use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{ALL, LANES, first};
 use heist_arith::tensor::wgmma::{Major, Numbers, Wgmma};
@@ -166,7 +166,7 @@ fn multiply(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()
             Some((metadata, selector as u32))
         }
     };
-    let accumulate = super::bits::pred_or_constant(d, &o[3 + meta])?;
+    let accumulate = super::arithmetic::bits::pred_or_constant(d, &o[3 + meta])?;
     let scale = |d: &Decoder<'_>, at: usize| -> Decoded<bool> {
         match d.immediate(&o[at]).map(|n| n as i64) {
             Some(1) => Ok(false),

@@ -5,8 +5,8 @@
 //! `wgmma.fence` are remembered, for a product may not use those.
 
 use super::source::{self, Lines};
+use crate::access::context::Cx;
 use crate::code::{Flow, Slot, Wait};
-use crate::context::Cx;
 use crate::lanes::{ALL, LANES, Row};
 use heist_ptx::rule;
 

@@ -2,12 +2,12 @@
 //! who else uses that memory.
 
 use super::pending::Product;
+use crate::access::conflict;
+use crate::access::context::Cx;
+use crate::access::flight::{self, Flight, What};
+use crate::access::group::{Does, Group, Home};
 use crate::code::Slot;
-use crate::context::Cx;
 use crate::lanes::{ALL, LANES, first};
-use crate::ops::access::{Does, Group, Home};
-use crate::ops::conflict;
-use crate::ops::flight::{self, Flight, What};
 use crate::race::clock::SEVERAL;
 use crate::race::shadow::{Kind, LINE};
 use heist_arith::tensor::wgmma::{Major, Numbers, SharedOperand};

@@ -1,0 +1,170 @@
+//! What is said about two accesses that do not go together, and about a read of nothing.
+
+use super::context::Cx;
+use super::group::{Does, Group, Home};
+use crate::lanes::each;
+use crate::race::clock::SEVERAL;
+use crate::race::shadow::{Conflict, Kind};
+use heist_ptx::{Code, rule};
+
+/// A place of memory in words.
+pub(crate) fn place(cx: &Cx<'_>, home: Home, offset: u64) -> String {
+    match home {
+        Home::Global(at) => match cx.machine.global.get(at) {
+            Some(one) => cx.machine.global.describe(one.base + offset),
+            None => format!("{offset:#x}"),
+        },
+        Home::Shared(rank) if rank == cx.warp.rank => {
+            format!("{offset:#x} of the block's shared memory")
+        }
+        Home::Shared(rank) => format!("{offset:#x} of block rank {rank}'s shared memory"),
+        other => format!("{offset:#x} of {} memory", other.name()),
+    }
+}
+
+/// Reports a read of what nothing has written.
+#[cold]
+pub(crate) fn report_unwritten(cx: &mut Cx<'_>, group: &Group, offset: u64) {
+    let size = u64::from(group.size);
+    let lanes = each(group.mask)
+        .filter(|&lane| group.offsets[lane] <= offset && offset - group.offsets[lane] < size)
+        .fold(0, |mask, lane| mask | 1 << lane);
+    let code = match group.home {
+        Home::Shared(_) => rule::SHARED_UNWRITTEN,
+        _ => rule::GLOBAL_UNWRITTEN,
+    };
+    cx.report(code, lanes, |cx, mut told| {
+        told.message = format!(
+            "reads {}, which nothing has written",
+            place(cx, group.home, offset)
+        );
+        told.help("write it before it is read; if another thread does, wait for that thread")
+    });
+}
+
+/// Reports two accesses that nothing orders.
+#[cold]
+pub(crate) fn report_race(
+    cx: &mut Cx<'_>,
+    home: Home,
+    offset: u64,
+    conflict: Conflict,
+    does: Does,
+    kind: Kind,
+) {
+    let own = cx.warp.clock.agent;
+    let same_warp = conflict.agent == own;
+    let geography = cx.machine.geography;
+    let same_block = geography.block(conflict.agent) == geography.block(own);
+    let strong = |kind: Kind| kind.scope().is_some();
+    if conflict.their_kind == Kind::Async {
+        report_unseen(cx, home, offset, conflict, does);
+        return;
+    }
+    let code: Code = match home {
+        _ if kind == Kind::Copy || conflict.their_kind == Kind::Copy => rule::CP_ASYNC_UNSHARED,
+        _ if kind.differs_in_size(conflict.their_kind) => rule::MIXED_SIZE,
+        _ if strong(kind) && strong(conflict.their_kind) => rule::NARROW_SCOPE,
+        _ if strong(kind) != strong(conflict.their_kind) => rule::MIXED_ATOMICITY,
+        _ if same_warp => rule::WARP_RACE,
+        Home::Shared(_) if !same_block => rule::CLUSTER_RACE,
+        Home::Shared(_) => rule::SHARED_RACE,
+        // The reader has looked at a flag of that block, and the flag orders nothing.
+        _ if !same_block && cx.warp.flag_setter == Some(geography.block(conflict.agent)) => {
+            rule::UNORDERED_FLAG
+        }
+        _ => rule::GLOBAL_RACE,
+    };
+    let lanes = if conflict.lane == SEVERAL {
+        cx.mask
+    } else {
+        1 << conflict.lane
+    };
+    cx.report(code, lanes, |cx, mut told| {
+        let (now, before) = (does.verb(), if conflict.their_write { "wrote" } else { "read" });
+        let them = cx.whom(conflict.agent, conflict.their_lane);
+        told.message = format!(
+            "{} {now} {}, and {them} {before} it with nothing to order the two",
+            if conflict.lane == SEVERAL { "a warp".to_owned() } else { cx.who(conflict.lane as usize) },
+            place(cx, home, offset),
+        );
+        told = told
+            .label(format!("this access {now} it"))
+            .other(cx.code.span(conflict.their_pc), format!("{them} {before} it here"));
+        if let Some(line) = cx.code.source_line(conflict.their_pc) {
+            told.notes.push(format!("the other access is source line {line}"));
+        }
+        let help = match code {
+            rule::WARP_RACE => "lanes of a warp do not run in step: put `bar.warp.sync` (`__syncwarp()`) between the two",
+            rule::CP_ASYNC_UNSHARED => {
+                "waiting for a cp.async makes it visible to the waiting thread alone: put a barrier behind the wait"
+            }
+            rule::UNORDERED_FLAG => {
+                "set the flag with `st.release` (or a fence before it), and read it with `ld.acquire` (or a fence behind it)"
+            }
+            rule::NARROW_SCOPE => "one of the two has a scope that does not reach the other's block: use `.gpu` (or `.cluster`) on both",
+            rule::MIXED_SIZE => "both are atomics, of different sizes, which are not atomic towards each other: give both the same size and place",
+            rule::MIXED_ATOMICITY => "one of the two is atomic and the other is not: make both atomic (`ld.relaxed`, `ld.acquire`, `atom`), or order them",
+            rule::SHARED_RACE => "put a barrier between the two that both threads reach (`bar.sync`, or an mbarrier)",
+            rule::CLUSTER_RACE => "let the cluster meet between the two (`barrier.cluster.arrive.release` and `.wait.acquire`)",
+            _ if same_block => "put a barrier between the two that both threads reach",
+            _ => "blocks are ordered only by a release and an acquire of a flag in global memory, or by the end of the kernel",
+        };
+        told.help(help)
+    });
+}
+
+/// Reports an access to what an asynchronous operation has written, by a thread
+/// that has not seen it complete.
+#[cold]
+fn report_unseen(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict, does: Does) {
+    let lane = if conflict.lane == SEVERAL {
+        crate::lanes::first(cx.mask)
+    } else {
+        conflict.lane as usize
+    };
+    let Home::Shared(rank) = home else {
+        cx.report(rule::BULK_UNCOMMITTED, 1 << lane, |cx, mut told| {
+            told.message = format!(
+                "{} {}, which a bulk store writes whose end this thread can't know of",
+                does.verb(),
+                place(cx, home, offset)
+            );
+            told.other(cx.code.span(conflict.their_pc), "the store starts here")
+                .help("the thread that stores waits with `cp.async.bulk.wait_group`, without `.read`, before it lets others know")
+        });
+        return;
+    };
+    let control = cx.blocks[rank as usize]
+        .mbarriers
+        .iter()
+        .any(|(_, barrier)| barrier.agent == conflict.agent && barrier.control);
+    // Somebody who has seen an earlier phase of the same mbarrier came too late, not too early.
+    let late = cx.warp.clock.has_heard_of(conflict.agent, lane as u8);
+    let (code, message, help) = match (control, late) {
+        (true, true) => (
+            rule::CLC_SLOT_OVERWRITTEN,
+            "holds the answer to a later request than the one that was waited for",
+            "let every block arrive at an mbarrier of the leader after it has read the answer, and wait for that before the next request",
+        ),
+        (true, false) => (
+            rule::CLC_EARLY_READ,
+            "holds an answer whose mbarrier this thread has not waited for",
+            "wait until the mbarrier's phase is complete before the response is read",
+        ),
+        (false, _) => (
+            rule::BULK_EARLY,
+            "was written by an asynchronous copy whose mbarrier this thread has not waited for",
+            "wait until the mbarrier's phase is complete (`mbarrier.try_wait`) before the data is used",
+        ),
+    };
+    cx.report(code, 1 << lane, |cx, mut told| {
+        told.message = format!(
+            "{} {}, which {message}",
+            does.verb(),
+            place(cx, home, offset)
+        );
+        told.other(cx.code.span(conflict.their_pc), "it was asked for here")
+            .help(help)
+    });
+}

@@ -1,0 +1,361 @@
+//! Asynchronous operations in flight: what they are going to write or still read.
+//!
+//! Data of an asynchronous copy is held back until its completion, and the bytes
+//! that it will write are known here meanwhile: whoever touches them is told at
+//! once, every time, whatever the timing was. When it has completed, the race
+//! detector takes over: the write belongs to the mbarrier's phase, and only who
+//! has seen that phase end may read it.
+
+use super::context::Cx;
+use super::group::{Does, Group, Home};
+use crate::lanes::each;
+use crate::race::clock::{Agent, Clock};
+use crate::race::shadow::{Kind, LINE};
+use crate::state::memory::region::Region;
+use heist_ptx::{Code, rule};
+use rustc_hash::FxHashMap;
+
+/// What is in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// The answer to a launch-control request.
+    Answer,
+    /// A bulk or tensor copy, or a word for a peer; with a group, if it leaves the
+    /// block's shared memory.
+    Bulk,
+    /// A copy to a peer, at its source.
+    Sent,
+    /// A `wgmma`.
+    Product,
+}
+
+/// One stretch of a block's shared memory that an operation in flight uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) id: u64,
+    pub(crate) what: What,
+    pub(crate) write: bool,
+    /// Whether it combines what it writes with what is there, each word at once.
+    pub(crate) reduces: bool,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) pc: u32,
+    pub(crate) agent: Agent,
+    pub(crate) lane: u8,
+}
+
+/// Some bytes of a line that a warp's part of a product reads.
+#[derive(Debug)]
+struct Reading {
+    bytes: u128,
+    flight: Flight,
+    /// Whether another warp of the group has waited for the product. It is over then, as
+    /// whoever that warp lets know may take it; the warp whose part it is has not waited.
+    over: bool,
+}
+
+/// The operations in flight that use a block's shared memory.
+#[derive(Debug, Default)]
+pub(crate) struct Flights {
+    list: Vec<Flight>,
+    /// What products read, by line.
+    lines: FxHashMap<u64, Vec<Reading>>,
+    /// The reductions that there have been, by their places.
+    reductions: Vec<u32>,
+}
+
+impl Flights {
+    pub(crate) fn push(&mut self, flight: Flight) {
+        if flight.reduces && !self.reductions.contains(&flight.pc) {
+            self.reductions.push(flight.pc);
+        }
+        self.list.push(flight);
+    }
+
+    /// The places of the reductions, if those do not mind each other.
+    pub(crate) fn reductions(&self, reduces: bool) -> &[u32] {
+        if reduces { &self.reductions } else { &[] }
+    }
+
+    /// An operation that one which writes some bytes, started by `agent`, would disturb.
+    pub(crate) fn overwritten(
+        &self,
+        start: u64,
+        end: u64,
+        reduces: bool,
+        agent: Agent,
+    ) -> Option<&Flight> {
+        self.list
+            .iter()
+            .find(|flight| flight.start < end && start < flight.end && !(flight.reduces && reduces))
+            .or_else(|| self.product(start, end, agent))
+    }
+
+    /// An operation is done with this memory.
+    pub(crate) fn land(&mut self, id: u64) {
+        self.list.retain(|flight| flight.id != id);
+    }
+
+    /// A product reads some bytes of a line.
+    pub(crate) fn push_line(&mut self, line: u64, bytes: u128, flight: Flight) {
+        self.lines.entry(line).or_default().push(Reading {
+            bytes,
+            flight,
+            over: false,
+        });
+    }
+
+    /// The products with these numbers are done: a warp has waited for them.
+    pub(crate) fn land_products(&mut self, ids: std::ops::RangeInclusive<u64>, waiter: Agent) {
+        self.lines.retain(|_, list| {
+            list.retain_mut(|reading| {
+                let done = ids.contains(&reading.flight.id);
+                reading.over |= done;
+                !done || reading.flight.agent != waiter
+            });
+            !list.is_empty()
+        });
+    }
+
+    /// The product that reads one of some bytes, as far as warp `agent` can know.
+    fn product(&self, start: u64, end: u64, agent: Agent) -> Option<&Flight> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        (start / LINE as u64..end.div_ceil(LINE as u64)).find_map(|line| {
+            let base = line * LINE as u64;
+            let (from, to) = (start.max(base) - base, end.min(base + LINE as u64) - base);
+            let bytes = u128::MAX >> (LINE as u64 - (to - from)) << from;
+            let list = self.lines.get(&line)?;
+            let found = list.iter().find(|reading| {
+                reading.bytes & bytes != 0 && (!reading.over || reading.flight.agent == agent)
+            })?;
+            Some(&found.flight)
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.lines.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Flight> {
+        self.list.iter()
+    }
+
+    /// An operation that an access of `agent` to some bytes would disturb, or be disturbed by.
+    pub(crate) fn disturbed(
+        &self,
+        start: u64,
+        end: u64,
+        write: bool,
+        agent: Agent,
+    ) -> Option<&Flight> {
+        self.list
+            .iter()
+            .find(|flight| flight.start < end && start < flight.end && (flight.write || write))
+            .or_else(|| {
+                if write {
+                    self.product(start, end, agent)
+                } else {
+                    None
+                }
+            })
+    }
+}
+
+/// Reports ordinary accesses to bytes that an operation in flight uses, and to
+/// mbarriers.
+#[inline]
+pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
+    let Home::Shared(rank) = group.home else {
+        return false;
+    };
+    let block = &cx.blocks[rank as usize];
+    if block.flights.is_empty() && block.mbarriers.is_empty() {
+        return false;
+    }
+    let write = does == Does::Writes;
+    let agent = cx.warp.clock.agent;
+    let size = u64::from(group.size);
+    let mut met = None;
+    let mut barrier = None;
+    for lane in each(group.mask) {
+        let start = group.offsets[lane];
+        if met.is_none()
+            && let Some(flight) = block.flights.disturbed(start, start + size, write, agent)
+        {
+            met = Some((lane, *flight));
+        }
+        if barrier.is_none() && block.mbarriers.overlapping(start, size).is_some() {
+            barrier = Some(lane);
+        }
+    }
+    if let Some((lane, flight)) = met {
+        report_early(cx, rank, lane, group.offsets[lane], flight, does);
+    }
+    if !write && group.size < 16 && met.is_none() {
+        check_taken_apart(cx, rank, group);
+    }
+    if let Some(lane) = barrier {
+        let offset = group.offsets[lane];
+        cx.report(rule::MBARRIER_AS_DATA, 1 << lane, |_, mut told| {
+            told.message = format!("{} {offset:#x} of shared memory, which is part of an mbarrier, as ordinary memory", does.verb());
+            told.help("an mbarrier is touched by mbarrier instructions alone; `mbarrier.inval` gives its bytes back")
+        });
+    }
+    met.is_some()
+}
+
+/// An answer of launch control that is read in parts is about to be decoded by hand.
+fn check_taken_apart(cx: &mut Cx<'_>, rank: u32, group: &Group) {
+    let lane = each(group.mask).find(|&lane| cx.team.control.is_slot(rank, group.offsets[lane]));
+    if let Some(lane) = lane {
+        cx.report(rule::CLC_OPAQUE, 1 << lane, |_, mut told| {
+            told.message = format!(
+                "reads {} bytes of a response, whose bytes have no documented meaning",
+                group.size
+            );
+            told.help("load all 16 bytes and ask with `clusterlaunchcontrol.query_cancel`")
+        });
+    }
+}
+
+fn report_early(cx: &mut Cx<'_>, rank: u32, lane: usize, offset: u64, flight: Flight, does: Does) {
+    let (code, help) = explain(flight.what, flight.write, does);
+    let them = cx.whom(flight.agent, flight.lane);
+    cx.report(code, 1 << lane, |cx, mut told| {
+        told.message = format!(
+            "{} {}, which an asynchronous operation in flight {}",
+            does.verb(),
+            super::conflict::place(cx, Home::Shared(rank), offset),
+            if flight.write {
+                "has not written yet"
+            } else {
+                "may still read"
+            },
+        );
+        told.other(cx.code.span(flight.pc), format!("{them} started it here"))
+            .help(help)
+    });
+}
+
+/// The rule that an access breaks which meets an operation in flight, and what to do.
+pub(crate) fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
+    match (what, write, does) {
+        (What::Answer, ..) => (
+            rule::CLC_EARLY_READ,
+            "wait until the mbarrier's phase is complete before the response is read",
+        ),
+        (What::Product, ..) => (
+            rule::WGMMA_SOURCE_OVERWRITTEN,
+            "wait for the product (`wgmma.wait_group`) in every warp that runs it, and meet, before its operands are overwritten",
+        ),
+        (What::Sent, ..) => (
+            rule::BULK_SOURCE_OVERWRITTEN,
+            "let the receiver say, by an arrival at an mbarrier of the sender, that the copy is complete, and wait for that",
+        ),
+        (What::Bulk, false, _) => (
+            rule::BULK_SOURCE_OVERWRITTEN,
+            "wait with `cp.async.bulk.wait_group.read` before the source is used again",
+        ),
+        (What::Bulk, true, Does::Writes) => (
+            rule::ASYNC_OVERLAP,
+            "let the copy complete before the memory is written",
+        ),
+        (What::Bulk, true, Does::Reads) => (
+            rule::BULK_EARLY,
+            "wait until the mbarrier's phase is complete (`mbarrier.try_wait`) before the data is read",
+        ),
+    }
+}
+
+/// A conflict between an asynchronous access about to start and what the race
+/// detector remembers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unready {
+    pub(crate) offset: u64,
+    pub(crate) agent: Agent,
+    pub(crate) lane: u8,
+    pub(crate) pc: u32,
+    pub(crate) write: bool,
+    /// Whether the starter knows of it at all; else only the proxy fence is missing.
+    pub(crate) known: bool,
+}
+
+/// Which earlier accesses an asynchronous one minds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Minds<'a> {
+    /// Reads, and not only writes.
+    pub(crate) reads: bool,
+    /// Generic ones that no proxy fence covers, also if it knows of them.
+    pub(crate) fence: bool,
+    /// But not the asynchronous ones of these instructions.
+    pub(crate) but: &'a [u32],
+}
+
+/// Looks for earlier accesses to `range` that the starting lane does not know, or that no
+/// proxy fence covers.
+pub(crate) fn unready(
+    region: &mut Region,
+    clock: &crate::race::clock::WarpClock,
+    proxied: &Clock,
+    lane: u8,
+    range: std::ops::Range<u64>,
+    minds: Minds<'_>,
+) -> Option<Unready> {
+    let Minds { reads, fence, but } = minds;
+    let mut found: Option<Unready> = None;
+    let (first, last) = (
+        range.start / LINE as u64,
+        (range.end.max(1) - 1) / LINE as u64,
+    );
+    for at in first..=last {
+        let from = range.start.max(at * LINE as u64) - at * LINE as u64;
+        let to = range.end.min((at + 1) * LINE as u64) - at * LINE as u64;
+        let bytes = if to - from >= 128 {
+            u128::MAX
+        } else {
+            ((1u128 << (to - from)) - 1) << from
+        };
+        region.history.each(at, bytes, |seen| {
+            if found.is_some_and(|found| !found.known) || !(seen.write || reads) {
+                return;
+            }
+            if seen.kind == Kind::Async && but.contains(&seen.pc) {
+                return;
+            }
+            let own = seen.agent == clock.agent && seen.lane == lane;
+            let known = own || clock.knows(seen.agent, seen.clock, seen.lane, lane);
+            let fenced = !fence
+                || seen.kind == Kind::Async
+                || proxied.of(seen.agent).covers(seen.clock, seen.lane);
+            if !known || (!fenced && found.is_none()) {
+                found = Some(Unready {
+                    offset: at * LINE as u64 + u64::from(seen.byte),
+                    agent: seen.agent,
+                    lane: seen.lane,
+                    pc: seen.pc,
+                    write: seen.write,
+                    known,
+                });
+            }
+        });
+    }
+    found
+}
+
+/// Records what a completed asynchronous operation wrote, as known to whoever has
+/// seen phase `clock` of mbarrier `agent` end.
+pub(crate) fn written(region: &mut Region, start: u64, len: u64, stamp: (Agent, u32), pc: u32) {
+    let end = start + len;
+    for at in start / LINE as u64..=(end.max(1) - 1) / LINE as u64 {
+        let from = start.max(at * LINE as u64) - at * LINE as u64;
+        let to = end.min((at + 1) * LINE as u64) - at * LINE as u64;
+        let bytes = if to - from >= 128 {
+            u128::MAX
+        } else {
+            ((1u128 << (to - from)) - 1) << from
+        };
+        region.history.overwrite(at, bytes, stamp.0, stamp.1, pc);
+    }
+}

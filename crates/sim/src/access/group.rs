@@ -1,0 +1,562 @@
+//! Accesses to memory by the lanes of a warp: finding the memory, and checking.
+//!
+//! An access is cut into [`Group`]s of lanes whose addresses lie in one memory.
+//! Lanes with a bad address are reported and left out: they read zero and write
+//! nothing. [`watch`] then holds a group against what was written and who else
+//! was there.
+
+use super::conflict::{report_race, report_unwritten};
+use super::context::Cx;
+use crate::lanes::{ALL, LANES, Mask, each, wide};
+use crate::options::Checks;
+use crate::race::clock::WarpClock;
+use crate::race::history::History;
+use crate::race::shadow::{Access, Conflict, Floor, Geography, Kind, LINE};
+use crate::race::touch::{LineTouch, Touch};
+use crate::state::memory::region::Region;
+use crate::state::memory::window::{LOCAL_SHIFT, PEER_SHIFT, SharedPlace, Window};
+use heist_ptx::{Diagnostic, rule};
+
+/// Whose memory it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// An allocation of global memory.
+    Global(usize),
+    /// The shared memory of the block with this rank.
+    Shared(u32),
+    Const,
+    Param,
+    /// Each lane's own.
+    Local,
+}
+
+impl Home {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Home::Global(_) => "global",
+            Home::Shared(_) => "shared",
+            Home::Const => "constant",
+            Home::Param => "parameter",
+            Home::Local => "local",
+        }
+    }
+}
+
+/// Lanes that access one memory, at good addresses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) home: Home,
+    pub(crate) mask: Mask,
+    pub(crate) offsets: [u64; LANES],
+    pub(crate) size: u32,
+}
+
+impl Group {
+    pub(crate) fn touch(&self) -> Touch<'_> {
+        Touch {
+            offsets: &self.offsets,
+            mask: self.mask,
+            size: self.size,
+        }
+    }
+}
+
+/// What an access does, for messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Does {
+    Reads,
+    Writes,
+}
+
+impl Does {
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Does::Reads => "reads",
+            Does::Writes => "writes",
+        }
+    }
+}
+
+/// Calls `act` for each memory that the lanes of [`Cx::mask`] access. `window` is
+/// the state space of the instruction, none for generic addresses.
+#[inline]
+pub(crate) fn groups(
+    cx: &mut Cx<'_>,
+    window: Option<Window>,
+    addresses: &[u64; LANES],
+    size: u32,
+    does: Does,
+    mut act: impl FnMut(&mut Cx<'_>, &Group),
+) {
+    let mut rest = aligned(cx, addresses, size, does);
+    let untagged;
+    let local = |address: &u64| address.wrapping_sub(crate::state::memory::window::LOCAL) < 1 << 32;
+    let addresses = if window.is_none() && addresses.iter().any(local) {
+        untagged = own_local(cx, addresses, &mut rest, does);
+        &untagged
+    } else {
+        addresses
+    };
+    while rest != 0 {
+        let lead = crate::lanes::first(rest);
+        let (space, offset) = match window {
+            Some(window) => (window, addresses[lead]),
+            None => Window::of(addresses[lead]),
+        };
+        let start = if window.is_some() { 0 } else { space.start() };
+        let Some((home, base, len)) = find(cx, space, offset) else {
+            let bad = 1 << lead;
+            complain(cx, space, offset, bad, size, does, window.is_none());
+            rest &= !bad;
+            continue;
+        };
+        if let Home::Shared(rank) = home
+            && rank != cx.warp.rank
+            && !cx.has_heard_of(rank, lead)
+        {
+            cx.report(rule::PEER_NOT_STARTED, 1 << lead, |_, mut told| {
+                told.message = format!("{} shared memory of block rank {rank} of the cluster, which may not have started", does.verb());
+                told.help("let the cluster meet once before its blocks use each other's memory (`barrier.cluster.arrive` and `.wait`)")
+            });
+        }
+        // Offsets of lanes elsewhere wrap around and fall outside.
+        let origin = start.wrapping_add(base);
+        let limit = len.saturating_sub(u64::from(size));
+        let offsets = crate::lanes::map1(*addresses, |address| address.wrapping_sub(origin));
+        let inside = within(&offsets, limit) & rest & if len < u64::from(size) { 0 } else { ALL };
+        if inside >> lead & 1 == 0 {
+            let bad = 1 << lead;
+            complain(cx, space, offset, bad, size, does, window.is_none());
+            rest &= !bad;
+            continue;
+        }
+        rest &= !inside;
+        let group = Group {
+            home,
+            mask: inside,
+            offsets,
+            size,
+        };
+        act(cx, &group);
+    }
+}
+
+/// Generic addresses of local memory without the thread that they are of; lanes
+/// that use another thread's are reported and left out.
+fn own_local(
+    cx: &mut Cx<'_>,
+    addresses: &[u64; LANES],
+    rest: &mut Mask,
+    does: Does,
+) -> [u64; LANES] {
+    let mut out = *addresses;
+    let mut foreign = 0;
+    for lane in each(*rest) {
+        if let (Window::Local, offset) = Window::of(addresses[lane]) {
+            let thread = cx.warp.number * 32 + lane as u32;
+            if offset >> LOCAL_SHIFT != u64::from(thread) {
+                foreign |= 1 << lane;
+            }
+            out[lane] = crate::state::memory::window::LOCAL + (offset & ((1 << LOCAL_SHIFT) - 1));
+        }
+    }
+    if foreign != 0 {
+        cx.report(rule::LOCAL_ESCAPES, foreign, |_, mut told| {
+            told.message = format!(
+                "{} another thread's local memory through its generic address",
+                does.verb()
+            );
+            told.help(
+                "local memory is each thread's own: hand data on through shared or global memory",
+            )
+        });
+        *rest &= !foreign;
+    }
+    out
+}
+
+/// Lanes whose offset is at most `limit`.
+#[inline]
+fn within(offsets: &[u64; LANES], limit: u64) -> Mask {
+    wide(
+        #[inline(always)]
+        || {
+            let mut all = true;
+            for &offset in offsets {
+                all &= offset <= limit;
+            }
+            if all {
+                return ALL;
+            }
+            let mut mask = 0;
+            for (lane, &offset) in offsets.iter().enumerate() {
+                mask |= u32::from(offset <= limit) << lane;
+            }
+            mask
+        },
+    )
+}
+
+/// The lanes of [`Cx::mask`] whose address is a multiple of `size`; the others are reported.
+#[inline]
+fn aligned(cx: &mut Cx<'_>, addresses: &[u64; LANES], size: u32, does: Does) -> Mask {
+    let low = u64::from(size) - 1;
+    let any = wide(
+        #[inline(always)]
+        || addresses.iter().fold(0, |all, &address| all | address) & low,
+    );
+    if any == 0 {
+        return cx.mask;
+    }
+    let bad = each(cx.mask)
+        .filter(|&lane| addresses[lane] & low != 0)
+        .fold(0, |mask, lane| mask | 1 << lane);
+    if bad != 0 {
+        let address = addresses[crate::lanes::first(bad)];
+        cx.report(rule::MISALIGNED, bad, |_, mut told| {
+            told.message = format!(
+                "{} {size} bytes at address {address:#x}, which is not a multiple of {size}",
+                does.verb()
+            );
+            told.help("vector and wide accesses need addresses aligned to their whole size: align the buffer or use narrower accesses")
+        });
+    }
+    cx.mask & !bad
+}
+
+/// The memory at an address of a space: whose it is, where it starts there, its length.
+#[inline]
+pub(crate) fn find(cx: &mut Cx<'_>, space: Window, address: u64) -> Option<(Home, u64, u64)> {
+    match space {
+        Window::Global => {
+            let at = cx.machine.global.find(address)?;
+            let one = cx.machine.global.get(at)?;
+            (!one.freed).then_some((Home::Global(at), one.base, one.len))
+        }
+        Window::Shared => {
+            let len = u64::from(cx.machine.shared_len);
+            if address < 1 << PEER_SHIFT {
+                return Some((Home::Shared(cx.warp.rank), 0, len));
+            }
+            let place = SharedPlace::of(u32::try_from(address).ok()?);
+            let rank = place.rank?;
+            let block = cx.blocks.get(rank as usize)?;
+            (!block.has_exited()).then_some((
+                Home::Shared(rank),
+                u64::from(SharedPlace::address(rank, 0)),
+                len,
+            ))
+        }
+        Window::Const => Some((Home::Const, 0, cx.machine.constant_len)),
+        Window::Param => Some((Home::Param, 0, cx.machine.param_len)),
+        Window::Local => Some((Home::Local, 0, cx.warp.local.len())),
+    }
+}
+
+/// Reports an address that lies in no memory.
+#[cold]
+fn complain(
+    cx: &mut Cx<'_>,
+    space: Window,
+    offset: u64,
+    lanes: Mask,
+    size: u32,
+    does: Does,
+    generic: bool,
+) {
+    let shared_len = cx.machine.shared_len;
+    let verb = does.verb();
+    let told = |told: Diagnostic, message: String| Diagnostic { message, ..told };
+    let (actual, _) = Window::of(offset);
+    if !generic
+        && offset > u64::from(u32::MAX)
+        && (space, actual) != (Window::Global, Window::Global)
+    {
+        cx.report(rule::WRONG_WINDOW, lanes, |_, d| {
+            let of = match actual {
+                Window::Global => "an address of global memory",
+                Window::Shared => "a generic address of shared memory",
+                Window::Local => "a generic address of local memory",
+                Window::Param => "a generic address of the parameters",
+                Window::Const => "a generic address of constant memory",
+            };
+            told(d, format!("{verb} {} memory at {offset:#x}, which is {of}", space.name()))
+                .help(format!("use the access without a state space for a generic address, or `cvta.to` the space it lies in ({})", actual.name()))
+        });
+        return;
+    }
+    match space {
+        Window::Global => {
+            let what = cx.machine.global.describe(offset);
+            let freed = cx
+                .machine
+                .global
+                .find(offset)
+                .is_some_and(|at| cx.machine.global.get(at).is_some_and(|one| one.freed));
+            let code = if freed {
+                rule::USE_AFTER_FREE
+            } else {
+                rule::GLOBAL_OUT_OF_BOUNDS
+            };
+            cx.report(code, lanes, |_, d| {
+                let d = told(d, format!("{verb} {size} bytes of global memory at {what}"));
+                if offset < 1 << 32 && !generic {
+                    d.help("so small an address is no global address: a shared or local offset may need `cvta`, or the pointer was never set")
+                } else {
+                    d.help("check the index against the buffer's length before the access")
+                }
+            });
+        }
+        Window::Shared if offset >= 1 << PEER_SHIFT => {
+            let place = SharedPlace::of(offset as u32);
+            let rank = place.rank.unwrap_or(0);
+            let size_of_cluster = cx.blocks.len() as u32;
+            if rank >= size_of_cluster {
+                cx.report(rule::PEER_RANK, lanes, |_, d| {
+                    told(d, format!("{verb} shared memory of block rank {rank} in a cluster of {size_of_cluster}"))
+                        .help("`mapa` takes ranks below `%cluster_nctarank`")
+                });
+            } else if cx.blocks[rank as usize].has_exited() {
+                cx.report(rule::PEER_EXITED, lanes, |_, d| {
+                    told(d, format!("{verb} shared memory of block rank {rank} of the cluster, which has exited"))
+                        .help("let the cluster meet (`barrier.cluster.arrive` and `.wait`) before any of its blocks exits")
+                });
+            } else {
+                cx.report(rule::CLUSTER_OUT_OF_BOUNDS, lanes, |_, d| {
+                    told(d, format!(
+                        "{verb} {size} bytes at {:#x} of block rank {rank}'s shared memory, which has {shared_len} bytes",
+                        place.offset
+                    ))
+                });
+            }
+        }
+        Window::Shared => {
+            let dynamic =
+                cx.code.shape.uses_dynamic_shared && cx.machine.launch.dynamic_shared == 0;
+            let code = if dynamic {
+                rule::DYNAMIC_SHARED_MISSING
+            } else {
+                rule::SHARED_OUT_OF_BOUNDS
+            };
+            cx.report(code, lanes, |_, d| {
+                let d = told(d, format!("{verb} {size} bytes at {offset:#x} of shared memory, of which the block has {shared_len} bytes"));
+                if dynamic {
+                    d.help("the kernel uses dynamic shared memory, and the launch gives none: pass its size")
+                } else {
+                    d.help("check the index against the array's length, and the launch's dynamic shared memory against what the kernel uses")
+                }
+            });
+        }
+        Window::Local => {
+            let len = cx.warp.local.len();
+            cx.report(rule::LOCAL_OUT_OF_BOUNDS, lanes, |_, d| {
+                told(d, format!("{verb} {size} bytes at {offset:#x} of local memory, of which the thread has {len} bytes"))
+            });
+        }
+        Window::Param => {
+            let len = cx.machine.param_len;
+            cx.report(rule::PARAM_OUT_OF_BOUNDS, lanes, |_, d| {
+                told(d, format!("{verb} {size} bytes at {offset:#x} of the kernel's parameters, which have {len} bytes"))
+            });
+        }
+        Window::Const => {
+            let len = cx.machine.constant_len;
+            cx.report(rule::CONST_OUT_OF_BOUNDS, lanes, |_, d| {
+                told(d, format!("{verb} {size} bytes at {offset:#x} of constant memory, of which {len} bytes are used"))
+            });
+        }
+    }
+}
+
+impl Cx<'_> {
+    /// The region behind a home; local memory has none.
+    #[inline]
+    pub(crate) fn region(&mut self, home: Home) -> Option<&mut Region> {
+        match home {
+            Home::Global(at) => self.machine.global.get_mut(at).map(|one| &mut one.region),
+            Home::Shared(rank) => self
+                .blocks
+                .get_mut(rank as usize)
+                .map(|block| &mut block.shared),
+            Home::Const => Some(&mut self.machine.constants),
+            Home::Param => Some(&mut self.machine.params),
+            Home::Local => None,
+        }
+    }
+}
+
+/// Checks a group for bytes that nobody wrote and for races, and records it.
+#[inline]
+pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does, kind: Kind) {
+    watch_unless(cx, group, contiguous, does, kind, |_| false);
+}
+
+/// The same, where two writes that nothing orders may be harmless: whichever comes
+/// last, the memory holds the same.
+#[inline]
+pub(crate) fn watch_unless(
+    cx: &mut Cx<'_>,
+    group: &Group,
+    contiguous: bool,
+    does: Does,
+    kind: Kind,
+    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+) {
+    if matches!(group.home, Home::Const | Home::Param | Home::Local) {
+        return;
+    }
+    // What is on its way has not been written yet, and that is told already.
+    let told =
+        super::flight::check(cx, group, does) | crate::ops::copy::cp_async::check(cx, group, does);
+    let mut look = Look::at(cx.fragment.pc, cx.machine.watches(), does, kind);
+    look.told = told;
+    {
+        let region = match group.home {
+            Home::Global(at) => match cx.machine.global.get_mut(at) {
+                Some(one) => &mut one.region,
+                None => return,
+            },
+            Home::Shared(rank) => &mut cx.blocks[rank as usize].shared,
+            _ => return,
+        };
+        if does == Does::Reads
+            && (region.history.is_still()
+                || kind == Kind::Plain && region.put_off(&group.touch(), look.pc, &cx.warp.clock))
+        {
+            return;
+        }
+        let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
+        group
+            .touch()
+            .lines(contiguous, |line| look.line(region, line, clock, floor));
+    }
+    if look.has_found() {
+        tell(cx, group, look, harmless);
+    }
+}
+
+/// An access while it is held against memory, line by line.
+pub(crate) struct Look {
+    does: Does,
+    kind: Kind,
+    pc: u32,
+    checks: Checks,
+    geography: Geography,
+    /// Whether it was told already why nobody has written something.
+    told: bool,
+    /// The first byte that nobody has written.
+    unwritten: Option<u64>,
+    /// The first race, and its line.
+    found: Option<(Conflict, u64)>,
+}
+
+impl Look {
+    /// Of the instruction at `pc`.
+    #[inline(always)]
+    pub(crate) fn at(
+        pc: u32,
+        (checks, geography): (Checks, Geography),
+        does: Does,
+        kind: Kind,
+    ) -> Look {
+        Look {
+            does,
+            kind,
+            pc,
+            checks,
+            geography,
+            told: false,
+            unwritten: None,
+            found: None,
+        }
+    }
+
+    /// Checks and records the part of the access in one line.
+    #[inline(always)]
+    pub(crate) fn line(
+        &mut self,
+        region: &mut Region,
+        line: &LineTouch<'_>,
+        clock: &WarpClock,
+        floor: &Floor,
+    ) {
+        let write = self.does == Does::Writes;
+        region.note(line.line, line.bytes, write);
+        if write {
+            region.mark_line(line.line, line.bytes);
+        } else if self.checks.unwritten {
+            let missing = region.unwritten_in(line.line, line.bytes);
+            if missing != 0 && self.unwritten.is_none() {
+                self.unwritten =
+                    Some(line.line * LINE as u64 + u64::from(missing.trailing_zeros()));
+            }
+        }
+        if !self.checks.races {
+            return;
+        }
+        if let Some(order) = line.order
+            && self.kind == Kind::Plain
+            && region
+                .history
+                .access_in_order(line.line, (write, order), self.pc, clock)
+        {
+            return;
+        }
+        self.record(&mut region.history, line, clock, floor);
+    }
+
+    /// Holds the part of the access in one line against others, and records it.
+    #[inline(never)]
+    fn record(
+        &mut self,
+        history: &mut History,
+        line: &LineTouch<'_>,
+        clock: &WarpClock,
+        floor: &Floor,
+    ) {
+        let access = Access::of(line, self.does == Does::Writes, self.kind, self.pc);
+        let conflict = history.access(line.line, &access, clock, self.geography, floor);
+        if let Some(conflict) = conflict
+            && self.found.is_none()
+        {
+            self.found = Some((conflict, line.line));
+        }
+    }
+
+    /// Whether there is something to tell.
+    #[inline]
+    pub(crate) fn has_found(&self) -> bool {
+        self.unwritten.is_some() || self.found.is_some()
+    }
+}
+
+/// Reports what a look has found.
+#[cold]
+pub(crate) fn tell(
+    cx: &mut Cx<'_>,
+    group: &Group,
+    look: Look,
+    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+) {
+    let write = look.does == Does::Writes;
+    if let Some(offset) = look.unwritten
+        && !look.told
+        && look
+            .found
+            .is_none_or(|(conflict, _)| conflict.their_kind != Kind::Async)
+    {
+        report_unwritten(cx, group, offset);
+    }
+    if let Some((conflict, line)) = look.found
+        && !(write && conflict.their_write && harmless(cx))
+    {
+        report_race(
+            cx,
+            group.home,
+            line * LINE as u64 + u64::from(conflict.byte),
+            conflict,
+            look.does,
+            look.kind,
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! What strong accesses do to the order of everything else: see [`crate::race::sync`].
+
+use super::context::Cx;
+use super::group::{Group, Home};
+use crate::decode::qualifier::Order;
+use crate::lanes::{LANES, Mask, each};
+use crate::race::shadow::Scope;
+use std::sync::Arc;
+
+/// A name for a location that is the same for everybody who can reach it.
+fn key(cx: &Cx<'_>, home: Home, offset: u64) -> Option<u64> {
+    match home {
+        Home::Global(at) => cx.machine.global.get(at).map(|one| one.base + offset),
+        Home::Shared(rank) => {
+            Some(1 << 63 | u64::from(cx.blocks[rank as usize].number) << 24 | offset)
+        }
+        _ => None,
+    }
+}
+
+fn scope_and_sides(order: Order) -> (Scope, bool, bool) {
+    match order {
+        Order::Weak => (Scope::Block, false, false),
+        Order::Relaxed(scope) => (scope, false, false),
+        Order::Acquire(scope) => (scope, true, false),
+        Order::Release(scope) => (scope, false, true),
+        Order::Both(scope) => (scope, true, true),
+    }
+}
+
+/// Lanes by location.
+fn by_place(group: &Group) -> impl Iterator<Item = (u64, Mask)> {
+    let mut rest = group.mask;
+    let offsets: [u64; LANES] = group.offsets;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let offset = offsets[crate::lanes::first(rest)];
+        let here = each(rest)
+            .filter(|&lane| offsets[lane] == offset)
+            .fold(0, |mask, lane| mask | 1 << lane);
+        rest &= !here;
+        Some((offset, here))
+    })
+}
+
+/// A strong read: it may acquire, by itself or with a fence to come.
+pub(crate) fn read(cx: &mut Cx<'_>, group: &Group, order: Order) {
+    note_flag(cx, group);
+    if !cx.machine.options.checks.races || cx.machine.flags.is_empty() {
+        return;
+    }
+    let (scope, acquires, _) = scope_and_sides(order);
+    let block = cx.blocks[cx.warp.rank as usize].number;
+    let geography = cx.machine.geography;
+    for (offset, lanes) in by_place(group) {
+        let Some(key) = key(cx, group.home, offset) else {
+            continue;
+        };
+        let clocks: Vec<_> = cx
+            .machine
+            .flags
+            .acquire(key, scope, block, geography)
+            .cloned()
+            .collect();
+        for clock in clocks {
+            if acquires {
+                let live = cx.warp.live;
+                cx.warp.clock.acquire(&clock, lanes, live);
+            } else {
+                cx.warp.fences.saw(lanes, scope, clock);
+            }
+        }
+    }
+}
+
+/// Remembers which other block set the flag that is read.
+fn note_flag(cx: &mut Cx<'_>, group: &Group) {
+    let (Home::Global(_), true) = (group.home, cx.machine.options.checks.races) else {
+        return;
+    };
+    let own = cx.blocks[cx.warp.rank as usize].number;
+    let geography = cx.machine.geography;
+    let offset = group.offsets[crate::lanes::first(group.mask)];
+    let mut setter = None;
+    if let Some(region) = cx.region(group.home) {
+        region
+            .history
+            .each(offset / 128, 1 << (offset % 128), |seen| {
+                let wide = seen.kind.scope().is_some_and(|scope| scope >= Scope::Gpu);
+                if seen.write && wide && geography.block(seen.agent) != own {
+                    setter = Some(geography.block(seen.agent));
+                }
+            });
+    }
+    if setter.is_some() {
+        cx.warp.flag_setter = setter;
+    }
+}
+
+/// A strong write: it may release, by itself or for a fence before it.
+pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order) {
+    if !cx.machine.options.checks.races {
+        return;
+    }
+    let (scope, _, releases) = scope_and_sides(order);
+    let block = cx.blocks[cx.warp.rank as usize].number;
+    for (offset, lanes) in by_place(group) {
+        let Some(key) = key(cx, group.home, offset) else {
+            continue;
+        };
+        let covered: Vec<_> = cx
+            .warp
+            .fences
+            .covered(lanes)
+            .map(|(fence, clock)| (fence.min(scope), Arc::clone(clock)))
+            .collect();
+        for (scope, clock) in covered {
+            cx.machine.flags.release(key, scope, block, clock);
+        }
+        if releases {
+            let live = cx.warp.live;
+            let clock = cx.warp.clock.release(lanes, live);
+            cx.machine.flags.release(key, scope, block, Arc::new(clock));
+        }
+    }
+}
+
+/// Strong reads of a warp during which nobody writes anything, after which it is
+/// taken to spin in vain: tens of milliseconds of modelled time.
+const IN_VAIN: u32 = 200_000;
+
+/// Counts a strong read; true, and told, when nobody is going to change what it reads.
+pub(crate) fn spins(cx: &mut Cx<'_>) -> bool {
+    let changes = cx.machine.changes;
+    let (seen, count) = &mut cx.warp.spinning;
+    if *seen == changes {
+        *count += 1;
+    } else {
+        (*seen, *count) = (changes, 0);
+    }
+    let spins = *count > IN_VAIN;
+    if spins {
+        cx.report(heist_ptx::rule::LIVELOCK, cx.mask, |_, mut told| {
+            told.message = format!("a thread has read this {IN_VAIN} times while nobody on the device wrote anything");
+            told.help("whoever is to change it has exited, waits itself, or is not launched yet: blocks that wait for each other must all be resident")
+        });
+    }
+    spins
+}

@@ -1,0 +1,358 @@
+//! Calls, with the parameter space of the ABI.
+//!
+//! A device function's results and parameters lie at the start of its frame, laid
+//! out by its signature alone. The caller's frame ends where the callee's begins,
+//! so a call copies the arguments there and, when it comes back, the results from there.
+
+use crate::access::context::Cx;
+use crate::code::{Flow, Instr, Reach, Slot};
+use crate::decode::function::signature_layout;
+use crate::decode::map::with;
+use crate::decode::mods::Mods;
+use crate::decode::names::{Memory, Named, Place, Register, rows_of};
+use crate::decode::variables::FUNCTIONS;
+use crate::decode::{Cost, Decoded, Decoder, Leaves};
+use crate::lanes::{LANES, each};
+use heist_ptx::{Function, Instruction, Name, Operand, ScalarType, Statement, Variable, rule};
+
+/// Loads a register parameter from the function's own frame.
+pub(crate) fn load_formal(register: Register, offset: u32) -> Box<dyn Instr> {
+    with(move |cx| {
+        let offsets = [u64::from(cx.fragment.local + offset); LANES];
+        let (values, _) = cx
+            .warp
+            .local
+            .load(&offsets, cx.mask, register.ty.bytes().min(8));
+        crate::decode::qualifier::write_bits(cx, register.slot(0), register.rows(), &values);
+        Flow::Next
+    })
+}
+
+/// Stores a register result to the function's own frame.
+pub(crate) fn store_formal(register: Register, offset: u32) -> Box<dyn Instr> {
+    with(move |cx| {
+        let offsets = [u64::from(cx.fragment.local + offset); LANES];
+        let values = crate::decode::qualifier::read_bits(cx, register.slot(0), register.rows());
+        cx.warp
+            .local
+            .store(&offsets, cx.mask, register.ty.bytes().min(8), &values);
+        Flow::Next
+    })
+}
+
+/// One argument or result: between the caller and the callee's frame.
+#[derive(Clone, Copy, Debug)]
+enum Passed {
+    /// Bytes of the caller's frame.
+    Frame { at: u32, formal: u32, size: u32 },
+    /// A register of the caller, or a constant.
+    Register {
+        slot: Slot,
+        rows: u32,
+        formal: u32,
+        size: u32,
+    },
+}
+
+/// Results and parameters.
+type Signature<'m> = (&'m [Variable], &'m [Variable]);
+
+/// Whom a call calls.
+enum Callee {
+    Direct(u32),
+    /// The address in a register; functions by their addresses.
+    Indirect(Slot, Vec<(u64, u32)>),
+}
+
+struct Call {
+    callee: Callee,
+    arguments: Vec<Passed>,
+    signature: u32,
+}
+
+pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction, _mods: &Mods<'_>) -> Decoded<()> {
+    // call (ret), name, (args), prototype;  with everything but the name left out at will.
+    let mut operands = i.operands.iter().peekable();
+    let returns: &[Operand] = match operands.peek() {
+        Some(Operand::Tuple(list)) => {
+            operands.next();
+            list
+        }
+        _ => &[],
+    };
+    let Some(Operand::Name(name)) = operands.next() else {
+        return Err(d.wrong(rule::OPERAND_KIND, "a function is wanted here"));
+    };
+    let arguments: &[Operand] = match operands.peek() {
+        Some(Operand::Tuple(list)) => {
+            operands.next();
+            list
+        }
+        _ => &[],
+    };
+    let list = operands.next();
+    if super::builtin::is_known(d, name) {
+        return super::builtin::decode(d, i, name, returns, arguments);
+    }
+    let (callee, formals): (Callee, (&[Variable], &[Variable])) = match d.by_name.get(name).copied()
+    {
+        Some(function) => {
+            let number = d.number_of(function);
+            (
+                Callee::Direct(number),
+                (&function.returns, &function.params),
+            )
+        }
+        None => indirect(d, name, list)?,
+    };
+    if formals.0.len() != returns.len() || formals.1.len() != arguments.len() {
+        return Err(d.wrong(
+            rule::CALL_SIGNATURE,
+            format!(
+                "`{name}` takes {} arguments and gives {} results, and the call has {} and {}",
+                formals.1.len(),
+                formals.0.len(),
+                arguments.len(),
+                returns.len()
+            ),
+        ));
+    }
+    let (places, signature) = signature_layout(formals.0.iter().chain(formals.1));
+    let mut passed = Vec::new();
+    for ((operand, variable), &(formal, size)) in arguments
+        .iter()
+        .zip(formals.1)
+        .zip(&places[formals.0.len()..])
+    {
+        passed.push(pass(d, operand, variable.ty, formal, size, false)?);
+    }
+    let mut results = Vec::new();
+    for ((operand, variable), &(formal, size)) in returns.iter().zip(formals.0).zip(&places) {
+        results.push(pass(d, operand, variable.ty, formal, size, true)?);
+    }
+    let call = Call {
+        callee,
+        arguments: passed,
+        signature,
+    };
+    d.emit_with(Box::new(call), Cost::new(8, 0), Reach::Own, Leaves::On);
+    if !results.is_empty() {
+        d.emit(with(move |cx| collect(cx, &results)), Cost::new(2, 4));
+    }
+    Ok(())
+}
+
+/// An indirect call: the functions and the signature that its list tells.
+fn indirect<'m>(
+    d: &mut Decoder<'m>,
+    name: &Name,
+    list: Option<&'m Operand>,
+) -> Decoded<(Callee, Signature<'m>)> {
+    let Some(Operand::Name(list)) = list else {
+        return Err(d.wrong(
+            rule::UNDECLARED_FUNCTION,
+            format!(
+                "`{name}` is no function, and an indirect call names its targets or its prototype"
+            ),
+        ));
+    };
+    let register = d.register(name)?;
+    let slot = register.slot(0);
+    let is_target = |function: &&Function| {
+        function.kind == heist_ptx::FunctionKind::Func && function.body.is_some()
+    };
+    let (targets, formals): (Vec<&'m Function>, (&'m [Variable], &'m [Variable])) =
+        match d.find_list(list) {
+            Some(Statement::CallTargets { targets, .. }) => {
+                let mut functions = Vec::new();
+                for target in targets {
+                    match d.by_name.get(target) {
+                        Some(function) => functions.push(*function),
+                        None => {
+                            return Err(d.wrong(
+                                rule::UNDECLARED_FUNCTION,
+                                format!("`{target}` is no function"),
+                            ));
+                        }
+                    }
+                }
+                let Some(first) = functions.first().copied() else {
+                    return Err(d.wrong(rule::CALL_SIGNATURE, "the list of targets is empty"));
+                };
+                (functions, (&first.returns, &first.params))
+            }
+            Some(Statement::CallPrototype(prototype)) => {
+                // Any function of the module with this signature can be meant.
+                let functions = d
+                    .module
+                    .functions()
+                    .filter(is_target)
+                    .filter(|function| {
+                        function.params.len() == prototype.params.len()
+                            && function.returns.len() == prototype.returns.len()
+                    })
+                    .collect();
+                (functions, (&prototype.returns, &prototype.params))
+            }
+            _ => {
+                return Err(d.wrong(
+                    rule::UNDECLARED_LABEL,
+                    format!("`{list}` is neither `.calltargets` nor `.callprototype`"),
+                ));
+            }
+        };
+    let mut by_address = Vec::new();
+    for function in targets {
+        let number = d.number_of(function);
+        if let Some(at) = d
+            .variables
+            .functions
+            .iter()
+            .position(|known| *known == function.name)
+        {
+            by_address.push((FUNCTIONS + 16 * at as u64, number));
+        }
+    }
+    Ok((Callee::Indirect(slot, by_address), formals))
+}
+
+fn pass(
+    d: &mut Decoder<'_>,
+    operand: &Operand,
+    ty: ScalarType,
+    formal: u32,
+    size: u32,
+    result: bool,
+) -> Decoded<Passed> {
+    if let Operand::Name(name) = operand
+        && let Some(Named::Memory(Memory {
+            place: Place::Frame(at),
+            size: have,
+        })) = d.find(name)
+    {
+        return Ok(Passed::Frame {
+            at,
+            formal,
+            size: size.max(have as u32).min(have.max(1) as u32),
+        });
+    }
+    let slot = if result {
+        d.dst(operand, ty)?
+    } else {
+        d.src(operand, ty)?
+    };
+    Ok(Passed::Register {
+        slot,
+        rows: rows_of(ty),
+        formal,
+        size,
+    })
+}
+
+impl Instr for Call {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        let frame = cx.code.functions[cx.fragment.function as usize].frame;
+        let base = cx.fragment.local + frame;
+        cx.warp.local.grow(base + self.signature + 64);
+        cx.warp.local.fresh(base, self.signature, cx.mask);
+        let mask = cx.mask;
+        for passed in &self.arguments {
+            match *passed {
+                Passed::Frame { at, formal, size } => {
+                    copy(
+                        cx,
+                        u64::from(cx.fragment.local + at),
+                        u64::from(base + formal),
+                        size,
+                    );
+                }
+                Passed::Register {
+                    slot,
+                    rows,
+                    formal,
+                    size,
+                } => {
+                    let offsets = [u64::from(base + formal); LANES];
+                    let values = crate::decode::qualifier::read_bits(cx, slot, rows);
+                    cx.warp.local.store(&offsets, mask, size.min(8), &values);
+                }
+            }
+        }
+        match &self.callee {
+            Callee::Direct(function) => Flow::Call(*function),
+            Callee::Indirect(slot, targets) => {
+                let addresses = cx.read::<u64>(*slot);
+                let first = addresses[crate::lanes::first(mask)];
+                let Some(&(_, function)) = targets.iter().find(|(address, _)| *address == first)
+                else {
+                    cx.report(rule::INDIRECT_TARGET, mask, |_, mut told| {
+                        told.message = format!(
+                            "calls {first:#x}, which is the address of no function that it may call"
+                        );
+                        told
+                    });
+                    return Flow::Stop;
+                };
+                // The lanes that call somebody else come by again.
+                let here = each(mask)
+                    .filter(|&lane| addresses[lane] == first)
+                    .fold(0, |mask, lane| mask | 1 << lane);
+                if here != mask {
+                    cx.divide(mask & !here);
+                }
+                cx.mask = here;
+                Flow::Call(function)
+            }
+        }
+    }
+}
+
+/// Copies bytes between two places of the lanes' local memories; what was not
+/// written stays so.
+fn copy(cx: &mut Cx<'_>, from: u64, to: u64, size: u32) {
+    let mask = cx.mask;
+    let mut at = 0;
+    while at < size {
+        let step = if size - at >= 4 { 4 } else { 1 };
+        let (values, unwritten) = cx
+            .warp
+            .local
+            .load(&[from + u64::from(at); LANES], mask, step);
+        cx.warp.local.store(
+            &[to + u64::from(at); LANES],
+            mask & !unwritten,
+            step,
+            &values,
+        );
+        at += step;
+    }
+}
+
+/// Takes the results of a call that has come back.
+fn collect(cx: &mut Cx<'_>, results: &[Passed]) -> Flow {
+    let frame = cx.code.functions[cx.fragment.function as usize].frame;
+    let base = cx.fragment.local + frame;
+    for passed in results {
+        match *passed {
+            Passed::Frame { at, formal, size } => {
+                copy(
+                    cx,
+                    u64::from(base + formal),
+                    u64::from(cx.fragment.local + at),
+                    size,
+                );
+            }
+            Passed::Register {
+                slot,
+                rows,
+                formal,
+                size,
+            } => {
+                let offsets = [u64::from(base + formal); LANES];
+                let (values, _) = cx.warp.local.load(&offsets, cx.mask, size.min(8));
+                crate::decode::qualifier::write_bits(cx, slot, rows, &values);
+            }
+        }
+    }
+    Flow::Next
+}

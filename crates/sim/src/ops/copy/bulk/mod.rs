@@ -1,0 +1,304 @@
+//! Bulk and tensor copies and bulk reductions; [`remote`] has `st.async` and `red.async`.
+//!
+//! A copy into shared memory is asynchronous to the end: its data is taken when it
+//! starts and put down when it completes, with its bytes counted at an mbarrier.
+//! A copy out of shared memory writes at once and holds its source until its group
+//! is waited for ([`group`]); one to a peer holds it until it completes there.
+
+pub(crate) mod group;
+mod place;
+mod remote;
+mod transfer;
+
+pub(crate) use remote::decode_remote;
+
+use super::tensor_map::Piece;
+use crate::access::context::Cx;
+use crate::access::flight::What;
+use crate::code::{Flow, Reach, Slot};
+use crate::decode::map::with;
+use crate::decode::mods::{Mods, operands};
+use crate::decode::operand::Addr;
+use crate::decode::{Cost, Decoded, Decoder};
+use crate::lanes::each;
+use crate::ops::memory::atomic::{op_of, type_of};
+use crate::race::clock::Clock;
+use heist_arith::atomic::{Op, Type};
+use heist_ptx::{Address, Instruction, Operand, ScalarType, rule};
+
+/// Cycles until the first byte of a copy from global memory is there, and bytes a cycle then.
+const LATENCY: u64 = 700;
+const RATE: u64 = 64;
+
+/// How the data is described.
+#[derive(Clone, Debug)]
+enum Shape {
+    /// This many bytes in a row.
+    Bytes(Slot),
+    /// A box of a tensor: its coordinates.
+    Box(Vec<Slot>),
+}
+
+/// One copy instruction.
+#[derive(Clone, Debug)]
+struct Bulk {
+    shape: Shape,
+    /// In shared memory, and in global memory or the tensor map's address.
+    shared: Addr,
+    other: Addr,
+    /// The other side is shared memory too: a copy to a peer.
+    to_peer: bool,
+    reduce: Option<(Op, Option<Type>)>,
+    barrier: Option<Addr>,
+    multicast: Option<Slot>,
+}
+
+pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    if mods.has("commit_group") {
+        let instr = with(|cx| {
+            cx.warp.copies.bulk.commit(cx.mask);
+            Flow::Next
+        });
+        d.emit(instr, Cost::ALU);
+        return Ok(());
+    }
+    if mods.has("wait_group") {
+        let o = operands(d, i, 1)?;
+        let left = d.immediate(&o[0]).unwrap_or(0) as u32;
+        let sources_only = mods.has("read");
+        let instr = with(move |cx| {
+            let now = cx.now() + LATENCY;
+            for lane in each(cx.mask) {
+                let blank = || Clock::new(cx.team.first, cx.team.agents);
+                if !sources_only && let Some(known) = cx.warp.copies.bulk.written(lane, left, blank)
+                {
+                    cx.warp.clock.acquire(&known, 1 << lane, cx.warp.live);
+                }
+            }
+            let done = cx.warp.copies.bulk.wait(cx.mask, left);
+            for &id in &done {
+                cx.blocks
+                    .iter_mut()
+                    .for_each(|block| block.flights.land(id));
+            }
+            if !done.is_empty() {
+                cx.warp.advance(now);
+            }
+            Flow::Next
+        });
+        d.emit(instr, Cost::CONTROL);
+        return Ok(());
+    }
+    if mods.has("prefetch") {
+        // Nothing that a program can see.
+        d.emit(with(|_| Flow::Next), Cost::new(2, 0));
+        return Ok(());
+    }
+    if mods.has("im2col")
+        || mods
+            .all
+            .iter()
+            .any(|text| text.starts_with("tile::") || text.starts_with("im2col::"))
+    {
+        return Err(d.unsupported(i, "only tiled tensor copies are simulated"));
+    }
+    copy(d, i, mods)
+}
+
+fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let o = &i.operands;
+    let tensor = mods.has("tensor");
+    if o.len() < 2 {
+        operands(d, i, 2)?;
+    }
+    let spaces: Vec<&str> = mods
+        .all
+        .iter()
+        .copied()
+        .filter(|text| matches!(*text, "global" | "shared::cta" | "shared::cluster"))
+        .collect();
+    let [to, from] = spaces[..] else {
+        return Err(d.wrong(
+            rule::MISSING_MODIFIER,
+            "a bulk copy names where it goes and where it comes from",
+        ));
+    };
+    let into_shared = to != "global";
+    let to_peer = into_shared && from != "global";
+    let (first, second) = (&o[0], &o[1]);
+    let coordinates = |operand: &Operand| match operand {
+        Operand::Address(Address { rest, .. }) => match rest.first() {
+            Some(Operand::Vector(list)) => list.clone(),
+            _ => rest.clone(),
+        },
+        _ => Vec::new(),
+    };
+    let (shared, other) = if into_shared {
+        (first, second)
+    } else {
+        (second, first)
+    };
+    let mut next = 2;
+    let shape = if tensor {
+        let mut list = Vec::new();
+        for operand in coordinates(other) {
+            list.push(d.src(&operand, ScalarType::S32)?);
+        }
+        Shape::Box(list)
+    } else {
+        next = 3;
+        let Some(size) = o.get(2) else {
+            return Err(d.wrong(rule::OPERAND_COUNT, "a bulk copy has a size"));
+        };
+        Shape::Bytes(d.src(size, ScalarType::U32)?)
+    };
+    let (shared, other) = (d.address(shared)?, d.address(other)?);
+    let barrier = if into_shared {
+        let Some(operand) = o.get(next) else {
+            return Err(d.wrong(
+                rule::OPERAND_COUNT,
+                "a copy into shared memory has an mbarrier",
+            ));
+        };
+        next += 1;
+        Some(d.address(operand)?)
+    } else {
+        None
+    };
+    let multicast = if mods.has("multicast::cluster") {
+        if mods.has("cta_group::2") {
+            return Err(d.unsupported(
+                i,
+                "a multicast that signals the mbarriers of block pairs is not simulated",
+            ));
+        }
+        let Some(operand) = o.get(next) else {
+            return Err(d.wrong(rule::OPERAND_COUNT, "a multicast names its blocks"));
+        };
+        Some(d.src_any(operand, ScalarType::U16)?.0)
+    } else {
+        None
+    };
+    if mods.has("cp_mask") {
+        return Err(d.unsupported(i, "byte masks of bulk copies are not simulated"));
+    }
+    let reduce = if i.opcode.base() == "cp" && mods.has("reduce") {
+        let Some(op) = op_of(mods) else {
+            return Err(d.wrong(rule::MISSING_MODIFIER, "a reduction names its operation"));
+        };
+        Some((op, mods.ty().and_then(type_of)))
+    } else {
+        None
+    };
+    let bulk = Bulk {
+        shape,
+        shared,
+        other,
+        to_peer,
+        reduce,
+        barrier,
+        multicast,
+    };
+    d.emit_reaching(
+        with(move |cx| bulk.run(cx)),
+        Cost::new(8, 0),
+        Reach::Cluster,
+    );
+    Ok(())
+}
+
+/// What one thread's copy moves.
+struct Move {
+    lane: usize,
+    pieces: Vec<Piece>,
+    total: u64,
+    fill: Option<heist_launch::TensorMap>,
+    element: Option<Type>,
+}
+
+impl Bulk {
+    fn run(&self, cx: &mut Cx<'_>) -> Flow {
+        let shared = self.shared.eval(cx);
+        let other = self.other.eval(cx);
+        let barriers = self.barrier.map(|addr| addr.eval(cx));
+        let lead = crate::lanes::first(cx.mask);
+        let repeated = each(cx.mask)
+            .filter(|&lane| shared[lane] == shared[lead])
+            .count();
+        if repeated > 1 && self.reduce.is_none() {
+            cx.report(rule::BULK_REPEATED, cx.mask, |_, mut told| {
+                told.message = format!("{repeated} threads start the same bulk copy");
+                told.help("elect one thread: `elect.sync`, or a test of the thread's number")
+            });
+        }
+        for lane in each(cx.mask) {
+            let Some(target) = cx.shared_place(lane, shared[lane]) else {
+                continue;
+            };
+            let Some(moved) = self.describe(cx, lane, other[lane], target) else {
+                continue;
+            };
+            match &barriers {
+                Some(barriers) => self.load(cx, moved, target, other[lane], barriers[lane]),
+                None => self.store(cx, moved, target),
+            }
+        }
+        cx.team.progress += 1;
+        Flow::Next
+    }
+}
+
+/// What a block that exits leaves behind.
+pub(crate) fn block_exited(cx: &mut Cx<'_>) {
+    let rank = cx.warp.rank;
+    let flight = cx.blocks[rank as usize]
+        .flights
+        .iter()
+        .find(|flight| match flight.what {
+            What::Bulk => flight.write,
+            What::Sent => true,
+            What::Answer | What::Product => false,
+        })
+        .copied();
+    if let Some(flight) = flight {
+        let span = cx.code.span(flight.pc);
+        cx.report(rule::ASYNC_AT_EXIT, cx.mask, |_, mut told| {
+            let (way, help) = if flight.write {
+                ("into", "wait for its mbarrier before the block exits")
+            } else {
+                (
+                    "out of",
+                    "let the cluster meet behind the receiver's wait for it before the block exits",
+                )
+            };
+            told.message =
+                format!("a block exits while a bulk copy {way} its shared memory is in flight");
+            told.other(span, "the copy starts here").help(help)
+        });
+    }
+}
+
+/// What a warp that exits leaves behind.
+pub(crate) fn warp_exited(cx: &mut Cx<'_>) {
+    let rank = cx.warp.rank as usize;
+    let (open, grouped) = cx.warp.copies.bulk.left_over();
+    let Some(id) = open.or(grouped) else { return };
+    let Some(flight) = cx.blocks[rank]
+        .flights
+        .iter()
+        .find(|flight| flight.id == id)
+        .copied()
+    else {
+        return;
+    };
+    let span = cx.code.span(flight.pc);
+    cx.report(rule::BULK_UNCOMMITTED, cx.mask, |_, mut told| {
+        told.message = if open.is_some() {
+            "a thread exits with a bulk store that no group covers".to_owned()
+        } else {
+            "a thread exits with a bulk store that it has not waited for".to_owned()
+        };
+        told.other(span, "the copy starts here")
+            .help("`cp.async.bulk.commit_group` and `cp.async.bulk.wait_group` (at least `.read`) before the shared memory goes away")
+    });
+}

@@ -1,0 +1,314 @@
+//! Where copies go, and who else is there: bounds, races, and the fences between proxies.
+
+use crate::access::conflict::{place, report_race};
+use crate::access::context::Cx;
+use crate::access::flight;
+use crate::access::group::{Does, Home};
+use crate::race::shadow::{Access, Kind, LINE};
+use crate::state::memory::window::{SharedPlace, Window};
+use heist_ptx::rule;
+
+impl Cx<'_> {
+    /// The block and offset of an address in the shared window.
+    pub(super) fn shared_place(&mut self, lane: usize, address: u64) -> Option<(u32, u32)> {
+        let offset = if address < 1 << 32 {
+            address
+        } else {
+            match Window::of(address) {
+                (Window::Shared, offset) => offset,
+                _ => {
+                    self.report(rule::WRONG_WINDOW, 1 << lane, |_, mut told| {
+                        told.message = format!("{address:#x} is not an address of shared memory");
+                        told
+                    });
+                    return None;
+                }
+            }
+        };
+        let place = SharedPlace::of(offset as u32);
+        let rank = place.rank.unwrap_or(self.warp.rank);
+        if rank as usize >= self.blocks.len() {
+            let size = self.blocks.len();
+            self.report(rule::PEER_RANK, 1 << lane, |_, mut told| {
+                told.message =
+                    format!("uses shared memory of block rank {rank} in a cluster of {size}");
+                told
+            });
+            return None;
+        }
+        Some((rank, place.offset))
+    }
+
+    pub(super) fn is_in_shared(
+        &mut self,
+        lane: usize,
+        rank: u32,
+        offset: u32,
+        len: u64,
+        does: Does,
+    ) -> bool {
+        let have = u64::from(self.machine.shared_len);
+        let fits = u64::from(offset) + len <= have;
+        if !fits {
+            self.report(rule::SHARED_OUT_OF_BOUNDS, 1 << lane, |_, mut told| {
+                told.message = format!("{} {len} bytes at {offset:#x} of shared memory, of which the block has {have} bytes", does.verb());
+                told
+            });
+        }
+        if fits && self.blocks[rank as usize].has_exited() {
+            self.report(rule::PEER_EXITED, 1 << lane, |_, mut told| {
+                told.message = format!(
+                    "{} shared memory of block rank {rank} of the cluster, which has exited",
+                    does.verb()
+                );
+                told
+            });
+            return false;
+        }
+        fits
+    }
+
+    /// The allocation of a stretch of global memory.
+    pub(super) fn global_place(
+        &mut self,
+        lane: usize,
+        address: u64,
+        len: u64,
+        does: Does,
+    ) -> Option<(Home, u64)> {
+        if let Some(at) = self.machine.global.find(address)
+            && let Some(one) = self.machine.global.get(at)
+            && address - one.base + len <= one.len
+        {
+            return Some((Home::Global(at), address - one.base));
+        }
+        let what = self.machine.global.describe(address);
+        self.report(rule::GLOBAL_OUT_OF_BOUNDS, 1 << lane, |_, mut told| {
+            told.message = format!("{} {len} bytes of global memory at {what}", does.verb());
+            told.help("check the copy's size and address against the buffer")
+        });
+        None
+    }
+
+    /// The bytes of a tensor map, wherever it lies.
+    pub(super) fn map_bytes(&mut self, lane: usize, address: u64) -> Option<Vec<u8>> {
+        let (window, offset) = Window::of(address);
+        match window {
+            Window::Param => Some(self.machine.params.bytes(offset, 128).to_vec()),
+            Window::Const => Some(self.machine.constants.bytes(offset, 128).to_vec()),
+            Window::Global if address >= crate::state::memory::window::GLOBAL => {
+                let (home, offset) = self.global_place(lane, address, 128, Does::Reads)?;
+                self.region(home)
+                    .map(|region| region.bytes(offset, 128).to_vec())
+            }
+            _ => Some(self.machine.params.bytes(address, 128).to_vec()),
+        }
+    }
+
+    /// Records an access of one lane to a stretch of memory, and checks it.
+    pub(super) fn touch_range(
+        &mut self,
+        lane: usize,
+        home: Home,
+        start: u64,
+        len: u64,
+        does: Does,
+        kind: Kind,
+    ) {
+        let checks = self.machine.options.checks;
+        let (pc, geography, lanes) = (self.pc(), self.machine.geography, [lane as u8; 32]);
+        let write = does == Does::Writes;
+        let mut found = None;
+        let mut missing = None;
+        {
+            let region = match home {
+                Home::Global(at) => match self.machine.global.get_mut(at) {
+                    Some(one) => &mut one.region,
+                    None => return,
+                },
+                Home::Shared(rank) => &mut self.blocks[rank as usize].shared,
+                _ => return,
+            };
+            if !write && checks.unwritten {
+                missing = region.first_unwritten(start, len as usize);
+            }
+            let end = start + len;
+            let mut at = start;
+            while at < end && checks.races {
+                let line = at / LINE as u64;
+                let stop = end.min((line + 1) * LINE as u64);
+                let (from, count) = (at % LINE as u64, stop - at);
+                let bytes = if count >= 128 {
+                    u128::MAX
+                } else {
+                    ((1u128 << count) - 1) << from
+                };
+                let access = Access {
+                    write,
+                    kind,
+                    pc,
+                    bytes,
+                    lanes: &lanes,
+                    shift: 2,
+                    first: 0,
+                    shared: false,
+                    cells: crate::race::trace::cell_mask(bytes, 2, 0),
+                    order: None,
+                };
+                let conflict = region.history.access(
+                    line,
+                    &access,
+                    &self.warp.clock,
+                    geography,
+                    &self.team.floor,
+                );
+                if let Some(conflict) = conflict
+                    && found.is_none()
+                {
+                    found = Some((conflict, line * LINE as u64 + u64::from(conflict.byte)));
+                }
+                at = stop;
+            }
+        }
+        if let Some(offset) = missing {
+            let code = if matches!(home, Home::Shared(_)) {
+                rule::SHARED_UNWRITTEN
+            } else {
+                rule::GLOBAL_UNWRITTEN
+            };
+            self.report(code, 1 << lane, |cx, mut told| {
+                told.message = format!(
+                    "copies {}, which nothing has written",
+                    place(cx, home, offset)
+                );
+                told
+            });
+        }
+        if let Some((conflict, offset)) = found {
+            report_race(self, home, offset, conflict, does, kind);
+        }
+    }
+
+    /// Whether what a copy reads from shared memory is there, and ready for the async proxy.
+    pub(super) fn check_source(&mut self, lane: usize, rank: u32, start: u64, len: u64) {
+        let flight = self.blocks[rank as usize]
+            .flights
+            .disturbed(start, start + len, false, self.warp.clock.agent)
+            .copied();
+        if let Some(flight) = flight {
+            let (code, help) = flight::explain(flight.what, flight.write, Does::Reads);
+            self.report(code, 1 << lane, |cx, mut told| {
+                told.message = format!(
+                    "copies {}, which an asynchronous operation in flight has not written yet",
+                    place(cx, Home::Shared(rank), flight.start.max(start))
+                );
+                told.other(cx.code.span(flight.pc), "that one starts here")
+                    .help(help)
+            });
+            return;
+        }
+        if self.machine.options.checks.unwritten
+            && let Some(offset) = self.blocks[rank as usize]
+                .shared
+                .first_unwritten(start, len as usize)
+        {
+            self.report(rule::SHARED_UNWRITTEN, 1 << lane, |cx, mut told| {
+                told.message = format!(
+                    "copies {}, which nothing has written",
+                    place(cx, Home::Shared(rank), offset)
+                );
+                told
+            });
+        }
+        if !self.machine.options.checks.races {
+            return;
+        }
+        let region = &mut self.blocks[rank as usize].shared;
+        let found = flight::unready(
+            region,
+            &self.warp.clock,
+            &self.team.proxied,
+            lane as u8,
+            start..start + len,
+            flight::Minds {
+                reads: false,
+                fence: true,
+                but: &[],
+            },
+        );
+        let Some(found) = found else { return };
+        let them = self.whom(found.agent, found.lane);
+        // Without an order there is no fence either: both are told by the fence's rule.
+        self.report(rule::PROXY_FENCE_BEFORE_ASYNC_READ, 1 << lane, |cx, mut told| {
+            let why = if found.known { "without `fence.proxy.async` since" } else { "and nothing orders that before the copy" };
+            told.message = format!("copies {}, which {them} wrote {why}", place(cx, Home::Shared(rank), found.offset));
+            told.other(cx.code.span(found.pc), "it was written here")
+                .help("every thread that wrote runs `fence.proxy.async.shared::cta`, then they meet, then one thread copies")
+        });
+    }
+
+    /// Whether everybody is done with what a copy is going to overwrite. `reduces` says
+    /// that it combines with what is there, and `fence` that it needs a proxy fence.
+    pub(super) fn check_target(
+        &mut self,
+        lane: usize,
+        rank: u32,
+        range: std::ops::Range<u64>,
+        reduces: bool,
+        fence: bool,
+    ) {
+        let flight = self.blocks[rank as usize]
+            .flights
+            .overwritten(range.start, range.end, reduces, self.warp.clock.agent)
+            .copied();
+        if let Some(flight) = flight {
+            let (code, help) = flight::explain(flight.what, flight.write, Does::Writes);
+            self.report(code, 1 << lane, |cx, mut told| {
+                told.message = format!(
+                    "copies to {}, which another operation in flight {}",
+                    place(cx, Home::Shared(rank), range.start.max(flight.start)),
+                    if flight.write {
+                        "writes too"
+                    } else {
+                        "may still read"
+                    },
+                );
+                told.other(cx.code.span(flight.pc), "that one starts here")
+                    .help(help)
+            });
+        }
+        if !self.machine.options.checks.races {
+            return;
+        }
+        let block = &mut self.blocks[rank as usize];
+        let found = flight::unready(
+            &mut block.shared,
+            &self.warp.clock,
+            &self.team.proxied,
+            lane as u8,
+            range,
+            flight::Minds {
+                reads: true,
+                fence,
+                but: block.flights.reductions(reduces),
+            },
+        );
+        let Some(found) = found else { return };
+        let them = self.whom(found.agent, found.lane);
+        let code = match (found.known, rank == self.warp.rank) {
+            (true, _) => rule::PROXY_FENCE_BEFORE_ASYNC_WRITE,
+            (false, true) => rule::SHARED_RACE,
+            (false, false) => rule::CLUSTER_RACE,
+        };
+        self.report(code, 1 << lane, |cx, mut told| {
+            let verb = if found.write { "wrote" } else { "read" };
+            let why = if found.known { "without `fence.proxy.async` since" } else { "and nothing orders that before the copy" };
+            told.message = format!("copies to {}, which {them} {verb} {why}", place(cx, Home::Shared(rank), found.offset));
+            told.other(cx.code.span(found.pc), format!("{them} {verb} it here")).help(if found.known {
+                "run `fence.proxy.async.shared::cta` behind the last ordinary access, before the threads meet"
+            } else {
+                "let the threads that use the buffer arrive at an mbarrier when they are done, and wait for that before the next copy"
+            })
+        });
+    }
+}

@@ -1,0 +1,384 @@
+//! What one copy moves, and how it goes: into shared memory, or out of it.
+
+use super::{Bulk, LATENCY, Move, RATE, Shape};
+use crate::access::context::Cx;
+use crate::access::flight::{self, Flight, What};
+use crate::access::group::Does;
+use crate::ops::copy::tensor_map::{self, Piece};
+use crate::ops::mbarrier::{Delivery, Mbarrier, Sender, check_use};
+use crate::race::shadow::{Kind, Scope};
+use heist_arith::atomic::{Op, Subnormals, Type, apply};
+use heist_ptx::rule;
+
+impl Bulk {
+    /// The pieces of the copy, with what is wrong about them reported.
+    pub(super) fn describe(
+        &self,
+        cx: &mut Cx<'_>,
+        lane: usize,
+        other: u64,
+        target: (u32, u32),
+    ) -> Option<Move> {
+        match &self.shape {
+            Shape::Bytes(size) => {
+                let size = u64::from(cx.row(*size)[lane]);
+                let wrong = if !size.is_multiple_of(16) {
+                    Some(format!("{size} bytes, which is not a multiple of 16"))
+                } else if !u64::from(target.1).is_multiple_of(16) || !other.is_multiple_of(16) {
+                    Some(format!(
+                        "between {:#x} of shared memory and {other:#x}, which are not both multiples of 16",
+                        target.1
+                    ))
+                } else {
+                    None
+                };
+                if let Some(wrong) = wrong {
+                    cx.report(rule::BULK_SHAPE, 1 << lane, |_, mut told| {
+                        told.message = format!("a bulk copy of {wrong}");
+                        told.help(
+                            "sizes and both addresses of a bulk copy are multiples of 16 bytes",
+                        )
+                    });
+                    return None;
+                }
+                Some(Move {
+                    lane,
+                    pieces: vec![Piece {
+                        shared: 0,
+                        global: Some(other),
+                        len: size,
+                    }],
+                    total: size,
+                    fill: None,
+                    element: None,
+                })
+            }
+            Shape::Box(coordinates) => {
+                let at: Vec<i32> = coordinates
+                    .iter()
+                    .map(|&slot| cx.row(slot)[lane] as i32)
+                    .collect();
+                let bytes = cx.map_bytes(lane, other);
+                let found = bytes.and_then(|bytes| cx.machine.tensor_maps.find(&bytes).cloned());
+                let Some((address, map)) = found else {
+                    cx.report(rule::TENSOR_MAP, 1 << lane, |_, mut told| {
+                        told.message = format!("{other:#x} is not the address of a tensor map");
+                        told.help("pass the map as a `const __grid_constant__` parameter, and give its generic address")
+                    });
+                    return None;
+                };
+                if let Some(pc) = cx.machine.tensor_maps.settle(other) {
+                    cx.report(rule::TENSOR_MAP_FENCE, 1 << lane, |cx, mut told| {
+                        told.message = format!(
+                            "uses the tensor map at {other:#x}, which was changed, without having acquired the change"
+                        );
+                        told.other(cx.code.span(pc), "it was changed here").help(
+                            "execute `fence.proxy.tensormap::generic.acquire.gpu [map], 128` in the thread that uses it, after the change was released",
+                        )
+                    });
+                }
+                let aligned = 128;
+                let wrong = if !u64::from(target.1).is_multiple_of(aligned) {
+                    Some(format!(
+                        "a tensor copy at {:#x} of shared memory, which is not a multiple of {aligned}",
+                        target.1
+                    ))
+                } else if self.barrier.is_none() && at.iter().any(|&axis| axis < 0) {
+                    Some(format!(
+                        "a tensor store at ({}): a load may begin before the tensor, a store or reduction may not",
+                        at.iter()
+                            .map(ToString::to_string)
+                            .collect::<Vec<_>>()
+                            .join(", ")
+                    ))
+                } else {
+                    None
+                };
+                let pieces = match (
+                    wrong,
+                    tensor_map::pieces(address, &map, &at, u64::from(target.1)),
+                ) {
+                    (None, Ok(pieces)) => pieces,
+                    (wrong, pieces) => {
+                        let why = wrong
+                            .or_else(|| pieces.err().map(str::to_owned))
+                            .unwrap_or_default();
+                        cx.report(rule::TENSOR_COPY, 1 << lane, |_, mut told| {
+                            told.message = why;
+                            told.help("align the box in shared memory to 128 bytes (1024 for a 128-byte swizzle), and give one coordinate for each axis")
+                        });
+                        return None;
+                    }
+                };
+                use heist_launch::TensorElement as E;
+                let element = match map.element {
+                    E::U32 => Some(Type::U32),
+                    E::S32 => Some(Type::S32),
+                    E::U64 => Some(Type::U64),
+                    E::S64 => Some(Type::S64),
+                    E::F16 => Some(Type::F16),
+                    E::Bf16 => Some(Type::Bf16),
+                    E::F64 => Some(Type::F64),
+                    E::F32 | E::F32Ftz | E::Tf32 | E::Tf32Ftz => Some(Type::F32),
+                    E::U8 | E::U16 => None,
+                };
+                Some(Move {
+                    lane,
+                    total: tensor_map::box_bytes(&map),
+                    pieces,
+                    fill: Some(map),
+                    element,
+                })
+            }
+        }
+    }
+
+    /// Into shared memory.
+    pub(super) fn load(
+        &self,
+        cx: &mut Cx<'_>,
+        moved: Move,
+        target: (u32, u32),
+        other: u64,
+        barrier: u64,
+    ) {
+        let lane = moved.lane;
+        let Some((barrier_rank, barrier)) = cx.shared_place(lane, barrier) else {
+            return;
+        };
+        let Some(mut targets) = self.targets(cx, lane, target.0, barrier_rank) else {
+            return;
+        };
+        targets.retain(|&(_, rank)| check_use(cx, lane, rank, barrier));
+        if targets.is_empty() {
+            return;
+        }
+        let mut data = vec![0u8; moved.total as usize];
+        let mut sent = None;
+        if self.to_peer {
+            let Some((rank, source)) = cx.shared_place(lane, other) else {
+                return;
+            };
+            if !cx.is_in_shared(lane, rank, source, moved.total, Does::Reads) {
+                return;
+            }
+            cx.check_source(lane, rank, u64::from(source), moved.total);
+            sent = Some((rank, u64::from(source)));
+            data.copy_from_slice(
+                cx.blocks[rank as usize]
+                    .shared
+                    .bytes(u64::from(source), moved.total as usize),
+            );
+        } else {
+            for piece in &moved.pieces {
+                let range = piece.shared as usize..(piece.shared + piece.len) as usize;
+                match piece.global {
+                    Some(address) => {
+                        let Some((home, offset)) =
+                            cx.global_place(lane, address, piece.len, Does::Reads)
+                        else {
+                            return;
+                        };
+                        cx.touch_range(lane, home, offset, piece.len, Does::Reads, Kind::Plain);
+                        if let Some(region) = cx.region(home) {
+                            data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
+                        }
+                    }
+                    None => {
+                        if let Some(map) = &moved.fill {
+                            data[range].copy_from_slice(&tensor_map::fill(map, piece.len as usize));
+                        }
+                    }
+                }
+            }
+        }
+        let (start, end) = (u64::from(target.1), u64::from(target.1) + moved.total);
+        let pc = cx.pc();
+        let id = cx.team.new_flight();
+        for &(rank, _) in &targets {
+            if !cx.is_in_shared(lane, rank, target.1, moved.total, Does::Writes) {
+                return;
+            }
+            cx.check_target(lane, rank, start..end, self.reduce.is_some(), true);
+            cx.blocks[rank as usize].flights.push(Flight {
+                id,
+                what: What::Bulk,
+                write: true,
+                reduces: self.reduce.is_some(),
+                start,
+                end,
+                pc,
+                agent: cx.warp.clock.agent,
+                lane: lane as u8,
+            });
+        }
+        if let Some((rank, source)) = sent {
+            cx.blocks[rank as usize].flights.push(Flight {
+                id,
+                what: What::Sent,
+                write: false,
+                reduces: false,
+                start: source,
+                end: source + moved.total,
+                pc,
+                agent: cx.warp.clock.agent,
+                lane: lane as u8,
+            });
+        }
+        let clock = cx.warp.clock.snapshot(1 << lane, cx.warp.live);
+        let extra = cx.machine.held_up();
+        let time = cx.now() + LATENCY + moved.total / RATE + extra;
+        let reduce = self.reduce;
+        let deliveries: Vec<Delivery> = targets
+            .iter()
+            .map(|&(_, to)| {
+                let sender = Sender {
+                    what: What::Bulk,
+                    pc,
+                    own: to == cx.warp.rank,
+                };
+                Delivery::new(cx.blocks, sender, to, barrier, moved.total as u32)
+            })
+            .collect();
+        cx.team.after(time, move |happening| {
+            if let Some((rank, _)) = sent {
+                happening.blocks[rank as usize].flights.land(id);
+            }
+            for (&(rank, barrier_rank), delivery) in targets.iter().zip(deliveries) {
+                let stamp = happening.blocks[barrier_rank as usize]
+                    .mbarriers
+                    .get(barrier)
+                    .map(Mbarrier::stamp);
+                let block = &mut happening.blocks[rank as usize];
+                block.flights.land(id);
+                match reduce {
+                    None => block.shared.write_bytes(start, &data),
+                    Some((op, ty)) => {
+                        let ty = ty.unwrap_or(Type::B32);
+                        reduce_into(&mut block.shared, start, &data, op, ty, Subnormals::Kept);
+                    }
+                }
+                if let Some(stamp) = stamp {
+                    flight::written(&mut block.shared, start, end - start, stamp, pc);
+                }
+                delivery.arrive(happening, Some(&clock));
+            }
+        });
+    }
+
+    /// The blocks that a copy goes to, each with the block whose mbarrier counts.
+    pub(super) fn targets(
+        &self,
+        cx: &mut Cx<'_>,
+        lane: usize,
+        rank: u32,
+        barrier_rank: u32,
+    ) -> Option<Vec<(u32, u32)>> {
+        let Some(mask) = self.multicast else {
+            return Some(vec![(rank, barrier_rank)]);
+        };
+        let mask = cx.row(mask)[lane] & 0xffff;
+        let size = cx.blocks.len() as u32;
+        if mask >> size.min(31) != 0 || mask == 0 {
+            cx.report(rule::MULTICAST_MASK, 1 << lane, |_, mut told| {
+                told.message = format!("a multicast to blocks {mask:#06x} in a cluster of {size}");
+                told.help("the mask has one bit for each rank of the cluster")
+            });
+        }
+        let targets: Vec<(u32, u32)> = (0..size)
+            .filter(|rank| mask >> rank & 1 != 0)
+            .map(|rank| (rank, rank))
+            .collect();
+        (!targets.is_empty()).then_some(targets)
+    }
+
+    /// Out of shared memory.
+    pub(super) fn store(&self, cx: &mut Cx<'_>, moved: Move, source: (u32, u32)) {
+        let lane = moved.lane;
+        let (rank, offset) = source;
+        if !cx.is_in_shared(lane, rank, offset, moved.total, Does::Reads) {
+            return;
+        }
+        cx.check_source(lane, rank, u64::from(offset), moved.total);
+        let data = cx.blocks[rank as usize]
+            .shared
+            .bytes(u64::from(offset), moved.total as usize)
+            .to_vec();
+        let pc = cx.pc();
+        // Reductions are atomic towards each other, and known as their thread's own.
+        let stamp = (self.reduce.is_none() && cx.machine.options.checks.races).then(|| {
+            let block = &mut cx.blocks[cx.warp.rank as usize];
+            let new = || block.mbarriers.new_agent(block.number);
+            cx.warp.copies.bulk.stamp(lane, new)
+        });
+        for piece in &moved.pieces {
+            let Some(address) = piece.global else {
+                continue;
+            };
+            let Some((home, at)) = cx.global_place(lane, address, piece.len, Does::Writes) else {
+                return;
+            };
+            let bytes = &data[piece.shared as usize..(piece.shared + piece.len) as usize];
+            let kind = if self.reduce.is_some() {
+                Kind::Strong(Scope::Gpu)
+            } else {
+                Kind::Plain
+            };
+            cx.touch_range(lane, home, at, piece.len, Does::Writes, kind);
+            let Some(region) = cx.region(home) else {
+                return;
+            };
+            match self.reduce {
+                None => region.write_bytes(at, bytes),
+                Some((op, ty)) => {
+                    let ty = bitwise(op, moved.element.or(ty).unwrap_or(Type::B32));
+                    reduce_into(region, at, bytes, op, ty, Subnormals::Flushed);
+                }
+            }
+            if let Some(stamp) = stamp {
+                flight::written(region, at, piece.len, stamp, pc);
+            }
+        }
+        let id = cx.team.new_flight();
+        cx.blocks[rank as usize].flights.push(Flight {
+            id,
+            what: What::Bulk,
+            write: false,
+            reduces: false,
+            start: u64::from(offset),
+            end: u64::from(offset) + moved.total,
+            pc,
+            agent: cx.warp.clock.agent,
+            lane: lane as u8,
+        });
+        cx.warp.copies.bulk.start(lane, id);
+    }
+}
+
+/// Logic works on bits, whatever the tensor's elements are.
+pub(super) fn bitwise(op: Op, ty: Type) -> Type {
+    match (op, ty) {
+        (Op::And | Op::Or | Op::Xor, Type::U32 | Type::S32 | Type::F32) => Type::B32,
+        (Op::And | Op::Or | Op::Xor, Type::U64 | Type::S64 | Type::F64) => Type::B64,
+        (_, ty) => ty,
+    }
+}
+
+pub(super) fn reduce_into(
+    region: &mut crate::state::memory::region::Region,
+    start: u64,
+    data: &[u8],
+    op: Op,
+    ty: Type,
+    sub: Subnormals,
+) {
+    let size = ty.bytes() as usize;
+    for (at, bytes) in data.chunks_exact(size).enumerate() {
+        let offset = start + (at * size) as u64;
+        let mut value = [0u8; 8];
+        value[..size].copy_from_slice(bytes);
+        let old = region.read(offset, size) as u64;
+        let new = apply(op, ty, sub, old, u64::from_le_bytes(value), 0).unwrap_or(old);
+        region.write(offset, size, u128::from(new));
+    }
+}

@@ -1,0 +1,479 @@
+//! `cp.async`: copies of a thread, in groups or tied to an mbarrier.
+//!
+//! What is copied is taken when the copy starts and put down when it is waited
+//! for; in between the words at its target are known to be on their way. Once it
+//! has been waited for it is a store of the copying lane like any other.
+
+use crate::access::context::Cx;
+use crate::access::group::{Does, Group, Home, groups, watch};
+use crate::code::{Flow, PredSrc, Reach, Slot};
+use crate::decode::map::with;
+use crate::decode::mods::{Mods, operands};
+use crate::decode::operand::Addr;
+use crate::decode::{Cost, Decoded, Decoder};
+use crate::lanes::{LANES, Mask, each, first};
+use crate::ops::mbarrier::{arrive_later, check_use};
+use crate::race::shadow::{Kind, LINE};
+use crate::state::memory::window::Window;
+use heist_ptx::{Instruction, Operand, ScalarType, rule};
+use std::collections::VecDeque;
+
+/// Cycles from a copy's start until its data is there.
+const LATENCY: u64 = 600;
+
+/// One instruction's copies.
+#[derive(Debug)]
+struct Copy {
+    pc: u32,
+    mask: Mask,
+    offsets: [u64; LANES],
+    size: u32,
+    /// What each lane copies, in the low `size` bytes.
+    data: [u128; LANES],
+    ready: u64,
+}
+
+/// A warp's copies that have not been waited for.
+#[derive(Debug, Default)]
+pub(crate) struct WarpCopies {
+    open: Vec<Copy>,
+    groups: VecDeque<Vec<Copy>>,
+    /// Lists to use again.
+    spare: Vec<Vec<Copy>>,
+    /// Those out of shared memory, by their flights.
+    pub(crate) bulk: super::bulk::group::Groups,
+}
+
+impl WarpCopies {
+    /// Makes a group of the copies that are in none.
+    fn commit(&mut self) {
+        let next = self.spare.pop().unwrap_or_default();
+        self.groups
+            .push_back(std::mem::replace(&mut self.open, next));
+    }
+
+    /// A copy that no group covers, and one that nobody has waited for.
+    fn left_over(&self) -> (Option<u32>, Option<u32>) {
+        let in_groups = self.groups.iter().flatten().next();
+        (
+            self.open.first().map(|copy| copy.pc),
+            in_groups.map(|copy| copy.pc),
+        )
+    }
+}
+
+/// The words of a block's shared memory that copies are on their way to.
+#[derive(Debug, Default)]
+pub(crate) struct Expected {
+    lines: Vec<ExpectedLine>,
+    /// How many words they are.
+    count: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ExpectedLine {
+    /// A bit for each word.
+    words: u32,
+    /// The instruction that copies to each of them.
+    pcs: [u32; LINE / 4],
+}
+
+impl Expected {
+    /// Whether no copy is on its way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The line and the words of some bytes, which lie in one line.
+    #[inline(always)]
+    fn place(offset: u64, size: u32) -> (usize, u32) {
+        let first = offset as u32 / 4 % 32;
+        let last = (offset as u32 + size.max(1) - 1) / 4 % 32;
+        let words = (u32::MAX >> (31 - last)) & (u32::MAX << first);
+        ((offset / LINE as u64) as usize, words)
+    }
+
+    /// A copy to some bytes is on its way. If there is one already, that.
+    fn expect(&mut self, offset: u64, size: u32, pc: u32) -> Option<u32> {
+        let other = self.at(offset, size);
+        let (line, words) = Expected::place(offset, size);
+        if line >= self.lines.len() {
+            self.lines.resize(line + 1, ExpectedLine::default());
+        }
+        let line = &mut self.lines[line];
+        self.count += (words & !line.words).count_ones();
+        line.words |= words;
+        for word in each(words) {
+            line.pcs[word] = pc;
+        }
+        other
+    }
+
+    /// What was on its way to some bytes is there.
+    fn land(&mut self, offset: u64, size: u32) {
+        let (line, words) = Expected::place(offset, size);
+        if let Some(line) = self.lines.get_mut(line) {
+            self.count -= (words & line.words).count_ones();
+            line.words &= !words;
+        }
+    }
+
+    /// The copy that is on its way to one of some bytes.
+    #[inline(always)]
+    fn at(&self, offset: u64, size: u32) -> Option<u32> {
+        let (line, words) = Expected::place(offset, size);
+        let line = self.lines.get(line)?;
+        let met = line.words & words;
+        (met != 0).then(|| line.pcs[first(met)])
+    }
+}
+
+/// Reports accesses to words that a `cp.async` is on its way to.
+#[inline]
+pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
+    let Home::Shared(rank) = group.home else {
+        return false;
+    };
+    let expected = &cx.blocks[rank as usize].expected;
+    if expected.is_empty() {
+        return false;
+    }
+    let met = each(group.mask)
+        .find_map(|lane| Some((lane, expected.at(group.offsets[lane], group.size)?)));
+    if let Some((lane, pc)) = met {
+        let offset = group.offsets[lane];
+        cx.report(rule::CP_ASYNC_EARLY, 1 << lane, |cx, mut told| {
+            told.message = format!(
+                "{} {}, which a cp.async that was not waited for has not written yet",
+                does.verb(),
+                crate::access::conflict::place(cx, group.home, offset)
+            );
+            told.other(cx.code.span(pc), "the copy starts here").help(
+                "wait with `cp.async.wait_group` (or `wait_all`), and let the other threads meet at a barrier behind it",
+            )
+        });
+    }
+    met.is_some()
+}
+
+pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    if mods.has("commit_group") {
+        let instr = with(|cx| {
+            cx.warp.copies.commit();
+            Flow::Next
+        });
+        d.emit(instr, Cost::ALU);
+        return Ok(());
+    }
+    if mods.has("wait_all") {
+        let instr = with(|cx| {
+            cx.warp.copies.commit();
+            wait(cx, 0);
+            Flow::Next
+        });
+        d.emit(instr, Cost::CONTROL);
+        return Ok(());
+    }
+    if mods.has("wait_group") {
+        let o = operands(d, i, 1)?;
+        let Some(left) = d.immediate(&o[0]) else {
+            return Err(d.wrong(rule::OPERAND_KIND, "cp.async.wait_group takes a constant"));
+        };
+        let instr = with(move |cx| {
+            wait(cx, left as usize);
+            Flow::Next
+        });
+        d.emit(instr, Cost::CONTROL);
+        return Ok(());
+    }
+    if mods.has("mbarrier") {
+        let o = operands(d, i, 1)?;
+        let addr = d.address(&o[0])?;
+        let counts = !mods.has("noinc");
+        d.emit_reaching(
+            with(move |cx| arrive(cx, addr, counts)),
+            Cost::new(2, 0),
+            Reach::Cluster,
+        );
+        return Ok(());
+    }
+    start(d, i, mods)
+}
+
+/// `cp.async.cg.shared.global [to], [from], size, source size or predicate`.
+fn start(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let o = &i.operands;
+    if o.len() < 3 {
+        operands(d, i, 3)?;
+    }
+    let (to, from) = (d.address(&o[0])?, d.address(&o[1])?);
+    let size = d.immediate(&o[2]).unwrap_or(0) as u32;
+    if !matches!(size, 4 | 8 | 16) {
+        return Err(d.wrong(rule::IMMEDIATE_RANGE, "cp.async copies 4, 8 or 16 bytes"));
+    }
+    let hint = usize::from(mods.has("L2::cache_hint"));
+    let mut ignore: Option<PredSrc> = None;
+    let mut taken: Option<Slot> = None;
+    if o.len() - hint > 3 {
+        match &o[3] {
+            Operand::Name(name)
+                if d.register(name)
+                    .is_ok_and(|register| register.ty == ScalarType::Pred) =>
+            {
+                ignore = Some(d.pred_src(&o[3])?);
+            }
+            Operand::Not(_) => ignore = Some(d.pred_src(&o[3])?),
+            other => taken = Some(d.src(other, ScalarType::U32)?),
+        }
+    }
+    let instr = with(move |cx| copy(cx, to, from, size, ignore, taken));
+    d.emit(instr, Cost::new(4, 0));
+    Ok(())
+}
+
+/// Reads `size` bytes of global memory in each lane of [`Cx::mask`], and puts them behind the
+/// first `done`.
+fn read_piece(
+    cx: &mut Cx<'_>,
+    from: &[u64; LANES],
+    size: u32,
+    done: u32,
+    data: &mut [u128; LANES],
+) {
+    let window = Some(Window::Global);
+    groups(cx, window, from, size, Does::Reads, |cx, group| {
+        let contiguous = group.touch().is_contiguous();
+        watch(cx, group, contiguous, Does::Reads, Kind::Plain);
+        if let Some(region) = cx.region(group.home) {
+            for lane in each(group.mask) {
+                data[lane] |= region.read(group.offsets[lane], size as usize) << (8 * done);
+            }
+        }
+    });
+}
+
+fn copy(
+    cx: &mut Cx<'_>,
+    to: Addr,
+    from: Addr,
+    size: u32,
+    ignore: Option<PredSrc>,
+    taken: Option<Slot>,
+) -> Flow {
+    let sources = from.eval(cx);
+    let lengths = taken.map_or([size; LANES], |slot| *cx.row(slot));
+    let ignored = ignore.map_or(0, |source| cx.pred(source));
+    let all = cx.mask;
+    let mut data = [0; LANES];
+    // The lanes that read anything, and each only what it takes: in pieces that are
+    // powers of two, largest first.
+    let mut rest = all & !ignored;
+    while rest != 0 {
+        let len = lengths[first(rest)].min(size);
+        cx.mask = each(rest)
+            .filter(|&lane| lengths[lane].min(size) == len)
+            .fold(0, |m, lane| m | 1 << lane);
+        rest &= !cx.mask;
+        let mut done = 0;
+        while done < len {
+            let piece = 1 << (len - done).ilog2();
+            let from = crate::lanes::map1(sources, |one| one.wrapping_add(u64::from(done)));
+            read_piece(cx, &from, piece, done, &mut data);
+            done += piece;
+        }
+    }
+    cx.mask = all;
+    let targets = to.eval(cx);
+    let (pc, ready) = (cx.pc(), cx.now() + LATENCY);
+    let mut made = None;
+    groups(
+        cx,
+        Some(Window::Shared),
+        &targets,
+        size,
+        Does::Writes,
+        |cx, group| {
+            crate::access::flight::check(cx, group, Does::Writes);
+            let rank = cx.warp.rank;
+            let mut twice = None;
+            let expected = &mut cx.blocks[rank as usize].expected;
+            for lane in each(group.mask) {
+                if let Some(other) = expected.expect(group.offsets[lane], size, pc) {
+                    twice = Some((lane, other));
+                }
+            }
+            if let Some((lane, other)) = twice {
+                cx.report(rule::ASYNC_OVERLAP, 1 << lane, |cx, mut told| {
+                    told.message =
+                        "copies to words that another cp.async is still on its way to".to_owned();
+                    told.other(cx.code.span(other), "that one starts here")
+                        .help("wait for the first copy before the next one to the same place")
+                });
+            }
+            made = Some((group.mask, group.offsets));
+        },
+    );
+    if let Some((mask, offsets)) = made {
+        cx.warp.copies.open.push(Copy {
+            pc,
+            mask,
+            offsets,
+            size,
+            data,
+            ready,
+        });
+    }
+    Flow::Next
+}
+
+/// Waits until at most `left` groups are on their way.
+fn wait(cx: &mut Cx<'_>, left: usize) {
+    while cx.warp.copies.groups.len() > left {
+        let mut group = cx.warp.copies.groups.pop_front().unwrap_or_default();
+        for copy in &group {
+            cx.warp.advance(copy.ready);
+            put_down(cx, copy);
+        }
+        group.clear();
+        cx.warp.copies.spare.push(group);
+    }
+    cx.team.progress += 1;
+}
+
+/// The data of a copy arrives: a store of the lanes that copied.
+fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
+    let rank = cx.warp.rank;
+    let (mask, pc) = (cx.mask, cx.fragment.pc);
+    cx.mask = copy.mask;
+    let expected = &mut cx.blocks[rank as usize].expected;
+    for lane in each(copy.mask) {
+        expected.land(copy.offsets[lane], copy.size);
+    }
+    // The trace names the copy, not the wait.
+    cx.fragment.pc = copy.pc;
+    let group = Group {
+        home: Home::Shared(rank),
+        mask: copy.mask,
+        offsets: copy.offsets,
+        size: copy.size,
+    };
+    let contiguous = group.touch().is_contiguous();
+    watch(cx, &group, contiguous, Does::Writes, Kind::Copy);
+    let shared = &mut cx.blocks[rank as usize].shared;
+    for lane in each(copy.mask) {
+        shared.write(copy.offsets[lane], copy.size as usize, copy.data[lane]);
+    }
+    (cx.mask, cx.fragment.pc) = (mask, pc);
+}
+
+/// `cp.async.mbarrier.arrive`: an arrival when all copies so far have come.
+fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
+    let addresses = addr.eval(cx);
+    let rank = cx.warp.rank;
+    let mut copies = std::mem::take(&mut cx.warp.copies.open);
+    copies.extend(
+        std::mem::take(&mut cx.warp.copies.groups)
+            .into_iter()
+            .flatten(),
+    );
+    let ready = copies
+        .iter()
+        .map(|copy| copy.ready)
+        .max()
+        .unwrap_or(0)
+        .max(cx.now() + 20);
+    let mut places: Vec<(u32, u32)> = Vec::new();
+    groups(
+        cx,
+        Some(Window::Shared),
+        &addresses,
+        8,
+        Does::Writes,
+        |cx, group| {
+            for lane in each(group.mask) {
+                let offset = group.offsets[lane] as u32;
+                if check_use(cx, lane, rank, offset) {
+                    match places.iter_mut().find(|(at, _)| *at == offset) {
+                        Some((_, count)) => *count += 1,
+                        None => places.push((offset, 1)),
+                    }
+                }
+            }
+        },
+    );
+    let live = cx.warp.live;
+    let clock = cx.warp.clock.release(cx.mask, live);
+    if counts {
+        for &(offset, count) in &places {
+            if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset) {
+                barrier.pending += count;
+            }
+        }
+    }
+    let pc = cx.pc();
+    cx.team.after(ready, move |happening| {
+        let block = &mut happening.blocks[rank as usize];
+        let Some(&(first, _)) = places.first() else {
+            return;
+        };
+        let stamp = block
+            .mbarriers
+            .get(first)
+            .map(crate::ops::mbarrier::Mbarrier::stamp);
+        for copy in &copies {
+            for lane in each(copy.mask) {
+                let size = copy.size as usize;
+                block.expected.land(copy.offsets[lane], copy.size);
+                block
+                    .shared
+                    .write(copy.offsets[lane], size, copy.data[lane]);
+                if let Some(stamp) = stamp {
+                    crate::access::flight::written(
+                        &mut block.shared,
+                        copy.offsets[lane],
+                        u64::from(copy.size),
+                        stamp,
+                        copy.pc,
+                    );
+                }
+            }
+        }
+        for &(offset, count) in &places {
+            let short = arrive_later(
+                &mut block.mbarriers,
+                happening.team,
+                (rank, offset),
+                count,
+                &clock,
+                happening.time,
+                pc,
+            );
+            if let Some(short) = short {
+                short.tell(happening.code, happening.machine);
+            }
+        }
+    });
+    Flow::Next
+}
+
+/// What a warp that exits leaves behind.
+pub(crate) fn exited(cx: &mut Cx<'_>) {
+    let (open, grouped) = cx.warp.copies.left_over();
+    if let Some(pc) = open {
+        let span = cx.code.span(pc);
+        cx.report(rule::CP_ASYNC_UNCOMMITTED, cx.mask, |_, mut told| {
+            told.message =
+                "a thread exits with a cp.async that no group or mbarrier covers".to_owned();
+            told.other(span, "the copy starts here")
+                .help("`cp.async.commit_group` behind it, and wait for the group")
+        });
+    }
+    if let Some(pc) = grouped {
+        let span = cx.code.span(pc);
+        cx.report(rule::CP_ASYNC_UNWAITED, cx.mask, |_, mut told| {
+            told.message = "a thread exits with a cp.async that nobody has waited for".to_owned();
+            told.other(span, "the copy starts here")
+                .help("`cp.async.wait_all` before the end, or leave the copy out")
+        });
+    }
+}

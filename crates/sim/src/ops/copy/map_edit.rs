@@ -1,0 +1,252 @@
+//! `tensormap.replace` and `tensormap.cp_fenceproxy`: tensor maps made by kernels.
+//!
+//! The bytes of a map stand for one kept beside the memory, so a changed map is a
+//! new one: copies of the old bytes mean what they meant.
+
+use crate::access::context::Cx;
+use crate::access::group::{Does, Home, groups, watch};
+use crate::code::{Flow, Reach};
+use crate::decode::map::with;
+use crate::decode::mods::{Mods, operands};
+use crate::decode::qualifier::{read_bits, window_of};
+use crate::decode::{Cost, Decoded, Decoder};
+use crate::lanes::{LANES, each, first};
+use crate::race::shadow::{Kind, Scope};
+use crate::state::memory::window::Window;
+use heist_launch::{Fill, Interleave, Swizzle, TensorElement, TensorMap};
+use heist_ptx::{Instruction, ScalarType, rule};
+
+pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    if mods.has("cp_fenceproxy") {
+        copy(d, i)
+    } else {
+        replace(d, i, mods)
+    }
+}
+
+/// What of a map is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Address,
+    Rank,
+    BoxDim(usize),
+    Dim(usize),
+    Stride(usize),
+    ElementStride(usize),
+    Element,
+    Interleave,
+    Swizzle,
+    Fill,
+}
+
+fn replace(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let name = mods
+        .all
+        .iter()
+        .copied()
+        .find(|text| !matches!(*text, "replace" | "tile"))
+        .unwrap_or("");
+    let indexed = matches!(
+        name,
+        "box_dim" | "global_dim" | "global_stride" | "element_stride"
+    );
+    let o = operands(d, i, if indexed { 3 } else { 2 })?;
+    let axis = if indexed {
+        match d.immediate(&o[1]) {
+            Some(axis) if axis < 5 => axis as usize,
+            _ => {
+                return Err(d.wrong(
+                    rule::IMMEDIATE_RANGE,
+                    "a tensor has up to five dimensions, counted from 0",
+                ));
+            }
+        }
+    } else {
+        0
+    };
+    let field = match name {
+        "global_address" => Field::Address,
+        "rank" => Field::Rank,
+        "box_dim" => Field::BoxDim(axis),
+        "global_dim" => Field::Dim(axis),
+        "global_stride" => Field::Stride(axis),
+        "element_stride" => Field::ElementStride(axis),
+        "elemtype" => Field::Element,
+        "interleave_layout" => Field::Interleave,
+        "swizzle_mode" => Field::Swizzle,
+        "fill_mode" => Field::Fill,
+        _ => return Err(d.unsupported(i, "this field of a tensor map is not simulated")),
+    };
+    let ty = if matches!(field, Field::Address | Field::Stride(_)) {
+        ScalarType::B64
+    } else {
+        ScalarType::B32
+    };
+    let addr = d.address(&o[0])?;
+    let window = window_of(d, mods).or(addr.window);
+    let (value, rows) = d.src_any(&o[o.len() - 1], ty)?;
+    let instr = with(move |cx| {
+        let (addresses, values) = (addr.eval(cx), read_bits(cx, value, rows));
+        let lanes = cx.mask;
+        for lane in each(lanes) {
+            cx.mask = 1 << lane;
+            change(cx, window, addresses[lane], field, values[lane]);
+        }
+        cx.mask = lanes;
+        Flow::Next
+    });
+    d.emit_reaching(instr, Cost::new(4, 24), Reach::Device);
+    Ok(())
+}
+
+/// Changes one field of the map at an address.
+fn change(cx: &mut Cx<'_>, window: Option<Window>, address: u64, field: Field, value: u64) {
+    let all = [address; LANES];
+    let mut bad = None;
+    // The part of the bytes that says which map it is.
+    groups(cx, window, &all, 16, Does::Writes, |cx, group| {
+        watch(cx, group, false, Does::Writes, Kind::Plain);
+        let offset = group.offsets[first(group.mask)];
+        let Some(region) = cx.region(group.home) else {
+            return;
+        };
+        let bytes = region.read(offset, 16).to_le_bytes();
+        let known = cx.machine.tensor_maps.find(&bytes).cloned();
+        let (mut tensor, mut map) = known.unwrap_or_else(blank);
+        if set(&mut tensor, &mut map, field, value).is_none() {
+            bad = Some(());
+            return;
+        }
+        let bytes = cx.machine.tensor_maps.add(tensor, map);
+        if matches!(group.home, Home::Global(_)) {
+            let pc = cx.pc();
+            cx.machine.tensor_maps.change(address, pc);
+        }
+        if let Some(region) = cx.region(group.home) {
+            region.write_bytes(offset, &bytes[..16]);
+        }
+    });
+    if bad.is_some() {
+        cx.report(rule::TENSOR_COPY, cx.mask, |_, mut told| {
+            told.message = format!("{value:#x} is no value of this field of a tensor map");
+            told
+        });
+    }
+}
+
+/// A map of one element, for bytes that are no map yet.
+fn blank() -> (u64, TensorMap) {
+    (0, TensorMap::dense(0usize, TensorElement::U8, &[1], &[1]))
+}
+
+fn set(tensor: &mut u64, map: &mut TensorMap, field: Field, value: u64) -> Option<()> {
+    let number = value as u32;
+    match field {
+        Field::Address => *tensor = value,
+        // Given as one less than it is.
+        Field::Rank if number < 5 => resize(map, number as usize + 1),
+        Field::Rank => return None,
+        Field::BoxDim(axis) => *entry(&mut map.box_dims, axis, 1) = number,
+        Field::Dim(axis) => *entry(&mut map.dims, axis, 1) = u64::from(number),
+        Field::Stride(axis) => *entry(&mut map.strides, axis, 0) = value,
+        Field::ElementStride(axis) => *entry(&mut map.element_strides, axis, 1) = number,
+        Field::Element => {
+            map.element = match number {
+                0 => TensorElement::U8,
+                1 => TensorElement::U16,
+                2 => TensorElement::U32,
+                3 => TensorElement::S32,
+                4 => TensorElement::U64,
+                5 => TensorElement::S64,
+                6 => TensorElement::F16,
+                7 => TensorElement::F32,
+                8 => TensorElement::F32Ftz,
+                9 => TensorElement::F64,
+                10 => TensorElement::Bf16,
+                11 => TensorElement::Tf32,
+                12 => TensorElement::Tf32Ftz,
+                _ => return None,
+            }
+        }
+        Field::Interleave => {
+            map.interleave = match number {
+                0 => Interleave::None,
+                1 => Interleave::Bytes16,
+                2 => Interleave::Bytes32,
+                _ => return None,
+            }
+        }
+        Field::Swizzle => {
+            map.swizzle = match number {
+                0 => Swizzle::None,
+                1 => Swizzle::Bytes32,
+                2 => Swizzle::Bytes64,
+                3 => Swizzle::Bytes128,
+                _ => return None,
+            }
+        }
+        Field::Fill => {
+            map.fill = match number {
+                0 => Fill::Zeros,
+                1 => Fill::Nan,
+                _ => return None,
+            }
+        }
+    }
+    Some(())
+}
+
+fn resize(map: &mut TensorMap, rank: usize) {
+    map.dims.resize(rank, 1);
+    map.strides.resize(rank - 1, 0);
+    map.box_dims.resize(rank, 1);
+    map.element_strides.resize(rank, 1);
+}
+
+/// An entry of a list, which grows to have it.
+fn entry<T: Clone>(list: &mut Vec<T>, at: usize, blank: T) -> &mut T {
+    if list.len() <= at {
+        list.resize(at + 1, blank);
+    }
+    &mut list[at]
+}
+
+/// `tensormap.cp_fenceproxy [to], [from], 128`: the warp copies a map and releases it.
+fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
+    let o = operands(d, i, 3)?;
+    let (to, from) = (d.address(&o[0])?, d.address(&o[1])?);
+    let instr = with(move |cx| {
+        if let Err(flow) = crate::ops::matrix::assemble(cx) {
+            return flow;
+        }
+        let lead = first(cx.mask);
+        let spread = |base: u64| std::array::from_fn(|lane| base.wrapping_add(4 * lane as u64));
+        let sources: [u64; LANES] = spread(from.eval(cx)[lead]);
+        let targets: [u64; LANES] = spread(to.eval(cx)[lead]);
+        let mut words = [0u32; LANES];
+        let shared = Some(Window::Shared);
+        groups(cx, shared, &sources, 4, Does::Reads, |cx, group| {
+            watch(cx, group, false, Does::Reads, Kind::Plain);
+            if let Some(region) = cx.region(group.home) {
+                for lane in each(group.mask) {
+                    words[lane] = region.read(group.offsets[lane], 4) as u32;
+                }
+            }
+        });
+        let global = Some(Window::Global);
+        groups(cx, global, &targets, 4, Does::Writes, |cx, group| {
+            watch(cx, group, false, Does::Writes, Kind::Plain);
+            if let Some(region) = cx.region(group.home) {
+                for lane in each(group.mask) {
+                    region.write(group.offsets[lane], 4, u128::from(words[lane]));
+                }
+            }
+        });
+        let pc = cx.pc();
+        cx.machine.tensor_maps.change(targets[0], pc);
+        crate::ops::barrier::fence::fence(cx, Scope::Gpu);
+        Flow::Next
+    });
+    d.emit_reaching(instr, Cost::GLOBAL, Reach::Device);
+    Ok(())
+}

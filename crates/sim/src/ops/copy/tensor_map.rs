@@ -1,0 +1,253 @@
+//! Tensor maps: what a tensor copy needs to know of a tensor.
+//!
+//! A map is 128 opaque bytes. Here they hold a mark and a number, and the map
+//! itself is kept beside the memory.
+
+use crate::access::context::Cx;
+use crate::code::Flow;
+use crate::decode::operand::Addr;
+use crate::lanes::each;
+use heist_arith::tensor::swizzle::Swizzle;
+use heist_launch::{Fill, Interleave, Swizzle as MapSwizzle, TensorMap};
+use rustc_hash::FxHashMap;
+
+/// What marks the bytes of a map.
+const MARK: u64 = 0x7e50_4d41_5048_5354;
+
+/// The maps of a launch, with the addresses of their tensors.
+#[derive(Debug, Default)]
+pub(crate) struct TensorMaps {
+    list: Vec<(u64, TensorMap)>,
+    /// Addresses in global memory where a kernel has written a map that nobody has
+    /// acquired since, and the instruction that wrote it.
+    changed: FxHashMap<u64, u32>,
+}
+
+impl TensorMaps {
+    /// Keeps a map; the bytes that stand for it.
+    pub(crate) fn add(&mut self, address: u64, map: TensorMap) -> [u8; 128] {
+        let mut bytes = [0; 128];
+        bytes[..8].copy_from_slice(&MARK.to_le_bytes());
+        bytes[8..16].copy_from_slice(&(self.list.len() as u64).to_le_bytes());
+        self.list.push((address, map));
+        bytes
+    }
+
+    /// Notes that a kernel has written a map.
+    pub(crate) fn change(&mut self, at: u64, pc: u32) {
+        self.changed.insert(at, pc);
+    }
+
+    /// Notes that a map may be used as it now is; who wrote it, if that was not known yet.
+    pub(crate) fn settle(&mut self, at: u64) -> Option<u32> {
+        self.changed.remove(&at)
+    }
+
+    /// The map that some bytes stand for.
+    pub(crate) fn find(&self, bytes: &[u8]) -> Option<&(u64, TensorMap)> {
+        let word = |at: usize| {
+            bytes
+                .get(at..at + 8)?
+                .try_into()
+                .ok()
+                .map(u64::from_le_bytes)
+        };
+        (word(0)? == MARK)
+            .then(|| self.list.get(word(8)? as usize))
+            .flatten()
+    }
+}
+
+/// `fence.proxy.tensormap`: a map changed in memory may be used now. The acquiring form
+/// names it.
+pub(crate) fn fence(cx: &mut Cx<'_>, map: Option<Addr>) -> Flow {
+    if let Some(map) = map {
+        let addresses = map.eval(cx);
+        for lane in each(cx.mask) {
+            cx.machine.tensor_maps.settle(addresses[lane]);
+        }
+    }
+    crate::ops::barrier::fence::fence(cx, crate::race::shadow::Scope::Gpu);
+    Flow::Next
+}
+
+/// A stretch of one copy: where it is in shared memory, and where in the tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// Bytes from the start of the box.
+    pub(crate) shared: u64,
+    /// Address in global memory; none outside the tensor.
+    pub(crate) global: Option<u64>,
+    pub(crate) len: u64,
+}
+
+/// The elements of a box along each axis. It takes every n-th of those that it spans
+/// where the map says so, except along the innermost axis.
+fn extents(map: &TensorMap) -> impl Iterator<Item = u64> {
+    let steps = std::iter::once(&1).chain(map.element_strides.iter().skip(1));
+    map.box_dims
+        .iter()
+        .zip(steps)
+        .map(|(&extent, &step)| u64::from(extent.div_ceil(step.max(1))))
+}
+
+/// The bytes of a box.
+pub(crate) fn box_bytes(map: &TensorMap) -> u64 {
+    extents(map).fold(map.element.bytes(), u64::saturating_mul)
+}
+
+/// The pieces of a box at some coordinates, or why it can't be copied.
+pub(crate) fn pieces(
+    address: u64,
+    map: &TensorMap,
+    at: &[i32],
+    target: u64,
+) -> Result<Vec<Piece>, &'static str> {
+    if map.interleave != Interleave::None {
+        return Err("interleaved tensors are not simulated");
+    }
+    let first = i64::from(at.first().copied().unwrap_or(0)) * map.element.bytes() as i64;
+    if first.rem_euclid(16) != 0 {
+        return Err("the box does not begin at a multiple of 16 bytes in the innermost axis");
+    }
+    if at.len() != map.rank() {
+        return Err("the coordinates have another number of dimensions than the tensor map");
+    }
+    // Maps that kernels make can be anything.
+    let rank = map.rank();
+    if rank == 0
+        || map.box_dims.len() != rank
+        || map.element_strides.len() != rank
+        || map.strides.len() + 1 != rank
+    {
+        return Err("the tensor map does not have all its dimensions");
+    }
+    if map
+        .box_dims
+        .iter()
+        .any(|extent| !(1..=256).contains(extent))
+        || map
+            .element_strides
+            .iter()
+            .any(|stride| !(1..=8).contains(stride))
+    {
+        return Err("a box has 1 to 256 elements along each axis, 1 to 8 apart");
+    }
+    let swizzle = match map.swizzle {
+        MapSwizzle::None => Swizzle::None,
+        MapSwizzle::Bytes32 => Swizzle::B32,
+        MapSwizzle::Bytes64 => Swizzle::B64,
+        MapSwizzle::Bytes128 => Swizzle::B128,
+    };
+    let element = map.element.bytes();
+    let row = u64::from(map.box_dims[0]) * element;
+    let rows = extents(map).skip(1).product::<u64>();
+    if row * rows > 1 << 20 {
+        return Err("the box is larger than any shared memory");
+    }
+    let mut out = Vec::new();
+    for index in 0..rows {
+        let mut rest = index;
+        let mut inside = true;
+        let mut start = address;
+        let outer = extents(map)
+            .zip(&map.element_strides)
+            .zip(at)
+            .zip(&map.dims)
+            .skip(1)
+            .zip(&map.strides);
+        for ((((extent, &step), &origin), &dim), &stride) in outer {
+            let coordinate = i64::from(origin) + (rest % extent) as i64 * i64::from(step);
+            rest /= extent;
+            inside &= coordinate >= 0 && (coordinate as u64) < dim;
+            start = start.wrapping_add((coordinate as u64).wrapping_mul(stride));
+        }
+        // The innermost axis, element by element only where it leaves the tensor.
+        let (low, high) = (
+            i64::from(at[0]),
+            i64::from(at[0]) + i64::from(map.box_dims[0]),
+        );
+        let valid = low.clamp(0, map.dims[0] as i64)..high.clamp(0, map.dims[0] as i64);
+        let mut done = 0;
+        while done < row {
+            let coordinate = low + (done / element) as i64;
+            let in_tensor = inside && valid.contains(&coordinate);
+            let stop = if in_tensor {
+                ((valid.end - low) as u64 * element).min(row)
+            } else if inside && coordinate < valid.start && valid.start < high {
+                (valid.start - low) as u64 * element
+            } else {
+                row
+            };
+            // Swizzled memory moves in chunks of 16 bytes.
+            let place = target + index * row + done;
+            let chunk_end = if swizzle == Swizzle::None {
+                stop
+            } else {
+                stop.min(done + 16 - place % 16)
+            };
+            out.push(Piece {
+                shared: swizzle.apply(place) - target,
+                global: in_tensor
+                    .then(|| start.wrapping_add((coordinate as u64).wrapping_mul(element))),
+                len: chunk_end - done,
+            });
+            done = chunk_end;
+        }
+    }
+    Ok(out)
+}
+
+/// What a load finds outside the tensor, as bytes that repeat.
+pub(crate) fn fill(map: &TensorMap, len: usize) -> Vec<u8> {
+    match map.fill {
+        Fill::Zeros => vec![0; len],
+        Fill::Nan => heist_arith::float::OOB_NAN
+            .to_le_bytes()
+            .into_iter()
+            .cycle()
+            .take(len)
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heist_launch::{BufferRef, TensorElement};
+
+    #[test]
+    fn a_box_over_the_edge_is_cut() {
+        let map = TensorMap::dense(BufferRef::Argument(0), TensorElement::U32, &[6, 4], &[4, 2]);
+        let pieces = pieces(1000, &map, &[4, 3], 0).expect("a plain map");
+        assert_eq!(
+            pieces,
+            [
+                Piece {
+                    shared: 0,
+                    global: Some(1000 + (3 * 6 + 4) * 4),
+                    len: 8
+                },
+                Piece {
+                    shared: 8,
+                    global: None,
+                    len: 8
+                },
+                Piece {
+                    shared: 16,
+                    global: None,
+                    len: 16
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_map_is_found_by_its_bytes() {
+        let mut maps = TensorMaps::default();
+        let map = TensorMap::dense(BufferRef::Argument(0), TensorElement::U32, &[6], &[4]);
+        let bytes = maps.add(64, map.clone());
+        assert_eq!(maps.find(&bytes), Some(&(64, map)));
+        assert_eq!(maps.find(&[0; 128]), None);
+    }
+}

@@ -1,0 +1,331 @@
+//! Atomic operations and reductions on memory.
+
+use crate::access::context::Cx;
+use crate::access::group::{Does, Group, Home, groups, watch};
+use crate::code::{Flow, Slot};
+use crate::decode::map::with;
+use crate::decode::mods::{Mods, only};
+use crate::decode::operand::Addr;
+use crate::decode::qualifier::{Order, reach_of, read_bits, window_of, write_bits};
+use crate::decode::{Cost, Decoded, Decoder};
+use crate::lanes::{LANES, each};
+use crate::race::shadow::Scope;
+use crate::state::memory::window::Window;
+use heist_arith::atomic::{Op, Subnormals, Type, apply};
+use heist_ptx::{Instruction, Operand, ScalarType, rule};
+
+const KNOWN: &[&str] = &[
+    "global",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "cta",
+    "cluster",
+    "gpu",
+    "sys",
+    "add",
+    "min",
+    "max",
+    "inc",
+    "dec",
+    "and",
+    "or",
+    "xor",
+    "exch",
+    "cas",
+    "noftz",
+    "v2",
+    "v4",
+    "v8",
+    "L2::cache_hint",
+];
+
+/// The operation among the modifiers.
+pub(crate) fn op_of(mods: &Mods<'_>) -> Option<Op> {
+    mods.all.iter().find_map(|&text| {
+        Some(match text {
+            "add" => Op::Add,
+            "min" => Op::Min,
+            "max" => Op::Max,
+            "inc" => Op::Inc,
+            "dec" => Op::Dec,
+            "and" => Op::And,
+            "or" => Op::Or,
+            "xor" => Op::Xor,
+            "exch" => Op::Exch,
+            "cas" => Op::Cas,
+            _ => return None,
+        })
+    })
+}
+
+/// The type of an operation.
+pub(crate) fn type_of(ty: ScalarType) -> Option<Type> {
+    use ScalarType::*;
+    Some(match ty {
+        B16 | U16 | S16 => Type::B16,
+        B32 => Type::B32,
+        B64 => Type::B64,
+        U32 => Type::U32,
+        S32 => Type::S32,
+        U64 => Type::U64,
+        S64 => Type::S64,
+        F16 => Type::F16,
+        Bf16 => Type::Bf16,
+        F16x2 => Type::F16x2,
+        Bf16x2 => Type::Bf16x2,
+        F32 => Type::F32,
+        F64 => Type::F64,
+        _ => return None,
+    })
+}
+
+/// One atomic access.
+struct Atomic {
+    window: Option<Window>,
+    addr: Addr,
+    order: Order,
+    op: Op,
+    ty: Type,
+    /// Where the old values go, and what is applied, element by element.
+    targets: Vec<Option<(Slot, u32)>>,
+    operands: Vec<(Slot, u32)>,
+    swap: Option<(Slot, u32)>,
+}
+
+pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    if mods.has("async") {
+        return crate::ops::copy::bulk::decode_remote(d, i, mods);
+    }
+    only(d, i, mods, KNOWN)?;
+    let returns = i.opcode.base() == "atom";
+    let (Some(op), Some(scalar)) = (op_of(mods), mods.ty()) else {
+        return Err(d.wrong(
+            rule::MISSING_MODIFIER,
+            format!("`{}` names no operation or no type", i.opcode),
+        ));
+    };
+    let mut operands = i.operands.iter();
+    let target = if returns { operands.next() } else { None };
+    let Some(address) = operands.next() else {
+        return Err(d.wrong(rule::OPERAND_COUNT, "an atomic has an address"));
+    };
+    let addr = d.address(address)?;
+    let Some(b) = operands.next() else {
+        return Err(d.wrong(rule::OPERAND_COUNT, "an atomic has an operand"));
+    };
+    if scalar == ScalarType::B128 {
+        let swap = if op == Op::Cas { operands.next() } else { None };
+        return wide(d, mods, op, target, addr, b, swap);
+    }
+    let Some(ty) = type_of(scalar) else {
+        return Err(d.unsupported(i, "there are no atomics of this type"));
+    };
+    if apply(op, ty, Subnormals::Kept, 0, 0, 0).is_none() {
+        return Err(d.unsupported(i, "there is no such operation on this type"));
+    }
+    let list = |operand: &Operand| match operand {
+        Operand::Vector(list) => list.clone(),
+        one => vec![one.clone()],
+    };
+    let mut sources = Vec::new();
+    for operand in list(b) {
+        sources.push(d.src_any(&operand, scalar)?);
+    }
+    let mut targets = vec![None; sources.len()];
+    if let Some(target) = target {
+        for (slot, operand) in targets.iter_mut().zip(list(target)) {
+            *slot = match operand {
+                Operand::Sink => None,
+                operand => Some(d.dst_any(&operand, scalar)?),
+            };
+        }
+    }
+    let swap = match (op, operands.next()) {
+        (Op::Cas, Some(operand)) => Some(d.src_any(operand, scalar)?),
+        _ => None,
+    };
+    let window = addr.window.or(window_of(d, mods));
+    let order = Order::of(mods, Order::Relaxed(Scope::Gpu));
+    let atomic = Atomic {
+        window,
+        addr,
+        order,
+        op,
+        ty,
+        targets,
+        operands: sources,
+        swap,
+    };
+    let cost = if window == Some(Window::Shared) {
+        Cost::new(4, 40)
+    } else {
+        Cost::ATOMIC
+    };
+    d.emit_reaching(
+        with(move |cx| atomic.run(cx)),
+        cost,
+        reach_of(window, order),
+    );
+    Ok(())
+}
+
+impl Atomic {
+    fn run(&self, cx: &mut Cx<'_>) -> Flow {
+        let addresses = self.addr.eval(cx);
+        let size = self.ty.bytes() * self.operands.len() as u32;
+        let all = cx.mask;
+        groups(
+            cx,
+            self.window,
+            &addresses,
+            size,
+            Does::Writes,
+            |cx, group| {
+                cx.mask = group.mask;
+                if matches!(group.home, Home::Global(_) | Home::Shared(_)) {
+                    self.on(cx, group);
+                } else {
+                    let name = group.home.name();
+                    cx.report(rule::WRONG_WINDOW, group.mask, |_, mut told| {
+                        told.message = format!("an atomic on {name} memory, which has none");
+                        told
+                    });
+                }
+                cx.mask = all;
+            },
+        );
+        cx.team.progress += 1;
+        cx.machine.changes += 1;
+        Flow::Next
+    }
+
+    fn on(&self, cx: &mut Cx<'_>, group: &Group) {
+        check_written(cx, group);
+        // A packed pair is two atomics.
+        let size = match self.ty {
+            Type::F16x2 | Type::Bf16x2 => 2,
+            ty => ty.bytes() as u8,
+        };
+        watch(cx, group, false, Does::Writes, self.order.atomic_kind(size));
+        crate::access::order::read(cx, group, self.order);
+        crate::access::order::write(cx, group, self.order);
+        let subnormals = match group.home {
+            Home::Shared(_) => Subnormals::Kept,
+            _ => Subnormals::Flushed,
+        };
+        let bytes = self.ty.bytes() as usize;
+        for (at, &(slot, rows)) in self.operands.iter().enumerate() {
+            let values = read_bits(cx, slot, rows);
+            let swaps = self
+                .swap
+                .map(|(slot, rows)| read_bits(cx, slot, rows))
+                .unwrap_or([0; LANES]);
+            let mut old = [0; LANES];
+            let Some(region) = cx.region(group.home) else {
+                return;
+            };
+            for lane in each(group.mask) {
+                let offset = group.offsets[lane] + (at * bytes) as u64;
+                let before = region.read(offset, bytes) as u64;
+                old[lane] = before;
+                let after = apply(
+                    self.op,
+                    self.ty,
+                    subnormals,
+                    before,
+                    values[lane],
+                    swaps[lane],
+                );
+                region.write(offset, bytes, u128::from(after.unwrap_or(before)));
+            }
+            if let Some((slot, rows)) = self.targets[at] {
+                write_bits(cx, slot, rows, &old);
+            }
+        }
+    }
+}
+
+/// An atomic also reads: what nobody wrote is as wrong here as in a load.
+fn check_written(cx: &mut Cx<'_>, group: &Group) {
+    if !cx.machine.options.checks.unwritten {
+        return;
+    }
+    let Some(region) = cx.region(group.home) else {
+        return;
+    };
+    let missing = each(group.mask).find_map(|lane| {
+        region
+            .first_unwritten(group.offsets[lane], group.size as usize)
+            .map(|offset| (lane, offset))
+    });
+    if let Some((lane, offset)) = missing {
+        let code = match group.home {
+            Home::Shared(_) => rule::SHARED_UNWRITTEN,
+            _ => rule::GLOBAL_UNWRITTEN,
+        };
+        cx.report(code, 1 << lane, |cx, mut told| {
+            told.message = format!(
+                "an atomic on {}, which nothing has written",
+                crate::access::conflict::place(cx, group.home, offset)
+            );
+            told.help("give it a value first")
+        });
+    }
+}
+
+/// `atom.exch.b128` and `atom.cas.b128`.
+fn wide(
+    d: &mut Decoder<'_>,
+    mods: &Mods<'_>,
+    op: Op,
+    target: Option<&Operand>,
+    addr: Addr,
+    b: &Operand,
+    swap: Option<&Operand>,
+) -> Decoded<()> {
+    let ty = ScalarType::B128;
+    let b = d.src(b, ty)?;
+    let swap = swap.map(|operand| d.src(operand, ty)).transpose()?;
+    let target = target.map(|operand| d.dst(operand, ty)).transpose()?;
+    let window = addr.window.or(window_of(d, mods));
+    let order = Order::of(mods, Order::Relaxed(Scope::Gpu));
+    let instr = with(move |cx| {
+        let addresses = addr.eval(cx);
+        let all = cx.mask;
+        groups(cx, window, &addresses, 16, Does::Writes, |cx, group| {
+            cx.mask = group.mask;
+            check_written(cx, group);
+            watch(cx, group, false, Does::Writes, order.atomic_kind(16));
+            crate::access::order::read(cx, group, order);
+            crate::access::order::write(cx, group, order);
+            let values = cx.read::<u128>(b);
+            let swaps = swap.map(|slot| cx.read::<u128>(slot));
+            let mut old = [0u128; LANES];
+            if let Some(region) = cx.region(group.home) {
+                for lane in each(group.mask) {
+                    old[lane] = region.read(group.offsets[lane], 16);
+                    let after = match (op, &swaps) {
+                        (Op::Cas, Some(swaps)) if old[lane] == values[lane] => swaps[lane],
+                        (Op::Cas, _) => old[lane],
+                        _ => values[lane],
+                    };
+                    region.write(group.offsets[lane], 16, after);
+                }
+            }
+            if let Some(target) = target {
+                cx.write(target, &old);
+            }
+            cx.mask = all;
+        });
+        cx.team.progress += 1;
+        cx.machine.changes += 1;
+        Flow::Next
+    });
+    d.emit_reaching(instr, Cost::ATOMIC, reach_of(window, order));
+    Ok(())
+}

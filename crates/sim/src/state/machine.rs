@@ -1,0 +1,116 @@
+//! The device while a kernel runs on it: its memory, its rules, what was found.
+
+use super::memory::global::Global;
+use super::memory::region::Region;
+use crate::device::Device;
+use crate::findings::Findings;
+use crate::options::Options;
+use crate::race::shadow::Geography;
+use crate::race::sync::Flags;
+use crate::rng::Rng;
+use heist_launch::{Dim3, Launch};
+
+/// State that every block of a launch shares.
+pub(crate) struct Machine {
+    pub(crate) device: Device,
+    pub(crate) options: Options,
+    pub(crate) launch: Launch,
+    pub(crate) cluster_shape: Dim3,
+    pub(crate) geography: Geography,
+    pub(crate) global: Global,
+    /// Constant variables and kernel parameters, one region each.
+    pub(crate) constants: Region,
+    pub(crate) constant_len: u64,
+    pub(crate) params: Region,
+    pub(crate) param_len: u64,
+    pub(crate) flags: Flags,
+    pub(crate) findings: Findings,
+    pub(crate) rng: Rng,
+    pub(crate) stats: Stats,
+    pub(crate) printed: String,
+    /// Clusters not launched yet.
+    pub(crate) pool: crate::engine::pool::Pool,
+    pub(crate) tensor_maps: crate::ops::copy::tensor_map::TensorMaps,
+    pub(crate) decisions: Vec<heist_launch::Decision>,
+    pub(crate) shared_len: u32,
+    /// The memory through which the blocks of a cooperative grid meet; 0 for none.
+    pub(crate) workspace: u64,
+    /// Counts stores and atomics, so that spinning in vain can be told.
+    pub(crate) changes: u64,
+    /// The shapes of recent accesses.
+    pub(crate) patterns: super::pattern::Patterns,
+    /// What recent clusters asked of their SMs.
+    pub(crate) shapes: crate::engine::load::Shapes,
+    pub(crate) stopped: bool,
+    pub(crate) started: std::time::Instant,
+}
+
+impl Machine {
+    /// By how many cycles chaos holds up something asynchronous.
+    pub(crate) fn held_up(&mut self) -> u64 {
+        match u64::from(self.options.chaos.delay) {
+            0 => 0,
+            delay => self.rng.below(delay + 1),
+        }
+    }
+
+    /// The same device before anything ran on it, with a memory of its own that
+    /// notes what is touched.
+    pub(crate) fn fork(&self) -> Machine {
+        Machine {
+            device: self.device,
+            options: self.options.clone(),
+            launch: self.launch,
+            cluster_shape: self.cluster_shape,
+            geography: self.geography,
+            global: self.global.fork(),
+            constants: self.constants.fork(),
+            constant_len: self.constant_len,
+            params: self.params.fork(),
+            param_len: self.param_len,
+            flags: Flags::default(),
+            findings: Findings::default(),
+            rng: Rng::new(self.options.seed),
+            stats: Stats::default(),
+            printed: String::new(),
+            pool: crate::engine::pool::Pool::default(),
+            // Bulk copies reach beyond a block, and are not run by forks.
+            tensor_maps: Default::default(),
+            decisions: Vec::new(),
+            shared_len: self.shared_len,
+            workspace: self.workspace,
+            changes: 0,
+            patterns: Default::default(),
+            shapes: Default::default(),
+            stopped: false,
+            started: self.started,
+        }
+    }
+
+    /// What accesses are held against memory with.
+    #[inline(always)]
+    pub(crate) fn watches(&self) -> (crate::options::Checks, Geography) {
+        (self.options.checks, self.geography)
+    }
+
+    /// Whether the run has used up its budget; `round` says how often it was asked,
+    /// so that the clock is read now and then only.
+    pub(crate) fn is_spent(&self, round: u64) -> bool {
+        self.stats.warp_instructions > self.options.budget.warp_instructions
+            || (round.is_multiple_of(1024)
+                && self.started.elapsed().as_millis() as u64 > self.options.budget.wall_ms)
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Instructions times the lanes that ran them.
+    pub thread_instructions: u64,
+    /// Instructions, counted once a warp.
+    pub warp_instructions: u64,
+    /// Blocks that ran.
+    pub blocks: u64,
+    /// The longest modelled time of any block's end, in cycles of the SM clock.
+    pub cycles: u64,
+}
