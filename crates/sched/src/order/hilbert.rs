@@ -71,9 +71,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_walked_in_no_time() {
-        let began = std::time::Instant::now();
+    fn a_long_line_is_walked_without_its_square() {
+        // The square around this line has 2^40 points: visiting them all would never end.
         assert_eq!(walk(1_000_000, 1).count(), 1_000_000);
-        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
 }
