@@ -5,7 +5,10 @@
 //! them all.
 
 mod browser;
+mod circles;
+mod layers;
 mod shell;
+mod suite;
 mod tools;
 
 use shell::Failed;
@@ -17,6 +20,8 @@ cargo xtask COMMAND
   setup        make the virtual environment with ptxas that the tests ask
   test         setup, a browser (Debian's chromium, where it may be installed), then
                formatting, lints and every test
+  layers       who uses whom, against the table in docs/architecture.md, and circles of
+               imports inside a crate
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
   bench check  check the largest kernel of the corpus without a launch
@@ -31,6 +36,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["setup"] => tools::setup(),
         ["test"] => test(),
+        ["layers"] => layers::check(),
         ["bless"] => bless(),
         ["fuzz"] => fuzz("10000000"),
         ["fuzz", inputs] if inputs.parse::<u64>().is_ok() => fuzz(inputs),
@@ -50,20 +56,31 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything that must hold before a commit lands.
+/// Everything that must hold before a commit lands. A step that fails does not hide
+/// the next: all of them run, and the end lists what failed.
 fn test() -> Result<(), Failed> {
     tools::setup()?;
     browser::setup();
-    shell::cargo(&["fmt", "--all", "--check"])?;
-    shell::cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ])?;
-    shell::cargo(&["test", "--workspace"])
+    let steps: [(&str, fn() -> Result<(), Failed>); 3] = [
+        ("formatting", || shell::cargo(&["fmt", "--all", "--check"])),
+        ("lints", lint),
+        ("tests", suite::run),
+    ];
+    let mut failed = Vec::new();
+    for (name, step) in steps {
+        if let Err(Failed(why)) = step() {
+            failed.push(format!("{name}: {why}"));
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failed(format!("what failed:\n{}", failed.join("\n"))))
+}
+
+fn lint() -> Result<(), Failed> {
+    let all = ["clippy", "--workspace", "--all-targets"];
+    shell::cargo(&[&all[..], &["--", "-D", "warnings"]].concat())
 }
 
 fn bless() -> Result<(), Failed> {

@@ -1,0 +1,179 @@
+//! The promise of the arrows: which crate may use which, and no circles inside one.
+//!
+//! The promise is the table in `docs/architecture.md`. A crate that uses more than
+//! its row allows, or has no row, fails the tests.
+
+use crate::circles;
+use crate::shell::{self, Failed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+const TABLE: &str = "docs/architecture.md";
+
+/// Holds every `Cargo.toml` against the table, and every crate's files against each other.
+pub(crate) fn check() -> Result<(), Failed> {
+    let page = shell::root().join(TABLE);
+    let text = fs::read_to_string(&page)
+        .map_err(|error| Failed(format!("{}: {error}", page.display())))?;
+    let allowed = table(&text);
+    let crates = crates()?;
+    let mut wrong = Vec::new();
+    for found in &crates {
+        wrong.extend(found.breaches(&allowed));
+        for circle in circles::of_crate(&found.folder)? {
+            let files = circle.iter().map(|file| {
+                let short = file.strip_prefix(shell::root()).unwrap_or(file);
+                format!("    {}", short.display())
+            });
+            wrong.push(format!(
+                "{}: {} files import each other in a circle (at most 2 may): move what they share below them\n{}",
+                found.name,
+                circle.len(),
+                files.collect::<Vec<_>>().join("\n")
+            ));
+        }
+    }
+    if wrong.is_empty() {
+        eprintln!(
+            "layers: {} crates keep to {TABLE}, without circles",
+            crates.len()
+        );
+        return Ok(());
+    }
+    Err(Failed(format!("layers:\n{}", wrong.join("\n"))))
+}
+
+/// What a row of the table allows a crate to use.
+#[derive(Debug, PartialEq)]
+enum Uses {
+    All,
+    These(BTreeSet<String>),
+}
+
+/// The rows ``| `crates/a`, `crates/b` | what it is | c, d |`` of a page.
+fn table(page: &str) -> BTreeMap<String, Uses> {
+    let mut rows = BTreeMap::new();
+    for line in page.lines() {
+        let cells: Vec<&str> = line.trim().trim_matches('|').split('|').collect();
+        let [folders, .., uses] = cells[..] else {
+            continue;
+        };
+        if cells.len() != 3 {
+            continue;
+        }
+        let uses = uses.trim();
+        for folder in folders.split(',') {
+            let folder = folder.trim().trim_matches('`').trim_end_matches('/');
+            if folder == "xtask" || folder == "python" || folder.starts_with("crates/") {
+                let uses = match uses {
+                    "all" => Uses::All,
+                    "-" => Uses::These(BTreeSet::new()),
+                    _ => Uses::These(uses.split(',').map(|name| name.trim().to_owned()).collect()),
+                };
+                rows.insert(folder.trim_start_matches("crates/").to_owned(), uses);
+            }
+        }
+    }
+    rows
+}
+
+/// A crate of the workspace and the project's own crates that it uses (in tests it
+/// may use others).
+struct Crate {
+    name: String,
+    folder: PathBuf,
+    uses: BTreeSet<String>,
+}
+
+impl Crate {
+    fn breaches(&self, allowed: &BTreeMap<String, Uses>) -> Vec<String> {
+        match allowed.get(&self.name) {
+            None => vec![format!("{}: has no row in the table of {TABLE}", self.name)],
+            Some(Uses::All) => Vec::new(),
+            Some(Uses::These(allowed)) => self
+                .uses
+                .difference(allowed)
+                .map(|used| {
+                    format!(
+                        "{}: uses {used}, which its row in {TABLE} does not allow",
+                        self.name
+                    )
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The crates of the workspace, as cargo sees them.
+fn crates() -> Result<Vec<Crate>, Failed> {
+    let output = shell::command("cargo")
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .output()
+        .map_err(|error| Failed(format!("`cargo metadata` can't be started: {error}")))?;
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .map_err(|error| Failed(format!("`cargo metadata`: {error}")))?;
+    let packages = metadata["packages"].as_array().cloned().unwrap_or_default();
+    Ok(packages.iter().filter_map(read).collect())
+}
+
+/// One package of `cargo metadata`. A folder's name is the crate's name here.
+fn read(package: &serde_json::Value) -> Option<Crate> {
+    let manifest = PathBuf::from(package["manifest_path"].as_str()?);
+    let folder = manifest.parent()?.to_path_buf();
+    let dependencies = package["dependencies"].as_array()?;
+    let uses = dependencies
+        .iter()
+        .filter(|dependency| dependency["kind"].is_null())
+        .filter_map(|dependency| dependency["path"].as_str())
+        .filter_map(|path| {
+            Some(
+                PathBuf::from(path)
+                    .file_name()?
+                    .to_string_lossy()
+                    .into_owned(),
+            )
+        })
+        .collect();
+    Some(Crate {
+        name: folder.file_name()?.to_string_lossy().into_owned(),
+        folder,
+        uses,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "\
+| crate (folder) | is | may use |
+|---|---|---|
+| `crates/low` | the base | - |
+| `crates/a`, `crates/b` | two | low |
+| `xtask` | chores | - |
+";
+
+    fn using(name: &str, uses: &[&str]) -> Crate {
+        Crate {
+            name: name.to_owned(),
+            folder: PathBuf::new(),
+            uses: uses.iter().map(|used| (*used).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn rows_are_read() {
+        let rows = table(PAGE);
+        assert_eq!(rows.keys().collect::<Vec<_>>(), ["a", "b", "low", "xtask"]);
+        assert_eq!(rows["low"], Uses::These(BTreeSet::new()));
+    }
+
+    #[test]
+    fn an_arrow_that_is_not_in_the_table_is_told() {
+        let rows = table(PAGE);
+        assert!(using("a", &["low"]).breaches(&rows).is_empty());
+        assert!(using("low", &["a"]).breaches(&rows)[0].contains("uses a"));
+        assert!(using("new", &[]).breaches(&rows)[0].contains("no row"));
+    }
+}
