@@ -92,7 +92,7 @@ impl Tree {
             match item {
                 syn::Item::Mod(child) => {
                     let name = child.ident.to_string();
-                    let below = [&path[..], &[name.clone()]].concat();
+                    let below = [&path[..], std::slice::from_ref(&name)].concat();
                     let folder = children.join(&name);
                     if let Some((_, items)) = &child.content {
                         self.add_items(file, below, &folder, items)?;

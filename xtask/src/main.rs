@@ -61,7 +61,8 @@ fn main() -> ExitCode {
 fn test() -> Result<(), Failed> {
     tools::setup()?;
     browser::setup();
-    let steps: [(&str, fn() -> Result<(), Failed>); 3] = [
+    type Step = fn() -> Result<(), Failed>;
+    let steps: [(&str, Step); 3] = [
         ("formatting", || shell::cargo(&["fmt", "--all", "--check"])),
         ("lints", lint),
         ("tests", suite::run),

@@ -156,14 +156,6 @@ impl<'k> Kernel<'k> {
         self.special32("%laneid", None, "lane")
     }
 
-    /// The number of this thread's warp in its block. Every lane of a warp has
-    /// the same one, and the assembler is told so by a shuffle.
-    #[track_caller]
-    pub fn warp_uniform(&self) -> Val<'k, u32> {
-        let warp = self.warp();
-        crate::warp::broadcast_first(warp)
-    }
-
     /// The number of this thread's warp in its block.
     #[track_caller]
     pub fn warp(&self) -> Val<'k, u32> {

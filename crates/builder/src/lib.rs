@@ -50,6 +50,7 @@ mod fill;
 mod fold;
 mod invariant;
 mod kernel;
+mod launch_info;
 mod lesson;
 mod lower;
 mod mbarrier;
@@ -85,6 +86,7 @@ pub use fill::{FillArray, FillTile, Piece};
 pub use half::{bf16, f16};
 pub use heist_ptx::arch::{Arch, Feature};
 pub use kernel::{Dim3, Kernel};
+pub use launch_info::{Contents, LaunchInfo, SharedUse};
 pub use mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RemoteMbarrier, RingCursor, Waiter};
 pub use mma::{ASource, Accumulator, BSource, FragmentA, FragmentB, MmaInput, WarpTile};
 pub use ops::{Bits, Divide};
@@ -101,7 +103,7 @@ pub use scalar::{
     Bf16x2, F16x2, Float, Half, Integer, Number, Ordered, Scalar, Storable, Tf32, Word,
 };
 pub use shared::{Array, LocalArray, SharedArray};
-pub use spec::{BuiltKernel, KernelSpec, LaunchInfo, Report, SharedUse};
+pub use spec::{BuiltKernel, KernelSpec};
 pub use tile::{Tile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};

@@ -3,9 +3,9 @@
 use crate::emit::{Base, Line, Op, Opnd, Origin, Place, Recorder, Reg};
 use crate::error::{BuildError, Problem};
 use crate::invariant;
+use crate::launch_info::{Contents, LaunchInfo, SharedUse};
 use crate::names::{Names, identifier, unique};
 use crate::params::{ParamInfo, ParamKind};
-use crate::spec::{LaunchInfo, Report, SharedUse};
 use heist_ptx::{
     Comment, FileDirective, Function, FunctionDirective, FunctionKind, Item, Linkage, Loc, Module,
     PointerInfo, ScalarType, SmolStr, Space, Span, Statement, Variable,
@@ -25,7 +25,7 @@ pub(crate) struct Header<'a> {
 pub(crate) struct Lowered {
     pub(crate) module: Module,
     pub(crate) launch: LaunchInfo,
-    pub(crate) report: Report,
+    pub(crate) contents: Contents,
 }
 
 /// Where the pieces of shared memory lie.
@@ -120,7 +120,7 @@ pub(crate) fn lower(rec: &Recorder, header: &Header<'_>) -> Result<Lowered, Buil
             params: header.params.clone(),
             tensor_boxes: rec.tensor_boxes.borrow().clone(),
         },
-        report: Report {
+        contents: Contents {
             instructions,
             registers: used.len(),
             shared: (0..pieces.len())

@@ -1,10 +1,11 @@
 //! From a name and a body to a finished kernel.
 
-use crate::emit::{RawUse, Recorder};
+use crate::emit::Recorder;
 use crate::error::{BuildError, Problem};
 use crate::kernel::Kernel;
+use crate::launch_info::{Contents, LaunchInfo};
 use crate::lower::{self, Lowered};
-use crate::params::{KernelParams, ParamInfo};
+use crate::params::KernelParams;
 use heist_ptx::Module;
 use heist_ptx::arch::{Arch, Feature};
 use std::fmt;
@@ -43,56 +44,8 @@ pub struct BuiltKernel<A> {
     /// How to launch it.
     pub launch: LaunchInfo,
     /// What went into it.
-    pub report: Report,
+    pub contents: Contents,
     args: PhantomData<fn() -> A>,
-}
-
-/// How a kernel must be launched, apart from its grid.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LaunchInfo {
-    /// The entry's name.
-    pub entry: String,
-    /// Threads in a block.
-    pub block: [u32; 3],
-    /// Blocks in a cluster; the grid must be a multiple. `None` for no clusters.
-    pub cluster: Option<[u32; 3]>,
-    /// Shared memory that the module itself declares, in bytes.
-    pub static_shared: u32,
-    /// Shared memory to ask for at the launch, in bytes.
-    pub dynamic_shared: u32,
-    /// What it was built for.
-    pub arch: Arch,
-    /// Its parameters.
-    pub params: Vec<ParamInfo>,
-    /// For each tensor map parameter that copies use, its position and how many
-    /// bytes its box must have.
-    pub tensor_boxes: Vec<(u32, u64)>,
-}
-
-/// What went into a kernel.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Report {
-    /// Instructions in the PTX.
-    pub instructions: usize,
-    /// Virtual registers in the PTX.
-    pub registers: usize,
-    /// Arrays in shared memory: name, offset, bytes.
-    pub shared: Vec<SharedUse>,
-    /// What it needs of the architecture.
-    pub features: Vec<Feature>,
-    /// Each use of raw PTX, in order.
-    pub raw: Vec<RawUse>,
-}
-
-/// An array in shared memory and where it lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedUse {
-    /// Its name in the PTX.
-    pub name: String,
-    /// Bytes from the start of the block's memory.
-    pub offset: u64,
-    /// Its size in bytes.
-    pub bytes: u64,
 }
 
 impl<A: KernelParams> KernelSpec<A> {
@@ -170,7 +123,7 @@ impl<A: KernelParams> KernelSpec<A> {
         let Lowered {
             module,
             launch,
-            report,
+            contents,
         } = lower::lower(
             &recorder,
             &lower::Header {
@@ -184,7 +137,7 @@ impl<A: KernelParams> KernelSpec<A> {
         Ok(BuiltKernel {
             module,
             launch,
-            report,
+            contents,
             args: PhantomData,
         })
     }
@@ -239,7 +192,7 @@ impl<A> fmt::Debug for BuiltKernel<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BuiltKernel")
             .field("launch", &self.launch)
-            .field("report", &self.report)
+            .field("contents", &self.contents)
             .finish_non_exhaustive()
     }
 }
@@ -249,34 +202,8 @@ impl<A> Clone for BuiltKernel<A> {
         BuiltKernel {
             module: self.module.clone(),
             launch: self.launch.clone(),
-            report: self.report.clone(),
+            contents: self.contents.clone(),
             args: PhantomData,
-        }
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} instructions, {} virtual registers",
-            self.instructions, self.registers
-        )?;
-        for piece in &self.shared {
-            writeln!(
-                f,
-                "shared {:>8}+{:<8} {}",
-                piece.offset, piece.bytes, piece.name
-            )?;
-        }
-        match self.raw.len() {
-            0 => write!(f, "no raw PTX"),
-            count => {
-                write!(f, "{count} uses of raw PTX:")?;
-                self.raw.iter().try_for_each(|raw| {
-                    write!(f, "\n  {} `{}` at {}", raw.name, raw.opcode, raw.at)
-                })
-            }
         }
     }
 }

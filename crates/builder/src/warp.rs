@@ -177,6 +177,14 @@ impl<'k> Bool<'k> {
 }
 
 impl<'k> Kernel<'k> {
+    /// The number of this thread's warp in its block. Every lane of a warp has
+    /// the same one, and the assembler is told so by a shuffle.
+    #[track_caller]
+    pub fn warp_uniform(&self) -> Val<'k, u32> {
+        let warp = self.warp();
+        broadcast_first(warp)
+    }
+
     /// Waits for all lanes of the warp, and orders their memory accesses.
     #[track_caller]
     pub fn sync_warp(&self) {

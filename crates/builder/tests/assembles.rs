@@ -318,7 +318,7 @@ fn over_48_kib_becomes_dynamic() {
         (large.launch.static_shared, large.launch.dynamic_shared),
         (0, 80_400)
     );
-    assert_eq!(large.report.shared[0].offset, 80_000);
+    assert_eq!(large.contents.shared[0].offset, 80_000);
     let text = heist_ptx::print(&large.module);
     assert!(
         text.contains(".extern .shared .align 1024 .b8 dynamic_shared[];"),

@@ -239,9 +239,9 @@ fn raw_ptx_is_named_and_counted() {
             args.out.cast::<u32>().store(bits);
         })
         .expect("fine");
-    assert_eq!(kernel.report.raw.len(), 1);
-    assert_eq!(kernel.report.raw[0].name, "reverse bits");
-    assert!(kernel.report.raw[0].at.contains("tests/tensor.rs:"));
-    assert!(kernel.report.to_string().contains("1 uses of raw PTX"));
+    assert_eq!(kernel.contents.raw.len(), 1);
+    assert_eq!(kernel.contents.raw[0].name, "reverse bits");
+    assert!(kernel.contents.raw[0].at.contains("tests/tensor.rs:"));
+    assert!(kernel.contents.to_string().contains("1 uses of raw PTX"));
     assembles(&[Arch::SM_80], |_| Ok(kernel.clone()));
 }
