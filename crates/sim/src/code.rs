@@ -4,7 +4,6 @@
 //! runs, an immediate is a row of the constant pool, a label is an index into
 //! the list, and every instruction knows where lanes that part at it meet again.
 
-use crate::access::context::Cx;
 use crate::lanes::Row;
 use heist_ptx::{Name, Span};
 
@@ -78,12 +77,6 @@ pub(crate) enum Reach {
     Device,
 }
 
-/// What an instruction does; one type for each shape of operation.
-pub(crate) trait Instr: Send + Sync {
-    /// Runs it for the lanes in [`Cx::mask`], of which there is at least one.
-    fn step(&self, cx: &mut Cx<'_>) -> Flow;
-}
-
 /// What happens next. Small, since every instruction gives one back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Flow {
@@ -131,25 +124,6 @@ pub(crate) struct Guard {
     pub(crate) negated: bool,
 }
 
-/// An operation with what the engine needs to know about it.
-pub(crate) struct Op {
-    pub(crate) instr: Box<dyn Instr>,
-    pub(crate) guard: Option<Guard>,
-    pub(crate) reach: Reach,
-    /// Cycles of the issue port.
-    pub(crate) issue: u16,
-    /// What it takes from the units of its scheduler; nothing for what the assembler
-    /// leaves out.
-    pub(crate) demand: crate::decode::pipe::Demand,
-    /// Cycles until its result can be used.
-    pub(crate) latency: u16,
-    /// Rows of the window whose values it needs and makes; 0 is always ready.
-    pub(crate) reads: [u16; 4],
-    pub(crate) writes: u16,
-    /// Where lanes that part here meet again.
-    pub(crate) join: u32,
-}
-
 /// Where an operation comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
@@ -170,9 +144,8 @@ pub(crate) struct FunctionCode {
     pub(crate) frame: u32,
 }
 
-/// Everything that a launch of one kernel can run.
+/// What a run needs to know of a kernel apart from its operations.
 pub(crate) struct Code {
-    pub(crate) ops: Vec<Op>,
     pub(crate) sites: Vec<Site>,
     /// `.loc` lines: file, line, column.
     pub(crate) locs: Vec<(u32, u32, u32)>,
@@ -186,9 +159,9 @@ pub(crate) struct Code {
     pub(crate) specials: Vec<crate::special::Special>,
     pub(crate) shape: Shape,
     /// What warps keep for the checks that are wrapped around operations.
-    pub(crate) watched: crate::watch::Watched,
+    pub(crate) watched: Watched,
     /// The registers of each instruction; empty where nobody wants to know.
-    pub(crate) touched: Vec<crate::ops::wgmma::pending::Touched>,
+    pub(crate) touched: Vec<Touched>,
 }
 
 /// What the kernel declares about itself, and what it was found to use.
@@ -236,4 +209,23 @@ impl Code {
             .get(pc as usize)
             .map_or(Span::NONE, |site| site.span)
     }
+}
+
+/// The rows that an instruction reads and writes, in the window of its function.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    pub(crate) reads: Box<[u16]>,
+    pub(crate) writes: Box<[u16]>,
+    /// It only moves values. Compilers put moves behind a `wgmma.fence` that their
+    /// source has in front of it, and the assembler puts them back.
+    pub(crate) moves: bool,
+}
+
+/// What a warp must keep for the checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Watched {
+    /// Registers that may hold what comes of one that was read before it was set, by name.
+    pub(crate) unset: Vec<Name>,
+    /// Registers that may hold something of a granted cluster's place.
+    pub(crate) lineage: usize,
 }

@@ -52,7 +52,6 @@ mod findings;
 mod lanes;
 mod ops;
 mod options;
-mod plan;
 mod program;
 mod race;
 mod rng;

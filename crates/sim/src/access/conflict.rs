@@ -3,8 +3,8 @@
 use super::context::Cx;
 use super::group::{Does, Group, Home};
 use crate::lanes::each;
+use crate::race::access::{Conflict, Kind};
 use crate::race::clock::SEVERAL;
-use crate::race::shadow::{Conflict, Kind};
 use heist_ptx::{Code, rule};
 
 /// A place of memory in words.

@@ -1,11 +1,12 @@
 //! What an instruction sees while it runs: its warp, its cluster, the machine.
 
 use crate::code::{Code, Flow, Pred, PredSrc, Slot, Wait};
-use crate::engine::cluster::{Block, Team};
-use crate::engine::warp::{Fragment, Warp};
 use crate::lanes::{ALL, LANES, Lane, Mask, Row, first, wide};
 use crate::race::clock::{ASYNCHRONOUS, Agent, SEVERAL};
+use crate::state::block::Block;
 use crate::state::machine::Machine;
+use crate::state::team::Team;
+use crate::state::warp::{Fragment, Warp};
 use heist_launch::Dim3;
 use heist_ptx::{Diagnostic, Severity};
 
@@ -224,5 +225,19 @@ impl Machine {
             at.y * cluster.y + within.y,
             at.z * cluster.z + within.z,
         )
+    }
+}
+
+impl Cx<'_> {
+    /// Whether a lane has learnt anything of a block of its cluster, so that it
+    /// must have started.
+    pub(crate) fn has_heard_of(&self, rank: u32, lane: usize) -> bool {
+        // A round of the cluster's barrier is over: everybody has started.
+        if rank == self.warp.rank || self.team.cluster_barrier.phase > 0 {
+            return true;
+        }
+        let warps = self.machine.geography.warps_per_block;
+        let first = self.team.first + rank * warps;
+        (first..first + warps).any(|agent| self.warp.clock.has_heard_of(agent, lane as u8))
     }
 }

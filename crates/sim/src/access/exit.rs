@@ -1,24 +1,25 @@
 //! What is checked when threads exit.
 
 use super::context::Cx;
-use crate::lanes::Mask;
+use crate::lanes::{Mask, first};
+use crate::state::flight::What;
 use heist_ptx::rule;
 
 /// Lanes of the running warp have exited; the block's counts are updated already.
 pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
     let rank = cx.warp.rank;
     if cx.warp.live == 0 {
-        crate::ops::wgmma::pending::exited(cx);
-        crate::ops::copy::cp_async::exited(cx);
-        crate::ops::copy::bulk::warp_exited(cx);
+        super::products::exited(cx);
+        copies_left(cx);
+        bulk_left(cx);
     }
     if !cx.blocks[rank as usize].has_exited() {
         return;
     }
-    crate::ops::copy::bulk::block_exited(cx);
-    crate::ops::mbarrier::block_exited(cx);
+    bulk_in_flight(cx);
+    super::delivery::block_exited(cx);
     if let Some(pc) = cx.team.control.unanswered(rank) {
-        crate::ops::clc::report_unanswered(cx, pc, rank);
+        report_unanswered(cx, pc, rank);
     }
     if cx.blocks.iter().all(|block| block.has_exited())
         && let Some((at, pc)) = cx.team.control.dropped()
@@ -31,4 +32,93 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
                 .help("whoever is granted a cluster runs it: it is not launched any more")
         });
     }
+}
+
+/// What a warp that exits leaves behind.
+pub(crate) fn copies_left(cx: &mut Cx<'_>) {
+    let (open, grouped) = cx.warp.copies.left_over();
+    if let Some(pc) = open {
+        let span = cx.code.span(pc);
+        cx.report(rule::CP_ASYNC_UNCOMMITTED, cx.mask, |_, mut told| {
+            told.message =
+                "a thread exits with a cp.async that no group or mbarrier covers".to_owned();
+            told.other(span, "the copy starts here")
+                .help("`cp.async.commit_group` behind it, and wait for the group")
+        });
+    }
+    if let Some(pc) = grouped {
+        let span = cx.code.span(pc);
+        cx.report(rule::CP_ASYNC_UNWAITED, cx.mask, |_, mut told| {
+            told.message = "a thread exits with a cp.async that nobody has waited for".to_owned();
+            told.other(span, "the copy starts here")
+                .help("`cp.async.wait_all` before the end, or leave the copy out")
+        });
+    }
+}
+
+/// What a block that exits leaves behind.
+pub(crate) fn bulk_in_flight(cx: &mut Cx<'_>) {
+    let rank = cx.warp.rank;
+    let flight = cx.blocks[rank as usize]
+        .flights
+        .iter()
+        .find(|flight| match flight.what {
+            What::Bulk => flight.write,
+            What::Sent => true,
+            What::Answer | What::Product => false,
+        })
+        .copied();
+    if let Some(flight) = flight {
+        let span = cx.code.span(flight.pc);
+        cx.report(rule::ASYNC_AT_EXIT, cx.mask, |_, mut told| {
+            let (way, help) = if flight.write {
+                ("into", "wait for its mbarrier before the block exits")
+            } else {
+                (
+                    "out of",
+                    "let the cluster meet behind the receiver's wait for it before the block exits",
+                )
+            };
+            told.message =
+                format!("a block exits while a bulk copy {way} its shared memory is in flight");
+            told.other(span, "the copy starts here").help(help)
+        });
+    }
+}
+
+/// What a warp that exits leaves behind.
+pub(crate) fn bulk_left(cx: &mut Cx<'_>) {
+    let rank = cx.warp.rank as usize;
+    let (open, grouped) = cx.warp.copies.bulk.left_over();
+    let Some(id) = open.or(grouped) else { return };
+    let Some(flight) = cx.blocks[rank]
+        .flights
+        .iter()
+        .find(|flight| flight.id == id)
+        .copied()
+    else {
+        return;
+    };
+    let span = cx.code.span(flight.pc);
+    cx.report(rule::BULK_UNCOMMITTED, cx.mask, |_, mut told| {
+        told.message = if open.is_some() {
+            "a thread exits with a bulk store that no group covers".to_owned()
+        } else {
+            "a thread exits with a bulk store that it has not waited for".to_owned()
+        };
+        told.other(span, "the copy starts here")
+            .help("`cp.async.bulk.commit_group` and `cp.async.bulk.wait_group` (at least `.read`) before the shared memory goes away")
+    });
+}
+
+/// The lanes that a request is in flight for, in words.
+pub(crate) fn report_unanswered(cx: &mut Cx<'_>, pc: u32, rank: u32) {
+    let span = cx.code.span(pc);
+    let lanes = 1 << first(cx.mask);
+    cx.report(rule::CLC_AT_EXIT, lanes, |_, mut told| {
+        told.message = format!("block rank {rank} exits while a request of it is in flight");
+        told.other(span, "the request was submitted here").help(
+            "wait for the answer to every request before the block exits, and run what it grants",
+        )
+    });
 }

@@ -2,9 +2,8 @@
 
 use super::context::Cx;
 use super::group::{Group, Home};
-use crate::decode::qualifier::Order;
 use crate::lanes::{LANES, Mask, each};
-use crate::race::shadow::Scope;
+use crate::race::access::{Kind, Scope};
 use std::sync::Arc;
 
 /// A name for a location that is the same for everybody who can reach it.
@@ -148,4 +147,34 @@ pub(crate) fn spins(cx: &mut Cx<'_>) -> bool {
         });
     }
     spins
+}
+
+/// What an access says about order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Weak,
+    /// Volatile, relaxed, mmio.
+    Relaxed(Scope),
+    Acquire(Scope),
+    Release(Scope),
+    Both(Scope),
+}
+
+impl Order {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Order::Weak => Kind::Plain,
+            Order::Relaxed(s) | Order::Acquire(s) | Order::Release(s) | Order::Both(s) => {
+                Kind::Strong(s)
+            }
+        }
+    }
+
+    /// The kind of an atomic on elements of this size.
+    pub(crate) fn atomic_kind(self, bytes: u8) -> Kind {
+        match self.kind().scope() {
+            Some(scope) => Kind::Atomic(scope, bytes),
+            None => self.kind(),
+        }
+    }
 }

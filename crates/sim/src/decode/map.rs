@@ -2,7 +2,8 @@
 
 use super::{Cost, Decoded, Decoder};
 use crate::access::context::Cx;
-use crate::code::{Flow, Instr, Pred, PredSrc, Slot};
+use crate::code::{Flow, Pred, PredSrc, Slot};
+use crate::engine::executable::Instr;
 use crate::lanes::{self, Lane};
 use heist_ptx::{Instruction, ScalarType};
 use std::marker::PhantomData;

@@ -11,41 +11,12 @@
 //! PTX is not what runs: the assembler merges registers, so copies cost nothing,
 //! and leaves out what nobody reads.
 
-use super::Cost;
-use crate::code::{Op, Site};
-use crate::engine::site::UNITS;
-use crate::ops::wgmma::pending::Touched;
+use super::cost::Cost;
+use crate::code::{Site, Touched};
+use crate::engine::executable::Op;
+use crate::state::demand::Demand;
 use heist_ptx::{Instruction, ScalarType};
 use rustc_hash::FxHashSet;
-
-/// Cycles of a scheduler's units, packed for adding, 32 bits each: its issue
-/// port, the multiply-add pipe, the other arithmetic, and its quarter of the way
-/// to L2.
-///
-/// A sum over 2^14 instructions fits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Demand(pub(crate) u128);
-
-impl Demand {
-    pub(crate) const fn new([issue, multiply, other, memory]: [u32; UNITS]) -> Demand {
-        Demand(
-            issue as u128
-                | (multiply as u128) << 32
-                | (other as u128) << 64
-                | (memory as u128) << 96,
-        )
-    }
-
-    /// Issue port, multiply-add pipe, other arithmetic, memory.
-    pub(crate) fn parts(self) -> [u32; UNITS] {
-        [0, 32, 64, 96].map(|shift| (self.0 >> shift) as u32)
-    }
-
-    /// The unit that is busy for the longest.
-    pub(crate) fn longest(self) -> u32 {
-        self.parts().into_iter().fold(0, u32::max)
-    }
-}
 
 /// The unit that an arithmetic instruction runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +84,7 @@ impl Pipe {
 
 /// Takes the demand from arithmetic whose result no instruction of its function
 /// reads.
-pub(super) fn leave_out_unread(ops: &mut [Op], sites: &[Site], touched: &[Touched]) {
+pub(crate) fn leave_out_unread(ops: &mut [Op], sites: &[Site], touched: &[Touched]) {
     let read: FxHashSet<(u32, u16)> = touched
         .iter()
         .zip(sites)

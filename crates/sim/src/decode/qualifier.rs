@@ -1,45 +1,18 @@
 //! What the modifiers and operands of a load, store or atomic say: its order, its
 //! scope, its state space, and the registers that it moves.
 
+use super::address::{Addr, Base};
 use super::mods::Mods;
-use super::operand::{Addr, Base};
 use super::{Cost, Decoded, Decoder};
 use crate::access::context::Cx;
+use crate::access::order::Order;
 use crate::code::{Reach, Slot};
 use crate::lanes::LANES;
-use crate::race::shadow::{Kind, Scope};
+use crate::race::access::Scope;
 use crate::state::memory::window::Window;
 use heist_ptx::{Operand, rule};
 
-/// What an access says about order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    Weak,
-    /// Volatile, relaxed, mmio.
-    Relaxed(Scope),
-    Acquire(Scope),
-    Release(Scope),
-    Both(Scope),
-}
-
 impl Order {
-    pub(crate) fn kind(self) -> Kind {
-        match self {
-            Order::Weak => Kind::Plain,
-            Order::Relaxed(s) | Order::Acquire(s) | Order::Release(s) | Order::Both(s) => {
-                Kind::Strong(s)
-            }
-        }
-    }
-
-    /// The kind of an atomic on elements of this size.
-    pub(crate) fn atomic_kind(self, bytes: u8) -> Kind {
-        match self.kind().scope() {
-            Some(scope) => Kind::Atomic(scope, bytes),
-            None => self.kind(),
-        }
-    }
-
     /// The order that the modifiers ask for; `weak` is what no modifier means.
     pub(crate) fn of(mods: &Mods<'_>, weak: Order) -> Order {
         let scope = scope_of(mods).unwrap_or(Scope::Gpu);

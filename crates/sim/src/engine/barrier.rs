@@ -1,67 +1,14 @@
-//! The numbered barriers of a block.
+//! The end of a round at the barriers of a block and of a cluster.
 
-use super::cluster::{Block, Team};
-use super::warp::Warp;
 use crate::code::Wait;
-use crate::lanes::Mask;
-use crate::race::clock::{Clock, WarpClock, meet};
+use crate::race::clock::{WarpClock, meet};
+use crate::state::block::Block;
+use crate::state::team::Team;
+use crate::state::warp::Warp;
 use std::mem::take;
 
 /// Cycles from the last arrival until the waiting warps go on.
 const LATENCY: u64 = 20;
-
-/// One numbered barrier.
-#[derive(Debug, Default)]
-pub(crate) struct Barrier {
-    /// Threads that this round waits for; none for all of the block.
-    pub(crate) expected: Option<u32>,
-    /// Threads that have come, counted as the hardware does: a whole warp is 32.
-    pub(crate) counted: u32,
-    /// Threads that have come, counted one by one.
-    pub(crate) threads: u32,
-    /// The first instruction of this round, for messages about mismatches.
-    pub(crate) first_pc: Option<u32>,
-    pub(crate) first_reduces: bool,
-    /// Who has come in this round: warp and lanes.
-    pub(crate) came: Vec<(usize, Mask)>,
-    /// The fragments that wait.
-    pub(crate) waiting: Vec<(usize, Mask)>,
-    /// What those who only arrived have released.
-    pub(crate) arrived: Option<Clock>,
-    pub(crate) latest: u64,
-    /// Lanes whose predicate holds, and whether it holds for all and for any.
-    pub(crate) population: u32,
-    pub(crate) all: bool,
-    pub(crate) any: bool,
-    /// The last round's results.
-    pub(crate) result: (u32, bool, bool),
-}
-
-impl Barrier {
-    /// Back to the start, for another block; keeps its buffers.
-    pub(crate) fn restart(&mut self) {
-        let (mut came, mut waiting) = (take(&mut self.came), take(&mut self.waiting));
-        came.clear();
-        waiting.clear();
-        *self = Barrier {
-            came,
-            waiting,
-            ..Barrier::default()
-        };
-    }
-
-    pub(crate) fn is_idle(&self) -> bool {
-        self.threads == 0
-    }
-
-    /// Whether everybody has come; `live` are the block's threads that have not exited.
-    pub(crate) fn is_complete(&self, live: u32) -> bool {
-        match self.expected {
-            Some(count) => self.counted >= count,
-            None => self.threads > 0 && self.threads >= live,
-        }
-    }
-}
 
 /// Ends a round: everybody who waits learns of everybody who came, and goes on.
 pub(crate) fn complete(
@@ -160,4 +107,40 @@ impl FromIterator<usize> for Mask64 {
         }
         set
     }
+}
+
+/// Cycles from the last arrival until the cluster goes on.
+const CLUSTER_LATENCY: u64 = 200;
+
+/// Ends a round of the cluster barrier if everybody has arrived.
+pub(crate) fn settle_cluster(team: &mut Team, warps: &mut [Option<Box<Warp>>], blocks: &[Block]) {
+    let changed = std::mem::replace(&mut team.cluster_barrier.changed, false);
+    if !changed || team.cluster_barrier.arrived == 0 {
+        return;
+    }
+    let live: u32 = blocks.iter().map(|block| block.live).sum();
+    // Threads that arrived and then exited have been counted; they are not waited for.
+    let here: u32 = warps
+        .iter()
+        .flatten()
+        .filter(|warp| warp.cluster_phase == team.cluster_barrier.phase)
+        .map(|warp| (warp.cluster_arrived & warp.live).count_ones())
+        .sum();
+    if here < live {
+        return;
+    }
+    let barrier = &mut team.cluster_barrier;
+    barrier.phase += 1;
+    barrier.arrived = 0;
+    barrier.done = barrier.clock.take();
+    let time = barrier.latest + CLUSTER_LATENCY;
+    for (at, warp) in warps.iter_mut().enumerate() {
+        if let Some(warp) = warp
+            && warp.wake(|wait| wait == Wait::ClusterBarrier)
+        {
+            warp.advance(time);
+            team.enqueue(at, warp.cycle);
+        }
+    }
+    team.progress += 1;
 }

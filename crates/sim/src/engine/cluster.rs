@@ -1,219 +1,21 @@
 //! A cluster of blocks while it runs; most kernels have clusters of one.
 
-use super::barrier::{self, Barrier};
+use super::barrier;
+use super::executable::Executable;
 use super::load::Shapes;
 use super::site::Piece;
+use super::spares::Spares;
 use super::step::{Slice, run_slice};
-use super::warp::{State, Warp};
 use crate::code::{Code, Wait};
-use crate::lanes::{ALL, Mask, each};
-use crate::race::clock::{Agent, Clock, WarpClock};
-use crate::race::shadow::Floor;
+use crate::lanes::{ALL, Mask};
+use crate::race::clock::{Agent, WarpClock};
 use crate::special::Standing;
+use crate::state::block::Block;
 use crate::state::machine::Machine;
-use crate::state::memory::region::Region;
-use heist_launch::Dim3;
+use crate::state::team::{Happening, Team};
+use crate::state::warp::{State, Warp};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::sync::Arc;
-
-/// Named barriers of a block.
-pub(crate) const BARRIERS: usize = 16;
-
-/// A block's own state.
-pub(crate) struct Block {
-    /// Its coordinates, and its number in the order of launch.
-    pub(crate) ctaid: Dim3,
-    pub(crate) number: u32,
-    pub(crate) shared: Region,
-    /// Threads and warps that have not exited.
-    pub(crate) live: u32,
-    pub(crate) live_warps: u32,
-    pub(crate) barriers: [Barrier; BARRIERS],
-    /// One bit for each of them that somebody has come to.
-    pub(crate) used_barriers: u16,
-    pub(crate) mbarriers: crate::ops::mbarrier::Mbarriers,
-    pub(crate) flights: crate::access::flight::Flights,
-    pub(crate) expected: crate::ops::copy::cp_async::Expected,
-    pub(crate) registers: crate::ops::warp::registers::Pool,
-    pub(crate) issued: crate::ops::wgmma::pending::Issued,
-    pub(crate) end: u64,
-}
-
-impl Block {
-    /// Room for one.
-    fn new() -> Block {
-        Block {
-            ctaid: Dim3::ONE,
-            number: 0,
-            shared: Region::default(),
-            live: 0,
-            live_warps: 0,
-            barriers: Default::default(),
-            used_barriers: 0,
-            mbarriers: Default::default(),
-            flights: Default::default(),
-            expected: Default::default(),
-            registers: Default::default(),
-            issued: Default::default(),
-            end: 0,
-        }
-    }
-
-    /// Back to the start, for another block; its place, threads and memory are still to
-    /// be set. It keeps its buffers, but for shared memory where another is given.
-    fn restart(&mut self, shared: Option<Region>) {
-        if let Some(shared) = shared {
-            self.shared = shared;
-        }
-        for id in each(std::mem::take(&mut self.used_barriers).into()) {
-            self.barriers[id].restart();
-        }
-        self.mbarriers = Default::default();
-        self.flights = Default::default();
-        self.expected = Default::default();
-        self.registers = Default::default();
-        self.issued = Default::default();
-    }
-
-    pub(crate) fn has_exited(&self) -> bool {
-        self.live == 0
-    }
-}
-
-/// What the warps of a cluster share apart from their blocks.
-#[derive(Default)]
-pub(crate) struct Team {
-    /// The first agent of the cluster, and how many there are.
-    pub(crate) first: Agent,
-    pub(crate) agents: usize,
-    /// When it was launched.
-    pub(crate) start: u64,
-    /// What the device's time is ahead of the cluster's own.
-    pub(crate) offset: u64,
-    pub(crate) floor: Floor,
-    /// Counts everything that could end somebody's wait.
-    pub(crate) progress: u64,
-    /// Barriers that are complete, by rank and number.
-    pub(crate) completed: Vec<(u32, u32)>,
-    /// Mbarriers whose phase completed, by rank and offset, and when.
-    pub(crate) phases: Vec<(u32, u32, u64)>,
-    pub(crate) cluster_barrier: crate::ops::barrier::cluster::ClusterBarrier,
-    pub(crate) control: crate::ops::clc::Control,
-    /// Generic accesses that a proxy fence has ordered before asynchronous ones.
-    pub(crate) proxied: Clock,
-    ready: BinaryHeap<Reverse<(u64, usize)>>,
-    timers: BinaryHeap<Reverse<(u64, usize)>>,
-    events: BinaryHeap<Reverse<Event>>,
-    events_made: u64,
-}
-
-/// Something that happens to a cluster at a moment: an answer, a copied tile.
-struct Event {
-    time: u64,
-    order: u64,
-    act: Box<dyn FnOnce(&mut Happening<'_>) + Send + Sync>,
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Event) -> bool {
-        (self.time, self.order) == (other.time, other.order)
-    }
-}
-impl Eq for Event {}
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Event {
-    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
-        (self.time, self.order).cmp(&(other.time, other.order))
-    }
-}
-
-/// What an event sees.
-pub(crate) struct Happening<'a> {
-    pub(crate) blocks: &'a mut [Block],
-    pub(crate) team: &'a mut Team,
-    pub(crate) machine: &'a mut Machine,
-    pub(crate) code: &'a Code,
-    pub(crate) time: u64,
-}
-
-impl Happening<'_> {
-    /// Reports a broken rule at an instruction that ran earlier.
-    pub(crate) fn report(&mut self, rule: heist_ptx::Code, pc: u32, message: String, help: &str) {
-        let span = self.code.span(pc);
-        let line = self.code.source_line(pc);
-        self.machine.findings.report(rule, pc, || {
-            let mut told = heist_ptx::Diagnostic::error(rule, span, message).help(help);
-            if let Some(line) = line {
-                told.notes.push(format!("source line {line}"));
-            }
-            told
-        });
-    }
-}
-
-impl Team {
-    /// Back to the start, for another cluster; keeps its buffers.
-    fn restart(&mut self, first: Agent, agents: usize, time: u64) {
-        (self.first, self.agents) = (first, agents);
-        (self.start, self.offset) = (time, 0);
-        self.floor = Floor::new(first, agents);
-        (self.progress, self.events_made) = (0, 0);
-        self.completed.clear();
-        self.phases.clear();
-        self.cluster_barrier = Default::default();
-        self.control = Default::default();
-        self.proxied.restart(first, agents);
-        self.ready.clear();
-        self.timers.clear();
-        self.events.clear();
-    }
-
-    /// A name for an asynchronous operation of the cluster.
-    pub(crate) fn new_flight(&mut self) -> u64 {
-        self.events_made += 1;
-        self.events_made
-    }
-
-    /// Puts a warp in line to run at `time`.
-    pub(crate) fn enqueue(&mut self, warp: usize, time: u64) {
-        self.ready.push(Reverse((time, warp)));
-    }
-
-    /// Looks at a warp's waits again at `time`.
-    pub(crate) fn set_timer(&mut self, warp: usize, time: u64) {
-        self.timers.push(Reverse((time, warp)));
-    }
-
-    /// Makes something happen at `time`.
-    pub(crate) fn after(
-        &mut self,
-        time: u64,
-        act: impl FnOnce(&mut Happening<'_>) + Send + Sync + 'static,
-    ) {
-        self.events_made += 1;
-        self.events.push(Reverse(Event {
-            time,
-            order: self.events_made,
-            act: Box::new(act),
-        }));
-    }
-
-    fn next_ready(&self) -> u64 {
-        let first = |heap: &BinaryHeap<Reverse<(u64, usize)>>| {
-            heap.peek().map_or(u64::MAX, |Reverse((time, _))| *time)
-        };
-        let event = self
-            .events
-            .peek()
-            .map_or(u64::MAX, |Reverse(event)| event.time);
-        first(&self.ready).min(first(&self.timers)).min(event)
-    }
-}
 
 /// A cluster that has been launched.
 #[derive(Default)]
@@ -252,10 +54,9 @@ impl Cluster {
         time: u64,
         code: &Code,
         machine: &mut Machine,
+        spares: &mut Spares,
     ) -> Box<Cluster> {
-        // In the buffers of one that has ended, where there is one: short blocks are
-        // launched as often as they run a few hundred instructions.
-        let mut cluster = machine.pool.spare_cluster().unwrap_or_default();
+        let mut cluster = spares.cluster().unwrap_or_default();
         let size = machine.cluster_shape.count() as u32;
         let threads = machine.launch.block.count() as u32;
         let warps = threads.div_ceil(32);
@@ -269,7 +70,7 @@ impl Cluster {
             let block_number = number * size + rank;
             let ctaid = machine.coordinates(u64::from(block_number));
             let block = &mut cluster.blocks[rank as usize];
-            block.restart(machine.pool.spare_shared());
+            block.restart(spares.shared());
             let defers = machine.options.checks.races && !code.shape.asynchronous;
             block.shared.reset(machine.shared_len as usize, defers);
             (block.ctaid, block.number, block.end) = (ctaid, block_number, time);
@@ -298,7 +99,7 @@ impl Cluster {
                 let at = (rank * warps + warp) as usize;
                 let agent = first + at as Agent;
                 let spare = cluster.warps[at].take();
-                let (mut made, known) = match spare.or_else(|| machine.pool.spare_warp()) {
+                let (mut made, known) = match spare.or_else(|| spares.warp()) {
                     Some(mut spare) => {
                         // Its special registers are of the same thread of another block.
                         let known = (spare.number, spare.rank) == (warp, rank);
@@ -322,14 +123,19 @@ impl Cluster {
 
     /// Runs until everything is done or something interacts with the rest of the
     /// device after `until`, a time of its own.
-    pub(crate) fn run(&mut self, code: &Code, machine: &mut Machine, until: u64) -> Pause {
+    pub(crate) fn run(
+        &mut self,
+        executable: &Executable,
+        machine: &mut Machine,
+        until: u64,
+    ) -> Pause {
         let mut slices = 0;
         loop {
             slices += 1;
             if machine.stopped || machine.is_spent(slices) {
                 return Pause::Stopped;
             }
-            let Some(at) = self.next(code, machine) else {
+            let Some(at) = self.next(&executable.code, machine) else {
                 if self.blocks.iter().all(Block::has_exited) {
                     return Pause::Done;
                 }
@@ -348,7 +154,7 @@ impl Cluster {
                 &mut self.blocks,
                 &mut self.team,
                 machine,
-                code,
+                executable,
                 block_until,
                 until,
             );
@@ -458,7 +264,7 @@ impl Cluster {
                 }
             }
         }
-        crate::ops::barrier::cluster::settle(&mut self.team, &mut self.warps, &self.blocks);
+        barrier::settle_cluster(&mut self.team, &mut self.warps, &self.blocks);
     }
 
     /// Last resorts when nobody can run: lanes that wait at a join go on alone,
@@ -488,7 +294,9 @@ impl Cluster {
     }
 
     /// Whether every thread that has not exited waits in vain.
-    pub(crate) fn waits(&self) -> impl Iterator<Item = (&Warp, &super::warp::Fragment, Wait)> {
+    pub(crate) fn waits(
+        &self,
+    ) -> impl Iterator<Item = (&Warp, &crate::state::warp::Fragment, Wait)> {
         self.warps.iter().flatten().flat_map(|warp| {
             warp.fragments
                 .iter()

@@ -1,9 +1,9 @@
 //! Telling a deadlock: who waits for what.
 
 use super::cluster::Cluster;
-use super::warp::{Fragment, Warp};
 use crate::code::{Code, Wait};
 use crate::state::machine::Machine;
+use crate::state::warp::{Fragment, Warp};
 use heist_ptx::{Diagnostic, rule};
 use std::collections::BTreeMap;
 

@@ -1,21 +1,26 @@
 //! A launch: clusters from the pool onto SMs, in the order of modelled time.
 
-use super::cluster::{Block, Cluster, Pause};
-use super::site::{Ended, Piece, Sites};
+use super::cluster::{Cluster, Pause};
+use super::executable::Executable;
+use super::load::Shapes;
+use super::site::{Ended, LAUNCH, Piece, Sites};
+use super::spares::Spares;
 use super::{deadlock, parallel};
 use crate::code::Code;
+use crate::state::block::Block;
 use crate::state::machine::Machine;
 use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Cycles from a free slot to the first instruction of the block put there.
-pub(crate) const LAUNCH: u64 = 700;
-
 /// Runs all clusters of the machine's pool, or some of them if one stirs global memory
 /// that was to be still.
-pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<BlockSpan> {
+pub(crate) fn run(
+    executable: &Executable,
+    machine: &mut Machine,
+    residency: u32,
+) -> Vec<BlockSpan> {
     let started = machine.started;
     let per_cluster = machine.cluster_shape.count() as u32;
     let sms = machine.device.gpu().sms;
@@ -27,7 +32,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
     };
     let cycle_ps = machine.device.cycle_ps();
     let limit = machine.options.budget.time_ns.saturating_mul(1000) / cycle_ps;
-    if let Some(launched) = parallel::run(code, machine, places, slots, limit) {
+    if let Some(launched) = parallel::run(executable, machine, places, slots, limit) {
         return launched
             .into_iter()
             .map(|one| BlockSpan {
@@ -46,6 +51,8 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
     if machine.global.is_stirred() {
         return Vec::new();
     }
+    let code = &executable.code;
+    let (mut spares, mut shapes) = (Spares::default(), Shapes::default());
     let mut sites = Sites::new(places);
     let starting: Arc<[Piece]> = [Piece::idle(LAUNCH)].into();
     let mut running: Vec<Place> = Vec::new();
@@ -77,7 +84,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         // Made when it starts, and taken apart when it has run: warps that are used
         // again at once are still in the host's caches.
         if let Place::Starting { number } = running[who] {
-            let cluster = Cluster::launch(number, site, time, code, machine);
+            let cluster = Cluster::launch(number, site, time, code, machine, &mut spares);
             running[who] = Place::Taken(cluster);
         }
         let Place::Taken(cluster) = &mut running[who] else {
@@ -85,7 +92,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
         };
         cluster.team.offset = time - cluster.reached.min(time);
         if !cluster.ended {
-            let pause = cluster.run(code, machine, cluster.reached);
+            let pause = cluster.run(executable, machine, cluster.reached);
             machine.stopped |= machine.global.is_stirred();
             if let Some(told) = over_budget(cluster, code, machine, limit, started) {
                 machine.findings.report(rule::TIME_BUDGET, 0, || told);
@@ -105,14 +112,14 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
                 Pause::Stopped => None,
             };
             if let Some(until) = until {
-                let job = cluster.job(until, &mut machine.shapes);
+                let job = cluster.job(until, &mut shapes);
                 if cluster.ended {
-                    clear(cluster, machine);
+                    spares.strip(cluster);
                 }
                 sites.start(site, who, time, job);
                 continue;
             }
-            clear(cluster, machine);
+            spares.strip(cluster);
         }
         let Place::Taken(cluster) = std::mem::replace(&mut running[who], Place::Free) else {
             continue;
@@ -129,7 +136,7 @@ pub(crate) fn run(code: &Code, machine: &mut Machine, residency: u32) -> Vec<Blo
             };
             spans.push(span(block, &stay, machine, cycle_ps));
         }
-        machine.pool.give_back_cluster(cluster);
+        spares.keep(cluster);
         if machine.stopped {
             break;
         }
@@ -147,15 +154,6 @@ enum Place {
     },
     /// A cluster is here, or is still in time that it has run through already.
     Taken(Box<Cluster>),
-}
-
-/// Gives back what a cluster that has run needs no more.
-fn clear(cluster: &mut Cluster, machine: &mut Machine) {
-    let warps = std::mem::take(&mut cluster.warps);
-    machine.pool.give_back_warps(warps.into_iter().flatten());
-    for block in &mut cluster.blocks {
-        machine.pool.give_back(std::mem::take(&mut block.shared));
-    }
 }
 
 /// When and where a block ran.

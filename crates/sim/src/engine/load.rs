@@ -1,65 +1,13 @@
 //! When a warp kept which units busy, and what that is for its cluster.
 
-use super::site::{Piece, UNITS};
-use crate::decode::pipe::Demand;
+use super::site::Piece;
+use crate::state::demand::{Stretch, Stretches, UNITS};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A stretch of a warp's time, and the cycles of a scheduler's units in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    start: u64,
-    end: u64,
-    busy: [u64; UNITS],
-}
-
-impl Stretch {
-    /// The same, as told from another time; it may have begun before that.
-    fn since(&self, from: u64) -> Stretch {
-        Stretch {
-            start: self.start.wrapping_sub(from),
-            end: self.end.wrapping_sub(from),
-            ..*self
-        }
-    }
-}
-
-/// The stretches of a warp that its cluster's pieces do not hold yet, in order.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Stretches(Vec<Stretch>);
-
-/// More of them than this are put together in pairs.
-const MOST: usize = 512;
-
-impl Stretches {
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    pub(crate) fn push(&mut self, start: u64, end: u64, demand: Demand) {
-        if end <= start || demand == Demand::default() {
-            return;
-        }
-        let busy = demand.parts().map(u64::from);
-        if self.0.len() >= MOST {
-            let pairs = self.0.chunks(2).map(|pair| {
-                let mut one = pair[0];
-                if let Some(other) = pair.get(1) {
-                    one.end = other.end;
-                    for (unit, busy) in one.busy.iter_mut().zip(other.busy) {
-                        *unit += busy;
-                    }
-                }
-                one
-            });
-            self.0 = pairs.collect();
-        }
-        self.0.push(Stretch { start, end, busy });
-    }
-}
-
 /// Pieces shorter than this are not told apart.
 const SHORT: u64 = 32;
+
 /// Nor are there more than about this many in a job.
 const PIECES: u64 = 512;
 
@@ -198,6 +146,7 @@ fn pieces<'w>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::demand::{Demand, MOST};
 
     #[test]
     fn pieces_hold_all_of_the_load_at_its_time() {

@@ -11,11 +11,13 @@
 pub(crate) mod barrier;
 pub(crate) mod cluster;
 pub(crate) mod deadlock;
+pub(crate) mod divergence;
+pub(crate) mod executable;
 pub(crate) mod grid;
 pub(crate) mod load;
 pub(crate) mod parallel;
-pub(crate) mod pool;
 pub(crate) mod replay;
 pub(crate) mod site;
+pub(crate) mod spares;
 pub(crate) mod step;
-pub(crate) mod warp;
+pub(crate) mod time;

@@ -13,9 +13,11 @@
 //! nobody was expected to write, global memory is stirred, too.
 
 use super::cluster::{Cluster, Pause};
-use super::grid::LAUNCH;
+use super::executable::Executable;
+use super::load::Shapes;
 use super::replay::{Jobs, Launched, replay};
-use super::site::Piece;
+use super::site::{LAUNCH, Piece};
+use super::spares::Spares;
 use crate::code::Code;
 use crate::options::Chaos;
 use crate::state::machine::{Machine, Stats};
@@ -28,21 +30,21 @@ const FEW: u32 = 64;
 
 /// Runs all blocks of the machine's pool; nothing if they have to run in order.
 pub(crate) fn run(
-    code: &Code,
+    executable: &Executable,
     machine: &mut Machine,
     sites: u32,
     slots: u32,
     limit: u64,
 ) -> Option<Vec<Launched>> {
     let blocks = machine.pool.left();
-    let threads = threads(code, machine, blocks)?;
+    let threads = threads(&executable.code, machine, blocks)?;
     let next = AtomicU32::new(0);
     let (stop, stirred) = (AtomicBool::new(false), AtomicBool::new(false));
     let done: Vec<Option<Share>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 let (machine, next, stop, stirred) = (&*machine, &next, &stop, &stirred);
-                scope.spawn(move || work(code, machine.fork(), blocks, next, (stop, stirred)))
+                scope.spawn(move || work(executable, machine.fork(), blocks, next, (stop, stirred)))
             })
             .collect();
         workers
@@ -115,13 +117,14 @@ struct Share {
 }
 
 fn work(
-    code: &Code,
+    executable: &Executable,
     mut machine: Machine,
     blocks: u32,
     next: &AtomicU32,
     (stop, stirred): (&AtomicBool, &AtomicBool),
 ) -> Option<Share> {
     let mut jobs = Vec::new();
+    let (mut spares, mut shapes) = (Spares::default(), Shapes::default());
     // Neighbours touch neighbouring memory: a few of them at a time, and fewer
     // towards the end, so that nobody waits long for the last worker.
     let after = |first: u32| first + ((blocks - first) / 64).clamp(1, 32);
@@ -131,8 +134,15 @@ fn work(
             if stop.load(Ordering::Relaxed) {
                 return None;
             }
-            let mut cluster = Cluster::launch(number, 0, LAUNCH, code, &mut machine);
-            let pause = cluster.run(code, &mut machine, u64::MAX);
+            let mut cluster = Cluster::launch(
+                number,
+                0,
+                LAUNCH,
+                &executable.code,
+                &mut machine,
+                &mut spares,
+            );
+            let pause = cluster.run(executable, &mut machine, u64::MAX);
             let is_stirred = machine.global.is_stirred();
             if pause != Pause::Done || machine.stopped || machine.findings.len() > 0 || is_stirred {
                 stirred.fetch_or(is_stirred, Ordering::Relaxed);
@@ -140,8 +150,8 @@ fn work(
                 return None;
             }
             let end = cluster.end();
-            jobs.push((number, cluster.job(end, &mut machine.shapes)));
-            machine.pool.give_back_cluster(cluster);
+            jobs.push((number, cluster.job(end, &mut shapes)));
+            spares.keep(cluster);
         }
     }
     // Here, where other workers need not wait for it.

@@ -7,8 +7,7 @@
 //! the same jobs at the same times are in the same state, so they are played as one
 //! group, until their next blocks differ.
 
-use super::grid::LAUNCH;
-use super::site::{Piece, Site};
+use super::site::{LAUNCH, Piece, Site};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

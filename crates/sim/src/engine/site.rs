@@ -8,12 +8,10 @@
 //! waits for memory is not slowed by others that compute, and the last block on an
 //! SM runs at its full speed.
 
+use crate::state::demand::UNITS;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-
-/// The units of an SM: issue ports, multiply-add pipes, other arithmetic, the way to L2.
-pub(crate) const UNITS: usize = 4;
 
 /// A stretch of a cluster's own time, and the part of each unit of the SM that it
 /// keeps busy.
@@ -211,6 +209,9 @@ fn level(loads: impl Iterator<Item = f64> + Clone) -> f64 {
         level = next;
     }
 }
+
+/// Cycles from a free slot to the first instruction of the block put there.
+pub(crate) const LAUNCH: u64 = 700;
 
 #[cfg(test)]
 mod tests {

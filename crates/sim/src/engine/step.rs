@@ -1,11 +1,13 @@
 //! The inner loop: runs one warp until somebody else has to.
 
-use super::cluster::{Block, Team};
-use super::warp::{Fragment, Frame, State, Warp};
+use super::executable::{Executable, Op};
 use crate::access::context::Cx;
-use crate::code::{Code, Flow, NOWHERE, Op, Reach, Wait};
+use crate::code::{Flow, NOWHERE, Reach, Wait};
 use crate::lanes::{ALL, LANES, Mask, each};
+use crate::state::block::Block;
 use crate::state::machine::Machine;
+use crate::state::team::Team;
+use crate::state::warp::{Fragment, Frame, State, Warp};
 use heist_ptx::rule;
 
 /// Instructions after which a warp lets others run even without interacting.
@@ -39,7 +41,7 @@ pub(crate) fn run_slice(
     blocks: &mut [Block],
     team: &mut Team,
     machine: &mut Machine,
-    code: &Code,
+    executable: &Executable,
     block_until: u64,
     device_until: u64,
 ) -> Slice {
@@ -50,6 +52,7 @@ pub(crate) fn run_slice(
             Slice::Blocked
         };
     };
+    let Executable { ops, code } = executable;
     let mut cx = Cx {
         code,
         warp,
@@ -72,7 +75,7 @@ pub(crate) fn run_slice(
                 None => break Slice::Blocked,
             }
         }
-        let op: &Op = &code.ops[cx.fragment.pc as usize];
+        let op: &Op = &ops[cx.fragment.pc as usize];
         if op.reach != Reach::Own {
             let now = cx.warp.settle();
             if now > block_until {
@@ -101,7 +104,7 @@ pub(crate) fn run_slice(
             continue;
         }
         if !code.touched.is_empty() {
-            crate::ops::wgmma::pending::note(&mut cx);
+            crate::access::products::note(&mut cx);
         }
         let flow = op.instr.step(&mut cx);
         let going = match flow {

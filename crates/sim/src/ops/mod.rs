@@ -1,7 +1,7 @@
 //! What each family of instructions does: how it is decoded, and how it runs.
 //!
 //! A family is a module with a `decode` function that takes an instruction apart
-//! and emits one or more [`crate::code::Instr`]s. [`decode`] finds the family by
+//! and emits one or more [`crate::engine::executable::Instr`]s. [`decode`] finds the family by
 //! the opcode's first part; to add one, write a module and name it there.
 
 pub(crate) mod arithmetic;
@@ -16,14 +16,14 @@ pub(crate) mod warp;
 pub(crate) mod wgmma;
 
 use crate::decode::mods::{Mods, computes, is_video};
+use crate::decode::trail::Role;
 use crate::decode::{Decoded, Decoder};
-use crate::watch::Role;
 use arithmetic::{bits, compare, convert, float, half, integer, moves, video};
 use barrier::{block, cluster, fence};
 use control::{branch, call};
 use copy::{bulk, cp_async, map_edit};
 use heist_ptx::{Instruction, ScalarType, rule};
-use memory::{atomic, hint, load, stack, store};
+use memory::{atomic, hint, stack};
 use warp::{exchange, registers};
 
 /// Decodes one instruction.
@@ -69,9 +69,9 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         "setp" | "set" | "selp" | "slct" => compare::decode(d, i, &mods),
         "cvt" => convert::decode(d, i, &mods),
         "mov" | "cvta" | "isspacep" => moves::decode(d, i, &mods),
-        "ld" | "ldu" => load::decode(d, i, &mods),
-        "st" if mods.has("async") => bulk::decode_remote(d, i, &mods),
-        "st" => store::decode(d, i, &mods),
+        "ld" | "ldu" => memory::decode_load(d, i, &mods),
+        "st" | "red" if mods.has("async") => bulk::remote::decode_remote(d, i, &mods),
+        "st" => memory::decode_store(d, i, &mods),
         "bra" | "brx" | "exit" | "ret" | "trap" | "brkpt" | "nanosleep" | "pmevent" => {
             branch::decode(d, i, &mods)
         }

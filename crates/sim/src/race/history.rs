@@ -15,9 +15,11 @@
 //! is remembered. A write stirs it, and what was not remembered is lost: then the launch
 //! is to be run again with no such memory.
 
+use super::access::{Access, Conflict, Geography, Kind};
 use super::clock::{Agent, WarpClock};
-use super::shadow::{Access, Conflict, Floor, Geography, Kind, Line, Seen};
+use super::shadow::{Floor, Line};
 use super::touch::Touch;
+use super::trace::Seen;
 use crate::lanes::{LANES, Mask};
 
 /// Lines that are allocated together.

@@ -3,6 +3,7 @@
 //! together they tell a race from an ordered pair of accesses, whatever interleaving the run
 //! happened to take.
 
+pub(crate) mod access;
 pub(crate) mod clock;
 pub(crate) mod history;
 pub(crate) mod shadow;

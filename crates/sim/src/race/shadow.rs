@@ -7,154 +7,15 @@
 //! numbers for a trace whose warp has synchronised with this one, and byte by
 //! byte only where it has not. Neighbouring bytes never race.
 
+use super::access::{Access, Conflict, Geography, Kind};
 use super::clock::{Agent, SEVERAL, WarpClock};
-use super::touch::LineTouch;
+use super::touch::IN_ORDER;
 pub(crate) use super::trace::Seen;
-use super::trace::{IN_ORDER, Places, Trace, cell_mask};
+use super::trace::{Places, Trace, cell_mask};
 use crate::lanes::Mask;
 
-/// Bytes in a line.
-pub(crate) const LINE: usize = 128;
 /// Traces that a line keeps before the oldest make room.
 const MOST_TRACES: usize = 40;
-
-/// How an access relates to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// An ordinary load or store.
-    Plain,
-    /// A volatile, relaxed, acquire or release access of this scope.
-    Strong(Scope),
-    /// An atomic of this scope on this many bytes.
-    Atomic(Scope, u8),
-    /// The data of a `cp.async`, put down when its thread waited for it.
-    Copy,
-    /// A write or read by an asynchronous copy.
-    Async,
-}
-
-impl Kind {
-    /// The scope of an access that synchronises.
-    pub(crate) fn scope(self) -> Option<Scope> {
-        match self {
-            Kind::Strong(scope) | Kind::Atomic(scope, _) => Some(scope),
-            Kind::Plain | Kind::Copy | Kind::Async => None,
-        }
-    }
-
-    /// Whether both are atomics, of different sizes: then they are not atomic towards each other.
-    pub(crate) fn differs_in_size(self, other: Kind) -> bool {
-        matches!((self, other), (Kind::Atomic(_, a), Kind::Atomic(_, b)) if a != b)
-    }
-}
-
-/// Whom a synchronisation reaches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Scope {
-    Block,
-    Cluster,
-    Gpu,
-    System,
-}
-
-/// One warp's access to one line.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Access<'a> {
-    pub(crate) write: bool,
-    pub(crate) kind: Kind,
-    /// The instruction.
-    pub(crate) pc: u32,
-    /// The bytes of the line that are touched.
-    pub(crate) bytes: u128,
-    /// Which lane touches cell `i`, the bytes from `first + (i << shift)`;
-    /// [`SEVERAL`] for more than one. Only cells with touched bytes count.
-    pub(crate) lanes: &'a [u8; 32],
-    pub(crate) shift: u8,
-    pub(crate) first: u8,
-    /// Whether some cell is touched by several lanes.
-    pub(crate) shared: bool,
-    /// The cells with touched bytes.
-    pub(crate) cells: Mask,
-    /// The table of [`IN_ORDER`] that `lanes` is, where the whole line is touched.
-    pub(crate) order: Option<u8>,
-}
-
-impl<'a> Access<'a> {
-    /// What an instruction does to the part of its bytes that lies in one line.
-    #[inline]
-    pub(crate) fn of(part: &LineTouch<'a>, write: bool, kind: Kind, pc: u32) -> Access<'a> {
-        Access {
-            write,
-            kind,
-            pc,
-            bytes: part.bytes,
-            lanes: part.lanes,
-            shift: part.shift,
-            first: part.first,
-            shared: part.shared,
-            cells: part.cells,
-            order: part.order,
-        }
-    }
-
-    /// Whether an access of that kind to the same bytes, before this one, need not be
-    /// remembered any more. Whoever comes after a plain write comes after what was before
-    /// it, or races with the write. But nobody need come after an atomic to be in
-    /// order with it, so a plain access before it still counts.
-    fn replaces(&self, kind: Kind) -> bool {
-        self.write && (self.kind.scope().is_none() || self.kind == kind)
-    }
-}
-
-/// Two accesses that nothing orders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Conflict {
-    /// The byte of the line.
-    pub(crate) byte: u32,
-    /// The lane of the access that found it.
-    pub(crate) lane: u8,
-    /// The earlier access.
-    pub(crate) agent: Agent,
-    pub(crate) their_lane: u8,
-    pub(crate) their_pc: u32,
-    pub(crate) their_write: bool,
-    pub(crate) their_kind: Kind,
-}
-
-/// Whether two agents are in the same block or cluster: what a scope is held against.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Geography {
-    pub(crate) warps_per_block: u32,
-    pub(crate) blocks_per_cluster: u32,
-    /// Whether the kernel has no means to order one block's accesses before another's.
-    pub(crate) isolated: bool,
-}
-
-impl Geography {
-    pub(crate) fn block(self, agent: Agent) -> u32 {
-        agent / self.warps_per_block
-    }
-
-    fn reaches(self, scope: Scope, a: Agent, b: Agent) -> bool {
-        match scope {
-            Scope::Block => self.block(a) == self.block(b),
-            Scope::Cluster => {
-                self.block(a) / self.blocks_per_cluster == self.block(b) / self.blocks_per_cluster
-            }
-            Scope::Gpu | Scope::System => true,
-        }
-    }
-
-    /// Whether two strong accesses are ordered by the memory itself.
-    fn morally_strong(self, a: (Kind, Agent), b: (Kind, Agent)) -> bool {
-        match (a.0.scope(), b.0.scope()) {
-            (Some(x), Some(y)) => {
-                self.reaches(x, a.1, b.1) && self.reaches(y, a.1, b.1) && !a.0.differs_in_size(b.0)
-            }
-            _ => false,
-        }
-    }
-}
 
 /// A trace of the commonest kind, in a few bytes: a plain access to the whole line
 /// in the order of the lanes. Most lines of global memory have no other.

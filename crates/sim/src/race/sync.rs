@@ -6,8 +6,8 @@
 //! its strong reads may acquire with the next one. [`Flags`] holds what has been
 //! released through each location.
 
+use super::access::{Geography, Scope};
 use super::clock::Clock;
-use super::shadow::{Geography, Scope};
 use crate::lanes::Mask;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;

@@ -5,7 +5,6 @@
 //! lane after lane contiguously, all lanes in one line, all lanes at one place.
 
 use super::clock::SEVERAL;
-use super::trace::IN_ORDER;
 use crate::lanes::{ALL, LANES, Mask, each, first, wide};
 
 /// An access of the lanes in `mask`, each to `size` bytes at its offset.
@@ -21,7 +20,7 @@ pub(crate) struct Touch<'a> {
 pub(crate) struct LineTouch<'a> {
     pub(crate) line: u64,
     pub(crate) bytes: u128,
-    /// See [`crate::race::shadow::Access`].
+    /// See [`super::access::Access`].
     pub(crate) lanes: &'a [u8; 32],
     pub(crate) shift: u8,
     pub(crate) first: u8,
@@ -232,6 +231,24 @@ fn spread_word(cells: u16) -> u64 {
     x = (x | x << 3) & 0x1111_1111_1111_1111;
     x * 15
 }
+
+/// Lane numbers of words, pairs and quadruples of words that fill a line in the
+/// order of the lanes; for pairs and quadruples a table for each of their lines.
+pub(crate) static IN_ORDER: [[u8; 32]; 7] = {
+    let mut table = [[0; 32]; 7];
+    let mut cell = 0;
+    while cell < 32 {
+        table[0][cell] = cell as u8;
+        table[1][cell] = cell as u8 / 2;
+        table[2][cell] = 16 + cell as u8 / 2;
+        table[3][cell] = cell as u8 / 4;
+        table[4][cell] = 8 + cell as u8 / 4;
+        table[5][cell] = 16 + cell as u8 / 4;
+        table[6][cell] = 24 + cell as u8 / 4;
+        cell += 1;
+    }
+    table
+};
 
 #[cfg(test)]
 mod tests {

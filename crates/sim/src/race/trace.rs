@@ -1,29 +1,11 @@
 //! One warp's accesses to one line in one epoch, as the line remembers them.
 
+use super::access::{Access, Conflict, Kind};
 use super::clock::{Agent, SEVERAL, WarpClock};
-use super::shadow::{Access, Conflict, Kind};
 use crate::lanes::{Mask, each};
 
 /// An instruction for each cell.
 pub(super) type Places = Box<[u32; 32]>;
-
-/// Lane numbers of words, pairs and quadruples of words that fill a line in the
-/// order of the lanes; for pairs and quadruples a table for each of their lines.
-pub(crate) static IN_ORDER: [[u8; 32]; 7] = {
-    let mut table = [[0; 32]; 7];
-    let mut cell = 0;
-    while cell < 32 {
-        table[0][cell] = cell as u8;
-        table[1][cell] = cell as u8 / 2;
-        table[2][cell] = 16 + cell as u8 / 2;
-        table[3][cell] = cell as u8 / 4;
-        table[4][cell] = 8 + cell as u8 / 4;
-        table[5][cell] = 16 + cell as u8 / 4;
-        table[6][cell] = 24 + cell as u8 / 4;
-        cell += 1;
-    }
-    table
-};
 
 /// What a line remembers.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use super::memory::region::Region;
 use crate::device::Device;
 use crate::findings::Findings;
 use crate::options::Options;
-use crate::race::shadow::Geography;
+use crate::race::access::Geography;
 use crate::race::sync::Flags;
 use crate::rng::Rng;
 use heist_launch::{Dim3, Launch};
@@ -29,8 +29,8 @@ pub(crate) struct Machine {
     pub(crate) stats: Stats,
     pub(crate) printed: String,
     /// Clusters not launched yet.
-    pub(crate) pool: crate::engine::pool::Pool,
-    pub(crate) tensor_maps: crate::ops::copy::tensor_map::TensorMaps,
+    pub(crate) pool: super::pool::Pool,
+    pub(crate) tensor_maps: super::tensor_map::TensorMaps,
     pub(crate) decisions: Vec<heist_launch::Decision>,
     pub(crate) shared_len: u32,
     /// The memory through which the blocks of a cooperative grid meet; 0 for none.
@@ -39,8 +39,6 @@ pub(crate) struct Machine {
     pub(crate) changes: u64,
     /// The shapes of recent accesses.
     pub(crate) patterns: super::pattern::Patterns,
-    /// What recent clusters asked of their SMs.
-    pub(crate) shapes: crate::engine::load::Shapes,
     pub(crate) stopped: bool,
     pub(crate) started: std::time::Instant,
 }
@@ -73,7 +71,7 @@ impl Machine {
             rng: Rng::new(self.options.seed),
             stats: Stats::default(),
             printed: String::new(),
-            pool: crate::engine::pool::Pool::default(),
+            pool: super::pool::Pool::default(),
             // Bulk copies reach beyond a block, and are not run by forks.
             tensor_maps: Default::default(),
             decisions: Vec::new(),
@@ -81,7 +79,6 @@ impl Machine {
             workspace: self.workspace,
             changes: 0,
             patterns: Default::default(),
-            shapes: Default::default(),
             stopped: false,
             started: self.started,
         }

@@ -1,8 +1,24 @@
 //! The state of a launch: data, and what is true of it.
 //!
-//! Memories, barriers, copies in flight, tensor maps, launch control, registers. Nothing
-//! here runs anything; nothing here knows of the layers above.
+//! Memories ([`memory`]), barriers ([`barrier`], [`mbarrier`]), copies in flight ([`flight`],
+//! [`copies`], [`bulk_group`]), tensor maps, launch control, registers, and the structs that
+//! hold them together: [`warp`], [`block`], [`team`] (a cluster without its blocks),
+//! [`machine`]. Nothing here runs an instruction or knows of the layers above.
 
+pub(crate) mod barrier;
+pub(crate) mod block;
+pub(crate) mod bulk_group;
+pub(crate) mod control;
+pub(crate) mod copies;
+pub(crate) mod demand;
+pub(crate) mod flight;
+pub(crate) mod follow;
 pub(crate) mod machine;
+pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod pattern;
+pub(crate) mod pool;
+pub(crate) mod products;
+pub(crate) mod team;
+pub(crate) mod tensor_map;
+pub(crate) mod warp;

@@ -83,7 +83,7 @@ struct Chunk {
 
 impl Chunk {
     #[inline(always)]
-    fn load(&self, region: &Region, start: u64, values: &mut [u32]) {
+    pub(crate) fn load(&self, region: &Region, start: u64, values: &mut [u32]) {
         let at = start.wrapping_add(self.delta);
         if self.one {
             values.fill(region.word(at));
@@ -94,7 +94,7 @@ impl Chunk {
 
     /// The same for half a warp, where lane 0 lies at `start` of some bytes.
     #[inline(always)]
-    fn take(&self, bytes: &[u8], start: u64, values: &mut [u32; LANES / 2]) {
+    pub(crate) fn take(&self, bytes: &[u8], start: u64, values: &mut [u32; LANES / 2]) {
         let at = start.wrapping_add(self.delta) as usize;
         if self.one {
             let word = bytes.get(at..at.saturating_add(4)).unwrap_or(&[]);
@@ -108,7 +108,7 @@ impl Chunk {
     }
 
     /// Cuts the lanes into `N` equal chunks, if they are such.
-    fn cut<const N: usize>(deltas: &[u64; LANES]) -> Option<[Chunk; N]> {
+    pub(crate) fn cut<const N: usize>(deltas: &[u64; LANES]) -> Option<[Chunk; N]> {
         let mut cut = [Chunk::default(); N];
         for (slot, chunk) in cut.iter_mut().zip(deltas.chunks_exact(LANES / N)) {
             let delta = chunk[0];
@@ -127,7 +127,7 @@ impl Chunk {
 }
 
 impl Plan {
-    fn of(deltas: &[u64; LANES], contiguous: bool) -> Plan {
+    pub(crate) fn of(deltas: &[u64; LANES], contiguous: bool) -> Plan {
         if contiguous {
             Plan::Run
         } else if let Some(halves) = Chunk::cut(deltas) {
@@ -158,7 +158,7 @@ pub(crate) struct Pattern {
 }
 
 impl Pattern {
-    fn of(addresses: &[u64; LANES]) -> Pattern {
+    pub(crate) fn of(addresses: &[u64; LANES]) -> Pattern {
         let start = addresses[0];
         let deltas = addresses.map(|address| address.wrapping_sub(start));
         let signed = deltas.map(|delta| delta as i64);

@@ -10,51 +10,22 @@
 //! What becomes of a coordinate is remembered for each lane of each register that can
 //! hold something of it. Through memory it is not followed.
 
-use super::{Body, Place, Role, around};
+use super::body::{Body, around};
 use crate::access::context::Cx;
-use crate::code::{Flow, Instr, Slot};
-use crate::decode::operand::{Addr, Base};
+use crate::code::{Flow, Slot};
+use crate::decode::address::{Addr, Base};
+use crate::decode::trail::Role;
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
 use crate::special::Axis;
+use crate::state::follow::{Place, Stock};
 use crate::state::memory::window::Window;
 use heist_launch::Dim3;
 use heist_ptx::rule;
 use rustc_hash::FxHashMap;
 
-/// What a value is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Stock {
-    /// Nothing that matters.
-    #[default]
-    Other,
-    /// A coordinate of a granted cluster's first block, as it was decoded.
-    First(Axis),
-    /// The block's place in its cluster, as it was read.
-    Own(Place),
-    /// Something computed from the first block's place alone.
-    FromFirst,
-    /// Something computed from the block's own place, and perhaps from the other.
-    FromOwn,
-}
-
-impl Stock {
-    /// What a value is that was computed from both.
-    fn mixed(self, other: Stock) -> Stock {
-        use Stock::*;
-        match (self, other) {
-            (Own(_) | FromOwn, _) | (_, Own(_) | FromOwn) => FromOwn,
-            (First(_) | FromFirst, _) | (_, First(_) | FromFirst) => FromFirst,
-            (Other, Other) => Other,
-        }
-    }
-}
-
 /// How many addresses of tiles a cluster remembers.
 const MOST_PLACES: usize = 1 << 16;
-
-/// Where the blocks of a cluster stored something at an address that comes from the
-/// first block's place alone: by instruction and address, the block's rank.
-pub(crate) type Unplaced = FxHashMap<(u32, u64), u32>;
 
 /// Follows the registers that can hold a part of a grant; how many there are.
 pub(super) fn wrap(body: &mut Body<'_>) -> usize {

@@ -7,10 +7,12 @@
 //! followed lane by lane while the kernel runs, with what is computed of them, and one is
 //! reported when something has come of it: a store, an address, a decision.
 
-use super::{Body, Role, Trail, around};
+use super::body::{Body, around};
 use crate::access::context::Cx;
-use crate::code::{Flow, Instr};
+use crate::code::Flow;
 use crate::decode::Leaves;
+use crate::decode::trail::{Role, Trail};
+use crate::engine::executable::Instr;
 use crate::lanes::Mask;
 use heist_ptx::{Name, rule};
 use rustc_hash::FxHashMap;
@@ -184,16 +186,6 @@ fn transfer(trail: &Trail, set: &mut Rows) {
     if !trail.guarded {
         trail.writes.iter().for_each(|&row| set.set(row));
     }
-}
-
-/// What a warp knows of a followed register.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Followed {
-    /// Lanes in which it has a value.
-    set: Mask,
-    /// The instruction that made the others of a register without one, and the number
-    /// of that register.
-    origin: Option<(u32, u32)>,
 }
 
 /// An operation that touches a followed register.

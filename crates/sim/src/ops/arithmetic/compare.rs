@@ -1,10 +1,11 @@
 //! Comparisons and selections.
 
 use super::bits::pred_or_constant;
-use crate::code::{Flow, Instr, Slot};
+use crate::code::{Flow, Slot};
 use crate::decode::map::{Combine, Targets, map3, test2, with};
 use crate::decode::mods::{Mods, operands};
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, from_mask};
 use heist_arith::float::compare::{
     FloatCmp, compare_f32, compare_f64, slct_first_f32, slct_first_s32,

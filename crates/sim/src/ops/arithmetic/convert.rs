@@ -1,12 +1,13 @@
 //! `cvt`.
 
-use crate::code::{Flow, Instr, Slot};
+use crate::code::{Flow, Slot};
 use crate::decode::map::{map1, map2, map3, with};
 use crate::decode::mods::{Mods, operands};
 use crate::decode::{Cost, Decoded, Decoder};
-use heist_arith::cvt::float::Limits;
+use crate::engine::executable::Instr;
+use heist_arith::cvt::float::{self, Limits};
 use heist_arith::cvt::tiny::{self, Tiny};
-use heist_arith::cvt::{FloatType, IntType, float, integer, mixed, stochastic};
+use heist_arith::cvt::{FloatType, IntType, integer, mixed, stochastic};
 use heist_arith::float::Rounding;
 use heist_ptx::{Instruction, ScalarType, rule};
 

@@ -1,8 +1,7 @@
 //! Arithmetic of `f32`, `f64` and `f32x2`.
 
 use crate::code::Flow;
-use crate::decode::map::Targets;
-use crate::decode::map::{map3, one, test2, three, two, with};
+use crate::decode::map::{Targets, map3, one, test2, three, two, with};
 use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::LANES;

@@ -1,11 +1,13 @@
 //! `mov` and its kind: copies, packing and unpacking, addresses, clocks.
 
-use crate::code::{Flow, Instr, Reach, Slot};
+use crate::code::{Flow, Reach, Slot};
+use crate::decode::address::Base;
 use crate::decode::map::{map1, with};
 use crate::decode::mods::{Mods, operands};
 use crate::decode::names::{Named, Place, rows_of};
-use crate::decode::operand::{Base, place_window};
+use crate::decode::operand::place_window;
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::LANES;
 use crate::state::memory::window::Window;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};

@@ -5,8 +5,8 @@ use crate::code::{Flow, PredSrc, Reach, Slot, Wait};
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, only};
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::engine::cluster::BARRIERS;
 use crate::lanes::{LANES, Mask};
+use crate::state::block::BARRIERS;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
 /// What a barrier instruction does.

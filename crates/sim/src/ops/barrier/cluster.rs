@@ -7,35 +7,14 @@ use crate::decode::map::with;
 use crate::decode::mods::{Mods, only, operands};
 use crate::decode::names::rows_of;
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::engine::cluster::{Block, Team};
-use crate::engine::warp::Warp;
 use crate::lanes::LANES;
-use crate::race::clock::Clock;
-use crate::race::shadow::Scope;
+use crate::race::access::Scope;
 use crate::state::memory::window::{SHARED, SharedPlace, Window};
 use heist_ptx::{Instruction, ScalarType, rule};
-
-/// Cycles from the last arrival until the cluster goes on.
-const LATENCY: u64 = 200;
 
 /// The rank in an address that `mapa` made of a rank that has no address: far
 /// beyond every cluster, so that its use is told.
 const NO_RANK: u32 = 200;
-
-/// The barrier of a cluster.
-#[derive(Debug, Default)]
-pub(crate) struct ClusterBarrier {
-    /// Rounds completed.
-    pub(crate) phase: u32,
-    /// Threads that have arrived in this round.
-    arrived: u32,
-    clock: Option<Clock>,
-    /// What the last round released.
-    done: Option<Clock>,
-    latest: u64,
-    /// Set when a thread arrived or exited, so that the count is looked at again.
-    pub(crate) changed: bool,
-}
 
 /// `barrier.cluster.arrive` and `.wait`.
 pub(crate) fn decode_barrier(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -149,39 +128,6 @@ fn wait(cx: &mut Cx<'_>) -> Flow {
     Flow::Next
 }
 
-/// Ends a round of the cluster barrier if everybody has arrived.
-pub(crate) fn settle(team: &mut Team, warps: &mut [Option<Box<Warp>>], blocks: &[Block]) {
-    let changed = std::mem::replace(&mut team.cluster_barrier.changed, false);
-    if !changed || team.cluster_barrier.arrived == 0 {
-        return;
-    }
-    let live: u32 = blocks.iter().map(|block| block.live).sum();
-    // Threads that arrived and then exited have been counted; they are not waited for.
-    let here: u32 = warps
-        .iter()
-        .flatten()
-        .filter(|warp| warp.cluster_phase == team.cluster_barrier.phase)
-        .map(|warp| (warp.cluster_arrived & warp.live).count_ones())
-        .sum();
-    if here < live {
-        return;
-    }
-    let barrier = &mut team.cluster_barrier;
-    barrier.phase += 1;
-    barrier.arrived = 0;
-    barrier.done = barrier.clock.take();
-    let time = barrier.latest + LATENCY;
-    for (at, warp) in warps.iter_mut().enumerate() {
-        if let Some(warp) = warp
-            && warp.wake(|wait| wait == Wait::ClusterBarrier)
-        {
-            warp.advance(time);
-            team.enqueue(at, warp.cycle);
-        }
-    }
-    team.progress += 1;
-}
-
 /// `mapa`: the same place in a peer's shared memory; `getctarank`: whose it is.
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let shared = mods.has("shared::cluster");
@@ -237,7 +183,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
 #[derive(Clone, Copy)]
 enum Source {
     Register(crate::code::Slot),
-    Named(crate::decode::operand::Addr),
+    Named(crate::decode::address::Addr),
 }
 
 fn address_source(

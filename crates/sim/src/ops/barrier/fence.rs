@@ -2,11 +2,13 @@
 
 use crate::access::context::Cx;
 use crate::code::{Flow, Reach};
+use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::Mods;
 use crate::decode::qualifier::scope_of;
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::race::shadow::Scope;
+use crate::lanes::each;
+use crate::race::access::Scope;
 use heist_ptx::Instruction;
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -16,7 +18,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
                 Some(operand) if mods.has("acquire") => Some(d.address(operand)?),
                 _ => None,
             };
-            let instr = with(move |cx| crate::ops::copy::tensor_map::fence(cx, map));
+            let instr = with(move |cx| tensor_map_fence(cx, map));
             d.emit(instr, Cost::new(2, 0));
             return Ok(());
         }
@@ -73,4 +75,17 @@ pub(crate) fn fence(cx: &mut Cx<'_>, scope: Scope) {
 fn proxy(cx: &mut Cx<'_>) {
     let clock = cx.warp.clock.release(cx.mask, cx.warp.live);
     cx.team.proxied.join(&clock);
+}
+
+/// `fence.proxy.tensormap`: a map changed in memory may be used now. The acquiring form
+/// names it.
+pub(crate) fn tensor_map_fence(cx: &mut Cx<'_>, map: Option<Addr>) -> Flow {
+    if let Some(map) = map {
+        let addresses = map.eval(cx);
+        for lane in each(cx.mask) {
+            cx.machine.tensor_maps.settle(addresses[lane]);
+        }
+    }
+    fence(cx, crate::race::access::Scope::Gpu);
+    Flow::Next
 }

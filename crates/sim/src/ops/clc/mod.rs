@@ -4,19 +4,23 @@
 //! it is made; the answer arrives about a microsecond later, through the slot and
 //! the mbarrier. Every rule about that protocol is checked here.
 
-use super::mbarrier::{Delivery, Mbarrier, Sender, check_use};
+use super::mbarrier::check_use;
 use crate::access::context::Cx;
-use crate::access::flight::{self, Flight, What};
+use crate::access::delivery::Delivery;
+use crate::access::flight;
 use crate::access::group::Home;
 use crate::code::{Flow, Reach, Slot};
+use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
-use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::engine::cluster::Happening;
-use crate::lanes::{each, first, map1};
+use crate::lanes::{each, map1};
 use crate::special::Axis;
+use crate::state::control::{Grant, Request};
+use crate::state::flight::{Flight, What};
+use crate::state::mbarrier::{Mbarrier, Sender};
 use crate::state::memory::window::{SharedPlace, Window};
+use crate::state::team::Happening;
 use heist_launch::{Decision, DecisionKind, Dim3, Time};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
@@ -37,60 +41,6 @@ fn encode(granted: Option<Dim3>) -> u128 {
         | u128::from(at.y) << 32
         | u128::from(at.z) << 64
         | u128::from(TAG | flag) << 96
-}
-
-/// What the cluster's requests are at.
-#[derive(Debug, Default)]
-pub(crate) struct Control {
-    made: u64,
-    in_flight: Vec<Request>,
-    /// Whether somebody of the cluster has seen a refusal.
-    refusal_seen: bool,
-    granted: Vec<Grant>,
-    /// Where answers have arrived: rank and offset.
-    slots: Vec<(u32, u32)>,
-    /// Where blocks stored for a grant without minding their own place.
-    pub(crate) unplaced: crate::watch::lineage::Unplaced,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    id: u64,
-    rank: u32,
-    slot: u32,
-    pc: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Grant {
-    first: Dim3,
-    decoded: bool,
-    pc: u32,
-}
-
-impl Control {
-    /// Whether an answer has arrived that covers this byte.
-    pub(crate) fn is_slot(&self, rank: u32, offset: u64) -> bool {
-        self.slots
-            .iter()
-            .any(|&(at, slot)| at == rank && offset.wrapping_sub(u64::from(slot)) < 16)
-    }
-
-    /// A request of this block that has not been answered, for the check at exit.
-    pub(crate) fn unanswered(&self, rank: u32) -> Option<u32> {
-        self.in_flight
-            .iter()
-            .find(|request| request.rank == rank)
-            .map(|request| request.pc)
-    }
-
-    /// A grant that nobody has decoded.
-    pub(crate) fn dropped(&self) -> Option<(Dim3, u32)> {
-        self.granted
-            .iter()
-            .find(|grant| !grant.decoded)
-            .map(|grant| (grant.first, grant.pc))
-    }
 }
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -311,20 +261,6 @@ fn peers_are_there(cx: &mut Cx<'_>, lane: usize) -> bool {
     true
 }
 
-impl Cx<'_> {
-    /// Whether a lane has learnt anything of a block of its cluster, so that it
-    /// must have started.
-    pub(crate) fn has_heard_of(&self, rank: u32, lane: usize) -> bool {
-        // A round of the cluster's barrier is over: everybody has started.
-        if rank == self.warp.rank || self.team.cluster_barrier.phase > 0 {
-            return true;
-        }
-        let warps = self.machine.geography.warps_per_block;
-        let first = self.team.first + rank * warps;
-        (first..first + warps).any(|agent| self.warp.clock.has_heard_of(agent, lane as u8))
-    }
-}
-
 /// Whether everybody is done with what the slot held before.
 fn check_slot(cx: &mut Cx<'_>, lane: usize, rank: u32, slot: u32) {
     if !cx.machine.options.checks.races {
@@ -504,18 +440,6 @@ impl Answer {
             delivery.arrive(happening, None);
         }
     }
-}
-
-/// The lanes that a request is in flight for, in words.
-pub(crate) fn report_unanswered(cx: &mut Cx<'_>, pc: u32, rank: u32) {
-    let span = cx.code.span(pc);
-    let lanes = 1 << first(cx.mask);
-    cx.report(rule::CLC_AT_EXIT, lanes, |_, mut told| {
-        told.message = format!("block rank {rank} exits while a request of it is in flight");
-        told.other(span, "the request was submitted here").help(
-            "wait for the answer to every request before the block exits, and run what it grants",
-        )
-    });
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Branches, returns, and other ways to leave.
 
 use crate::access::context::Cx;
-use crate::code::{Flow, Instr, NOWHERE, Reach, Wait};
+use crate::code::{Flow, NOWHERE, Reach, Wait};
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
 use crate::decode::names::Named;
 use crate::decode::{Cost, Decoded, Decoder, Leaves};
+use crate::engine::executable::Instr;
 use crate::lanes::each;
 use heist_ptx::{Instruction, Operand, ScalarType, Statement, rule};
 

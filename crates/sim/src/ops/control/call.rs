@@ -5,13 +5,14 @@
 //! so a call copies the arguments there and, when it comes back, the results from there.
 
 use crate::access::context::Cx;
-use crate::code::{Flow, Instr, Reach, Slot};
-use crate::decode::function::signature_layout;
+use crate::code::{Flow, Reach, Slot};
+use crate::decode::declare::signature_layout;
 use crate::decode::map::with;
 use crate::decode::mods::Mods;
 use crate::decode::names::{Memory, Named, Place, Register, rows_of};
 use crate::decode::variables::FUNCTIONS;
 use crate::decode::{Cost, Decoded, Decoder, Leaves};
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
 use heist_ptx::{Function, Instruction, Name, Operand, ScalarType, Statement, Variable, rule};
 

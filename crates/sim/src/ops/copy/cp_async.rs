@@ -5,156 +5,23 @@
 //! has been waited for it is a store of the copying lane like any other.
 
 use crate::access::context::Cx;
-use crate::access::group::{Does, Group, Home, groups, watch};
+use crate::access::group::{Does, Group, Home, groups};
+use crate::access::look::watch;
 use crate::code::{Flow, PredSrc, Reach, Slot};
+use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
-use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::lanes::{LANES, Mask, each, first};
-use crate::ops::mbarrier::{arrive_later, check_use};
-use crate::race::shadow::{Kind, LINE};
+use crate::lanes::{LANES, each, first};
+use crate::ops::mbarrier::check_use;
+use crate::race::access::Kind;
+use crate::state::copies::Copy;
+use crate::state::mbarrier::arrive_later;
 use crate::state::memory::window::Window;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
-use std::collections::VecDeque;
 
 /// Cycles from a copy's start until its data is there.
 const LATENCY: u64 = 600;
-
-/// One instruction's copies.
-#[derive(Debug)]
-struct Copy {
-    pc: u32,
-    mask: Mask,
-    offsets: [u64; LANES],
-    size: u32,
-    /// What each lane copies, in the low `size` bytes.
-    data: [u128; LANES],
-    ready: u64,
-}
-
-/// A warp's copies that have not been waited for.
-#[derive(Debug, Default)]
-pub(crate) struct WarpCopies {
-    open: Vec<Copy>,
-    groups: VecDeque<Vec<Copy>>,
-    /// Lists to use again.
-    spare: Vec<Vec<Copy>>,
-    /// Those out of shared memory, by their flights.
-    pub(crate) bulk: super::bulk::group::Groups,
-}
-
-impl WarpCopies {
-    /// Makes a group of the copies that are in none.
-    fn commit(&mut self) {
-        let next = self.spare.pop().unwrap_or_default();
-        self.groups
-            .push_back(std::mem::replace(&mut self.open, next));
-    }
-
-    /// A copy that no group covers, and one that nobody has waited for.
-    fn left_over(&self) -> (Option<u32>, Option<u32>) {
-        let in_groups = self.groups.iter().flatten().next();
-        (
-            self.open.first().map(|copy| copy.pc),
-            in_groups.map(|copy| copy.pc),
-        )
-    }
-}
-
-/// The words of a block's shared memory that copies are on their way to.
-#[derive(Debug, Default)]
-pub(crate) struct Expected {
-    lines: Vec<ExpectedLine>,
-    /// How many words they are.
-    count: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct ExpectedLine {
-    /// A bit for each word.
-    words: u32,
-    /// The instruction that copies to each of them.
-    pcs: [u32; LINE / 4],
-}
-
-impl Expected {
-    /// Whether no copy is on its way.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The line and the words of some bytes, which lie in one line.
-    #[inline(always)]
-    fn place(offset: u64, size: u32) -> (usize, u32) {
-        let first = offset as u32 / 4 % 32;
-        let last = (offset as u32 + size.max(1) - 1) / 4 % 32;
-        let words = (u32::MAX >> (31 - last)) & (u32::MAX << first);
-        ((offset / LINE as u64) as usize, words)
-    }
-
-    /// A copy to some bytes is on its way. If there is one already, that.
-    fn expect(&mut self, offset: u64, size: u32, pc: u32) -> Option<u32> {
-        let other = self.at(offset, size);
-        let (line, words) = Expected::place(offset, size);
-        if line >= self.lines.len() {
-            self.lines.resize(line + 1, ExpectedLine::default());
-        }
-        let line = &mut self.lines[line];
-        self.count += (words & !line.words).count_ones();
-        line.words |= words;
-        for word in each(words) {
-            line.pcs[word] = pc;
-        }
-        other
-    }
-
-    /// What was on its way to some bytes is there.
-    fn land(&mut self, offset: u64, size: u32) {
-        let (line, words) = Expected::place(offset, size);
-        if let Some(line) = self.lines.get_mut(line) {
-            self.count -= (words & line.words).count_ones();
-            line.words &= !words;
-        }
-    }
-
-    /// The copy that is on its way to one of some bytes.
-    #[inline(always)]
-    fn at(&self, offset: u64, size: u32) -> Option<u32> {
-        let (line, words) = Expected::place(offset, size);
-        let line = self.lines.get(line)?;
-        let met = line.words & words;
-        (met != 0).then(|| line.pcs[first(met)])
-    }
-}
-
-/// Reports accesses to words that a `cp.async` is on its way to.
-#[inline]
-pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
-    let Home::Shared(rank) = group.home else {
-        return false;
-    };
-    let expected = &cx.blocks[rank as usize].expected;
-    if expected.is_empty() {
-        return false;
-    }
-    let met = each(group.mask)
-        .find_map(|lane| Some((lane, expected.at(group.offsets[lane], group.size)?)));
-    if let Some((lane, pc)) = met {
-        let offset = group.offsets[lane];
-        cx.report(rule::CP_ASYNC_EARLY, 1 << lane, |cx, mut told| {
-            told.message = format!(
-                "{} {}, which a cp.async that was not waited for has not written yet",
-                does.verb(),
-                crate::access::conflict::place(cx, group.home, offset)
-            );
-            told.other(cx.code.span(pc), "the copy starts here").help(
-                "wait with `cp.async.wait_group` (or `wait_all`), and let the other threads meet at a barrier behind it",
-            )
-        });
-    }
-    met.is_some()
-}
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     if mods.has("commit_group") {
@@ -419,7 +286,7 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
         let stamp = block
             .mbarriers
             .get(first)
-            .map(crate::ops::mbarrier::Mbarrier::stamp);
+            .map(crate::state::mbarrier::Mbarrier::stamp);
         for copy in &copies {
             for lane in each(copy.mask) {
                 let size = copy.size as usize;
@@ -438,10 +305,11 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
                 }
             }
         }
+        happening.team.progress += 1;
         for &(offset, count) in &places {
             let short = arrive_later(
                 &mut block.mbarriers,
-                happening.team,
+                &mut happening.team.phases,
                 (rank, offset),
                 count,
                 &clock,
@@ -454,26 +322,4 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
         }
     });
     Flow::Next
-}
-
-/// What a warp that exits leaves behind.
-pub(crate) fn exited(cx: &mut Cx<'_>) {
-    let (open, grouped) = cx.warp.copies.left_over();
-    if let Some(pc) = open {
-        let span = cx.code.span(pc);
-        cx.report(rule::CP_ASYNC_UNCOMMITTED, cx.mask, |_, mut told| {
-            told.message =
-                "a thread exits with a cp.async that no group or mbarrier covers".to_owned();
-            told.other(span, "the copy starts here")
-                .help("`cp.async.commit_group` behind it, and wait for the group")
-        });
-    }
-    if let Some(pc) = grouped {
-        let span = cx.code.span(pc);
-        cx.report(rule::CP_ASYNC_UNWAITED, cx.mask, |_, mut told| {
-            told.message = "a thread exits with a cp.async that nobody has waited for".to_owned();
-            told.other(span, "the copy starts here")
-                .help("`cp.async.wait_all` before the end, or leave the copy out")
-        });
-    }
 }

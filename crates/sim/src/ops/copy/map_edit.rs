@@ -4,14 +4,15 @@
 //! new one: copies of the old bytes mean what they meant.
 
 use crate::access::context::Cx;
-use crate::access::group::{Does, Home, groups, watch};
+use crate::access::group::{Does, Home, groups};
+use crate::access::look::watch;
 use crate::code::{Flow, Reach};
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
 use crate::decode::qualifier::{read_bits, window_of};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each, first};
-use crate::race::shadow::{Kind, Scope};
+use crate::race::access::{Kind, Scope};
 use crate::state::memory::window::Window;
 use heist_launch::{Fill, Interleave, Swizzle, TensorElement, TensorMap};
 use heist_ptx::{Instruction, ScalarType, rule};
@@ -216,7 +217,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
     let o = operands(d, i, 3)?;
     let (to, from) = (d.address(&o[0])?, d.address(&o[1])?);
     let instr = with(move |cx| {
-        if let Err(flow) = crate::ops::matrix::assemble(cx) {
+        if let Err(flow) = crate::ops::matrix::operands::assemble(cx) {
             return flow;
         }
         let lead = first(cx.mask);

@@ -1,75 +1,7 @@
-//! Tensor maps: what a tensor copy needs to know of a tensor.
-//!
-//! A map is 128 opaque bytes. Here they hold a mark and a number, and the map
-//! itself is kept beside the memory.
+//! The box of a tensor that a copy moves: its pieces in shared and in global memory.
 
-use crate::access::context::Cx;
-use crate::code::Flow;
-use crate::decode::operand::Addr;
-use crate::lanes::each;
 use heist_arith::tensor::swizzle::Swizzle;
 use heist_launch::{Fill, Interleave, Swizzle as MapSwizzle, TensorMap};
-use rustc_hash::FxHashMap;
-
-/// What marks the bytes of a map.
-const MARK: u64 = 0x7e50_4d41_5048_5354;
-
-/// The maps of a launch, with the addresses of their tensors.
-#[derive(Debug, Default)]
-pub(crate) struct TensorMaps {
-    list: Vec<(u64, TensorMap)>,
-    /// Addresses in global memory where a kernel has written a map that nobody has
-    /// acquired since, and the instruction that wrote it.
-    changed: FxHashMap<u64, u32>,
-}
-
-impl TensorMaps {
-    /// Keeps a map; the bytes that stand for it.
-    pub(crate) fn add(&mut self, address: u64, map: TensorMap) -> [u8; 128] {
-        let mut bytes = [0; 128];
-        bytes[..8].copy_from_slice(&MARK.to_le_bytes());
-        bytes[8..16].copy_from_slice(&(self.list.len() as u64).to_le_bytes());
-        self.list.push((address, map));
-        bytes
-    }
-
-    /// Notes that a kernel has written a map.
-    pub(crate) fn change(&mut self, at: u64, pc: u32) {
-        self.changed.insert(at, pc);
-    }
-
-    /// Notes that a map may be used as it now is; who wrote it, if that was not known yet.
-    pub(crate) fn settle(&mut self, at: u64) -> Option<u32> {
-        self.changed.remove(&at)
-    }
-
-    /// The map that some bytes stand for.
-    pub(crate) fn find(&self, bytes: &[u8]) -> Option<&(u64, TensorMap)> {
-        let word = |at: usize| {
-            bytes
-                .get(at..at + 8)?
-                .try_into()
-                .ok()
-                .map(u64::from_le_bytes)
-        };
-        (word(0)? == MARK)
-            .then(|| self.list.get(word(8)? as usize))
-            .flatten()
-    }
-}
-
-/// `fence.proxy.tensormap`: a map changed in memory may be used now. The acquiring form
-/// names it.
-pub(crate) fn fence(cx: &mut Cx<'_>, map: Option<Addr>) -> Flow {
-    if let Some(map) = map {
-        let addresses = map.eval(cx);
-        for lane in each(cx.mask) {
-            cx.machine.tensor_maps.settle(addresses[lane]);
-        }
-    }
-    crate::ops::barrier::fence::fence(cx, crate::race::shadow::Scope::Gpu);
-    Flow::Next
-}
 
 /// A stretch of one copy: where it is in shared memory, and where in the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,14 +172,5 @@ mod tests {
                 },
             ]
         );
-    }
-
-    #[test]
-    fn a_map_is_found_by_its_bytes() {
-        let mut maps = TensorMaps::default();
-        let map = TensorMap::dense(BufferRef::Argument(0), TensorElement::U32, &[6], &[4]);
-        let bytes = maps.add(64, map.clone());
-        assert_eq!(maps.find(&bytes), Some(&(64, map)));
-        assert_eq!(maps.find(&[0; 128]), None);
     }
 }

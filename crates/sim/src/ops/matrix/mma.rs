@@ -1,11 +1,12 @@
 //! `mma.sync` and `mma.sp.sync`.
 
 use super::fragment::{Words, longs, views};
-use super::{accumulator, assemble, element, shape, sources, targets, types};
+use super::operands::{accumulator, assemble, element, shape, sources, targets, types};
 use crate::access::context::Cx;
-use crate::code::{Flow, Instr, Slot};
+use crate::code::{Flow, Slot};
 use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::LANES;
 use heist_arith::tensor::mma::{BitOp, Mma, Shape};
 use heist_arith::tensor::quad_pair::{Major, QuadPair};

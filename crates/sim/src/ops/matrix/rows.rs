@@ -1,13 +1,14 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`: matrices whose rows are 16 bytes each, at
 //! addresses that lanes give.
 
-use super::{Access, assemble, shape, sources, targets, window_of};
+use super::operands::{Access, assemble, shape, sources, targets, window_of};
 use crate::access::context::Cx;
 use crate::access::group::Does;
-use crate::code::{Flow, Instr, Slot};
+use crate::code::{Flow, Slot};
+use crate::decode::address::Addr;
 use crate::decode::mods::{Mods, only, operands};
-use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, Mask, each};
 use heist_arith::tensor::matrix;
 use heist_ptx::{Instruction, ScalarType, rule};

@@ -4,13 +4,16 @@
 //! stride, which are the same in all lanes of a correct program.
 
 use super::fragment::{Words, longs};
-use super::{Access, accumulator, assemble, element, shape, sources, targets, types, window_of};
+use super::operands::{
+    Access, accumulator, assemble, element, shape, sources, targets, types, window_of,
+};
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group};
-use crate::code::{Flow, Instr, Slot};
+use crate::code::{Flow, Slot};
+use crate::decode::address::Addr;
 use crate::decode::mods::{Mods, only, operands};
-use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, Mask, each};
 use heist_arith::tensor::mma::{BitOp, Shape};
 use heist_arith::tensor::wmma::{self, Wmma};

@@ -1,170 +1,24 @@
-//! mbarriers: arrivals and bytes, in phases.
-//!
-//! The state lives beside the memory, one [`Mbarrier`] for each initialised eight
-//! bytes; the bytes themselves are only marked. A phase is complete when as many
-//! threads have arrived as it expects and as many bytes as were announced. For the
-//! race detector an mbarrier is an agent of its own whose clock is its phase:
-//! what an asynchronous copy wrote is known to whoever has seen that phase end.
+//! The instructions of mbarriers; [`crate::state::mbarrier`] says what one is.
 
-mod bytes;
 mod wait;
 
-pub(crate) use bytes::{Case, Delivery, Sender, block_exited};
-
 use crate::access::context::Cx;
-use crate::access::flight::What;
 use crate::access::group::{Does, Home, groups};
-use crate::code::{Flow, Instr, Reach, Slot};
+use crate::code::{Flow, Reach, Slot};
+use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::Mods;
-use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::engine::cluster::Team;
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each, first};
-use crate::race::clock::{ASYNCHRONOUS, Agent, Clock, Known};
+use crate::race::clock::Clock;
+use crate::state::flight::What;
+use crate::state::mbarrier::{Mbarrier, Sender};
 use crate::state::memory::window::Window;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
-use rustc_hash::FxHashMap;
 
 /// The most arrivals and bytes that a phase can count.
 const MOST: i64 = (1 << 20) - 1;
-
-/// One initialised mbarrier.
-#[derive(Debug)]
-pub(crate) struct Mbarrier {
-    /// Arrivals that a phase expects, and that are still to come.
-    pub(crate) count: u32,
-    pub(crate) pending: u32,
-    /// Bytes announced and not arrived; below zero while more have arrived than were
-    /// announced.
-    pub(crate) bytes: i64,
-    /// Who brought the count below zero; of meaning only while it is.
-    early: Option<Sender>,
-    /// Phases completed, and where the last one was.
-    pub(crate) phase: u64,
-    ended: u32,
-    /// What was released in this phase, and in the last one.
-    clock: Clock,
-    done: Clock,
-    /// Its name for the race detector.
-    pub(crate) agent: Agent,
-    /// Who initialised it, and when: agent, clock and lane.
-    init: (Agent, u32, u8),
-    init_pc: u32,
-    /// Where a launch-control request named it, for messages.
-    pub(crate) control: bool,
-    latest: u64,
-}
-
-/// The mbarriers of a block.
-#[derive(Debug, Default)]
-pub(crate) struct Mbarriers {
-    by_offset: FxHashMap<u32, Mbarrier>,
-    made: u32,
-    /// The stretch that holds them all, so that most accesses are cleared at once.
-    span: Option<(u64, u64)>,
-}
-
-impl Mbarriers {
-    pub(crate) fn get(&self, offset: u32) -> Option<&Mbarrier> {
-        self.by_offset.get(&offset)
-    }
-
-    pub(crate) fn get_mut(&mut self, offset: u32) -> Option<&mut Mbarrier> {
-        self.by_offset.get_mut(&offset)
-    }
-
-    /// The mbarrier that overlaps some bytes.
-    #[inline]
-    pub(crate) fn overlapping(&self, offset: u64, len: u64) -> Option<u32> {
-        let (low, high) = self.span?;
-        if offset >= high || offset + len <= low {
-            return None;
-        }
-        self.by_offset
-            .keys()
-            .copied()
-            .find(|&at| u64::from(at) < offset + len && offset < u64::from(at) + 8)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_offset.is_empty()
-    }
-
-    /// A name for an asynchronous writer of the block with this number: beyond every
-    /// warp's, and different for every one there ever was.
-    pub(crate) fn new_agent(&mut self, block: u32) -> Agent {
-        self.made += 1;
-        ASYNCHRONOUS | block << 10 | self.made & 0x3ff
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Mbarrier)> {
-        self.by_offset
-            .iter()
-            .map(|(&offset, barrier)| (offset, barrier))
-    }
-}
-
-impl Mbarrier {
-    /// Ends the phase if everybody and everything has come, with what was done at `pc`.
-    /// Gives back bytes that it can't wait for.
-    #[must_use]
-    fn settle(
-        &mut self,
-        team: &mut Team,
-        rank: u32,
-        offset: u32,
-        time: u64,
-        pc: u32,
-    ) -> Option<Case> {
-        self.latest = self.latest.max(time);
-        if self.pending != 0 {
-            return None;
-        }
-        if self.bytes != 0 {
-            return self.short(rank, offset, pc);
-        }
-        self.phase += 1;
-        self.ended = pc;
-        self.pending = self.count;
-        let mut clock = std::mem::take(&mut self.clock);
-        clock.learn(self.agent, Known::all(self.phase as u32 + 1));
-        self.done = clock;
-        self.clock = self.done.clone();
-        team.phases.push((rank, offset, self.latest + 8));
-        team.progress += 1;
-        None
-    }
-
-    /// Whether the phase that a parity means is over.
-    fn is_over(&self, parity: u32) -> bool {
-        self.phase & 1 != u64::from(parity & 1)
-    }
-
-    /// What the race detector calls writes that complete in the present phase.
-    pub(crate) fn stamp(&self) -> (Agent, u32) {
-        (self.agent, self.phase as u32 + 1)
-    }
-}
-
-/// Arrivals that were promised earlier, at `pc`, with what was known when they were.
-/// Gives back bytes that the phase can't wait for.
-#[must_use]
-pub(crate) fn arrive_later(
-    barriers: &mut Mbarriers,
-    team: &mut Team,
-    (rank, offset): (u32, u32),
-    count: u32,
-    clock: &Clock,
-    time: u64,
-    pc: u32,
-) -> Option<Case> {
-    let barrier = barriers.get_mut(offset)?;
-    barrier.clock.join(clock);
-    barrier.pending -= count.min(barrier.pending);
-    team.progress += 1;
-    barrier.settle(team, rank, offset, time, pc)
-}
 
 /// What an instruction does to an mbarrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -392,7 +246,7 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
     let bytes = barrier.bytes;
     team.progress += 1;
     if bytes.abs() <= MOST
-        && let Some(short) = barrier.settle(team, rank, offset, now, sender.pc)
+        && let Some(short) = barrier.settle(&mut team.phases, rank, offset, now, sender.pc)
     {
         short.tell(cx.code, cx.machine);
     }

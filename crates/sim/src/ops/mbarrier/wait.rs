@@ -3,9 +3,9 @@
 use super::{at, check_use, each_barrier};
 use crate::access::context::Cx;
 use crate::code::{Flow, Pred, Reach, Slot, Wait};
+use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::Mods;
-use crate::decode::operand::Addr;
 use crate::decode::qualifier::read_bits;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::Mask;

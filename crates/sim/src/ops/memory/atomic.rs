@@ -1,15 +1,18 @@
 //! Atomic operations and reductions on memory.
 
+use super::reduction::{op_of, type_of};
 use crate::access::context::Cx;
-use crate::access::group::{Does, Group, Home, groups, watch};
+use crate::access::group::{Does, Group, Home, groups};
+use crate::access::look::watch;
+use crate::access::order::Order;
 use crate::code::{Flow, Slot};
+use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, only};
-use crate::decode::operand::Addr;
-use crate::decode::qualifier::{Order, reach_of, read_bits, window_of, write_bits};
+use crate::decode::qualifier::{reach_of, read_bits, window_of, write_bits};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each};
-use crate::race::shadow::Scope;
+use crate::race::access::Scope;
 use crate::state::memory::window::Window;
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
@@ -44,46 +47,6 @@ const KNOWN: &[&str] = &[
     "L2::cache_hint",
 ];
 
-/// The operation among the modifiers.
-pub(crate) fn op_of(mods: &Mods<'_>) -> Option<Op> {
-    mods.all.iter().find_map(|&text| {
-        Some(match text {
-            "add" => Op::Add,
-            "min" => Op::Min,
-            "max" => Op::Max,
-            "inc" => Op::Inc,
-            "dec" => Op::Dec,
-            "and" => Op::And,
-            "or" => Op::Or,
-            "xor" => Op::Xor,
-            "exch" => Op::Exch,
-            "cas" => Op::Cas,
-            _ => return None,
-        })
-    })
-}
-
-/// The type of an operation.
-pub(crate) fn type_of(ty: ScalarType) -> Option<Type> {
-    use ScalarType::*;
-    Some(match ty {
-        B16 | U16 | S16 => Type::B16,
-        B32 => Type::B32,
-        B64 => Type::B64,
-        U32 => Type::U32,
-        S32 => Type::S32,
-        U64 => Type::U64,
-        S64 => Type::S64,
-        F16 => Type::F16,
-        Bf16 => Type::Bf16,
-        F16x2 => Type::F16x2,
-        Bf16x2 => Type::Bf16x2,
-        F32 => Type::F32,
-        F64 => Type::F64,
-        _ => return None,
-    })
-}
-
 /// One atomic access.
 struct Atomic {
     window: Option<Window>,
@@ -98,9 +61,6 @@ struct Atomic {
 }
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
-    if mods.has("async") {
-        return crate::ops::copy::bulk::decode_remote(d, i, mods);
-    }
     only(d, i, mods, KNOWN)?;
     let returns = i.opcode.base() == "atom";
     let (Some(op), Some(scalar)) = (op_of(mods), mods.ty()) else {

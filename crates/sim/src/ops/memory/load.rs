@@ -1,15 +1,17 @@
 //! Loads.
 
 use crate::access::context::Cx;
-use crate::access::group::{Does, Group, Home, groups, watch};
-use crate::code::{Flow, Instr, Slot};
+use crate::access::group::{Does, Group, Home, groups};
+use crate::access::look::watch;
+use crate::access::order::Order;
+use crate::code::{Flow, Slot};
+use crate::decode::address::{Addr, Base};
 use crate::decode::mods::{Mods, only, operands};
-use crate::decode::operand::{Addr, Base};
 use crate::decode::qualifier::{
-    KNOWN, Order, cost_of, elements, lanes_of, plain_word, reach_of, settle_window, window_of,
-    write_bits,
+    KNOWN, cost_of, elements, lanes_of, plain_word, reach_of, settle_window, window_of, write_bits,
 };
 use crate::decode::{Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::{ALL, LANES, wide};
 use crate::state::memory::region::Word;
 use crate::state::memory::window::Window;
@@ -28,7 +30,15 @@ pub(super) struct Load {
     targets: Vec<(Slot, u32)>,
 }
 
-pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+/// How a load that is decoded becomes an operation: [`super::word`] has a quick way for the commonest.
+pub(super) type Finish = fn(Load, Option<(Slot, Window)>) -> Box<dyn Instr>;
+
+pub(super) fn decode(
+    d: &mut Decoder<'_>,
+    i: &Instruction,
+    mods: &Mods<'_>,
+    finish: Finish,
+) -> Decoded<()> {
     only(d, i, mods, KNOWN)?;
     let Some(ty) = mods.ty() else {
         return Err(d.wrong(rule::MISSING_MODIFIER, "ld names no type"));
@@ -63,7 +73,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     };
     let instr = match SameForAll::of(load, d) {
         Ok(same) => Box::new(same) as Box<dyn Instr>,
-        Err(load) => super::word::load(load, word),
+        Err(load) => finish(load, word),
     };
     d.emit_reaching(instr, cost_of(window), reach_of(window, order));
     Ok(())

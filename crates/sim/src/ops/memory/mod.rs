@@ -2,7 +2,22 @@
 
 pub(crate) mod atomic;
 pub(crate) mod hint;
-pub(crate) mod load;
+mod load;
+pub(crate) mod reduction;
 pub(crate) mod stack;
-pub(crate) mod store;
-pub(crate) mod word;
+mod store;
+mod word;
+
+use crate::decode::mods::Mods;
+use crate::decode::{Decoded, Decoder};
+use heist_ptx::Instruction;
+
+/// `ld` and `ldu`.
+pub(crate) fn decode_load(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    load::decode(d, i, mods, word::load)
+}
+
+/// `st`.
+pub(crate) fn decode_store(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    store::decode(d, i, mods, word::store)
+}

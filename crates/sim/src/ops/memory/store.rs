@@ -1,19 +1,21 @@
 //! Stores.
 
 use crate::access::context::Cx;
-use crate::access::group::{Does, Group, Home, groups, watch_unless};
-use crate::code::{Flow, Instr, Slot};
+use crate::access::group::{Does, Group, Home, groups};
+use crate::access::look::watch_unless;
+use crate::access::order::Order;
+use crate::code::{Flow, Slot};
+use crate::decode::address::Addr;
 use crate::decode::mods::{Mods, only, operands};
-use crate::decode::operand::Addr;
 use crate::decode::qualifier::{
-    KNOWN, Order, cost_of, elements, lanes_of, plain_word, reach_of, read_bits, settle_window,
-    window_of,
+    KNOWN, cost_of, elements, lanes_of, plain_word, reach_of, read_bits, settle_window, window_of,
 };
+use crate::decode::trail::Role;
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
 use crate::state::memory::region::Word;
 use crate::state::memory::window::Window;
-use crate::watch::Role;
 use heist_ptx::{Instruction, rule};
 
 /// A store of any kind.
@@ -25,7 +27,15 @@ pub(super) struct Store {
     sources: Vec<(Slot, u32)>,
 }
 
-pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+/// How a store that is decoded becomes an operation: [`super::word`] has a quick way for the commonest.
+pub(super) type Finish = fn(Store, Option<(Slot, Window)>) -> Box<dyn Instr>;
+
+pub(super) fn decode(
+    d: &mut Decoder<'_>,
+    i: &Instruction,
+    mods: &Mods<'_>,
+    finish: Finish,
+) -> Decoded<()> {
     only(d, i, mods, KNOWN)?;
     let Some(ty) = mods.ty() else {
         return Err(d.wrong(rule::MISSING_MODIFIER, "st names no type"));
@@ -56,11 +66,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         latency: 0,
         ..cost_of(window)
     };
-    d.emit_reaching(
-        super::word::store(store, word),
-        cost,
-        reach_of(window, order),
-    );
+    d.emit_reaching(finish(store, word), cost, reach_of(window, order));
     Ok(())
 }
 

@@ -7,19 +7,22 @@
 use super::load::Load;
 use super::store::Store;
 use crate::access::context::{Cx, rows};
-use crate::access::group::{Does, Group, Home, Look, tell};
-use crate::code::{Code, Flow, Instr, Slot};
-use crate::decode::operand::{Addr, Base};
-use crate::engine::cluster::Block;
-use crate::engine::warp::Warp;
+use crate::access::group::{Does, Group, Home};
+use crate::access::look::{Look, tell};
+use crate::code::{Code, Flow, Slot};
+use crate::decode::address::{Addr, Base};
+use crate::engine::executable::Instr;
 use crate::lanes::{ALL, Lane, Row, wide};
 use crate::options::Checks;
+use crate::race::access::{Geography, Kind};
 use crate::race::history::Read;
-use crate::race::shadow::{Floor, Geography, Kind};
+use crate::race::shadow::Floor;
+use crate::state::block::Block;
 use crate::state::memory::global::Global;
 use crate::state::memory::region::Region;
 use crate::state::memory::window::{PEER_SHIFT, Window};
 use crate::state::pattern::{Pattern, WORD, Ways};
+use crate::state::warp::Warp;
 
 /// A load of a word into a register of one row; `SHARED` for shared memory, and
 /// otherwise of global memory.

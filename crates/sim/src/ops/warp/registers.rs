@@ -12,17 +12,6 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::ALL;
 use heist_ptx::{Instruction, rule};
 
-/// The registers that a block's warps have given back.
-#[derive(Debug, Default)]
-pub(crate) struct Pool {
-    /// Registers a thread of each warp, by number; 0 for what it started with.
-    held: Vec<u32>,
-    /// Registers a thread of one warp, that nobody holds.
-    free: u32,
-    /// How often somebody has waited in vain since the pool last changed.
-    waits: u32,
-}
-
 /// Waits in vain, each twice as long as the last, before nobody is taken to come.
 const PATIENCE: u32 = 16;
 
@@ -40,7 +29,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     };
     let (wanted, more) = (wanted as u32, mods.has("inc"));
     let instr = with(move |cx| {
-        if let Err(flow) = crate::ops::matrix::assemble(cx) {
+        if let Err(flow) = crate::ops::matrix::operands::assemble(cx) {
             return flow;
         }
         run(cx, wanted, more)

@@ -9,17 +9,18 @@
 pub(crate) mod pending;
 mod source;
 
-use super::matrix::{self, assemble};
+use super::matrix::operands::{self as matrix, assemble};
 use crate::access::context::Cx;
-use crate::code::{Flow, Instr, PredSrc, Reach, Slot};
+use crate::code::{Flow, PredSrc, Reach, Slot};
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
+use crate::engine::executable::Instr;
 use crate::lanes::{ALL, LANES, first};
+use crate::state::products::Product;
 use heist_arith::tensor::wgmma::{Major, Numbers, Wgmma};
 use heist_arith::tensor::{Accumulator, Element};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
-use pending::Product;
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     d.tracks_registers = true;

@@ -1,197 +1,16 @@
-//! What a warp's `wgmma` products in flight are going to write, and who touches it.
-//!
-//! The registers of every instruction are held against the products in flight, in
-//! kernels that have any. Registers that ordinary instructions wrote since the last
-//! `wgmma.fence` are remembered, for a product may not use those.
+//! The life of a `wgmma` product: started, committed, waited for.
 
 use super::source::{self, Lines};
 use crate::access::context::Cx;
+use crate::access::products::{land, report_in_flight};
 use crate::code::{Flow, Slot, Wait};
 use crate::lanes::{ALL, LANES, Row};
+use crate::state::products::Product;
 use heist_ptx::rule;
-
-/// A product in flight.
-#[derive(Debug)]
-pub(crate) struct Product {
-    pub(super) pc: u32,
-    /// The group that it was committed to.
-    pub(super) group: Option<u64>,
-    /// The rows of the warp's registers that it writes, and those that it reads.
-    pub(super) rows: Vec<u32>,
-    pub(super) sources: Vec<u32>,
-    pub(super) values: Vec<[u32; LANES]>,
-    /// Its number among the warp's, and so among its warpgroup's.
-    pub(super) id: u64,
-    /// The cycle when it is done.
-    pub(super) done: u64,
-}
-
-/// A set of rows of registers.
-#[derive(Debug, Default)]
-struct Rows(Vec<u64>);
-
-impl Rows {
-    fn insert(&mut self, row: u32) {
-        let word = row as usize / 64;
-        if self.0.len() <= word {
-            self.0.resize(word + 1, 0);
-        }
-        self.0[word] |= 1 << (row % 64);
-    }
-
-    fn has(&self, row: u32) -> bool {
-        self.0
-            .get(row as usize / 64)
-            .is_some_and(|word| word >> (row % 64) & 1 != 0)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
-/// A warp's products.
-#[derive(Debug, Default)]
-pub(crate) struct Products {
-    pending: Vec<Product>,
-    /// Groups committed so far.
-    groups: u64,
-    /// Whether there has been a `wgmma.fence`.
-    fenced: bool,
-    /// Rows written by ordinary instructions since the last one.
-    written: Rows,
-    /// Rows that products in flight write, and those that they read.
-    flying: Rows,
-    read: Rows,
-    /// When the tensor cores are free again.
-    busy_until: u64,
-    made: u64,
-    /// How often the warp has looked whether its warpgroup is there.
-    looks: u32,
-}
-
-/// How many products each warp of a block has issued. A product is one operation of
-/// the whole warpgroup: it is done when all four warps have issued it, and then all
-/// of it is done, so that one thread can speak for the group.
-#[derive(Debug, Default)]
-pub(crate) struct Issued(Vec<u64>);
-
-impl Issued {
-    fn count(&mut self, warp: u32, products: u64) {
-        let warp = warp as usize;
-        if self.0.len() <= warp {
-            self.0.resize(warp + 1, 0);
-        }
-        self.0[warp] = products;
-    }
-
-    /// A warp of the group that has issued fewer than `products`.
-    fn missing(&self, warp: u32, products: u64) -> Option<u32> {
-        let first = warp / 4 * 4;
-        (first..first + 4).find(|&one| self.0.get(one as usize).copied().unwrap_or(0) < products)
-    }
-}
 
 /// Looks in vain before the rest of a warpgroup is taken not to come: at first one
 /// every few cycles, then each after twice the time of the last.
 const PATIENCE: u32 = 256 + 24;
-
-impl Products {
-    pub(super) fn fence(&mut self) {
-        self.fenced = true;
-        self.written.clear();
-    }
-
-    pub(super) fn commit(&mut self) {
-        self.groups += 1;
-        for product in &mut self.pending {
-            product.group.get_or_insert(self.groups);
-        }
-    }
-
-    /// Notes again which rows are in flight.
-    fn refresh(&mut self) {
-        self.flying.clear();
-        self.read.clear();
-        for product in &self.pending {
-            product.rows.iter().for_each(|&row| self.flying.insert(row));
-            product
-                .sources
-                .iter()
-                .for_each(|&row| self.read.insert(row));
-        }
-    }
-
-    /// The product in flight that uses a row.
-    fn user(&self, row: u32) -> Option<&Product> {
-        self.pending
-            .iter()
-            .rev()
-            .find(|product| product.rows.contains(&row) || product.sources.contains(&row))
-    }
-}
-
-/// The rows that an instruction reads and writes, in the window of its function.
-#[derive(Debug, Default)]
-pub(crate) struct Touched {
-    pub(crate) reads: Box<[u16]>,
-    pub(crate) writes: Box<[u16]>,
-    /// It only moves values. Compilers put moves behind a `wgmma.fence` that their
-    /// source has in front of it, and the assembler puts them back.
-    pub(crate) moves: bool,
-}
-
-/// Holds the registers of the instruction about to run against the products in
-/// flight. Rows are counted from one in [`Touched`].
-pub(crate) fn note(cx: &mut Cx<'_>) {
-    let code = cx.code;
-    let Some(touched) = code.touched.get(cx.fragment.pc as usize) else {
-        return;
-    };
-    let base = cx.fragment.base;
-    let row = |&number: &u16| u32::from(number) - 1 + base;
-    let products = &mut cx.warp.products;
-    if !touched.moves {
-        touched
-            .writes
-            .iter()
-            .for_each(|number| products.written.insert(row(number)));
-    }
-    if products.pending.is_empty() {
-        return;
-    }
-    let read = touched
-        .reads
-        .iter()
-        .map(row)
-        .find(|&row| products.flying.has(row));
-    let written = touched
-        .writes
-        .iter()
-        .map(row)
-        .find(|&row| products.flying.has(row) || products.read.has(row));
-    if let Some(row) = read {
-        report_in_flight(
-            cx,
-            row,
-            "reads a register that a wgmma in flight is going to write",
-        );
-    } else if let Some(row) = written {
-        report_in_flight(cx, row, "writes a register that a wgmma in flight uses");
-    }
-}
-
-#[cold]
-fn report_in_flight(cx: &mut Cx<'_>, row: u32, what: &str) {
-    let Some(pc) = cx.warp.products.user(row).map(|product| product.pc) else {
-        return;
-    };
-    cx.report(rule::WGMMA_IN_FLIGHT, ALL, |cx, mut told| {
-        told.message = what.to_owned();
-        told.other(cx.code.span(pc), "the wgmma was started here")
-            .help("commit the product (`wgmma.commit_group`) and wait for it (`wgmma.wait_group`) before its registers are touched")
-    });
-}
 
 /// Checks the registers of a product's first factor.
 pub(super) fn check_sources(cx: &mut Cx<'_>, rows: &[u32]) {
@@ -303,35 +122,6 @@ pub(super) fn wait(cx: &mut Cx<'_>, most: u64) -> Flow {
             }
         }
     }
-    source::land(cx, newest);
+    land(cx, newest);
     Flow::Next
-}
-
-/// A warp's last lanes have exited: nothing of it may be in flight.
-pub(crate) fn exited(cx: &mut Cx<'_>) {
-    let all = std::mem::take(&mut cx.warp.products.pending);
-    for product in all {
-        let pc = product.pc;
-        let (code, message, help) = if product.group.is_none() {
-            (
-                rule::WGMMA_UNCOMMITTED,
-                "a warp ends with a wgmma that it never committed to a group",
-                "end the products of a step with `wgmma.commit_group.sync.aligned`, and wait for the group",
-            )
-        } else {
-            (
-                rule::WGMMA_UNWAITED,
-                "a warp ends with a wgmma in flight that it never waited for",
-                "wait with `wgmma.wait_group.sync.aligned 0` before the warp ends",
-            )
-        };
-        let here = cx.fragment.pc;
-        cx.fragment.pc = pc;
-        cx.report(code, ALL, |_, mut told| {
-            told.message = message.to_owned();
-            told.help(help)
-        });
-        cx.fragment.pc = here;
-        source::land(cx, product.id);
-    }
 }

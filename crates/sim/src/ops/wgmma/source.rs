@@ -1,15 +1,16 @@
 //! The operands of `wgmma` in shared memory: reading them through descriptors, and
 //! who else uses that memory.
 
-use super::pending::Product;
-use crate::access::conflict;
 use crate::access::context::Cx;
-use crate::access::flight::{self, Flight, What};
 use crate::access::group::{Does, Group, Home};
+use crate::access::products::flight_id;
+use crate::access::{conflict, flight};
 use crate::code::Slot;
 use crate::lanes::{ALL, LANES, first};
+use crate::race::access::{Kind, LINE};
 use crate::race::clock::SEVERAL;
-use crate::race::shadow::{Kind, LINE};
+use crate::state::flight::{Flight, What};
+use crate::state::products::Product;
 use heist_arith::tensor::wgmma::{Major, Numbers, SharedOperand};
 use heist_ptx::rule;
 
@@ -250,11 +251,6 @@ fn check_flights(cx: &mut Cx<'_>, lines: &Lines) {
     }
 }
 
-/// The number of a product's flight among all of its block.
-fn flight_id(warp: u32, id: u64) -> u64 {
-    1 << 62 | u64::from(warp / 4) << 48 | id
-}
-
 /// Tells the block that a product reads its shared memory from now on.
 pub(super) fn fly(cx: &mut Cx<'_>, product: &Product, lines: &Lines) {
     let flight = Flight {
@@ -272,11 +268,4 @@ pub(super) fn fly(cx: &mut Cx<'_>, product: &Product, lines: &Lines) {
     for &(line, bytes) in &lines.0 {
         flights.push_line(line, bytes, flight);
     }
-}
-
-/// The products of a warpgroup are done up to the one with this number.
-pub(super) fn land(cx: &mut Cx<'_>, id: u64) {
-    let (warp, agent) = (cx.warp.number, cx.warp.clock.agent);
-    let range = flight_id(warp, 0)..=flight_id(warp, id);
-    cx.block().flights.land_products(range, agent);
 }

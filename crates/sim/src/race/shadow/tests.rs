@@ -1,5 +1,6 @@
 use super::*;
 use crate::lanes::ALL;
+use crate::race::access::Scope;
 
 const WIDE: Geography = Geography {
     warps_per_block: 2,

@@ -3,9 +3,9 @@
 
 use super::footprint::Footprint;
 use crate::lanes::{LANES, Mask, each};
+use crate::race::access::LINE;
 use crate::race::clock::WarpClock;
 use crate::race::history::{History, Read};
-use crate::race::shadow::LINE;
 use crate::race::touch::Touch;
 use std::sync::Arc;
 

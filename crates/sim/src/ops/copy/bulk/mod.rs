@@ -5,29 +5,26 @@
 //! A copy out of shared memory writes at once and holds its source until its group
 //! is waited for ([`group`]); one to a peer holds it until it completes there.
 
-pub(crate) mod group;
 mod place;
-mod remote;
+pub(crate) mod remote;
 mod transfer;
-
-pub(crate) use remote::decode_remote;
 
 use super::tensor_map::Piece;
 use crate::access::context::Cx;
-use crate::access::flight::What;
 use crate::code::{Flow, Reach, Slot};
+use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
-use crate::decode::operand::Addr;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::each;
-use crate::ops::memory::atomic::{op_of, type_of};
+use crate::ops::memory::reduction::{op_of, type_of};
 use crate::race::clock::Clock;
 use heist_arith::atomic::{Op, Type};
 use heist_ptx::{Address, Instruction, Operand, ScalarType, rule};
 
 /// Cycles until the first byte of a copy from global memory is there, and bytes a cycle then.
 const LATENCY: u64 = 700;
+
 const RATE: u64 = 64;
 
 /// How the data is described.
@@ -246,59 +243,4 @@ impl Bulk {
         cx.team.progress += 1;
         Flow::Next
     }
-}
-
-/// What a block that exits leaves behind.
-pub(crate) fn block_exited(cx: &mut Cx<'_>) {
-    let rank = cx.warp.rank;
-    let flight = cx.blocks[rank as usize]
-        .flights
-        .iter()
-        .find(|flight| match flight.what {
-            What::Bulk => flight.write,
-            What::Sent => true,
-            What::Answer | What::Product => false,
-        })
-        .copied();
-    if let Some(flight) = flight {
-        let span = cx.code.span(flight.pc);
-        cx.report(rule::ASYNC_AT_EXIT, cx.mask, |_, mut told| {
-            let (way, help) = if flight.write {
-                ("into", "wait for its mbarrier before the block exits")
-            } else {
-                (
-                    "out of",
-                    "let the cluster meet behind the receiver's wait for it before the block exits",
-                )
-            };
-            told.message =
-                format!("a block exits while a bulk copy {way} its shared memory is in flight");
-            told.other(span, "the copy starts here").help(help)
-        });
-    }
-}
-
-/// What a warp that exits leaves behind.
-pub(crate) fn warp_exited(cx: &mut Cx<'_>) {
-    let rank = cx.warp.rank as usize;
-    let (open, grouped) = cx.warp.copies.bulk.left_over();
-    let Some(id) = open.or(grouped) else { return };
-    let Some(flight) = cx.blocks[rank]
-        .flights
-        .iter()
-        .find(|flight| flight.id == id)
-        .copied()
-    else {
-        return;
-    };
-    let span = cx.code.span(flight.pc);
-    cx.report(rule::BULK_UNCOMMITTED, cx.mask, |_, mut told| {
-        told.message = if open.is_some() {
-            "a thread exits with a bulk store that no group covers".to_owned()
-        } else {
-            "a thread exits with a bulk store that it has not waited for".to_owned()
-        };
-        told.other(span, "the copy starts here")
-            .help("`cp.async.bulk.commit_group` and `cp.async.bulk.wait_group` (at least `.read`) before the shared memory goes away")
-    });
 }

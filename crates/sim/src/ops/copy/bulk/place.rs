@@ -4,7 +4,7 @@ use crate::access::conflict::{place, report_race};
 use crate::access::context::Cx;
 use crate::access::flight;
 use crate::access::group::{Does, Home};
-use crate::race::shadow::{Access, Kind, LINE};
+use crate::race::access::{Access, Kind, LINE};
 use crate::state::memory::window::{SharedPlace, Window};
 use heist_ptx::rule;
 

@@ -1,7 +1,8 @@
 //! `st.async` and `red.async`: words for a peer, counted at its mbarrier.
 
 use super::transfer::{bitwise, reduce_into};
-use crate::access::flight::{self, Flight, What};
+use crate::access::delivery::Delivery;
+use crate::access::flight;
 use crate::access::group::Does;
 use crate::code::{Flow, Reach};
 use crate::decode::map::with;
@@ -9,8 +10,10 @@ use crate::decode::mods::{Mods, operands};
 use crate::decode::qualifier::read_bits;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each};
-use crate::ops::mbarrier::{Delivery, Mbarrier, Sender, check_use};
-use crate::ops::memory::atomic::{op_of, type_of};
+use crate::ops::mbarrier::check_use;
+use crate::ops::memory::reduction::{op_of, type_of};
+use crate::state::flight::{Flight, What};
+use crate::state::mbarrier::{Mbarrier, Sender};
 use heist_arith::atomic::Subnormals;
 use heist_ptx::{Instruction, Operand, rule};
 

@@ -2,11 +2,14 @@
 
 use super::{Bulk, LATENCY, Move, RATE, Shape};
 use crate::access::context::Cx;
-use crate::access::flight::{self, Flight, What};
+use crate::access::delivery::Delivery;
+use crate::access::flight;
 use crate::access::group::Does;
 use crate::ops::copy::tensor_map::{self, Piece};
-use crate::ops::mbarrier::{Delivery, Mbarrier, Sender, check_use};
-use crate::race::shadow::{Kind, Scope};
+use crate::ops::mbarrier::check_use;
+use crate::race::access::{Kind, Scope};
+use crate::state::flight::{Flight, What};
+use crate::state::mbarrier::{Mbarrier, Sender};
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
 use heist_ptx::rule;
 

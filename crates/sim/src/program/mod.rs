@@ -1,23 +1,27 @@
 //! A module made ready to be launched, and launches of it.
 
+mod function;
+mod kernel;
+mod plan;
+
 use crate::code::Code;
-use crate::decode;
 use crate::decode::names::Place;
 use crate::decode::variables::Variables;
 use crate::device::Device;
+use crate::engine::executable::Executable;
 use crate::engine::grid;
-use crate::engine::pool::Pool;
 use crate::findings::Findings;
 use crate::options::Options;
-use crate::plan::Plan;
-use crate::race::shadow::Geography;
+use crate::race::access::Geography;
 use crate::race::sync::Flags;
 use crate::rng::Rng;
 use crate::state::machine::{Machine, Stats};
 use crate::state::memory::global::Global;
 use crate::state::memory::region::Region;
+use crate::state::pool::Pool;
 use heist_launch::{Arguments, Bound, Buffer, Clock, Launch, Outcome, Param, Role, Trace};
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
+use plan::Plan;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -29,7 +33,7 @@ use std::time::Instant;
 pub struct Program {
     module: Arc<Module>,
     variables: Variables,
-    decoded: Mutex<HashMap<Name, Arc<Code>>>,
+    decoded: Mutex<HashMap<Name, Arc<Executable>>>,
 }
 
 /// What a launch gave.
@@ -70,7 +74,7 @@ impl Program {
         &self.module
     }
 
-    fn code(&self, entry: &str) -> Result<Arc<Code>, Vec<Diagnostic>> {
+    fn executable(&self, entry: &str) -> Result<Arc<Executable>, Vec<Diagnostic>> {
         let mut decoded = match self.decoded.lock() {
             Ok(decoded) => decoded,
             Err(poisoned) => poisoned.into_inner(),
@@ -78,7 +82,7 @@ impl Program {
         if let Some(code) = decoded.get(entry) {
             return Ok(Arc::clone(code));
         }
-        let code = Arc::new(decode::decode(&self.module, &self.variables, entry)?);
+        let code = Arc::new(kernel::decode(&self.module, &self.variables, entry)?);
         decoded.insert(entry.into(), Arc::clone(&code));
         Ok(code)
     }
@@ -96,22 +100,23 @@ impl Program {
         arguments: &Arguments,
         options: &Options,
     ) -> Result<Report, Vec<Diagnostic>> {
-        let code = self.code(entry)?;
+        let executable = self.executable(entry)?;
+        let code = &executable.code;
         let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
-        let plan = Plan::of(&self.module, entry, device, &code, launch, options)?;
+        let plan = Plan::of(&self.module, entry, device, code, launch, options)?;
         let started = Instant::now();
         let mut still = options.checks.races;
         let (bound, lengths, mut machine, addresses, mut spans) = loop {
             let mut bound = arguments
                 .bind()
                 .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
-            let mut machine = self.machine(device, &code, launch, options, &plan);
+            let mut machine = self.machine(device, code, launch, options, &plan);
             machine.started = started;
             let slots = bound.slots.iter();
             let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
             let addresses = allocate(&mut machine, &mut bound, still)?;
             self.parameters(&mut machine, entry, &bound, &addresses)?;
-            let spans = grid::run(&code, &mut machine, plan.residency);
+            let spans = grid::run(&executable, &mut machine, plan.residency);
             if !machine.global.is_stirred() {
                 break (bound, lengths, machine, addresses, spans);
             }
@@ -223,7 +228,6 @@ impl Program {
             workspace,
             changes: 0,
             patterns: Default::default(),
-            shapes: Default::default(),
             stopped: false,
             started: Instant::now(),
         }

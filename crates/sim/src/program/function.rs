@@ -1,29 +1,13 @@
 //! The body of a function.
 
-use super::names::{Memory, Named, Place};
-use super::{Cost, Decoder, Leaves, flowgraph};
 use crate::code::{FunctionCode, Guard, NOWHERE, Reach};
+use crate::decode::declare::signature_layout;
+use crate::decode::names::{Memory, Named, Place};
+use crate::decode::{Cost, Decoder, Leaves, flowgraph};
 use crate::ops;
 use heist_ptx::{
-    Diagnostic, Function, FunctionKind, Instruction, ScalarType, Space, Statement, Variable, rule,
+    Diagnostic, Function, FunctionKind, Instruction, ScalarType, Space, Statement, rule,
 };
-
-/// Offsets of a device function's results and parameters at the start of its
-/// frame; the same for every function of one signature, so that a caller knows them.
-pub(crate) fn signature_layout<'v>(
-    variables: impl Iterator<Item = &'v Variable>,
-) -> (Vec<(u32, u32)>, u32) {
-    let mut end = 0u32;
-    let places = variables
-        .map(|variable| {
-            let size = variable.size().unwrap_or(0) as u32;
-            let at = end.next_multiple_of((variable.alignment() as u32).clamp(1, 64));
-            end = at + size;
-            (at, size)
-        })
-        .collect();
-    (places, end.next_multiple_of(8))
-}
 
 impl<'m> Decoder<'m> {
     /// Decodes function `number`.
@@ -179,11 +163,11 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    fn instruction(&mut self, instruction: &'m Instruction) -> super::Decoded<()> {
+    fn instruction(&mut self, instruction: &'m Instruction) -> crate::decode::Decoded<()> {
         self.span = instruction.span;
         self.reads.clear();
         self.writes = 0;
-        self.trail = crate::watch::Trail::default();
+        self.trail = crate::decode::trail::Trail::default();
         self.guard = None;
         if let Some(guard) = &instruction.guard {
             let register = self.register(&guard.register)?;

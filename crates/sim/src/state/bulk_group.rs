@@ -50,7 +50,7 @@ impl Groups {
         (agent, self.closed[lane] + 1)
     }
 
-    fn agent(&self, lane: usize) -> Option<Agent> {
+    pub(crate) fn agent(&self, lane: usize) -> Option<Agent> {
         let mut agents = self.agents.iter();
         let found = agents.find(|(whose, _)| usize::from(*whose) == lane);
         found.map(|&(_, agent)| agent)
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lane_waits_for_its_own_groups() {
+    pub(crate) fn a_lane_waits_for_its_own_groups() {
         let mut groups = Groups::default();
         groups.start(0, 10);
         groups.start(3, 11);
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(groups.left_over(), (None, None));
     }
     #[test]
-    fn what_a_lane_stores_is_known_when_its_group_is_over() {
+    pub(crate) fn what_a_lane_stores_is_known_when_its_group_is_over() {
         let mut groups = Groups::default();
         let (agent, first) = groups.stamp(2, || 77);
         groups.commit(0b100);

@@ -1,9 +1,6 @@
-//! The clusters of a grid that nobody has launched yet, and buffers to reuse.
+//! The clusters of a grid that nobody has launched yet.
 
-use super::cluster::Cluster;
-use super::warp::Warp;
 use crate::rng::Rng;
-use crate::state::memory::region::Region;
 
 /// Clusters waiting for an SM. The hardware takes them in order; launch control
 /// takes from the same end.
@@ -13,12 +10,6 @@ pub(crate) struct Pool {
     end: u32,
     /// A shuffled order, where chaos asks for it.
     order: Option<Vec<u32>>,
-    spare: Vec<Region>,
-    // Boxed as the clusters hold them: a warp is large, and moves often.
-    #[allow(clippy::vec_box)]
-    warps: Vec<Box<Warp>>,
-    #[allow(clippy::vec_box)]
-    clusters: Vec<Box<Cluster>>,
 }
 
 impl Pool {
@@ -36,9 +27,6 @@ impl Pool {
             next: 0,
             end: clusters,
             order,
-            spare: Vec::new(),
-            warps: Vec::new(),
-            clusters: Vec::new(),
         }
     }
 
@@ -56,31 +44,6 @@ impl Pool {
     pub(crate) fn left(&self) -> u32 {
         self.end - self.next
     }
-
-    pub(crate) fn spare_shared(&mut self) -> Option<Region> {
-        self.spare.pop()
-    }
-
-    pub(crate) fn spare_warp(&mut self) -> Option<Box<Warp>> {
-        self.warps.pop()
-    }
-
-    pub(crate) fn give_back_warps(&mut self, warps: impl Iterator<Item = Box<Warp>>) {
-        self.warps.extend(warps);
-    }
-
-    /// A cluster that has ended, to launch another one in its buffers.
-    pub(crate) fn spare_cluster(&mut self) -> Option<Box<Cluster>> {
-        self.clusters.pop()
-    }
-
-    pub(crate) fn give_back_cluster(&mut self, cluster: Box<Cluster>) {
-        self.clusters.push(cluster);
-    }
-
-    pub(crate) fn give_back(&mut self, shared: Region) {
-        self.spare.push(shared);
-    }
 }
 
 #[cfg(test)]
@@ -88,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cluster_is_taken_once() {
+    pub(crate) fn every_cluster_is_taken_once() {
         for shuffled in [false, true] {
             let mut rng = Rng::new(3);
             let mut pool = Pool::new(50, shuffled.then_some(&mut rng));

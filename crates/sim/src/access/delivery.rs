@@ -30,24 +30,15 @@
 //! and does not mind which copy ends which, would work, and is reported: no phase of it
 //! says that any of the data is there.
 
-use super::Mbarrier;
-use crate::access::context::Cx;
-use crate::access::flight::What;
+use super::context::Cx;
 use crate::code::Code;
-use crate::engine::cluster::{Block, Happening};
 use crate::race::clock::{Agent, Clock};
+use crate::state::block::Block;
+use crate::state::flight::What;
 use crate::state::machine::Machine;
+use crate::state::mbarrier::{Case, Mbarrier, Sender, Trouble};
+use crate::state::team::Happening;
 use heist_ptx::{Diagnostic, rule};
-
-/// What brings bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sender {
-    pub(crate) what: What,
-    /// Where it was started.
-    pub(crate) pc: u32,
-    /// Whether the block that receives them started it.
-    pub(crate) own: bool,
-}
 
 /// Bytes on their way to an mbarrier.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +105,13 @@ impl Delivery {
         }
         barrier.count_down(bytes, in_time.then_some(sender));
         happening.team.progress += 1;
-        let mut unwaited = barrier.settle(happening.team, rank, offset, happening.time, sender.pc);
+        let mut unwaited = barrier.settle(
+            &mut happening.team.phases,
+            rank,
+            offset,
+            happening.time,
+            sender.pc,
+        );
         if exited && unwaited.is_none() {
             unwaited = barrier.unannounced(rank, offset, Trouble::Unclaimed { inval: None });
         }
@@ -123,70 +120,6 @@ impl Delivery {
         } else if let Some(unwaited) = unwaited {
             unwaited.tell(happening.code, happening.machine);
         }
-    }
-}
-
-/// Why bytes are not waited for.
-#[derive(Clone, Copy, Debug)]
-enum Trouble {
-    /// A phase has ended since they were sent, with what was done here.
-    Late { ended: u32 },
-    /// All arrivals are in, with what was done here.
-    Short { last: u32 },
-    /// The mbarrier's use ends, here or with the block.
-    Unclaimed { inval: Option<u32> },
-    /// It is another mbarrier now, or none.
-    Lost,
-}
-
-/// Bytes at an mbarrier that does not wait for them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Case {
-    sender: Sender,
-    rank: u32,
-    offset: u32,
-    bytes: i64,
-    trouble: Trouble,
-    init: Option<u32>,
-}
-
-impl Mbarrier {
-    /// Bytes have come. Who brings the count below zero is remembered until they are
-    /// announced; nobody, if that was told already.
-    pub(super) fn count_down(&mut self, bytes: u32, sender: Option<Sender>) {
-        let before = self.bytes;
-        self.bytes -= i64::from(bytes);
-        if before >= 0 && self.bytes < 0 {
-            self.early = sender;
-        }
-    }
-
-    /// The bytes that nobody has announced, if any.
-    fn unannounced(&mut self, rank: u32, offset: u32, trouble: Trouble) -> Option<Case> {
-        if self.bytes >= 0 {
-            return None;
-        }
-        // Told once.
-        let sender = self.early.take()?;
-        Some(Case {
-            sender,
-            rank,
-            offset,
-            bytes: -self.bytes,
-            trouble,
-            init: Some(self.init_pc),
-        })
-    }
-
-    /// Bytes that the phase does not wait for although all its arrivals are in, with
-    /// what was done at `last`.
-    pub(super) fn short(&mut self, rank: u32, offset: u32, last: u32) -> Option<Case> {
-        self.unannounced(rank, offset, Trouble::Short { last })
-    }
-
-    /// Bytes that are left when the mbarrier is invalidated at an instruction.
-    pub(super) fn invalidated(&mut self, rank: u32, offset: u32, pc: u32) -> Option<Case> {
-        self.unannounced(rank, offset, Trouble::Unclaimed { inval: Some(pc) })
     }
 }
 

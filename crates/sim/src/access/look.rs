@@ -1,0 +1,188 @@
+//! Holding an access against what was written and who else was there, and recording it.
+
+use super::conflict::{report_race, report_unwritten};
+use super::context::Cx;
+use super::group::{Does, Group, Home};
+use crate::options::Checks;
+use crate::race::access::{Access, Conflict, Geography, Kind, LINE};
+use crate::race::clock::WarpClock;
+use crate::race::history::History;
+use crate::race::shadow::Floor;
+use crate::race::touch::LineTouch;
+use crate::state::memory::region::Region;
+
+/// Checks a group for bytes that nobody wrote and for races, and records it.
+#[inline]
+pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does, kind: Kind) {
+    watch_unless(cx, group, contiguous, does, kind, |_| false);
+}
+
+/// The same, where two writes that nothing orders may be harmless: whichever comes
+/// last, the memory holds the same.
+#[inline]
+pub(crate) fn watch_unless(
+    cx: &mut Cx<'_>,
+    group: &Group,
+    contiguous: bool,
+    does: Does,
+    kind: Kind,
+    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+) {
+    if matches!(group.home, Home::Const | Home::Param | Home::Local) {
+        return;
+    }
+    // What is on its way has not been written yet, and that is told already.
+    let told =
+        super::flight::check(cx, group, does) | super::flight::check_expected(cx, group, does);
+    let mut look = Look::at(cx.fragment.pc, cx.machine.watches(), does, kind);
+    look.told = told;
+    {
+        let region = match group.home {
+            Home::Global(at) => match cx.machine.global.get_mut(at) {
+                Some(one) => &mut one.region,
+                None => return,
+            },
+            Home::Shared(rank) => &mut cx.blocks[rank as usize].shared,
+            _ => return,
+        };
+        if does == Does::Reads
+            && (region.history.is_still()
+                || kind == Kind::Plain && region.put_off(&group.touch(), look.pc, &cx.warp.clock))
+        {
+            return;
+        }
+        let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
+        group
+            .touch()
+            .lines(contiguous, |line| look.line(region, line, clock, floor));
+    }
+    if look.has_found() {
+        tell(cx, group, look, harmless);
+    }
+}
+
+/// An access while it is held against memory, line by line.
+pub(crate) struct Look {
+    does: Does,
+    kind: Kind,
+    pc: u32,
+    checks: Checks,
+    geography: Geography,
+    /// Whether it was told already why nobody has written something.
+    told: bool,
+    /// The first byte that nobody has written.
+    unwritten: Option<u64>,
+    /// The first race, and its line.
+    found: Option<(Conflict, u64)>,
+}
+
+impl Look {
+    /// Of the instruction at `pc`.
+    #[inline(always)]
+    pub(crate) fn at(
+        pc: u32,
+        (checks, geography): (Checks, Geography),
+        does: Does,
+        kind: Kind,
+    ) -> Look {
+        Look {
+            does,
+            kind,
+            pc,
+            checks,
+            geography,
+            told: false,
+            unwritten: None,
+            found: None,
+        }
+    }
+
+    /// Checks and records the part of the access in one line.
+    #[inline(always)]
+    pub(crate) fn line(
+        &mut self,
+        region: &mut Region,
+        line: &LineTouch<'_>,
+        clock: &WarpClock,
+        floor: &Floor,
+    ) {
+        let write = self.does == Does::Writes;
+        region.note(line.line, line.bytes, write);
+        if write {
+            region.mark_line(line.line, line.bytes);
+        } else if self.checks.unwritten {
+            let missing = region.unwritten_in(line.line, line.bytes);
+            if missing != 0 && self.unwritten.is_none() {
+                self.unwritten =
+                    Some(line.line * LINE as u64 + u64::from(missing.trailing_zeros()));
+            }
+        }
+        if !self.checks.races {
+            return;
+        }
+        if let Some(order) = line.order
+            && self.kind == Kind::Plain
+            && region
+                .history
+                .access_in_order(line.line, (write, order), self.pc, clock)
+        {
+            return;
+        }
+        self.record(&mut region.history, line, clock, floor);
+    }
+
+    /// Holds the part of the access in one line against others, and records it.
+    #[inline(never)]
+    fn record(
+        &mut self,
+        history: &mut History,
+        line: &LineTouch<'_>,
+        clock: &WarpClock,
+        floor: &Floor,
+    ) {
+        let access = Access::of(line, self.does == Does::Writes, self.kind, self.pc);
+        let conflict = history.access(line.line, &access, clock, self.geography, floor);
+        if let Some(conflict) = conflict
+            && self.found.is_none()
+        {
+            self.found = Some((conflict, line.line));
+        }
+    }
+
+    /// Whether there is something to tell.
+    #[inline]
+    pub(crate) fn has_found(&self) -> bool {
+        self.unwritten.is_some() || self.found.is_some()
+    }
+}
+
+/// Reports what a look has found.
+#[cold]
+pub(crate) fn tell(
+    cx: &mut Cx<'_>,
+    group: &Group,
+    look: Look,
+    harmless: impl FnOnce(&mut Cx<'_>) -> bool,
+) {
+    let write = look.does == Does::Writes;
+    if let Some(offset) = look.unwritten
+        && !look.told
+        && look
+            .found
+            .is_none_or(|(conflict, _)| conflict.their_kind != Kind::Async)
+    {
+        report_unwritten(cx, group, offset);
+    }
+    if let Some((conflict, line)) = look.found
+        && !(write && conflict.their_write && harmless(cx))
+    {
+        report_race(
+            cx,
+            group.home,
+            line * LINE as u64 + u64::from(conflict.byte),
+            conflict,
+            look.does,
+            look.kind,
+        );
+    }
+}

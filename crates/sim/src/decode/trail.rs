@@ -1,0 +1,41 @@
+//! What the checks that follow values need to know of an operation.
+
+use super::address::Addr;
+use crate::special::Axis;
+use crate::state::follow::Place;
+
+/// What a check needs to know of an operation, in rows of the kernel's window.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    /// Registers that it reads, in the order of its operands.
+    pub(crate) reads: Vec<u32>,
+    pub(crate) writes: Vec<u32>,
+    /// Whether its results come from memory.
+    pub(crate) loads: bool,
+    /// Whether it does nothing but make results of what it reads.
+    pub(crate) pure: bool,
+    /// Whether it runs under a guard, so that some lanes may not take part.
+    pub(crate) guarded: bool,
+    pub(crate) role: Role,
+    /// Special registers of the cluster that it reads.
+    pub(crate) place: Option<Place>,
+    /// The coordinates of a granted cluster that it writes: axis and row.
+    pub(crate) first: Vec<(Axis, u32)>,
+}
+
+/// What an operation does with the values that it reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum Role {
+    /// Something that makes new values.
+    #[default]
+    Computes,
+    /// Its result is the first register that it reads, perhaps of another lane or in
+    /// another width.
+    Copies,
+    /// Its result is its only operand.
+    Moves,
+    /// Adds two 32-bit numbers.
+    Adds,
+    /// A store to an address that may lie in global memory.
+    Stores(Addr),
+}

@@ -1,0 +1,194 @@
+//! A kernel and everything that it calls, from PTX to code that can run.
+
+use crate::code::{Code, Reach, Shape};
+use crate::decode::decoder::{Decoder, Pool};
+use crate::decode::trail::Trail;
+use crate::decode::variables::Variables;
+use crate::decode::{isolation, pipe};
+use crate::engine::executable::Executable;
+use crate::lanes::Lane;
+use crate::watch;
+use heist_ptx::{Diagnostic, Function, FunctionKind, Module, Name, Span, rule};
+use rustc_hash::FxHashMap;
+
+/// Decodes `entry` of a module and everything that it calls.
+pub(crate) fn decode(
+    module: &Module,
+    variables: &Variables,
+    entry: &str,
+) -> Result<Executable, Vec<Diagnostic>> {
+    let by_name: FxHashMap<Name, &Function> = defined(module);
+    let Some(kernel) = by_name
+        .get(entry)
+        .copied()
+        .filter(|function| function.kind == FunctionKind::Entry)
+    else {
+        let known: Vec<String> = module.entries().map(|f| format!("`{}`", f.name)).collect();
+        return Err(vec![
+            Diagnostic::error(
+                rule::NO_SUCH_KERNEL,
+                Span::NONE,
+                format!("there is no kernel `{entry}` in the module"),
+            )
+            .help(if known.is_empty() {
+                "the module has no kernel at all".to_owned()
+            } else {
+                format!("its kernels are {}", known.join(", "))
+            }),
+        ]);
+    };
+    let mut decoder = Decoder {
+        module,
+        variables,
+        by_name,
+        numbers: FxHashMap::default(),
+        queue: Vec::new(),
+        ops: Vec::new(),
+        leaves: Vec::new(),
+        sites: Vec::new(),
+        locs: Vec::new(),
+        labels: Vec::new(),
+        functions: Vec::new(),
+        pool: Pool::default(),
+        specials: Vec::new(),
+        shape: Shape::default(),
+        shared: FxHashMap::default(),
+        shared_end: 0,
+        scopes: Vec::new(),
+        function: 0,
+        rows: 0,
+        preds: 0,
+        frame: 0,
+        loc: None,
+        returns: Vec::new(),
+        span: Span::NONE,
+        guard: None,
+        reads: Vec::new(),
+        writes: 0,
+        all_writes: Vec::new(),
+        touched: Vec::new(),
+        tracks_registers: false,
+        moves: false,
+        trail: Trail::default(),
+        trails: Vec::new(),
+        names: Vec::new(),
+        pipe: Default::default(),
+    };
+    decoder.directives(kernel);
+    decoder.number_of(kernel);
+    let mut errors = Vec::new();
+    let mut at = 0;
+    while at < decoder.queue.len() {
+        let function = decoder.queue[at];
+        decoder.function_body(at as u32, function, &mut errors);
+        at += 1;
+    }
+    if errors.is_empty() {
+        Ok(decoder.finish())
+    } else {
+        Err(errors)
+    }
+}
+
+/// Functions with bodies by name, aliases included.
+fn defined(module: &Module) -> FxHashMap<Name, &Function> {
+    let mut map: FxHashMap<Name, &Function> = FxHashMap::default();
+    for function in module.functions() {
+        if function.body.is_some() || !map.contains_key(&function.name) {
+            map.insert(function.name.clone(), function);
+        }
+    }
+    for item in &module.items {
+        if let heist_ptx::Item::Alias { name, aliasee, .. } = item
+            && let Some(function) = map.get(aliasee).copied()
+        {
+            map.insert(name.clone(), function);
+        }
+    }
+    map
+}
+
+impl Decoder<'_> {
+    fn directives(&mut self, kernel: &Function) {
+        let triple = |values: &[u64]| {
+            let at = |index: usize| values.get(index).copied().unwrap_or(1) as u32;
+            [at(0), at(1), at(2)]
+        };
+        for directive in &kernel.directives {
+            let heist_ptx::FunctionDirective::Numbers { name, values, .. } = directive else {
+                continue;
+            };
+            match name.as_str() {
+                "maxntid" => self.shape.max_block = Some(triple(values)),
+                "reqntid" => self.shape.required_block = Some(triple(values)),
+                "reqnctapercluster" => self.shape.required_cluster = Some(triple(values)),
+                "minnctapersm" => self.shape.min_blocks = values.first().map(|&n| n as u32),
+                "maxnreg" => self.shape.max_registers = values.first().map(|&n| n as u32),
+                _ => {}
+            }
+        }
+    }
+
+    fn finish(mut self) -> Executable {
+        // Dynamic shared memory begins behind the static variables, as aligned as can be asked for.
+        let dynamic = self.shared_end.next_multiple_of(16);
+        for &(row, wide, addend) in &self.pool.dynamic {
+            let value = u64::from(dynamic) + addend;
+            let rows = &mut self.pool.rows[row as usize..];
+            if wide {
+                u64::pack(&[value; 32], rows);
+            } else {
+                u32::pack(&[value as u32; 32], rows);
+            }
+        }
+        pipe::leave_out_unread(&mut self.ops, &self.sites, &self.touched);
+        self.shape.static_shared = self.shared_end;
+        self.shape.uses_dynamic_shared = !self.pool.dynamic.is_empty();
+        self.shape.isolated = self
+            .queue
+            .iter()
+            .all(|function| isolation::is_isolated(function))
+            && self.ops.iter().all(|op| op.reach != Reach::Device);
+        self.shape.asynchronous = self
+            .queue
+            .iter()
+            .any(|function| isolation::is_asynchronous(function));
+        let own = self.trails.len();
+        let watched = watch::wrap(watch::Body {
+            ops: &mut self.ops[..own],
+            leaves: &self.leaves[..own],
+            trails: &self.trails,
+            labels: &self.labels,
+            rows: self.functions.first().map_or(0, |kernel| kernel.rows),
+            names: &self.names,
+        });
+        let code = Code {
+            watched,
+            sites: self.sites,
+            locs: self.locs,
+            files: self
+                .module
+                .items
+                .iter()
+                .filter_map(|item| match item {
+                    heist_ptx::Item::File(file) => Some((file.index, file.path.clone())),
+                    _ => None,
+                })
+                .collect(),
+            labels: self.labels,
+            constants: self.pool.rows,
+            functions: self.functions,
+            specials: self.specials,
+            shape: self.shape,
+            touched: if self.tracks_registers {
+                self.touched
+            } else {
+                Vec::new()
+            },
+        };
+        Executable {
+            ops: self.ops,
+            code,
+        }
+    }
+}

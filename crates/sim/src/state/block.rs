@@ -1,0 +1,81 @@
+//! A block's own state: its shared memory, its barriers, what is in flight.
+
+use super::barrier::Barrier;
+use super::memory::region::Region;
+use crate::lanes::each;
+use heist_launch::Dim3;
+
+/// Named barriers of a block.
+pub(crate) const BARRIERS: usize = 16;
+
+/// A block's own state.
+pub(crate) struct Block {
+    /// Its coordinates, and its number in the order of launch.
+    pub(crate) ctaid: Dim3,
+    pub(crate) number: u32,
+    pub(crate) shared: Region,
+    /// Threads and warps that have not exited.
+    pub(crate) live: u32,
+    pub(crate) live_warps: u32,
+    pub(crate) barriers: [Barrier; BARRIERS],
+    /// One bit for each of them that somebody has come to.
+    pub(crate) used_barriers: u16,
+    pub(crate) mbarriers: crate::state::mbarrier::Mbarriers,
+    pub(crate) flights: crate::state::flight::Flights,
+    pub(crate) expected: crate::state::copies::Expected,
+    pub(crate) registers: crate::state::block::RegisterPool,
+    pub(crate) issued: crate::state::products::Issued,
+    pub(crate) end: u64,
+}
+
+impl Block {
+    /// Room for one.
+    pub(crate) fn new() -> Block {
+        Block {
+            ctaid: Dim3::ONE,
+            number: 0,
+            shared: Region::default(),
+            live: 0,
+            live_warps: 0,
+            barriers: Default::default(),
+            used_barriers: 0,
+            mbarriers: Default::default(),
+            flights: Default::default(),
+            expected: Default::default(),
+            registers: Default::default(),
+            issued: Default::default(),
+            end: 0,
+        }
+    }
+
+    /// Back to the start, for another block; its place, threads and memory are still to
+    /// be set. It keeps its buffers, but for shared memory where another is given.
+    pub(crate) fn restart(&mut self, shared: Option<Region>) {
+        if let Some(shared) = shared {
+            self.shared = shared;
+        }
+        for id in each(std::mem::take(&mut self.used_barriers).into()) {
+            self.barriers[id].restart();
+        }
+        self.mbarriers = Default::default();
+        self.flights = Default::default();
+        self.expected = Default::default();
+        self.registers = Default::default();
+        self.issued = Default::default();
+    }
+
+    pub(crate) fn has_exited(&self) -> bool {
+        self.live == 0
+    }
+}
+
+/// The registers that a block's warps have given back.
+#[derive(Debug, Default)]
+pub(crate) struct RegisterPool {
+    /// Registers a thread of each warp, by number; 0 for what it started with.
+    pub(crate) held: Vec<u32>,
+    /// Registers a thread of one warp, that nobody holds.
+    pub(crate) free: u32,
+    /// How often somebody has waited in vain since the pool last changed.
+    pub(crate) waits: u32,
+}

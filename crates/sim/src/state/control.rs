@@ -1,0 +1,62 @@
+//! The launch-control requests of a cluster: what was asked for, granted and used.
+
+use heist_launch::Dim3;
+use rustc_hash::FxHashMap;
+
+/// What the cluster's requests are at.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) made: u64,
+    pub(crate) in_flight: Vec<Request>,
+    /// Whether somebody of the cluster has seen a refusal.
+    pub(crate) refusal_seen: bool,
+    pub(crate) granted: Vec<Grant>,
+    /// Where answers have arrived: rank and offset.
+    pub(crate) slots: Vec<(u32, u32)>,
+    /// Where blocks stored for a grant without minding their own place.
+    pub(crate) unplaced: crate::state::control::Unplaced,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) id: u64,
+    pub(crate) rank: u32,
+    pub(crate) slot: u32,
+    pub(crate) pc: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grant {
+    pub(crate) first: Dim3,
+    pub(crate) decoded: bool,
+    pub(crate) pc: u32,
+}
+
+impl Control {
+    /// Whether an answer has arrived that covers this byte.
+    pub(crate) fn is_slot(&self, rank: u32, offset: u64) -> bool {
+        self.slots
+            .iter()
+            .any(|&(at, slot)| at == rank && offset.wrapping_sub(u64::from(slot)) < 16)
+    }
+
+    /// A request of this block that has not been answered, for the check at exit.
+    pub(crate) fn unanswered(&self, rank: u32) -> Option<u32> {
+        self.in_flight
+            .iter()
+            .find(|request| request.rank == rank)
+            .map(|request| request.pc)
+    }
+
+    /// A grant that nobody has decoded.
+    pub(crate) fn dropped(&self) -> Option<(Dim3, u32)> {
+        self.granted
+            .iter()
+            .find(|grant| !grant.decoded)
+            .map(|grant| (grant.first, grant.pc))
+    }
+}
+
+/// Where the blocks of a cluster stored something at an address that comes from the
+/// first block's place alone: by instruction and address, the block's rank.
+pub(crate) type Unplaced = FxHashMap<(u32, u64), u32>;

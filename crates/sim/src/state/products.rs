@@ -1,0 +1,120 @@
+//! The `wgmma` products of a warp that are in flight, and the registers that they use.
+
+use crate::lanes::LANES;
+
+/// A product in flight.
+#[derive(Debug)]
+pub(crate) struct Product {
+    pub(crate) pc: u32,
+    /// The group that it was committed to.
+    pub(crate) group: Option<u64>,
+    /// The rows of the warp's registers that it writes, and those that it reads.
+    pub(crate) rows: Vec<u32>,
+    pub(crate) sources: Vec<u32>,
+    pub(crate) values: Vec<[u32; LANES]>,
+    /// Its number among the warp's, and so among its warpgroup's.
+    pub(crate) id: u64,
+    /// The cycle when it is done.
+    pub(crate) done: u64,
+}
+
+/// A set of rows of registers.
+#[derive(Debug, Default)]
+pub(crate) struct Rows(pub(crate) Vec<u64>);
+
+impl Rows {
+    pub(crate) fn insert(&mut self, row: u32) {
+        let word = row as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (row % 64);
+    }
+
+    pub(crate) fn has(&self, row: u32) -> bool {
+        self.0
+            .get(row as usize / 64)
+            .is_some_and(|word| word >> (row % 64) & 1 != 0)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// A warp's products.
+#[derive(Debug, Default)]
+pub(crate) struct Products {
+    pub(crate) pending: Vec<Product>,
+    /// Groups committed so far.
+    pub(crate) groups: u64,
+    /// Whether there has been a `wgmma.fence`.
+    pub(crate) fenced: bool,
+    /// Rows written by ordinary instructions since the last one.
+    pub(crate) written: Rows,
+    /// Rows that products in flight write, and those that they read.
+    pub(crate) flying: Rows,
+    pub(crate) read: Rows,
+    /// When the tensor cores are free again.
+    pub(crate) busy_until: u64,
+    pub(crate) made: u64,
+    /// How often the warp has looked whether its warpgroup is there.
+    pub(crate) looks: u32,
+}
+
+/// How many products each warp of a block has issued. A product is one operation of
+/// the whole warpgroup: it is done when all four warps have issued it, and then all
+/// of it is done, so that one thread can speak for the group.
+#[derive(Debug, Default)]
+pub(crate) struct Issued(Vec<u64>);
+
+impl Issued {
+    pub(crate) fn count(&mut self, warp: u32, products: u64) {
+        let warp = warp as usize;
+        if self.0.len() <= warp {
+            self.0.resize(warp + 1, 0);
+        }
+        self.0[warp] = products;
+    }
+
+    /// A warp of the group that has issued fewer than `products`.
+    pub(crate) fn missing(&self, warp: u32, products: u64) -> Option<u32> {
+        let first = warp / 4 * 4;
+        (first..first + 4).find(|&one| self.0.get(one as usize).copied().unwrap_or(0) < products)
+    }
+}
+
+impl Products {
+    pub(crate) fn fence(&mut self) {
+        self.fenced = true;
+        self.written.clear();
+    }
+
+    pub(crate) fn commit(&mut self) {
+        self.groups += 1;
+        for product in &mut self.pending {
+            product.group.get_or_insert(self.groups);
+        }
+    }
+
+    /// Notes again which rows are in flight.
+    pub(crate) fn refresh(&mut self) {
+        self.flying.clear();
+        self.read.clear();
+        for product in &self.pending {
+            product.rows.iter().for_each(|&row| self.flying.insert(row));
+            product
+                .sources
+                .iter()
+                .for_each(|&row| self.read.insert(row));
+        }
+    }
+
+    /// The product in flight that uses a row.
+    pub(crate) fn user(&self, row: u32) -> Option<&Product> {
+        self.pending
+            .iter()
+            .rev()
+            .find(|product| product.rows.contains(&row) || product.sources.contains(&row))
+    }
+}
