@@ -4,17 +4,21 @@
 //! [`Device`] and gives a [`Report`]: the buffers, a modelled timeline, and
 //! everything that was wrong, each with its rule, its line, its threads and a remedy.
 //!
-//! How it works, from the bottom up:
+//! The layers, from the bottom up; imports go down only:
 //!
 //! - `lanes`: a register of a warp is 32 values side by side, and an operation is
 //!   one vectorised loop.
-//! - `memory` and `race`: addresses are made up, every byte knows whether it was
-//!   written, and every 128-byte line who touched it; a vector clock for each warp
-//!   tells a race from an ordered pair of accesses, whatever order the run took.
-//! - `decode` turns a kernel into a flat list of operations, and `ops` has one
-//!   module for each family of instructions: how it is decoded and what it does.
-//! - `engine` runs warps whose lanes may diverge, clusters of blocks, and the grid,
+//! - `race`: a vector clock for each warp tells a race from an ordered pair of accesses,
+//!   whatever order the run took.
+//! - `state`: memories, barriers, copies in flight, warps, blocks, the machine. Addresses
+//!   are made up, every byte knows whether it was written, and every 128-byte line who
+//!   touched it.
+//! - `access`: how lanes touch memory, and what is checked and recorded then.
+//! - `engine`: runs warps whose lanes may diverge, clusters of blocks, and the grid,
 //!   in the order of modelled time wherever order can be seen.
+//! - `decode` and `ops`: one folder for each family of instructions, with how it is
+//!   decoded and what it does.
+//! - `program`: a module made ready to launch, and its launches.
 //!
 //! ```
 //! use heist_launch::{Arg, Arguments, Launch};

@@ -2,7 +2,7 @@
 //!
 //! An access is cut into [`Group`]s of lanes whose addresses lie in one memory.
 //! Lanes with a bad address are reported and left out: they read zero and write
-//! nothing. [`watch`] then holds a group against what was written and who else
+//! nothing. [`super::look`] then holds a group against what was written and who else
 //! was there.
 
 use super::context::Cx;
@@ -303,27 +303,7 @@ fn complain(
             });
         }
         Window::Shared if offset >= 1 << PEER_SHIFT => {
-            let place = SharedPlace::of(offset as u32);
-            let rank = place.rank.unwrap_or(0);
-            let size_of_cluster = cx.blocks.len() as u32;
-            if rank >= size_of_cluster {
-                cx.report(rule::PEER_RANK, lanes, |_, d| {
-                    told(d, format!("{verb} shared memory of block rank {rank} in a cluster of {size_of_cluster}"))
-                        .help("`mapa` takes ranks below `%cluster_nctarank`")
-                });
-            } else if cx.blocks[rank as usize].has_exited() {
-                cx.report(rule::PEER_EXITED, lanes, |_, d| {
-                    told(d, format!("{verb} shared memory of block rank {rank} of the cluster, which has exited"))
-                        .help("let the cluster meet (`barrier.cluster.arrive` and `.wait`) before any of its blocks exits")
-                });
-            } else {
-                cx.report(rule::CLUSTER_OUT_OF_BOUNDS, lanes, |_, d| {
-                    told(d, format!(
-                        "{verb} {size} bytes at {:#x} of block rank {rank}'s shared memory, which has {shared_len} bytes",
-                        place.offset
-                    ))
-                });
-            }
+            complain_of_peer(cx, offset, lanes, size, does);
         }
         Window::Shared => {
             let dynamic =
@@ -360,6 +340,39 @@ fn complain(
                 told(d, format!("{verb} {size} bytes at {offset:#x} of constant memory, of which {len} bytes are used"))
             });
         }
+    }
+}
+
+/// Reports an address that lies in no memory of a peer block.
+#[cold]
+fn complain_of_peer(cx: &mut Cx<'_>, offset: u64, lanes: Mask, size: u32, does: Does) {
+    let (shared_len, verb) = (cx.machine.shared_len, does.verb());
+    let told = |told: Diagnostic, message: String| Diagnostic { message, ..told };
+    let place = SharedPlace::of(offset as u32);
+    let rank = place.rank.unwrap_or(0);
+    let size_of_cluster = cx.blocks.len() as u32;
+    if rank >= size_of_cluster {
+        cx.report(rule::PEER_RANK, lanes, |_, d| {
+            told(
+                d,
+                format!(
+                    "{verb} shared memory of block rank {rank} in a cluster of {size_of_cluster}"
+                ),
+            )
+            .help("`mapa` takes ranks below `%cluster_nctarank`")
+        });
+    } else if cx.blocks[rank as usize].has_exited() {
+        cx.report(rule::PEER_EXITED, lanes, |_, d| {
+            told(d, format!("{verb} shared memory of block rank {rank} of the cluster, which has exited"))
+                .help("let the cluster meet (`barrier.cluster.arrive` and `.wait`) before any of its blocks exits")
+        });
+    } else {
+        cx.report(rule::CLUSTER_OUT_OF_BOUNDS, lanes, |_, d| {
+            told(d, format!(
+                "{verb} {size} bytes at {:#x} of block rank {rank}'s shared memory, which has {shared_len} bytes",
+                place.offset
+            ))
+        });
     }
 }
 

@@ -7,12 +7,10 @@ use super::site::{Ended, LAUNCH, Piece, Sites};
 use super::spares::Spares;
 use super::{deadlock, parallel};
 use crate::code::Code;
-use crate::state::block::Block;
 use crate::state::machine::Machine;
 use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Runs all clusters of the machine's pool, or some of them if one stirs global memory
 /// that was to be still.
@@ -21,7 +19,6 @@ pub(crate) fn run(
     machine: &mut Machine,
     residency: u32,
 ) -> Vec<BlockSpan> {
-    let started = machine.started;
     let per_cluster = machine.cluster_shape.count() as u32;
     let sms = machine.device.gpu().sms;
     // A cluster's blocks are spread over SMs that are counted together.
@@ -51,98 +48,146 @@ pub(crate) fn run(
     if machine.global.is_stirred() {
         return Vec::new();
     }
-    let code = &executable.code;
-    let (mut spares, mut shapes) = (Spares::default(), Shapes::default());
-    let mut sites = Sites::new(places);
-    let starting: Arc<[Piece]> = [Piece::idle(LAUNCH)].into();
-    let mut running: Vec<Place> = Vec::new();
-    let mut free: Vec<usize> = Vec::new();
-    let mut spans = Vec::new();
-    let launch = |site: u32,
-                  time: u64,
-                  machine: &mut Machine,
-                  sites: &mut Sites,
-                  running: &mut Vec<Place>,
-                  free: &mut Vec<usize>| {
-        let Some(number) = machine.pool.take() else {
-            return;
-        };
-        let at = free.pop().unwrap_or(running.len());
-        if at == running.len() {
-            running.push(Place::Free);
-        }
-        running[at] = Place::Starting { number };
-        sites.start(site, at, time, Arc::clone(&starting));
+    let mut grid = Grid {
+        executable,
+        machine,
+        limit,
+        per_cluster,
+        sites: Sites::new(places),
+        starting: [Piece::idle(LAUNCH)].into(),
+        running: Vec::new(),
+        free: Vec::new(),
+        spares: Spares::default(),
+        shapes: Shapes::default(),
+        spans: Vec::new(),
     };
     for slot in 0..slots {
         for site in 0..places {
-            let time = u64::from(slot);
-            launch(site, time, machine, &mut sites, &mut running, &mut free);
+            grid.launch(site, u64::from(slot));
         }
     }
-    while let Some(Ended { time, site, who }) = sites.next() {
+    while let Some(ended) = grid.sites.next() {
+        if !grid.go_on(ended) {
+            break;
+        }
+    }
+    grid.spans
+}
+
+/// A launch while it runs.
+struct Grid<'r> {
+    executable: &'r Executable,
+    machine: &'r mut Machine,
+    /// The cycle that the budget ends at.
+    limit: u64,
+    per_cluster: u32,
+    sites: Sites,
+    /// What a cluster does before its first instruction.
+    starting: Arc<[Piece]>,
+    running: Vec<Place>,
+    /// Numbers of places that nobody has.
+    free: Vec<usize>,
+    spares: Spares,
+    shapes: Shapes,
+    spans: Vec<BlockSpan>,
+}
+
+impl Grid<'_> {
+    /// Puts the next cluster, if there is one, on an SM that has room.
+    fn launch(&mut self, site: u32, time: u64) {
+        let Some(number) = self.machine.pool.take() else {
+            return;
+        };
+        let at = self.free.pop().unwrap_or(self.running.len());
+        if at == self.running.len() {
+            self.running.push(Place::Free);
+        }
+        self.running[at] = Place::Starting { number };
+        self.sites.start(site, at, time, Arc::clone(&self.starting));
+    }
+
+    /// A job has ended: its cluster runs on, or leaves. False when the launch is over.
+    fn go_on(&mut self, Ended { time, site, who }: Ended) -> bool {
+        let code = &self.executable.code;
         // Made when it starts, and taken apart when it has run: warps that are used
         // again at once are still in the host's caches.
-        if let Place::Starting { number } = running[who] {
-            let cluster = Cluster::launch(number, site, time, code, machine, &mut spares);
-            running[who] = Place::Taken(cluster);
+        if let Place::Starting { number } = self.running[who] {
+            let cluster = Cluster::launch(number, site, time, code, self.machine, &mut self.spares);
+            self.running[who] = Place::Taken(cluster);
         }
-        let Place::Taken(cluster) = &mut running[who] else {
-            continue;
+        let Place::Taken(cluster) = &mut self.running[who] else {
+            return true;
         };
         cluster.team.offset = time - cluster.reached.min(time);
         if !cluster.ended {
-            let pause = cluster.run(executable, machine, cluster.reached);
-            machine.stopped |= machine.global.is_stirred();
-            if let Some(told) = over_budget(cluster, code, machine, limit, started) {
-                machine.findings.report(rule::TIME_BUDGET, 0, || told);
-                machine.stopped = true;
-            }
-            let until = match pause {
-                _ if machine.stopped => None,
-                Pause::At(until) => Some(until),
-                Pause::Done => {
-                    cluster.ended = true;
-                    Some(cluster.end())
-                }
-                Pause::Deadlock => {
-                    deadlock::report(cluster, code, machine);
-                    None
-                }
-                Pause::Stopped => None,
-            };
+            let until = run_cluster(cluster, self.executable, self.machine, self.limit);
             if let Some(until) = until {
-                let job = cluster.job(until, &mut shapes);
+                let job = cluster.job(until, &mut self.shapes);
                 if cluster.ended {
-                    spares.strip(cluster);
+                    self.spares.strip(cluster);
                 }
-                sites.start(site, who, time, job);
-                continue;
+                self.sites.start(site, who, time, job);
+                return true;
             }
-            spares.strip(cluster);
+            self.spares.strip(cluster);
         }
-        let Place::Taken(cluster) = std::mem::replace(&mut running[who], Place::Free) else {
-            continue;
+        self.leave(site, who, time);
+        if !self.machine.stopped {
+            self.launch(site, time);
+        }
+        !self.machine.stopped
+    }
+
+    /// A cluster has left its SM.
+    fn leave(&mut self, site: u32, who: usize, time: u64) {
+        let Place::Taken(cluster) = std::mem::replace(&mut self.running[who], Place::Free) else {
+            return;
         };
-        free.push(who);
+        self.free.push(who);
+        let machine = &mut *self.machine;
+        let cycle_ps = machine.device.cycle_ps();
         machine.stats.cycles = machine.stats.cycles.max(time);
         for (rank, block) in cluster.blocks.iter().enumerate() {
             machine.stats.blocks += 1;
-            let stay = Stay {
+            self.spans.push(BlockSpan {
+                block: machine.launch.grid.linear(block.ctaid) as u32,
                 cluster: cluster.number,
-                sm: site * per_cluster + rank as u32,
-                start: cluster.team.start,
-                end: block.end + cluster.team.offset,
-            };
-            spans.push(span(block, &stay, machine, cycle_ps));
+                sm: (site * self.per_cluster + rank as u32) % machine.device.gpu().sms,
+                start: Time(cluster.team.start * cycle_ps),
+                end: Time((block.end + cluster.team.offset) * cycle_ps),
+            });
         }
-        spares.keep(cluster);
-        if machine.stopped {
-            break;
-        }
-        launch(site, time, machine, &mut sites, &mut running, &mut free);
+        self.spares.keep(cluster);
     }
-    spans
+}
+
+/// Runs a cluster up to its next interaction with the device; the time of its own that it
+/// has reached, or none if it can't go on.
+fn run_cluster(
+    cluster: &mut Cluster,
+    executable: &Executable,
+    machine: &mut Machine,
+    limit: u64,
+) -> Option<u64> {
+    let pause = cluster.run(executable, machine, cluster.reached);
+    machine.stopped |= machine.global.is_stirred();
+    if let Some(told) = over_budget(cluster, &executable.code, machine, limit) {
+        machine.findings.report(rule::TIME_BUDGET, 0, || told);
+        machine.stopped = true;
+    }
+    match pause {
+        _ if machine.stopped => None,
+        Pause::At(until) => Some(until),
+        Pause::Done => {
+            cluster.ended = true;
+            Some(cluster.end())
+        }
+        Pause::Deadlock => {
+            deadlock::report(cluster, &executable.code, machine);
+            None
+        }
+        Pause::Stopped => None,
+    }
 }
 
 /// Room for a cluster on an SM.
@@ -156,30 +201,11 @@ enum Place {
     Taken(Box<Cluster>),
 }
 
-/// When and where a block ran.
-struct Stay {
-    cluster: u32,
-    sm: u32,
-    start: u64,
-    end: u64,
-}
-
-fn span(block: &Block, stay: &Stay, machine: &Machine, cycle_ps: u64) -> BlockSpan {
-    BlockSpan {
-        block: machine.launch.grid.linear(block.ctaid) as u32,
-        cluster: stay.cluster,
-        sm: stay.sm % machine.device.gpu().sms,
-        start: Time(stay.start * cycle_ps),
-        end: Time(stay.end * cycle_ps),
-    }
-}
-
 fn over_budget(
     cluster: &Cluster,
     code: &Code,
     machine: &Machine,
     limit: u64,
-    started: Instant,
 ) -> Option<Diagnostic> {
     let budget = &machine.options.budget;
     let now = cluster
@@ -193,7 +219,7 @@ fn over_budget(
         format!("{} instructions of warps", budget.warp_instructions)
     } else if now > limit {
         format!("{} modelled nanoseconds", budget.time_ns)
-    } else if started.elapsed().as_millis() as u64 > budget.wall_ms {
+    } else if machine.started.elapsed().as_millis() as u64 > budget.wall_ms {
         format!("{} milliseconds", budget.wall_ms)
     } else {
         return None;

@@ -76,25 +76,12 @@ pub(crate) fn run_slice(
             }
         }
         let op: &Op = &ops[cx.fragment.pc as usize];
-        if op.reach != Reach::Own {
-            let now = cx.warp.settle();
-            if now > block_until {
-                break cx.park(Slice::Later);
-            }
-            if op.reach == Reach::Device && now > device_until {
-                break cx.park(Slice::Device);
-            }
-        } else if left == 0 {
-            cx.warp.settle();
-            break cx.park(Slice::Later);
+        if let Some(slice) = cx.has_to_wait(op, left, block_until, device_until) {
+            break cx.park(slice);
         }
         left = left.saturating_sub(1);
         cx.warp.account(op);
-        cx.mask = cx.fragment.mask;
-        if let Some(guard) = op.guard {
-            let bits = cx.warp.preds[(guard.pred.0 + cx.fragment.pbase) as usize];
-            cx.mask &= if guard.negated { !bits } else { bits };
-        }
+        cx.mask = cx.let_through(op);
         threads += match cx.mask {
             ALL => LANES as u64,
             some => u64::from(some.count_ones()),
@@ -147,6 +134,39 @@ pub(crate) fn run_slice(
 }
 
 impl Cx<'_> {
+    /// Why somebody else has to run before an operation, if so. An interaction waits for its
+    /// turn; the rest runs until the warp's share of instructions is used up.
+    #[inline(always)]
+    fn has_to_wait(&mut self, op: &Op, left: u32, block: u64, device: u64) -> Option<Slice> {
+        if op.reach == Reach::Own {
+            if left > 0 {
+                return None;
+            }
+            self.warp.settle();
+            return Some(Slice::Later);
+        }
+        let now = self.warp.settle();
+        if now > block {
+            Some(Slice::Later)
+        } else if op.reach == Reach::Device && now > device {
+            Some(Slice::Device)
+        } else {
+            None
+        }
+    }
+
+    /// The lanes of the fragment that an operation's guard lets through.
+    #[inline(always)]
+    fn let_through(&self, op: &Op) -> Mask {
+        match op.guard {
+            None => self.fragment.mask,
+            Some(guard) => {
+                let bits = self.warp.preds[(guard.pred.0 + self.fragment.pbase) as usize];
+                self.fragment.mask & if guard.negated { !bits } else { bits }
+            }
+        }
+    }
+
     /// The fragment has come to its join; false if it has to wait there.
     fn meet(&mut self) -> bool {
         let fragment = std::mem::replace(&mut self.fragment, Fragment::NOBODY);

@@ -4,8 +4,11 @@ use crate::code::{Code as Decoded, Shape};
 use crate::device::Device;
 use crate::options::Options;
 use heist_launch::{Dim3, Launch};
-use heist_ptx::arch::{Arch, Footprint};
+use heist_ptx::arch::{Arch, Footprint, Limits};
 use heist_ptx::{Code, Diagnostic, Module, Span, rule};
+
+/// The blocks of a grid that the simulator takes.
+const MOST_BLOCKS: u64 = 1 << 26;
 
 /// A launch that the device takes.
 pub(crate) struct Plan {
@@ -26,15 +29,71 @@ impl Plan {
         launch: &Launch,
         options: &Options,
     ) -> Result<Plan, Vec<Diagnostic>> {
-        let mut errors = Vec::new();
-        let limits = device.gpu().arch.limits();
-        let target = &module.target;
         let mut kernels = module.entries();
         let kernel = kernels.find(|kernel| kernel.name == entry);
-        let kernel = kernel.map_or(Span::NONE, |kernel| kernel.span);
+        let cluster = launch
+            .cluster
+            .or_else(|| code.shape.required_cluster.map(Dim3::from))
+            .unwrap_or(Dim3::ONE);
+        let mut check = Check {
+            kernel: kernel.map_or(Span::NONE, |kernel| kernel.span),
+            device,
+            launch,
+            cluster,
+            errors: Vec::new(),
+        };
+        check.target(module);
+        check.block();
+        check.grid();
+        check.cluster();
+        check.directives(&code.shape);
+        let shared = check.shared(&code.shape);
+        // What does not fit in itself can't be counted.
+        if !check.errors.is_empty() {
+            return Err(check.errors);
+        }
+        let residency = check.residency(&code.shape, shared, options);
+        check.memory(code, residency, options);
+        if check.errors.is_empty() {
+            Ok(Plan {
+                cluster,
+                shared,
+                residency,
+            })
+        } else {
+            Err(check.errors)
+        }
+    }
+}
+
+/// A launch while it is held against a device.
+struct Check<'c> {
+    kernel: Span,
+    device: &'c Device,
+    launch: &'c Launch,
+    cluster: Dim3,
+    errors: Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn limits(&self) -> Limits {
+        self.device.gpu().arch.limits()
+    }
+
+    fn refuse(&mut self, code: Code, message: String) {
+        let told = Diagnostic::error(code, self.kernel, message);
+        self.errors.push(match help(code) {
+            Some(help) => told.help(help),
+            None => told,
+        });
+    }
+
+    /// Whether the code is for this device.
+    fn target(&mut self, module: &Module) {
+        let (device, target) = (self.device, &module.target);
         match Arch::parse(&target.arch) {
             Some(arch) if arch.runs_on(device.gpu().arch) => {}
-            Some(arch) => errors.push(
+            Some(arch) => self.errors.push(
                 Diagnostic::error(
                     rule::WRONG_DEVICE,
                     target.span,
@@ -48,20 +107,13 @@ impl Plan {
             ),
             None => {}
         }
-        let cluster = launch
-            .cluster
-            .or_else(|| code.shape.required_cluster.map(Dim3::from))
-            .unwrap_or(Dim3::ONE);
-        let mut bad = |code, message: String| {
-            let told = Diagnostic::error(code, kernel, message);
-            errors.push(match help(code) {
-                Some(help) => told.help(help),
-                None => told,
-            });
-        };
-        let threads = launch.block.count();
+    }
+
+    fn block(&mut self) {
+        let (device, limits) = (self.device, self.limits());
+        let threads = self.launch.block.count();
         if threads == 0 || threads > u64::from(limits.threads_per_block) {
-            bad(
+            self.refuse(
                 rule::BLOCK_SIZE,
                 format!(
                     "a block of {threads} threads; {device} takes 1 to {}",
@@ -69,154 +121,64 @@ impl Plan {
                 ),
             );
         }
-        let axes = |shape: Dim3| ["x", "y", "z"].into_iter().zip(shape.to_array());
-        for ((axis, have), most) in axes(launch.block).zip(limits.block) {
+        for ((axis, have), most) in axes(self.launch.block).zip(limits.block) {
             if have > most {
-                bad(
+                self.refuse(
                     rule::BLOCK_SIZE,
                     format!("a block has {have} threads along {axis}; the most is {most}"),
                 );
             }
         }
-        for ((axis, have), most) in axes(launch.grid).zip(limits.grid) {
+    }
+
+    fn grid(&mut self) {
+        for ((axis, have), most) in axes(self.launch.grid).zip(self.limits().grid) {
             if have == 0 || have > most {
-                bad(
+                self.refuse(
                     rule::GRID_SIZE,
                     format!("a grid has {have} blocks along {axis}; 1 to {most} are allowed"),
                 );
             }
         }
-        if launch.grid.count() > 1 << 26 {
-            bad(
+        let blocks = self.launch.grid.count();
+        if blocks > MOST_BLOCKS {
+            self.refuse(
                 rule::GRID_SIZE,
-                format!(
-                    "{} blocks are more than the simulator takes",
-                    launch.grid.count()
-                ),
+                format!("{blocks} blocks are more than the simulator takes"),
             );
         }
+    }
+
+    fn cluster(&mut self) {
+        let (device, cluster, grid) = (self.device, self.cluster, self.launch.grid);
+        let most = self.limits().cluster_max.max(1);
         let size = cluster.count();
-        if size == 0 || size > u64::from(limits.cluster_max.max(1)) {
-            bad(
+        let divides = |(grid, cluster): (u32, u32)| grid.is_multiple_of(cluster);
+        if size == 0 || size > u64::from(most) {
+            self.refuse(
                 rule::CLUSTER_SIZE,
-                format!(
-                    "a cluster of {size} blocks; {device} takes up to {}",
-                    limits.cluster_max.max(1)
-                ),
+                format!("a cluster of {size} blocks; {device} takes up to {most}"),
             );
-        } else if launch
-            .grid
+        } else if !grid
             .to_array()
             .into_iter()
             .zip(cluster.to_array())
-            .any(|(grid, cluster)| !grid.is_multiple_of(cluster))
+            .all(divides)
         {
-            bad(
+            self.refuse(
                 rule::GRID_CLUSTER,
-                format!(
-                    "a grid of ({}) blocks is not a multiple of the cluster ({cluster})",
-                    launch.grid
-                ),
+                format!("a grid of ({grid}) blocks is not a multiple of the cluster ({cluster})"),
             );
-        }
-        Plan::directives(&code.shape, launch, cluster, &mut bad);
-        let dynamic_start = code.shape.static_shared.next_multiple_of(16);
-        let shared = if launch.dynamic_shared > 0 {
-            dynamic_start.saturating_add(launch.dynamic_shared)
-        } else {
-            code.shape.static_shared
-        };
-        if code.shape.static_shared > limits.shared_static {
-            bad(
-                rule::STATIC_SHARED,
-                format!(
-                    "{} bytes of static shared memory; {} is the most, and the rest must be dynamic",
-                    code.shape.static_shared, limits.shared_static
-                ),
-            );
-        } else if shared > limits.shared_opt_in {
-            bad(
-                rule::DYNAMIC_SHARED,
-                format!(
-                    "{shared} bytes of shared memory a block; {device} has {}",
-                    limits.shared_opt_in
-                ),
-            );
-        }
-        // What ptxas would allocate is not known. What the kernel declares is far
-        // more than what is live, so it counts a third, and never more than fits.
-        let registers = code.shape.max_registers.unwrap_or_else(|| {
-            let fits = limits.registers_per_block / (threads.max(1) as u32).next_multiple_of(128);
-            (code.shape.register_words / 3).clamp(16, 255.min(fits / 8 * 8).max(16))
-        });
-        let residency = limits.residency(Footprint {
-            threads: threads as u32,
-            registers,
-            shared,
-        });
-        if errors.is_empty() && residency.blocks == 0 {
-            errors.push(Diagnostic::error(
-                rule::REGISTER_LIMIT,
-                kernel,
-                format!(
-                    "not even one block fits on an SM of {device}: {:?} are the limit",
-                    residency.limiter
-                ),
-            ));
-        }
-        let resident = u64::from(residency.blocks) * u64::from(device.gpu().sms);
-        if errors.is_empty() && options.cooperative && launch.grid.count() > resident {
-            errors.push(
-                Diagnostic::error(
-                    rule::GRID_SIZE,
-                    kernel,
-                    format!(
-                        "a cooperative launch of {} blocks, of which {device} holds {resident} at once",
-                        launch.grid.count()
-                    ),
-                )
-                .help("launch at most as many blocks as are resident, and let each do more"),
-            );
-        }
-        let memory = launch
-            .grid
-            .count()
-            .min(u64::from(residency.blocks * device.gpu().sms))
-            * threads
-            * u64::from(code.functions.first().map_or(0, |f| f.rows * 4 + f.frame));
-        if memory > options.budget.memory {
-            errors.push(Diagnostic::error(
-                rule::MEMORY_BUDGET,
-                kernel,
-                format!(
-                    "the resident threads need {memory} bytes, and the budget is {}",
-                    options.budget.memory
-                ),
-            ));
-        }
-        if errors.is_empty() {
-            Ok(Plan {
-                cluster,
-                shared,
-                residency: residency.blocks,
-            })
-        } else {
-            Err(errors)
         }
     }
 
     /// What the kernel says about its own launch.
-    fn directives(
-        shape: &Shape,
-        launch: &Launch,
-        cluster: Dim3,
-        bad: &mut impl FnMut(Code, String),
-    ) {
-        let block = launch.block;
+    fn directives(&mut self, shape: &Shape) {
+        let (block, cluster) = (self.launch.block, self.cluster);
         if let Some(required) = shape.required_block
             && Dim3::from(required) != block
         {
-            bad(
+            self.refuse(
                 rule::LAUNCH_CONTRADICTION,
                 format!(
                     "the kernel requires blocks of ({}) threads, and is launched with ({block})",
@@ -227,7 +189,7 @@ impl Plan {
         if let Some(most) = shape.max_block
             && block.count() > Dim3::from(most).count()
         {
-            bad(
+            self.refuse(
                 rule::LAUNCH_CONTRADICTION,
                 format!(
                     "the kernel takes at most {} threads a block, and is launched with {}",
@@ -239,7 +201,7 @@ impl Plan {
         if let Some(required) = shape.required_cluster
             && Dim3::from(required) != cluster
         {
-            bad(
+            self.refuse(
                 rule::LAUNCH_CONTRADICTION,
                 format!(
                     "the kernel requires clusters of ({}) blocks, and is launched with ({cluster})",
@@ -248,6 +210,101 @@ impl Plan {
             );
         }
     }
+
+    /// The bytes of shared memory of a block.
+    fn shared(&mut self, shape: &Shape) -> u32 {
+        let (device, limits) = (self.device, self.limits());
+        let fixed = shape.static_shared;
+        let shared = if self.launch.dynamic_shared > 0 {
+            let start = fixed.checked_next_multiple_of(16).unwrap_or(u32::MAX);
+            start.saturating_add(self.launch.dynamic_shared)
+        } else {
+            fixed
+        };
+        if fixed > limits.shared_static {
+            self.refuse(
+                rule::STATIC_SHARED,
+                format!(
+                    "{fixed} bytes of static shared memory; {} is the most, and the rest must be dynamic",
+                    limits.shared_static
+                ),
+            );
+        } else if shared > limits.shared_opt_in {
+            self.refuse(
+                rule::DYNAMIC_SHARED,
+                format!(
+                    "{shared} bytes of shared memory a block; {device} has {}",
+                    limits.shared_opt_in
+                ),
+            );
+        }
+        shared
+    }
+
+    /// The blocks that an SM holds at a time.
+    fn residency(&mut self, shape: &Shape, shared: u32, options: &Options) -> u32 {
+        let (device, limits) = (self.device, self.limits());
+        let threads = self.launch.block.count() as u32;
+        // What ptxas would allocate is not known. What the kernel declares is far
+        // more than what is live, so it counts a third, and never more than fits.
+        let registers = shape.max_registers.unwrap_or_else(|| {
+            let fits = limits.registers_per_block / threads.max(1).next_multiple_of(128);
+            (shape.register_words / 3).clamp(16, 255.min(fits / 8 * 8).max(16))
+        });
+        let residency = limits.residency(Footprint {
+            threads,
+            registers,
+            shared,
+        });
+        if residency.blocks == 0 {
+            self.errors.push(Diagnostic::error(
+                rule::REGISTER_LIMIT,
+                self.kernel,
+                format!(
+                    "not even one block fits on an SM of {device}: {:?} are the limit",
+                    residency.limiter
+                ),
+            ));
+            return 0;
+        }
+        let blocks = self.launch.grid.count();
+        let resident = u64::from(residency.blocks) * u64::from(device.gpu().sms);
+        if options.cooperative && blocks > resident {
+            self.errors.push(
+                Diagnostic::error(
+                    rule::GRID_SIZE,
+                    self.kernel,
+                    format!(
+                        "a cooperative launch of {blocks} blocks, of which {device} holds {resident} at once"
+                    ),
+                )
+                .help("launch at most as many blocks as are resident, and let each do more"),
+            );
+        }
+        residency.blocks
+    }
+
+    /// Whether the registers and stacks of the resident threads fit in the budget.
+    fn memory(&mut self, code: &Decoded, residency: u32, options: &Options) {
+        let resident = u64::from(residency) * u64::from(self.device.gpu().sms);
+        let blocks = self.launch.grid.count().min(resident);
+        let each = code.functions.first().map_or(0, |function| {
+            u64::from(function.rows) * 4 + u64::from(function.frame)
+        });
+        let memory = (blocks * self.launch.block.count()).saturating_mul(each);
+        let budget = options.budget.memory;
+        if memory > budget {
+            self.errors.push(Diagnostic::error(
+                rule::MEMORY_BUDGET,
+                self.kernel,
+                format!("the resident threads need {memory} bytes, and the budget is {budget}"),
+            ));
+        }
+    }
+}
+
+fn axes(shape: Dim3) -> impl Iterator<Item = (&'static str, u32)> {
+    ["x", "y", "z"].into_iter().zip(shape.to_array())
 }
 
 /// What to do about a launch that is refused.

@@ -89,7 +89,6 @@ fn scalar(
     from: ScalarType,
     rounding: Option<Rounding>,
 ) -> Decoded<()> {
-    use ScalarType::*;
     let o = operands(d, i, 2)?;
     let (ftz, sat) = (mods.has("ftz"), mods.has("sat"));
     let (source, source_rows) = d.src_any(&o[1], from)?;
@@ -98,30 +97,7 @@ fn scalar(
     if source_rows == crate::decode::names::rows_of(from)
         && target_rows == crate::decode::names::rows_of(to)
     {
-        // The conversions of hot loops.
-        let nearest = rounding == Some(Rounding::Nearest);
-        let instr: Option<Box<dyn Instr>> = match (to, from) {
-            (F32, S32) if nearest && plain => Some(map1(target, source, mixed::s32_to_f32)),
-            (F32, U32) if nearest && plain => Some(map1(target, source, mixed::u32_to_f32)),
-            (F64, S32) if plain => Some(map1(target, source, mixed::s32_to_f64)),
-            (F64, U32) if plain => Some(map1(target, source, mixed::u32_to_f64)),
-            (S32, F32) if rounding == Some(Rounding::Zero) && plain => {
-                Some(map1(target, source, mixed::f32_to_s32::<false>))
-            }
-            (U32, F32) if rounding == Some(Rounding::Zero) && plain => {
-                Some(map1(target, source, mixed::f32_to_u32::<false>))
-            }
-            (U64, U32) if plain => Some(map1::<u32, u64>(target, source, u64::from)),
-            (S64, S32) if plain => {
-                Some(map1::<u32, u64>(target, source, |a| a as i32 as i64 as u64))
-            }
-            (U32 | S32, U64 | S64) if plain => Some(map1::<u64, u32>(target, source, |a| a as u32)),
-            (F64, F32) if plain => Some(map1(target, source, float::f32_to_f64::<false>)),
-            (F32, F64) if nearest && plain => {
-                Some(map1(target, source, float::f64_to_f32::<false>))
-            }
-            _ => None,
-        };
+        let instr = quick(target, source, to, from, rounding).filter(|_| plain);
         if let Some(instr) = instr {
             d.emit(instr, Cost::ALU);
             return Ok(());
@@ -192,6 +168,36 @@ fn scalar(
     Ok(())
 }
 
+/// The conversions of hot loops.
+fn quick(
+    target: Slot,
+    source: Slot,
+    to: ScalarType,
+    from: ScalarType,
+    rounding: Option<Rounding>,
+) -> Option<Box<dyn Instr>> {
+    use ScalarType::*;
+    let nearest = rounding == Some(Rounding::Nearest);
+    match (to, from) {
+        (F32, S32) if nearest => Some(map1(target, source, mixed::s32_to_f32)),
+        (F32, U32) if nearest => Some(map1(target, source, mixed::u32_to_f32)),
+        (F64, S32) => Some(map1(target, source, mixed::s32_to_f64)),
+        (F64, U32) => Some(map1(target, source, mixed::u32_to_f64)),
+        (S32, F32) if rounding == Some(Rounding::Zero) => {
+            Some(map1(target, source, mixed::f32_to_s32::<false>))
+        }
+        (U32, F32) if rounding == Some(Rounding::Zero) => {
+            Some(map1(target, source, mixed::f32_to_u32::<false>))
+        }
+        (U64, U32) => Some(map1::<u32, u64>(target, source, u64::from)),
+        (S64, S32) => Some(map1::<u32, u64>(target, source, |a| a as i32 as i64 as u64)),
+        (U32 | S32, U64 | S64) => Some(map1::<u64, u32>(target, source, |a| a as u32)),
+        (F64, F32) => Some(map1(target, source, float::f32_to_f64::<false>)),
+        (F32, F64) if nearest => Some(map1(target, source, float::f64_to_f32::<false>)),
+        _ => None,
+    }
+}
+
 /// A conversion through 64 bits.
 fn general(
     target: Slot,
@@ -258,6 +264,22 @@ fn narrow(
                 })
             }
         }
+        _ => return tiny_formats(d, i, to, from, round, limits),
+    };
+    Ok(Some(instr))
+}
+
+/// Conversions of formats of eight bits and fewer, in pairs.
+fn tiny_formats(
+    d: &mut Decoder<'_>,
+    i: &Instruction,
+    to: &str,
+    from: &str,
+    round: Rounding,
+    limits: Limits,
+) -> Decoded<Option<Box<dyn Instr>>> {
+    use ScalarType::*;
+    let instr: Box<dyn Instr> = match (to, from) {
         (_, "f32") if tiny_pair(to).is_some() => {
             let Some(tiny) = tiny_pair(to) else {
                 return Ok(None);

@@ -90,63 +90,8 @@ pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         ));
     };
     let sparse = mods.has("sp") || mods.has("sp::ordered_metadata");
-    let none = |d: &Decoder<'_>, why: String| Err(d.unsupported(i, &why));
-    let (product, counts) = if sparse {
-        let kind = match SparseMma::new(shape, a, b, before, after) {
-            Ok(kind) => kind.satfinite(mods.has("satfinite")),
-            Err(error) => return none(d, error.to_string()),
-        };
-        let counts = [
-            kind.a_layout(),
-            kind.b_layout(),
-            kind.c_layout(),
-            kind.d_layout(),
-        ]
-        .map(|layout| layout.registers());
-        (Product::Sparse(kind), counts)
-    } else if shape == Shape::new(8, 8, 4) && a == Element::F16 && b == Element::F16 {
-        let of = |acc| if acc == Accumulator::F16 { 4 } else { 8 };
-        let mut majors = mods.all.iter().filter_map(|text| match *text {
-            "row" => Some(Major::Row),
-            "col" => Some(Major::Column),
-            _ => None,
-        });
-        let kind = QuadPair {
-            a: majors.next().unwrap_or(Major::Row),
-            b: majors.next().unwrap_or(Major::Column),
-            c: before,
-            d: after,
-        };
-        (Product::QuadPair(kind), [2, 2, of(before), of(after)])
-    } else {
-        let kind = match Mma::new(shape, a, b, before, after) {
-            Ok(kind) => kind,
-            Err(error) => return none(d, error.to_string()),
-        };
-        let kind = kind
-            .satfinite(mods.has("satfinite"))
-            .bit_op(if mods.has("and") {
-                BitOp::And
-            } else {
-                BitOp::Xor
-            })
-            .rounding(
-                mods.rounding()
-                    .unwrap_or(heist_arith::float::Rounding::Nearest),
-            );
-        let counts = [
-            kind.a_layout(),
-            kind.b_layout(),
-            kind.c_layout(),
-            kind.d_layout(),
-        ]
-        .map(|layout| layout.registers());
-        if a == Element::F64 {
-            (Product::Doubles(kind), counts)
-        } else {
-            (Product::Dense(kind), counts)
-        }
-    };
+    let made = product(mods, sparse, shape, [a, b], [before, after]);
+    let (product, counts) = made.map_err(|why| d.unsupported(i, &why))?;
     let o = operands(d, i, if sparse { 6 } else { 4 })?;
     let ty = match product {
         Product::Doubles(_) => ScalarType::B64,
@@ -181,6 +126,72 @@ pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     };
     d.emit(Box::new(multiply), cost(shape, a));
     Ok(())
+}
+
+/// What is multiplied, and the registers of its four matrices, or why it can't be.
+fn product(
+    mods: &Mods<'_>,
+    sparse: bool,
+    shape: Shape,
+    [a, b]: [Element; 2],
+    [before, after]: [Accumulator; 2],
+) -> Result<(Product, [usize; 4]), String> {
+    if sparse {
+        let kind = match SparseMma::new(shape, a, b, before, after) {
+            Ok(kind) => kind.satfinite(mods.has("satfinite")),
+            Err(error) => return Err(error.to_string()),
+        };
+        let counts = [
+            kind.a_layout(),
+            kind.b_layout(),
+            kind.c_layout(),
+            kind.d_layout(),
+        ]
+        .map(|layout| layout.registers());
+        Ok((Product::Sparse(kind), counts))
+    } else if shape == Shape::new(8, 8, 4) && a == Element::F16 && b == Element::F16 {
+        let of = |acc| if acc == Accumulator::F16 { 4 } else { 8 };
+        let mut majors = mods.all.iter().filter_map(|text| match *text {
+            "row" => Some(Major::Row),
+            "col" => Some(Major::Column),
+            _ => None,
+        });
+        let kind = QuadPair {
+            a: majors.next().unwrap_or(Major::Row),
+            b: majors.next().unwrap_or(Major::Column),
+            c: before,
+            d: after,
+        };
+        Ok((Product::QuadPair(kind), [2, 2, of(before), of(after)]))
+    } else {
+        let kind = match Mma::new(shape, a, b, before, after) {
+            Ok(kind) => kind,
+            Err(error) => return Err(error.to_string()),
+        };
+        let kind = kind
+            .satfinite(mods.has("satfinite"))
+            .bit_op(if mods.has("and") {
+                BitOp::And
+            } else {
+                BitOp::Xor
+            })
+            .rounding(
+                mods.rounding()
+                    .unwrap_or(heist_arith::float::Rounding::Nearest),
+            );
+        let counts = [
+            kind.a_layout(),
+            kind.b_layout(),
+            kind.c_layout(),
+            kind.d_layout(),
+        ]
+        .map(|layout| layout.registers());
+        if a == Element::F64 {
+            Ok((Product::Doubles(kind), counts))
+        } else {
+            Ok((Product::Dense(kind), counts))
+        }
+    }
 }
 
 fn is_shape(text: &str) -> bool {

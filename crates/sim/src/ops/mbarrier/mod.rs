@@ -169,14 +169,7 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
     }
     let (now, pc) = (cx.now(), cx.pc());
     if act == Act::Invalidate {
-        let barriers = &mut cx.blocks[rank as usize].mbarriers;
-        let left = barriers.by_offset.remove(&offset);
-        if barriers.by_offset.is_empty() {
-            barriers.span = None;
-        }
-        if let Some(case) = left.and_then(|mut old| old.invalidated(rank, offset, pc)) {
-            case.tell(cx.code, cx.machine);
-        }
+        invalidate(cx, rank, offset);
         return 0;
     }
     // What the lane knows goes with its arrival.
@@ -206,6 +199,47 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
         pc,
         own: !remote,
     };
+    let trouble = count_in(barrier, act, count, sender);
+    let bytes = barrier.bytes;
+    team.progress += 1;
+    if bytes.abs() <= MOST
+        && let Some(short) = barrier.settle(&mut team.phases, rank, offset, now, sender.pc)
+    {
+        short.tell(cx.code, cx.machine);
+    }
+    if let Some(trouble) = trouble {
+        report_arrivals(cx, lane, trouble);
+    }
+    if bytes.abs() > MOST {
+        cx.report(rule::MBARRIER_BYTES, 1 << lane, |_, mut told| {
+            told.message = format!(
+                "the mbarrier's transaction count becomes {bytes}, and its range ends at {MOST}"
+            );
+            told.help(
+                "a phase can count a little less than a megabyte: split the transfer over phases",
+            )
+        });
+    }
+    state
+}
+
+fn invalidate(cx: &mut Cx<'_>, rank: u32, offset: u32) {
+    let pc = cx.pc();
+    let barriers = &mut cx.blocks[rank as usize].mbarriers;
+    let left = barriers.by_offset.remove(&offset);
+    if barriers.by_offset.is_empty() {
+        barriers.span = None;
+    }
+    if let Some(case) = left.and_then(|mut old| old.invalidated(rank, offset, pc)) {
+        case.tell(cx.code, cx.machine);
+    }
+}
+
+/// A broken rule, the arrivals that a phase expects, those still to come, and those now.
+type Trouble = (heist_ptx::Code, u32, u32, u32);
+
+/// Counts what an instruction does to the phase in progress.
+fn count_in(barrier: &mut Mbarrier, act: Act, count: u32, sender: Sender) -> Option<Trouble> {
     let mut trouble = None;
     match act {
         Act::Expect => barrier.bytes += i64::from(count),
@@ -243,34 +277,19 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
         }
         Act::Init | Act::Invalidate => {}
     }
-    let bytes = barrier.bytes;
-    team.progress += 1;
-    if bytes.abs() <= MOST
-        && let Some(short) = barrier.settle(&mut team.phases, rank, offset, now, sender.pc)
-    {
-        short.tell(cx.code, cx.machine);
-    }
-    if let Some((code, expected, pending, arrivals)) = trouble {
-        cx.report(code, 1 << lane, |_, mut told| {
-            told.message = if code == rule::MBARRIER_ARRIVALS {
-                format!("{arrivals} arrivals at an mbarrier whose phase expects {expected}, of which {pending} are still to come")
-            } else {
-                "an arrive.noComplete is the last arrival of the phase".to_owned()
-            };
-            told.help("initialise the mbarrier with the number of arrivals of one phase, and let everybody arrive once")
-        });
-    }
-    if bytes.abs() > MOST {
-        cx.report(rule::MBARRIER_BYTES, 1 << lane, |_, mut told| {
-            told.message = format!(
-                "the mbarrier's transaction count becomes {bytes}, and its range ends at {MOST}"
-            );
-            told.help(
-                "a phase can count a little less than a megabyte: split the transfer over phases",
-            )
-        });
-    }
-    state
+    trouble
+}
+
+#[cold]
+fn report_arrivals(cx: &mut Cx<'_>, lane: usize, (code, expected, pending, arrivals): Trouble) {
+    cx.report(code, 1 << lane, |_, mut told| {
+        told.message = if code == rule::MBARRIER_ARRIVALS {
+            format!("{arrivals} arrivals at an mbarrier whose phase expects {expected}, of which {pending} are still to come")
+        } else {
+            "an arrive.noComplete is the last arrival of the phase".to_owned()
+        };
+        told.help("initialise the mbarrier with the number of arrivals of one phase, and let everybody arrive once")
+    });
 }
 
 fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {

@@ -102,7 +102,12 @@ const KNOWN: &[&str] = &[
     "b1",
 ];
 
-fn multiply(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+/// What is multiplied: the columns, the type of the left factor, and that of the sum.
+fn kind_of(
+    d: &Decoder<'_>,
+    i: &Instruction,
+    mods: &Mods<'_>,
+) -> Decoded<(Wgmma, usize, Element, Accumulator)> {
     let Some(shape) = matrix::shape(mods) else {
         return Err(d.wrong(
             rule::MISSING_MODIFIER,
@@ -134,8 +139,7 @@ fn multiply(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()
     let kind = Wgmma::new(usize::from(shape.n), a, b, sum)
         .map_err(|error| d.unsupported(i, &error.to_string()))?
         .satfinite(mods.has("satfinite"));
-    let sparse = mods.has("sp");
-    let kind = if sparse {
+    let kind = if mods.has("sp") {
         kind.sparse()
             .ok_or_else(|| d.unsupported(i, "single bits have no sparse form"))?
     } else {
@@ -144,6 +148,12 @@ fn multiply(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()
     if shape.m != 64 || usize::from(shape.k) != kind.k() {
         return Err(d.unsupported(i, &format!("a product of these types is m64k{}", kind.k())));
     }
+    Ok((kind, usize::from(shape.n), a, sum))
+}
+
+fn multiply(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    let (kind, columns, a, sum) = kind_of(d, i, mods)?;
+    let sparse = mods.has("sp");
     let floats = a.is_float();
     let halves = matches!(a, Element::F16 | Element::Bf16);
     let in_registers = matches!(i.operands.get(1), Some(Operand::Vector(_)));
@@ -210,7 +220,7 @@ fn multiply(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()
         d: matrix::targets(d, &o[0], kind.d_registers(), ScalarType::B32)?,
         accumulate,
         sparse,
-        busy: busy(usize::from(shape.n), sum),
+        busy: busy(columns, sum),
     };
     // Its registers are followed here, not as those of an ordinary instruction.
     d.forget_touched();

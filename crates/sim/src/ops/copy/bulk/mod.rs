@@ -3,7 +3,7 @@
 //! A copy into shared memory is asynchronous to the end: its data is taken when it
 //! starts and put down when it completes, with its bytes counted at an mbarrier.
 //! A copy out of shared memory writes at once and holds its source until its group
-//! is waited for ([`group`]); one to a peer holds it until it completes there.
+//! is waited for ([`crate::state::bulk_group`]); one to a peer holds it until it completes there.
 
 mod place;
 pub(crate) mod remote;
@@ -162,20 +162,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     } else {
         None
     };
-    let multicast = if mods.has("multicast::cluster") {
-        if mods.has("cta_group::2") {
-            return Err(d.unsupported(
-                i,
-                "a multicast that signals the mbarriers of block pairs is not simulated",
-            ));
-        }
-        let Some(operand) = o.get(next) else {
-            return Err(d.wrong(rule::OPERAND_COUNT, "a multicast names its blocks"));
-        };
-        Some(d.src_any(operand, ScalarType::U16)?.0)
-    } else {
-        None
-    };
+    let multicast = multicast(d, i, mods, o.get(next))?;
     if mods.has("cp_mask") {
         return Err(d.unsupported(i, "byte masks of bulk copies are not simulated"));
     }
@@ -202,6 +189,28 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         Reach::Cluster,
     );
     Ok(())
+}
+
+/// The register that names the blocks of a multicast.
+fn multicast(
+    d: &mut Decoder<'_>,
+    i: &Instruction,
+    mods: &Mods<'_>,
+    operand: Option<&Operand>,
+) -> Decoded<Option<Slot>> {
+    if !mods.has("multicast::cluster") {
+        return Ok(None);
+    }
+    if mods.has("cta_group::2") {
+        return Err(d.unsupported(
+            i,
+            "a multicast that signals the mbarriers of block pairs is not simulated",
+        ));
+    }
+    let Some(operand) = operand else {
+        return Err(d.wrong(rule::OPERAND_COUNT, "a multicast names its blocks"));
+    };
+    Ok(Some(d.src_any(operand, ScalarType::U16)?.0))
 }
 
 /// What one thread's copy moves.

@@ -5,13 +5,18 @@ use crate::access::context::Cx;
 use crate::access::delivery::Delivery;
 use crate::access::flight;
 use crate::access::group::Does;
+use crate::code::Slot;
 use crate::ops::copy::tensor_map::{self, Piece};
 use crate::ops::mbarrier::check_use;
 use crate::race::access::{Kind, Scope};
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
+use heist_launch::TensorElement;
 use heist_ptx::rule;
+
+/// A rank and an offset in its shared memory, if there is one.
+type Source = Option<(u32, u64)>;
 
 impl Bulk {
     /// The pieces of the copy, with what is wrong about them reported.
@@ -23,117 +28,84 @@ impl Bulk {
         target: (u32, u32),
     ) -> Option<Move> {
         match &self.shape {
-            Shape::Bytes(size) => {
-                let size = u64::from(cx.row(*size)[lane]);
-                let wrong = if !size.is_multiple_of(16) {
-                    Some(format!("{size} bytes, which is not a multiple of 16"))
-                } else if !u64::from(target.1).is_multiple_of(16) || !other.is_multiple_of(16) {
-                    Some(format!(
-                        "between {:#x} of shared memory and {other:#x}, which are not both multiples of 16",
-                        target.1
-                    ))
-                } else {
-                    None
-                };
-                if let Some(wrong) = wrong {
-                    cx.report(rule::BULK_SHAPE, 1 << lane, |_, mut told| {
-                        told.message = format!("a bulk copy of {wrong}");
-                        told.help(
-                            "sizes and both addresses of a bulk copy are multiples of 16 bytes",
-                        )
-                    });
-                    return None;
-                }
-                Some(Move {
-                    lane,
-                    pieces: vec![Piece {
-                        shared: 0,
-                        global: Some(other),
-                        len: size,
-                    }],
-                    total: size,
-                    fill: None,
-                    element: None,
-                })
-            }
-            Shape::Box(coordinates) => {
-                let at: Vec<i32> = coordinates
-                    .iter()
-                    .map(|&slot| cx.row(slot)[lane] as i32)
-                    .collect();
-                let bytes = cx.map_bytes(lane, other);
-                let found = bytes.and_then(|bytes| cx.machine.tensor_maps.find(&bytes).cloned());
-                let Some((address, map)) = found else {
-                    cx.report(rule::TENSOR_MAP, 1 << lane, |_, mut told| {
-                        told.message = format!("{other:#x} is not the address of a tensor map");
-                        told.help("pass the map as a `const __grid_constant__` parameter, and give its generic address")
-                    });
-                    return None;
-                };
-                if let Some(pc) = cx.machine.tensor_maps.settle(other) {
-                    cx.report(rule::TENSOR_MAP_FENCE, 1 << lane, |cx, mut told| {
-                        told.message = format!(
-                            "uses the tensor map at {other:#x}, which was changed, without having acquired the change"
-                        );
-                        told.other(cx.code.span(pc), "it was changed here").help(
-                            "execute `fence.proxy.tensormap::generic.acquire.gpu [map], 128` in the thread that uses it, after the change was released",
-                        )
-                    });
-                }
-                let aligned = 128;
-                let wrong = if !u64::from(target.1).is_multiple_of(aligned) {
-                    Some(format!(
-                        "a tensor copy at {:#x} of shared memory, which is not a multiple of {aligned}",
-                        target.1
-                    ))
-                } else if self.barrier.is_none() && at.iter().any(|&axis| axis < 0) {
-                    Some(format!(
-                        "a tensor store at ({}): a load may begin before the tensor, a store or reduction may not",
-                        at.iter()
-                            .map(ToString::to_string)
-                            .collect::<Vec<_>>()
-                            .join(", ")
-                    ))
-                } else {
-                    None
-                };
-                let pieces = match (
-                    wrong,
-                    tensor_map::pieces(address, &map, &at, u64::from(target.1)),
-                ) {
-                    (None, Ok(pieces)) => pieces,
-                    (wrong, pieces) => {
-                        let why = wrong
-                            .or_else(|| pieces.err().map(str::to_owned))
-                            .unwrap_or_default();
-                        cx.report(rule::TENSOR_COPY, 1 << lane, |_, mut told| {
-                            told.message = why;
-                            told.help("align the box in shared memory to 128 bytes (1024 for a 128-byte swizzle), and give one coordinate for each axis")
-                        });
-                        return None;
-                    }
-                };
-                use heist_launch::TensorElement as E;
-                let element = match map.element {
-                    E::U32 => Some(Type::U32),
-                    E::S32 => Some(Type::S32),
-                    E::U64 => Some(Type::U64),
-                    E::S64 => Some(Type::S64),
-                    E::F16 => Some(Type::F16),
-                    E::Bf16 => Some(Type::Bf16),
-                    E::F64 => Some(Type::F64),
-                    E::F32 | E::F32Ftz | E::Tf32 | E::Tf32Ftz => Some(Type::F32),
-                    E::U8 | E::U16 => None,
-                };
-                Some(Move {
-                    lane,
-                    total: tensor_map::box_bytes(&map),
-                    pieces,
-                    fill: Some(map),
-                    element,
-                })
-            }
+            Shape::Bytes(size) => run_of_bytes(cx, lane, *size, other, target),
+            Shape::Box(coordinates) => self.tensor_box(cx, lane, coordinates, other, target),
         }
+    }
+
+    /// A box of the tensor whose map is at `other`.
+    fn tensor_box(
+        &self,
+        cx: &mut Cx<'_>,
+        lane: usize,
+        coordinates: &[Slot],
+        other: u64,
+        target: (u32, u32),
+    ) -> Option<Move> {
+        let at: Vec<i32> = coordinates
+            .iter()
+            .map(|&slot| cx.row(slot)[lane] as i32)
+            .collect();
+        let bytes = cx.map_bytes(lane, other);
+        let found = bytes.and_then(|bytes| cx.machine.tensor_maps.find(&bytes).cloned());
+        let Some((address, map)) = found else {
+            cx.report(rule::TENSOR_MAP, 1 << lane, |_, mut told| {
+                told.message = format!("{other:#x} is not the address of a tensor map");
+                told.help("pass the map as a `const __grid_constant__` parameter, and give its generic address")
+            });
+            return None;
+        };
+        if let Some(pc) = cx.machine.tensor_maps.settle(other) {
+            cx.report(rule::TENSOR_MAP_FENCE, 1 << lane, |cx, mut told| {
+                told.message = format!(
+                    "uses the tensor map at {other:#x}, which was changed, without having acquired the change"
+                );
+                told.other(cx.code.span(pc), "it was changed here").help(
+                    "execute `fence.proxy.tensormap::generic.acquire.gpu [map], 128` in the thread that uses it, after the change was released",
+                )
+            });
+        }
+        let aligned = 128;
+        let wrong = if !u64::from(target.1).is_multiple_of(aligned) {
+            Some(format!(
+                "a tensor copy at {:#x} of shared memory, which is not a multiple of {aligned}",
+                target.1
+            ))
+        } else if self.barrier.is_none() && at.iter().any(|&axis| axis < 0) {
+            Some(format!(
+                "a tensor store at ({}): a load may begin before the tensor, a store or reduction may not",
+                at.iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ))
+        } else {
+            None
+        };
+        let pieces = match (
+            wrong,
+            tensor_map::pieces(address, &map, &at, u64::from(target.1)),
+        ) {
+            (None, Ok(pieces)) => pieces,
+            (wrong, pieces) => {
+                let why = wrong
+                    .or_else(|| pieces.err().map(str::to_owned))
+                    .unwrap_or_default();
+                cx.report(rule::TENSOR_COPY, 1 << lane, |_, mut told| {
+                    told.message = why;
+                    told.help("align the box in shared memory to 128 bytes (1024 for a 128-byte swizzle), and give one coordinate for each axis")
+                });
+                return None;
+            }
+        };
+        let element = element_type(map.element);
+        Some(Move {
+            lane,
+            total: tensor_map::box_bytes(&map),
+            pieces,
+            fill: Some(map),
+            element,
+        })
     }
 
     /// Into shared memory.
@@ -156,45 +128,9 @@ impl Bulk {
         if targets.is_empty() {
             return;
         }
-        let mut data = vec![0u8; moved.total as usize];
-        let mut sent = None;
-        if self.to_peer {
-            let Some((rank, source)) = cx.shared_place(lane, other) else {
-                return;
-            };
-            if !cx.is_in_shared(lane, rank, source, moved.total, Does::Reads) {
-                return;
-            }
-            cx.check_source(lane, rank, u64::from(source), moved.total);
-            sent = Some((rank, u64::from(source)));
-            data.copy_from_slice(
-                cx.blocks[rank as usize]
-                    .shared
-                    .bytes(u64::from(source), moved.total as usize),
-            );
-        } else {
-            for piece in &moved.pieces {
-                let range = piece.shared as usize..(piece.shared + piece.len) as usize;
-                match piece.global {
-                    Some(address) => {
-                        let Some((home, offset)) =
-                            cx.global_place(lane, address, piece.len, Does::Reads)
-                        else {
-                            return;
-                        };
-                        cx.touch_range(lane, home, offset, piece.len, Does::Reads, Kind::Plain);
-                        if let Some(region) = cx.region(home) {
-                            data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
-                        }
-                    }
-                    None => {
-                        if let Some(map) = &moved.fill {
-                            data[range].copy_from_slice(&tensor_map::fill(map, piece.len as usize));
-                        }
-                    }
-                }
-            }
-        }
+        let Some((data, sent)) = self.taken(cx, &moved, other) else {
+            return;
+        };
         let (start, end) = (u64::from(target.1), u64::from(target.1) + moved.total);
         let pc = cx.pc();
         let id = cx.team.new_flight();
@@ -267,6 +203,49 @@ impl Bulk {
                 delivery.arrive(happening, Some(&clock));
             }
         });
+    }
+
+    /// The data of a copy into shared memory, and where it is held at its source if that
+    /// is a peer's.
+    fn taken(&self, cx: &mut Cx<'_>, moved: &Move, other: u64) -> Option<(Vec<u8>, Source)> {
+        let lane = moved.lane;
+        if self.to_peer {
+            let Some((rank, source)) = cx.shared_place(lane, other) else {
+                return None;
+            };
+            if !cx.is_in_shared(lane, rank, source, moved.total, Does::Reads) {
+                return None;
+            }
+            cx.check_source(lane, rank, u64::from(source), moved.total);
+            let data = cx.blocks[rank as usize]
+                .shared
+                .bytes(u64::from(source), moved.total as usize)
+                .to_vec();
+            return Some((data, Some((rank, u64::from(source)))));
+        }
+        let mut data = vec![0u8; moved.total as usize];
+        for piece in &moved.pieces {
+            let range = piece.shared as usize..(piece.shared + piece.len) as usize;
+            match piece.global {
+                Some(address) => {
+                    let Some((home, offset)) =
+                        cx.global_place(lane, address, piece.len, Does::Reads)
+                    else {
+                        return None;
+                    };
+                    cx.touch_range(lane, home, offset, piece.len, Does::Reads, Kind::Plain);
+                    if let Some(region) = cx.region(home) {
+                        data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
+                    }
+                }
+                None => {
+                    if let Some(map) = &moved.fill {
+                        data[range].copy_from_slice(&tensor_map::fill(map, piece.len as usize));
+                    }
+                }
+            }
+        }
+        Some((data, None))
     }
 
     /// The blocks that a copy goes to, each with the block whose mbarrier counts.
@@ -355,6 +334,61 @@ impl Bulk {
             lane: lane as u8,
         });
         cx.warp.copies.bulk.start(lane, id);
+    }
+}
+
+/// Some bytes in a row, with what is wrong about their number and places reported.
+fn run_of_bytes(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    size: Slot,
+    other: u64,
+    target: (u32, u32),
+) -> Option<Move> {
+    let size = u64::from(cx.row(size)[lane]);
+    let wrong = if !size.is_multiple_of(16) {
+        Some(format!("{size} bytes, which is not a multiple of 16"))
+    } else if !u64::from(target.1).is_multiple_of(16) || !other.is_multiple_of(16) {
+        Some(format!(
+            "between {:#x} of shared memory and {other:#x}, which are not both multiples of 16",
+            target.1
+        ))
+    } else {
+        None
+    };
+    if let Some(wrong) = wrong {
+        cx.report(rule::BULK_SHAPE, 1 << lane, |_, mut told| {
+            told.message = format!("a bulk copy of {wrong}");
+            told.help("sizes and both addresses of a bulk copy are multiples of 16 bytes")
+        });
+        return None;
+    }
+    Some(Move {
+        lane,
+        pieces: vec![Piece {
+            shared: 0,
+            global: Some(other),
+            len: size,
+        }],
+        total: size,
+        fill: None,
+        element: None,
+    })
+}
+
+/// What a reduction computes on elements of a tensor.
+fn element_type(element: TensorElement) -> Option<Type> {
+    use TensorElement as E;
+    match element {
+        E::U32 => Some(Type::U32),
+        E::S32 => Some(Type::S32),
+        E::U64 => Some(Type::U64),
+        E::S64 => Some(Type::S64),
+        E::F16 => Some(Type::F16),
+        E::Bf16 => Some(Type::Bf16),
+        E::F64 => Some(Type::F64),
+        E::F32 | E::F32Ftz | E::Tf32 | E::Tf32Ftz => Some(Type::F32),
+        E::U8 | E::U16 => None,
     }
 }
 
