@@ -6,9 +6,11 @@
 //! PTX *says*: its text, its structure, which architectures have what. What an
 //! instruction *does* is the simulator's subject.
 
+pub mod analysis;
 pub mod arch;
 pub mod diagnostic;
 pub mod instruction;
+pub mod isa;
 mod lex;
 pub mod module;
 pub mod parse;

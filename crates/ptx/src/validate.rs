@@ -22,19 +22,13 @@
 //! error here it rejects too. Both are tested over the corpus and the negative files.
 
 mod call;
+mod entity;
 mod instruction;
 mod kernel;
 mod names;
-mod needs;
-mod opcode;
 mod operand;
-mod scope;
-mod signature;
-mod special;
 
-pub use needs::features_of;
-pub use special::{Special, special_register};
-
+use crate::analysis::{Scopes, Twice};
 use crate::arch::{Arch, Feature, NEWEST_PTX, OldTarget};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::module::{
@@ -43,8 +37,8 @@ use crate::module::{
 use crate::rule;
 use crate::span::{Source, Span};
 use crate::types::Space;
+use entity::Entity;
 use names::symbols;
-use scope::{Entity, Scopes};
 
 /// After this many findings the rest of a file is not looked at.
 const MOST_FOUND: usize = 100;
@@ -107,7 +101,7 @@ struct Validator<'m> {
     module: &'m Module,
     source: Option<&'m Source>,
     target: Target,
-    scopes: Scopes<'m>,
+    scopes: Scopes<'m, Entity<'m>>,
     found: Vec<Diagnostic>,
 }
 
@@ -220,14 +214,14 @@ impl<'m> Validator<'m> {
                 aliasee,
                 span,
             } => {
-                if self.scopes.find(aliasee).is_none() {
+                if self.find(aliasee).is_none() {
                     let place = self.narrow(*span, aliasee);
                     self.report(Diagnostic::error(
                         rule::UNDECLARED_FUNCTION,
                         place,
                         format!("function `{aliasee}` is not declared"),
                     ));
-                } else if let Some(entity) = self.scopes.find(aliasee) {
+                } else if let Some(entity) = self.find(aliasee) {
                     self.scopes.redeclare(name, entity, *span);
                 }
             }
@@ -270,7 +264,7 @@ impl<'m> Validator<'m> {
                 let mut names = Vec::new();
                 symbols(constant, &mut names);
                 for name in names {
-                    if name != variable.name && self.scopes.find(&name).is_none() {
+                    if name != variable.name && self.find(&name).is_none() {
                         self.report(
                             Diagnostic::error(
                                 rule::UNDECLARED_VARIABLE,
@@ -285,6 +279,18 @@ impl<'m> Validator<'m> {
                     }
                 }
             }
+        }
+    }
+
+    /// What a name means here.
+    fn find(&self, name: &str) -> Option<Entity<'m>> {
+        Entity::find(&self.scopes, name)
+    }
+
+    /// Opens a scope, and reports labels that it has twice.
+    fn enter(&mut self, statements: &'m [Statement]) {
+        for Twice { name, first, span } in self.scopes.enter(statements) {
+            self.twice(rule::DUPLICATE_LABEL, name, span, first);
         }
     }
 
@@ -351,10 +357,7 @@ impl<'m> Validator<'m> {
         let Some(body) = &function.body else {
             return;
         };
-        let twice = self.scopes.enter(body);
-        for (name, first, span) in twice {
-            self.twice(rule::DUPLICATE_LABEL, name, span, first);
-        }
+        self.enter(body);
         for param in function.returns.iter().chain(&function.params) {
             let entity = match param.space {
                 Space::Reg => Entity::Register {
@@ -389,10 +392,7 @@ impl<'m> Validator<'m> {
                     );
                 }
                 Statement::Block(inner) => {
-                    let twice = self.scopes.enter(inner);
-                    for (name, first, span) in twice {
-                        self.twice(rule::DUPLICATE_LABEL, name, span, first);
-                    }
+                    self.enter(inner);
                     self.statements(inner);
                     self.scopes.leave();
                 }
@@ -403,14 +403,14 @@ impl<'m> Validator<'m> {
                 }
                 Statement::BranchTargets { targets, span, .. } => {
                     for target in targets {
-                        if !self.scopes.is_label(target) {
+                        if self.scopes.label(target).is_none() {
                             self.no_label(target, *span);
                         }
                     }
                 }
                 Statement::CallTargets { targets, span, .. } => {
                     for target in targets {
-                        if !matches!(self.scopes.find(target), Some(Entity::Function(_))) {
+                        if !matches!(self.find(target), Some(Entity::Function(_))) {
                             self.no_function(target, *span);
                         }
                     }
@@ -424,25 +424,22 @@ impl<'m> Validator<'m> {
     }
 
     fn registers(&mut self, registers: &'m Registers) {
+        let entity = Entity::Register {
+            ty: registers.ty,
+            vector: registers.vector,
+        };
         for register in &registers.names {
             match register.count {
                 None => self.declare(
                     &register.name,
-                    Entity::Register {
-                        ty: registers.ty,
-                        vector: registers.vector,
-                    },
+                    entity,
                     register.span,
                     rule::DUPLICATE_REGISTER,
                 ),
                 Some(count) => {
-                    let declared = self.scopes.declare_family(
-                        &register.name,
-                        count,
-                        registers.ty,
-                        registers.vector,
-                        register.span,
-                    );
+                    let declared =
+                        self.scopes
+                            .declare_family(&register.name, count, entity, register.span);
                     if let Err(clash) = declared {
                         let name = format!("{}<{count}>", register.name);
                         self.twice(rule::DUPLICATE_REGISTER, &name, register.span, clash.first);

@@ -5,7 +5,7 @@
 //! Notes" and "PTX ISA Notes" of the instruction's section in the PTX ISA.
 //! ptxas has the last word: `tests/arch.rs` holds one instruction of each
 //! feature against its first target, the one below, and the version before.
-//! [`crate::validate`] knows which instruction needs which feature.
+//! [`crate::isa`] knows which instruction needs which feature.
 
 use super::Arch;
 use crate::module::Version;

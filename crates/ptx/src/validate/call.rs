@@ -1,9 +1,10 @@
 //! Calls: the function, what it is given, and what it gives back.
 
-use super::scope::Entity;
-use super::{Validator, special_register};
+use super::Validator;
+use super::entity::Entity;
 use crate::diagnostic::Diagnostic;
 use crate::instruction::{Instruction, Operand};
+use crate::isa::special_register;
 use crate::module::{Function, FunctionKind, Variable};
 use crate::rule;
 use crate::span::Span;
@@ -27,7 +28,7 @@ impl<'m> Validator<'m> {
         }
         for operand in rest {
             if let Operand::Name(name) = operand
-                && !self.scopes.is_label(name)
+                && self.scopes.label(name).is_none()
             {
                 self.no_label(name, instruction.span);
             }
@@ -40,7 +41,7 @@ impl<'m> Validator<'m> {
             ));
             return;
         };
-        match self.scopes.find(name) {
+        match self.find(name) {
             Some(Entity::Register { .. }) => {}
             Some(Entity::Function(function)) if function.kind == FunctionKind::Func => {
                 if self.found.len() == before {
@@ -72,7 +73,7 @@ impl<'m> Validator<'m> {
     fn argument_name(&mut self, operand: &'m Operand, instruction: &'m Instruction) {
         match operand {
             Operand::Name(name)
-                if self.scopes.find(name).is_none() && special_register(name).is_none() =>
+                if self.find(name).is_none() && special_register(name).is_none() =>
             {
                 if name.starts_with('%') {
                     self.undeclared_register(name, instruction.span);
@@ -135,7 +136,7 @@ impl<'m> Validator<'m> {
             let Operand::Name(name) = actual else {
                 continue;
             };
-            let size = match self.scopes.find(name) {
+            let size = match self.find(name) {
                 Some(Entity::Variable(variable)) => variable.size(),
                 Some(Entity::Register { ty, vector: None }) => Some(u64::from(ty.bytes())),
                 _ => None,

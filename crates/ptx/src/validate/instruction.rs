@@ -1,15 +1,15 @@
 //! One instruction: its guard, its opcode, its operands.
 
+use super::Validator;
+use super::entity::Entity;
 use super::operand::{self, Complaint, Operands};
-use super::scope::Entity;
-use super::signature::{self, BadOpcode};
-use super::{Validator, needs, opcode};
 use crate::diagnostic::Diagnostic;
-use crate::instruction::{Constant, Instruction, Operand};
+use crate::instruction::Instruction;
+use crate::isa::{self, BadOpcode, Control, Memory, Row};
 use crate::module::{AddressSize, Name};
 use crate::rule;
 use crate::span::Span;
-use crate::types::{ScalarType, Space};
+use crate::types::ScalarType;
 
 impl<'m> Validator<'m> {
     pub(super) fn instruction(&mut self, instruction: &'m Instruction) {
@@ -17,34 +17,32 @@ impl<'m> Validator<'m> {
             self.guard(&guard.register, instruction.span);
         }
         let op = &instruction.opcode;
-        if !opcode::is_known(op.base()) {
-            let place = self.narrow(instruction.span, op.as_str());
-            let mut diagnostic = Diagnostic::error(
-                rule::UNKNOWN_OPCODE,
-                place,
-                format!("PTX has no instruction `{}`", op.base()),
-            );
-            if let Some(similar) = opcode::similar(op.base()) {
-                diagnostic = diagnostic.help(format!("is `{similar}` meant?"));
+        let Some(row) = op.row() else {
+            // What begins with an underscore is internal to the vendor's compilers.
+            if !op.base().starts_with('_') {
+                self.unknown(instruction);
+                return;
             }
-            self.report(diagnostic);
+            for operand in &instruction.operands {
+                self.names(operand, instruction);
+            }
             return;
-        }
+        };
         let is_pred = |name: &str| {
             matches!(
-                self.scopes.find(name),
+                self.find(name),
                 Some(Entity::Register {
                     ty: ScalarType::Pred,
                     ..
                 })
             )
         };
-        for feature in needs::needs_of(instruction, is_pred) {
+        for feature in isa::needs_of(instruction, &is_pred) {
             if !self.feature(feature, instruction.span, &format!("`{op}`")) {
                 break;
             }
         }
-        if op.base() == "call" {
+        if row.control == Control::Call {
             self.call(instruction);
             return;
         }
@@ -54,12 +52,25 @@ impl<'m> Validator<'m> {
         }
         // With a name missing, what its operand is can only be guessed at.
         if self.found.len() == before {
-            self.operands(instruction);
+            self.operands(instruction, row);
         }
     }
 
+    fn unknown(&mut self, instruction: &Instruction) {
+        let op = &instruction.opcode;
+        let mut diagnostic = Diagnostic::error(
+            rule::UNKNOWN_OPCODE,
+            self.narrow(instruction.span, op.as_str()),
+            format!("PTX has no instruction `{}`", op.base()),
+        );
+        if let Some(similar) = isa::similar(op.base()) {
+            diagnostic = diagnostic.help(format!("is `{similar}` meant?"));
+        }
+        self.report(diagnostic);
+    }
+
     fn guard(&mut self, name: &Name, span: Span) {
-        match self.scopes.find(name) {
+        match self.find(name) {
             Some(Entity::Register { ty, vector: None })
                 if operand::fits(ty, ScalarType::Pred, false) => {}
             Some(entity) => {
@@ -77,9 +88,9 @@ impl<'m> Validator<'m> {
         }
     }
 
-    fn operands(&mut self, instruction: &'m Instruction) {
+    fn operands(&mut self, instruction: &'m Instruction, row: &Row) {
         let op = &instruction.opcode;
-        let signature = match signature::signature(op) {
+        let signature = match row.operands(op) {
             Ok(Some(signature)) => signature,
             Ok(None) => return,
             Err(BadOpcode::Missing(what)) => {
@@ -123,26 +134,14 @@ impl<'m> Validator<'m> {
         }
         let operands = Operands {
             scopes: &self.scopes,
-            specials: matches!(op.base(), "mov" | "cvt"),
+            specials: row.reads_special,
         };
         let wide = self.module.address_size == AddressSize::Bits64;
         // Each complaint with the operand it is about.
         let mut complaints: Vec<(usize, Complaint)> = Vec::new();
-        if op.base() == "mov" {
-            let ty = op.modifiers().find_map(|m| m.parse().ok());
-            let vector = op.has("v2") || op.has("v4");
-            if let (Some(ty), false) = (ty, vector) {
-                for (at, operand) in instruction.operands.iter().enumerate() {
-                    let verdict = match at {
-                        0 => operands.mov_to(ty, operand),
-                        _ => operands.mov_from(ty, operand),
-                    };
-                    complaints.extend(verdict.err().map(|complaint| (at, complaint)));
-                }
-            }
-        }
-        let accesses = matches!(op.base(), "ld" | "ldu" | "st" | "atom" | "red");
-        let space = op.modifiers().find_map(state_space);
+        let memory = row.memory_of(op);
+        let accesses = row.unit == isa::Unit::Memory && memory != Memory::None;
+        let space = isa::space_of(op);
         for (at, (slot, operand)) in signature
             .slots
             .iter()
@@ -155,7 +154,15 @@ impl<'m> Validator<'m> {
             }
             complaints.extend(verdict.err().map(|complaint| (at, complaint)));
         }
-        complaints.extend(ranges(instruction));
+        complaints.extend(row.out_of_range(instruction).map(|found| {
+            let complaint = Complaint {
+                code: rule::IMMEDIATE_RANGE,
+                message: found.message,
+                help: Some(found.help.into()),
+                name: None,
+            };
+            (found.at, complaint)
+        }));
         for (at, complaint) in complaints {
             let whole = self.operand_span(instruction, at);
             let place = match &complaint.name {
@@ -213,86 +220,4 @@ fn trimmed(span: Span, text: &str, from: usize, to: usize) -> Span {
     let end = start + part.trim().trim_end_matches(';').len();
     let base = span.start as usize;
     Span::new(base + start, base + end)
-}
-
-/// Constants that only some values are allowed for.
-fn ranges(instruction: &Instruction) -> Option<(usize, Complaint)> {
-    let op = &instruction.opcode;
-    let value = |at: usize| match instruction.operands.get(at) {
-        Some(Operand::Constant(Constant::Int(value))) => Some(*value),
-        _ => None,
-    };
-    let complaint = |at: usize, message: String, help: &str| {
-        let complaint = Complaint {
-            code: rule::IMMEDIATE_RANGE,
-            message,
-            help: Some(help.into()),
-            name: None,
-        };
-        Some((at, complaint))
-    };
-    match op.base() {
-        "bar" | "barrier" if !op.has("cluster") && !op.has("warp") && !op.has("red") => {
-            if let Some(id) = value(0)
-                && (id.negative || id.magnitude > 15)
-            {
-                let sign = if id.negative { "-" } else { "" };
-                return complaint(
-                    0,
-                    format!("there is no barrier {sign}{}", id.magnitude),
-                    "a block has barriers 0 to 15",
-                );
-            }
-            let threads = value(1)?;
-            if threads.magnitude % 32 != 0 {
-                return complaint(
-                    1,
-                    format!("a barrier can't wait for {} threads", threads.magnitude),
-                    "whole warps meet at a barrier: a multiple of 32",
-                );
-            }
-            None
-        }
-        "setmaxnreg" => {
-            let count = value(0)?;
-            let fits = (24..=256).contains(&count.magnitude) && count.magnitude % 8 == 0;
-            if fits && !count.negative {
-                return None;
-            }
-            complaint(
-                0,
-                format!("a thread can't be given {} registers", count.magnitude),
-                "`setmaxnreg` takes 24 to 256, in multiples of 8",
-            )
-        }
-        "cp" if (op.has("ca") || op.has("cg")) && !op.has("bulk") => {
-            let bytes = value(2)?;
-            let allowed: &[u64] = if op.has("cg") { &[16] } else { &[4, 8, 16] };
-            if !bytes.negative && allowed.contains(&bytes.magnitude) {
-                return None;
-            }
-            complaint(
-                2,
-                format!("`{op}` can't copy {} bytes", bytes.magnitude),
-                if op.has("cg") {
-                    "`.cg` copies 16 bytes; `.ca` copies 4, 8 or 16"
-                } else {
-                    "it copies 4, 8 or 16 bytes"
-                },
-            )
-        }
-        _ => None,
-    }
-}
-
-/// The state space that a modifier names; parts of shared memory are shared memory.
-fn state_space(modifier: &str) -> Option<Space> {
-    match modifier.split("::").next()? {
-        "global" => Some(Space::Global),
-        "shared" => Some(Space::Shared),
-        "local" => Some(Space::Local),
-        "const" => Some(Space::Const),
-        "param" => Some(Space::Param),
-        _ => None,
-    }
 }

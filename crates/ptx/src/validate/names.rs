@@ -1,9 +1,10 @@
 //! Names that are used and that nothing declares.
 
 use super::Validator;
-use super::special::{Special, special_register};
+use super::entity::Entity;
 use crate::diagnostic::Diagnostic;
 use crate::instruction::{Address, AddressBase, Constant, Instruction, Operand};
+use crate::isa::{Control, Family, Special, special_register};
 use crate::module::Name;
 use crate::rule;
 use crate::span::Span;
@@ -13,7 +14,7 @@ impl<'m> Validator<'m> {
     pub(super) fn names(&mut self, operand: &'m Operand, instruction: &'m Instruction) {
         match operand {
             Operand::Name(name) => {
-                if self.scopes.find(name).is_none() {
+                if self.find(name).is_none() {
                     match special_register(name) {
                         Some(special) => self.special(name, special, instruction),
                         None => self.undeclared(name, instruction),
@@ -21,7 +22,7 @@ impl<'m> Validator<'m> {
                 }
             }
             Operand::Part { name, .. } => {
-                if self.scopes.find(name).is_none() {
+                if self.find(name).is_none() {
                     match special_register(name) {
                         Some(special) => self.special(name, special, instruction),
                         None => self.undeclared_register(name, instruction.span),
@@ -29,7 +30,7 @@ impl<'m> Validator<'m> {
                 }
             }
             Operand::Not(name) | Operand::NegatedPart { name, .. } => {
-                if self.scopes.find(name).is_none() {
+                if self.find(name).is_none() {
                     self.undeclared_register(name, instruction.span);
                 }
             }
@@ -37,7 +38,7 @@ impl<'m> Validator<'m> {
                 let mut names = Vec::new();
                 symbols(constant, &mut names);
                 for name in names {
-                    if self.scopes.find(&name).is_none() {
+                    if self.find(&name).is_none() {
                         self.undeclared_variable(&name, instruction.span);
                     }
                 }
@@ -59,7 +60,7 @@ impl<'m> Validator<'m> {
     fn address_names(&mut self, address: &'m Address, instruction: &'m Instruction) {
         match &address.base {
             AddressBase::Name(name) | AddressBase::Part { name, .. } => {
-                if self.scopes.find(name).is_none() {
+                if self.find(name).is_none() {
                     if name.starts_with('%') {
                         self.undeclared_register(name, instruction.span);
                     } else {
@@ -83,10 +84,15 @@ impl<'m> Validator<'m> {
 
     fn undeclared(&mut self, name: &Name, instruction: &'m Instruction) {
         let span = instruction.span;
-        match instruction.opcode.base() {
-            "bra" | "brx" => self.no_label(name, span),
-            "mov" | "cvta" if !name.starts_with('%') => self.undeclared_variable(name, span),
-            _ => self.undeclared_register(name, span),
+        let Some(row) = instruction.opcode.row() else {
+            return self.undeclared_register(name, span);
+        };
+        if matches!(row.control, Control::Branch | Control::BranchTable) {
+            self.no_label(name, span);
+        } else if row.family == Family::Move && !name.starts_with('%') {
+            self.undeclared_variable(name, span);
+        } else {
+            self.undeclared_register(name, span);
         }
     }
 
@@ -97,7 +103,8 @@ impl<'m> Validator<'m> {
             place,
             format!("register `{name}` is not declared"),
         );
-        if let Some((prefix, count, ty, first)) = self.scopes.short_family(name) {
+        let short = self.scopes.short_family(name);
+        if let Some((prefix, count, Entity::Register { ty, .. }, first)) = short {
             let last = count.saturating_sub(1);
             diagnostic = diagnostic.help(format!(
                 "`.reg .{ty} {prefix}<{count}>` declares `{prefix}0` to `{prefix}{last}`; raise its count"

@@ -5,11 +5,11 @@
 //! signed with unsigned, integers never with floating point; loads, stores and
 //! conversions also take a wider register.
 
-use super::scope::{Entity, Scopes};
-use super::signature::Slot;
-use super::special::special_register;
+use super::entity::Entity;
+use crate::analysis::Scopes;
 use crate::diagnostic::Code;
 use crate::instruction::{AddressBase, Constant, Operand, UnaryOp};
+use crate::isa::{Slot, special_register};
 use crate::rule;
 use crate::types::{ScalarType, Space};
 
@@ -100,12 +100,16 @@ fn kind(constant: &Constant) -> Kind {
 
 /// Checks operands of one instruction.
 pub(super) struct Operands<'a, 'm> {
-    pub(super) scopes: &'a Scopes<'m>,
+    pub(super) scopes: &'a Scopes<'m, Entity<'m>>,
     /// Whether a special register may be read directly.
     pub(super) specials: bool,
 }
 
 impl<'m> Operands<'_, 'm> {
+    fn find(&self, name: &str) -> Option<Entity<'m>> {
+        Entity::find(self.scopes, name)
+    }
+
     pub(super) fn check(&self, slot: Slot, operand: &Operand) -> Verdict {
         use ScalarType::*;
         match slot {
@@ -140,12 +144,22 @@ impl<'m> Operands<'_, 'm> {
             Slot::Packed(count) => {
                 self.list(operand, count, &|element| self.element(element, B32, false))
             }
+            Slot::MoveTo(ty) => self.move_to(ty, operand),
+            Slot::MoveFrom(ty) => self.move_from(ty, operand),
+            Slot::Whole(count, ty) => match operand {
+                Operand::Vector(_) => {
+                    self.list(operand, count, &|element| self.element(element, ty, false))
+                }
+                Operand::Name(name) if self.vector(name).is_some() => {
+                    self.list(operand, count, &|_| Ok(()))
+                }
+                Operand::Constant(constant) => literal(constant, ty),
+                _ => Ok(()),
+            },
             Slot::In(ty) => self.input(operand, ty, false),
             Slot::InWide(ty) => self.input(operand, ty, true),
             Slot::InOrAddress(ty) => match operand {
-                Operand::Name(name)
-                    if matches!(self.scopes.find(name), Some(Entity::Variable(_))) =>
-                {
+                Operand::Name(name) if matches!(self.find(name), Some(Entity::Variable(_))) => {
                     Ok(())
                 }
                 Operand::Constant(constant) if kind(constant) == Kind::Address => Ok(()),
@@ -174,7 +188,7 @@ impl<'m> Operands<'_, 'm> {
                 }),
             },
             Slot::Label => match operand {
-                Operand::Name(name) if self.scopes.is_label(name) => Ok(()),
+                Operand::Name(name) if self.scopes.label(name).is_some() => Ok(()),
                 _ => Err(complain(
                     rule::OPERAND_KIND,
                     format!("{} must be a label", describe(operand)),
@@ -187,7 +201,7 @@ impl<'m> Operands<'_, 'm> {
     fn output(&self, operand: &Operand, ty: ScalarType, wide: bool) -> Verdict {
         match operand {
             Operand::Name(name) | Operand::Part { name, .. }
-                if self.scopes.find(name).is_none() && special_register(name).is_some() =>
+                if self.find(name).is_none() && special_register(name).is_some() =>
             {
                 Err(Complaint {
                     name: Some(name.to_string()),
@@ -231,7 +245,7 @@ impl<'m> Operands<'_, 'm> {
             Operand::Name(name) => self.named(name, ty, wide),
             // A part has the type of its vector; parts of scalars are for the
             // video instructions, which have no signature.
-            Operand::Part { name, .. } => match self.scopes.find(name) {
+            Operand::Part { name, .. } => match self.find(name) {
                 Some(Entity::Register {
                     ty: register,
                     vector: Some(_),
@@ -261,12 +275,23 @@ impl<'m> Operands<'_, 'm> {
     }
 
     fn named(&self, name: &str, ty: ScalarType, wide: bool) -> Verdict {
-        match self.scopes.find(name) {
+        match self.find(name) {
             Some(Entity::Register {
                 ty: register,
                 vector: None,
             }) if !fits(register, ty, wide) => Err(mismatch(name, register, ty, wide)),
-            Some(Entity::Register { .. }) => Ok(()),
+            Some(Entity::Register { vector: None, .. }) => Ok(()),
+            Some(entity @ Entity::Register { .. }) => Err(Complaint {
+                help: Some(format!("name one element of it: `{name}.x`")),
+                name: Some(name.to_string()),
+                ..complain(
+                    rule::OPERAND_KIND,
+                    format!(
+                        "`{name}` is {}, and a single register is needed",
+                        entity.describe()
+                    ),
+                )
+            }),
             Some(entity) => Err(Complaint {
                 help: matches!(entity, Entity::Variable(_))
                     .then(|| format!("take its address first: `mov.u64` of `{name}`, or load it")),
@@ -289,7 +314,7 @@ impl<'m> Operands<'_, 'm> {
     fn element(&self, operand: &Operand, ty: ScalarType, wide: bool) -> Verdict {
         match operand {
             Operand::Sink | Operand::Constant(_) => Ok(()),
-            Operand::Name(name) => match self.scopes.find(name) {
+            Operand::Name(name) => match self.find(name) {
                 Some(Entity::Register {
                     ty: register,
                     vector: None,
@@ -315,7 +340,7 @@ impl<'m> Operands<'_, 'm> {
                 elements.iter().try_for_each(check)
             }
             Operand::Vector(elements) => Err(wrong_length(elements.len(), count)),
-            Operand::Name(name) => match self.scopes.find(name) {
+            Operand::Name(name) => match self.find(name) {
                 Some(Entity::Register {
                     vector: Some(width),
                     ..
@@ -347,7 +372,7 @@ impl<'m> Operands<'_, 'm> {
         let AddressBase::Name(name) = &address.base else {
             return Ok(());
         };
-        match self.scopes.find(name) {
+        match self.find(name) {
             Some(Entity::Register { ty, vector: None }) => {
                 let integer = class(ty) == Class::Integer
                     || matches!(
@@ -414,20 +439,58 @@ impl<'m> Operands<'_, 'm> {
         }
     }
 
-    /// The first operand of `mov`, which takes more than any signature can say.
-    pub(super) fn mov_to(&self, ty: ScalarType, to: &Operand) -> Verdict {
+    /// The type and number of elements of a vector register.
+    fn vector(&self, name: &str) -> Option<(ScalarType, u32)> {
+        match self.find(name) {
+            Some(Entity::Register {
+                ty,
+                vector: Some(width),
+            }) => Some((ty, width.lanes() as u32)),
+            _ => None,
+        }
+    }
+
+    /// A vector register that `mov` packs into a scalar of type `ty`, or unpacks one to.
+    fn packed(&self, name: &str, ty: ScalarType) -> Option<Verdict> {
+        let (element, lanes) = self.vector(name)?;
+        let fits = class(ty) == Class::Bits && element.bits() * lanes == ty.bits();
+        Some(if fits {
+            Ok(())
+        } else {
+            Err(Complaint {
+                name: Some(name.to_string()),
+                ..complain(
+                    rule::VECTOR_LENGTH,
+                    format!("the {lanes} `.{element}` of `{name}` do not make up a `.{ty}`"),
+                )
+            })
+        })
+    }
+
+    /// The first operand of a `mov` of one value.
+    fn move_to(&self, ty: ScalarType, to: &Operand) -> Verdict {
+        if let Operand::Name(name) = to
+            && let Some(verdict) = self.packed(name, ty)
+        {
+            return verdict;
+        }
         match to {
             Operand::Vector(elements) => self.halves(ty, elements, true),
             _ => self.output(to, ty, false),
         }
     }
 
-    /// The second operand of `mov`.
-    pub(super) fn mov_from(&self, ty: ScalarType, from: &Operand) -> Verdict {
+    /// The second operand of a `mov` of one value.
+    fn move_from(&self, ty: ScalarType, from: &Operand) -> Verdict {
+        if let Operand::Name(name) = from
+            && let Some(verdict) = self.packed(name, ty)
+        {
+            return verdict;
+        }
         match from {
             Operand::Vector(elements) => self.halves(ty, elements, false),
             Operand::Not(name) => self.named(name, ty, false),
-            Operand::Name(name) => match self.scopes.find(name) {
+            Operand::Name(name) => match self.find(name) {
                 // An address, which is as wide as addresses are.
                 Some(Entity::Variable(_) | Entity::Function(_)) => Ok(()),
                 Some(Entity::Label) => Err(Complaint {

@@ -48,7 +48,7 @@ fn signs(d: &Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<[bool; 3]
     let types: Vec<bool> = mods.types().map(|ty| ty == ScalarType::S32).collect();
     match types[..] {
         [result, a, b] => Ok([result, a, b]),
-        [a, b] if i.opcode.base() == "vset" => Ok([false, a, b]),
+        [a, b] if i.opcode.base().starts_with("vset") => Ok([false, a, b]),
         _ => Err(d.wrong(
             rule::MISSING_MODIFIER,
             format!(

@@ -1,7 +1,6 @@
 //! How many registers the matrices of `mma` and `wgmma` take.
 
-use super::{Lookup, Slot, UNKNOWN, at_least, exactly, types};
-use crate::instruction::Opcode;
+use super::operands::{Form, Lookup, Slot, UNKNOWN, at_least, exactly};
 use crate::types::ScalarType;
 
 /// The numbers in `m16n8k16`.
@@ -15,13 +14,14 @@ fn shape(modifier: &str) -> Option<(u32, u32, u32)> {
 
 /// Each thread of a warp holds a 32nd of every matrix, packed into 32-bit
 /// registers (f64: into 64-bit ones).
-pub(super) fn mma(op: &Opcode) -> Lookup {
+pub(super) fn mma(form: &Form<'_>) -> Lookup {
     use ScalarType::*;
     use Slot::*;
-    let Some((m, n, k)) = op.modifiers().find_map(shape) else {
+    let Some((m, n, k)) = form.op.modifiers().find_map(shape) else {
         return UNKNOWN;
     };
-    let kinds: Vec<&str> = op
+    let kinds: Vec<&str> = form
+        .op
         .modifiers()
         .skip_while(|part| *part != "row" && *part != "col")
         .filter(|part| {
@@ -48,7 +48,7 @@ pub(super) fn mma(op: &Opcode) -> Lookup {
         .collect();
     // Sparse and scaled forms have more operands, and Volta's m8n8k4 on f16
     // spreads its matrices in another way.
-    let plain = !op.has("sp") && !op.has("sp::ordered_metadata") && !op.has("block_scale");
+    let plain = !form.has("sp") && !form.has("sp::ordered_metadata") && !form.has("block_scale");
     let [d, a, b, c] = kinds[..] else {
         return UNKNOWN;
     };
@@ -90,22 +90,22 @@ pub(super) fn mma(op: &Opcode) -> Lookup {
 }
 
 /// The accumulator of a wgmma is spread over the 128 threads of a warpgroup.
-pub(super) fn wgmma(op: &Opcode) -> Lookup {
+pub(super) fn wgmma(form: &Form<'_>) -> Lookup {
     use ScalarType::*;
     use Slot::*;
-    if op.has("fence") || op.has("commit_group") {
+    if form.has("fence") || form.has("commit_group") {
         return exactly(vec![]);
     }
-    if op.has("wait_group") {
+    if form.has("wait_group") {
         return exactly(vec![Immediate]);
     }
-    let Some((_, n, _)) = op.modifiers().find_map(shape) else {
+    let Some((_, n, _)) = form.op.modifiers().find_map(shape) else {
         return UNKNOWN;
     };
-    if op.has("sp") {
+    if form.has("sp") {
         return UNKNOWN;
     }
-    let result = match types(op).first() {
+    let result = match form.first() {
         Some(F32) => OutList(n / 2, F32),
         Some(S32) => OutList(n / 2, S32),
         Some(F16) => Packed(n / 4),
@@ -116,11 +116,12 @@ pub(super) fn wgmma(op: &Opcode) -> Lookup {
 
 #[cfg(test)]
 mod tests {
-    use super::super::signature;
     use super::*;
+    use crate::instruction::Opcode;
 
     fn of(op: &str) -> Lookup {
-        signature(&Opcode::from(op))
+        let op = Opcode::from(op);
+        op.row().expect("a row").operands(&op)
     }
 
     #[test]

@@ -43,7 +43,7 @@ const fn needing(ty: ScalarType, feature: Feature) -> Option<Special> {
 /// The special register called `name` (with its `%`).
 ///
 /// ```
-/// use heist_ptx::validate::special_register;
+/// use heist_ptx::isa::special_register;
 /// assert!(special_register("%tid").unwrap().parts);
 /// assert!(special_register("%r1").is_none());
 /// ```
@@ -65,6 +65,11 @@ pub fn special_register(name: &str) -> Option<Special> {
         "clock64" | "globaltimer" | "gridid" | "current_graph_exec" => scalar(U64),
         "total_smem_size" | "dynamic_smem_size" | "aggr_smem_size" => scalar(U32),
         "perctamemoryoffset" | "perctamemorysize" | "tcgen05_tmem_cols" => scalar(U32),
+        "reserved_smem_offset_begin"
+        | "reserved_smem_offset_end"
+        | "reserved_smem_offset_cap"
+        | "reserved_smem_offset_0"
+        | "reserved_smem_offset_1" => scalar(U32),
         "atexit_fragment_addr" | "devtool_at_exit_pc" => scalar(U64),
         _ => {
             let numbered = |prefix: &str, count: u32| {
@@ -81,8 +86,6 @@ pub fn special_register(name: &str) -> Option<Special> {
                 .is_some_and(|number| number < 8)
             {
                 scalar(U64)
-            } else if name.starts_with("reserved_smem_offset_") {
-                scalar(U32)
             } else {
                 None
             }

@@ -1,0 +1,330 @@
+//! The control-flow graph: basic blocks, the ways between them, and who stands before
+//! whom on every way.
+//!
+//! It knows its instructions by number alone, so that the checker has one over PTX and
+//! the simulator one over what it made of it.
+
+use super::dominators::{Tree, reverse_postorder};
+use std::ops::Range;
+
+/// A basic block of a [`Graph`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId(u32);
+
+impl BlockId {
+    /// Its number.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How control leaves an instruction that does not just go on to the next.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leave {
+    /// The instructions that it may go to.
+    pub targets: Vec<usize>,
+    /// Whether it may go on to the next as well: the branch is guarded.
+    pub falls: bool,
+}
+
+/// The control flow of a function. The first block is the entry.
+pub struct Graph {
+    ranges: Vec<Range<usize>>,
+    successors: Vec<Vec<u32>>,
+    block_of: Vec<u32>,
+    /// Reverse postorder of what can be reached.
+    order: Vec<u32>,
+    tree: Tree,
+}
+
+impl Graph {
+    /// The graph of `count` instructions. `leave` says how control leaves one, `None`
+    /// where it goes on; blocks begin at targets, and at `starts` besides.
+    pub fn new(
+        count: usize,
+        starts: impl Iterator<Item = usize>,
+        leave: impl Fn(usize) -> Option<Leave>,
+    ) -> Graph {
+        let leaves: Vec<(usize, Leave)> =
+            (0..count).filter_map(|at| Some((at, leave(at)?))).collect();
+        let ranges = cut(count, starts, &leaves);
+        let mut block_of = vec![0; count + 1];
+        for (block, range) in ranges.iter().enumerate() {
+            block_of[range.clone()].fill(block as u32);
+        }
+        block_of[count] = ranges.len().saturating_sub(1) as u32;
+        let mut successors = vec![Vec::new(); ranges.len()];
+        // The last block that has an edge to each.
+        let mut joined = vec![usize::MAX; ranges.len()];
+        let mut leaves = leaves.into_iter().peekable();
+        for (block, range) in ranges.iter().enumerate() {
+            let mut join = |at: usize| {
+                if at < count {
+                    let to = block_of[at];
+                    if std::mem::replace(&mut joined[to as usize], block) != block {
+                        successors[block].push(to);
+                    }
+                }
+            };
+            match leaves.next_if(|(at, _)| at + 1 == range.end) {
+                Some((_, leave)) => {
+                    leave.targets.into_iter().for_each(&mut join);
+                    if leave.falls {
+                        join(range.end);
+                    }
+                }
+                None => join(range.end),
+            }
+        }
+        Graph {
+            order: reverse_postorder(0, &successors),
+            tree: Tree::new(0, &successors),
+            ranges,
+            successors,
+            block_of,
+        }
+    }
+
+    /// The instructions of a block.
+    pub fn range(&self, block: BlockId) -> Range<usize> {
+        self.ranges[block.index()].clone()
+    }
+
+    /// The block of instruction `at`.
+    pub fn block_of(&self, at: usize) -> BlockId {
+        BlockId(self.block_of[at])
+    }
+
+    /// Where control can go behind a block.
+    pub fn successors(&self, block: BlockId) -> impl Iterator<Item = BlockId> {
+        self.successors[block.index()].iter().copied().map(BlockId)
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// What can run, each block after one of its predecessors.
+    pub fn reachable_blocks(&self) -> impl Iterator<Item = BlockId> {
+        self.order.iter().copied().map(BlockId)
+    }
+
+    /// What can never run.
+    pub fn unreachable_blocks(&self) -> impl Iterator<Item = BlockId> {
+        (0..self.blocks() as u32)
+            .map(BlockId)
+            .filter(|block| !self.is_reachable(*block))
+    }
+
+    /// Whether a block can run.
+    pub fn is_reachable(&self, block: BlockId) -> bool {
+        block.index() == 0 || self.tree.above(block.index()).is_some()
+    }
+
+    /// Whether every way from the entry to instruction `b` passes instruction `a` first.
+    pub fn dominates(&self, a: usize, b: usize) -> bool {
+        let (block_a, block_b) = (self.block_of[a], self.block_of[b]);
+        if block_a == block_b {
+            a < b
+        } else {
+            self.tree.dominates(block_a as usize, block_b as usize)
+        }
+    }
+
+    /// The immediate post-dominator of each block that can run: where all ways out of it
+    /// meet again. None where a block leads to several ends, or to none.
+    pub fn post_dominators(&self) -> Vec<Option<BlockId>> {
+        let end = self.blocks();
+        let mut reversed = vec![Vec::new(); end + 1];
+        for &block in &self.order {
+            let ways = &self.successors[block as usize];
+            for &to in ways {
+                reversed[to as usize].push(block);
+            }
+            if ways.is_empty() {
+                reversed[end].push(block);
+            }
+        }
+        self.above_in(&reversed)
+    }
+
+    /// Where the lanes of a warp that part behind each block meet again. Lanes that
+    /// exit meet nobody, so ways that end do not count, and an early return does not
+    /// keep the others apart.
+    pub fn meeting_points(&self) -> Vec<Option<BlockId>> {
+        let end = self.blocks();
+        let mut before = vec![Vec::new(); end];
+        for (block, ways) in self.successors.iter().enumerate() {
+            for &to in ways {
+                before[to as usize].push(block as u32);
+            }
+        }
+        // The last end is where lanes meet at last. Blocks that can't reach it have an end
+        // of their own, and blocks that reach no end (endless loops) their last block.
+        let ends = (0..end).rev().filter(|&at| self.successors[at].is_empty());
+        let mut home = vec![u32::MAX; end];
+        let mut anchors = Vec::new();
+        for anchor in ends.chain((0..end).rev()) {
+            let mut open = vec![anchor as u32];
+            while let Some(block) = open.pop() {
+                if home[block as usize] == u32::MAX {
+                    home[block as usize] = anchor as u32;
+                    open.extend(&before[block as usize]);
+                }
+            }
+            if home[anchor] == anchor as u32 {
+                anchors.push(anchor as u32);
+            }
+        }
+        // A way to another end only is a way of lanes that are lost.
+        for (block, sources) in before.iter_mut().enumerate() {
+            sources.retain(|&from| home[from as usize] == home[block]);
+        }
+        before.push(anchors);
+        self.above_in(&before)
+    }
+
+    /// The dominators of a reversed graph whose root is behind all blocks.
+    fn above_in(&self, reversed: &[Vec<u32>]) -> Vec<Option<BlockId>> {
+        let end = self.blocks();
+        let tree = Tree::new(end, reversed);
+        (0..end)
+            .map(|block| tree.above(block).filter(|&above| above != end))
+            .map(|above| above.map(|above| BlockId(above as u32)))
+            .collect()
+    }
+
+    /// The blocks on ways from `from`'s successors that stop at `stop`: what
+    /// runs only on some of the ways when `from` ends in a branch and `stop`
+    /// is where they meet.
+    pub fn between(&self, from: BlockId, stop: Option<BlockId>) -> Vec<BlockId> {
+        let mut seen = vec![false; self.blocks()];
+        let mut found = Vec::new();
+        let mut open: Vec<BlockId> = self.successors(from).collect();
+        while let Some(block) = open.pop() {
+            if Some(block) == stop || std::mem::replace(&mut seen[block.index()], true) {
+                continue;
+            }
+            found.push(block);
+            open.extend(self.successors(block));
+        }
+        found
+    }
+
+    /// Whether instruction `to` can run after instruction `from`, with no
+    /// instruction in between for which `stop` holds.
+    pub fn reaches(&self, from: usize, to: usize, mut stop: impl FnMut(usize) -> bool) -> bool {
+        let mut entered = vec![false; self.blocks()];
+        let first = self.block_of(from);
+        let mut open = Vec::from([(first, from + 1..self.range(first).end)]);
+        while let Some((block, mut range)) = open.pop() {
+            let stopped = range.find_map(|at| match at == to {
+                true => Some(true),
+                false => stop(at).then_some(false),
+            });
+            match stopped {
+                Some(true) => return true,
+                Some(false) => continue,
+                None => {}
+            }
+            for next in self.successors(block) {
+                if !std::mem::replace(&mut entered[next.index()], true) {
+                    open.push((next, self.range(next)));
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Cuts the row of instructions where one is jumped to, and behind those that leave.
+fn cut(
+    count: usize,
+    starts: impl Iterator<Item = usize>,
+    leaves: &[(usize, Leave)],
+) -> Vec<Range<usize>> {
+    let mut begins = vec![false; count + 1];
+    let targets = leaves.iter().flat_map(|(_, leave)| &leave.targets).copied();
+    let behind = leaves.iter().map(|(at, _)| at + 1);
+    for at in starts.chain(targets).chain(behind) {
+        begins[at.min(count)] = true;
+    }
+    let mut ranges = Vec::new();
+    let mut from = 0;
+    for at in (1..count).filter(|&at| begins[at]) {
+        ranges.push(from..at);
+        from = at;
+    }
+    ranges.push(from..count);
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A graph of instructions that go on (`None`), or to these, or also on.
+    fn graph(leaves: &[Option<(&[usize], bool)>]) -> Graph {
+        Graph::new(leaves.len(), std::iter::empty(), |at| {
+            let (targets, falls) = leaves[at]?;
+            Some(Leave {
+                targets: targets.to_vec(),
+                falls,
+            })
+        })
+    }
+
+    /// The first instruction of where the lanes meet that part at instruction `at`.
+    fn meets(graph: &Graph, at: usize) -> Option<usize> {
+        let block = graph.meeting_points()[graph.block_of(at).index()]?;
+        Some(graph.range(block).start)
+    }
+
+    const END: Option<(&[usize], bool)> = Some((&[], false));
+
+    #[test]
+    fn the_sides_of_an_if_meet_behind_it() {
+        // 0: @p bra 3; 1: -; 2: bra 4; 3: -; 4: ret
+        let graph = graph(&[Some((&[3], true)), None, Some((&[4], false)), None, END]);
+        assert_eq!(meets(&graph, 0), Some(4));
+        assert!(graph.dominates(0, 4) && !graph.dominates(3, 4));
+        assert_eq!(graph.post_dominators()[0], Some(graph.block_of(4)));
+    }
+
+    #[test]
+    fn a_loop_meets_behind_its_end() {
+        // 0: -; 1: @p bra 0; 2: ret
+        assert_eq!(meets(&graph(&[None, Some((&[0], true)), END]), 1), Some(2));
+    }
+
+    #[test]
+    fn an_early_exit_does_not_keep_the_rest_apart() {
+        // 0: @p bra 4; 1: @q bra 3; 2: exit; 3: -; 4: ret
+        let graph = graph(&[Some((&[4], true)), Some((&[3], true)), END, None, END]);
+        assert_eq!(meets(&graph, 0), Some(4));
+        assert_eq!(meets(&graph, 1), Some(3));
+        assert_eq!(graph.post_dominators()[graph.block_of(1).index()], None);
+    }
+
+    #[test]
+    fn an_endless_loop_is_no_trouble() {
+        // 0: @p bra 2; 1: -; 2: bra 0
+        let graph = graph(&[Some((&[2], true)), None, Some((&[0], false))]);
+        assert_eq!(meets(&graph, 0), Some(2));
+        assert_eq!(graph.post_dominators()[0], None);
+    }
+
+    #[test]
+    fn what_nothing_leads_to_is_known() {
+        // 0: bra 2; 1: -; 2: ret
+        let graph = graph(&[Some((&[2], false)), None, END]);
+        let dead: Vec<usize> = graph
+            .unreachable_blocks()
+            .flat_map(|block| graph.range(block))
+            .collect();
+        assert_eq!(dead, [1]);
+        assert!(graph.reaches(0, 2, |_| false) && !graph.reaches(0, 1, |_| false));
+        assert!(!graph.reaches(1, 1, |_| false));
+    }
+}

@@ -1,0 +1,20 @@
+//! Names and flow: what a function's names mean, and the ways through it.
+//!
+//! Everybody who looks further than a single instruction starts here, so that all
+//! agree on what a register is and where a branch goes:
+//!
+//! - [`Scopes`]: names in nested scopes, families of registers, labels;
+//! - [`Flow`]: a function's instructions with their registers and branch targets;
+//! - [`Graph`]: basic blocks, dominators, post-dominators;
+//! - [`live_at_entry`]: registers that some way reads before it sets them.
+
+mod dominators;
+mod flow;
+mod graph;
+mod liveness;
+mod scope;
+
+pub use flow::{Flow, Op, Register, Roles};
+pub use graph::{BlockId, Graph, Leave};
+pub use liveness::{Touched, live_at_entry};
+pub use scope::{Clash, Found, Label, Scopes, Twice};
