@@ -7,6 +7,7 @@
 mod browser;
 mod circles;
 mod layers;
+mod mutants;
 mod shell;
 mod suite;
 mod tools;
@@ -22,6 +23,9 @@ cargo xtask COMMAND
                formatting, lints and every test
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
+  mutants [CRATE] [--base REV] [--sample N]
+               small mistakes in what changed since REV (HEAD unless told), or N of them all
+               over a crate: each must fail a test of its crate
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
   bench check  check the largest kernel of the corpus without a launch
@@ -37,6 +41,9 @@ fn main() -> ExitCode {
         ["setup"] => tools::setup(),
         ["test"] => test(),
         ["layers"] => layers::check(),
+        ["mutants", ref words @ ..] => {
+            mutants::Plan::read(words).and_then(|plan| mutants::run(&plan))
+        }
         ["bless"] => bless(),
         ["fuzz"] => fuzz("10000000"),
         ["fuzz", inputs] if inputs.parse::<u64>().is_ok() => fuzz(inputs),
