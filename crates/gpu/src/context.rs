@@ -1,9 +1,9 @@
 //! An open GPU: its context, what is at work in it, and its loss.
 
+use crate::cache::{Loaded, ProgramKey};
 use crate::device::{self, DeviceInfo};
 use crate::error::GpuError;
 use crate::fault::{Fault, LaunchRecord, Pending, suspects};
-use crate::program::{Loaded, ProgramKey};
 use crate::raw::{self, Handle, Mailbox};
 use crate::status::{Status, code};
 use std::collections::HashMap;

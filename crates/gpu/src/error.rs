@@ -1,6 +1,6 @@
 //! What can go wrong, in words that say what to do.
 
-use crate::device::{Capability, CudaVersion};
+use crate::capability::{Capability, CudaVersion};
 use crate::fault::Fault;
 use crate::status::{Status, code};
 use heist_launch::{BindError, LaunchError};

@@ -17,6 +17,8 @@
 //! context on the GPU and one page of host memory that holds counters and nothing
 //! else. What it does wrong in there is its own outcome.
 
+mod cache;
+mod capability;
 mod context;
 mod device;
 mod error;
@@ -31,14 +33,16 @@ mod run;
 mod status;
 mod stream;
 
+pub use cache::JitOptions;
+pub use capability::{Capability, CudaVersion};
 pub use context::Gpu;
-pub use device::{Capability, CudaVersion, DeviceInfo, devices, driver};
+pub use device::{DeviceInfo, devices, driver};
 pub use error::GpuError;
 pub use fault::{Fault, LaunchRecord, Suspects, argument_flags};
 pub use kernel::{Kernel, KernelArg, KernelInfo, LaunchOptions, Occupancy};
 pub use measure::{Arm, Figures, Protocol, Sampler, Spread};
 pub use memory::{Array, DeviceMemory};
-pub use program::{JitOptions, Program};
+pub use program::Program;
 pub use ptx::PtxText;
 pub use run::{GpuRun, RunOptions};
 pub use status::Status;

@@ -1,64 +1,13 @@
-//! PTX in the driver's hands: assembled programs, and a cache of them.
+//! PTX in the driver's hands: assembled programs.
 
+use crate::cache::{JitOptions, Loaded, ProgramKey};
 use crate::context::Gpu;
-use crate::device::CudaVersion;
 use crate::error::GpuError;
 use crate::kernel::Kernel;
 use crate::ptx::PtxText;
 use crate::raw::{self, Handle, JitRequest};
 use std::ffi::CString;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-
-/// What to ask of the assembler in the driver.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct JitOptions {
-    /// At most this many registers a thread.
-    pub max_registers: Option<u32>,
-    /// From 0 to 4; the driver's own choice is 4.
-    pub optimization: Option<u32>,
-    /// Keep source lines for profilers and sanitizers.
-    pub line_info: bool,
-    /// Lower the `.version` to the newest that the driver takes, for files that
-    /// say a later one than they need. For tests; see [`PtxText::clamped`].
-    pub clamp_version: bool,
-}
-
-/// Everything that an assembled program depends on. The text stands in it by two
-/// hashes and its length, and is compared besides when the key is found.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ProgramKey {
-    hashes: [u64; 2],
-    length: usize,
-    device: [u8; 16],
-    driver: CudaVersion,
-    options: JitOptions,
-}
-
-impl ProgramKey {
-    fn new(text: &str, gpu: &Gpu, options: &JitOptions) -> ProgramKey {
-        let hash = |salt: u8| {
-            let mut hasher = DefaultHasher::new();
-            salt.hash(&mut hasher);
-            text.hash(&mut hasher);
-            hasher.finish()
-        };
-        ProgramKey {
-            hashes: [hash(0), hash(1)],
-            length: text.len(),
-            device: gpu.info().uuid,
-            driver: gpu.info().driver,
-            options: options.clone(),
-        }
-    }
-}
-
-/// A program in the context. The context unloads it when it closes.
-pub(crate) struct Loaded {
-    pub(crate) module: Handle<raw::CUmodule>,
-    text: PtxText,
-    log: String,
-}
 
 /// An assembled program.
 #[derive(Clone)]
@@ -84,7 +33,7 @@ impl Gpu {
             name: ptx.name.clone(),
             loaded,
         };
-        let key = ProgramKey::new(&ptx.text, self, options);
+        let key = ProgramKey::new(&ptx.text, self.info(), options);
         if let Some(loaded) = self
             .cached_program(&key)
             .filter(|l| l.text.text == ptx.text)

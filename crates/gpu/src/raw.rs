@@ -39,6 +39,7 @@ use crate::status::Status;
 use cudarc::driver::sys;
 use std::ffi::{CStr, c_int, c_uint};
 use std::ptr;
+use std::sync::OnceLock;
 
 pub(crate) use sys::{
     CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
@@ -61,11 +62,12 @@ fn check(call: &'static str, result: sys::CUresult) -> Result<(), Status> {
     }
 }
 
-/// Whether a driver library can be loaded.
+/// Whether a driver library can be loaded; asked once.
 pub(crate) fn present() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
     // SAFETY: only opens the library by name and closes it again; its
     // initialisers are the driver's own.
-    unsafe { sys::is_culib_present() }
+    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
 }
 
 pub(crate) fn init() -> Result<(), Status> {

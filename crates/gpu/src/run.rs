@@ -1,11 +1,11 @@
 //! One launch from start to end: the same arguments and the same outcome as on
 //! the simulator.
 
+use crate::cache::JitOptions;
 use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::fault::argument_flags;
 use crate::kernel::{KernelArg, KernelInfo, LaunchOptions};
-use crate::program::JitOptions;
 use crate::ptx::PtxText;
 use heist_launch::{Arguments, Buffer, Launch, Outcome, Param, Time};
 use std::time::Duration;

@@ -70,7 +70,7 @@ impl Status {
     }
 
     fn described(self) -> (String, String) {
-        let known = crate::device::driver_is_there()
+        let known = crate::raw::present()
             .then(|| crate::raw::describe(self.code))
             .flatten();
         known.unwrap_or_else(|| {

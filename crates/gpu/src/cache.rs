@@ -1,0 +1,57 @@
+//! The cache of assembled programs: what a program depends on, and what is kept of it.
+
+use crate::capability::CudaVersion;
+use crate::device::DeviceInfo;
+use crate::ptx::PtxText;
+use crate::raw::{self, Handle};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// What to ask of the assembler in the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct JitOptions {
+    /// At most this many registers a thread.
+    pub max_registers: Option<u32>,
+    /// From 0 to 4; the driver's own choice is 4.
+    pub optimization: Option<u32>,
+    /// Keep source lines for profilers and sanitizers.
+    pub line_info: bool,
+    /// Lower the `.version` to the newest that the driver takes, for files that
+    /// say a later one than they need. For tests; see [`PtxText::clamped`].
+    pub clamp_version: bool,
+}
+
+/// Everything that an assembled program depends on. The text stands in it by two
+/// hashes and its length, and is compared besides when the key is found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ProgramKey {
+    hashes: [u64; 2],
+    length: usize,
+    device: [u8; 16],
+    driver: CudaVersion,
+    options: JitOptions,
+}
+
+impl ProgramKey {
+    pub(crate) fn new(text: &str, device: &DeviceInfo, options: &JitOptions) -> ProgramKey {
+        let hash = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            salt.hash(&mut hasher);
+            text.hash(&mut hasher);
+            hasher.finish()
+        };
+        ProgramKey {
+            hashes: [hash(0), hash(1)],
+            length: text.len(),
+            device: device.uuid,
+            driver: device.driver,
+            options: options.clone(),
+        }
+    }
+}
+
+/// A program in the context. The context unloads it when it closes.
+pub(crate) struct Loaded {
+    pub(crate) module: Handle<raw::CUmodule>,
+    pub(crate) text: PtxText,
+    pub(crate) log: String,
+}
