@@ -58,7 +58,7 @@ impl fmt::Display for CaseResult {
 
 /// Every case on every device.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct SelftestReport {
     /// By file, case and device.
     pub results: Vec<CaseResult>,
 }
@@ -74,7 +74,7 @@ pub struct Counts {
     pub skipped: usize,
 }
 
-impl Report {
+impl SelftestReport {
     /// By file, then by device, cases in the file's order.
     pub(crate) fn sort(&mut self) {
         self.results
@@ -114,7 +114,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SelftestReport {
     /// What failed, what was skipped for which reason, and the counts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for result in &self.results {

@@ -1,11 +1,12 @@
 //! Runs files on devices and gathers what became of every case.
 
 use crate::case::{Action, Case, OnGpu, Run, TestFile};
-use crate::device::{Checker, Device, Ran, Request, RunError};
+use crate::device::{CaseError, Checker, Request, TestDevice};
 use crate::directive::read_directives;
-use crate::report::{CaseResult, Report};
+use crate::report::{CaseResult, SelftestReport};
 use crate::verdict::{Verdict, judge_agreement, judge_findings, judge_run};
-use heist_ptx::{Diagnostic, Module, Severity, Source};
+use heist_ptx::{Diagnostic, Severity, Source};
+use heist_run::{Execution, Program};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -20,7 +21,7 @@ use std::{fs, io, thread};
 /// by case besides.
 pub struct Selftest<'d> {
     /// The devices.
-    pub devices: Vec<&'d dyn Device>,
+    pub devices: Vec<&'d dyn TestDevice>,
     /// What checks files without running them.
     pub checker: &'d dyn Checker,
     /// Only cases whose `file::case` contains this.
@@ -40,8 +41,8 @@ impl Selftest<'_> {
         &self,
         paths: &[PathBuf],
         progress: &(dyn Fn(&CaseResult) + Sync),
-    ) -> io::Result<Report> {
-        let mut report = Report::default();
+    ) -> io::Result<SelftestReport> {
+        let mut report = SelftestReport::default();
         let mut files = Vec::new();
         for path in find_files(paths)? {
             let bytes = fs::read(&path)?;
@@ -49,7 +50,8 @@ impl Selftest<'_> {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             match read_directives(Source::new(&*name, text)) {
                 Ok(file) => {
-                    let parsed = heist_ptx::parse(&file.source);
+                    let parsed = heist_ptx::parse(&file.source)
+                        .map(|module| Program::parsed(file.source.clone(), module));
                     files.push(Loaded { file, parsed });
                 }
                 Err(errors) => {
@@ -74,7 +76,7 @@ impl Selftest<'_> {
         &self,
         files: &[Loaded],
         progress: &(dyn Fn(&CaseResult) + Sync),
-        report: &mut Report,
+        report: &mut SelftestReport,
     ) {
         let all: Vec<Job<'_>> = files
             .iter()
@@ -153,7 +155,7 @@ impl Selftest<'_> {
 
     fn diagnostics(&self, job: &Job<'_>) -> Vec<Diagnostic> {
         match &job.loaded.parsed {
-            Ok(module) => self.checker.check(module, &job.loaded.file.source),
+            Ok(program) => self.checker.check(program.module(), program.source()),
             Err(diagnostics) => diagnostics.clone(),
         }
     }
@@ -241,10 +243,10 @@ impl Selftest<'_> {
     }
 }
 
-/// A file and its module, or what the parser said.
+/// A file and its program, or what the parser said.
 struct Loaded {
     file: TestFile,
-    parsed: Result<Module, Vec<Diagnostic>>,
+    parsed: Result<Program, Vec<Diagnostic>>,
 }
 
 #[derive(Clone, Copy)]
@@ -275,7 +277,7 @@ fn kept_from(file: &TestFile, case: &Case, run: &Run) -> Option<String> {
 }
 
 /// Runs a case; the device's answer is there when it gave one.
-fn run_case(job: &Job<'_>, device: &dyn Device) -> (Option<Ran>, Verdict) {
+fn run_case(job: &Job<'_>, device: &dyn TestDevice) -> (Option<Execution>, Verdict) {
     let file = &job.loaded.file;
     let Action::Run(run) = &job.case.action else {
         return (None, Verdict::Skipped("it launches nothing".to_owned()));
@@ -283,22 +285,21 @@ fn run_case(job: &Job<'_>, device: &dyn Device) -> (Option<Ran>, Verdict) {
     if let Some(why) = kept_from(file, job.case, run).filter(|_| device.is_real()) {
         return (None, Verdict::Skipped(why));
     }
-    let module = match &job.loaded.parsed {
-        Ok(module) => module,
+    let program = match &job.loaded.parsed {
+        Ok(program) => program,
         Err(diagnostics) => {
             let complaints = judge_findings(file, job.case, diagnostics);
             return (None, Verdict::from_complaints(complaints));
         }
     };
-    let entry = match entry_of(module, run) {
+    let entry = match entry_of(program, run) {
         Ok(entry) => entry,
         Err(why) => return (None, Verdict::Failed(vec![why])),
     };
     let request = Request {
-        source: &file.source,
-        module,
+        program,
         case: &job.case.name,
-        entry: &entry,
+        entry,
         run,
     };
     match device.run(&request) {
@@ -306,17 +307,18 @@ fn run_case(job: &Job<'_>, device: &dyn Device) -> (Option<Ran>, Verdict) {
             let complaints = judge_run(file, job.case, run, &ran);
             (Some(ran), Verdict::from_complaints(complaints))
         }
-        Err(RunError::NotForThisDevice(why)) => (None, Verdict::Skipped(why)),
-        Err(RunError::Failed(why)) => (None, Verdict::Failed(vec![why])),
+        Err(CaseError::NotForThisDevice(why)) => (None, Verdict::Skipped(why)),
+        Err(CaseError::Failed(why)) => (None, Verdict::Failed(vec![why])),
     }
 }
 
-/// The kernel that a run launches.
-pub(crate) fn entry_of(module: &Module, run: &Run) -> Result<String, String> {
+/// The kernel that a run launches. One that the file does not have is the device's to
+/// refuse: a case may expect that.
+pub(crate) fn entry_of<'p>(program: &'p Program, run: &'p Run) -> Result<&'p str, String> {
     if let Some(entry) = &run.entry {
-        return Ok(entry.clone());
+        return Ok(entry);
     }
-    let mut entries = module.entries().map(|function| function.name.to_string());
+    let mut entries = program.module().entries().map(|entry| entry.name.as_str());
     match (entries.next(), entries.next()) {
         (Some(only), None) => Ok(only),
         (None, _) => Err("the file has no kernel".to_owned()),
@@ -324,7 +326,7 @@ pub(crate) fn entry_of(module: &Module, run: &Run) -> Result<String, String> {
     }
 }
 
-fn agree(job: &Job<'_>, one: &dyn Device, other: &dyn Device) -> Verdict {
+fn agree(job: &Job<'_>, one: &dyn TestDevice, other: &dyn TestDevice) -> Verdict {
     let Action::Run(run) = &job.case.action else {
         return Verdict::Skipped("it launches nothing".to_owned());
     };

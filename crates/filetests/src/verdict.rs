@@ -2,9 +2,9 @@
 
 use crate::case::{Case, Run, TestFile};
 use crate::compare::{Tolerance, compare, compare_devices};
-use crate::device::Ran;
 use heist_launch::Outcome;
 use heist_ptx::{Code, Diagnostic};
+use heist_run::Execution;
 
 /// What became of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ impl Verdict {
 }
 
 /// Judges everything a run gave.
-pub(crate) fn judge_run(file: &TestFile, case: &Case, run: &Run, ran: &Ran) -> Vec<String> {
-    let mut complaints = judge_findings(file, case, &ran.diagnostics);
+pub(crate) fn judge_run(file: &TestFile, case: &Case, run: &Run, ran: &Execution) -> Vec<String> {
+    let mut complaints = judge_findings(file, case, &ran.findings);
     complaints.extend(judge_outputs(run, &ran.outcome));
     complaints
 }

@@ -4,10 +4,11 @@
 
 use heist_filetests::child::Losable;
 use heist_filetests::{
-    ChildDevice, Device, NoDevice, Ran, Report, Request, RunError, Selftest, serve,
+    CaseError, ChildDevice, NoDevice, Request, Selftest, SelftestReport, TestDevice, serve,
 };
 use heist_launch::{Arg, Buffer, BufferRef, Outcome};
 use heist_ptx::{Diagnostic, Module, Source, Span, rule};
+use heist_run::Execution;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ struct Mortal {
     lost: AtomicBool,
 }
 
-impl Device for Mortal {
+impl TestDevice for Mortal {
     fn name(&self) -> &str {
         "mortal"
     }
@@ -29,30 +30,30 @@ impl Device for Mortal {
         true
     }
 
-    fn run(&self, request: &Request<'_>) -> Result<Ran, RunError> {
+    fn run(&self, request: &Request<'_>) -> Result<Execution, CaseError> {
         match request.entry {
             "faults" => {
                 self.lost.store(true, Ordering::Relaxed);
-                return Ok(Ran {
-                    diagnostics: vec![Diagnostic::error(
+                return Ok(Execution {
+                    findings: vec![Diagnostic::error(
                         rule::ILLEGAL_ADDRESS,
                         Span::NONE,
                         "kernel `faults` faulted",
                     )],
-                    ..Ran::default()
+                    ..Execution::default()
                 });
             }
             "aborts" => std::process::exit(77),
             "hangs" => thread::sleep(Duration::from_secs(600)),
-            "other" => return Err(RunError::NotForThisDevice("needs sm_100".to_owned())),
+            "other" => return Err(CaseError::NotForThisDevice("needs sm_100".to_owned())),
             "prints" => print!("no newline after this"),
             _ => {}
         }
         let Some(Arg::Buffer { data, .. }) = request.run.arguments.params.first() else {
-            return Err(RunError::Failed("no input".to_owned()));
+            return Err(CaseError::Failed("no input".to_owned()));
         };
         let doubled = data.iter().map(|bits| bits * 2);
-        Ok(Ran {
+        Ok(Execution {
             outcome: Outcome {
                 outputs: vec![(
                     BufferRef::Argument(1),
@@ -60,7 +61,7 @@ impl Device for Mortal {
                 )],
                 trace: None,
             },
-            diagnostics: Vec::new(),
+            ..Execution::default()
         })
     }
 }
@@ -83,7 +84,7 @@ fn child(mode: &'static str) -> Result<ChildDevice, NoDevice> {
     })
 }
 
-fn selftest(device: &dyn Device, path: PathBuf) -> Report {
+fn selftest(device: &dyn TestDevice, path: PathBuf) -> SelftestReport {
     Selftest {
         devices: vec![device],
         checker: &no_findings,

@@ -2,13 +2,12 @@
 //!
 //! ```no_run
 //! use heist::auto;
-//! use heist::device::{Device, Settings};
+//! use heist::run::{Device, Settings};
 //! use heist::kernels::synthetic::{Parameters, Synthetic, Workload, build};
 //! use heist::sched::{Effort, Schedule, Tuner};
-//! use heist::tiled::arch_of;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::open("gpu".parse()?)?;
-//! let arch = arch_of(&device)?;
+//! let arch = device.arch()?;
 //! let work = Synthetic::new(Workload::PowerLaw, Parameters::default());
 //! let candidates = Schedule::candidates(arch, &"max-steals(8)".parse()?);
 //! let mut tuner = Tuner::remembering(Effort::default(), "tuned.json")?;
@@ -19,10 +18,10 @@
 //! # Ok(()) }
 //! ```
 
-use crate::device::{Device, Settings};
-use crate::tiled::{Ready, RunError};
+use crate::tiled::{Ready, TiledError};
 use heist_builder::{BuildError, KernelParams};
 use heist_launch::Arg;
+use heist_run::{Device, Settings};
 use heist_sched::{Schedule, TiledKernel, TuneKey, Tuner};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -36,7 +35,7 @@ use std::collections::hash_map::Entry;
 /// [`Effort::EXACT`](heist_sched::Effort::EXACT) for a simulated device.
 ///
 /// # Errors
-/// What kept a candidate from being built or run.
+/// What kept a candidate from being built or run, and whatever was found in its run.
 pub fn fastest<A: KernelParams>(
     device: &Device,
     settings: &Settings,
@@ -44,34 +43,29 @@ pub fn fastest<A: KernelParams>(
     candidates: &[Schedule],
     own: impl Fn() -> Vec<Arg>,
     build: impl Fn(&Schedule) -> Result<TiledKernel<A>, BuildError>,
-) -> Result<usize, RunError> {
+) -> Result<usize, TiledError> {
     let Some(first) = candidates.first() else {
-        return Err(RunError::NoCandidates);
+        return Err(TiledError::NoCandidates);
     };
-    let name = match device {
-        Device::Sim(device) => device.to_string(),
-        Device::Gpu(gpu) => gpu.info().name.clone(),
-    };
-    let kernel = build(first).map_err(RunError::Build)?;
-    let key = TuneKey::new(&kernel.ptx(), kernel.tiles(), &name);
+    let kernel = build(first).map_err(TiledError::Build)?;
+    let key = TuneKey::new(&kernel.ptx(), kernel.tiles(), &device.label());
     let mut ready: HashMap<usize, (TiledKernel<A>, Ready)> = HashMap::new();
     let chosen = tuner.choose(&key, candidates, |at| {
         let run =
             |(kernel, ready): &(TiledKernel<A>, Ready)| ready.run(device, kernel, own(), settings);
         if let Entry::Vacant(place) = ready.entry(at) {
-            let kernel = build(&candidates[at]).map_err(RunError::Build)?;
+            let kernel = build(&candidates[at]).map_err(TiledError::Build)?;
             let launch = Ready::new(device, &kernel)?;
             let one = (kernel, launch);
-            if let Device::Gpu(_) = device {
+            if device.is_real() {
                 run(&one)?;
             }
             place.insert(one);
         }
-        let report = run(&ready[&at])?;
-        if let Some(found) = report.diagnostics.into_iter().next() {
-            return Err(RunError::Found(found.message));
-        }
-        report.elapsed.ok_or(RunError::NoTime)
+        run(&ready[&at])?
+            .execution
+            .elapsed
+            .ok_or(TiledError::NoTime)
     });
-    chosen?.ok_or(RunError::NoCandidates)
+    chosen?.ok_or(TiledError::NoCandidates)
 }

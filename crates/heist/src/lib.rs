@@ -5,38 +5,47 @@
 //!
 //! | to | start at |
 //! |---|---|
-//! | write a kernel | [`build`]: typed Rust that makes PTX |
+//! | write a kernel | [`builder`]: typed Rust that makes PTX |
 //! | have its tiles scheduled | [`sched::Tiled`], and [`sched::Policy`] for a policy of your own |
 //! | run it, on a simulated GPU or a real one | [`tiled::run`], with a whole program |
-//! | run any PTX | [`device::Device`] |
+//! | run any PTX | [`run::Device`] |
 //! | run a kernel that is there | [`kernels::catalogue`] and [`job`] |
 //! | take the fastest schedule | [`auto::fastest`] for a kernel of yours, [`tune`] for one that is there |
-//! | find what is wrong with PTX, or what a log means | [`check`], and [`render`] to show it |
+//! | find what is wrong with PTX, or what a log means | [`check`] |
 //! | draw a run | [`view`] |
+//!
+//! Two features are on unless turned off: `gpu` (real GPUs, through the driver) and
+//! `kernels` (what writes, schedules and ships kernels). A program that checks PTX
+//! or runs it on a simulated GPU needs neither.
 
+#[cfg(feature = "kernels")]
 pub mod auto;
-pub mod bench;
-pub mod device;
+#[cfg(feature = "kernels")]
 pub mod job;
-pub mod origin;
-pub mod render;
-pub mod sarif;
+#[cfg(feature = "kernels")]
 pub mod tiled;
+#[cfg(feature = "kernels")]
 pub mod tune;
+#[cfg(feature = "kernels")]
 pub mod workload;
 
+#[cfg(feature = "kernels")]
 pub use heist_builder as builder;
 pub use heist_check as check;
+#[cfg(feature = "gpu")]
 pub use heist_gpu as gpu;
+#[cfg(feature = "kernels")]
 pub use heist_kernels as kernels;
 pub use heist_launch as launch;
 pub use heist_ptx as ptx;
+pub use heist_run as run;
+#[cfg(feature = "kernels")]
 pub use heist_sched as sched;
 pub use heist_sim as sim;
 pub use heist_view as view;
 
 /// The pages that people start with: their programs are tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "kernels"))]
 mod pages {
     #[doc = include_str!("../../../README.md")]
     mod readme {}

@@ -6,14 +6,13 @@
 //! Every candidate solves the problem once before it is timed: the first result is
 //! held against the reference, the others against the first.
 
-use crate::bench::distance;
-use crate::bench::suite::output_of;
-use crate::device::{Device, Settings};
-use crate::job::{self, JobError, OnGpu};
-use heist_gpu::Sampler;
+#[cfg(feature = "gpu")]
+use crate::job::OnGpu;
+use crate::job::{self, JobError, distance, output_of};
 use heist_kernels::catalogue::{Entry, Prepared, Settings as Told};
 use heist_kernels::{KernelError, Target, Work};
 use heist_launch::{Buffer, Time};
+use heist_run::{Device, Settings};
 use heist_sched::{AnyOrder, AnyPolicy, Effort, Policy, Schedule, race};
 
 /// Orders that are tried.
@@ -104,6 +103,7 @@ enum Ready {
     /// The modelled time, which does not change.
     Simulated(Time),
     /// To be sampled.
+    #[cfg(feature = "gpu")]
     Gpu(OnGpu),
 }
 
@@ -204,15 +204,9 @@ impl Search<'_> {
                 Err(Failure::Broken(error)) => return Err(error),
             }
         }
-        let (effort, sampler) = match self.device {
-            Device::Sim(_) => (Effort::EXACT, None),
-            Device::Gpu(gpu) => (
-                Effort::default(),
-                Some(gpu.sampler().map_err(JobError::Gpu)?),
-            ),
-        };
-        let standings = race(effort, entered.len(), |at| {
-            sample(&entered[at].1, sampler.as_ref())
+        let clock = Stopwatch::of(self.device)?;
+        let standings = race(clock.effort(), entered.len(), |at| {
+            clock.sample(&entered[at].1)
         })?;
         let tried = standings.into_iter().map(|standing| Tried {
             choice: entered[standing.candidate].0.clone(),
@@ -239,6 +233,7 @@ impl Search<'_> {
         self.found.work = prepared.job.work;
         let ready = match self.device {
             Device::Sim(_) => self.simulate(&mut prepared)?,
+            #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
                 let on_gpu = OnGpu::new(gpu, &prepared.job)?;
                 let stream = gpu.stream().map_err(JobError::Gpu)?;
@@ -253,18 +248,21 @@ impl Search<'_> {
     }
 
     fn simulate(&self, prepared: &mut Prepared) -> Result<Ready, Failure> {
-        let reports = job::run(self.device, &mut prepared.job, self.settings)?;
-        let mut all = Time(0);
-        for (_, report) in reports {
-            if let Some(found) = report.diagnostics.first() {
+        let steps = match job::run(self.device, &mut prepared.job, self.settings) {
+            Ok(steps) => steps,
+            Err(JobError::Found(found)) => {
+                let first = found.execution.findings.first();
                 return Err(Failure::Refused {
-                    why: found.message.clone(),
+                    why: first.map_or_else(|| found.to_string(), |one| one.message.clone()),
                     wrong: true,
                 });
             }
-            all = Time(all.0 + report.elapsed.map_or(0, |time| time.0));
-        }
-        Ok(Ready::Simulated(all))
+            Err(error) => return Err(error.into()),
+        };
+        let times = steps.iter().map(|step| step.execution.elapsed);
+        Ok(Ready::Simulated(Time(
+            times.map(|time| time.map_or(0, |time| time.0)).sum(),
+        )))
     }
 
     /// Holds a result against the reference, or the first one.
@@ -300,13 +298,42 @@ impl Search<'_> {
     }
 }
 
-fn sample(ready: &Ready, sampler: Option<&Sampler>) -> Result<Time, JobError> {
-    match (ready, sampler) {
-        (Ready::Gpu(on_gpu), Some(sampler)) => sampler
-            .sample(1, |stream| on_gpu.launch(stream))
-            .map_err(JobError::Gpu),
-        (Ready::Gpu(_), None) => unreachable!("what is on a GPU has its sampler"),
-        (Ready::Simulated(time), _) => Ok(*time),
+/// What takes the times of a device's candidates.
+enum Stopwatch {
+    /// They are modelled already.
+    Simulated,
+    /// By events on the GPU.
+    #[cfg(feature = "gpu")]
+    Gpu(heist_gpu::Sampler),
+}
+
+impl Stopwatch {
+    fn of(device: &Device) -> Result<Stopwatch, JobError> {
+        match device {
+            Device::Sim(_) => Ok(Stopwatch::Simulated),
+            #[cfg(feature = "gpu")]
+            Device::Gpu(gpu) => Ok(Stopwatch::Gpu(gpu.sampler()?)),
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        match self {
+            Stopwatch::Simulated => Effort::EXACT,
+            #[cfg(feature = "gpu")]
+            Stopwatch::Gpu(_) => Effort::default(),
+        }
+    }
+
+    fn sample(&self, ready: &Ready) -> Result<Time, JobError> {
+        match (self, ready) {
+            #[cfg(feature = "gpu")]
+            (Stopwatch::Gpu(sampler), Ready::Gpu(on_gpu)) => {
+                Ok(sampler.sample(1, |stream| on_gpu.launch(stream))?)
+            }
+            #[cfg(feature = "gpu")]
+            (Stopwatch::Simulated, Ready::Gpu(_)) => unreachable!("what is on a GPU has a sampler"),
+            (_, Ready::Simulated(time)) => Ok(*time),
+        }
     }
 }
 

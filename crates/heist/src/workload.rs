@@ -1,15 +1,15 @@
 //! One synthetic workload under one schedule on one device, verified.
 
-use crate::device::{Device, NotRun, Settings};
-use crate::tiled::{self, RunError, arch_of};
+use crate::tiled::{self, TiledError};
 use heist_kernels::synthetic::{Mismatch, Synthetic, build};
 use heist_launch::{Time, Trace};
 use heist_ptx::{Diagnostic, Severity, Source as Text};
+use heist_run::{Device, NotRun, Settings};
 use heist_sched::{LaunchReport, ReportError, Schedule, Watch};
 
 /// What a run gave.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct WorkloadRun {
     /// The schedule, as it was.
     pub schedule: String,
     /// Every block, tile and decision.
@@ -21,12 +21,12 @@ pub struct Ran {
     /// Elements checked, or the first that is wrong; `None` when not verified.
     pub verified: Option<Result<usize, Mismatch>>,
     /// What the device found.
-    pub diagnostics: Vec<Diagnostic>,
+    pub findings: Vec<Diagnostic>,
     /// The PTX that ran, for the diagnostics.
     pub text: Text,
 }
 
-impl Ran {
+impl WorkloadRun {
     /// Whether every tile ran exactly once.
     pub fn exactly_once(&self, synthetic: &Synthetic) -> bool {
         self.trace.miscounted_tiles(synthetic.tiles()).is_empty()
@@ -37,7 +37,7 @@ impl Ran {
         self.exactly_once(synthetic)
             && self.report.counter_is_zero
             && self
-                .diagnostics
+                .findings
                 .iter()
                 .all(|found| found.severity != Severity::Error)
             && !matches!(self.verified, Some(Err(_)))
@@ -54,28 +54,28 @@ pub fn run(
     device: &Device,
     settings: &Settings,
     verify: bool,
-) -> Result<Ran, RunError> {
+) -> Result<WorkloadRun, TiledError> {
     let schedule = schedule.clone().watch(Watch::Trace);
-    let kernel = build(synthetic, &schedule, arch_of(device)?).map_err(RunError::Build)?;
-    let mut ran = tiled::run(device, &kernel, synthetic.arguments(), settings)?;
-    let Some(trace) = ran.report.trace.take() else {
-        return Err(match ran.diagnostics.is_empty() {
-            true => RunError::Report(ReportError::Missing),
-            false => RunError::NotRun(NotRun::Refused(ran.diagnostics), Box::new(ran.text)),
+    let kernel = build(synthetic, &schedule, device.arch()?).map_err(TiledError::Build)?;
+    let mut run = tiled::inspect(device, &kernel, synthetic.arguments(), settings)?;
+    let Some(trace) = run.report.trace.take() else {
+        return Err(match run.execution.findings.is_empty() {
+            true => TiledError::Report(ReportError::Missing),
+            false => NotRun::Refused(run.execution.findings, Box::new(run.text)).into(),
         });
     };
     let verified = verify.then(|| {
-        let output = ran.outcome.output(Synthetic::OUTPUT);
+        let output = run.output(Synthetic::OUTPUT);
         let output = output.and_then(|buffer| buffer.to_vec::<u32>());
         synthetic.verify(&output.unwrap_or_default())
     });
-    Ok(Ran {
+    Ok(WorkloadRun {
         schedule: schedule.to_string(),
         trace,
-        report: ran.report,
-        elapsed: ran.elapsed,
+        report: run.report,
+        elapsed: run.execution.elapsed,
         verified,
-        diagnostics: ran.diagnostics,
-        text: ran.text,
+        findings: run.execution.findings,
+        text: run.text,
     })
 }

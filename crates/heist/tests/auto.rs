@@ -1,11 +1,11 @@
 //! The fastest schedule is measured once on a device, and remembered.
 
 use heist::auto::fastest;
-use heist::device::{Device, Settings};
 use heist::kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist::ptx::arch::Arch;
+use heist::run::{Device, Settings};
 use heist::sched::{Effort, Schedule, Source, Tuner};
-use heist::tiled::RunError;
+use heist::tiled::TiledError;
 use std::cell::Cell;
 
 #[test]
@@ -40,5 +40,5 @@ fn with_a_long_prologue_tiles_share_blocks_and_that_is_remembered() {
     assert_eq!(built.get(), 4, "nothing was measured");
     std::fs::remove_file(&path).expect("removed");
     let nothing = choose(&mut again, &[]);
-    assert!(matches!(nothing, Err(RunError::NoCandidates)));
+    assert!(matches!(nothing, Err(TiledError::NoCandidates)));
 }

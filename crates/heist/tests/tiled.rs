@@ -1,10 +1,10 @@
 //! A kernel of one's own through the front door.
 
 use heist::builder::{Arch, Global, kernel_params};
-use heist::device::{Device, Settings};
 use heist::launch::Arg;
+use heist::run::{Device, Settings};
 use heist::sched::{Source, Tiled, TiledKernel, Watch};
-use heist::tiled::{self, RunError};
+use heist::tiled::{self, TiledError, TiledRun};
 
 kernel_params! {
     /// What `double` works on.
@@ -25,9 +25,9 @@ fn double(source: Source, arch: Arch) -> TiledKernel<Double> {
     built.expect("a kernel")
 }
 
-fn run(device: &str, source: Source, own: Vec<Arg>) -> Result<tiled::Ran, RunError> {
+fn run(device: &str, source: Source, own: Vec<Arg>) -> Result<TiledRun, TiledError> {
     let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
-    let kernel = double(source, tiled::arch_of(&device)?);
+    let kernel = double(source, device.arch()?);
     tiled::run(&device, &kernel, own, &Settings::default())
 }
 
@@ -41,23 +41,65 @@ fn it_runs_on_every_device_from_every_source() {
             }
             let own = vec![Arg::in_out(&[21u32; 600]), Arg::scalar(600u32)];
             let ran = run(device, source, own).expect("a run");
-            assert_eq!(ran.diagnostics, [], "{device} {source}");
             assert_eq!(ran.exactly_once(), Some(true), "{device} {source}");
-            let data = ran.outcome.output(0).expect("a buffer");
+            let data = ran.output(0).expect("a buffer");
             assert_eq!(data.to_vec::<u32>().expect("of u32"), [42; 600]);
         }
     }
 }
 
 #[test]
-fn what_is_found_has_a_line_of_its_ptx() {
+fn what_is_found_is_an_error_and_has_a_line_of_its_ptx() {
     let own = vec![Arg::in_out(&[1u32; 10]), Arg::scalar(600u32)];
-    let ran = run("sim:h200", Source::Ticket, own).expect("a run");
-    let found = ran.diagnostics.first().expect("past the end");
-    assert_eq!(found.code.0, "M001");
-    let line = ran.text.position(found.span).line as usize;
-    let text = ran.text.text().lines().nth(line - 1).expect("a line");
-    assert!(text.contains("ld.global"), "{text}");
+    let error = run("sim:h200", Source::Ticket, own).expect_err("past the end");
+    let TiledError::Found(found) = &error else {
+        panic!("{error}");
+    };
+    let first = &found.execution.findings[0];
+    assert_eq!(first.code.0, "M001");
+    let line = found.source.position(first.span).line;
+    assert!(found.source.line(line).contains("ld.global"), "{error}");
+    let said = error.to_string();
+    assert!(
+        said.starts_with(&format!("double.ptx:{line}: error[M001]")),
+        "{said}"
+    );
+}
+
+/// Each thread reads what its neighbour wrote to shared memory. Without the barrier
+/// between them the simulated order still gives the right numbers.
+fn rotate(synced: bool, arch: Arch) -> TiledKernel<Double> {
+    let tiled = Tiled::<Double>::new("rotate", 1).block(64);
+    let built = tiled.build(arch, |k, args, tiles| {
+        let scratch = k.shared::<u32>("scratch", 64);
+        tiles.each(|tile| {
+            let i = tile.x * 64 + k.thread().x;
+            scratch.at(k.thread().x).store(args.data.at(i).load());
+            if synced {
+                k.sync();
+            }
+            let neighbour = k.thread().x ^ args.n;
+            args.data.at(i).store(scratch.at(neighbour).load());
+        })
+    });
+    built.expect("a kernel")
+}
+
+#[test]
+fn a_dropped_barrier_is_an_error_even_where_the_result_is_right_by_luck() {
+    let device = Device::open("sim:h200".parse().expect("a name")).expect("it is simulated");
+    let arch = device.arch().expect("one that is known");
+    // Neighbours within a warp: the result is right without the barrier as well.
+    let own = || [Arg::in_out(&[7u32; 64]), Arg::scalar(1u32)];
+    let settings = Settings::default();
+    tiled::run(&device, &rotate(true, arch), own(), &settings).expect("no race");
+    let racy = rotate(false, arch);
+    let error = tiled::run(&device, &racy, own(), &settings).expect_err("a race");
+    let said = error.to_string();
+    assert!(said.contains("error[R00"), "{said}");
+    let seen = tiled::inspect(&device, &racy, own(), &settings).expect("findings are looked at");
+    assert!(!seen.execution.findings.is_empty());
+    assert_eq!(seen.output(0).expect("data").to_vec(), Some(vec![7u32; 64]));
 }
 
 #[test]

@@ -9,10 +9,11 @@
 mod wire;
 
 use crate::case::Action;
-use crate::device::{Device, Ran, Request, RunError};
+use crate::device::{CaseError, Request, TestDevice};
 use crate::directive::read_directives;
 use crate::selftest::entry_of;
 use heist_ptx::Source;
+use heist_run::{Execution, Program};
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -68,7 +69,7 @@ impl ChildDevice {
     }
 }
 
-impl Device for ChildDevice {
+impl TestDevice for ChildDevice {
     fn name(&self) -> &str {
         &self.name
     }
@@ -77,17 +78,17 @@ impl Device for ChildDevice {
         true
     }
 
-    fn run(&self, request: &Request<'_>) -> Result<Ran, RunError> {
+    fn run(&self, request: &Request<'_>) -> Result<Execution, CaseError> {
         let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = match slot.take() {
             Some(child) => child,
             None => Running::start((self.command)(), self.patience).map_err(|none| {
-                RunError::Failed(format!("the device did not come back: {}", none.why))
+                CaseError::Failed(format!("the device did not come back: {}", none.why))
             })?,
         };
         let ask = Ask {
-            name: request.source.name().to_owned(),
-            text: request.source.text().to_owned(),
+            name: request.program.source().name().to_owned(),
+            text: request.program.source().text().to_owned(),
             case: request.case.to_owned(),
         };
         let answer = child.ask(&ask, self.patience);
@@ -98,17 +99,17 @@ impl Device for ChildDevice {
                 lost,
             }) => {
                 let ran = wire::ran(outputs, findings).ok_or_else(|| {
-                    RunError::Failed("the child's answer makes no sense".to_owned())
+                    CaseError::Failed("the child's answer makes no sense".to_owned())
                 });
                 (ran, lost)
             }
-            Ok(Answer::NotForThisDevice(why)) => (Err(RunError::NotForThisDevice(why)), false),
-            Ok(Answer::Failed { why, lost }) => (Err(RunError::Failed(why)), lost),
+            Ok(Answer::NotForThisDevice(why)) => (Err(CaseError::NotForThisDevice(why)), false),
+            Ok(Answer::Failed { why, lost }) => (Err(CaseError::Failed(why)), lost),
             Ok(Answer::Ready | Answer::NoDevice { .. }) => (
-                Err(RunError::Failed("the child spoke out of turn".to_owned())),
+                Err(CaseError::Failed("the child spoke out of turn".to_owned())),
                 true,
             ),
-            Err(why) => (Err(RunError::Failed(why)), true),
+            Err(why) => (Err(CaseError::Failed(why)), true),
         };
         if !lost {
             *slot = Some(child);
@@ -209,7 +210,7 @@ impl Drop for Running {
 }
 
 /// A device that may be lost for good.
-pub trait Losable: Device {
+pub trait Losable: TestDevice {
     /// Whether it can run nothing more.
     fn is_lost(&self) -> bool;
 }
@@ -238,7 +239,7 @@ pub fn serve<D: Losable>(
         let result = match wire::heard::<Ask>(&line?) {
             None => continue,
             Some(Ok(ask)) => run(&device, ask),
-            Some(Err(why)) => Err(RunError::Failed(format!("not understood: {why}"))),
+            Some(Err(why)) => Err(CaseError::Failed(format!("not understood: {why}"))),
         };
         let lost = device.is_lost();
         wire::say(&mut answers, &Answer::of(result, lost))?;
@@ -249,22 +250,20 @@ pub fn serve<D: Losable>(
     Ok(())
 }
 
-fn run(device: &dyn Device, ask: Ask) -> Result<Ran, RunError> {
-    let failed = |why: String| RunError::Failed(why);
+fn run(device: &dyn TestDevice, ask: Ask) -> Result<Execution, CaseError> {
+    let failed = |why: String| CaseError::Failed(why);
     let file = read_directives(Source::new(ask.name, ask.text))
         .map_err(|errors| failed(errors.iter().map(ToString::to_string).collect()))?;
     let case = file.cases.iter().find(|case| case.name == ask.case);
     let Some(Action::Run(run)) = case.map(|case| &case.action) else {
         return Err(failed(format!("no case `{}` to run", ask.case)));
     };
-    let module = heist_ptx::parse(&file.source)
-        .map_err(|errors| failed(errors.iter().map(ToString::to_string).collect()))?;
-    let entry = entry_of(&module, run).map_err(failed)?;
+    let program = Program::new(file.source.clone()).map_err(|error| failed(error.to_string()))?;
+    let entry = entry_of(&program, run).map_err(failed)?;
     device.run(&Request {
-        source: &file.source,
-        module: &module,
+        program: &program,
         case: &ask.case,
-        entry: &entry,
+        entry,
         run,
     })
 }

@@ -3,9 +3,10 @@
 //! A line of ours begins with [`MARK`], on a line of its own. Anything else on the
 //! child's standard output was printed by a kernel, or by the driver, and is no answer.
 
-use crate::device::{Ran, RunError};
+use crate::device::CaseError;
 use heist_launch::{Buffer, BufferRef, ElementType, Outcome};
 use heist_ptx::{Diagnostic, Severity, Span, rule};
+use heist_run::Execution;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
 
@@ -62,15 +63,15 @@ pub(super) struct Finding {
 }
 
 impl Answer {
-    pub(super) fn of(result: Result<Ran, RunError>, lost: bool) -> Answer {
+    pub(super) fn of(result: Result<Execution, CaseError>, lost: bool) -> Answer {
         match result {
             Ok(ran) => Answer::Ran {
                 outputs: ran.outcome.outputs.iter().map(WireBuffer::of).collect(),
-                findings: ran.diagnostics.iter().map(Finding::of).collect(),
+                findings: ran.findings.iter().map(Finding::of).collect(),
                 lost,
             },
-            Err(RunError::NotForThisDevice(why)) => Answer::NotForThisDevice(why),
-            Err(RunError::Failed(why)) => Answer::Failed { why, lost },
+            Err(CaseError::NotForThisDevice(why)) => Answer::NotForThisDevice(why),
+            Err(CaseError::Failed(why)) => Answer::Failed { why, lost },
         }
     }
 }
@@ -137,8 +138,8 @@ impl Finding {
 }
 
 /// What a child ran; `None` for what can't have been said by one of this version.
-pub(super) fn ran(outputs: Vec<WireBuffer>, findings: Vec<Finding>) -> Option<Ran> {
-    Some(Ran {
+pub(super) fn ran(outputs: Vec<WireBuffer>, findings: Vec<Finding>) -> Option<Execution> {
+    Some(Execution {
         outcome: Outcome {
             outputs: outputs
                 .into_iter()
@@ -146,10 +147,11 @@ pub(super) fn ran(outputs: Vec<WireBuffer>, findings: Vec<Finding>) -> Option<Ra
                 .collect::<Option<_>>()?,
             trace: None,
         },
-        diagnostics: findings
+        findings: findings
             .into_iter()
             .map(Finding::diagnostic)
             .collect::<Option<_>>()?,
+        ..Execution::default()
     })
 }
 
@@ -180,12 +182,13 @@ mod tests {
             .note("why")
             .help("what to do");
         let answer = Answer::of(
-            Ok(Ran {
+            Ok(Execution {
                 outcome: Outcome {
                     outputs: outputs.clone(),
                     trace: None,
                 },
-                diagnostics: vec![found.clone()],
+                findings: vec![found.clone()],
+                ..Execution::default()
             }),
             true,
         );
@@ -204,7 +207,7 @@ mod tests {
         assert!(lines.next().is_none(), "{text}");
         let back = ran(wired, findings).unwrap();
         assert_eq!(back.outcome.outputs, outputs);
-        assert_eq!(back.diagnostics, [found]);
+        assert_eq!(back.findings, [found]);
     }
 
     #[test]

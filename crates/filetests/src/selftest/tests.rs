@@ -1,6 +1,6 @@
 use super::*;
 use heist_launch::{Arg, Buffer, BufferRef, Outcome};
-use heist_ptx::{Code, Span};
+use heist_ptx::{Code, Module, Span};
 use std::sync::atomic::AtomicU32;
 
 /// A device that doubles: output `i + 1` is input `i` times two. Kernels named
@@ -23,21 +23,21 @@ impl Doubler {
     }
 }
 
-impl Device for Doubler {
+impl TestDevice for Doubler {
     fn name(&self) -> &str {
         self.name
     }
     fn is_real(&self) -> bool {
         self.real
     }
-    fn run(&self, request: &Request<'_>) -> Result<Ran, RunError> {
+    fn run(&self, request: &Request<'_>) -> Result<Execution, CaseError> {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        let mut ran = Ran::default();
+        let mut ran = Execution::default();
         match request.entry {
             "panic" => panic!("oops"),
-            "hopper" => return Err(RunError::NotForThisDevice("needs sm_90".to_owned())),
+            "hopper" => return Err(CaseError::NotForThisDevice("needs sm_90".to_owned())),
             "fault" => {
-                ran.diagnostics
+                ran.findings
                     .push(Diagnostic::error(Code("M001"), Span::NONE, "outside"));
             }
             _ => {}
@@ -104,7 +104,11 @@ mod tempdir {
     }
 }
 
-fn run_on(devices: Vec<&dyn Device>, compare: bool, files: &[(&str, String)]) -> Report {
+fn run_on(
+    devices: Vec<&dyn TestDevice>,
+    compare: bool,
+    files: &[(&str, String)],
+) -> SelftestReport {
     let folder = folder(files);
     let selftest = Selftest {
         devices,
@@ -116,7 +120,7 @@ fn run_on(devices: Vec<&dyn Device>, compare: bool, files: &[(&str, String)]) ->
     selftest.run(&[folder.path().to_owned()], &|_| {}).unwrap()
 }
 
-fn verdict<'r>(report: &'r Report, case: &str, device: &str) -> &'r Verdict {
+fn verdict<'r>(report: &'r SelftestReport, case: &str, device: &str) -> &'r Verdict {
     &report
         .results
         .iter()

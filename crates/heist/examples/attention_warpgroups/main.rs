@@ -138,7 +138,7 @@ fn compare(gpu: &Gpu, problem: &Problem, target: Target) -> Result<bool, Failure
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let gpu = Gpu::open(0)?;
-    let target = heist::job::target(&heist::device::Device::Gpu(gpu.clone()))?;
+    let target = heist::job::target(&heist::run::Device::Gpu(gpu.clone()))?;
     let mut problems = Vec::new();
     for (dim, length, dtype) in [
         (128, 4096, Dtype::Bf16),

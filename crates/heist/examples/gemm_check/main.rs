@@ -9,8 +9,8 @@
 //! second of every four, so that several processes can share the work. The exit status is 1
 //! when a result is wrong or a device finds something, and 2 where there is none.
 
-use heist::device::{Device, DeviceName, Settings};
 use heist::kernels::catalogue::{Settings as Told, entry};
+use heist::run::{Device, DeviceName, Settings};
 use heist_sched::{Schedule, Source};
 use std::process::ExitCode;
 
@@ -367,8 +367,8 @@ fn run() -> Result<bool, Problem> {
             }
             Err(error) => return Err(format!("{what}: {error}").into()),
         };
-        let reports = heist::job::run(&device, &mut prepared.job, &Settings::default())?;
-        let found = reports.iter().flat_map(|(_, report)| &report.diagnostics);
+        let reports = heist::job::inspect(&device, &mut prepared.job, &Settings::default())?;
+        let found = reports.iter().flat_map(|step| &step.execution.findings);
         let found: Vec<_> = found.map(|found| found.message.clone()).collect();
         let difference = (prepared.verify)(&prepared.job)?;
         if found.is_empty() && difference.within(prepared.bound) {

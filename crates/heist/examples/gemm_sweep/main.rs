@@ -169,7 +169,7 @@ fn copies(gpu: &Gpu, job: &Job) -> usize {
 }
 
 fn sweep(gpu: &Gpu, words: &Words, size: u32) -> Result<bool, Problem> {
-    let target = heist::job::target(&heist::device::Device::Gpu(gpu.clone()))?;
+    let target = heist::job::target(&heist::run::Device::Gpu(gpu.clone()))?;
     let output = match words.input {
         Input::Tf32 => Output::F32,
         Input::F16 => Output::F16,
@@ -237,7 +237,7 @@ fn sweep(gpu: &Gpu, words: &Words, size: u32) -> Result<bool, Problem> {
 
 /// A small problem against f64, every shape.
 fn small(gpu: &Gpu, words: &Words) -> Result<bool, Problem> {
-    let target = heist::job::target(&heist::device::Device::Gpu(gpu.clone()))?;
+    let target = heist::job::target(&heist::run::Device::Gpu(gpu.clone()))?;
     let mut fine = true;
     for shape in &words.shapes {
         let problem = Gemm::new(520, 391, 264, words.input, Output::F32, words.layout);

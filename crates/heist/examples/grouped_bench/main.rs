@@ -391,7 +391,7 @@ fn run() -> Result<bool, Problem> {
     }
     let gpu = Gpu::open(0)?;
     println!("{}", gpu.info().name);
-    let target = heist::job::target(&heist::device::Device::Gpu(gpu.clone()))?;
+    let target = heist::job::target(&heist::run::Device::Gpu(gpu.clone()))?;
     match words.soak {
         Some(launches) => soak(&gpu, target, launches),
         None => bench(&gpu, target, &words),

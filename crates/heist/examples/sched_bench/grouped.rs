@@ -2,19 +2,18 @@
 //! shape of cluster.
 
 use super::{Failure, flag};
-use heist::device::{Device, Settings};
-use heist::tiled::{arch_of, resident};
+use heist::run::{Device, Settings};
+use heist::tiled;
 use heist_gpu::Gpu;
 use heist_kernels::synthetic::Grouped;
 use heist_launch::Dim3;
-use heist_ptx::Source as Text;
 use heist_sched::{Schedule, Source, Submit};
 use serde_json::json;
 
 /// Runs them; whether all products are right.
 pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
     let device = Device::Gpu(Gpu::open(0)?);
-    let arch = arch_of(&device)?;
+    let arch = device.arch()?;
     let rows = [40, 2048, 96, 40, 512, 1536, 168, 3752, 40, 1];
     let grouped = Grouped::new(&rows, 224, 64, 5);
     let mut wrong = Vec::new();
@@ -30,23 +29,14 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
                     let mut schedule = Schedule::new(source).policy(policy.parse()?).submit(submit);
                     schedule.cluster = Dim3::from(cluster);
                     let kernel = grouped.build(&schedule, arch)?;
-                    let plan = kernel.plan(resident(&device, &kernel))?;
-                    let text = Text::new("grouped.ptx", kernel.ptx());
-                    let ran = device
-                        .run(
-                            &text,
-                            &kernel.built.module,
-                            &kernel.built.launch.entry,
-                            &plan.launch,
-                            &plan.arguments(grouped.arguments()),
-                            &Settings::default(),
-                        )
-                        .map_err(|error| format!("{schedule}: {error:?}"))?;
+                    let run =
+                        tiled::inspect(&device, &kernel, grouped.arguments(), &Settings::default())
+                            .map_err(|error| format!("{schedule}: {error}"))?;
                     runs += 1;
-                    let output = ran.outcome.output(Grouped::OUTPUT);
+                    let output = run.output(Grouped::OUTPUT);
                     let output = output.and_then(|buffer| buffer.to_vec::<u32>());
                     if let Err(error) = grouped.verify(&output.unwrap_or_default()) {
-                        wrong.push(format!("{schedule}: {error} {:?}", ran.diagnostics));
+                        wrong.push(format!("{schedule}: {error} {:?}", run.execution.findings));
                     }
                 }
             }

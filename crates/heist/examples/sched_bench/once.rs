@@ -9,8 +9,7 @@
 use super::adversaries;
 use super::overlap::{self, Overlap};
 use super::{Failure, flag, number};
-use heist::device::Device;
-use heist::tiled::arch_of;
+use heist::run::Device;
 use heist_builder::{Arch, Global, kernel_params};
 use heist_gpu::{Array, Gpu, JitOptions, Kernel, KernelArg, PtxText};
 use heist_launch::{Clock, Dim3};
@@ -305,7 +304,7 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
     let seed = u64::from(number(words, "--seed", 1)?);
     let began = Instant::now();
     let gpu = Gpu::open(0)?;
-    let arch = arch_of(&Device::Gpu(gpu.clone()))?;
+    let arch = Device::Gpu(gpu.clone()).arch()?;
     let policies = policies()?;
     let recipes: Vec<Recipe> = (0..kernels)
         .map(|index| recipe(index, seed, &policies))

@@ -1,8 +1,8 @@
 //! `table`: all workloads under all schedules, in turns, beside CUDA C++.
 
 use super::{Failure, flag, number};
-use heist::device::Device;
-use heist::tiled::{arch_of, resident};
+use heist::run::Device;
+use heist::tiled::resident;
 use heist_builder::Arch;
 use heist_gpu::{
     Arm, Array, Gpu, GpuError, JitOptions, Kernel, KernelArg, Protocol, PtxText, Spread, Stream,
@@ -165,7 +165,7 @@ fn row(
     rounds: u32,
 ) -> Result<Row, Failure> {
     let device = Device::Gpu(gpu.clone());
-    let arch = arch_of(&device)?;
+    let arch = device.arch()?;
     let synthetic = Synthetic::new(workload, parameters);
     let costs = gpu.upload(&synthetic.costs)?;
     let input = gpu.upload(synthetic.input())?;

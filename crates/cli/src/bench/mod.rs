@@ -11,6 +11,7 @@ pub mod suite;
 
 pub use peers::{PeerError, Peers, Posed, PreparedPeer, Problem, Tensor};
 
+use heist::job::distance;
 use heist_gpu::{Figures, Gpu, GpuError, Graph, KernelInfo, PtxText, Sampler, Stream};
 use heist_launch::Buffer;
 use serde_json::{Value, json};
@@ -344,25 +345,6 @@ pub const HEADS: [&str; 7] = [
     "differs",
 ];
 
-/// The norm of the difference of two buffers over the norm of the first; not a
-/// number where they can't be compared.
-pub fn distance(reference: &Buffer, other: &Buffer) -> f64 {
-    if reference.len() != other.len() {
-        return f64::NAN;
-    }
-    let (a, b) = (reference.ty(), other.ty());
-    let (mut square, mut norm) = (0.0, 0.0);
-    for (one, two) in reference.iter().zip(other.iter()) {
-        let (one, two) = (a.to_f64(one), b.to_f64(two));
-        square += (one - two) * (one - two);
-        norm += one * one;
-    }
-    if norm == 0.0 {
-        return square.sqrt();
-    }
-    (square / norm).sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,13 +394,5 @@ mod tests {
                     .is_some_and(|why| why.contains("off"))
             );
         }
-    }
-
-    #[test]
-    fn distances() {
-        let one = Buffer::from_slice(&[3.0f32, 4.0]);
-        assert_eq!(distance(&one, &one), 0.0);
-        assert_eq!(distance(&one, &Buffer::from_slice(&[3.0f32, 3.0])), 0.2);
-        assert!(distance(&one, &Buffer::from_slice(&[3.0f32])).is_nan());
     }
 }

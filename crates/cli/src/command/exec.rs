@@ -1,10 +1,12 @@
 //! `heist exec`: any PTX, once, on a device of your choice.
 
-use super::launch::{ARGUMENTS_HELP, LaunchFlags, Ran};
+use super::launch::{ARGUMENTS_HELP, LaunchFlags, Launched, not_run};
 use super::{BadQuestion, Output, Verdict, file, read_source, tell_all};
+use crate::render;
 use clap::Args;
 use heist_launch::{Buffer, BufferRef};
 use heist_ptx::Source;
+use heist_run::Program;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -36,25 +38,22 @@ pub(crate) struct Exec {
 impl Exec {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let source = read_source(&self.file)?;
-        let module = match heist_ptx::parse(&source) {
-            Ok(module) => module,
-            Err(errors) => return Err(BadQuestion::Diagnostics(errors, source)),
-        };
+        let program = Program::new(source).map_err(not_run)?;
         let saves = self.saves()?;
         for (_, path) in &saves {
             file::writable(path)?;
         }
-        let ran = self.launch.run(&source, &module)?;
+        let ran = self.launch.run(&program)?;
         for (name, path) in saves {
-            let Some(buffer) = ran.report.outcome.output(name.clone()) else {
+            let Some(buffer) = ran.execution.outcome.output(name.clone()) else {
                 return Err(BadQuestion::Sentence(format!(
                     "--save {name}: there is no output of that name"
                 )));
             };
             file::write(&path, buffer.bytes())?;
         }
-        self.tell(&ran, &source, out);
-        Ok(if ran.report.diagnostics.is_empty() {
+        self.tell(&ran, program.source(), out);
+        Ok(if ran.execution.findings.is_empty() {
             Verdict::Clean
         } else {
             Verdict::Found
@@ -78,10 +77,10 @@ impl Exec {
             .collect()
     }
 
-    fn tell(&self, ran: &Ran, source: &Source, out: Output) {
+    fn tell(&self, ran: &Launched, source: &Source, out: Output) {
         if out.json {
             let outputs: Vec<_> = ran
-                .report
+                .execution
                 .outcome
                 .outputs
                 .iter()
@@ -95,30 +94,30 @@ impl Exec {
                 })
                 .collect();
             let diagnostics: Vec<_> = ran
-                .report
-                .diagnostics
+                .execution
+                .findings
                 .iter()
-                .map(|diagnostic| heist::render::to_json(diagnostic, source))
+                .map(|diagnostic| render::to_json(diagnostic, source))
                 .collect();
             out.json(&json!({
                 "device": ran.device.to_string(),
                 "outputs": outputs,
                 "diagnostics": diagnostics,
-                "printed": ran.report.printed,
-                "elapsed_ns": ran.report.elapsed.map(heist_launch::Time::ns),
+                "printed": ran.execution.printed,
+                "elapsed_ns": ran.execution.elapsed.map(heist_launch::Time::ns),
                 "clock": ran.clock(),
-                "registers": ran.report.kernel.as_ref().map(|kernel| kernel.registers),
-                "local_bytes": ran.report.kernel.as_ref().map(|kernel| kernel.local),
-                "seed": ran.seed,
+                "registers": ran.execution.resources.as_ref().map(|kernel| kernel.registers),
+                "local_bytes": ran.execution.resources.as_ref().map(|kernel| kernel.local),
+                "seed": ran.execution.seed,
                 "remarks": ran.remarks(),
             }));
             return;
         }
-        tell_all(&ran.report.diagnostics, source);
-        for (name, buffer) in &ran.report.outcome.outputs {
+        tell_all(&ran.execution.findings, source);
+        for (name, buffer) in &ran.execution.outcome.outputs {
             println!("{name}: {}", spell(buffer, self.all));
         }
-        print!("{}", ran.report.printed);
+        print!("{}", ran.execution.printed);
         for remark in ran.remarks() {
             eprintln!("{remark}");
         }

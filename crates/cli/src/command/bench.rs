@@ -2,12 +2,12 @@
 
 use super::run::question;
 use super::{BadQuestion, Output, Verdict, file};
+use crate::bench::suite::{self, Spec};
+use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence};
 use clap::Args;
-use heist::bench::suite::{self, Spec};
-use heist::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence};
-use heist::device::{Device, DeviceName};
 use heist::job;
 use heist_gpu::Gpu;
+use heist_run::{Device, DeviceName};
 use heist_view::table;
 use serde_json::{Value, json};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use super::{BadQuestion, Output, Verdict};
 use clap::{Args, ValueEnum};
-use heist_filetests::{ChildDevice, Device, GpuDevice, Selftest, SimDevice, serve};
+use heist_filetests::{ChildDevice, GpuDevice, Selftest, SimDevice, TestDevice, serve};
 use heist_ptx::{Diagnostic, Module, Source};
 use std::io;
 use std::path::PathBuf;
@@ -70,9 +70,9 @@ impl SelftestCommand {
         let gpu = self.open_gpu()?;
         let sim =
             matches!(self.device, Where::Auto | Where::Sim | Where::Both).then_some(SimDevice);
-        let mut devices: Vec<&dyn Device> = Vec::new();
-        devices.extend(sim.iter().map(|sim| sim as &dyn Device));
-        devices.extend(gpu.iter().map(|gpu| gpu as &dyn Device));
+        let mut devices: Vec<&dyn TestDevice> = Vec::new();
+        devices.extend(sim.iter().map(|sim| sim as &dyn TestDevice));
+        devices.extend(gpu.iter().map(|gpu| gpu as &dyn TestDevice));
         if self.compare && devices.len() < 2 {
             return Err(BadQuestion::Sentence(
                 "--compare needs two devices: `--device both`, on a machine with a GPU".to_owned(),

@@ -1,88 +1,10 @@
-//! Runs a [`Job`]: once on any device, or over and over on a real GPU.
+//! A job that stays on a real GPU, to be launched over and over.
 
-use crate::device::{Device, NotRun, Report, Settings};
-use crate::tiled::{RunError, arch_of, unexpected, with_lines};
+use super::JobError;
 use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
-use heist_kernels::{Job, KernelError, Step, Target};
+use heist_kernels::{Job, KernelError, Step};
 use heist_launch::{Arg, Buffer, BufferRef, Launch, Param};
-use heist_ptx::Source;
 use std::collections::BTreeMap;
-
-/// Why a job did not run.
-#[derive(Debug, thiserror::Error)]
-pub enum JobError {
-    /// There is no such kernel, or none for this device.
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    /// The GPU could not do it.
-    #[error(transparent)]
-    Gpu(#[from] GpuError),
-    /// The device did not take a step.
-    #[error("{}", refusal(.0))]
-    NotRun(NotRun, Box<Source>),
-    /// The device is none that kernels can be built for.
-    #[error("{0}")]
-    Device(String),
-}
-
-fn refusal(why: &NotRun) -> String {
-    match why {
-        NotRun::Gpu(error) => error.to_string(),
-        NotRun::Refused(list) => list.first().map_or_else(
-            || "the device did not take the kernel".to_owned(),
-            |first| first.message.clone(),
-        ),
-    }
-}
-
-/// What kernels are built for on a device.
-///
-/// # Errors
-/// When a real GPU is newer than Heist.
-pub fn target(device: &Device) -> Result<Target, JobError> {
-    let arch = arch_of(device).map_err(|error: RunError| JobError::Device(error.to_string()))?;
-    let sms = match device {
-        Device::Sim(device) => device.gpu().sms,
-        Device::Gpu(gpu) => gpu.info().sms,
-    };
-    Ok(Target { arch, sms })
-}
-
-/// Runs every step of a job in order and waits; its buffers then hold what the
-/// kernels left there. Stops after a step in which something was found.
-///
-/// # Errors
-/// What kept a step from running.
-pub fn run(
-    device: &Device,
-    job: &mut Job,
-    settings: &Settings,
-) -> Result<Vec<(Source, Report)>, JobError> {
-    let mut reports = Vec::new();
-    for index in 0..job.steps.len() {
-        let arguments = job.arguments(index)?;
-        let step = &job.steps[index];
-        let text = Source::new(format!("{}.ptx", step.entry), step.ptx());
-        let mut report = device
-            .run(
-                &text,
-                &with_lines(&text, &step.module),
-                &step.entry,
-                &step.launch,
-                &arguments,
-                settings,
-            )
-            .map_err(|error| JobError::NotRun(error, Box::new(text.clone())))?;
-        job.absorb(&report.outcome);
-        report.diagnostics = unexpected(report.diagnostics);
-        let found = !report.diagnostics.is_empty();
-        reports.push((text, report));
-        if found {
-            break;
-        }
-    }
-    Ok(reports)
-}
 
 /// One step with its parameters on the GPU.
 struct Loaded {

@@ -1,9 +1,7 @@
 //! The `heist` command.
 
-mod command;
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    command::Heist::from_words().run()
+    heist_cli::command::Heist::from_words().run()
 }

@@ -3,10 +3,10 @@
 use super::run::{BLACKWELL, HOPPER, as_json, draw, drawable, not_run, question};
 use super::{BadQuestion, Output, Verdict};
 use clap::Args;
-use heist::device::{Device, DeviceName, Settings};
-use heist::tiled::RunError;
-use heist::workload::{self, Ran};
+use heist::tiled::TiledError;
+use heist::workload::{self, WorkloadRun};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload};
+use heist_run::{Device, DeviceName, Settings};
 use heist_sched::{AnyPolicy, Schedule, Source, Submit};
 use heist_view::Run as Named;
 use serde_json::json;
@@ -64,7 +64,7 @@ impl Demo {
             .map_err(|error| BadQuestion::Sentence(format!("{error}")))?;
         let mut verdict = Verdict::Clean;
         let mut answers = Vec::new();
-        let mut drawn: Vec<(String, Ran)> = Vec::new();
+        let mut drawn: Vec<(String, WorkloadRun)> = Vec::new();
         if !out.json {
             println!(
                 "Tiles of `{workload}` ({}), with a prologue once a block.\n\
@@ -100,7 +100,7 @@ impl Demo {
                 println!("{tiles} tiles on {name}, from {source}");
                 println!("{}", heist_view::table::runs(&named, synthetic.tiles()));
             }
-            let label = |ran: Ran| (format!("{} on {name}", ran.schedule), ran);
+            let label = |ran: WorkloadRun| (format!("{} on {name}", ran.schedule), ran);
             drawn.extend(runs.into_iter().map(label));
         }
         let named: Vec<Named<'_>> = drawn
@@ -133,7 +133,7 @@ impl Demo {
     }
 }
 
-fn name_of(ran: &Ran) -> Named<'_> {
+fn name_of(ran: &WorkloadRun) -> Named<'_> {
     Named {
         name: &ran.schedule,
         trace: &ran.trace,
@@ -145,13 +145,13 @@ fn run_all(
     name: DeviceName,
     schedules: &[Schedule],
     synthetic: &Synthetic,
-) -> Result<Vec<Ran>, BadQuestion> {
+) -> Result<Vec<WorkloadRun>, BadQuestion> {
     let threads = match name {
         DeviceName::Gpu(_) => 1,
         DeviceName::Sim(_) => std::thread::available_parallelism().map_or(2, usize::from),
     };
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<Ran, RunError>)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(usize, Result<WorkloadRun, TiledError>)>> = Mutex::new(Vec::new());
     let opened = Device::open(name).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
     let work = |device: &Device| {
         loop {

@@ -3,7 +3,7 @@
 //! Each `broken/NAME.ptx` is parsed; what is said of it is in `NAME.txt`.
 //! `cargo xtask bless` rewrites those.
 
-use heist::render;
+use heist_cli::render;
 use heist_ptx::{Source, parse};
 use std::fs;
 use std::path::Path;

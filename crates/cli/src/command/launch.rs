@@ -1,11 +1,11 @@
 //! A launch as flags, for every command that makes one, and its run.
 
 use super::BadQuestion;
+use super::run::question;
 use clap::Args;
-use heist::device::{Device, DeviceName, NotRun, Report, Settings};
 use heist_launch::text::parse_named_buffer;
 use heist_launch::{Arguments, Clock, Dim3, Launch, parse_arg};
-use heist_ptx::{Module, Severity, Source};
+use heist_run::{Device, DeviceName, Execution, NotRun, Program, Settings};
 use std::time::Duration;
 
 /// How arguments are written, for the help of commands that take them.
@@ -74,17 +74,15 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A report, and the schedule it came from.
-pub(crate) struct Ran {
-    pub(crate) report: Report,
+/// What a launch gave, and where.
+pub(crate) struct Launched {
+    pub(crate) execution: Execution,
     pub(crate) device: DeviceName,
-    pub(crate) seed: u64,
     launch: Launch,
-    tried: u64,
     schedules: u64,
 }
 
-impl Ran {
+impl Launched {
     /// What times are.
     pub(crate) fn clock(&self) -> Clock {
         match self.device {
@@ -96,20 +94,23 @@ impl Ran {
     /// What is worth a line besides outputs and findings.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
-        if self.tried > 1 {
-            remarks.push(if self.report.diagnostics.is_empty() {
-                format!("{} schedules ran clean", self.tried)
+        let Execution {
+            schedules, seed, ..
+        } = self.execution;
+        if schedules > 1 {
+            remarks.push(if self.execution.findings.is_empty() {
+                format!("{schedules} schedules ran clean")
             } else {
                 format!(
-                    "found in schedule {} of {}; `--seed {}` runs it again",
-                    self.tried, self.schedules, self.seed
+                    "found in schedule {schedules} of {}; `--seed {seed}` runs it again",
+                    self.schedules
                 )
             });
         }
-        if let Some(time) = self.report.elapsed {
+        if let Some(time) = self.execution.elapsed {
             remarks.push(format!("{time} ({}) on {}", self.clock(), self.device));
         }
-        if let Some(kernel) = &self.report.kernel {
+        if let Some(kernel) = &self.execution.resources {
             remarks.push(format!(
                 "{} registers a thread, {} bytes of shared memory, {} of local memory",
                 kernel.registers,
@@ -118,6 +119,19 @@ impl Ran {
             ));
         }
         remarks
+    }
+}
+
+/// Opens a device.
+pub(super) fn open(name: DeviceName) -> Result<Device, BadQuestion> {
+    Device::open(name).map_err(question)
+}
+
+/// What kept a launch from running.
+pub(super) fn not_run(why: NotRun) -> BadQuestion {
+    match why {
+        NotRun::Refused(list, text) => BadQuestion::Diagnostics(list, *text),
+        other => question(other),
     }
 }
 
@@ -133,8 +147,8 @@ impl LaunchFlags {
     }
 
     /// The kernel that is meant.
-    pub(crate) fn entry(&self, source: &Source, module: &Module) -> Result<String, BadQuestion> {
-        only_entry(self.entry.as_deref(), source, module)
+    pub(crate) fn entry<'p>(&self, program: &'p Program) -> Result<&'p str, BadQuestion> {
+        program.entry(self.entry.as_deref()).map_err(question)
     }
 
     /// The arguments, files read.
@@ -156,76 +170,29 @@ impl LaunchFlags {
 
     /// Runs it, on the simulator in as many schedules as asked for: the first in
     /// which an error was found, or the last.
-    pub(crate) fn run(&self, source: &Source, module: &Module) -> Result<Ran, BadQuestion> {
-        let entry = self.entry(source, module)?;
+    pub(crate) fn run(&self, program: &Program) -> Result<Launched, BadQuestion> {
+        let entry = self.entry(program)?;
         let arguments = self.arguments()?;
         let launch = self.launch();
-        let name = self
+        let device = self
             .device
-            .unwrap_or_else(|| DeviceName::for_target(&module.target.arch));
-        let device =
-            Device::open(name).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
-        let schedules = match name {
-            DeviceName::Sim(_) => self.explore,
-            DeviceName::Gpu(_) => 1,
+            .unwrap_or_else(|| DeviceName::for_target(&program.module().target.arch));
+        let settings = Settings {
+            seed: self.seed,
+            schedules: self.explore,
+            chaos: self.chaos,
+            cooperative: self.cooperative,
+            limit: self.timeout,
+            ..Settings::default()
         };
-        let mut seed = self.seed;
-        loop {
-            let settings = Settings {
-                seed,
-                chaos: self.chaos,
-                cooperative: self.cooperative,
-                limit: self.timeout,
-            };
-            let report = match device.run(source, module, &entry, &launch, &arguments, &settings) {
-                Ok(report) => report,
-                Err(NotRun::Gpu(error)) => {
-                    return Err(BadQuestion::Sentence(error.to_string()));
-                }
-                Err(NotRun::Refused(diagnostics)) => {
-                    return Err(BadQuestion::Diagnostics(diagnostics, source.clone()));
-                }
-            };
-            let tried = seed.wrapping_sub(self.seed).saturating_add(1);
-            let found = report
-                .diagnostics
-                .iter()
-                .any(|diagnostic| diagnostic.severity == Severity::Error);
-            if found || tried >= schedules {
-                return Ok(Ran {
-                    report,
-                    device: name,
-                    seed,
-                    launch,
-                    tried,
-                    schedules,
-                });
-            }
-            seed = seed.wrapping_add(1);
-        }
-    }
-}
-
-/// The kernel of that name, or a module's only one.
-pub(crate) fn only_entry(
-    asked: Option<&str>,
-    source: &Source,
-    module: &Module,
-) -> Result<String, BadQuestion> {
-    let names: Vec<String> = module.entries().map(|f| f.name.to_string()).collect();
-    let wrong = |what: String| {
-        let list = match names.as_slice() {
-            [] => "it has no kernel (`.entry`)".to_owned(),
-            names => format!("{what}; it has {}", names.join(", ")),
-        };
-        BadQuestion::Sentence(format!("{}: {list}", source.name()))
-    };
-    match asked {
-        Some(name) if names.iter().any(|known| known == name) => Ok(name.to_owned()),
-        Some(name) => Err(wrong(format!("there is no kernel `{name}`"))),
-        None => match names.as_slice() {
-            [only] => Ok(only.clone()),
-            _ => Err(wrong("which kernel? say --entry".to_owned())),
-        },
+        let execution = open(device)?
+            .inspect(program, entry, &launch, &arguments, &settings)
+            .map_err(not_run)?;
+        Ok(Launched {
+            execution,
+            device,
+            launch,
+            schedules: self.explore,
+        })
     }
 }

@@ -27,8 +27,8 @@ mod selftest;
 mod shown;
 mod tune;
 
+use crate::render;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use heist::render;
 use heist_ptx::{Diagnostic, Source};
 use std::io::Read;
 use std::path::Path;
@@ -49,7 +49,7 @@ Start with:
 Exit status, of every command: 0 clean, 1 something was found, 2 the question was wrong.
 HEIST_PTXAS names a ptxas, NO_COLOR turns colours off."
 )]
-pub(crate) struct Heist {
+pub struct Heist {
     #[command(subcommand)]
     command: Command,
     /// Print one JSON value for machines instead of text for people.
@@ -85,12 +85,13 @@ fn with_numbers(command: clap::Command) -> clap::Command {
 
 impl Heist {
     /// What the program was called with; says what is wrong with it, and ends.
-    pub(crate) fn from_words() -> Heist {
+    pub fn from_words() -> Heist {
         let words = with_numbers(Heist::command()).get_matches();
         Heist::from_arg_matches(&words).unwrap_or_else(|error| error.exit())
     }
 
-    pub(crate) fn run(self) -> ExitCode {
+    /// Does it.
+    pub fn run(self) -> ExitCode {
         let out = Output { json: self.json };
         let verdict = match self.command {
             Command::Bench(command) => command.run(out),

@@ -2,15 +2,15 @@
 
 use super::launch::seconds;
 use super::{BadQuestion, Output, Verdict, file, kernel, tell_all};
+use crate::render;
 use clap::Args;
-use heist::device::{Device, DeviceName, NotRun, Settings};
-use heist::render;
-use heist::tiled::{self, RunError};
-use heist::workload::{self, Ran};
+use heist::tiled::TiledError;
+use heist::workload::{self, WorkloadRun};
 use heist_kernels::catalogue::{self, Entry, Settings as Told};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::Dim3;
 use heist_ptx::arch::Gpu;
+use heist_run::{Device, DeviceName, NotRun, Settings};
 use heist_sched::{AnyOrder, AnyPolicy, Effort, Schedule, Source, Table, Tuner};
 use heist_view::Run as Named;
 use serde_json::json;
@@ -110,9 +110,9 @@ pub(super) fn question(error: impl std::fmt::Display) -> BadQuestion {
 }
 
 /// What kept a workload from running, as the command tells it.
-pub(super) fn not_run(error: RunError) -> BadQuestion {
+pub(super) fn not_run(error: TiledError) -> BadQuestion {
     match error {
-        RunError::NotRun(NotRun::Refused(list), text) => BadQuestion::Diagnostics(list, *text),
+        TiledError::NotRun(NotRun::Refused(list, text)) => BadQuestion::Diagnostics(list, *text),
         other => question(other),
     }
 }
@@ -156,7 +156,7 @@ impl Run {
         settings: &Settings,
     ) -> Result<Schedule, BadQuestion> {
         let policy = self.policy()?;
-        let arch = tiled::arch_of(device).map_err(question)?;
+        let arch = device.arch().map_err(question)?;
         if self.source.as_deref() == Some("auto") {
             if self.submit.is_some() {
                 return Err(question(
@@ -202,7 +202,7 @@ impl Run {
         if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() {
             return Ok(None);
         }
-        let arch = tiled::arch_of(device).map_err(question)?;
+        let arch = device.arch().map_err(question)?;
         let policy = self.policy()?;
         let source = match self.source.as_deref() {
             Some("auto") => {
@@ -275,7 +275,7 @@ impl Run {
         settings: &Settings,
         policy: &AnyPolicy,
     ) -> Result<Schedule, BadQuestion> {
-        let arch = tiled::arch_of(device).map_err(question)?;
+        let arch = device.arch().map_err(question)?;
         let mut candidates = Schedule::candidates(arch, policy);
         for schedule in &mut candidates {
             self.place(schedule, synthetic)?;
@@ -374,7 +374,7 @@ impl Run {
         } else {
             print!("{}", heist_view::table::runs(&[named], synthetic.tiles()));
             tell(&ran);
-            tell_all(&ran.diagnostics, &ran.text);
+            tell_all(&ran.findings, &ran.text);
             if let Some(path) = &self.trace {
                 println!("timeline: {}", path.display());
             }
@@ -388,7 +388,7 @@ impl Run {
 }
 
 /// What the table does not say.
-pub(super) fn tell(ran: &Ran) {
+pub(super) fn tell(ran: &WorkloadRun) {
     match &ran.verified {
         Some(Ok(checked)) => println!("result: {checked} elements checked, all right"),
         Some(Err(wrong)) => println!("result: WRONG: {wrong}"),
@@ -403,7 +403,7 @@ pub(super) fn tell(ran: &Ran) {
 }
 
 /// A run for machines.
-pub(super) fn as_json(ran: &Ran, synthetic: &Synthetic) -> serde_json::Value {
+pub(super) fn as_json(ran: &WorkloadRun, synthetic: &Synthetic) -> serde_json::Value {
     let (checked, wrong) = match &ran.verified {
         Some(Ok(checked)) => (Some(*checked), None),
         Some(Err(wrong)) => (Some(wrong.checked), Some(wrong.to_string())),
@@ -422,7 +422,7 @@ pub(super) fn as_json(ran: &Ran, synthetic: &Synthetic) -> serde_json::Value {
         "wrong": wrong,
         "stats": ran.report.stats.as_ref().map(heist_sched::Stats::total),
         "ejected": ran.report.ejected,
-        "diagnostics": ran.diagnostics.iter()
+        "diagnostics": ran.findings.iter()
             .map(|diagnostic| render::to_json(diagnostic, &ran.text)).collect::<Vec<_>>(),
     })
 }

@@ -2,8 +2,8 @@
 
 use super::{BadQuestion, Output, Verdict, assembler};
 use clap::Args;
-use heist::device::DeviceName;
 use heist_gpu::DeviceInfo;
+use heist_run::DeviceName;
 use serde_json::json;
 
 /// Say what this machine has: driver, GPUs and what they support, ptxas; and

@@ -3,7 +3,7 @@
 
 use super::peers::{Problem, Tensor};
 use super::{Candidate, Contest};
-use crate::job::{JobError, OnGpu};
+use heist::job::{JobError, OnGpu, output_of};
 use heist_gpu::{Gpu, GpuError, KernelInfo, PtxText, Stream};
 use heist_kernels::catalogue::{self, Parameter, Settings};
 use heist_kernels::{Job, KernelError, Step, Target};
@@ -151,11 +151,6 @@ fn peers_of(family: &str) -> &'static [&'static str] {
         "attention" => &["flash", "cudnn"],
         _ => &[],
     }
-}
-
-/// The buffer of a family's jobs that holds the result.
-pub fn output_of(family: &str) -> &'static str {
-    if family == "attention" { "out" } else { "d" }
 }
 
 /// A problem as the peers take it, with the data of a job.

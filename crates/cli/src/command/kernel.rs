@@ -3,14 +3,13 @@
 
 use super::run::{draw, question};
 use super::{BadQuestion, Output, Verdict, tell_all};
-use heist::device::{Device, DeviceName, NotRun, Report, Settings};
-use heist::job::{self, JobError};
-use heist::render;
+use crate::render;
+use heist::job::{self, JobError, StepRun};
 use heist_kernels::Work;
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_kernels::reference::Difference;
 use heist_launch::Clock;
-use heist_ptx::Source;
+use heist_run::{Device, DeviceName, NotRun, Settings};
 use heist_sched::Schedule;
 use heist_view::Run as Named;
 use serde_json::json;
@@ -32,14 +31,17 @@ pub(super) struct Asked<'a> {
 struct Answer {
     name: String,
     work: Work,
-    steps: Vec<(Source, Report)>,
+    steps: Vec<StepRun>,
     /// The difference from the reference, and how much is right.
     checked: Option<(Difference, f64)>,
 }
 
 impl Answer {
     fn findings(&self) -> usize {
-        self.steps.iter().map(|(_, r)| r.diagnostics.len()).sum()
+        self.steps
+            .iter()
+            .map(|step| step.execution.findings.len())
+            .sum()
     }
 
     fn is_right(&self) -> bool {
@@ -48,7 +50,7 @@ impl Answer {
     }
 
     fn elapsed_ns(&self) -> f64 {
-        let times = self.steps.iter().filter_map(|(_, report)| report.elapsed);
+        let times = self.steps.iter().filter_map(|step| step.execution.elapsed);
         times.map(|time| time.ns()).sum()
     }
 }
@@ -62,7 +64,7 @@ pub(super) fn run(
     let mut prepared = entry
         .prepare(&asked.told, asked.schedule.as_ref(), target)
         .map_err(question)?;
-    let steps = job::run(&asked.device, &mut prepared.job, &asked.settings).map_err(not_run)?;
+    let steps = job::inspect(&asked.device, &mut prepared.job, &asked.settings).map_err(not_run)?;
     let mut answer = Answer {
         name: prepared.job.name.clone(),
         work: prepared.job.work,
@@ -90,7 +92,7 @@ pub(super) fn run(
 
 fn not_run(error: JobError) -> BadQuestion {
     match error {
-        JobError::NotRun(NotRun::Refused(list), text) => BadQuestion::Diagnostics(list, *text),
+        JobError::NotRun(NotRun::Refused(list, text)) => BadQuestion::Diagnostics(list, *text),
         other => question(other),
     }
 }
@@ -99,8 +101,8 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
     let runs: Vec<Named<'_>> = answer
         .steps
         .iter()
-        .filter_map(|(text, report)| {
-            let trace = report.outcome.trace.as_ref()?;
+        .filter_map(|StepRun { text, execution }| {
+            let trace = execution.outcome.trace.as_ref()?;
             Some(Named {
                 name: text.name(),
                 trace,
@@ -117,9 +119,11 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
 
 fn tell(answer: &Answer, asked: &Asked<'_>) {
     println!("{}", answer.name);
-    for (text, report) in &answer.steps {
-        let time = report.elapsed.map_or("-".into(), |time| time.to_string());
-        match &report.kernel {
+    for StepRun { text, execution } in &answer.steps {
+        let time = execution
+            .elapsed
+            .map_or("-".into(), |time| time.to_string());
+        match &execution.resources {
             Some(kernel) => println!(
                 "  {}: {time}, {} registers, {} bytes spilled",
                 text.name(),
@@ -128,7 +132,7 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
             ),
             None => println!("  {}: {time}, modelled", text.name()),
         }
-        tell_all(&report.diagnostics, text);
+        tell_all(&execution.findings, text);
     }
     if matches!(asked.device, Device::Gpu(_)) && answer.elapsed_ns() > 0.0 {
         println!(
@@ -153,18 +157,18 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
 }
 
 fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
-    let step = |(text, report): &(Source, Report)| {
+    let step = |StepRun { text, execution }: &StepRun| {
         json!({
             "kernel": text.name(),
-            "elapsed_ns": report.elapsed.map(heist_launch::Time::ns),
-            "clock": match report.kernel {
+            "elapsed_ns": execution.elapsed.map(heist_launch::Time::ns),
+            "clock": match execution.resources {
                 Some(_) => Clock::Measured,
                 None => Clock::Modelled,
             },
-            "registers": report.kernel.as_ref().map(|kernel| kernel.registers),
-            "local_bytes": report.kernel.as_ref().map(|kernel| kernel.local),
-            "summary": report.outcome.trace.as_ref().map(heist_launch::Trace::summary),
-            "diagnostics": report.diagnostics.iter()
+            "registers": execution.resources.as_ref().map(|kernel| kernel.registers),
+            "local_bytes": execution.resources.as_ref().map(|kernel| kernel.local),
+            "summary": execution.outcome.trace.as_ref().map(heist_launch::Trace::summary),
+            "diagnostics": execution.findings.iter()
                 .map(|diagnostic| render::to_json(diagnostic, text)).collect::<Vec<_>>(),
         })
     };

@@ -1,11 +1,12 @@
 //! `heist check`: why does my kernel die?
 
-use super::launch::{ARGUMENTS_HELP, LaunchFlags};
+use super::launch::{ARGUMENTS_HELP, LaunchFlags, not_run};
 use super::{BadQuestion, Output, Verdict, assembler, launch_file, read_source, say};
+use crate::{origin, render, sarif};
 use clap::Args;
-use heist::{origin, render, sarif};
 use heist_check::log::{self, KernelUsage, Kind};
-use heist_ptx::{Diagnostic, Severity, Source, parse, validate};
+use heist_ptx::{Diagnostic, Severity, Source, validate};
+use heist_run::{NotRun, Program};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -138,44 +139,53 @@ impl Check {
                 remarks: Vec::new(),
             });
         }
+        match Program::new(source) {
+            Ok(program) => self.check_program(&program),
+            Err(NotRun::Refused(diagnostics, source)) => Ok(Found {
+                source: *source,
+                kind,
+                diagnostics,
+                usage: Vec::new(),
+                remarks: Vec::new(),
+            }),
+            Err(other) => Err(not_run(other)),
+        }
+    }
+
+    fn check_program(&self, program: &Program) -> Result<Found, BadQuestion> {
+        let (source, module) = (program.source(), program.module());
         let mut usage = Vec::new();
         let mut remarks = Vec::new();
-        let diagnostics = match parse(&source) {
-            Ok(module) => {
-                let mut found = validate::validate(&module, Some(&source));
-                // What is not PTX means nothing, and can't be run.
-                if found.is_empty() {
-                    found = heist_check::check(&module);
-                    if let Some(launch) = &self.launch {
-                        let entry = launch.entry(&source, &module)?;
-                        let dynamic = launch.launch().dynamic_shared;
-                        found.extend(heist_check::shared_opt_in(&module, &entry, dynamic));
-                        let ran = launch.run(&source, &module)?;
-                        remarks = ran.remarks();
-                        merge(&mut found, ran.report.diagnostics);
-                    }
-                    if let Some(file) = &self.launches {
-                        let (launches, from_runs) = launch_file::run(file, &source, &module)?;
-                        remarks.push(match launches {
-                            1 => "one launch was run".to_owned(),
-                            many => format!("{many} launches were run"),
-                        });
-                        merge(&mut found, from_runs);
-                    }
-                }
-                found.sort_by_key(|diagnostic| diagnostic.span.start);
-                origin::add_source_lines(&module, &source, &mut found);
-                if self.ptxas {
-                    usage = assembler::usage(&source, &module).map_err(BadQuestion::Sentence)?;
-                }
-                found
+        let mut found = validate::validate(module, Some(source));
+        // What is not PTX means nothing, and can't be run.
+        if found.is_empty() {
+            found = heist_check::check(module);
+            if let Some(launch) = &self.launch {
+                let entry = launch.entry(program)?;
+                let dynamic = launch.launch().dynamic_shared;
+                found.extend(heist_check::shared_opt_in(module, entry, dynamic));
+                let launched = launch.run(program)?;
+                remarks = launched.remarks();
+                merge(&mut found, launched.execution.findings);
             }
-            Err(errors) => errors,
-        };
+            if let Some(file) = &self.launches {
+                let (launches, from_runs) = launch_file::run(file, program)?;
+                remarks.push(match launches {
+                    1 => "one launch was run".to_owned(),
+                    many => format!("{many} launches were run"),
+                });
+                merge(&mut found, from_runs);
+            }
+        }
+        found.sort_by_key(|diagnostic| diagnostic.span.start);
+        origin::add_source_lines(module, source, &mut found);
+        if self.ptxas {
+            usage = assembler::usage(source, module).map_err(BadQuestion::Sentence)?;
+        }
         Ok(Found {
-            source,
-            kind,
-            diagnostics,
+            source: source.clone(),
+            kind: Kind::Ptx,
+            diagnostics: found,
             usage,
             remarks,
         })

@@ -1,0 +1,13 @@
+//! The `heist` command: everything that is about a terminal, a file or a table, and
+//! nothing that a program of its own would need; that is the `heist` library.
+//!
+//! * [`command`]: the subcommands, one file each.
+//! * [`render`], [`sarif`]: findings for people and for tools.
+//! * [`origin`]: the source line behind a line of PTX.
+//! * [`bench`]: our kernels and their peers, side by side.
+
+pub mod bench;
+pub mod command;
+pub mod origin;
+pub mod render;
+pub mod sarif;

@@ -1,0 +1,146 @@
+//! Runs a [`Job`]: once on any device, or over and over on a real GPU.
+
+#[cfg(feature = "gpu")]
+mod on_gpu;
+
+#[cfg(feature = "gpu")]
+pub use on_gpu::OnGpu;
+
+use crate::tiled::unexpected;
+use heist_kernels::{Job, KernelError, Target};
+use heist_launch::Buffer;
+use heist_ptx::Source;
+use heist_run::{Device, Execution, Found, NotRun, Program, RunError, Settings, UnknownArch};
+
+/// Why a job did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// There is no such kernel, or none for this device.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The GPU could not do it.
+    #[cfg(feature = "gpu")]
+    #[error(transparent)]
+    Gpu(#[from] heist_gpu::GpuError),
+    /// The device did not take a step.
+    #[error(transparent)]
+    NotRun(#[from] NotRun),
+    /// Something was found in a step.
+    #[error(transparent)]
+    Found(#[from] Found),
+    /// The device is none that kernels can be built for.
+    #[error(transparent)]
+    Device(#[from] UnknownArch),
+}
+
+impl From<RunError> for JobError {
+    fn from(error: RunError) -> JobError {
+        match error {
+            RunError::NotRun(why) => JobError::NotRun(why),
+            RunError::Found(found) => JobError::Found(found),
+        }
+    }
+}
+
+/// What kernels are built for on a device.
+///
+/// # Errors
+/// When a real GPU is newer than Heist.
+pub fn target(device: &Device) -> Result<Target, UnknownArch> {
+    Ok(Target {
+        arch: device.arch()?,
+        sms: device.sms(),
+    })
+}
+
+/// One step of a job, run.
+#[derive(Clone, Debug)]
+pub struct StepRun {
+    /// The PTX that ran, for the findings.
+    pub text: Source,
+    /// What it gave.
+    pub execution: Execution,
+}
+
+/// Runs every step of a job in order and waits; its buffers then hold what the
+/// kernels left there.
+///
+/// # Errors
+/// What kept a step from running, and whatever was found in one.
+pub fn run(device: &Device, job: &mut Job, settings: &Settings) -> Result<Vec<StepRun>, JobError> {
+    let mut steps = inspect(device, job, settings)?;
+    // No step follows one in which something was found.
+    if let Some(last) = steps.pop() {
+        let execution = last.execution.clean(&last.text)?;
+        steps.push(StepRun { execution, ..last });
+    }
+    Ok(steps)
+}
+
+/// The same for a caller that looks at the findings: the job stops after a step in
+/// which something was found, and that is the last one here.
+///
+/// # Errors
+/// What kept a step from running.
+pub fn inspect(
+    device: &Device,
+    job: &mut Job,
+    settings: &Settings,
+) -> Result<Vec<StepRun>, JobError> {
+    let mut steps = Vec::new();
+    for index in 0..job.steps.len() {
+        let arguments = job.arguments(index)?;
+        let step = &job.steps[index];
+        let program = Program::from_module(format!("{}.ptx", step.entry), &step.module);
+        let mut execution =
+            device.inspect(&program, &step.entry, &step.launch, &arguments, settings)?;
+        job.absorb(&execution.outcome);
+        execution.findings = unexpected(execution.findings);
+        let found = !execution.findings.is_empty();
+        steps.push(StepRun {
+            text: program.source().clone(),
+            execution,
+        });
+        if found {
+            break;
+        }
+    }
+    Ok(steps)
+}
+
+/// The buffer of a family's jobs that holds the result.
+pub fn output_of(family: &str) -> &'static str {
+    if family == "attention" { "out" } else { "d" }
+}
+
+/// The norm of the difference of two buffers over the norm of the first; not a
+/// number where they can't be compared.
+pub fn distance(reference: &Buffer, other: &Buffer) -> f64 {
+    if reference.len() != other.len() {
+        return f64::NAN;
+    }
+    let (a, b) = (reference.ty(), other.ty());
+    let (mut square, mut norm) = (0.0, 0.0);
+    for (one, two) in reference.iter().zip(other.iter()) {
+        let (one, two) = (a.to_f64(one), b.to_f64(two));
+        square += (one - two) * (one - two);
+        norm += one * one;
+    }
+    if norm == 0.0 {
+        return square.sqrt();
+    }
+    (square / norm).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        let one = Buffer::from_slice(&[3.0f32, 4.0]);
+        assert_eq!(distance(&one, &one), 0.0);
+        assert_eq!(distance(&one, &Buffer::from_slice(&[3.0f32, 3.0])), 0.2);
+        assert!(distance(&one, &Buffer::from_slice(&[3.0f32])).is_nan());
+    }
+}

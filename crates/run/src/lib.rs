@@ -1,0 +1,53 @@
+//! Runs a program on a device: one interface to the simulated GPUs and the real one.
+//!
+//! * [`Program`]: PTX, as text and as a module, parsed once.
+//! * [`Device`]: where it runs; [`DeviceName`] is how people write that.
+//! * [`Settings`]: how it runs, where a device has a choice.
+//! * [`Execution`]: what a launch gave. What was found in it is part of it:
+//!   [`Device::run`] fails where something was found, and [`Device::inspect`] is for
+//!   callers that look at the findings themselves.
+//!
+//! ```
+//! use heist_launch::{Arg, Arguments, Launch};
+//! use heist_ptx::Source;
+//! use heist_run::{Device, Program, Settings};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let program = Program::new(Source::new("add.ptx", "
+//!     .version 8.0
+//!     .target sm_80
+//!     .address_size 64
+//!     .visible .entry add(.param .u64 data) {
+//!         .reg .b32 %r<2>; .reg .b64 %rd<2>;
+//!         ld.param.u64 %rd1, [data];
+//!         ld.global.u32 %r1, [%rd1];
+//!         add.u32 %r1, %r1, 1;
+//!         st.global.u32 [%rd1], %r1;
+//!         ret;
+//!     }"))?;
+//! let device = Device::open("sim:h200".parse()?)?; // or "gpu"
+//! let arguments = Arguments::new([Arg::in_out(&[41u32])]);
+//! let launch = Launch::new(1, 1);
+//! let execution = device.run(&program, "add", &launch, &arguments, &Settings::default())?;
+//! assert_eq!(execution.outcome.output(0).unwrap().to_vec::<u32>().unwrap(), [42]);
+//!
+//! // Two threads that write different values to one place: the run is an error.
+//! let racy = program.source().text().replace("%r1, 1;", "%r1, %tid.x;");
+//! let racy = Program::new(Source::new("racy.ptx", racy))?;
+//! let error = device
+//!     .run(&racy, "add", &Launch::new(1, 64), &arguments, &Settings::default())
+//!     .unwrap_err();
+//! assert!(error.to_string().contains("racy.ptx:9: error[R"), "{error}");
+//! # Ok(()) }
+//! ```
+
+mod device;
+mod execution;
+mod name;
+mod program;
+mod settings;
+
+pub use device::{Device, OpenError, UnknownArch};
+pub use execution::{Execution, Found, NotRun, Resources, RunError};
+pub use name::DeviceName;
+pub use program::{EntryError, Program};
+pub use settings::Settings;

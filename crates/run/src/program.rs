@@ -1,0 +1,99 @@
+//! A program: PTX as text and as a module.
+
+use crate::execution::NotRun;
+use heist_ptx::{Diagnostic, Module, Source};
+use std::sync::OnceLock;
+
+/// PTX as text and as a module, parsed once; a simulation decodes it once besides.
+pub struct Program {
+    source: Source,
+    module: Module,
+    simulated: OnceLock<Result<heist_sim::Program, Vec<Diagnostic>>>,
+}
+
+impl Program {
+    /// Parses a text.
+    ///
+    /// # Errors
+    /// What the parser says.
+    pub fn new(source: Source) -> Result<Program, NotRun> {
+        match heist_ptx::parse(&source) {
+            Ok(module) => Ok(Program::parsed(source, module)),
+            Err(found) => Err(NotRun::Refused(found, Box::new(source))),
+        }
+    }
+
+    /// A module that was built: printed, and read back, so that whatever is found
+    /// has its line.
+    pub fn from_module(name: impl Into<String>, module: &Module) -> Program {
+        let source = Source::new(name.into(), heist_ptx::print(module));
+        let read = heist_ptx::parse(&source).unwrap_or_else(|_| module.clone());
+        Program::parsed(source, read)
+    }
+
+    /// A text and its own module.
+    pub fn parsed(source: Source, module: Module) -> Program {
+        Program {
+            source,
+            module,
+            simulated: OnceLock::new(),
+        }
+    }
+
+    /// The text.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The module.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The kernel of that name, or the module's only one.
+    ///
+    /// # Errors
+    /// When there is none, or there are several and none was asked for.
+    pub fn entry(&self, asked: Option<&str>) -> Result<&str, EntryError> {
+        let names = || self.module.entries().map(|entry| entry.name.as_str());
+        let error = |what: String| EntryError {
+            file: self.source.name().to_owned(),
+            what,
+            known: names().map(str::to_owned).collect(),
+        };
+        match asked {
+            Some(asked) => names()
+                .find(|name| *name == asked)
+                .ok_or_else(|| error(format!("there is no kernel `{asked}`"))),
+            None => match (names().next(), names().nth(1)) {
+                (Some(only), None) => Ok(only),
+                _ => Err(error("which kernel? say --entry".to_owned())),
+            },
+        }
+    }
+
+    /// The same for the simulator.
+    pub(crate) fn simulated(&self) -> Result<&heist_sim::Program, NotRun> {
+        self.simulated
+            .get_or_init(|| heist_sim::Program::new(self.module.clone()))
+            .as_ref()
+            .map_err(|found| NotRun::Refused(found.clone(), Box::new(self.source.clone())))
+    }
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Program({})", self.source.name())
+    }
+}
+
+/// No kernel of that name, or several to choose from.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}: {}", .known.is_empty()
+    .then(|| "it has no kernel (`.entry`)".to_owned())
+    .unwrap_or_else(|| format!("{what}; it has {}", .known.join(", "))))]
+pub struct EntryError {
+    file: String,
+    what: String,
+    known: Vec<String>,
+}
