@@ -2,6 +2,7 @@
 
 use crate::execution::NotRun;
 use heist_ptx::{Diagnostic, Module, Source};
+use std::fmt;
 use std::sync::OnceLock;
 
 /// PTX as text and as a module, parsed once; a simulation decodes it once besides.
@@ -81,19 +82,33 @@ impl Program {
     }
 }
 
-impl std::fmt::Debug for Program {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Program({})", self.source.name())
     }
 }
 
 /// No kernel of that name, or several to choose from.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}: {}", .known.is_empty()
-    .then(|| "it has no kernel (`.entry`)".to_owned())
-    .unwrap_or_else(|| format!("{what}; it has {}", .known.join(", "))))]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryError {
     file: String,
     what: String,
     known: Vec<String>,
 }
+
+impl fmt::Display for EntryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known.as_slice() {
+            [] => write!(f, "{}: it has no kernel (`.entry`)", self.file),
+            known => write!(
+                f,
+                "{}: {}; it has {}",
+                self.file,
+                self.what,
+                known.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for EntryError {}
