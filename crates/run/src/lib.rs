@@ -36,7 +36,7 @@
 //! let error = device
 //!     .run(&racy, "add", &Launch::new(1, 64), &arguments, &Settings::default())
 //!     .unwrap_err();
-//! assert!(error.to_string().contains("racy.ptx:9: error[R"), "{error}");
+//! assert!(error.to_string().contains("racy.ptx:10: error[R006]"), "{error}");
 //! # Ok(()) }
 //! ```
 
