@@ -8,6 +8,7 @@
 
 use crate::error::KernelError;
 use crate::job::Job;
+use crate::plan::LaunchPlan;
 use heist_builder::{Arch, LaunchInfo};
 use heist_ptx::arch::Footprint;
 use heist_sched::Schedule;
@@ -61,6 +62,19 @@ pub trait Variant: Sync {
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<Job, KernelError>;
+    /// The same without data: for callers with device memory of their own.
+    ///
+    /// # Errors
+    /// What could not be built or planned.
+    fn plan(
+        &self,
+        problem: &Self::Problem,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        let job = self.job(problem, schedule, target)?;
+        Ok(LaunchPlan::of_job(self.name(), job))
+    }
 }
 
 /// A family of kernels.
@@ -78,6 +92,20 @@ impl<P> Family<P> {
         variants
             .map(|variant| (variant.name(), variant.about()))
             .collect()
+    }
+
+    /// The launches of the variant of that name, or of the one that suits best.
+    ///
+    /// # Errors
+    /// As [`Family::choose`], and what could not be built or planned.
+    pub fn plan(
+        &self,
+        name: Option<&str>,
+        problem: &P,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        self.choose(name, problem, target)?
+            .plan(problem, None, target)
     }
 
     /// The variant of that name, or the one that suits best.

@@ -7,6 +7,7 @@
 //!   choice between them by device.
 //! * [`gemm`] and [`grouped`]: matrix multiplication, one and many at a time.
 //! * [`job`]: kernels, launches and buffers, as every runner takes them.
+//! * [`plan`]: the same without data, for callers with device memory of their own.
 //! * [`catalogue`]: all of it by name.
 
 pub mod attention;
@@ -16,6 +17,7 @@ pub mod family;
 pub mod gemm;
 pub mod grouped;
 pub mod job;
+pub mod plan;
 pub mod random;
 pub mod reference;
 pub mod synthetic;
@@ -23,3 +25,4 @@ pub mod synthetic;
 pub use error::KernelError;
 pub use family::{Family, Target, Variant};
 pub use job::{Job, Step, Work};
+pub use plan::{BufferSpec, LaunchPlan, Purpose};

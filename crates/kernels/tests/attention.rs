@@ -101,6 +101,13 @@ fn on_warpgroups() {
 }
 
 #[test]
+fn decoding() {
+    right(Topic::Decode, "sim:h200");
+    let without = common::device("sim:a100").1;
+    assert!(cases(Topic::Decode, without).is_empty());
+}
+
+#[test]
 fn warpgroups_are_chosen_where_they_are_ahead() {
     let chosen = |problem: &Problem, device| {
         let target = common::device(device).1;

@@ -2,7 +2,7 @@
 //! `persistent` rungs, which differ in their tiles and in who runs them.
 
 use super::config::{Config, Feed};
-use super::finish::{merge, store};
+use super::finish::{MergeShape, merge, store};
 use super::params::{AttentionArgs, Element};
 use super::place::Place;
 use super::span::Blocks;
@@ -59,7 +59,7 @@ pub(crate) fn tile<'k, T: Element>(
                     );
                 });
                 running.finish();
-                merge(k, config, &team);
+                merge_warps(k, config, &team);
                 store(k, args, config, &destination(), &team, &queries);
             }
             Feed::Turns => {
@@ -91,10 +91,21 @@ pub(crate) fn tile<'k, T: Element>(
                     );
                 });
                 running.finish();
-                merge(k, config, &team);
+                merge_warps(k, config, &team);
                 store(k, args, config, &destination(), &team, &queries);
             }
         }
+    });
+}
+
+/// Brings together what warps with the same rows have.
+fn merge_warps<'k, T: Element>(k: &Kernel<'k>, config: &Config, team: &Team<'k, T>) {
+    let shape = MergeShape {
+        down: config.down,
+        across: config.across,
+    };
+    merge(k, shape, k.warp(), &team.softmax, &team.results, || {
+        k.sync()
     });
 }
 

@@ -4,7 +4,8 @@
 //! moment in [`large_cases`](super::large_cases).
 
 use super::config::{Config, Feed, Rung};
-use super::kernel::{job, schedule};
+use super::decode::{DecodeShape, Grid, decode_plan};
+use super::kernel::{contents, job, schedule};
 use super::order::HeaviestFirst;
 use super::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 use super::warpgroup::{WarpgroupShape, warpgroup_job};
@@ -24,13 +25,15 @@ pub struct Case {
     pub schedule: Schedule,
 }
 
-/// A kernel of the ladder, or the one on warpgroups.
+/// A kernel of the ladder, the one on warpgroups, or the one for decoding.
 #[derive(Clone, Copy, Debug)]
 pub enum Which {
     /// A rung of the ladder.
     Rung(Config),
     /// On Hopper's warpgroups.
     Warpgroups(WarpgroupShape),
+    /// For decoding.
+    Decode(DecodeShape, Grid),
 }
 
 impl Case {
@@ -44,6 +47,10 @@ impl Case {
             Which::Warpgroups(shape) => {
                 warpgroup_job(&self.problem, *shape, &self.schedule, target)
             }
+            Which::Decode(shape, grid) => {
+                let plan = decode_plan(&self.problem, *shape, *grid, target)?;
+                Ok(plan.job(contents(&self.problem)))
+            }
         }
     }
 }
@@ -54,6 +61,7 @@ impl fmt::Display for Case {
         match &self.kernel {
             Which::Rung(config) => config.fmt(f)?,
             Which::Warpgroups(shape) => shape.fmt(f)?,
+            Which::Decode(shape, grid) => return write!(f, "{shape}, {grid}"),
         }
         write!(f, ", {}", self.schedule)
     }
@@ -90,13 +98,15 @@ pub enum Topic {
     /// The kernel on warpgroups, where the device has them: types, masks, edges,
     /// shared heads, layouts, shapes and schedules.
     Warpgroups,
+    /// Few queries over many keys, packed, in pages.
+    Decode,
     /// Sizes that only a real GPU does in a moment, with the tiles for them.
     Large,
 }
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 12] = [
+    pub const SMALL: [Topic; 13] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -109,6 +119,7 @@ impl Topic {
         Topic::Scales,
         Topic::Precision,
         Topic::Warpgroups,
+        Topic::Decode,
     ];
 }
 
@@ -161,6 +172,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::Scales => cases.scales(),
         Topic::Precision => cases.precision(),
         Topic::Warpgroups => cases.warpgroups(),
+        Topic::Decode => cases.decode(),
         Topic::Large => cases.large(),
     }
     cases.list

@@ -2,7 +2,8 @@
 //! tell them.
 
 use super::config::{Config, Rung};
-use super::kernel::{job, schedule};
+use super::decode::Decode;
+use super::kernel::{contents, job, ladder_plan, schedule};
 use super::order::HeaviestFirst;
 use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
@@ -10,6 +11,7 @@ use super::verdict::{LSE_BOUND, bound, verify};
 use super::warpgroup::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
+use crate::plan::LaunchPlan;
 use crate::random::uniform;
 use crate::{Job, KernelError};
 use heist_sched::{AnyOrder, Schedule};
@@ -37,6 +39,7 @@ impl Variant for Step {
 
     fn suits(&self, problem: &Problem, _: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
+        problem.not_paged().map_err(|error| error.to_string())?;
         Ok(match self.0 {
             Rung::Large => 5,
             Rung::Persistent => 4,
@@ -53,10 +56,19 @@ impl Variant for Step {
         given: Option<&Schedule>,
         target: Target,
     ) -> Result<Job, KernelError> {
+        Ok(self.plan(problem, given, target)?.job(contents(problem)))
+    }
+
+    fn plan(
+        &self,
+        problem: &Problem,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
         problem.check()?;
         let config = Config::suited(self.0, problem, target);
         let own = schedule(&config, problem, target);
-        job(problem, &config, given.unwrap_or(&own), target)
+        ladder_plan(problem, &config, given.unwrap_or(&own), target)
     }
 }
 
@@ -71,6 +83,7 @@ pub static FAMILY: Family<Problem> = Family {
         &Step(Rung::Large),
         &Step(Rung::Persistent),
         &Wgmma,
+        &Decode,
     ],
 };
 
@@ -105,6 +118,11 @@ const PARAMETERS: &[Parameter] = &[
     parameter("out", "", "of the results: f32, or the dtype unless given"),
     parameter("mask", "full", "full, causal or window(LEFT,RIGHT)"),
     parameter("layout", "heads", "heads (B,H,S,D) or rows (B,S,H,D)"),
+    parameter(
+        "page",
+        "0",
+        "tokens of a page of keys and values, with lengths; 0: sequences lie whole",
+    ),
     parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
     parameter(
         "splits",
@@ -181,6 +199,9 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
         problem.lengths = Lengths::Each(each?);
         problem.layout = Layout::Rows;
     }
+    if number("page")? > 0 {
+        problem.page_size = Some(number("page")?);
+    }
     if let Lengths::Same { batch, .. } = problem.lengths {
         // Each sequence has an entry of its own from here on.
         const MOST: u32 = 1 << 20;
@@ -200,7 +221,7 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
         rows.saturating_mul(u64::from(heads) * u64::from(problem.head_dim))
     };
     holds("Q", size(|pair| pair.0, problem.heads))?;
-    holds("K", size(|pair| pair.1, problem.kv_heads))?;
+    holds("K", problem.elements().1 as u64)?;
     Ok(problem)
 }
 

@@ -8,39 +8,47 @@ use super::softmax::{Row, Softmax, scale_rows};
 use super::team::Team;
 use heist_builder::{Accumulator, Kernel, On, Tile, Val, WarpTile};
 
+/// Which warps have which rows: `down` of them rows of their own, and of each rows
+/// `across` warps, warp `w` those of warp `w % down`.
+#[derive(Clone, Copy)]
+pub(crate) struct MergeShape {
+    pub(crate) down: u32,
+    pub(crate) across: u32,
+}
+
 /// Brings together what warps with the same rows and other keys have: the first
-/// of them then has all of it. All warps of the block take part.
-pub(crate) fn merge<'k, T: Element>(k: &Kernel<'k>, config: &Config, team: &Team<'k, T>) {
-    if config.across == 1 {
+/// of them then has all of it. All warps of the shape take part, and `meet` is where
+/// they wait for each other.
+pub(crate) fn merge<'k>(
+    k: &Kernel<'k>,
+    MergeShape { down, across }: MergeShape,
+    warp: Val<'k, u32>,
+    softmax: &Softmax<'k>,
+    results: &WarpTile<'k>,
+    meet: impl Fn(),
+) {
+    if across == 1 {
         return;
     }
     // Lane by lane: the same lane of another warp holds the same rows and columns.
-    let words = |team: &Team<'k, T>| team.softmax.rows.len() * 4 + sums(&team.results).len();
-    let each = words(team) as u32 * 32;
-    let memory = k.shared::<f32>("merge", each * config.down * (config.across - 1));
-    let warp = k.warp();
-    let base = |warp: Val<'k, u32>| {
-        memory
-            .ptr()
-            .at((warp - config.down).mul_add(each, k.lane()))
-    };
-    k.if_(warp.ge(config.down), || {
+    let each = (softmax.rows.len() * 4 + sums(results).len()) as u32 * 32;
+    let memory = k.shared::<f32>("merge", each * down * (across - 1));
+    let base = |warp: Val<'k, u32>| memory.ptr().at((warp - down).mul_add(each, k.lane()));
+    k.if_(warp.ge(down), || {
         let to = base(warp);
-        let state = team.softmax.rows.iter().flatten();
+        let state = softmax.rows.iter().flatten();
         let values = state
             .flat_map(|row| [row.level.get(), row.sum.get()])
-            .chain(sums(&team.results));
+            .chain(sums(results));
         for (index, value) in values.enumerate() {
             to.at(32 * index).store(value);
         }
     });
-    k.sync();
-    k.if_(warp.lt(config.down), || {
-        for other in 1..config.across {
-            let from = base(warp + other * config.down);
-            absorb(&team.softmax, &team.results, |index| {
-                from.at(32 * index).load()
-            });
+    meet();
+    k.if_(warp.lt(down), || {
+        for other in 1..across {
+            let from = base(warp + other * down);
+            absorb(softmax, results, |index| from.at(32 * index).load());
         }
     });
 }

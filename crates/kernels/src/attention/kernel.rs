@@ -8,9 +8,10 @@ use super::problem::{Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
 use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
 use crate::job::buffer;
+use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, Feature, Kernel, On, With, bf16, f16};
-use heist_launch::{Arg, Buffer, Dim3, ElementType, Role, Scalar};
+use heist_launch::{Arg, Buffer, Dim3, ElementType};
 use heist_sched::{AnyOrder, Schedule, Source, Tile, Tiled, TiledKernel};
 
 /// Emits one tile of a rung.
@@ -134,10 +135,10 @@ pub(super) fn passed(passed: Vec<heist_builder::Passed<Arg>>) -> Vec<Arg> {
     passed
         .into_iter()
         .map(|value| match value {
-            heist_builder::Passed::Number(number) => Arg::Scalar(match number.bytes[..] {
-                [a, b, c, d] => Scalar::from(u32::from_le_bytes([a, b, c, d])),
-                _ => Scalar::from(0u32),
-            }),
+            heist_builder::Passed::Number(number) => match number.bytes[..] {
+                [a, b, c, d] => Arg::scalar(u32::from_le_bytes([a, b, c, d])),
+                _ => Arg::Bytes(number.bytes),
+            },
             heist_builder::Passed::Buffer { data, .. } => data,
         })
         .collect()
@@ -163,11 +164,25 @@ pub fn job(
     schedule: &Schedule,
     target: Target,
 ) -> Result<Job, KernelError> {
+    Ok(ladder_plan(problem, config, schedule, target)?.job(contents(problem)))
+}
+
+/// The same without data.
+///
+/// # Errors
+/// What does not fit, and why.
+pub(super) fn ladder_plan(
+    problem: &Problem,
+    config: &Config,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
     problem.check()?;
+    problem.not_paged()?;
     config.check()?;
     let grid = tiles(problem, config);
     let kernel = build(config, schedule, target.arch)?;
-    let plan = kernel.plan_for(grid, resident(config, &kernel, target))?;
+    let tiles = kernel.plan_for(grid, resident(config, &kernel, target))?;
     let (queries, keys) = problem.longest();
     let q = Strides::of(problem, problem.heads, queries)?;
     let kv = Strides::of(problem, problem.kv_heads, keys)?;
@@ -202,23 +217,22 @@ pub fn job(
         scale: problem.scale() * std::f32::consts::LOG2_E,
     };
     let q_elements = problem.elements().0;
-    let job = Job::new(format!("attention {problem}: {config}"), problem.work());
-    let mut job = buffers(job, problem);
+    let name = format!("attention {problem}: {config}");
+    let plan = LaunchPlan::new(name, config.rung.as_str(), problem.work());
+    let mut plan = buffers(plan, problem);
     if split {
         let parts = config.splits as usize;
-        job = job
-            .buffer(
-                "partial",
-                Role::Out,
-                Buffer::poisoned(ElementType::F32, parts * q_elements),
-            )
+        let f32 = ElementType::F32;
+        plan = plan
+            .buffer("partial", Purpose::Workspace, f32, parts * q_elements)
             .buffer(
                 "partial_lse",
-                Role::Out,
-                Buffer::poisoned(ElementType::F32, parts * lse_count as usize),
+                Purpose::Workspace,
+                f32,
+                parts * lse_count as usize,
             );
     }
-    job = job.step(Step::tiled(&kernel, &plan, passed(args.passed())));
+    plan = plan.step(Step::tiled(&kernel, &tiles, passed(args.passed())));
     if split {
         let args = CombineArgs::<With<Arg>> {
             partial: buffer("partial"),
@@ -234,9 +248,9 @@ pub fn job(
         };
         let kernel = combine::build(config, target.arch)?;
         let grid = lse_count.div_ceil(combine::ROWS);
-        job = job.step(Step::plain(&kernel, grid, passed(args.passed())));
+        plan = plan.step(Step::plain(&kernel, grid, passed(args.passed())));
     }
-    Ok(job)
+    Ok(plan)
 }
 
 /// Log-sum-exps from one sequence to the next, and from one head to the next.
@@ -248,21 +262,40 @@ pub(super) fn log_sum_strides(problem: &Problem) -> (u32, u32) {
 }
 
 /// Adds what every attention kernel works on: `q`, `k`, `v`, `out` and `lse`, and
-/// the first rows of sequences.
-pub(super) fn buffers(job: Job, problem: &Problem) -> Job {
+/// the first rows of sequences; of keys in pages, how many each sequence has, and the
+/// table of pages.
+pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
     let (q, kv) = problem.elements();
     let lse = problem.rows().0 * problem.heads as usize;
     let halves = problem.dtype.element();
-    let out = Buffer::poisoned(problem.output_element(), q);
-    let lse = Buffer::poisoned(ElementType::F32, lse);
     let (q_starts, k_starts) = starts(problem);
-    job.buffer("q", Role::In, Buffer::zeros(halves, q))
-        .buffer("k", Role::In, Buffer::zeros(halves, kv))
-        .buffer("v", Role::In, Buffer::zeros(halves, kv))
-        .buffer("out", Role::Out, out)
-        .buffer("lse", Role::Out, lse)
-        .buffer("q_starts", Role::In, Buffer::from_slice(&q_starts))
-        .buffer("k_starts", Role::In, Buffer::from_slice(&k_starts))
+    let plan = plan
+        .buffer("q", Purpose::Input, halves, q)
+        .buffer("k", Purpose::Input, halves, kv)
+        .buffer("v", Purpose::Input, halves, kv)
+        .buffer("out", Purpose::Output, problem.output_element(), q)
+        .buffer("lse", Purpose::Output, ElementType::F32, lse)
+        .buffer("q_starts", Purpose::Input, ElementType::U32, q_starts.len())
+        .buffer("k_starts", Purpose::Input, ElementType::U32, k_starts.len());
+    match problem.page_size {
+        None => plan,
+        Some(_) => {
+            let entries = problem.pages().0 * problem.sequences().len();
+            plan.buffer("pages", Purpose::Input, ElementType::U32, entries)
+        }
+    }
+}
+
+/// What is in the inputs of a job besides numbers: first rows and pages.
+pub(super) fn contents(problem: &Problem) -> impl Fn(&str) -> Option<Buffer> + use<> {
+    let (q_starts, k_starts) = starts(problem);
+    let pages = problem.page_table();
+    move |name| match name {
+        "q_starts" => Some(Buffer::from_slice(&q_starts)),
+        "k_starts" => Some(Buffer::from_slice(&k_starts)),
+        "pages" => Some(Buffer::from_slice(&pages)),
+        _ => None,
+    }
 }
 
 /// How many keys before its own and after it a query sees, for a kernel that is
@@ -281,7 +314,7 @@ pub(super) fn window(mask: Mask, built: MaskKind) -> Result<(i32, i32), KernelEr
 }
 
 /// First rows of the sequences, and one past the last; a single zero where all
-/// are alike.
+/// are alike. Of keys in pages, how many each sequence has.
 fn starts(problem: &Problem) -> (Vec<u32>, Vec<u32>) {
     let (mut q, mut k) = (vec![0], vec![0]);
     if let Lengths::Each(lengths) = &problem.lengths {
@@ -289,6 +322,9 @@ fn starts(problem: &Problem) -> (Vec<u32>, Vec<u32>) {
             q.push(q.last().copied().unwrap_or(0) + queries);
             k.push(k.last().copied().unwrap_or(0) + keys);
         }
+    }
+    if problem.page_size.is_some() {
+        k = problem.sequences().iter().map(|&(_, keys)| keys).collect();
     }
     (q, k)
 }

@@ -233,6 +233,10 @@ pub struct Problem {
     pub mask: Mask,
     /// How heads and rows lie.
     pub layout: Layout,
+    /// Keys and values lie in pages of this many tokens (page, token, head,
+    /// element), and a table has the pages of each sequence. For sequences with
+    /// lengths of their own.
+    pub page_size: Option<u32>,
     /// How weights enter the product with the values.
     pub weights: Weights,
     /// What results are made of.
@@ -260,6 +264,7 @@ impl Problem {
             dtype: Dtype::F16,
             mask: Mask::Full,
             layout: Layout::Heads,
+            page_size: None,
             weights: Weights::Rounded,
             output: Output::Same,
             scale: None,
@@ -314,6 +319,19 @@ impl Problem {
             return fail(format!(
                 "a window of {left} before and {right} after is wider than {MOST}"
             ));
+        }
+        if let Some(size) = self.page_size {
+            if !self.is_ragged() {
+                return fail(
+                    "keys in pages: sequences have lengths of their own there; give `lengths`"
+                        .into(),
+                );
+            }
+            if !(8..=4096).contains(&size) || !size.is_multiple_of(8) {
+                return fail(format!(
+                    "pages of {size} tokens: multiples of 8 up to 4096 can be had"
+                ));
+            }
         }
         let scale = self.scale();
         if !(scale.is_finite() && scale > 0.0) {
@@ -372,9 +390,65 @@ impl Problem {
         })
     }
 
+    /// The most pages of a sequence, and pages in all; at least one each.
+    pub fn pages(&self) -> (usize, usize) {
+        let Some(size) = self.page_size else {
+            return (1, 1);
+        };
+        let pages = |&(_, keys): &(u32, u32)| keys.div_ceil(size.max(1)) as usize;
+        let sequences = self.sequences();
+        let most = sequences.iter().map(pages).max().unwrap_or(0);
+        (
+            most.max(1),
+            sequences.iter().map(pages).sum::<usize>().max(1),
+        )
+    }
+
+    /// A table of pages to try kernels with: each page is one sequence's, and
+    /// neighbours of a sequence are none of the memory.
+    pub fn page_table(&self) -> Vec<u32> {
+        let (row, total) = self.pages();
+        let Some(size) = self.page_size else {
+            return Vec::new();
+        };
+        // A step that shares no divisor with the number of pages visits them all.
+        let divides =
+            |step: usize| (2..=step).any(|d| step.is_multiple_of(d) && total.is_multiple_of(d));
+        let step = (total / 3 + 1..).find(|step| !divides(*step)).unwrap_or(1);
+        let sequences = self.sequences();
+        let mut table = Vec::with_capacity(row * sequences.len());
+        let mut next = 0usize;
+        for &(_, keys) in &sequences {
+            let pages = keys.div_ceil(size.max(1)) as usize;
+            for at in 0..row {
+                // What is past a sequence's last page is never looked at.
+                table.push(if at < pages {
+                    (next % total) as u32
+                } else {
+                    u32::MAX
+                });
+                next += if at < pages { step } else { 0 };
+            }
+        }
+        table
+    }
+
+    /// Fails where keys lie in pages, for kernels that can't find them there.
+    pub(super) fn not_paged(&self) -> Result<(), KernelError> {
+        match self.page_size {
+            None => Ok(()),
+            Some(_) => Err(KernelError::unfit(
+                "keys in pages: variant=decode alone takes them",
+            )),
+        }
+    }
+
     /// Elements of the queries and of the keys.
     pub fn elements(&self) -> (usize, usize) {
-        let (q, k) = self.rows();
+        let (q, mut k) = self.rows();
+        if let Some(size) = self.page_size {
+            k = self.pages().1 * size as usize;
+        }
         let dim = self.head_dim as usize;
         (
             q * self.heads as usize * dim,
@@ -403,8 +477,10 @@ impl Problem {
             } => f64::from(batch) * self.pairs(queries, keys),
             Lengths::Each(ref lengths) => lengths.iter().map(|&(q, k)| self.pairs(q, k)).sum(),
         };
-        let (q, kv) = self.elements();
-        let rows = self.rows().0 * self.heads as usize;
+        let (q, _) = self.elements();
+        let (rows, keys) = self.rows();
+        let kv = keys * self.kv_heads as usize * self.head_dim as usize;
+        let rows = rows * self.heads as usize;
         Work {
             flops: 4.0 * pairs * f64::from(self.heads) * f64::from(self.head_dim),
             bytes: (2 * (q + 2 * kv) + self.output_element().bytes() * q + 4 * rows) as f64,
@@ -434,6 +510,9 @@ impl fmt::Display for Problem {
             write!(f, "/{}", self.kv_heads)?;
         }
         write!(f, " D{} {} {}", self.head_dim, self.dtype, self.mask)?;
+        if let Some(size) = self.page_size {
+            write!(f, " pages of {size}")?;
+        }
         if self.weights == Weights::Split {
             f.write_str(" split weights")?;
         }

@@ -96,7 +96,9 @@ impl Strides {
 struct Group {
     queries: u32,
     keys: u32,
-    /// The first key's and value's first element.
+    /// Which sequence.
+    sequence: usize,
+    /// The first key's and value's first element; in pages, that of every page.
     first_key: usize,
     /// The rows, and where they are.
     rows: Vec<(u32, Row)>,
@@ -120,7 +122,9 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
     let mut groups = Vec::new();
     let (mut q_start, mut k_start) = (0usize, 0usize);
     for (sequence, &(queries, keys)) in problem.sequences().iter().enumerate() {
-        let (first_q, first_k) = if ragged { (q_start, k_start) } else { (0, 0) };
+        let first_q = if ragged { q_start } else { 0 };
+        let whole = ragged && problem.page_size.is_none();
+        let first_k = if whole { k_start } else { 0 };
         for head in 0..heads {
             let place = |row: u32| {
                 let at = first_q + row as usize;
@@ -136,6 +140,7 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
             groups.extend(rows.chunks(TOGETHER).map(|rows| Group {
                 queries,
                 keys,
+                sequence,
                 first_key: sequence * k.batch + first_k * k.row + head / share * k.head,
                 rows: rows.iter().map(|&row| place(row)).collect(),
             }));
@@ -212,6 +217,16 @@ fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Bu
         })
         .collect();
     let mut block = vec![0.0; BLOCK * dim];
+    let table = problem.page_table();
+    let table_row = problem.pages().0;
+    let at = |key: usize| match problem.page_size {
+        None => group.first_key + key * pitch,
+        Some(size) => {
+            let size = size as usize;
+            let page = table[group.sequence * table_row + key / size] as usize;
+            group.first_key + (page * size + key % size) * pitch
+        }
+    };
     // Calls `each` with every row, its number, a key that it sees, and that
     // key's elements.
     let mut each_seen = |from: &Buffer, each: &mut dyn FnMut(usize, usize, &[f64])| {
@@ -224,7 +239,7 @@ fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Bu
                 continue;
             }
             for (key, to) in (first..end).zip(block.chunks_exact_mut(dim)) {
-                decode(from, group.first_key + key * pitch, to);
+                decode(from, at(key), to);
             }
             for (number, (_, seen)) in rows.iter().enumerate() {
                 for key in seen.start.max(first)..seen.end.min(end) {

@@ -143,6 +143,16 @@ impl<'k> Span<'k> {
             start: (self.mask.kind == MaskKind::Window).then(|| own - self.mask.left),
         }
     }
+
+    /// The keys that every row sees, where there are as many as `rows` from the first
+    /// on.
+    pub(crate) fn seen_by_all(&self, rows: Val<'k, u32>) -> Seen<'k> {
+        let k = rows.kernel();
+        Seen {
+            end: self.seen_by(k.c(0)).end,
+            start: self.seen_by(rows - 1).start,
+        }
+    }
 }
 
 impl<'k> Blocks<'k> {
@@ -216,6 +226,13 @@ impl<'k> Seen<'k> {
     pub(crate) fn has(&self, key: Val<'k, i32>) -> Bool<'k> {
         let before = key.lt(self.end);
         self.start.map_or(before, |start| before & key.ge(start))
+    }
+
+    /// Whether the `count` keys from `first` on are all of them.
+    pub(crate) fn has_all(&self, first: Val<'k, u32>, count: u32) -> Bool<'k> {
+        let first = first.cast::<i32>();
+        let before = (first + count as i32).le(self.end);
+        self.start.map_or(before, |start| before & first.ge(start))
     }
 
     /// The score of `key`, or minus infinity where it is not seen.

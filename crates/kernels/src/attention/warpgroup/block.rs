@@ -4,12 +4,13 @@
 use super::WarpgroupArgs;
 use super::group::Work;
 use super::shape::{PANEL, Spec, WarpgroupShape};
+use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::span::{Blocks, Masked, Span};
 use heist_builder::{
-    BarrierSpec, Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
-    TensorMapRef, Val, Waiter, f16,
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
+    TensorMapRef, Val, f16,
 };
 use heist_sched::Tile;
 
@@ -47,35 +48,6 @@ pub(super) struct Ends<'p, 'k> {
     all: Option<Meeting<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
-}
-
-/// Where some warps wait for each other: an mbarrier, as racecheck takes what other
-/// warps do after a named barrier of some of them for races.
-struct Meeting<'k> {
-    k: Kernel<'k>,
-    waiter: Waiter<'k>,
-}
-
-impl<'k> Meeting<'k> {
-    /// One of `count`, of `warps` warps each.
-    fn of(k: &Kernel<'k>, name: &str, count: u32, warps: u32, which: &Val<'k, u32>) -> Self {
-        let [barriers] = k.mbarriers([BarrierSpec {
-            name,
-            count,
-            arrivals: warps,
-        }]);
-        Meeting {
-            k: *k,
-            waiter: barriers.at(*which).waiter(),
-        }
-    }
-
-    fn meet(&self) {
-        let k = self.k;
-        k.sync_warp();
-        k.if_(k.elect(), || self.waiter.barrier().arrive());
-        self.waiter.wait();
-    }
 }
 
 /// A sequence: where its rows are, and how many.

@@ -15,7 +15,7 @@ mod variant;
 
 pub use shape::WarpgroupShape;
 pub(super) use variant::Wgmma;
-pub use variant::{warpgroup_job, warpgroup_schedule, warpgroup_shape};
+pub use variant::{warpgroup_job, warpgroup_plan, warpgroup_schedule, warpgroup_shape};
 
 use heist_builder::{Global, TensorMap, f16, kernel_params};
 

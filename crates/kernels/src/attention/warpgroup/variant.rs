@@ -3,11 +3,14 @@
 use super::WarpgroupArgs;
 use super::block::{Ends, Rings};
 use super::shape::{PANEL, WarpgroupShape};
-use crate::attention::kernel::{Strides, buffers, heads_at_once, log_sum_strides, passed, window};
+use crate::attention::kernel::{
+    Strides, buffers, contents, heads_at_once, log_sum_strides, passed, window,
+};
 use crate::attention::order::HeaviestFirst;
 use crate::attention::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem, Weights};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
+use crate::plan::LaunchPlan;
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, Feature, With, bf16, f16};
 use heist_launch::{Arg, BufferRef, Dim3, L2Promotion, Swizzle, TensorElement, TensorMap};
@@ -158,6 +161,7 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
+        problem.not_paged().map_err(|error| error.to_string())?;
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
         }
@@ -187,9 +191,18 @@ impl Variant for Wgmma {
         given: Option<&Schedule>,
         target: Target,
     ) -> Result<Job, KernelError> {
+        Ok(self.plan(problem, given, target)?.job(contents(problem)))
+    }
+
+    fn plan(
+        &self,
+        problem: &Problem,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
         let own = warpgroup_schedule(problem, target);
         let shape = warpgroup_shape(problem, target);
-        warpgroup_job(problem, shape, given.unwrap_or(&own), target)
+        warpgroup_plan(problem, shape, given.unwrap_or(&own), target)
     }
 }
 
@@ -204,12 +217,25 @@ pub fn warpgroup_job(
     schedule: &Schedule,
     target: Target,
 ) -> Result<Job, KernelError> {
+    Ok(warpgroup_plan(problem, shape, schedule, target)?.job(contents(problem)))
+}
+
+/// The same without data.
+///
+/// # Errors
+/// What does not fit, and why.
+pub fn warpgroup_plan(
+    problem: &Problem,
+    shape: WarpgroupShape,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
     Wgmma.suits(problem, target).map_err(KernelError::unfit)?;
     shape.check()?;
     let kernel = build(shape, problem.dtype, schedule, target.arch)?;
     let (queries, keys) = problem.longest();
     let resident = target.resident(&kernel.built.launch, shape.registers().even);
-    let plan = kernel.plan_for(strips(problem, &shape), resident)?;
+    let tiles = kernel.plan_for(strips(problem, &shape), resident)?;
     let (left, right) = window(problem.mask, shape.mask)?;
     let q = Strides::of(problem, problem.heads, queries)?;
     let (q_rows, k_rows) = match problem.lengths {
@@ -241,8 +267,8 @@ pub fn warpgroup_job(
         scale: problem.scale() * std::f32::consts::LOG2_E,
     };
     let name = format!("attention {problem}: {shape}");
-    let job = buffers(Job::new(name, problem.work()), problem);
-    Ok(job.step(Step::tiled(&kernel, &plan, passed(args.passed()))))
+    let plan = buffers(LaunchPlan::new(name, "wgmma", problem.work()), problem);
+    Ok(plan.step(Step::tiled(&kernel, &tiles, passed(args.passed()))))
 }
 
 /// The schedule that suits it.

@@ -1,0 +1,276 @@
+//! Writes plans of attention (PTX, launches, parameters, tensor maps) for
+//! `bench/kernels/attention_plans.py`, which runs them beside PyTorch's backends.
+//!
+//! ```text
+//! cargo run -p heist-kernels --example attention_plans -- DIR SET...
+//! ```
+//!
+//! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
+//! shares and stages), `paged` (pages beside whole sequences), `spec` (2 to 16 queries).
+
+use heist_builder::Arch;
+use heist_kernels::attention::{
+    DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask, Problem, decode_grid, decode_plan,
+    decode_shape,
+};
+use heist_kernels::{KernelError, LaunchPlan, Purpose, Target};
+use heist_launch::{Arg, BufferRef, TensorMap};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const H200: Target = Target {
+    arch: Arch::SM_90A,
+    sms: 132,
+};
+
+/// A shape, and the plans that are tried on it.
+struct Set {
+    problem: Problem,
+    arms: Vec<(String, Problem, Result<LaunchPlan, KernelError>)>,
+}
+
+fn decode(batch: u32, heads: u32, kv_heads: u32, keys: u32, dim: u32, dtype: Dtype) -> Problem {
+    let mut problem = Problem::new(batch, heads, 1, dim);
+    (problem.kv_heads, problem.dtype) = (kv_heads, dtype);
+    problem.lengths = Lengths::Same {
+        batch,
+        queries: 1,
+        keys,
+    };
+    problem
+}
+
+/// Batches of 1 to 256, 1k to 128k keys, every kind of sharing.
+fn decode_shapes() -> Vec<Problem> {
+    let (f16, bf16) = (Dtype::F16, Dtype::Bf16);
+    [
+        (32, 32, 8, 8192, 128, bf16),
+        (4, 32, 8, 65536, 128, bf16),
+        (1, 32, 8, 131_072, 128, bf16),
+        (1, 32, 8, 8192, 128, f16),
+        (1, 32, 8, 1024, 128, bf16),
+        (8, 32, 8, 4096, 128, bf16),
+        (64, 32, 8, 2048, 128, f16),
+        (256, 32, 8, 1024, 128, bf16),
+        (128, 32, 8, 4096, 128, bf16),
+        (16, 64, 8, 16384, 128, bf16),
+        (2, 64, 8, 32768, 128, f16),
+        (1, 64, 8, 32768, 128, bf16),
+        (16, 32, 32, 4096, 128, bf16),
+        (1, 32, 32, 16384, 128, bf16),
+        (64, 16, 16, 2048, 64, f16),
+        (8, 16, 16, 16384, 64, bf16),
+        (32, 32, 1, 16384, 128, bf16),
+        (1, 32, 1, 131_072, 128, bf16),
+        (64, 32, 8, 4096, 64, bf16),
+        (8, 64, 8, 65536, 64, bf16),
+    ]
+    .map(|(batch, heads, kv, keys, dim, dtype)| decode(batch, heads, kv, keys, dim, dtype))
+    .into()
+}
+
+fn chosen(problem: &Problem) -> (String, Problem, Result<LaunchPlan, KernelError>) {
+    let plan = FAMILY.plan(None, problem, H200);
+    ("chosen".into(), problem.clone(), plan)
+}
+
+fn dealt(
+    name: String,
+    problem: &Problem,
+    change: impl Fn(DecodeShape, Grid) -> (DecodeShape, Grid),
+) -> (String, Problem, Result<LaunchPlan, KernelError>) {
+    let shape = decode_shape(problem, H200);
+    let grid = decode_grid(problem, &shape, H200);
+    let (shape, grid) = change(shape, grid);
+    let plan = decode_plan(problem, shape, grid, H200);
+    (format!("{name} {shape}, {grid}"), problem.clone(), plan)
+}
+
+/// Other shares, fewer stages, whole tiles.
+fn deals(problem: &Problem) -> Set {
+    let mut arms = vec![chosen(problem)];
+    for least in [1, 2, 4] {
+        arms.push(dealt("dealt".into(), problem, |shape, _| {
+            let grid = Grid {
+                blocks: 132,
+                least,
+                combines: true,
+            };
+            (shape, grid)
+        }));
+    }
+    arms.push(dealt("two stages".into(), problem, |shape, grid| {
+        (DecodeShape { stages: 2, ..shape }, grid)
+    }));
+    arms.push(dealt("three stages".into(), problem, |shape, grid| {
+        (DecodeShape { stages: 3, ..shape }, grid)
+    }));
+    arms.push(dealt("double stages".into(), problem, |shape, grid| {
+        let shape = DecodeShape {
+            keys: 2 * shape.keys,
+            stages: shape.stages / 2,
+            ..shape
+        };
+        (shape, grid)
+    }));
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// The same lengths, whole and in pages.
+fn paged(problem: &Problem) -> Set {
+    let Lengths::Same { batch, keys, .. } = problem.lengths else {
+        unreachable!("a shape of `decode`");
+    };
+    let mut arms = vec![chosen(problem)];
+    for page_size in [None, Some(16), Some(32), Some(64), Some(128), Some(256)] {
+        let mut other = Problem::ragged(
+            vec![(1, keys); batch as usize],
+            problem.heads,
+            problem.head_dim,
+        );
+        (other.kv_heads, other.dtype, other.page_size) =
+            (problem.kv_heads, problem.dtype, page_size);
+        let (_, other, plan) = chosen(&other);
+        let name = page_size.map_or("packed".into(), |size| format!("pages of {size}"));
+        arms.push((name, other, plan));
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// Several queries, as speculative decoding has them.
+fn speculative(queries: u32, kv_heads: u32) -> Set {
+    let mut problem = decode(16, 32, kv_heads, 8192, 128, Dtype::Bf16);
+    problem.lengths = Lengths::Same {
+        batch: 16,
+        queries,
+        keys: 8192,
+    };
+    problem.mask = Mask::Causal;
+    Set {
+        arms: vec![chosen(&problem)],
+        problem,
+    }
+}
+
+fn sets(name: &str) -> Vec<Set> {
+    let shapes = decode_shapes();
+    let some = |at: &[usize]| at.iter().map(|at| shapes[*at].clone()).collect::<Vec<_>>();
+    match name {
+        "decode" => shapes
+            .iter()
+            .map(|problem| Set {
+                problem: problem.clone(),
+                arms: vec![chosen(problem)],
+            })
+            .collect(),
+        "deal" => some(&[0, 1, 4, 7, 14, 17, 18]).iter().map(deals).collect(),
+        "paged" => some(&[0, 1, 8]).iter().map(paged).collect(),
+        "spec" => [(2, 8), (4, 8), (8, 8), (16, 8), (4, 4)]
+            .map(|(queries, kv_heads)| speculative(queries, kv_heads))
+            .into(),
+        other => {
+            eprintln!("`{other}` is no set: decode, deal, paged, spec");
+            std::process::exit(2);
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn map(map: &TensorMap) -> Value {
+    let TensorMap {
+        buffer: BufferRef::Named(buffer),
+        ..
+    } = map
+    else {
+        return Value::Null;
+    };
+    json!({
+        "map": buffer, "element": map.element.as_str(), "dims": map.dims, "strides": map.strides,
+        "box": map.box_dims, "element_strides": map.element_strides,
+        "swizzle": map.swizzle.as_str(), "l2": map.l2.as_str(),
+    })
+}
+
+fn parameter(arg: &Arg) -> Value {
+    match arg {
+        Arg::Scalar(scalar) => json!({ "hex": hex(&scalar.to_bytes()) }),
+        Arg::Bytes(bytes) => json!({ "hex": hex(bytes) }),
+        Arg::Buffer { data, .. } => json!({ "own": hex(data.bytes()) }),
+        Arg::Pointer {
+            buffer: BufferRef::Named(name),
+            ..
+        } => json!({ "buffer": name }),
+        Arg::Pointer { .. } => Value::Null,
+        Arg::TensorMap(tensor) => map(tensor),
+    }
+}
+
+fn describe(
+    directory: &Path,
+    number: &mut u32,
+    name: &str,
+    problem: &Problem,
+    plan: &LaunchPlan,
+) -> Result<Value, Box<dyn std::error::Error>> {
+    let mut steps = Vec::new();
+    for step in &plan.steps {
+        let file = format!("{number}.ptx");
+        *number += 1;
+        std::fs::write(directory.join(&file), step.ptx())?;
+        let (grid, block) = (step.launch.grid, step.launch.block);
+        steps.push(json!({
+            "ptx": file, "entry": step.entry, "grid": [grid.x, grid.y, grid.z],
+            "block": [block.x, block.y, block.z], "shared": step.launch.dynamic_shared,
+            "params": step.params.iter().map(parameter).collect::<Vec<_>>(),
+        }));
+    }
+    let buffers = plan.buffers.iter().map(|buffer| {
+        let input = buffer.purpose == Purpose::Input;
+        json!({ "name": buffer.name, "bytes": buffer.bytes(), "input": input })
+    });
+    Ok(json!({
+        "name": name, "plan": plan.name, "variant": plan.variant,
+        "page": problem.page_size, "ragged": problem.is_ragged(),
+        "table": problem.page_table(),
+        "buffers": buffers.collect::<Vec<_>>(), "steps": steps,
+    }))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let directory = words.next().ok_or("a folder is wanted, and then sets")?;
+    let directory = Path::new(&directory);
+    std::fs::create_dir_all(directory)?;
+    let (mut all, mut number) = (Vec::new(), 0);
+    for name in words {
+        for set in sets(&name) {
+            let mut arms = Vec::new();
+            for (arm, problem, plan) in &set.arms {
+                match plan {
+                    Ok(plan) => arms.push(describe(directory, &mut number, arm, problem, plan)?),
+                    Err(error) => eprintln!("{}: {arm}: {error}", set.problem),
+                }
+            }
+            let problem = &set.problem;
+            let (queries, keys) = problem.longest();
+            all.push(json!({
+                "set": name, "name": problem.to_string(), "batch": problem.sequences().len(),
+                "heads": problem.heads, "kv_heads": problem.kv_heads, "queries": queries,
+                "keys": keys, "dim": problem.head_dim, "dtype": problem.dtype.to_string(),
+                "causal": problem.mask == Mask::Causal,
+                "flops": problem.work().flops, "bytes": problem.work().bytes, "arms": arms,
+            }));
+        }
+    }
+    std::fs::write(directory.join("plans.json"), serde_json::to_string(&all)?)?;
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! What a block does: one thread asks for key blocks and values, four warps go
+//! through them as they come.
+
+use super::DecodeArgs;
+use super::rows::{Rows, fill_queries};
+use super::shape::{DecodeShape, PANEL, Spec, Storage, WARPS};
+use super::work::{Part, Work};
+use crate::attention::meeting::Meeting;
+use crate::attention::params::Element;
+use crate::attention::problem::Layout;
+use heist_builder::{BulkConsumer, BulkProducer, Kernel, Landing, On, TileSpec, Val};
+
+/// The whole kernel.
+pub(super) fn emit<'k, T: Element>(k: &Kernel<'k>, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) {
+    let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), WARPS);
+    let meeting = Meeting::of(k, "met", 1, WARPS, &k.c(0));
+    let queries = k.tile(TileSpec::<T>::new(
+        "q",
+        shape.rows(),
+        shape.head_dim,
+        shape.query_layout(),
+    ));
+    let work = Work::new(k, shape, args);
+    let begin = (k.block().x * work.share).named("begin");
+    let warp = k.warp_uniform();
+    k.if_(begin.lt(work.total), || {
+        let at = work.locate(begin);
+        k.if_else(
+            warp.eq(WARPS),
+            || {
+                k.comment("the copies");
+                let copies = Copies {
+                    k: *k,
+                    shape,
+                    args,
+                    fill: ring.producer(),
+                };
+                k.if_(k.lane().eq(0), || {
+                    work.each_part(at, begin, |part| copies.part(part));
+                    copies.fill.drain();
+                });
+                k.sync_warp();
+            },
+            || {
+                k.comment("the products");
+                let stages = ring.consumer();
+                work.each_part(at, begin, |part| {
+                    fill_queries(args, part, &queries, k.thread_index(), 32 * WARPS);
+                    meeting.meet();
+                    let rows = Rows::<T>::new(k, shape, args, part, &queries, warp);
+                    products(k, shape, args, part, &stages, &rows, &meeting);
+                    rows.merge(warp, || meeting.meet());
+                    k.if_(warp.lt(shape.down), || {
+                        let whole =
+                            part.unit.eq(part.tile_unit) & part.count.eq(part.sequence.blocks);
+                        k.if_else(
+                            whole,
+                            || rows.store(args, part),
+                            || rows.store_part(args, part, slot(part, begin, k.block().x)),
+                        );
+                    });
+                    // Nobody reads what the next part's queries and sums replace.
+                    meeting.meet();
+                });
+            },
+        );
+    });
+}
+
+/// Where a block puts a part of a tile: the part that its share begins with, or the
+/// one that it ends with.
+fn slot<'k>(part: &Part<'k>, begin: Val<'k, u32>, block: Val<'k, u32>) -> Val<'k, u32> {
+    block * 2 + part.unit.ne(begin).to_u32()
+}
+
+/// Goes through the stages of a part.
+fn products<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    stages: &BulkConsumer<'_, 'k, Spec>,
+    rows: &Rows<'k, T>,
+    meeting: &Meeting<'k>,
+) {
+    let by_all = part
+        .sequence
+        .span(shape, args)
+        .seen_by_all(part.sequence.queries);
+    let first = part.first_key(shape.keys);
+    let end = first + part.count * shape.keys;
+    k.for_step(first, end, shape.keys, |first| {
+        if shape.ragged() {
+            // What follows the last key is another sequence's, or nobody's: no weight
+            // times an infinity is not nothing.
+            let inside = part.sequence.keys.max(first) - first;
+            k.if_(inside.lt(shape.keys), || {
+                stages.peek(|stage| clear_values(k, shape, &stage, inside));
+                k.fence_async_shared();
+                meeting.meet();
+            });
+        }
+        stages.consume(|stage| {
+            let masked = !by_all.has_all(first, shape.keys);
+            rows.stage(&stage.cast(), first, masked);
+            // These reads come before the copy that fills the stage again.
+            k.fence_async_shared();
+        });
+    });
+}
+
+/// All warps that multiply clear the values of a stage from row `inside` on.
+fn clear_values<'k>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    stage: &heist_builder::Tile<'k, heist_builder::f16>,
+    inside: Val<'k, u32>,
+) {
+    let chunks = (k.c(shape.keys) - inside) * stage.chunks();
+    k.for_step(k.thread_index(), chunks, 32 * WARPS, |index| {
+        let row = inside + index / stage.chunks();
+        for panel in 0..shape.panels() {
+            let row = row + (shape.panels() + panel) * shape.keys;
+            let chunk = stage.chunk(row, index % stage.chunks());
+            chunk.cast::<u32>().store_vec([k.c(0u32); 4]);
+        }
+    });
+}
+
+/// The thread that asks for copies.
+struct Copies<'a, 'p, 'k> {
+    k: Kernel<'k>,
+    shape: &'a DecodeShape,
+    args: &'a DecodeArgs<On<'k>>,
+    fill: BulkProducer<'p, 'k, Spec>,
+}
+
+impl<'k> Copies<'_, '_, 'k> {
+    /// Asks for the key blocks of a part and their values.
+    fn part(&self, part: &Part<'k>) {
+        let (k, keys) = (self.k, self.shape.keys);
+        let first = part.first_key(keys);
+        let end = first + part.count * keys;
+        let Storage::Paged(size) = self.shape.storage else {
+            return k.for_step(first, end, keys, |key| self.stage(part, |_| (key, None)));
+        };
+        // The pages of a stage are looked up while the stage before is waited for.
+        let table = self
+            .args
+            .pages
+            .at(part.sequence.number.mul_wide(self.args.table_row));
+        let last = (part.sequence.keys.max(1) - 1) / size;
+        let look_up = |key: Val<'k, u32>, at: u32| {
+            let page = (key + at * self.shape.copied_rows()) / size;
+            table.at(page.min(last)).load_readonly()
+        };
+        let copies = keys / self.shape.copied_rows();
+        let ahead: Vec<_> = (0..copies).map(|at| k.var(look_up(first, at))).collect();
+        k.for_step(first, end, keys, |key| {
+            let pages: Vec<_> = ahead.iter().map(|page| page.get()).collect();
+            for (at, page) in (0..).zip(&ahead) {
+                page.set(look_up(key + keys, at));
+            }
+            self.stage(part, |at| {
+                let row = key + at * self.shape.copied_rows();
+                (row % size, Some(pages[at as usize]))
+            });
+        });
+    }
+
+    /// Asks for one stage. `at` says of each copy which row it begins at, and of
+    /// which page.
+    fn stage(&self, part: &Part<'k>, at: impl Fn(u32) -> (Val<'k, u32>, Option<Val<'k, u32>>)) {
+        let (k, shape) = (self.k, self.shape);
+        let height = shape.copied_rows();
+        let head = part.kv_head.cast::<i32>();
+        self.fill
+            .fill(|copies, to: Landing<'k, heist_builder::f16>| {
+                for copy in 0..shape.keys / height {
+                    let (row, page) = at(copy);
+                    let row = (part.sequence.k_start + row).cast::<i32>();
+                    for (which, from) in [(0, self.args.k), (1, self.args.v)] {
+                        for panel in 0..shape.panels() {
+                            let first =
+                                (which * shape.panels() + panel) * shape.keys + copy * height;
+                            let to = to.part(first * PANEL, height * PANEL);
+                            let element = k.c((panel * PANEL) as i32);
+                            let at = match shape.storage {
+                                Storage::Dense(Layout::Heads) => {
+                                    [element, row, head, part.sequence.number.cast()]
+                                }
+                                Storage::Dense(Layout::Rows) => {
+                                    [element, head, row, part.sequence.number.cast()]
+                                }
+                                Storage::Packed => [element, head, row, k.c(0)],
+                                Storage::Paged(_) => {
+                                    let page = page.unwrap_or(k.c(0)).cast();
+                                    [element, head, row, page]
+                                }
+                            };
+                            copies.copy_tensor(to, from, at);
+                        }
+                    }
+                }
+            });
+    }
+}

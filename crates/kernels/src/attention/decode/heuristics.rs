@@ -1,0 +1,143 @@
+//! Which tiles a decoding kernel has, and how its work is dealt.
+//!
+//! Memory bounds decoding, so a choice is good if all multiprocessors read all the
+//! time, with enough on its way (50 to 64 KB each), and nothing is read twice:
+//!
+//! * **Rows**: 16, 32 or 64, the least that holds the query heads of a group times the
+//!   queries of a sequence. `mma.sync` needs 16; what is empty costs nothing, since
+//!   multiplying 16 rows takes a tenth of the time that the keys take to come.
+//! * **Stages** of 32 KB (64 KB for heads above 128 elements): large enough for copies
+//!   of 8 KB each and for 16 keys a warp, small enough for five of them.
+//! * **Blocks**: one a multiprocessor. A block that stays has its copies on their way
+//!   while it finishes a tile; two smaller ones would not.
+//! * **Shares**: see [`decode_grid`].
+
+use super::shape::{DecodeShape, Grid, Storage, WARPS};
+use crate::attention::problem::{Lengths, Mask, Problem};
+use crate::family::Target;
+
+/// Bytes of a key block that a multiprocessor reads in a nanosecond when all read:
+/// 4.1 TB/s over 132 of them.
+const FAIR_RATE: f64 = 31.0;
+/// How much faster a multiprocessor goes when few read: what its warps multiply.
+const ALONE: f64 = 2.0;
+/// Nanoseconds that a second launch takes.
+const COMBINE: f64 = 2500.0;
+/// Bytes of a share below which a block takes longer to start than to read.
+const LEAST_BYTES: u32 = 64 << 10;
+
+/// The tiles that suit a problem on a device.
+pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
+    let rows = problem.heads / problem.kv_heads * problem.longest().0;
+    let wide = problem.head_dim > 128;
+    let (row_blocks, down) = match (rows, wide) {
+        (..=16, _) => (1, 1),
+        (..=32, false) => (2, 1),
+        (..=32, true) => (1, 2),
+        (_, false) => (2, 2),
+        (_, true) => (1, 4),
+    };
+    let keys = match problem.head_dim {
+        ..=64 => 128,
+        _ => 64,
+    };
+    let shape = DecodeShape {
+        head_dim: problem.head_dim,
+        row_blocks,
+        down,
+        keys,
+        stages: 2,
+        mask: problem.mask.kind(),
+        storage: match (&problem.lengths, problem.page_size) {
+            (_, Some(size)) => Storage::Paged(size),
+            (Lengths::Each(_), None) => Storage::Packed,
+            (Lengths::Same { .. }, None) => Storage::Dense(problem.layout),
+        },
+        weights: problem.weights,
+        output: problem.output,
+    };
+    let room = target.arch.limits().shared_opt_in;
+    let stages = room.saturating_sub(shape.other_bytes()) / shape.stage_bytes();
+    DecodeShape {
+        stages: stages.min(8),
+        ..shape
+    }
+}
+
+/// How the work of a problem is dealt.
+///
+/// Evenly, so that every block reads as much: no wave is half empty, whatever the
+/// batch. That needs a second launch, which combines the tiles that several blocks
+/// had. Where there are about as many tiles as blocks, or many more, whole tiles
+/// are as even and need none: the model compares both. Where lengths are on the
+/// device alone, the work is dealt evenly.
+///
+/// A multiprocessor that reads while others are done goes faster, up to [`ALONE`],
+/// so uneven shares cost less than they do where multiplying bounds.
+pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Grid {
+    let sms = target.sms.max(1);
+    let least = (LEAST_BYTES / shape.stage_bytes()).max(1);
+    let dealt = Grid {
+        blocks: sms,
+        least,
+        combines: true,
+    };
+    let Lengths::Same {
+        batch,
+        queries,
+        keys,
+    } = problem.lengths
+    else {
+        return dealt;
+    };
+    let rows = problem.heads / problem.kv_heads * queries;
+    let tiles = u64::from(batch) * u64::from(problem.kv_heads * rows.div_ceil(shape.rows()));
+    let seen = match problem.mask {
+        Mask::Full | Mask::Causal => keys,
+        Mask::Window { left, .. } => keys.min(left.saturating_add(queries)),
+    };
+    let blocks = u64::from(seen.div_ceil(shape.keys).max(1));
+    let total = tiles * blocks;
+    let block_time = f64::from(shape.stage_bytes()) / FAIR_RATE;
+    let time = |share: u64| {
+        let by_memory = total as f64 / f64::from(sms) * block_time;
+        by_memory.max(share as f64 * block_time / ALONE)
+    };
+    let even = total.div_ceil(sms.into()).max(least.into());
+    let whole = tiles.div_ceil(sms.into()) * blocks;
+    if time(whole) <= time(even) + COMBINE {
+        return Grid {
+            blocks: tiles.min(sms.into()) as u32,
+            least: whole as u32,
+            combines: false,
+        };
+    }
+    Grid {
+        blocks: total.div_ceil(even) as u32,
+        ..dealt
+    }
+}
+
+/// Why there is no decoding kernel for a problem, or how it compares with the other
+/// variants: 7 where it is ahead of them, else 0.
+pub(super) fn rank(problem: &Problem, target: Target) -> Result<u32, String> {
+    let shape = decode_shape(problem, target);
+    if shape.stages < 2 {
+        return Err(format!(
+            "{} has {} bytes of shared memory a block, and two stages of {} bytes and the rest do not fit",
+            target.arch,
+            target.arch.limits().shared_opt_in,
+            shape.stage_bytes()
+        ));
+    }
+    shape.check().map_err(|error| error.to_string())?;
+    let (queries, keys) = problem.longest();
+    let rows = problem.heads / problem.kv_heads * queries;
+    // A step of decoding, or of speculative decoding. Beyond, tiles of 64 rows and
+    // more are full, and the kernels for prefill read keys as seldom.
+    let few = queries <= 16 && rows <= 16 * shape.rows();
+    let more_keys = keys >= 4 * queries;
+    let only = problem.page_size.is_some();
+    debug_assert!(shape.across() <= WARPS);
+    Ok(if only || few && more_keys { 7 } else { 0 })
+}

@@ -1,0 +1,291 @@
+//! What a warp does with the rows of a tile: scores, softmax, weighed values,
+//! results.
+
+use super::DecodeArgs;
+use super::shape::{DecodeShape, PANEL};
+use super::work::Part;
+use crate::attention::finish::{MergeShape, merge};
+use crate::attention::params::Element;
+use crate::attention::problem::Output;
+use crate::attention::softmax::{Softmax, scale_rows};
+use crate::attention::span::{Seen, hide};
+use heist_builder::{
+    ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, Tile, Val, WarpTile,
+};
+
+/// The part of a tile that is one warp's: some of its rows, some of its keys.
+pub(super) struct Rows<'k, T: Element> {
+    k: Kernel<'k>,
+    shape: DecodeShape,
+    /// The warp's first row in the tile.
+    row: Val<'k, u32>,
+    /// The warp's first key in a stage.
+    col: Val<'k, u32>,
+    queries: Queries<'k, T>,
+    seen: Vec<[Seen<'k>; 2]>,
+    softmax: Softmax<'k>,
+    results: WarpTile<'k>,
+}
+
+/// Where the left fragments of the scores are.
+enum Queries<'k, T: Element> {
+    /// Loaded again for each stage.
+    Shared(ASource<'k, T>),
+    /// Kept: one for each 16 elements.
+    Registers(Vec<FragmentA<'k, T>>),
+}
+
+/// Where rows of a tile are in the queries and the results, counted in elements.
+fn element<'k>(
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    row: Val<'k, u32>,
+) -> (Val<'k, u64>, Val<'k, u32>) {
+    let number = part.first_row + row;
+    let token = number / args.group;
+    let head = part.kv_head * args.group + (number - token * args.group);
+    let at = part.sequence.q_start + token;
+    let element = part.sequence.number.mul_wide(args.q_batch)
+        + at.mul_wide(args.q_row)
+        + head.mul_wide(args.q_head);
+    let lse = part.sequence.number * args.lse_batch + head * args.lse_head + at;
+    (element, lse)
+}
+
+/// Fills the tile of queries: `threads` threads, of which this is number `thread`. Rows
+/// past the last are zeros. The warps must meet before anyone reads it.
+pub(super) fn fill_queries<'k, T: Element>(
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    queries: &Tile<'k, T>,
+    thread: Val<'k, u32>,
+    threads: u32,
+) {
+    let k = thread.kernel();
+    let rows = part.rows(args.group);
+    let chunks = queries.chunks();
+    let total = queries.rows() * chunks;
+    for trip in 0..total.div_ceil(threads) {
+        let index = thread + trip * threads;
+        let (row, chunk) = (index / chunks, index % chunks);
+        let whole = (trip + 1) * threads <= total;
+        k.if_(k.c(whole) | index.lt(total), || {
+            let words = [(); 4].map(|()| k.var(0u32));
+            k.if_(row.lt(rows), || {
+                let (from, _) = element(args, part, row);
+                let from = args.q.cast::<T>().at(from).at(chunk * 8).cast::<u32>();
+                for (word, value) in words.iter().zip(from.load_vec_readonly::<4>()) {
+                    word.set(value);
+                }
+            });
+            let to = queries.chunk(row, chunk).cast::<u32>();
+            to.store_vec(words.map(heist_builder::Var::get));
+        });
+    }
+}
+
+impl<'k, T: Element> Rows<'k, T> {
+    /// Of warp number `warp`, over queries that lie in shared memory.
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        part: &Part<'k>,
+        queries: &Tile<'k, T>,
+        warp: Val<'k, u32>,
+    ) -> Self {
+        let (down, across) = (warp % shape.down, warp / shape.down);
+        let row = down * (16 * shape.row_blocks);
+        let source = queries.a_rows(row);
+        let kept = shape.row_blocks == 1 && shape.head_dim <= 128;
+        let queries = if kept {
+            let steps = 0..shape.head_dim / 16;
+            Queries::Registers(steps.map(|step| source.fragment(0, step)).collect())
+        } else {
+            Queries::Shared(source)
+        };
+        let span = part.sequence.span(shape, args);
+        let own = part.first_row + row + Accumulator::row(k);
+        let seen = (0..shape.row_blocks)
+            .map(|m| [0, 8].map(|down| span.seen_by((own + (16 * m + down)) / args.group)));
+        Rows {
+            k: *k,
+            shape: *shape,
+            row,
+            col: across * shape.cols(),
+            queries,
+            seen: seen.collect(),
+            softmax: Softmax::new(k, args.scale, shape.row_blocks as usize),
+            results: WarpTile::zero(k, shape.row_blocks as usize, (shape.head_dim / 8) as usize),
+        }
+    }
+
+    /// One stage: the scores of its keys, and its values weighed by them. `first` is
+    /// its first key; some rows may not see all of it where `masked` holds.
+    pub(super) fn stage(
+        &self,
+        stage: &Tile<'k, T>,
+        first: Val<'k, u32>,
+        masked: heist_builder::Bool<'k>,
+    ) {
+        let (k, shape) = (self.k, &self.shape);
+        let blocks = shape.row_blocks as usize;
+        let scores = WarpTile::zero(&k, blocks, (shape.cols() / 8) as usize);
+        let keys = stage.b_rows(self.col);
+        for panel in 0..shape.panels() {
+            for step in 0..shape.steps(panel) {
+                let left = self.queries(panel * (PANEL / 16) + step);
+                for pair in 0..shape.cols() / 16 {
+                    let right = keys.fragments(pair + panel * (shape.keys / 16), step);
+                    multiply(&scores, pair, &left, &right);
+                }
+            }
+        }
+        k.if_(masked, || hide(&scores, &self.seen, first + self.col));
+        self.softmax.admit(&scores, &self.results);
+        let values = stage.b_columns_from(self.col + shape.panels() * shape.keys, 0);
+        for step in 0..shape.cols() / 16 {
+            let weights: Vec<Vec<FragmentA<'k, T>>> = (0..blocks)
+                .filter_map(|m| {
+                    self.softmax
+                        .weights(&scores, m, step as usize, shape.weights)
+                })
+                .collect();
+            let terms = weights.iter().map(Vec::len).max().unwrap_or(0);
+            for panel in 0..shape.panels() {
+                for pair in 0..shape.steps(panel) {
+                    let right = values.fragments(pair, step + panel * (shape.keys / 16));
+                    for term in 0..terms {
+                        let left: Vec<_> = weights.iter().map(|terms| terms[term]).collect();
+                        multiply(&self.results, panel * (PANEL / 16) + pair, &left, &right);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The left fragments of 16 elements, one for each 16 rows.
+    fn queries(&self, step: u32) -> Vec<FragmentA<'k, T>> {
+        match &self.queries {
+            Queries::Shared(source) => (0..self.shape.row_blocks)
+                .map(|m| source.fragment(m, step))
+                .collect(),
+            Queries::Registers(kept) => vec![kept[step as usize]],
+        }
+    }
+
+    /// Brings together what warps with the same rows have. `meet` is where all of
+    /// them meet.
+    pub(super) fn merge(&self, warp: Val<'k, u32>, meet: impl Fn()) {
+        let shape = MergeShape {
+            down: self.shape.down,
+            across: self.shape.across(),
+        };
+        merge(&self.k, shape, warp, &self.softmax, &self.results, meet);
+    }
+
+    /// Normalises, and writes results and log-sum-exps of a whole tile. For warps
+    /// that have all of their rows.
+    pub(super) fn store(&self, args: &DecodeArgs<On<'k>>, part: &Part<'k>) {
+        let k = self.k;
+        self.normalise();
+        let rows = part.rows(args.group);
+        self.each_row(|row, state, values| {
+            k.if_(row.lt(rows), || {
+                let (at, lse) = element(args, part, row);
+                k.if_((k.lane() & 3).eq(0), || {
+                    args.lse.at(lse).store(state.log_sum());
+                });
+                match self.shape.output {
+                    Output::Same => {
+                        let to = args.out.cast::<T>().at(at).at(Accumulator::col(&k));
+                        for (n, pair) in values.iter().enumerate() {
+                            let packed = Val::pack_as::<T>(pair[0], pair[1]);
+                            to.at(8 * n).cast::<T::Pair>().store(packed);
+                        }
+                    }
+                    Output::F32 => {
+                        let to = args.out.cast::<f32>().at(at).at(Accumulator::col(&k));
+                        wide(to, values);
+                    }
+                }
+            });
+        });
+    }
+
+    /// Normalises, and writes results and log-sum-exps of a part of a tile to a slot.
+    pub(super) fn store_part(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        part: &Part<'k>,
+        slot: Val<'k, u32>,
+    ) {
+        let (k, dim) = (self.k, self.shape.head_dim);
+        self.normalise();
+        let rows = part.rows(args.group);
+        let first = slot * self.shape.rows();
+        self.each_row(|row, state, values| {
+            k.if_(row.lt(rows), || {
+                let number = first + row;
+                k.if_((k.lane() & 3).eq(0), || {
+                    args.partial_lse.at(number).store(state.log_sum());
+                });
+                let to = args.partial.at(number.mul_wide(dim));
+                wide(to.at(Accumulator::col(&k)), values);
+            });
+        });
+    }
+
+    fn normalise(&self) {
+        self.softmax.finish();
+        for (m, rows) in self.softmax.rows.iter().enumerate() {
+            scale_rows(&self.results, m, rows.map(|row| row.normaliser()));
+        }
+    }
+
+    /// Calls `each` with every row of the tile that this lane has results of.
+    fn each_row(
+        &self,
+        each: impl Fn(Val<'k, u32>, &crate::attention::softmax::Row<'k>, &[[Val<'k, f32>; 2]]),
+    ) {
+        let k = self.k;
+        let (_, cols) = self.results.shape();
+        for (m, states) in self.softmax.rows.iter().enumerate() {
+            let blocks: Vec<_> = (0..cols)
+                .filter_map(|n| self.results.block(m, n))
+                .map(|block| block.get())
+                .collect();
+            for (half, state) in states.iter().enumerate() {
+                let row = self.row + Accumulator::row(&k) + (16 * m + 8 * half) as u32;
+                let values: Vec<_> = blocks
+                    .iter()
+                    .map(|sums| [sums[2 * half], sums[2 * half + 1]])
+                    .collect();
+                each(row, state, &values);
+            }
+        }
+    }
+}
+
+/// Pairs that are 8 columns apart, in f32.
+fn wide<'k>(to: Ptr<'k, Global, f32>, values: &[[Val<'k, f32>; 2]]) {
+    for (n, pair) in values.iter().enumerate() {
+        to.at(8 * n).store_vec(*pair);
+    }
+}
+
+/// Adds the products of all row blocks with two neighbouring columns of blocks.
+fn multiply<'k, T: Element>(
+    sums: &WarpTile<'k>,
+    pair: u32,
+    left: &[FragmentA<'k, T>],
+    right: &[heist_builder::FragmentB<'k, T>; 2],
+) {
+    for (m, left) in left.iter().enumerate() {
+        for (n, right) in right.iter().enumerate() {
+            if let Some(block) = sums.block(m, 2 * pair as usize + n) {
+                block.mma(left, right);
+            }
+        }
+    }
+}

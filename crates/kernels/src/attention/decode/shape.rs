@@ -1,0 +1,184 @@
+//! The tiles of a decoding kernel, and what a block has for them.
+
+use crate::KernelError;
+use crate::attention::{Layout, MaskKind, Output, Weights};
+use heist_builder::{TileLayout, TileSpec, f16};
+use std::fmt;
+
+/// Halves of a row of a stage: 128 bytes, the widest swizzle of the copy engine.
+pub(super) const PANEL: u32 = 64;
+/// Warps that multiply.
+pub(super) const WARPS: u32 = 4;
+
+/// Where the keys and values of a sequence are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// Sequences of the same length, each an index of the outermost axis.
+    Dense(Layout),
+    /// Sequences one after the other.
+    Packed,
+    /// In pages of this many tokens, which a table names.
+    Paged(u32),
+}
+
+/// What a decoding kernel is built for, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DecodeShape {
+    /// Elements of a head: a multiple of 16 up to 256.
+    pub head_dim: u32,
+    /// Blocks of 16 rows that a warp holds.
+    pub row_blocks: u32,
+    /// Warps with rows of their own: 1, 2 or 4. The others share their rows and have
+    /// other keys.
+    pub down: u32,
+    /// Keys of a stage: a multiple of 16 for each warp that shares rows.
+    pub keys: u32,
+    /// Stages of keys and values on their way or in use.
+    pub stages: u32,
+    /// Which keys a query sees.
+    pub mask: MaskKind,
+    /// Where keys and values are.
+    pub storage: Storage,
+    /// How weights enter the product with the values.
+    pub weights: Weights,
+    /// What results are made of.
+    pub output: Output,
+}
+
+/// How the work is dealt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks of the launch.
+    pub blocks: u32,
+    /// The fewest key blocks of a share.
+    pub least: u32,
+    /// Whether some tile may be shared by several blocks: there is a second launch.
+    pub combines: bool,
+}
+
+impl DecodeShape {
+    /// Fails where there is no such kernel, with the reason.
+    pub(super) fn check(&self) -> Result<(), KernelError> {
+        let fail = |why: String| Err(KernelError::unfit(why));
+        if !matches!(self.down, 1 | 2 | 4) || !matches!(self.row_blocks, 1 | 2) {
+            return fail(format!(
+                "{} x {} blocks of 16 rows: 1, 2 or 4 warps hold 1 or 2 each",
+                self.down, self.row_blocks
+            ));
+        }
+        if self.keys == 0 || !self.keys.is_multiple_of(16 * self.across()) || self.keys > 256 {
+            return fail(format!(
+                "stages of {} keys for {} warps: a multiple of 16 each is wanted, 256 in all at most",
+                self.keys,
+                self.across()
+            ));
+        }
+        if !(2..=16).contains(&self.stages) {
+            return fail(format!("{} stages: 2 to 16 can be had", self.stages));
+        }
+        if let Storage::Paged(size) = self.storage {
+            let (small, large) = (size.min(self.keys), size.max(self.keys));
+            if !size.is_multiple_of(8) || size == 0 || !large.is_multiple_of(small) {
+                return fail(format!(
+                    "pages of {size} tokens with stages of {} keys: one must be a multiple of the other, and a page of 8",
+                    self.keys
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Warps that share rows, each with keys of its own.
+    pub(super) fn across(&self) -> u32 {
+        WARPS / self.down
+    }
+
+    /// Keys of a stage that are one warp's.
+    pub(super) fn cols(&self) -> u32 {
+        self.keys / self.across()
+    }
+
+    /// Rows of a tile: query heads of a group by queries.
+    pub fn rows(&self) -> u32 {
+        16 * self.row_blocks * self.down
+    }
+
+    /// The warps that multiply, and one that asks for copies.
+    pub(super) fn threads(&self) -> u32 {
+        32 * (WARPS + 1)
+    }
+
+    /// Panels of a head's elements. The last may be part empty: copies fill it
+    /// with zeros, and products leave it out.
+    pub(super) fn panels(&self) -> u32 {
+        self.head_dim.div_ceil(PANEL)
+    }
+
+    /// Steps of 16 elements that a panel has.
+    pub(super) fn steps(&self, panel: u32) -> u32 {
+        (self.head_dim - panel * PANEL).min(PANEL) / 16
+    }
+
+    /// Rows of one copy: a stage's, or a page's where that is less.
+    pub(super) fn copied_rows(&self) -> u32 {
+        match self.storage {
+            Storage::Paged(size) => size.min(self.keys),
+            _ => self.keys,
+        }
+    }
+
+    /// A stage: the panels of the keys one below the other, then those of the
+    /// values.
+    pub(super) fn stage(&self) -> Spec {
+        let rows = 2 * self.panels() * self.keys;
+        TileSpec::new("kv", rows, PANEL, TileLayout::Swizzled)
+    }
+
+    /// Bytes of a stage.
+    pub(super) fn stage_bytes(&self) -> u32 {
+        2 * self.panels() * self.keys * PANEL * 2
+    }
+
+    /// Elements between rows of queries in shared memory: no two lanes of a load
+    /// meet in a bank.
+    pub(super) fn query_layout(&self) -> TileLayout {
+        TileLayout::Padded(if (self.head_dim / 8).is_multiple_of(2) {
+            8
+        } else {
+            0
+        })
+    }
+
+    /// Bytes of shared memory besides the stages, with a little room for barriers and
+    /// for the stages' alignment.
+    pub(super) fn other_bytes(&self) -> u32 {
+        let queries = 2 * self.rows() * (self.head_dim + 8);
+        let merged = 4 * self.rows() * (self.across() - 1) * (self.head_dim + 8);
+        queries + merged + 2048
+    }
+
+    /// Whether sequences have lengths of their own.
+    pub(super) fn ragged(&self) -> bool {
+        !matches!(self.storage, Storage::Dense(_))
+    }
+}
+
+impl fmt::Display for DecodeShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, keys, stages) = (self.rows(), self.keys, self.stages);
+        write!(f, "decode {rows}x{keys} {stages} stages")?;
+        if let Storage::Paged(size) = self.storage {
+            write!(f, " pages of {size}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Grid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let combined = if self.combines { " combined" } else { "" };
+        write!(f, "{} blocks of {}{combined}", self.blocks, self.least)
+    }
+}
+
+pub(super) type Spec = TileSpec<'static, f16>;

@@ -1,0 +1,209 @@
+//! The variant for decoding.
+
+use super::shape::{DecodeShape, Grid, PANEL, Storage};
+use super::{DecodeArgs, block, combine, heuristics};
+use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, passed, window};
+use crate::attention::problem::{Dtype, Lengths, Problem};
+use crate::family::{Target, Variant};
+use crate::job::buffer;
+use crate::plan::{LaunchPlan, Purpose};
+use crate::{Job, KernelError, Step};
+use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
+use heist_launch::{
+    Arg, BufferRef, Dim3, ElementType, L2Promotion, Swizzle, TensorElement, TensorMap,
+};
+use heist_sched::Schedule;
+
+/// Decoding: keys dealt evenly to all multiprocessors.
+pub(in crate::attention) struct Decode;
+
+fn build(
+    shape: DecodeShape,
+    dtype: Dtype,
+    arch: Arch,
+) -> Result<BuiltKernel<DecodeArgs>, BuildError> {
+    KernelSpec::<DecodeArgs>::new("attention_decode")
+        .block(shape.threads())
+        .min_blocks(1)
+        .build(arch, |k, args| match dtype {
+            Dtype::F16 => block::emit::<f16>(k, &shape, &args),
+            Dtype::Bf16 => block::emit::<bf16>(k, &shape, &args),
+        })
+}
+
+fn build_combine(
+    shape: DecodeShape,
+    dtype: Dtype,
+    arch: Arch,
+) -> Result<BuiltKernel<DecodeArgs>, BuildError> {
+    KernelSpec::<DecodeArgs>::new("attention_decode_combine")
+        .block(32 * combine::WARPS)
+        .build(arch, |k, args| match dtype {
+            Dtype::F16 => combine::emit::<f16>(k, &shape, &args),
+            Dtype::Bf16 => combine::emit::<bf16>(k, &shape, &args),
+        })
+}
+
+/// The map of keys or values, in boxes of the rows of one copy.
+fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
+    use crate::attention::Layout;
+    let element = match problem.dtype {
+        Dtype::F16 => TensorElement::F16,
+        Dtype::Bf16 => TensorElement::Bf16,
+    };
+    let dim = u64::from(problem.head_dim);
+    let heads = u64::from(problem.kv_heads);
+    let (_, keys) = problem.longest();
+    let rows = problem.rows().1 as u64;
+    let high = shape.copied_rows();
+    let (dims, boxed) = match (shape.storage, &problem.lengths) {
+        (Storage::Paged(size), _) => (
+            [dim, heads, size.into(), problem.pages().1 as u64],
+            [PANEL, 1, high, 1],
+        ),
+        (Storage::Dense(Layout::Heads), Lengths::Same { batch, .. }) => (
+            [dim, keys.into(), heads, (*batch).into()],
+            [PANEL, high, 1, 1],
+        ),
+        (Storage::Dense(_), Lengths::Same { batch, .. }) => (
+            [dim, heads, keys.into(), (*batch).into()],
+            [PANEL, 1, high, 1],
+        ),
+        (_, _) => ([dim, heads, rows.max(1), 1], [PANEL, 1, high, 1]),
+    };
+    let buffer = BufferRef::Named(name.to_owned());
+    let mut map = TensorMap::dense(buffer, element, &dims, &boxed);
+    map.l2 = L2Promotion::Bytes256;
+    Arg::TensorMap(map.swizzle(Swizzle::Bytes128))
+}
+
+impl Variant for Decode {
+    type Problem = Problem;
+
+    fn name(&self) -> &'static str {
+        "decode"
+    }
+
+    fn about(&self) -> &'static str {
+        "few queries over many keys: heads of a group in one tile, keys dealt to all multiprocessors, pages"
+    }
+
+    fn suits(&self, problem: &Problem, target: Target) -> Result<u32, String> {
+        problem.check().map_err(|error| error.to_string())?;
+        if !target.arch.supports(Feature::TensorCopy) {
+            return Err(format!(
+                "{} has no tensor copies: it needs sm_90 or later",
+                target.arch
+            ));
+        }
+        if problem.longest().1 == 0 {
+            return Err("without keys there is nothing to copy".into());
+        }
+        heuristics::rank(problem, target)
+    }
+
+    fn job(
+        &self,
+        problem: &Problem,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        Ok(self.plan(problem, given, target)?.job(contents(problem)))
+    }
+
+    fn plan(
+        &self,
+        problem: &Problem,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        self.suits(problem, target).map_err(KernelError::unfit)?;
+        if let Some(given) = given {
+            return Err(KernelError::unfit(format!(
+                "attention decode deals its keys by itself and takes no schedule such as {given}; leave it out, or take variant=large"
+            )));
+        }
+        let shape = heuristics::decode_shape(problem, target);
+        let grid = heuristics::decode_grid(problem, &shape, target);
+        decode_plan(problem, shape, grid, target)
+    }
+}
+
+/// Builds the kernels of a shape and plans their launches.
+///
+/// # Errors
+/// What does not fit, and why.
+pub fn decode_plan(
+    problem: &Problem,
+    shape: DecodeShape,
+    grid: Grid,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    Decode.suits(problem, target).map_err(KernelError::unfit)?;
+    shape.check()?;
+    if grid.blocks == 0 || grid.least == 0 {
+        return Err(KernelError::unfit(format!(
+            "{grid}: at least one block with one key block is wanted"
+        )));
+    }
+    let (queries, keys) = problem.longest();
+    let (left, right) = window(problem.mask, shape.mask)?;
+    let q = Strides::of(problem, problem.heads, queries)?;
+    let (lse_batch, lse_head) = log_sum_strides(problem);
+    // Two parts of tiles a block.
+    let slots = match grid.combines {
+        true => 2 * grid.blocks as usize * shape.rows() as usize,
+        false => 1,
+    };
+    let args = DecodeArgs::<With<Arg>> {
+        q: buffer("q"),
+        k: map("k", problem, &shape),
+        v: map("v", problem, &shape),
+        out: buffer("out"),
+        lse: buffer("lse"),
+        partial: buffer("partial"),
+        partial_lse: buffer("partial_lse"),
+        q_starts: buffer("q_starts"),
+        k_starts: buffer("k_starts"),
+        pages: buffer(if problem.page_size.is_some() {
+            "pages"
+        } else {
+            "k_starts"
+        }),
+        sequences: problem.sequences().len() as u32,
+        q_len: queries,
+        k_len: keys,
+        q_batch: q.batch,
+        q_row: q.row,
+        q_head: q.head,
+        lse_batch,
+        lse_head,
+        table_row: problem.pages().0 as u32,
+        kv_heads: problem.kv_heads,
+        group: problem.heads / problem.kv_heads,
+        left,
+        right,
+        scale: problem.scale() * std::f32::consts::LOG2_E,
+        blocks: grid.blocks,
+        least: grid.least,
+    };
+    let name = format!("attention {problem}: {shape}, {grid}");
+    let plan = LaunchPlan::new(name, "decode", problem.work());
+    let dim = shape.head_dim as usize;
+    let mut plan = buffers(plan, problem)
+        .buffer("partial", Purpose::Workspace, ElementType::F32, slots * dim)
+        .buffer("partial_lse", Purpose::Workspace, ElementType::F32, slots);
+    let kernel = build(shape, problem.dtype, target.arch)?;
+    let params = passed(args.passed());
+    plan = plan.step(Step::plain(&kernel, grid.blocks, params.clone()));
+    if grid.combines {
+        let kernel = build_combine(shape, problem.dtype, target.arch)?;
+        let rows = shape.rows().min(problem.heads / problem.kv_heads * queries);
+        plan = plan.step(Step::plain(
+            &kernel,
+            Dim3::new(rows, grid.blocks, 1),
+            params,
+        ));
+    }
+    Ok(plan)
+}

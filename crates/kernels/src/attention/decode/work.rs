@@ -1,0 +1,271 @@
+//! Who reads which keys: the key blocks of all tiles, counted through and dealt
+//! evenly.
+//!
+//! A tile is the rows of one key head of one sequence. Tiles are numbered sequence
+//! by sequence, key head by key head, and their key blocks are numbered through: that
+//! is a *unit*. Block `g` of the grid has units `g * share` to `(g + 1) * share`. At
+//! most one tile goes on from one share to the next, so two slots a block are
+//! enough for parts of tiles, whatever the batch is.
+
+use super::DecodeArgs;
+use super::shape::{DecodeShape, Storage};
+use crate::attention::problem::MaskKind;
+use crate::attention::span::{Masked, Span};
+use heist_builder::{Group, Kernel, On, Val};
+
+/// All work of a launch, as a warp sees it. Every lane of a warp takes part in
+/// making it and in [`Work::locate`].
+pub(super) struct Work<'k> {
+    k: Kernel<'k>,
+    shape: DecodeShape,
+    args: DecodeArgs<On<'k>>,
+    /// Units of all sequences.
+    pub(super) total: Val<'k, u32>,
+    /// Units of a share.
+    pub(super) share: Val<'k, u32>,
+}
+
+/// A sequence: where its rows are, and how many.
+#[derive(Clone, Copy)]
+pub(super) struct Sequence<'k> {
+    pub(super) number: Val<'k, u32>,
+    pub(super) q_start: Val<'k, u32>,
+    pub(super) queries: Val<'k, u32>,
+    pub(super) k_start: Val<'k, u32>,
+    pub(super) keys: Val<'k, u32>,
+    /// Tiles of each key head.
+    tiles: Val<'k, u32>,
+    /// The first key block that some row sees, and how many there are. A sequence
+    /// without keys has one, of which nothing is seen: its results are zeros.
+    pub(super) first_block: Val<'k, u32>,
+    pub(super) blocks: Val<'k, u32>,
+}
+
+/// A tile, or the part of it that is one block's.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'k> {
+    pub(super) sequence: Sequence<'k>,
+    /// Its first row among the rows of its key head.
+    pub(super) first_row: Val<'k, u32>,
+    pub(super) kv_head: Val<'k, u32>,
+    /// The tile's first unit.
+    pub(super) tile_unit: Val<'k, u32>,
+    /// The part's first unit.
+    pub(super) unit: Val<'k, u32>,
+    /// How many units it has.
+    pub(super) count: Val<'k, u32>,
+}
+
+impl<'k> Part<'k> {
+    /// Rows of the tile that there are, from its first on.
+    pub(super) fn rows(&self, group: Val<'k, u32>) -> Val<'k, u32> {
+        let all = self.sequence.queries * group;
+        all.max(self.first_row) - self.first_row
+    }
+
+    /// The first key of the part.
+    pub(super) fn first_key(&self, keys: u32) -> Val<'k, u32> {
+        (self.sequence.first_block + (self.unit - self.tile_unit)) * keys
+    }
+}
+
+impl<'k> Sequence<'k> {
+    fn units(&self, kv_heads: Val<'k, u32>) -> Val<'k, u32> {
+        kv_heads * self.tiles * self.blocks
+    }
+
+    /// Which of its keys which of its queries sees.
+    pub(super) fn span(&self, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) -> Span<'k> {
+        let k = self.queries.kernel();
+        let mask = Masked {
+            kind: shape.mask,
+            left: args.left,
+            right: args.right,
+        };
+        Span::new(k.c(0), self.queries, self.keys, k.c(0), mask)
+    }
+}
+
+impl<'k> Work<'k> {
+    pub(super) fn new(k: &Kernel<'k>, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) -> Self {
+        let mut work = Work {
+            k: *k,
+            shape: *shape,
+            args: *args,
+            total: k.c(0),
+            share: k.c(0),
+        };
+        work.total = match shape.ragged() {
+            false => work.sequence(k.c(0)).units(args.kv_heads) * args.sequences,
+            true => {
+                let total = k.var(0u32);
+                work.each_32(|units, _| total.update(|total| total + units.sum(Group::Warp)));
+                total.get()
+            }
+        };
+        let even = (work.total + args.blocks - 1) / args.blocks;
+        work.share = even.max(args.least).named("share");
+        work
+    }
+
+    /// A sequence, by its number.
+    fn sequence(&self, number: Val<'k, u32>) -> Sequence<'k> {
+        let (k, args) = (self.k, &self.args);
+        let (q_start, queries) = match self.shape.ragged() {
+            false => (k.c(0), args.q_len),
+            true => {
+                let starts = args.q_starts.at(number);
+                let start = starts.load_readonly();
+                (start, starts.at(1).load_readonly() - start)
+            }
+        };
+        let (k_start, keys) = match self.shape.storage {
+            Storage::Dense(_) => (k.c(0), args.k_len),
+            Storage::Packed => {
+                let starts = args.k_starts.at(number);
+                let start = starts.load_readonly();
+                (start, starts.at(1).load_readonly() - start)
+            }
+            Storage::Paged(_) => (k.c(0), args.k_starts.at(number).load_readonly()),
+        };
+        let (first_block, blocks) = self.seen_blocks(queries, keys);
+        Sequence {
+            number,
+            q_start,
+            queries,
+            k_start,
+            keys,
+            tiles: (queries * args.group).div_ceil(self.shape.rows()),
+            first_block,
+            blocks,
+        }
+    }
+
+    /// The key blocks that some query sees: the first, and how many.
+    fn seen_blocks(
+        &self,
+        queries: Val<'k, u32>,
+        keys: Val<'k, u32>,
+    ) -> (Val<'k, u32>, Val<'k, u32>) {
+        let (k, width) = (self.k, self.shape.keys);
+        let all = keys.cast::<i32>();
+        let clamp = |key: Val<'k, i32>| key.max(0).min(all).cast::<u32>();
+        let end = match self.shape.mask {
+            MaskKind::Full | MaskKind::Causal => keys,
+            MaskKind::Window => clamp(all + self.args.right),
+        };
+        let start = match self.shape.mask {
+            MaskKind::Full | MaskKind::Causal => k.c(0),
+            MaskKind::Window => clamp(all - queries.cast::<i32>() - self.args.left),
+        };
+        let first = start / width;
+        let last = end.div_ceil(width).max(first + 1);
+        (first, last - first)
+    }
+
+    /// Calls `body` with the units of 32 sequences at a time, one to a lane, and the
+    /// number of this lane's.
+    fn each_32(&self, body: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
+        let (k, args) = (self.k, &self.args);
+        k.for_step(0u32, args.sequences, 32u32, |first| {
+            let number = first + k.lane();
+            let units = k.if_value(
+                number.lt(args.sequences),
+                || self.sequence(number).units(args.kv_heads),
+                || k.c(0),
+            );
+            body(units, number);
+        });
+    }
+
+    /// The sequence that a unit below the total is in, and that sequence's first
+    /// unit.
+    pub(super) fn locate(&self, unit: Val<'k, u32>) -> (Val<'k, u32>, Val<'k, u32>) {
+        let (k, args) = (self.k, &self.args);
+        if !self.shape.ragged() {
+            let units = self.sequence(k.c(0)).units(args.kv_heads);
+            let number = unit / units;
+            return (number, number * units);
+        }
+        let (before, found, base) = (k.var(0u32), k.var(0u32), k.var(0u32));
+        let searching = k.var(true);
+        self.each_32(|units, number| {
+            k.if_(searching, || {
+                // Inclusive sums over the lanes.
+                let mut sums = units;
+                for step in [1u32, 2, 4, 8, 16] {
+                    let other = sums.shuffle_up(step);
+                    sums = k.lane().ge(step).select(sums + other, sums);
+                }
+                let ends = before.get() + sums;
+                let past = ends.gt(unit).ballot();
+                k.if_(past.ne(0), || {
+                    // The lowest lane whose sequence ends after the unit.
+                    let lane = ((past & (k.c(0u32) - past)) - 1).count_ones();
+                    found.set(number.shuffle_from(lane));
+                    base.set((ends - units).shuffle_from(lane));
+                    searching.set(false);
+                });
+                before.set(ends.shuffle_from(31));
+            });
+        });
+        (found.get(), base.get())
+    }
+
+    /// The tile of a unit of a sequence whose first unit is `base`, from the unit to
+    /// the tile's end.
+    fn part(&self, sequence: Sequence<'k>, base: Val<'k, u32>, unit: Val<'k, u32>) -> Part<'k> {
+        let tile = (unit - base) / sequence.blocks;
+        let tile_unit = base + tile * sequence.blocks;
+        let kv_head = tile / sequence.tiles;
+        Part {
+            sequence,
+            first_row: (tile - kv_head * sequence.tiles) * self.shape.rows(),
+            kv_head,
+            tile_unit,
+            unit,
+            count: tile_unit + sequence.blocks - unit,
+        }
+    }
+
+    /// The tile that a unit below the total is in, and the sequence whose unit it is
+    /// is read anew. `number` and `base` are as [`Work::locate`] gives them.
+    pub(super) fn tile(
+        &self,
+        (number, base): (Val<'k, u32>, Val<'k, u32>),
+        unit: Val<'k, u32>,
+    ) -> Part<'k> {
+        self.part(self.sequence(number), base, unit)
+    }
+
+    /// This block's parts of tiles, one after the other. `at` is where its first unit
+    /// is; nothing if it has none.
+    pub(super) fn each_part(
+        &self,
+        at: (Val<'k, u32>, Val<'k, u32>),
+        begin: Val<'k, u32>,
+        body: impl Fn(&Part<'k>),
+    ) {
+        let k = self.k;
+        let end = (begin + self.share).min(self.total);
+        let (number, base, unit) = (k.var(at.0), k.var(at.1), k.var(begin));
+        k.loop_(|flow| {
+            flow.break_unless(unit.get().lt(end));
+            let sequence = self.sequence(number.get());
+            let units = sequence.units(self.args.kv_heads);
+            let past = (unit.get() - base.get()).ge(units);
+            k.if_(past, || {
+                base.update(|base| base + units);
+                number.update(|number| number + 1);
+            });
+            flow.continue_if(past);
+            let part = self.part(sequence, base.get(), unit.get());
+            let part = Part {
+                count: part.count.min(end - part.unit),
+                ..part
+            };
+            body(&part);
+            unit.update(|unit| unit + part.count);
+        });
+    }
+}

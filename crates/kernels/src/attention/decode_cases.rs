@@ -1,0 +1,119 @@
+//! Cases of decoding: tiles of every size, every storage, shares that end inside of
+//! tiles and at their ends.
+
+use super::cases::{Case, Cases, MASKS, Which, exact};
+use super::decode::{DecodeShape, Grid, decode_grid, decode_shape};
+use super::entry::FAMILY;
+use super::problem::{Dtype, Layout, Lengths, Output, Problem};
+use heist_sched::{Schedule, Source};
+
+impl Cases {
+    /// Nothing, where the kernel does not take the problem or the device.
+    fn on_decode(
+        &mut self,
+        problem: &Problem,
+        change: impl Fn(DecodeShape, Grid) -> (DecodeShape, Grid),
+    ) {
+        if FAMILY.choose(Some("decode"), problem, self.target).is_err() {
+            return;
+        }
+        let shape = decode_shape(problem, self.target);
+        let grid = decode_grid(problem, &shape, self.target);
+        let (shape, grid) = change(shape, grid);
+        self.list.push(Case {
+            problem: problem.clone(),
+            kernel: Which::Decode(shape, grid),
+            schedule: Schedule::new(Source::Direct),
+        });
+    }
+
+    /// With few stages and shares of `least` key blocks, so that tiles are cut.
+    fn dealt(&mut self, problem: &Problem, blocks: u32, least: u32) {
+        self.on_decode(problem, |shape, _| {
+            let grid = Grid {
+                blocks,
+                least,
+                combines: true,
+            };
+            (DecodeShape { stages: 2, ..shape }, grid)
+        });
+    }
+
+    pub(super) fn decode(&mut self) {
+        self.decode_groups();
+        self.decode_storages();
+        self.decode_heads();
+    }
+
+    /// Groups and queries: tiles of 16, 32 and 64 rows, several tiles a head.
+    fn decode_groups(&mut self) {
+        // Query heads, key heads, queries, keys, blocks, key blocks of a share.
+        for (index, (heads, kv_heads, queries, keys, blocks, least)) in [
+            (8, 2, 1, 300, 3, 1),
+            (2, 2, 1, 64, 7, 1),
+            (4, 1, 5, 129, 2, 1),
+            (8, 1, 4, 257, 5, 1),
+            (6, 2, 16, 200, 4, 2),
+            (5, 1, 16, 90, 1, 1),
+            (3, 3, 3, 1, 3, 1),
+            (4, 2, 3, 2, 9, 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::new(2, heads, queries, [64, 128][index % 2]);
+            problem.kv_heads = kv_heads;
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys,
+            };
+            problem.mask = MASKS[index % 3];
+            problem.layout = [Layout::Heads, Layout::Rows][(index / 2) % 2];
+            problem.dtype = Dtype::ALL[(index / 3) % 2];
+            problem.weights = exact(problem.dtype);
+            problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+            self.dealt(&problem, blocks, least);
+            if index % 3 == 0 {
+                self.on_decode(&problem, |shape, grid| (shape, grid));
+            }
+        }
+    }
+
+    /// Packed and in pages, with sequences that are empty, short and long.
+    fn decode_storages(&mut self) {
+        let lengths = [(1, 5), (2, 300), (0, 70), (1, 0), (3, 64), (1, 129), (4, 3)];
+        for (index, page_size) in [None, Some(16), Some(64), Some(256), Some(32), None]
+            .into_iter()
+            .enumerate()
+        {
+            let mut problem = Problem::ragged(lengths.to_vec(), 4, [128, 64][index % 2]);
+            problem.kv_heads = [2, 1, 4][index % 3];
+            problem.page_size = page_size;
+            problem.mask = MASKS[(index + 1) % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            self.dealt(&problem, [5, 64, 1][index % 3], 1 + index as u32 % 2);
+        }
+        // More sequences than lanes of a warp.
+        let lengths = (0..70).map(|i| (1 + i % 2, (i * 7) % 40)).collect();
+        let mut problem = Problem::ragged(lengths, 2, 64);
+        problem.page_size = Some(16);
+        self.dealt(&problem, 9, 1);
+    }
+
+    fn decode_heads(&mut self) {
+        for (index, head_dim) in [16, 80, 96, 192, 256].into_iter().enumerate() {
+            let mut problem = Problem::new(1, 20, 1, head_dim);
+            problem.kv_heads = [20, 1][index % 2];
+            problem.lengths = Lengths::Same {
+                batch: 1,
+                queries: 1 + index as u32 % 2,
+                keys: 150,
+            };
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            self.dealt(&problem, 6, 1);
+        }
+    }
+}

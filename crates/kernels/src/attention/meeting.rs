@@ -1,0 +1,40 @@
+//! Where some warps of a block wait for each other.
+
+use heist_builder::{BarrierSpec, Kernel, Val, Waiter};
+
+/// A barrier of some warps: an mbarrier, as racecheck takes what other warps do after
+/// a named barrier of some of them for races.
+pub(super) struct Meeting<'k> {
+    k: Kernel<'k>,
+    waiter: Waiter<'k>,
+}
+
+impl<'k> Meeting<'k> {
+    /// One of `count`, of `warps` warps each. The whole block takes part in making
+    /// it.
+    pub(super) fn of(
+        k: &Kernel<'k>,
+        name: &str,
+        count: u32,
+        warps: u32,
+        which: &Val<'k, u32>,
+    ) -> Self {
+        let [barriers] = k.mbarriers([BarrierSpec {
+            name,
+            count,
+            arrivals: warps,
+        }]);
+        Meeting {
+            k: *k,
+            waiter: barriers.at(*which).waiter(),
+        }
+    }
+
+    /// Waits for the others, and orders memory accesses before and after.
+    pub(super) fn meet(&self) {
+        let k = self.k;
+        k.sync_warp();
+        k.if_(k.elect(), || self.waiter.barrier().arrive());
+        self.waiter.wait();
+    }
+}
