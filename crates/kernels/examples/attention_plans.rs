@@ -16,6 +16,7 @@ use heist_kernels::attention::{
 use heist_kernels::{KernelError, LaunchPlan, Purpose, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 const H200: Target = Target {
@@ -216,16 +217,17 @@ fn parameter(arg: &Arg) -> Value {
 
 fn describe(
     directory: &Path,
-    number: &mut u32,
+    files: &mut BTreeMap<String, String>,
     name: &str,
     problem: &Problem,
     plan: &LaunchPlan,
 ) -> Result<Value, Box<dyn std::error::Error>> {
     let mut steps = Vec::new();
     for step in &plan.steps {
-        let file = format!("{number}.ptx");
-        *number += 1;
-        std::fs::write(directory.join(&file), step.ptx())?;
+        // Kernels are the same for many shapes.
+        let (text, next) = (step.ptx(), format!("{}.ptx", files.len()));
+        let file = files.entry(text.clone()).or_insert(next).clone();
+        std::fs::write(directory.join(&file), text)?;
         let (grid, block) = (step.launch.grid, step.launch.block);
         steps.push(json!({
             "ptx": file, "entry": step.entry, "grid": [grid.x, grid.y, grid.z],
@@ -250,13 +252,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = words.next().ok_or("a folder is wanted, and then sets")?;
     let directory = Path::new(&directory);
     std::fs::create_dir_all(directory)?;
-    let (mut all, mut number) = (Vec::new(), 0);
+    let (mut all, mut files) = (Vec::new(), BTreeMap::new());
     for name in words {
         for set in sets(&name) {
             let mut arms = Vec::new();
             for (arm, problem, plan) in &set.arms {
                 match plan {
-                    Ok(plan) => arms.push(describe(directory, &mut number, arm, problem, plan)?),
+                    Ok(plan) => arms.push(describe(directory, &mut files, arm, problem, plan)?),
                     Err(error) => eprintln!("{}: {arm}: {error}", set.problem),
                 }
             }

@@ -107,6 +107,91 @@ fn decoding() {
     assert!(cases(Topic::Decode, without).is_empty());
 }
 
+/// What is in a page past the end of its sequence is nobody's: it may be anything.
+#[test]
+fn decoding_does_not_see_past_the_end_of_a_page() {
+    let (device, target) = common::device("sim:h200");
+    let mut problem = Problem::ragged(vec![(1, 70), (2, 5), (1, 33)], 4, 64);
+    (problem.kv_heads, problem.page_size) = (2, Some(32));
+    let plan = FAMILY
+        .plan(Some("decode"), &problem, target)
+        .expect("a plan");
+    assert!(plan.workspace_bytes() > 0 && plan.steps.len() == 2);
+    let variant = FAMILY.choose(None, &problem, target).expect("pages");
+    assert_eq!(variant.name(), "decode");
+    let mut job = variant.job(&problem, None, target).expect("a job");
+    randomise(&mut job, &problem, 7);
+    let table = problem.page_table();
+    let row = 2 * 64 * 2;
+    for buffer in job
+        .buffers
+        .iter_mut()
+        .filter(|b| b.name == "k" || b.name == "v")
+    {
+        for (sequence, (last, used)) in [(2, 6), (0, 5), (1, 1)].into_iter().enumerate() {
+            let page = table[sequence * 3 + last] as usize;
+            let (from, to) = ((page * 32 + used) * row, (page + 1) * 32 * row);
+            buffer.data.bytes_mut()[from..to].fill(0xFF);
+        }
+    }
+    common::run(&mut job, &device, &Options::default());
+    // The reference would call the poison the largest value.
+    let out: Vec<f16> = job.data("out").and_then(|out| out.to_vec()).expect("f16");
+    assert!(out.iter().all(|value| value.is_finite()));
+}
+
+#[test]
+fn decoding_is_chosen_where_it_is_ahead() {
+    let decodes = |batch, heads, kv_heads, queries, keys, device| {
+        let mut problem = Problem::new(batch, heads, queries, 128);
+        problem.kv_heads = kv_heads;
+        problem.lengths = Lengths::Same {
+            batch,
+            queries,
+            keys,
+        };
+        let target = common::device(device).1;
+        let variant = FAMILY.choose(None, &problem, target).expect("a variant");
+        variant.name() == "decode"
+    };
+    assert!(decodes(32, 32, 8, 1, 8192, "sim:h200"));
+    assert!(decodes(1, 32, 32, 1, 131_072, "sim:h200"));
+    assert!(decodes(8, 64, 8, 16, 4096, "sim:h200"));
+    assert!(decodes(1, 8, 1, 1, 5, "sim:b200"));
+    assert!(!decodes(32, 32, 8, 1, 8192, "sim:a100"));
+    assert!(!decodes(4, 32, 8, 512, 8192, "sim:h200"));
+    assert!(!decodes(4, 32, 8, 16, 16, "sim:h200"));
+}
+
+/// No share is empty while another has two, and a share that is whole tiles needs no
+/// second launch.
+#[test]
+fn decoding_is_dealt_evenly() {
+    let target = target();
+    for (batch, kv_heads, keys, combines) in [
+        (32, 8, 8192, false),
+        (132, 1, 4096, false),
+        (4, 8, 65536, true),
+        (1, 8, 8192, true),
+        (1, 1, 131_072, true),
+    ] {
+        let mut problem = Problem::new(batch, 4 * kv_heads, 1, 128);
+        problem.kv_heads = kv_heads;
+        problem.lengths = Lengths::Same {
+            batch,
+            queries: 1,
+            keys,
+        };
+        let shape = decode_shape(&problem, target);
+        let grid = decode_grid(&problem, &shape, target);
+        assert_eq!(grid.combines, combines, "{problem}: {grid}");
+        assert!(
+            grid.blocks <= target.sms && grid.blocks > 120,
+            "{problem}: {grid}"
+        );
+    }
+}
+
 #[test]
 fn warpgroups_are_chosen_where_they_are_ahead() {
     let chosen = |problem: &Problem, device| {

@@ -3,8 +3,8 @@
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    Config, Dtype, Layout, Mask, Output, Problem, Rung, Weights, job, schedule, warpgroup_job,
-    warpgroup_shape,
+    Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung, Weights, job, schedule,
+    warpgroup_job, warpgroup_shape,
 };
 use heist_kernels::{Step, Target};
 use heist_oracle::Ptxas;
@@ -230,6 +230,68 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
             }
         }
         wrong
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Decoding and its combining kernel: tiles of every size on every architecture with
+/// tensor copies.
+#[test]
+fn decoding_does_not_spill() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let mut cases = Vec::new();
+    for (index, (dim, group, queries)) in [
+        (64, 4, 1),
+        (128, 8, 1),
+        (128, 16, 2),
+        (128, 8, 8),
+        (64, 8, 8),
+        (80, 1, 16),
+        (256, 4, 1),
+        (256, 32, 1),
+        (192, 8, 8),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let lengths = vec![(queries, 900), (queries, 70_000)];
+        let mut problem = Problem::ragged(lengths, 2 * group, dim);
+        problem.kv_heads = 2;
+        problem.page_size = [None, Some(16), Some(64)][index % 3];
+        if index % 2 == 0 {
+            problem.page_size = None;
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys: 70_000,
+            };
+        }
+        problem.mask = [
+            Mask::Full,
+            Mask::Causal,
+            Mask::Window { left: 99, right: 0 },
+        ][index / 2 % 3];
+        (problem.dtype, problem.weights) = (Dtype::ALL[index % 2], Weights::ALL[index / 3 % 2]);
+        let arch = [Arch::SM_90, Arch::SM_90A, Arch::SM_100][index % 3];
+        cases.push((problem, Target { arch, sms: 132 }));
+    }
+    let wrong = heist_oracle::parallel(&cases, |(problem, target)| {
+        let plan = FAMILY
+            .plan(Some("decode"), problem, *target)
+            .unwrap_or_else(|error| panic!("{problem}: {error}"));
+        let judge = |step: &Step| {
+            let cubin = ptxas
+                .assemble(&step.ptx(), &target.arch.to_string())
+                .unwrap_or_else(|refusal| panic!("{}: {refusal}", plan.name));
+            let usage = cubin.usage()[&step.entry];
+            let spills = usage.spill_loads + usage.spill_stores > 0;
+            let wrong = spills || !cubin.complaints().is_empty();
+            wrong.then(|| format!("{}: {usage:?} {:?}", plan.name, cubin.complaints()))
+        };
+        plan.steps.iter().filter_map(judge).collect::<Vec<_>>()
     });
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{wrong:#?}");
