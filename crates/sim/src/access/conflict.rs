@@ -57,7 +57,11 @@ pub(crate) fn report_race(
     let geography = cx.machine.geography;
     let same_block = geography.block(conflict.agent) == geography.block(own);
     let strong = |kind: Kind| kind.scope().is_some();
-    if conflict.their_kind == Kind::Async {
+    if conflict.their_kind.by_proxy() && !conflict.their_write {
+        report_source(cx, home, offset, conflict);
+        return;
+    }
+    if matches!(conflict.their_kind, Kind::Async | Kind::Delivered) {
         report_unseen(cx, home, offset, conflict, does);
         return;
     }
@@ -66,6 +70,14 @@ pub(crate) fn report_race(
         _ if kind.differs_in_size(conflict.their_kind) => rule::MIXED_SIZE,
         _ if strong(kind) && strong(conflict.their_kind) => rule::NARROW_SCOPE,
         _ if strong(kind) != strong(conflict.their_kind) => rule::MIXED_ATOMICITY,
+        _ if cx.warp.fences.has_missed(
+            conflict.agent,
+            conflict.their_clock,
+            conflict.their_lane,
+        ) =>
+        {
+            rule::NARROW_SCOPE
+        }
         _ if same_warp => rule::WARP_RACE,
         Home::Shared(_) if !same_block => rule::CLUSTER_RACE,
         Home::Shared(_) => rule::SHARED_RACE,
@@ -102,7 +114,7 @@ pub(crate) fn report_race(
             rule::UNORDERED_FLAG => {
                 "set the flag with `st.release` (or a fence before it), and read it with `ld.acquire` (or a fence behind it)"
             }
-            rule::NARROW_SCOPE => "one of the two has a scope that does not reach the other's block: use `.gpu` (or `.cluster`) on both",
+            rule::NARROW_SCOPE => "a scope on the way does not reach the other's block: use `.gpu` (or `.cluster` in one cluster) on every access and fence on both sides",
             rule::MIXED_SIZE => "both are atomics, of different sizes, which are not atomic towards each other: give both the same size and place",
             rule::MIXED_ATOMICITY => "one of the two is atomic and the other is not: make both atomic (`ld.relaxed`, `ld.acquire`, `atom`), or order them",
             rule::SHARED_RACE => "put a barrier between the two that both threads reach (`bar.sync`, or an mbarrier)",
@@ -111,6 +123,37 @@ pub(crate) fn report_race(
             _ => "blocks are ordered only by a release and an acquire of a flag in global memory, or by the end of the kernel",
         };
         told.help(help)
+    });
+}
+
+/// Reports a write to what an asynchronous operation reads, by a thread that does not know
+/// it to be over.
+#[cold]
+fn report_source(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict) {
+    let (code, reader, help) = match conflict.their_kind {
+        Kind::Product => (
+            rule::WGMMA_SOURCE_OVERWRITTEN,
+            "a wgmma",
+            "wait for the product (`wgmma.wait_group`), and let the writing thread know, before its operands are overwritten",
+        ),
+        _ => (
+            rule::BULK_SOURCE_OVERWRITTEN,
+            "an asynchronous copy",
+            "the thread that copies waits (`cp.async.bulk.wait_group.read`, or the mbarrier), and lets the writing thread know",
+        ),
+    };
+    let lanes = if conflict.lane == SEVERAL {
+        cx.mask
+    } else {
+        1 << conflict.lane
+    };
+    cx.report(code, lanes, |cx, mut told| {
+        told.message = format!(
+            "writes {}, and nothing says that {reader} is done with reading it",
+            place(cx, home, offset)
+        );
+        told.other(cx.code.span(conflict.their_pc), "it is read here")
+            .help(help)
     });
 }
 

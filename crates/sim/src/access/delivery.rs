@@ -101,7 +101,7 @@ impl Delivery {
         }
         case.init = Some(barrier.init_pc);
         if let Some(clock) = clock {
-            barrier.clock.join(clock);
+            barrier.told.learn(clock, !sender.own);
         }
         barrier.count_down(bytes, in_time.then_some(sender));
         happening.team.progress += 1;

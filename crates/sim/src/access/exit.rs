@@ -65,7 +65,7 @@ pub(crate) fn bulk_in_flight(cx: &mut Cx<'_>) {
         .find(|flight| match flight.what {
             What::Bulk => flight.write,
             What::Sent => true,
-            What::Answer | What::Product => false,
+            What::Answer => false,
         })
         .copied();
     if let Some(flight) = flight {

@@ -8,7 +8,7 @@ use super::context::Cx;
 use super::group::{Does, Group, Home};
 use crate::lanes::each;
 use crate::race::access::{Kind, LINE};
-use crate::race::clock::{Agent, Clock};
+use crate::race::clock::{Agent, Behind};
 use crate::state::flight::{Flight, What};
 use crate::state::memory::region::Region;
 use heist_ptx::{Code, rule};
@@ -25,14 +25,13 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
         return false;
     }
     let write = does == Does::Writes;
-    let agent = cx.warp.clock.agent;
     let size = u64::from(group.size);
     let mut met = None;
     let mut barrier = None;
     for lane in each(group.mask) {
         let start = group.offsets[lane];
         if met.is_none()
-            && let Some(flight) = block.flights.disturbed(start, start + size, write, agent)
+            && let Some(flight) = block.flights.disturbed(start, start + size, write)
         {
             met = Some((lane, *flight));
         }
@@ -96,10 +95,6 @@ pub(crate) fn explain(what: What, write: bool, does: Does) -> (Code, &'static st
             rule::CLC_EARLY_READ,
             "wait until the mbarrier's phase is complete before the response is read",
         ),
-        (What::Product, ..) => (
-            rule::WGMMA_SOURCE_OVERWRITTEN,
-            "wait for the product (`wgmma.wait_group`) in every warp that runs it, and meet, before its operands are overwritten",
-        ),
         (What::Sent, ..) => (
             rule::BULK_SOURCE_OVERWRITTEN,
             "let the receiver say, by an arrival at an mbarrier of the sender, that the copy is complete, and wait for that",
@@ -128,6 +123,7 @@ pub(crate) struct Unready {
     pub(crate) lane: u8,
     pub(crate) pc: u32,
     pub(crate) write: bool,
+    pub(crate) kind: Kind,
     /// Whether the starter knows of it at all; else only the proxy fence is missing.
     pub(crate) known: bool,
 }
@@ -137,8 +133,8 @@ pub(crate) struct Unready {
 pub(crate) struct Minds<'a> {
     /// Reads, and not only writes.
     pub(crate) reads: bool,
-    /// Generic ones that no proxy fence covers, also if it knows of them.
-    pub(crate) fence: bool,
+    /// Generic ones that no proxy fence for this memory covers, also if it knows of them.
+    pub(crate) fence: Option<Behind>,
     /// But not the asynchronous ones of these instructions.
     pub(crate) but: &'a [u32],
 }
@@ -148,37 +144,33 @@ pub(crate) struct Minds<'a> {
 pub(crate) fn unready(
     region: &mut Region,
     clock: &crate::race::clock::WarpClock,
-    proxied: &Clock,
     lane: u8,
     range: std::ops::Range<u64>,
     minds: Minds<'_>,
 ) -> Option<Unready> {
     let Minds { reads, fence, but } = minds;
     let mut found: Option<Unready> = None;
-    let (first, last) = (
-        range.start / LINE as u64,
-        (range.end.max(1) - 1) / LINE as u64,
-    );
-    for at in first..=last {
-        let from = range.start.max(at * LINE as u64) - at * LINE as u64;
-        let to = range.end.min((at + 1) * LINE as u64) - at * LINE as u64;
-        let bytes = if to - from >= 128 {
-            u128::MAX
-        } else {
-            ((1u128 << (to - from)) - 1) << from
-        };
+    // The last access that was known and fenced: a tile is touched by few.
+    let mut ready = None;
+    each_line(range, |at, bytes| {
         region.history.each(at, bytes, |seen| {
             if found.is_some_and(|found| !found.known) || !(seen.write || reads) {
                 return;
             }
-            if seen.kind == Kind::Async && but.contains(&seen.pc) {
+            if matches!(seen.kind, Kind::Async | Kind::Delivered) && but.contains(&seen.pc) {
+                return;
+            }
+            let access = (seen.agent, seen.clock, seen.lane);
+            if ready == Some((access, seen.kind)) {
                 return;
             }
             let own = seen.agent == clock.agent && seen.lane == lane;
             let known = own || clock.knows(seen.agent, seen.clock, seen.lane, lane);
-            let fenced = !fence
-                || seen.kind == Kind::Async
-                || proxied.of(seen.agent).covers(seen.clock, seen.lane);
+            let fenced = seen.kind.by_proxy()
+                || fence.is_none_or(|memory| clock.knows_fenced(memory, access, lane));
+            if known && fenced {
+                ready = Some((access, seen.kind));
+            }
             if !known || (!fenced && found.is_none()) {
                 found = Some(Unready {
                     offset: at * LINE as u64 + u64::from(seen.byte),
@@ -186,28 +178,47 @@ pub(crate) fn unready(
                     lane: seen.lane,
                     pc: seen.pc,
                     write: seen.write,
+                    kind: seen.kind,
                     known,
                 });
             }
         });
-    }
+    });
     found
+}
+
+/// Records what an asynchronous operation reads from now on: it is known to be over to
+/// whoever knows of its agent's `clock`.
+pub(crate) fn reads(region: &mut Region, range: std::ops::Range<u64>, by: (Agent, u32), pc: u32) {
+    each_line(range, |line, bytes| {
+        region
+            .history
+            .read_by_proxy(line, bytes, Kind::Async, by, pc);
+    });
+}
+
+/// Calls `f` for the lines of some bytes, with the bytes of each.
+fn each_line(range: std::ops::Range<u64>, mut f: impl FnMut(u64, u128)) {
+    const LEN: u64 = LINE as u64;
+    for at in range.start / LEN..range.end.div_ceil(LEN) {
+        let from = range.start.max(at * LEN) - at * LEN;
+        let to = range.end.min((at + 1) * LEN) - at * LEN;
+        f(at, u128::MAX >> (LEN - (to - from)) << from);
+    }
 }
 
 /// Records what a completed asynchronous operation wrote, as known to whoever has
 /// seen phase `clock` of mbarrier `agent` end.
-pub(crate) fn written(region: &mut Region, start: u64, len: u64, stamp: (Agent, u32), pc: u32) {
-    let end = start + len;
-    for at in start / LINE as u64..=(end.max(1) - 1) / LINE as u64 {
-        let from = start.max(at * LINE as u64) - at * LINE as u64;
-        let to = end.min((at + 1) * LINE as u64) - at * LINE as u64;
-        let bytes = if to - from >= 128 {
-            u128::MAX
-        } else {
-            ((1u128 << (to - from)) - 1) << from
-        };
-        region.history.overwrite(at, bytes, stamp.0, stamp.1, pc);
-    }
+pub(crate) fn written(
+    region: &mut Region,
+    range: std::ops::Range<u64>,
+    kind: Kind,
+    stamp: (Agent, u32),
+    pc: u32,
+) {
+    each_line(range, |at, bytes| {
+        region.history.overwrite(at, bytes, kind, stamp, pc);
+    });
 }
 
 /// Reports accesses to words that a `cp.async` is on its way to.

@@ -167,9 +167,9 @@ pub(crate) fn tell(
     let write = look.does == Does::Writes;
     if let Some(offset) = look.unwritten
         && !look.told
-        && look
-            .found
-            .is_none_or(|(conflict, _)| conflict.their_kind != Kind::Async)
+        && look.found.is_none_or(|(conflict, _)| {
+            !matches!(conflict.their_kind, Kind::Async | Kind::Delivered)
+        })
     {
         report_unwritten(cx, group, offset);
     }

@@ -53,22 +53,25 @@ pub(crate) fn read(cx: &mut Cx<'_>, group: &Group, order: Order) {
     let (scope, acquires, _) = scope_and_sides(order);
     let block = cx.blocks[cx.warp.rank as usize].number;
     let geography = cx.machine.geography;
+    let live = cx.warp.live;
     for (offset, lanes) in by_place(group) {
         let Some(key) = key(cx, group.home, offset) else {
             continue;
         };
-        let clocks: Vec<_> = cx
-            .machine
-            .flags
-            .acquire(key, scope, block, geography)
-            .cloned()
-            .collect();
-        for clock in clocks {
+        let flags = &cx.machine.flags;
+        for missed in flags.out_of_reach(key, scope, block) {
+            cx.warp.fences.miss(Arc::clone(missed));
+        }
+        for offer in flags.offers(key, scope, block, geography) {
             if acquires {
-                let live = cx.warp.live;
-                cx.warp.clock.acquire(&clock, lanes, live);
+                cx.warp.clock.acquire(&offer.clock, lanes, live);
             } else {
-                cx.warp.fences.saw(lanes, scope, clock);
+                cx.warp.fences.saw(lanes, key, offer);
+            }
+        }
+        if acquires {
+            for (lanes, clock) in cx.warp.fences.take_seen(lanes, scope, Some(key)) {
+                cx.warp.clock.acquire(&clock, lanes, live);
             }
         }
     }
@@ -98,8 +101,9 @@ fn note_flag(cx: &mut Cx<'_>, group: &Group) {
     }
 }
 
-/// A strong write: it may release, by itself or for a fence before it.
-pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order) {
+/// A strong write: it may release, by itself or for a fence before it. `reads` says
+/// that it is a read-modify-write, which hands on what the value before it carried.
+pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order, reads: bool) {
     if !cx.machine.options.checks.races {
         return;
     }
@@ -109,10 +113,13 @@ pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order) {
         let Some(key) = key(cx, group.home, offset) else {
             continue;
         };
-        let covered: Vec<_> = cx
-            .warp
-            .fences
+        if !reads {
+            cx.machine.flags.overwrite(key);
+        }
+        let fences = &cx.warp.fences;
+        let covered: Vec<_> = fences
             .covered(lanes)
+            .chain(fences.covered_through(key, lanes))
             .map(|(fence, clock)| (fence.min(scope), Arc::clone(clock)))
             .collect();
         for (scope, clock) in covered {
@@ -120,8 +127,10 @@ pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order) {
         }
         if releases {
             let live = cx.warp.live;
-            let clock = cx.warp.clock.release(lanes, live);
-            cx.machine.flags.release(key, scope, block, Arc::new(clock));
+            let clock = Arc::new(cx.warp.clock.release(lanes, live));
+            let fences = &mut cx.warp.fences;
+            fences.released_through(key, lanes, scope, Arc::clone(&clock));
+            cx.machine.flags.release(key, scope, block, clock);
         }
     }
 }

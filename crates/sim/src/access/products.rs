@@ -85,18 +85,5 @@ pub(crate) fn exited(cx: &mut Cx<'_>) {
             told.help(help)
         });
         cx.fragment.pc = here;
-        land(cx, product.id);
     }
-}
-
-/// The number of a product's flight among all of its block.
-pub(crate) fn flight_id(warp: u32, id: u64) -> u64 {
-    1 << 62 | u64::from(warp / 4) << 48 | id
-}
-
-/// The products of a warpgroup are done up to the one with this number.
-pub(crate) fn land(cx: &mut Cx<'_>, id: u64) {
-    let (warp, agent) = (cx.warp.number, cx.warp.clock.agent);
-    let range = flight_id(warp, 0)..=flight_id(warp, id);
-    cx.block().flights.land_products(range, agent);
 }

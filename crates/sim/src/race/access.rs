@@ -20,6 +20,11 @@ pub(crate) enum Kind {
     Copy,
     /// A write or read by an asynchronous copy.
     Async,
+    /// A write that comes to an mbarrier by the generic proxy: `st.async`, `red.async`,
+    /// and `cp.async` with `cp.async.mbarrier.arrive`.
+    Delivered,
+    /// A read by the tensor cores.
+    Product,
 }
 
 impl Kind {
@@ -27,8 +32,13 @@ impl Kind {
     pub(crate) fn scope(self) -> Option<Scope> {
         match self {
             Kind::Strong(scope) | Kind::Atomic(scope, _) => Some(scope),
-            Kind::Plain | Kind::Copy | Kind::Async => None,
+            Kind::Plain | Kind::Copy | Kind::Async | Kind::Delivered | Kind::Product => None,
         }
+    }
+
+    /// Whether it goes through the async proxy.
+    pub(crate) fn by_proxy(self) -> bool {
+        matches!(self, Kind::Async | Kind::Product)
     }
 
     /// Whether both are atomics, of different sizes: then they are not atomic towards each other.
@@ -104,6 +114,7 @@ pub(crate) struct Conflict {
     pub(crate) lane: u8,
     /// The earlier access.
     pub(crate) agent: Agent,
+    pub(crate) their_clock: u32,
     pub(crate) their_lane: u8,
     pub(crate) their_pc: u32,
     pub(crate) their_write: bool,

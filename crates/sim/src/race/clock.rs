@@ -74,6 +74,21 @@ pub(crate) struct Clock {
     first: Agent,
     near: Vec<Known>,
     far: Option<Arc<FxHashMap<Agent, Known>>>,
+    /// Of everything that anybody did, what a fence of each special kind lies behind.
+    fenced: [Option<Arc<Clock>>; Behind::COUNT],
+}
+
+/// What a fence of a special kind lies behind: ordinary accesses to shared or global
+/// memory, for the asynchronous ones to come, or the `mbarrier.init`s alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    Shared,
+    Global,
+    Inits,
+}
+
+impl Behind {
+    const COUNT: usize = 3;
 }
 
 impl Clock {
@@ -82,6 +97,7 @@ impl Clock {
             first,
             near: vec![Known::default(); agents],
             far: None,
+            fenced: Default::default(),
         }
     }
 
@@ -91,6 +107,7 @@ impl Clock {
         self.near.clear();
         self.near.resize(agents, Known::default());
         self.far = None;
+        self.fenced = Default::default();
     }
 
     /// What is known of an agent.
@@ -123,6 +140,7 @@ impl Clock {
 
     /// Learns everything that `other` knows.
     pub(crate) fn join(&mut self, other: &Clock) {
+        self.join_fenced(other);
         if self.first == other.first && self.near.len() == other.near.len() {
             for (mine, theirs) in self.near.iter_mut().zip(&other.near) {
                 mine.join(*theirs);
@@ -146,6 +164,24 @@ impl Clock {
                 }
             }
         }
+    }
+
+    /// Learns what special fences lie behind.
+    fn join_fenced(&mut self, other: &Clock) {
+        for (mine, theirs) in self.fenced.iter_mut().zip(&other.fenced) {
+            match (mine, theirs) {
+                (_, None) => {}
+                (mine @ None, Some(theirs)) => *mine = Some(Arc::clone(theirs)),
+                (Some(mine), Some(theirs)) if Arc::ptr_eq(mine, theirs) => {}
+                (Some(mine), Some(theirs)) => Arc::make_mut(mine).join(theirs),
+            }
+        }
+    }
+
+    /// Whether a special fence lies behind an access and is known here.
+    fn has_fenced(&self, kind: Behind, agent: Agent, clock: u32, lane: u8) -> bool {
+        let fenced = self.fenced[kind as usize].as_ref();
+        fenced.is_some_and(|fenced| fenced.of(agent).covers(clock, lane))
     }
 
     fn is_near(&self, agent: Agent) -> bool {
@@ -323,6 +359,33 @@ impl WarpClock {
         clock
     }
 
+    /// What a special fence of the lanes in `lanes` hands on: it lies behind everything
+    /// that they know and did.
+    pub(crate) fn fence(&mut self, kinds: &[Behind], lanes: Mask, live: Mask) -> Clock {
+        let mut behind = self.release(lanes, live);
+        behind.fenced = Default::default();
+        let behind = Arc::new(behind);
+        let mut fence = Clock::default();
+        for &kind in kinds {
+            fence.fenced[kind as usize] = Some(Arc::clone(&behind));
+        }
+        self.acquire(&fence, lanes, live);
+        fence
+    }
+
+    /// Whether a special fence lies between an access and what `lane` does now.
+    pub(crate) fn knows_fenced(
+        &self,
+        kind: Behind,
+        (agent, clock, their): (Agent, u32, u8),
+        lane: u8,
+    ) -> bool {
+        self.common.has_fenced(kind, agent, clock, their)
+            || self.partial.iter().any(|(lanes, known)| {
+                lanes >> (lane & 31) & 1 != 0 && known.has_fenced(kind, agent, clock, their)
+            })
+    }
+
     /// The lanes in `lanes` learn what `clock` holds.
     pub(crate) fn acquire(&mut self, clock: &Clock, lanes: Mask, live: Mask) {
         if lanes & live == live {
@@ -378,12 +441,15 @@ pub(crate) fn meet(warps: &mut [&mut WarpClock]) -> bool {
         // When all meet, what they know of each other is less than what they are.
         if !everybody || warp.common.far.is_some() {
             all.join(&warp.common);
+        } else {
+            all.join_fenced(&warp.common);
         }
         all.learn(warp.agent, Known::all(warp.now + 1));
     }
     for warp in warps {
         warp.common.near.copy_from_slice(&all.near);
         warp.common.far.clone_from(&all.far);
+        warp.common.fenced.clone_from(&all.fenced);
         warp.now += 1;
         warp.synced = warp.now;
         warp.pairs = None;
@@ -456,6 +522,37 @@ mod tests {
         assert!(meet(&mut [&mut a, &mut b]));
         assert!(a.knows(1, 1, 0, 9) && b.knows(0, 1, 0, 9));
         assert!(!a.knows(1, 2, 0, 9));
+    }
+
+    #[test]
+    fn a_proxy_fence_covers_what_it_comes_after_for_whoever_knows_of_it() {
+        let (mut a, mut b) = pair();
+        let before = a.now;
+        let fenced = |clock: &WarpClock, at: u32| clock.knows_fenced(Behind::Shared, (0, at, 3), 5);
+        // Handed over before the fence: the order is known, the fence is not.
+        b.acquire(&a.release(ALL, ALL), ALL, ALL);
+        a.fence(&[Behind::Shared], ALL, ALL);
+        assert!(b.knows(0, before, 3, 5) && !fenced(&b, before));
+        assert!(fenced(&a, before) && !fenced(&a, a.now));
+        assert!(!a.knows_fenced(Behind::Global, (0, before, 3), 5));
+        // Handed over after it.
+        b.acquire(&a.release(ALL, ALL), ALL, ALL);
+        assert!(fenced(&b, before));
+        let (mut a, mut b) = pair();
+        a.fence(&[Behind::Shared], ALL, ALL);
+        assert!(meet(&mut [&mut a, &mut b]));
+        assert!(fenced(&b, 1));
+    }
+
+    #[test]
+    fn one_lanes_proxy_fence_is_its_own() {
+        let (mut a, _) = pair();
+        a.fence(&[Behind::Shared], 1, ALL);
+        assert!(a.knows_fenced(Behind::Shared, (0, 1, 0), 0));
+        assert!(!a.knows_fenced(Behind::Shared, (0, 1, 1), 0));
+        assert!(!a.knows_fenced(Behind::Shared, (0, 1, 0), 1));
+        a.sync_lanes(ALL, ALL);
+        assert!(a.knows_fenced(Behind::Shared, (0, 1, 0), 1));
     }
 
     #[test]

@@ -272,12 +272,38 @@ impl History {
 
     /// Forgets what was known of `bytes` of a line, and notes that an asynchronous
     /// operation wrote them.
-    pub(crate) fn overwrite(&mut self, line: u64, bytes: u128, agent: Agent, clock: u32, pc: u32) {
+    pub(crate) fn overwrite(
+        &mut self,
+        line: u64,
+        bytes: u128,
+        kind: Kind,
+        by: (Agent, u32),
+        pc: u32,
+    ) {
         self.stir();
         // No barrier makes that known.
         self.defers = false;
         if let Some(line) = self.line(line) {
-            line.overwrite(bytes, agent, clock, pc);
+            line.overwrite(bytes, kind, by, pc);
+        }
+    }
+
+    /// Notes that an asynchronous operation of `agent`, its `clock`th, reads some bytes.
+    pub(crate) fn read_by_proxy(
+        &mut self,
+        line: u64,
+        bytes: u128,
+        kind: Kind,
+        by: (Agent, u32),
+        pc: u32,
+    ) {
+        if self.still {
+            return;
+        }
+        // No barrier makes that known.
+        self.defers = false;
+        if let Some(line) = self.line(line) {
+            line.read_by_proxy(bytes, kind, by, pc);
         }
     }
 

@@ -238,7 +238,7 @@ impl Line {
             }
             // Every lane where it was before: the usual case within a warp.
             let in_place = trace.agent == agent
-                && trace.kind != Kind::Async
+                && !trace.kind.by_proxy()
                 && trace.shift == access.shift
                 && trace.first == access.first
                 && trace.lanes == *access.lanes
@@ -283,7 +283,7 @@ impl Line {
 
     /// Forgets what was known of `bytes`, and notes that an asynchronous operation
     /// wrote them.
-    pub(crate) fn overwrite(&mut self, bytes: u128, agent: Agent, clock: u32, pc: u32) {
+    pub(crate) fn overwrite(&mut self, bytes: u128, kind: Kind, by: (Agent, u32), pc: u32) {
         let more = self.more.get_or_insert_default();
         more.list.extend(self.plain.take());
         for trace in &mut more.list {
@@ -293,10 +293,10 @@ impl Line {
         more.retain(|trace| trace.bytes != 0);
         more.crowded &= !bytes;
         more.list.push(Trace {
-            agent,
-            clock,
+            agent: by.0,
+            clock: by.1,
             write: true,
-            kind: Kind::Async,
+            kind,
             shift: 2,
             first: 0,
             bytes,
@@ -305,6 +305,47 @@ impl Line {
             pc,
             pcs: None,
         });
+    }
+}
+
+impl Line {
+    /// Notes that an asynchronous operation of `agent`, its `clock`th, reads some bytes.
+    /// Whoever knows of a later one knows of the earlier.
+    pub(crate) fn read_by_proxy(&mut self, bytes: u128, kind: Kind, by: (Agent, u32), pc: u32) {
+        let (agent, clock) = by;
+        let more = self.more.get_or_insert_default();
+        more.list.extend(self.plain.take());
+        more.quiet = false;
+        let mut own = None;
+        for (at, trace) in more.list.iter_mut().enumerate() {
+            if trace.agent == agent && trace.kind == kind && !trace.write {
+                if trace.clock == clock {
+                    own = Some(at);
+                } else {
+                    trace.forget(bytes);
+                }
+            }
+        }
+        if let Some(own) = own {
+            let trace = &mut more.list[own];
+            trace.bytes |= bytes;
+            trace.cells |= cell_mask(bytes, 2, 0);
+        } else {
+            more.list.push(Trace {
+                agent,
+                clock,
+                write: false,
+                kind,
+                shift: 2,
+                first: 0,
+                bytes,
+                cells: cell_mask(bytes, 2, 0),
+                lanes: [SEVERAL; 32],
+                pc,
+                pcs: None,
+            });
+        }
+        more.retain(|trace| trace.bytes != 0);
     }
 }
 

@@ -7,27 +7,69 @@
 //! released through each location.
 
 use super::access::{Geography, Scope};
-use super::clock::Clock;
+use super::clock::{Agent, Clock};
 use crate::lanes::Mask;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
+
+/// What was released to whoever looks with a scope of at least `needs`.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    pub(crate) needs: Scope,
+    pub(crate) clock: Arc<Clock>,
+}
+
+/// An offer that strong reads of some lanes have seen at a place.
+#[derive(Clone, Debug)]
+struct Seen {
+    lanes: Mask,
+    place: u64,
+    offer: Offer,
+}
+
+/// What some lanes released through a place by an operation that releases by itself.
+#[derive(Clone, Debug)]
+struct Through {
+    lanes: Mask,
+    scope: Scope,
+    clock: Arc<Clock>,
+}
 
 /// A warp's fences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
     /// What the last fences cover: the lanes, the scope, and what they know.
     released: Vec<(Mask, Scope, Arc<Clock>)>,
+    /// What releasing writes to each place covered: a strong write of the same thread to
+    /// the same place hands it on once more.
+    through: FxHashMap<u64, Vec<Through>>,
     /// What strong reads have seen, to be learnt at the next fence.
-    seen: Vec<(Mask, Scope, Arc<Clock>)>,
+    seen: Vec<Seen>,
+    /// What was released, and did not come here for a scope that is too narrow: for messages.
+    missed: Vec<Arc<Clock>>,
 }
 
+/// Clocks that a warp has missed and that are kept.
+const MOST_MISSED: usize = 8;
+
+/// Offers that a warp keeps apart until a fence.
+const MOST_SEEN: usize = 64;
+
 impl Fences {
-    /// A fence that covers what its lanes know.
+    /// A fence that covers what its lanes know. A wider fence before it covers less, but
+    /// for more: it is kept.
     pub(crate) fn fence(&mut self, lanes: Mask, scope: Scope, clock: Clock) {
-        self.released.retain_mut(|(mask, _, _)| {
-            *mask &= !lanes;
+        self.released.retain_mut(|(mask, known, _)| {
+            if *known <= scope {
+                *mask &= !lanes;
+            }
             *mask != 0
         });
+        self.released.push((lanes, scope, Arc::new(clock)));
+    }
+
+    /// A fence that covers something of its own, beside the others.
+    pub(crate) fn fence_beside(&mut self, lanes: Mask, scope: Scope, clock: Clock) {
         self.released.push((lanes, scope, Arc::new(clock)));
     }
 
@@ -39,28 +81,109 @@ impl Fences {
             .map(|(_, scope, clock)| (*scope, clock))
     }
 
-    /// A strong read has seen something that was released.
-    pub(crate) fn saw(&mut self, lanes: Mask, scope: Scope, clock: Arc<Clock>) {
-        if self.seen.len() < 64 {
-            self.seen.push((lanes, scope, clock));
-        }
+    /// A write to `place` by these lanes that releases by itself.
+    pub(crate) fn released_through(
+        &mut self,
+        place: u64,
+        lanes: Mask,
+        scope: Scope,
+        clock: Arc<Clock>,
+    ) {
+        let list = self.through.entry(place).or_default();
+        list.retain_mut(|one| {
+            if one.scope <= scope {
+                one.lanes &= !lanes;
+            }
+            one.lanes != 0
+        });
+        list.push(Through {
+            lanes,
+            scope,
+            clock,
+        });
     }
 
-    /// What a fence by these lanes acquires.
-    pub(crate) fn take_seen(&mut self, lanes: Mask) -> Vec<(Mask, Arc<Clock>)> {
-        let mut out = Vec::new();
-        self.seen.retain_mut(|(mask, _, clock)| {
-            if *mask & lanes != 0 {
-                out.push((*mask & lanes, Arc::clone(clock)));
+    /// What these lanes have released through `place`.
+    pub(crate) fn covered_through(
+        &self,
+        place: u64,
+        lanes: Mask,
+    ) -> impl Iterator<Item = (Scope, &Arc<Clock>)> {
+        let list = self.through.get(&place).into_iter().flatten();
+        list.filter(move |one| one.lanes & lanes != 0)
+            .map(|one| (one.scope, &one.clock))
+    }
+
+    /// A strong read of `place` has seen something that was released.
+    pub(crate) fn saw(&mut self, lanes: Mask, place: u64, offer: Offer) {
+        let needs = offer.needs;
+        let same = |one: &&mut Seen| one.lanes == lanes && one.offer.needs == needs;
+        // Who looks again sees what was there before, and more.
+        if let Some(known) = self
+            .seen
+            .iter_mut()
+            .filter(same)
+            .find(|one| one.place == place)
+        {
+            if !Arc::ptr_eq(&known.offer.clock, &offer.clock) {
+                Arc::make_mut(&mut known.offer.clock).join(&offer.clock);
             }
-            *mask &= !lanes;
-            *mask != 0
+            return;
+        }
+        if self.seen.len() >= MOST_SEEN
+            && let Some(known) = self.seen.iter_mut().find(same)
+        {
+            Arc::make_mut(&mut known.offer.clock).join(&offer.clock);
+            return;
+        }
+        self.seen.push(Seen {
+            lanes,
+            place,
+            offer,
         });
+    }
+
+    /// Something was released, and a scope was too narrow for it.
+    pub(crate) fn miss(&mut self, clock: Arc<Clock>) {
+        if self.missed.len() >= MOST_MISSED {
+            self.missed.remove(0);
+        }
+        self.missed.push(clock);
+    }
+
+    /// Whether an access would be known if a scope had been wider.
+    pub(crate) fn has_missed(&self, agent: Agent, clock: u32, lane: u8) -> bool {
+        let knows = |known: &Arc<Clock>| known.of(agent).covers(clock, lane);
+        self.missed.iter().any(knows)
+    }
+
+    /// What a fence of this scope by these lanes acquires; with a place, what an
+    /// acquiring read of that place does.
+    pub(crate) fn take_seen(
+        &mut self,
+        lanes: Mask,
+        scope: Scope,
+        place: Option<u64>,
+    ) -> Vec<(Mask, Arc<Clock>)> {
+        let mut out = Vec::new();
+        let mut missed = Vec::new();
+        self.seen.retain_mut(|one| {
+            let reaches = one.offer.needs <= scope && place.is_none_or(|at| at == one.place);
+            if !reaches && place.is_none() {
+                missed.push(Arc::clone(&one.offer.clock));
+            }
+            if reaches && one.lanes & lanes != 0 {
+                out.push((one.lanes & lanes, Arc::clone(&one.offer.clock)));
+                one.lanes &= !lanes;
+            }
+            one.lanes != 0
+        });
+        missed.into_iter().for_each(|clock| self.miss(clock));
         out
     }
 }
 
-/// One release through a location.
+/// What one block has released through a place.
 #[derive(Clone, Debug)]
 struct Released {
     scope: Scope,
@@ -68,23 +191,53 @@ struct Released {
     clock: Arc<Clock>,
 }
 
+/// What has been released through one place, as its present value carries it.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// To the whole device: by all blocks, and by each.
+    wide: Option<Arc<Clock>>,
+    by_block: FxHashMap<u32, Arc<Clock>>,
+    /// To a block or a cluster.
+    narrow: Vec<Released>,
+}
+
 /// What has been released through each location of memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
-    by_place: FxHashMap<u64, Vec<Released>>,
+    by_place: FxHashMap<u64, Place>,
+}
+
+fn add(to: &mut Arc<Clock>, clock: &Arc<Clock>) {
+    if !Arc::ptr_eq(to, clock) {
+        Arc::make_mut(to).join(clock);
+    }
 }
 
 impl Flags {
+    /// A write that is no read-modify-write: whoever sees its value sees nothing of what
+    /// the value before it carried.
+    pub(crate) fn overwrite(&mut self, place: u64) {
+        if let Some(at) = self.by_place.get_mut(&place) {
+            *at = Place::default();
+        }
+    }
+
     /// Something is released by a write to `place` by block `block`.
     pub(crate) fn release(&mut self, place: u64, scope: Scope, block: u32, clock: Arc<Clock>) {
-        let list = self.by_place.entry(place).or_default();
-        let same = list
-            .iter_mut()
-            .find(|one| one.scope == scope && (scope > Scope::Cluster || one.block == block));
-        match same {
-            Some(one) if Arc::ptr_eq(&one.clock, &clock) => {}
-            Some(one) => Arc::make_mut(&mut one.clock).join(&clock),
-            None => list.push(Released {
+        let at = self.by_place.entry(place).or_default();
+        if scope >= Scope::Gpu {
+            match &mut at.wide {
+                Some(wide) => add(wide, &clock),
+                none => *none = Some(Arc::clone(&clock)),
+            }
+            let own = at.by_block.entry(block).or_insert_with(|| clock.clone());
+            add(own, &clock);
+            return;
+        }
+        let mut narrow = at.narrow.iter_mut();
+        match narrow.find(|one| one.scope == scope && one.block == block) {
+            Some(one) => add(&mut one.clock, &clock),
+            None => at.narrow.push(Released {
                 scope,
                 block,
                 clock,
@@ -93,29 +246,53 @@ impl Flags {
     }
 
     /// What a read of `place` by block `block` with `scope` may acquire.
-    pub(crate) fn acquire(
+    pub(crate) fn offers(
         &self,
         place: u64,
         scope: Scope,
         block: u32,
         geography: Geography,
-    ) -> impl Iterator<Item = &Arc<Clock>> {
-        self.by_place
-            .get(&place)
-            .into_iter()
-            .flatten()
-            .filter(move |one| {
-                let narrow = scope.min(one.scope);
-                match narrow {
-                    Scope::Block => one.block == block,
-                    Scope::Cluster => {
-                        one.block / geography.blocks_per_cluster
-                            == block / geography.blocks_per_cluster
-                    }
-                    Scope::Gpu | Scope::System => true,
-                }
+    ) -> Vec<Offer> {
+        let Some(at) = self.by_place.get(&place) else {
+            return Vec::new();
+        };
+        let size = geography.blocks_per_cluster;
+        let needs = |other: u32| match other {
+            _ if other == block => Scope::Block,
+            _ if other / size == block / size => Scope::Cluster,
+            _ => Scope::Gpu,
+        };
+        let first = block / size * size;
+        let near = (first..first + size)
+            .filter_map(|other| Some((needs(other), at.by_block.get(&other)?)));
+        let narrow = at.narrow.iter();
+        let narrow = narrow.filter(|one| needs(one.block) <= one.scope);
+        let narrow = narrow.map(|one| (needs(one.block), &one.clock));
+        let wide = at.wide.iter().map(|wide| (Scope::Gpu, wide));
+        near.chain(narrow)
+            .chain(wide)
+            .filter(|(needs, _)| *needs <= scope)
+            .map(|(needs, clock)| Offer {
+                needs,
+                clock: Arc::clone(clock),
             })
-            .map(|one| &one.clock)
+            .collect()
+    }
+
+    /// What was released through `place` and a read by block `block` with `scope` can't
+    /// acquire, for one of the two scopes.
+    pub(crate) fn out_of_reach(
+        &self,
+        place: u64,
+        scope: Scope,
+        block: u32,
+    ) -> impl Iterator<Item = &Arc<Clock>> {
+        let at = self.by_place.get(&place).into_iter();
+        at.flat_map(move |at| {
+            let wide = at.wide.iter().filter(move |_| scope < Scope::Gpu);
+            let narrow = at.narrow.iter().filter(move |one| one.block != block);
+            wide.chain(narrow.map(|one| &one.clock))
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -135,25 +312,36 @@ mod tests {
         isolated: false,
     };
 
-    #[test]
-    fn a_fence_and_a_flag_order_two_blocks() {
+    /// What a fence and a flag of these scopes hand from block 0 to block 1: the scopes
+    /// of the writer's fence, its write, the reader's read and its fence.
+    fn handed_on(scopes: [Scope; 4]) -> bool {
         let mut writer = WarpClock::new(0, 0, 1);
         let mut reader = WarpClock::new(1, 1, 1);
         let (mut ours, mut theirs) = (Fences::default(), Fences::default());
         let mut flags = Flags::default();
-        ours.fence(ALL, Scope::Gpu, writer.release(ALL, ALL));
+        ours.fence(ALL, scopes[0], writer.release(ALL, ALL));
         for (scope, clock) in ours.covered(1) {
-            flags.release(64, scope, 0, Arc::clone(clock));
+            flags.release(64, scope.min(scopes[1]), 0, Arc::clone(clock));
         }
-        for clock in flags.acquire(64, Scope::Gpu, 1, GRID) {
-            theirs.saw(1, Scope::Gpu, Arc::clone(clock));
+        for offer in flags.offers(64, scopes[2], 1, GRID) {
+            theirs.saw(1, 64, offer);
         }
         assert!(!reader.knows(0, 1, 5, 0));
-        for (lanes, clock) in theirs.take_seen(ALL) {
+        for (lanes, clock) in theirs.take_seen(ALL, scopes[3], None) {
             reader.acquire(&clock, lanes, ALL);
         }
-        assert!(reader.knows(0, 1, 5, 0));
         assert!(!reader.knows(0, 1, 5, 1), "only lane 0 looked");
+        reader.knows(0, 1, 5, 0)
+    }
+
+    #[test]
+    fn every_scope_on_the_way_must_reach_the_other_block() {
+        assert!(handed_on([Scope::Gpu; 4]));
+        for narrow in 0..4 {
+            let mut scopes = [Scope::System; 4];
+            scopes[narrow] = Scope::Cluster;
+            assert!(!handed_on(scopes), "{scopes:?}");
+        }
     }
 
     #[test]
@@ -161,7 +349,22 @@ mod tests {
         let mut writer = WarpClock::new(0, 0, 1);
         let mut flags = Flags::default();
         flags.release(8, Scope::Block, 0, Arc::new(writer.release(ALL, ALL)));
-        assert_eq!(flags.acquire(8, Scope::Gpu, 1, GRID).count(), 0);
-        assert_eq!(flags.acquire(8, Scope::Gpu, 0, GRID).count(), 1);
+        assert!(flags.offers(8, Scope::Gpu, 1, GRID).is_empty());
+        assert_eq!(flags.offers(8, Scope::Gpu, 0, GRID).len(), 1);
+        flags.overwrite(8);
+        assert!(flags.offers(8, Scope::Gpu, 0, GRID).is_empty());
+    }
+
+    #[test]
+    fn a_narrow_fence_leaves_what_a_wide_one_may_still_take() {
+        let mut fences = Fences::default();
+        let offer = Offer {
+            needs: Scope::Gpu,
+            clock: Arc::default(),
+        };
+        fences.saw(1, 8, offer);
+        assert!(fences.take_seen(ALL, Scope::Block, None).is_empty());
+        assert!(fences.take_seen(ALL, Scope::Gpu, Some(16)).is_empty());
+        assert_eq!(fences.take_seen(ALL, Scope::Gpu, None).len(), 1);
     }
 }

@@ -137,7 +137,7 @@ impl Trace {
             let lane =
                 access.lanes[((byte - u32::from(access.first)) >> access.shift) as usize & 31];
             if self.agent == clock.agent
-                && self.kind != Kind::Async
+                && !self.kind.by_proxy()
                 && lane == their_lane
                 && lane != SEVERAL
             {
@@ -150,6 +150,7 @@ impl Trace {
                 byte,
                 lane,
                 agent: self.agent,
+                their_clock: self.clock,
                 their_lane,
                 their_pc: self.pc_of(self.cell(byte)),
                 their_write: self.write,

@@ -26,8 +26,9 @@ pub(crate) struct Groups {
     stores: Vec<Store>,
     /// How many groups each lane has closed.
     closed: [u32; LANES],
-    /// The lanes that have stored, and what the race detector calls their stores.
-    agents: Vec<(u8, Agent)>,
+    /// The lanes that have stored, and what the race detector calls what their stores
+    /// write, and what they read.
+    agents: Vec<(u8, [Agent; 2])>,
 }
 
 impl Groups {
@@ -40,36 +41,38 @@ impl Groups {
         });
     }
 
-    /// What the race detector calls what a lane stores now; `new` makes a name.
-    pub(crate) fn stamp(&mut self, lane: usize, new: impl FnOnce() -> Agent) -> (Agent, u32) {
-        let agent = self.agent(lane).unwrap_or_else(|| {
-            let agent = new();
-            self.agents.push((lane as u8, agent));
-            agent
+    /// What the race detector calls what a lane stores now, and where it reads that from;
+    /// `new` makes a name.
+    pub(crate) fn stamps(
+        &mut self,
+        lane: usize,
+        mut new: impl FnMut() -> Agent,
+    ) -> [(Agent, u32); 2] {
+        let agents = self.agents(lane).unwrap_or_else(|| {
+            let agents = [new(), new()];
+            self.agents.push((lane as u8, agents));
+            agents
         });
-        (agent, self.closed[lane] + 1)
+        agents.map(|agent| (agent, self.closed[lane] + 1))
     }
 
-    pub(crate) fn agent(&self, lane: usize) -> Option<Agent> {
+    fn agents(&self, lane: usize) -> Option<[Agent; 2]> {
         let mut agents = self.agents.iter();
         let found = agents.find(|(whose, _)| usize::from(*whose) == lane);
-        found.map(|&(_, agent)| agent)
+        found.map(|&(_, agents)| agents)
     }
 
     /// What a lane learns by waiting until `left` groups of it are open at most, if it
-    /// has stored at all. `blank` makes a clock that knows nothing.
-    pub(crate) fn written(
-        &self,
-        lane: usize,
-        left: u32,
-        blank: impl FnOnce() -> Clock,
-    ) -> Option<Clock> {
-        let agent = self.agent(lane)?;
-        let mut clock = blank();
-        clock.learn(
-            agent,
-            Known::all(self.closed[lane].saturating_sub(left) + 1),
-        );
+    /// has stored at all: that their sources are free, and unless it waits for no more
+    /// than that, that the data is there.
+    pub(crate) fn over(&self, lane: usize, left: u32, sources_only: bool) -> Option<Clock> {
+        let [written, read] = self.agents(lane)?;
+        let mut clock = Clock::default();
+        let known = Known::all(self.closed[lane].saturating_sub(left) + 1);
+        clock.learn(read, known);
+        if !sources_only {
+            clock.learn(written, known);
+        }
         Some(clock)
     }
 
@@ -138,18 +141,20 @@ mod tests {
     #[test]
     pub(crate) fn what_a_lane_stores_is_known_when_its_group_is_over() {
         let mut groups = Groups::default();
-        let (agent, first) = groups.stamp(2, || 77);
+        let mut names = 77..;
+        let [(agent, first), (source, _)] = groups.stamps(2, || names.next().unwrap());
         groups.commit(0b100);
-        let (again, second) = groups.stamp(2, || 78);
+        let [(again, second), _] = groups.stamps(2, || names.next().unwrap());
         groups.commit(0b100);
         assert_eq!((agent, again), (77, 77), "a lane has one name");
-        let knows = |left, clock| {
-            let known = groups.written(2, left, || Clock::new(0, 1));
+        let knows = |agent, left, clock, sources_only| {
+            let known = groups.over(2, left, sources_only);
             known.is_some_and(|known| known.of(agent).covers(clock, 2))
         };
-        assert!(knows(1, first) && !knows(1, second));
-        assert!(knows(0, first) && knows(0, second));
-        let other = groups.written(3, 0, || Clock::new(0, 1));
+        assert!(knows(agent, 1, first, false) && !knows(agent, 1, second, false));
+        assert!(knows(agent, 0, first, false) && knows(agent, 0, second, false));
+        assert!(knows(source, 0, second, true) && !knows(agent, 0, second, true));
+        let other = groups.over(3, 0, false);
         assert!(other.is_none(), "lane 3 has stored nothing");
     }
 }

@@ -7,8 +7,10 @@
 //! what an asynchronous copy wrote is known to whoever has seen that phase end.
 
 use super::flight::What;
+use crate::race::access::Scope;
 use crate::race::clock::{ASYNCHRONOUS, Agent, Clock, Known};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// One initialised mbarrier.
 #[derive(Debug)]
@@ -25,8 +27,8 @@ pub(crate) struct Mbarrier {
     pub(crate) phase: u64,
     pub(crate) ended: u32,
     /// What was released in this phase, and in the last one.
-    pub(crate) clock: Clock,
-    pub(crate) done: Clock,
+    pub(crate) told: Told,
+    pub(crate) done: Told,
     /// Its name for the race detector.
     pub(crate) agent: Agent,
     /// Who initialised it, and when: agent, clock and lane.
@@ -35,6 +37,64 @@ pub(crate) struct Mbarrier {
     /// Where a launch-control request named it, for messages.
     pub(crate) control: bool,
     pub(crate) latest: u64,
+}
+
+/// What arrivals have released.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) all: Clock,
+    /// What threads of the own block have, where that is less.
+    pub(crate) near: Option<Box<Clock>>,
+    /// What a peer has, in a scope that does not reach here: for messages.
+    pub(crate) missed: Option<Arc<Clock>>,
+}
+
+impl Told {
+    pub(crate) fn new(first: Agent, agents: usize) -> Told {
+        Told {
+            all: Clock::new(first, agents),
+            near: None,
+            missed: None,
+        }
+    }
+
+    /// Somebody of the own block has released something, or of a peer.
+    pub(crate) fn learn(&mut self, clock: &Clock, remote: bool) {
+        if remote && self.near.is_none() {
+            self.near = Some(Box::new(self.all.clone()));
+        }
+        if let Some(near) = &mut self.near
+            && !remote
+        {
+            near.join(clock);
+        }
+        self.all.join(clock);
+    }
+
+    /// What a wait of the own block sees, with the scope that it takes to acquire it.
+    pub(crate) fn offers(&self, order: Order) -> impl Iterator<Item = (Scope, &Clock)> {
+        let near = self.near.as_deref().unwrap_or(&self.all);
+        let far = self.near.is_some() && order.reaches(true);
+        let far = far.then_some((Scope::Cluster, &self.all));
+        std::iter::once((Scope::Block, near)).chain(far)
+    }
+}
+
+/// The semantics and the scope that an operation on an mbarrier names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// It releases or acquires, which is the default.
+    pub(crate) synchronises: bool,
+    /// It says `.cta`. Who names no scope has that one by the book as well, but
+    /// compilers rely on arrivals at a peer's mbarrier without one.
+    pub(crate) narrow: bool,
+}
+
+impl Order {
+    /// Whether it orders what threads of the own block do, or of a peer.
+    pub(crate) fn reaches(self, remote: bool) -> bool {
+        !(remote && self.narrow)
+    }
 }
 
 /// A phase that has ended: rank, offset, and when.
@@ -111,10 +171,10 @@ impl Mbarrier {
         self.phase += 1;
         self.ended = pc;
         self.pending = self.count;
-        let mut clock = std::mem::take(&mut self.clock);
-        clock.learn(self.agent, Known::all(self.phase as u32 + 1));
-        self.done = clock;
-        self.clock = self.done.clone();
+        let mut over = Clock::default();
+        over.learn(self.agent, Known::all(self.phase as u32 + 1));
+        self.told.learn(&over, false);
+        self.done = self.told.clone();
         phases.push((rank, offset, self.latest + 8));
         None
     }
@@ -143,7 +203,7 @@ pub(crate) fn arrive_later(
     pc: u32,
 ) -> Option<Case> {
     let barrier = barriers.get_mut(offset)?;
-    barrier.clock.join(clock);
+    barrier.told.learn(clock, false);
     barrier.pending -= count.min(barrier.pending);
     barrier.settle(phases, rank, offset, time, pc)
 }

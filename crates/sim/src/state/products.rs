@@ -1,6 +1,7 @@
 //! The `wgmma` products of a warp that are in flight, and the registers that they use.
 
 use crate::lanes::LANES;
+use crate::race::clock::Agent;
 
 /// A product in flight.
 #[derive(Debug)]
@@ -65,22 +66,41 @@ pub(crate) struct Products {
 /// How many products each warp of a block has issued. A product is one operation of
 /// the whole warpgroup: it is done when all four warps have issued it, and then all
 /// of it is done, so that one thread can speak for the group.
+///
+/// For the race detector a warpgroup's products are an agent of its own, whose clock is
+/// the number of the group: who has waited for it may let others know that the
+/// operands are free.
 #[derive(Debug, Default)]
-pub(crate) struct Issued(Vec<u64>);
+pub(crate) struct Issued {
+    products: Vec<u64>,
+    agents: Vec<(u32, Agent)>,
+}
 
 impl Issued {
     pub(crate) fn count(&mut self, warp: u32, products: u64) {
         let warp = warp as usize;
-        if self.0.len() <= warp {
-            self.0.resize(warp + 1, 0);
+        if self.products.len() <= warp {
+            self.products.resize(warp + 1, 0);
         }
-        self.0[warp] = products;
+        self.products[warp] = products;
+    }
+
+    /// The agent of a warp's group; `new` makes a name.
+    pub(crate) fn agent(&mut self, warp: u32, new: impl FnOnce() -> Agent) -> Agent {
+        let group = warp / 4;
+        if let Some(&(_, agent)) = self.agents.iter().find(|(of, _)| *of == group) {
+            return agent;
+        }
+        let agent = new();
+        self.agents.push((group, agent));
+        agent
     }
 
     /// A warp of the group that has issued fewer than `products`.
     pub(crate) fn missing(&self, warp: u32, products: u64) -> Option<u32> {
         let first = warp / 4 * 4;
-        (first..first + 4).find(|&one| self.0.get(one as usize).copied().unwrap_or(0) < products)
+        (first..first + 4)
+            .find(|&one| self.products.get(one as usize).copied().unwrap_or(0) < products)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::machine::Machine;
 use crate::code::Code;
-use crate::race::clock::{Agent, Clock};
+use crate::race::clock::Agent;
 use crate::race::shadow::Floor;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,8 +27,6 @@ pub(crate) struct Team {
     pub(crate) phases: Vec<super::mbarrier::PhaseEnd>,
     pub(crate) cluster_barrier: crate::state::barrier::ClusterBarrier,
     pub(crate) control: crate::state::control::Control,
-    /// Generic accesses that a proxy fence has ordered before asynchronous ones.
-    pub(crate) proxied: Clock,
     pub(crate) ready: BinaryHeap<Reverse<(u64, usize)>>,
     pub(crate) timers: BinaryHeap<Reverse<(u64, usize)>>,
     pub(crate) events: BinaryHeap<Reverse<Event>>,
@@ -97,7 +95,6 @@ impl Team {
         self.phases.clear();
         self.cluster_barrier = Default::default();
         self.control = Default::default();
-        self.proxied.restart(first, agents);
         self.ready.clear();
         self.timers.clear();
         self.events.clear();

@@ -9,6 +9,7 @@ use crate::decode::qualifier::scope_of;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::each;
 use crate::race::access::Scope;
+use crate::race::clock::Behind;
 use heist_ptx::Instruction;
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -22,12 +23,18 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
             d.emit(instr, Cost::new(2, 0));
             return Ok(());
         }
-        // `.async`, `.async.global`, `.alias`: generic accesses before it are
-        // ordered before asynchronous ones behind it.
-        let asynchronous = mods.all.iter().any(|text| text.starts_with("async"));
+        // Generic accesses before it are ordered before asynchronous ones behind it, in
+        // the memory that it names. `.alias` is about other mappings, of which there are none.
+        let named = |space: &str| mods.all.iter().any(|text| text.contains(space));
+        let kinds: &'static [Behind] = match (named("async"), named("shared"), named("global")) {
+            (false, ..) => &[],
+            (true, true, false) => &[Behind::Shared],
+            (true, false, true) => &[Behind::Global],
+            (true, ..) => &[Behind::Shared, Behind::Global],
+        };
         let instr = with(move |cx| {
-            if asynchronous {
-                proxy(cx);
+            if !kinds.is_empty() && cx.machine.options.checks.races {
+                cx.warp.clock.fence(kinds, cx.mask, cx.warp.live);
             }
             Flow::Next
         });
@@ -45,36 +52,66 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     } else {
         scope_of(mods).unwrap_or(Scope::Gpu)
     };
-    let init = mods.has("mbarrier_init");
-    let instr = with(move |cx| {
-        fence(cx, scope);
-        if init {
-            proxy(cx);
-        }
-        Flow::Next
-    });
+    let instr = if mods.has("mbarrier_init") {
+        with(move |cx| {
+            fence_inits(cx);
+            Flow::Next
+        })
+    } else {
+        // `fence.acquire` and `fence.release` are one side of `fence.acq_rel` each.
+        let sides = Sides {
+            acquires: !mods.has("release"),
+            releases: !mods.has("acquire"),
+        };
+        with(move |cx| {
+            fence(cx, scope, sides);
+            Flow::Next
+        })
+    };
     d.emit_reaching(instr, Cost::new(4, 0), Reach::Own);
     Ok(())
 }
 
-/// A fence both releases what its lanes know and acquires what they have seen.
-pub(crate) fn fence(cx: &mut Cx<'_>, scope: Scope) {
+/// What a fence does.
+#[derive(Clone, Copy, Debug)]
+struct Sides {
+    acquires: bool,
+    releases: bool,
+}
+
+/// A fence releases what its lanes know, and acquires what they have seen.
+fn fence(cx: &mut Cx<'_>, scope: Scope, sides: Sides) {
     if !cx.machine.options.checks.races {
         return;
     }
     let (lanes, live) = (cx.mask, cx.warp.live);
-    for (lanes, clock) in cx.warp.fences.take_seen(lanes) {
-        cx.warp.clock.acquire(&clock, lanes, live);
+    if sides.acquires {
+        for (lanes, clock) in cx.warp.fences.take_seen(lanes, scope, None) {
+            cx.warp.clock.acquire(&clock, lanes, live);
+        }
     }
-    let clock = cx.warp.clock.release(lanes, live);
-    cx.warp.fences.fence(lanes, scope, clock);
+    if sides.releases {
+        let clock = cx.warp.clock.release(lanes, live);
+        cx.warp.fences.fence(lanes, scope, clock);
+    }
 }
 
-/// A proxy fence: what its lanes know of generic accesses is ordered before
-/// asynchronous ones.
-fn proxy(cx: &mut Cx<'_>) {
-    let clock = cx.warp.clock.release(cx.mask, cx.warp.live);
-    cx.team.proxied.join(&clock);
+/// `fence.acq_rel`, as part of another instruction.
+pub(crate) fn both_ways(cx: &mut Cx<'_>, scope: Scope) {
+    let sides = Sides {
+        acquires: true,
+        releases: true,
+    };
+    fence(cx, scope, sides);
+}
+
+/// `fence.mbarrier_init` releases the `mbarrier.init`s before it and nothing else.
+fn fence_inits(cx: &mut Cx<'_>) {
+    if cx.machine.options.checks.races {
+        let (lanes, live) = (cx.mask, cx.warp.live);
+        let clock = cx.warp.clock.fence(&[Behind::Inits], lanes, live);
+        cx.warp.fences.fence_beside(lanes, Scope::Cluster, clock);
+    }
 }
 
 /// `fence.proxy.tensormap`: a map changed in memory may be used now. The acquiring form
@@ -86,6 +123,6 @@ pub(crate) fn tensor_map_fence(cx: &mut Cx<'_>, map: Option<Addr>) -> Flow {
             cx.machine.tensor_maps.settle(addresses[lane]);
         }
     }
-    fence(cx, crate::race::access::Scope::Gpu);
+    both_ways(cx, Scope::Gpu);
     Flow::Next
 }

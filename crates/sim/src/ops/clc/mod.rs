@@ -15,6 +15,8 @@ use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{each, map1};
+use crate::race::access::Kind;
+use crate::race::clock::Behind;
 use crate::special::Axis;
 use crate::state::control::{Grant, Request};
 use crate::state::flight::{Flight, What};
@@ -271,12 +273,11 @@ fn check_slot(cx: &mut Cx<'_>, lane: usize, rank: u32, slot: u32) {
     let found = flight::unready(
         region,
         &cx.warp.clock,
-        &cx.team.proxied,
         lane as u8,
         range,
         flight::Minds {
             reads: true,
-            fence: true,
+            fence: Some(Behind::Shared),
             but: &[],
         },
     );
@@ -436,7 +437,9 @@ impl Answer {
                 ), "every block of the cluster initialises and arms its own mbarrier, and waits at it");
                 continue;
             };
-            flight::written(&mut block.shared, u64::from(self.slot), 16, stamp, self.pc);
+            let slot = u64::from(self.slot);
+            let shared = &mut block.shared;
+            flight::written(shared, slot..slot + 16, Kind::Async, stamp, self.pc);
             delivery.arrive(happening, None);
         }
     }

@@ -295,10 +295,11 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
                     .shared
                     .write(copy.offsets[lane], size, copy.data[lane]);
                 if let Some(stamp) = stamp {
+                    let start = copy.offsets[lane];
                     crate::access::flight::written(
                         &mut block.shared,
-                        copy.offsets[lane],
-                        u64::from(copy.size),
+                        start..start + u64::from(copy.size),
+                        Kind::Delivered,
                         stamp,
                         copy.pc,
                     );

@@ -245,7 +245,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
         });
         let pc = cx.pc();
         cx.machine.tensor_maps.change(targets[0], pc);
-        crate::ops::barrier::fence::fence(cx, Scope::Gpu);
+        crate::ops::barrier::fence::both_ways(cx, Scope::Gpu);
         Flow::Next
     });
     d.emit_reaching(instr, Cost::GLOBAL, Reach::Device);

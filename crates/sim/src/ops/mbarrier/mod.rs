@@ -11,11 +11,13 @@ use crate::decode::mods::Mods;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each, first};
-use crate::race::clock::Clock;
+use crate::race::access::Scope;
+use crate::race::clock::{Behind, Clock};
 use crate::state::flight::What;
-use crate::state::mbarrier::{Mbarrier, Sender};
+use crate::state::mbarrier::{Mbarrier, Order, Sender, Told};
 use crate::state::memory::window::Window;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
+use std::sync::Arc;
 
 /// The most arrivals and bytes that a phase can count.
 const MOST: i64 = (1 << 20) - 1;
@@ -29,15 +31,23 @@ enum Act {
         drop: bool,
         expect: bool,
         complete: bool,
-        release: bool,
+        order: Order,
     },
     Expect,
     Complete,
 }
 
+/// The semantics and the scope that an instruction names.
+fn order_of(mods: &Mods<'_>) -> Order {
+    Order {
+        synchronises: !mods.has("relaxed"),
+        narrow: mods.has("cta"),
+    }
+}
+
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let o = &i.operands;
-    let release = !mods.has("relaxed");
+    let order = order_of(mods);
     let expect = mods.has("expect_tx");
     let complete = !mods.has("noComplete");
     let what = mods.all.first().copied().unwrap_or("");
@@ -69,7 +79,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
                 drop: what == "arrive_drop",
                 expect,
                 complete,
-                release,
+                order,
             };
             emit(d, act, addr, count, state);
         }
@@ -172,26 +182,33 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
         invalidate(cx, rank, offset);
         return 0;
     }
-    // What the lane knows goes with its arrival.
-    let releases = matches!(act, Act::Arrive { release: true, .. });
-    let clock = releases.then(|| cx.warp.clock.release(1 << lane, cx.warp.live));
-    let fenced: Vec<_> = cx
-        .warp
-        .fences
-        .covered(1 << lane)
-        .map(|(_, clock)| std::sync::Arc::clone(clock))
-        .collect();
+    // What the lane knows goes with its arrival, or without a release of its own what a
+    // fence before it covers.
+    let mut carried: Vec<Arc<Clock>> = Vec::new();
+    let mut narrow = false;
+    if let Act::Arrive { order, .. } = act
+        && cx.machine.options.checks.races
+    {
+        narrow = !order.reaches(remote);
+        if order.synchronises {
+            let clock = cx.warp.clock.release(1 << lane, cx.warp.live);
+            carried.push(Arc::new(clock));
+        } else {
+            let covered = cx.warp.fences.covered(1 << lane);
+            let reaching = covered.filter(|&(scope, _)| !remote || scope >= Scope::Cluster);
+            carried.extend(reaching.map(|(_, clock)| Arc::clone(clock)));
+        }
+    }
     let team = &mut *cx.team;
     let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset) else {
         return 0;
     };
     let state = token(offset, barrier);
-    if let Some(clock) = &clock {
-        barrier.clock.join(clock);
-    } else if matches!(act, Act::Arrive { .. }) {
-        // Without a release of its own it carries what a fence before it covers.
-        for clock in &fenced {
-            barrier.clock.join(clock);
+    for clock in &carried {
+        if narrow {
+            barrier.told.missed = Some(Arc::clone(clock));
+        } else {
+            barrier.told.learn(clock, remote);
         }
     }
     let sender = Sender {
@@ -299,15 +316,14 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
             told
         });
     }
-    let in_use = cx.blocks[rank as usize]
-        .mbarriers
-        .get(offset)
-        .is_some_and(|old| old.pending != old.count || old.bytes != 0 || old.phase != 0);
-    if in_use {
-        cx.report(rule::MBARRIER_REINIT, 1 << lane, |_, mut told| {
-            told.message =
-                format!("initialises the mbarrier at {offset:#x} again, which is in use");
-            told.help("`mbarrier.inval` ends its use; an mbarrier is good for any number of phases")
+    let old = cx.blocks[rank as usize].mbarriers.get(offset);
+    if let Some(before) = old.map(|old| old.init_pc) {
+        cx.report(rule::MBARRIER_REINIT, 1 << lane, |cx, mut told| {
+            told.message = format!(
+                "initialises the mbarrier at {offset:#x} again, and no `mbarrier.inval` has ended its use"
+            );
+            told.other(cx.code.span(before), "it was initialised here")
+                .help("`mbarrier.inval` gives its bytes back; an mbarrier is good for any number of phases")
         });
     }
     let (agent, now) = (cx.warp.clock.agent, cx.warp.clock.now);
@@ -329,8 +345,8 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
             phase: 0,
             early: None,
             ended: pc,
-            clock: Clock::new(first_agent, agents),
-            done: Clock::new(first_agent, agents),
+            told: Told::new(first_agent, agents),
+            done: Told::new(first_agent, agents),
             agent: own,
             init: (agent, now, lane as u8),
             init_pc: pc,
@@ -359,6 +375,10 @@ pub(crate) fn check_use(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) ->
     if cx.machine.options.checks.races
         && !own
         && !cx.warp.clock.knows(agent, clock, their, lane as u8)
+        && !cx
+            .warp
+            .clock
+            .knows_fenced(Behind::Inits, (agent, clock, their), lane as u8)
     {
         let them = cx.whom(agent, their);
         cx.report(rule::MBARRIER_INIT_UNSEEN, 1 << lane, |cx, mut told| {

@@ -1,6 +1,6 @@
 //! Waiting for a phase of an mbarrier.
 
-use super::{at, check_use, each_barrier};
+use super::{at, check_use, each_barrier, order_of};
 use crate::access::context::Cx;
 use crate::code::{Flow, Pred, Reach, Slot, Wait};
 use crate::decode::address::Addr;
@@ -9,7 +9,10 @@ use crate::decode::mods::Mods;
 use crate::decode::qualifier::read_bits;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::Mask;
+use crate::race::sync::Offer;
+use crate::state::mbarrier::Order;
 use heist_ptx::{Instruction, ScalarType, rule};
+use std::sync::Arc;
 
 /// How long a `try_wait` waits before it gives up, in cycles.
 const PATIENCE: u64 = 2000;
@@ -29,7 +32,7 @@ pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     };
     let (token, rows) = d.src_any(at(d, o, 2)?, ty)?;
     let blocks = mods.has("try_wait");
-    let acquires = !mods.has("relaxed");
+    let order = order_of(mods);
     let waiter = Waiter {
         target,
         addr,
@@ -37,7 +40,7 @@ pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         rows,
         parity,
         blocks,
-        acquires,
+        order,
     };
     d.emit_reaching(
         with(move |cx| waiter.run(cx)),
@@ -55,7 +58,7 @@ struct Waiter {
     rows: u32,
     parity: bool,
     blocks: bool,
-    acquires: bool,
+    order: Order,
 }
 
 impl Waiter {
@@ -136,10 +139,25 @@ impl Waiter {
         } else {
             cx.warp.stuck.1 = 0;
         }
-        if self.acquires {
-            for (rank, offset, lanes) in known {
-                if let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) {
-                    cx.warp.clock.acquire(&barrier.done, lanes, live);
+        for (rank, offset, lanes) in known {
+            let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
+                continue;
+            };
+            let done = &barrier.done;
+            if let Some(missed) = &done.missed {
+                cx.warp.fences.miss(Arc::clone(missed));
+            }
+            if done.near.is_some() && !self.order.reaches(true) {
+                cx.warp.fences.miss(Arc::new(done.all.clone()));
+            }
+            for (needs, clock) in done.offers(self.order) {
+                if self.order.synchronises {
+                    cx.warp.clock.acquire(clock, lanes, live);
+                } else {
+                    // For a fence behind the wait.
+                    let place = 1 << 62 | u64::from(rank) << 32 | u64::from(offset);
+                    let clock = Arc::new(clock.clone());
+                    cx.warp.fences.saw(lanes, place, Offer { needs, clock });
                 }
             }
         }

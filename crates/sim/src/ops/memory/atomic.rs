@@ -173,7 +173,7 @@ impl Atomic {
         };
         watch(cx, group, false, Does::Writes, self.order.atomic_kind(size));
         crate::access::order::read(cx, group, self.order);
-        crate::access::order::write(cx, group, self.order);
+        crate::access::order::write(cx, group, self.order, true);
         let subnormals = match group.home {
             Home::Shared(_) => Subnormals::Kept,
             _ => Subnormals::Flushed,
@@ -262,7 +262,7 @@ fn wide(
             check_written(cx, group);
             watch(cx, group, false, Does::Writes, order.atomic_kind(16));
             crate::access::order::read(cx, group, order);
-            crate::access::order::write(cx, group, order);
+            crate::access::order::write(cx, group, order, true);
             let values = cx.read::<u128>(b);
             let swaps = swap.map(|slot| cx.read::<u128>(slot));
             let mut old = [0u128; LANES];

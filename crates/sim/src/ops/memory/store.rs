@@ -129,7 +129,7 @@ impl Store {
             |cx| self.changes_nothing(cx, group),
         );
         if self.order != Order::Weak {
-            crate::access::order::write(cx, group, self.order);
+            crate::access::order::write(cx, group, self.order, false);
         }
         if let [(slot, 1)] = self.sources[..]
             && contiguous

@@ -2,9 +2,10 @@
 
 use super::source::{self, Lines};
 use crate::access::context::Cx;
-use crate::access::products::{land, report_in_flight};
+use crate::access::products::report_in_flight;
 use crate::code::{Flow, Slot, Wait};
 use crate::lanes::{ALL, LANES, Row};
+use crate::race::clock::{Agent, Clock, Known};
 use crate::state::products::Product;
 use heist_ptx::rule;
 
@@ -76,12 +77,22 @@ pub(super) fn start(cx: &mut Cx<'_>, mut product: Product, lines: &Lines, busy: 
     products.busy_until = products.busy_until.max(now) + busy;
     product.done = products.busy_until + 32;
     product.id = products.made;
-    source::fly(cx, &product, lines);
+    let group = products.groups as u32 + 1;
+    let agent = group_agent(cx);
+    source::fly(cx, product.pc, lines, (agent, group));
     let (number, made) = (cx.warp.number, product.id);
     cx.block().issued.count(number, made);
     let products = &mut cx.warp.products;
     products.pending.push(product);
     products.refresh();
+}
+
+/// What the race detector calls the products of the warp's group.
+fn group_agent(cx: &mut Cx<'_>) -> Agent {
+    let warp = cx.warp.number;
+    let block = cx.block();
+    let (mbarriers, number) = (&mut block.mbarriers, block.number);
+    block.issued.agent(warp, || mbarriers.new_agent(number))
 }
 
 /// Waits until no more than `most` groups are in flight.
@@ -122,6 +133,8 @@ pub(super) fn wait(cx: &mut Cx<'_>, most: u64) -> Flow {
             }
         }
     }
-    land(cx, newest);
+    let mut over = Clock::default();
+    over.learn(group_agent(cx), Known::all(last as u32 + 1));
+    cx.warp.clock.acquire(&over, cx.mask, cx.warp.live);
     Flow::Next
 }

@@ -3,14 +3,11 @@
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group, Home};
-use crate::access::products::flight_id;
 use crate::access::{conflict, flight};
 use crate::code::Slot;
 use crate::lanes::{ALL, LANES, first};
 use crate::race::access::{Kind, LINE};
-use crate::race::clock::SEVERAL;
-use crate::state::flight::{Flight, What};
-use crate::state::products::Product;
+use crate::race::clock::{Agent, Behind};
 use heist_arith::tensor::wgmma::{Major, Numbers, SharedOperand};
 use heist_ptx::rule;
 
@@ -125,7 +122,7 @@ pub(super) fn read_columns(cx: &mut Cx<'_>, operand: &SharedOperand, lines: &mut
 /// An access of another that a product does not know, or that no fence covers.
 struct Unready {
     offset: u64,
-    agent: crate::race::clock::Agent,
+    agent: Agent,
     lane: u8,
     pc: u32,
     known: bool,
@@ -139,7 +136,6 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
     let mut unwritten = None;
     let mut unready: Option<Unready> = None;
     let clock = &cx.warp.clock;
-    let proxied = &cx.team.proxied;
     let region = &mut cx.blocks[rank as usize].shared;
     // The last access that was known and fenced: a tile is written by few.
     let mut ready = None;
@@ -156,16 +152,16 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
             if !seen.write || unready.as_ref().is_some_and(|found| !found.known) {
                 return;
             }
-            let by_proxy = seen.kind == Kind::Async;
-            let access = (seen.agent, seen.clock, seen.lane, by_proxy);
-            if ready == Some(access) {
+            let by_proxy = seen.kind.by_proxy();
+            let access = (seen.agent, seen.clock, seen.lane);
+            if ready == Some((access, by_proxy)) {
                 return;
             }
             let own = seen.agent == clock.agent && seen.lane == lane;
             let known = own || clock.knows(seen.agent, seen.clock, seen.lane, lane);
-            let fenced = by_proxy || proxied.of(seen.agent).covers(seen.clock, seen.lane);
+            let fenced = by_proxy || clock.knows_fenced(Behind::Shared, access, lane);
             if known && fenced {
-                ready = Some(access);
+                ready = Some((access, by_proxy));
             }
             if !known || (!fenced && unready.is_none()) {
                 unready = Some(Unready {
@@ -251,21 +247,14 @@ fn check_flights(cx: &mut Cx<'_>, lines: &Lines) {
     }
 }
 
-/// Tells the block that a product reads its shared memory from now on.
-pub(super) fn fly(cx: &mut Cx<'_>, product: &Product, lines: &Lines) {
-    let flight = Flight {
-        id: flight_id(cx.warp.number, product.id),
-        what: What::Product,
-        write: false,
-        reduces: false,
-        start: 0,
-        end: 0,
-        pc: product.pc,
-        agent: cx.warp.clock.agent,
-        lane: SEVERAL,
-    };
-    let flights = &mut cx.block().flights;
+/// A product reads the block's shared memory until `by`, a group of the warpgroup's, is
+/// known to be over.
+pub(super) fn fly(cx: &mut Cx<'_>, pc: u32, lines: &Lines, by: (Agent, u32)) {
+    if !cx.machine.options.checks.races {
+        return;
+    }
+    let history = &mut cx.block().shared.history;
     for &(line, bytes) in &lines.0 {
-        flights.push_line(line, bytes, flight);
+        history.read_by_proxy(line, bytes, Kind::Product, by, pc);
     }
 }

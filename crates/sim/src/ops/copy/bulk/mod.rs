@@ -18,7 +18,6 @@ use crate::decode::mods::{Mods, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::each;
 use crate::ops::memory::reduction::{op_of, type_of};
-use crate::race::clock::Clock;
 use heist_arith::atomic::{Op, Type};
 use heist_ptx::{Address, Instruction, Operand, ScalarType, rule};
 
@@ -66,9 +65,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         let instr = with(move |cx| {
             let now = cx.now() + LATENCY;
             for lane in each(cx.mask) {
-                let blank = || Clock::new(cx.team.first, cx.team.agents);
-                if !sources_only && let Some(known) = cx.warp.copies.bulk.written(lane, left, blank)
-                {
+                if let Some(known) = cx.warp.copies.bulk.over(lane, left, sources_only) {
                     cx.warp.clock.acquire(&known, 1 << lane, cx.warp.live);
                 }
             }

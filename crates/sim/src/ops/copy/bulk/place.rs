@@ -5,6 +5,7 @@ use crate::access::context::Cx;
 use crate::access::flight;
 use crate::access::group::{Does, Home};
 use crate::race::access::{Access, Kind, LINE};
+use crate::race::clock::Behind;
 use crate::state::memory::window::{SharedPlace, Window};
 use heist_ptx::rule;
 
@@ -193,7 +194,7 @@ impl Cx<'_> {
     pub(super) fn check_source(&mut self, lane: usize, rank: u32, start: u64, len: u64) {
         let flight = self.blocks[rank as usize]
             .flights
-            .disturbed(start, start + len, false, self.warp.clock.agent)
+            .disturbed(start, start + len, false)
             .copied();
         if let Some(flight) = flight {
             let (code, help) = flight::explain(flight.what, flight.write, Does::Reads);
@@ -227,12 +228,11 @@ impl Cx<'_> {
         let found = flight::unready(
             region,
             &self.warp.clock,
-            &self.team.proxied,
             lane as u8,
             start..start + len,
             flight::Minds {
                 reads: false,
-                fence: true,
+                fence: Some(Behind::Shared),
                 but: &[],
             },
         );
@@ -248,7 +248,7 @@ impl Cx<'_> {
     }
 
     /// Whether everybody is done with what a copy is going to overwrite. `reduces` says
-    /// that it combines with what is there, and `fence` that it needs a proxy fence.
+    /// that it combines with what is there, and `fence` that it goes through the async proxy.
     pub(super) fn check_target(
         &mut self,
         lane: usize,
@@ -259,7 +259,7 @@ impl Cx<'_> {
     ) {
         let flight = self.blocks[rank as usize]
             .flights
-            .overwritten(range.start, range.end, reduces, self.warp.clock.agent)
+            .overwritten(range.start, range.end, reduces)
             .copied();
         if let Some(flight) = flight {
             let (code, help) = flight::explain(flight.what, flight.write, Does::Writes);
@@ -284,18 +284,21 @@ impl Cx<'_> {
         let found = flight::unready(
             &mut block.shared,
             &self.warp.clock,
-            &self.team.proxied,
             lane as u8,
             range,
             flight::Minds {
                 reads: true,
-                fence,
+                fence: fence.then_some(Behind::Shared),
                 but: block.flights.reductions(reduces),
             },
         );
         let Some(found) = found else { return };
         let them = self.whom(found.agent, found.lane);
         let code = match (found.known, rank == self.warp.rank) {
+            (false, _) if found.kind == Kind::Product => rule::WGMMA_SOURCE_OVERWRITTEN,
+            (false, _) if found.kind == Kind::Async && !found.write => {
+                rule::BULK_SOURCE_OVERWRITTEN
+            }
             (true, _) => rule::PROXY_FENCE_BEFORE_ASYNC_WRITE,
             (false, true) => rule::SHARED_RACE,
             (false, false) => rule::CLUSTER_RACE,

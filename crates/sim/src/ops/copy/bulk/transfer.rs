@@ -198,7 +198,8 @@ impl Bulk {
                     }
                 }
                 if let Some(stamp) = stamp {
-                    flight::written(&mut block.shared, start, end - start, stamp, pc);
+                    let shared = &mut block.shared;
+                    flight::written(shared, start..end, Kind::Async, stamp, pc);
                 }
                 delivery.arrive(happening, Some(&clock));
             }
@@ -287,12 +288,14 @@ impl Bulk {
             .bytes(u64::from(offset), moved.total as usize)
             .to_vec();
         let pc = cx.pc();
-        // Reductions are atomic towards each other, and known as their thread's own.
-        let stamp = (self.reduce.is_none() && cx.machine.options.checks.races).then(|| {
+        let stamps = cx.machine.options.checks.races.then(|| {
             let block = &mut cx.blocks[cx.warp.rank as usize];
             let new = || block.mbarriers.new_agent(block.number);
-            cx.warp.copies.bulk.stamp(lane, new)
+            cx.warp.copies.bulk.stamps(lane, new)
         });
+        // Reductions are atomic towards each other, and known as their thread's own.
+        let written = stamps.map(|[written, _]| written);
+        let written = written.filter(|_| self.reduce.is_none());
         for piece in &moved.pieces {
             let Some(address) = piece.global else {
                 continue;
@@ -317,9 +320,13 @@ impl Bulk {
                     reduce_into(region, at, bytes, op, ty, Subnormals::Flushed);
                 }
             }
-            if let Some(stamp) = stamp {
-                flight::written(region, at, piece.len, stamp, pc);
+            if let Some(stamp) = written {
+                flight::written(region, at..at + piece.len, Kind::Async, stamp, pc);
             }
+        }
+        let (start, end) = (u64::from(offset), u64::from(offset) + moved.total);
+        if let Some([_, read]) = stamps {
+            flight::reads(&mut cx.blocks[rank as usize].shared, start..end, read, pc);
         }
         let id = cx.team.new_flight();
         cx.blocks[rank as usize].flights.push(Flight {
@@ -327,8 +334,8 @@ impl Bulk {
             what: What::Bulk,
             write: false,
             reduces: false,
-            start: u64::from(offset),
-            end: u64::from(offset) + moved.total,
+            start,
+            end,
             pc,
             agent: cx.warp.clock.agent,
             lane: lane as u8,
