@@ -33,15 +33,12 @@ pub use order::{
     AnyOrder, Extent, Grouped, Hilbert, Linear, OrderError, Position, Reversed, Table, TileOrder,
 };
 pub use plan::{Plan, PlanError};
-pub use policies::{
-    Adaptive, Every, FairShare, FirstHalf, Fraction, Greedy, MaxSteals, Never, Probability,
-    SmLimit, TimeBudget, TokenBucket,
-};
+pub use policies::*;
 pub use policy::{And, Inverse, Or, Policy, TileId};
 pub use report::{ClusterStats, Ejected, LaunchReport, Place, ReportError, Stats};
 pub use schedule::Schedule;
 pub use source::{Choice, Source, SourceError, Submit, TicketGrid};
-pub use text::{Catalogue, PolicyExpr, PolicyTextError};
+pub use text::{Catalogue, Named, PolicyError, PolicyExpr, PolicyTextError};
 pub use ticket::{CONTROL_BYTES, Counters, Lease};
 pub use tile_loop::{Done, Tile, TileLoop};
 pub use tiled::{Tiled, TiledKernel};

@@ -7,6 +7,7 @@ use heist_sched::{
     Probability, SmLimit, TimeBudget, TokenBucket,
 };
 use proptest::prelude::*;
+use std::num::NonZeroU32;
 
 fn call() -> impl Strategy<Value = PolicyExpr> {
     let entries = Catalogue::standard().entries().to_vec();
@@ -15,6 +16,7 @@ fn call() -> impl Strategy<Value = PolicyExpr> {
         let args = entry.parameters.iter().enumerate();
         let args = args.map(|(index, parameter)| match parameter.kind {
             ParameterKind::Count => Value::Count(counts[index]),
+            ParameterKind::Positive => Value::Count(counts[index].max(1)),
             ParameterKind::Part => Value::Part(part),
             ParameterKind::Time => Value::Time(counts[0].into()),
         });
@@ -58,7 +60,7 @@ proptest! {
         // The shipped constants alone decide; everything else is unknown.
         fn value(expression: &PolicyExpr) -> Option<bool> {
             match expression {
-                PolicyExpr::Call { .. } => Catalogue::standard().make(expression).constant(),
+                PolicyExpr::Call { .. } => Catalogue::standard().make(expression).ok()?.constant(),
                 PolicyExpr::Not(a) => value(a).map(|a| !a),
                 PolicyExpr::And(a, b) => match (value(a), value(b)) {
                     (Some(false), _) | (_, Some(false)) => Some(false),
@@ -72,7 +74,7 @@ proptest! {
                 },
             }
         }
-        let policy = Catalogue::standard().make(&expression);
+        let policy = Catalogue::standard().make(&expression).expect("it is in the catalogue");
         prop_assert_eq!(policy.constant(), value(&expression));
         if policy.constant() == Some(true) {
             prop_assert!(!policy.may_retire());
@@ -89,7 +91,9 @@ fn shipped_policies_are_named_by_the_text_that_makes_them() {
         AnyPolicy::new(Greedy),
         AnyPolicy::new(Never),
         AnyPolicy::new(MaxSteals { limit: 8 }),
-        AnyPolicy::new(Every { n: 2 }),
+        AnyPolicy::new(Every {
+            n: NonZeroU32::MIN.saturating_add(1),
+        }),
         AnyPolicy::new(TimeBudget {
             nanoseconds: 20_000,
         }),
@@ -145,6 +149,11 @@ fn errors_say_what_where_and_what_else() {
             "max-steals(1.5)",
             11,
             "`1.5` is not whole: expected a whole number (`max-steals(n)`)",
+        ),
+        (
+            "every(0)",
+            6,
+            "`0` is less than 1: expected a whole number from 1 on (`every(n)`)",
         ),
         (
             "max-steals(1, 2)",
@@ -213,8 +222,87 @@ fn a_program_adds_its_own_policies() {
         parameters: &[],
         summary: "a name of my own",
         example: "shy",
-        make: |_| AnyPolicy::new(MaxSteals { limit: 1 }),
+        make: |_| Some(AnyPolicy::new(MaxSteals { limit: 1 })),
     });
     let policy = catalogue.policy("shy|never").expect("it is there");
     assert_eq!(policy.name(), "shy | never");
+}
+
+/// Expressions need not come from text: what is not in the catalogue, or does not
+/// fit, is an error.
+#[test]
+fn an_unknown_name_makes_no_policy() {
+    let call = |name: &str, args: Vec<Value>| PolicyExpr::Call {
+        name: name.into(),
+        args,
+    };
+    let error = |expression: PolicyExpr| {
+        let made = Catalogue::standard().make(&expression);
+        made.expect_err("no such policy").to_string()
+    };
+    let unknown = error(call("gredy", Vec::new()));
+    assert!(
+        unknown.starts_with("there is no policy `gredy`; there are greedy, never, max-steals,"),
+        "{unknown}"
+    );
+    let nested = PolicyExpr::Not(Box::new(PolicyExpr::And(
+        Box::new(call("greedy", Vec::new())),
+        Box::new(call("max-steals", Vec::new())),
+    )));
+    assert_eq!(error(nested), "`max-steals` does not fit `max-steals(n)`");
+    let cases = [
+        (
+            "every",
+            vec![Value::Count(0)],
+            "`every(0)` does not fit `every(n)`",
+        ),
+        (
+            "never",
+            vec![Value::Count(1)],
+            "`never(1)` does not fit `never`",
+        ),
+        (
+            "time-budget",
+            vec![Value::Count(5)],
+            "`time-budget(5)` does not fit `time-budget(time)`",
+        ),
+    ];
+    for (name, args, message) in cases {
+        assert_eq!(error(call(name, args)), message);
+    }
+}
+
+/// Every shipped policy makes itself from its own example and from nothing else.
+#[test]
+fn values_of_another_kind_or_number_make_no_policy() {
+    let wrong = [
+        vec![],
+        vec![Value::Count(1)],
+        vec![Value::Part(0.5)],
+        vec![Value::Time(1)],
+        vec![Value::Count(1), Value::Count(1)],
+        vec![Value::Time(1), Value::Count(1)],
+    ];
+    for entry in Catalogue::standard().entries() {
+        let fits = |values: &[Value]| {
+            values.len() == entry.parameters.len()
+                && values
+                    .iter()
+                    .zip(entry.parameters)
+                    .all(|(value, parameter)| {
+                        matches!(
+                            (value, parameter.kind),
+                            (
+                                Value::Count(_),
+                                ParameterKind::Count | ParameterKind::Positive
+                            ) | (Value::Part(_), ParameterKind::Part)
+                                | (Value::Time(_), ParameterKind::Time)
+                        )
+                    })
+        };
+        for values in &wrong {
+            let made = (entry.make)(values).is_some();
+            assert_eq!(made, fits(values), "{} of {values:?}", entry.name);
+        }
+    }
 }

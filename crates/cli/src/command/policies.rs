@@ -45,10 +45,9 @@ impl Policies {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let catalogue = Catalogue::standard();
         if let Some(text) = self.policy {
-            let expression = catalogue
-                .parse(&text)
+            let policy = catalogue
+                .policy(&text)
                 .map_err(|error| BadQuestion::Sentence(error.to_string()))?;
-            let policy = catalogue.make(&expression);
             if out.json {
                 out.json(&json!({
                     "policy": policy.name(),

@@ -13,6 +13,7 @@ use crate::family::Target;
 use crate::{Job, KernelError};
 use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Source, Submit};
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// One thing to try.
 #[derive(Clone, Debug)]
@@ -358,7 +359,9 @@ impl Cases {
         let policies = [
             AnyPolicy::new(heist_sched::Greedy),
             AnyPolicy::new(MaxSteals { limit: 2 }),
-            AnyPolicy::new(Every { n: 2 }),
+            AnyPolicy::new(Every {
+                n: NonZeroU32::MIN.saturating_add(1),
+            }),
             AnyPolicy::new(Never),
         ];
         for (index, source) in Source::ALL.into_iter().enumerate() {

@@ -1,33 +1,43 @@
-//! The policies that come with Heist.
-//!
-//! Each is a plain struct, and [`Policy::name`](crate::Policy::name) answers
-//! the text that [`AnyPolicy`](crate::AnyPolicy) reads back.
+//! The policies that come with Heist, one in a file: what it does, its name, its
+//! parameters and its help. A new one is a file, its `mod` line, and a line in
+//! the list below; [`Policy::name`](crate::Policy::name) answers the text that
+//! [`AnyPolicy`](crate::AnyPolicy) reads back.
 
-mod chance;
-mod count;
-mod place;
-mod time;
+mod adaptive;
+mod every;
+mod fair_share;
+mod fraction;
+mod greedy;
+mod max_steals;
+mod never;
+mod probability;
+mod sm_limit;
+mod time_budget;
+mod token_bucket;
 
-pub use chance::Probability;
-pub use count::{Every, FairShare, Greedy, MaxSteals, Never};
-pub use place::{Fraction, SmLimit};
-pub(crate) use time::Nanoseconds;
-pub use time::{Adaptive, TimeBudget, TokenBucket};
+/// Registers policies: exports them, gives them `&`, `|` and `!`, and lets text
+/// name them, in this order.
+macro_rules! shipped {
+    ($($file:ident::$policy:ident),+ $(,)?) => {
+        $(pub use $file::$policy;)+
+        crate::policy_operators!($($policy),+);
+        /// What text can name.
+        pub(crate) const SHIPPED: &[crate::text::Entry] =
+            &[$(crate::text::Entry::of::<$policy>()),+];
+    };
+}
 
-/// The first half of the blocks steal; the others run their own tile.
-#[allow(non_upper_case_globals)]
-pub const FirstHalf: Fraction = Fraction { part: 0.5 };
-
-crate::policy_operators!(
-    Greedy,
-    Never,
-    MaxSteals,
-    Every,
-    FairShare,
-    Fraction,
-    SmLimit,
-    TimeBudget,
-    TokenBucket,
-    Adaptive,
-    Probability,
-);
+shipped! {
+    greedy::Greedy,
+    never::Never,
+    max_steals::MaxSteals,
+    every::Every,
+    time_budget::TimeBudget,
+    fraction::FirstHalf,
+    fraction::Fraction,
+    fair_share::FairShare,
+    token_bucket::TokenBucket,
+    probability::Probability,
+    sm_limit::SmLimit,
+    adaptive::Adaptive,
+}

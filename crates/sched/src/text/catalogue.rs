@@ -2,10 +2,7 @@
 
 use super::{PolicyExpr, PolicyTextError, Value, parser};
 use crate::erased::AnyPolicy;
-use crate::policies::{
-    Adaptive, Every, FairShare, FirstHalf, Fraction, Greedy, MaxSteals, Never, Probability,
-    SmLimit, TimeBudget, TokenBucket,
-};
+use crate::policies::SHIPPED;
 use crate::policy::{And, Inverse, Or, Policy};
 
 /// What a parameter is.
@@ -13,6 +10,8 @@ use crate::policy::{And, Inverse, Or, Policy};
 pub enum ParameterKind {
     /// A whole number.
     Count,
+    /// A whole number that is not zero.
+    Positive,
     /// A number from 0 to 1.
     Part,
     /// A time with a unit.
@@ -23,6 +22,7 @@ impl ParameterKind {
     pub(super) fn expectation(self) -> &'static str {
         match self {
             ParameterKind::Count => "a whole number",
+            ParameterKind::Positive => "a whole number from 1 on",
             ParameterKind::Part => "a number from 0 to 1",
             ParameterKind::Time => "a time such as `20us`",
         }
@@ -38,7 +38,48 @@ pub struct Parameter {
     pub kind: ParameterKind,
 }
 
-/// A policy that text can name.
+impl Parameter {
+    const fn new(name: &'static str, kind: ParameterKind) -> Parameter {
+        Parameter { name, kind }
+    }
+
+    /// A whole number.
+    pub const fn count(name: &'static str) -> Parameter {
+        Parameter::new(name, ParameterKind::Count)
+    }
+
+    /// A whole number that is not zero.
+    pub const fn positive(name: &'static str) -> Parameter {
+        Parameter::new(name, ParameterKind::Positive)
+    }
+
+    /// A number from 0 to 1.
+    pub const fn part(name: &'static str) -> Parameter {
+        Parameter::new(name, ParameterKind::Part)
+    }
+
+    /// A time.
+    pub const fn time(name: &'static str) -> Parameter {
+        Parameter::new(name, ParameterKind::Time)
+    }
+}
+
+/// A policy that text can name. Its name, parameters and help stand beside its
+/// code; [`Entry::of`] puts it into a [`Catalogue`].
+pub trait Named: Policy + Send + Sync + Sized + 'static {
+    /// Lower-case words with hyphens between.
+    const NAME: &'static str;
+    /// What goes into the parentheses.
+    const PARAMETERS: &'static [Parameter] = &[];
+    /// One sentence.
+    const SUMMARY: &'static str;
+    /// How it is written.
+    const EXAMPLE: &'static str;
+    /// Makes it; `None` where the values are not what the parameters say.
+    fn from_values(values: &[Value]) -> Option<Self>;
+}
+
+/// A policy in a [`Catalogue`].
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Lower-case words with hyphens between.
@@ -49,8 +90,51 @@ pub struct Entry {
     pub summary: &'static str,
     /// How it is written.
     pub example: &'static str,
-    /// Makes it. The values fit `parameters`, in number and kind.
-    pub make: fn(&[Value]) -> AnyPolicy,
+    /// Makes it; `None` where the values are not what `parameters` says.
+    pub make: fn(&[Value]) -> Option<AnyPolicy>,
+}
+
+impl Entry {
+    /// The entry of a policy that knows its name.
+    pub const fn of<P: Named>() -> Entry {
+        Entry {
+            name: P::NAME,
+            parameters: P::PARAMETERS,
+            summary: P::SUMMARY,
+            example: P::EXAMPLE,
+            make: |values| P::from_values(values).map(AnyPolicy::new),
+        }
+    }
+
+    /// `max-steals(n)`.
+    pub fn signature(&self) -> String {
+        let names: Vec<_> = self.parameters.iter().map(|p| p.name).collect();
+        match names.len() {
+            0 => self.name.to_owned(),
+            _ => format!("{}({})", self.name, names.join(", ")),
+        }
+    }
+}
+
+/// Why an expression makes no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// A name that is not in the catalogue.
+    #[error("there is no policy `{name}`; there are {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// Values that do not fit the policy's parameters.
+    #[error("`{given}` does not fit `{form}`")]
+    Values {
+        /// As it was written.
+        given: String,
+        /// As it is written.
+        form: String,
+    },
 }
 
 /// The names that text can use.
@@ -59,147 +143,11 @@ pub struct Catalogue {
     entries: Vec<Entry>,
 }
 
-const fn count(name: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind: ParameterKind::Count,
-    }
-}
-
-fn number(args: &[Value], index: usize) -> u32 {
-    match args.get(index) {
-        Some(Value::Count(n)) => *n,
-        _ => 0,
-    }
-}
-
-fn part(args: &[Value]) -> f64 {
-    match args.first() {
-        Some(Value::Part(p)) => *p,
-        _ => 0.0,
-    }
-}
-
-const STANDARD: &[Entry] = &[
-    Entry {
-        name: "greedy",
-        parameters: &[],
-        summary: "always asks; costs nothing",
-        example: "greedy",
-        make: |_| AnyPolicy::new(Greedy),
-    },
-    Entry {
-        name: "never",
-        parameters: &[],
-        summary: "never asks: each block runs its own tile and retires",
-        example: "never",
-        make: |_| AnyPolicy::new(Never),
-    },
-    Entry {
-        name: "max-steals",
-        parameters: &[count("n")],
-        summary: "stops after n stolen tiles",
-        example: "max-steals(8)",
-        make: |args| {
-            AnyPolicy::new(MaxSteals {
-                limit: number(args, 0),
-            })
-        },
-    },
-    Entry {
-        name: "every",
-        parameters: &[count("n")],
-        summary: "takes the first of every n opportunities; a last call is one too",
-        example: "every(2)",
-        make: |args| AnyPolicy::new(Every { n: number(args, 0) }),
-    },
-    Entry {
-        name: "time-budget",
-        parameters: &[Parameter {
-            name: "time",
-            kind: ParameterKind::Time,
-        }],
-        summary: "stops asking once the block has run this long",
-        example: "time-budget(50us)",
-        make: |args| {
-            let nanoseconds = match args.first() {
-                Some(Value::Time(ns)) => *ns,
-                _ => 0,
-            };
-            AnyPolicy::new(TimeBudget { nanoseconds })
-        },
-    },
-    Entry {
-        name: "first-half",
-        parameters: &[],
-        summary: "the first half of the launched blocks ask",
-        example: "first-half",
-        make: |_| AnyPolicy::new(FirstHalf),
-    },
-    Entry {
-        name: "fraction",
-        parameters: &[Parameter {
-            name: "part",
-            kind: ParameterKind::Part,
-        }],
-        summary: "the first part of the launched blocks ask",
-        example: "fraction(0.25)",
-        make: |args| AnyPolicy::new(Fraction { part: part(args) }),
-    },
-    Entry {
-        name: "fair-share",
-        parameters: &[],
-        summary: "stops at an equal share of the tiles",
-        example: "fair-share",
-        make: |_| AnyPolicy::new(FairShare),
-    },
-    Entry {
-        name: "token-bucket",
-        parameters: &[count("rate"), count("burst")],
-        summary: "a request costs a token; a block gets rate tokens a millisecond and holds up to burst",
-        example: "token-bucket(500, 4)",
-        make: |args| {
-            AnyPolicy::new(TokenBucket {
-                rate: number(args, 0),
-                burst: number(args, 1),
-            })
-        },
-    },
-    Entry {
-        name: "probability",
-        parameters: &[Parameter {
-            name: "p",
-            kind: ParameterKind::Part,
-        }],
-        summary: "takes each opportunity with this probability",
-        example: "probability(0.75)",
-        make: |args| AnyPolicy::new(Probability { p: part(args) }),
-    },
-    Entry {
-        name: "sm-limit",
-        parameters: &[count("n")],
-        summary: "only blocks on the first n multiprocessors ask, which leaves room on the others",
-        example: "sm-limit(100)",
-        make: |args| {
-            AnyPolicy::new(SmLimit {
-                sms: number(args, 0),
-            })
-        },
-    },
-    Entry {
-        name: "adaptive",
-        parameters: &[],
-        summary: "asks early while tiles are alike, late where one took more than twice the mean",
-        example: "adaptive",
-        make: |_| AnyPolicy::new(Adaptive),
-    },
-];
-
 impl Catalogue {
     /// The policies that come with Heist.
     pub fn standard() -> Catalogue {
         Catalogue {
-            entries: STANDARD.to_vec(),
+            entries: SHIPPED.to_vec(),
         }
     }
 
@@ -221,6 +169,12 @@ impl Catalogue {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
+    /// All names, for a message.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<_> = self.entries.iter().map(|entry| entry.name).collect();
+        names.join(", ")
+    }
+
     /// Reads the text of a policy.
     ///
     /// # Errors
@@ -236,22 +190,43 @@ impl Catalogue {
     /// Where it stops making sense, and what would make sense there.
     pub fn policy(&self, text: &str) -> Result<AnyPolicy, PolicyTextError> {
         let expression = self.parse(text)?;
-        Ok(self.make(&expression))
+        // What was just read is in this catalogue; the caret is for nobody.
+        self.make(&expression)
+            .map_err(|error| PolicyTextError::new(text, 0, error.to_string()))
     }
 
-    /// Makes the policy that an expression of this catalogue describes. A name
-    /// that is not in it never asks.
-    pub fn make(&self, expression: &PolicyExpr) -> AnyPolicy {
+    /// Makes the policy that an expression of this catalogue describes.
+    ///
+    /// # Errors
+    /// A name that is not in it, or values that do not fit: expressions need not
+    /// come from text.
+    pub fn make(&self, expression: &PolicyExpr) -> Result<AnyPolicy, PolicyError> {
         let policy = match expression {
-            PolicyExpr::Call { name, args } => match self.entry(name) {
-                Some(entry) => (entry.make)(args),
-                None => AnyPolicy::new(Never),
-            },
-            PolicyExpr::Not(inner) => AnyPolicy::new(Inverse(self.make(inner))),
-            PolicyExpr::And(left, right) => AnyPolicy::new(And(self.make(left), self.make(right))),
-            PolicyExpr::Or(left, right) => AnyPolicy::new(Or(self.make(left), self.make(right))),
+            PolicyExpr::Call { name, args } => self.call(expression, name, args)?,
+            PolicyExpr::Not(inner) => AnyPolicy::new(Inverse(self.make(inner)?)),
+            PolicyExpr::And(left, right) => {
+                AnyPolicy::new(And(self.make(left)?, self.make(right)?))
+            }
+            PolicyExpr::Or(left, right) => AnyPolicy::new(Or(self.make(left)?, self.make(right)?)),
         };
-        debug_assert!(!policy.name().is_empty());
-        policy.called(expression.to_string())
+        Ok(policy.called(expression.to_string()))
+    }
+
+    fn call(
+        &self,
+        expression: &PolicyExpr,
+        name: &str,
+        args: &[Value],
+    ) -> Result<AnyPolicy, PolicyError> {
+        let Some(entry) = self.entry(name) else {
+            return Err(PolicyError::Unknown {
+                name: name.to_owned(),
+                known: self.names(),
+            });
+        };
+        (entry.make)(args).ok_or_else(|| PolicyError::Values {
+            given: expression.to_string(),
+            form: entry.signature(),
+        })
     }
 }

@@ -7,10 +7,9 @@
 mod catalogue;
 mod parser;
 
-pub use catalogue::{Catalogue, Entry, Parameter, ParameterKind};
+pub use catalogue::{Catalogue, Entry, Named, Parameter, ParameterKind, PolicyError};
 
 use crate::erased::AnyPolicy;
-use crate::policies::Nanoseconds;
 use std::fmt;
 use std::str::FromStr;
 
@@ -56,6 +55,38 @@ pub struct PolicyTextError {
     pub position: usize,
     /// A caret under that place.
     pub mark: String,
+}
+
+impl PolicyTextError {
+    /// A caret under `position`, in characters from the start.
+    fn new(text: &str, position: usize, message: String) -> PolicyTextError {
+        // Tabs and line breaks would move the caret.
+        let text = text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        PolicyTextError {
+            message,
+            text,
+            position,
+            mark: format!("{}^", " ".repeat(position)),
+        }
+    }
+}
+
+/// A time as the text of a policy writes it: in the largest whole unit.
+pub(crate) struct Nanoseconds(pub(crate) u64);
+
+impl fmt::Display for Nanoseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = self.0;
+        for (unit, size) in [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)] {
+            if ns > 0 && ns.is_multiple_of(size) {
+                return write!(f, "{}{unit}", ns / size);
+            }
+        }
+        write!(f, "{ns}ns")
+    }
 }
 
 impl fmt::Display for Value {

@@ -64,18 +64,7 @@ impl Parser<'_> {
     }
 
     fn wrong(&self, position: usize, message: String) -> PolicyTextError {
-        // Tabs and line breaks would move the caret.
-        let text: String = self
-            .text
-            .chars()
-            .map(|c| if c.is_control() { ' ' } else { c })
-            .collect();
-        PolicyTextError {
-            message,
-            text,
-            position,
-            mark: format!("{}^", " ".repeat(position)),
-        }
+        PolicyTextError::new(self.text, position, message)
     }
 
     fn unexpected(&self, wanted: &str) -> PolicyTextError {
@@ -145,6 +134,11 @@ impl Parser<'_> {
             return Err(self.wrong(start, unknown(self.catalogue, &written)));
         };
         let args = self.arguments(&entry)?;
+        if (entry.make)(&args).is_none() {
+            let form = entry.signature();
+            let message = format!("these values do not fit `{form}`: {}", entry.summary);
+            return Err(self.wrong(start, message));
+        }
         Ok(PolicyExpr::Call {
             name: entry.name.to_string(),
             args,
@@ -194,11 +188,14 @@ impl Parser<'_> {
             Err(parser.wrong(start, message))
         };
         match kind {
-            ParameterKind::Count if unit.is_empty() => match plain.parse() {
-                Ok(n) => Ok(Value::Count(n)),
-                Err(_) if plain.contains('.') => wrong(self, "is not whole"),
-                Err(_) => wrong(self, "is more than 4294967295"),
-            },
+            ParameterKind::Count | ParameterKind::Positive if unit.is_empty() => {
+                match plain.parse() {
+                    Ok(0) if kind == ParameterKind::Positive => wrong(self, "is less than 1"),
+                    Ok(n) => Ok(Value::Count(n)),
+                    Err(_) if plain.contains('.') => wrong(self, "is not whole"),
+                    Err(_) => wrong(self, "is more than 4294967295"),
+                }
+            }
             ParameterKind::Part if unit.is_empty() => match plain.parse::<f64>() {
                 Ok(p) if (0.0..=1.0).contains(&p) => Ok(Value::Part(p)),
                 _ => wrong(self, "does not lie between 0 and 1"),
@@ -231,12 +228,11 @@ impl Parser<'_> {
     }
 }
 
-/// `max-steals(n)`.
+/// `max-steals(n)`, in a message.
 fn signature(entry: &Entry) -> String {
-    let names: Vec<_> = entry.parameters.iter().map(|p| p.name).collect();
-    match names.len() {
-        0 => format!("`{}` takes none", entry.name),
-        _ => format!("`{}({})`", entry.name, names.join(", ")),
+    match entry.parameters.is_empty() {
+        true => format!("`{}` takes none", entry.name),
+        false => format!("`{}`", entry.signature()),
     }
 }
 
@@ -259,9 +255,8 @@ fn unknown(catalogue: &Catalogue, written: &str) -> String {
             format!("there is no policy `{written}`; did you mean `{name}`?")
         }
         _ => {
-            let names: Vec<_> = catalogue.entries().iter().map(|e| e.name).collect();
-            let list = names.join(", ");
-            format!("there is no policy `{written}`; there are {list}")
+            let known = catalogue.names();
+            format!("there is no policy `{written}`; there are {known}")
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Policies that throw dice.
-
 use crate::context::PolicyCx;
 use crate::policy::{Policy, TileId};
+use crate::text::{Named, Parameter, Value};
 use heist_builder::{Bool, Var};
 
 /// Takes each opportunity with probability `p`. Each block throws its own
@@ -44,7 +43,7 @@ impl Policy for Probability {
         }
     }
     fn name(&self) -> String {
-        format!("probability({})", self.p)
+        format!("{}({})", Self::NAME, self.p)
     }
     fn constant(&self) -> Option<bool> {
         if self.p >= 1.0 {
@@ -54,5 +53,18 @@ impl Policy for Probability {
         } else {
             Some(false)
         }
+    }
+}
+
+impl Named for Probability {
+    const NAME: &'static str = "probability";
+    const PARAMETERS: &'static [Parameter] = &[Parameter::part("p")];
+    const SUMMARY: &'static str = "takes each opportunity with this probability";
+    const EXAMPLE: &'static str = "probability(0.75)";
+    fn from_values(values: &[Value]) -> Option<Probability> {
+        let [Value::Part(p)] = *values else {
+            return None;
+        };
+        Some(Probability { p })
     }
 }

@@ -1,0 +1,111 @@
+//! Policies that count.
+
+use super::run::{Setting, run, settings};
+use heist_sched::{Source, Submit, TicketGrid};
+
+/// Whether it is so; the run is named where it is not.
+macro_rules! promise {
+    ($seen:expr, $block:expr, $kept:expr) => {
+        assert!($kept, "{}: {:?}", $seen.what, $block)
+    };
+}
+
+#[test]
+fn greedy_always_asks_costs_nothing() {
+    // That it costs nothing is counted in instructions, in `free.rs`.
+    for setting in settings(0..3) {
+        let seen = run("greedy", setting);
+        for block in &seen.blocks {
+            promise!(seen, block, block.declined() == 0);
+            promise!(seen, block, block.was_refused());
+            promise!(seen, block, block.requested() == block.granted() + 1);
+        }
+    }
+}
+
+#[test]
+fn never_never_asks_each_block_runs_its_own_tile_and_retires() {
+    for setting in settings(0..2) {
+        let seen = run("never", setting);
+        assert_eq!(seen.blocks.len() as u32, seen.tiles, "{}", seen.what);
+        for block in &seen.blocks {
+            promise!(seen, block, block.decisions.is_empty() && block.tiles == 1);
+        }
+    }
+}
+
+#[test]
+fn max_steals_stops_after_n_stolen_tiles() {
+    for limit in [1, 2, 5] {
+        let mut reached = 0;
+        for setting in settings(0..2) {
+            let seen = run(&format!("max-steals({limit})"), setting);
+            for block in &seen.blocks {
+                promise!(seen, block, block.granted() <= limit);
+                // And n where work is left.
+                promise!(seen, block, block.granted() == limit || block.was_refused());
+                reached += u32::from(block.granted() == limit);
+            }
+        }
+        assert!(reached > 50, "max-steals({limit}): {reached} blocks");
+    }
+    // None is none: its own tile, and two declines.
+    let seen = run("max-steals(0)", Setting::new(Source::Ticket, 1));
+    for block in &seen.blocks {
+        promise!(seen, block, block.answers() == [false, false]);
+    }
+}
+
+#[test]
+fn every_takes_the_first_of_every_n_opportunities_a_last_call_is_one_too() {
+    for n in [1u32, 2, 3, 5] {
+        for setting in settings(0..2) {
+            let seen = run(&format!("every({n})"), setting);
+            for block in &seen.blocks {
+                for (at, asked) in block.answers().into_iter().enumerate() {
+                    // An overruled block asks once more than it says.
+                    let overruled = block.count(heist_launch::DecisionKind::Overruled) > 0;
+                    promise!(
+                        seen,
+                        block,
+                        overruled || asked == (at as u32).is_multiple_of(n)
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fair_share_stops_at_an_equal_share_of_the_tiles() {
+    for tiles in [420, 421, 1] {
+        for setting in settings(0..2) {
+            let seen = run("fair-share", setting.tiles(tiles));
+            let share = tiles.div_ceil(seen.resident);
+            for block in &seen.blocks {
+                promise!(seen, block, block.tiles <= share);
+                promise!(seen, block, block.tiles == share || block.was_refused());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_resident_grid_overrules_a_policy_that_would_lose_tiles() {
+    use heist_launch::DecisionKind::Overruled;
+    for policy in ["max-steals(1)", "sm-limit(0)", "every(4)"] {
+        for submit in [Submit::Early, Submit::Late] {
+            let setting = Setting::new(Source::Ticket, 3).submit(submit);
+            let seen = run(policy, setting.grid(TicketGrid::Resident));
+            assert!(seen.blocks.len() as u32 <= seen.resident);
+            for block in &seen.blocks {
+                promise!(seen, block, block.was_refused());
+                promise!(
+                    seen,
+                    block,
+                    block.count(Overruled) > 0 || block.granted() < 4
+                );
+            }
+        }
+    }
+}

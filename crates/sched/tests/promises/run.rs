@@ -1,0 +1,268 @@
+//! A traced launch on the simulated GPU, taken apart by block.
+
+use heist_builder::{Arch, Global, kernel_params};
+use heist_launch::{Arg, Clock, DecisionKind, Dim3, TileOrigin, Time};
+use heist_sched::*;
+use heist_sim::{Chaos, Device, Options, Program};
+use std::collections::BTreeMap;
+
+kernel_params! {
+    /// How often each tile ran, and how long tile `i` sleeps: `base + i % 7 * step`
+    /// nanoseconds.
+    pub struct Sleepy { runs: Global<u32>, base: u32, step: u32 }
+}
+
+/// Everything about a launch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    pub(crate) source: Source,
+    pub(crate) submit: Submit,
+    pub(crate) grid: Option<TicketGrid>,
+    pub(crate) tiles: u32,
+    /// Nanoseconds that a tile sleeps: the shortest, and how they grow.
+    pub(crate) sleep: (u32, u32),
+    pub(crate) seed: u64,
+    pub(crate) chaos: Chaos,
+}
+
+impl Setting {
+    /// Early, on tickets, without chaos.
+    pub(crate) fn new(source: Source, seed: u64) -> Setting {
+        Setting {
+            source,
+            submit: Submit::Early,
+            grid: None,
+            tiles: 420,
+            sleep: (300, 90),
+            seed,
+            chaos: Chaos::NONE,
+        }
+    }
+
+    pub(crate) fn submit(self, submit: Submit) -> Setting {
+        Setting { submit, ..self }
+    }
+
+    pub(crate) fn chaos(self, chaos: Chaos) -> Setting {
+        Setting { chaos, ..self }
+    }
+
+    pub(crate) fn grid(self, grid: TicketGrid) -> Setting {
+        Setting {
+            grid: Some(grid),
+            ..self
+        }
+    }
+
+    pub(crate) fn tiles(self, tiles: u32) -> Setting {
+        Setting { tiles, ..self }
+    }
+
+    pub(crate) fn sleep(self, base: u32, step: u32) -> Setting {
+        Setting {
+            sleep: (base, step),
+            ..self
+        }
+    }
+}
+
+/// Both sources that ask, both moments, with and without chaos.
+pub(crate) fn settings(seeds: std::ops::Range<u64>) -> Vec<Setting> {
+    let mut all = Vec::new();
+    for seed in seeds {
+        for source in [Source::Clc, Source::Ticket] {
+            for submit in [Submit::Early, Submit::Late] {
+                for chaos in [Chaos::NONE, Chaos::FULL] {
+                    all.push(Setting::new(source, seed).submit(submit).chaos(chaos));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// What a block did, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct BlockRun {
+    /// Its number among the launched.
+    pub(crate) worker: u32,
+    pub(crate) sm: u32,
+    pub(crate) start: Time,
+    pub(crate) tiles: u32,
+    pub(crate) decisions: Vec<(DecisionKind, Time)>,
+}
+
+impl BlockRun {
+    pub(crate) fn count(&self, kind: DecisionKind) -> u32 {
+        self.decisions.iter().filter(|(k, _)| *k == kind).count() as u32
+    }
+
+    pub(crate) fn requested(&self) -> u32 {
+        self.count(DecisionKind::Requested)
+    }
+
+    pub(crate) fn declined(&self) -> u32 {
+        self.count(DecisionKind::Declined)
+    }
+
+    pub(crate) fn granted(&self) -> u32 {
+        self.count(DecisionKind::Granted)
+    }
+
+    pub(crate) fn was_refused(&self) -> bool {
+        self.count(DecisionKind::Refused) > 0
+    }
+
+    /// Its opportunities in order: whether it asked.
+    pub(crate) fn answers(&self) -> Vec<bool> {
+        let answers = self.decisions.iter().filter_map(|(kind, _)| match kind {
+            DecisionKind::Requested => Some(true),
+            DecisionKind::Declined => Some(false),
+            _ => None,
+        });
+        answers.collect()
+    }
+}
+
+/// A launch, taken apart.
+pub(crate) struct Seen {
+    /// Blocks that ran a tile, by number. A block of a full grid of tickets that
+    /// found none is not among them.
+    pub(crate) blocks: Vec<BlockRun>,
+    pub(crate) workers: u32,
+    pub(crate) resident: u32,
+    pub(crate) tiles: u32,
+    /// Whether every block ends with a failed draw, whatever its policy says.
+    pub(crate) fixed_draws: bool,
+    pub(crate) what: String,
+}
+
+/// Runs a policy. That every tile ran exactly once is part of it.
+pub(crate) fn run(policy: &str, setting: Setting) -> Seen {
+    let policy: AnyPolicy = policy.parse().unwrap_or_else(|error| panic!("{error}"));
+    run_policy(policy, setting)
+}
+
+pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
+    let (device, arch, room) = match setting.source {
+        Source::Clc => ("sim:b200", Arch::SM_100A, 30_000),
+        _ => ("sim:l4", Arch::SM_89, 15_000),
+    };
+    let what = format!("`{policy}` {setting:?}");
+    let device = Device::named(device).expect("a device");
+    let resident = device.gpu().sms;
+    let mut tiled = Tiled::<Sleepy>::new("sleepy", setting.tiles)
+        .source(setting.source)
+        .submit(setting.submit)
+        .policy(policy.clone())
+        .watch(Watch::Trace)
+        .block(32);
+    if let Some(grid) = setting.grid {
+        tiled = tiled.ticket_grid(grid);
+    }
+    let kernel = tiled
+        .build(arch, |k, args, tiles| {
+            // One block a multiprocessor.
+            let room = k.shared::<u32>("room", room);
+            k.one_thread(|| room.at(0).store(0u32));
+            tiles.each(|tile| {
+                let number = tile.number();
+                k.one_thread(|| {
+                    args.runs.at(number).atomic_add(1u32);
+                });
+                k.nanosleep(args.base + number % 7 * args.step);
+            })
+        })
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let plan = kernel.plan(resident).expect("a launch");
+    let runs = vec![0u32; setting.tiles as usize];
+    let arguments = plan.arguments([
+        Arg::in_out(&runs),
+        Arg::scalar(setting.sleep.0),
+        Arg::scalar(setting.sleep.1),
+    ]);
+    let options = Options {
+        seed: setting.seed,
+        chaos: setting.chaos,
+        ..Options::default()
+    };
+    let program = Program::new(kernel.built.module.clone()).expect("a module");
+    let entry = &kernel.built.launch.entry;
+    let ran = program
+        .run(&device, entry, &plan.launch, &arguments, &options)
+        .unwrap_or_else(|errors| panic!("{what}: {errors:#?}"));
+    assert!(ran.diagnostics.is_empty(), "{what}: {:#?}", ran.diagnostics);
+    let counted = ran.outcome.output(0usize).expect("the counts");
+    let counted = counted.to_vec::<u32>().expect("words");
+    assert!(
+        counted.iter().all(|runs| *runs == 1),
+        "{what}: exactly once"
+    );
+    let place = Place {
+        device: device.to_string(),
+        sms: resident,
+        clock: Clock::Modelled,
+    };
+    let report = kernel
+        .report(&plan, &ran.outcome, &place)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(report.counter_is_zero, "{what}: the counter");
+    let trace = report.trace.expect("a trace");
+    assert_eq!(
+        trace.miscounted_tiles(Dim3::from(setting.tiles)),
+        [],
+        "{what}"
+    );
+    let mut blocks: BTreeMap<u32, BlockRun> = BTreeMap::new();
+    for span in &trace.blocks {
+        blocks.insert(
+            span.block,
+            BlockRun {
+                worker: span.block,
+                sm: span.sm,
+                start: span.start,
+                tiles: 0,
+                decisions: Vec::new(),
+            },
+        );
+    }
+    for tile in &trace.tiles {
+        let block = blocks.get_mut(&tile.block).expect("a block");
+        block.tiles += 1;
+        let first = block.tiles == 1;
+        let claims = kernel.ticket_grid() == TicketGrid::Full;
+        let expected = match (setting.source, first) {
+            (Source::Clc, true) => TileOrigin::Own,
+            (Source::Ticket, true) if !claims => TileOrigin::Own,
+            (Source::Clc, false) => TileOrigin::Stolen,
+            _ => TileOrigin::Ticket,
+        };
+        assert_eq!(tile.origin, expected, "{what}: block {}", tile.block);
+    }
+    for decision in &trace.decisions {
+        let block = blocks.get_mut(&decision.block).expect("a block");
+        block.decisions.push((decision.kind, decision.at));
+    }
+    // A block of a full grid that found no ticket did nothing else.
+    blocks.retain(|_, block| {
+        let idle = block.tiles == 0;
+        if idle {
+            let kinds: Vec<_> = block.decisions.iter().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, [DecisionKind::Refused], "{what}: {block:?}");
+        }
+        !idle
+    });
+    for block in blocks.values() {
+        // What was granted was run, also after a stop.
+        assert_eq!(block.tiles, 1 + block.granted(), "{what}: {block:?}");
+    }
+    Seen {
+        blocks: blocks.into_values().collect(),
+        workers: plan.workers,
+        resident,
+        tiles: setting.tiles,
+        fixed_draws: setting.source == Source::Ticket
+            && (kernel.ticket_grid() == TicketGrid::Resident || !policy.may_retire()),
+        what,
+    }
+}
