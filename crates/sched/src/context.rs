@@ -1,5 +1,6 @@
 //! What a policy can see and use while its callbacks emit code.
 
+use crate::control::Control;
 use heist_builder::{Bool, Global, IntoVal, Kernel, Ptr, Scalar, Scope, Val, Var};
 use std::fmt;
 
@@ -15,6 +16,9 @@ pub struct PolicyCx<'k> {
     pub(crate) tiles: Val<'k, u32>,
     pub(crate) resident: Val<'k, u32>,
     pub(crate) watchdog: Watchdog<'k>,
+    pub(crate) control: Control<'k>,
+    /// The first of the launch's words that are this policy's own.
+    pub(crate) first_word: u32,
 }
 
 /// What overrules a policy that keeps a block waiting.
@@ -99,6 +103,34 @@ impl<'k> PolicyCx<'k> {
     #[track_caller]
     pub fn sm(&self) -> Val<'k, u32> {
         self.k.sm()
+    }
+
+    /// One of the words that all blocks of the launch share, out of
+    /// [`shared_words`](crate::Policy::shared_words). They are zero when the launch
+    /// starts, and whatever is left in them is cleared at its end. Other blocks use
+    /// them at the same time: atomically, all of them.
+    #[track_caller]
+    pub fn word(&self, index: u32) -> Ptr<'k, Global, u64> {
+        let at = self.first_word + index;
+        if at >= crate::control::POLICY_WORDS {
+            self.k.fail(format!("a policy has no shared word {at}"));
+        }
+        self.control.policy_word(at)
+    }
+
+    /// What a policy behind one with `words` shared words is given.
+    pub(crate) fn behind(&self, words: u32) -> PolicyCx<'k> {
+        PolicyCx {
+            first_word: self.first_word + words,
+            ..*self
+        }
+    }
+
+    /// Whether somebody asks for the GPU: the launch's bell
+    /// ([`BELL_BYTES`](crate::BELL_BYTES)) is read now.
+    #[track_caller]
+    pub fn is_asked_to_yield(&self) -> Bool<'k> {
+        self.control.bell().load_relaxed(Scope::System).ne(0)
     }
 
     /// Waits until `ready`, and says whether it came to that.

@@ -25,12 +25,14 @@ pub struct AnyPolicy {
 pub(crate) trait Running<'k> {
     fn should_try_steal(&self, cx: &PolicyCx<'k>) -> Bool<'k>;
     fn keep_going_after_success(&self, cx: &PolicyCx<'k>, stolen: TileId<'k>) -> Bool<'k>;
+    fn leave(&self, cx: &PolicyCx<'k>);
 }
 
 trait Erased {
     fn start<'k>(self: Arc<Self>, cx: &PolicyCx<'k>) -> Box<dyn Running<'k> + 'k>;
     fn constant(&self) -> Option<bool>;
     fn may_retire(&self) -> bool;
+    fn shared_words(&self) -> u32;
 }
 
 struct Started<'k, P: Policy> {
@@ -45,6 +47,9 @@ impl<'k, P: Policy> Running<'k> for Started<'k, P> {
     fn keep_going_after_success(&self, cx: &PolicyCx<'k>, stolen: TileId<'k>) -> Bool<'k> {
         self.policy
             .keep_going_after_success(cx, &self.state, stolen)
+    }
+    fn leave(&self, cx: &PolicyCx<'k>) {
+        self.policy.leave(cx, &self.state);
     }
 }
 
@@ -61,6 +66,9 @@ impl<P: Policy + 'static> Erased for P {
     }
     fn may_retire(&self) -> bool {
         Policy::may_retire(self)
+    }
+    fn shared_words(&self) -> u32 {
+        Policy::shared_words(self)
     }
 }
 
@@ -101,6 +109,12 @@ impl Policy for AnyPolicy {
         stolen: TileId<'k>,
     ) -> Bool<'k> {
         state.0.keep_going_after_success(cx, stolen)
+    }
+    fn leave<'k>(&self, cx: &PolicyCx<'k>, state: &Held<'k>) {
+        state.0.leave(cx);
+    }
+    fn shared_words(&self) -> u32 {
+        self.policy.shared_words()
     }
     fn name(&self) -> String {
         self.name.clone()

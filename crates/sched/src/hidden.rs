@@ -19,10 +19,10 @@ pub struct Scheduled<A> {
 /// The scheduler's parameters on the host.
 #[derive(Clone, Copy, Debug)]
 pub struct Hidden {
-    /// Four words of the launch's own, zero before the first launch that uses
-    /// them: the ticket counter and the exit record. A launch leaves them as it
-    /// found them (unless a policy was overruled), so the next one can use them
-    /// as they are; launches that may overlap need different ones.
+    /// [`CONTROL_WORDS`](crate::CONTROL_WORDS) of the launch's own, zero before the
+    /// first launch that uses them. A launch leaves them as it found them (unless a
+    /// policy was overruled), so the next one can use them as they are; launches
+    /// that may overlap need different ones.
     pub control: DevicePtr<u64>,
     /// Where a watched kernel writes its records.
     pub watch: DevicePtr<u64>,

@@ -10,6 +10,7 @@
 
 mod channel;
 mod context;
+mod control;
 mod erased;
 mod hidden;
 mod order;
@@ -27,6 +28,7 @@ mod tune;
 mod watch;
 
 pub use context::PolicyCx;
+pub use control::{BELL_BYTES, CONTROL_BYTES, CONTROL_WORDS, POLICY_WORDS};
 pub use erased::{AnyPolicy, Held};
 pub use hidden::{Hidden, HiddenOn, Numbers, Scheduled};
 pub use order::{
@@ -39,7 +41,7 @@ pub use report::{ClusterStats, Ejected, LaunchReport, Place, ReportError, Stats}
 pub use schedule::Schedule;
 pub use source::{Choice, Source, SourceError, Submit, TicketGrid};
 pub use text::{Catalogue, Named, PolicyError, PolicyExpr, PolicyTextError};
-pub use ticket::{CONTROL_BYTES, Counters, Lease};
+pub use ticket::{Counters, Lease};
 pub use tile_loop::{Done, Tile, TileLoop};
 pub use tiled::{Tiled, TiledKernel};
 pub use tune::{Effort, Standing, TuneError, TuneKey, Tuned, Tuner, race};

@@ -1,5 +1,6 @@
 //! From a built kernel and a grid of tiles to a launch.
 
+use crate::control::CONTROL_WORDS;
 use crate::hidden::Numbers;
 use crate::order::OrderError;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
@@ -161,7 +162,7 @@ impl Plan {
     /// [`Counters`](crate::Counters).
     pub fn arguments(&self, own: impl IntoIterator<Item = Arg>) -> Arguments {
         let scheduler = [
-            Arg::in_out(&[0u64; 4]),
+            Arg::in_out(&[0u64; CONTROL_WORDS]),
             Arg::in_out(&self.watch),
             Arg::input(&self.table),
         ];

@@ -72,6 +72,17 @@ pub trait Policy {
         stolen: TileId<'k>,
     ) -> Bool<'k>;
 
+    /// Once, when the block is about to leave: gives back what it holds of the words
+    /// that blocks share. Nothing unless told otherwise.
+    fn leave<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
+        let _ = (cx, state);
+    }
+
+    /// How many words of memory its blocks share ([`PolicyCx::word`]).
+    fn shared_words(&self) -> u32 {
+        0
+    }
+
     /// What it is called in tables and records; the shipped ones answer the
     /// text that makes them. The type's name unless told otherwise.
     fn name(&self) -> String {
@@ -108,16 +119,23 @@ pub struct Or<A, B>(pub A, pub B);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inverse<A>(pub A);
 
+impl<A: Policy, B> And<A, B> {
+    /// The second one's words lie behind the first one's.
+    fn second<'k>(&self, cx: &PolicyCx<'k>) -> PolicyCx<'k> {
+        cx.behind(self.0.shared_words())
+    }
+}
+
 impl<A: Policy, B: Policy> Policy for And<A, B> {
     type State<'k> = (A::State<'k>, B::State<'k>);
 
     fn init<'k>(&self, cx: &PolicyCx<'k>) -> Self::State<'k> {
-        (self.0.init(cx), self.1.init(cx))
+        (self.0.init(cx), self.1.init(&self.second(cx)))
     }
 
     fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) -> Bool<'k> {
         let first = self.0.should_try_steal(cx, &state.0);
-        let second = self.1.should_try_steal(cx, &state.1);
+        let second = self.1.should_try_steal(&self.second(cx), &state.1);
         first & second
     }
 
@@ -128,8 +146,18 @@ impl<A: Policy, B: Policy> Policy for And<A, B> {
         stolen: TileId<'k>,
     ) -> Bool<'k> {
         let first = self.0.keep_going_after_success(cx, &state.0, stolen);
-        let second = self.1.keep_going_after_success(cx, &state.1, stolen);
+        let cx = self.second(cx);
+        let second = self.1.keep_going_after_success(&cx, &state.1, stolen);
         first & second
+    }
+
+    fn leave<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
+        self.0.leave(cx, &state.0);
+        self.1.leave(&self.second(cx), &state.1);
+    }
+
+    fn shared_words(&self) -> u32 {
+        self.0.shared_words() + self.1.shared_words()
     }
 
     fn name(&self) -> String {
@@ -154,16 +182,23 @@ impl<A: Policy, B: Policy> Policy for And<A, B> {
     }
 }
 
+impl<A: Policy, B> Or<A, B> {
+    /// The second one's words lie behind the first one's.
+    fn second<'k>(&self, cx: &PolicyCx<'k>) -> PolicyCx<'k> {
+        cx.behind(self.0.shared_words())
+    }
+}
+
 impl<A: Policy, B: Policy> Policy for Or<A, B> {
     type State<'k> = (A::State<'k>, B::State<'k>);
 
     fn init<'k>(&self, cx: &PolicyCx<'k>) -> Self::State<'k> {
-        (self.0.init(cx), self.1.init(cx))
+        (self.0.init(cx), self.1.init(&self.second(cx)))
     }
 
     fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) -> Bool<'k> {
         let first = self.0.should_try_steal(cx, &state.0);
-        let second = self.1.should_try_steal(cx, &state.1);
+        let second = self.1.should_try_steal(&self.second(cx), &state.1);
         first | second
     }
 
@@ -174,8 +209,18 @@ impl<A: Policy, B: Policy> Policy for Or<A, B> {
         stolen: TileId<'k>,
     ) -> Bool<'k> {
         let first = self.0.keep_going_after_success(cx, &state.0, stolen);
-        let second = self.1.keep_going_after_success(cx, &state.1, stolen);
+        let cx = self.second(cx);
+        let second = self.1.keep_going_after_success(&cx, &state.1, stolen);
         first | second
+    }
+
+    fn leave<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
+        self.0.leave(cx, &state.0);
+        self.1.leave(&self.second(cx), &state.1);
+    }
+
+    fn shared_words(&self) -> u32 {
+        self.0.shared_words() + self.1.shared_words()
     }
 
     fn name(&self) -> String {
@@ -213,6 +258,14 @@ impl<A: Policy> Policy for Inverse<A> {
         stolen: TileId<'k>,
     ) -> Bool<'k> {
         !self.0.keep_going_after_success(cx, state, stolen)
+    }
+
+    fn leave<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
+        self.0.leave(cx, state);
+    }
+
+    fn shared_words(&self) -> u32 {
+        self.0.shared_words()
     }
 
     fn name(&self) -> String {

@@ -20,6 +20,7 @@
 //!   its own ending, so nobody is left to disturb.
 
 use crate::channel::NONE;
+use crate::control::CONTROL_BYTES;
 use heist_builder::{Global, Kernel, Order, Ptr, Scope, Val, Var};
 
 /// A launch's tickets inside a kernel.
@@ -139,9 +140,6 @@ impl<'k> Tickets<'k> {
         });
     }
 }
-
-/// Bytes of one launch's control words.
-pub const CONTROL_BYTES: u64 = 32;
 
 /// Lends out control words so that launches that may overlap never share any.
 ///

@@ -6,6 +6,7 @@
 
 use crate::channel::{Channel, NONE};
 use crate::context::{PolicyCx, Watchdog};
+use crate::control::{Control, Sweeper};
 use crate::erased::Running;
 use crate::hidden::HiddenOn;
 use crate::order::{Extent, Position};
@@ -14,7 +15,7 @@ use crate::source::{Source, Submit, TicketGrid};
 use crate::ticket::Tickets;
 use crate::tiled::Shape;
 use crate::watch::{Kind, Scribe, Watch};
-use heist_builder::{Bool, Kernel, Request, Val, Var};
+use heist_builder::{Bool, Global, Kernel, Ptr, Request, Val, Var};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
@@ -68,6 +69,8 @@ struct Judge<'k> {
     pending: Var<'k, bool>,
     /// No more requests.
     stop: Var<'k, bool>,
+    /// Clears what the policy's blocks share, if they share anything.
+    sweeper: Option<Sweeper<'k>>,
 }
 
 /// The loop of one kernel, not yet emitted.
@@ -110,6 +113,7 @@ impl<'k> TileLoop<'k> {
             };
             Scribe::new(k, hidden.watch, worker, shape.watch == Watch::Trace, first)
         });
+        let control = Control(hidden.control);
         let channel = (asks || claims).then(|| Channel::new(k));
         let asking = match shape.source {
             Source::Clc if asks => {
@@ -122,7 +126,7 @@ impl<'k> TileLoop<'k> {
             }
             Source::Ticket => Asking::Tickets(Tickets::new(
                 k,
-                hidden.control,
+                control.counter(),
                 hidden.count,
                 workers,
                 shape.grid == TicketGrid::Resident,
@@ -140,9 +144,11 @@ impl<'k> TileLoop<'k> {
                 resident: hidden.resident,
                 watchdog: Watchdog {
                     overruled: k.var(false).named("overruled"),
-                    record: hidden.control.at(1),
+                    record: control.record(),
                     bound: shape.watchdog,
                 },
+                control,
+                first_word: 0,
             };
             k.if_(leader, || {
                 k.comment(&format!("policy: {}", shape.policy.name()));
@@ -153,6 +159,7 @@ impl<'k> TileLoop<'k> {
                 policy,
                 pending: k.var(false).named("pending"),
                 stop: k.var(false).named("stop"),
+                sweeper: Sweeper::new(k, control, &shape.policy, workers),
             })
         });
         let this = TileLoop {
@@ -198,6 +205,12 @@ impl<'k> TileLoop<'k> {
         if let Some(scribe) = &self.scribe {
             scribe.decision(kind);
         }
+    }
+
+    /// The launch's bell ([`BELL_BYTES`](crate::BELL_BYTES)): a kernel may ring it
+    /// for itself.
+    pub fn bell(&self) -> Ptr<'k, Global, u32> {
+        Control(self.hidden.control).bell()
     }
 
     /// Emits the loop; `body` says what happens for one tile.
@@ -462,6 +475,10 @@ impl<'k> TileLoop<'k> {
                 y: at.y * shape[1],
                 z: at.z * shape[2],
             };
+            if let (Some(sweeper), Asking::Clc(_)) = (&judge.sweeper, &self.asking) {
+                // The cluster that was taken over will not report.
+                sweeper.share.update(|share| share + 1);
+            }
             let keep = judge.policy.keep_going_after_success(&judge.cx, stolen);
             judge.stop.set(!(keep | judge.cx.watchdog.overruled.get()));
         };
@@ -481,6 +498,14 @@ impl<'k> TileLoop<'k> {
         let k = self.k;
         if let Some(scribe) = &self.scribe {
             k.one_thread(|| scribe.block_ends(self.leader));
+        }
+        if let Some(judge) = &self.judge {
+            k.if_(self.leader, || {
+                judge.policy.leave(&judge.cx);
+                if let Some(sweeper) = &judge.sweeper {
+                    sweeper.leave(&k);
+                }
+            });
         }
         if k.cluster_size() > 1 && self.channel.is_some() {
             k.comment("a cluster leaves together");

@@ -103,7 +103,8 @@ fn shipped_policies_are_named_by_the_text_that_makes_them() {
         AnyPolicy::new(TokenBucket { rate: 9, burst: 2 }),
         AnyPolicy::new(Probability { p: 0.5 }),
         AnyPolicy::new(SmLimit { sms: 100 }),
-        AnyPolicy::new(heist_sched::Adaptive),
+        AnyPolicy::new(heist_sched::AtMost { blocks: 3 }),
+        AnyPolicy::new(heist_sched::UntilAsked),
         AnyPolicy::new(!MaxSteals { limit: 8 } & FirstHalf | Greedy),
     ];
     for policy in policies {

@@ -3,7 +3,7 @@
 //! the list below; [`Policy::name`](crate::Policy::name) answers the text that
 //! [`AnyPolicy`](crate::AnyPolicy) reads back.
 
-mod adaptive;
+mod at_most;
 mod every;
 mod fair_share;
 mod fraction;
@@ -11,9 +11,11 @@ mod greedy;
 mod max_steals;
 mod never;
 mod probability;
+mod shared_bucket;
 mod sm_limit;
 mod time_budget;
 mod token_bucket;
+mod until_asked;
 
 /// Registers policies: exports them, gives them `&`, `|` and `!`, and lets text
 /// name them, in this order.
@@ -39,5 +41,7 @@ shipped! {
     token_bucket::TokenBucket,
     probability::Probability,
     sm_limit::SmLimit,
-    adaptive::Adaptive,
+    at_most::AtMost,
+    shared_bucket::SharedBucket,
+    until_asked::UntilAsked,
 }

@@ -10,6 +10,7 @@ mod counted;
 mod model;
 mod placed;
 mod run;
+mod shared;
 mod timed;
 
 /// The tests' own text: what is named here is tested here.
@@ -17,6 +18,7 @@ const TESTS: &[&str] = &[
     include_str!("chance.rs"),
     include_str!("counted.rs"),
     include_str!("placed.rs"),
+    include_str!("shared.rs"),
     include_str!("timed.rs"),
 ];
 
@@ -28,7 +30,7 @@ fn the_sentence_of_every_policy_is_the_name_of_a_test() {
             .split(|c: char| !c.is_ascii_alphanumeric())
             .filter(|word| !word.is_empty())
             .collect();
-        let test = format!("#[test]\nfn {}() {{", words.join("_"));
+        let test = format!("#[test]\nfn {}()", words.join("_"));
         assert!(
             TESTS.iter().any(|file| file.contains(&test)),
             "no test says `{}`:\n{test}",

@@ -1,15 +1,16 @@
 //! A traced launch on the simulated GPU, taken apart by block.
 
-use heist_builder::{Arch, Global, kernel_params};
-use heist_launch::{Arg, Clock, DecisionKind, Dim3, TileOrigin, Time};
+use heist_builder::{Arch, Global, Scope, kernel_params};
+use heist_launch::{Arg, BufferRef, Clock, DecisionKind, Dim3, TileOrigin, Time};
 use heist_sched::*;
 use heist_sim::{Chaos, Device, Options, Program};
 use std::collections::BTreeMap;
 
 kernel_params! {
     /// How often each tile ran, and how long tile `i` sleeps: `base + i % 7 * step`
-    /// nanoseconds.
-    pub struct Sleepy { runs: Global<u32>, base: u32, step: u32 }
+    /// nanoseconds. Tile `ring` rings the bell and tile `silence` stops it; both write
+    /// down when.
+    pub struct Sleepy { runs: Global<u32>, base: u32, step: u32, ring: u32, silence: u32, rang: Global<u64> }
 }
 
 /// Everything about a launch.
@@ -88,6 +89,7 @@ pub(crate) struct BlockRun {
     pub(crate) worker: u32,
     pub(crate) sm: u32,
     pub(crate) start: Time,
+    pub(crate) end: Time,
     pub(crate) tiles: u32,
     pub(crate) decisions: Vec<(DecisionKind, Time)>,
 }
@@ -134,6 +136,8 @@ pub(crate) struct Seen {
     pub(crate) tiles: u32,
     /// Whether every block ends with a failed draw, whatever its policy says.
     pub(crate) fixed_draws: bool,
+    /// When the bell was rung and silenced, in nanoseconds of the trace.
+    pub(crate) bell: Option<(f64, f64)>,
     pub(crate) what: String,
 }
 
@@ -143,7 +147,18 @@ pub(crate) fn run(policy: &str, setting: Setting) -> Seen {
     run_policy(policy, setting)
 }
 
+/// The tiles between which the bell rings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rung {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
 pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
+    run_rung(policy, setting, None)
+}
+
+pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) -> Seen {
     let (device, arch, room) = match setting.source {
         Source::Clc => ("sim:b200", Arch::SM_100A, 30_000),
         _ => ("sim:l4", Arch::SM_89, 15_000),
@@ -165,8 +180,17 @@ pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
             // One block a multiprocessor.
             let room = k.shared::<u32>("room", room);
             k.one_thread(|| room.at(0).store(0u32));
+            let bell = tiles.bell();
             tiles.each(|tile| {
                 let number = tile.number();
+                k.one_thread(|| {
+                    for (at, tile, word) in [(0, args.ring, 1u32), (1, args.silence, 0)] {
+                        k.if_(number.eq(tile), || {
+                            bell.store_relaxed(Scope::System, word);
+                            args.rang.at(at).store(k.nanoseconds());
+                        });
+                    }
+                });
                 k.one_thread(|| {
                     args.runs.at(number).atomic_add(1u32);
                 });
@@ -180,6 +204,9 @@ pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
         Arg::in_out(&runs),
         Arg::scalar(setting.sleep.0),
         Arg::scalar(setting.sleep.1),
+        Arg::scalar(rung.map_or(u32::MAX, |rung| rung.from)),
+        Arg::scalar(rung.map_or(u32::MAX, |rung| rung.to)),
+        Arg::in_out(&[0u64; 2]),
     ]);
     let options = Options {
         seed: setting.seed,
@@ -207,6 +234,17 @@ pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
         .report(&plan, &ran.outcome, &place)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(report.counter_is_zero, "{what}: the counter");
+    let control = ran
+        .outcome
+        .output(BufferRef::Argument(6))
+        .expect("the control words");
+    let mut control = control.to_vec::<u64>().expect("words");
+    // Out of order, the tile that rings may come last.
+    control[BELL_BYTES as usize / 8] = 0;
+    assert!(
+        control.iter().all(|word| *word == 0),
+        "{what}: control words are left behind: {control:?}"
+    );
     let trace = report.trace.expect("a trace");
     assert_eq!(
         trace.miscounted_tiles(Dim3::from(setting.tiles)),
@@ -221,6 +259,7 @@ pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
                 worker: span.block,
                 sm: span.sm,
                 start: span.start,
+                end: span.end,
                 tiles: 0,
                 decisions: Vec::new(),
             },
@@ -256,7 +295,22 @@ pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
         // What was granted was run, also after a stop.
         assert_eq!(block.tiles, 1 + block.granted(), "{what}: {block:?}");
     }
+    // A trace begins with the first block.
+    let rang = ran
+        .outcome
+        .output(BufferRef::Argument(5))
+        .expect("when it rang");
+    let rang = rang.to_vec::<u64>().expect("words");
+    let watch = ran
+        .outcome
+        .output(BufferRef::Argument(7))
+        .expect("the records");
+    let watch = watch.to_vec::<u64>().expect("words");
+    let first = watch[2] as usize;
+    let records = watch[first..first + 4 * watch[0] as usize].chunks_exact(4);
+    let begin = records.map(|record| record[2]).min().expect("a record");
     Seen {
+        bell: rung.map(|_| ((rang[0] - begin) as f64, (rang[1] - begin) as f64)),
         blocks: blocks.into_values().collect(),
         workers: plan.workers,
         resident,

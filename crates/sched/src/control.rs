@@ -1,0 +1,108 @@
+//! The control words of a launch: memory of its own that its blocks share.
+//!
+//! | word | holds |
+//! |---|---|
+//! | 0 | the ticket counter |
+//! | 1, 2 | the exit record: who was overruled, and when |
+//! | 3 | the bell: not zero while somebody asks for the GPU |
+//! | 4 | how much of the launch has ended, where its policy has words |
+//! | 5 ... 15 | words of the policy |
+//!
+//! All are zero before the first launch that uses them. A launch leaves them at
+//! zero (but for an exit record, and a bell that somebody else rang), so the next
+//! one can use them as they are; launches that may overlap need different ones.
+
+use crate::policy::Policy;
+use heist_builder::{Global, Kernel, Order, Ptr, Scope, Val, Var};
+
+/// Words of one launch.
+pub const CONTROL_WORDS: usize = 16;
+/// Bytes of one launch's control words.
+pub const CONTROL_BYTES: u64 = CONTROL_WORDS as u64 * 8;
+/// Where the bell is, in bytes from the start of the control words. Whoever wants
+/// the GPU for a moment writes a 32-bit number that is not zero there, and zero when
+/// done: the host, a write in a stream's order, or another kernel.
+pub const BELL_BYTES: u64 = 3 * 8;
+
+const RECORD: u32 = 1;
+const BELL: u32 = 3;
+const ENDED: u32 = 4;
+const POLICY: u32 = 5;
+/// Words that a policy can have.
+pub const POLICY_WORDS: u32 = CONTROL_WORDS as u32 - POLICY;
+
+/// The control words inside a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Control<'k>(pub(crate) Ptr<'k, Global, u64>);
+
+impl<'k> Control<'k> {
+    pub(crate) fn counter(self) -> Ptr<'k, Global, u64> {
+        self.0
+    }
+
+    pub(crate) fn record(self) -> Ptr<'k, Global, u64> {
+        self.0.at(RECORD)
+    }
+
+    pub(crate) fn bell(self) -> Ptr<'k, Global, u32> {
+        self.0.at(BELL).cast::<u32>()
+    }
+
+    pub(crate) fn policy_word(self, index: u32) -> Ptr<'k, Global, u64> {
+        self.0.at(POLICY + index)
+    }
+}
+
+/// Clears a policy's words at the end of a launch.
+///
+/// Every cluster reports how many clusters of the grid it stood for: itself, and
+/// with launch control those that it took over. Whoever completes the grid is the
+/// last one, and writes zeros.
+#[derive(Clone, Copy)]
+pub(crate) struct Sweeper<'k> {
+    control: Control<'k>,
+    words: u32,
+    /// Clusters of the grid.
+    grid: Val<'k, u32>,
+    /// What this cluster stands for.
+    pub(crate) share: Var<'k, u32>,
+}
+
+impl<'k> Sweeper<'k> {
+    /// None for a policy without words.
+    pub(crate) fn new(
+        k: &Kernel<'k>,
+        control: Control<'k>,
+        policy: &impl Policy,
+        grid: Val<'k, u32>,
+    ) -> Option<Sweeper<'k>> {
+        let words = policy.shared_words();
+        if words > POLICY_WORDS {
+            k.fail(format!(
+                "policy `{}` shares {words} words, and {POLICY_WORDS} fit",
+                policy.name()
+            ));
+        }
+        (words > 0).then(|| Sweeper {
+            control,
+            words: words.min(POLICY_WORDS),
+            grid,
+            share: k.var(1u32).named("stands_for"),
+        })
+    }
+
+    /// In the scheduler thread, after the last use of the words.
+    #[track_caller]
+    pub(crate) fn leave(&self, k: &Kernel<'k>) {
+        let ended = self.control.0.at(ENDED);
+        let share = self.share.get().cast::<u64>();
+        let before = ended.atomic_add_with(Order::AcquireRelease, Scope::Gpu, share);
+        k.if_((before + share).eq(self.grid.cast::<u64>()), || {
+            for index in 0..self.words {
+                let word = self.control.policy_word(index);
+                word.store_relaxed(Scope::Gpu, 0u64);
+            }
+            ended.store_relaxed(Scope::Gpu, 0u64);
+        });
+    }
+}

@@ -1,0 +1,37 @@
+use crate::context::PolicyCx;
+use crate::policy::{Policy, TileId};
+use crate::text::{Named, Value};
+use heist_builder::Bool;
+
+/// Keeps its blocks until somebody asks for the GPU; then each leaves after its tile.
+///
+/// Somebody asks by writing the launch's bell ([`BELL_BYTES`](crate::BELL_BYTES)).
+/// While it is set, every block runs one tile and retires, so a kernel of higher
+/// priority gets in as tiles end, and the rest of the grid comes back behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UntilAsked;
+
+impl Policy for UntilAsked {
+    type State<'k> = ();
+    fn init<'k>(&self, _: &PolicyCx<'k>) {}
+    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
+        !cx.is_asked_to_yield()
+    }
+    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
+        // The next opportunity looks at the bell again.
+        cx.yes()
+    }
+    fn name(&self) -> String {
+        Self::NAME.into()
+    }
+}
+
+impl Named for UntilAsked {
+    const NAME: &'static str = "until-asked";
+    const SUMMARY: &'static str =
+        "keeps its blocks until the launch's bell is rung, then each leaves after its tile";
+    const EXAMPLE: &'static str = "until-asked";
+    fn from_values(values: &[Value]) -> Option<UntilAsked> {
+        values.is_empty().then_some(UntilAsked)
+    }
+}
