@@ -245,7 +245,7 @@ fn our_kernels_keep_our_rules() {
                 ("max-steals(3)", 1),
                 ("every(2) | probability(0.5)", 1),
                 ("greedy", 2),
-                ("adaptive", 2),
+                ("at-most(9)", 2),
             ] {
                 let cluster = heist::launch::Dim3::from(cluster);
                 if source.check(arch, cluster).is_err() {

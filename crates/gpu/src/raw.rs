@@ -316,6 +316,14 @@ pub(crate) fn stream_query(stream: CUstream) -> Result<bool, Status> {
     }
 }
 
+pub(crate) fn event_query(event: CUevent) -> Result<bool, Status> {
+    match call!(cuEventQuery(event)) {
+        Ok(()) => Ok(true),
+        Err(status) if status.is(sys::CUresult::CUDA_ERROR_NOT_READY as u32) => Ok(false),
+        Err(status) => Err(status),
+    }
+}
+
 pub(crate) fn stream_wait_event(stream: CUstream, event: CUevent) -> Result<(), Status> {
     call!(cuStreamWaitEvent(stream, event, 0))
 }

@@ -40,6 +40,11 @@ impl Gpu {
         self.make_stream(true, priority)
     }
 
+    /// An untracked stream with a priority; lower numbers go first.
+    pub fn untracked_stream_with_priority(&self, priority: i32) -> Result<Stream, GpuError> {
+        self.make_stream(false, priority)
+    }
+
     fn make_stream(&self, tracked: bool, priority: i32) -> Result<Stream, GpuError> {
         self.enter()?;
         let handle = self.check(raw::stream_create(priority))?;
@@ -212,6 +217,12 @@ impl Event {
     pub fn synchronize(&self) -> Result<(), GpuError> {
         self.gpu.enter()?;
         self.gpu.check(raw::event_synchronize(self.handle.0))
+    }
+
+    /// Whether it has happened.
+    pub fn has_happened(&self) -> Result<bool, GpuError> {
+        self.gpu.enter()?;
+        self.gpu.check(raw::event_query(self.handle.0))
     }
 
     /// The time from an earlier event to this one; both must have happened.

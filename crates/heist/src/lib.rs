@@ -11,6 +11,7 @@
 //! | run any PTX | [`run::Device`] |
 //! | run a kernel that is there | [`kernels::catalogue`] and [`job`] |
 //! | take the fastest schedule | [`auto::fastest`] for a kernel of yours, [`tune`] for one that is there |
+//! | see what kernels do to each other on a shared GPU | `share`, with the feature `gpu` |
 //! | find what is wrong with PTX, or what a log means | [`check`] |
 //! | draw a run | [`view`] |
 //!
@@ -22,6 +23,8 @@
 pub mod auto;
 #[cfg(feature = "kernels")]
 pub mod job;
+#[cfg(all(feature = "gpu", feature = "kernels"))]
+pub mod share;
 #[cfg(feature = "kernels")]
 pub mod tiled;
 #[cfg(feature = "kernels")]

@@ -23,6 +23,16 @@ pub struct Target {
 }
 
 impl Target {
+    /// The same without `spare` multiprocessors: kernels whose blocks stay leave them
+    /// to others, and a small kernel beside them starts at once. At least one is left.
+    #[must_use]
+    pub fn leaving(self, spare: u32) -> Target {
+        Target {
+            sms: self.sms.saturating_sub(spare).max(1),
+            ..self
+        }
+    }
+
     /// How many clusters of a kernel run at a time, when each of its threads
     /// takes `registers` registers. It decides about speed alone, so a guess is
     /// safe; it is at least one.

@@ -10,7 +10,7 @@ use crate::error::KernelError;
 use heist_builder::{BuiltKernel, KernelParams};
 use heist_launch::{Arg, Arguments, Buffer, BufferRef, Launch, NamedBuffer, Outcome, Role};
 use heist_ptx::Module;
-use heist_sched::{Plan, TiledKernel};
+use heist_sched::{Plan, Readout, TiledKernel};
 
 /// What a job costs at least, for figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,6 +34,8 @@ pub struct Step {
     /// tensor maps) to their names; a buffer that the step brings by itself is
     /// its own and nobody else's.
     pub params: Vec<Arg>,
+    /// How the scheduler's records are read, for a kernel that is scheduled.
+    pub readout: Option<Readout>,
 }
 
 /// Launches in order, over buffers that they share.
@@ -62,6 +64,7 @@ impl Step {
             entry: kernel.built.launch.entry.clone(),
             launch: plan.launch,
             params,
+            readout: Some(kernel.readout(plan)),
         }
     }
 
@@ -81,6 +84,7 @@ impl Step {
             entry: info.entry.clone(),
             launch,
             params: params.into_iter().collect(),
+            readout: None,
         }
     }
 

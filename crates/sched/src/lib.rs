@@ -37,8 +37,8 @@ pub use order::{
 pub use plan::{Plan, PlanError};
 pub use policies::*;
 pub use policy::{And, Inverse, Or, Policy, TileId};
-pub use report::{ClusterStats, Ejected, LaunchReport, Place, ReportError, Stats};
-pub use schedule::Schedule;
+pub use report::{ClusterStats, Ejected, LaunchReport, Place, Readout, ReportError, Stats};
+pub use schedule::{Schedule, ScheduleError};
 pub use source::{Choice, Source, SourceError, Submit, TicketGrid};
 pub use text::{Catalogue, Named, PolicyError, PolicyExpr, PolicyTextError};
 pub use ticket::{Counters, Lease};

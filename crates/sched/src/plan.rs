@@ -6,7 +6,7 @@ use crate::order::OrderError;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, RECORD_WORDS, Watch};
 use heist_builder::KernelParams;
-use heist_launch::{Arg, Arguments, Buffer, BufferRef, Dim3, Launch, Outcome};
+use heist_launch::{Arg, Arguments, Dim3, Launch};
 
 /// One launch of a [`TiledKernel`]: its grid, and what the scheduler's own
 /// parameters hold.
@@ -168,11 +168,5 @@ impl Plan {
         ];
         let numbers = self.numbers.to_array().map(Arg::scalar);
         Arguments::new(own.into_iter().chain(scheduler).chain(numbers))
-    }
-
-    /// The control words after the launch, and the watch buffer.
-    pub(crate) fn after<'o>(&self, outcome: &'o Outcome) -> Option<(&'o Buffer, &'o Buffer)> {
-        let output = |at: usize| outcome.output(BufferRef::Argument(at));
-        Some((output(self.own_params)?, output(self.own_params + 1)?))
     }
 }

@@ -5,7 +5,8 @@ use crate::tiled::TiledKernel;
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, Kind, RECORD_WORDS, Watch};
 use heist_builder::KernelParams;
 use heist_launch::{
-    BlockSpan, Clock, Decision, DecisionKind, Dim3, Outcome, TileOrigin, TileSpan, Time, Trace,
+    BlockSpan, BufferRef, Clock, Decision, DecisionKind, Dim3, Outcome, TileOrigin, TileSpan, Time,
+    Trace,
 };
 use serde::{Deserialize, Serialize};
 
@@ -125,7 +126,34 @@ pub enum ReportError {
     },
 }
 
+/// What it takes to read the records of a launch, without its kernel.
+#[derive(Clone, Debug)]
+pub struct Readout {
+    watch: Watch,
+    policy: String,
+    entry: String,
+    cluster: Dim3,
+    tiles: Dim3,
+    grid: Dim3,
+    workers: u32,
+    own_params: usize,
+}
+
 impl<A: KernelParams> TiledKernel<A> {
+    /// How the records of a launch are read.
+    pub fn readout(&self, plan: &Plan) -> Readout {
+        Readout {
+            watch: self.shape.watch,
+            policy: self.policy(),
+            entry: self.built.launch.entry.clone(),
+            cluster: self.shape.cluster,
+            tiles: Dim3::from(plan.numbers.tiles),
+            grid: plan.launch.grid,
+            workers: plan.workers,
+            own_params: plan.own_params,
+        }
+    }
+
     /// Reads what a launch reported.
     ///
     /// # Errors
@@ -136,8 +164,40 @@ impl<A: KernelParams> TiledKernel<A> {
         outcome: &Outcome,
         place: &Place,
     ) -> Result<LaunchReport, ReportError> {
-        let (control, watch) = plan.after(outcome).ok_or(ReportError::Missing)?;
-        self.report_words(plan, &words(control.bytes()), &words(watch.bytes()), place)
+        self.readout(plan).report(outcome, place)
+    }
+}
+
+impl Readout {
+    /// The number of the argument that holds the control words.
+    pub fn control(&self) -> usize {
+        self.own_params
+    }
+
+    /// The grid of tiles.
+    pub fn tiles(&self) -> Dim3 {
+        self.tiles
+    }
+
+    /// How closely the kernel is watched.
+    pub fn watch(&self) -> Watch {
+        self.watch
+    }
+
+    /// Reads what a launch reported.
+    ///
+    /// # Errors
+    /// Why it can't be read.
+    pub fn report(&self, outcome: &Outcome, place: &Place) -> Result<LaunchReport, ReportError> {
+        let output = |at| {
+            let buffer = outcome.output(BufferRef::Argument(at));
+            buffer.map(|buffer| words(buffer.bytes()))
+        };
+        let (control, watch) = (output(self.own_params), output(self.own_params + 1));
+        let (Some(control), Some(watch)) = (control, watch) else {
+            return Err(ReportError::Missing);
+        };
+        self.report_words(&control, &watch, place)
     }
 
     /// Reads what a launch left in its control words and in its watch buffer.
@@ -146,7 +206,6 @@ impl<A: KernelParams> TiledKernel<A> {
     /// Why it can't be read.
     pub fn report_words(
         &self,
-        plan: &Plan,
         control: &[u64],
         watch: &[u64],
         place: &Place,
@@ -158,41 +217,40 @@ impl<A: KernelParams> TiledKernel<A> {
             ejected: (who > 0).then(|| Ejected {
                 cluster: (who - 1) as u32,
                 at_ns: when,
-                policy: self.policy(),
+                policy: self.policy.clone(),
             }),
             counter_is_zero: counter == 0,
             ..LaunchReport::default()
         };
-        let first = HEADER_WORDS + plan.workers as usize * CLUSTER_WORDS;
-        if self.shape.watch >= Watch::Stats {
+        let first = HEADER_WORDS + self.workers as usize * CLUSTER_WORDS;
+        if self.watch >= Watch::Stats {
             let clusters = watch.get(HEADER_WORDS..first);
             let clusters = clusters.ok_or(ReportError::Missing)?;
             report.stats = Some(Stats {
                 clusters: clusters.chunks_exact(CLUSTER_WORDS).map(cluster).collect(),
             });
         }
-        if self.shape.watch == Watch::Trace {
+        if self.watch == Watch::Trace {
             let (written, room) = (watch[0], watch[1]);
             if written > room {
                 return Err(ReportError::Overflow { written, room });
             }
             let records = watch.get(first..first + written as usize * RECORD_WORDS);
             let records = records.ok_or(ReportError::Missing)?;
-            report.trace = Some(self.trace(plan, records, place)?);
+            report.trace = Some(self.trace(records, place)?);
         }
         Ok(report)
     }
 
-    fn trace(&self, plan: &Plan, records: &[u64], place: &Place) -> Result<Trace, ReportError> {
+    fn trace(&self, records: &[u64], place: &Place) -> Result<Trace, ReportError> {
         let mut trace = Trace::new(
             place.device.clone(),
-            self.built.launch.entry.clone(),
+            self.entry.clone(),
             place.clock,
             place.sms,
-            plan.launch.grid,
+            self.grid,
         );
-        let grid = plan.launch.grid;
-        let tiles = Dim3::from(plan.numbers.tiles);
+        let (grid, tiles) = (self.grid, self.tiles);
         let records = records.chunks_exact(RECORD_WORDS);
         let begin = records.clone().map(|record| record[2]).min().unwrap_or(0);
         let time = |ns: u64| Time::from_ns(ns - begin);
@@ -217,7 +275,7 @@ impl<A: KernelParams> TiledKernel<A> {
             match Kind::from_byte(kind) {
                 Some(Kind::Block) => trace.blocks.push(BlockSpan {
                     block,
-                    cluster: grid.coordinates(block.into()).x / self.shape.cluster.x.max(1),
+                    cluster: grid.coordinates(block.into()).x / self.cluster.x.max(1),
                     sm,
                     start,
                     end,

@@ -10,6 +10,7 @@ use crate::watch::Watch;
 use heist_builder::KernelParams;
 use heist_launch::Dim3;
 use std::fmt;
+use std::str::FromStr;
 
 /// How a kernel's tiles are scheduled.
 ///
@@ -95,6 +96,57 @@ impl fmt::Display for Schedule {
     }
 }
 
+/// A text that says no schedule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{text}` is no schedule: {why}; a schedule is a source, a moment, a policy and an order, such as `ticket late max-steals(8) grouped(16)`, and all but the source may be left out"
+)]
+pub struct ScheduleError {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl FromStr for Schedule {
+    type Err = ScheduleError;
+
+    /// Reads what [`Display`](fmt::Display) writes, but for clusters and grids.
+    fn from_str(text: &str) -> Result<Schedule, ScheduleError> {
+        let wrong = |why: String| ScheduleError {
+            text: text.to_owned(),
+            why,
+        };
+        let (source, rest) = split(text);
+        let source = source.parse().map_err(|error| wrong(format!("{error}")))?;
+        let mut schedule = Schedule::new(source);
+        let mut rest = rest;
+        if let (Ok(submit), behind) = (split(rest).0.parse(), split(rest).1) {
+            schedule.submit = submit;
+            rest = behind;
+        }
+        // The order is the last word; what is before it is the policy.
+        let (before, last) = rest.rsplit_once(char::is_whitespace).unwrap_or(("", rest));
+        let mut policy = rest;
+        if let Ok(order) = last.parse::<AnyOrder>() {
+            schedule.order = order;
+            policy = before.trim();
+        }
+        if !policy.is_empty() {
+            let made = policy.parse::<AnyPolicy>();
+            schedule.policy = made.map_err(|error| wrong(error.message))?;
+        }
+        Ok(schedule)
+    }
+}
+
+/// The first word, and what is behind it.
+fn split(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let (word, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    (word, rest.trim())
+}
+
 impl<A: KernelParams> Tiled<A> {
     /// Takes everything from a schedule.
     #[must_use]
@@ -109,6 +161,45 @@ impl<A: KernelParams> Tiled<A> {
         match schedule.grid {
             Some(grid) => tiled.ticket_grid(grid),
             None => tiled,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in [
+            "static",
+            "direct reversed",
+            "static grouped(16)",
+            "ticket early greedy",
+            "ticket late max-steals(8) & first-half",
+            "ticket late (every(2) | never) & time-budget(100us) grouped(16)",
+            "clc early until-asked hilbert",
+        ] {
+            let schedule: Schedule = text.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(schedule.to_string(), text);
+        }
+        for (short, whole) in [
+            ("ticket", "ticket early greedy"),
+            ("ticket  late", "ticket late greedy"),
+            (" ticket hilbert", "ticket early greedy hilbert"),
+            ("clc never", "clc early never"),
+        ] {
+            let schedule: Schedule = short.parse().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(schedule.to_string(), whole);
+        }
+        for (text, why) in [
+            ("", "there is no source ``"),
+            ("tickets", "there is no source `tickets`"),
+            ("ticket soon", "there is no policy `soon`"),
+            ("ticket late gredy", "did you mean `greedy`?"),
+        ] {
+            let error = text.parse::<Schedule>().expect_err(text).to_string();
+            assert!(error.contains(why), "{error}");
         }
     }
 }

@@ -30,13 +30,12 @@ pub(crate) struct Demo {
     trace: PathBuf,
 }
 
-const POLICIES: [&str; 6] = [
+const POLICIES: [&str; 5] = [
     "greedy",
     "max-steals(2)",
     "every(2)",
     "first-half",
     "fair-share",
-    "adaptive",
 ];
 
 fn schedules(source: Source) -> Vec<Schedule> {

@@ -23,6 +23,7 @@ mod launch_file;
 mod policies;
 mod run;
 mod selftest;
+mod share;
 #[cfg(test)]
 mod shown;
 mod tune;
@@ -71,6 +72,7 @@ enum Command {
     Policies(policies::Policies),
     Run(run::Run),
     Selftest(selftest::SelftestCommand),
+    Share(share::Share),
     Tune(tune::Tune),
 }
 
@@ -106,6 +108,7 @@ impl Heist {
             Command::Policies(command) => command.run(out),
             Command::Run(command) => command.run(out),
             Command::Selftest(command) => command.run(out),
+            Command::Share(command) => command.run(out),
             Command::Tune(command) => command.run(out),
         };
         let status = match verdict {

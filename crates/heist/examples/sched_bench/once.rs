@@ -280,9 +280,10 @@ fn launch(
         sms: gpu.info().sms,
         clock: Clock::Measured,
     };
-    let report = made
-        .tiled
-        .report_words(&plan, &control.read()?, &watch.read()?, &place)?;
+    let report =
+        made.tiled
+            .readout(&plan)
+            .report_words(&control.read()?, &watch.read()?, &place)?;
     if !report.counter_is_zero {
         return Ok(Some(format!("{what}: the counter is not back at zero")));
     }

@@ -54,7 +54,7 @@ pub(super) struct Table {
 pub(super) fn schedules() -> Vec<Schedule> {
     let mut all = vec![Schedule::new(Source::Direct), Schedule::new(Source::Static)];
     for submit in [Submit::Early, Submit::Late] {
-        for text in ["greedy", "max-steals(8)", "adaptive"] {
+        for text in ["greedy", "max-steals(8)", "at-most(64)"] {
             all.extend(
                 text.parse()
                     .ok()

@@ -4,6 +4,7 @@ use super::JobError;
 use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
 use heist_kernels::{Job, KernelError, Step};
 use heist_launch::{Arg, Buffer, BufferRef, Launch, Param};
+use heist_sched::{BELL_BYTES, Readout};
 use std::collections::BTreeMap;
 
 /// One step with its parameters on the GPU.
@@ -11,8 +12,10 @@ struct Loaded {
     kernel: Kernel,
     launch: Launch,
     arguments: Vec<KernelArg>,
-    /// Buffers that are the step's own.
-    _own: Vec<DeviceMemory>,
+    /// Buffers that are the step's own, by the number of their argument.
+    own: BTreeMap<usize, DeviceMemory>,
+    /// The argument that holds the control words, where it is scheduled.
+    control: Option<usize>,
 }
 
 /// A job on a GPU: assembled, its buffers allocated and filled. It can be
@@ -79,6 +82,20 @@ impl OnGpu {
         self.steps.iter().map(|step| step.kernel.info())
     }
 
+    /// Rings the bell of every scheduled step, or silences it: a policy that listens
+    /// ([`UntilAsked`](heist_sched::UntilAsked)) lets go of its blocks.
+    ///
+    /// # Errors
+    /// What the driver had against the write.
+    pub fn ring(&self, on: bool) -> Result<(), GpuError> {
+        for step in &self.steps {
+            if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {
+                control.write(BELL_BYTES as usize, &u32::from(on).to_le_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
     /// The memory of a buffer.
     pub fn memory(&self, name: &str) -> Option<&DeviceMemory> {
         self.memory.get(name)
@@ -143,7 +160,7 @@ fn load(
         }
     }
     let bound = arguments.bind().map_err(GpuError::from)?;
-    let mut own = Vec::new();
+    let mut own = BTreeMap::new();
     let mut address = BTreeMap::new();
     for (slot, brought) in bound.slots.iter().enumerate() {
         match &brought.name {
@@ -152,10 +169,10 @@ fn load(
                     address.insert(slot, memory.address());
                 }
             }
-            BufferRef::Argument(_) => {
+            BufferRef::Argument(at) => {
                 let filled = gpu.allocate_with(brought.data.bytes())?;
                 address.insert(slot, filled.address());
-                own.push(filled);
+                own.insert(*at, filled);
             }
         }
     }
@@ -187,6 +204,7 @@ fn load(
         kernel,
         launch: step.launch,
         arguments: parameters,
-        _own: own,
+        own,
+        control: step.readout.as_ref().map(Readout::control),
     })
 }
