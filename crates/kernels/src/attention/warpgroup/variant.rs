@@ -58,6 +58,16 @@ fn strips(problem: &Problem, shape: &WarpgroupShape) -> Dim3 {
     )
 }
 
+/// How many keys a row sees, about.
+fn seen_keys(problem: &Problem) -> u32 {
+    let (_, all) = problem.longest();
+    match problem.mask {
+        Mask::Full => all,
+        Mask::Causal => all / 2,
+        Mask::Window { left, right } => all.min(left.saturating_add(right)),
+    }
+}
+
 /// How many tiles of `rows` rows a block should do one after the other.
 fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
     // Wide heads leave no room for the queries of the next tile, and short
@@ -65,14 +75,10 @@ fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
     if problem.head_dim > 128 || problem.is_ragged() {
         return 1;
     }
-    let (queries, all_keys) = problem.longest();
+    let (queries, _) = problem.longest();
     let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
     let tiles = queries.div_ceil(rows);
-    let seen = match problem.mask {
-        Mask::Full => all_keys,
-        Mask::Causal => all_keys / 2,
-        Mask::Window { left, right } => all_keys.min(left.saturating_add(right)),
-    };
+    let seen = seen_keys(problem);
     let blocks = f64::from(seen.div_ceil(keys).max(1));
     let share = f64::from(tiles) * lines as f64 / f64::from(target.sms);
     // In tiles: how long the multiprocessor with the most of them takes, and how
@@ -271,18 +277,23 @@ pub fn warpgroup_plan(
     Ok(plan.step(Step::tiled(&kernel, &tiles, passed(args.passed()))))
 }
 
+/// Keys times the head's dimension up to which a strip is short.
+const SHORT: u64 = 1024 * 64;
+
 /// The schedule that suits it.
 ///
-/// Blocks that stay and take strips as they are done are ahead of new blocks by 1 to 6
-/// in a hundred where there are more strips than multiprocessors; strips under a
-/// causal mask, a long tile and a short one in turns, need no help, and packed
-/// sequences are behind by as much.
+/// A block a strip is as fast as blocks that stay, or faster, wherever strips are long,
+/// and leaves the GPU to others after every strip: a small kernel beside it waits a third
+/// of the time, and with multiprocessors held by others it is ahead (`docs/sharing.md`).
+/// Blocks that stay are ahead by 1 to 2 in a hundred where strips are short; not under a
+/// causal mask with a long tile and a short one in turns, and not for packed sequences.
 pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let shape = warpgroup_shape(problem, target);
     let strips = strips(problem, &shape).count();
     let causal = problem.mask.kind() == MaskKind::Causal;
     let even = causal && shape.strip > 1;
-    let stay = strips > u64::from(target.sms) && !even && !problem.is_ragged();
+    let short = u64::from(seen_keys(problem)) * u64::from(problem.head_dim) <= SHORT;
+    let stay = short && strips > u64::from(target.sms) && !even && !problem.is_ragged();
     let mut schedule = Schedule::new(if stay { Source::Ticket } else { Source::Direct });
     if problem.is_ragged() || causal && shape.strip == 1 {
         schedule.order = AnyOrder::new(HeaviestFirst {
