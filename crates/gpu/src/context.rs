@@ -134,11 +134,21 @@ impl Gpu {
         self.check(raw::memory_info())
     }
 
+    pub(crate) fn context(&self) -> raw::CUcontext {
+        self.shared.context.0
+    }
+
+    /// An error if the context was lost.
+    pub(crate) fn alive(&self) -> Result<(), GpuError> {
+        match &self.state().lost {
+            Some(fault) => Err(GpuError::Lost(Box::new(fault.clone()))),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the context current here; an error if it was lost.
     pub(crate) fn enter(&self) -> Result<(), GpuError> {
-        if let Some(fault) = &self.state().lost {
-            return Err(GpuError::Lost(Box::new(fault.clone())));
-        }
+        self.alive()?;
         raw::context_make_current(self.shared.context.0).map_err(GpuError::call)
     }
 

@@ -105,7 +105,7 @@ impl KernelArg {
         }
         gpu.enter()?;
         let encoded = raw::encode_tensor_map(map, memory.address());
-        Ok(KernelArg::bytes(gpu.check(encoded)?))
+        Ok(KernelArg::bytes(gpu.check(encoded)?.to_vec()))
     }
 }
 
@@ -181,6 +181,10 @@ impl Kernel {
         &self.info
     }
 
+    pub(crate) fn function(&self) -> raw::CUfunction {
+        self.function.0
+    }
+
     /// The program it is part of.
     pub fn program(&self) -> &Program {
         &self.program
@@ -241,7 +245,7 @@ impl Kernel {
     }
 
     /// Checks a launch against device and kernel, and opts in to what it needs.
-    fn prepare(&self, launch: &Launch) -> Result<Launch, GpuError> {
+    pub(crate) fn prepare(&self, launch: &Launch) -> Result<Launch, GpuError> {
         use raw::CUfunction_attribute::*;
         let gpu = self.program.gpu();
         gpu.enter()?;
@@ -304,7 +308,7 @@ impl Kernel {
     }
 
     /// A cluster that the kernel requires is not said a second time.
-    fn without_required_cluster(&self, mut launch: Launch) -> Launch {
+    pub(crate) fn without_required_cluster(&self, mut launch: Launch) -> Launch {
         if self.info.required_cluster.is_some() {
             launch.cluster = None;
         }

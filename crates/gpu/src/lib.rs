@@ -17,6 +17,7 @@
 //! context on the GPU and one page of host memory that holds counters and nothing
 //! else. What it does wrong in there is its own outcome.
 
+mod borrowed;
 mod cache;
 mod capability;
 mod context;
@@ -33,6 +34,7 @@ mod run;
 mod status;
 mod stream;
 
+pub use borrowed::{BorrowedStream, ReadyLaunch, TENSOR_MAP_BYTES};
 pub use cache::JitOptions;
 pub use capability::{Capability, CudaVersion};
 pub use context::Gpu;

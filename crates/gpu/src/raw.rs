@@ -28,9 +28,9 @@ mod mailbox;
 mod tensor_map;
 
 pub(crate) use function::{
-    Attributes, JitRequest, active_clusters, blocks_per_sm, function_attribute,
-    function_parameters, function_set_attribute, launch, module_function, module_load,
-    module_unload,
+    Attributes, JitRequest, MOST_PARAMETERS, active_clusters, blocks_per_sm, function_attribute,
+    function_parameters, function_set_attribute, launch, launch_packed, module_function,
+    module_load, module_unload,
 };
 pub(crate) use mailbox::Mailbox;
 pub(crate) use tensor_map::encode_tensor_map;
@@ -209,6 +209,19 @@ pub(crate) fn context_reset(device: CUdevice) -> Result<(), Status> {
 
 pub(crate) fn context_make_current(context: CUcontext) -> Result<(), Status> {
     call!(cuCtxSetCurrent(context))
+}
+
+/// The context that is current on this thread; null where none is.
+pub(crate) fn context_current() -> Result<CUcontext, Status> {
+    let mut context = ptr::null_mut();
+    call!(cuCtxGetCurrent(&mut context))?;
+    Ok(context)
+}
+
+/// A stream that another library made, from the number that it gives for it. The
+/// driver answers one that is none of its own with an error.
+pub(crate) fn borrowed_stream(handle: u64) -> CUstream {
+    ptr::without_provenance_mut(handle as usize)
 }
 
 pub(crate) fn context_synchronize() -> Result<(), Status> {

@@ -80,6 +80,12 @@ impl Stream {
         self.handle.0
     }
 
+    /// Its handle, for libraries that share this context. It is good as long as
+    /// the stream is kept.
+    pub fn borrowed(&self) -> crate::BorrowedStream {
+        crate::BorrowedStream(self.handle.0.addr() as u64)
+    }
+
     /// Waits until everything on it is done. A fault of any launch comes out here,
     /// with the name of the one that caused it.
     pub fn synchronize(&self) -> Result<(), GpuError> {

@@ -22,6 +22,7 @@ type Check = (&'static str, fn(&Gpu) -> Found);
 const PEACEFUL: &[Check] = &[
     ("devices are discovered", discovery),
     ("a kernel runs and its buffers come back", add_one),
+    ("a launch into a stream that is only a handle", borrowed),
     ("the cache knows text and options", cache),
     ("the same run through arguments as data", run_with_arguments),
     ("arguments that do not fit are refused", wrong_arguments),
@@ -209,6 +210,31 @@ fn add_one(gpu: &Gpu) -> Found {
     stream.synchronize().map_err(say)?;
     let expected: Vec<u32> = (3..1003).collect();
     equal("the sums", data.read().map_err(say)?, expected)?;
+    Ok(String::new())
+}
+
+/// As a library is called by a program with streams and memory of its own.
+fn borrowed(gpu: &Gpu) -> Found {
+    let kernel = std::sync::Arc::new(kernel(gpu, "add_one")?);
+    let ready = kernel.ready(&Launch::new(8, 128)).map_err(say)?;
+    let data = gpu.upload(&[7u32; 1000]).map_err(say)?;
+    let mut parameters = vec![0; ready.parameter_bytes()];
+    for (offset, bytes) in ready
+        .offsets()
+        .iter()
+        .zip([data.address().to_le_bytes(), 1000u64.to_le_bytes()])
+    {
+        parameters[*offset..*offset + 8].copy_from_slice(&bytes);
+    }
+    let stream = gpu.stream().map_err(say)?;
+    for _ in 0..3 {
+        ready.launch(stream.borrowed(), &parameters).map_err(say)?;
+    }
+    let short = ready.launch(stream.borrowed(), &parameters[8..]);
+    let short = short.err().map(say).unwrap_or_default();
+    equal("a refusal", short.contains("were given"), true)?;
+    stream.synchronize().map_err(say)?;
+    equal("the sums", data.read().map_err(say)?, vec![10u32; 1000])?;
     Ok(String::new())
 }
 

@@ -165,16 +165,18 @@ fn with_config<R>(
     body: impl FnOnce(&sys::CUlaunchConfig) -> R,
 ) -> R {
     use sys::CUlaunchAttributeID::*;
-    let blank = sys::CUlaunchAttributeValue { pad: [0; 64] };
-    let mut list = Vec::new();
+    let blank = sys::CUlaunchAttribute {
+        id: CU_LAUNCH_ATTRIBUTE_IGNORE,
+        pad: [0; 4],
+        value: sys::CUlaunchAttributeValue { pad: [0; 64] },
+    };
+    // On the stack: a launch allocates nothing.
+    let mut list = [blank; 4];
+    let mut count = 0;
     let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
-        let mut value = blank;
-        set(&mut value);
-        list.push(sys::CUlaunchAttribute {
-            id,
-            pad: [0; 4],
-            value,
-        });
+        list[count].id = id;
+        set(&mut list[count].value);
+        count += 1;
     };
     if let Some(Dim3 { x, y, z }) = launch.cluster {
         add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &|value| {
@@ -206,12 +208,12 @@ fn with_config<R>(
         blockDimZ: launch.block.z,
         sharedMemBytes: launch.dynamic_shared,
         hStream: stream,
-        attrs: if list.is_empty() {
+        attrs: if count == 0 {
             ptr::null_mut()
         } else {
             list.as_mut_ptr()
         },
-        numAttrs: list.len() as c_uint,
+        numAttrs: count as c_uint,
     };
     body(&config)
 }
@@ -243,6 +245,35 @@ pub(crate) fn launch(
         .iter_mut()
         .map(|bytes| bytes.as_mut_ptr().cast())
         .collect();
+    with_config(launch, attributes, stream, |config| {
+        call!(cuLaunchKernelEx(
+            config,
+            function,
+            pointers.as_mut_ptr(),
+            ptr::null_mut()
+        ))
+    })
+}
+
+/// The most parameters that [`launch_packed`] passes.
+pub(crate) const MOST_PARAMETERS: usize = 96;
+
+/// The same with the bytes of all parameters in one piece, each beginning at its
+/// offset; nothing is allocated. There are at most [`MOST_PARAMETERS`] offsets,
+/// and the bytes reach to the end of the last parameter.
+pub(crate) fn launch_packed(
+    function: CUfunction,
+    launch: &Launch,
+    attributes: Attributes,
+    parameters: &[u8],
+    offsets: &[usize],
+    stream: CUstream,
+) -> Result<(), Status> {
+    let mut pointers = [ptr::null_mut::<c_void>(); MOST_PARAMETERS];
+    for (pointer, offset) in pointers.iter_mut().zip(offsets) {
+        // The driver only reads through it.
+        *pointer = parameters[*offset..].as_ptr().cast_mut().cast();
+    }
     with_config(launch, attributes, stream, |config| {
         call!(cuLaunchKernelEx(
             config,

@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 /// Encodes a tensor map that [`TensorMap::validate`] has accepted.
-pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<Vec<u8>, Status> {
+pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<[u8; 128], Status> {
     use sys::CUtensorMapDataType::*;
     use sys::CUtensorMapFloatOOBfill::*;
     use sys::CUtensorMapInterleave::*;
@@ -53,8 +53,12 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<Ve
     let mut encoded = CUtensorMap { opaque: [0; 16] };
     let base = ptr::without_provenance_mut::<c_void>((base + map.offset) as usize);
     // A rank of one has no strides, and the driver still wants a pointer to some.
-    let mut strides = map.strides.clone();
-    strides.push(0);
+    let none = [0u64];
+    let strides: &[u64] = if map.strides.is_empty() {
+        &none
+    } else {
+        &map.strides
+    };
     call!(cuTensorMapEncodeTiled(
         &mut encoded,
         element,
@@ -69,9 +73,9 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<Ve
         l2,
         fill
     ))?;
-    Ok(encoded
-        .opaque
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect())
+    let mut bytes = [0; 128];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(bytes)
 }

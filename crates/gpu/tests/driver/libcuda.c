@@ -74,7 +74,9 @@ int cuGetErrorString(unsigned code, const char **text) { *text = "a sentence"; r
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &fault; return OK; }
 int cuDevicePrimaryCtxRelease_v2(int device) { return OK; }
 int cuDevicePrimaryCtxReset_v2(int device) { fault = 0; return OK; }
-int cuCtxSetCurrent(void *context) { return OK; }
+static _Thread_local void *current;
+int cuCtxSetCurrent(void *context) { current = context; return OK; }
+int cuCtxGetCurrent(void **context) { *context = current; return OK; }
 
 /* Kernels */
 

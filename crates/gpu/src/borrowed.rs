@@ -1,0 +1,179 @@
+//! Launches into a program that has its own streams and memory.
+//!
+//! A framework such as PyTorch makes streams, keeps memory and decides which
+//! context is current. Here a launch is checked once ([`Kernel::ready`]) and then
+//! put into the caller's stream: nothing is allocated, nothing waits, no event
+//! is asked for, so it can be captured in a graph. The context that was current
+//! on the thread is current again afterwards.
+
+use crate::context::Gpu;
+use crate::error::GpuError;
+use crate::kernel::Kernel;
+use crate::raw::{self, Attributes, Handle, MOST_PARAMETERS};
+use heist_launch::{Launch, TensorMap};
+use std::sync::Arc;
+
+/// A stream that somebody else made, by the driver's handle for it. Zero is the
+/// default stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BorrowedStream(pub u64);
+
+/// Bytes of a tensor map, as a kernel takes it.
+pub const TENSOR_MAP_BYTES: usize = 128;
+
+/// A launch that was checked and needs its parameters alone.
+pub struct ReadyLaunch {
+    kernel: Arc<Kernel>,
+    launch: Launch,
+    programmatic: bool,
+    /// Where each parameter begins in the bytes that a launch is given.
+    offsets: Vec<usize>,
+    bytes: usize,
+}
+
+impl Kernel {
+    /// Checks a launch once, and asks the driver for what it needs.
+    ///
+    /// # Errors
+    /// Why there is no such launch.
+    pub fn ready(self: &Arc<Kernel>, launch: &Launch) -> Result<ReadyLaunch, GpuError> {
+        let launch = self.without_required_cluster(self.prepare(launch)?);
+        let mut offsets = Vec::with_capacity(self.info().parameters.len());
+        let mut bytes = 0;
+        for size in &self.info().parameters {
+            // Eight bytes suit every parameter: the driver copies them from here.
+            offsets.push(bytes);
+            bytes += size.next_multiple_of(8);
+        }
+        if offsets.len() > MOST_PARAMETERS {
+            return Err(GpuError::Arguments {
+                kernel: self.info().name.clone(),
+                why: format!(
+                    "it takes {} parameters, and at most {MOST_PARAMETERS} are passed",
+                    offsets.len()
+                ),
+            });
+        }
+        Ok(ReadyLaunch {
+            kernel: self.clone(),
+            launch,
+            programmatic: false,
+            offsets,
+            bytes,
+        })
+    }
+}
+
+impl ReadyLaunch {
+    /// The kernel.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// The same, allowed to start before the kernel before it has ended.
+    #[must_use]
+    pub fn programmatic(mut self) -> ReadyLaunch {
+        self.programmatic = true;
+        self
+    }
+
+    /// Where each parameter begins in the bytes that [`ReadyLaunch::launch`] takes.
+    pub fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
+    /// How many bytes those are.
+    pub fn parameter_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Puts it into a stream of the caller's. The parameters are copied before
+    /// this returns.
+    ///
+    /// # Errors
+    /// What the driver had against it; a fault of something launched before may
+    /// come out here.
+    pub fn launch(&self, stream: BorrowedStream, parameters: &[u8]) -> Result<(), GpuError> {
+        if parameters.len() != self.bytes {
+            return Err(GpuError::Arguments {
+                kernel: self.kernel.info().name.clone(),
+                why: format!(
+                    "its parameters take {} bytes and {} were given",
+                    self.bytes,
+                    parameters.len()
+                ),
+            });
+        }
+        let gpu = self.kernel.program().gpu();
+        let attributes = Attributes {
+            programmatic: self.programmatic,
+            ..Attributes::default()
+        };
+        let launched = gpu.visit(|| {
+            raw::launch_packed(
+                self.kernel.function(),
+                &self.launch,
+                attributes,
+                parameters,
+                &self.offsets,
+                raw::borrowed_stream(stream.0),
+            )
+        })?;
+        match launched {
+            Err(status) if !status.is_fault() => Err(GpuError::Refused {
+                launch: format!("`{}` ({})", self.kernel.info().name, self.launch),
+                status,
+                note: None,
+            }),
+            other => gpu.check(other),
+        }
+    }
+}
+
+impl Gpu {
+    /// The bytes of a tensor map over memory of the caller's. The map must be one
+    /// that [`TensorMap::validate`] accepts; this is done once, not here.
+    ///
+    /// # Errors
+    /// What the driver had against it.
+    pub fn encode_tensor_map(
+        &self,
+        map: &TensorMap,
+        address: u64,
+    ) -> Result<[u8; TENSOR_MAP_BYTES], GpuError> {
+        // The encoder works on the host alone and needs no context.
+        self.check(raw::encode_tensor_map(map, address))
+    }
+
+    /// Sets bytes of the caller's memory, in the order of its stream.
+    ///
+    /// # Errors
+    /// What the driver had against it.
+    pub fn fill_borrowed(
+        &self,
+        address: u64,
+        byte: u8,
+        bytes: usize,
+        stream: BorrowedStream,
+    ) -> Result<(), GpuError> {
+        let filled =
+            self.visit(|| raw::fill_bytes(address, byte, bytes, raw::borrowed_stream(stream.0)))?;
+        self.check(filled)
+    }
+
+    /// Does something in this context and leaves the thread as it was.
+    fn visit<T>(&self, work: impl FnOnce() -> T) -> Result<T, GpuError> {
+        let before = Handle(raw::context_current().map_err(GpuError::call)?);
+        if before.0 == self.context() {
+            self.alive()?;
+            return Ok(work());
+        }
+        self.enter()?;
+        let done = work();
+        if !before.0.is_null() {
+            // What the caller asked for is done; nobody can act on a failure here.
+            let _ = raw::context_make_current(before.0);
+        }
+        Ok(done)
+    }
+}
