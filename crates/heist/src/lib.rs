@@ -9,6 +9,7 @@
 //! | have its tiles scheduled | [`sched::Tiled`], and [`sched::Policy`] for a policy of your own |
 //! | run it, on a simulated GPU or a real one | [`tiled::run`], with a whole program |
 //! | run any PTX | [`run::Device`] |
+//! | multiply or attend over memory of your own | [`ops`] |
 //! | run a kernel that is there | [`kernels::catalogue`] and [`job`] |
 //! | take the fastest schedule | [`auto::fastest`] for a kernel of yours, [`tune`] for one that is there |
 //! | see what kernels do to each other on a shared GPU | `share`, with the feature `gpu` |
@@ -23,6 +24,8 @@
 pub mod auto;
 #[cfg(feature = "kernels")]
 pub mod job;
+#[cfg(all(feature = "gpu", feature = "kernels"))]
+pub mod ops;
 #[cfg(all(feature = "gpu", feature = "kernels"))]
 pub mod share;
 #[cfg(feature = "kernels")]

@@ -1,0 +1,311 @@
+//! `softmax(scale * Q K^T) V`.
+
+use super::error::OpError;
+use super::library::{Key, Ops};
+use super::memory::Memory;
+use super::operand::{Operand, Operands, SLOTS};
+use super::plan::Plan;
+use heist_kernels::attention::{Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Weights};
+use heist_kernels::{KernelError, LaunchPlan};
+use heist_launch::{Arg, ElementType, Role};
+use heist_sched::Schedule;
+
+/// Which sequences there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sequences {
+    /// All alike.
+    Same {
+        /// How many.
+        batch: u32,
+        /// Queries of each.
+        queries: u32,
+        /// Keys of each.
+        keys: u32,
+    },
+    /// One after the other, each as long as it is: where they begin is read on the
+    /// device.
+    Packed {
+        /// How many.
+        batch: u32,
+        /// No sequence has more queries.
+        most_queries: u32,
+        /// No sequence has more keys.
+        most_keys: u32,
+        /// Query rows of the whole tensor.
+        query_rows: u32,
+        /// Key rows of the whole tensor.
+        key_rows: u32,
+    },
+    /// As many queries each, over keys and values that lie in pages (page, token,
+    /// head, element). How many keys a sequence has, and which pages, is read on the
+    /// device.
+    Paged {
+        /// How many.
+        batch: u32,
+        /// Queries of each.
+        queries: u32,
+        /// Tokens of a page.
+        page: u32,
+        /// The most pages of a sequence: the columns of the table.
+        most_pages: u32,
+        /// Pages in all.
+        pages: u32,
+    },
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Attention {
+    /// Which sequences.
+    pub sequences: Sequences,
+    /// Query heads.
+    pub heads: u32,
+    /// Key and value heads; a divisor of the query heads.
+    pub kv_heads: u32,
+    /// Elements of a head.
+    pub head_dim: u32,
+    /// Of what type.
+    pub dtype: Dtype,
+    /// Which keys a query sees.
+    pub mask: Mask,
+    /// How heads and rows lie; packed sequences are rows of heads.
+    pub layout: Layout,
+    /// The factor of the scores; one over the root of the head dimension unless
+    /// given.
+    pub scale: Option<f32>,
+}
+
+/// What attention works on.
+#[derive(Clone, Copy, Debug)]
+pub struct AttentionOperands<'m> {
+    /// Queries.
+    pub q: Memory<'m>,
+    /// Keys.
+    pub k: Memory<'m>,
+    /// Values.
+    pub v: Memory<'m>,
+    /// Results, laid out as the queries.
+    pub out: Memory<'m>,
+    /// The log-sum-exp of every query row, in f32, head after head: given by
+    /// whoever wants it.
+    pub lse: Option<Memory<'m>>,
+    /// For packed and paged sequences: the first query row of each, and one past the
+    /// last.
+    pub q_starts: Option<Memory<'m>>,
+    /// The same for key rows; for paged sequences, how many keys each has.
+    pub k_starts: Option<Memory<'m>>,
+    /// For paged sequences: the pages of each, a row of the table after the other.
+    pub pages: Option<Memory<'m>>,
+}
+
+impl Operands for AttentionOperands<'_> {
+    const NAMES: &'static [&'static str] =
+        &["q", "k", "v", "out", "lse", "q_starts", "k_starts", "pages"];
+
+    fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
+        let mut list = [None; SLOTS];
+        list[..4].copy_from_slice(&[self.q, self.k, self.v, self.out].map(Some));
+        list[4..8].copy_from_slice(&[self.lse, self.q_starts, self.k_starts, self.pages]);
+        list
+    }
+}
+
+impl Attention {
+    fn numbers(&self) -> Vec<u64> {
+        let mut numbers = match self.sequences {
+            Sequences::Same {
+                batch,
+                queries,
+                keys,
+            } => vec![0, batch, queries, keys],
+            Sequences::Packed {
+                batch,
+                most_queries,
+                most_keys,
+                query_rows,
+                key_rows,
+            } => vec![1, batch, most_queries, most_keys, query_rows, key_rows],
+            Sequences::Paged {
+                batch,
+                queries,
+                page,
+                most_pages,
+                pages,
+            } => vec![2, batch, queries, page, most_pages, pages],
+        };
+        numbers.extend([self.heads, self.kv_heads, self.head_dim]);
+        numbers.extend(match self.mask {
+            Mask::Full => [0, 0, 0],
+            Mask::Causal => [1, 0, 0],
+            Mask::Window { left, right } => [2, left, right],
+        });
+        let scale = self.scale.map_or(u32::MAX, f32::to_bits);
+        numbers.extend([self.dtype as u32, self.layout as u32, scale]);
+        numbers.into_iter().map(u64::from).collect()
+    }
+
+    /// As the kernels take it.
+    fn problem(&self) -> Result<Problem, KernelError> {
+        let lengths = match self.sequences {
+            Sequences::Same {
+                batch,
+                queries,
+                keys,
+            } => Lengths::Same {
+                batch,
+                queries,
+                keys,
+            },
+            Sequences::Packed {
+                batch,
+                most_queries,
+                most_keys,
+                query_rows,
+                key_rows,
+            } => {
+                let queries = lengths_like("queries", batch, most_queries, query_rows)?;
+                // Room behind the last sequence of keys is not reached.
+                let reached = u64::from(batch) * u64::from(most_keys);
+                let key_rows = u64::from(key_rows).min(reached) as u32;
+                let keys = lengths_like("keys", batch, most_keys, key_rows)?;
+                Lengths::Each(queries.into_iter().zip(keys).collect())
+            }
+            Sequences::Paged {
+                batch,
+                queries,
+                page,
+                most_pages,
+                ..
+            } => {
+                let Some(keys) = page.checked_mul(most_pages) else {
+                    return Err(KernelError::unfit(format!(
+                        "{most_pages} pages of {page} tokens are too many for a sequence"
+                    )));
+                };
+                Lengths::Each(vec![(queries, keys); batch as usize])
+            }
+        };
+        let page_size = match self.sequences {
+            Sequences::Paged { page, .. } => Some(page),
+            _ => None,
+        };
+        let packed = matches!(lengths, Lengths::Each(_));
+        Ok(Problem {
+            lengths,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            dtype: self.dtype,
+            mask: self.mask,
+            layout: if packed { Layout::Rows } else { self.layout },
+            page_size,
+            weights: Weights::Rounded,
+            output: Output::Same,
+            scale: self.scale,
+        })
+    }
+}
+
+/// Lengths with this sum, the first of them the longest. Kernels are chosen and
+/// grids made by their number, sum and maximum; the real ones are read on the device.
+fn lengths_like(what: &str, batch: u32, most: u32, rows: u32) -> Result<Vec<u32>, KernelError> {
+    if most > rows {
+        return Err(KernelError::unfit(format!(
+            "a sequence of {most} {what} in a tensor of {rows} rows: the longest can't have more than there are"
+        )));
+    }
+    if u64::from(batch) * u64::from(most) < u64::from(rows) {
+        return Err(KernelError::unfit(format!(
+            "{batch} sequences of at most {most} {what} are fewer than the {rows} rows of the tensor: \
+             say the length of the longest sequence"
+        )));
+    }
+    let mut left = rows;
+    let mut lengths = Vec::with_capacity(batch as usize);
+    for index in 0..batch {
+        // As even as can be behind the first.
+        let even = left.div_ceil(batch - index);
+        let length = if index == 0 { most } else { even };
+        lengths.push(length);
+        left -= length;
+    }
+    Ok(lengths)
+}
+
+impl Ops {
+    /// Plans attention; without a schedule, by the one that suits it.
+    ///
+    /// # Errors
+    /// Why no kernel does it on this device.
+    pub fn attention(
+        &self,
+        problem: &Attention,
+        schedule: Option<&Schedule>,
+    ) -> Result<Plan<AttentionOperands<'static>>, OpError> {
+        let key = Key::new(FAMILY.name, problem.numbers(), schedule);
+        self.plan(key, || {
+            let asked = problem.problem()?;
+            asked.check()?;
+            let mut variant = FAMILY.choose(None, &asked, self.target())?;
+            // The kernel for decoding deals its keys by itself.
+            if schedule.is_some() && variant.name() == "decode" {
+                variant = FAMILY.choose(Some("large"), &asked, self.target())?;
+            }
+            let mut plan = variant.plan(&asked, schedule, self.target())?;
+            if let Sequences::Paged { pages, .. } = problem.sequences {
+                reach_pages(&mut plan, pages);
+            }
+            Ok((plan, operands(problem, &asked)))
+        })
+    }
+}
+
+/// Lets the tensor maps of keys and values reach all pages there are: a plan knows of
+/// those that its sequences have.
+fn reach_pages(plan: &mut LaunchPlan, pages: u32) {
+    let params = plan.steps.iter_mut().flat_map(|step| &mut step.params);
+    for param in params {
+        if let Arg::TensorMap(map) = param
+            && let Some(last) = map.dims.last_mut()
+        {
+            *last = pages.into();
+        }
+    }
+}
+
+fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
+    let (q, mut kv) = asked.elements();
+    let lse = asked.rows().0 * asked.heads as usize;
+    let halves = asked.dtype.element();
+    let starts = match problem.sequences {
+        Sequences::Same { .. } => 0,
+        Sequences::Packed { batch, .. } | Sequences::Paged { batch, .. } => u64::from(batch) + 1,
+    };
+    let mut ends = starts;
+    let mut table = 0;
+    if let Sequences::Paged {
+        batch,
+        page,
+        most_pages,
+        pages,
+        ..
+    } = problem.sequences
+    {
+        let row = u64::from(asked.kv_heads) * u64::from(asked.head_dim);
+        kv = (u64::from(pages) * u64::from(page) * row) as usize;
+        ends = batch.into();
+        table = u64::from(batch) * u64::from(most_pages);
+    }
+    let (q, kv, lse) = (q as u64, kv as u64, lse as u64);
+    let (u32s, f32s) = (ElementType::U32, ElementType::F32);
+    vec![
+        Operand::tensor("q", Role::In, halves, q, false),
+        Operand::tensor("k", Role::In, halves, kv, false),
+        Operand::tensor("v", Role::In, halves, kv, false),
+        Operand::tensor("out", Role::Out, halves, q, false),
+        Operand::tensor("lse", Role::Out, f32s, lse, true).list(),
+        Operand::tensor("q_starts", Role::In, u32s, starts, starts == 0).list(),
+        Operand::tensor("k_starts", Role::In, u32s, ends, ends == 0).list(),
+        Operand::tensor("pages", Role::In, u32s, table, table == 0).list(),
+    ]
+}

@@ -1,0 +1,134 @@
+//! `D = activation(alpha * A * B + beta * C + bias)`.
+
+use super::error::OpError;
+use super::library::{Key, Ops};
+use super::memory::Memory;
+use super::operand::{Operand, Operands, SLOTS};
+use super::plan::Plan;
+use heist_kernels::gemm::{FAMILY, Gemm, Major};
+use heist_launch::Role;
+use heist_sched::Schedule;
+
+/// What a multiplication works on.
+#[derive(Clone, Copy, Debug)]
+pub struct GemmOperands<'m> {
+    /// The left matrix.
+    pub a: Memory<'m>,
+    /// The right one.
+    pub b: Memory<'m>,
+    /// What is added, where `beta` is not zero.
+    pub c: Option<Memory<'m>>,
+    /// The result. It may be the memory of `c`.
+    pub d: Memory<'m>,
+    /// A vector that is added to every row, where the epilogue has one.
+    pub bias: Option<Memory<'m>>,
+}
+
+impl Operands for GemmOperands<'_> {
+    const NAMES: &'static [&'static str] = &["a", "b", "c", "d", "bias"];
+
+    fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
+        let mut list = [None; SLOTS];
+        list[..5].copy_from_slice(&[Some(self.a), Some(self.b), self.c, Some(self.d), self.bias]);
+        list
+    }
+}
+
+impl Ops {
+    /// Plans a multiplication; without a schedule, by the one that suits it.
+    ///
+    /// # Errors
+    /// Why no kernel does it on this device.
+    pub fn gemm(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+    ) -> Result<Plan<GemmOperands<'static>>, OpError> {
+        let key = Key::new(FAMILY.name, numbers(problem), schedule);
+        self.plan(key, || {
+            problem.check()?;
+            let variant = FAMILY.choose(None, problem, self.target())?;
+            let plan = variant.plan(problem, schedule, self.target())?;
+            Ok((plan, operands(problem)))
+        })
+    }
+}
+
+fn numbers(problem: &Gemm) -> Vec<u64> {
+    let Gemm {
+        m,
+        n,
+        k,
+        input,
+        output,
+        layout,
+        epilogue,
+        lda,
+        ldb,
+        ldc,
+    } = *problem;
+    let bits = |value: f32| u64::from(value.to_bits());
+    let mut numbers: Vec<u64> = [m, n, k, lda, ldb, ldc].map(u64::from).to_vec();
+    numbers.extend([
+        input as u64,
+        output as u64,
+        layout as u64,
+        epilogue.activation as u64,
+        u64::from(epilogue.bias),
+        bits(epilogue.alpha),
+        bits(epilogue.beta),
+    ]);
+    numbers
+}
+
+fn operands(problem: &Gemm) -> Vec<Operand> {
+    let (input, output) = (problem.input.element(), problem.output.element());
+    // The last row ends with its last element, not with its pitch.
+    let span = |rows: u32, pitch: u32, cols: u32| match rows {
+        0 => 0,
+        _ => u64::from(rows - 1) * u64::from(pitch) + u64::from(cols),
+    };
+    let across = |major, outer| match major {
+        Major::Depth => problem.k,
+        Major::Outer => outer,
+    };
+    let (m, n) = (problem.m, problem.n);
+    let a = span(
+        problem.rows_of_a(),
+        problem.lda,
+        across(problem.layout.a(), m),
+    );
+    let b = span(
+        problem.rows_of_b(),
+        problem.ldb,
+        across(problem.layout.b(), n),
+    );
+    let d = span(m, problem.ldc, n);
+    let with_c = problem.epilogue.beta != 0.0;
+    let with_bias = problem.epilogue.bias;
+    let when = |wanted: bool, count: u64| if wanted { count } else { 0 };
+    vec![
+        Operand::tensor("a", Role::In, input, a, false),
+        Operand::tensor("b", Role::In, input, b, false),
+        Operand::tensor("c", Role::In, output, when(with_c, d), !with_c),
+        // Gaps between its rows keep what was in them.
+        Operand::tensor(
+            "d",
+            if problem.ldc == n {
+                Role::Out
+            } else {
+                Role::InOut
+            },
+            output,
+            d,
+            false,
+        ),
+        Operand::tensor(
+            "bias",
+            Role::In,
+            output,
+            when(with_bias, n.into()),
+            !with_bias,
+        ),
+    ]
+}

@@ -1,0 +1,112 @@
+//! Many multiplications at once, whose rows are dealt out on the device.
+
+use super::error::OpError;
+use super::library::{Key, Ops};
+use super::memory::Memory;
+use super::operand::{Operand, Operands, SLOTS};
+use super::plan::Plan;
+use heist_kernels::gemm::{Input, Layout, Output};
+use heist_kernels::grouped::{FAMILY, Grouped};
+use heist_launch::{ElementType, Role};
+use heist_sched::Schedule;
+
+/// `D[rows of g] = A[rows of g] * B[g]` for every group g. The rows of a group
+/// follow those of the group before; where each group ends is read on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupedGemm {
+    /// How many groups there are.
+    pub groups: u32,
+    /// Rows of A and D in all.
+    pub rows: u32,
+    /// Columns of every group.
+    pub n: u32,
+    /// Depth of every group.
+    pub k: u32,
+    /// The type of A and B.
+    pub input: Input,
+    /// The type of D.
+    pub output: Output,
+    /// `nt` (each B is n x k) or `nn` (k x n).
+    pub layout: Layout,
+}
+
+/// What a grouped multiplication works on.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupedOperands<'m> {
+    /// The left matrices, one after the other: rows x k.
+    pub a: Memory<'m>,
+    /// The right ones.
+    pub b: Memory<'m>,
+    /// The results: rows x n.
+    pub d: Memory<'m>,
+    /// Where each group's rows end, as 32-bit numbers that do not fall.
+    pub ends: Memory<'m>,
+}
+
+impl Operands for GroupedOperands<'_> {
+    const NAMES: &'static [&'static str] = &["a", "b", "d", "shapes"];
+
+    fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
+        let mut list = [None; SLOTS];
+        list[..4].copy_from_slice(&[self.a, self.b, self.d, self.ends].map(Some));
+        list
+    }
+}
+
+impl GroupedGemm {
+    /// As the kernels take it. They go by the sum and the number of groups; how
+    /// the rows are dealt out is read on the device, so any way will do here.
+    fn problem(&self) -> Grouped {
+        let groups = self.groups.max(1);
+        let (each, more) = (self.rows / groups, self.rows % groups);
+        let rows = (0..self.groups)
+            .map(|group| each + u32::from(group < more))
+            .collect();
+        let mut problem = Grouped::rows(rows, self.n, self.k, self.input, self.output);
+        problem.layout = self.layout;
+        problem
+    }
+}
+
+impl Ops {
+    /// Plans a grouped multiplication; without a schedule, by the one that suits it.
+    ///
+    /// # Errors
+    /// Why no kernel does it on this device.
+    pub fn grouped_gemm(
+        &self,
+        problem: &GroupedGemm,
+        schedule: Option<&Schedule>,
+    ) -> Result<Plan<GroupedOperands<'static>>, OpError> {
+        let GroupedGemm {
+            groups, rows, n, k, ..
+        } = *problem;
+        let mut numbers: Vec<u64> = [groups, rows, n, k].map(u64::from).to_vec();
+        numbers.extend([
+            problem.input as u64,
+            problem.output as u64,
+            problem.layout as u64,
+        ]);
+        let key = Key::new(FAMILY.name, numbers, schedule);
+        self.plan(key, || {
+            let grouped = problem.problem();
+            grouped.check_shapes()?;
+            let variant = FAMILY.choose(None, &grouped, self.target())?;
+            let plan = variant.plan(&grouped, schedule, self.target())?;
+            let (input, output) = (problem.input.element(), problem.output.element());
+            let [g, m, n, k] = [groups, rows, n, k].map(u64::from);
+            let mut operands = vec![
+                Operand::tensor("a", Role::In, input, m * k, false),
+                Operand::tensor("b", Role::In, input, g * n * k, false),
+                // Rows after the last group's end keep what was in them.
+                Operand::tensor("d", Role::InOut, output, m * n, false),
+                Operand::tensor("shapes", Role::In, ElementType::U32, g, false).list(),
+            ];
+            // Read in other forms of the problem alone.
+            for name in ["places", "record"] {
+                operands.push(Operand::tensor(name, Role::In, ElementType::U32, 0, true));
+            }
+            Ok((plan, operands))
+        })
+    }
+}

@@ -1,0 +1,308 @@
+//! The parameters of a launch: what is fixed when it is planned, and what each
+//! call fills in.
+
+use super::error::OpError;
+use super::memory::Memory;
+use super::operand::{Operand, SLOTS, Workspace, WorkspaceMemory};
+use heist_gpu::{BorrowedStream, DeviceMemory, Gpu, GpuError, ReadyLaunch};
+use heist_kernels::{BufferSpec, KernelError, LaunchPlan, Step};
+use heist_launch::{Arg, Buffer, BufferRef, NamedBuffer, Role, TensorMap};
+
+/// The most bytes that a kernel's parameters take here.
+const MOST_BYTES: usize = 4096;
+
+/// Where parts of the workspace begin.
+const PART: u64 = 256;
+
+/// The parameters of one launch as bytes, with places to fill in.
+pub(super) struct Parameters {
+    bytes: Vec<u8>,
+    places: Vec<(usize, Place)>,
+    /// What the kernel only reads and is the same in every launch.
+    _constants: Vec<DeviceMemory>,
+}
+
+/// What is written into a parameter when it is launched.
+enum Place {
+    /// An operand's address, and the part of the workspace for one left out.
+    Operand {
+        slot: usize,
+        offset: u64,
+        spare: Option<u64>,
+    },
+    /// A tensor map over an operand.
+    Map { slot: usize, map: Box<TensorMap> },
+    /// An address among the counters.
+    Counter(u64),
+    /// An address in the scratch memory.
+    Scratch(u64),
+}
+
+/// Where everything lies that the kernels of a job need besides their operands.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub(super) workspace: Workspace,
+    /// Named buffers, and where they begin.
+    named: Vec<(String, u64)>,
+    /// Buffers of a step's own that it writes: the step, the parameter, and where
+    /// they begin among the counters.
+    own: Vec<(usize, usize, u64)>,
+}
+
+/// The text of a parameter's name in a step's kernel, for those that it reads.
+struct Reads {
+    names: Vec<String>,
+    text: String,
+}
+
+impl Reads {
+    fn of(step: &Step) -> Reads {
+        Reads {
+            names: step
+                .module
+                .entries()
+                .find(|entry| *entry.name == step.entry)
+                .map(|entry| entry.params.iter().map(|p| p.name.to_string()).collect())
+                .unwrap_or_default(),
+            text: step.ptx(),
+        }
+    }
+
+    /// Whether the kernel reads its parameter: a name that is only declared
+    /// stands in the text once.
+    fn reads(&self, parameter: usize) -> bool {
+        let Some(name) = self.names.get(parameter) else {
+            return true;
+        };
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
+        let whole = self.text.match_indices(name.as_str()).filter(|(at, _)| {
+            let before = self.text[..*at].chars().next_back();
+            let after = self.text[at + name.len()..].chars().next();
+            !before.is_some_and(word) && !after.is_some_and(word)
+        });
+        whole.take(2).count() > 1
+    }
+}
+
+/// The buffer that a parameter refers to by name.
+fn named(arg: &Arg) -> Option<&str> {
+    let buffer = match arg {
+        Arg::Pointer { buffer, .. } => buffer,
+        Arg::TensorMap(map) => &map.buffer,
+        _ => return None,
+    };
+    match buffer {
+        BufferRef::Named(name) => Some(name),
+        BufferRef::Argument(_) => None,
+    }
+}
+
+/// Which of the operands some kernel reads or writes.
+pub(super) fn used(steps: &[Step], operands: &[Operand]) -> Vec<bool> {
+    let mut used = vec![false; operands.len()];
+    for step in steps {
+        let reads = Reads::of(step);
+        for (at, param) in step.params.iter().enumerate() {
+            let Some(name) = named(param) else { continue };
+            let slot = operands.iter().position(|operand| operand.name == name);
+            if let Some(slot) = slot
+                && reads.reads(at)
+            {
+                used[slot] = true;
+            }
+        }
+    }
+    used
+}
+
+impl Scratch {
+    /// Lays out what the kernels of a job need besides their operands: what must be
+    /// zero; and buffers of the job that are no operands, with operands that may be
+    /// left out although they are written.
+    pub(super) fn of(plan: &LaunchPlan, operands: &[Operand]) -> Result<Scratch, KernelError> {
+        let mut scratch = Scratch::default();
+        for (index, step) in plan.steps.iter().enumerate() {
+            let reads = Reads::of(step);
+            for (at, param) in step.params.iter().enumerate() {
+                let Arg::Buffer { role, data } = param else {
+                    continue;
+                };
+                if *role == Role::In || !reads.reads(at) {
+                    continue;
+                }
+                if data.bytes().iter().any(|byte| *byte != 0) {
+                    return Err(KernelError::unfit(format!(
+                        "{}: parameter {at} begins with contents of its own, and a workspace begins with zeros",
+                        step.entry
+                    )));
+                }
+                let place = take(&mut scratch.workspace.counters, data.bytes().len() as u64);
+                scratch.own.push((index, at, place));
+            }
+        }
+        for buffer in &plan.buffers {
+            if !operands.iter().any(|operand| operand.name == buffer.name) {
+                let place = take(&mut scratch.workspace.scratch, buffer.bytes() as u64);
+                scratch.named.push((buffer.name.clone(), place));
+            }
+        }
+        for operand in operands {
+            if operand.optional && operand.role == Role::Out && operand.bytes > 0 {
+                let place = take(&mut scratch.workspace.scratch, operand.bytes);
+                scratch.named.push((operand.name.to_owned(), place));
+            }
+        }
+        Ok(scratch)
+    }
+
+    fn find(&self, name: &str) -> Option<u64> {
+        let found = self.named.iter().find(|(known, _)| known == name);
+        found.map(|(_, place)| *place)
+    }
+
+    /// The buffers of the plan that are no operands, as a simulated device takes
+    /// them: never written, so that a read before a write shows.
+    pub(super) fn buffers(plan: &LaunchPlan, operands: &[Operand]) -> Vec<NamedBuffer> {
+        let other = |buffer: &&BufferSpec| !operands.iter().any(|o| o.name == buffer.name);
+        let named = |buffer: &BufferSpec| NamedBuffer {
+            name: buffer.name.clone(),
+            role: Role::Out,
+            data: Buffer::poisoned(buffer.element, buffer.len),
+        };
+        plan.buffers.iter().filter(other).map(named).collect()
+    }
+}
+
+/// Takes room, and says where it begins.
+fn take(total: &mut u64, bytes: u64) -> u64 {
+    let place = *total;
+    *total += bytes.next_multiple_of(PART);
+    place
+}
+
+impl Parameters {
+    /// Of a step, with its number.
+    pub(super) fn new(
+        gpu: &Gpu,
+        ready: &ReadyLaunch,
+        (index, step): (usize, &Step),
+        operands: &[Operand],
+        scratch: &Scratch,
+    ) -> Result<Parameters, OpError> {
+        let reads = Reads::of(step);
+        let mut parameters = Parameters {
+            bytes: vec![0; ready.parameter_bytes()],
+            places: Vec::new(),
+            _constants: Vec::new(),
+        };
+        let wrong = |why: String| KernelError::unfit(format!("{}: {why}", step.entry));
+        if parameters.bytes.len() > MOST_BYTES || ready.offsets().len() != step.params.len() {
+            return Err(wrong(format!(
+                "{} parameters of {} bytes, and the kernel takes {}",
+                step.params.len(),
+                parameters.bytes.len(),
+                ready.offsets().len()
+            ))
+            .into());
+        }
+        for (number, (param, &at)) in step.params.iter().zip(ready.offsets()).enumerate() {
+            if !reads.reads(number) {
+                continue;
+            }
+            let slot = named(param)
+                .and_then(|name| operands.iter().position(|operand| operand.name == name));
+            match param {
+                Arg::Scalar(scalar) => parameters.put(at, &scalar.to_bytes()),
+                Arg::Bytes(bytes) => parameters.put(at, bytes),
+                Arg::Buffer {
+                    role: Role::In,
+                    data,
+                } => parameters.constant(gpu, at, data)?,
+                Arg::Buffer { .. } => {
+                    let found = |own: &&(usize, usize, u64)| (own.0, own.1) == (index, number);
+                    let own = scratch.own.iter().find(found);
+                    let place = own.map_or(0, |own| own.2);
+                    parameters.places.push((at, Place::Counter(place)));
+                }
+                Arg::Pointer { buffer, offset } => {
+                    let spare = named(param).and_then(|name| scratch.find(name));
+                    let place = match (slot, spare) {
+                        (Some(slot), spare) => Place::Operand {
+                            slot,
+                            offset: *offset,
+                            spare,
+                        },
+                        (None, Some(place)) => Place::Scratch(place + offset),
+                        (None, None) => {
+                            return Err(wrong(format!("there is no buffer `{buffer}`")).into());
+                        }
+                    };
+                    parameters.places.push((at, place));
+                }
+                Arg::TensorMap(map) => {
+                    map.validate().map_err(|error| wrong(error.to_string()))?;
+                    let Some(slot) = slot else {
+                        return Err(wrong(format!(
+                            "a tensor map over `{}`, which is no operand",
+                            map.buffer
+                        ))
+                        .into());
+                    };
+                    map.validate_within(operands[slot].bytes)
+                        .map_err(|error| wrong(error.to_string()))?;
+                    let map = Box::new(map.clone());
+                    parameters.places.push((at, Place::Map { slot, map }));
+                }
+            }
+        }
+        Ok(parameters)
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn constant(&mut self, gpu: &Gpu, at: usize, data: &Buffer) -> Result<(), GpuError> {
+        let memory = gpu.allocate_with(data.bytes())?;
+        self.put(at, &memory.address().to_le_bytes());
+        self._constants.push(memory);
+        Ok(())
+    }
+
+    /// Fills the places in and launches.
+    pub(super) fn launch(
+        &self,
+        gpu: &Gpu,
+        ready: &ReadyLaunch,
+        memory: &[Option<Memory<'_>>; SLOTS],
+        workspace: WorkspaceMemory<'_>,
+        stream: BorrowedStream,
+    ) -> Result<(), OpError> {
+        let mut bytes = [0u8; MOST_BYTES];
+        let bytes = &mut bytes[..self.bytes.len()];
+        bytes.copy_from_slice(&self.bytes);
+        let address = |slot: usize| memory[slot].map(|memory| memory.address());
+        for (at, place) in &self.places {
+            let pointer = match place {
+                Place::Operand {
+                    slot,
+                    offset,
+                    spare,
+                } => match (address(*slot), spare) {
+                    (Some(address), _) => address + offset,
+                    (None, Some(spare)) => workspace.scratch.address() + spare + offset,
+                    (None, None) => 0,
+                },
+                Place::Counter(place) => workspace.counters.address() + place,
+                Place::Scratch(place) => workspace.scratch.address() + place,
+                Place::Map { slot, map } => {
+                    let encoded = gpu.encode_tensor_map(map, address(*slot).unwrap_or(0))?;
+                    bytes[*at..*at + encoded.len()].copy_from_slice(&encoded);
+                    continue;
+                }
+            };
+            bytes[*at..*at + 8].copy_from_slice(&pointer.to_le_bytes());
+        }
+        Ok(ready.launch(stream, bytes)?)
+    }
+}

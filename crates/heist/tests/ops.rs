@@ -1,0 +1,402 @@
+//! The operations over host memory on a simulated GPU.
+
+use half::{bf16, f16};
+use heist::kernels::attention::{Dtype, Layout, Mask};
+use heist::kernels::gemm::{Activation, Epilogue, Gemm, Input, Layout as GemmLayout, Output};
+use heist::ops::{
+    Attention, AttentionOperands, BorrowedStream, GemmOperands, GroupedGemm, GroupedOperands,
+    Memory, OpError, Ops, Sequences, WorkspaceMemory,
+};
+use heist::run::{Device, DeviceName};
+
+const STREAM: BorrowedStream = BorrowedStream(0);
+
+fn ops() -> Ops {
+    let name: DeviceName = "sim:h200".parse().expect("a device");
+    Ops::new(Device::open(name).expect("a simulated one is there")).expect("one for kernels")
+}
+
+fn random(seed: u64, count: usize) -> Vec<f64> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    // Eighths: exact in every type here.
+    (0..count)
+        .map(|_| f64::from(random.i32(-8..=8)) / 8.0)
+        .collect()
+}
+
+fn halves(values: &[f64]) -> Vec<u16> {
+    values.iter().map(|v| f16::from_f64(*v).to_bits()).collect()
+}
+
+fn brains(values: &[f64]) -> Vec<u16> {
+    values
+        .iter()
+        .map(|v| bf16::from_f64(*v).to_bits())
+        .collect()
+}
+
+fn from_halves(bits: &[u16]) -> Vec<f64> {
+    bits.iter().map(|b| f16::from_bits(*b).to_f64()).collect()
+}
+
+fn from_brains(bits: &[u16]) -> Vec<f64> {
+    bits.iter().map(|b| bf16::from_bits(*b).to_f64()).collect()
+}
+
+fn close(found: &[f64], expected: &[f64], bound: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (index, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let error = (found - expected).abs();
+        assert!(
+            error <= bound,
+            "element {index}: {found}, and {expected} is right"
+        );
+    }
+}
+
+/// Softmax of one query row over some keys.
+fn attend(q: &[f64], keys: &[&[f64]], values: &[&[f64]], scale: f64) -> (Vec<f64>, f64) {
+    let dot = |key: &&[f64]| q.iter().zip(*key).map(|(a, b)| a * b).sum::<f64>() * scale;
+    let scores: Vec<f64> = keys.iter().map(dot).collect();
+    let sum: f64 = scores.iter().map(|s| s.exp()).sum();
+    let mut out = vec![0.0; q.len()];
+    for (score, value) in scores.iter().zip(values) {
+        for (out, v) in out.iter_mut().zip(*value) {
+            *out += score.exp() / sum * v;
+        }
+    }
+    (out, sum.ln())
+}
+
+#[test]
+fn a_product_with_pitches_and_an_epilogue() {
+    let ops = ops();
+    let (m, n, k, lda, ldc) = (24u32, 16u32, 40u32, 48u32, 24u32);
+    let mut problem = Gemm::new(m, n, k, Input::Bf16, Output::F32, GemmLayout::Nt);
+    (problem.lda, problem.ldc) = (lda, ldc);
+    problem.epilogue = Epilogue {
+        alpha: 0.5,
+        beta: 2.0,
+        bias: true,
+        activation: Activation::Relu,
+    };
+    let plan = ops.gemm(&problem, None).expect("a plan");
+    let (a, b) = (random(1, (m * lda) as usize), random(2, (n * k) as usize));
+    let bias: Vec<f32> = (0..n).map(|i| i as f32 - 8.0).collect();
+    let c: Vec<f32> = random(3, (m * ldc) as usize)
+        .iter()
+        .map(|v| *v as f32)
+        .collect();
+    let mut d = vec![-77f32; (m * ldc) as usize];
+    let (a_bits, b_bits) = (brains(&a), brains(&b));
+    let operands = GemmOperands {
+        a: Memory::host(&a_bits),
+        b: Memory::host(&b_bits),
+        c: Some(Memory::host(&c)),
+        d: Memory::host_mut(&mut d),
+        bias: Some(Memory::host(&bias)),
+    };
+    plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+        .expect("a launch");
+    for row in 0..m as usize {
+        for col in 0..ldc as usize {
+            let at = row * ldc as usize + col;
+            let expected = if col < n as usize {
+                let product = |i: usize| a[row * lda as usize + i] * b[col * k as usize + i];
+                let sum: f64 = (0..k as usize).map(product).sum();
+                (0.5 * sum + 2.0 * f64::from(c[at]) + f64::from(bias[col])).max(0.0)
+            } else {
+                -77.0
+            };
+            assert!(
+                (f64::from(d[at]) - expected).abs() < 1e-3,
+                "{row} {col}: {} {expected}",
+                d[at]
+            );
+        }
+    }
+}
+
+#[test]
+fn attention_with_shared_heads() {
+    let ops = ops();
+    let problem = Attention {
+        sequences: Sequences::Same {
+            batch: 1,
+            queries: 20,
+            keys: 36,
+        },
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 16,
+        dtype: Dtype::F16,
+        mask: Mask::Causal,
+        layout: Layout::Rows,
+        scale: Some(0.5),
+    };
+    let plan = ops.attention(&problem, None).expect("a plan");
+    let (q, k, v) = (
+        random(1, 20 * 4 * 16),
+        random(2, 36 * 2 * 16),
+        random(3, 36 * 2 * 16),
+    );
+    let bits = [halves(&q), halves(&k), halves(&v)];
+    let mut out = vec![0u16; q.len()];
+    let mut lse = vec![0f32; 4 * 20];
+    let operands = AttentionOperands {
+        q: Memory::host(&bits[0]),
+        k: Memory::host(&bits[1]),
+        v: Memory::host(&bits[2]),
+        out: Memory::host_mut(&mut out),
+        lse: Some(Memory::host_mut(&mut lse)),
+        q_starts: None,
+        k_starts: None,
+        pages: None,
+    };
+    plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+        .expect("a launch");
+    let out = from_halves(&out);
+    for row in 0..20 {
+        for head in 0..4 {
+            let at = (row * 4 + head) * 16;
+            let of = |data| -> Vec<&[f64]> {
+                let data: &Vec<f64> = data;
+                (0..=row + 16)
+                    .map(|key| &data[(key * 2 + head / 2) * 16..][..16])
+                    .collect()
+            };
+            let (expected, sum) = attend(&q[at..at + 16], &of(&k), &of(&v), 0.5);
+            close(&out[at..at + 16], &expected, 4e-3);
+            assert!((f64::from(lse[head * 20 + row]) - sum).abs() < 1e-3);
+        }
+    }
+    // Without anyone who wants it, the log-sum-exp goes to the workspace.
+    let operands = AttentionOperands {
+        q: Memory::host(&bits[0]),
+        k: Memory::host(&bits[1]),
+        v: Memory::host(&bits[2]),
+        out: Memory::host_mut(&mut lse),
+        lse: None,
+        q_starts: None,
+        k_starts: None,
+        pages: None,
+    };
+    let error = plan.launch(&operands, WorkspaceMemory::NONE, STREAM);
+    let error = error
+        .expect_err("the result does not fit there")
+        .to_string();
+    assert!(
+        error.contains("out takes 2560 bytes and has 320"),
+        "{error}"
+    );
+}
+
+#[test]
+fn packed_sequences_are_read_on_the_device() {
+    let ops = ops();
+    let problem = Attention {
+        sequences: Sequences::Packed {
+            batch: 3,
+            most_queries: 17,
+            most_keys: 17,
+            query_rows: 25,
+            key_rows: 25,
+        },
+        heads: 2,
+        kv_heads: 2,
+        head_dim: 32,
+        dtype: Dtype::Bf16,
+        mask: Mask::Full,
+        layout: Layout::Rows,
+        scale: None,
+    };
+    // The same plan for sequences that lie otherwise.
+    let plan = ops.attention(&problem, None).expect("a plan");
+    let bits: Vec<Vec<f64>> = (1..4).map(|seed| random(seed, 25 * 2 * 32)).collect();
+    let [q, k, v] = [0, 1, 2].map(|i| brains(&bits[i]));
+    for starts in [[0u32, 17, 17, 25], [0, 5, 11, 25]] {
+        let mut out = vec![0u16; q.len()];
+        let operands = AttentionOperands {
+            q: Memory::host(&q),
+            k: Memory::host(&k),
+            v: Memory::host(&v),
+            out: Memory::host_mut(&mut out),
+            lse: None,
+            q_starts: Some(Memory::host(&starts)),
+            k_starts: Some(Memory::host(&starts)),
+            pages: None,
+        };
+        plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+            .expect("a launch");
+        let out = from_brains(&out);
+        for pair in starts.windows(2) {
+            for row in pair[0]..pair[1] {
+                for head in 0..2 {
+                    let at = |row: u32| (row as usize * 2 + head) * 32;
+                    let of = |data: usize| -> Vec<&[f64]> {
+                        (pair[0]..pair[1])
+                            .map(|key| &bits[data][at(key)..][..32])
+                            .collect()
+                    };
+                    let q = &bits[0][at(row)..][..32];
+                    let (expected, _) = attend(q, &of(1), &of(2), 1.0 / 32f64.sqrt());
+                    close(&out[at(row)..][..32], &expected, 2e-2);
+                }
+            }
+        }
+    }
+    assert_eq!(ops.len(), 1);
+}
+
+#[test]
+fn pages_are_read_on_the_device() {
+    let ops = ops();
+    let (page, most_pages, pages) = (8u32, 3u32, 7u32);
+    let problem = Attention {
+        sequences: Sequences::Paged {
+            batch: 2,
+            queries: 1,
+            page,
+            most_pages,
+            pages,
+        },
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 64,
+        dtype: Dtype::F16,
+        mask: Mask::Full,
+        layout: Layout::Rows,
+        scale: None,
+    };
+    let plan = ops.attention(&problem, None).expect("a plan");
+    let (q, rows) = (random(1, 2 * 4 * 64), (pages * page) as usize);
+    let (k, v) = (random(2, rows * 2 * 64), random(3, rows * 2 * 64));
+    let bits = [halves(&q), halves(&k), halves(&v)];
+    // The last page of all is in use; one entry is never looked at.
+    let (table, lengths, starts) = ([6u32, 0, 2, 5, 1, u32::MAX], [20u32, 9], [0u32, 1, 2]);
+    let mut out = vec![0u16; q.len()];
+    let operands = AttentionOperands {
+        q: Memory::host(&bits[0]),
+        k: Memory::host(&bits[1]),
+        v: Memory::host(&bits[2]),
+        out: Memory::host_mut(&mut out),
+        lse: None,
+        q_starts: Some(Memory::host(&starts)),
+        k_starts: Some(Memory::host(&lengths)),
+        pages: Some(Memory::host(&table)),
+    };
+    plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+        .expect("a launch");
+    let out = from_halves(&out);
+    for sequence in 0..2 {
+        for head in 0..4 {
+            let row = |key: u32| {
+                let page_of = table[sequence * 3 + (key / page) as usize];
+                (page_of * page + key % page) as usize
+            };
+            let of = |data| -> Vec<&[f64]> {
+                let data: &Vec<f64> = data;
+                (0..lengths[sequence])
+                    .map(|key| &data[(row(key) * 2 + head / 2) * 64..][..64])
+                    .collect()
+            };
+            let at = (sequence * 4 + head) * 64;
+            let (expected, _) = attend(&q[at..at + 64], &of(&k), &of(&v), 0.125);
+            close(&out[at..at + 64], &expected, 4e-3);
+        }
+    }
+}
+
+#[test]
+fn groups_are_read_on_the_device() {
+    let ops = ops();
+    let problem = GroupedGemm {
+        groups: 3,
+        rows: 30,
+        n: 16,
+        k: 32,
+        input: Input::Bf16,
+        output: Output::F32,
+        layout: GemmLayout::Nn,
+    };
+    let plan = ops.grouped_gemm(&problem, None).expect("a plan");
+    let (a, b) = (random(1, 30 * 32), random(2, 3 * 32 * 16));
+    let (a_bits, b_bits) = (brains(&a), brains(&b));
+    for ends in [[10u32, 10, 30], [3, 20, 28]] {
+        let mut d = vec![-1f32; 30 * 16];
+        let operands = GroupedOperands {
+            a: Memory::host(&a_bits),
+            b: Memory::host(&b_bits),
+            d: Memory::host_mut(&mut d),
+            ends: Memory::host(&ends),
+        };
+        plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+            .expect("a launch");
+        for row in 0..30 {
+            let group = ends.iter().position(|end| row < *end as usize);
+            for col in 0..16 {
+                let product = |g: usize, i: usize| a[row * 32 + i] * b[(g * 32 + i) * 16 + col];
+                let expected = group.map_or(-1.0, |g| (0..32).map(|i| product(g, i)).sum());
+                assert!(
+                    (f64::from(d[row * 16 + col]) - expected).abs() < 1e-3,
+                    "{row} {col}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_are_kept_and_shared() {
+    let ops = ops();
+    let problem = Gemm::new(16, 16, 16, Input::F16, Output::F16, GemmLayout::Nn);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| ops.gemm(&problem, None).map(|_| ()).expect("a plan"));
+        }
+    });
+    assert_eq!(ops.len(), 1);
+    let schedule = heist::sched::Schedule::new(heist::sched::Source::Ticket);
+    let plan = ops.gemm(&problem, Some(&schedule)).expect("a plan");
+    assert_eq!(ops.len(), 2);
+    // Tickets are drawn from a counter that must be zero; a block a tile draws none.
+    assert!(plan.workspace().counters > 0);
+    let direct = heist::sched::Schedule::new(heist::sched::Source::Direct);
+    let plan = ops.gemm(&problem, Some(&direct)).expect("a plan");
+    assert_eq!(plan.workspace().counters, 0);
+}
+
+#[test]
+fn memory_that_does_not_fit_is_refused() {
+    let ops = ops();
+    let problem = Gemm::new(16, 16, 16, Input::F16, Output::F16, GemmLayout::Nn);
+    let plan = ops.gemm(&problem, None).expect("a plan");
+    let (a, mut d) = (vec![0u16; 256 + 8], vec![0u16; 256]);
+    let right = GemmOperands {
+        a: Memory::host(&a[..256]),
+        b: Memory::host(&a[..256]),
+        c: None,
+        d: Memory::host_mut(&mut d),
+        bias: None,
+    };
+    let refused = |operands: &GemmOperands<'_>, why: &str| {
+        let found = plan.launch(operands, WorkspaceMemory::NONE, STREAM);
+        match found {
+            Err(OpError::Memory(text)) if text.contains(why) => {}
+            other => panic!("{why}: {other:?}"),
+        }
+    };
+    let with = |a| GemmOperands { a, ..right };
+    refused(
+        &with(Memory::host(&a[..255])),
+        "a takes 512 bytes and has 510",
+    );
+    refused(&with(Memory::host(&a[1..])), "no multiple of 16 bytes");
+    refused(&with(Memory::at_device(4096, 512)), "is on a GPU");
+    let read_only = GemmOperands {
+        d: Memory::host(&a[..256]),
+        ..right
+    };
+    refused(&read_only, "was given to be read");
+    assert!(ops.gemm(&Gemm { m: 0, ..problem }, None).is_err());
+}
