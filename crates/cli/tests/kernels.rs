@@ -164,6 +164,45 @@ fn emitted_ptx_is_ptx_for_that_architecture() {
 }
 
 #[test]
+fn emitted_json_has_every_argument_in_order() {
+    let emitted = json(&["emit", "gemm", "m=256", "n=512", "k=64", "--json"]);
+    let step = &emitted["steps"][0];
+    let source = heist_ptx::Source::new("emitted.ptx", step["ptx"].as_str().unwrap());
+    let module = heist_ptx::parse(&source).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let params = &module.entries().next().unwrap().params;
+    let arguments = step["arguments"].as_array().unwrap();
+    assert_eq!(arguments.len(), params.len());
+    for (index, (argument, param)) in arguments.iter().zip(params).enumerate() {
+        assert_eq!(argument["index"], index);
+        assert_eq!(argument["name"], param.name.as_str());
+        assert_eq!(argument["bytes"].as_u64(), param.size(), "{argument}");
+        assert!(!argument["meaning"].as_str().unwrap().is_empty());
+    }
+    let map = &arguments[0];
+    assert_eq!(map["kind"], "tensor_map");
+    assert_eq!(map["buffer"], "a");
+    assert_eq!(map["dims"], serde_json::json!([64, 256, 1]));
+    assert_eq!(map["swizzle"], "128");
+    let kinds: Vec<&str> = arguments
+        .iter()
+        .map(|argument| argument["kind"].as_str().unwrap())
+        .collect();
+    for kind in ["pointer", "scalar", "counters", "constant"] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+    }
+    // Every buffer that an argument names is told, with its size.
+    let buffers = emitted["buffers"].as_array().unwrap();
+    for argument in arguments {
+        if let Some(name) = argument["buffer"].as_str() {
+            assert!(
+                buffers.iter().any(|buffer| buffer["name"] == name),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
 fn tuning_finds_what_run_takes() {
     let found = json(&[
         "tune",

@@ -5,6 +5,7 @@ use super::{BadQuestion, Output, Verdict, file};
 use clap::Args;
 use heist_kernels::catalogue::{self, Settings};
 use heist_kernels::{Step, Target};
+use heist_launch::{Arg, NamedBuffer, Role};
 use heist_ptx::arch::{Arch, Gpu};
 use serde_json::json;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 Examples:
   heist emit gemm --arch sm_90a > gemm.ptx
   heist emit attention mask=causal dim=128 --arch sm_80 --out .
-  heist emit gemm m=300 n=200 k=100 --json         with the launch")]
+  heist emit gemm m=300 n=200 k=100 --json         with the launch, every argument and every buffer")]
 pub(crate) struct Emit {
     /// The kernel: see `heist kernels`.
     kernel: String,
@@ -73,7 +74,8 @@ impl Emit {
         }
         if out.json {
             let steps: Vec<_> = prepared.job.steps.iter().map(as_json).collect();
-            out.json(&json!({ "name": prepared.job.name, "steps": steps }));
+            let buffers: Vec<_> = prepared.job.buffers.iter().map(buffer_json).collect();
+            out.json(&json!({ "name": prepared.job.name, "buffers": buffers, "steps": steps }));
         } else if self.out.is_none() {
             for step in &prepared.job.steps {
                 print!(
@@ -95,6 +97,94 @@ fn as_json(step: &Step) -> serde_json::Value {
         "block": step.launch.block,
         "cluster": step.launch.cluster,
         "dynamic_shared": step.launch.dynamic_shared,
+        "arguments": arguments(step),
         "ptx": step.ptx(),
     })
+}
+
+/// A buffer that the launches share.
+fn buffer_json(buffer: &NamedBuffer) -> serde_json::Value {
+    json!({
+        "name": buffer.name,
+        "role": buffer.role.as_str(),
+        "type": buffer.data.ty().to_string(),
+        "elements": buffer.data.len(),
+        "bytes": buffer.data.bytes().len(),
+    })
+}
+
+/// Every argument in the order in which a driver-API program passes them.
+fn arguments(step: &Step) -> Vec<serde_json::Value> {
+    let names: Vec<String> = step
+        .module
+        .entries()
+        .filter(|entry| *entry.name == step.entry)
+        .flat_map(|entry| entry.params.iter().map(|param| param.name.to_string()))
+        .collect();
+    let described = step.params.iter().enumerate().map(|(index, arg)| {
+        let mut described = argument(arg);
+        described["index"] = json!(index);
+        described["name"] = json!(names.get(index));
+        described
+    });
+    described.collect()
+}
+
+fn argument(arg: &Arg) -> serde_json::Value {
+    let (meaning, bytes) = match arg {
+        Arg::Scalar(_) => ("a number by value", None),
+        Arg::Bytes(bytes) => ("bytes by value", Some(bytes.len())),
+        Arg::Buffer { role: Role::In, .. } => (
+            "the address of memory that holds these bytes, the same in every launch",
+            Some(8),
+        ),
+        Arg::Buffer { .. } => (
+            "the address of memory of the launch's own that holds these bytes before the first launch; \
+             every launch leaves them so, and launches that may overlap need memory of their own",
+            Some(8),
+        ),
+        Arg::Pointer { .. } => ("the address of a buffer", Some(8)),
+        Arg::TensorMap(_) => (
+            "a tensor map by value, as cuTensorMapEncodeTiled makes it",
+            Some(128),
+        ),
+    };
+    let mut described = match arg {
+        Arg::Scalar(scalar) => json!({
+            "kind": "scalar",
+            "type": scalar.ty.to_string(),
+            "bytes": scalar.ty.bytes(),
+            "value": scalar.ty.spell(scalar.bits),
+        }),
+        Arg::Bytes(bytes) => json!({ "kind": "bytes", "value": bytes }),
+        Arg::Buffer { role, data } => json!({
+            "kind": if *role == Role::In { "constant" } else { "counters" },
+            "type": data.ty().to_string(),
+            "contents": data.bytes(),
+        }),
+        Arg::Pointer { buffer, offset } => json!({
+            "kind": "pointer",
+            "buffer": buffer.to_string(),
+            "offset": offset,
+        }),
+        Arg::TensorMap(map) => json!({
+            "kind": "tensor_map",
+            "buffer": map.buffer.to_string(),
+            "offset": map.offset,
+            "type": map.element.as_str(),
+            "dims": map.dims,
+            "strides": map.strides,
+            "box": map.box_dims,
+            "element_strides": map.element_strides,
+            "interleave": map.interleave.as_str(),
+            "swizzle": map.swizzle.as_str(),
+            "l2": map.l2.as_str(),
+            "fill": map.fill.as_str(),
+        }),
+    };
+    described["meaning"] = json!(meaning);
+    if let Some(bytes) = bytes {
+        described["bytes"] = json!(bytes);
+    }
+    described
 }
