@@ -11,6 +11,7 @@ mod mutants;
 mod shell;
 mod suite;
 mod tools;
+mod wheel;
 
 use shell::Failed;
 use std::process::ExitCode;
@@ -20,7 +21,8 @@ cargo xtask COMMAND
 
   setup        make the virtual environment with ptxas that the tests ask
   test         setup, a browser (Debian's chromium, where it may be installed), then
-               formatting, lints and every test
+               formatting, lints, every test, and those of the Python package
+  wheel        the Python package, to install: target/wheels/heist-*.whl
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
   mutants [CRATE] [--base REV] [--sample N]
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["setup"] => tools::setup(),
         ["test"] => test(),
+        ["wheel"] => wheel::wheel(),
         ["layers"] => layers::check(),
         ["mutants", ref words @ ..] => {
             mutants::Plan::read(words).and_then(|plan| mutants::run(&plan))
@@ -69,10 +72,11 @@ fn test() -> Result<(), Failed> {
     tools::setup()?;
     browser::setup();
     type Step = fn() -> Result<(), Failed>;
-    let steps: [(&str, Step); 3] = [
+    let steps: [(&str, Step); 4] = [
         ("formatting", || shell::cargo(&["fmt", "--all", "--check"])),
         ("lints", lint),
         ("tests", suite::run),
+        ("the Python package", wheel::test),
     ];
     let mut failed = Vec::new();
     for (name, step) in steps {

@@ -92,8 +92,22 @@ impl Heist {
         Heist::from_arg_matches(&words).unwrap_or_else(|error| error.exit())
     }
 
+    /// From other words, the program's name first. The error tells of itself, and has
+    /// the exit status; help and version are errors with a status of zero.
+    pub fn parse_words<W: Into<std::ffi::OsString> + Clone>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Heist, clap::Error> {
+        let words = with_numbers(Heist::command()).try_get_matches_from(words)?;
+        Heist::from_arg_matches(&words)
+    }
+
     /// Does it.
     pub fn run(self) -> ExitCode {
+        ExitCode::from(self.status())
+    }
+
+    /// Does it; the exit status.
+    pub fn status(self) -> u8 {
         let out = Output { json: self.json };
         let verdict = match self.command {
             Command::Bench(command) => command.run(out),
@@ -112,12 +126,12 @@ impl Heist {
             Command::Tune(command) => command.run(out),
         };
         let status = match verdict {
-            Ok(Verdict::Clean) => ExitCode::SUCCESS,
-            Ok(Verdict::Found) => ExitCode::from(1),
-            Ok(Verdict::Partly) => ExitCode::from(2),
+            Ok(Verdict::Clean) => 0,
+            Ok(Verdict::Found) => 1,
+            Ok(Verdict::Partly) => 2,
             Err(question) => {
                 question.tell(out);
-                ExitCode::from(2)
+                2
             }
         };
         say::flush();

@@ -62,23 +62,12 @@ impl<'m> Decoder<'m> {
     }
 
     /// `.reg`.
-    pub(crate) fn declare_registers(&mut self, registers: &Registers) -> Decoded<()> {
+    pub(crate) fn declare_registers(&mut self, registers: &Registers) {
         let lanes = registers.vector.map_or(1, |width| width.lanes() as u32);
         for name in &registers.names {
             match name.count {
                 None => self.declare_register(name.name.clone(), registers.ty, lanes),
                 Some(count) => {
-                    let rows = u64::from(rows_of(registers.ty) * lanes);
-                    let all = u64::from(self.rows + self.preds) + u64::from(count) * rows;
-                    if all > MOST_REGISTERS {
-                        return Err(self.wrong(
-                            rule::MEMORY_BUDGET,
-                            format!(
-                                "`{}<{count}>` are more registers than the simulator keeps for a thread ({MOST_REGISTERS})",
-                                name.name
-                            ),
-                        ));
-                    }
                     for index in 0..count {
                         let full = Name::from(format!("{}{index}", name.name));
                         self.declare_register(full, registers.ty, lanes);
@@ -86,7 +75,6 @@ impl<'m> Decoder<'m> {
                 }
             }
         }
-        Ok(())
     }
 
     pub(crate) fn declare_register(&mut self, name: Name, ty: ScalarType, lanes: u32) {
@@ -109,7 +97,8 @@ impl<'m> Decoder<'m> {
         let size = variable.size();
         let place = match variable.space {
             Space::Local | Space::Param => {
-                Place::Frame(self.take_frame(size.unwrap_or(0), variable.alignment()))
+                let size = size.unwrap_or(0);
+                Place::Frame(self.take_frame(size as u32, variable.alignment() as u32))
             }
             Space::Shared if variable.linkage == Linkage::Extern || size.is_none() => {
                 Place::Dynamic(0)
@@ -146,17 +135,17 @@ impl<'m> Decoder<'m> {
     }
 
     /// Room in the function's frame.
-    pub(crate) fn take_frame(&mut self, size: u64, align: u64) -> u32 {
-        let (at, end) = room(self.frame, size, align);
-        self.frame = end;
+    pub(crate) fn take_frame(&mut self, size: u32, align: u32) -> u32 {
+        let at = self.frame.next_multiple_of(align.max(1));
+        self.frame = at.saturating_add(size);
         at
     }
 
     /// Room in the block's static shared memory.
     pub(crate) fn take_shared(&mut self, size: u64, align: u64) -> u32 {
-        let (at, end) = room(self.shared_end, size, align);
-        self.shared_end = end;
-        at
+        let at = u64::from(self.shared_end).next_multiple_of(align.max(1));
+        self.shared_end = u32::try_from(at + size).unwrap_or(u32::MAX);
+        at as u32
     }
 
     /// A variable of the module; shared ones get their place on first use.
@@ -179,22 +168,6 @@ impl<'m> Decoder<'m> {
     }
 }
 
-/// Registers of 32 bits that a function may declare.
-const MOST_REGISTERS: u64 = 1 << 20;
-
-/// The most bytes that are counted: what is larger fits nowhere, and is refused when the
-/// kernel is launched.
-const MOST_BYTES: u32 = 1 << 31;
-
-/// Where something lies that comes behind the first `end` bytes, and where it ends.
-pub(crate) fn room(end: u32, size: u64, align: u64) -> (u32, u32) {
-    let most = u64::from(MOST_BYTES);
-    let at = u64::from(end)
-        .next_multiple_of(align.clamp(1, most))
-        .min(most);
-    (at as u32, at.saturating_add(size).min(most) as u32)
-}
-
 /// Offsets of a device function's results and parameters at the start of its
 /// frame; the same for every function of one signature, so that a caller knows them.
 pub(crate) fn signature_layout<'v>(
@@ -203,10 +176,10 @@ pub(crate) fn signature_layout<'v>(
     let mut end = 0u32;
     let places = variables
         .map(|variable| {
-            let align = variable.alignment().clamp(1, 64);
-            let (at, behind) = room(end, variable.size().unwrap_or(0), align);
-            end = behind;
-            (at, behind - at)
+            let size = variable.size().unwrap_or(0) as u32;
+            let at = end.next_multiple_of((variable.alignment() as u32).clamp(1, 64));
+            end = at + size;
+            (at, size)
         })
         .collect();
     (places, end.next_multiple_of(8))

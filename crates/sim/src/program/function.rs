@@ -1,7 +1,7 @@
 //! The body of a function.
 
 use crate::code::{FunctionCode, Guard, NOWHERE, Reach};
-use crate::decode::declare::{room, signature_layout};
+use crate::decode::declare::signature_layout;
 use crate::decode::names::{Memory, Named, Place};
 use crate::decode::{Cost, Decoder, Leaves, flowgraph};
 use crate::ops;
@@ -86,8 +86,8 @@ impl<'m> Decoder<'m> {
             let mut end = 0u32;
             for param in &function.params {
                 let size = param.size().unwrap_or(0);
-                let (at, behind) = room(end, size, param.alignment().clamp(1, 128));
-                end = behind;
+                let at = end.next_multiple_of((param.alignment() as u32).clamp(1, 128));
+                end = at + size as u32;
                 let place = Place::Param(at);
                 self.declare(param.name.clone(), Named::Memory(Memory { place, size }));
             }
@@ -135,11 +135,7 @@ impl<'m> Decoder<'m> {
                         self.labels[id as usize] = here;
                     }
                 }
-                Statement::Registers(registers) => {
-                    if let Err(error) = self.declare_registers(registers) {
-                        errors.push(*error);
-                    }
-                }
+                Statement::Registers(registers) => self.declare_registers(registers),
                 Statement::Variable(variable) => {
                     self.span = variable.span;
                     if let Err(error) = self.declare_variable(variable) {

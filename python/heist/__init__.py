@@ -1,0 +1,41 @@
+"""GPU kernels whose tiles are scheduled while they run, and a simulated GPU for any PTX.
+
+* :mod:`heist.torch`: attention, products and grouped products for PyTorch.
+* :func:`check`: what is wrong with PTX, or what a log means, without running it.
+* :func:`explain`: the page about a rule.
+* :func:`run`: PTX on a simulated or a real GPU, with arrays as arguments.
+* :class:`Policy`: when a block asks for another tile.
+
+>>> import heist
+>>> heist.Policy("max-steals(8) & first-half")
+Policy('max-steals(8) & first-half')
+
+Importing this package imports neither numpy nor PyTorch.
+"""
+
+from ._inspect import check, explain
+from ._native import (
+    Finding,
+    FindingError,
+    HeistError,
+    Report,
+    Trace,
+    UnsupportedError,
+    __version__,
+)
+from ._policy import Policy
+from ._run import run
+
+__all__ = [
+    "Finding",
+    "FindingError",
+    "HeistError",
+    "Policy",
+    "Report",
+    "Trace",
+    "UnsupportedError",
+    "__version__",
+    "check",
+    "explain",
+    "run",
+]

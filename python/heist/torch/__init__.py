@@ -1,0 +1,42 @@
+"""Heist's kernels for PyTorch.
+
+CUDA tensors run on their own device, in torch's context, on its current stream and
+with memory of its allocator. CPU tensors run on a simulated GPU (:func:`simulate`
+says which), and what it finds wrong raises :class:`heist.FindingError`.
+
+>>> import torch, heist.torch as ht
+>>> q = k = v = torch.ones(1, 2, 32, 16, dtype=torch.float16)
+>>> ht.scaled_dot_product_attention(q, k, v).shape
+torch.Size([1, 2, 32, 16])
+
+Every operation takes ``policy``, text or a :class:`heist.Policy`: when a block asks
+for another tile. All are registered with ``torch.library``, so ``torch.compile``
+takes them. What no kernel does raises :class:`heist.UnsupportedError`, and says what
+is supported.
+"""
+
+from ._attention import (
+    flash_attn_func,
+    flash_attn_varlen_func,
+    flash_attn_with_kvcache,
+    scaled_dot_product_attention,
+)
+from ._device import empty_cache, simulate
+from ._hooks import register_transformers, restore, use
+from ._products import addmm, grouped_mm, linear, mm
+
+__all__ = [
+    "addmm",
+    "empty_cache",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
+    "grouped_mm",
+    "linear",
+    "mm",
+    "register_transformers",
+    "restore",
+    "scaled_dot_product_attention",
+    "simulate",
+    "use",
+]

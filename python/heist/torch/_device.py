@@ -1,0 +1,186 @@
+"""Devices, their memory and their streams: what is between a tensor and a launch."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from .. import _native
+
+UnsupportedError = _native.UnsupportedError
+
+#: The namespace of the operations: ``torch.ops.heist``.
+LIBRARY = torch.library.Library("heist", "DEF")
+
+#: Names of types as the kernels take them.
+DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+
+#: What a simulated GPU is asked at most, in floating-point operations of one call.
+SIMULATED_LIMIT = 4e8
+
+_ops: dict[int, _native.Ops] = {}
+_simulated = "sim:h200"
+_owner = os.getpid()
+
+# Counters and scratch memory of each stream. What is launched into one stream runs in
+# order, so it may share them; two streams never do.
+_counters: dict[tuple[int, int], torch.Tensor] = {}
+_scratch: dict[tuple[int, int], torch.Tensor] = {}
+_COUNTER_BYTES = 4096
+
+current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
+
+
+def simulate(device: str = "h200") -> None:
+    """Says which simulated GPU runs operations on CPU tensors: ``h200``, ``b200``,
+    ``a100``, ``l4``, ``rtx5090``, ...
+
+    >>> simulate("b200")
+    >>> simulate()
+    """
+    global _simulated
+    name = device if device.startswith("sim:") else f"sim:{device}"
+    ops = _native.Ops(name)
+    _simulated = name
+    _ops[-1] = ops
+    # Plans are for the device that they were made for.
+    from . import _attention, _products
+
+    _attention.forget()
+    _products.forget()
+
+
+def empty_cache() -> None:
+    """Gives counters and scratch memory of all streams back to torch's allocator.
+
+    Not while a kernel of another stream may still use them: synchronise first.
+    """
+    _counters.clear()
+    _scratch.clear()
+
+
+def ops_of(index: int) -> _native.Ops:
+    """The operations of a device: a GPU by its number, the simulated one by -1."""
+    found = _ops.get(index)
+    if found is not None:
+        if index >= 0 and os.getpid() != _owner:
+            raise RuntimeError(
+                "Heist was used on a GPU before this process was forked, and a GPU does not survive a fork: "
+                "start processes with torch.multiprocessing's 'spawn' method"
+            )
+        return found
+    if index >= 0:
+        torch.cuda.init()
+        name = f"gpu:{index}"
+    else:
+        name = _simulated
+    return _ops.setdefault(index, _native.Ops(name))
+
+
+def one_device(what: str, *tensors: torch.Tensor) -> torch.device:
+    """The device that all tensors are on."""
+    first = tensors[0].device
+    for tensor in tensors:
+        if tensor.device != first:
+            raise ValueError(
+                f"{what}: tensors are on {first} and on {tensor.device}; move them to one device with `.to(..)`"
+            )
+    return first
+
+
+def device_of(what: str, *tensors: torch.Tensor) -> int:
+    """The number of the device that all tensors are on; -1 for the CPU's simulated GPU."""
+    first = one_device(what, *tensors)
+    if first.type == "cpu":
+        return -1
+    if first.type != "cuda":
+        raise UnsupportedError(
+            f"{what}: tensors on {first.type} are not supported; CUDA tensors run on their GPU, CPU tensors on a simulated one"
+        )
+    return first.index
+
+
+class Launcher:
+    """A plan with the memory it needs, for tensors of one device."""
+
+    __slots__ = ("counters", "index", "launch", "plan", "scratch")
+
+    def __init__(self, index: int, plan: Any) -> None:
+        if index < 0 and plan.flops > SIMULATED_LIMIT:
+            raise UnsupportedError(
+                f"{plan.name}: {plan.flops:.2g} operations would take the simulated GPU too long (at most "
+                f"{SIMULATED_LIMIT:.0e}); use smaller tensors, or CUDA tensors"
+            )
+        self.index = index
+        self.plan = plan
+        self.counters = plan.counters
+        self.scratch = plan.scratch
+        self.launch = plan.launch
+
+    def __call__(self, *addresses: int) -> None:
+        index = self.index
+        if index < 0:
+            self.launch(*addresses, 0, 0, 0)
+            return
+        stream = current_stream(index)
+        counters = scratch = 0
+        if self.counters or self.scratch:
+            held = self.memory(index, stream)
+            counters, scratch = held[0].data_ptr(), held[1].data_ptr()
+        self.launch(*addresses, counters, scratch, stream)
+
+    def memory(self, index: int, stream: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Counters and scratch memory for a launch into a stream."""
+        device = torch.device("cuda", index)
+        if _capturing():
+            # A graph has its own, from its own pool: it may be replayed beside anything,
+            # and sets its counters to zero each time.
+            return (
+                torch.zeros(max(self.counters, 1), dtype=torch.uint8, device=device),
+                torch.empty(max(self.scratch, 1), dtype=torch.uint8, device=device),
+            )
+        key = (index, stream)
+        counters = _counters.get(key)
+        if counters is None or counters.numel() < self.counters:
+            size = max(_COUNTER_BYTES, self.counters)
+            counters = _counters[key] = torch.zeros(size, dtype=torch.uint8, device=device)
+        scratch = _scratch.get(key)
+        if scratch is None or scratch.numel() < self.scratch:
+            scratch = _scratch[key] = torch.empty(max(self.scratch, 256), dtype=torch.uint8, device=device)
+        return counters, scratch
+
+
+def policy_text(policy: Any) -> str:
+    """A policy as text; empty for none."""
+    if policy is None:
+        return ""
+    return policy if isinstance(policy, str) else str(policy)
+
+
+def no_gradient(what: str, *tensors: torch.Tensor | None) -> None:
+    """Refuses tensors that want a gradient: there is no backward yet."""
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        raise UnsupportedError(
+            f"{what}: there is no backward yet, and an input requires a gradient; call it under `torch.no_grad()` "
+            "or with `.detach()`ed tensors"
+        )
+
+
+def tensors_only(what: str, **values: Any) -> None:
+    """Refuses what is no tensor."""
+    for name, value in values.items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{what}: {name} must be a torch.Tensor; given: {type(value).__name__}")
+
+
+def aligned(what: str, **tensors: torch.Tensor) -> None:
+    """Refuses tensors that do not begin at a multiple of 16 bytes."""
+    for name, tensor in tensors.items():
+        if tensor.data_ptr() % 16:
+            raise ValueError(
+                f"{what}: {name} begins at {tensor.data_ptr():#x}, which is no multiple of 16 bytes, as views that "
+                f"start in the middle of a tensor may; pass `{name}.clone()`"
+            )

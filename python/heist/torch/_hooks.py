@@ -1,0 +1,175 @@
+"""PyTorch's own calls, and those of Hugging Face transformers, with Heist's kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._attention import _op_lse, flash_attn_varlen_func, scaled_dot_product_attention
+from ._device import UnsupportedError
+
+#: The name under which both know it.
+NAME = "heist"
+
+_registered = False
+
+
+class _Registration:
+    """What is in force while PyTorch's flash attention is Heist's."""
+
+    def __init__(self) -> None:
+        self.library = torch.library.Library("aten", "IMPL", "CUDA")
+        original = torch.library.get_kernel("aten::_scaled_dot_product_flash_attention", "CUDA")
+
+        def forward(keys: Any, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False,
+                    return_debug_mask: bool = False, *, scale: float | None = None) -> Any:  # fmt: skip
+            if _takes(query, key, value, dropout_p, return_debug_mask):
+                out, lse = _op_lse(query, key, value, scale, is_causal, -1, -1, "")
+                none = torch.empty((0,), dtype=torch.int32, device=query.device)
+                seed = torch.zeros((2,), dtype=torch.uint64, device=query.device)
+                unused = torch.empty((), dtype=torch.uint64, device=query.device)
+                debug = torch.empty((0,), dtype=query.dtype, device=query.device)
+                return out, lse, none, none, query.shape[2], key.shape[2], seed, unused, debug
+            return original.call_boxed(
+                keys, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
+            )
+
+        self.library.impl("_scaled_dot_product_flash_attention", forward, "CUDA", with_keyset=True, allow_override=True)
+
+    def remove(self) -> None:
+        """PyTorch's own is in force again."""
+        self.library._destroy()
+
+
+def _takes(query: Any, key: Any, value: Any, dropout_p: float, debug: bool) -> bool:
+    """Whether the kernels do this call; all others stay PyTorch's."""
+    dim = query.shape[-1]
+    return (
+        dropout_p == 0.0
+        and not debug
+        and query.dtype in (torch.float16, torch.bfloat16)
+        and 16 <= dim <= 256
+        and dim % 16 == 0
+        and key.shape == value.shape
+        and query.shape[1] % key.shape[1] == 0
+        and min(query.numel(), key.numel()) > 0
+        and (query.data_ptr() | key.data_ptr() | value.data_ptr()) % 16 == 0
+    )
+
+
+def use() -> None:
+    """Makes PyTorch's own flash attention Heist's: ``F.scaled_dot_product_attention`` on
+    CUDA tensors, wherever PyTorch chooses flash attention. The backward stays
+    PyTorch's. What Heist does not do (dropout, other head sizes) runs as before.
+
+    >>> heist.torch.use()       # doctest: +SKIP
+    >>> heist.torch.restore()   # doctest: +SKIP
+    """
+    global _registered
+    from torch.nn import attention
+
+    if not hasattr(attention, "register_flash_attention_impl") or not hasattr(torch.library, "get_kernel"):
+        raise UnsupportedError(
+            f"this PyTorch ({torch.__version__}) can't be given another flash attention; 2.11 and later can: "
+            "call heist.torch.scaled_dot_product_attention itself"
+        )
+    if not _registered:
+        attention.register_flash_attention_impl(NAME, register_fn=_Registration)
+        _registered = True
+    attention.activate_flash_attention_impl(NAME)
+
+
+def restore() -> None:
+    """PyTorch's own flash attention is in force again."""
+    from torch.nn import attention
+
+    if _registered:
+        attention.restore_flash_attention_impl()
+
+
+def attention_forward(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention as Hugging Face transformers call it: (batch, heads, rows, elements) in,
+    (batch, rows, heads, elements) out."""
+    from ._attention import flash_attn_func
+
+    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    # One query sees everything before it: that is what its cache holds.
+    causal = bool(causal) and query.shape[2] > 1
+    if kwargs.get("s_aux") is not None:
+        raise UnsupportedError("heist attention: attention sinks (s_aux) are not supported; use attn_implementation='sdpa'")
+    if attention_mask is not None and attention_mask.dim() == 2:
+        return _padded(query, key, value, attention_mask, dropout, scaling, causal, sliding_window, softcap), None
+    if attention_mask is not None:
+        raise UnsupportedError(
+            "heist attention: a mask of every pair is not supported; causal masks, windows and padding are: "
+            "call heist.torch.register_transformers() before the model is made"
+        )
+    window = (-1, -1) if sliding_window is None else (sliding_window - 1, 0)
+    out = flash_attn_func(
+        query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
+        dropout_p=dropout, softmax_scale=scaling, causal=causal, window_size=window, softcap=softcap or 0.0,
+    )  # fmt: skip
+    return out, None
+
+
+def _padded(query, key, value, mask, dropout, scaling, causal, sliding_window, softcap):
+    """A batch of padded sequences: packed, attended, and spread out again."""
+    batch, heads, queries, dim = query.shape
+    keys = key.shape[2]
+    present = mask[:, -keys:].bool()
+    asked = present[:, -queries:]
+
+    def packed(tensor: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+        return tensor.transpose(1, 2)[where]
+
+    def starts(where: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.pad(where.sum(1).cumsum(0), (1, 0)).to(torch.int32)
+
+    window = (-1, -1) if sliding_window is None else (sliding_window - 1, 0)
+    out = flash_attn_varlen_func(
+        packed(query, asked), packed(key, present), packed(value, present), starts(asked), starts(present),
+        queries, keys, dropout_p=dropout, softmax_scale=scaling, causal=causal, window_size=window, softcap=softcap or 0.0,
+    )  # fmt: skip
+    full = out.new_zeros((batch, queries, heads, dim))
+    full[asked] = out
+    return full
+
+
+def _mask(batch_size: int, *args: Any, attention_mask: torch.Tensor | None = None, **kwargs: Any) -> Any:
+    """Which tokens are there, or None where all are: what :func:`attention_forward` takes."""
+    if attention_mask is None or bool(attention_mask.all()):
+        return None
+    return attention_mask
+
+
+def register_transformers() -> None:
+    """Makes ``attn_implementation="heist"`` known to Hugging Face transformers.
+
+    >>> heist.torch.register_transformers()                                            # doctest: +SKIP
+    >>> AutoModelForCausalLM.from_pretrained(.., attn_implementation="heist")          # doctest: +SKIP
+    """
+    try:
+        from transformers import AttentionInterface
+        from transformers.masking_utils import AttentionMaskInterface
+    except ImportError as error:
+        raise ImportError(
+            "transformers with an attention interface is not installed: `pip install 'transformers>=4.53'`"
+        ) from error
+    AttentionInterface.register(NAME, attention_forward)
+    AttentionMaskInterface.register(NAME, _mask)
+
+
+__all__ = ["attention_forward", "register_transformers", "restore", "scaled_dot_product_attention", "use"]

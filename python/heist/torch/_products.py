@@ -1,0 +1,398 @@
+"""Products by the names that people know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._device import (
+    DTYPES,
+    LIBRARY,
+    Launcher,
+    UnsupportedError,
+    aligned,
+    device_of,
+    no_gradient,
+    one_device,
+    ops_of,
+    policy_text,
+    tensors_only,
+)
+
+_ACTIVATIONS = ("none", "relu", "gelu", "silu")
+
+_plans: dict[Any, Any] = {}
+
+
+def forget() -> None:
+    """Forgets all plans."""
+    _plans.clear()
+
+
+# --- What a kernel can take -------------------------------------------------
+
+
+def _input(what: str, name: str, tensor: torch.Tensor) -> str:
+    """The type of an input as the kernels name it."""
+    if tensor.dtype == torch.float32:
+        if torch.backends.cuda.matmul.allow_tf32:
+            return "tf32"
+        raise UnsupportedError(
+            f"{what}: {name} is torch.float32, which tensor cores multiply as tf32 alone; allow that with "
+            "`torch.backends.cuda.matmul.allow_tf32 = True`, or convert with `.to(torch.bfloat16)`"
+        )
+    if tensor.dtype not in DTYPES:
+        raise UnsupportedError(
+            f"{what}: {name} is {tensor.dtype}; float16, bfloat16 and, where allow_tf32 is set, float32 are supported: "
+            "convert with `.to(torch.bfloat16)`"
+        )
+    return DTYPES[tensor.dtype]
+
+
+def _output(what: str, dtype: torch.dtype) -> str:
+    if dtype not in DTYPES:
+        raise UnsupportedError(f"{what}: a result of {dtype}; float16, bfloat16 and float32 are supported")
+    return DTYPES[dtype]
+
+
+def _pitch(what: str, name: str, matrix: torch.Tensor) -> tuple[bool, int]:
+    """Whether a matrix is stored row after row, and the elements from one to the next."""
+    rows, cols = matrix.shape
+    down, along = matrix.stride()
+    if (along == 1 or cols == 1) and (down >= cols or rows == 1):
+        return True, down if rows > 1 else max(cols, 1)
+    if (down == 1 or rows == 1) and (along >= rows or cols == 1):
+        return False, along if cols > 1 else max(rows, 1)
+    raise ValueError(
+        f"{what}: {name} of {rows} x {cols} has strides {down} and {along}; one of them must be 1, and rows must not "
+        f"overlap: pass `{name}.contiguous()`"
+    )
+
+
+def _fits(what: str, name: str, tensor: torch.Tensor) -> None:
+    if any(extent >= 2**31 for extent in tensor.shape):
+        raise UnsupportedError(f"{what}: {name} is {tuple(tensor.shape)}; axes shorter than 2^31 are supported: split it")
+
+
+def _product(what, a, b, out, c, bias, alpha, beta, activation, policy):
+    """Launches `out = activation(alpha * a @ b + beta * c + bias)`; shapes were checked."""
+    # The addend has the memory layout of the result.
+    key = (
+        a.shape, a.stride(), b.shape, b.stride(), a.dtype, b.dtype, out.dtype, out.stride(), a.get_device(),
+        b.get_device(), None if c is None else c.get_device(), None if bias is None else bias.get_device(), alpha, beta, activation, policy, torch.backends.cuda.matmul.allow_tf32,
+    )  # fmt: skip
+    launcher = _plans.get(key)
+    if launcher is None:
+        dtype = _input(what, "the left matrix", a)
+        if b.dtype != a.dtype:
+            raise ValueError(f"{what}: matrices of {a.dtype} and {b.dtype}; convert one with `.to(..)`")
+        index = device_of(what, a, b, out, *(t for t in (c, bias) if t is not None))
+        (m, k), n = a.shape, b.shape[1]
+        a_rows, lda = _pitch(what, "the left matrix", a)
+        b_rows, ldb = _pitch(what, "the right matrix", b)
+        plan = ops_of(index).gemm(
+            m, n, k, dtype=dtype, out=_output(what, out.dtype), layout=f"{'n' if a_rows else 't'}{'n' if b_rows else 't'}",
+            lda=lda, ldb=ldb, ldc=max(out.stride(0), n), alpha=alpha, beta=beta, bias=bias is not None,
+            activation=activation, policy=policy or None,
+        )  # fmt: skip
+        launcher = _plans[key] = Launcher(index, plan)
+    if (a.data_ptr() | b.data_ptr()) % 16:
+        aligned(what, left=a, right=b)
+    launcher(
+        a.data_ptr(),
+        b.data_ptr(),
+        0 if c is None else c.data_ptr(),
+        out.data_ptr(),
+        0 if bias is None else bias.data_ptr(),
+    )
+
+
+def _two(what: str, a: torch.Tensor, b: torch.Tensor) -> None:
+    for name, matrix in (("input", a), ("mat2", b)):
+        if matrix.dim() != 2:
+            raise ValueError(f"{what}: {name} has {matrix.dim()} dimensions, and a matrix has two; use `reshape` or `flatten`")
+        _fits(what, name, matrix)
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(f"{what}: {tuple(a.shape)} times {tuple(b.shape)}: the inner extents {a.shape[1]} and {b.shape[0]} differ")
+
+
+def _activation(what: str, activation: str) -> None:
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"{what}: there is no activation {activation!r}: {', '.join(_ACTIVATIONS)}")
+
+
+# --- The operations -----------------------------------------------------------
+
+LIBRARY.define("mm(Tensor input, Tensor mat2, ScalarType out_dtype, str policy) -> Tensor")
+LIBRARY.define(
+    "addmm(Tensor input, Tensor mat1, Tensor mat2, float beta, float alpha, str activation, str policy) -> Tensor"
+)
+LIBRARY.define("linear(Tensor input, Tensor weight, Tensor? bias, str activation, str policy) -> Tensor")
+LIBRARY.define(
+    "grouped_mm(Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType out_dtype, str policy) -> Tensor"
+)
+
+
+def _mm(a, b, out_dtype, policy):
+    out = torch.empty((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
+    if out.numel() and not a.shape[1]:
+        return out.zero_()
+    if out.numel():
+        _product("mm", a, b, out, None, None, 1.0, 0.0, "none", policy)
+    return out
+
+
+@torch.library.register_fake("heist::mm", lib=LIBRARY)
+def _(a, b, out_dtype, policy):
+    one_device("mm", a, b)
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
+
+
+def _addmm(c, a, b, beta, alpha, activation, policy):
+    what = "addmm"
+    m, n = a.shape[0], b.shape[1]
+    out = torch.empty((m, n), dtype=a.dtype, device=a.device)
+    if not out.numel():
+        return out
+    if c.device != a.device:
+        device_of(what, a, c)
+    if c.dtype != a.dtype:
+        raise ValueError(f"{what}: input is {c.dtype} and the matrices are {a.dtype}; convert it with `.to(..)`")
+    bias = None
+    # A vector is added by the kernel as one; everything else is spread over the result.
+    if beta == 1.0 and (c.dim() == 1 or c.dim() == 2 and c.shape[0] == 1) and c.shape[-1] == n and c.stride(-1) == 1:
+        bias, c, beta = c, None, 0.0
+        if bias.data_ptr() % 16:
+            bias = bias.clone()
+    else:
+        c = c.expand(m, n).contiguous()
+        if c.data_ptr() % 16:
+            c = c.clone()
+        if beta == 0.0:
+            c = None
+    if not a.shape[1]:
+        # Without a depth the product is zero; a depth of zeros gives that.
+        a, b = a.new_zeros((m, 8)), b.new_zeros((8, n))
+    _product(what, a, b, out, c, bias, alpha, beta, activation, policy)
+    return out
+
+
+@torch.library.register_fake("heist::addmm", lib=LIBRARY)
+def _(c, a, b, beta, alpha, activation, policy):
+    one_device("addmm", a, b, c)
+    return a.new_empty((a.shape[0], b.shape[1]))
+
+
+def _linear(x, weight, bias, activation, policy):
+    what = "linear"
+    out = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=x.dtype, device=x.device)
+    if not out.numel():
+        return out
+    flat = x.reshape(-1, x.shape[-1])
+    if bias is not None and (bias.data_ptr() % 16 or bias.stride(0) != 1):
+        bias = bias.clone(memory_format=torch.contiguous_format)
+    if not x.shape[-1]:
+        flat, weight = x.new_zeros((flat.shape[0], 8)), weight.new_zeros((weight.shape[0], 8))
+    result = out.view(-1, weight.shape[0])
+    _product(what, flat, weight.t(), result, None, bias, 1.0, 0.0, activation, policy)
+    return out
+
+
+@torch.library.register_fake("heist::linear", lib=LIBRARY)
+def _(x, weight, bias, activation, policy):
+    one_device("linear", x, weight, *(() if bias is None else (bias,)))
+    return x.new_empty((*x.shape[:-1], weight.shape[0]))
+
+
+def _grouped_mm(a, b, offs, out_dtype, policy):
+    what = "grouped_mm"
+    rows, depth = a.shape
+    groups, _, cols = b.shape
+    # Rows behind the last group belong to nobody.
+    out = torch.zeros((rows, cols), dtype=out_dtype, device=a.device)
+    if not out.numel() or not depth or not groups:
+        return out
+    key = (
+        "grouped", a.shape, a.stride(), b.shape, b.stride(), a.dtype, b.dtype, offs.dtype, offs.shape, offs.stride(),
+        out_dtype, a.get_device(), b.get_device(), offs.get_device(), policy, torch.backends.cuda.matmul.allow_tf32,
+    )  # fmt: skip
+    launcher = _plans.get(key)
+    if launcher is None:
+        dtype = _input(what, "mat_a", a)
+        if b.dtype != a.dtype:
+            raise ValueError(f"{what}: mat_a is {a.dtype} and mat_b is {b.dtype}; convert one with `.to(..)`")
+        index = device_of(what, a, b, offs)
+        if not a.is_contiguous():
+            raise ValueError(f"{what}: mat_a must lie row after row without gaps: pass `mat_a.contiguous()`")
+        layout = "nn" if b.is_contiguous() else "nt" if b.transpose(1, 2).is_contiguous() else None
+        if layout is None:
+            raise ValueError(
+                f"{what}: mat_b has strides {b.stride()}; each matrix must lie row after row or column after column without "
+                "gaps: pass `mat_b.contiguous()`"
+            )
+        plan = ops_of(index).grouped_gemm(
+            groups, rows, cols, depth, dtype=dtype, out=_output(what, out_dtype), layout=layout, policy=policy or None
+        )
+        launcher = _plans[key] = Launcher(index, plan)
+    if (a.data_ptr() | b.data_ptr()) % 16:
+        aligned(what, mat_a=a, mat_b=b)
+    launcher(a.data_ptr(), b.data_ptr(), out.data_ptr(), offs.data_ptr())
+    return out
+
+
+@torch.library.register_fake("heist::grouped_mm", lib=LIBRARY)
+def _(a, b, offs, out_dtype, policy):
+    one_device("grouped_mm", a, b, offs)
+    return a.new_empty((a.shape[0], b.shape[2]), dtype=out_dtype)
+
+
+for _name, _body in (("mm", _mm), ("addmm", _addmm), ("linear", _linear), ("grouped_mm", _grouped_mm)):
+    for _key in ("CPU", "CUDA"):
+        LIBRARY.impl(_name, _body, _key)
+
+_op_mm = torch.ops.heist.mm.default
+_op_addmm = torch.ops.heist.addmm.default
+_op_linear = torch.ops.heist.linear.default
+_op_grouped_mm = torch.ops.heist.grouped_mm.default
+
+
+# --- Names that people know -----------------------------------------------------
+
+
+def mm(
+    input: torch.Tensor, mat2: torch.Tensor, *, out_dtype: torch.dtype | None = None, policy: Any = None
+) -> torch.Tensor:
+    """As ``torch.mm``: the product of two matrices, summed in float32. Each may be
+    transposed, and its rows may lie apart.
+
+    >>> a, b = torch.ones(8, 16, dtype=torch.float16), torch.ones(16, 8, dtype=torch.float16)
+    >>> float(mm(a, b)[0, 0])
+    16.0
+    """
+    tensors_only("mm", input=input, mat2=mat2)
+    no_gradient("mm", input, mat2)
+    _two("mm", input, mat2)
+    _input("mm", "input", input)
+    return _op_mm(input, mat2, out_dtype or input.dtype, policy_text(policy))
+
+
+def addmm(
+    input: torch.Tensor,
+    mat1: torch.Tensor,
+    mat2: torch.Tensor,
+    *,
+    beta: float = 1.0,
+    alpha: float = 1.0,
+    activation: str = "none",
+    policy: Any = None,
+) -> torch.Tensor:
+    """As ``torch.addmm``: ``beta * input + alpha * mat1 @ mat2``, then an activation:
+    ``none``, ``relu``, ``gelu`` (by tanh) or ``silu``.
+
+    >>> a, b = torch.ones(8, 16, dtype=torch.float16), torch.ones(16, 8, dtype=torch.float16)
+    >>> float(addmm(torch.ones(8, dtype=torch.float16), a, b)[0, 0])
+    17.0
+    """
+    tensors_only("addmm", input=input, mat1=mat1, mat2=mat2)
+    no_gradient("addmm", input, mat1, mat2)
+    _two("addmm", mat1, mat2)
+    _input("addmm", "mat1", mat1)
+    _activation("addmm", activation)
+    try:
+        fits = torch.broadcast_shapes(input.shape, (mat1.shape[0], mat2.shape[1])) == (mat1.shape[0], mat2.shape[1])
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"addmm: input is {tuple(input.shape)}, which can't be spread over a result of {mat1.shape[0]} x {mat2.shape[1]}"
+        )
+    return _op_addmm(input, mat1, mat2, float(beta), float(alpha), activation, policy_text(policy))
+
+
+def linear(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    activation: str = "none",
+    policy: Any = None,
+) -> torch.Tensor:
+    """As ``torch.nn.functional.linear``: ``input @ weight.T + bias``, then an activation:
+    ``none``, ``relu``, ``gelu`` (by tanh) or ``silu``, in one kernel.
+
+    >>> x, w = torch.ones(2, 3, 16, dtype=torch.float16), torch.ones(8, 16, dtype=torch.float16)
+    >>> linear(x, w, activation="silu").shape
+    torch.Size([2, 3, 8])
+    """
+    what = "linear"
+    tensors_only(what, input=input, weight=weight)
+    if bias is not None:
+        tensors_only(what, bias=bias)
+    no_gradient(what, input, weight, bias)
+    if weight.dim() != 2 or input.dim() < 1:
+        raise ValueError(f"{what}: input is {tuple(input.shape)} and weight {tuple(weight.shape)}; (.., in) and (out, in) are wanted")
+    _fits(what, "input", input)
+    _fits(what, "weight", weight)
+    if input.shape[-1] != weight.shape[1]:
+        raise ValueError(f"{what}: rows of {input.shape[-1]} elements and a weight that takes {weight.shape[1]}")
+    _input(what, "input", input)
+    _activation(what, activation)
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != input.dtype):
+        raise ValueError(
+            f"{what}: bias is {bias.dtype} of {tuple(bias.shape)}; {input.dtype} of ({weight.shape[0]},) is wanted"
+        )
+    return _op_linear(input, weight, bias, activation, policy_text(policy))
+
+
+def grouped_mm(
+    mat_a: torch.Tensor,
+    mat_b: torch.Tensor,
+    *,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+    policy: Any = None,
+) -> torch.Tensor:
+    """As ``torch.nn.functional.grouped_mm``: rows of ``mat_a`` times the matrix of their
+    group in ``mat_b`` (groups, in, out). ``offs`` (int32) says where the rows of each
+    group end; it is read on the device. Without ``offs``, ``mat_a`` has a matrix for
+    each group too. Rows behind the last group are zero.
+
+    >>> a, b = torch.ones(6, 16, dtype=torch.bfloat16), torch.ones(2, 16, 8, dtype=torch.bfloat16)
+    >>> grouped_mm(a, b, offs=torch.tensor([2, 6], dtype=torch.int32)).shape
+    torch.Size([6, 8])
+    """
+    what = "grouped_mm"
+    tensors_only(what, mat_a=mat_a, mat_b=mat_b)
+    if bias is not None:
+        raise UnsupportedError(f"{what}: bias is not supported; add it to the result")
+    no_gradient(what, mat_a, mat_b)
+    if mat_b.dim() != 3 or mat_a.dim() not in (2, 3):
+        raise UnsupportedError(
+            f"{what}: mat_a of {mat_a.dim()} and mat_b of {mat_b.dim()} dimensions; 2 and 3 with offs, or 3 and 3 without, are supported"
+        )
+    _fits(what, "mat_a", mat_a)
+    _fits(what, "mat_b", mat_b)
+    if mat_a.shape[-1] != mat_b.shape[1]:
+        raise ValueError(f"{what}: rows of {mat_a.shape[-1]} elements and matrices that take {mat_b.shape[1]}")
+    _input(what, "mat_a", mat_a)
+    batched = mat_a.dim() == 3
+    if batched:
+        if offs is not None:
+            raise ValueError(f"{what}: mat_a has a matrix for each group, so there are no offs; leave them out")
+        groups, rows = mat_a.shape[0], mat_a.shape[1]
+        if groups != mat_b.shape[0]:
+            raise ValueError(f"{what}: {groups} matrices in mat_a and {mat_b.shape[0]} in mat_b")
+        offs = torch.arange(1, groups + 1, dtype=torch.int32, device=mat_a.device) * rows
+        mat_a = mat_a.reshape(groups * rows, mat_a.shape[2])
+    elif offs is None:
+        raise ValueError(f"{what}: say with offs (int32) where the rows of each group end")
+    tensors_only(what, offs=offs)
+    if offs.dtype != torch.int32 or offs.shape != mat_b.shape[:1] or not offs.is_contiguous():
+        raise ValueError(
+            f"{what}: offs is {offs.dtype} of {tuple(offs.shape)}; contiguous int32 with one number for each of "
+            f"{mat_b.shape[0]} groups is wanted"
+        )
+    out = _op_grouped_mm(mat_a, mat_b, offs, out_dtype or mat_a.dtype, policy_text(policy))
+    return out.view(groups, rows, mat_b.shape[2]) if batched else out

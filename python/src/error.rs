@@ -1,0 +1,112 @@
+//! Errors as Python exceptions: each says the cause and what to do.
+
+use heist::ops::OpError;
+use heist::ptx::{Diagnostic, Severity, Source};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+pyo3::create_exception!(
+    heist,
+    HeistError,
+    PyRuntimeError,
+    "Something that Heist was asked for could not be done."
+);
+pyo3::create_exception!(
+    heist,
+    UnsupportedError,
+    HeistError,
+    "No kernel does this. The message says what is supported."
+);
+pyo3::create_exception!(
+    heist,
+    FindingError,
+    HeistError,
+    "The simulated GPU found something wrong. `findings` has all of it."
+);
+
+/// One thing that was found: a rule that was broken, where, and what to do.
+///
+/// `print(finding)` shows it with the source.
+#[pyclass(frozen, module = "heist", get_all)]
+pub(crate) struct Finding {
+    /// The rule, such as `M007`; `heist.explain` has its page.
+    code: String,
+    /// `error` or `warning`.
+    severity: &'static str,
+    /// What is wrong, in a sentence.
+    message: String,
+    /// The file.
+    file: String,
+    /// The line, from 1; None where it is about the whole file.
+    line: Option<u32>,
+    /// Facts that explain it.
+    notes: Vec<String>,
+    /// What to do about it.
+    helps: Vec<String>,
+    /// All of it with the source, as the command shows it.
+    text: String,
+}
+
+#[pymethods]
+impl Finding {
+    fn __repr__(&self) -> String {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        format!(
+            "<{}[{}] {}{line}: {}>",
+            self.severity, self.code, self.file, self.message
+        )
+    }
+
+    fn __str__(&self) -> String {
+        self.text.clone()
+    }
+}
+
+impl Finding {
+    pub(crate) fn new(diagnostic: &Diagnostic, source: &Source) -> Finding {
+        let text = heist_cli::render::to_text(diagnostic, source);
+        let place = (!diagnostic.span.is_none()).then(|| source.position(diagnostic.span));
+        Finding {
+            code: diagnostic.code.0.to_owned(),
+            severity: match diagnostic.severity {
+                Severity::Warning => "warning",
+                Severity::Error => "error",
+            },
+            message: diagnostic.message.clone(),
+            file: source.name().to_owned(),
+            line: place.map(|place| place.line),
+            notes: diagnostic.notes.clone(),
+            helps: diagnostic.helps.clone(),
+            text: anstream::adapter::strip_str(&text).to_string(),
+        }
+    }
+}
+
+/// An exception with everything that was found.
+pub(crate) fn found(py: Python<'_>, list: &[Diagnostic], source: &Source) -> PyErr {
+    let findings: Vec<Finding> = list.iter().map(|d| Finding::new(d, source)).collect();
+    let texts: Vec<&str> = findings.iter().map(|f| f.text.as_str()).collect();
+    let error = FindingError::new_err(texts.join("\n"));
+    // An exception without the list is still the right exception.
+    let _ = error.value(py).setattr("findings", findings);
+    error
+}
+
+/// An operation's error.
+pub(crate) fn of_op(py: Python<'_>, error: OpError) -> PyErr {
+    match error {
+        OpError::Kernel(error) => UnsupportedError::new_err(error.to_string()),
+        OpError::Memory(why) => PyValueError::new_err(why),
+        OpError::Gpu(error @ heist::gpu::GpuError::OutOfMemory { .. }) => {
+            PyMemoryError::new_err(error.to_string())
+        }
+        OpError::Gpu(error) => HeistError::new_err(error.to_string()),
+        OpError::Found(list, source) => found(py, &list, &source),
+        OpError::NotRun(why) => HeistError::new_err(why),
+    }
+}
+
+/// A word that is none of those there are.
+pub(crate) fn bad_word(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}

@@ -1,0 +1,263 @@
+"""What is checked on a real GPU. Without pytest: `python cuda_checks.py` runs all."""
+
+import sys
+import threading
+import traceback
+
+import torch
+import torch.nn.functional as F
+
+import heist
+import heist.torch as ht
+from references import attention, close, grouped
+
+F16, BF16 = torch.float16, torch.bfloat16
+
+
+def randn(*shape, dtype=BF16):
+    return torch.randn(*shape, dtype=dtype, device="cuda")
+
+
+def no_worse(found, torchs, exact, slack=2.0):
+    """The error is at most `slack` times that of PyTorch's own, or a rounding."""
+    ours, theirs = ((x.double() - exact).abs().max() / exact.abs().max() for x in (found, torchs))
+    assert ours <= max(slack * theirs, 1e-2), f"off by {ours:.2e}, PyTorch by {theirs:.2e}"
+
+
+def attention_of_many_shapes():
+    for batch, heads, kv, queries, keys, dim, causal in [
+        (2, 8, 8, 256, 256, 64, False), (1, 4, 4, 1000, 1000, 128, True), (2, 8, 2, 512, 512, 128, True),
+        (1, 2, 1, 77, 77, 80, False), (4, 16, 4, 1, 333, 64, False), (1, 4, 4, 2048, 2048, 64, True),
+        (1, 8, 8, 2048, 2048, 256, False), (1, 2, 2, 8, 8, 16, True),
+    ]:  # fmt: skip
+        for dtype in (F16, BF16):
+            for rows in (False, True):
+                make = lambda h, n: (  # noqa: E731
+                    randn(batch, n, h, dim, dtype=dtype).transpose(1, 2) if rows else randn(batch, h, n, dim, dtype=dtype)
+                )
+                q, k, v = make(heads, queries), make(kv, keys), make(kv, keys)
+                exact = attention(q, k, v, causal=causal)[0]
+                theirs = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv)
+                ours = ht.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+                no_worse(ours, theirs, exact)
+
+
+def packed_and_cached_attention():
+    lengths = [100, 1, 0, 513, 64]
+    starts = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device="cuda")
+    q, k, v = randn(678, 8, 64), randn(678, 2, 64), randn(678, 2, 64)
+    out, lse, _ = ht.flash_attn_varlen_func(q, k, v, starts, starts, 513, 513, causal=True, return_attn_probs=True)
+    for begin, length in zip(starts.tolist(), lengths):
+        if length:
+            part = slice(begin, begin + length)
+            want, sums = attention(*(t[part].transpose(0, 1)[None] for t in (q, k, v)), causal=True)
+            close(out[part].transpose(0, 1)[None], want)
+            close(lse[:, part][None], sums)
+    q, k_cache, v_cache = randn(3, 1, 8, 128), randn(3, 700, 2, 128), randn(3, 700, 2, 128)
+    k, v = randn(3, 1, 2, 128), randn(3, 1, 2, 128)
+    filled = torch.tensor([5, 699, 300], dtype=torch.int32, device="cuda")
+    out = ht.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=filled)
+    for i, end in enumerate((filled + 1).tolist()):
+        assert torch.equal(k_cache[i, end - 1], k[i, 0])
+        keys, values = (c[i, :end].transpose(0, 1)[None] for c in (k_cache, v_cache))
+        close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
+
+
+def products_of_many_shapes():
+    for m, n, k in [(128, 256, 64), (1000, 1000, 1000), (1, 4096, 512), (333, 77, 1111), (4096, 1024, 2048)]:
+        for dtype in (F16, BF16):
+            a, b = randn(m, k, dtype=dtype), randn(n, k, dtype=dtype)
+            exact = a.double() @ b.double().t()
+            no_worse(ht.mm(a, b.t()), a @ b.t(), exact)
+            no_worse(ht.mm(a, b.t().contiguous()), a @ b.t(), exact)
+            bias = randn(n, dtype=dtype)
+            want = F.silu(F.linear(a.double(), b.double(), bias.double()))
+            no_worse(ht.linear(a, b, bias, activation="silu"), F.silu(F.linear(a, b, bias)), want)
+            no_worse(ht.addmm(bias, a, b.t(), beta=0.5), torch.addmm(bias, a, b.t(), beta=0.5), exact + 0.5 * bias.double())
+
+
+def groups():
+    for rows, count, n, k in [(1024, 8, 512, 256), (77, 5, 264, 96), (4096, 16, 1024, 512)]:
+        a, b = randn(rows, k), randn(count, k, n)
+        offs = torch.sort(torch.randint(0, rows, (count,), device="cuda"))[0].to(torch.int32)
+        offs[-1] = rows
+        close(ht.grouped_mm(a, b, offs=offs), grouped(a, b, offs))
+        close(ht.grouped_mm(a, b.transpose(1, 2).contiguous().transpose(1, 2), offs=offs), grouped(a, b, offs))
+
+
+def graphs():
+    """Captured and replayed, with counters that every replay finds at zero."""
+    for policy in (None, "greedy", "max-steals(3)"):
+        q, k, v = (randn(2, 8, 640, 64) for _ in range(3))
+        x, w = randn(640, 512), randn(768, 512)
+        b, offs = randn(4, 512, 256), torch.tensor([100, 100, 500, 640], dtype=torch.int32, device="cuda")
+
+        def work(q=q, k=k, v=v, x=x, w=w, b=b, offs=offs, policy=policy):
+            return (
+                ht.scaled_dot_product_attention(q, k, v, is_causal=True, policy=policy),
+                ht.linear(x, w, policy=policy),
+                ht.grouped_mm(x, b, offs=offs, policy=policy),
+            )
+
+        work()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            results = work()
+        for _ in range(3):
+            for tensor in (q, k, v, x, w, b):
+                tensor.normal_()
+            for result in results:
+                result.fill_(float("nan"))
+            graph.replay()
+            torch.cuda.synchronize()
+            close(results[0], attention(q, k, v, causal=True)[0])
+            close(results[1], x.double() @ w.double().t())
+            close(results[2], grouped(x, b, offs))
+
+
+def graphs_beside_each_other():
+    """Two graphs of the same plan, and the same call without one, at the same time."""
+    made = []
+    for _ in range(2):
+        a, b = randn(2048, 256), randn(256, 2048)
+        ht.mm(a, b, policy="greedy")
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            out = ht.mm(a, b, policy="greedy")
+        made.append((graph, a, b, out, torch.cuda.Stream()))
+    a, b = randn(2048, 256), randn(256, 2048)
+    for _ in range(50):
+        for graph, *_, stream in made:
+            with torch.cuda.stream(stream):
+                graph.replay()
+        eager = ht.mm(a, b, policy="greedy")
+    torch.cuda.synchronize()
+    for _, x, y, out, _ in made:
+        close(out, x.double() @ y.double())
+    close(eager, a.double() @ b.double())
+
+
+def side_streams_and_threads():
+    """Four threads, each on a stream of its own, all with the same plan."""
+    wrong = []
+
+    def work(number):
+        try:
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                a, b = randn(1024, 256), randn(256, 1024)
+                outs = [ht.mm(a, b, policy=p) for _ in range(100) for p in ("greedy", None)]
+                q = randn(1, 4, 512, 64)
+                attended = [ht.scaled_dot_product_attention(q, q, q, policy="greedy") for _ in range(20)]
+            stream.synchronize()
+            want = a.double() @ b.double()
+            for out in outs:
+                close(out, want)
+            for out in attended:
+                close(out, attention(q, q, q)[0])
+        except Exception:
+            wrong.append((number, traceback.format_exc()))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0][1]
+
+
+def compiled():
+    def block(x, w):
+        return ht.linear(x, w, activation="gelu") * 2
+
+    x, w = randn(256, 128), randn(512, 128)
+    close(torch.compile(block, fullgraph=True)(x, w), block(x, w).double())
+
+
+def the_hook():
+    """PyTorch's own call, with our forward and PyTorch's backward."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q, k, v = (randn(2, 8, 512, 64).requires_grad_() for _ in range(3))
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        theirs.sum().backward()
+        gradients = [t.grad.clone() for t in (q, k, v)]
+        for t in (q, k, v):
+            t.grad = None
+        ht.use()
+        try:
+            plain = heist.torch._device.ops_of(0)
+            before = len(plain)
+            ours = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            ours.sum().backward()
+            # What the kernels do not do stays PyTorch's.
+            odd = randn(1, 2, 64, 24)
+            F.scaled_dot_product_attention(odd, odd, odd)
+        finally:
+            ht.restore()
+        assert len(plain) >= before
+        exact = attention(q, k, v, causal=True)[0]
+        no_worse(ours.detach(), theirs.detach(), exact.detach())
+        for t, want in zip((q, k, v), gradients):
+            close(t.grad, want.double())
+        again = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        assert torch.equal(again, theirs)
+
+
+def refusals():
+    for call, error in [
+        (lambda: ht.mm(randn(8, 16), torch.zeros(16, 8, dtype=BF16)), (ValueError, RuntimeError)),
+        (lambda: ht.mm(randn(9 * 16)[1:129].view(8, 16), randn(16, 8)), ValueError),
+        (lambda: ht.scaled_dot_product_attention(*(randn(1, 1, 8, 20),) * 3), heist.UnsupportedError),
+        (lambda: ht.mm(randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
+    ]:
+        try:
+            call()
+        except error:
+            continue
+        raise AssertionError("a call that can't be done was done")
+    a, b = randn(64, 64), randn(64, 64)
+    close(ht.mm(a, b), a.double() @ b.double())
+
+
+def two_devices():
+    """On the second device while the first is current, and the current one stays."""
+    if torch.cuda.device_count() < 2:
+        return "one device is there: not run"
+    a, b = (torch.randn(64, 64, dtype=BF16, device="cuda:1") for _ in range(2))
+    out = ht.mm(a, b)
+    assert out.device.index == 1 and torch.cuda.current_device() == 0
+    close(out, a.double() @ b.double())
+    return None
+
+
+def more_than_2_31_elements():
+    a = torch.zeros(1 << 17, 1 << 14, dtype=BF16, device="cuda")
+    a[-1] = 1
+    b = randn(16, 1 << 14)
+    out = ht.mm(a, b.t())
+    close(out[-1:], b.double().sum(1)[None])
+    assert not out[:-1].any()
+
+
+CHECKS = [
+    attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, groups, graphs,
+    graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, two_devices, more_than_2_31_elements,
+]  # fmt: skip
+
+
+if __name__ == "__main__":
+    failed = 0
+    for check in CHECKS:
+        torch.manual_seed(7)
+        try:
+            said = check()
+            torch.cuda.synchronize()
+            print(f"ok      {check.__name__}{f' ({said})' if said else ''}", flush=True)
+        except Exception:
+            failed += 1
+            print(f"FAILED  {check.__name__}\n{traceback.format_exc()}", flush=True)
+    sys.exit(failed > 0)

@@ -1,0 +1,44 @@
+"""What is right, in float64."""
+
+import torch
+
+
+def attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), scale=None):
+    """(batch, heads, rows, elements); masks count from the last key unless `top_left`."""
+    q, k, v = q.double(), k.double(), v.double()
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scores = q @ k.transpose(-1, -2) * scale
+    queries, keys = scores.shape[-2:]
+    own = torch.arange(queries, device=q.device)[:, None] + (0 if top_left else keys - queries)
+    key = torch.arange(keys, device=q.device)[None, :]
+    seen = torch.ones(queries, keys, dtype=torch.bool, device=q.device)
+    left, right = window
+    if causal:
+        seen &= key <= own
+    if left >= 0:
+        seen &= key >= own - left
+    if right >= 0:
+        seen &= key <= own + right
+    scores = scores.masked_fill(~seen, float("-inf"))
+    weights = torch.softmax(scores, -1).nan_to_num(0.0)
+    return weights @ v, torch.logsumexp(scores, -1)
+
+
+def close(found, expected, bound=2e-2):
+    """Relative to the largest element."""
+    assert found.shape == expected.shape
+    error = (found.double() - expected).abs().max()
+    size = expected.abs().max().clamp(min=1e-9)
+    assert error / size <= bound, f"off by {error / size:.2e} of the largest element"
+
+
+def grouped(a, b, offs):
+    """Rows of each group times its matrix."""
+    out = torch.zeros(a.shape[0], b.shape[2], dtype=torch.float64, device=a.device)
+    begin = 0
+    for group, end in enumerate(offs.tolist()):
+        out[begin:end] = a[begin:end].double() @ b[group].double()
+        begin = end
+    return out

@@ -1,0 +1,327 @@
+"""The operations on CPU tensors, which a simulated GPU runs."""
+
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: the operations for it are not tested")
+
+import heist.torch as ht
+from references import attention, close, grouped
+
+F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
+
+
+def qkv(batch, heads, kv_heads, queries, keys, dim, dtype=F16, rows=False):
+    def one(count, length):
+        if rows:
+            return torch.randn(batch, length, count, dim, dtype=dtype).transpose(1, 2)
+        return torch.randn(batch, count, length, dim, dtype=dtype)
+
+    return one(heads, queries), one(kv_heads, keys), one(kv_heads, keys)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("rows", [False, True])
+def test_sdpa(causal, rows):
+    q, k, v = qkv(2, 2, 1, 20, 20, 32, rows=rows)
+    out = ht.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
+    close(out, attention(q, k, v, causal=causal)[0])
+    assert out.dtype == q.dtype
+
+
+@pytest.mark.parametrize("queries, keys", [(8, 20), (20, 8)])
+def test_sdpa_counts_causal_masks_from_the_first_key(queries, keys):
+    q, k, v = qkv(1, 2, 2, queries, keys, 16, BF16)
+    out = ht.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+    close(out, attention(q, k, v, causal=True, top_left=True, scale=0.3)[0])
+
+
+def test_sdpa_of_three_dimensions_and_strides_of_their_own():
+    q, k, v = qkv(1, 2, 2, 16, 16, 16)
+    close(ht.scaled_dot_product_attention(q[0], k[0], v[0]), attention(q, k, v)[0][0])
+    packed = torch.randn(1, 16, 3, 2, 16, dtype=F16)
+    q, k, v = (packed[:, :, i].transpose(1, 2) for i in range(3))
+    close(ht.scaled_dot_product_attention(q, k, v), attention(q, k, v)[0])
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (3, 0), (4, 2), (-1, 1)])
+def test_flash_attn_func(window):
+    q, k, v = qkv(1, 2, 2, 12, 20, 16, BF16)
+    want, lse = attention(q, k, v, causal=window == (3, 0), window=window)
+    out, found_lse, none = ht.flash_attn_func(
+        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), causal=window == (3, 0), window_size=window,
+        return_attn_probs=True,
+    )  # fmt: skip
+    close(out.transpose(1, 2), want)
+    close(found_lse, lse, 1e-2)
+    assert none is None
+
+
+def test_flash_attn_varlen_func():
+    lengths = [5, 0, 17]
+    starts = torch.tensor([0, 5, 5, 22], dtype=torch.int32)
+    q, k, v = (torch.randn(22, 2, 16, dtype=F16) for _ in range(3))
+    out, lse, _ = ht.flash_attn_varlen_func(q, k, v, starts, starts, 17, 17, causal=True, return_attn_probs=True)
+    begin = 0
+    for length in lengths:
+        part = slice(begin, begin + length)
+        if length:
+            want, sums = attention(*(t[part].transpose(0, 1)[None] for t in (q, k, v)), causal=True)
+            close(out[part].transpose(0, 1)[None], want)
+            close(lse[:, part][None], sums, 1e-2)
+        begin += length
+
+
+@pytest.mark.parametrize("policy", [None, "greedy"])
+def test_flash_attn_with_kvcache(policy):
+    q = torch.randn(2, 2, 4, 16, dtype=F16)
+    k_cache, v_cache = (torch.randn(2, 24, 2, 16, dtype=F16) for _ in range(2))
+    k, v = (torch.randn(2, 2, 2, 16, dtype=F16) for _ in range(2))
+    lengths = torch.tensor([7, 20], dtype=torch.int32)
+    before = k_cache.clone()
+    out, lse = ht.flash_attn_with_kvcache(
+        q, k_cache, v_cache, k, v, cache_seqlens=lengths, causal=True, return_softmax_lse=True, policy=policy
+    )
+    for i, length in enumerate(lengths.tolist()):
+        end = length + 2
+        assert torch.equal(k_cache[i, length:end], k[i]) and torch.equal(k_cache[i, :length], before[i, :length])
+        keys, values = (c[i, :end].transpose(0, 1)[None] for c in (k_cache, v_cache))
+        want, sums = attention(q[i].transpose(0, 1)[None], keys, values, causal=True)
+        close(out[i].transpose(0, 1)[None], want)
+        close(lse[i][None], sums, 1e-2)
+
+
+def test_flash_attn_with_kvcache_of_pages():
+    q = torch.randn(2, 1, 4, 64, dtype=F16)
+    k_cache, v_cache = (torch.randn(7, 8, 2, 64, dtype=F16) for _ in range(2))
+    k, v = (torch.randn(2, 1, 2, 64, dtype=F16) for _ in range(2))
+    table = torch.tensor([[6, 0, 2], [5, 1, 3]], dtype=torch.int32)
+    lengths = torch.tensor([16, 9], dtype=torch.int32)
+    out = ht.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=lengths, block_table=table)
+    assert torch.equal(k_cache[2, 0], k[0, 0]) and torch.equal(v_cache[1, 1], v[1, 0])
+    for i, length in enumerate((lengths + 1).tolist()):
+        keys, values = (c[table[i].long()].flatten(0, 1)[:length].transpose(0, 1)[None] for c in (k_cache, v_cache))
+        close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
+
+
+@pytest.mark.parametrize("a_t", [False, True])
+@pytest.mark.parametrize("b_t", [False, True])
+def test_mm(a_t, b_t):
+    a = torch.randn(16, 24, dtype=BF16) if not a_t else torch.randn(24, 16, dtype=BF16).t()
+    b = torch.randn(24, 8, dtype=BF16) if not b_t else torch.randn(8, 24, dtype=BF16).t()
+    out = ht.mm(a, b, out_dtype=F32)
+    assert out.dtype == F32
+    close(out, a.double() @ b.double(), 1e-5)
+
+
+def test_mm_of_slices_and_of_single_rows():
+    a, b = torch.randn(10, 40, dtype=F16)[:, 8:24], torch.randn(16, 64, dtype=F16)[:, 16:23]
+    close(ht.mm(a, b), a.double() @ b.double(), 1e-2)
+    row = torch.randn(1, 16, dtype=F16)
+    close(ht.mm(row, b), row.double() @ b.double(), 1e-2)
+
+
+def test_mm_of_tf32_is_asked_for():
+    a, b = torch.randn(8, 16), torch.randn(16, 8)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        close(ht.mm(a, b), a.double() @ b.double(), 5e-3)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (8, 12), (8, 1)])
+def test_addmm(shape):
+    c, a, b = torch.randn(*shape, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 12, dtype=F16)
+    close(ht.addmm(c, a, b), c.double() + a.double() @ b.double(), 1e-2)
+    close(ht.addmm(c, a, b, beta=0.5, alpha=2.0), 0.5 * c.double() + 2.0 * (a.double() @ b.double()), 1e-2)
+
+
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu", "silu"])
+def test_linear(activation):
+    x, w, bias = torch.randn(2, 3, 16, dtype=BF16), torch.randn(24, 16, dtype=BF16), torch.randn(24, dtype=BF16)
+    want = torch.nn.functional.linear(x.double(), w.double(), bias.double())
+    if activation == "gelu":
+        want = torch.nn.functional.gelu(want, approximate="tanh")
+    elif activation != "none":
+        want = getattr(torch.nn.functional, activation)(want)
+    close(ht.linear(x, w, bias, activation=activation), want)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_grouped_mm(transposed):
+    a = torch.randn(20, 16, dtype=BF16)
+    b = torch.randn(3, 24, 16, dtype=BF16).transpose(1, 2) if transposed else torch.randn(3, 16, 24, dtype=BF16)
+    for ends in ([4, 4, 20], [0, 9, 17]):
+        offs = torch.tensor(ends, dtype=torch.int32)
+        close(ht.grouped_mm(a, b, offs=offs), grouped(a, b, offs))
+    batches = torch.randn(3, 5, 16, dtype=BF16)
+    close(ht.grouped_mm(batches, b), batches.double() @ b.double())
+
+
+def test_empty_tensors():
+    none = torch.empty(0, 16, dtype=F16)
+    b = torch.randn(16, 8, dtype=F16)
+    assert ht.mm(none, b).shape == (0, 8)
+    assert torch.equal(ht.mm(torch.empty(3, 0, dtype=F16), torch.empty(0, 8, dtype=F16)), torch.zeros(3, 8, dtype=F16))
+    close(ht.addmm(torch.ones(8, dtype=F16), torch.empty(3, 0, dtype=F16), torch.empty(0, 8, dtype=F16)), torch.ones(3, 8).double())
+    assert ht.linear(torch.empty(0, 16, dtype=F16), b.t().contiguous()).shape == (0, 8)
+    q, k, v = qkv(1, 2, 2, 4, 0, 16)
+    assert torch.equal(ht.scaled_dot_product_attention(q, k, v), torch.zeros_like(q))
+    q, k, v = qkv(0, 2, 2, 4, 4, 16)
+    assert ht.scaled_dot_product_attention(q, k, v).shape == q.shape
+    offs = torch.zeros(2, dtype=torch.int32)
+    assert ht.grouped_mm(none, torch.randn(2, 16, 8, dtype=F16), offs=offs).shape == (0, 8)
+
+
+@pytest.mark.parametrize("policy", ["greedy", "max-steals(1)", "never"])
+def test_policies_change_who_and_not_what(policy):
+    a, b = torch.randn(70, 16, dtype=F16), torch.randn(16, 70, dtype=F16)
+    close(ht.mm(a, b, policy=policy), a.double() @ b.double(), 1e-2)
+    q, k, v = qkv(1, 2, 2, 70, 16, 16)
+    close(ht.scaled_dot_product_attention(q, k, v, policy=policy), attention(q, k, v)[0])
+
+
+def test_other_simulated_gpus():
+    a, b = torch.randn(16, 16, dtype=F16), torch.randn(16, 16, dtype=F16)
+    try:
+        for device in ("a100", "b200"):
+            ht.simulate(device)
+            close(ht.mm(a, b), a.double() @ b.double(), 1e-2)
+        with pytest.raises(ValueError, match="sim:h200"):
+            ht.simulate("gtx480")
+    finally:
+        ht.simulate()
+
+
+OPS = {
+    "attention": lambda: (*qkv(1, 2, 1, 8, 12, 16), None, True, -1, -1, ""),
+    "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), 0.5, False, 2, 1, ""),
+    "attention_packed": lambda: (
+        *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
+        None, False, -1, -1, "",
+    ),
+    "attention_paged": lambda: (
+        torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),
+        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), None, False, -1, -1, "",
+    ),
+    "mm": lambda: (torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), F32, ""),
+    "addmm": lambda: (
+        torch.randn(8, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), 1.0, 1.0, "relu", "",
+    ),
+    "linear": lambda: (torch.randn(2, 3, 16, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(8, dtype=F16), "silu", ""),
+    "grouped_mm": lambda: (
+        torch.randn(8, 16, dtype=BF16), torch.randn(2, 16, 8, dtype=BF16), torch.tensor([3, 8], dtype=torch.int32), BF16, "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_opcheck(name):
+    torch.library.opcheck(getattr(torch.ops.heist, name).default, OPS[name]())
+
+
+def test_every_operation_is_checked():
+    there = {name.split("::")[1].split(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith("heist::")}
+    assert there == set(OPS)
+
+
+def test_compile():
+    def block(x, w, q, k, v):
+        attended = ht.scaled_dot_product_attention(q, k, v, is_causal=True)
+        flat = attended.transpose(1, 2).reshape(1, 8, 32)
+        return ht.linear(x + flat, w, activation="silu"), ht.mm(x[0], w)
+
+    x, w = torch.randn(1, 8, 32, dtype=F16), torch.randn(32, 32, dtype=F16)
+    q, k, v = qkv(1, 2, 2, 8, 8, 16)
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    for found, want in zip(compiled(x, w, q, k, v), block(x, w, q, k, v)):
+        assert torch.equal(found, want)
+
+
+def test_compile_of_a_cache_and_of_groups():
+    def step(q, k_cache, v_cache, lengths, a, b, offs):
+        return ht.flash_attn_with_kvcache(q, k_cache, v_cache, cache_seqlens=lengths), ht.grouped_mm(a, b, offs=offs)
+
+    q, k_cache = torch.randn(1, 1, 2, 16, dtype=F16), torch.randn(1, 16, 2, 16, dtype=F16)
+    arguments = (
+        q, k_cache, k_cache.clone(), torch.tensor([9], dtype=torch.int32), torch.randn(8, 16, dtype=BF16),
+        torch.randn(2, 16, 8, dtype=BF16), torch.tensor([3, 8], dtype=torch.int32),
+    )  # fmt: skip
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for found, want in zip(compiled(*arguments), step(*arguments)):
+        assert torch.equal(found, want)
+
+
+def test_two_threads():
+    a, b = torch.randn(24, 16, dtype=F16), torch.randn(16, 24, dtype=F16)
+    results = [None] * 4
+
+    def work(i):
+        results[i] = ht.mm(a, b)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        close(result, a.double() @ b.double(), 1e-2)
+
+
+def test_what_the_simulated_gpu_finds_is_raised():
+    import heist
+
+    # A group that ends behind the last row: the kernel would read past the matrix.
+    a, b = torch.randn(8, 16, dtype=BF16), torch.randn(2, 16, 8, dtype=BF16)
+    with pytest.raises(heist.FindingError) as raised:
+        ht.grouped_mm(a, b, offs=torch.tensor([4, 4000], dtype=torch.int32))
+    assert raised.value.findings
+
+
+def test_examples_in_the_documentation():
+    import doctest
+
+    from heist.torch import _attention, _device, _products
+
+    for module in (ht, _attention, _device, _products):
+        globs = {"torch": torch, "ht": ht, "heist": __import__("heist")}
+        failed, _ = doctest.testmod(module, extraglobs=globs)
+        assert failed == 0, module
+
+
+def test_transformers_interface():
+    from heist.torch._hooks import _mask, attention_forward
+
+    q, k, v = qkv(2, 4, 2, 10, 10, 16)
+    module = type("Module", (), {"is_causal": True})()
+    out, weights = attention_forward(module, q, k, v, None, scaling=0.25)
+    assert weights is None
+    close(out.transpose(1, 2), attention(q, k, v, causal=True, scale=0.25)[0])
+    # Padding on the left, as generation has it.
+    mask = torch.ones(2, 10, dtype=torch.bool)
+    mask[0, :4] = False
+    assert _mask(2, attention_mask=torch.ones_like(mask)) is None
+    out, _ = attention_forward(module, q, k, v, _mask(2, attention_mask=mask))
+    want = attention(*(t[:1, :, 4:] for t in (q, k, v)), causal=True)[0]
+    close(out[:1, 4:].transpose(1, 2), want)
+    close(out[1:].transpose(1, 2), attention(q[1:], k[1:], v[1:], causal=True)[0])
+    # A step of generation: one query over the keys so far, then a window.
+    out, _ = attention_forward(module, q[:, :, -1:], k, v, None, sliding_window=4)
+    want = attention(q[:, :, -1:], k, v, window=(3, 0))[0]
+    close(out.transpose(1, 2), want)
+
+
+def test_the_hook_is_set_and_taken_back():
+    pytest.importorskip("torch.nn.attention")
+    from torch.nn import attention as sdpa
+
+    if not hasattr(sdpa, "register_flash_attention_impl"):
+        pytest.skip(f"PyTorch {torch.__version__} has no hook for flash attention: 2.11 and later do")
+    ht.use()
+    try:
+        assert sdpa.current_flash_attention_impl() == "heist"
+    finally:
+        ht.restore()
+    assert sdpa.current_flash_attention_impl() is None

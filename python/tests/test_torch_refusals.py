@@ -1,0 +1,170 @@
+"""Calls that can't be done: each is an exception with its cause and what to do, and
+none is a crash or a wrong answer."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: the operations for it are not tested")
+
+import heist
+import heist.torch as ht
+
+F16, BF16, F32, F64, I32, I64 = torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64
+Unsupported = heist.UnsupportedError
+
+
+def t(*shape, dtype=F16):
+    return torch.zeros(*shape, dtype=dtype)
+
+
+def huge(*shape, dtype=F16):
+    """A tensor of any size that takes no memory: all its rows are one."""
+    return torch.zeros(shape[-1], dtype=dtype).expand(*shape)
+
+
+def off(*shape, dtype=F16):
+    """A tensor that begins two bytes behind a multiple of 16."""
+    count = 1
+    for extent in shape:
+        count *= extent
+    return torch.zeros(count + 8, dtype=dtype)[1 : 1 + count].view(*shape)
+
+
+def meta(*shape, dtype=F16):
+    return torch.zeros(*shape, dtype=dtype, device="meta")
+
+
+def q(*shape, dtype=F16):
+    return t(*(shape or (1, 2, 8, 16)), dtype=dtype)
+
+
+sdpa, flash, varlen, cached = (
+    ht.scaled_dot_product_attention, ht.flash_attn_func, ht.flash_attn_varlen_func, ht.flash_attn_with_kvcache,
+)  # fmt: skip
+starts = torch.tensor([0, 4, 8], dtype=I32)
+packed = (t(8, 2, 16), t(8, 2, 16), t(8, 2, 16))
+cache = (t(1, 16, 2, 16), t(1, 16, 2, 16))
+one = t(1, 1, 2, 16)
+offs = torch.tensor([4, 8], dtype=I32)
+
+# (what is wrong, the call, the exception, words of its message)
+TABLE = [
+    # Types
+    ("mm of float64", lambda: ht.mm(t(8, 16, dtype=F64), t(16, 8, dtype=F64)), Unsupported, "float64"),
+    ("mm of float32 without tf32", lambda: ht.mm(t(8, 16, dtype=F32), t(16, 8, dtype=F32)), Unsupported, "allow_tf32"),
+    ("mm of int64", lambda: ht.mm(t(8, 16, dtype=I64), t(16, 8, dtype=I64)), Unsupported, "int64"),
+    ("mm of two types", lambda: ht.mm(t(8, 16), t(16, 8, dtype=BF16)), ValueError, "convert one"),
+    ("mm into int32", lambda: ht.mm(t(8, 16), t(16, 8), out_dtype=I32), Unsupported, "a result of torch.int32"),
+    ("mm of complex", lambda: ht.mm(t(8, 16, dtype=torch.complex64), t(16, 8)), Unsupported, "complex64"),
+    ("addmm with another type", lambda: ht.addmm(t(8, dtype=F32), t(8, 16), t(16, 8)), ValueError, "convert it"),
+    ("linear with a bias of another type", lambda: ht.linear(t(2, 16), t(8, 16), t(8, dtype=F32)), ValueError, "bias"),
+    ("grouped_mm of float64", lambda: ht.grouped_mm(t(8, 16, dtype=F64), t(2, 16, 8, dtype=F64), offs=offs), Unsupported, "float64"),
+    ("grouped_mm of two types", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8, dtype=BF16), offs=offs), ValueError, "convert one"),
+    ("grouped_mm with long offsets", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8), offs=offs.long()), ValueError, "int32"),
+    ("sdpa of float32", lambda: sdpa(q(dtype=F32), q(dtype=F32), q(dtype=F32)), Unsupported, "bfloat16 are supported"),
+    ("sdpa of two types", lambda: sdpa(q(), q(dtype=BF16), q()), ValueError, "convert one"),
+    ("sdpa of float8", lambda: sdpa(*(q().to(torch.float8_e4m3fn),) * 3), Unsupported, "float8_e4m3fn"),
+    ("varlen with long starts", lambda: varlen(*packed, starts.long(), starts, 4, 4), ValueError, "int32"),
+    ("kvcache with long lengths", lambda: cached(one, *cache, cache_seqlens=torch.tensor([4])), ValueError, "int32"),
+    # What is no tensor
+    ("mm of a list", lambda: ht.mm([[1.0]], t(16, 8)), TypeError, "torch.Tensor"),
+    ("linear of None", lambda: ht.linear(None, t(8, 16)), TypeError, "NoneType"),
+    ("sdpa of a number", lambda: sdpa(1, q(), q()), TypeError, "torch.Tensor"),
+    ("grouped_mm with a list of offsets", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8), offs=[4, 8]), TypeError, "torch.Tensor"),
+    ("varlen with a list of starts", lambda: varlen(*packed, [0, 4, 8], starts, 4, 4), TypeError, "torch.Tensor"),
+    # Shapes
+    ("mm of three dimensions", lambda: ht.mm(t(2, 8, 16), t(16, 8)), ValueError, "has 3 dimensions"),
+    ("mm of a vector", lambda: ht.mm(t(8, 16), t(16)), ValueError, "has 1 dimensions"),
+    ("mm of other depths", lambda: ht.mm(t(8, 16), t(8, 8)), ValueError, "16 and 8 differ"),
+    ("addmm of what can't be spread", lambda: ht.addmm(t(7), t(8, 16), t(16, 8)), ValueError, "can't be spread"),
+    ("addmm of too many dimensions", lambda: ht.addmm(t(2, 8, 8), t(8, 16), t(16, 8)), ValueError, "can't be spread"),
+    ("linear of another width", lambda: ht.linear(t(2, 8), t(8, 16)), ValueError, "rows of 8"),
+    ("linear with a weight of three dimensions", lambda: ht.linear(t(2, 16), t(1, 8, 16)), ValueError, "(out, in)"),
+    ("linear of a scalar", lambda: ht.linear(torch.tensor(1.0, dtype=F16), t(8, 16)), ValueError, "(.., in)"),
+    ("linear with a long bias", lambda: ht.linear(t(2, 16), t(8, 16), t(9)), ValueError, "bias"),
+    ("grouped_mm of a matrix", lambda: ht.grouped_mm(t(8, 16), t(16, 8), offs=offs), Unsupported, "3 with offs"),
+    ("grouped_mm of other depths", lambda: ht.grouped_mm(t(8, 8), t(2, 16, 8), offs=offs), ValueError, "rows of 8"),
+    ("grouped_mm without offsets", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8)), ValueError, "say with offs"),
+    ("grouped_mm with offsets too few", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8), offs=offs[:1]), ValueError, "2 groups"),
+    ("grouped_mm of batches with offsets", lambda: ht.grouped_mm(t(2, 4, 16), t(2, 16, 8), offs=offs), ValueError, "leave them out"),
+    ("grouped_mm of other batches", lambda: ht.grouped_mm(t(3, 4, 16), t(2, 16, 8)), ValueError, "3 matrices"),
+    ("grouped_mm with a bias", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8), offs=offs, bias=t(2, 8)), Unsupported, "add it"),
+    ("grouped_mm of too many groups", lambda: ht.grouped_mm(t(8, 16), t(5000, 16, 8), offs=t(5000, dtype=I32)), Unsupported, "4096"),
+    ("sdpa of two dimensions", lambda: sdpa(t(8, 16), t(8, 16), t(8, 16)), ValueError, "four are wanted"),
+    ("sdpa of other head sizes", lambda: sdpa(q(), q(1, 2, 8, 32), q(1, 2, 8, 32)), ValueError, "have 16 elements"),
+    ("sdpa of values of another size", lambda: sdpa(q(), q(), q(1, 2, 8, 32)), Unsupported, "the same size"),
+    ("sdpa of 20 elements a head", lambda: sdpa(*(q(1, 2, 8, 20),) * 3), Unsupported, "multiples of 16"),
+    ("sdpa of 320 elements a head", lambda: sdpa(*(q(1, 2, 8, 320),) * 3), Unsupported, "to 256"),
+    ("sdpa of other batches", lambda: sdpa(q(2, 2, 8, 16), q(), q()), ValueError, "a batch of 2"),
+    ("sdpa of heads that do not divide", lambda: sdpa(q(1, 3, 8, 16), q(), q(), enable_gqa=True), ValueError, "a multiple"),
+    ("sdpa of fewer heads unasked", lambda: sdpa(q(1, 4, 8, 16), q(), q()), ValueError, "enable_gqa"),
+    ("flash of three dimensions", lambda: flash(*packed), ValueError, "(batch, rows, heads, elements)"),
+    ("varlen of four dimensions", lambda: varlen(q(), q(), q(), starts, starts, 4, 4), ValueError, "three are wanted"),
+    ("varlen of other numbers of sequences", lambda: varlen(*packed, starts, starts[:2], 4, 4), ValueError, "one more than"),
+    ("varlen with a longest of zero", lambda: varlen(*packed, starts, starts, 0, 4), ValueError, "the longest sequence"),
+    ("varlen with a longest that is too short", lambda: varlen(*packed, starts, starts, 3, 4), Unsupported, "the longest sequence"),
+    ("kvcache of other lengths", lambda: cached(one, *cache, cache_seqlens=offs), ValueError, "one number for each"),
+    ("kvcache that is full", lambda: cached(one, *cache, one, one, cache_seqlens=16), ValueError, "do not fit"),
+    ("kvcache with keys alone", lambda: cached(one, *cache, one, cache_seqlens=4), ValueError, "give both"),
+    ("kvcache with keys of other heads", lambda: cached(one, *cache, t(1, 1, 1, 16), t(1, 1, 1, 16), cache_seqlens=4), ValueError, "as in the cache"),
+    # Where elements lie
+    ("mm of every other column", lambda: ht.mm(t(8, 32)[:, ::2], t(16, 8)), ValueError, "contiguous()"),
+    ("mm of rows that are one", lambda: ht.mm(t(1, 16).expand(8, 16), t(16, 8)), ValueError, "contiguous()"),
+    ("mm of a view that begins at an odd place", lambda: ht.mm(off(8, 16), t(16, 8)), ValueError, "16 bytes"),
+    ("linear of a weight at an odd place", lambda: ht.linear(t(2, 16), off(8, 16)), ValueError, "16 bytes"),
+    ("grouped_mm at an odd place", lambda: ht.grouped_mm(off(8, 16), t(2, 16, 8), offs=offs), ValueError, "16 bytes"),
+    ("grouped_mm with gaps", lambda: ht.grouped_mm(t(8, 32)[:, :16], t(2, 16, 8), offs=offs), ValueError, "contiguous()"),
+    ("grouped_mm with gaps in B", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 16)[:, :, :8], offs=offs), ValueError, "contiguous()"),
+    ("grouped_mm with every other offset", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8), offs=t(4, dtype=I32)[::2]), ValueError, "contiguous int32"),
+    ("sdpa of every other element", lambda: sdpa(t(1, 2, 8, 32)[..., ::2], q(), q()), ValueError, "follow each other"),
+    ("sdpa at an odd place", lambda: sdpa(off(1, 2, 8, 16), q(), q()), ValueError, "16 bytes"),
+    ("varlen at an odd place", lambda: varlen(off(8, 2, 16), *packed[1:], starts, starts, 4, 4), ValueError, "16 bytes"),
+    ("kvcache that lies otherwise", lambda: cached(one, t(1, 2, 16, 16).transpose(1, 2), cache[1], cache_seqlens=4), ValueError, "in place"),
+    # Devices
+    ("mm on two devices", lambda: ht.mm(t(8, 16), meta(16, 8)), ValueError, "one device"),
+    ("sdpa on two devices", lambda: sdpa(q(), q(), meta(1, 2, 8, 16)), ValueError, "one device"),
+    ("linear with a bias elsewhere", lambda: ht.linear(t(2, 16), t(8, 16), meta(8)), ValueError, "one device"),
+    ("grouped_mm with offsets elsewhere", lambda: ht.grouped_mm(t(8, 16), t(2, 16, 8), offs=meta(2, dtype=I32)), ValueError, "one device"),
+    ("varlen with starts elsewhere", lambda: varlen(*packed, meta(3, dtype=I32), starts, 4, 4), ValueError, "one device"),
+    # What kernels do not do
+    ("sdpa with a mask", lambda: sdpa(q(), q(), q(), attn_mask=t(8, 8)), Unsupported, "is_causal"),
+    ("sdpa with dropout", lambda: sdpa(q(), q(), q(), dropout_p=0.1), Unsupported, "dropout_p"),
+    ("sdpa with a scale below zero", lambda: sdpa(q(), q(), q(), scale=-1.0), Unsupported, "above zero"),
+    ("sdpa with a scale that is none", lambda: sdpa(q(), q(), q(), scale=float("nan")), Unsupported, "above zero"),
+    ("flash with dropout", lambda: flash(*(t(1, 8, 2, 16),) * 3, dropout_p=0.5), Unsupported, "dropout_p"),
+    ("flash with a soft cap", lambda: flash(*(t(1, 8, 2, 16),) * 3, softcap=30.0), Unsupported, "softcap"),
+    ("flash with ALiBi", lambda: flash(*(t(1, 8, 2, 16),) * 3, alibi_slopes=t(2, dtype=F32)), Unsupported, "alibi_slopes"),
+    ("flash with a window of one number", lambda: flash(*(t(1, 8, 2, 16),) * 3, window_size=4), ValueError, "two numbers"),
+    ("varlen with a block table", lambda: varlen(*packed, starts, starts, 4, 4, block_table=starts), Unsupported, "block_table"),
+    ("kvcache with rotary", lambda: cached(one, *cache, rotary_cos=t(16, 8)), Unsupported, "rotary_cos"),
+    ("kvcache with a block table of one dimension", lambda: cached(one, *cache, block_table=starts), ValueError, "a row for each"),
+    ("kvcache with pages of 12 tokens", lambda: cached(one, t(4, 12, 2, 16), t(4, 12, 2, 16), block_table=t(1, 2, dtype=I32)), Unsupported, "multiples of 8"),
+    ("kvcache with indices", lambda: cached(one, *cache, cache_batch_idx=starts), Unsupported, "cache_batch_idx"),
+    ("linear with an activation that is none", lambda: ht.linear(t(2, 16), t(8, 16), activation="tanh"), ValueError, "gelu"),
+    ("addmm with an activation that is none", lambda: ht.addmm(t(8), t(8, 16), t(16, 8), activation=""), ValueError, "silu"),
+    ("a policy that is none", lambda: ht.mm(t(8, 16), t(16, 8), policy="max-steels(1)"), ValueError, "max-steals"),
+    ("mm that wants a gradient", lambda: ht.mm(t(8, 16).requires_grad_(), t(16, 8)), Unsupported, "no_grad"),
+    ("sdpa that wants a gradient", lambda: sdpa(q().requires_grad_(), q(), q()), Unsupported, "no_grad"),
+    # Sizes
+    ("mm of 2^31 rows", lambda: ht.mm(huge(2**31, 16), t(16, 8)), Unsupported, "2^31"),
+    ("mm of 2^31 columns", lambda: ht.mm(t(8, 16), huge(2**31, 16).t()), Unsupported, "2^31"),
+    ("addmm of 2^31 rows", lambda: ht.addmm(t(8), huge(2**31, 16), t(16, 8)), Unsupported, "2^31"),
+    ("mm with rows 2^24 apart", lambda: ht.mm(torch.empty(2**25, dtype=F16).as_strided((2, 16), (2**24, 1)), t(16, 8)), Unsupported, "too far"),
+    ("mm that is too much to simulate", lambda: ht.mm(t(2048, 1024), t(1024, 1024)), Unsupported, "simulated GPU too long"),
+    ("sdpa that is too much to simulate", lambda: sdpa(*(q(1, 8, 2048, 64),) * 3), Unsupported, "simulated GPU too long"),
+    ("sdpa of 2^28 rows", lambda: sdpa(huge(1, 1, 2**28, 16), q(1, 1, 8, 16), q(1, 1, 8, 16)), Unsupported, "2^28"),
+    ("sdpa of a batch of 2^31", lambda: sdpa(huge(2**31, 1, 1, 16), huge(2**31, 1, 1, 16), huge(2**31, 1, 1, 16)), Unsupported, "2^28"),
+    ("linear of 2^31 rows", lambda: ht.linear(huge(2**31, 16), t(8, 16)), Unsupported, "2^31"),
+    ("grouped_mm of 2^31 rows", lambda: ht.grouped_mm(huge(2**31, 16), t(2, 16, 8), offs=offs), Unsupported, "2^31"),
+]  # fmt: skip
+
+
+def test_the_table_is_long():
+    assert len(TABLE) >= 60
+    assert len({name for name, *_ in TABLE}) == len(TABLE)
+
+
+@pytest.mark.parametrize("call, error, words", [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
+def test_refused_with_cause_and_remedy(call, error, words):
+    with pytest.raises(error) as raised:
+        call()
+    assert words in str(raised.value), str(raised.value)

@@ -1,0 +1,95 @@
+//! The Python package: its wheel, and its tests in an environment of their own.
+
+use crate::shell::{self, Failed};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What builds the wheel.
+const BUILDER: &str = "maturin>=1.16,<2";
+/// What its tests need in any case.
+const ALWAYS: &[&str] = &["pytest", "numpy"];
+
+/// Builds the wheel to install: `target/wheels/heist-*.whl`.
+pub(crate) fn wheel() -> Result<(), Failed> {
+    let python = environment()?;
+    install(&python, &[BUILDER])?;
+    let wheel = build(&python, &["--release"], "target/wheels")?;
+    let size = fs::metadata(&wheel).map_or(0, |file| file.len());
+    println!("{} ({:.1} MB)", wheel.display(), size as f64 / 1e6);
+    Ok(())
+}
+
+/// Builds the wheel as the Rust tests are built, installs it, and runs the tests of
+/// the package. Those of the operations for PyTorch need PyTorch: a machine that
+/// can't have it is told so, and they are skipped by name.
+pub(crate) fn test() -> Result<(), Failed> {
+    let python = environment()?;
+    install(&python, &[&[BUILDER], ALWAYS].concat())?;
+    let wheel = build(&python, &[], "target/python/wheels")?;
+    shell::run(
+        shell::command(&python)
+            .args(["-m", "pip", "install", "--quiet", "--force-reinstall"])
+            .args(["--no-deps", "--no-index"])
+            .arg(&wheel),
+    )?;
+    if let Err(Failed(why)) = install(&python, &["torch"]) {
+        eprintln!(
+            "{why}\nPyTorch can't be had here: python/tests/test_torch_ops.py, \
+             test_torch_refusals.py and test_torch_cuda.py are skipped"
+        );
+    }
+    let tests = shell::root().join("python");
+    shell::run(
+        shell::command(&python)
+            .args(["-m", "pytest", "-ra", "-p", "no:cacheprovider"])
+            .current_dir(tests.join("tests"))
+            .arg("--rootdir")
+            .arg(&tests),
+    )
+}
+
+/// The interpreter of the environment, which is made where there is none.
+fn environment() -> Result<PathBuf, Failed> {
+    let folder = shell::root().join("target/python/venv");
+    let python = folder.join("bin/python");
+    if !python.is_file() {
+        shell::run(shell::command("python3").args(["-m", "venv"]).arg(&folder)).map_err(
+            |Failed(why)| {
+                Failed(format!(
+                    "{why}\nthe Python package is built and tested in a virtual environment: \
+                     this needs python3 with its `venv` module"
+                ))
+            },
+        )?;
+    }
+    Ok(python)
+}
+
+/// Installs packages that are not there yet.
+fn install(python: &Path, packages: &[&str]) -> Result<(), Failed> {
+    shell::run(
+        shell::command(python)
+            .args(["-m", "pip", "install", "--quiet"])
+            .arg("--disable-pip-version-check")
+            .args(packages),
+    )
+}
+
+/// Builds a wheel into an empty folder, and finds it there.
+fn build(python: &Path, how: &[&str], folder: &str) -> Result<PathBuf, Failed> {
+    let folder = shell::root().join(folder);
+    // One wheel is to be found; an older one may have another name.
+    let _ = fs::remove_dir_all(&folder);
+    shell::run(
+        shell::command(python)
+            .args(["-m", "maturin", "build", "--quiet"])
+            .args(["--manifest-path", "python/Cargo.toml", "--out"])
+            .arg(&folder)
+            .args(how),
+    )?;
+    let found = fs::read_dir(&folder).ok().and_then(|files| {
+        let mut files = files.flatten().map(|file| file.path());
+        files.find(|path| path.extension().is_some_and(|e| e == "whl"))
+    });
+    found.ok_or_else(|| Failed(format!("there is no wheel in {}", folder.display())))
+}
