@@ -155,7 +155,8 @@ def test_grouped_mm(transposed):
     b = torch.randn(3, 24, 16, dtype=BF16).transpose(1, 2) if transposed else torch.randn(3, 16, 24, dtype=BF16)
     for ends in ([4, 4, 20], [0, 9, 17]):
         offs = torch.tensor(ends, dtype=torch.int32)
-        close(ht.grouped_mm(a, b, offs=offs), grouped(a, b, offs))
+        # Rows behind the last group hold anything.
+        close(ht.grouped_mm(a, b, offs=offs)[: ends[-1]], grouped(a, b, offs)[: ends[-1]])
     batches = torch.randn(3, 5, 16, dtype=BF16)
     close(ht.grouped_mm(batches, b), batches.double() @ b.double())
 

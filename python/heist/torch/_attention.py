@@ -187,6 +187,7 @@ def _attention_lse(q, k, v, scale, causal, left, right, policy):
 def _like(q, k, v):
     """An output without memory, laid out as the operation does it."""
     one_device("attention", q, k, v)
+    _check("attention", q, k, v, 1, 2)
     lies = [_lies(tensor) for tensor in (q, k, v)]
     if lies.count("rows") > lies.count("heads"):
         batch, heads, rows, dim = q.shape
@@ -273,6 +274,7 @@ LIBRARY.define(
 @torch.library.register_fake("heist::attention_packed", lib=LIBRARY)
 def _(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy):
     one_device("packed attention", q, k, v, q_starts, k_starts)
+    _check("packed attention", q, k, v, 1, None)
     lse = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
     return torch.empty_like(q, memory_format=torch.contiguous_format), lse
 
@@ -379,28 +381,35 @@ def scaled_dot_product_attention(
     torch.Size([1, 4, 16, 16])
     """
     what = "scaled_dot_product_attention"
-    tensors_only(what, query=query, key=key, value=value)
-    supported = "is_causal, scale and enable_gqa are"
     if attn_mask is not None or dropout_p:
+        supported = "is_causal, scale and enable_gqa are"
         _refuse(what, supported, attn_mask=(attn_mask is not None, attn_mask), dropout_p=(bool(dropout_p), dropout_p))
-    no_gradient(what, query, key, value)
-    squeezed = query.dim() == 3 and key.dim() == 3 and value.dim() == 3
-    if squeezed:
-        query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
-    _check(what, query, key, value, 1, 2)
-    if query.shape[1] != key.shape[1] and not enable_gqa:
-        raise ValueError(f"{what}: {query.shape[1]} query heads and {key.shape[1]} key heads; say enable_gqa=True")
-    left, right = -1, -1
-    queries, keys = query.shape[2], key.shape[2]
-    if is_causal and queries != keys:
+    tensors_only(what, query=query, key=key, value=value)
+    if torch.is_grad_enabled():
+        no_gradient(what, query, key, value)
+    # Types and sizes are checked where a call is planned, once.
+    shape, other = query.shape, key.shape
+    if len(shape) != 4 or len(other) != 4:
+        if len(shape) == 3 and len(other) == 3 and value.dim() == 3:
+            query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
+            return scaled_dot_product_attention(
+                query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy
+            ).squeeze(0)
+        _check(what, query, key, value, 1, 2)
+    if shape[1] != other[1] and not enable_gqa:
+        raise ValueError(f"{what}: {shape[1]} query heads and {other[1]} key heads; say enable_gqa=True")
+    right = -1
+    if is_causal and shape[2] != other[2]:
         # Counted from the first key here, and from the last one in the kernels.
-        is_causal = False
-        if keys > queries:
-            key, value, is_causal = key[:, :, :queries], value[:, :, :queries], True
+        queries, keys = shape[2], other[2]
+        is_causal = keys > queries
+        if is_causal:
+            key, value = key[:, :, :queries], value[:, :, :queries]
         else:
             right = queries - keys
-    out = _op(query, key, value, _scale(what, scale), is_causal, left, right, policy_text(policy))
-    return out.squeeze(0) if squeezed else out
+    if scale is not None:
+        scale = _scale(what, scale)
+    return _op(query, key, value, scale, is_causal, -1, right, "" if policy is None else policy_text(policy))
 
 
 def _window(what: str, window_size: Any, causal: bool) -> tuple[bool, int, int]:
@@ -449,9 +458,10 @@ def flash_attn_func(
         alibi_slopes=(alibi_slopes is not None, alibi_slopes),
     )  # fmt: skip
     no_gradient(what, q, k, v)
-    _check(what, q, k, v, 2, 1)
+    if not q.dim() == k.dim() == v.dim() == 4:
+        _check(what, q, k, v, 2, 1)
     causal, left, right = _window(what, window_size, causal)
-    q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     arguments = (q, k, v, _scale(what, softmax_scale), causal, left, right, policy_text(policy))
     if return_attn_probs:
         out, lse = _op_lse(*arguments)

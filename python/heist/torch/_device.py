@@ -29,6 +29,8 @@ _owner = os.getpid()
 _counters: dict[tuple[int, int], torch.Tensor] = {}
 _scratch: dict[tuple[int, int], torch.Tensor] = {}
 _COUNTER_BYTES = 4096
+# Counts how often one of them was made anew: an address from before is no longer good.
+_generation = 0
 
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
@@ -58,6 +60,8 @@ def empty_cache() -> None:
 
     Not while a kernel of another stream may still use them: synchronise first.
     """
+    global _generation
+    _generation += 1
     _counters.clear()
     _scratch.clear()
 
@@ -106,7 +110,7 @@ def device_of(what: str, *tensors: torch.Tensor) -> int:
 class Launcher:
     """A plan with the memory it needs, for tensors of one device."""
 
-    __slots__ = ("counters", "index", "launch", "plan", "scratch")
+    __slots__ = ("counters", "held", "index", "launch", "plan", "scratch")
 
     def __init__(self, index: int, plan: Any) -> None:
         if index < 0 and plan.flops > SIMULATED_LIMIT:
@@ -119,6 +123,9 @@ class Launcher:
         self.counters = plan.counters
         self.scratch = plan.scratch
         self.launch = plan.launch
+        # The stream of the last launch, the state of the workspaces then, and the
+        # addresses: one tuple, which another thread replaces as a whole.
+        self.held = (-1, -1, 0, 0)
 
     def __call__(self, *addresses: int) -> None:
         index = self.index
@@ -126,14 +133,19 @@ class Launcher:
             self.launch(*addresses, 0, 0, 0)
             return
         stream = current_stream(index)
-        counters = scratch = 0
-        if self.counters or self.scratch:
-            held = self.memory(index, stream)
-            counters, scratch = held[0].data_ptr(), held[1].data_ptr()
-        self.launch(*addresses, counters, scratch, stream)
+        if not (self.counters or self.scratch):
+            self.launch(*addresses, 0, 0, stream)
+            return
+        held = self.held
+        if held[0] == stream and held[1] == _generation and not _capturing():
+            self.launch(*addresses, held[2], held[3], stream)
+            return
+        counters, scratch = self.memory(index, stream)
+        self.launch(*addresses, counters.data_ptr(), scratch.data_ptr(), stream)
 
     def memory(self, index: int, stream: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Counters and scratch memory for a launch into a stream."""
+        global _generation
         device = torch.device("cuda", index)
         if _capturing():
             # A graph has its own, from its own pool: it may be replayed beside anything,
@@ -147,9 +159,12 @@ class Launcher:
         if counters is None or counters.numel() < self.counters:
             size = max(_COUNTER_BYTES, self.counters)
             counters = _counters[key] = torch.zeros(size, dtype=torch.uint8, device=device)
+            _generation += 1
         scratch = _scratch.get(key)
         if scratch is None or scratch.numel() < self.scratch:
             scratch = _scratch[key] = torch.empty(max(self.scratch, 256), dtype=torch.uint8, device=device)
+            _generation += 1
+        self.held = (stream, _generation, counters.data_ptr(), scratch.data_ptr())
         return counters, scratch
 
 

@@ -26,11 +26,10 @@ class _Registration:
                     return_debug_mask: bool = False, *, scale: float | None = None) -> Any:  # fmt: skip
             if _takes(query, key, value, dropout_p, return_debug_mask):
                 out, lse = _op_lse(query, key, value, scale, is_causal, -1, -1, "")
-                none = torch.empty((0,), dtype=torch.int32, device=query.device)
                 seed = torch.zeros((2,), dtype=torch.uint64, device=query.device)
                 unused = torch.empty((), dtype=torch.uint64, device=query.device)
                 debug = torch.empty((0,), dtype=query.dtype, device=query.device)
-                return out, lse, none, none, query.shape[2], key.shape[2], seed, unused, debug
+                return out, lse, None, None, query.shape[2], key.shape[2], seed, unused, debug
             return original.call_boxed(
                 keys, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
             )

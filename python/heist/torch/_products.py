@@ -75,37 +75,26 @@ def _fits(what: str, name: str, tensor: torch.Tensor) -> None:
         raise UnsupportedError(f"{what}: {name} is {tuple(tensor.shape)}; axes shorter than 2^31 are supported: split it")
 
 
-def _product(what, a, b, out, c, bias, alpha, beta, activation, policy):
-    """Launches `out = activation(alpha * a @ b + beta * c + bias)`; shapes were checked."""
-    # The addend has the memory layout of the result.
-    key = (
-        a.shape, a.stride(), b.shape, b.stride(), a.dtype, b.dtype, out.dtype, out.stride(), a.get_device(),
-        b.get_device(), None if c is None else c.get_device(), None if bias is None else bias.get_device(), alpha, beta, activation, policy, torch.backends.cuda.matmul.allow_tf32,
+def _plan(what, a, b, out_dtype, ldc, c, bias, alpha, beta, activation, policy):
+    """The launcher of `activation(alpha * a @ b + beta * c + bias)`; shapes were checked."""
+    dtype = _input(what, "the left matrix", a)
+    if b.dtype != a.dtype:
+        raise ValueError(f"{what}: matrices of {a.dtype} and {b.dtype}; convert one with `.to(..)`")
+    index = device_of(what, a, b, *(t for t in (c, bias) if t is not None))
+    (m, k), n = a.shape, b.shape[1]
+    a_rows, lda = _pitch(what, "the left matrix", a)
+    b_rows, ldb = _pitch(what, "the right matrix", b)
+    plan = ops_of(index).gemm(
+        m, n, k, dtype=dtype, out=_output(what, out_dtype), layout=f"{'n' if a_rows else 't'}{'n' if b_rows else 't'}",
+        lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta, bias=bias is not None, activation=activation,
+        policy=policy or None,
     )  # fmt: skip
-    launcher = _plans.get(key)
-    if launcher is None:
-        dtype = _input(what, "the left matrix", a)
-        if b.dtype != a.dtype:
-            raise ValueError(f"{what}: matrices of {a.dtype} and {b.dtype}; convert one with `.to(..)`")
-        index = device_of(what, a, b, out, *(t for t in (c, bias) if t is not None))
-        (m, k), n = a.shape, b.shape[1]
-        a_rows, lda = _pitch(what, "the left matrix", a)
-        b_rows, ldb = _pitch(what, "the right matrix", b)
-        plan = ops_of(index).gemm(
-            m, n, k, dtype=dtype, out=_output(what, out.dtype), layout=f"{'n' if a_rows else 't'}{'n' if b_rows else 't'}",
-            lda=lda, ldb=ldb, ldc=max(out.stride(0), n), alpha=alpha, beta=beta, bias=bias is not None,
-            activation=activation, policy=policy or None,
-        )  # fmt: skip
-        launcher = _plans[key] = Launcher(index, plan)
-    if (a.data_ptr() | b.data_ptr()) % 16:
-        aligned(what, left=a, right=b)
-    launcher(
-        a.data_ptr(),
-        b.data_ptr(),
-        0 if c is None else c.data_ptr(),
-        out.data_ptr(),
-        0 if bias is None else bias.data_ptr(),
-    )
+    return Launcher(index, plan)
+
+
+def _tf32(dtype: torch.dtype) -> bool:
+    """Whether tf32 is allowed, where it matters."""
+    return dtype is torch.float32 and torch.backends.cuda.matmul.allow_tf32
 
 
 def _two(what: str, a: torch.Tensor, b: torch.Tensor) -> None:
@@ -135,17 +124,31 @@ LIBRARY.define(
 
 
 def _mm(a, b, out_dtype, policy):
+    key = (
+        "mm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, out_dtype, a.get_device(), b.get_device(),
+        policy, _tf32(a.dtype),
+    )  # fmt: skip
+    launcher = _plans.get(key)
+    if launcher is None:
+        _two("mm", a, b)
+        _input("mm", "input", a)
+        if not a.numel() or not b.numel():
+            device_of("mm", a, b)
+            return torch.zeros((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
+        launcher = _plan("mm", a, b, out_dtype, b.shape[1], None, None, 1.0, 0.0, "none", policy)
+        _plans[key] = launcher
+    left, right = a.data_ptr(), b.data_ptr()
+    if (left | right) % 16:
+        aligned("mm", left=a, right=b)
     out = torch.empty((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
-    if out.numel() and not a.shape[1]:
-        return out.zero_()
-    if out.numel():
-        _product("mm", a, b, out, None, None, 1.0, 0.0, "none", policy)
+    launcher(left, right, 0, out.data_ptr(), 0)
     return out
 
 
 @torch.library.register_fake("heist::mm", lib=LIBRARY)
 def _(a, b, out_dtype, policy):
     one_device("mm", a, b)
+    _two("mm", a, b)
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
@@ -155,8 +158,7 @@ def _addmm(c, a, b, beta, alpha, activation, policy):
     out = torch.empty((m, n), dtype=a.dtype, device=a.device)
     if not out.numel():
         return out
-    if c.device != a.device:
-        device_of(what, a, c)
+    device_of(what, a, b, c)
     if c.dtype != a.dtype:
         raise ValueError(f"{what}: input is {c.dtype} and the matrices are {a.dtype}; convert it with `.to(..)`")
     bias = None
@@ -174,7 +176,18 @@ def _addmm(c, a, b, beta, alpha, activation, policy):
     if not a.shape[1]:
         # Without a depth the product is zero; a depth of zeros gives that.
         a, b = a.new_zeros((m, 8)), b.new_zeros((8, n))
-    _product(what, a, b, out, c, bias, alpha, beta, activation, policy)
+    key = (
+        "addmm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, a.get_device(), b.get_device(), c is None,
+        bias is None, alpha, beta, activation, policy, _tf32(a.dtype),
+    )  # fmt: skip
+    launcher = _plans.get(key)
+    if launcher is None:
+        launcher = _plans[key] = _plan(what, a, b, a.dtype, n, c, bias, alpha, beta, activation, policy)
+    if (a.data_ptr() | b.data_ptr()) % 16:
+        aligned(what, left=a, right=b)
+    launcher(
+        a.data_ptr(), b.data_ptr(), 0 if c is None else c.data_ptr(), out.data_ptr(), 0 if bias is None else bias.data_ptr()
+    )
     return out
 
 
@@ -186,22 +199,70 @@ def _(c, a, b, beta, alpha, activation, policy):
 
 def _linear(x, weight, bias, activation, policy):
     what = "linear"
+    key = (
+        "linear", x.shape, weight.shape, x.stride(), weight.stride(), x.dtype, weight.dtype, x.get_device(),
+        weight.get_device(), None if bias is None else (bias.dtype, bias.shape, bias.stride(), bias.get_device()),
+        activation, policy, _tf32(x.dtype),
+    )  # fmt: skip
+    found = _plans.get(key)
+    if found is None:
+        found = _plans[key] = _plan_linear(x, weight, bias, activation, policy)
+    launcher, flat = found
     out = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=x.dtype, device=x.device)
-    if not out.numel():
+    if launcher is None:
         return out
-    flat = x.reshape(-1, x.shape[-1])
-    if bias is not None and (bias.data_ptr() % 16 or bias.stride(0) != 1):
-        bias = bias.clone(memory_format=torch.contiguous_format)
+    # Rows that lie as those of a matrix need no copy.
+    left, right, added = x if flat else x.reshape(-1, x.shape[-1]), weight, 0
     if not x.shape[-1]:
-        flat, weight = x.new_zeros((flat.shape[0], 8)), weight.new_zeros((weight.shape[0], 8))
-    result = out.view(-1, weight.shape[0])
-    _product(what, flat, weight.t(), result, None, bias, 1.0, 0.0, activation, policy)
+        left, right = x.new_zeros((out.numel() // weight.shape[0], 8)), weight.new_zeros((weight.shape[0], 8))
+    if (left.data_ptr() | right.data_ptr()) % 16:
+        aligned(what, input=left, weight=right)
+    if bias is not None:
+        added = bias.data_ptr()
+        if added % 16 or bias.stride(0) != 1:
+            bias = bias.clone(memory_format=torch.contiguous_format)
+            added = bias.data_ptr()
+    launcher(left.data_ptr(), right.data_ptr(), 0, out.data_ptr(), added)
     return out
+
+
+def _plan_linear(x, weight, bias, activation, policy):
+    """The launcher of a linear layer, and whether its input is a matrix as it lies."""
+    what = "linear"
+    _check_linear(x, weight, bias, activation)
+    device_of(what, x, weight, *(() if bias is None else (bias,)))
+    if x.shape[-1]:
+        flat = x.reshape(-1, x.shape[-1])
+    else:
+        rows = 1
+        for extent in x.shape[:-1]:
+            rows *= extent
+        flat, weight = x.new_zeros((rows, 8)), weight.new_zeros((weight.shape[0], 8))
+    if not flat.shape[0] or not weight.shape[0]:
+        return None, True
+    own = flat.data_ptr() == x.data_ptr()
+    launcher = _plan(what, flat, weight.t(), x.dtype, weight.shape[0], None, bias, 1.0, 0.0, activation, policy)
+    return launcher, own
+
+
+def _check_linear(x, weight, bias, activation):
+    what = "linear"
+    if weight.dim() != 2 or x.dim() < 1:
+        raise ValueError(f"{what}: input is {tuple(x.shape)} and weight {tuple(weight.shape)}; (.., in) and (out, in) are wanted")
+    _fits(what, "input", x)
+    _fits(what, "weight", weight)
+    if x.shape[-1] != weight.shape[1]:
+        raise ValueError(f"{what}: rows of {x.shape[-1]} elements and a weight that takes {weight.shape[1]}")
+    _input(what, "input", x)
+    _activation(what, activation)
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype):
+        raise ValueError(f"{what}: bias is {bias.dtype} of {tuple(bias.shape)}; {x.dtype} of ({weight.shape[0]},) is wanted")
 
 
 @torch.library.register_fake("heist::linear", lib=LIBRARY)
 def _(x, weight, bias, activation, policy):
     one_device("linear", x, weight, *(() if bias is None else (bias,)))
+    _check_linear(x, weight, bias, activation)
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
@@ -209,13 +270,12 @@ def _grouped_mm(a, b, offs, out_dtype, policy):
     what = "grouped_mm"
     rows, depth = a.shape
     groups, _, cols = b.shape
-    # Rows behind the last group belong to nobody.
-    out = torch.zeros((rows, cols), dtype=out_dtype, device=a.device)
-    if not out.numel() or not depth or not groups:
-        return out
+    if not rows * cols or not depth or not groups:
+        return torch.zeros((rows, cols), dtype=out_dtype, device=a.device)
+    out = torch.empty((rows, cols), dtype=out_dtype, device=a.device)
     key = (
         "grouped", a.shape, a.stride(), b.shape, b.stride(), a.dtype, b.dtype, offs.dtype, offs.shape, offs.stride(),
-        out_dtype, a.get_device(), b.get_device(), offs.get_device(), policy, torch.backends.cuda.matmul.allow_tf32,
+        out_dtype, a.get_device(), b.get_device(), offs.get_device(), policy, _tf32(a.dtype),
     )  # fmt: skip
     launcher = _plans.get(key)
     if launcher is None:
@@ -271,10 +331,10 @@ def mm(
     16.0
     """
     tensors_only("mm", input=input, mat2=mat2)
-    no_gradient("mm", input, mat2)
-    _two("mm", input, mat2)
-    _input("mm", "input", input)
-    return _op_mm(input, mat2, out_dtype or input.dtype, policy_text(policy))
+    if torch.is_grad_enabled():
+        no_gradient("mm", input, mat2)
+    # Types and sizes are checked where a call is planned, once.
+    return _op_mm(input, mat2, out_dtype or input.dtype, "" if policy is None else policy_text(policy))
 
 
 def addmm(
@@ -329,20 +389,10 @@ def linear(
     tensors_only(what, input=input, weight=weight)
     if bias is not None:
         tensors_only(what, bias=bias)
-    no_gradient(what, input, weight, bias)
-    if weight.dim() != 2 or input.dim() < 1:
-        raise ValueError(f"{what}: input is {tuple(input.shape)} and weight {tuple(weight.shape)}; (.., in) and (out, in) are wanted")
-    _fits(what, "input", input)
-    _fits(what, "weight", weight)
-    if input.shape[-1] != weight.shape[1]:
-        raise ValueError(f"{what}: rows of {input.shape[-1]} elements and a weight that takes {weight.shape[1]}")
-    _input(what, "input", input)
-    _activation(what, activation)
-    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != input.dtype):
-        raise ValueError(
-            f"{what}: bias is {bias.dtype} of {tuple(bias.shape)}; {input.dtype} of ({weight.shape[0]},) is wanted"
-        )
-    return _op_linear(input, weight, bias, activation, policy_text(policy))
+    if torch.is_grad_enabled():
+        no_gradient(what, input, weight, bias)
+    # Types and sizes are checked where a call is planned, once.
+    return _op_linear(input, weight, bias, activation, "" if policy is None else policy_text(policy))
 
 
 def grouped_mm(
@@ -357,7 +407,7 @@ def grouped_mm(
     """As ``torch.nn.functional.grouped_mm``: rows of ``mat_a`` times the matrix of their
     group in ``mat_b`` (groups, in, out). ``offs`` (int32) says where the rows of each
     group end; it is read on the device. Without ``offs``, ``mat_a`` has a matrix for
-    each group too. Rows behind the last group are zero.
+    each group too. Rows behind the last group hold anything, as PyTorch's do.
 
     >>> a, b = torch.ones(6, 16, dtype=torch.bfloat16), torch.ones(2, 16, 8, dtype=torch.bfloat16)
     >>> grouped_mm(a, b, offs=torch.tensor([2, 6], dtype=torch.int32)).shape
