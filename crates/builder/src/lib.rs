@@ -91,8 +91,8 @@ pub use mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RemoteMbarrier, RingCursor,
 pub use mma::{ASource, Accumulator, BSource, FragmentA, FragmentB, MmaInput, WarpTile};
 pub use ops::{Bits, Divide};
 pub use params::{
-    DevicePtr, Host, KernelParams, On, Param, ParamInfo, ParamKind, ParamShape, ParamValue, Passed,
-    Side, With,
+    DevicePtr, Host, KernelParams, On, Param, ParamInfo, ParamKind, ParamShape, ParamValue,
+    ParamsWith, Passed, Side, With,
 };
 pub use pointer::{
     AtomicSpace, Cluster, FragmentSpace, Global, IntoIndex, LoadCache, Local, Ptr, Shared, Space,

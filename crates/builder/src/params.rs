@@ -58,7 +58,7 @@ impl<'k> Side for On<'k> {
 /// use heist_builder::*;
 /// kernel_params! { pub struct Args { data: Global<f32>, n: u32 } }
 /// let args: Args<With<Vec<f32>>> = Args { data: vec![1.0, 2.0], n: 2 };
-/// let passed = args.passed();
+/// let passed = ParamsWith::passed(args);
 /// assert!(matches!(&passed[0], Passed::Buffer { data, .. } if data.len() == 2));
 /// assert!(matches!(&passed[1], Passed::Number(number) if number.bytes == [2, 0, 0, 0]));
 /// ```
@@ -264,16 +264,46 @@ pub struct ParamValue {
     pub kind: ParamKind,
 }
 
+/// The parameters of a kernel with a `B` in place of every address and tensor map:
+/// `Args<With<B>>` for a struct declared with [`kernel_params!`](crate::kernel_params).
+pub trait ParamsWith<B> {
+    /// The parameters in order, as a runner that owns memory takes them.
+    fn passed(self) -> Vec<Passed<B>>;
+}
+
 /// A struct declared with [`kernel_params!`](crate::kernel_params).
 pub trait KernelParams: 'static {
     /// The same struct inside the kernel.
     type Device<'k>;
+    /// The same struct with a `B` in place of every address: see [`With`].
+    type With<B: Clone + fmt::Debug>: ParamsWith<B>;
     #[doc(hidden)]
     fn shapes() -> Vec<(&'static str, ParamShape)>;
     #[doc(hidden)]
     fn read<'k>(k: &Kernel<'k>) -> Self::Device<'k>;
     /// The values in order, as a launch takes them.
     fn values(&self) -> Vec<ParamValue>;
+
+    /// The arguments of a launch in order, for a runner that owns memory: what was
+    /// given in place of an address stays as it is, and a number becomes its bytes,
+    /// as many as its field has.
+    ///
+    /// ```
+    /// use heist_builder::*;
+    /// kernel_params! { pub struct Args { data: Global<f32>, factor: f64, n: u32 } }
+    /// let own = Args { data: vec![7u8; 8], factor: 2.0, n: 2 };
+    /// let arguments: Vec<Vec<u8>> = Args::arguments(own);
+    /// assert_eq!(arguments[0], [7; 8]);
+    /// assert_eq!(arguments[1], 2.0f64.to_le_bytes());
+    /// assert_eq!(arguments[2], [2, 0, 0, 0]);
+    /// ```
+    fn arguments<B: From<Vec<u8>> + Clone + fmt::Debug>(own: Self::With<B>) -> Vec<B> {
+        let one = |passed| match passed {
+            Passed::Number(number) => B::from(number.bytes),
+            Passed::Buffer { data, .. } => data,
+        };
+        own.passed().into_iter().map(one).collect()
+    }
 
     /// Name, offset, size and alignment of each parameter.
     fn layout() -> Vec<ParamInfo> {
@@ -311,8 +341,15 @@ macro_rules! kernel_params {
         #[derive(Clone, Copy, Debug)]
         $vis struct $name {}
 
+        impl<B: ::std::clone::Clone + ::std::fmt::Debug> $crate::ParamsWith<B> for $name {
+            fn passed(self) -> ::std::vec::Vec<$crate::Passed<B>> {
+                ::std::vec::Vec::new()
+            }
+        }
+
         impl $crate::KernelParams for $name {
             type Device<'k> = $name;
+            type With<B: ::std::clone::Clone + ::std::fmt::Debug> = $name;
             fn shapes() -> ::std::vec::Vec<(&'static str, $crate::ParamShape)> {
                 ::std::vec::Vec::new()
             }
@@ -336,16 +373,17 @@ macro_rules! kernel_params {
             $($(#[$field_meta])* #[allow(missing_docs)] pub $field: S::Of<$ty>,)+
         }
 
-        impl<B: ::std::clone::Clone + ::std::fmt::Debug> $name<$crate::With<B>> {
-            /// The parameters in order, as a runner that owns memory takes them.
-            #[allow(dead_code)]
-            $vis fn passed(self) -> ::std::vec::Vec<$crate::Passed<B>> {
+        impl<B: ::std::clone::Clone + ::std::fmt::Debug> $crate::ParamsWith<B>
+            for $name<$crate::With<B>>
+        {
+            fn passed(self) -> ::std::vec::Vec<$crate::Passed<B>> {
                 ::std::vec![$(<$ty as $crate::Param>::pass(stringify!($field), self.$field),)+]
             }
         }
 
         impl $crate::KernelParams for $name {
             type Device<'k> = $name<$crate::On<'k>>;
+            type With<B: ::std::clone::Clone + ::std::fmt::Debug> = $name<$crate::With<B>>;
             fn shapes() -> ::std::vec::Vec<(&'static str, $crate::ParamShape)> {
                 ::std::vec![$((stringify!($field), <$ty as $crate::Param>::shape()),)+]
             }

@@ -34,7 +34,7 @@ fn words(
         out: Arg::output::<u32>(x.len() * results),
         n: threads,
     };
-    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
     output::<u32>(&outcome, 1)
         .chunks(x.len())
         .map(<[u32]>::to_vec)
@@ -422,8 +422,7 @@ fn tiles_keep_their_elements_apart() {
                 out: Arg::output::<u32>(count + count / 8),
                 n: 0,
             };
-            let report =
-                run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+            let report = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
             let out = output::<u32>(&report, 1);
             let mut places = out[..count].to_vec();
             places.sort();
@@ -472,7 +471,7 @@ fn halves_and_vectors() {
         out: Arg::output::<f32>(128),
         n: 1,
     };
-    let report = run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+    let report = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
     let found = output::<f32>(&report, 1);
     for t in 0..32 {
         let [a, b, c, d] = [0, 1, 2, 3].map(|i| x[t * 4 + i]);

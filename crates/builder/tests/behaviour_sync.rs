@@ -6,31 +6,32 @@ mod sim;
 
 use heist_builder::*;
 use heist_launch::{Arg, Outcome};
+use heist_run::Settings;
 use sim::output;
 
 kernel_params! { struct Words { out: Global<u32>, n: u32 } }
 
 /// Runs a kernel under a few seeds with chaos on, and checks each outcome.
-fn explore<A>(
+fn explore<A: KernelParams>(
     kernel: &BuiltKernel<A>,
     device: &str,
     grid: [u32; 3],
-    passed: impl Fn() -> Vec<Passed<Arg>>,
+    args: impl Fn() -> A::With<Arg>,
     check: impl Fn(Outcome),
 ) {
     for seed in 0..4 {
-        let options = heist_sim::Options {
+        let settings = Settings {
             seed,
-            chaos: heist_sim::Chaos::FULL,
-            ..heist_sim::Options::default()
+            chaos: true,
+            ..Settings::default()
         };
         let run = sim::Run {
             kernel,
             device,
             grid,
-            passed: passed(),
+            args: args(),
             buffers: Vec::new(),
-            options,
+            settings,
         };
         if let Some(outcome) = run.run() {
             check(outcome);
@@ -91,14 +92,14 @@ fn a_ring_of_barriers_hands_over_every_value() {
             })
             .expect("builds");
         let n = 10u32;
-        let passed = || {
+        let own = || {
             let args = Words {
                 out: Arg::output::<u32>(64),
                 n,
             };
-            args.passed()
+            args
         };
-        explore(&kernel, device, [1, 1, 1], passed, |outcome| {
+        explore(&kernel, device, [1, 1, 1], own, |outcome| {
             let expected: Vec<u32> = (0..64u32)
                 .map(|t| (0..n).map(|i| i * 100 + 31 - t % 32).sum())
                 .collect();
@@ -134,14 +135,14 @@ fn blocks_of_a_cluster_write_to_each_other() {
                 k.cluster_sync();
             })
             .expect("builds");
-        let passed = || {
+        let own = || {
             let args = Words {
                 out: Arg::output::<u32>(blocks as usize * 2),
                 n: 0,
             };
-            args.passed()
+            args
         };
-        explore(&kernel, "sim:h200", shape, passed, |outcome| {
+        explore(&kernel, "sim:h200", shape, own, |outcome| {
             let expected: Vec<u32> = (0..blocks)
                 .flat_map(|rank| [(rank + blocks - 1) % blocks + 200, rank])
                 .collect();
@@ -181,14 +182,14 @@ fn blocks_of_a_cluster_send_to_each_other() {
                 k.cluster_sync();
             })
             .expect("builds");
-        let passed = || {
+        let own = || {
             let args = Words {
                 out: Arg::output::<u32>(blocks as usize * 5),
                 n: 0,
             };
-            args.passed()
+            args
         };
-        explore(&kernel, "sim:h200", shape, passed, |outcome| {
+        explore(&kernel, "sim:h200", shape, own, |outcome| {
             let expected: Vec<u32> = (0..blocks)
                 .flat_map(|rank| {
                     let from = (rank + blocks - 1) % blocks;
@@ -216,14 +217,14 @@ fn named_barriers_meet_apart() {
             args.out.at(t).store(shared.at(partner).load());
         })
         .expect("builds");
-    let passed = || {
+    let own = || {
         let args = Words {
             out: Arg::output::<u32>(128),
             n: 0,
         };
-        args.passed()
+        args
     };
-    explore(&kernel, "sim:a100", [1, 1, 1], passed, |outcome| {
+    explore(&kernel, "sim:a100", [1, 1, 1], own, |outcome| {
         let expected: Vec<u32> = (0..128u32).map(|t| (t ^ 63) * 3).collect();
         assert_eq!(output::<u32>(&outcome, 0), expected);
     });
@@ -250,14 +251,14 @@ fn late_requests_run_every_tile_once() {
             });
         })
         .expect("builds");
-    let passed = || {
+    let own = || {
         let args = Words {
             out: Arg::in_out(&vec![0u32; tiles as usize]),
             n: 3,
         };
-        args.passed()
+        args
     };
-    explore(&kernel, "sim:b200", [tiles, 1, 1], passed, |outcome| {
+    explore(&kernel, "sim:b200", [tiles, 1, 1], own, |outcome| {
         assert_eq!(output::<u32>(&outcome, 0), vec![1; tiles as usize]);
     });
 }

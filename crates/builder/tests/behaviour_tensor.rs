@@ -105,8 +105,7 @@ fn fragments_of_f16_from_every_layout() {
                 b: input(&b),
                 out: Arg::output::<f32>(1024),
             };
-            let outcome =
-                run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+            let outcome = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
             close(
                 &output(&outcome, 2),
                 &expected(&wide(&a), &wide(&b), by_rows),
@@ -137,8 +136,7 @@ fn fragments_of_bf16_from_every_layout() {
             b: input(&b),
             out: Arg::output::<f32>(1024),
         };
-        let outcome =
-            run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+        let outcome = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
         close(
             &output(&outcome, 2),
             &expected(&wide(&a), &wide(&b), by_rows),
@@ -175,7 +173,7 @@ fn fragments_of_tf32() {
         b: input(&b),
         out: Arg::output::<f32>(1024),
     };
-    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
     let wide = |v: &[f32]| v.iter().map(|&v| f64::from(v)).collect::<Vec<_>>();
     // The inputs lose 13 bits.
     close(
@@ -223,7 +221,7 @@ fn fragments_by_plain_loads_and_from_sums() {
         b: input(&b),
         out: Arg::output::<f32>(256),
     };
-    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
     let product = |left: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
         (0..256)
             .map(|i| {
@@ -266,7 +264,7 @@ fn whole_fragments_multiply() {
         b: input(&b),
         out: Arg::output::<f32>(256),
     };
-    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args.passed()).expect("sm_80 runs on all");
+    let outcome = run(&kernel, "sim:a100", [1, 1, 1], args).expect("sm_80 runs on all");
     let exact: Vec<f64> = (0..256)
         .map(|i| {
             let (m, n) = (i / 16, i % 16);

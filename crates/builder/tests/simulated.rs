@@ -28,6 +28,7 @@ mod wgmma_gemm;
 use half::f16;
 use heist_builder::Arch;
 use heist_launch::{Arg, Buffer, NamedBuffer, Role, Swizzle, TensorElement, TensorMap};
+use heist_run::Settings;
 use sim::{output, random, run};
 
 const DEVICES: [(&str, Arch); 4] = [
@@ -49,7 +50,7 @@ fn saxpy_adds() {
             a: 0.5,
             n: n as u32,
         };
-        let Some(report) = run(&kernel, device, [4, 1, 1], args.passed()) else {
+        let Some(report) = run(&kernel, device, [4, 1, 1], args) else {
             continue;
         };
         let expected: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x.mul_add(0.5, *y)).collect();
@@ -68,7 +69,7 @@ fn reduction_sums() {
             sum: Arg::in_out(&[0.0f32]),
             n: x.len() as u32,
         };
-        let Some(report) = run(&kernel, device, [3, 1, 1], args.passed()) else {
+        let Some(report) = run(&kernel, device, [3, 1, 1], args) else {
             continue;
         };
         assert_eq!(output::<f32>(&report, 1), [x.iter().sum::<f32>()]);
@@ -87,7 +88,7 @@ fn tiled_gemm_multiplies() {
         n: n as u32,
         k: k as u32,
     };
-    let report = run(&kernel, "sim:a100", [2, 1, 1], args.passed()).expect("sm_80 runs on all");
+    let report = run(&kernel, "sim:a100", [2, 1, 1], args).expect("sm_80 runs on all");
     let c = output::<f32>(&report, 2);
     for (index, found) in c.into_iter().enumerate() {
         let (row, col) = (index / n, index % n);
@@ -132,7 +133,7 @@ fn mma_gemm_multiplies() {
             n: n as u32,
             k: k as u32,
         };
-        let Some(report) = run(&kernel, device, [1, 1, 1], args.passed()) else {
+        let Some(report) = run(&kernel, device, [1, 1, 1], args) else {
             continue;
         };
         close(&output::<f32>(&report, 2), &product(&a, &b, m, n, k));
@@ -150,7 +151,7 @@ fn cluster_sum_sums_rows() {
             sums: Arg::output::<f32>(rows),
             cols: cols as u32,
         };
-        let Some(report) = run(&kernel, device, [4 * rows as u32, 1, 1], args.passed()) else {
+        let Some(report) = run(&kernel, device, [4 * rows as u32, 1, 1], args) else {
             continue;
         };
         let expected: Vec<f32> = x.chunks(cols).map(|row| row.iter().sum()).collect();
@@ -167,19 +168,19 @@ fn steal_runs_every_tile_once() {
             runs: Arg::in_out(&vec![0u32; tiles]),
             by: Arg::output::<u32>(tiles),
         };
-        let options = heist_sim::Options {
+        let settings = Settings {
             seed,
-            chaos: heist_sim::Chaos::FULL,
-            ..heist_sim::Options::default()
+            chaos: true,
+            ..Settings::default()
         };
         let grid = [tiles as u32, 1, 1];
         let run = sim::Run {
             kernel: &kernel,
             device: "sim:b200",
             grid,
-            passed: args.passed(),
+            args,
             buffers: Vec::new(),
-            options,
+            settings,
         };
         let Some(report) = run.run() else {
             return;
@@ -222,9 +223,9 @@ fn wgmma_gemm_multiplies() {
         kernel: &kernel,
         device: "sim:h200",
         grid: [2, 1, 1],
-        passed: args.passed(),
+        args,
         buffers: vec![named("a", &a), named("b", &b)],
-        options: heist_sim::Options::default(),
+        settings: Settings::default(),
     };
     let Some(outcome) = run.run() else { return };
     close(&output::<f32>(&outcome, 2), &product(&a, &b, m, n, k));

@@ -41,7 +41,7 @@ pub fn fastest<A: KernelParams>(
     settings: &Settings,
     tuner: &mut Tuner,
     candidates: &[Schedule],
-    own: impl Fn() -> Vec<Arg>,
+    own: impl Fn() -> A::With<Arg>,
     build: impl Fn(&Schedule) -> Result<TiledKernel<A>, BuildError>,
 ) -> Result<usize, TiledError> {
     let Some(first) = candidates.first() else {

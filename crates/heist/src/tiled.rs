@@ -23,17 +23,16 @@
 //!             k.if_(i.lt(args.n), || args.data.at(i).update(|v| v * args.factor));
 //!         })
 //!     })?;
-//! // One argument for each parameter, in order.
-//! let own = [Arg::in_out(&[1.0f32; 1000]), Arg::scalar(3.0f32), Arg::scalar(1000u32)];
+//! let own = Scale { data: Arg::in_out(&[1.0f32; 1000]), factor: 3.0, n: 1000 };
 //! // Whatever is found in the run, a race for example, is an error here.
 //! let run = tiled::run(&device, &kernel, own, &Settings::default())?;
 //! assert_eq!(run.exactly_once(), Some(true));
-//! assert_eq!(run.output(0).unwrap().to_vec::<f32>().unwrap(), [3.0; 1000]);
+//! assert_eq!(run.output("data").unwrap().to_vec::<f32>().unwrap(), [3.0; 1000]);
 //! # Ok(()) }
 //! ```
 
 use heist_builder::{BuildError, KernelParams};
-use heist_launch::{Arg, Buffer, BufferRef, Dim3, Launch};
+use heist_launch::{Arg, Buffer, Dim3, Launch};
 use heist_ptx::{Diagnostic, Source as Text, rule};
 use heist_run::{Device, Execution, Found, NotRun, Program, Settings, UnknownArch};
 use heist_sched::{LaunchReport, Place, Plan, PlanError, ReportError, TiledKernel};
@@ -48,13 +47,24 @@ pub struct TiledRun {
     pub report: LaunchReport,
     /// The PTX that ran, for the findings.
     pub text: Text,
+    /// The kernel's own parameters.
+    fields: Vec<&'static str>,
     tiles: Dim3,
 }
 
 impl TiledRun {
-    /// A buffer after the run: see [`Outcome::output`](heist_launch::Outcome::output).
-    pub fn output(&self, name: impl Into<BufferRef>) -> Option<&Buffer> {
-        self.execution.outcome.output(name)
+    /// The buffer of a field of the kernel's parameters, after the run; `None` for a
+    /// field that is none, or is only read.
+    pub fn output(&self, field: &str) -> Option<&Buffer> {
+        let mut outputs = self.outputs();
+        outputs.find_map(|(name, buffer)| (name == field).then_some(buffer))
+    }
+
+    /// The kernel's own buffers that are read back, in the order of their fields.
+    pub fn outputs(&self) -> impl Iterator<Item = (&'static str, &Buffer)> {
+        let outcome = &self.execution.outcome;
+        let fields = self.fields.iter().enumerate();
+        fields.filter_map(|(index, name)| Some((*name, outcome.output(index)?)))
     }
 
     /// Whether every tile ran exactly once, where the kernel was built with
@@ -74,14 +84,6 @@ pub enum TiledError {
     /// The launch could not be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Other arguments than the kernel has parameters.
-    #[error("the kernel takes {} arguments ({}); given: {given}", parameters.len(), parameters.join(", "))]
-    Arguments {
-        /// The parameters.
-        parameters: Vec<&'static str>,
-        /// How many arguments there were.
-        given: usize,
-    },
     /// The device did not run it.
     #[error(transparent)]
     NotRun(#[from] NotRun),
@@ -136,7 +138,8 @@ fn place(device: &Device) -> Place {
 }
 
 /// Runs a kernel once over the tiles that it was built for. `own` are its own
-/// arguments, in order; what the scheduler needs besides is added.
+/// parameters, with an [`Arg`] in place of every address; what the scheduler needs
+/// besides is added.
 ///
 /// # Errors
 /// What kept it from running, and whatever was found in the run: see [`inspect`] for
@@ -144,7 +147,7 @@ fn place(device: &Device) -> Place {
 pub fn run<A: KernelParams>(
     device: &Device,
     kernel: &TiledKernel<A>,
-    own: impl IntoIterator<Item = Arg>,
+    own: A::With<Arg>,
     settings: &Settings,
 ) -> Result<TiledRun, TiledError> {
     Ready::new(device, kernel)?.run(device, kernel, own, settings)
@@ -157,7 +160,7 @@ pub fn run<A: KernelParams>(
 pub fn inspect<A: KernelParams>(
     device: &Device,
     kernel: &TiledKernel<A>,
-    own: impl IntoIterator<Item = Arg>,
+    own: A::With<Arg>,
     settings: &Settings,
 ) -> Result<TiledRun, TiledError> {
     Ready::new(device, kernel)?.inspect(device, kernel, own, settings)
@@ -184,7 +187,7 @@ impl Ready {
         &self,
         device: &Device,
         kernel: &TiledKernel<A>,
-        own: impl IntoIterator<Item = Arg>,
+        own: A::With<Arg>,
         settings: &Settings,
     ) -> Result<TiledRun, TiledError> {
         let run = self.inspect(device, kernel, own, settings)?;
@@ -197,19 +200,11 @@ impl Ready {
         &self,
         device: &Device,
         kernel: &TiledKernel<A>,
-        own: impl IntoIterator<Item = Arg>,
+        own: A::With<Arg>,
         settings: &Settings,
     ) -> Result<TiledRun, TiledError> {
-        let own: Vec<Arg> = own.into_iter().collect();
-        let parameters: Vec<_> = A::shapes().into_iter().map(|(name, _)| name).collect();
-        if own.len() != parameters.len() {
-            return Err(TiledError::Arguments {
-                parameters,
-                given: own.len(),
-            });
-        }
         let entry = &kernel.built.launch.entry;
-        let arguments = self.plan.arguments(own);
+        let arguments = kernel.arguments(&self.plan, own);
         let mut execution = device.inspect(
             &self.program,
             entry,
@@ -228,6 +223,7 @@ impl Ready {
             execution,
             report,
             text: self.program.source().clone(),
+            fields: A::layout().iter().map(|param| param.name).collect(),
             tiles: kernel.tiles(),
         })
     }

@@ -1,6 +1,6 @@
 //! A kernel of one's own through the front door.
 
-use heist::builder::{Arch, Global, kernel_params};
+use heist::builder::{Arch, Global, With, kernel_params};
 use heist::launch::Arg;
 use heist::run::{Device, Settings};
 use heist::sched::{Source, Tiled, TiledKernel, Watch};
@@ -25,7 +25,7 @@ fn double(source: Source, arch: Arch) -> TiledKernel<Double> {
     built.expect("a kernel")
 }
 
-fn run(device: &str, source: Source, own: Vec<Arg>) -> Result<TiledRun, TiledError> {
+fn run(device: &str, source: Source, own: Double<With<Arg>>) -> Result<TiledRun, TiledError> {
     let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
     let kernel = double(source, device.arch()?);
     tiled::run(&device, &kernel, own, &Settings::default())
@@ -39,10 +39,13 @@ fn it_runs_on_every_device_from_every_source() {
             if source == Source::Clc && !clc {
                 continue;
             }
-            let own = vec![Arg::in_out(&[21u32; 600]), Arg::scalar(600u32)];
+            let own = Double {
+                data: Arg::in_out(&[21u32; 600]),
+                n: 600,
+            };
             let ran = run(device, source, own).expect("a run");
             assert_eq!(ran.exactly_once(), Some(true), "{device} {source}");
-            let data = ran.output(0).expect("a buffer");
+            let data = ran.output("data").expect("a buffer");
             assert_eq!(data.to_vec::<u32>().expect("of u32"), [42; 600]);
         }
     }
@@ -50,7 +53,10 @@ fn it_runs_on_every_device_from_every_source() {
 
 #[test]
 fn what_is_found_is_an_error_and_has_a_line_of_its_ptx() {
-    let own = vec![Arg::in_out(&[1u32; 10]), Arg::scalar(600u32)];
+    let own = Double {
+        data: Arg::in_out(&[1u32; 10]),
+        n: 600,
+    };
     let error = run("sim:h200", Source::Ticket, own).expect_err("past the end");
     let TiledError::Found(found) = &error else {
         panic!("{error}");
@@ -90,7 +96,10 @@ fn a_dropped_barrier_is_an_error_even_where_the_result_is_right_by_luck() {
     let device = Device::open("sim:h200".parse().expect("a name")).expect("it is simulated");
     let arch = device.arch().expect("one that is known");
     // Neighbours within a warp: the result is right without the barrier as well.
-    let own = || [Arg::in_out(&[7u32; 64]), Arg::scalar(1u32)];
+    let own = || Double {
+        data: Arg::in_out(&[7u32; 64]),
+        n: 1,
+    };
     let settings = Settings::default();
     tiled::run(&device, &rotate(true, arch), own(), &settings).expect("no race");
     let racy = rotate(false, arch);
@@ -99,12 +108,20 @@ fn a_dropped_barrier_is_an_error_even_where_the_result_is_right_by_luck() {
     assert!(said.contains("error[R00"), "{said}");
     let seen = tiled::inspect(&device, &racy, own(), &settings).expect("findings are looked at");
     assert!(!seen.execution.findings.is_empty());
-    assert_eq!(seen.output(0).expect("data").to_vec(), Some(vec![7u32; 64]));
+    assert_eq!(
+        seen.output("data").expect("data").to_vec(),
+        Some(vec![7u32; 64])
+    );
 }
 
 #[test]
-fn arguments_are_counted_without_those_of_the_scheduler() {
-    let error = run("sim:h200", Source::Ticket, vec![Arg::scalar(1u32)]);
-    let said = error.expect_err("one is missing").to_string();
-    assert_eq!(said, "the kernel takes 2 arguments (data, n); given: 1");
+fn outputs_are_the_kernels_own_by_name_and_in_order() {
+    let own = Double {
+        data: Arg::in_out(&[21u32; 600]),
+        n: 600,
+    };
+    let run = run("sim:h200", Source::Ticket, own).expect("a run");
+    let names: Vec<&str> = run.outputs().map(|(name, _)| name).collect();
+    assert_eq!(names, ["data"]);
+    assert!(run.output("n").is_none() && run.output("control").is_none());
 }

@@ -53,17 +53,12 @@ pub struct Job {
 
 impl Step {
     /// A launch of a scheduled kernel with its own parameters.
-    pub fn tiled<A: KernelParams>(
-        kernel: &TiledKernel<A>,
-        plan: &Plan,
-        own: impl IntoIterator<Item = Arg>,
-    ) -> Step {
-        let Arguments { params, .. } = plan.arguments(own);
+    pub fn tiled<A: KernelParams>(kernel: &TiledKernel<A>, plan: &Plan, own: A::With<Arg>) -> Step {
         Step {
             module: kernel.built.module.clone(),
             entry: kernel.built.launch.entry.clone(),
             launch: plan.launch,
-            params,
+            params: kernel.arguments(plan, own).params,
             readout: Some(kernel.readout(plan)),
         }
     }
@@ -72,7 +67,7 @@ impl Step {
     pub fn plain<A: KernelParams>(
         kernel: &BuiltKernel<A>,
         grid: impl Into<heist_launch::Dim3>,
-        params: impl IntoIterator<Item = Arg>,
+        own: A::With<Arg>,
     ) -> Step {
         let info = &kernel.launch;
         let mut launch = Launch::new(grid, info.block).dynamic_shared(info.dynamic_shared);
@@ -83,7 +78,7 @@ impl Step {
             module: kernel.module.clone(),
             entry: info.entry.clone(),
             launch,
-            params: params.into_iter().collect(),
+            params: A::arguments(own),
             readout: None,
         }
     }

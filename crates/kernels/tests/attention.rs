@@ -6,8 +6,8 @@ mod common;
 use heist_builder::f16;
 use heist_kernels::Target;
 use heist_kernels::attention::*;
+use heist_run::Settings;
 use heist_sched::{Schedule, Source};
-use heist_sim::Options;
 
 /// Runs the cases of a topic; results and log-sum-exps are within the bound.
 fn right(topic: Topic, device: &str) {
@@ -20,7 +20,7 @@ fn right(topic: Topic, device: &str) {
             .unwrap_or_else(|error| panic!("{case}: {error}"));
         let problem = &case.problem;
         randomise(&mut job, problem, 7);
-        common::run(&mut job, &device, &Options::default());
+        common::run(&mut job, &device, &Settings::default());
         let verdict = verify(&job, problem, Sample::All).expect("its buffers");
         if let Err(wrong) = verdict.judge(problem) {
             panic!("{case}: {wrong}");
@@ -234,7 +234,7 @@ fn packed_sequences_do_not_see_each_other() {
         for half in values.expect("values").data.bytes_mut()[next..].chunks_exact_mut(2) {
             half.copy_from_slice(&f16::INFINITY.to_le_bytes());
         }
-        common::run(&mut job, &device, &Options::default());
+        common::run(&mut job, &device, &Settings::default());
         let out: Vec<f16> = job.data("out").and_then(|out| out.to_vec()).expect("f16");
         let (first, second) = out.split_at(100 * 2 * 64);
         assert!(first.iter().all(|value| value.is_finite()), "{}", job.name);

@@ -5,8 +5,8 @@ mod common;
 use heist_kernels::gemm::{
     Activation, Config, Epilogue, FAMILY, Gemm, Input, Layout, Output, job_with, prepared, schedule,
 };
+use heist_run::Settings;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source};
-use heist_sim::Options;
 
 const TINY: &str = "32x32x32/16x16/3";
 
@@ -19,7 +19,7 @@ fn right(problem: Gemm, config: &str, schedule: Option<&Schedule>, device: &str)
     let job = job_with(&problem, config, schedule, target)
         .unwrap_or_else(|error| panic!("{problem} {config} {schedule}: {error}"));
     let mut prepared = prepared(job, problem, 3);
-    common::run(&mut prepared.job, &device, &Options::default());
+    common::run(&mut prepared.job, &device, &Settings::default());
     let difference = (prepared.verify)(&prepared.job).expect("a comparison");
     assert!(
         difference.within(prepared.bound),
@@ -167,7 +167,7 @@ fn every_variant_on_every_device() {
                 }
             };
             let mut prepared = prepared(job, problem, 9);
-            common::run(&mut prepared.job, &simulated, &Options::default());
+            common::run(&mut prepared.job, &simulated, &Settings::default());
             let difference = (prepared.verify)(&prepared.job).expect("a comparison");
             assert!(
                 difference.within(2e-3),
@@ -227,7 +227,7 @@ fn right_on_warpgroups(problem: Gemm, schedule: Option<&Schedule>) {
     let variant = variant.unwrap_or_else(|error| panic!("{problem}: {error}"));
     let job = variant.job(&problem, schedule, target).expect("a job");
     let mut prepared = prepared(job, problem, 4);
-    common::run(&mut prepared.job, &device, &Options::default());
+    common::run(&mut prepared.job, &device, &Settings::default());
     let difference = (prepared.verify)(&prepared.job).expect("a comparison");
     assert!(difference.within(prepared.bound), "{problem}: {difference}");
 }
@@ -285,7 +285,7 @@ fn warpgroups_go_on_from_tile_to_tile() {
         let variant = variant.expect("it suits");
         let job = variant.job(&problem, Some(&Schedule::new(source)), target);
         let mut prepared = prepared(job.expect("a job"), problem, 4);
-        common::run(&mut prepared.job, &device, &Options::default());
+        common::run(&mut prepared.job, &device, &Settings::default());
         let difference = (prepared.verify)(&prepared.job).expect("a comparison");
         assert!(difference.within(prepared.bound), "{source}: {difference}");
     }
@@ -318,7 +318,7 @@ fn warpgroups_in_clusters() {
                 .expect("it suits")
                 .job(&problem, Some(&schedule), target);
             let mut prepared = prepared(job.expect("a job"), problem, 4);
-            common::run(&mut prepared.job, &device, &Options::default());
+            common::run(&mut prepared.job, &device, &Settings::default());
             let difference = (prepared.verify)(&prepared.job).expect("a comparison");
             assert!(
                 difference.within(prepared.bound),

@@ -7,21 +7,21 @@ use heist_kernels::grouped::{
     BadTile, FAMILY, Group, Grouped, Wrong, job_with, prepared, schedule,
 };
 use heist_launch::{Buffer, Dim3};
+use heist_run::Settings;
 use heist_sched::{Schedule, Source};
-use heist_sim::{Chaos, Options};
 
 const TINY: &str = "32x32x32/16x16/3";
 /// Tiles of which few rows have code of their own.
 const FLAT: &str = "64x64x32/32x32/3";
 
-fn right(problem: &Grouped, config: &str, schedule: &Schedule, device: &str, options: &Options) {
+fn right(problem: &Grouped, config: &str, schedule: &Schedule, device: &str, settings: &Settings) {
     let (device, target) = common::device(device);
     let config: Config = config.parse().expect("a tile shape");
     let what = format!("{problem} {config} {schedule}");
     let job = job_with(problem, config, schedule, target)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut prepared = prepared(job, problem.clone(), 3);
-    common::run(&mut prepared.job, &device, options);
+    common::run(&mut prepared.job, &device, settings);
     let difference = (prepared.verify)(&prepared.job).unwrap_or_else(|bad| panic!("{what}: {bad}"));
     assert!(difference.within(prepared.bound), "{what}: {difference}");
     let elements: usize = problem.groups().iter().map(|g| (g.m * g.n) as usize).sum();
@@ -51,7 +51,7 @@ fn groups_that_differ_in_rows() {
                 };
                 let problem = Grouped::rows(rows.to_vec(), n, k, input, output);
                 let schedule = Schedule::new(source);
-                right(&problem, config, &schedule, "h200", &Options::default());
+                right(&problem, config, &schedule, "h200", &Settings::default());
             }
         }
     }
@@ -73,8 +73,8 @@ fn groups_of_their_own_shapes() {
             let mut problem = Grouped::own(groups.clone(), input, Output::F32);
             problem.layout = layout;
             let schedule = schedule(common::device("h200").1);
-            right(&problem, TINY, &schedule, "h200", &Options::default());
-            right(&problem, FLAT, &schedule, "a100", &Options::default());
+            right(&problem, TINY, &schedule, "h200", &Settings::default());
+            right(&problem, FLAT, &schedule, "a100", &Settings::default());
         }
     }
 }
@@ -94,9 +94,9 @@ fn every_cluster_source_and_policy() {
                 let mut schedule = Schedule::new(source).policy(policy.parse().expect("a policy"));
                 schedule.cluster = Dim3::from(cluster);
                 schedule.order = "grouped(2)".parse().expect("an order");
-                right(&problem, TINY, &schedule, "b200", &Options::default());
+                right(&problem, TINY, &schedule, "b200", &Settings::default());
                 if source == Source::Ticket {
-                    right(&problem, FLAT, &schedule, "h200", &Options::default());
+                    right(&problem, FLAT, &schedule, "h200", &Settings::default());
                 }
             }
         }
@@ -116,20 +116,16 @@ fn small_groups_among_large_ones_in_clusters_whatever_the_schedule() {
         )
     };
     for seed in 0..12 {
-        let options = Options {
+        let settings = Settings {
             seed,
-            chaos: if seed % 2 == 0 {
-                Chaos::FULL
-            } else {
-                Chaos::NONE
-            },
-            ..Options::default()
+            chaos: seed % 2 == 0,
+            ..Settings::default()
         };
         let mut schedule = Schedule::new(Source::Clc);
         schedule.cluster = Dim3::new(1, 2, 1);
-        right(&problem, TINY, &schedule, "b200", &options);
+        right(&problem, TINY, &schedule, "b200", &settings);
         schedule.source = Source::Ticket;
-        right(&problem, TINY, &schedule, "h200", &options);
+        right(&problem, TINY, &schedule, "h200", &settings);
     }
 }
 
@@ -150,7 +146,7 @@ fn every_variant() {
                 }
             };
             let mut prepared = prepared(job, problem.clone(), 5);
-            common::run(&mut prepared.job, &simulated, &Options::default());
+            common::run(&mut prepared.job, &simulated, &Settings::default());
             let difference = (prepared.verify)(&prepared.job).expect("a comparison");
             assert!(difference.within(2e-3), "{}: {difference}", variant.name());
         }
@@ -196,7 +192,7 @@ fn corrupted(shapes: &[u32], problem: &Grouped) -> (BadTile, Vec<u16>) {
             buffer.data = Buffer::from_slice(shapes);
         }
     }
-    common::run(&mut prepared.job, &device, &Options::default());
+    common::run(&mut prepared.job, &device, &Settings::default());
     let record = prepared.job.data("record").expect("a record");
     let bad = BadTile::read(record).expect("a bad tile");
     let error = (prepared.verify)(&prepared.job).expect_err("the check fails");
@@ -281,7 +277,7 @@ fn groups_on_warpgroups() {
             let variant = variant.expect("it suits");
             let job = variant.job(&problem, Some(&schedule), target);
             let mut prepared = prepared(job.expect("a job"), problem.clone(), 5);
-            common::run(&mut prepared.job, &device, &Options::default());
+            common::run(&mut prepared.job, &device, &Settings::default());
             let difference = (prepared.verify)(&prepared.job).expect("no bad tile");
             assert!(
                 difference.within(2e-3),

@@ -2,45 +2,42 @@
 //! and every tile run exactly once.
 
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
-use heist_launch::Clock;
+use heist_run::{Device, Program, Settings};
 use heist_sched::{Place, Schedule, Source, Submit, Watch};
-use heist_sim::{Device, Options, Program};
+use std::time::Duration;
 
 fn verified(workload: Workload, parameters: Parameters, schedule: &Schedule, device: &str) {
     let what = format!("{workload} {schedule} on {device}");
-    let device = Device::named(device).expect("a device");
+    let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
     let synthetic = Synthetic::new(workload, parameters);
-    let arch = device.gpu().arch;
+    let arch = device.arch().expect("known");
     let kernel =
         build(&synthetic, schedule, arch).unwrap_or_else(|error| panic!("{what}: {error}"));
     let plan = kernel.plan(8).expect("a launch");
-    let program = Program::new(kernel.built.module.clone()).expect("a module");
-    let report = program
-        .run(
-            &device,
-            &kernel.built.launch.entry,
-            &plan.launch,
-            &plan.arguments(synthetic.arguments()),
-            &Options::default(),
-        )
-        .unwrap_or_else(|errors| panic!("{what}: {errors:#?}"));
-    assert!(
-        report.diagnostics.is_empty(),
-        "{what}: {:#?}",
-        report.diagnostics
-    );
-    let output = report.outcome.output(Synthetic::OUTPUT).expect("an output");
+    let entry = &kernel.built.launch.entry;
+    let arguments = kernel.arguments(&plan, synthetic.arguments());
+    let program = Program::from_module(&**entry, &kernel.built.module);
+    let settings = Settings {
+        limit: Duration::from_secs(600),
+        ..Settings::default()
+    };
+    let execution = device
+        .run(&program, entry, &plan.launch, &arguments, &settings)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let output = kernel
+        .output(&execution.outcome, Synthetic::OUTPUT)
+        .expect("an output");
     let checked = synthetic
         .verify(&output.to_vec::<u32>().expect("words"))
         .unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
     assert_eq!(checked, synthetic.input().len(), "{what}");
     let place = Place {
-        device: device.to_string(),
-        sms: device.gpu().sms,
-        clock: Clock::Modelled,
+        device: device.label(),
+        sms: device.sms(),
+        clock: device.clock(),
     };
     let report = kernel
-        .report(&plan, &report.outcome, &place)
+        .report(&plan, &execution.outcome, &place)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let trace = report.trace.expect("it was traced");
     assert_eq!(trace.miscounted_tiles(synthetic.tiles()), [], "{what}");

@@ -105,6 +105,12 @@ impl Arg {
     }
 }
 
+impl From<Vec<u8>> for Arg {
+    fn from(bytes: Vec<u8>) -> Arg {
+        Arg::Bytes(bytes)
+    }
+}
+
 /// Which buffer a pointer or a tensor map means.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum BufferRef {

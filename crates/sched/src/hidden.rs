@@ -1,12 +1,14 @@
 //! The parameters that the scheduler adds behind a kernel's own.
 
 use heist_builder::{
-    DevicePtr, Global, Kernel, KernelParams, Param, ParamShape, ParamValue, Ptr, Val,
+    DevicePtr, Global, Kernel, KernelParams, Param, ParamShape, ParamValue, ParamsWith, Passed,
+    Ptr, Val,
 };
+use std::fmt;
 
 /// A kernel's own parameters and, behind them, the scheduler's.
 ///
-/// [`Plan::arguments`](crate::Plan::arguments) fills them in; who keeps device
+/// [`TiledKernel::arguments`](crate::TiledKernel::arguments) fills them in; who keeps device
 /// memory of their own between launches fills in this struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduled<A> {
@@ -30,6 +32,46 @@ pub struct Hidden {
     pub table: DevicePtr<u32>,
     /// The numbers, in order.
     pub numbers: Numbers,
+}
+
+/// The same for a runner that owns memory: a `B` in place of every address.
+#[derive(Clone, Debug)]
+pub struct ScheduledWith<O, B> {
+    /// The kernel's own.
+    pub args: O,
+    /// The scheduler's.
+    pub hidden: HiddenWith<B>,
+}
+
+/// The scheduler's parameters for a runner that owns memory: see [`Hidden`].
+#[derive(Clone, Debug)]
+pub struct HiddenWith<B> {
+    /// The four control words.
+    pub control: B,
+    /// The records.
+    pub watch: B,
+    /// The order's table.
+    pub table: B,
+    /// The numbers, in order.
+    pub numbers: Numbers,
+}
+
+impl<O: ParamsWith<B>, B: Clone + fmt::Debug> ParamsWith<B> for ScheduledWith<O, B> {
+    fn passed(self) -> Vec<Passed<B>> {
+        let HiddenWith {
+            control,
+            watch,
+            table,
+            numbers,
+        } = self.hidden;
+        let mut passed = self.args.passed();
+        passed.push(<Global<u64> as Param>::pass("heist_control", control));
+        passed.push(<Global<u64> as Param>::pass("heist_watch", watch));
+        passed.push(<Global<u32> as Param>::pass("heist_table", table));
+        let numbers = NUMBERS.into_iter().zip(numbers.to_array());
+        passed.extend(numbers.map(|(name, number)| <u32 as Param>::pass(name, number)));
+        passed
+    }
 }
 
 /// The scheduler's numbers.
@@ -77,6 +119,7 @@ const NUMBERS: [&str; 7] = [
 
 impl<A: KernelParams> KernelParams for Scheduled<A> {
     type Device<'k> = (A::Device<'k>, HiddenOn<'k>);
+    type With<B: Clone + fmt::Debug> = ScheduledWith<A::With<B>, B>;
 
     fn shapes() -> Vec<(&'static str, ParamShape)> {
         let mut shapes = A::shapes();

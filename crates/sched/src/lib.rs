@@ -8,6 +8,7 @@
 //!
 //! Whatever a policy answers, every tile runs exactly once, on every source.
 
+mod arguments;
 mod channel;
 mod context;
 mod control;
@@ -30,7 +31,7 @@ mod watch;
 pub use context::PolicyCx;
 pub use control::{BELL_BYTES, CONTROL_BYTES, CONTROL_WORDS, POLICY_WORDS};
 pub use erased::{AnyPolicy, Held};
-pub use hidden::{Hidden, HiddenOn, Numbers, Scheduled};
+pub use hidden::{Hidden, HiddenOn, HiddenWith, Numbers, Scheduled, ScheduledWith};
 pub use order::{
     AnyOrder, Extent, Grouped, Hilbert, Linear, OrderError, Position, Reversed, Table, TileOrder,
 };

@@ -1,12 +1,12 @@
 //! From a built kernel and a grid of tiles to a launch.
 
 use crate::control::CONTROL_WORDS;
-use crate::hidden::Numbers;
+use crate::hidden::{HiddenWith, Numbers};
 use crate::order::OrderError;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, RECORD_WORDS, Watch};
 use heist_builder::KernelParams;
-use heist_launch::{Arg, Arguments, Dim3, Launch};
+use heist_launch::{Arg, Dim3, Launch};
 
 /// One launch of a [`TiledKernel`]: its grid, and what the scheduler's own
 /// parameters hold.
@@ -154,19 +154,13 @@ fn watch_buffer(watch: Watch, workers: u32, count: u32, cluster: Dim3) -> Vec<u6
 }
 
 impl Plan {
-    /// The arguments of the launch: the kernel's own, and the scheduler's
-    /// behind them.
-    ///
-    /// The control words are fresh in every call, which is right for a launch
-    /// that stands alone; a program with a stream of launches keeps them, with
-    /// [`Counters`](crate::Counters).
-    pub fn arguments(&self, own: impl IntoIterator<Item = Arg>) -> Arguments {
-        let scheduler = [
-            Arg::in_out(&[0u64; CONTROL_WORDS]),
-            Arg::in_out(&self.watch),
-            Arg::input(&self.table),
-        ];
-        let numbers = self.numbers.to_array().map(Arg::scalar);
-        Arguments::new(own.into_iter().chain(scheduler).chain(numbers))
+    /// What the scheduler takes, behind the kernel's own arguments.
+    pub(crate) fn hidden(&self) -> HiddenWith<Arg> {
+        HiddenWith {
+            control: Arg::in_out(&[0u64; CONTROL_WORDS]),
+            watch: Arg::in_out(&self.watch),
+            table: Arg::input(&self.table),
+            numbers: self.numbers,
+        }
     }
 }

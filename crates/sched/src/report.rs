@@ -104,7 +104,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     /// The outcome has no such buffers.
-    #[error("the outcome has no scheduler buffers: was it launched with `Plan::arguments`?")]
+    #[error("the outcome has no scheduler buffers: was it launched with `TiledKernel::arguments`?")]
     Missing,
     /// More records than the buffer holds.
     #[error("{written} records were written and {room} fit: the trace is incomplete")]

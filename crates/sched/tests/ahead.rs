@@ -5,8 +5,8 @@ mod common;
 
 use common::{Count, run};
 use heist_builder::Arch;
+use heist_run::Settings;
 use heist_sched::*;
-use heist_sim::{Chaos, Options};
 
 /// A tile counts 1 when nobody began it, 2 when it was begun, and 100 when
 /// another one was begun in its place.
@@ -48,15 +48,15 @@ fn the_next_tile_is_begun() {
                 .ticket_grid(TicketGrid::Resident)
                 .cluster([cluster, 1, 1])
                 .block(64);
-            for options in [
-                Options::default(),
-                Options {
-                    chaos: Chaos::FULL,
-                    ..Options::default()
+            for settings in [
+                Settings::default(),
+                Settings {
+                    chaos: true,
+                    ..Settings::default()
                 },
             ] {
                 let what = format!("{source} {submit} {policy} cluster {cluster}");
-                let ran = run(&count(tiled.clone()), "sim:h200", 3, &options, &what);
+                let ran = run(&count(tiled.clone()), "sim:h200", 3, &settings, &what);
                 assert!(
                     ran.runs.iter().all(|&count| count == 1 || count == 2),
                     "{what}: {:?}",

@@ -4,8 +4,8 @@ mod common;
 
 use common::{count, run};
 use heist_builder::Arch;
+use heist_run::Settings;
 use heist_sched::*;
-use heist_sim::{Chaos, Options};
 
 /// The page's code, which is public in its own crate.
 #[allow(unreachable_pub)]
@@ -47,13 +47,13 @@ fn it_works_on_every_source() {
                 .watch(Watch::Trace)
                 .block(64);
             let kernel = count(tiled, Arch::SM_100A).expect("a kernel");
-            let options = Options {
+            let settings = Settings {
                 seed: limit ^ 5,
-                chaos: Chaos::FULL,
-                ..Options::default()
+                chaos: true,
+                ..Settings::default()
             };
             let what = format!("{source} {limit}");
-            let run = run(&kernel, "sim:b200", 64, &options, &what);
+            let run = run(&kernel, "sim:b200", 64, &settings, &what);
             assert!(run.runs.iter().all(|runs| *runs == 1), "{what}");
             let total = run.report.stats.expect("figures").total();
             if source.asks() && limit == 0 {
@@ -91,7 +91,7 @@ fn a_policy_that_waits_for_ever_is_overruled() {
             .watchdog(5_000)
             .block(32);
         let kernel = count(tiled, Arch::SM_100A).expect("a kernel");
-        let run = run(&kernel, "sim:b200", 64, &Options::default(), &source);
+        let run = run(&kernel, "sim:b200", 64, &Settings::default(), &source);
         assert!(run.runs.iter().all(|runs| *runs == 1), "{source}");
         let ejected = run.report.ejected.expect("an exit record");
         assert_eq!(ejected.policy, "Stuck");

@@ -13,8 +13,8 @@ mod common;
 use common::{count, run};
 use heist_builder::Arch;
 use heist_launch::Dim3;
+use heist_run::Settings;
 use heist_sched::*;
-use heist_sim::{Chaos, Options};
 
 fn policies() -> Vec<AnyPolicy> {
     let texts = Catalogue::standard();
@@ -109,7 +109,7 @@ fn check(seed: u64, policies: &[AnyPolicy]) {
         Some(TicketGrid::Full),
         Some(TicketGrid::Resident),
     ]);
-    let chaos = dice.roll(&[Chaos::NONE, Chaos::FULL, Chaos::FULL]);
+    let chaos = dice.roll(&[false, true, true]);
     let what = format!(
         "seed {seed}: {device} {arch:?} {source} {submit} `{policy}` {order} tiles {tiles} \
          cluster {cluster} threads {threads} resident {resident} {grid:?} {watch:?} {chaos:?}"
@@ -137,12 +137,12 @@ fn check(seed: u64, policies: &[AnyPolicy]) {
         tiled = tiled.ticket_grid(grid);
     }
     let kernel = count(tiled, arch).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let options = Options {
+    let settings = Settings {
         seed,
         chaos,
-        ..Options::default()
+        ..Settings::default()
     };
-    let run = run(&kernel, device, resident, &options, &what);
+    let run = run(&kernel, device, resident, &settings, &what);
     let wrong: Vec<(usize, u32)> = run
         .runs
         .iter()

@@ -12,8 +12,8 @@ mod common;
 use common::{count, run};
 use heist_builder::Arch;
 use heist_launch::Dim3;
+use heist_run::Settings;
 use heist_sched::{AnyPolicy, Source, Submit, TicketGrid, Tiled};
-use heist_sim::{Chaos, Options};
 
 struct Case {
     source: Source,
@@ -47,12 +47,12 @@ fn check(case: &Case) {
         tiled = tiled.ticket_grid(grid);
     }
     let kernel = count(tiled, arch).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let options = Options {
+    let settings = Settings {
         seed: 9,
-        chaos: Chaos::FULL,
-        ..Options::default()
+        chaos: true,
+        ..Settings::default()
     };
-    let run = run(&kernel, device, 1500, &options, &what);
+    let run = run(&kernel, device, 1500, &settings, &what);
     let wrong = run.runs.iter().filter(|runs| **runs != 1).count();
     assert_eq!((wrong, run.runs.len() as u64), (0, tiles.count()), "{what}");
     assert!(run.report.counter_is_zero, "{what}: the counter");

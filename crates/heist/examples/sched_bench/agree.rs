@@ -83,11 +83,11 @@ fn modelled(
         ..Options::default()
     };
     let entry = &kernel.built.launch.entry;
-    let arguments = plan.arguments(synthetic.arguments());
+    let arguments = kernel.arguments(&plan, synthetic.arguments());
     let ran = program
         .run(device, entry, &plan.launch, &arguments, &options)
         .map_err(|errors| format!("{errors:?}"))?;
-    let output = ran.outcome.output(Synthetic::OUTPUT);
+    let output = kernel.output(&ran.outcome, Synthetic::OUTPUT);
     let output = output.and_then(|buffer| buffer.to_vec::<u32>());
     synthetic
         .verify(&output.unwrap_or_default())

@@ -130,20 +130,6 @@ impl Strides {
     }
 }
 
-/// A parameter as a job passes it: the bytes of a number, or a buffer.
-pub(super) fn passed(passed: Vec<heist_builder::Passed<Arg>>) -> Vec<Arg> {
-    passed
-        .into_iter()
-        .map(|value| match value {
-            heist_builder::Passed::Number(number) => match number.bytes[..] {
-                [a, b, c, d] => Arg::scalar(u32::from_le_bytes([a, b, c, d])),
-                _ => Arg::Bytes(number.bytes),
-            },
-            heist_builder::Passed::Buffer { data, .. } => data,
-        })
-        .collect()
-}
-
 /// How many blocks run at a time, if the assembler uses the registers that it is
 /// allowed.
 fn resident(config: &Config, kernel: &TiledKernel<AttentionArgs>, target: Target) -> u32 {
@@ -232,7 +218,7 @@ pub(super) fn ladder_plan(
                 parts * lse_count as usize,
             );
     }
-    plan = plan.step(Step::tiled(&kernel, &tiles, passed(args.passed())));
+    plan = plan.step(Step::tiled(&kernel, &tiles, args));
     if split {
         let args = CombineArgs::<With<Arg>> {
             partial: buffer("partial"),
@@ -248,7 +234,7 @@ pub(super) fn ladder_plan(
         };
         let kernel = combine::build(config, target.arch)?;
         let grid = lse_count.div_ceil(combine::ROWS);
-        plan = plan.step(Step::plain(&kernel, grid, passed(args.passed())));
+        plan = plan.step(Step::plain(&kernel, grid, args));
     }
     Ok(plan)
 }

@@ -1,7 +1,7 @@
 //! The kernels of the family, and which of them suits what.
 
 use super::config::Config;
-use super::kernel::{Plan, build, tiles};
+use super::kernel::{GemmArgs, Plan, build, tiles};
 use super::problem::Gemm;
 use super::reference::{buffers, found, result};
 use super::wgmma::Wgmma;
@@ -10,7 +10,6 @@ use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, Work, buffer};
 use crate::reference::Difference;
-use heist_launch::Arg;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
 
 /// `mma.sync` with a fixed tile shape.
@@ -82,14 +81,22 @@ pub fn job_with(
     let kernel = build(&plan, tiles, schedule, target.arch)?;
     let resident = target.resident(&kernel.built.launch, config.registers());
     let launch = kernel.plan(resident)?;
-    let (m, n, k) = (problem.m, problem.n, problem.k);
-    let numbers = [m, n, k, problem.lda, problem.ldb, problem.ldc];
-    let params = ["a", "b", "c", "d", "bias"]
-        .map(buffer)
-        .into_iter()
-        .chain(numbers.map(Arg::scalar))
-        .chain([problem.epilogue.alpha, problem.epilogue.beta].map(Arg::scalar));
-    let step = Step::tiled(&kernel, &launch, params);
+    let args = GemmArgs {
+        a: buffer("a"),
+        b: buffer("b"),
+        c: buffer("c"),
+        d: buffer("d"),
+        bias: buffer("bias"),
+        m: problem.m,
+        n: problem.n,
+        k: problem.k,
+        lda: problem.lda,
+        ldb: problem.ldb,
+        ldc: problem.ldc,
+        alpha: problem.epilogue.alpha,
+        beta: problem.epilogue.beta,
+    };
+    let step = Step::tiled(&kernel, &launch, args);
     Ok(Job::new(format!("gemm {problem} {config}"), work(problem)).step(step))
 }
 

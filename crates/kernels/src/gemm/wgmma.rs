@@ -11,7 +11,7 @@ use crate::job::{Job, Step, buffer};
 use heist_builder::{
     Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, Val, bf16, f16, kernel_params,
 };
-use heist_launch::{Arg, Dim3, TensorElement};
+use heist_launch::{Dim3, TensorElement};
 use heist_sched::{AnyOrder, Grouped, Schedule, Source, Tile, Tiled, TiledKernel};
 
 kernel_params! {
@@ -196,15 +196,20 @@ impl Variant for Wgmma {
             };
             matrix.map(name, high)
         };
-        let params = [
-            map("a", problem.layout.a(), m, problem.lda, ROWS),
-            map("b", problem.layout.b(), n, problem.ldb, COLS),
-        ]
-        .into_iter()
-        .chain(["c", "d", "bias"].map(buffer))
-        .chain([m, n, k, problem.ldc].map(Arg::scalar))
-        .chain([problem.epilogue.alpha, problem.epilogue.beta].map(Arg::scalar));
-        let step = Step::tiled(&kernel, &launch, params);
+        let args = WgmmaArgs {
+            a: map("a", problem.layout.a(), m, problem.lda, ROWS),
+            b: map("b", problem.layout.b(), n, problem.ldb, COLS),
+            c: buffer("c"),
+            d: buffer("d"),
+            bias: buffer("bias"),
+            m,
+            n,
+            k,
+            ldc: problem.ldc,
+            alpha: problem.epilogue.alpha,
+            beta: problem.epilogue.beta,
+        };
+        let step = Step::tiled(&kernel, &launch, args);
         Ok(Job::new(format!("gemm {problem} {}", self.name()), work(problem)).step(step))
     }
 }

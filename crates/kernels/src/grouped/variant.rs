@@ -2,7 +2,7 @@
 
 use super::check::BadTile;
 use super::data::{buffers, places, results};
-use super::kernel::{GroupedPlan, build, tiles_of};
+use super::kernel::{GroupedArgs, GroupedPlan, build, tiles_of};
 use super::problem::{Group, Grouped, Shapes};
 use super::wgmma::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
@@ -11,7 +11,6 @@ use crate::family::{Family, Target, Variant};
 use crate::gemm::Config;
 use crate::job::{Job, Step, Work, buffer};
 use crate::reference::Difference;
-use heist_launch::Arg;
 use heist_sched::{AnyPolicy, Greedy, Schedule, Source, Submit};
 
 /// `mma.sync` with a fixed tile shape, for groups of about so many rows.
@@ -117,15 +116,22 @@ pub fn job_with(
         Shapes::Rows { n, k, .. } => (n, k),
         Shapes::Own(_) => (0, 0),
     };
-    let (_, ends) = places(problem);
-    let names = ["a", "b", "d", "shapes", "places", "record"];
-    let numbers = [problem.len() as u32, n, k];
-    let params = names
-        .map(buffer)
-        .into_iter()
-        .chain(numbers.map(Arg::scalar))
-        .chain(ends.map(Arg::scalar));
-    Ok(job.step(Step::tiled(&kernel, &launch, params)))
+    let (_, [a_len, b_len, d_len]) = places(problem);
+    let args = GroupedArgs {
+        a: buffer("a"),
+        b: buffer("b"),
+        d: buffer("d"),
+        shapes: buffer("shapes"),
+        places: buffer("places"),
+        record: buffer("record"),
+        groups: problem.len() as u32,
+        n,
+        k,
+        a_len,
+        b_len,
+        d_len,
+    };
+    Ok(job.step(Step::tiled(&kernel, &launch, args)))
 }
 
 pub(super) fn work(problem: &Grouped) -> Work {

@@ -18,7 +18,7 @@ use crate::job::{Job, Step, buffer};
 use heist_builder::{
     Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, bf16, f16, kernel_params,
 };
-use heist_launch::{Arg, Dim3};
+use heist_launch::Dim3;
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
 
 kernel_params! {
@@ -249,7 +249,7 @@ impl Variant for Wgmma {
             _ => build::<bf16>(problem, *n, tiles, schedule, target.arch)?,
         };
         let launch = kernel.plan(target.resident(&kernel.built.launch, 168))?;
-        let (_, ends) = places(problem);
+        let (_, [a_len, b_len, d_len]) = places(problem);
         let a = Matrices {
             element,
             major: Major::Depth,
@@ -269,11 +269,20 @@ impl Variant for Wgmma {
             count: problem.len() as u32,
             ..a
         };
-        let params = [a.map("a", ROWS), b.map("b", COLS)]
-            .into_iter()
-            .chain(["d", "shapes", "places", "record"].map(buffer))
-            .chain([problem.len() as u32, *n, *k].map(Arg::scalar))
-            .chain(ends.map(Arg::scalar));
-        Ok(job.step(Step::tiled(&kernel, &launch, params)))
+        let args = WgmmaArgs {
+            a: a.map("a", ROWS),
+            b: b.map("b", COLS),
+            d: buffer("d"),
+            shapes: buffer("shapes"),
+            places: buffer("places"),
+            record: buffer("record"),
+            groups: problem.len() as u32,
+            n: *n,
+            k: *k,
+            a_len,
+            b_len,
+            d_len,
+        };
+        Ok(job.step(Step::tiled(&kernel, &launch, args)))
     }
 }

@@ -7,7 +7,7 @@
 //! groups. Whole numbers are used, so the result is the same on every device.
 //! It is there to be checked, not to be fast.
 
-use heist_builder::{Arch, BuildError, Global, Kernel, Val, kernel_params};
+use heist_builder::{Arch, BuildError, Global, Kernel, Val, With, kernel_params};
 use heist_launch::{Arg, Dim3};
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
@@ -116,19 +116,19 @@ impl Grouped {
         tiles
     }
 
-    /// The position of the product among the arguments.
-    pub const OUTPUT: usize = 2;
+    /// The field of the product among the arguments.
+    pub const OUTPUT: &str = "c";
 
     /// The kernel's own arguments.
-    pub fn arguments(&self) -> Vec<Arg> {
-        vec![
-            Arg::input(&self.a),
-            Arg::input(&self.b),
-            Arg::output::<u32>(self.elements()),
-            Arg::input(&self.row_tiles()),
-            Arg::scalar(self.n),
-            Arg::scalar(self.k),
-        ]
+    pub fn arguments(&self) -> GroupedArgs<With<Arg>> {
+        GroupedArgs {
+            a: Arg::input(&self.a),
+            b: Arg::input(&self.b),
+            c: Arg::output::<u32>(self.elements()),
+            row_tiles: Arg::input(&self.row_tiles()),
+            n: self.n,
+            k: self.k,
+        }
     }
 
     fn elements(&self) -> usize {

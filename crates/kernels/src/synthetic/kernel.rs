@@ -1,7 +1,8 @@
 //! The workloads' kernels.
 
 use super::{FACTOR, PROLOGUE_ADDEND, PROLOGUE_FACTOR, Synthetic, THREADS, Workload};
-use heist_builder::{Arch, BuildError, Global, Kernel, Val, kernel_params};
+use heist_builder::{Arch, BuildError, Global, Kernel, Val, With, kernel_params};
+use heist_launch::Arg;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
 kernel_params! {
@@ -17,6 +18,22 @@ kernel_params! {
         prologue: u32,
         /// Where the prologue starts.
         seed: u32,
+    }
+}
+
+impl Synthetic {
+    /// The field of the output among the arguments.
+    pub const OUTPUT: &str = "output";
+
+    /// The kernel's own arguments; the output is the field [`Self::OUTPUT`].
+    pub fn arguments(&self) -> SyntheticArgs<With<Arg>> {
+        SyntheticArgs {
+            costs: Arg::input(&self.costs),
+            input: Arg::input(self.input()),
+            output: Arg::output::<u32>(self.input().len()),
+            prologue: self.parameters.prologue,
+            seed: self.seed(),
+        }
     }
 }
 

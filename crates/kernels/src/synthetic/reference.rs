@@ -1,7 +1,7 @@
 //! What a workload's result must be, and whether it is.
 
 use super::{FACTOR, PROLOGUE_ADDEND, PROLOGUE_FACTOR, Parameters, THREADS, Workload};
-use heist_launch::{Arg, Dim3};
+use heist_launch::Dim3;
 
 /// A workload with its data.
 #[derive(Clone, Debug)]
@@ -53,24 +53,10 @@ impl Synthetic {
         Dim3::linear_x(self.parameters.tiles)
     }
 
-    /// The kernel's own arguments; the output is argument [`Self::OUTPUT`].
-    pub fn arguments(&self) -> Vec<Arg> {
-        vec![
-            Arg::input(&self.costs),
-            Arg::input(&self.input),
-            Arg::output::<u32>(self.input.len()),
-            Arg::scalar(self.parameters.prologue),
-            Arg::scalar(self.seed()),
-        ]
-    }
-
     /// The inputs, for a program that keeps its own buffers.
     pub fn input(&self) -> &[u32] {
         &self.input
     }
-
-    /// The position of the output among the arguments.
-    pub const OUTPUT: usize = 2;
 
     /// Where the prologue starts.
     pub fn seed(&self) -> u32 {

@@ -1,9 +1,10 @@
 //! A kernel that counts how often each tile runs, on the simulated GPU.
 
 use heist_builder::{Arch, BuildError, Global, kernel_params};
-use heist_launch::{Arg, Clock, Dim3};
+use heist_launch::{Arg, Dim3};
+use heist_run::{Device, Program, Settings};
 use heist_sched::*;
-use heist_sim::{Device, Options, Program};
+use std::time::Duration;
 
 kernel_params! {
     /// How often each tile ran, and how long the prologue takes.
@@ -44,35 +45,48 @@ pub(crate) fn run(
     kernel: &TiledKernel<Count>,
     device: &str,
     resident: u32,
-    options: &Options,
+    settings: &Settings,
     what: &dyn std::fmt::Display,
 ) -> Run {
-    let device = Device::named(device).expect("a device");
+    let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
     let plan = kernel.plan(resident).expect("a launch");
     let tiles = Dim3::from(plan.numbers.tiles).count() as usize;
-    let arguments = plan.arguments([Arg::in_out(&vec![0u32; tiles]), Arg::scalar(0u32)]);
-    let program = Program::new(kernel.built.module.clone()).expect("a module");
+    let arguments = kernel.arguments(
+        &plan,
+        Count {
+            runs: Arg::in_out(&vec![0u32; tiles]),
+            prologue: 0,
+        },
+    );
     let entry = &kernel.built.launch.entry;
-    let report = program
-        .run(&device, entry, &plan.launch, &arguments, options)
-        .unwrap_or_else(|errors| panic!("{what}: {errors:#?}"));
+    let program = Program::from_module(&**entry, &kernel.built.module);
+    // A busy machine is no reason to fail.
+    let settings = Settings {
+        limit: Duration::from_secs(600),
+        ..settings.clone()
+    };
+    let execution = device
+        .inspect(&program, entry, &plan.launch, &arguments, &settings)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
     // In a cluster the answer goes on through the channel, with the policy's
     // decision; that is the other way out that the warning names.
-    let found: Vec<_> = report
-        .diagnostics
+    let found: Vec<_> = execution
+        .findings
         .iter()
         .filter(|found| found.code != heist_ptx::rule::CLC_PLAIN_IN_CLUSTER)
         .collect();
     assert!(found.is_empty(), "{what}: {found:#?}\n{}", kernel.ptx());
-    let runs = report.outcome.output(0usize).expect("the counts");
+    let runs = kernel
+        .output(&execution.outcome, "runs")
+        .expect("the counts");
     let runs = runs.to_vec::<u32>().expect("words");
     let place = Place {
-        device: device.to_string(),
-        sms: device.gpu().sms,
-        clock: Clock::Modelled,
+        device: device.label(),
+        sms: device.sms(),
+        clock: device.clock(),
     };
     let report = kernel
-        .report(&plan, &report.outcome, &place)
+        .report(&plan, &execution.outcome, &place)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     Run { runs, report }
 }

@@ -4,7 +4,7 @@ use super::WarpgroupArgs;
 use super::block::{Ends, Rings};
 use super::shape::{PANEL, WarpgroupShape};
 use crate::attention::kernel::{
-    Strides, buffers, contents, heads_at_once, log_sum_strides, passed, window,
+    Strides, buffers, contents, heads_at_once, log_sum_strides, window,
 };
 use crate::attention::order::HeaviestFirst;
 use crate::attention::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Problem, Weights};
@@ -274,7 +274,7 @@ pub fn warpgroup_plan(
     };
     let name = format!("attention {problem}: {shape}");
     let plan = buffers(LaunchPlan::new(name, "wgmma", problem.work()), problem);
-    Ok(plan.step(Step::tiled(&kernel, &tiles, passed(args.passed()))))
+    Ok(plan.step(Step::tiled(&kernel, &tiles, args)))
 }
 
 /// Keys times the head's dimension up to which a strip is short.
