@@ -6,8 +6,14 @@
 //! * [`origin`]: the source line behind a line of PTX.
 //! * [`bench`]: our kernels and their peers, side by side.
 
+#[macro_use]
+mod say;
+
+mod answer;
 pub mod bench;
 pub mod command;
+mod file;
 pub mod origin;
 pub mod render;
 pub mod sarif;
+mod timeline;

@@ -1,7 +1,6 @@
 //! Where cases run: the simulator, the GPU, or what stands for one in a test.
 
 use crate::case::Run;
-use crate::child::{Losable, NoDevice};
 use heist_gpu::GpuError;
 use heist_ptx::{Diagnostic, Module, Source};
 use heist_run::{Device, DeviceName, Execution, NotRun, OpenError, Program, Settings};
@@ -61,6 +60,35 @@ impl fmt::Display for CaseError {
             CaseError::NotForThisDevice(why) | CaseError::Failed(why) => f.write_str(why),
         }
     }
+}
+
+/// The kernel that a run launches. One that the file does not have is the device's to
+/// refuse: a case may expect that.
+pub(crate) fn entry_of<'p>(program: &'p Program, run: &'p Run) -> Result<&'p str, String> {
+    if let Some(entry) = &run.entry {
+        return Ok(entry);
+    }
+    let mut entries = program.module().entries().map(|entry| entry.name.as_str());
+    match (entries.next(), entries.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err("the file has no kernel".to_owned()),
+        _ => Err("the file has several kernels: say `entry=` on the run line".to_owned()),
+    }
+}
+
+/// Why there is no device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoDevice {
+    /// The reason.
+    pub why: String,
+    /// Whether it is for want of a GPU or its driver.
+    pub about_the_machine: bool,
+}
+
+/// A device that may be lost for good.
+pub trait Losable: TestDevice {
+    /// Whether it can run nothing more.
+    fn is_lost(&self) -> bool;
 }
 
 /// Something that finds fault with a module without running it.

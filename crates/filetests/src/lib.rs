@@ -15,9 +15,11 @@ pub mod selftest;
 pub mod verdict;
 
 pub use case::{Action, Case, Expect, Findings, Mark, OnGpu, Run, TestFile};
-pub use child::{ChildDevice, NoDevice, serve};
+pub use child::{ChildDevice, serve};
 pub use compare::{Difference, Tolerance, compare, compare_devices};
-pub use device::{CaseError, Checker, GpuDevice, Request, SimDevice, TestDevice};
+pub use device::{
+    CaseError, Checker, GpuDevice, Losable, NoDevice, Request, SimDevice, TestDevice,
+};
 pub use directive::{DirectiveError, read_directives};
 pub use report::{CaseResult, Counts, SelftestReport};
 pub use selftest::{Selftest, find_files};

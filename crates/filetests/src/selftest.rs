@@ -1,7 +1,7 @@
 //! Runs files on devices and gathers what became of every case.
 
 use crate::case::{Action, Case, OnGpu, Run, TestFile};
-use crate::device::{CaseError, Checker, Request, TestDevice};
+use crate::device::{CaseError, Checker, Request, TestDevice, entry_of};
 use crate::directive::read_directives;
 use crate::report::{CaseResult, SelftestReport};
 use crate::verdict::{Verdict, judge_agreement, judge_findings, judge_run};
@@ -309,20 +309,6 @@ fn run_case(job: &Job<'_>, device: &dyn TestDevice) -> (Option<Execution>, Verdi
         }
         Err(CaseError::NotForThisDevice(why)) => (None, Verdict::Skipped(why)),
         Err(CaseError::Failed(why)) => (None, Verdict::Failed(vec![why])),
-    }
-}
-
-/// The kernel that a run launches. One that the file does not have is the device's to
-/// refuse: a case may expect that.
-pub(crate) fn entry_of<'p>(program: &'p Program, run: &'p Run) -> Result<&'p str, String> {
-    if let Some(entry) = &run.entry {
-        return Ok(entry);
-    }
-    let mut entries = program.module().entries().map(|entry| entry.name.as_str());
-    match (entries.next(), entries.next()) {
-        (Some(only), None) => Ok(only),
-        (None, _) => Err("the file has no kernel".to_owned()),
-        _ => Err("the file has several kernels: say `entry=` on the run line".to_owned()),
     }
 }
 

@@ -2,9 +2,8 @@
 //!
 //! The program starts itself with `serve`, which is why it has a `main` of its own.
 
-use heist_filetests::child::Losable;
 use heist_filetests::{
-    CaseError, ChildDevice, NoDevice, Request, Selftest, SelftestReport, TestDevice, serve,
+    CaseError, ChildDevice, Losable, NoDevice, Request, Selftest, SelftestReport, TestDevice, serve,
 };
 use heist_launch::{Arg, Buffer, BufferRef, Outcome};
 use heist_ptx::{Diagnostic, Module, Source, Span, rule};

@@ -1,9 +1,9 @@
 //! `heist bench`: our kernels beside what people use today.
 
-use super::run::question;
-use super::{BadQuestion, Output, Verdict, file};
+use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::bench::suite::{self, Spec};
 use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence};
+use crate::file;
 use clap::Args;
 use heist::job;
 use heist_gpu::Gpu;

@@ -1,7 +1,10 @@
 //! `heist check`: why does my kernel die?
 
-use super::launch::{ARGUMENTS_HELP, LaunchFlags, not_run};
-use super::{BadQuestion, Output, Verdict, assembler, launch_file, read_source, say};
+use super::launch::{ARGUMENTS_HELP, LaunchFlags};
+use super::{assembler, launch_file};
+use crate::answer::{BadQuestion, Output, Verdict, not_run};
+use crate::file::read_source;
+use crate::say;
 use crate::{origin, render, sarif};
 use clap::Args;
 use heist_check::log::{self, KernelUsage, Kind};

@@ -1,7 +1,8 @@
 //! `heist demo`: the tour.
 
-use super::run::{BLACKWELL, HOPPER, as_json, draw, drawable, not_run, question};
-use super::{BadQuestion, Output, Verdict};
+use super::run::{BLACKWELL, HOPPER, as_json, not_run};
+use crate::answer::{BadQuestion, Output, Verdict, question};
+use crate::timeline::{draw, drawable};
 use clap::Args;
 use heist::tiled::TiledError;
 use heist::workload::{self, WorkloadRun};

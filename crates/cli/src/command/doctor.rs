@@ -1,6 +1,7 @@
 //! `heist doctor`: what this machine has.
 
-use super::{BadQuestion, Output, Verdict, assembler};
+use super::assembler;
+use crate::answer::{BadQuestion, Output, Verdict};
 use clap::Args;
 use heist_gpu::DeviceInfo;
 use heist_run::DeviceName;

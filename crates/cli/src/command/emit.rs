@@ -1,7 +1,7 @@
 //! `heist emit`: the PTX of a kernel.
 
-use super::run::question;
-use super::{BadQuestion, Output, Verdict, file};
+use crate::answer::{BadQuestion, Output, Verdict, question};
+use crate::file;
 use clap::Args;
 use heist_kernels::catalogue::{self, Settings};
 use heist_kernels::{Step, Target};

@@ -1,7 +1,8 @@
 //! `heist exec`: any PTX, once, on a device of your choice.
 
-use super::launch::{ARGUMENTS_HELP, LaunchFlags, Launched, not_run};
-use super::{BadQuestion, Output, Verdict, file, read_source, tell_all};
+use super::launch::{ARGUMENTS_HELP, LaunchFlags, Launched};
+use crate::answer::{BadQuestion, Output, Verdict, not_run, tell_all};
+use crate::file::{self, read_source};
 use crate::render;
 use clap::Args;
 use heist_launch::{Buffer, BufferRef};

@@ -1,6 +1,6 @@
 //! `heist explain`: the rule behind a diagnostic.
 
-use super::{BadQuestion, Output, Verdict};
+use crate::answer::{BadQuestion, Output, Verdict};
 use clap::Args;
 use heist_check::Explanation;
 use heist_ptx::rule::{RULES, Rule};

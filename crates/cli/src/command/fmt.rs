@@ -1,6 +1,7 @@
 //! `heist fmt`: canonical PTX.
 
-use super::{BadQuestion, Output, Verdict, file, read_source};
+use crate::answer::{BadQuestion, Output, Verdict};
+use crate::file::{self, read_source};
 use clap::Args;
 use heist_ptx::{parse, print};
 use serde_json::{Value, json};

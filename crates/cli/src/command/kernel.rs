@@ -1,15 +1,15 @@
 //! One kernel of the catalogue with random data, run once and checked: what
 //! `heist run` does with a kernel's name.
 
-use super::run::{draw, question};
-use super::{BadQuestion, Output, Verdict, tell_all};
+use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
 use crate::render;
+use crate::timeline::draw;
 use heist::job::{self, JobError, StepRun};
 use heist_kernels::Work;
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_kernels::reference::Difference;
 use heist_launch::Clock;
-use heist_run::{Device, DeviceName, NotRun, Settings};
+use heist_run::{Device, DeviceName, Settings};
 use heist_sched::Schedule;
 use heist_view::Run as Named;
 use serde_json::json;
@@ -92,7 +92,7 @@ pub(super) fn run(
 
 fn not_run(error: JobError) -> BadQuestion {
     match error {
-        JobError::NotRun(NotRun::Refused(list, text)) => BadQuestion::Diagnostics(list, *text),
+        JobError::NotRun(why) => answer::not_run(why),
         other => question(other),
     }
 }

@@ -1,6 +1,6 @@
 //! `heist kernels`: what there is, with its parameters.
 
-use super::{BadQuestion, Output, Verdict};
+use crate::answer::{BadQuestion, Output, Verdict};
 use clap::Args;
 use heist_kernels::catalogue::{self, Entry};
 use serde_json::json;

@@ -1,11 +1,10 @@
 //! A launch as flags, for every command that makes one, and its run.
 
-use super::BadQuestion;
-use super::run::question;
+use crate::answer::{BadQuestion, not_run, question};
 use clap::Args;
 use heist_launch::text::parse_named_buffer;
 use heist_launch::{Arguments, Clock, Dim3, Launch, parse_arg};
-use heist_run::{Device, DeviceName, Execution, NotRun, Program, Settings};
+use heist_run::{Device, DeviceName, Execution, Program, Settings};
 use std::time::Duration;
 
 /// How arguments are written, for the help of commands that take them.
@@ -125,14 +124,6 @@ impl Launched {
 /// Opens a device.
 pub(super) fn open(name: DeviceName) -> Result<Device, BadQuestion> {
     Device::open(name).map_err(question)
-}
-
-/// What kept a launch from running.
-pub(super) fn not_run(why: NotRun) -> BadQuestion {
-    match why {
-        NotRun::Refused(list, text) => BadQuestion::Diagnostics(list, *text),
-        other => question(other),
-    }
 }
 
 impl LaunchFlags {

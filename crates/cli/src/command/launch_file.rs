@@ -1,9 +1,9 @@
 //! Launches written in a file, in the comments that tests are written in
 //! (`docs/test-files.md`): the PTX's own, or another file's beside it.
 
-use super::launch::{not_run, open};
-use super::run::question;
-use super::{BadQuestion, read_source};
+use super::launch::open;
+use crate::answer::{BadQuestion, not_run, question};
+use crate::file::read_source;
 use heist_check::shared_opt_in;
 use heist_filetests::{Action, Run, read_directives};
 use heist_ptx::Diagnostic;

@@ -3,9 +3,6 @@
 //! Every command ends in a [`Verdict`], which is its exit status: 0 clean, 1
 //! something was found, 2 the question was wrong.
 
-#[macro_use]
-mod say;
-
 mod assembler;
 mod bench;
 mod check;
@@ -14,7 +11,6 @@ mod doctor;
 mod emit;
 mod exec;
 mod explain;
-mod file;
 mod fmt;
 mod kernel;
 mod kernels;
@@ -28,11 +24,9 @@ mod share;
 mod shown;
 mod tune;
 
-use crate::render;
+use crate::answer::{Output, Verdict};
+use crate::say;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use heist_ptx::{Diagnostic, Source};
-use std::io::Read;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// GPU kernels whose tiles are scheduled while the kernel runs.
@@ -136,88 +130,5 @@ impl Heist {
         };
         say::flush();
         status
-    }
-}
-
-/// What a command that could answer found.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing wrong: exit status 0.
-    Clean,
-    /// Something was found: exit status 1.
-    Found,
-    /// Of several files one could not be read, which was told: exit status 2.
-    Partly,
-}
-
-/// Why a command could not answer: exit status 2.
-pub(crate) enum BadQuestion {
-    /// One sentence, with what to do.
-    Sentence(String),
-    /// A file that is not what it should be.
-    Diagnostics(Vec<Diagnostic>, Source),
-}
-
-impl BadQuestion {
-    fn tell(&self, out: Output) {
-        match self {
-            question if out.json => out.json(&question.to_json()),
-            BadQuestion::Sentence(sentence) => eprintln!("heist: {sentence}"),
-            BadQuestion::Diagnostics(diagnostics, source) => tell_all(diagnostics, source),
-        }
-    }
-
-    fn to_json(&self) -> serde_json::Value {
-        match self {
-            BadQuestion::Sentence(sentence) => serde_json::json!({ "error": sentence }),
-            BadQuestion::Diagnostics(diagnostics, source) => {
-                let list = diagnostics.iter().map(|one| render::to_json(one, source));
-                serde_json::json!({ "diagnostics": list.collect::<Vec<_>>() })
-            }
-        }
-    }
-}
-
-/// How to answer.
-#[derive(Clone, Copy)]
-pub(crate) struct Output {
-    json: bool,
-}
-
-impl Output {
-    fn json(self, value: &impl serde::Serialize) {
-        match serde_json::to_string_pretty(value) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("heist: {error}"),
-        }
-    }
-}
-
-/// Findings, for people.
-fn tell_all(diagnostics: &[Diagnostic], source: &Source) {
-    for diagnostic in diagnostics {
-        eprintln!("{}\n", render::to_text(diagnostic, source));
-    }
-}
-
-/// Reads a text file, or standard input for `-`.
-pub(crate) fn read_source(path: &Path) -> Result<Source, BadQuestion> {
-    let mut bytes = Vec::new();
-    let (name, read) = if path.as_os_str() == "-" {
-        ("<stdin>".into(), std::io::stdin().read_to_end(&mut bytes))
-    } else {
-        let read = std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
-        (path.display().to_string(), read)
-    };
-    if let Err(error) = read {
-        return Err(BadQuestion::Sentence(format!("can't read {name}: {error}")));
-    }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source::new(name, text)),
-        Err(error) => Err(BadQuestion::Sentence(format!(
-            "{name} is not text: byte {} is not UTF-8. Is it a cubin or an object file? \
-             `cuobjdump -ptx` extracts PTX from one",
-            error.utf8_error().valid_up_to()
-        ))),
     }
 }

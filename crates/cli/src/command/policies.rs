@@ -1,6 +1,6 @@
 //! `heist policies`: what there is to schedule with.
 
-use super::{BadQuestion, Output, Verdict};
+use crate::answer::{BadQuestion, Output, Verdict};
 use clap::Args;
 use heist_sched::Catalogue;
 use heist_sched::Policy;

@@ -1,8 +1,11 @@
 //! `heist run`: one workload or kernel under one schedule, on a device of your choice.
 
+use super::kernel;
 use super::launch::seconds;
-use super::{BadQuestion, Output, Verdict, file, kernel, tell_all};
+use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
+use crate::file;
 use crate::render;
+use crate::timeline::{draw, drawable};
 use clap::Args;
 use heist::tiled::TiledError;
 use heist::workload::{self, WorkloadRun};
@@ -10,11 +13,11 @@ use heist_kernels::catalogue::{self, Entry, Settings as Told};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::Dim3;
 use heist_ptx::arch::Gpu;
-use heist_run::{Device, DeviceName, NotRun, Settings};
+use heist_run::{Device, DeviceName, Settings};
 use heist_sched::{AnyOrder, AnyPolicy, Effort, Schedule, Source, Table, Tuner};
 use heist_view::Run as Named;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Run a workload or a kernel under a policy, check its result, and draw what happened.
@@ -105,46 +108,11 @@ fn times(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(super) fn question(error: impl std::fmt::Display) -> BadQuestion {
-    BadQuestion::Sentence(error.to_string())
-}
-
 /// What kept a workload from running, as the command tells it.
 pub(super) fn not_run(error: TiledError) -> BadQuestion {
     match error {
-        TiledError::NotRun(NotRun::Refused(list, text)) => BadQuestion::Diagnostics(list, *text),
+        TiledError::NotRun(why) => answer::not_run(why),
         other => question(other),
-    }
-}
-
-/// Draws runs into a file, by its extension.
-pub(super) fn draw(path: &Path, title: &str, runs: &[Named<'_>]) -> Result<(), BadQuestion> {
-    let text = match (path.extension().and_then(|e| e.to_str()), runs) {
-        (Some("html"), _) => heist_view::html(title, runs),
-        (Some("svg"), [run]) => heist_view::svg(run.trace),
-        (Some("svg"), _) => {
-            return Err(question(
-                "an .svg shows one launch; write an .html for several",
-            ));
-        }
-        (Some("json"), _) => heist_view::perfetto(runs).to_string(),
-        _ => return Err(no_timeline(path)),
-    };
-    file::write(path, text)
-}
-
-fn no_timeline(path: &Path) -> BadQuestion {
-    question(format!(
-        "{}: a timeline is a .html, .svg or .json file",
-        path.display()
-    ))
-}
-
-/// Fails, before anything has run, where [`draw`] would.
-pub(super) fn drawable(path: &Path) -> Result<(), BadQuestion> {
-    match path.extension().and_then(|e| e.to_str()) {
-        Some("html" | "svg" | "json") => file::writable(path),
-        _ => Err(no_timeline(path)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `heist selftest`: the test files, on every device.
 
-use super::{BadQuestion, Output, Verdict};
+use crate::answer::{BadQuestion, Output, Verdict};
 use clap::{Args, ValueEnum};
 use heist_filetests::{ChildDevice, GpuDevice, Selftest, SimDevice, TestDevice, serve};
 use heist_ptx::{Diagnostic, Module, Source};

@@ -1,8 +1,7 @@
 //! `heist tune`: the fastest kernel and schedule for one problem.
 
 use super::launch::seconds;
-use super::run::question;
-use super::{BadQuestion, Output, Verdict};
+use crate::answer::{BadQuestion, Output, Verdict, question};
 use clap::Args;
 use heist::tune::{self, Tried, Tuning};
 use heist_kernels::catalogue::{self, Settings as Told};

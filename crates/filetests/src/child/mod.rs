@@ -9,9 +9,8 @@
 mod wire;
 
 use crate::case::Action;
-use crate::device::{CaseError, Request, TestDevice};
+use crate::device::{CaseError, Losable, NoDevice, Request, TestDevice, entry_of};
 use crate::directive::read_directives;
-use crate::selftest::entry_of;
 use heist_ptx::Source;
 use heist_run::{Execution, Program};
 use std::io::{self, BufRead, BufReader, Write};
@@ -32,15 +31,6 @@ pub struct ChildDevice {
     command: Box<dyn Fn() -> Command + Send + Sync>,
     patience: Duration,
     child: Mutex<Option<Running>>,
-}
-
-/// Why a child has no device to offer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoDevice {
-    /// The child's words.
-    pub why: String,
-    /// Whether it is for want of a GPU or its driver.
-    pub about_the_machine: bool,
 }
 
 impl ChildDevice {
@@ -207,12 +197,6 @@ impl Drop for Running {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// A device that may be lost for good.
-pub trait Losable: TestDevice {
-    /// Whether it can run nothing more.
-    fn is_lost(&self) -> bool;
 }
 
 /// The child's side: opens the device, then runs the cases that `asks` names until

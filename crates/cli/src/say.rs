@@ -9,7 +9,7 @@ use std::fmt::Arguments;
 use std::io::{ErrorKind, Result, Write};
 
 macro_rules! print {
-    ($($words:tt)*) => { $crate::command::say::out(format_args!($($words)*)) };
+    ($($words:tt)*) => { $crate::say::out(format_args!($($words)*)) };
 }
 
 macro_rules! println {
@@ -18,28 +18,28 @@ macro_rules! println {
 }
 
 macro_rules! eprintln {
-    ($($words:tt)*) => { $crate::command::say::err(format_args!($($words)*)) };
+    ($($words:tt)*) => { $crate::say::err(format_args!($($words)*)) };
 }
 
 /// Writes to standard output, as it stands.
-pub(super) fn out(words: Arguments<'_>) {
+pub(crate) fn out(words: Arguments<'_>) {
     answer(std::io::stdout().lock().write_fmt(words));
 }
 
 /// Writes a text with colours to standard output, without them where that is no
 /// terminal or they are not wanted (`NO_COLOR`).
-pub(super) fn painted(text: &str) {
+pub(crate) fn painted(text: &str) {
     answer(anstream::stdout().lock().write_all(text.as_bytes()));
 }
 
 /// Writes a line to standard error; its colours as [`painted`] does.
-pub(super) fn err(words: Arguments<'_>) {
+pub(crate) fn err(words: Arguments<'_>) {
     // Where that can't be written to, there is nobody left to tell.
     let _ = writeln!(anstream::stderr().lock(), "{words}");
 }
 
 /// Writes what is still held back.
-pub(super) fn flush() {
+pub(crate) fn flush() {
     answer(std::io::stdout().lock().flush());
 }
 

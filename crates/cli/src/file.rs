@@ -1,14 +1,15 @@
-//! Files that commands write: whole or not at all, and known to be writable
-//! before any work is done for them.
+//! Files that commands read, and those that they write: whole or not at all, and known
+//! to be writable before any work is done for them.
 
-use super::BadQuestion;
+use crate::answer::BadQuestion;
+use heist_ptx::Source;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Puts `bytes` in a file, in place of what was there. They are written beside it
 /// first, so that a full disk costs nobody a file; a link stays a link.
-pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BadQuestion> {
+pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BadQuestion> {
     let written = target(path).and_then(|target| match target {
         // A device or a pipe holds nothing that could be lost.
         Target::Stream => fs::write(path, bytes),
@@ -30,7 +31,7 @@ pub(super) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BadQuest
 }
 
 /// Fails if a file could not be written now.
-pub(super) fn writable(path: &Path) -> Result<(), BadQuestion> {
+pub(crate) fn writable(path: &Path) -> Result<(), BadQuestion> {
     let tried = target(path).and_then(|target| match target {
         Target::Stream => Ok(()),
         Target::File(file) => {
@@ -70,4 +71,26 @@ fn beside(file: &Path) -> PathBuf {
 
 fn can_t(path: &Path, error: &io::Error) -> BadQuestion {
     BadQuestion::Sentence(format!("can't write {}: {error}", path.display()))
+}
+
+/// Reads a text file, or standard input for `-`.
+pub(crate) fn read_source(path: &Path) -> Result<Source, BadQuestion> {
+    let mut bytes = Vec::new();
+    let (name, read) = if path.as_os_str() == "-" {
+        ("<stdin>".into(), io::stdin().read_to_end(&mut bytes))
+    } else {
+        let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+        (path.display().to_string(), read)
+    };
+    if let Err(error) = read {
+        return Err(BadQuestion::Sentence(format!("can't read {name}: {error}")));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => Err(BadQuestion::Sentence(format!(
+            "{name} is not text: byte {} is not UTF-8. Is it a cubin or an object file? \
+             `cuobjdump -ptx` extracts PTX from one",
+            error.utf8_error().valid_up_to()
+        ))),
+    }
 }
