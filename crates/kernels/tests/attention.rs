@@ -134,7 +134,7 @@ fn decoding_does_not_see_past_the_end_of_a_page() {
             buffer.data.bytes_mut()[from..to].fill(0xFF);
         }
     }
-    common::run(&mut job, &device, &Options::default());
+    common::run(&mut job, &device, &Settings::default());
     // The reference would call the poison the largest value.
     let out: Vec<f16> = job.data("out").and_then(|out| out.to_vec()).expect("f16");
     assert!(out.iter().all(|value| value.is_finite()));

@@ -2,7 +2,7 @@
 
 use super::shape::{DecodeShape, Grid, PANEL, Storage};
 use super::{DecodeArgs, block, combine, heuristics};
-use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, passed, window};
+use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::problem::{Dtype, Lengths, Problem};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
@@ -196,16 +196,11 @@ pub fn decode_plan(
         .buffer("partial", Purpose::Workspace, ElementType::F32, slots * dim)
         .buffer("partial_lse", Purpose::Workspace, ElementType::F32, slots);
     let kernel = build(shape, problem.dtype, target.arch)?;
-    let params = passed(args.passed());
-    plan = plan.step(Step::plain(&kernel, grid.blocks, params.clone()));
+    plan = plan.step(Step::plain(&kernel, grid.blocks, args.clone()));
     if grid.combines {
         let kernel = build_combine(shape, problem.dtype, target.arch)?;
         let rows = shape.rows().min(problem.heads / problem.kv_heads * queries);
-        plan = plan.step(Step::plain(
-            &kernel,
-            Dim3::new(rows, grid.blocks, 1),
-            params,
-        ));
+        plan = plan.step(Step::plain(&kernel, Dim3::new(rows, grid.blocks, 1), args));
     }
     Ok(plan)
 }
