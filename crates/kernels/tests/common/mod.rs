@@ -5,8 +5,9 @@ use heist_kernels::{Job, Target};
 use heist_run::{Device, Program, Settings};
 use std::time::Duration;
 
-/// A simulated device by its name, `h200`.
+/// A simulated device by its name: `h200`, or `sim:h200`.
 pub(crate) fn device(name: &str) -> (Device, Target) {
+    let name = name.strip_prefix("sim:").unwrap_or(name);
     let name = format!("sim:{name}").parse().expect("a name");
     let device = Device::open(name).expect("it is simulated");
     let (arch, sms) = (device.arch().expect("known"), device.sms());
