@@ -1,7 +1,6 @@
 //! `heist share`: what kernels do to each other on one GPU.
 
-use super::run::question;
-use super::{BadQuestion, Output, Verdict};
+use crate::answer::{BadQuestion, Output, Verdict, question};
 use clap::Args;
 use heist::job::{self, OnGpu};
 use heist::share::{self, Company, Holder, Tenant, holder_ptx};

@@ -2,9 +2,10 @@
 
 use heist_builder::{Arch, Global, Scope, kernel_params};
 use heist_launch::{Arg, BufferRef, Clock, DecisionKind, Dim3, TileOrigin, Time};
+use heist_run::{Device, Program, Settings};
 use heist_sched::*;
-use heist_sim::{Chaos, Device, Options, Program};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 kernel_params! {
     /// How often each tile ran, and how long tile `i` sleeps: `base + i % 7 * step`
@@ -23,7 +24,7 @@ pub(crate) struct Setting {
     /// Nanoseconds that a tile sleeps: the shortest, and how they grow.
     pub(crate) sleep: (u32, u32),
     pub(crate) seed: u64,
-    pub(crate) chaos: Chaos,
+    pub(crate) chaos: bool,
 }
 
 impl Setting {
@@ -36,7 +37,7 @@ impl Setting {
             tiles: 420,
             sleep: (300, 90),
             seed,
-            chaos: Chaos::NONE,
+            chaos: false,
         }
     }
 
@@ -44,7 +45,7 @@ impl Setting {
         Setting { submit, ..self }
     }
 
-    pub(crate) fn chaos(self, chaos: Chaos) -> Setting {
+    pub(crate) fn chaos(self, chaos: bool) -> Setting {
         Setting { chaos, ..self }
     }
 
@@ -73,7 +74,7 @@ pub(crate) fn settings(seeds: std::ops::Range<u64>) -> Vec<Setting> {
     for seed in seeds {
         for source in [Source::Clc, Source::Ticket] {
             for submit in [Submit::Early, Submit::Late] {
-                for chaos in [Chaos::NONE, Chaos::FULL] {
+                for chaos in [false, true] {
                     all.push(Setting::new(source, seed).submit(submit).chaos(chaos));
                 }
             }
@@ -164,8 +165,8 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         _ => ("sim:l4", Arch::SM_89, 15_000),
     };
     let what = format!("`{policy}` {setting:?}");
-    let device = Device::named(device).expect("a device");
-    let resident = device.gpu().sms;
+    let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
+    let resident = device.sms();
     let mut tiled = Tiled::<Sleepy>::new("sleepy", setting.tiles)
         .source(setting.source)
         .submit(setting.submit)
@@ -200,33 +201,35 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     let plan = kernel.plan(resident).expect("a launch");
     let runs = vec![0u32; setting.tiles as usize];
-    let arguments = plan.arguments([
-        Arg::in_out(&runs),
-        Arg::scalar(setting.sleep.0),
-        Arg::scalar(setting.sleep.1),
-        Arg::scalar(rung.map_or(u32::MAX, |rung| rung.from)),
-        Arg::scalar(rung.map_or(u32::MAX, |rung| rung.to)),
-        Arg::in_out(&[0u64; 2]),
-    ]);
-    let options = Options {
+    let own = Sleepy {
+        runs: Arg::in_out(&runs),
+        base: setting.sleep.0,
+        step: setting.sleep.1,
+        ring: rung.map_or(u32::MAX, |rung| rung.from),
+        silence: rung.map_or(u32::MAX, |rung| rung.to),
+        rang: Arg::in_out(&[0u64; 2]),
+    };
+    let arguments = kernel.arguments(&plan, own);
+    let settings = Settings {
         seed: setting.seed,
         chaos: setting.chaos,
-        ..Options::default()
+        // A busy machine is no reason to fail.
+        limit: Duration::from_secs(600),
+        ..Settings::default()
     };
-    let program = Program::new(kernel.built.module.clone()).expect("a module");
     let entry = &kernel.built.launch.entry;
-    let ran = program
-        .run(&device, entry, &plan.launch, &arguments, &options)
-        .unwrap_or_else(|errors| panic!("{what}: {errors:#?}"));
-    assert!(ran.diagnostics.is_empty(), "{what}: {:#?}", ran.diagnostics);
-    let counted = ran.outcome.output(0usize).expect("the counts");
+    let program = Program::from_module(&**entry, &kernel.built.module);
+    let ran = device
+        .run(&program, entry, &plan.launch, &arguments, &settings)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let counted = kernel.output(&ran.outcome, "runs").expect("the counts");
     let counted = counted.to_vec::<u32>().expect("words");
     assert!(
         counted.iter().all(|runs| *runs == 1),
         "{what}: exactly once"
     );
     let place = Place {
-        device: device.to_string(),
+        device: device.label(),
         sms: resident,
         clock: Clock::Modelled,
     };
