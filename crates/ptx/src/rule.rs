@@ -186,7 +186,7 @@ rules! {
     SETMAXNREG_IGNORED = "T010" Warning "a `setmaxnreg` that is going to be ignored";
     SETMAXNREG_POOL = "T011" Error "a `setmaxnreg` that asks for more registers than the block has";
     WGMMA_SERIALIZED = "T012" Warning "wgmma instructions that the assembler serialises";
-    CUT_TO_TRAP = "T013" Error "a kernel that the compiler cut down to a trap";
+    CUT_TO_TRAP = "T013" Warning "a kernel that is nothing but a trap";
 
     // L: cluster launch control.
     CLC_SLOT = "L001" Error "a response slot that is not 16 aligned bytes of the block's shared memory";

@@ -90,17 +90,22 @@ pub struct Checks {
     pub races: bool,
     /// Reads of memory that nothing wrote.
     pub unwritten: bool,
+    /// With `races`: stores of the same value by two threads, too. They are a race by the
+    /// book, but no run can tell which of the two came last.
+    pub same_value: bool,
 }
 
 impl Checks {
-    /// Everything.
+    /// Everything, but for stores of the same value.
     pub const ALL: Checks = Checks {
         races: true,
         unwritten: true,
+        same_value: false,
     };
     /// Only what execution can't do without: bounds, alignment, barriers.
     pub const FEWEST: Checks = Checks {
         races: false,
         unwritten: false,
+        same_value: false,
     };
 }

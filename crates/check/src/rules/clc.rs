@@ -233,8 +233,8 @@ fn passed_on(
 }
 
 fn decode_of_a_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
-    let tests = &protocol.tests;
     let &decode = protocol.decodes.iter().find(|&&decode| {
+        let tests = &tests_of(cx, protocol, decode);
         let guard = cx.flow.ops[decode].roles.guard;
         let guarded = guard.is_some_and(|guard| {
             tests
@@ -258,6 +258,49 @@ fn decode_of_a_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diag
              where it was true",
         ),
     )
+}
+
+/// The tests of the response that a decode takes apart. Where several requests are in
+/// flight, or a loop is unrolled, each response has tests of its own: those of the same
+/// load, or else of a load from the same place. Where there is none, any may be meant.
+fn tests_of(cx: &Context<'_, '_>, protocol: &Protocol, decode: usize) -> Vec<usize> {
+    let loads = slot_reads(cx, decode);
+    let of = |same: &dyn Fn(usize, usize) -> bool| -> Vec<usize> {
+        let tests = protocol.tests.iter().copied();
+        let own = tests.filter(|&test| {
+            let tested = slot_reads(cx, test);
+            loads
+                .iter()
+                .any(|&load| tested.iter().any(|&other| same(load, other)))
+        });
+        own.collect()
+    };
+    let own = of(&|load, other| load == other);
+    if !own.is_empty() {
+        return own;
+    }
+    let near = of(&|load, other| same_place(cx, load, other));
+    if near.is_empty() {
+        protocol.tests.clone()
+    } else {
+        near
+    }
+}
+
+/// Whether two loads are from the same place: the same address, made of the same values.
+fn same_place(cx: &Context<'_, '_>, one: usize, other: usize) -> bool {
+    let address = |at: usize| match cx.flow.ops[at].instruction.operands.get(1) {
+        Some(Operand::Address(address)) => Some(address),
+        _ => None,
+    };
+    let made_of = |at: usize| -> Vec<Vec<usize>> {
+        let reads = cx.flow.ops[at].roles.reads.iter();
+        reads.map(|&read| cx.flow.definitions(read, at)).collect()
+    };
+    match (address(one), address(other)) {
+        (Some(a), Some(b)) => a == b && made_of(one) == made_of(other),
+        _ => false,
+    }
 }
 
 /// Whether the decoded id, or the decode itself, is reached on a refused way.
@@ -397,8 +440,18 @@ fn slot_reads(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
     if loads.is_empty() { vec![test] } else { loads }
 }
 
+/// The axis of a coordinate that a decode writes to a register.
+fn decoded_axis(op: &Op<'_>, register: Register) -> Option<usize> {
+    let axes = ["x", "y", "z"];
+    let opcode = &op.instruction.opcode;
+    let named = |axis: &&str| opcode.has(&format!("get_first_ctaid::{axis}"));
+    axes.iter()
+        .position(|axis| named(&axis))
+        .or_else(|| op.roles.writes.iter().position(|&write| write == register))
+}
+
 /// The linear rank added to a decoded coordinate: right only where all blocks of
-/// a cluster lie along x.
+/// a cluster lie along that axis.
 fn rank_as_offset(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> {
     let is_rank = |at: usize| {
         let operands = &cx.flow.ops[at].instruction.operands;
@@ -408,22 +461,44 @@ fn rank_as_offset(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnosti
         let mut reads = cx.flow.ops[at].roles.reads.iter();
         reads.any(|&read| cx.flow.definitions(read, at).into_iter().any(wanted))
     };
-    let sum = cx.all(|op| op.is("add")).into_iter().find(|&at| {
-        comes_from(at, &is_rank) && comes_from(at, &|writer| protocol.decodes.contains(&writer))
-    })?;
     let dims = cx
         .directive("reqnctapercluster")
         .filter(|dims| !dims.is_empty());
-    let along_x = dims.map(|dims| dims.iter().skip(1).all(|&blocks| blocks == 1));
-    let (severity, message) = match along_x {
-        Some(true) => return None,
-        Some(false) => (
+    // The rank is the offset along an axis where the cluster has no other.
+    let lies_along = |axis: usize| {
+        dims.map(|dims| {
+            let mut others = dims.iter().enumerate().filter(|&(at, _)| at != axis);
+            others.all(|(_, &blocks)| blocks == 1)
+        })
+    };
+    let axis_of = |at: usize| {
+        let reads = cx.flow.ops[at].roles.reads.iter();
+        reads.copied().find_map(|read| {
+            let writers = cx.flow.definitions(read, at).into_iter();
+            let decode = writers
+                .into_iter()
+                .find(|by| protocol.decodes.contains(by))?;
+            decoded_axis(&cx.flow.ops[decode], read)
+        })
+    };
+    let (sum, axis, known) = cx.all(|op| op.is("add")).into_iter().find_map(|at| {
+        let axis = axis_of(at).filter(|_| comes_from(at, &is_rank))?;
+        let known = lies_along(axis);
+        (known != Some(true)).then_some((at, axis, known))
+    })?;
+    let letter = ["x", "y", "z"][axis.min(2)];
+    let (severity, message) = match known {
+        Some(_) => (
             Severity::Error,
-            "the block's linear rank is added to one coordinate, and the cluster has two dimensions",
+            format!(
+                "the block's linear rank is added to {letter}, and the cluster does not lie along {letter} alone"
+            ),
         ),
         None => (
             Severity::Warning,
-            "the block's linear rank is added to one coordinate, which is wrong for a cluster that is not along x",
+            format!(
+                "the block's linear rank is added to {letter}, which is wrong for a cluster that does not lie along {letter} alone"
+            ),
         ),
     };
     let mut diagnostic = Diagnostic::error(rule::CLC_OFFSET, cx.flow.ops[sum].span(), message);
@@ -464,12 +539,24 @@ fn not_elected(cx: &Context<'_, '_>, submit: usize) -> Option<Diagnostic> {
     )
 }
 
+/// Whether something is sent to a peer after the request: the answer may be handed on.
+fn hands_on(cx: &Context<'_, '_>, submit: usize) -> bool {
+    let sends = cx.all(|op| {
+        let opcode = &op.instruction.opcode;
+        matches!(opcode.base(), "st" | "red" | "atom" | "cp")
+            && opcode.modifiers().any(|m| m == "shared::cluster")
+            && !opcode.modifiers().any(|m| m == "global")
+    });
+    let after = |&send: &usize| cx.flow.graph.reaches(submit, send, |_| false);
+    sends.iter().any(after)
+}
+
 fn plain_in_cluster(cx: &Context<'_, '_>, submit: usize) -> Option<Diagnostic> {
     let op = &cx.flow.ops[submit];
     let blocks: u64 = cx
         .directive("reqnctapercluster")
         .map_or(1, |dims| dims.iter().product());
-    if blocks < 2 || op.has("multicast::cluster::all") {
+    if blocks < 2 || op.has("multicast::cluster::all") || hands_on(cx, submit) {
         return None;
     }
     Some(

@@ -113,7 +113,13 @@ pub(super) fn mbarrier_init(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         ),
         Some(&init) => {
             let before = |&init: &usize| cx.flow.graph.reaches(init, first, |_| false);
-            if !inits.iter().any(before) {
+            // Another warp may initialise it while this one waits for that at a barrier.
+            let meets = |at: usize| {
+                let op = &cx.flow.ops[at];
+                matches!(op.instruction.opcode.base(), "bar" | "barrier") && !op.has("warp")
+            };
+            let unmet = first == 0 || !meets(0) && cx.flow.graph.reaches(0, first, meets);
+            if unmet && !inits.iter().any(before) {
                 out.push(
                     Diagnostic::error(
                         rule::MBARRIER_UNINITIALISED,

@@ -80,19 +80,20 @@ pub(super) fn cut_to_a_trap(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         return;
     }
     out.push(
-        Diagnostic::error(
+        Diagnostic::warning(
             rule::CUT_TO_TRAP,
             trap.span(),
-            format!("all that is left of `{}` is a trap", cx.function().name),
+            format!("all that there is of `{}` is a trap", cx.function().name),
         )
         .note(
-            "the compiler proved that the kernel always runs into undefined behaviour and threw \
-             the rest away. nvcc does this for a tensor-core load or store on a local array, and \
-             says so only in a build warning: \"cannot perform wmma load or store on local memory\"",
+            "a kernel may be meant like that, for a target that can't run it. But a compiler that \
+             proves that a kernel always runs into undefined behaviour throws the rest away too: \
+             nvcc does this for a tensor-core load or store on a local array, and says so only in \
+             a build warning: \"cannot perform wmma load or store on local memory\"",
         )
         .help(
-            "look for that warning in the build log (`heist check build.log` explains it), and put \
-             the array into shared memory",
+            "if there should be more, look for that warning in the build log (`heist check \
+             build.log` explains it), and put the array into shared memory",
         ),
     );
 }

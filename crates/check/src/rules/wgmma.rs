@@ -83,7 +83,10 @@ fn touched_in_flight(cx: &Context<'_, '_>, multiplies: &[usize]) -> Option<Diagn
             if op.is("wgmma.wait_group") {
                 return true;
             }
-            let touches = !op.is("wgmma") && touches(&op.roles, accumulators);
+            // Compilers copy accumulators from register to register meanwhile; the assembler
+            // makes one register of both, and says nothing.
+            let copies = op.is("mov") && op.roles.reads.len() == 1 && op.roles.writes.len() == 1;
+            let touches = !op.is("wgmma") && !copies && touches(&op.roles, accumulators);
             if touches {
                 found = Some(found.map_or(between, |known: usize| known.min(between)));
             }

@@ -1,9 +1,12 @@
 //! What is checked when threads exit.
 
 use super::context::Cx;
+use crate::code::Code;
 use crate::lanes::{Mask, first};
+use crate::state::control::Control;
 use crate::state::flight::What;
-use heist_ptx::rule;
+use crate::state::machine::Machine;
+use heist_ptx::{Diagnostic, rule};
 
 /// Lanes of the running warp have exited; the block's counts are updated already.
 pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
@@ -21,17 +24,48 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
     if let Some(pc) = cx.team.control.unanswered(rank) {
         report_unanswered(cx, pc, rank);
     }
-    if cx.blocks.iter().all(|block| block.has_exited())
-        && let Some((at, pc)) = cx.team.control.dropped()
-        && cx.team.control.unanswered(rank).is_none()
-    {
-        let span = cx.code.span(pc);
-        cx.report(rule::CLC_GRANT_DROPPED, cx.mask, |_, mut told| {
-            told.message = format!("the cluster at block ({at}) was granted to this one, which exits without having decoded it");
-            told.other(span, "it was asked for here")
-                .help("whoever is granted a cluster runs it: it is not launched any more")
-        });
+    if cx.blocks.iter().all(|block| block.has_exited()) {
+        if cx.team.control.unanswered(rank).is_none() {
+            grants_dropped(cx);
+        }
+        answer_kept(&cx.team.control, cx.code, cx.machine);
     }
+}
+
+/// Clusters that were granted and that nobody runs.
+fn grants_dropped(cx: &mut Cx<'_>) {
+    let control = &cx.team.control;
+    let Some((grant, count)) = control.dropped() else {
+        return;
+    };
+    let granted = control.granted.len();
+    let span = cx.code.span(grant.pc);
+    cx.report(rule::CLC_GRANT_DROPPED, cx.mask, |_, mut told| {
+        let what = if grant.decoded {
+            "used the id that it decoded"
+        } else {
+            "decoded its id"
+        };
+        told.message = format!(
+            "the cluster at block ({}) was granted to this one, which exits without having {what}",
+            grant.first
+        );
+        told.note(format!("{count} of {granted} granted clusters are dropped here"))
+            .other(span, "it was asked for here")
+            .help("whoever is granted a cluster runs it: it is not launched any more. Ask whether to go on before the request, not after the grant")
+    });
+}
+
+/// An answer that one block of a cluster has kept for itself.
+pub(crate) fn answer_kept(control: &Control, code: &Code, machine: &mut Machine) {
+    let Some(pc) = control.kept() else {
+        return;
+    };
+    machine.findings.report(rule::CLC_PLAIN_IN_CLUSTER, pc, || {
+        let what = "a request without multicast in a kernel with clusters, whose answer is not handed on to the other blocks";
+        Diagnostic::warning(rule::CLC_PLAIN_IN_CLUSTER, code.span(pc), what)
+            .help("use `.multicast::cluster::all`, or hand the answer on yourself, through the peers' shared memory")
+    });
 }
 
 /// What a warp that exits leaves behind.

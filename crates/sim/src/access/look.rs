@@ -174,7 +174,7 @@ pub(crate) fn tell(
         report_unwritten(cx, group, offset);
     }
     if let Some((conflict, line)) = look.found
-        && !(write && conflict.their_write && harmless(cx))
+        && !(write && conflict.their_write && !look.checks.same_value && harmless(cx))
     {
         report_race(
             cx,

@@ -37,7 +37,13 @@ pub(crate) fn note(cx: &mut Cx<'_>) {
         .iter()
         .map(row)
         .find(|&row| products.flying.has(row) || products.read.has(row));
-    if let Some(row) = read {
+    if let (true, Some(from), [to]) = (touched.moves, read, &*touched.writes)
+        && touched.reads.len() == 1
+        && written.is_none()
+        && cx.mask == cx.warp.live
+    {
+        cx.warp.products.copy(from, row(to));
+    } else if let Some(row) = read {
         report_in_flight(
             cx,
             row,

@@ -53,6 +53,7 @@ pub(crate) fn report(cluster: &Cluster, code: &Code, machine: &mut Machine) {
     }
     told = told.help("every thread that the barrier counts must reach it, and somebody must arrive as often as it expects");
     machine.findings.report(rule, pc, || told);
+    crate::access::exit::answer_kept(&cluster.team.control, code, machine);
 }
 
 /// The rule that says most about why nobody can go on.

@@ -106,7 +106,6 @@ impl Warp {
                 None => merged = Some(fragment),
                 Some(one) => {
                     one.mask |= fragment.mask;
-                    one.awaited |= fragment.awaited;
                     // The outermost joins are the ones they share.
                     let shared = one
                         .joins

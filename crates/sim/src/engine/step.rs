@@ -206,7 +206,6 @@ impl Cx<'_> {
             state: State::Ready,
             spins: 0,
             forced: false,
-            awaited: 0,
             resumed: false,
             ..self.fragment.clone()
         };

@@ -15,6 +15,10 @@ pub(crate) struct Control {
     pub(crate) slots: Vec<(u32, u32)>,
     /// Where blocks stored for a grant without minding their own place.
     pub(crate) unplaced: crate::state::control::Unplaced,
+    /// The first request of a block with peers whose answer goes to that block alone.
+    pub(crate) plain: Option<u32>,
+    /// Whether a block has sent anything to a peer, which may be an answer.
+    pub(crate) sent: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Request {
 pub(crate) struct Grant {
     pub(crate) first: Dim3,
     pub(crate) decoded: bool,
+    /// Whether anything has come of its id: an access, a decision, a word for others.
+    pub(crate) used: bool,
     pub(crate) pc: u32,
 }
 
@@ -48,12 +54,17 @@ impl Control {
             .map(|request| request.pc)
     }
 
-    /// A grant that nobody has decoded.
-    pub(crate) fn dropped(&self) -> Option<(Dim3, u32)> {
-        self.granted
-            .iter()
-            .find(|grant| !grant.decoded)
-            .map(|grant| (grant.first, grant.pc))
+    /// The first grant of whose id nothing has come, and how many of those there are.
+    pub(crate) fn dropped(&self) -> Option<(Grant, usize)> {
+        let mut dropped = self.granted.iter().filter(|grant| !grant.used);
+        let first = dropped.next()?;
+        Some((*first, 1 + dropped.count()))
+    }
+
+    /// The request whose answer the other blocks can't have got.
+    pub(crate) fn kept(&self) -> Option<u32> {
+        let granted = !self.granted.is_empty();
+        self.plain.filter(|_| granted && !self.sent)
     }
 }
 

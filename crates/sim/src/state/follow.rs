@@ -9,24 +9,34 @@ pub(crate) enum Stock {
     /// Nothing that matters.
     #[default]
     Other,
-    /// A coordinate of a granted cluster's first block, as it was decoded.
-    First(Axis),
+    /// A coordinate of a granted cluster's first block, as it was decoded, and the
+    /// number of the grant.
+    First(Axis, u32),
     /// The block's place in its cluster, as it was read.
     Own(Place),
     /// Something computed from the first block's place alone.
-    FromFirst,
+    FromFirst(u32),
     /// Something computed from the block's own place, and perhaps from the other.
-    FromOwn,
+    FromOwn(Option<u32>),
 }
 
 impl Stock {
     /// What a value is that was computed from both.
     pub(crate) fn mixed(self, other: Stock) -> Stock {
         use Stock::*;
+        let grant = self.grant().or(other.grant());
         match (self, other) {
-            (Own(_) | FromOwn, _) | (_, Own(_) | FromOwn) => FromOwn,
-            (First(_) | FromFirst, _) | (_, First(_) | FromFirst) => FromFirst,
-            (Other, Other) => Other,
+            (Own(_) | FromOwn(_), _) | (_, Own(_) | FromOwn(_)) => FromOwn(grant),
+            _ => grant.map_or(Other, FromFirst),
+        }
+    }
+
+    /// The grant that it comes from.
+    pub(crate) fn grant(self) -> Option<u32> {
+        match self {
+            Stock::First(_, grant) | Stock::FromFirst(grant) => Some(grant),
+            Stock::FromOwn(grant) => grant,
+            Stock::Other | Stock::Own(_) => None,
         }
     }
 }

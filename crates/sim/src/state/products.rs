@@ -13,6 +13,9 @@ pub(crate) struct Product {
     pub(crate) rows: Vec<u32>,
     pub(crate) sources: Vec<u32>,
     pub(crate) values: Vec<[u32; LANES]>,
+    /// Rows that one of the results was copied to meanwhile, and its number: an assembler
+    /// makes one register of the two.
+    pub(crate) copies: Vec<(u32, usize)>,
     /// Its number among the warp's, and so among its warpgroup's.
     pub(crate) id: u64,
     /// The cycle when it is done.
@@ -122,7 +125,9 @@ impl Products {
         self.flying.clear();
         self.read.clear();
         for product in &self.pending {
-            product.rows.iter().for_each(|&row| self.flying.insert(row));
+            let copies = product.copies.iter().map(|(row, _)| row);
+            let written = product.rows.iter().chain(copies);
+            written.for_each(|&row| self.flying.insert(row));
             product
                 .sources
                 .iter()
@@ -135,6 +140,42 @@ impl Products {
         self.pending
             .iter()
             .rev()
-            .find(|product| product.rows.contains(&row) || product.sources.contains(&row))
+            .find(|product| product.result(row).is_some() || product.sources.contains(&row))
+    }
+
+    /// A result that is still to come is copied to another row.
+    pub(crate) fn copy(&mut self, from: u32, to: u32) {
+        let mut pending = self.pending.iter_mut().rev();
+        let found = pending.find_map(|product| Some((product.result(from)?, product)));
+        if let Some((result, product)) = found {
+            product.copies.push((to, result));
+            self.flying.insert(to);
+        }
+    }
+}
+
+impl Product {
+    /// Which of its results a row is going to hold.
+    fn result(&self, row: u32) -> Option<usize> {
+        let copied = || {
+            let mut copies = self.copies.iter();
+            copies.find(|(to, _)| *to == row).map(|&(_, result)| result)
+        };
+        let own = self.rows.iter().position(|&own| own == row);
+        own.or_else(copied)
+    }
+
+    /// Whether a row is going to hold one of its results.
+    pub(crate) fn uses(&self, row: u32) -> bool {
+        self.result(row).is_some()
+    }
+
+    /// Whether these rows are going to hold its results, in their order.
+    pub(crate) fn makes(&self, rows: &[u32]) -> bool {
+        rows.len() == self.rows.len()
+            && rows
+                .iter()
+                .enumerate()
+                .all(|(at, &row)| self.rows[at] == row || self.copies.contains(&(row, at)))
     }
 }

@@ -50,8 +50,6 @@ pub(crate) struct Fragment {
     pub(crate) spins: u32,
     /// Run the instruction without the lanes that it would wait for.
     pub(crate) forced: bool,
-    /// Lanes that the instruction began to wait for.
-    pub(crate) awaited: Mask,
     /// The instruction has run once, and finishes now that its wait is over.
     pub(crate) resumed: bool,
 }
@@ -71,7 +69,6 @@ impl Fragment {
         state: State::Ready,
         spins: 0,
         forced: false,
-        awaited: 0,
         resumed: false,
     };
 
@@ -114,6 +111,8 @@ pub(crate) struct Warp {
     pub(crate) unset: Vec<super::follow::Followed>,
     /// What followed registers are made of, see [`crate::watch::lineage`].
     pub(crate) lineage: Vec<[super::follow::Stock; crate::lanes::LANES]>,
+    /// While a grant is decoded whose id is followed: which one each lane has.
+    pub(crate) decoding: Option<Box<[Option<u32>; crate::lanes::LANES]>>,
     /// Its `wgmma` products.
     pub(crate) products: super::products::Products,
     /// The end of what each lane has allocated on its stack.
@@ -217,6 +216,7 @@ impl Warp {
             preds: vec![0; entry.preds as usize],
             carry: 0,
             unset: vec![Default::default(); code.watched.unset.len()],
+            decoding: None,
             lineage: vec![[Default::default(); crate::lanes::LANES]; code.watched.lineage],
             products: Default::default(),
             stack: [0; crate::lanes::LANES],

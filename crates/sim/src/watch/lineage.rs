@@ -6,6 +6,8 @@
 //! dimension (the linear rank to x, or another dimension's offset), which is reported at
 //! the addition; and adding nothing, which is reported when a second block of the cluster
 //! stores to where the first one did, at an address that comes from the same grant.
+//! And a grant of which nothing comes at all, no access, no decision and no word for
+//! others, was granted in vain, in kernels of single blocks as well.
 //!
 //! What becomes of a coordinate is remembered for each lane of each register that can
 //! hold something of it. Through memory it is not followed.
@@ -65,7 +67,14 @@ pub(super) fn wrap(body: &mut Body<'_>) -> usize {
                 .map(|n| (addr, n)),
             _ => None,
         };
-        if writes.is_empty() && store.is_none() && trail.first.is_empty() {
+        // What only makes another register of it has not used it yet.
+        let makes = trail.pure && !trail.writes.is_empty()
+            || matches!(trail.role, Role::Copies | Role::Moves | Role::Adds);
+        let uses: Vec<u32> = match makes {
+            true => Vec::new(),
+            false => trail.reads.iter().filter_map(number).collect(),
+        };
+        if writes.is_empty() && store.is_none() && trail.first.is_empty() && uses.is_empty() {
             continue;
         }
         let reads = trail
@@ -86,6 +95,7 @@ pub(super) fn wrap(body: &mut Body<'_>) -> usize {
                 role,
                 reads,
                 writes,
+                uses,
                 place,
                 first,
                 store,
@@ -112,6 +122,8 @@ struct Follow {
     /// Its operands: row, and number where it is followed.
     reads: Vec<(u32, Option<u32>)>,
     writes: Vec<u32>,
+    /// Those that it does something with.
+    uses: Vec<u32>,
     place: Option<Place>,
     first: Vec<(Axis, u32)>,
     store: Option<(Addr, u32)>,
@@ -119,13 +131,20 @@ struct Follow {
 
 impl Instr for Follow {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        if cx.blocks.len() == 1 {
-            return self.inner.step(cx);
+        let mask = cx.mask;
+        for &number in &self.uses {
+            let stocks = cx.warp.lineage[number as usize];
+            for grant in each(mask).filter_map(|lane| stocks[lane].grant()) {
+                if let Some(grant) = cx.team.control.granted.get_mut(grant as usize) {
+                    grant.used = true;
+                }
+            }
         }
-        if let Some((addr, number)) = self.store {
+        if let Some((addr, number)) = self.store
+            && cx.blocks.len() > 1
+        {
             check_store(cx, addr, number);
         }
-        let mask = cx.mask;
         if !self.writes.is_empty() {
             let made = self.made(cx);
             for &number in &self.writes {
@@ -135,13 +154,19 @@ impl Instr for Follow {
                 }
             }
         }
+        if self.first.is_empty() {
+            return self.inner.step(cx);
+        }
+        cx.warp.decoding = Some(Box::new([None; LANES]));
+        let flow = self.inner.step(cx);
+        let grants = cx.warp.decoding.take().unwrap_or_default();
         for &(axis, number) in &self.first {
             let row = &mut cx.warp.lineage[number as usize];
             for lane in each(mask) {
-                row[lane] = Stock::First(axis);
+                row[lane] = grants[lane].map_or(Stock::Other, |grant| Stock::First(axis, grant));
             }
         }
-        self.inner.step(cx)
+        flow
     }
 }
 
@@ -164,7 +189,7 @@ impl Follow {
                 std::array::from_fn(|lane| a[lane].mixed(b[lane]))
             }
             (_, place) => {
-                let start = place.map_or(Stock::Other, |_| Stock::FromOwn);
+                let start = place.map_or(Stock::Other, |_| Stock::FromOwn(None));
                 let mut all = [start; LANES];
                 for at in 0..self.reads.len() {
                     for (all, one) in all.iter_mut().zip(of(cx, at)) {
@@ -180,7 +205,7 @@ impl Follow {
     fn check_sum(&self, cx: &mut Cx<'_>, firsts: &[Stock], owns: &[Stock], own_row: u32) {
         let within = within(cx);
         let wrong = each(cx.mask).find_map(|lane| match (firsts[lane], owns[lane]) {
-            (Stock::First(axis), Stock::Own(place)) => {
+            (Stock::First(axis, _), Stock::Own(place)) => {
                 let added = cx.row(Slot::register(own_row))[lane];
                 (added != axis.pick(within)).then_some((lane, axis, place, added))
             }
@@ -231,7 +256,7 @@ fn report_sum(cx: &mut Cx<'_>, lane: usize, axis: Axis, place: Place, added: u32
 /// Two blocks of a cluster that store to one place for one grant do the same tile.
 fn check_store(cx: &mut Cx<'_>, addr: Addr, number: u32) {
     let stocks = cx.warp.lineage[number as usize];
-    let raw = |stock: Stock| matches!(stock, Stock::FromFirst | Stock::First(_));
+    let raw = |stock: Stock| matches!(stock, Stock::FromFirst(_) | Stock::First(..));
     if !each(cx.mask).any(|lane| raw(stocks[lane])) {
         return;
     }

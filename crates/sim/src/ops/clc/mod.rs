@@ -14,7 +14,7 @@ use crate::decode::address::Addr;
 use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
 use crate::decode::{Cost, Decoded, Decoder};
-use crate::lanes::{each, map1};
+use crate::lanes::{LANES, each, map1};
 use crate::race::access::Kind;
 use crate::race::clock::Behind;
 use crate::special::Axis;
@@ -126,12 +126,21 @@ fn first_ctaid(cx: &mut Cx<'_>, response: Slot, targets: [Option<Slot>; 3]) -> F
             told.help("ask `query_cancel.is_canceled` first, and decode only where it holds")
         });
     }
+    let followed = cx.warp.decoding.is_some();
+    let mut grants = [None; LANES];
     for lane in each(cx.mask & !refused) {
         let word = words[lane];
         let at = Dim3::new(word as u32, (word >> 32) as u32, (word >> 64) as u32);
-        for grant in &mut cx.team.control.granted {
-            grant.decoded |= grant.first == at;
+        let mut known = cx.team.control.granted.iter_mut().enumerate();
+        if let Some((number, grant)) = known.find(|(_, grant)| grant.first == at) {
+            grant.decoded = true;
+            // What comes of an id that nobody follows is not known.
+            grant.used |= !followed;
+            grants[lane] = Some(number as u32);
         }
+    }
+    if followed {
+        cx.warp.decoding = Some(Box::new(grants));
     }
     for (axis, target) in targets.into_iter().enumerate() {
         if let Some(target) = target {
@@ -206,10 +215,7 @@ fn request(cx: &mut Cx<'_>, lane: usize, slot: u64, barrier: u64, multicast: boo
     let own = cx.warp.rank;
     let size = cx.blocks.len() as u32;
     if size > 1 && !multicast {
-        cx.report(rule::CLC_PLAIN_IN_CLUSTER, 1 << lane, |_, mut told| {
-            told.message = "a request without multicast in a kernel with clusters: the other blocks do not get the answer".to_owned();
-            told.help("use `.multicast::cluster::all`, or hand the answer on yourself")
-        });
+        cx.team.control.plain.get_or_insert(cx.fragment.pc);
     }
     if let Some(other) = cx
         .team
@@ -328,6 +334,7 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
         control.granted.push(Grant {
             first,
             decoded: false,
+            used: false,
             pc,
         });
     }

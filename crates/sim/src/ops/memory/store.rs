@@ -116,6 +116,7 @@ impl Store {
 
     #[inline]
     fn to_region(&self, cx: &mut Cx<'_>, group: &Group) {
+        cx.team.control.sent |= matches!(group.home, Home::Shared(rank) if rank != cx.warp.rank);
         let contiguous = group.touch().is_contiguous();
         if !contiguous {
             self.check_overlap(cx, group);
@@ -211,10 +212,15 @@ impl Store {
                         };
                         (values[lane] ^ values[other]) & mask != 0
                     });
-                    if differ {
+                    if differ || cx.machine.options.checks.same_value {
+                        let what = if differ {
+                            "different values"
+                        } else {
+                            "the same value"
+                        };
                         cx.report(rule::WARP_RACE, 1 << lane, |cx, mut told| {
                             told.message = format!(
-                                "{} and {} write different values to {} with one instruction",
+                                "{} and {} write {what} to {} with one instruction",
                                 cx.who(other),
                                 cx.who(lane),
                                 crate::access::conflict::place(cx, group.home, offset)

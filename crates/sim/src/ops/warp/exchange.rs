@@ -69,9 +69,8 @@ fn check_members(cx: &mut Cx<'_>, named: Mask) -> bool {
 
 /// Reports lanes that were waited for and never came.
 fn report_missing(cx: &mut Cx<'_>, named: Mask) {
-    // Lanes that left while they were waited for did not come either.
-    let awaited = std::mem::take(&mut cx.fragment.awaited);
-    let missing = (named & cx.warp.live | awaited) & !cx.mask;
+    // Lanes that have exited are not waited for, whenever they did.
+    let missing = named & cx.warp.live & !cx.mask;
     if missing != 0 {
         cx.report(rule::MEMBER_MASK, cx.mask, |_, mut told| {
             told.message = format!("the mask names lanes {missing:#010x}, which never come here");
@@ -107,7 +106,6 @@ fn assemble(cx: &mut Cx<'_>, members: Option<Slot>) -> Result<Mask, Flow> {
         return Ok(cx.mask);
     }
     if cx.mask & named & live != named & live && !cx.fragment.forced {
-        cx.fragment.awaited = named & live;
         return Err(cx.retry(Wait::Gather { members: named }));
     }
     cx.fragment.forced = false;

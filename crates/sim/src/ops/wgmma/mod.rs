@@ -286,6 +286,7 @@ impl Instr for Multiply {
             rows,
             sources,
             values,
+            copies: Vec::new(),
             id: 0,
             done: 0,
         };

@@ -50,11 +50,11 @@ pub(super) fn accumulators(cx: &mut Cx<'_>, rows: &[u32], slots: &[Slot]) -> Vec
     let products = &cx.warp.products;
     let mut other = None;
     for product in products.pending.iter().rev() {
-        if product.rows == rows {
+        if product.makes(rows) {
             return product.values.clone();
         }
         // Only products of the same shape follow each other unasked.
-        other = rows.iter().copied().find(|row| product.rows.contains(row));
+        other = rows.iter().copied().find(|&row| product.uses(row));
         if other.is_some() {
             break;
         }
@@ -127,7 +127,12 @@ pub(super) fn wait(cx: &mut Cx<'_>, most: u64) -> Flow {
     products.refresh();
     for product in done {
         cx.warp.advance(product.done);
-        for (&row, values) in product.rows.iter().zip(&product.values) {
+        let copies = product.copies.iter().map(|&(row, result)| (row, result));
+        let own = product.rows.iter().copied().zip(0..);
+        for (row, values) in own
+            .chain(copies)
+            .filter_map(|(row, result)| Some((row, product.values.get(result)?)))
+        {
             if let Some(register) = cx.warp.regs.get_mut(row as usize) {
                 *register = Row(*values);
             }

@@ -50,6 +50,7 @@ impl Cx<'_> {
     ) -> bool {
         let have = u64::from(self.machine.shared_len);
         let fits = u64::from(offset) + len <= have;
+        self.team.control.sent |= rank != self.warp.rank && does == Does::Writes;
         if !fits {
             self.report(rule::SHARED_OUT_OF_BOUNDS, 1 << lane, |_, mut told| {
                 told.message = format!("{} {len} bytes at {offset:#x} of shared memory, of which the block has {have} bytes", does.verb());

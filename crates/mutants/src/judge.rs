@@ -1,0 +1,173 @@
+//! Whether anything notices a mutant: the rules without a launch, a run, or its results.
+
+use heist_filetests::{Action, Case, Run, TestFile, compare};
+use heist_launch::Outcome;
+use heist_ptx::arch::{Arch, Gpu};
+use heist_ptx::{Diagnostic, Module, Severity, Source};
+use heist_sim::{Budget, Chaos, Device, Options, Program};
+
+/// What became of a mutant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is no PTX any more.
+    Refused,
+    /// Something was found, first of all this.
+    Found(String),
+    /// Nothing was found, and the results are not what they were.
+    Wrong,
+    /// Nothing is different.
+    Survives,
+}
+
+/// A case that is clean as it is, to hold mutants against.
+pub(crate) struct Original<'f> {
+    file: &'f TestFile,
+    case: &'f Case,
+    run: &'f Run,
+    outcome: Outcome,
+    /// Instructions that it took.
+    cost: u64,
+}
+
+fn device(run: &Run, module: &Module) -> Option<Device> {
+    if let Some(name) = &run.device {
+        return Device::named(name).ok();
+    }
+    let arch = Arch::parse(&module.target.arch);
+    let gpus = [Gpu::H200, Gpu::B200, Gpu::RTX5090, Gpu::L4, Gpu::A100];
+    let fits = |gpu: &Gpu| arch.is_some_and(|arch| arch.runs_on(gpu.arch));
+    Some(Device::of(gpus.into_iter().find(fits).unwrap_or(Gpu::H200)))
+}
+
+fn entry(run: &Run, module: &Module) -> Option<String> {
+    let only = || module.entries().next().map(|entry| entry.name.to_string());
+    run.entry.clone().or_else(only)
+}
+
+fn errors(found: &[Diagnostic]) -> Option<String> {
+    let error = found.iter().find(|one| one.severity == Severity::Error)?;
+    Some(error.code.0.to_owned())
+}
+
+/// One run of a module as a case says.
+fn execute(
+    run: &Run,
+    module: &Module,
+    (seed, chaos): (u64, Chaos),
+    instructions: u64,
+) -> Option<(Outcome, Vec<Diagnostic>, u64)> {
+    let program = match Program::new(module.clone()) {
+        Ok(program) => program,
+        Err(found) => return Some((Outcome::default(), found, 0)),
+    };
+    let options = Options {
+        seed,
+        chaos,
+        budget: Budget {
+            warp_instructions: instructions,
+            memory: 1 << 30,
+            time_ns: 1_000_000_000,
+            wall_ms: 20_000,
+        },
+        cooperative: run.cooperative,
+        threads: 1,
+        ..Options::default()
+    };
+    let entry = entry(run, module)?;
+    let device = device(run, module)?;
+    match program.run(&device, &entry, &run.launch, &run.arguments, &options) {
+        Ok(report) => Some((
+            report.outcome,
+            report.diagnostics,
+            report.stats.warp_instructions,
+        )),
+        Err(found) => Some((Outcome::default(), found, 0)),
+    }
+}
+
+fn parsed(name: &str, text: &str) -> Option<Module> {
+    let source = Source::new(name, text);
+    let module = heist_ptx::parse(&source).ok()?;
+    let broken = heist_ptx::validate::validate(&module, Some(&source));
+    errors(&broken).is_none().then_some(module)
+}
+
+impl<'f> Original<'f> {
+    /// The cases of a file that run clean, each with what it computes.
+    pub(crate) fn of(file: &'f TestFile) -> Vec<Original<'f>> {
+        let Some(module) = parsed(file.source.name(), file.source.text()) else {
+            return Vec::new();
+        };
+        if errors(&heist_check::check(&module)).is_some() {
+            return Vec::new();
+        }
+        let runs = file.cases.iter().filter_map(|case| match &case.action {
+            Action::Run(run) if file.expected_codes(case).is_empty() => Some((case, &**run)),
+            _ => None,
+        });
+        runs.filter_map(|(case, run)| {
+            let chaos = if run.chaos { Chaos::FULL } else { Chaos::NONE };
+            let seed = run.seed.unwrap_or(0);
+            let (outcome, found, cost) = execute(run, &module, (seed, chaos), 20_000_000)?;
+            errors(&found).is_none().then_some(Original {
+                file,
+                case,
+                run,
+                outcome,
+                cost,
+            })
+        })
+        .collect()
+    }
+
+    /// How many instructions it takes.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
+
+    /// Its name.
+    pub(crate) fn case(&self) -> &str {
+        &self.case.name
+    }
+
+    /// Runs a mutant as the case says, on the first schedule and on `more` others, until
+    /// something is found.
+    pub(crate) fn judge(&self, text: &str, more: u64) -> Fate {
+        let Some(module) = parsed(self.file.source.name(), text) else {
+            return Fate::Refused;
+        };
+        if let Some(code) = errors(&heist_check::check(&module)) {
+            return Fate::Found(code);
+        }
+        let mut wrong = false;
+        let limit = self.cost.saturating_mul(20).max(100_000);
+        for seed in 0..=more {
+            let chaos = match seed {
+                0 => Chaos::NONE,
+                _ => Chaos::FULL,
+            };
+            let Some((outcome, found, _)) = execute(self.run, &module, (seed, chaos), limit) else {
+                return Fate::Refused;
+            };
+            if let Some(code) = errors(&found) {
+                return Fate::Found(code);
+            }
+            wrong |= seed == 0 && self.differs(&outcome);
+        }
+        if wrong { Fate::Wrong } else { Fate::Survives }
+    }
+
+    /// Whether results are not what the case expects, or not what they were.
+    fn differs(&self, outcome: &Outcome) -> bool {
+        let expected = self.run.expects.iter().any(|expect| {
+            let found = outcome.output(expect.buffer.clone());
+            found.is_none_or(|found| compare(&expect.values, found, expect.tolerance).is_some())
+        });
+        expected
+            || self
+                .outcome
+                .outputs
+                .iter()
+                .any(|(name, before)| outcome.output(name.clone()).is_none_or(|now| now != before))
+    }
+}

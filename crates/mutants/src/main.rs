@@ -1,0 +1,210 @@
+//! Breaks right kernels one place at a time, and tells which breaks nothing notices.
+//!
+//! ```text
+//! heist-mutants [--values] [--only TEXT] [--every N] [--schedules N] [PATH...]
+//! ```
+//!
+//! Every file whose launches are clean is taken (`rules`, `cases` and `corpus` unless paths
+//! are given). In each, every fence, wait, commit, arrival, barrier and announcement is
+//! taken away or moved behind the next instruction, and every scope and order is made
+//! weaker, one at a time; the mutant is then checked with its launch. With `--values`
+//! comparisons are flipped and constants are one more instead, and it is the results that
+//! have to notice. Survivors that are no worse than the original are listed in
+//! `explained.txt` with the reason; all others are printed, and the status is 1.
+
+mod judge;
+mod mutation;
+
+use heist_filetests::{find_files, read_directives};
+use heist_ptx::Source;
+use judge::{Fate, Original};
+use mutation::Kind;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{env, fs};
+
+/// Survivors that are as right as what they were made of: `NAME | REASON`.
+const EXPLAINED: &str = include_str!("../explained.txt");
+
+/// What the command line asks for.
+struct Wish {
+    kind: Kind,
+    only: Option<String>,
+    /// Every how manyth mutant is run.
+    every: usize,
+    /// Schedules beside the first.
+    schedules: u64,
+    paths: Vec<PathBuf>,
+}
+
+impl Wish {
+    fn of(mut words: impl Iterator<Item = String>) -> Result<Wish, String> {
+        let mut wish = Wish {
+            kind: Kind::Order,
+            only: None,
+            every: 1,
+            schedules: 4,
+            paths: Vec::new(),
+        };
+        while let Some(word) = words.next() {
+            let mut value = || {
+                words
+                    .next()
+                    .ok_or_else(|| format!("`{word}` needs a value"))
+            };
+            let number = |text: String| {
+                let parsed = text.parse::<u32>();
+                parsed.map_err(|_| format!("`{text}` is no number"))
+            };
+            match word.as_str() {
+                "--values" => wish.kind = Kind::Value,
+                "--only" => wish.only = Some(value()?),
+                "--every" => wish.every = number(value()?)?.max(1) as usize,
+                "--schedules" => wish.schedules = number(value()?)?.into(),
+                other if other.starts_with('-') => {
+                    return Err(format!("there is no option `{other}`"));
+                }
+                path => wish.paths.push(path.into()),
+            }
+        }
+        if wish.paths.is_empty() {
+            wish.paths = ["rules", "cases", "corpus"].map(PathBuf::from).into();
+        }
+        Ok(wish)
+    }
+}
+
+/// How many mutants came to what.
+#[derive(Default)]
+struct Count {
+    made: usize,
+    refused: usize,
+    found: BTreeMap<String, usize>,
+    wrong: usize,
+    explained: usize,
+    open: usize,
+}
+
+fn main() -> ExitCode {
+    let wish = match Wish::of(env::args().skip(1)) {
+        Ok(wish) => wish,
+        Err(why) => {
+            eprintln!("heist-mutants: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let files = match find_files(&wish.paths) {
+        Ok(files) => files,
+        Err(error) => {
+            eprintln!("heist-mutants: {error}: run it in the repository's root, or name files");
+            return ExitCode::from(2);
+        }
+    };
+    let explained = explained();
+    let mut count = Count::default();
+    let mut turn = 0;
+    for path in files {
+        let name = path.display().to_string();
+        if wish
+            .only
+            .as_ref()
+            .is_some_and(|only| !name.contains(only.as_str()))
+        {
+            continue;
+        }
+        let Ok(text) = fs::read_to_string(&path) else {
+            continue;
+        };
+        let Ok(file) = read_directives(Source::new(&*name, text)) else {
+            continue;
+        };
+        let originals = Original::of(&file);
+        if originals.is_empty() {
+            continue;
+        }
+        for mutant in mutation::all(file.source.text()) {
+            turn += 1;
+            if mutant.kind != wish.kind || turn % wish.every != 0 {
+                continue;
+            }
+            let fate = judge(&originals, &mutant, &wish);
+            count.add(fate, &mutant.name(&name), &explained, wish.kind);
+        }
+    }
+    count.tell(wish.kind)
+}
+
+/// What becomes of a mutant in the cases of its file: the first that notices it counts.
+fn judge(originals: &[Original<'_>], mutant: &mutation::Mutant, wish: &Wish) -> Fate {
+    let mut fate = Fate::Survives;
+    for original in originals {
+        // Long runs are not repeated.
+        let schedules = match original.cost() {
+            0..200_000 => wish.schedules,
+            _ => wish.schedules.min(1),
+        };
+        match original.judge(&mutant.text, schedules) {
+            Fate::Survives => {}
+            Fate::Wrong => fate = Fate::Wrong,
+            decided => return decided,
+        }
+    }
+    fate
+}
+
+fn explained() -> HashMap<&'static str, &'static str> {
+    let lines = EXPLAINED.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(" | ")).collect()
+}
+
+impl Count {
+    fn add(&mut self, fate: Fate, name: &str, explained: &HashMap<&str, &str>, kind: Kind) {
+        self.made += 1;
+        let open = match fate {
+            Fate::Refused => {
+                self.refused += 1;
+                return;
+            }
+            Fate::Found(code) => {
+                *self.found.entry(code).or_default() += 1;
+                return;
+            }
+            Fate::Wrong if kind == Kind::Value => {
+                self.wrong += 1;
+                return;
+            }
+            Fate::Wrong => "wrong results without a word",
+            Fate::Survives => "no difference",
+        };
+        if explained.contains_key(name) {
+            self.explained += 1;
+        } else {
+            self.open += 1;
+            println!("{name} | {open}");
+        }
+    }
+
+    fn tell(&self, kind: Kind) -> ExitCode {
+        let found: usize = self.found.values().sum();
+        let codes: Vec<String> = self
+            .found
+            .iter()
+            .map(|(code, count)| format!("{code} {count}"))
+            .collect();
+        let noticed = found + self.wrong;
+        let broken = noticed + self.open;
+        println!(
+            "{} mutants: {} refused, {} explained, {broken} broken, of which {noticed} are noticed ({:.1}%)",
+            self.made,
+            self.refused,
+            self.explained,
+            100.0 * noticed as f64 / broken.max(1) as f64,
+        );
+        if kind == Kind::Value {
+            println!("{} by results, {found} by findings", self.wrong);
+        }
+        println!("by code: {}", codes.join(", "));
+        ExitCode::from(u8::from(self.open > 0))
+    }
+}

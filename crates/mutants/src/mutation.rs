@@ -1,0 +1,282 @@
+//! One change to one instruction of a PTX text.
+//!
+//! A change is made in the text, line by line: the files that it is for have one
+//! instruction a line, and a finding about a mutant then names the line of the original.
+
+/// What a change does, and so what ought to notice it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It takes an order away: the checker is to find that.
+    Order,
+    /// It computes something else: a test's expectation is to notice that.
+    Value,
+}
+
+/// A text with one change.
+#[derive(Clone, Debug)]
+pub(crate) struct Mutant {
+    pub(crate) kind: Kind,
+    /// From 1.
+    pub(crate) line: usize,
+    /// In words.
+    pub(crate) change: String,
+    pub(crate) text: String,
+}
+
+impl Mutant {
+    /// What a list of explained ones calls it.
+    pub(crate) fn name(&self, file: &str) -> String {
+        format!("{file}:{} {}", self.line, self.change)
+    }
+}
+
+/// Instructions that order something, by how their opcodes begin.
+const ORDERING: &[&str] = &[
+    "fence",
+    "membar",
+    "bar.sync",
+    "bar.arrive",
+    "bar.warp",
+    "bar.cta",
+    "barrier",
+    "mbarrier.arrive",
+    "mbarrier.expect_tx",
+    "mbarrier.try_wait",
+    "mbarrier.test_wait",
+    "cp.async.commit_group",
+    "cp.async.wait_group",
+    "cp.async.wait_all",
+    "cp.async.mbarrier",
+    "cp.async.bulk.commit_group",
+    "cp.async.bulk.wait_group",
+    "wgmma.fence",
+    "wgmma.commit_group",
+    "wgmma.wait_group",
+    "griddepcontrol.wait",
+];
+
+/// Modifiers that order less when they are replaced.
+const WEAKER: &[(&str, &str)] = &[
+    ("sys", "gpu"),
+    ("gpu", "cta"),
+    ("cluster", "cta"),
+    ("acquire", "relaxed"),
+    ("release", "relaxed"),
+    ("acq_rel", "relaxed"),
+];
+
+/// Comparisons, and what they are turned into.
+const FLIPPED: &[(&str, &str)] = &[
+    ("lt", "le"),
+    ("le", "lt"),
+    ("gt", "ge"),
+    ("ge", "gt"),
+    ("eq", "ne"),
+    ("ne", "eq"),
+];
+
+/// An instruction in a line.
+struct Line<'t> {
+    indent: &'t str,
+    guard: &'t str,
+    opcode: &'t str,
+    rest: &'t str,
+}
+
+/// The instruction of a line that has one and nothing else.
+fn instruction(line: &str) -> Option<Line<'_>> {
+    let body = line.trim_start();
+    let indent = &line[..line.len() - body.len()];
+    let end = body.find(';')?;
+    if body[end + 1..].contains(';') || body.starts_with(['.', '/', '{', '}']) {
+        return None;
+    }
+    let (guard, after) = match body.strip_prefix('@') {
+        Some(_) => {
+            let space = body.find(char::is_whitespace)?;
+            (&body[..=space], body[space..].trim_start())
+        }
+        None => ("", body),
+    };
+    let opcode_end = after.find(|c: char| c.is_whitespace() || c == ';')?;
+    let opcode = &after[..opcode_end];
+    let named = opcode.starts_with(|c: char| c.is_ascii_lowercase()) && !opcode.contains(':')
+        || opcode.contains("::");
+    named.then_some(Line {
+        indent,
+        guard,
+        opcode,
+        rest: &after[opcode_end..],
+    })
+}
+
+impl Line<'_> {
+    fn orders(&self) -> bool {
+        ORDERING.iter().any(|start| self.opcode.starts_with(start))
+    }
+
+    fn with(&self, opcode: &str, rest: &str) -> String {
+        format!("{}{}{opcode}{rest}", self.indent, self.guard)
+    }
+
+    /// The line without the instruction. A wait leaves its answer behind: it has come.
+    fn removed(&self) -> String {
+        let waits = self.opcode.starts_with("mbarrier.try_wait")
+            || self.opcode.starts_with("mbarrier.test_wait");
+        match self.rest.split(',').next() {
+            Some(answer) if waits => self.with("setp.eq.u32", &format!("{answer}, 0, 0;")),
+            _ => format!("{}// removed", self.indent),
+        }
+    }
+
+    /// Every opcode that orders less.
+    fn weaker(&self) -> Vec<String> {
+        let ordered = self.orders()
+            || ["ld.", "st.", "atom.", "red."]
+                .iter()
+                .any(|start| self.opcode.starts_with(start));
+        if !ordered {
+            return Vec::new();
+        }
+        let parts: Vec<&str> = self.opcode.split('.').collect();
+        let mut found = Vec::new();
+        for (at, part) in parts.iter().enumerate().skip(1) {
+            for (strong, weak) in WEAKER {
+                let fence = matches!(parts[0], "fence" | "membar");
+                let scope = !matches!(*weak, "relaxed");
+                // There is no relaxed fence, and a barrier is not of a scope.
+                if part != strong || fence && !scope || parts[0] == "barrier" && scope {
+                    continue;
+                }
+                let mut changed = parts.clone();
+                changed[at] = weak;
+                found.push(changed.join("."));
+            }
+        }
+        found
+    }
+}
+
+/// Every change to every instruction of a text.
+pub(crate) fn all(text: &str) -> Vec<Mutant> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut mutants = Vec::new();
+    for (at, &whole) in lines.iter().enumerate() {
+        let Some(line) = instruction(whole) else {
+            continue;
+        };
+        let mut add = |kind: Kind, change: String, replaced: &[(usize, String)]| {
+            let mut changed: Vec<&str> = lines.clone();
+            for (at, with) in replaced {
+                changed[*at] = with;
+            }
+            mutants.push(Mutant {
+                kind,
+                line: at + 1,
+                change,
+                text: changed.join("\n") + "\n",
+            });
+        };
+        if line.orders() {
+            add(
+                Kind::Order,
+                format!("without {}", line.opcode),
+                &[(at, line.removed())],
+            );
+            let next = lines.get(at + 1).copied().unwrap_or("");
+            let waits = line.opcode.contains("wait");
+            if !waits && instruction(next).is_some_and(|next| !is_jump(next.opcode)) {
+                let swapped = [(at, next.to_owned()), (at + 1, whole.to_owned())];
+                add(Kind::Order, format!("{} one later", line.opcode), &swapped);
+            }
+        }
+        for weaker in line.weaker() {
+            let change = format!("{} for {}", weaker, line.opcode);
+            add(Kind::Order, change, &[(at, line.with(&weaker, line.rest))]);
+        }
+        for (opcode, rest) in values(&line) {
+            let change = format!(
+                "{opcode}{} for {}{}",
+                rest.trim_end(),
+                line.opcode,
+                line.rest.trim_end()
+            );
+            add(Kind::Value, change, &[(at, line.with(&opcode, &rest))]);
+        }
+    }
+    mutants
+}
+
+fn is_jump(opcode: &str) -> bool {
+    ["bra", "brx", "ret", "exit", "call", "trap"]
+        .iter()
+        .any(|jump| opcode.starts_with(jump))
+}
+
+/// Changes that compute something else: a comparison flipped, a constant one more.
+fn values(line: &Line<'_>) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let parts: Vec<&str> = line.opcode.split('.').collect();
+    if parts[0] == "setp"
+        && let Some((_, flipped)) = FLIPPED.iter().find(|(from, _)| parts.get(1) == Some(from))
+    {
+        let mut changed = parts.clone();
+        changed[1] = flipped;
+        found.push((changed.join("."), line.rest.to_owned()));
+    }
+    if matches!(parts[0], "add" | "mad" | "shl" | "shr" | "mul" | "and")
+        && let Some((before, last)) = line.rest.trim_end().trim_end_matches(';').rsplit_once(", ")
+        && let Ok(number) = last.trim().parse::<u32>()
+    {
+        let changed = format!("{before}, {};", number.wrapping_add(1));
+        found.push((line.opcode.to_owned(), changed));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(text: &str) -> Vec<(String, String)> {
+        let of = |mutant: Mutant| (mutant.change, mutant.text);
+        all(text).into_iter().map(of).collect()
+    }
+
+    #[test]
+    fn every_order_is_taken_away_moved_and_weakened() {
+        let found = changes("    @p fence.acq_rel.gpu;\n    st.global.u32 [d], v;\n");
+        let changes: Vec<&str> = found.iter().map(|(change, _)| change.as_str()).collect();
+        assert_eq!(
+            changes,
+            [
+                "without fence.acq_rel.gpu",
+                "fence.acq_rel.gpu one later",
+                "fence.acq_rel.cta for fence.acq_rel.gpu",
+            ]
+        );
+        assert_eq!(found[0].1, "    // removed\n    st.global.u32 [d], v;\n");
+        assert_eq!(
+            found[1].1,
+            "    st.global.u32 [d], v;\n    @p fence.acq_rel.gpu;\n"
+        );
+    }
+
+    #[test]
+    fn a_wait_that_is_gone_has_been_answered() {
+        let found = changes("wait:\n    mbarrier.try_wait.parity.acquire.cta.b64 p, [bar], 0;\n");
+        assert!(found[0].1.contains("    setp.eq.u32 p, 0, 0;"), "{found:?}");
+        assert!(
+            found[1].1.contains("try_wait.parity.relaxed.cta"),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn comparisons_and_constants_change() {
+        let found = changes("  setp.lt.u32 p, a, b;\n  add.u32 a, a, 7;\n  label: \n");
+        assert_eq!(found.len(), 2);
+        assert!(found[0].1.contains("setp.le.u32 p, a, b;"));
+        assert!(found[1].1.contains("add.u32 a, a, 8;"));
+    }
+}
