@@ -70,6 +70,9 @@ def gemm_operands(inputs, options):
 def gemm_cublas(inputs, options):
     a, b = gemm_operands(inputs, options)
     torch.backends.cuda.matmul.allow_tf32 = True
+    dtype = DTYPES[options.get("dtype", "")] if options.get("dtype") else a.dtype
+    if dtype != a.dtype:
+        return lambda: torch.mm(a, b, out_dtype=dtype)
     out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device="cuda")
     return lambda: torch.matmul(a, b, out=out)
 
@@ -176,7 +179,7 @@ class Prepared:
         make = PEERS.get((request["family"], request["peer"]))
         if make is None:
             raise Unavailable(f"no peer {request['peer']} for {request['family']}")
-        work = make(inputs, request["options"])
+        work = make(inputs, {**request["options"], "dtype": request["dtype"]})
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -184,6 +187,8 @@ class Prepared:
                 result = work()
         torch.cuda.current_stream().wait_stream(stream)
         torch.cuda.synchronize()
+        if result.dtype != DTYPES[request["dtype"]]:
+            raise Unavailable(f"its results are {result.dtype}, and {request['dtype']} was asked for")
         write(result, request["output"])
         self.calls = max(1, request.get("calls", 1))
         self.graph = torch.cuda.CUDAGraph()

@@ -54,6 +54,17 @@ impl<'k, T: Storable> Landing<'k, T> {
         }
         Landing::new(self.at.at(from), len * T::BYTES)
     }
+
+    /// The part of `len` elements from an element on that is known only in the kernel:
+    /// it must lie inside.
+    #[track_caller]
+    pub fn part_at(&self, from: impl IntoVal<'k, u32>, len: u32) -> Landing<'k, T> {
+        let from = from.into_val(&self.at.k);
+        if let Some(from) = from.known() {
+            return self.part(from, len);
+        }
+        Landing::new(self.at.at(from), len * T::BYTES)
+    }
 }
 
 /// The copies that one filling of a barrier waits for.
@@ -110,6 +121,13 @@ impl<'k> Transaction<'k> {
             );
         }
         self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Expects bytes that another block of the cluster copies into this one's memory
+    /// ([`copy_tensor_multicast`](Transaction::copy_tensor_multicast)).
+    #[track_caller]
+    pub fn expect(&self, bytes: u32) {
+        self.count(bytes);
     }
 
     /// Copies as many neighbours from global memory as the landing takes. Both
@@ -298,11 +316,32 @@ impl<'k, T: Storable, const D: usize> TensorMapRef<'k, T, D> {
         from: crate::SharedArray<'k, T>,
         coordinates: [Val<'k, i32>; D],
     ) -> PendingStore<'k> {
+        self.store_from(from.ptr(), from.bytes() as u32, coordinates)
+    }
+
+    /// The same from a tile without gaps between its rows.
+    #[track_caller]
+    pub fn store_tile(
+        &self,
+        from: crate::Tile<'k, T>,
+        coordinates: [Val<'k, i32>; D],
+    ) -> PendingStore<'k> {
+        let bytes = from.rows() * from.pitch() * T::BYTES;
+        self.store_from(from.ptr(), bytes, coordinates)
+    }
+
+    #[track_caller]
+    fn store_from(
+        &self,
+        from: Ptr<'k, Shared, T>,
+        bytes: u32,
+        coordinates: [Val<'k, i32>; D],
+    ) -> PendingStore<'k> {
         self.k.require(Feature::TensorCopy);
-        self.box_has(from.bytes() as u32);
+        self.box_has(bytes);
         self.k.effect(
             format!("cp.async.bulk.tensor.{D}d.global.shared::cta.tile.bulk_group"),
-            vec![self.operand(coordinates), from.ptr().operand()],
+            vec![self.operand(coordinates), from.operand()],
         );
         PendingStore::commit(self.k)
     }
@@ -331,6 +370,14 @@ impl<'k> Kernel<'k> {
         );
         PendingStore::commit(*self)
     }
+
+    /// Waits until all bulk stores of this thread but the newest `newer` have read
+    /// what they store, so that it may be written again.
+    #[track_caller]
+    pub fn wait_stores_read(&self, newer: u32) {
+        self.require(Feature::BulkCopy);
+        self.effect("cp.async.bulk.wait_group.read", vec![number(newer.into())]);
+    }
 }
 
 /// A bulk store on its way out of shared memory.
@@ -354,6 +401,10 @@ impl<'k> PendingStore<'k> {
             .effect("cp.async.bulk.wait_group.read", vec![number(0)]);
     }
 
+    /// Leaves it on its way: the same thread waits later, with
+    /// [`Kernel::wait_stores_read`].
+    pub fn in_flight(self) {}
+
     /// Waits until everything has been written.
     #[track_caller]
     pub fn wait_written(self) {
@@ -371,6 +422,8 @@ pub struct BulkPipeline<'k, S: StageSpec> {
     memory: S::Memory<'k>,
     full: Mbarriers<'k>,
     empty: Mbarriers<'k>,
+    /// Blocks of the cluster that fill each other's stages.
+    peers: u32,
 }
 
 /// The producing end of a [`BulkPipeline`].
@@ -412,7 +465,28 @@ impl<'k> Kernel<'k> {
         spec: S,
         consumers: u32,
     ) -> BulkPipeline<'k, S> {
+        self.bulk_pipeline_among(stages, spec, consumers, 1)
+    }
+
+    /// The same, with stages that all `peers` blocks of the cluster fill together:
+    /// each copies a part and sends it to all of them. A stage is empty when all of
+    /// them have consumed it. Every block fills as many stages as the others, and the
+    /// cluster meets before any of its blocks exits.
+    #[track_caller]
+    pub fn bulk_pipeline_among<S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+        consumers: u32,
+        peers: u32,
+    ) -> BulkPipeline<'k, S> {
         self.require(Feature::MbarrierTransactions);
+        if peers != 1 && peers != self.cluster_size() {
+            self.fail(format!(
+                "a ring among {peers} blocks in clusters of {}: it is one block's or the whole cluster's",
+                self.cluster_size()
+            ));
+        }
         if !(1..=16).contains(&stages) {
             self.fail_with(crate::Problem::OutOfRange {
                 what: "the number of stages of a ring".into(),
@@ -432,7 +506,7 @@ impl<'k> Kernel<'k> {
             BarrierSpec {
                 name: "empty",
                 count: stages,
-                arrivals: consumers,
+                arrivals: consumers * peers,
             },
         ]);
         BulkPipeline {
@@ -442,6 +516,7 @@ impl<'k> Kernel<'k> {
             memory,
             full,
             empty,
+            peers,
         }
     }
 }
@@ -480,7 +555,7 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
             ..
         } = self.pipeline;
         let stage = self.cursor.stage();
-        empty.at(stage).wait(self.cursor.parity());
+        empty.at(stage).wait_for_copies(self.cursor.parity());
         let landing = spec.landing(*memory, stage);
         full.at(stage)
             .fill(|transaction| copies(transaction, landing));
@@ -492,7 +567,10 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
     pub fn drain(&self) {
         for _ in 0..self.pipeline.stages {
             let stage = self.cursor.stage();
-            self.pipeline.empty.at(stage).wait(self.cursor.parity());
+            self.pipeline
+                .empty
+                .at(stage)
+                .wait_for_copies(self.cursor.parity());
             self.cursor.advance();
         }
     }
@@ -547,17 +625,23 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
             spec, memory, full, ..
         } = self.pipeline;
         let stage = self.cursor.stage();
-        full.at(stage).wait(self.cursor.parity());
+        full.at(stage).wait_for_copies(self.cursor.parity());
         let result = work(spec.ready(*memory, stage));
         (stage, result)
     }
 
-    /// One arrival per warp, after all of its lanes are done.
+    /// One arrival per warp, in every block that fills the stage, after all of its
+    /// lanes are done.
     #[track_caller]
     fn release(&self, stage: Val<'k, u32>) {
         let k = self.pipeline.k;
         let barrier = self.pipeline.empty.at(stage);
         k.sync_warp();
-        k.if_(k.elect(), || barrier.arrive());
+        match self.pipeline.peers {
+            1 => k.if_(k.elect(), || barrier.arrive()),
+            peers => k.if_(k.lane().lt(peers), || {
+                barrier.on(k.lane()).arrive_after_reading();
+            }),
+        }
     }
 }

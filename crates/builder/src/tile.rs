@@ -156,11 +156,42 @@ impl<'k, T: Storable> Tile<'k, T> {
         }
     }
 
+    /// The same rows of bytes, with elements of another size. They must fill the rows.
+    #[track_caller]
+    pub fn retyped<U: Storable>(&self) -> Tile<'k, U> {
+        let row = self.pitch_bytes();
+        self.kernel().must_divide(
+            "a row of a retyped tile in bytes",
+            row.into(),
+            U::BYTES.into(),
+        );
+        Tile {
+            base: self.base.cast(),
+            rows: self.rows,
+            cols: self.cols * T::BYTES / U::BYTES,
+            pitch: row / U::BYTES,
+            layout: self.layout,
+        }
+    }
+
     /// Its first `rows` rows, or all there are.
     #[must_use]
     pub fn top(&self, rows: u32) -> Tile<'k, T> {
         Tile {
             rows: rows.min(self.rows),
+            ..*self
+        }
+    }
+
+    /// The `rows` rows from `row0` on. Of a swizzled tile `row0` is a multiple of 8,
+    /// after which the permutation starts again.
+    #[must_use]
+    #[track_caller]
+    pub fn rows_from(&self, row0: impl IntoVal<'k, u32>, rows: u32) -> Tile<'k, T> {
+        let row0 = row0.into_val(&self.kernel());
+        Tile {
+            base: self.base.byte_offset(row0 * self.pitch_bytes()),
+            rows,
             ..*self
         }
     }
@@ -421,6 +452,17 @@ where
     /// [`load_matrices`](Ptr::load_matrices). From Hopper on.
     #[track_caller]
     pub fn store_matrices<const N: usize>(self, values: [Val<'k, H::Pair>; N]) {
+        self.put_matrices("", values);
+    }
+
+    /// The same with each matrix transposed on the way.
+    #[track_caller]
+    pub fn store_matrices_transposed<const N: usize>(self, values: [Val<'k, H::Pair>; N]) {
+        self.put_matrices(".trans", values);
+    }
+
+    #[track_caller]
+    fn put_matrices<const N: usize>(self, trans: &str, values: [Val<'k, H::Pair>; N]) {
         const {
             assert!(
                 N == 1 || N == 2 || N == 4,
@@ -430,7 +472,7 @@ where
         self.k.require(Feature::Stmatrix);
         let lanes = values.iter().map(|value| value.register().into()).collect();
         self.k.effect(
-            format!("stmatrix.sync.aligned.m8n8.x{N}.shared.b16"),
+            format!("stmatrix.sync.aligned.m8n8.x{N}{trans}.shared.b16"),
             vec![self.operand(), Opnd::Vector(lanes)],
         );
     }

@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 #[derive(Debug)]
 pub struct WgmmaOperand<'k, H> {
     descriptor: Val<'k, u64>,
-    /// What 16 halves of depth add to the descriptor.
+    /// What one step of depth adds to the descriptor.
     step: u64,
     /// Whether its rows run across the depth.
     across: bool,
@@ -41,9 +41,9 @@ const GROUP_STRIDE: u64 = 1024 >> 4;
 /// The 128-byte swizzle, in a descriptor's numbering.
 const SWIZZLE_128: u64 = 1;
 
-impl<'k, H: Half + MmaInput> Tile<'k, H> {
+impl<'k, H: MmaInput> Tile<'k, H> {
     /// The rows from `row0` (a multiple of 8) on, as an operand whose depth runs
-    /// along the rows: 64 halves deep, so four steps.
+    /// along the rows: 64 halves or 32 words deep, so four steps.
     #[track_caller]
     pub fn wgmma_operand(&self, row0: impl IntoVal<'k, u32>) -> WgmmaOperand<'k, H> {
         let rest = 1u64 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
@@ -65,6 +65,9 @@ impl<'k, H: Half + MmaInput> Tile<'k, H> {
         depth: u32,
     ) -> WgmmaOperand<'k, H> {
         let k = self.kernel();
+        if H::BYTES != 2 {
+            k.fail("only halves are multiplied with rows across the depth");
+        }
         k.must_divide("the depth of a panel", depth.into(), 16);
         let panel = u64::from(depth) * 128;
         let rest = panel >> 4 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
@@ -81,11 +84,11 @@ impl<'k, H: Half + MmaInput> Tile<'k, H> {
     fn descriptor(&self, row: Val<'k, u32>, rest: u64) -> Val<'k, u64> {
         let k = self.kernel();
         k.require(Feature::Wgmma);
-        if self.layout() != TileLayout::Swizzled || self.cols() * 2 != 128 {
+        if self.layout() != TileLayout::Swizzled || self.cols() * H::BYTES != 128 {
             k.fail(format!(
                 "a wgmma operand has swizzled rows of 128 bytes, and this tile has {:?} rows of {}",
                 self.layout(),
-                self.cols() * 2
+                self.cols() * H::BYTES
             ));
         }
         let address = self.ptr().byte_offset(row * 128).address();
@@ -94,8 +97,8 @@ impl<'k, H: Half + MmaInput> Tile<'k, H> {
     }
 }
 
-impl<'k, H: Half> WgmmaOperand<'k, H> {
-    /// The same, `step` steps of 16 halves further along the depth.
+impl<'k, H: MmaInput> WgmmaOperand<'k, H> {
+    /// The same, `step` steps of 16 halves or 8 words further along the depth.
     #[track_caller]
     pub fn step(&self, step: u32) -> WgmmaOperand<'k, H> {
         WgmmaOperand {
@@ -275,7 +278,7 @@ impl<'k> WgmmaBatch<'_, 'k> {
     }
 
     #[track_caller]
-    fn emit<H: Half>(&self, a: Left<'k, H>, b: WgmmaOperand<'k, H>, add: bool) {
+    fn emit<H: MmaInput>(&self, a: Left<'k, H>, b: WgmmaOperand<'k, H>, add: bool) {
         let k = self.sums.k;
         // Operands in shared memory say whether they are transposed.
         let (a, across) = match a {
@@ -292,23 +295,26 @@ impl<'k> WgmmaBatch<'_, 'k> {
             number(1),
             number(1),
         ];
-        operands.extend(across.into_iter().map(|across| number(across.into())));
+        if H::BYTES == 2 {
+            operands.extend(across.into_iter().map(|across| number(across.into())));
+        }
+        let depth = H::K;
         k.effect(
-            format!("wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name}"),
+            format!("wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{name}.{name}"),
             operands,
         );
     }
 
     /// Adds the product of 64 rows of `a` and as many columns of `b` as the sums
-    /// have, 16 deep.
+    /// have, one step deep.
     #[track_caller]
-    pub fn mma<H: Half>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
+    pub fn mma<H: MmaInput>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
         self.emit(Left::Shared(a), b, true);
     }
 
     /// Replaces the sums by the product.
     #[track_caller]
-    pub fn mma_fresh<H: Half>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
+    pub fn mma_fresh<H: MmaInput>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
         self.emit(Left::Shared(a), b, false);
     }
 
@@ -332,6 +338,11 @@ fn place<'k>(k: &Kernel<'k>) -> (Val<'k, u32>, Val<'k, u32>) {
 }
 
 impl<'k> WgmmaResult<'k> {
+    /// How many blocks of 8 columns there are.
+    pub fn blocks(&self) -> usize {
+        self.sums.len()
+    }
+
     /// The four sums of a block of 8 columns that this thread holds: two
     /// neighbours, and the two 8 rows further down.
     #[track_caller]

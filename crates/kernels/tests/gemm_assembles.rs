@@ -82,6 +82,47 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
     }
 }
 
+/// Tile shapes on warpgroups, with the epilogue that takes the most registers, and
+/// with each way to store.
+fn tile_shapes(all: &mut Vec<(Target, Job)>) {
+    let arch = heist_builder::Arch::SM_90A;
+    let target = Target { arch, sms: 132 };
+    let epilogue = Epilogue {
+        alpha: 0.5,
+        beta: 2.0,
+        bias: true,
+        activation: Activation::Gelu,
+    };
+    let problems = [
+        Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt),
+        Gemm::new(500, 600, 512, Input::Bf16, Output::Bf16, Layout::Nt).epilogue(epilogue),
+        Gemm::new(500, 601, 512, Input::F16, Output::F16, Layout::Nt).epilogue(epilogue),
+        Gemm::new(500, 601, 512, Input::Tf32, Output::F32, Layout::Nt),
+    ];
+    for (turn, tiling) in [
+        "wgmma:64x8x64/12/swapped",
+        "wgmma:64x16x128/8/swapped/split=4",
+        "wgmma:64x64x64/6/swapped*2",
+        "wgmma:64x64x64/6*2",
+        "wgmma:64x128x64/4*2",
+        "wgmma:64x256x64/5",
+        "wgmma:128x96x64/7",
+        "wgmma:128x128x64/6/split=2",
+        "wgmma:128x192x64/5/cluster=2",
+        "wgmma:128x224x64/4",
+        "wgmma:128x256x64/4/cluster=2",
+        "wgmma:256x128x64/4",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let problem = &problems[turn % problems.len()];
+        let tiling = tiling.parse().expect("a tile shape");
+        let job = gemm::job_with_tiling(problem, tiling, None, target);
+        all.push((target, job.expect("it can be built")));
+    }
+}
+
 #[test]
 fn every_variant_on_every_architecture() {
     let Some(ptxas) = Ptxas::find_or_say_skipped() else {
@@ -119,6 +160,7 @@ fn every_variant_on_every_architecture() {
         jobs(&gemm::FAMILY, &words, target, other, &mut all);
     }
     warpgroups(&mut all);
+    tile_shapes(&mut all);
     assert!(all.len() > 40, "{} kernels", all.len());
     let wrong: Vec<String> = parallel(&all, |(target, job)| {
         let name = format!("{} for {}", job.name, target.arch);

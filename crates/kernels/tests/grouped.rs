@@ -160,9 +160,12 @@ fn the_variant_follows_the_rows() {
         let problem = Grouped::rows(rows.to_vec(), 4096, 4096, Input::Bf16, Output::Bf16);
         FAMILY.choose(None, &problem, target).expect("one").name()
     };
-    assert_eq!(chosen(&[1, 3, 8, 2], "h200"), "mma-16");
-    assert_eq!(chosen(&[40; 8], "h200"), "mma-64");
-    assert_eq!(chosen(&[60; 8], "h200"), "wgmma-128x256");
+    for rows in [vec![1, 3, 8, 2], vec![40; 8], vec![60; 8]] {
+        let name = chosen(&rows, "h200");
+        assert!(name.starts_with("wgmma-64"), "{rows:?}: {name}");
+    }
+    assert_eq!(chosen(&[1, 3, 8, 2], "b200"), "mma-16");
+    assert_eq!(chosen(&[40; 8], "b200"), "mma-64");
     assert_eq!(chosen(&[60; 8], "b200"), "mma-128-deep");
     assert_eq!(chosen(&[1024; 8], "h200"), "wgmma-128x256");
     assert_eq!(chosen(&[1024; 8], "b200"), "mma-128");

@@ -231,11 +231,12 @@ impl<'k> TileLoop<'k> {
     ///
     /// A tile that `ahead` did not see is as likely as one that it did: the first
     /// of a block, every one that comes without asking ([`Source::Direct`]) and
-    /// every one of a cluster.
+    /// every one that a cluster asks for.
     #[track_caller]
     pub fn each_ahead(self, body: impl Fn(Tile<'k>), ahead: impl Fn(Tile<'k>)) -> Done<'k> {
-        let alone = self.k.cluster_size() == 1;
-        self.emit(&body, alone.then_some(&ahead))
+        // In a cluster the next tile is known to every block only where none asks.
+        let known = self.k.cluster_size() == 1 || self.shape.source == Source::Static;
+        self.emit(&body, known.then_some(&ahead))
     }
 
     fn emit(self, body: &dyn Fn(Tile<'k>), ahead: Option<&dyn Fn(Tile<'k>)>) -> Done<'k> {
@@ -330,7 +331,11 @@ impl<'k> TileLoop<'k> {
             self.index.set(next);
             flow.break_if(next.ge(self.hidden.count));
             if let Some(ahead) = ahead {
-                k.one_thread(|| ahead(self.tile(next)));
+                k.one_thread(|| {
+                    let tile = self.tile(next);
+                    // What is not run is not begun.
+                    k.if_(tile.inside | self.shape.padded, || ahead(tile));
+                });
                 // Its warp waits for it, before it meets the others.
                 k.sync_warp();
             }

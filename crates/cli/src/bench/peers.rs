@@ -39,6 +39,17 @@ pub struct Problem {
     pub calls: u32,
 }
 
+impl Problem {
+    /// What a peer is told. It says of which type the result is to be: results of
+    /// another one can't be compared.
+    fn request(&self, peer: &str) -> Value {
+        json!({
+            "op": "prepare", "family": self.family, "peer": peer, "options": self.options,
+            "dtype": self.output.as_str(), "calls": self.calls,
+        })
+    }
+}
+
 /// Why there is no answer from the peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerError {
@@ -170,10 +181,11 @@ impl Peers {
         let id = self.next_id(peer);
         let problem = posed.problem;
         let output = self.folder.file(&format!("{id}-output"));
-        let answer = self.ask(&json!({
-            "op": "prepare", "problem": posed.id, "id": id, "family": problem.family, "peer": peer,
-            "options": problem.options, "output": output, "calls": problem.calls,
-        }));
+        let mut request = problem.request(peer);
+        request["problem"] = posed.id.as_str().into();
+        request["id"] = id.as_str().into();
+        request["output"] = output.display().to_string().into();
+        let answer = self.ask(&request);
         let bytes = answer.and_then(|_| {
             std::fs::read(&output)
                 .map_err(|error| PeerError::Unable(format!("it left no result: {error}")))
@@ -267,6 +279,22 @@ mod tests {
         let error = Peers::start(Path::new("no-such-python")).err().unwrap();
         assert!(error.to_string().contains("no-such-python"), "{error}");
         assert!(error.to_string().contains("--no-peers"), "{error}");
+    }
+
+    #[test]
+    fn a_peer_is_told_the_type_of_the_result() {
+        let problem = Problem {
+            family: "gemm",
+            inputs: Vec::new(),
+            options: json!({ "layout": "nt" }),
+            output: ElementType::F32,
+            calls: 1,
+        };
+        assert_eq!(problem.request("cublas")["dtype"], "f32");
+        // The script gives results of that type, or says that it can't.
+        for part in ["request[\"dtype\"]", "out_dtype="] {
+            assert!(SCRIPT.contains(part), "{part}");
+        }
     }
 
     #[test]

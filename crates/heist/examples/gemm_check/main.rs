@@ -217,8 +217,8 @@ const REFUSED: [(&str, &str, &str); 4] = [
     ),
     (
         "gemm",
-        "m=64 n=64 k=64 dtype=tf32 out=f32 variant=wgmma-128x256",
-        "not tf32",
+        "m=64 n=64 k=64 dtype=tf32 out=f32 layout=nn variant=wgmma-128x256",
+        "along the depth",
     ),
 ];
 

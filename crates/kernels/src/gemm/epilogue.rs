@@ -91,6 +91,22 @@ pub(crate) struct To<'k, T> {
     pub(crate) beta: Val<'k, f32>,
 }
 
+impl<'k, T: Storable> To<'k, T> {
+    /// The same from a row and column on. One address a row; from there on columns
+    /// are constants.
+    pub(super) fn from(&self, row: Val<'k, u32>, col: Val<'k, u32>) -> To<'k, T> {
+        let first = row.mul_add(self.pitch, col);
+        To {
+            d: self.d.at(first),
+            c: self.c.at(first),
+            bias: self.bias.at(col),
+            rows: self.rows.map(|rows| left(rows, row)),
+            cols: self.cols.map(|cols| left(cols, col)),
+            ..*self
+        }
+    }
+}
+
 /// What is emitted of an epilogue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Finish {
@@ -116,6 +132,54 @@ impl Finish {
         }
     }
 
+    /// Whether anything is read to be added to the sums.
+    pub(super) fn reads(&self) -> bool {
+        self.adds || self.bias
+    }
+
+    /// A pair of sums finished, `further` columns from where `to` begins. Nothing is
+    /// read outside.
+    pub(super) fn pair<'k, T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        sums: [Val<'k, f32>; 2],
+        further: u32,
+        to: &To<'k, T>,
+    ) -> [Val<'k, f32>; 2] {
+        let none = Addends {
+            c: None,
+            bias: None,
+        };
+        let addends = if self.reads() {
+            let mut place = Place::new(further, to);
+            if let Some(rows) = to.rows {
+                let [both, first] = place.inside.unwrap_or([k.c(true); 2]);
+                let row = rows.gt(0u32);
+                place.inside = Some([both & row, first & row]);
+            }
+            self.addends(k, &place, to)
+        } else {
+            none
+        };
+        [0, 1].map(|i| self.value(k, sums[i], addends, i, to))
+    }
+
+    /// One sum finished with what is added to it.
+    pub(super) fn single<'k, T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        sum: Val<'k, f32>,
+        [c, bias]: [Option<Val<'k, f32>>; 2],
+        to: &To<'k, T>,
+    ) -> Val<'k, f32> {
+        let twice = |value: Option<Val<'k, f32>>| value.map(|value| [value; 2]);
+        let addends = Addends {
+            c: twice(c),
+            bias: twice(bias),
+        };
+        self.value(k, sum, addends, 0, to)
+    }
+
     /// Stores a warp's sums. What is added to them is read a batch at a time: were
     /// each pair read, finished and stored before the next one is read, then every
     /// read would be waited for, since it may not pass the store before it.
@@ -130,16 +194,7 @@ impl Finish {
         let wide = self.aligned == 8 && T::BYTES == 2 && to.cols.is_none();
         let exchanged = wide && (to.rows.is_none() || !self.adds);
         sums.rows(&|row, col, pairs| {
-            // One address a row; from there on columns are constants.
-            let first = row.mul_add(to.pitch, col);
-            let line = To {
-                d: to.d.at(first),
-                c: to.c.at(first),
-                bias: to.bias.at(col),
-                rows: to.rows.map(|rows| left(rows, row)),
-                cols: to.cols.map(|cols| left(cols, col)),
-                ..*to
-            };
+            let line = to.from(row, col);
             match line.rows {
                 _ if exchanged && pairs.len().is_multiple_of(4) => {
                     self.store_wide(k, pairs, &line);

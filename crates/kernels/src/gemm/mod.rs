@@ -5,16 +5,21 @@
 //! rows that start at odd places are copied in smaller pieces. Matrices start
 //! at multiples of 16 bytes.
 
+mod choose;
 mod config;
 mod epilogue;
 mod kernel;
+mod leave;
 mod operand;
 mod problem;
 mod reference;
+mod split;
+mod tiling;
 mod variant;
 pub(crate) mod warpgroup;
 mod wgmma;
 
+pub(crate) use choose::Load;
 pub use config::Config;
 pub(crate) use epilogue::{Finish, Stored, To};
 pub use kernel::GemmArgs;
@@ -22,6 +27,7 @@ pub(crate) use kernel::{Cut, Plan, WarpPlace, left, multiply, pipeline, skip};
 pub use operand::Width;
 pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output};
+pub use tiling::Tiling;
 pub(crate) use variant::GemmEntry;
-pub use variant::{FAMILY, job_with, prepared, schedule};
+pub use variant::{FAMILY, job_with, job_with_tiling, prepared, schedule};
 pub(crate) use wgmma::element as tensor_element;

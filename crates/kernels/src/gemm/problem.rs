@@ -2,6 +2,7 @@
 //! sums.
 
 use crate::error::KernelError;
+use crate::job::Work;
 use heist_launch::ElementType;
 use std::fmt;
 use std::str::FromStr;
@@ -245,6 +246,17 @@ impl Gemm {
         match self.layout.b() {
             Major::Depth => self.n,
             Major::Outer => self.k,
+        }
+    }
+
+    /// What it costs at least.
+    pub fn work(&self) -> Work {
+        let [m, n, k] = [self.m, self.n, self.k].map(f64::from);
+        let result = self.output.element().bytes() as f64;
+        let times = if self.epilogue.beta == 0.0 { 1.0 } else { 2.0 };
+        Work {
+            flops: 2.0 * m * n * k,
+            bytes: (m + n) * k * f64::from(self.input.bytes()) + m * n * result * times,
         }
     }
 

@@ -1,14 +1,17 @@
 //! The kernels of the family, and which of them suits what.
 
+use super::choose;
 use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, tiles};
 use super::problem::Gemm;
 use super::reference::{buffers, found, result};
-use super::wgmma::Wgmma;
+use super::tiling::Tiling;
+use super::wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
-use crate::job::{Job, Step, Work, buffer};
+use crate::job::{Job, Step, buffer};
+use crate::plan::{LaunchPlan, Purpose};
 use crate::reference::Difference;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
 
@@ -32,11 +35,20 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
     }
 }
 
+/// `wgmma` fed by the copy engine, in tiles that suit the problem.
+#[derive(Debug)]
+struct Warpgroups;
+
+/// The same in the largest tiles.
+#[derive(Debug)]
+struct LargeTiles;
+
 /// Every kernel that multiplies.
 pub static FAMILY: Family<Gemm> = Family {
     name: "gemm",
     variants: &[
-        &Wgmma,
+        &Warpgroups,
+        &LargeTiles,
         &MmaSync {
             name: "mma-128x256",
             about: "mma.sync, 128 x 256 tiles, one block a multiprocessor: large problems",
@@ -97,20 +109,130 @@ pub fn job_with(
         beta: problem.epilogue.beta,
     };
     let step = Step::tiled(&kernel, &launch, args);
-    Ok(Job::new(format!("gemm {problem} {config}"), work(problem)).step(step))
+    Ok(Job::new(format!("gemm {problem} {config}"), problem.work()).step(step))
 }
 
-pub(super) fn work(problem: &Gemm) -> Work {
-    let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
-    let result = problem.output.element().bytes() as f64;
-    let reads = if problem.epilogue.beta == 0.0 {
-        1.0
-    } else {
-        2.0
-    };
-    Work {
-        flops: 2.0 * m * n * k,
-        bytes: (m + n) * k * f64::from(problem.input.bytes()) + m * n * result * reads,
+/// A multiplication on warpgroups in tiles of one's own, over buffers called `a`,
+/// `b`, `c`, `d` and `bias` that are still to be added. What buffers the job has
+/// already are its workspace.
+///
+/// # Errors
+/// What could not be built or planned.
+pub fn job_with_tiling(
+    problem: &Gemm,
+    tiling: Tiling,
+    schedule: Option<&Schedule>,
+    target: Target,
+) -> Result<Job, KernelError> {
+    let plan = plan_with_tiling(problem, tiling, schedule, target)?;
+    Ok(plan.job(|_| None))
+}
+
+fn plan_with_tiling(
+    problem: &Gemm,
+    tiling: Tiling,
+    schedule: Option<&Schedule>,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    let own = choose::schedule(problem, &tiling, target);
+    wgmma::plan(problem, &tiling, schedule.unwrap_or(&own), target)
+}
+
+/// The same plan with the buffers of the caller.
+fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm) -> LaunchPlan {
+    plan.variant = variant.to_owned();
+    let (input, output) = (problem.input.element(), problem.output.element());
+    let size = |rows: u32, pitch: u32| rows as usize * pitch as usize;
+    let result = size(problem.m, problem.ldc);
+    let adds = problem.epilogue.beta != 0.0;
+    let a = size(problem.rows_of_a(), problem.lda);
+    let b = size(problem.rows_of_b(), problem.ldb);
+    let bias = problem.n as usize * usize::from(problem.epilogue.bias);
+    plan.buffer("a", Purpose::Input, input, a)
+        .buffer("b", Purpose::Input, input, b)
+        .buffer("c", Purpose::Input, output, result * usize::from(adds))
+        .buffer("d", Purpose::Output, output, result)
+        .buffer("bias", Purpose::Input, output, bias)
+}
+
+impl Variant for Warpgroups {
+    type Problem = Gemm;
+
+    fn name(&self) -> &'static str {
+        "wgmma"
+    }
+
+    fn about(&self) -> &'static str {
+        "wgmma and tensor copies, in tiles that suit the shape: Hopper"
+    }
+
+    fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
+        match wgmma::refusal(problem, target) {
+            Some(why) => Err(why),
+            // Wherever it can, it is ahead of `mma.sync`.
+            None => Ok(u32::MAX),
+        }
+    }
+
+    fn job(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        problem.check()?;
+        let tiling = choose::tiling(problem, target);
+        job_with_tiling(problem, tiling, schedule, target)
+    }
+
+    fn plan(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        problem.check()?;
+        let tiling = choose::tiling(problem, target);
+        let plan = plan_with_tiling(problem, tiling, schedule, target)?;
+        Ok(over_operands(plan, self.name(), problem))
+    }
+}
+
+impl Variant for LargeTiles {
+    type Problem = Gemm;
+
+    fn name(&self) -> &'static str {
+        "wgmma-128x256"
+    }
+
+    fn about(&self) -> &'static str {
+        "wgmma and tensor copies, 128 x 256 tiles, a warpgroup that copies and two that multiply: Hopper"
+    }
+
+    fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
+        match wgmma::refusal(problem, target) {
+            Some(why) => Err(why),
+            None => Ok(0),
+        }
+    }
+
+    fn job(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        job_with_tiling(problem, choose::LARGE, schedule, target)
+    }
+
+    fn plan(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        let plan = plan_with_tiling(problem, choose::LARGE, schedule, target)?;
+        Ok(over_operands(plan, self.name(), problem))
     }
 }
 
@@ -158,6 +280,16 @@ impl Variant for MmaSync {
     ) -> Result<Job, KernelError> {
         let own = self::schedule(target);
         job_with(problem, self.config, schedule.unwrap_or(&own), target)
+    }
+
+    fn plan(
+        &self,
+        problem: &Gemm,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        let plan = LaunchPlan::of_job(self.name, self.job(problem, schedule, target)?);
+        Ok(over_operands(plan, self.name(), problem))
     }
 }
 
@@ -223,7 +355,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "config",
         default: "",
-        about: "a tile shape instead: 128x256x32/64x64/4",
+        about: "a tile shape instead: 128x256x32/64x64/4, wgmma:128x256x64/4",
     },
     Parameter {
         name: "seed",
@@ -286,6 +418,9 @@ impl Entry for GemmEntry {
     ) -> Result<Prepared, KernelError> {
         let problem = problem(settings)?;
         let job = match settings.get("config") {
+            Some(text) if text.starts_with("wgmma:") => {
+                job_with_tiling(&problem, text.parse()?, schedule, target)?
+            }
             Some(text) => {
                 let own = self::schedule(target);
                 job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)?

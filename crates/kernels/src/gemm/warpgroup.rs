@@ -1,47 +1,44 @@
-//! The main loop on Hopper's warpgroups: one thread asks the copy engine for
-//! tiles, two warpgroups multiply them straight from shared memory.
+//! The mainloop on Hopper's warpgroups: one thread asks the copy engine for
+//! stages, one or two warpgroups multiply them straight from shared memory.
 //!
-//! A tile of the result has 128 rows and 256 columns, a stage is 64 deep. The
-//! matrices are stored either way, in rows that start at multiples of 16 bytes;
-//! what lies past their ends is zero.
+//! [`Tiling`] says how large a tile and a stage are. Of the two operands the left
+//! one has the tile's rows and the right one its columns. The matrices are stored
+//! either way, in rows that start at multiples of 16 bytes; what lies past their
+//! ends is zero.
 
 use super::problem::Major;
+use super::tiling::{GROUP_ROWS, SPAN, Tiling};
 use heist_builder::{
-    BulkConsumer, BulkPipeline, BulkProducer, Half, Kernel, Landing, MmaInput, TensorMapRef, Tile,
+    BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, MmaInput, TensorMapRef, Tile,
     TileLayout, TileSpec, Transaction, Val, Var, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
-/// Rows of a tile.
-pub(crate) const ROWS: u32 = 128;
-/// Columns of a tile.
-pub(crate) const COLS: u32 = 256;
-/// The depth of a stage.
-pub(crate) const DEPTH: u32 = 64;
-/// Threads of a block: a warpgroup that copies, and two that multiply.
-pub(crate) const THREADS: u32 = 3 * 128;
-const STAGES: u32 = 4;
-/// Rows of one warpgroup.
-const GROUP_ROWS: u32 = 64;
-/// Elements in the 128 bytes that are swizzled together.
-const SPAN: u32 = 64;
-
-/// What a stage holds. Halves of either kind are copied as bits.
+/// What a stage holds. Whatever is multiplied is copied as bits, rows of 128 bytes.
 type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
 
-/// The stages of a block.
-pub(crate) fn ring<'k>(k: &Kernel<'k>) -> BulkPipeline<'k, Stage> {
-    let spec = (
-        TileSpec::new("a", ROWS, DEPTH, TileLayout::Swizzled),
-        TileSpec::new("b", COLS, DEPTH, TileLayout::Swizzled),
+/// The stages of a block, for operands stored like this.
+pub(crate) fn ring<'k>(
+    k: &Kernel<'k>,
+    tiling: &Tiling,
+    [left, right]: [Major; 2],
+) -> BulkPipeline<'k, Stage> {
+    let spec = |name, outer, major| {
+        let rows = tiling.stage_rows(outer, major);
+        TileSpec::new(name, rows, SPAN, TileLayout::Swizzled)
+    };
+    let stage = (
+        spec("left", tiling.rows, left),
+        spec("right", tiling.cols, right),
     );
-    k.bulk_pipeline_of(STAGES, spec, 2 * 4)
+    k.bulk_pipeline_among(tiling.stages, stage, tiling.groups() * 4, tiling.cluster)
 }
 
 /// Both ends of the ring. They are made once a block and go on from tile to
 /// tile.
 pub(crate) struct Ends<'p, 'k> {
     k: Kernel<'k>,
+    tiling: Tiling,
     producer: BulkProducer<'p, 'k, Stage>,
     consumer: BulkConsumer<'p, 'k, Stage>,
     /// Stages of the next tile that are on their way already.
@@ -50,7 +47,7 @@ pub(crate) struct Ends<'p, 'k> {
     group: Val<'k, u32>,
 }
 
-/// One of the two matrices as the copy engine knows it, and where a tile begins
+/// One of the two operands as the copy engine knows it, and where a tile begins
 /// in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Side<'k> {
@@ -59,39 +56,95 @@ pub(crate) struct Side<'k> {
     pub(crate) major: Major,
     /// Which of them.
     pub(crate) number: Val<'k, u32>,
-    /// The first row of A, or column of B.
+    /// The first of the tile's rows, or columns.
     pub(crate) first: Val<'k, u32>,
+    /// Elements in 128 bytes.
+    pub(crate) span: u32,
+}
+
+/// What a tile multiplies: two operands, and the steps of the depth.
+#[derive(Clone, Copy)]
+pub(crate) struct Factors<'k> {
+    pub(crate) left: Side<'k>,
+    pub(crate) right: Side<'k>,
+    /// The first step, in stages.
+    pub(crate) from: Val<'k, u32>,
+    /// How many there are.
+    pub(crate) steps: Val<'k, u32>,
 }
 
 impl<'k> Side<'k> {
-    /// Asks for the part of a stage that is `depth` deep in the matrix. Across
-    /// the depth it comes in panels as wide as the swizzle.
-    fn copy(&self, copies: &Transaction<'k>, to: Landing<'k, f16>, depth: Val<'k, u32>) {
-        let copy = |to, inner: Val<'k, u32>, outer: Val<'k, u32>| {
-            let at = [inner, outer, self.number].map(|at| at.cast::<i32>());
-            copies.copy_tensor(to, self.map, at);
+    /// Asks for the part of a stage that is `at` deep in the matrix, in pieces as
+    /// wide as the swizzle: side by side along the depth, or across it. Of what
+    /// `peers` blocks of a cluster have in common each asks for its part, for all.
+    fn copy(
+        &self,
+        copies: &Transaction<'k>,
+        to: Landing<'k, f16>,
+        outer: u32,
+        depth: u32,
+        at: Val<'k, u32>,
+        peers: u32,
+    ) {
+        let (pieces, len) = match self.major {
+            Major::Depth => (depth / SPAN, outer * SPAN),
+            Major::Outer => (outer.div_ceil(SPAN), depth * SPAN),
+        };
+        let send = |to: Landing<'k, f16>, [inner, outer]: [Val<'k, u32>; 2]| {
+            let place = [inner, outer, self.number].map(|at| at.cast::<i32>());
+            match peers {
+                1 => copies.copy_tensor(to, self.map, place),
+                _ => {
+                    copies.copy_tensor_multicast(to, self.map, place, ((1 << peers) - 1) as u16);
+                    copies.expect(to.bytes() * (peers - 1));
+                }
+            }
+        };
+        let rank = match peers {
+            1 => at.kernel().c(0),
+            _ => at.kernel().cluster_rank(),
         };
         match self.major {
-            Major::Depth => copy(to, depth, self.first),
+            Major::Depth => {
+                let high = outer / peers;
+                for piece in 0..pieces {
+                    let to = to
+                        .part(piece * len, len)
+                        .part_at(rank * (high * SPAN), high * SPAN);
+                    send(to, [at + piece * self.span, self.first + rank * high]);
+                }
+            }
             Major::Outer => {
-                let len = SPAN * DEPTH;
-                for panel in 0..to.bytes() / 2 / len {
-                    let to = to.part(panel * len, len);
-                    copy(to, self.first + panel * SPAN, depth);
+                let own = pieces / peers;
+                for piece in 0..own {
+                    let number = rank * own + piece;
+                    let to = to.part_at(number * len, len);
+                    send(to, [self.first + number * self.span, at]);
                 }
             }
         }
     }
 
-    /// The part of a stage from row or column `at` on, a multiple of [`SPAN`].
-    fn operand<H: Half + MmaInput>(
+    /// The steps, each 16 deep, of what a stage has from row or column `at` on: a
+    /// multiple of 64.
+    fn operands<H: MmaInput>(
         &self,
         tile: Tile<'k, f16>,
         at: Val<'k, u32>,
-    ) -> WgmmaOperand<'k, H> {
+        outer: u32,
+        depth: u32,
+    ) -> Vec<WgmmaOperand<'k, H>> {
+        let tile = tile.retyped::<H>();
+        let steps = |operand: WgmmaOperand<'k, H>, count: u32| {
+            (0..count).map(move |step| operand.step(step))
+        };
         match self.major {
-            Major::Depth => tile.cast::<H>().wgmma_operand(at),
-            Major::Outer => tile.cast::<H>().wgmma_operand_across(at / SPAN, DEPTH),
+            Major::Depth => (0..depth / SPAN)
+                .flat_map(|piece| steps(tile.wgmma_operand(at + piece * outer), SPAN / 16))
+                .collect(),
+            Major::Outer => {
+                steps(tile.wgmma_operand_across(at / SPAN, depth), depth / 16).collect()
+            }
         }
     }
 }
@@ -100,12 +153,14 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// Both ends, for matrices of these maps.
     pub(crate) fn new(
         k: &Kernel<'k>,
+        tiling: &Tiling,
         ring: &'p BulkPipeline<'k, Stage>,
         maps: [TensorMapRef<'k, f16, 3>; 2],
     ) -> Ends<'p, 'k> {
         k.one_thread(|| maps.iter().for_each(TensorMapRef::prefetch));
         Ends {
             k: *k,
+            tiling: *tiling,
             producer: ring.producer(),
             consumer: ring.consumer(),
             ahead: k.var(0u32).named("ahead"),
@@ -113,66 +168,91 @@ impl<'p, 'k> Ends<'p, 'k> {
         }
     }
 
-    /// One tile: `store` receives the sums of a warpgroup, and their first row
-    /// in the tile.
-    pub(crate) fn tile<H: Half + MmaInput>(
+    /// One tile: `store` receives 64 rows of sums of a warpgroup, and the first of
+    /// these rows in the tile.
+    pub(crate) fn tile<H: MmaInput>(
         &self,
-        (left, right): (Side<'k>, Side<'k>),
-        depth: Val<'k, u32>,
+        factors: Factors<'k>,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>),
     ) {
         let k = self.k;
-        let steps = (depth + (DEPTH - 1)) / DEPTH;
         k.if_else(
             self.group.eq(0u32),
             || {
                 k.comment("the copies");
                 k.one_thread(|| {
-                    self.fill((left, right), self.ahead.get(), steps);
+                    self.fill(factors, self.ahead.get(), factors.steps);
                     self.ahead.set(0u32);
                 });
                 k.sync_warp();
             },
             || {
                 k.comment("the products");
-                let row = (self.group - 1) * GROUP_ROWS;
-                let sums = WgmmaSums::zero(&k, COLS);
-                k.for_range(0, steps, |_| {
-                    self.consumer.consume_lagging(|(a, b)| {
-                        let a = left.operand::<H>(a, row);
-                        let b = right.operand::<H>(b, k.c(0));
-                        sums.accumulate(|batch| {
-                            for step in 0..DEPTH / 16 {
-                                batch.mma(a.step(step), b.step(step));
-                            }
-                        });
-                        // The batch before has ended: its stage may go.
-                        sums.wait_for_older(1);
+                let rows = self.tiling.rows / self.tiling.groups();
+                let row = (self.group - 1) * rows;
+                let parts = rows / GROUP_ROWS;
+                let sums: Vec<_> = (0..parts)
+                    .map(|_| WgmmaSums::zero(&k, self.tiling.cols))
+                    .collect();
+                k.for_range(0, factors.steps, |_| {
+                    self.consumer.consume_lagging(|stage| {
+                        for (part, sums) in sums.iter().enumerate() {
+                            let row = row + part as u32 * GROUP_ROWS;
+                            self.multiply::<H>(factors, stage, sums, row);
+                        }
+                        // The batches before have ended: their stage may go.
+                        sums[0].wait_for_older(parts);
                     });
                 });
-                let sums = sums.finish();
+                let sums: Vec<_> = sums.into_iter().map(WgmmaSums::finish).collect();
                 self.consumer.release_last();
-                store(&sums, row);
+                for (part, sums) in sums.iter().enumerate() {
+                    store(sums, row + part as u32 * GROUP_ROWS);
+                }
             },
         );
     }
 
+    /// Adds the products of a stage.
+    fn multiply<H: MmaInput>(
+        &self,
+        factors: Factors<'k>,
+        (left, right): (Tile<'k, f16>, Tile<'k, f16>),
+        sums: &WgmmaSums<'k>,
+        row: Val<'k, u32>,
+    ) {
+        let Tiling {
+            rows, cols, depth, ..
+        } = self.tiling;
+        let left = factors.left.operands::<H>(left, row, rows, depth);
+        let right = factors.right.operands::<H>(right, self.k.c(0), cols, depth);
+        sums.accumulate(|batch| {
+            for (left, right) in left.into_iter().zip(right) {
+                batch.mma(left, right);
+            }
+        });
+    }
+
     /// Fills the stages from `first` to `last` of a tile.
-    fn fill(&self, (left, right): (Side<'k>, Side<'k>), first: Val<'k, u32>, last: Val<'k, u32>) {
+    fn fill(&self, factors: Factors<'k>, first: Val<'k, u32>, last: Val<'k, u32>) {
+        let Tiling {
+            rows, cols, depth, ..
+        } = self.tiling;
         self.k.for_range(first, last, |step| {
-            let depth = step * DEPTH;
-            self.producer.fill(|copies, (a, b)| {
-                left.copy(copies, a, depth);
-                right.copy(copies, b, depth);
+            let at = (factors.from + step) * (depth / SPAN * factors.left.span);
+            self.producer.fill(|copies, (left, right)| {
+                factors.left.copy(copies, left, rows, depth, at, 1);
+                let peers = self.tiling.cluster;
+                factors.right.copy(copies, right, cols, depth, at, peers);
             });
         });
     }
 
     /// Begins a tile while the one before is still worked on: thread 0 asks for as
     /// many stages as there are.
-    pub(crate) fn begin(&self, sides: (Side<'k>, Side<'k>), depth: Val<'k, u32>) {
-        let steps = ((depth + (DEPTH - 1)) / DEPTH).min(STAGES);
-        self.fill(sides, self.k.c(0), steps);
+    pub(crate) fn begin(&self, factors: Factors<'k>) {
+        let steps = factors.steps.min(self.tiling.stages);
+        self.fill(factors, self.k.c(0), steps);
         self.ahead.set(steps);
     }
 
@@ -180,8 +260,13 @@ impl<'p, 'k> Ends<'p, 'k> {
     pub(crate) fn finish(&self) {
         let k = self.k;
         k.if_(self.group.eq(0u32), || {
-            k.one_thread(|| self.producer.drain())
+            k.one_thread(|| self.producer.drain());
+            k.sync_warp();
         });
+        if self.tiling.cluster > 1 {
+            k.comment("nobody leaves while a peer may reach its memory");
+            k.cluster_sync();
+        }
     }
 }
 
@@ -199,18 +284,23 @@ pub(crate) struct Matrices {
 }
 
 impl Matrices {
-    /// Its map, for tiles of `high` rows of A or columns of B.
-    pub(crate) fn map(&self, name: &str, high: u32) -> Arg {
+    /// Its map, for stages of `deep` and tiles of `high` rows of A or columns of B.
+    pub(crate) fn map(&self, name: &str, high: u32, deep: u32) -> Arg {
         let (depth, count) = (u64::from(self.depth), u64::from(self.count));
+        let span = 128 / self.element.bytes() as u32;
         let (dims, boxed) = match self.major {
-            Major::Depth => ([depth, self.outer, count], [DEPTH, high, 1]),
-            Major::Outer => ([self.outer, depth, count], [SPAN, DEPTH, 1]),
+            Major::Depth => ([depth, self.outer, count], [span, high, 1]),
+            Major::Outer => ([self.outer, depth, count], [span, deep, 1]),
         };
         let buffer = BufferRef::Named(name.to_owned());
         let mut map = TensorMap::dense(buffer, self.element, &dims, &boxed);
         let row = u64::from(self.pitch) * self.element.bytes();
         map.strides = vec![row, row * dims[1]];
-        map.l2 = L2Promotion::Bytes256;
+        // Rows that start anywhere in a line bring the line before along.
+        map.l2 = match row.is_multiple_of(256) {
+            true => L2Promotion::Bytes256,
+            false => L2Promotion::Bytes128,
+        };
         Arg::TensorMap(map.swizzle(Swizzle::Bytes128))
     }
 }

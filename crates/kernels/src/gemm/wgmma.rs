@@ -1,40 +1,51 @@
-//! The kernel and the variant that multiply on Hopper's warpgroups.
+//! The kernel that multiplies on Hopper's warpgroups: from a problem and a
+//! [`Tiling`] to launches.
 
 use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
-use super::problem::{Gemm, Input, Layout, Output};
-use super::variant::work;
-use super::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
+use super::leave::{Share, Staged, Staging, store_share, store_turned};
+use super::problem::{Gemm, Input, Layout, Major, Output};
+use super::split;
+use super::tiling::Tiling;
+use super::warpgroup::{Ends, Factors, Matrices, Side, ring};
 use crate::error::KernelError;
-use crate::family::{Target, Variant};
-use crate::job::{Job, Step, buffer};
+use crate::family::Target;
+use crate::job::{Step, buffer};
+use crate::plan::{LaunchPlan, Purpose};
 use heist_builder::{
-    Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, Val, bf16, f16, kernel_params,
+    Arch, BuildError, Feature, Global, Kernel, MmaInput, On, TensorMap, Tf32, Val, WgmmaResult,
+    bf16, f16, kernel_params,
 };
-use heist_launch::{Dim3, TensorElement};
-use heist_sched::{AnyOrder, Grouped, Schedule, Source, Tile, Tiled, TiledKernel};
+use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
+use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
 
 kernel_params! {
     /// What a multiplication on warpgroups works on.
     pub(crate) struct WgmmaArgs {
-        /// The left matrix.
-        a: TensorMap<f16, 3>,
-        /// The right matrix.
-        b: TensorMap<f16, 3>,
+        /// The operand with the tile's rows: A, or B where they are swapped.
+        left: TensorMap<f16, 3>,
+        /// The operand with the tile's columns.
+        right: TensorMap<f16, 3>,
+        /// The result, where the copy engine stores it.
+        out: TensorMap<f16, 3>,
         /// What is added; not read where beta is zero.
         c: Global<u8>,
         /// The result. May be C.
         d: Global<u8>,
         /// What is added to every row; not read where there is none.
         bias: Global<u8>,
-        /// Rows.
+        /// Sums of the shares of the depth, where it is shared.
+        partial: Global<f32>,
+        /// Rows of the result.
         m: u32,
-        /// Columns.
+        /// Its columns.
         n: u32,
-        /// Depth.
-        k: u32,
         /// Elements from row to row of C and D.
         ldc: u32,
+        /// Steps of the depth, each a stage.
+        steps: u32,
+        /// Steps of a share.
+        share: u32,
         /// The factor of the product.
         alpha: f32,
         /// The factor of C.
@@ -42,174 +53,390 @@ kernel_params! {
     }
 }
 
-/// As the copy engine calls it; `None` for what warpgroups here do not multiply.
-pub(crate) fn element(input: Input) -> Option<TensorElement> {
+/// As the copy engine calls it.
+pub(crate) fn element(input: Input) -> TensorElement {
     match input {
-        Input::F16 => Some(TensorElement::F16),
-        Input::Bf16 => Some(TensorElement::Bf16),
-        Input::Tf32 => None,
+        Input::F16 => TensorElement::F16,
+        Input::Bf16 => TensorElement::Bf16,
+        // The copy does not round: the tensor cores leave out the lower bits.
+        Input::Tf32 => TensorElement::F32,
     }
 }
 
-fn build<H: Half + MmaInput>(
-    problem: &Gemm,
-    tiles: Dim3,
-    schedule: &Schedule,
-    arch: Arch,
-) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
-    match problem.output {
-        Output::F16 => build_typed::<H, f16>(problem, tiles, schedule, arch),
-        Output::Bf16 => build_typed::<H, bf16>(problem, tiles, schedule, arch),
-        Output::F32 => build_typed::<H, f32>(problem, tiles, schedule, arch),
+/// Why warpgroups can't multiply this on that device.
+pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
+    if !target.arch.supports(Feature::Wgmma) {
+        return Some(format!("{} has no wgmma: it needs sm_90a", target.arch));
     }
+    if problem.input == Input::Tf32 && problem.layout != Layout::Nt {
+        return Some(format!(
+            "it multiplies tf32 stored along the depth, in layout nt, not {}",
+            problem.layout
+        ));
+    }
+    let per = 16 / problem.input.bytes();
+    if problem.k == 0 || !(problem.lda.is_multiple_of(per) && problem.ldb.is_multiple_of(per)) {
+        return Some("tensor copies need rows that start at multiples of 16 bytes".into());
+    }
+    None
 }
 
-fn build_typed<H: Half + MmaInput, O: Stored>(
-    problem: &Gemm,
-    tiles: Dim3,
-    schedule: &Schedule,
-    arch: Arch,
-) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
-    let finish = Finish::new(&problem.epilogue, problem.ldc);
-    let even_rows = problem.m.is_multiple_of(ROWS);
-    let even_cols = problem.n.is_multiple_of(COLS);
-    Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles)
-        .schedule(schedule)
-        .block(THREADS)
-        .min_blocks(1)
-        .build(arch, |k, args, tiles| {
-            let ring = ring(k);
-            let ends = Ends::new(k, &ring, [args.a, args.b]);
-            let body = |tile| {
-                let (a, b) = sides(&args, problem.layout, tile);
-                let (row0, col0) = (a.first, b.first);
-                ends.tile::<H>((a, b), args.k, |sums, row| {
-                    k.comment("the epilogue");
-                    let row = row0 + row;
-                    let first = row.cast::<u64>() * args.ldc.cast::<u64>() + col0.cast::<u64>();
-                    let to = To {
-                        d: args.d.cast::<O>().at(first),
-                        c: args.c.cast::<O>().at(first),
-                        bias: args.bias.cast::<O>().at(col0),
-                        pitch: args.ldc,
-                        rows: (!even_rows).then(|| left(args.m, row)),
-                        cols: (!even_cols).then(|| args.n - col0),
-                        alpha: args.alpha,
-                        beta: args.beta,
-                    };
-                    finish.store(k, sums, &to);
-                });
-            };
-            let done = tiles.each_ahead(body, |tile| {
-                ends.begin(sides(&args, problem.layout, tile), args.k);
-            });
-            ends.finish();
-            done
+/// How sums leave a block.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Staged(Staging),
+    Rows(Staging),
+    Threads,
+    Shares,
+}
+
+/// Everything that is fixed when a kernel is built. Kernels of equal forms are
+/// the same.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    tiling: Tiling,
+    /// Bytes of an element of the operands.
+    bytes: u32,
+    /// How the left and the right operand are stored.
+    majors: [Major; 2],
+    finish: Finish,
+    way: Way,
+    /// Whether all tiles lie inside of the result, down and across.
+    even: [bool; 2],
+}
+
+impl Form {
+    fn new(problem: &Gemm, tiling: &Tiling, arch: Arch) -> Result<Form, KernelError> {
+        let (a, b) = (problem.layout.a(), problem.layout.b());
+        let majors = if tiling.swapped { [b, a] } else { [a, b] };
+        let finish = Finish::new(&problem.epilogue, problem.ldc);
+        let Some(room) = tiling
+            .room(arch)
+            .checked_sub(tiling.ring_bytes(majors) + 1024)
+        else {
+            return Err(KernelError::unfit(format!(
+                "tile shape {tiling}: its stages take {} bytes of shared memory, and a block on {arch} has {}",
+                tiling.ring_bytes(majors),
+                tiling.room(arch)
+            )));
+        };
+        let whole = finish.aligned == 8;
+        let staging = Staging::new(tiling, room, if whole { 4 } else { 1 });
+        let way = match staging {
+            _ if tiling.split > 1 => Way::Shares,
+            _ if problem.output == Output::F32 => Way::Threads,
+            Some(staging) if whole => Way::Staged(staging),
+            Some(staging) if !tiling.swapped => Way::Rows(staging),
+            _ => Way::Threads,
+        };
+        let [rows, cols] = extent(tiling);
+        let clipped = matches!(way, Way::Staged(_)) && !finish.reads();
+        // A cluster's last tiles may lie outside.
+        let (down, across) = match tiling.swapped {
+            false => (rows * tiling.cluster, cols),
+            true => (rows, cols * tiling.cluster),
+        };
+        Ok(Form {
+            tiling: *tiling,
+            bytes: problem.input.bytes(),
+            majors,
+            finish,
+            way,
+            even: [
+                clipped || problem.m.is_multiple_of(down),
+                clipped || problem.n.is_multiple_of(across),
+            ],
         })
+    }
 }
 
-/// Where a tile's rows of A and columns of B are.
-fn sides<'k>(args: &WgmmaArgs<On<'k>>, layout: Layout, tile: Tile<'k>) -> (Side<'k>, Side<'k>) {
+/// Rows and columns of the result that a tile has.
+fn extent(tiling: &Tiling) -> [u32; 2] {
+    match tiling.swapped {
+        false => [tiling.rows, tiling.cols],
+        true => [tiling.cols, tiling.rows],
+    }
+}
+
+/// The grid of tiles: columns of the tiles along x, their rows along y, shares of
+/// the depth along z.
+pub(crate) fn tiles(problem: &Gemm, tiling: &Tiling) -> Dim3 {
+    let (rows, cols) = match tiling.swapped {
+        false => (problem.m, problem.n),
+        true => (problem.n, problem.m),
+    };
+    Dim3::new(
+        cols.div_ceil(tiling.cols),
+        rows.div_ceil(tiling.rows),
+        tiling.split,
+    )
+}
+
+fn build<H: MmaInput>(
+    form: &Form,
+    output: Output,
+    tiles: Dim3,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    match output {
+        Output::F16 => build_typed::<H, f16>(form, tiles, schedule, arch),
+        Output::Bf16 => build_typed::<H, bf16>(form, tiles, schedule, arch),
+        Output::F32 => build_typed::<H, f32>(form, tiles, schedule, arch),
+    }
+}
+
+fn build_typed<H: MmaInput, O: Stored>(
+    form: &Form,
+    tiles: Dim3,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
+    let tiling = &form.tiling;
+    let tiled = Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles)
+        .schedule(schedule)
+        .block(tiling.threads())
+        .min_blocks(tiling.blocks);
+    let tiled = match tiling.cluster {
+        1 => tiled,
+        // Blocks that work together do so past the last tile too.
+        high => tiled.cluster(Dim3::new(1, high, 1)).padded(),
+    };
+    tiled.build(arch, |k, args, tiles| {
+        let ring = ring(k, tiling, form.majors);
+        let ends = Ends::new(k, tiling, &ring, [args.left, args.right]);
+        let staged = match form.way {
+            Way::Staged(shape) => Some(Staged::new(k, tiling, shape, Some(args.out))),
+            Way::Rows(shape) => Some(Staged::new(k, tiling, shape, None)),
+            Way::Threads | Way::Shares => None,
+        };
+        let body = |tile| {
+            let factors = factors(&args, form, tile);
+            ends.tile::<H>(factors, |sums, row| {
+                k.comment("the epilogue");
+                let at = Place {
+                    row: factors.left.first + row,
+                    col: factors.right.first,
+                    share: tile.z,
+                };
+                match (form.way, staged) {
+                    (Way::Shares, _) => at.share(k, &args, tiling, sums),
+                    (_, staged) => at.leave::<O>(k, &args, form, staged, sums),
+                }
+            });
+        };
+        let done = tiles.each_ahead(body, |tile| ends.begin(factors(&args, form, tile)));
+        ends.finish();
+        if let Some(staged) = staged {
+            staged.finish();
+        }
+        done
+    })
+}
+
+/// What a tile multiplies.
+fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors<'k> {
+    let [rows, cols] = form.majors;
     let side = |map, major, first: Val<'k, u32>| Side {
         map,
         major,
         number: first.kernel().c(0),
         first,
+        span: 128 / form.bytes,
     };
-    (
-        side(args.a, layout.a(), tile.y * ROWS),
-        side(args.b, layout.b(), tile.x * COLS),
-    )
+    let k = tile.x.kernel();
+    let (from, steps) = match form.way {
+        Way::Shares => {
+            let from = tile.z * args.share;
+            (from, left(args.steps, from).min(args.share))
+        }
+        _ => (k.c(0), args.steps),
+    };
+    Factors {
+        left: side(args.left, rows, tile.y * form.tiling.rows),
+        right: side(args.right, cols, tile.x * form.tiling.cols),
+        from,
+        steps,
+    }
 }
 
-/// The schedule that suits: all tiles take the same time, and the copying thread
-/// knows the next one without asking. In bands, so that what is read stays in L2.
-fn own_schedule() -> Schedule {
-    let mut schedule = Schedule::new(Source::Static);
-    schedule.order = AnyOrder::new(Grouped { rows: 16 });
-    schedule
+/// Where 64 rows of sums belong: row and column as the tile is multiplied, and the
+/// share of the depth.
+struct Place<'k> {
+    row: Val<'k, u32>,
+    col: Val<'k, u32>,
+    share: Val<'k, u32>,
 }
 
-/// `wgmma` fed by the copy engine.
-#[derive(Debug)]
-pub(super) struct Wgmma;
-
-impl Variant for Wgmma {
-    type Problem = Gemm;
-
-    fn name(&self) -> &'static str {
-        "wgmma-128x256"
-    }
-
-    fn about(&self) -> &'static str {
-        "wgmma and tensor copies, 128 x 256 tiles, a warpgroup that copies and two that multiply: Hopper"
-    }
-
-    fn suits(&self, problem: &Gemm, target: Target) -> Result<u32, String> {
-        if !target.arch.supports(Feature::Wgmma) {
-            return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
-        }
-        if element(problem.input).is_none() {
-            return Err(format!("it multiplies f16 and bf16, not {}", problem.input));
-        }
-        if problem.k == 0 || !(problem.lda.is_multiple_of(8) && problem.ldb.is_multiple_of(8)) {
-            return Err("tensor copies need rows that start at multiples of 16 bytes".into());
-        }
-        // On the scale of the others, and half as fast again.
-        let tiles = f64::from(problem.m.div_ceil(ROWS)) * f64::from(problem.n.div_ceil(COLS));
-        let slots = f64::from(target.sms);
-        let used = f64::from(problem.m) * f64::from(problem.n);
-        let full = used / ((tiles / slots).ceil() * slots * f64::from(ROWS * COLS));
-        Ok(1 + (full * 1.5e9) as u32)
-    }
-
-    fn job(
+impl<'k> Place<'k> {
+    /// Stores them as results.
+    fn leave<O: Stored>(
         &self,
-        problem: &Gemm,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        problem.check()?;
-        let own = own_schedule();
-        let schedule = schedule.unwrap_or(&own);
-        let tiles = Dim3::new(problem.n.div_ceil(COLS), problem.m.div_ceil(ROWS), 1);
-        let (kernel, element) = match problem.input {
-            Input::F16 => (
-                build::<f16>(problem, tiles, schedule, target.arch)?,
-                TensorElement::F16,
-            ),
-            _ => (
-                build::<bf16>(problem, tiles, schedule, target.arch)?,
-                TensorElement::Bf16,
-            ),
+        k: &Kernel<'k>,
+        args: &WgmmaArgs<On<'k>>,
+        form: &Form,
+        staged: Option<Staged<'k>>,
+        sums: &WgmmaResult<'k>,
+    ) {
+        let swapped = form.tiling.swapped;
+        let (row, col) = match swapped {
+            false => (self.row, self.col),
+            true => (self.col, self.row),
         };
-        let launch = kernel.plan(target.resident(&kernel.built.launch, 168))?;
-        let (m, n, k) = (problem.m, problem.n, problem.k);
-        let map = |name, major, outer: u32, pitch, high| {
-            let matrix = Matrices {
-                element,
-                major,
-                outer: outer.into(),
-                depth: k,
-                pitch,
-                count: 1,
-            };
-            matrix.map(name, high)
+        let first = row.cast::<u64>() * args.ldc.cast::<u64>() + col.cast::<u64>();
+        let to = To {
+            d: args.d.cast::<O>().at(first),
+            c: args.c.cast::<O>().at(first),
+            bias: args.bias.cast::<O>().at(col),
+            pitch: args.ldc,
+            rows: (!form.even[0]).then(|| left(args.m, row)),
+            cols: (!form.even[1]).then(|| left(args.n, col)),
+            alpha: args.alpha,
+            beta: args.beta,
         };
-        let args = WgmmaArgs {
-            a: map("a", problem.layout.a(), m, problem.lda, ROWS),
-            b: map("b", problem.layout.b(), n, problem.ldb, COLS),
-            c: buffer("c"),
-            d: buffer("d"),
-            bias: buffer("bias"),
-            m,
-            n,
-            k,
-            ldc: problem.ldc,
-            alpha: problem.epilogue.alpha,
-            beta: problem.epilogue.beta,
-        };
-        let step = Step::tiled(&kernel, &launch, args);
-        Ok(Job::new(format!("gemm {problem} {}", self.name()), work(problem)).step(step))
+        let finish = &form.finish;
+        match (staged, swapped) {
+            (Some(staged), false) => match form.way {
+                Way::Rows(_) => staged.store_rows(finish, sums, &to),
+                _ => staged.store(finish, sums, [col, row], &to),
+            },
+            (Some(staged), true) => staged.store_turned(finish, sums, [col, row], &to),
+            (None, false) => finish.store(k, sums, &to),
+            (None, true) => store_turned(k, finish, sums, &to),
+        }
     }
+
+    /// Stores them as a share's sums.
+    fn share(
+        &self,
+        k: &Kernel<'k>,
+        args: &WgmmaArgs<On<'k>>,
+        tiling: &Tiling,
+        sums: &WgmmaResult<'k>,
+    ) {
+        let (rows, cols) = match tiling.swapped {
+            false => (args.m, args.n),
+            true => (args.n, args.m),
+        };
+        let pitch = (cols + 3) / 4 * 4;
+        let row = self.share * rows + self.row;
+        let first = row.cast::<u64>() * pitch.cast::<u64>() + self.col.cast::<u64>();
+        let share = Share {
+            to: args.partial.at(first),
+            pitch,
+            rows: left(rows, self.row),
+            cols: left(pitch, self.col),
+        };
+        store_share(k, sums, &share);
+    }
+}
+
+/// The launches of a multiplication cut up like this, over buffers called `a`, `b`,
+/// `c`, `d` and `bias`. Of the plan's own is the workspace `partial`, for the sums of
+/// the shares where the depth is shared.
+///
+/// # Errors
+/// What could not be built or planned.
+pub(crate) fn plan(
+    problem: &Gemm,
+    tiling: &Tiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    problem.check()?;
+    tiling.check()?;
+    if let Some(why) = refusal(problem, target) {
+        return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
+    }
+    let form = Form::new(problem, tiling, target.arch)?;
+    if tiling.cluster > 1 && form.majors[1] == Major::Outer && !tiling.cols.is_multiple_of(128) {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: a cluster shares columns stored across the depth in multiples of 128"
+        )));
+    }
+    let tiles = tiles(problem, tiling);
+    let kernel = match problem.input {
+        Input::F16 => build::<f16>(&form, problem.output, tiles, schedule, target.arch)?,
+        Input::Bf16 => build::<bf16>(&form, problem.output, tiles, schedule, target.arch)?,
+        Input::Tf32 => build::<Tf32>(&form, problem.output, tiles, schedule, target.arch)?,
+    };
+    let resident = target.resident(&kernel.built.launch, tiling.registers());
+    let launch = kernel.plan(resident)?;
+    let steps = problem.k.div_ceil(tiling.depth * 2 / problem.input.bytes());
+    let sums = if tiling.split > 1 { "partial" } else { "d" };
+    let [left, right, out] = maps(problem, &form);
+    let args = WgmmaArgs {
+        left,
+        right,
+        out,
+        c: buffer("c"),
+        d: buffer("d"),
+        bias: buffer("bias"),
+        partial: buffer(sums),
+        m: problem.m,
+        n: problem.n,
+        ldc: problem.ldc,
+        steps,
+        share: steps.div_ceil(tiling.split),
+        alpha: problem.epilogue.alpha,
+        beta: problem.epilogue.beta,
+    };
+    let name = format!("gemm {problem} {tiling}");
+    let plan = LaunchPlan::new(name, tiling.to_string(), problem.work())
+        .step(Step::tiled(&kernel, &launch, args));
+    if tiling.split == 1 {
+        return Ok(plan);
+    }
+    let (rows, cols) = match tiling.swapped {
+        false => (problem.m, problem.n),
+        true => (problem.n, problem.m),
+    };
+    let sums = rows as usize * split::pitch(cols) as usize * tiling.split as usize;
+    Ok(plan
+        .buffer("partial", Purpose::Workspace, ElementType::F32, sums)
+        .step(split::step(problem, tiling, target)?))
+}
+
+/// The tensor maps of both operands and of the result.
+fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
+    let tiling = &form.tiling;
+    let element = element(problem.input);
+    let map = |name, major, outer: u32, pitch, high| {
+        let matrix = Matrices {
+            element,
+            major,
+            outer: outer.into(),
+            depth: problem.k,
+            pitch,
+            count: 1,
+        };
+        matrix.map(name, high, tiling.depth)
+    };
+    let [rows, cols] = extent(tiling);
+    // Of the tile's columns each block of a cluster copies a part.
+    let (rows, cols) = match tiling.swapped {
+        false => (rows, cols / tiling.cluster),
+        true => (rows / tiling.cluster, cols),
+    };
+    let a = map("a", problem.layout.a(), problem.m, problem.lda, rows);
+    let b = map("b", problem.layout.b(), problem.n, problem.ldb, cols);
+    let (left, right) = if tiling.swapped { (b, a) } else { (a, b) };
+    let out = match form.way {
+        Way::Staged(staging) => {
+            let ([width, high], swizzle) = staging.boxed();
+            let element = match problem.output {
+                Output::F16 => TensorElement::F16,
+                _ => TensorElement::Bf16,
+            };
+            let dims = [u64::from(problem.n), u64::from(problem.m), 1];
+            let buffer = BufferRef::Named("d".to_owned());
+            let mut map = Map::dense(buffer, element, &dims, &[width, high, 1]);
+            let row = u64::from(problem.ldc) * 2;
+            map.strides = vec![row, row * u64::from(problem.m)];
+            Arg::TensorMap(map.swizzle(swizzle))
+        }
+        // The kernel does not look at it.
+        _ => left.clone(),
+    };
+    [left, right, out]
 }

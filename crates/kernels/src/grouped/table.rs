@@ -184,4 +184,31 @@ impl<'k> Table<'k> {
             inside,
         }
     }
+
+    /// Which of its group's tiles the one at column `x` and row `y` is, of `across`
+    /// columns: down the group's rows first, in bands, and its column. Tiles that run at
+    /// the same time then share all rows of a band, which stay in L2, and each column of
+    /// B is read once a band; row after row, B would be read anew for every few rows.
+    /// Only for a tile inside.
+    pub(crate) fn down_first(
+        &self,
+        found: Found<'k>,
+        [x, y]: [Val<'k, u32>; 2],
+        across: Val<'k, u32>,
+    ) -> (Found<'k>, Val<'k, u32>) {
+        let first = self.first.at(found.group).load();
+        let high = self.first.at(found.group + 1).load() - first;
+        let number = (y - first) * across + x;
+        let band = number / (across * BAND);
+        let rest = number - band * (across * BAND);
+        let above = band * BAND;
+        let high = (high - above).min(BAND);
+        let col = rest / high;
+        let row = above + (rest - col * high);
+        let row = row * self.height;
+        (Found { row, ..found }, col)
+    }
 }
+
+/// Rows of tiles that are gone through column by column.
+const BAND: u32 = 32;

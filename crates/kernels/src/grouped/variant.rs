@@ -8,7 +8,7 @@ use super::wgmma::Wgmma;
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
-use crate::gemm::Config;
+use crate::gemm::{Config, Tiling};
 use crate::job::{Job, Step, Work, buffer};
 use crate::reference::Difference;
 use heist_sched::{AnyPolicy, Greedy, Schedule, Source, Submit};
@@ -39,7 +39,21 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
 pub static FAMILY: Family<Grouped> = Family {
     name: "grouped-gemm",
     variants: &[
-        &Wgmma,
+        &Wgmma {
+            name: "wgmma-128x256",
+            about: "wgmma and tensor copies, 128 x 256 tiles: Hopper, groups of the same n and k",
+            tiling: Tiling::new(128, 256, 64, 4),
+        },
+        &Wgmma {
+            name: "wgmma-64x256",
+            about: "the same in 64 x 256 tiles: tens of rows a group",
+            tiling: Tiling::new(64, 256, 64, 5),
+        },
+        &Wgmma {
+            name: "wgmma-64x128",
+            about: "the same in 64 x 128 tiles, two blocks a multiprocessor: a few rows a group",
+            tiling: Tiling::new(64, 128, 64, 4).blocks(2),
+        },
         &MmaSync {
             name: "mma-16",
             about: "mma.sync, 16 x 128 tiles: a few rows a group, bound by memory",

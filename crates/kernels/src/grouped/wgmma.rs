@@ -12,8 +12,10 @@ use super::table::{Described, Found, Table};
 use super::variant::{schedule, work};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::warpgroup::{COLS, Ends, Matrices, ROWS, Side, THREADS, ring};
-use crate::gemm::{Epilogue, Finish, Input, Major, Output, Stored, To, left, tensor_element};
+use crate::gemm::warpgroup::{Ends, Factors, Matrices, Side, ring};
+use crate::gemm::{
+    Epilogue, Finish, Input, Load, Major, Output, Stored, Tiling, To, left, tensor_element,
+};
 use crate::job::{Job, Step, buffer};
 use heist_builder::{
     Arch, BuildError, Feature, Global, Half, MmaInput, On, TensorMap, bf16, f16, kernel_params,
@@ -53,32 +55,34 @@ kernel_params! {
 
 fn build<H: Half + MmaInput>(
     problem: &Grouped,
+    tiling: &Tiling,
     n: u32,
     tiles: Dim3,
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
     match problem.output {
-        Output::F16 => build_typed::<H, f16>(problem, n, tiles, schedule, arch),
-        Output::Bf16 => build_typed::<H, bf16>(problem, n, tiles, schedule, arch),
-        Output::F32 => build_typed::<H, f32>(problem, n, tiles, schedule, arch),
+        Output::F16 => build_typed::<H, f16>(problem, tiling, n, tiles, schedule, arch),
+        Output::Bf16 => build_typed::<H, bf16>(problem, tiling, n, tiles, schedule, arch),
+        Output::F32 => build_typed::<H, f32>(problem, tiling, n, tiles, schedule, arch),
     }
 }
 
 fn build_typed<H: Half + MmaInput, O: Stored>(
     problem: &Grouped,
+    tiling: &Tiling,
     n: u32,
     tiles: Dim3,
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
     let finish = Finish::new(&Epilogue::default(), n);
-    let even_cols = n.is_multiple_of(COLS);
+    let even_cols = n.is_multiple_of(tiling.cols);
     let capacity = (problem.len() as u32).next_power_of_two().max(32);
     Tiled::<WgmmaArgs>::new("grouped_gemm_wgmma", tiles)
         .schedule(schedule)
-        .block(THREADS)
-        .min_blocks(1)
+        .block(tiling.threads())
+        .min_blocks(tiling.blocks)
         .build(arch, |k, args, tiles| {
             // As the table and the check know them; the matrices themselves are
             // the copy engine's.
@@ -96,20 +100,21 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                 b_len: args.b_len,
                 d_len: args.d_len,
             };
-            let table = Table::new(k, &known, Described::Rows, capacity, ROWS);
-            let ring = ring(k);
-            let ends = Ends::new(k, &ring, [args.a, args.b]);
+            let table = Table::new(k, &known, Described::Rows, capacity, tiling.rows);
+            let ring = ring(k, tiling, [Major::Depth, problem.layout.b()]);
+            let ends = Ends::new(k, tiling, &ring, [args.a, args.b]);
             let groups = Groups {
                 args: &args,
                 known: &known,
                 table,
+                tiling: *tiling,
                 b_major: problem.layout.b(),
             };
             let body = |tile| {
-                groups.locate(tile, |found, sides| {
-                    let col0 = sides.1.first;
+                groups.locate(tile, |found, factors| {
+                    let col0 = factors.right.first;
                     let run = || {
-                        ends.tile::<H>(sides, args.k, |sums, row| {
+                        ends.tile::<H>(factors, |sums, row| {
                             k.comment("the epilogue");
                             let member = Described::Rows.member(&known, found.group);
                             let row = found.row + row;
@@ -141,7 +146,7 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                 // Nothing is begun before it has been found good.
                 tiles.each(body)
             } else {
-                let begin = |tile| groups.locate(tile, |_, sides| ends.begin(sides, args.k));
+                let begin = |tile| groups.locate(tile, |_, factors| ends.begin(factors));
                 tiles.each_ahead(body, begin)
             };
             ends.finish();
@@ -154,56 +159,68 @@ struct Groups<'r, 'k> {
     args: &'r WgmmaArgs<On<'k>>,
     known: &'r GroupedArgs<On<'k>>,
     table: Table<'k>,
+    tiling: Tiling,
     b_major: Major,
 }
 
 impl<'k> Groups<'_, 'k> {
     /// Runs `each` where a tile is some group's: with that group, and where the
     /// tile's rows of A and columns of B are.
-    fn locate(&self, tile: Tile<'k>, each: impl Fn(Found<'k>, (Side<'k>, Side<'k>))) {
+    fn locate(&self, tile: Tile<'k>, each: impl Fn(Found<'k>, Factors<'k>)) {
         let k = tile.x.kernel();
         let found = self.table.find(tile.y);
         k.if_(found.inside, || {
-            let a = Side {
+            let [across, ..] = tile.grid();
+            let (found, col) = self.table.down_first(found, [tile.x, tile.y], across);
+            let left = Side {
                 map: self.args.a,
                 major: Major::Depth,
                 number: k.c(0),
                 first: Described::Rows.begin(self.known, found.group) + found.row,
+                span: 64,
             };
-            let b = Side {
+            let right = Side {
                 map: self.args.b,
                 major: self.b_major,
                 number: found.group,
-                first: tile.x * COLS,
+                first: col * self.tiling.cols,
+                span: 64,
             };
-            each(found, (a, b));
+            let factors = Factors {
+                left,
+                right,
+                from: k.c(0),
+                steps: (self.args.k + (self.tiling.depth - 1)) / self.tiling.depth,
+            };
+            each(found, factors);
         });
     }
 }
 
-/// The mean of a group's rows from which on it is the best.
-const FROM_ROWS: u64 = 49;
-
-/// `wgmma` fed by the copy engine.
+/// `wgmma` fed by the copy engine, in tiles of one shape.
 #[derive(Debug)]
-pub(super) struct Wgmma;
+pub(super) struct Wgmma {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) tiling: Tiling,
+}
 
 impl Variant for Wgmma {
     type Problem = Grouped;
 
     fn name(&self) -> &'static str {
-        "wgmma-128x256"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "wgmma and tensor copies, 128 x 256 tiles: Hopper, groups of the same n and k"
+        self.about
     }
 
     fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        if tensor_element(problem.input).is_none() {
+        if problem.input == Input::Tf32 {
             return Err(format!("it multiplies f16 and bf16, not {}", problem.input));
         }
         let Shapes::Rows { rows, n, k } = &problem.shapes else {
@@ -216,9 +233,20 @@ impl Variant for Wgmma {
         if *k == 0 || !(k.is_multiple_of(8) && pitch.is_multiple_of(8)) {
             return Err("tensor copies need rows that start at multiples of 16 bytes".into());
         }
-        let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
-        let mean = total / (rows.len() as u64).max(1);
-        Ok(if mean >= FROM_ROWS { 1000 } else { 0 })
+        let tiles: u64 = rows
+            .iter()
+            .map(|m| u64::from(m.div_ceil(self.tiling.rows)))
+            .sum::<u64>()
+            * u64::from(n.div_ceil(self.tiling.cols));
+        let load = Load {
+            units: tiles as f64,
+            steps: f64::from(k.div_ceil(self.tiling.depth)),
+            fetched: self.tiling.rows + self.tiling.cols,
+            bytes: work(problem).bytes,
+            astride: !k.is_multiple_of(64),
+        };
+        // Wherever it can, it is ahead of `mma.sync`; among its shapes the fastest.
+        Ok(u32::MAX - (load.time(&self.tiling, target) * 100.0).min(1e9) as u32)
     }
 
     fn job(
@@ -232,12 +260,11 @@ impl Variant for Wgmma {
             format!("grouped-gemm {problem} {}", self.name()),
             work(problem),
         );
-        let (Shapes::Rows { rows, n, k }, Some(element)) =
-            (&problem.shapes, tensor_element(problem.input))
-        else {
+        let element = tensor_element(problem.input);
+        let Shapes::Rows { rows, n, k } = &problem.shapes else {
             return Err(KernelError::unfit("ask first whether it suits"));
         };
-        let tiles = tiles_of(problem, ROWS, COLS);
+        let tiles = tiles_of(problem, self.tiling.rows, self.tiling.cols);
         let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
         if tiles.count() == 0 || total == 0 {
             return Ok(job);
@@ -245,10 +272,10 @@ impl Variant for Wgmma {
         let own = self::schedule(target);
         let schedule = schedule.unwrap_or(&own);
         let kernel = match problem.input {
-            Input::F16 => build::<f16>(problem, *n, tiles, schedule, target.arch)?,
-            _ => build::<bf16>(problem, *n, tiles, schedule, target.arch)?,
+            Input::F16 => build::<f16>(problem, &self.tiling, *n, tiles, schedule, target.arch)?,
+            _ => build::<bf16>(problem, &self.tiling, *n, tiles, schedule, target.arch)?,
         };
-        let launch = kernel.plan(target.resident(&kernel.built.launch, 168))?;
+        let launch = kernel.plan(target.resident(&kernel.built.launch, self.tiling.registers()))?;
         let (_, [a_len, b_len, d_len]) = places(problem);
         let a = Matrices {
             element,
@@ -270,8 +297,8 @@ impl Variant for Wgmma {
             ..a
         };
         let args = WgmmaArgs {
-            a: a.map("a", ROWS),
-            b: b.map("b", COLS),
+            a: a.map("a", self.tiling.rows, self.tiling.depth),
+            b: b.map("b", self.tiling.cols, self.tiling.depth),
             d: buffer("d"),
             shapes: buffer("shapes"),
             places: buffer("places"),

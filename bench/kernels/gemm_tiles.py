@@ -1,0 +1,348 @@
+"""Runs the multiplications of `gemm_tiles` beside cuBLAS (groups: torch._grouped_mm).
+
+    cargo run -p heist-kernels --example gemm_tiles -- DIR [SET]
+    python3 bench/kernels/gemm_tiles.py DIR [--rounds N] [--only TEXT] [--best N]
+
+Every arm works on poisoned results and is compared with an f32 product; then all
+arms and cuBLAS are timed in turns, each sample a captured graph whose calls rotate
+over so many inputs that none is still in L2. Prints a table for each problem, best
+first, and writes results.json.
+"""
+
+import argparse
+import ctypes
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+CUDA = ctypes.CDLL("libcuda.so.1")
+SHARED_ATTRIBUTE = 8
+ELEMENTS = {"F16": 6, "F32": 7, "Bf16": 9, "Tf32": 11}
+SWIZZLES = {"None": 0, "Bytes32": 1, "Bytes64": 2, "Bytes128": 3}
+PROMOTIONS = {"None": 0, "Bytes64": 1, "Bytes128": 2, "Bytes256": 3}
+
+
+def check(code, what):
+    if code != 0:
+        name = ctypes.c_char_p()
+        CUDA.cuGetErrorString(code, ctypes.byref(name))
+        raise RuntimeError(f"{what}: {name.value.decode() if name.value else code}")
+
+
+class Map(ctypes.Structure):
+    """A tensor map's 128 bytes, at a multiple of 64."""
+
+    _fields_ = [("raw", ctypes.c_uint8 * 256)]
+
+    def encode(self, told, address):
+        at = (ctypes.addressof(self) + 63) // 64 * 64
+        rank = len(told["dims"])
+        check(
+            CUDA.cuTensorMapEncodeTiled(
+                ctypes.c_void_p(at),
+                ELEMENTS[told["element"]],
+                rank,
+                ctypes.c_void_p(address),
+                (ctypes.c_uint64 * rank)(*told["dims"]),
+                (ctypes.c_uint64 * rank)(*told["strides"], 0),
+                (ctypes.c_uint32 * rank)(*told["box"]),
+                (ctypes.c_uint32 * rank)(*[1] * rank),
+                0,
+                SWIZZLES[told["swizzle"]],
+                PROMOTIONS[told["l2"]],
+                0,
+            ),
+            f"tensor map {told}",
+        )
+        return at
+
+
+FUNCTIONS = {}
+
+
+def function(cubin, entry, shared):
+    """A kernel that may take so much shared memory."""
+    key = (cubin, entry)
+    if key not in FUNCTIONS:
+        module, handle = ctypes.c_void_p(), ctypes.c_void_p()
+        with open(cubin, "rb") as file:
+            image = file.read()
+        check(CUDA.cuModuleLoadData(ctypes.byref(module), image), cubin)
+        check(CUDA.cuModuleGetFunction(ctypes.byref(handle), module, entry.encode()), entry)
+        check(CUDA.cuFuncSetAttribute(handle, SHARED_ATTRIBUTE, shared), "shared memory")
+        FUNCTIONS[key] = handle
+    return FUNCTIONS[key]
+
+
+def assemble(directory, files, arch):
+    """Assembles all files; for each, registers and spilled bytes, or the complaint."""
+
+    def one(file):
+        path = os.path.join(directory, file)
+        run = subprocess.run(
+            ["ptxas", "-v", f"-arch={arch}", path, "-o", path + ".cubin"],
+            capture_output=True,
+            text=True,
+        )
+        if run.returncode != 0:
+            return None, run.stderr.strip()[:300]
+        words = run.stderr.replace(",", " ").split()
+        return words[words.index("registers") - 1], words[words.index("spill") - 2]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(files, pool.map(one, files)))
+
+
+class Arm:
+    """One way to multiply over one set of inputs."""
+
+    def __init__(self, directory, arm, buffers):
+        self.buffers = dict(buffers)
+        for buffer in arm["buffers"]:
+            if buffer["name"] not in self.buffers:
+                size = max(buffer["bytes"], 16)
+                self.buffers[buffer["name"]] = torch.full(
+                    (size,), 255, dtype=torch.uint8, device="cuda"
+                )
+        self.kept, self.steps = [], []
+        for step in arm["steps"]:
+            handle = function(
+                os.path.join(directory, step["ptx"] + ".cubin"), step["entry"], step["shared"]
+            )
+            pointers = (ctypes.c_void_p * len(step["params"]))()
+            for at, parameter in enumerate(step["params"]):
+                if "map" in parameter:
+                    told = parameter["map"]
+                    value = Map()
+                    pointers[at] = value.encode(told, self.address(told["buffer"]))
+                else:
+                    if "buffer" in parameter:
+                        value = ctypes.c_uint64(self.address(parameter["buffer"]))
+                    elif "own" in parameter:
+                        data = bytearray.fromhex(parameter["own"])
+                        own = torch.frombuffer(data, dtype=torch.uint8).cuda()
+                        self.kept.append(own)
+                        value = ctypes.c_uint64(own.data_ptr())
+                    else:
+                        kind = {4: ctypes.c_uint32, 8: ctypes.c_uint64}[parameter["size"]]
+                        value = kind(parameter["bits"])
+                    pointers[at] = ctypes.addressof(value)
+                self.kept.append(value)
+            self.steps.append((handle, step, pointers))
+
+    def address(self, name):
+        name = name.strip("`$")
+        return self.buffers[name].data_ptr() if name in self.buffers else 0
+
+    def __call__(self):
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        for handle, step, pointers in self.steps:
+            check(
+                CUDA.cuLaunchKernel(
+                    handle, *step["grid"], *step["block"], step["shared"], stream, pointers, None
+                ),
+                step["entry"],
+            )
+
+
+def graph_of(work, calls):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for one in work:
+            one()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for call in range(calls):
+                work[call % len(work)]()
+    return graph.replay
+
+
+DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "tf32": torch.float32}
+
+
+def inputs(problem, number):
+    m, n, k = (problem[name] for name in "mnk")
+    dtype, out = DTYPES[problem["input"]], DTYPES[problem["output"]]
+    generator = torch.Generator("cuda").manual_seed(number)
+    make = lambda *shape: (
+        torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32) * 2 - 1
+    ).to(dtype)
+    return make(m, k), make(n, k), torch.empty(m, n, dtype=out, device="cuda")
+
+
+def measure(problem, options, made, flush):
+    m, n, k = (problem[name] for name in "mnk")
+    size = (4 if problem["input"] == "tf32" else 2) * (m * k + n * k + m * n)
+    sets = [inputs(problem, number) for number in range(max(1, min(16, math.ceil(160e6 / size))))]
+    calls = len(sets) if len(sets) > 1 else 1
+    a, b, d = sets[0]
+    torch.backends.cuda.matmul.allow_tf32 = False
+    reference = a.float() @ b.float().t()
+    torch.backends.cuda.matmul.allow_tf32 = True
+    norm = reference.norm()
+    work, notes, kept = {}, {}, []
+    peers = [lambda a=a, b=b, d=d: torch.mm(a, b.t(), out=d) for a, b, d in sets]
+    work["cuBLAS"], notes["cuBLAS"] = graph_of(peers, calls), ""
+    for arm in problem["arms"]:
+        name = arm["name"]
+        told = [made[step["ptx"]] for step in arm["steps"]]
+        if any(registers is None for registers, _ in told):
+            print(f"{name}: {told}")
+            continue
+        try:
+            shared, ours = {}, []
+            for a, b, d in sets:
+                d.view(torch.uint8).fill_(255)
+                one = Arm(options.directory, arm, {"a": a, "b": b, "d": d, **shared})
+                # One workspace does for calls that follow each other.
+                shared = {"partial": one.buffers[x] for x in one.buffers if x == "partial"}
+                ours.append(one)
+            for one in ours:
+                one()
+            torch.cuda.synchronize()
+            d = sets[0][2]
+            for number in range(options.again):
+                d.view(torch.uint8).fill_(255)
+                ours[0]()
+                torch.cuda.synchronize()
+                left = d.isnan()
+                if left.any():
+                    rows, cols = left.any(1).nonzero().flatten(), left.any(0).nonzero().flatten()
+                    print(
+                        f"LEFT OUT {problem['name']} {name}, launch {number}: {left.sum().item()} elements, "
+                        f"rows {rows[0].item()} to {rows[-1].item()}, columns {cols[0].item()} to {cols[-1].item()}"
+                    )
+            error = ((d.float() - reference).norm() / norm).item()
+            first = d.clone()
+            ours[0]()
+            torch.cuda.synchronize()
+            same = torch.equal(first.view(torch.uint8), d.view(torch.uint8))
+            registers, spills = told[0]
+            notes[name] = f"{error:.1e} {registers}r" + (f" SPILLS {spills}" if spills != "0" else "")
+            if not error < 4e-3 or not same:
+                print(f"WRONG {problem['name']} {name}: error {error}, same {same}")
+                continue
+            work[name] = graph_of(ours, calls)
+            # A graph does not own what its kernels work on.
+            kept.append(ours)
+        except RuntimeError as failure:
+            print(f"{name}: {str(failure).splitlines()[0]}")
+            torch.cuda.synchronize()
+    if not all(bool(part.isfinite().all()) for part in sets[0][:2]):
+        print(f"DAMAGED INPUTS {problem['name']}: its figures say nothing")
+    del reference
+    return timed(work, options.rounds, calls, flush), notes
+
+
+def measure_groups(problem, options, made, flush):
+    rows, n, k = problem["rows"], problem["n"], problem["k"]
+    total, groups = sum(rows), len(rows)
+    generator = torch.Generator("cuda").manual_seed(1)
+    make = lambda *shape: (
+        torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32) * 2 - 1
+    ).to(torch.bfloat16)
+    a, b = make(total, k), make(groups, n, k)
+    d = torch.empty(total, n, dtype=torch.bfloat16, device="cuda")
+    ends = torch.cumsum(torch.tensor(rows, dtype=torch.int32, device="cuda"), 0, dtype=torch.int32)
+    work, notes, kept = {}, {}, []
+    peer = lambda: torch._grouped_mm(a, b.transpose(1, 2), offs=ends)
+    reference = peer().float()
+    work["cuBLAS"], notes["cuBLAS"] = graph_of([peer], 1), ""
+    for arm in problem["arms"]:
+        name = arm["name"]
+        told = [made[step["ptx"]] for step in arm["steps"]]
+        d.view(torch.uint8).fill_(255)
+        zeros = torch.zeros(1 << 16, dtype=torch.uint8, device="cuda")
+        buffers = {"a": a, "b": b, "d": d, "shapes": ends, "places": zeros, "record": zeros}
+        try:
+            one = Arm(options.directory, arm, buffers)
+            one()
+            torch.cuda.synchronize()
+        except RuntimeError as failure:
+            print(f"{name}: {str(failure).splitlines()[0]}")
+            continue
+        error = ((d.float() - reference).norm() / reference.norm()).item()
+        notes[name] = f"{error:.1e} {told[0][0]}r"
+        if not error < 4e-3:
+            print(f"WRONG {problem['name']} {name}: error {error}")
+            continue
+        work[name] = graph_of([one], 1)
+        kept.append(one)
+    del reference
+    return timed(work, options.rounds, 1, flush), notes
+
+
+def timed(work, rounds, calls, flush):
+    times = {name: [] for name in work}
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    for turn in range(-2, rounds):
+        for name, one in work.items():
+            flush.fill_(turn & 127)
+            start.record()
+            one()
+            end.record()
+            end.synchronize()
+            if turn >= 0:
+                times[name].append(start.elapsed_time(end) * 1e3 / calls)
+    return {name: statistics.median(samples) for name, samples in times.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("directory")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--again", type=int, default=0, help="launches on poisoned results, besides")
+    parser.add_argument("--sweep", default="sweep.json")
+    parser.add_argument("--best", type=int, default=6)
+    parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--out", default=None)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which to stop")
+    options = parser.parse_args()
+    began = time.time()
+    problems = json.load(open(os.path.join(options.directory, options.sweep)))
+    problems = [problem for problem in problems if options.only in problem["name"]]
+    files = sorted(
+        {step["ptx"] for problem in problems for arm in problem["arms"] for step in arm["steps"]}
+    )
+    made = assemble(options.directory, files, options.arch)
+    print(f"{len(files)} kernels assembled in {time.time() - began:.1f} s")
+    for file, (registers, spills) in made.items():
+        if registers is None or spills != "0":
+            print(file, registers, spills)
+    flush = torch.empty(128 << 20, dtype=torch.uint8, device="cuda")
+    results = []
+    out = options.out or os.path.join(options.directory, "results.json")
+    for problem in problems:
+        if time.time() - began > options.limit:
+            print("out of time")
+            break
+        grouped = "rows" in problem
+        take = measure_groups if grouped else measure
+        medians, notes = take(problem, options, made, flush)
+        peer = medians["cuBLAS"]
+        n, k = problem["n"], problem["k"]
+        m = sum(problem["rows"]) if grouped else problem["m"]
+        times = len(problem["rows"]) if grouped else 1
+        flops, size = 2 * m * n * k, 2 * (m * k + times * n * k + m * n)
+        print(f"{problem['name']}  cuBLAS {peer:.2f} us", end="")
+        print(f"  {flops / peer / 1e6:.0f} TFLOP/s {size / peer / 1e3:.0f} GB/s")
+        ranked = sorted((time, name) for name, time in medians.items() if name != "cuBLAS")
+        for time_, name in ranked[: options.best]:
+            print(f"  {time_:9.2f} {peer / time_:6.3f}  {name:36s} {notes[name]}")
+        sys.stdout.flush()
+        results.append({"problem": [m, n, k], "us": medians, "notes": notes})
+        json.dump(results, open(out, "w"))
+        torch.cuda.empty_cache()
+    print(f"{time.time() - began:.0f} s")
+
+
+main()

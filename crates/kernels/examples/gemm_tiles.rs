@@ -1,0 +1,429 @@
+//! Writes the PTX of multiplications in many tile shapes and how to launch them,
+//! for `bench/kernels/gemm_tiles.py`, which runs them beside cuBLAS.
+//!
+//! ```text
+//! cargo run -p heist-kernels --example gemm_tiles -- DIR [SET]
+//! ```
+//!
+//! A set is `tiles` (every tile shape that may suit, from which the constants of
+//! the model were taken), `orders` (clusters, orders, sources and types for larger
+//! ones), `small` (few rows), `chosen` (what the model chooses) or `groups` (grouped
+//! multiplications, in every variant). Shapes are from models, and odd ones.
+
+use heist_builder::Arch;
+use heist_kernels::gemm::{FAMILY, Gemm, Input, Layout, Output, Tiling, job_with_tiling};
+use heist_kernels::grouped::{self, Grouped, Shapes};
+use heist_kernels::{Job, KernelError, Target};
+use heist_launch::{Arg, BufferRef, TensorMap};
+use heist_sched::{Schedule, Source, Submit};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const H200: Target = Target {
+    arch: Arch::SM_90A,
+    sms: 132,
+};
+
+/// m, n, k.
+const SHAPES: &[(u32, u32, u32)] = &[
+    // Decode and small batches: projections, MLPs and heads of 7B to 405B models.
+    (1, 4096, 4096),
+    (1, 8192, 8192),
+    (1, 28672, 8192),
+    (1, 8192, 28672),
+    (4, 6144, 4096),
+    (8, 14336, 4096),
+    (16, 8192, 8192),
+    (16, 4096, 14336),
+    (16, 2112, 7168),
+    (32, 5120, 5120),
+    (32, 57344, 8192),
+    (48, 18432, 7168),
+    (64, 4096, 4096),
+    (64, 8192, 8192),
+    (64, 7168, 2048),
+    (96, 8192, 8192),
+    (128, 8192, 8192),
+    (128, 4096, 4096),
+    (128, 24576, 1536),
+    (192, 4096, 14336),
+    (256, 8192, 8192),
+    (256, 5120, 13824),
+    (256, 1024, 4096),
+    // Prefill and training.
+    (512, 4096, 4096),
+    (512, 14336, 4096),
+    (1024, 4096, 4096),
+    (1024, 5120, 1280),
+    (2048, 4096, 4096),
+    (2048, 11008, 4096),
+    (4096, 14336, 4096),
+    (4096, 4096, 14336),
+    (8192, 3072, 768),
+    (8192, 8192, 28672),
+    (4096, 50264, 768),
+    // Squares, odd sizes, deep ones.
+    (1000, 1000, 1000),
+    (1024, 1024, 1024),
+    (1544, 1544, 1544),
+    (2048, 2048, 2048),
+    (3000, 3000, 3000),
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (256, 256, 65536),
+    (512, 512, 16384),
+    (128, 128, 8192),
+    (64, 640, 32768),
+    (1280, 640, 5120),
+];
+
+/// Tile shapes that may suit so many rows and columns.
+fn candidates(problem: &Gemm) -> Vec<Tiling> {
+    let mut all = Vec::new();
+    let count = |tiling: &Tiling| {
+        let (rows, cols) = match tiling.swapped {
+            false => (problem.m, problem.n),
+            true => (problem.n, problem.m),
+        };
+        rows.div_ceil(tiling.rows) * cols.div_ceil(tiling.cols)
+    };
+    if problem.m <= 128 {
+        let cols = problem.m.next_multiple_of(8);
+        for (rows, depth, stages, blocks) in [
+            (64, 128, 8, 1),
+            (64, 128, 4, 2),
+            (64, 128, 6, 1),
+            (64, 64, 12, 1),
+            (128, 64, 8, 1),
+            (128, 128, 5, 1),
+        ] {
+            let fit = (rows + cols) * depth * 2 * stages + rows * cols * 2 + 3000;
+            let stages = if fit > 232_448 / blocks {
+                (232_448 / blocks - rows * cols * 2 - 3000) / ((rows + cols) * depth * 2)
+            } else {
+                stages
+            };
+            all.push(
+                Tiling::new(rows, cols, depth, stages)
+                    .swapped()
+                    .blocks(blocks),
+            );
+        }
+    }
+    for (rows, cols, stages, blocks) in [
+        (64, 64, 8, 1),
+        (64, 64, 6, 2),
+        (64, 128, 8, 1),
+        (64, 128, 4, 2),
+        (64, 256, 5, 1),
+        (128, 64, 8, 1),
+        (128, 64, 4, 2),
+        (128, 96, 7, 1),
+        (128, 128, 6, 1),
+        (128, 128, 3, 2),
+        (128, 160, 5, 1),
+        (128, 192, 4, 1),
+        (128, 192, 5, 1),
+        (128, 224, 4, 1),
+        (128, 256, 4, 1),
+        (128, 256, 3, 1),
+        (256, 128, 4, 1),
+        (256, 128, 3, 1),
+        (256, 96, 4, 1),
+    ] {
+        all.push(Tiling::new(rows, cols, 64, stages).blocks(blocks));
+    }
+    let few = all.iter().map(count).min().unwrap_or(0);
+    // Neither far more tiles than needed nor tiles with little in them.
+    all.retain(|tiling| {
+        let tiles = count(tiling);
+        let area = tiles * tiling.rows * tiling.cols;
+        (tiles <= 132 * 14 || tiles <= few * 2)
+            && (tiling.swapped
+                || (problem.m <= 64 && tiling.rows == 64)
+                || f64::from(area) <= 2.1 * f64::from(problem.m * problem.n))
+    });
+    let mut split = Vec::new();
+    for tiling in &all {
+        let (tiles, steps) = (count(tiling), problem.k / tiling.depth);
+        for shares in [2, 3, 4, 6, 8, 12, 16, 24, 33, 44, 66] {
+            let blocks = tiles * shares;
+            let useful = steps / shares >= 4 && tiles <= 100 && blocks >= 50;
+            if useful && blocks <= 132 * tiling.blocks + 12 {
+                split.push(tiling.split(shares));
+            }
+        }
+    }
+    all.retain(|tiling| count(tiling) >= 14);
+    all.extend(split);
+    all
+}
+
+/// Shapes whose rows do not start at multiples of 128 bytes, and large ones.
+const LARGE: &[(u32, u32, u32)] = &[
+    (1000, 1000, 1000),
+    (1024, 1024, 1000),
+    (1000, 1000, 1024),
+    (1544, 1544, 1544),
+    (3000, 3000, 3000),
+    (3072, 3072, 3000),
+    (3000, 3000, 3072),
+    (512, 4096, 4096),
+    (1024, 4096, 4096),
+    (2048, 2048, 2048),
+    (2048, 4096, 4096),
+    (2048, 11008, 4096),
+    (4096, 4096, 4096),
+    (4096, 14336, 4096),
+    (4096, 4096, 14336),
+    (8192, 8192, 8192),
+    (8192, 28672, 8192),
+    (8192, 8192, 28672),
+    (8192, 3072, 768),
+    (4096, 50264, 768),
+    (4096, 50257, 768),
+    (4096, 50304, 768),
+];
+
+fn orders(problem: &Gemm) -> Vec<(Tiling, Schedule)> {
+    let mut all = Vec::new();
+    let shapes = [
+        (128, 256, 4, 1),
+        (128, 256, 4, 2),
+        (128, 256, 3, 2),
+        (128, 224, 4, 1),
+        (128, 224, 4, 2),
+        (128, 192, 5, 1),
+        (128, 192, 5, 2),
+        (128, 192, 4, 2),
+        (128, 160, 5, 2),
+        (128, 128, 6, 1),
+        (128, 128, 6, 2),
+        (256, 128, 4, 2),
+        (256, 96, 4, 2),
+        (64, 256, 5, 1),
+        (64, 256, 5, 2),
+        (64, 128, 8, 2),
+    ];
+    for (rows, cols, stages, cluster) in shapes {
+        let tiling = Tiling::new(rows, cols, 64, stages).cluster(cluster);
+        let tiles = problem.m.div_ceil(rows) * problem.n.div_ceil(cols);
+        if !(50..=132 * 60).contains(&tiles) {
+            continue;
+        }
+        let large = rows == 128 && cols >= 192;
+        for (source, submit, order) in [
+            (Source::Static, Submit::Late, "grouped(16)"),
+            (Source::Static, Submit::Late, "grouped(8)"),
+            (Source::Static, Submit::Late, "grouped(4)"),
+            (Source::Ticket, Submit::Late, "grouped(16)"),
+            (Source::Ticket, Submit::Early, "grouped(16)"),
+            (Source::Direct, Submit::Late, "grouped(16)"),
+        ] {
+            let usual = source == Source::Static && order == "grouped(16)";
+            if usual || (large && tiles > 132) {
+                let mut schedule = Schedule::new(source).submit(submit);
+                schedule.order = order.parse().unwrap_or(schedule.order);
+                schedule.cluster = (1, cluster, 1).into();
+                all.push((tiling, schedule));
+            }
+        }
+    }
+    all
+}
+
+fn map(map: &TensorMap) -> Value {
+    json!({
+        "buffer": map.buffer.to_string(), "element": format!("{:?}", map.element),
+        "dims": map.dims, "strides": map.strides, "box": map.box_dims,
+        "swizzle": format!("{:?}", map.swizzle), "l2": format!("{:?}", map.l2),
+    })
+}
+
+fn parameter(arg: &Arg) -> Result<Value, KernelError> {
+    Ok(match arg {
+        Arg::Scalar(scalar) => json!({ "bits": scalar.bits, "size": scalar.ty.bytes() }),
+        Arg::Pointer {
+            buffer: BufferRef::Named(name),
+            ..
+        } => json!({ "buffer": name }),
+        Arg::Buffer { data, .. } => json!({ "own": hex(data.bytes()) }),
+        Arg::TensorMap(tensor) => json!({ "map": map(tensor) }),
+        other => {
+            return Err(KernelError::unfit(format!(
+                "the sweep can't pass {other:?}"
+            )));
+        }
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Groups: rows, columns, depth.
+fn grouped_problems() -> Vec<(String, Grouped)> {
+    let skewed: Vec<u32> = (1..=64)
+        .map(|i: u32| ((8192 / i) / 8 * 8).max(16))
+        .collect();
+    let many: Vec<u32> = (0..256).map(|i: u32| 8 + (i * 37) % 15 * 8).collect();
+    let mut giant = vec![16; 63];
+    giant.push(8192);
+    let cases: Vec<(&str, Vec<u32>, u32, u32)> = vec![
+        ("8 x 1024", vec![1024; 8], 4096, 4096),
+        ("8 x 4096", vec![4096; 8], 14336, 4096),
+        ("8 x 4096 down", vec![4096; 8], 4096, 14336),
+        ("8 x 40", vec![40; 8], 4096, 7168),
+        (
+            "8, 40 to 3752",
+            vec![40, 2048, 96, 40, 512, 1536, 168, 3752],
+            4096,
+            7168,
+        ),
+        ("64, 8192/i", skewed, 2048, 2048),
+        ("256, 8 to 120", many, 2048, 7168),
+        ("128 x 64", vec![64; 128], 4096, 2048),
+        ("256 x 1", vec![1; 256], 2048, 7168),
+        ("one giant among dwarfs", giant, 4096, 4096),
+        (
+            "Mixtral prefill",
+            vec![900, 1200, 1024, 800, 1100, 1000, 1144, 1024],
+            28672,
+            4096,
+        ),
+        ("DeepSeek prefill", vec![256; 32], 4096, 7168),
+        ("DeepSeek decode", vec![12; 32], 4096, 7168),
+    ];
+    let problem = |(name, rows, n, k): (&str, Vec<u32>, u32, u32)| {
+        let problem = Grouped::rows(rows, n, k, Input::Bf16, Output::Bf16);
+        (format!("{name}, n {n} k {k}"), problem)
+    };
+    cases.into_iter().map(problem).collect()
+}
+
+/// Writes every variant that takes a grouped problem, and the one that is chosen.
+fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
+    for (name, problem) in grouped_problems() {
+        let Shapes::Rows { rows, n, k } = &problem.shapes else {
+            continue;
+        };
+        let chosen = grouped::FAMILY.choose(None, &problem, H200)?.name();
+        let mut arms = Vec::new();
+        for variant in grouped::FAMILY.variants {
+            if ["mma-128-small", "mma-128-deep", "mma-64-small"].contains(&variant.name()) {
+                continue;
+            }
+            if variant.suits(&problem, H200).is_ok() {
+                let job = variant.job(&problem, None, H200)?;
+                let mark = if variant.name() == chosen { "*" } else { "" };
+                let name = format!("{}{mark}", variant.name());
+                arms.push(describe(&name, &job, directory, &mut written)?);
+            }
+        }
+        all.push(json!({ "name": name, "rows": rows, "n": n, "k": k, "arms": arms }));
+    }
+    std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
+    println!("{} kernels in {}", written.len(), directory.display());
+    Ok(())
+}
+
+/// Everything that a launcher needs, with the PTX in files of their own.
+fn describe(
+    name: &str,
+    job: &Job,
+    directory: &Path,
+    written: &mut BTreeMap<String, String>,
+) -> Result<Value, Box<dyn std::error::Error>> {
+    let mut steps = Vec::new();
+    for step in &job.steps {
+        let text = step.ptx();
+        let number = written.len();
+        let file = written
+            .entry(text.clone())
+            .or_insert_with(|| format!("{number}.ptx"));
+        std::fs::write(directory.join(&*file), text)?;
+        let params: Result<Vec<Value>, KernelError> = step.params.iter().map(parameter).collect();
+        steps.push(json!({
+            "ptx": file, "entry": step.entry, "grid": step.launch.grid.to_array(),
+            "block": step.launch.block.to_array(), "shared": step.launch.dynamic_shared,
+            "params": params?,
+        }));
+    }
+    let buffers = job.buffers.iter();
+    let buffers: Vec<Value> = buffers
+        .map(|buffer| json!({ "name": buffer.name, "bytes": buffer.data.bytes().len() }))
+        .collect();
+    Ok(json!({ "name": name, "steps": steps, "buffers": buffers }))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [directory, rest @ ..] = &arguments[..] else {
+        return Err("usage: gemm_tiles DIR [tiles|orders|small|chosen|groups]".into());
+    };
+    let directory = Path::new(directory);
+    std::fs::create_dir_all(directory)?;
+    let set = rest.first().map_or("tiles", String::as_str);
+    if set == "groups" {
+        return groups(directory);
+    }
+    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
+    let half =
+        |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
+    let mut problems: Vec<Gemm> = match set {
+        "orders" => LARGE.iter().map(half).collect(),
+        "small" => SHAPES
+            .iter()
+            .map(half)
+            .filter(|gemm| gemm.m <= 48)
+            .collect(),
+        _ => SHAPES.iter().map(half).collect(),
+    };
+    if set == "orders" || set == "chosen" {
+        for size in [2048, 4096, 8192] {
+            let word = Gemm::new(size, size, size, Input::Tf32, Output::F32, Layout::Nt);
+            problems.push(word);
+        }
+    }
+    for problem in problems {
+        let jobs: Vec<(String, Result<Job, KernelError>)> = match set {
+            "chosen" => {
+                let variant = FAMILY.choose(None, &problem, H200)?;
+                let job = variant.job(&problem, None, H200)?;
+                let name = job.name.split(' ').next_back().unwrap_or("").to_owned();
+                vec![(name, Ok(job))]
+            }
+            "orders" => orders(&problem)
+                .into_iter()
+                .map(|(tiling, schedule)| {
+                    let job = job_with_tiling(&problem, tiling, Some(&schedule), H200);
+                    (format!("{tiling} {schedule}"), job)
+                })
+                .collect(),
+            _ => candidates(&problem)
+                .into_iter()
+                .map(|tiling| {
+                    let job = job_with_tiling(&problem, tiling, None, H200);
+                    (tiling.to_string(), job)
+                })
+                .collect(),
+        };
+        let mut arms = Vec::new();
+        for (name, job) in jobs {
+            match job {
+                Ok(job) => arms.push(describe(&name, &job, directory, &mut written)?),
+                Err(error) => eprintln!("{problem}, {name}: {error}"),
+            }
+        }
+        let Gemm { m, n, k, .. } = problem;
+        all.push(json!({
+            "name": problem.to_string(), "m": m, "n": n, "k": k, "arms": arms,
+            "input": problem.input.to_string(), "output": problem.output.to_string(),
+        }));
+    }
+    std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
+    println!("{} kernels in {}", written.len(), directory.display());
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! Which tiles suit a problem: a model of waves and bytes.
+//!
+//! Every tile shape that may suit is given an estimate of its time, and the lowest
+//! wins. The estimate is made of what a multiplication can't do without:
+//!
+//! * **A step** of a block, one stage deep, takes as long as the slowest of the
+//!   tensor cores, shared memory (which the copies write and the products read) and
+//!   the way from L2. With little on its way it takes the latency of memory instead.
+//! * **A wave** is as many blocks as fit on the GPU. Each has its steps, and what a
+//!   tile costs besides: the first stage's latency, the epilogue, the way to the next
+//!   tile. A last wave that is nearly empty takes as long as a full one.
+//! * **Memory** moves every matrix once at least.
+//! * **Shares** of the depth write and read their sums, in a second launch.
+//!
+//! The constants were fitted to 1480 times that an H200 took for 50 shapes in up to
+//! 75 tile shapes each: what they choose took 1.01 times as long as the best in the
+//! mean, and 1.13 times at worst (`gemm_tiles`, in docs/measurements.md). They are of Hopper, which
+//! is the only architecture with warpgroups.
+
+use super::problem::{Gemm, Major};
+use super::tiling::Tiling;
+use crate::family::Target;
+use heist_launch::Dim3;
+use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
+
+/// The largest tiles.
+pub(crate) const LARGE: Tiling = Tiling::new(128, 256, 64, 4);
+
+/// Cycles in a microsecond at the clock of short kernels.
+const CLOCK: f64 = 1755.0;
+/// Cycles of a product of 64 rows and 16 halves of depth, for each column: half of
+/// one is the peak.
+const PRODUCT: f64 = 0.529;
+/// Cycles that it takes at least.
+const LEAST_PRODUCT: f64 = 33.1;
+/// Bytes that shared memory moves in a cycle.
+const SHARED: f64 = 175.7;
+/// Bytes that come from L2 in a cycle.
+const L2: f64 = 89.9;
+/// Cycles from asking for a stage to having it, where memory is busy.
+const LATENCY: f64 = 2018.0;
+/// How much longer the copies of rows take that start anywhere in a line of 128 bytes.
+const ASTRIDE: f64 = 2.47;
+/// Cycles that a tile costs besides its steps.
+const TILE: f64 = 2815.0;
+/// The same for each row, of 128 columns.
+const TILE_ROWS: f64 = 6.22;
+/// Megabytes that memory moves in a microsecond.
+const MEMORY: f64 = 3.68;
+/// Megabytes of sums of shares that are written and read in a microsecond.
+const SUMS: f64 = 3.07;
+/// Microseconds of a second launch.
+const SECOND: f64 = 2.69;
+/// Microseconds that a cluster takes longer to begin and to end.
+const CLUSTER: f64 = 1.22;
+/// Microseconds of a launch.
+const LAUNCH: f64 = 1.57;
+
+/// Parts that run beside each other take a little longer than the slowest.
+fn beside<const N: usize>(parts: [f64; N], sharp: f64) -> f64 {
+    let sum: f64 = parts.iter().map(|part| part.powf(sharp)).sum();
+    sum.powf(1.0 / sharp)
+}
+
+/// Rows and columns of the result as the tiles have them.
+fn sides(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
+    match tiling.swapped {
+        false => [problem.m, problem.n],
+        true => [problem.n, problem.m],
+    }
+}
+
+/// Tiles that run: a cluster's are whole, past the last row too.
+fn tiles(problem: &Gemm, tiling: &Tiling) -> u64 {
+    let [high, wide] = sides(problem, tiling);
+    let down = high.div_ceil(tiling.rows).next_multiple_of(tiling.cluster);
+    u64::from(down) * u64::from(wide.div_ceil(tiling.cols))
+}
+
+fn majors(problem: &Gemm, swapped: bool) -> [Major; 2] {
+    let (a, b) = (problem.layout.a(), problem.layout.b());
+    if swapped { [b, a] } else { [a, b] }
+}
+
+/// Microseconds that a problem takes in these tiles, about.
+pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
+    let [high, wide] = sides(problem, tiling);
+    let tiles = tiles(problem, tiling) as f64;
+    // The depth in halves: an f32 is two.
+    let halves = u64::from(problem.k) * u64::from(problem.input.bytes()) / 2;
+    let steps = halves.div_ceil(tiling.depth.into());
+    let astride = |pitch: u32| !(pitch * problem.input.bytes()).is_multiple_of(128);
+    let load = Load {
+        units: tiles * f64::from(tiling.split),
+        steps: steps.div_ceil(tiling.split.into()) as f64,
+        fetched: tiling.rows.min(high) + tiling.cols.min(wide) / tiling.cluster,
+        bytes: problem.work().bytes,
+        astride: astride(problem.lda) || astride(problem.ldb),
+    };
+    let mut time = load.time(tiling, target);
+    if tiling.cluster > 1 {
+        time += CLUSTER;
+    }
+    if tiling.split > 1 {
+        let sums = f64::from(problem.m) * f64::from(problem.n) * 4.0;
+        time += f64::from(tiling.split) * sums / 1e6 / SUMS + SECOND;
+    }
+    time
+}
+
+/// What blocks have to do.
+pub(crate) struct Load {
+    /// Tiles, or shares of tiles.
+    pub(crate) units: f64,
+    /// Steps of each.
+    pub(crate) steps: f64,
+    /// Rows and columns of a tile that lie inside: what lies outside is not fetched.
+    pub(crate) fetched: u32,
+    /// Bytes that must cross the memory bus once.
+    pub(crate) bytes: f64,
+    /// Whether rows start anywhere in a line.
+    pub(crate) astride: bool,
+}
+
+impl Load {
+    /// Microseconds that it takes in these tiles, about.
+    pub(crate) fn time(&self, tiling: &Tiling, target: Target) -> f64 {
+        let [rows, cols, depth] = [tiling.rows, tiling.cols, tiling.depth].map(f64::from);
+        let products = rows / 64.0 * depth / 16.0;
+        let stage = (rows + cols) * depth * 2.0;
+        let astride = if self.astride { ASTRIDE } else { 1.0 };
+        let step = beside(
+            [
+                products * (cols * PRODUCT).max(LEAST_PRODUCT),
+                (products * (64.0 + cols) * 32.0 + stage) / SHARED,
+                f64::from(self.fetched) * depth * 2.0 * astride / L2,
+            ],
+            12.2,
+        );
+        // Blocks on one multiprocessor share all of that, but not the latency.
+        // The latency grows with what is asked for twice; a cluster asks for less.
+        let asked = astride * f64::from(self.fetched) / (rows + cols);
+        let waiting = LATENCY * asked.max(1.0) / f64::from(tiling.stages);
+        let wave = |blocks: f64| {
+            let steps = self.steps * (step * blocks).max(waiting);
+            steps + TILE + TILE_ROWS * rows * cols / 128.0
+        };
+        let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
+        let whole = (self.units / (sms * blocks)).floor();
+        let rest = self.units - whole * sms * blocks;
+        let mut cycles = whole * wave(blocks);
+        if rest > 0.0 {
+            cycles += wave((rest / sms).ceil());
+        }
+        beside([cycles / CLOCK, self.bytes / 1e6 / MEMORY], 2.45) + LAUNCH
+    }
+}
+
+/// Tile shapes without swapped operands: rows, columns, blocks on a multiprocessor.
+const SHAPES: [(u32, u32, u32); 14] = [
+    (64, 64, 1),
+    (64, 64, 2),
+    (64, 128, 1),
+    (64, 128, 2),
+    (64, 256, 1),
+    (128, 64, 1),
+    (128, 96, 1),
+    (128, 128, 1),
+    (128, 160, 1),
+    (128, 192, 1),
+    (128, 224, 1),
+    (128, 256, 1),
+    (256, 96, 1),
+    (256, 128, 1),
+];
+
+/// In how many shares the depth may be cut.
+const SHARES: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 33, 44, 66];
+
+/// As many stages as fit beside the staging of results.
+fn deepest(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling> {
+    let one = Tiling {
+        stages: 1,
+        ..tiling
+    };
+    let panels = tiling.cols.div_ceil(64).min(2);
+    let staging = tiling.groups() * 4 * 2048 * panels + 2048;
+    let room = tiling.room(target.arch).checked_sub(staging)?;
+    let most = if tiling.depth == 64 { 12 } else { 8 };
+    let stages = (room / one.ring_bytes(majors)).min(most);
+    let deep = Tiling { stages, ..tiling };
+    (stages >= 3 && deep.check().is_ok()).then_some(deep)
+}
+
+fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
+    let mut shapes = Vec::new();
+    if problem.m <= 128 {
+        let cols = problem.m.next_multiple_of(8);
+        for (rows, depth, blocks) in [(64, 64, 1), (64, 128, 1), (64, 128, 2), (128, 64, 1)] {
+            let tiling = Tiling::new(rows, cols, depth, 2).swapped().blocks(blocks);
+            shapes.extend(deepest(tiling, majors(problem, true), target));
+        }
+    }
+    for (rows, cols, blocks) in SHAPES {
+        let tiling = Tiling::new(rows, cols, 64, 2).blocks(blocks);
+        let alone = deepest(tiling, majors(problem, false), target);
+        shapes.extend(alone);
+        // Two blocks that copy together ask L2 for less: worth it where the copies are
+        // what takes long.
+        let halves = problem.layout.b() == Major::Depth || cols.is_multiple_of(128);
+        if blocks == 1 && cols >= 96 && problem.m > rows && halves {
+            shapes.extend(alone.map(|tiling| tiling.cluster(2)));
+        }
+    }
+    let mut all = Vec::new();
+    for tiling in shapes {
+        let tiles = tiles(problem, &tiling);
+        let steps = problem.k.div_ceil(tiling.depth);
+        let slots = u64::from(target.sms * tiling.blocks);
+        for shares in SHARES {
+            // A share of few steps is all beginning and end, and more than one wave
+            // of shares is no help.
+            let useful = steps / shares >= 4 && tiles * u64::from(shares) <= slots;
+            if shares == 1 || (useful && tiling.cluster == 1) {
+                all.push(tiling.split(shares));
+            }
+        }
+    }
+    all
+}
+
+/// The tiles that suit.
+pub(crate) fn tiling(problem: &Gemm, target: Target) -> Tiling {
+    let all = candidates(problem, target).into_iter();
+    let timed = all.map(|tiling| (time(problem, &tiling, target), tiling));
+    let best = timed.min_by(|one, other| one.0.total_cmp(&other.0));
+    best.map_or(LARGE, |(_, tiling)| tiling)
+}
+
+/// The schedule that suits. What fits on the GPU at once is launched as it is: asking
+/// for a tile that is not there cost 0.5 to 4 us at the end. Of more tiles than that each
+/// is asked for when it is wanted: on a GPU that is all ours this is 0.1 to 0.3% behind
+/// dealing them out, and where others hold multiprocessors up to half as fast again. A
+/// cluster deals them out, since only so each of its blocks knows the next one early. In
+/// bands, so that what is read stays in L2.
+pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Schedule {
+    let tiles = tiles(problem, tiling) * u64::from(tiling.split);
+    let source = if tiles <= u64::from(target.sms * tiling.blocks) {
+        Source::Direct
+    } else if tiling.cluster > 1 {
+        Source::Static
+    } else {
+        Source::Ticket
+    };
+    let mut schedule = Schedule::new(source).submit(Submit::Late);
+    if tiling.split == 1 && !tiling.swapped {
+        schedule.order = AnyOrder::new(Grouped { rows: 16 });
+    }
+    schedule.cluster = Dim3::new(1, tiling.cluster, 1);
+    schedule
+}

@@ -1,0 +1,391 @@
+//! How the sums of a tile on warpgroups leave the block.
+//!
+//! * **Staged**: each warp puts its rows into shared memory and lets the copy
+//!   engine store them. What lies past the edges of the result is clipped there,
+//!   so ragged shapes store as fast as even ones, and the next tile begins while
+//!   the stores are on their way. Results are halves, in rows that start at
+//!   multiples of 16 bytes.
+//! * **In rows**: the same through shared memory, but stored by threads, for rows
+//!   that start anywhere (a vocabulary of 50257).
+//! * **By threads**, straight from the sums: everything else.
+//! * **As partial sums**: a share of a tile's depth, in f32, for [`super::split`].
+//!
+//! A tile whose operands are swapped is turned on the way: by `stmatrix`, or by the
+//! addresses of the stores.
+
+use super::epilogue::{Finish, Stored, Sums, To};
+use super::kernel::left;
+use super::tiling::Tiling;
+use heist_builder::{
+    Global, Kernel, Ptr, TensorMapRef, Tile, TileLayout, TileSpec, Val, WgmmaResult, f16,
+};
+use heist_launch::Swizzle;
+
+/// Rows of a tile that a warp has sums of, at a time.
+const WARP_ROWS: u32 = 16;
+
+/// The shared memory through which a warp's results leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Staging {
+    /// Rows of a buffer.
+    rows: u32,
+    /// Elements of its rows: 64, 32 or 16.
+    width: u32,
+    /// Buffers that a warp takes in turns.
+    buffers: u32,
+}
+
+impl Staging {
+    /// What fits into so many bytes; `None` where nothing does. One buffer does for
+    /// rows that threads store.
+    pub(crate) fn new(tiling: &Tiling, room: u32, most: u32) -> Option<Staging> {
+        let warps = tiling.groups() * 4;
+        let shape = |rows, width: u32, turns: u32| {
+            let bytes = warps * rows * width * 2;
+            let fit = (1..=turns.min(most)).rev();
+            fit.filter(|buffers| turns.is_multiple_of(*buffers))
+                .find(|buffers| bytes * buffers + 1024 <= room)
+                .map(|buffers| Staging {
+                    rows,
+                    width,
+                    buffers,
+                })
+        };
+        if tiling.swapped {
+            return shape(tiling.cols, WARP_ROWS, 1);
+        }
+        let width = [64, 32, 16]
+            .into_iter()
+            .find(|width| tiling.cols.is_multiple_of(*width))?;
+        shape(WARP_ROWS, width, tiling.cols / width)
+    }
+
+    /// The box that one store takes, columns of the result first, and its swizzle.
+    pub(crate) fn boxed(&self) -> ([u32; 2], Swizzle) {
+        let swizzle = match self.width {
+            64 => Swizzle::Bytes128,
+            32 => Swizzle::Bytes64,
+            _ => Swizzle::Bytes32,
+        };
+        ([self.width, self.rows], swizzle)
+    }
+}
+
+/// The staging inside a kernel: this warp's part of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Staged<'k> {
+    k: Kernel<'k>,
+    shape: Staging,
+    memory: Tile<'k, f16>,
+    /// The result, where the copy engine stores it.
+    map: Option<TensorMapRef<'k, f16, 3>>,
+}
+
+impl<'k> Staged<'k> {
+    /// Takes the memory. The multiplying warps are those after the first four.
+    pub(crate) fn new(
+        k: &Kernel<'k>,
+        tiling: &Tiling,
+        shape: Staging,
+        map: Option<TensorMapRef<'k, f16, 3>>,
+    ) -> Staged<'k> {
+        let own = shape.rows * shape.buffers;
+        let all = TileSpec::new(
+            "staging",
+            own * tiling.groups() * 4,
+            shape.width,
+            TileLayout::Swizzled,
+        );
+        let warp = k.warp_uniform() - 4;
+        Staged {
+            k: *k,
+            shape,
+            memory: k.tile(all).rows_from(warp * own, own),
+            map,
+        }
+    }
+
+    /// Stores 64 rows of sums. `at` is the column and the row of the result where
+    /// they begin; `to` likewise.
+    pub(crate) fn store<O: Stored>(
+        &self,
+        finish: &Finish,
+        sums: &WgmmaResult<'k>,
+        at: [Val<'k, u32>; 2],
+        to: &To<'k, O>,
+    ) {
+        let k = self.k;
+        let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
+        self.each_panel(finish, sums, to, |panel, tile| {
+            let place = [at[0] + panel * self.shape.width, at[1] + warp_row];
+            self.send(tile, place);
+        });
+    }
+
+    /// Stores 64 rows of sums where rows of the result start anywhere: a warp stores
+    /// row after row in words, which in every other row begin between two of the
+    /// words that lie in shared memory.
+    pub(crate) fn store_rows<O: Stored>(
+        &self,
+        finish: &Finish,
+        sums: &WgmmaResult<'k>,
+        to: &To<'k, O>,
+    ) {
+        let k = self.k;
+        let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
+        let lane = k.lane();
+        self.each_panel(finish, sums, to, |panel, tile| {
+            let first = panel * self.shape.width;
+            let inside = to.cols.map_or(k.c(self.shape.width), |cols| {
+                left(cols, k.c(first)).min(self.shape.width)
+            });
+            k.sync_warp();
+            k.for_range(0, WARP_ROWS, |row| {
+                let below = warp_row + row;
+                let there = to.rows.map_or(k.c(true), |rows| below.lt(rows));
+                let line = to.d.at(below.mul_add(to.pitch, first)).cast::<u16>();
+                // Rows of fewer words leave lanes without one.
+                let word = (lane * 2).min(self.shape.width - 2);
+                let word = tile.at(row, word).cast::<u32>().load();
+                k.if_(there, || match finish.aligned {
+                    1 => {
+                        let odd = (line.address() & 2u64).ne(0u64);
+                        let next = word.shuffle_down(1u32);
+                        k.if_else(
+                            odd,
+                            || {
+                                k.if_(lane.eq(0) & inside.gt(0u32), || {
+                                    line.store(word.cast::<u16>());
+                                });
+                                let both = (word >> 16) | (next << 16);
+                                put_word(k, line, lane * 2 + 1, inside, both);
+                            },
+                            || put_word(k, line, lane * 2, inside, word),
+                        );
+                    }
+                    _ => put_word(k, line, lane * 2, inside, word),
+                });
+            });
+            k.sync_warp();
+        });
+    }
+
+    /// Finishes the sums of a panel after the other, and calls `each` with its number
+    /// and the buffer that the warp has put it into.
+    fn each_panel<O: Stored>(
+        &self,
+        finish: &Finish,
+        sums: &WgmmaResult<'k>,
+        to: &To<'k, O>,
+        each: impl Fn(u32, Tile<'k, f16>),
+    ) {
+        let k = self.k;
+        let lane = k.lane();
+        let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
+        // Where this thread's sums are, for what is added to them.
+        let (row, col) = (warp_row + (lane >> 2), (lane & 3) << 1);
+        let lines = [0, 8].map(|further| to.from(row + further, col));
+        let per = self.shape.width / 8;
+        for panel in 0..sums.blocks() as u32 / per {
+            let buffer = panel % self.shape.buffers;
+            let tile = self
+                .memory
+                .rows_from(k.c(buffer * self.shape.rows), self.shape.rows);
+            if self.map.is_some() {
+                self.free_buffer(self.shape.buffers - 1);
+            }
+            for pair in 0..per / 2 {
+                let words = [0, 1].map(|next| {
+                    let block = panel * per + pair * 2 + next;
+                    let sums = sums.block(block as usize).unwrap_or([k.c(0.0); 4]);
+                    [0, 1].map(|half| {
+                        let two = [sums[half * 2], sums[half * 2 + 1]];
+                        let done = finish.pair(&k, two, block * 8, &lines[half]);
+                        packed::<O>(&k, done).bitcast()
+                    })
+                });
+                let chunk = (lane >> 4) + pair * 2;
+                let [[a, b], [c, d]] = words;
+                tile.chunk(lane & 15, chunk).store_matrices([a, b, c, d]);
+            }
+            each(panel, tile);
+        }
+    }
+
+    /// The same for a tile whose rows are columns of the result.
+    pub(crate) fn store_turned<O: Stored>(
+        &self,
+        finish: &Finish,
+        sums: &WgmmaResult<'k>,
+        at: [Val<'k, u32>; 2],
+        to: &To<'k, O>,
+    ) {
+        let k = self.k;
+        let lane = k.lane();
+        let warp_col = (k.warp_uniform() & 3) * WARP_ROWS;
+        let (col, row) = (warp_col + (lane >> 2), (lane & 3) << 1);
+        self.free_buffer(0);
+        let blocks = self.shape.rows / 8;
+        let words = |block: u32| {
+            let sums = sums.block(block as usize).unwrap_or([k.c(0.0); 4]);
+            [0, 1].map(|half: u32| {
+                let done = [0, 1].map(|next: u32| {
+                    let sum = sums[(half * 2 + next) as usize];
+                    let place = [row + (block * 8 + next), col + half * 8];
+                    turned(&k, finish, sum, place, to)
+                });
+                packed::<O>(&k, done).bitcast()
+            })
+        };
+        let chunk = (lane >> 3) & 1;
+        for pair in 0..blocks.div_ceil(2) {
+            let first = pair * 2;
+            let [a, b] = words(first);
+            if first + 1 < blocks {
+                let [c, d] = words(first + 1);
+                let row = (lane & 7) + ((lane >> 4) << 3) + first * 8;
+                self.memory
+                    .chunk(row, chunk)
+                    .store_matrices_transposed([a, b, c, d]);
+            } else {
+                let row = (lane & 7) + first * 8;
+                self.memory
+                    .chunk(row, chunk)
+                    .store_matrices_transposed([a, b]);
+            }
+        }
+        self.send(self.memory, [at[0] + warp_col, at[1]]);
+    }
+
+    /// Waits until a buffer may be written: all of this warp's stores but the
+    /// newest `newer` have been read.
+    fn free_buffer(&self, newer: u32) {
+        let k = self.k;
+        k.if_(k.lane().eq(0), || k.wait_stores_read(newer));
+        k.sync_warp();
+    }
+
+    /// Lets the copy engine store a buffer.
+    fn send(&self, tile: Tile<'k, f16>, at: [Val<'k, u32>; 2]) {
+        let k = self.k;
+        k.fence_async_shared();
+        k.sync_warp();
+        let Some(map) = self.map else {
+            return k.fail("without a map the copy engine stores nothing");
+        };
+        k.if_(k.lane().eq(0), || {
+            let [col, row] = at.map(|at| at.cast::<i32>());
+            map.store_tile(tile, [col, row, k.c(0)]).in_flight();
+        });
+    }
+
+    /// Waits for what is on its way, before the block exits.
+    pub(crate) fn finish(&self) {
+        let k = self.k;
+        if self.map.is_some() {
+            k.if_(k.lane().eq(0), || k.wait_stores_read(0));
+        }
+    }
+}
+
+/// Stores the two elements of a word at `at` of a row, as far as they are inside.
+fn put_word<'k>(
+    k: Kernel<'k>,
+    line: Ptr<'k, Global, u16>,
+    at: Val<'k, u32>,
+    inside: Val<'k, u32>,
+    word: Val<'k, u32>,
+) {
+    k.if_else(
+        (at + 1).lt(inside),
+        || line.at(at).cast::<u32>().store(word),
+        || {
+            k.if_(at.lt(inside), || line.at(at).store(word.cast::<u16>()));
+        },
+    );
+}
+
+/// Two neighbours in a word.
+fn packed<'k, O: Stored>(k: &Kernel<'k>, pair: [Val<'k, f32>; 2]) -> Val<'k, u32> {
+    O::word(pair).unwrap_or_else(|| {
+        k.fail("only halves leave through shared memory");
+        k.c(0)
+    })
+}
+
+/// A sum of a tile whose operands were swapped, finished; `place` is its row and
+/// column from where `to` begins.
+fn turned<'k, O: Stored>(
+    k: &Kernel<'k>,
+    finish: &Finish,
+    sum: Val<'k, f32>,
+    [row, col]: [Val<'k, u32>; 2],
+    to: &To<'k, O>,
+) -> Val<'k, f32> {
+    let read = |from: Ptr<'k, Global, O>| {
+        let value = k.var(0.0f32);
+        k.if_(inside([row, col], to), || {
+            value.set(from.load().cast::<f32>())
+        });
+        value.get()
+    };
+    let c = finish
+        .adds
+        .then(|| read(to.c.at(row.mul_add(to.pitch, col))));
+    let bias = finish.bias.then(|| read(to.bias.at(col)));
+    finish.single(k, sum, [c, bias], to)
+}
+
+fn inside<'k, O>([row, col]: [Val<'k, u32>; 2], to: &To<'k, O>) -> heist_builder::Bool<'k> {
+    let yes = row.kernel().c(true);
+    let rows = to.rows.map_or(yes, |rows| row.lt(rows));
+    rows & to.cols.map_or(yes, |cols| col.lt(cols))
+}
+
+/// Stores 64 rows of sums of a tile whose operands were swapped, by threads.
+pub(crate) fn store_turned<'k, O: Stored>(
+    k: &Kernel<'k>,
+    finish: &Finish,
+    sums: &WgmmaResult<'k>,
+    to: &To<'k, O>,
+) {
+    sums.rows(&|col, row, pairs| {
+        for (index, pair) in pairs.iter().enumerate() {
+            for (next, sum) in pair.iter().enumerate() {
+                let place = [row + (index * 8 + next) as u32, col];
+                let value = turned(k, finish, *sum, place, to);
+                k.if_(inside(place, to), || {
+                    let at = place[0].mul_add(to.pitch, place[1]);
+                    to.d.at(at).store(O::round(value));
+                });
+            }
+        }
+    });
+}
+
+/// Where a share's sums go: rows and columns of the tile as it is multiplied.
+#[derive(Clone, Copy)]
+pub(crate) struct Share<'k> {
+    /// The first of the tile's sums.
+    pub(crate) to: Ptr<'k, Global, f32>,
+    /// From row to row, a multiple of 4.
+    pub(crate) pitch: Val<'k, u32>,
+    /// Rows that there are from there on.
+    pub(crate) rows: Val<'k, u32>,
+    /// Columns, likewise a multiple of 4.
+    pub(crate) cols: Val<'k, u32>,
+}
+
+/// Stores 64 rows of sums as they are.
+pub(crate) fn store_share<'k>(k: &Kernel<'k>, sums: &WgmmaResult<'k>, share: &Share<'k>) {
+    sums.rows(&|row, col, pairs| {
+        k.if_(row.lt(share.rows), || {
+            let line = share.to.at(row.mul_add(share.pitch, col));
+            let cols = left(share.cols, col);
+            for (index, pair) in pairs.iter().enumerate() {
+                let further = index as u32 * 8;
+                k.if_(cols.gt(further), || line.at(further).store_vec(*pair));
+            }
+        });
+    });
+}

@@ -1,0 +1,229 @@
+//! How a multiplication on warpgroups is cut up.
+
+use super::problem::Major;
+use crate::error::KernelError;
+use heist_ptx::arch::Arch;
+use std::fmt;
+use std::str::FromStr;
+
+/// Halves in the 128 bytes that are swizzled together.
+pub(crate) const SPAN: u32 = 64;
+/// Rows of one product of a warpgroup.
+pub(crate) const GROUP_ROWS: u32 = 64;
+
+/// The shape of a kernel on warpgroups. Written `wgmma:128x256x64/4`: rows and
+/// columns of a tile, the depth of a stage, stages. Behind it may follow
+/// `/swapped` (the tile's rows are columns of the result), `/split=4` (four
+/// blocks share the depth of a tile), `/cluster=2` (two blocks copy their columns
+/// together) and `*2` (two blocks fit on a multiprocessor).
+///
+/// ```
+/// use heist_kernels::gemm::Tiling;
+/// let tiling: Tiling = "wgmma:64x16x128/8/swapped/split=2".parse().unwrap();
+/// assert_eq!(tiling.threads(), 256);
+/// assert_eq!(tiling.to_string(), "wgmma:64x16x128/8/swapped/split=2");
+/// assert!("wgmma:96x16x64/4".parse::<Tiling>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tiling {
+    /// Rows of a tile: 64 for each warpgroup that multiplies, or twice 64.
+    pub rows: u32,
+    /// Columns of a tile: a multiple of 8.
+    pub cols: u32,
+    /// The depth of a stage in elements of 16 bits, 64 or 128; half as many of 32 bits.
+    pub depth: u32,
+    /// Stages of the ring.
+    pub stages: u32,
+    /// Whether the tile's rows are columns of the result: for results of few
+    /// rows, since a product has 64 rows and as few as 8 columns.
+    pub swapped: bool,
+    /// How many blocks share the depth of a tile.
+    pub split: u32,
+    /// Blocks that should fit on a multiprocessor.
+    pub blocks: u32,
+    /// Tiles below each other whose blocks are a cluster and copy their columns
+    /// together: 1 or 2.
+    pub cluster: u32,
+}
+
+impl Tiling {
+    /// One block a tile and a multiprocessor.
+    pub const fn new(rows: u32, cols: u32, depth: u32, stages: u32) -> Tiling {
+        Tiling {
+            rows,
+            cols,
+            depth,
+            stages,
+            swapped: false,
+            split: 1,
+            blocks: 1,
+            cluster: 1,
+        }
+    }
+
+    /// The same with the operands swapped.
+    #[must_use]
+    pub const fn swapped(self) -> Tiling {
+        Tiling {
+            swapped: true,
+            ..self
+        }
+    }
+
+    /// The same with the depth in shares.
+    #[must_use]
+    pub const fn split(self, split: u32) -> Tiling {
+        Tiling { split, ..self }
+    }
+
+    /// The same with several blocks on a multiprocessor.
+    #[must_use]
+    pub const fn blocks(self, blocks: u32) -> Tiling {
+        Tiling { blocks, ..self }
+    }
+
+    /// The same in clusters.
+    #[must_use]
+    pub const fn cluster(self, cluster: u32) -> Tiling {
+        Tiling { cluster, ..self }
+    }
+
+    /// Warpgroups that multiply.
+    pub const fn groups(&self) -> u32 {
+        if self.rows > GROUP_ROWS { 2 } else { 1 }
+    }
+
+    /// Threads of a block: a warpgroup that copies, and those that multiply.
+    pub const fn threads(&self) -> u32 {
+        (1 + self.groups()) * 128
+    }
+
+    /// Registers that a thread may take.
+    pub(crate) fn registers(&self) -> u32 {
+        (65536 / (self.threads() * self.blocks) / 8 * 8).min(255)
+    }
+
+    /// Rows of [`SPAN`] elements that a stage has of one operand.
+    pub(crate) fn stage_rows(&self, outer: u32, major: Major) -> u32 {
+        match major {
+            Major::Depth => outer * self.depth / SPAN,
+            Major::Outer => outer.div_ceil(SPAN) * self.depth,
+        }
+    }
+
+    /// Bytes of the ring.
+    pub(crate) fn ring_bytes(&self, majors: [Major; 2]) -> u32 {
+        let rows = self.stage_rows(self.rows, majors[0]) + self.stage_rows(self.cols, majors[1]);
+        // The barriers of a stage are 16 bytes.
+        self.stages * (rows * SPAN * 2 + 16)
+    }
+
+    /// Shared memory that a block may have.
+    pub(crate) fn room(&self, arch: Arch) -> u32 {
+        let limit = arch.limits().shared_opt_in;
+        // A kilobyte of each block is the driver's.
+        ((limit + 1024) / self.blocks - 1024).min(limit)
+    }
+
+    /// Fails where the parts do not fit together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), KernelError> {
+        let wrong = |why: &str| Err(KernelError::unfit(format!("tile shape {self}: {why}")));
+        if !matches!(self.rows, 64 | 128 | 256) {
+            return wrong("a tile has 64, 128 or 256 rows");
+        }
+        if !self.cols.is_multiple_of(8) || !(8..=256).contains(&self.cols) {
+            return wrong("a tile has 8 to 256 columns, a multiple of 8");
+        }
+        if self.rows == 256 && self.cols > 128 {
+            return wrong(
+                "the sums of more than 128 columns for 256 rows do not fit the registers",
+            );
+        }
+        if !matches!(self.depth, 64 | 128) {
+            return wrong("a stage is 64 or 128 deep");
+        }
+        if !(2..=16).contains(&self.stages) {
+            return wrong("a ring has 2 to 16 stages");
+        }
+        if !(1..=256).contains(&self.split) {
+            return wrong("1 to 256 blocks share the depth");
+        }
+        if !(1..=4).contains(&self.blocks) {
+            return wrong("1 to 4 blocks fit on a multiprocessor");
+        }
+        if !matches!(self.cluster, 1 | 2) {
+            return wrong("clusters are of 1 or 2 blocks");
+        }
+        if self.cluster == 2 && !self.cols.is_multiple_of(16) {
+            return wrong("a cluster halves columns that are a multiple of 16");
+        }
+        let sums = self.rows * self.cols / (self.groups() * 128);
+        if sums + 36 > self.registers() {
+            return wrong("the sums of as many blocks do not fit the registers");
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Tiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tiling {
+            rows,
+            cols,
+            depth,
+            stages,
+            ..
+        } = self;
+        write!(f, "wgmma:{rows}x{cols}x{depth}/{stages}")?;
+        if self.swapped {
+            f.write_str("/swapped")?;
+        }
+        if self.split > 1 {
+            write!(f, "/split={}", self.split)?;
+        }
+        if self.cluster > 1 {
+            write!(f, "/cluster={}", self.cluster)?;
+        }
+        if self.blocks > 1 {
+            write!(f, "*{}", self.blocks)?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Tiling {
+    type Err = KernelError;
+
+    fn from_str(text: &str) -> Result<Tiling, KernelError> {
+        let read = || {
+            let rest = text.strip_prefix("wgmma:")?;
+            let (rest, blocks) = rest.split_once('*').unwrap_or((rest, "1"));
+            let mut parts = rest.split('/');
+            let shape: Option<Vec<u32>> =
+                parts.next()?.split('x').map(|n| n.parse().ok()).collect();
+            let [rows, cols, depth] = <[u32; 3]>::try_from(shape?).ok()?;
+            let stages = parts.next()?.parse().ok()?;
+            let mut tiling = Tiling::new(rows, cols, depth, stages).blocks(blocks.parse().ok()?);
+            for part in parts {
+                match part.split_once('=') {
+                    None if part == "swapped" => tiling.swapped = true,
+                    Some(("split", number)) => tiling.split = number.parse().ok()?,
+                    Some(("cluster", number)) => tiling.cluster = number.parse().ok()?,
+                    _ => return None,
+                }
+            }
+            Some(tiling)
+        };
+        let tiling = read().ok_or_else(|| {
+            KernelError::unfit(format!(
+                "`{text}` is no tile shape on warpgroups: write one like wgmma:128x256x64/4, \
+                 behind it /swapped, /split=4, /cluster=2 or *2"
+            ))
+        })?;
+        tiling.check()?;
+        Ok(tiling)
+    }
+}
