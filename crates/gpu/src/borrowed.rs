@@ -10,13 +10,9 @@ use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::kernel::Kernel;
 use crate::raw::{self, Attributes, Handle, MOST_PARAMETERS};
+use crate::stream::BorrowedStream;
 use heist_launch::{Launch, TensorMap};
 use std::sync::Arc;
-
-/// A stream that somebody else made, by the driver's handle for it. Zero is the
-/// default stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct BorrowedStream(pub u64);
 
 /// Bytes of a tensor map, as a kernel takes it.
 pub const TENSOR_MAP_BYTES: usize = 128;

@@ -34,7 +34,7 @@ mod run;
 mod status;
 mod stream;
 
-pub use borrowed::{BorrowedStream, ReadyLaunch, TENSOR_MAP_BYTES};
+pub use borrowed::{ReadyLaunch, TENSOR_MAP_BYTES};
 pub use cache::JitOptions;
 pub use capability::{Capability, CudaVersion};
 pub use context::Gpu;
@@ -48,4 +48,4 @@ pub use program::Program;
 pub use ptx::PtxText;
 pub use run::{GpuRun, RunOptions};
 pub use status::Status;
-pub use stream::{Event, Graph, Stream};
+pub use stream::{BorrowedStream, Event, Graph, Stream};

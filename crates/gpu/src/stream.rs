@@ -22,6 +22,11 @@ pub struct Stream {
     capture: Mutex<Option<Vec<LaunchRecord>>>,
 }
 
+/// A stream that somebody else made, by the driver's handle for it. Zero is the
+/// default stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BorrowedStream(pub u64);
+
 impl Gpu {
     /// A new stream. Each launch on it is tracked, so that a fault can be laid at
     /// the right door; that costs about a microsecond a launch.
@@ -82,8 +87,8 @@ impl Stream {
 
     /// Its handle, for libraries that share this context. It is good as long as
     /// the stream is kept.
-    pub fn borrowed(&self) -> crate::BorrowedStream {
-        crate::BorrowedStream(self.handle.0.addr() as u64)
+    pub fn borrowed(&self) -> BorrowedStream {
+        BorrowedStream(self.handle.0.addr() as u64)
     }
 
     /// Waits until everything on it is done. A fault of any launch comes out here,
