@@ -6,15 +6,18 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `paged` (pages beside whole sequences), `spec` (2 to 16 queries).
+//! shares and stages), `stages` (how much is on its way), `paged` (pages beside whole sequences), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `long` (2k to 8k) and `one`
+//! (one sequence of 512 tokens).
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask, Problem, decode_grid, decode_plan,
-    decode_shape,
+    Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask, Problem, Rung,
+    WarpgroupShape, decode_grid, decode_plan, decode_shape, job, schedule, staying, warpgroup_plan,
+    warpgroup_shape,
 };
-use heist_kernels::{KernelError, LaunchPlan, Purpose, Target};
+use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
+use heist_sched::{Schedule, Source};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -95,7 +98,7 @@ fn deals(problem: &Problem) -> Set {
             let grid = Grid {
                 blocks: 132,
                 least,
-                combines: true,
+                combine: Combine::Launch,
             };
             (shape, grid)
         }));
@@ -114,6 +117,48 @@ fn deals(problem: &Problem) -> Set {
         };
         (shape, grid)
     }));
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
+/// How much is on its way, and one or two blocks a multiprocessor.
+fn stages(problem: &Problem) -> Set {
+    let mut arms = vec![chosen(problem)];
+    let base = decode_shape(problem, H200);
+    for (keys, stages) in [(1, 2), (1, 3), (1, 4), (2, 4), (2, 6), (2, 3)] {
+        let keys = base.keys / keys;
+        let name = format!("{stages} stages of {keys}");
+        arms.push(dealt(name, problem, |shape, grid| {
+            (
+                DecodeShape {
+                    keys,
+                    stages,
+                    ..shape
+                },
+                Grid {
+                    least: grid.least * (base.keys / keys),
+                    ..grid
+                },
+            )
+        }));
+    }
+    for stages in [2, 3] {
+        let name = format!("two blocks, {stages} stages");
+        arms.push(dealt(name, problem, |shape, grid| {
+            let least = (grid.least / 2).max(1);
+            let blocks = 264;
+            (
+                DecodeShape { stages, ..shape },
+                Grid {
+                    blocks,
+                    least,
+                    ..grid
+                },
+            )
+        }));
+    }
     Set {
         problem: problem.clone(),
         arms,
@@ -159,6 +204,102 @@ fn speculative(queries: u32, kv_heads: u32) -> Set {
     }
 }
 
+/// As many keys as queries: what is chosen, and warpgroups with blocks that stay.
+fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype) -> Set {
+    let mut problem = Problem::new(batch, heads, length, dim);
+    (problem.mask, problem.dtype) = (mask, dtype);
+    let mut arms = vec![chosen(&problem)];
+    let own = warpgroup_shape(&problem, H200);
+    let wide = WarpgroupShape {
+        groups: 3,
+        keys: 96,
+        ..own
+    };
+    let two = WarpgroupShape {
+        groups: 2,
+        keys: 128,
+        ..own
+    };
+    let mut shapes = vec![("stay", staying(&problem, two, H200))];
+    let plain = WarpgroupShape {
+        stay: None,
+        strip: 4,
+        stages: 2,
+        ..two
+    };
+    shapes.push(("new blocks, strip 4", plain));
+    if dim <= 64 {
+        shapes.push(("stay wide", staying(&problem, wide, H200)));
+        let narrow = WarpgroupShape { keys: 64, ..two };
+        shapes.push(("stay narrow", staying(&problem, narrow, H200)));
+    }
+    for (name, shape) in shapes {
+        let schedule = Schedule::new(Source::Direct);
+        let plan = warpgroup_plan(&problem, shape, &schedule, H200);
+        arms.push((format!("{name} {}", shape.keys), problem.clone(), plan));
+    }
+    Set { problem, arms }
+}
+
+/// 128 to 1024 tokens.
+fn short_sets() -> Vec<Set> {
+    let shapes = [
+        (64, 12, 128, 64),
+        (16, 12, 384, 64),
+        (32, 16, 256, 64),
+        (16, 16, 1024, 64),
+        (16, 16, 128, 128),
+        (16, 32, 256, 128),
+        (8, 32, 512, 128),
+        (4, 32, 1024, 128),
+    ];
+    let masks = [Mask::Full, Mask::Causal];
+    let set = |(batch, heads, length, dim)| {
+        masks.map(|mask| short(batch, heads, length, dim, mask, Dtype::Bf16))
+    };
+    shapes.into_iter().flat_map(set).collect()
+}
+
+/// 2k to 16k tokens.
+fn long_sets() -> Vec<Set> {
+    let masks = [Mask::Full, Mask::Causal];
+    let shapes = [(8, 16, 2048, 128), (2, 16, 8192, 128), (4, 32, 4096, 64)];
+    let set = |(batch, heads, length, dim)| {
+        masks.map(|mask| short(batch, heads, length, dim, mask, Dtype::Bf16))
+    };
+    shapes.into_iter().flat_map(set).collect()
+}
+
+/// The small shape of the field reports, with keys shared out in several ways.
+fn one_set() -> Set {
+    let mut set = short(1, 8, 512, 64, Mask::Full, Dtype::F16);
+    let problem = set.problem.clone();
+    let own = Config::suited(Rung::Large, &problem, H200);
+    for (down, across, cols) in [
+        (2, 4, 64),
+        (2, 4, 32),
+        (2, 8, 64),
+        (2, 8, 32),
+        (1, 4, 64),
+        (1, 8, 64),
+        (4, 4, 64),
+        (4, 2, 64),
+    ] {
+        let config = Config {
+            down,
+            across,
+            cols,
+            splits: 1,
+            ..own
+        };
+        let schedule = schedule(&config, &problem, H200);
+        let job = job(&problem, &config, &schedule, H200);
+        let plan = job.map(|job| LaunchPlan::of_job("large", job));
+        set.arms.push((config.to_string(), problem.clone(), plan));
+    }
+    set
+}
+
 fn sets(name: &str) -> Vec<Set> {
     let shapes = decode_shapes();
     let some = |at: &[usize]| at.iter().map(|at| shapes[*at].clone()).collect::<Vec<_>>();
@@ -171,12 +312,16 @@ fn sets(name: &str) -> Vec<Set> {
             })
             .collect(),
         "deal" => some(&[0, 1, 4, 7, 14, 17, 18]).iter().map(deals).collect(),
+        "stages" => some(&[0, 1, 8, 15, 16, 19]).iter().map(stages).collect(),
+        "short" => short_sets(),
+        "long" => long_sets(),
+        "one" => vec![one_set()],
         "paged" => some(&[0, 1, 8]).iter().map(paged).collect(),
         "spec" => [(2, 8), (4, 8), (8, 8), (16, 8), (4, 4)]
             .map(|(queries, kv_heads)| speculative(queries, kv_heads))
             .into(),
         other => {
-            eprintln!("`{other}` is no set: decode, deal, paged, spec");
+            eprintln!("`{other}` is no set: decode, deal, stages, paged, spec, short, long, one");
             std::process::exit(2);
         }
     }
@@ -235,10 +380,10 @@ fn describe(
             "params": step.params.iter().map(parameter).collect::<Vec<_>>(),
         }));
     }
-    let buffers = plan.buffers.iter().map(|buffer| {
-        let input = buffer.purpose == Purpose::Input;
-        json!({ "name": buffer.name, "bytes": buffer.bytes(), "input": input })
-    });
+    let buffers = plan
+        .buffers
+        .iter()
+        .map(|buffer| json!({ "name": buffer.name, "bytes": buffer.bytes() }));
     Ok(json!({
         "name": name, "plan": plan.name, "variant": plan.variant,
         "page": problem.page_size, "ragged": problem.is_ragged(),

@@ -206,7 +206,10 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
         }
     }
     let wrong = heist_oracle::parallel(&cases, |(problem, schedule)| {
-        let shape = warpgroup_shape(problem, target);
+        let mut shape = warpgroup_shape(problem, target);
+        if schedule.source != Source::Direct {
+            shape = shape.scheduled();
+        }
         let what = format!("{problem}: {shape}, {schedule}");
         let job = warpgroup_job(problem, shape, schedule, target)
             .unwrap_or_else(|error| panic!("{what}: {error}"));

@@ -77,7 +77,7 @@ fn arms(problem: &Problem, target: Target) -> Vec<Arm> {
                 groups,
                 keys,
                 strip,
-                ..warpgroup_shape(problem, target)
+                ..warpgroup_shape(problem, target).scheduled()
             };
             // Where strips even out the work, no order does it besides.
             let order = (causal && strip == 1).then(|| AnyOrder::new(HeaviestFirst { heads: 16 }));

@@ -2,7 +2,7 @@
 //! tiles and at their ends.
 
 use super::cases::{Case, Cases, MASKS, Which, exact};
-use super::decode::{DecodeShape, Grid, decode_grid, decode_shape};
+use super::decode::{Combine, DecodeShape, Grid, decode_grid, decode_shape};
 use super::entry::FAMILY;
 use super::problem::{Dtype, Layout, Lengths, Output, Problem};
 use heist_sched::{Schedule, Source};
@@ -33,7 +33,7 @@ impl Cases {
             let grid = Grid {
                 blocks,
                 least,
-                combines: true,
+                combine: [Combine::Launch, Combine::LastBlock][(blocks % 2) as usize],
             };
             (DecodeShape { stages: 2, ..shape }, grid)
         });

@@ -157,7 +157,7 @@ impl Cases {
             let shape = warpgroup_shape(problem, self.target);
             self.on_warpgroups(problem, shape, warpgroup_schedule(problem, self.target));
             let ticket = Schedule::new(Source::Ticket);
-            self.on_warpgroups(problem, shape, ticket);
+            self.on_warpgroups(problem, shape.scheduled(), ticket);
         }
     }
 }

@@ -41,7 +41,7 @@ mod warpgroup_cases;
 pub use cases::{Case, Topic, Which, cases, small_tiles};
 pub use combine::CombineArgs;
 pub use config::{Config, Feed, Rung};
-pub use decode::{DecodeShape, Grid, Storage, decode_grid, decode_plan, decode_shape};
+pub use decode::{Combine, DecodeShape, Grid, Storage, decode_grid, decode_plan, decode_shape};
 pub use entry::{Attention, FAMILY, problem, randomise};
 pub use kernel::{build, job, schedule, tiles};
 pub use order::HeaviestFirst;
@@ -50,5 +50,6 @@ pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weigh
 pub use reference::{Attended, Row, Sample, attend};
 pub use verdict::{LSE_BOUND, Odd, Verdict, bound, verify};
 pub use warpgroup::{
-    WarpgroupShape, warpgroup_job, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
+    Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,
+    warpgroup_shape,
 };

@@ -4,7 +4,7 @@ use super::cases::{Case, Cases, MASKS, Which, exact};
 use super::entry::FAMILY;
 use super::order::HeaviestFirst;
 use super::problem::{Dtype, Layout, Lengths, Mask, Output, Problem, Weights};
-use super::warpgroup::{WarpgroupShape, warpgroup_schedule, warpgroup_shape};
+use super::warpgroup::{Stay, WarpgroupShape, staying, warpgroup_schedule, warpgroup_shape};
 use heist_sched::{AnyOrder, Schedule, Source};
 
 impl Cases {
@@ -38,6 +38,48 @@ impl Cases {
         self.warpgroup_heads();
         self.warpgroup_packed();
         self.warpgroup_scales();
+        self.warpgroup_stays();
+    }
+
+    /// Blocks that stay: several tiles a block, forth and back, fewer tiles than
+    /// blocks, one key block and several.
+    fn warpgroup_stays(&mut self) {
+        for (index, (queries, keys, blocks)) in
+            [(130, 130, 2), (300, 300, 3), (100, 260, 50), (260, 90, 1)]
+                .into_iter()
+                .enumerate()
+        {
+            let mut problem = Problem::new(2, 2, queries, [64, 128][index % 2]);
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys,
+            };
+            problem.kv_heads = [2, 1][index % 2];
+            problem.mask = MASKS[(index + 1) % 3];
+            problem.layout = [Layout::Rows, Layout::Heads][(index / 2) % 2];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+            let shape = staying(
+                &problem,
+                warpgroup_shape(&problem, self.target),
+                self.target,
+            );
+            let stay = Some(Stay { blocks });
+            let shape = WarpgroupShape { stay, ..shape };
+            self.on_warpgroups(&problem, shape, Schedule::new(Source::Direct));
+        }
+        let lengths = vec![(5, 5), (0, 7), (130, 133), (1, 300), (140, 3), (17, 0)];
+        let problem = Problem::ragged(lengths, 2, 64);
+        let shape = staying(
+            &problem,
+            warpgroup_shape(&problem, self.target),
+            self.target,
+        );
+        let stay = Some(Stay { blocks: 3 });
+        let shape = WarpgroupShape { stay, ..shape };
+        self.on_warpgroups(&problem, shape, Schedule::new(Source::Direct));
     }
 
     fn warpgroup_edges(&mut self) {
@@ -92,7 +134,7 @@ impl Cases {
                 let shape = WarpgroupShape {
                     groups: 3 - which as u32,
                     strip: 1 + (index % 3) as u32,
-                    ..warpgroup_shape(&problem, self.target)
+                    ..warpgroup_shape(&problem, self.target).scheduled()
                 };
                 self.on_warpgroups(&problem, shape, schedule);
             }
@@ -115,9 +157,10 @@ impl Cases {
                 stages,
                 strip,
                 turns,
+                stay: None,
                 ..warpgroup_shape(&problem, self.target)
             };
-            self.on_warpgroups(&problem, shape, warpgroup_schedule(&problem, self.target));
+            self.on_warpgroups(&problem, shape, Schedule::new(Source::Direct));
         }
     }
 

@@ -2,16 +2,22 @@
 //! through them as they come.
 
 use super::DecodeArgs;
+use super::combine::{Parts, by_last_block};
 use super::rows::{Rows, fill_queries};
-use super::shape::{DecodeShape, PANEL, Spec, Storage, WARPS};
+use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
 use super::work::{Part, Work};
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
-use heist_builder::{BulkConsumer, BulkProducer, Kernel, Landing, On, TileSpec, Val};
+use heist_builder::{BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, TileSpec, Val};
 
 /// The whole kernel.
-pub(super) fn emit<'k, T: Element>(k: &Kernel<'k>, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) {
+pub(super) fn emit<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    combine: Combine,
+) {
     let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), WARPS);
     let meeting = Meeting::of(k, "met", 1, WARPS, &k.c(0));
     let queries = k.tile(TileSpec::<T>::new(
@@ -51,16 +57,19 @@ pub(super) fn emit<'k, T: Element>(k: &Kernel<'k>, shape: &DecodeShape, args: &D
                     products(k, shape, args, part, &stages, &rows, &meeting);
                     rows.merge(warp, || meeting.meet());
                     k.if_(warp.lt(shape.down), || {
-                        let whole =
-                            part.unit.eq(part.tile_unit) & part.count.eq(part.sequence.blocks);
                         k.if_else(
-                            whole,
+                            part.whole(),
                             || rows.store(args, part),
                             || rows.store_part(args, part, slot(part, begin, k.block().x)),
                         );
                     });
                     // Nobody reads what the next part's queries and sums replace.
                     meeting.meet();
+                    if combine == Combine::LastBlock {
+                        k.if_(!part.whole(), || {
+                            combine_if_last::<T>(k, shape, args, part, work.share, &meeting);
+                        });
+                    }
                 });
             },
         );
@@ -71,6 +80,35 @@ pub(super) fn emit<'k, T: Element>(k: &Kernel<'k>, shape: &DecodeShape, args: &D
 /// one that it ends with.
 fn slot<'k>(part: &Part<'k>, begin: Val<'k, u32>, block: Val<'k, u32>) -> Val<'k, u32> {
     block * 2 + part.unit.ne(begin).to_u32()
+}
+
+/// Counts the parts of a tile that are written. The block that writes the last one
+/// combines them, and sets the counter back for the next launch.
+fn combine_if_last<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    share: Val<'k, u32>,
+    meeting: &Meeting<'k>,
+) {
+    let parts = Parts::of(part, share);
+    let written = k.shared::<u32>("written", 1);
+    let counter = args.counters.at(parts.block);
+    k.if_(k.thread_index().eq(0), || {
+        // What the block wrote before the meeting is seen by who sees the count.
+        k.fence(Scope::Gpu);
+        let before = counter.atomic_add_with(Order::AcquireRelease, Scope::Gpu, 1u32);
+        written.at(0).store(before);
+    });
+    meeting.meet();
+    let last = (written.at(0).load() + 1).eq(parts.count);
+    k.if_(last, || {
+        k.fence(Scope::Gpu);
+        by_last_block::<T>(k, shape, args, part, share, k.warp());
+        k.if_(k.thread_index().eq(0), || counter.store(0u32));
+    });
+    meeting.meet();
 }
 
 /// Goes through the stages of a part.

@@ -1,18 +1,22 @@
-//! Combines the parts of tiles that several blocks had.
+//! Combines the parts of tiles that several blocks had: a launch of its own, or the
+//! block that is the last to write a part of a tile.
+//!
+//! Either way the parts are added up in the order of the keys, whoever does it and
+//! whenever it is done: the same bits in every run.
 
 use super::DecodeArgs;
 use super::shape::DecodeShape;
-use super::work::Work;
+use super::work::{Part, Work};
 use crate::attention::params::Element;
 use crate::attention::problem::Output;
 use crate::attention::softmax::NO_LEVEL;
-use heist_builder::{Group, Kernel, On, Val};
+use heist_builder::{Group, Kernel, On, Val, Var};
 
-/// Warps of a block, which is one row of a tile's.
+/// Warps of a block of the launch, which is one row of a tile's.
 pub(super) const WARPS: u32 = 4;
 
-/// The whole kernel: row `x` of the tile that goes on from share `y` to the next, if
-/// that tile begins in share `y`.
+/// The launch: row `x` of the tile that goes on from share `y` to the next, if that
+/// tile begins in share `y`.
 pub(super) fn emit<'k, T: Element>(k: &Kernel<'k>, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) {
     let work = Work::new(k, shape, args);
     let (row, block) = (k.block().x, k.block().y);
@@ -21,123 +25,186 @@ pub(super) fn emit<'k, T: Element>(k: &Kernel<'k>, shape: &DecodeShape, args: &D
         let part = work.tile(work.locate(end), end);
         let goes_on = part.tile_unit.lt(end) & part.tile_unit.ge(begin);
         k.if_(goes_on & row.lt(part.rows(args.group)), || {
-            let last = (part.tile_unit + part.sequence.blocks - 1) / work.share;
-            let parts = Parts {
-                // Every part but the first is the one that its share begins with.
-                first: block * 2 + part.tile_unit.ne(begin).to_u32(),
-                second: block * 2 + 2,
-                count: last - block + 1,
-                row,
-            };
-            let token = (part.first_row + row) / args.group;
-            let head = part.kv_head * args.group + (part.first_row + row - token * args.group);
-            let at = part.sequence.q_start + token;
-            let to = part.sequence.number.mul_wide(args.q_batch)
-                + at.mul_wide(args.q_row)
-                + head.mul_wide(args.q_head);
-            let lse = part.sequence.number * args.lse_batch + head * args.lse_head + at;
-            parts.combine::<T>(k, shape, args, to, lse);
+            let parts = Parts::of(&part, work.share);
+            let (lane, warp) = (k.lane(), k.warp());
+            let highest = parts.highest(k, shape, args, row);
+            let sums = Sums::new(k, shape);
+            parts.add_up(k, shape, args, row, highest, (warp, WARPS), &sums);
+            // Each warp has every fourth part; the first one adds up the four sums.
+            let words = sums.all().count() as u32;
+            let memory = k.shared::<f32>("sums", WARPS * words * 32);
+            let mine = |warp: Val<'k, u32>| memory.at(warp * (words * 32) + lane);
+            for (index, sum) in sums.all().enumerate() {
+                mine(warp).at(32 * index).store(sum.get());
+            }
+            k.sync();
+            k.if_(warp.eq(0), || {
+                for (index, sum) in sums.all().enumerate() {
+                    let each = (0..WARPS).map(|warp| mine(k.c(warp)).at(32 * index).load());
+                    sum.set(each.reduce(|a, b| a + b).unwrap_or(k.c(0.0)));
+                }
+                sums.store::<T>(k, shape, args, &part, row, highest);
+            });
         });
     });
 }
 
-/// The parts of one row.
-struct Parts<'k> {
-    /// The slot of the first part, and of the second; from there on every other.
+/// The block that is the last to write a part: its warps combine the rows.
+pub(super) fn by_last_block<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    part: &Part<'k>,
+    share: Val<'k, u32>,
+    warp: Val<'k, u32>,
+) {
+    let parts = Parts::of(part, share);
+    k.for_step(
+        warp,
+        part.rows(args.group).min(shape.rows()),
+        super::shape::WARPS,
+        |row| {
+            let highest = parts.highest(k, shape, args, row);
+            let sums = Sums::new(k, shape);
+            parts.add_up(k, shape, args, row, highest, (k.c(0), 1), &sums);
+            sums.store::<T>(k, shape, args, part, row, highest);
+        },
+    );
+}
+
+/// The parts of a tile.
+pub(super) struct Parts<'k> {
+    /// The first block that has one.
+    pub(super) block: Val<'k, u32>,
+    /// The slot of the first part; every other is the one that its share begins with.
     first: Val<'k, u32>,
-    second: Val<'k, u32>,
-    count: Val<'k, u32>,
-    row: Val<'k, u32>,
+    pub(super) count: Val<'k, u32>,
 }
 
 impl<'k> Parts<'k> {
-    /// The number of a part's row among all partial rows.
-    fn number(&self, shape: &DecodeShape, part: Val<'k, u32>) -> Val<'k, u32> {
-        let later = self.second + (part - 1) * 2;
-        part.eq(0).select(self.first, later) * shape.rows() + self.row
+    pub(super) fn of(part: &Part<'k>, share: Val<'k, u32>) -> Parts<'k> {
+        let block = part.tile_unit / share;
+        let last = (part.tile_unit + part.sequence.blocks - 1) / share;
+        Parts {
+            block,
+            first: block * 2 + part.tile_unit.ne(block * share).to_u32(),
+            count: last - block + 1,
+        }
     }
 
-    fn combine<T: Element>(
+    /// The number of a part's row among all partial rows.
+    fn number(&self, shape: &DecodeShape, part: Val<'k, u32>, row: Val<'k, u32>) -> Val<'k, u32> {
+        let later = (self.block + part) * 2;
+        part.eq(0).select(self.first, later) * shape.rows() + row
+    }
+
+    /// The largest log-sum-exp of a row's parts.
+    fn highest(
         &self,
         k: &Kernel<'k>,
         shape: &DecodeShape,
         args: &DecodeArgs<On<'k>>,
-        to: Val<'k, u64>,
-        lse: Val<'k, u32>,
-    ) {
-        let (lane, warp) = (k.lane(), k.warp());
-        let part_lse = |part| {
-            args.partial_lse
-                .at(self.number(shape, part))
-                .load_readonly()
-        };
-        // Every warp finds the largest log-sum-exp by itself.
+        row: Val<'k, u32>,
+    ) -> Val<'k, f32> {
         let highest = k.var(NO_LEVEL);
-        k.for_step(lane, self.count, 32u32, |part| {
-            highest.update(|highest| highest.max(part_lse(part)));
+        k.for_step(k.lane(), self.count, 32u32, |part| {
+            let lse = args.partial_lse.at(self.number(shape, part, row)).load();
+            highest.update(|highest| highest.max(lse));
         });
-        let highest = highest.get().group_max(Group::Warp);
-        let weight = |part| ((part_lse(part) - highest) * std::f32::consts::LOG2_E).exp2_approx();
-        // Each warp adds up every fourth part, in order.
-        let trips = (shape.head_dim / 2).div_ceil(32);
-        let sums: Vec<_> = (0..2 * trips).map(|_| k.var(0.0f32)).collect();
-        let total = k.var(0.0f32);
-        let col = lane * 2;
-        let inside = |trip: u32| {
-            k.c(64 * (trip + 1) <= shape.head_dim) | (col + 64 * trip).lt(shape.head_dim)
-        };
-        let own = (self.count + (WARPS - 1) - warp) / WARPS;
+        highest.get().group_max(Group::Warp)
+    }
+
+    /// Adds up parts `from`, `from + step` and so on of a row, in this order.
+    #[allow(clippy::too_many_arguments)] // a row and a share of its parts
+    fn add_up(
+        &self,
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        row: Val<'k, u32>,
+        highest: Val<'k, f32>,
+        (from, step): (Val<'k, u32>, u32),
+        sums: &Sums<'k>,
+    ) {
+        let own = (self.count + (step - 1) - from) / step;
         k.for_unrolled::<4>(0u32, own, |index| {
-            let part = index * WARPS + warp;
-            let weight = weight(part);
-            total.update(|total| total + weight);
+            let number = self.number(shape, index * step + from, row);
+            let lse = args.partial_lse.at(number).load();
+            let weight = ((lse - highest) * std::f32::consts::LOG2_E).exp2_approx();
+            sums.total.update(|total| total + weight);
             let from = args
                 .partial
-                .at(self.number(shape, part).mul_wide(shape.head_dim));
-            for trip in 0..trips {
-                k.if_(inside(trip), || {
-                    let values = from.at(col).at(64 * trip).load_vec_readonly::<2>();
-                    for (sum, value) in sums[2 * trip as usize..].iter().zip(values) {
+                .at(number.mul_wide(shape.head_dim))
+                .at(k.lane() * 2);
+            for (trip, pair) in (0..).zip(&sums.pairs) {
+                k.if_(inside(k, shape, trip), || {
+                    for (sum, value) in pair.iter().zip(from.at(64 * trip).load_vec::<2>()) {
                         sum.update(|sum| value.mul_add(weight, sum));
                     }
                 });
             }
         });
-        // Then the first warp adds up the four sums, in order.
-        let words = 2 * trips + 1;
-        let memory = k.shared::<f32>("sums", WARPS * words * 32);
-        let mine = |warp: Val<'k, u32>| memory.at(warp * (words * 32) + lane);
-        for (index, sum) in sums.iter().chain([&total]).enumerate() {
-            mine(warp).at(32 * index).store(sum.get());
+    }
+}
+
+/// Whether this lane's elements of a trip over a row, 64 each, are inside of it.
+fn inside<'k>(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> heist_builder::Bool<'k> {
+    k.c(64 * (trip + 1) <= shape.head_dim) | (k.lane() * 2 + 64 * trip).lt(shape.head_dim)
+}
+
+/// A row that is added up: two elements of every 64 a lane, and the weights.
+struct Sums<'k> {
+    pairs: Vec<[Var<'k, f32>; 2]>,
+    total: Var<'k, f32>,
+}
+
+impl<'k> Sums<'k> {
+    fn new(k: &Kernel<'k>, shape: &DecodeShape) -> Sums<'k> {
+        let zero = || k.var(0.0f32);
+        let trips = shape.head_dim.div_ceil(64);
+        Sums {
+            pairs: (0..trips).map(|_| [zero(), zero()]).collect(),
+            total: zero(),
         }
-        k.sync();
-        k.if_(warp.eq(0), || {
-            let all = |index: u32| {
-                let each = (0..WARPS).map(|warp| mine(k.c(warp)).at(32 * index).load());
-                each.reduce(|a, b| a + b).unwrap_or(k.c(0.0))
-            };
-            let total = all(2 * trips);
-            let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
-            k.if_(lane.eq(0), || {
-                let log_sum = highest + total.log2_approx() * std::f32::consts::LN_2;
-                args.lse.at(lse).store(log_sum);
-            });
-            for trip in 0..trips {
-                k.if_(inside(trip), || {
-                    let pair = [0, 1].map(|at| all(2 * trip + at) * factor);
-                    match shape.output {
-                        Output::Same => {
-                            let to = args.out.cast::<T>().at(to).at(col).at(64 * trip);
-                            let packed = Val::pack_as::<T>(pair[0], pair[1]);
-                            to.cast::<T::Pair>().store(packed);
-                        }
-                        Output::F32 => {
-                            let to = args.out.cast::<f32>().at(to).at(col).at(64 * trip);
-                            to.store_vec(pair);
-                        }
-                    }
-                });
-            }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Var<'k, f32>> {
+        self.pairs.iter().flatten().copied().chain([self.total])
+    }
+
+    /// Normalises, and writes the row's results and its log-sum-exp.
+    fn store<T: Element>(
+        &self,
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        part: &Part<'k>,
+        row: Val<'k, u32>,
+        highest: Val<'k, f32>,
+    ) {
+        let (to, lse) = part.element(args, row);
+        let total = self.total.get();
+        let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
+        k.if_(k.lane().eq(0), || {
+            let log_sum = highest + total.log2_approx() * std::f32::consts::LN_2;
+            args.lse.at(lse).store(log_sum);
         });
+        for (trip, pair) in (0..).zip(&self.pairs) {
+            k.if_(inside(k, shape, trip), || {
+                let pair = pair.map(|sum| sum.get() * factor);
+                let col = k.lane() * 2;
+                match shape.output {
+                    Output::Same => {
+                        let to = args.out.cast::<T>().at(to).at(col).at(64 * trip);
+                        let packed = Val::pack_as::<T>(pair[0], pair[1]);
+                        to.cast::<T::Pair>().store(packed);
+                    }
+                    Output::F32 => {
+                        let to = args.out.cast::<f32>().at(to).at(col).at(64 * trip);
+                        to.store_vec(pair);
+                    }
+                }
+            });
+        }
     }
 }

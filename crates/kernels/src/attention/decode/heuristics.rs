@@ -6,23 +6,28 @@
 //! * **Rows**: 16, 32 or 64, the least that holds the query heads of a group times the
 //!   queries of a sequence. `mma.sync` needs 16; what is empty costs nothing, since
 //!   multiplying 16 rows takes a tenth of the time that the keys take to come.
-//! * **Stages** of 32 KB (64 KB for heads above 128 elements): large enough for copies
-//!   of 8 KB each and for 16 keys a warp, small enough for five of them.
-//! * **Blocks**: one a multiprocessor. A block that stays has its copies on their way
-//!   while it finishes a tile; two smaller ones would not.
+//! * **Stages**: three of 32 KB (64 KB for heads above 128 elements): large enough for
+//!   copies of 8 KB each and for 16 keys a warp. Two were 1 in a hundred slower, four and
+//!   six no faster.
+//! * **Blocks**: where tiles are cut, one a multiprocessor, which has copies on their way
+//!   while it finishes a tile. Where they are whole, twice as many: as one ends the next
+//!   begins, and a late one costs less.
 //! * **Shares**: see [`decode_grid`].
 
-use super::shape::{DecodeShape, Grid, Storage, WARPS};
+use super::shape::{Combine, DecodeShape, Grid, Storage};
 use crate::attention::problem::{Lengths, Mask, Problem};
 use crate::family::Target;
 
 /// Bytes of a key block that a multiprocessor reads in a nanosecond when all read:
-/// 4.1 TB/s over 132 of them.
-const FAIR_RATE: f64 = 31.0;
-/// How much faster a multiprocessor goes when few read: what its warps multiply.
-const ALONE: f64 = 2.0;
-/// Nanoseconds that a second launch takes.
+/// 4.4 TB/s over 132 of them.
+const FAIR_RATE: f64 = 33.0;
+/// How much faster a multiprocessor goes when few read: 64 of them read 3.3 TB/s.
+const ALONE: f64 = 1.5;
+/// Nanoseconds that combining takes.
 const COMBINE: f64 = 2500.0;
+/// Bytes of a tile's parts up to which the block that ends last combines them: one
+/// multiprocessor reads them in the time that a second launch takes to start.
+const LAST_BLOCK_BYTES: u64 = 64 << 10;
 /// Bytes of a share below which a block takes longer to start than to read.
 const LEAST_BYTES: u32 = 64 << 10;
 
@@ -59,7 +64,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
     let room = target.arch.limits().shared_opt_in;
     let stages = room.saturating_sub(shape.other_bytes()) / shape.stage_bytes();
     DecodeShape {
-        stages: stages.min(8),
+        stages: stages.min(3),
         ..shape
     }
 }
@@ -67,20 +72,19 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
 /// How the work of a problem is dealt.
 ///
 /// Evenly, so that every block reads as much: no wave is half empty, whatever the
-/// batch. That needs a second launch, which combines the tiles that several blocks
-/// had. Where there are about as many tiles as blocks, or many more, whole tiles
+/// batch. Then tiles that several blocks had must be combined. Where there are about as many tiles as blocks, or many more, whole tiles
 /// are as even and need none: the model compares both. Where lengths are on the
 /// device alone, the work is dealt evenly.
 ///
 /// A multiprocessor that reads while others are done goes faster, up to [`ALONE`],
-/// so uneven shares cost less than they do where multiplying bounds.
+/// so uneven shares cost less than they do where multiplying is the bound.
 pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Grid {
     let sms = target.sms.max(1);
     let least = (LEAST_BYTES / shape.stage_bytes()).max(1);
     let dealt = Grid {
         blocks: sms,
         least,
-        combines: true,
+        combine: Combine::Launch,
     };
     let Lengths::Same {
         batch,
@@ -106,14 +110,23 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     let even = total.div_ceil(sms.into()).max(least.into());
     let whole = tiles.div_ceil(sms.into()) * blocks;
     if time(whole) <= time(even) + COMBINE {
+        let blocks_at_most = 2 * u64::from(sms);
+        let each = tiles.div_ceil(blocks_at_most);
         return Grid {
-            blocks: tiles.min(sms.into()) as u32,
-            least: whole as u32,
-            combines: false,
+            blocks: tiles.div_ceil(each) as u32,
+            least: (each * blocks) as u32,
+            combine: Combine::Nobody,
         };
     }
+    // A tile of `blocks` key blocks lies in at most so many shares.
+    let parts = blocks.div_ceil(even) + 1;
+    let bytes = parts * u64::from(rows.min(shape.rows()) * shape.head_dim * 4);
     Grid {
         blocks: total.div_ceil(even) as u32,
+        combine: match bytes {
+            ..=LAST_BLOCK_BYTES => Combine::LastBlock,
+            _ => Combine::Launch,
+        },
         ..dealt
     }
 }
@@ -138,6 +151,5 @@ pub(super) fn rank(problem: &Problem, target: Target) -> Result<u32, String> {
     let few = queries <= 16 && rows <= 16 * shape.rows();
     let more_keys = keys >= 4 * queries;
     let only = problem.page_size.is_some();
-    debug_assert!(shape.across() <= WARPS);
     Ok(if only || few && more_keys { 7 } else { 0 })
 }

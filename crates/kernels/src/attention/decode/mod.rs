@@ -9,8 +9,8 @@
 //!   device.
 //! * One thread of a block asks the copy engine for key blocks, as far ahead as
 //!   shared memory has room; four warps multiply with `mma.sync` ([`block`]).
-//! * A tile that several blocks share is combined by a second launch, part after
-//!   part in the order of the keys: the same bits in every run ([`combine`]).
+//! * A tile that several blocks share is combined by the block that ends last or by a
+//!   second launch, in the order of the keys: the same bits in every run ([`combine`]).
 //! * Keys and values may lie in pages ([`Problem::page_size`](super::Problem)): a page
 //!   is one more coordinate of the copy.
 
@@ -23,7 +23,7 @@ mod variant;
 mod work;
 
 pub use heuristics::{decode_grid, decode_shape};
-pub use shape::{DecodeShape, Grid, Storage};
+pub use shape::{Combine, DecodeShape, Grid, Storage};
 pub(super) use variant::Decode;
 pub use variant::decode_plan;
 
@@ -48,6 +48,8 @@ kernel_params! {
         partial: Global<f32>,
         /// Log-sum-exps of parts of tiles.
         partial_lse: Global<f32>,
+        /// How many parts of a tile are written; zeros before and after a launch.
+        counters: Global<u32>,
         /// The first query row of each sequence, and one past the last.
         q_starts: Global<u32>,
         /// The same for keys, or the number of keys of each where they are paged.

@@ -35,23 +35,6 @@ enum Queries<'k, T: Element> {
     Registers(Vec<FragmentA<'k, T>>),
 }
 
-/// Where rows of a tile are in the queries and the results, counted in elements.
-fn element<'k>(
-    args: &DecodeArgs<On<'k>>,
-    part: &Part<'k>,
-    row: Val<'k, u32>,
-) -> (Val<'k, u64>, Val<'k, u32>) {
-    let number = part.first_row + row;
-    let token = number / args.group;
-    let head = part.kv_head * args.group + (number - token * args.group);
-    let at = part.sequence.q_start + token;
-    let element = part.sequence.number.mul_wide(args.q_batch)
-        + at.mul_wide(args.q_row)
-        + head.mul_wide(args.q_head);
-    let lse = part.sequence.number * args.lse_batch + head * args.lse_head + at;
-    (element, lse)
-}
-
 /// Fills the tile of queries: `threads` threads, of which this is number `thread`. Rows
 /// past the last are zeros. The warps must meet before anyone reads it.
 pub(super) fn fill_queries<'k, T: Element>(
@@ -72,7 +55,7 @@ pub(super) fn fill_queries<'k, T: Element>(
         k.if_(k.c(whole) | index.lt(total), || {
             let words = [(); 4].map(|()| k.var(0u32));
             k.if_(row.lt(rows), || {
-                let (from, _) = element(args, part, row);
+                let (from, _) = part.element(args, row);
                 let from = args.q.cast::<T>().at(from).at(chunk * 8).cast::<u32>();
                 for (word, value) in words.iter().zip(from.load_vec_readonly::<4>()) {
                     word.set(value);
@@ -192,7 +175,7 @@ impl<'k, T: Element> Rows<'k, T> {
         let rows = part.rows(args.group);
         self.each_row(|row, state, values| {
             k.if_(row.lt(rows), || {
-                let (at, lse) = element(args, part, row);
+                let (at, lse) = part.element(args, row);
                 k.if_((k.lane() & 3).eq(0), || {
                     args.lse.at(lse).store(state.log_sum());
                 });

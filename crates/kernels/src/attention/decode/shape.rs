@@ -52,8 +52,20 @@ pub struct Grid {
     pub blocks: u32,
     /// The fewest key blocks of a share.
     pub least: u32,
-    /// Whether some tile may be shared by several blocks: there is a second launch.
-    pub combines: bool,
+    /// Who combines tiles that several blocks share.
+    pub combine: Combine,
+}
+
+/// Who combines the parts of a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Combine {
+    /// Nobody: a share is whole tiles.
+    Nobody,
+    /// The block that writes a tile's last part: no second launch, but one
+    /// multiprocessor reads all parts.
+    LastBlock,
+    /// A second launch, a block for each row.
+    Launch,
 }
 
 impl DecodeShape {
@@ -176,8 +188,12 @@ impl fmt::Display for DecodeShape {
 
 impl fmt::Display for Grid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let combined = if self.combines { " combined" } else { "" };
-        write!(f, "{} blocks of {}{combined}", self.blocks, self.least)
+        write!(f, "{} blocks of {}", self.blocks, self.least)?;
+        f.write_str(match self.combine {
+            Combine::Nobody => "",
+            Combine::LastBlock => " combined by the last",
+            Combine::Launch => " combined",
+        })
     }
 }
 

@@ -63,6 +63,29 @@ impl<'k> Part<'k> {
         all.max(self.first_row) - self.first_row
     }
 
+    /// Where a row of the tile is in the queries and the results, counted in elements,
+    /// and its log-sum-exp.
+    pub(super) fn element(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        row: Val<'k, u32>,
+    ) -> (Val<'k, u64>, Val<'k, u32>) {
+        let number = self.first_row + row;
+        let token = number / args.group;
+        let head = self.kv_head * args.group + (number - token * args.group);
+        let at = self.sequence.q_start + token;
+        let element = self.sequence.number.mul_wide(args.q_batch)
+            + at.mul_wide(args.q_row)
+            + head.mul_wide(args.q_head);
+        let lse = self.sequence.number * args.lse_batch + head * args.lse_head + at;
+        (element, lse)
+    }
+
+    /// Whether it is the whole tile.
+    pub(super) fn whole(&self) -> heist_builder::Bool<'k> {
+        self.unit.eq(self.tile_unit) & self.count.eq(self.sequence.blocks)
+    }
+
     /// The first key of the part.
     pub(super) fn first_key(&self, keys: u32) -> Val<'k, u32> {
         (self.sequence.first_block + (self.unit - self.tile_unit)) * keys

@@ -5,6 +5,7 @@ use super::WarpgroupArgs;
 use super::group::Work;
 use super::shape::{PANEL, Spec, WarpgroupShape};
 use crate::attention::meeting::Meeting;
+use crate::attention::order::HeaviestFirst;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::span::{Blocks, Masked, Span};
@@ -12,7 +13,7 @@ use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
     TensorMapRef, Val, f16,
 };
-use heist_sched::Tile;
+use heist_sched::{Extent, Position, TileOrder};
 
 /// The shared memory of a block: queries, and the stages of keys and values.
 pub(super) struct Rings<'k> {
@@ -25,7 +26,7 @@ impl<'k> Rings<'k> {
     pub(super) fn new(k: &Kernel<'k>, shape: &WarpgroupShape) -> Rings<'k> {
         let ring = |stages, spec| k.bulk_pipeline_of(stages, spec, 4 * shape.groups);
         Rings {
-            queries: ring(shape.strip.min(2), shape.tile("q", shape.rows())),
+            queries: ring(shape.query_stages(), shape.tile("q", shape.rows())),
             keys: ring(shape.stages, shape.tile("k", shape.keys)),
             values: ring(shape.stages, shape.tile("v", shape.keys)),
         }
@@ -89,8 +90,55 @@ impl<'p, 'k> Ends<'p, 'k> {
         }
     }
 
+    /// All tiles of a block that stays: the thread that copies goes through them by
+    /// itself, ahead of the warpgroups as far as the rings have room, so that the next
+    /// tile's queries and first keys come while this tile is multiplied and stored.
+    ///
+    /// Head by head, so that blocks that run at a time share keys. Blocks take turns, in
+    /// each round in the other direction.
+    pub(super) fn stay<T: Element>(&self, args: &WarpgroupArgs<On<'k>>) {
+        let k = self.k;
+        let registers = self.shape.registers();
+        let (block, blocks) = (k.block().x, k.grid_dim().x);
+        let extent = Extent {
+            x: args.tiles,
+            y: args.heads,
+            count: args.count,
+            rank: 3,
+            table: args.q_starts,
+        };
+        let each = |body: &dyn Fn(&Position<'k>, &Rows<'k>)| {
+            let forth = k.var(true);
+            k.for_step(0u32, args.count, blocks, |first| {
+                let place = forth.get().select(block, blocks - 1 - block);
+                forth.set(!forth.get());
+                let index = first + place;
+                k.if_(index.lt(args.count), || {
+                    let tile = HeaviestFirst { heads: 1 }.emit(&k, index, &extent);
+                    self.each_tile(args, &tile, |rows| body(&tile, rows));
+                });
+            });
+        };
+        k.if_else(
+            self.group.eq(self.shape.groups),
+            || {
+                k.comment("the copies");
+                k.give_registers(registers.copying);
+                k.if_(self.copies(), || {
+                    each(&|tile, rows| self.copy(args, tile, rows));
+                });
+                k.sync_warp();
+            },
+            || {
+                k.comment("the products");
+                k.take_registers(registers.multiplying);
+                each(&|tile, rows| self.multiply::<T>(args, tile, rows));
+            },
+        );
+    }
+
     /// A strip of tiles: strips along x, heads along y, sequences along z.
-    pub(super) fn strip<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>) {
+    pub(super) fn strip<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, tile: &Position<'k>) {
         let k = self.k;
         let registers = self.shape.registers();
         let copying = self.group.eq(self.shape.groups);
@@ -107,20 +155,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             || {
                 k.comment("the products");
                 k.take_registers(registers.multiplying);
-                self.each_tile(args, tile, |rows| {
-                    let work = Work::<T>::new(&k, &self.shape, args.scale, self.group, &rows.span);
-                    self.queries.consume(|queries| {
-                        let queries = queries.cast();
-                        k.if_(rows.blocks.any(), || {
-                            self.clear_past_end(rows);
-                            self.attend(&work, &queries, &rows.blocks);
-                        });
-                        // All of the warpgroup's products have read them.
-                        self.own.meet();
-                        work.store(args, tile, rows, &queries);
-                        k.fence_async_shared();
-                    });
-                });
+                self.each_tile(args, tile, |rows| self.multiply::<T>(args, tile, rows));
                 k.give_registers(registers.even);
             },
         );
@@ -130,8 +165,30 @@ impl<'p, 'k> Ends<'p, 'k> {
         k.if_(copying, || k.take_registers(registers.even));
     }
 
+    /// What a warpgroup does with a tile.
+    fn multiply<T: Element>(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        tile: &Position<'k>,
+        rows: &Rows<'k>,
+    ) {
+        let k = self.k;
+        let work = Work::<T>::new(&k, &self.shape, args.scale, self.group, &rows.span);
+        self.queries.consume(|queries| {
+            let queries = queries.cast();
+            k.if_(rows.blocks.any(), || {
+                self.clear_past_end(rows);
+                self.attend(&work, &queries, &rows.blocks);
+            });
+            // All of the warpgroup's products have read them.
+            self.own.meet();
+            work.store(args, tile, rows, &queries);
+            k.fence_async_shared();
+        });
+    }
+
     /// The sequence of a tile.
-    fn sequence(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>) -> Sequence<'k> {
+    fn sequence(&self, args: &WarpgroupArgs<On<'k>>, tile: &Position<'k>) -> Sequence<'k> {
         let k = self.k;
         if !self.shape.ragged {
             return Sequence {
@@ -152,7 +209,12 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     /// Calls `body` with each tile of a strip that has rows.
-    fn each_tile(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>, body: impl Fn(&Rows<'k>)) {
+    fn each_tile(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        tile: &Position<'k>,
+        body: impl Fn(&Rows<'k>),
+    ) {
         let (k, height, strip) = (self.k, self.shape.rows(), self.shape.strip);
         let sequence = self.sequence(args, tile);
         let mask = Masked {
@@ -192,7 +254,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     /// Asks for the queries, and for every block of keys and values.
-    fn copy(&self, args: &WarpgroupArgs<On<'k>>, tile: &Tile<'k>, rows: &Rows<'k>) {
+    fn copy(&self, args: &WarpgroupArgs<On<'k>>, tile: &Position<'k>, rows: &Rows<'k>) {
         let kv_head = tile.y / args.group;
         let Sequence {
             q_start, k_start, ..

@@ -9,7 +9,7 @@ use crate::attention::problem::{Output, Weights};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
 use crate::attention::span::{Seen, Span, hide};
 use heist_builder::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
-use heist_sched::Tile;
+use heist_sched::Position;
 
 /// What one warpgroup has of a tile.
 pub(super) struct Work<'k, T: Element> {
@@ -138,7 +138,7 @@ impl<'k, T: Element> Work<'k, T> {
     pub(super) fn store(
         &self,
         args: &WarpgroupArgs<On<'k>>,
-        tile: &Tile<'k>,
+        tile: &Position<'k>,
         rows: &Rows<'k>,
         stage: &heist_builder::Tile<'k, T>,
     ) {

@@ -10,12 +10,14 @@
 
 mod block;
 mod group;
+mod heuristics;
 mod shape;
 mod variant;
 
-pub use shape::WarpgroupShape;
+pub use heuristics::{staying, warpgroup_schedule, warpgroup_shape};
+pub use shape::{Stay, WarpgroupShape};
 pub(super) use variant::Wgmma;
-pub use variant::{warpgroup_job, warpgroup_plan, warpgroup_schedule, warpgroup_shape};
+pub use variant::{warpgroup_job, warpgroup_plan};
 
 use heist_builder::{Global, TensorMap, f16, kernel_params};
 
@@ -59,5 +61,11 @@ kernel_params! {
         right: i32,
         /// The factor of the scores, times the logarithm of e to base 2.
         scale: f32,
+        /// Tiles of a head, for blocks that stay.
+        tiles: u32,
+        /// Query heads.
+        heads: u32,
+        /// Tiles in all.
+        count: u32,
     }
 }

@@ -25,6 +25,9 @@ pub struct WarpgroupShape {
     /// short one in turns, where a mask makes them so. What the next one needs is
     /// copied while the one before is finished.
     pub strip: u32,
+    /// A block does several tiles, one after the other, and the next one's copies do
+    /// not wait for this one: see [`Stay`].
+    pub stay: Option<Stay>,
     /// Two warpgroups take turns to ask for products, so that the softmax of one
     /// falls into the products of the other.
     pub turns: bool,
@@ -40,7 +43,38 @@ pub struct WarpgroupShape {
     pub output: Output,
 }
 
+/// How blocks that stay take tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stay {
+    /// The most blocks of a launch: as many as run at a time.
+    pub blocks: u32,
+}
+
 impl WarpgroupShape {
+    /// The same for a scheduler to hand out tiles to.
+    #[must_use]
+    pub fn scheduled(self) -> WarpgroupShape {
+        WarpgroupShape {
+            stay: None,
+            stages: 2,
+            ..self
+        }
+    }
+
+    /// Stages of queries: the next tile's come while this one is worked on.
+    pub(super) fn query_stages(&self) -> u32 {
+        match self.stay {
+            Some(_) => 2,
+            None => self.strip.min(2),
+        }
+    }
+
+    /// Bytes of shared memory that the stages take.
+    pub(super) fn stage_bytes(&self) -> u32 {
+        let rows = self.query_stages() * self.rows() + 2 * self.stages * self.keys;
+        rows * self.panels() * PANEL * 2
+    }
+
     /// Fails where there is no such kernel, with the reason.
     pub(super) fn check(&self) -> Result<(), KernelError> {
         let WarpgroupShape {
@@ -66,6 +100,9 @@ impl WarpgroupShape {
         }
         if self.strip == 0 {
             return Err(KernelError::unfit("a strip of no tiles: one at least"));
+        }
+        if self.stay.is_some_and(|stay| stay.blocks == 0) {
+            return Err(KernelError::unfit("no blocks that stay: one at least"));
         }
         if self.turns && groups != 2 {
             return Err(KernelError::unfit(format!(
@@ -124,6 +161,9 @@ impl fmt::Display for WarpgroupShape {
         write!(f, "wgmma {rows}x{keys} {} stages", self.stages)?;
         if self.strip > 1 {
             write!(f, " strips of {}", self.strip)?;
+        }
+        if self.stay.is_some() {
+            f.write_str(" staying")?;
         }
         f.write_str(if self.turns { " in turns" } else { "" })
     }

@@ -1,0 +1,232 @@
+//! Which tiles a problem is given on warpgroups, in which order, and where warpgroups are
+//! ahead of the ladder.
+
+use super::shape::{Stay, WarpgroupShape};
+use crate::attention::kernel::heads_at_once;
+use crate::attention::order::HeaviestFirst;
+use crate::attention::problem::{Mask, MaskKind, Problem, Weights};
+use crate::family::Target;
+use heist_launch::Dim3;
+use heist_sched::{AnyOrder, Schedule, Source};
+
+/// The tiles that suit a problem: those that were fastest (`attention_warpgroups`, an
+/// example of `heist`, and the sets `short` and `long` of `attention_plans`).
+pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
+    let (queries, _) = problem.longest();
+    // Tiles of 192 rows have the most to do for what they copy; short sequences
+    // leave too much of the last one empty. Blocks of keys are as large as
+    // registers and shared memory have room for.
+    let split = problem.weights == Weights::Split;
+    let (groups, keys) = match (problem.head_dim, queries) {
+        (..=64, 2048..) => (3, if split { 96 } else { 128 }),
+        (65..=112, 2048..) if !split => (3, 96),
+        (..=128, _) => (2, 128),
+        (..=192, _) => (2, 80),
+        _ => (2, 64),
+    };
+    let shape = WarpgroupShape {
+        head_dim: problem.head_dim,
+        groups,
+        keys,
+        stages: 2,
+        strip: strip(problem, 64 * groups, keys, target),
+        stay: None,
+        turns: false,
+        mask: problem.mask.kind(),
+        ragged: problem.is_ragged(),
+        layout: problem.layout,
+        weights: problem.weights,
+        output: problem.output,
+    };
+    match stays(problem) {
+        true => staying(problem, fewest_rounds(problem, shape, target), target),
+        false => shape,
+    }
+}
+
+/// Whether blocks stay, with the next tile's copies under way while this one is
+/// multiplied and stored.
+///
+/// That was ahead of new blocks from 128 tokens on: by 2 to 30 in a hundred up to 1024
+/// tokens, by 0 to 3 beyond. There new blocks are better neighbours: they leave the GPU to
+/// others after every strip (`docs/sharing.md`). Heads of 64 elements and 2048 tokens have
+/// tiles of 192 rows, which leave no room for the next one's queries.
+fn stays(problem: &Problem) -> bool {
+    let (queries, _) = problem.longest();
+    let window = matches!(problem.mask, Mask::Window { .. });
+    let room = problem.head_dim > 64 || queries < 2048;
+    let short = u64::from(seen_keys(problem)) * u64::from(problem.head_dim) <= 2 * SHORT;
+    (64..=128).contains(&problem.head_dim) && room && short && !window && !problem.is_ragged()
+}
+
+/// Tiles of 128 or 192 rows: whichever leaves less of the last round of tiles, and of the
+/// last tile of a head, empty.
+fn fewest_rounds(problem: &Problem, shape: WarpgroupShape, target: Target) -> WarpgroupShape {
+    // Under a causal mask strips even out the rounds.
+    if problem.head_dim > 64 || problem.mask != Mask::Full {
+        return shape;
+    }
+    let wide = WarpgroupShape {
+        groups: 3,
+        keys: 96,
+        ..shape
+    };
+    let two = WarpgroupShape {
+        groups: 2,
+        keys: 128,
+        ..shape
+    };
+    let rounds = |shape: &WarpgroupShape| {
+        let tiles = strips(problem, &WarpgroupShape { strip: 1, ..*shape }).count();
+        tiles.div_ceil(target.sms.into()) as f64
+    };
+    match rounds(&wide) * WIDE_TILE < rounds(&two) {
+        true => wide,
+        false => two,
+    }
+}
+
+/// How long a tile of 192 rows and blocks of 96 keys takes, in tiles of 128 rows.
+const WIDE_TILE: f64 = 1.37;
+
+/// The strips of a problem: along the rows of a sequence, heads, sequences.
+pub(super) fn strips(problem: &Problem, shape: &WarpgroupShape) -> Dim3 {
+    let (queries, _) = problem.longest();
+    Dim3::new(
+        queries.div_ceil(shape.rows()).div_ceil(shape.strip),
+        problem.heads,
+        problem.sequences().len() as u32,
+    )
+}
+
+/// How many keys a row sees, about.
+fn seen_keys(problem: &Problem) -> u32 {
+    let (_, all) = problem.longest();
+    match problem.mask {
+        Mask::Full => all,
+        Mask::Causal => all / 2,
+        Mask::Window { left, right } => all.min(left.saturating_add(right)),
+    }
+}
+
+/// Keys times the head's dimension up to which a strip is short.
+const SHORT: u64 = 1024 * 64;
+
+/// How many tiles of `rows` rows a block should do one after the other.
+fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
+    // Wide heads leave no room for the queries of the next tile, and short
+    // sequences none to even out.
+    if problem.head_dim > 128 || problem.is_ragged() {
+        return 1;
+    }
+    let (queries, _) = problem.longest();
+    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
+    let tiles = queries.div_ceil(rows);
+    let seen = seen_keys(problem);
+    let blocks = f64::from(seen.div_ceil(keys).max(1));
+    let share = f64::from(tiles) * lines as f64 / f64::from(target.sms);
+    // In tiles: how long the multiprocessor with the most of them takes, and how
+    // much of it is gained where all tiles of a strip but the last are finished
+    // while the next one's copies run.
+    let time = |strip: u32| {
+        let even = tiles.is_multiple_of(strip);
+        let most = match problem.mask {
+            // The heaviest tiles come first, so the end is even.
+            Mask::Causal if strip == 1 => share + 0.3,
+            _ if even => (share / f64::from(strip)).ceil() * f64::from(strip),
+            // Shorter strips between the others fill part of the gap.
+            _ => share + f64::from(strip) / 2.0,
+        };
+        let finished_aside = 1.0 - 1.0 / f64::from(strip);
+        most / (1.0 + FINISH * finished_aside / blocks)
+    };
+    let choices = [1, 2, 4].into_iter();
+    choices
+        .min_by(|a, b| time(*a).total_cmp(&time(*b)))
+        .unwrap_or(1)
+}
+
+/// How long it takes to begin and finish a tile, in blocks of keys.
+const FINISH: f64 = 0.6;
+
+/// The same with blocks that stay, and as many stages as there is room for. Under a
+/// causal mask a strip is two tiles, a long one and a short one: all strips then take
+/// about as long, and can be dealt in turns.
+pub fn staying(problem: &Problem, shape: WarpgroupShape, target: Target) -> WarpgroupShape {
+    let shape = WarpgroupShape {
+        stay: Some(Stay { blocks: target.sms }),
+        strip: match problem.mask {
+            Mask::Causal => 2,
+            Mask::Full | Mask::Window { .. } => 1,
+        },
+        ..shape
+    };
+    // A little room for barriers and alignment.
+    let room = target.arch.limits().shared_opt_in - 2048;
+    let more = (2..=4)
+        .rev()
+        .map(|stages| WarpgroupShape { stages, ..shape });
+    more.into_iter()
+        .find(|shape| shape.stage_bytes() <= room)
+        .unwrap_or(shape)
+}
+
+/// How warpgroups compare with the other variants: 6 where they were measured ahead of the
+/// ladder, else 0. Small problems share out their keys there.
+pub(super) fn rank(problem: &Problem, target: Target) -> u32 {
+    let sequences = problem.sequences();
+    let tiles: u64 = sequences
+        .iter()
+        .map(|(queries, _)| u64::from(queries.div_ceil(128)) * u64::from(problem.heads))
+        .sum();
+    let (queries, keys) = problem.rows();
+    let mean = queries.min(keys) / sequences.len().max(1);
+    let sms = u64::from(target.sms);
+    let (enough, long) = match problem.head_dim {
+        ..=64 => (2 * sms / 3, 768),
+        65..=128 => (2 * sms / 5, 512),
+        _ => (sms / 5, 512),
+    };
+    // With blocks that stay, short sequences are ahead too, where there is a tile for
+    // every multiprocessor.
+    let (enough, long) = match stays(problem) && tiles >= sms {
+        true => (enough, 100),
+        false => (enough, long),
+    };
+    let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
+    match tiles >= enough && mean >= long && !narrow {
+        true => 6,
+        false => 0,
+    }
+}
+
+/// The schedule that suits it.
+///
+/// A block a strip is as fast as blocks that take strips by ticket, or faster, wherever
+/// strips are long, and leaves the GPU to others after every strip: a small kernel beside
+/// it waits a third of the time, and with multiprocessors held by others it is ahead
+/// (`docs/sharing.md`). Tickets are ahead by 1 to 2 in a hundred where strips are short; not
+/// under a causal mask with a long tile and a short one in turns, and not for packed
+/// sequences.
+pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
+    let shape = warpgroup_shape(problem, target);
+    if shape.stay.is_some() {
+        return Schedule::new(Source::Direct);
+    }
+    let strips = strips(problem, &shape).count();
+    let causal = problem.mask.kind() == MaskKind::Causal;
+    let even = causal && shape.strip > 1;
+    let short = u64::from(seen_keys(problem)) * u64::from(problem.head_dim) <= SHORT;
+    let tickets = short && strips > u64::from(target.sms) && !even && !problem.is_ragged();
+    let mut schedule = Schedule::new(if tickets {
+        Source::Ticket
+    } else {
+        Source::Direct
+    });
+    if problem.is_ragged() || causal && shape.strip == 1 {
+        schedule.order = AnyOrder::new(HeaviestFirst {
+            heads: heads_at_once(problem),
+        });
+    }
+    schedule
+}
