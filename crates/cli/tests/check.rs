@@ -87,7 +87,8 @@ fn a_launch_past_48_kib_is_told_of_the_opt_in() {
     let mut arguments = vec!["cases/shared-limit/dynamic.ptx", "--smem", "57376"];
     arguments.extend(launch.split(' '));
     let (status, said) = check(&arguments);
-    assert_eq!(status, Some(1), "{said}");
+    // Only the host's code can say whether it is there: told, and no reason to fail.
+    assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("warning[X011]"), "{said}");
 }
 
@@ -106,7 +107,8 @@ fn a_run_and_the_rules_say_each_thing_once() {
         let mut arguments = vec![path.as_str()];
         arguments.extend(launch.split_whitespace());
         let (status, said) = check(&arguments);
-        assert_eq!(status, Some(1), "{said}");
+        let expected = if codes == ["X011"] { 0 } else { 1 };
+        assert_eq!(status, Some(expected), "{said}");
         let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
         let found: Vec<(String, u64)> = json[0]["diagnostics"]
             .as_array()
@@ -277,6 +279,18 @@ fn a_file_says_how_many_schedules() {
     let (many, said) = status("200");
     assert_eq!(many, Some(1), "{said}");
     assert!(said.contains("M001"), "{said}");
+    // What the command line says goes before what the file says.
+    status("1");
+    let name = file.to_str().unwrap();
+    let (many, said) = check(&[name, "--launches", name, "--explore", "200"]);
+    assert_eq!(many, Some(1), "{said}");
+    assert!(said.contains("M001"), "{said}");
+    let more = ["--timeout", "30", "--seed", "0", "--chaos"];
+    let (one, said) = check(&[&[name, "--launches", name][..], &more].concat());
+    assert_eq!(one, Some(0), "{said}");
+    let (other, said) = check(&[name, "--launches", name, "--device", "sim:l4"]);
+    assert_eq!(other, Some(2), "{said}");
+    assert!(said.contains("sm_100a"), "{said}");
 }
 
 /// A schedule in which something is found can be run again.
@@ -294,4 +308,83 @@ fn the_schedule_is_told() {
     let (status, said) = check(&arguments);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("3 schedules ran clean"), "{said}");
+}
+
+/// A file in a folder of the test.
+fn written(test: &str, text: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("k.ptx");
+    fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+const HEAD: &str = ".version 8.0\n.target sm_80\n.address_size 64\n";
+
+#[test]
+fn findings_of_other_kernels_are_left_out() {
+    let text = format!(
+        "{HEAD}.visible .entry _Z5unsetPj(.param .u64 out)\n{{\n    .reg .u64 a;\n    .reg .u32 v;\n    \
+         ld.param.u64 a, [out];\n    st.global.u32 [a], v;\n    ret;\n}}\n\
+         .visible .entry fine()\n{{\n    ret;\n}}\n"
+    );
+    let file = written("entries", &text);
+    let (status, said) = check(&[&file]);
+    assert_eq!(status, Some(1), "{said}");
+    let (status, said) = check(&[&file, "--entry", "fine"]);
+    assert_eq!(status, Some(0), "{said}");
+    let launch = ["--grid", "1", "--block", "1"];
+    let (status, said) = check(&[&[&*file, "--entry", "fine"], &launch[..]].concat());
+    assert_eq!(status, Some(0), "{said}");
+    // And the kernel itself is not, by whichever of its names.
+    for name in ["_Z5unsetPj", "unset(unsigned int*)", "unset"] {
+        let (status, said) = check(&[&file, "--entry", name]);
+        assert_eq!(status, Some(1), "{name}: {said}");
+    }
+    let (status, said) = check(&[&file, "--entry", "other"]);
+    assert_eq!(status, Some(2), "{said}");
+}
+
+/// Threads past the end leave before a barrier, which may be wrong, and is not with a
+/// block that is full.
+#[test]
+fn what_a_run_refutes_is_no_finding() {
+    let text = format!(
+        "{HEAD}.visible .entry k(.param .u32 n)\n{{\n    .reg .u32 i, n;\n    .reg .pred past;\n    \
+         ld.param.u32 n, [n];\n    mov.u32 i, %tid.x;\n    setp.ge.u32 past, i, n;\n    \
+         @past bra END;\n    bar.sync 0;\nEND:\n    ret;\n}}\n"
+    )
+    .replace("[n]", "[k_n]")
+    .replace(".param .u32 n", ".param .u32 k_n");
+    let file = written("refuted", &text);
+    let (status, said) = check(&[&file]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains(" may "), "{said}");
+    let launch = ["--grid", "1", "--block", "64", "--arg", "u32:64"];
+    let (status, said) = check(&[&[&*file], &launch[..]].concat());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("only possible, and not so"), "{said}");
+}
+
+#[test]
+fn ptxas_spills_fail_a_check_as_its_log_does() {
+    if heist_oracle::Ptxas::find_or_say_skipped().is_none() {
+        return;
+    }
+    let mut text = format!(
+        "{HEAD}.visible .entry spills(.param .u64 data)\n.maxnreg 24\n{{\n    .reg .u64 a;\n    .reg .u32 v<64>;\n    \
+         ld.param.u64 a, [data];\n"
+    );
+    for i in 0..64 {
+        text += &format!("    ld.volatile.global.u32 v{i}, [a+{}];\n", 4 * i);
+    }
+    for i in (0..64).rev() {
+        text += &format!("    st.volatile.global.u32 [a+{}], v{i};\n", 4 * (63 - i));
+    }
+    let file = written("spills", &(text + "    ret;\n}\n"));
+    let (status, said) = check(&[&file]);
+    assert_eq!(status, Some(0), "{said}");
+    let (status, said) = check(&[&file, "--ptxas"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("G020") && said.contains("spills"), "{said}");
 }

@@ -54,6 +54,9 @@ fn a_kernel_runs_under_a_schedule_and_is_checked() {
         let answer = json(&args);
         assert_eq!(answer["right"], true, "{answer}");
         assert_eq!(answer["device"], "sim:b200");
+        // Tiles that nobody counted are no zero.
+        let tiles = &answer["steps"][0]["summary"]["tiles"];
+        assert!(tiles.is_null() || tiles.as_u64() > Some(0), "{answer}");
         assert!(answer["relative_norm"].as_f64().unwrap() < 2e-3, "{answer}");
     }
 }

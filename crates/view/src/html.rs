@@ -9,7 +9,7 @@
 use crate::lanes::lanes;
 use crate::perfetto::decision_name;
 use crate::{Run, colour, escape, origin_name};
-use heist_launch::TileOrigin;
+use heist_launch::{TileOrigin, Trace};
 use serde_json::{Value, json};
 
 const PAGE: &str = include_str!("timeline.html");
@@ -74,13 +74,26 @@ fn run(run: &Run<'_>) -> Value {
         "clock": trace.clock.to_string(),
         "length": trace.makespan().ns(),
         "figures": format!(
-            "{} ({}), tail {}, {:.0}% busy, {} tiles, {} stolen, {} refused, {} declined",
+            "{} ({}), tail {}, {:.0}% busy, {}",
             figures.makespan, trace.clock, figures.tail, figures.busy_fraction * 100.0,
-            figures.tiles, figures.stolen, figures.refused, figures.declined
+            tiles_of(trace)
         ),
         "sms": lanes.sm_of_lane,
         "tiles": tiles,
         "blocks": blocks,
         "decisions": decisions,
     })
+}
+
+/// What is known of the tiles. A kernel that was not watched tells of its blocks alone,
+/// which is no reason to say that no tile ran.
+fn tiles_of(trace: &Trace) -> String {
+    if trace.tiles.is_empty() {
+        return "tiles not measured".to_owned();
+    }
+    let figures = trace.summary();
+    format!(
+        "{} tiles, {} stolen, {} refused, {} declined",
+        figures.tiles, figures.stolen, figures.refused, figures.declined
+    )
 }

@@ -1,7 +1,7 @@
 //! ptxas, where there is one: where it is, and what it makes of a module.
 
-use heist_check::log::{self, KernelUsage, Kind};
-use heist_ptx::{Module, Source};
+use heist_check::log::{self, Kind, Reading};
+use heist_ptx::{Module, Source, Span};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, process};
@@ -33,8 +33,9 @@ fn in_virtual_environment(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What each kernel takes when assembled for its target, or why that is not known.
-pub(super) fn usage(source: &Source, module: &Module) -> Result<Vec<KernelUsage>, String> {
+/// What the assembler says of each kernel for its target, as of a log of it: what it
+/// takes, and what is worth a finding, a spill for example. Or why that is not known.
+pub(super) fn read(source: &Source, module: &Module) -> Result<Reading, String> {
     let Some((ptxas, _)) = find() else {
         return Err(
             "there is no ptxas here: put it on the path, or name it in HEIST_PTXAS".to_owned(),
@@ -56,5 +57,13 @@ pub(super) fn usage(source: &Source, module: &Module) -> Result<Vec<KernelUsage>
         let first = said.lines().next().unwrap_or_default();
         return Err(format!("ptxas does not assemble it: {first}"));
     }
-    Ok(log::read(Kind::Assembler, &Source::new("ptxas", said)).usage)
+    let mut reading = log::read(Kind::Assembler, &Source::new("ptxas", said));
+    // The places are lines of the log; here they are the kernels that it speaks of.
+    for finding in &mut reading.findings {
+        let named = |name: &str| finding.message.contains(&format!("`{name}`"));
+        let kernel = module.entries().find(|entry| named(entry.name.as_str()));
+        finding.span = kernel.map_or(Span::NONE, |entry| entry.span);
+        finding.others.clear();
+    }
+    Ok(reading)
 }

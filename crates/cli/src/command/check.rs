@@ -1,16 +1,18 @@
 //! `heist check`: why does my kernel die?
 
-use super::launch::{ARGUMENTS_HELP, LaunchFlags};
-use super::{assembler, launch_file};
+use super::launch::{LaunchFlags, RunFlags, arguments_help};
+use super::{assembler, entry, launch_file};
 use crate::answer::{BadQuestion, Output, Verdict, not_run};
 use crate::file::read_source;
 use crate::say;
 use crate::{origin, render, sarif};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use heist_check::log::{self, KernelUsage, Kind};
-use heist_ptx::{Diagnostic, Severity, Source, validate};
+use heist_check::shared_opt_in;
+use heist_ptx::{Diagnostic, Module, Severity, Source, Span, rule, validate};
 use heist_run::{NotRun, Program};
 use serde_json::json;
+use std::ops::Range;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -25,16 +27,19 @@ Examples:
   compute-sanitizer ./app | heist check -
   heist check --sarif *.ptx > found.sarif
 
-Exit status: 0 nothing found, 1 something was, 2 a file that is none of these.";
+Exit status: 0 nothing found (or X011 alone, which the host's code must answer), 1 something was,
+2 a file that is none of these.";
 
 /// Say what is wrong with PTX, or what a log means: where, why, and what to do.
 #[derive(Args)]
-#[command(after_help = format!("{ARGUMENTS_HELP}\n\n{EXAMPLES}"))]
+#[command(after_help = format!("{}\n\n{EXAMPLES}", arguments_help()))]
 // A launch is optional here, so its shape is required only once another part is given.
+#[command(group = ArgGroup::new("launched").args(["grid", "launches"]).multiple(true))]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "grid" => arg.required(false).requires("block"),
     "block" => arg.required(false).requires("grid"),
-    "files" | "sarif" | "ptxas" | "launches" => arg,
+    "files" | "sarif" | "ptxas" | "launches" | "entry" => arg,
+    "device" | "seed" | "explore" | "chaos" | "timeout" => arg.requires("launched"),
     _ => arg.requires_all(["grid", "block"]),
 }))]
 pub(crate) struct Check {
@@ -52,6 +57,8 @@ pub(crate) struct Check {
     launches: Option<PathBuf>,
     #[command(flatten)]
     launch: Option<LaunchFlags>,
+    #[command(flatten)]
+    how: RunFlags,
 }
 
 /// What one file gave.
@@ -88,7 +95,7 @@ impl Check {
             match answer {
                 Ok(found) => {
                     files.push((&found.source, found.diagnostics.as_slice()));
-                    if !found.diagnostics.is_empty() && verdict == Verdict::Clean {
+                    if found.diagnostics.iter().any(fails) && verdict == Verdict::Clean {
                         verdict = Verdict::Found;
                     }
                     if !out.json && !self.sarif {
@@ -157,41 +164,122 @@ impl Check {
 
     fn check_program(&self, program: &Program) -> Result<Found, BadQuestion> {
         let (source, module) = (program.source(), program.module());
-        let mut usage = Vec::new();
-        let mut remarks = Vec::new();
-        let mut found = validate::validate(module, Some(source));
-        // What is not PTX means nothing, and can't be run.
-        if found.is_empty() {
-            found = heist_check::check(module);
-            if let Some(launch) = &self.launch {
-                let entry = launch.entry(program)?;
-                let dynamic = launch.launch().dynamic_shared;
-                found.extend(heist_check::shared_opt_in(module, entry, dynamic));
-                let launched = launch.run(program)?;
-                remarks = launched.remarks();
-                merge(&mut found, launched.execution.findings);
-            }
-            if let Some(file) = &self.launches {
-                let (launches, from_runs) = launch_file::run(file, program)?;
-                remarks.push(match launches {
-                    1 => "one launch was run".to_owned(),
-                    many => format!("{many} launches were run"),
-                });
-                merge(&mut found, from_runs);
-            }
-        }
-        found.sort_by_key(|diagnostic| diagnostic.span.start);
-        origin::add_source_lines(module, source, &mut found);
-        if self.ptxas {
-            usage = assembler::usage(source, module).map_err(BadQuestion::Sentence)?;
-        }
-        Ok(Found {
+        let asked = match &self.how.entry {
+            Some(name) => Some(entry::find(program, Some(name))?),
+            None => None,
+        };
+        let mut answer = Found {
             source: source.clone(),
             kind: Kind::Ptx,
-            diagnostics: found,
-            usage,
-            remarks,
-        })
+            diagnostics: validate::validate(module, Some(source)),
+            usage: Vec::new(),
+            remarks: Vec::new(),
+        };
+        // What is not PTX means nothing, and can't be run.
+        if answer.diagnostics.is_empty() {
+            answer.diagnostics = heist_check::check(module);
+            self.run_launches(program, &mut answer)?;
+        }
+        if self.ptxas {
+            let reading = assembler::read(source, module).map_err(BadQuestion::Sentence)?;
+            answer.usage = reading.usage;
+            merge(&mut answer.diagnostics, reading.findings);
+        }
+        if let Some(asked) = asked {
+            let others = Bodies::of(module, |entry| entry != asked);
+            answer.diagnostics.retain(|one| !others.have(one.span));
+            answer.usage.retain(|usage| usage.kernel == asked);
+        }
+        answer
+            .diagnostics
+            .sort_by_key(|diagnostic| diagnostic.span.start);
+        origin::add_source_lines(module, source, &mut answer.diagnostics);
+        Ok(answer)
+    }
+
+    /// Runs what is to be run, and adds what that found.
+    fn run_launches(&self, program: &Program, answer: &mut Found) -> Result<(), BadQuestion> {
+        let (from_runs, launched) = if let Some(launch) = &self.launch {
+            let entry = entry::find(program, self.how.entry.as_deref())?;
+            let run = launch.run(program, entry, &self.how)?;
+            answer.remarks = run.remarks();
+            let mut found = run.execution.findings;
+            let dynamic = launch.launch().dynamic_shared;
+            found.extend(shared_opt_in(program.module(), entry, dynamic));
+            (found, vec![entry])
+        } else if let Some(file) = &self.launches {
+            let launches = launch_file::run(file, program, &self.how)?;
+            answer.remarks.push(match launches.count {
+                1 => "one launch was run".to_owned(),
+                many => format!("{many} launches were run"),
+            });
+            (launches.found, launches.entries)
+        } else {
+            return Ok(());
+        };
+        let ended_well = !from_runs.iter().any(|one| one.severity == Severity::Error);
+        if ended_well {
+            let ran = Bodies::of(program.module(), |entry| launched.contains(&entry));
+            answer.drop_refuted(&ran);
+        }
+        merge(&mut answer.diagnostics, from_runs);
+        Ok(())
+    }
+}
+
+/// Whether a finding fails the check. Whether a launch opts in to more than 48 KiB of
+/// shared memory is written in the host's code, which nobody has shown us.
+fn fails(found: &Diagnostic) -> bool {
+    found.code != rule::SHARED_OPT_IN
+}
+
+/// Whether a finding says what may happen, and a run would have told if it did.
+fn only_possible(found: &Diagnostic) -> bool {
+    let says_may = || found.message.split(' ').any(|word| word == "may");
+    let told_by_runs = !matches!(found.code, rule::UNREACHABLE | rule::SETMAXNREG_IGNORED);
+    told_by_runs && (found.severity == Severity::Warning || says_may())
+}
+
+impl Found {
+    /// Drops what is only possible in kernels that were launched: the runs have answered.
+    fn drop_refuted(&mut self, launched: &Bodies) {
+        let refuted = |one: &Diagnostic| only_possible(one) && launched.have(one.span);
+        let (dropped, kept): (Vec<_>, Vec<_>) =
+            self.diagnostics.drain(..).partition(|one| refuted(one));
+        self.diagnostics = kept;
+        if !dropped.is_empty() {
+            let places = dropped.iter().map(|one| {
+                let line = self.source.position(one.span).line;
+                format!("{} (line {line})", one.code)
+            });
+            self.remarks.push(format!(
+                "only possible, and not so in what was run: {}",
+                places.collect::<Vec<_>>().join(", ")
+            ));
+        }
+    }
+}
+
+/// Where in the text some kernels are.
+struct Bodies(Vec<Range<u32>>);
+
+impl Bodies {
+    /// The kernels of those names.
+    fn of(module: &Module, wanted: impl Fn(&str) -> bool) -> Bodies {
+        // A function reaches from its name to the name of the next one.
+        let mut starts: Vec<u32> = module.functions().map(|f| f.span.start).collect();
+        starts.sort_unstable();
+        let end = |start: u32| starts.iter().copied().find(|&next| next > start);
+        let kernels = module.entries().filter(|f| wanted(f.name.as_str()));
+        Bodies(
+            kernels
+                .map(|f| f.span.start..end(f.span.start).unwrap_or(u32::MAX))
+                .collect(),
+        )
+    }
+
+    fn have(&self, span: Span) -> bool {
+        !span.is_none() && self.0.iter().any(|body| body.contains(&span.start))
     }
 }
 

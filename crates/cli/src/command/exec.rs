@@ -1,6 +1,7 @@
 //! `heist exec`: any PTX, once, on a device of your choice.
 
-use super::launch::{ARGUMENTS_HELP, LaunchFlags, Launched};
+use super::entry;
+use super::launch::{LaunchFlags, Launched, RunFlags, arguments_help};
 use crate::answer::{BadQuestion, Output, Verdict, not_run, tell_all};
 use crate::file::{self, read_source};
 use crate::render;
@@ -22,12 +23,14 @@ Exit status: 0 it ran clean, 1 something was found, 2 it could not be run.";
 
 /// Run a kernel of a PTX file and print its outputs.
 #[derive(Args)]
-#[command(after_help = format!("{ARGUMENTS_HELP}\n\n{EXAMPLES}"))]
+#[command(after_help = format!("{}\n\n{EXAMPLES}", arguments_help()))]
 pub(crate) struct Exec {
     /// The PTX file; `-` is standard input.
     file: PathBuf,
     #[command(flatten)]
     launch: LaunchFlags,
+    #[command(flatten)]
+    how: RunFlags,
     /// Write an output to a file, raw: `--save 1=out.bin`, or by a buffer's name.
     #[arg(long, value_name = "BUFFER=FILE")]
     save: Vec<String>,
@@ -44,7 +47,8 @@ impl Exec {
         for (_, path) in &saves {
             file::writable(path)?;
         }
-        let ran = self.launch.run(&program)?;
+        let entry = entry::find(&program, self.how.entry.as_deref())?;
+        let ran = self.launch.run(&program, entry, &self.how)?;
         for (name, path) in saves {
             let Some(buffer) = ran.execution.outcome.output(name.clone()) else {
                 return Err(BadQuestion::Sentence(format!(

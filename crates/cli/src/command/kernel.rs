@@ -8,7 +8,7 @@ use heist::job::{self, JobError, StepRun};
 use heist_kernels::Work;
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_kernels::reference::Difference;
-use heist_launch::Clock;
+use heist_launch::{Clock, Trace};
 use heist_run::{Device, DeviceName, Settings};
 use heist_sched::Schedule;
 use heist_view::Run as Named;
@@ -167,7 +167,7 @@ fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
             },
             "registers": execution.resources.as_ref().map(|kernel| kernel.registers),
             "local_bytes": execution.resources.as_ref().map(|kernel| kernel.local),
-            "summary": execution.outcome.trace.as_ref().map(heist_launch::Trace::summary),
+            "summary": execution.outcome.trace.as_ref().map(summary),
             "diagnostics": execution.findings.iter()
                 .map(|diagnostic| render::to_json(diagnostic, text)).collect::<Vec<_>>(),
         })
@@ -184,4 +184,22 @@ fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
         "largest_difference": answer.checked.as_ref().map(|(difference, _)| difference.max),
         "bound": answer.checked.as_ref().map(|(_, bound)| bound),
     })
+}
+
+/// The figures of a step. A kernel that was not watched tells of its blocks alone: what
+/// is not known of its tiles is null, and no zero.
+fn summary(trace: &Trace) -> serde_json::Value {
+    let mut figures = json!(trace.summary());
+    if trace.tiles.is_empty() {
+        for unknown in [
+            "tiles",
+            "stolen",
+            "most_tiles_per_block",
+            "declined",
+            "refused",
+        ] {
+            figures[unknown] = serde_json::Value::Null;
+        }
+    }
+    figures
 }

@@ -3,12 +3,21 @@
 use crate::answer::{BadQuestion, not_run, question};
 use clap::Args;
 use heist_launch::text::parse_named_buffer;
-use heist_launch::{Arguments, Clock, Dim3, Launch, parse_arg};
+use heist_launch::{
+    Arguments, Clock, Dim3, Fill, Interleave, L2Promotion, Launch, Swizzle, TensorElement,
+    parse_arg,
+};
 use heist_run::{Device, DeviceName, Execution, Program, Settings};
 use std::time::Duration;
 
 /// How arguments are written, for the help of commands that take them.
-pub(crate) const ARGUMENTS_HELP: &str = "\
+pub(crate) fn arguments_help() -> String {
+    fn all<T: Copy + ToString>(values: &[T]) -> String {
+        let words: Vec<String> = values.iter().map(ToString::to_string).collect();
+        words.join(" ")
+    }
+    format!(
+        "\
 An argument is one of
   u32:7  f32:1.5  f64:0x3ff0000000000000      a number
   in:f32:[1,2,0..8,0*64]                      a buffer: lists take ranges and repeats
@@ -18,14 +27,31 @@ An argument is one of
   inout:u32:[0,0]                             both
   ptr:NAME  ptr:NAME+16  ptr:0                a pointer into a named buffer, or that of argument 0
   bytes:[1,0,255]                             a struct by value
-  tensormap(buffer=0, type=f16, dims=[64,64], box=[64,8], swizzle=128)";
+  tensormap(buffer=0, type=f16, dims=[64,64], box=[64,8], swizzle=128)
 
-/// A launch, and where and how to run it.
+A tensor map is tiled (im2col is not taken), and its fields are
+  buffer      whose memory: an argument's number, or a --buffer's name
+  type        {}
+  dims        elements along each axis, the innermost first: 1 to 5 axes
+  box         elements of a copy along each axis
+  strides     bytes from one to the next along every axis but the first [dense]
+  estrides    elements from one that is copied to the next along each axis [1]
+  offset      bytes from the buffer's start [0]
+  swizzle     {} [none]
+  interleave  {} [none]
+  l2          {} [none]
+  fill        {} [zero]",
+        all(TensorElement::ALL),
+        all(Swizzle::ALL),
+        all(Interleave::ALL),
+        all(L2Promotion::ALL),
+        all(Fill::ALL),
+    )
+}
+
+/// A launch.
 #[derive(Args)]
 pub(crate) struct LaunchFlags {
-    /// The kernel; needed when the file has several.
-    #[arg(long)]
-    entry: Option<String>,
     /// Blocks: `4`, `4,2` or `4,2,1`.
     #[arg(long, value_name = "X,Y,Z")]
     grid: Dim3,
@@ -44,24 +70,51 @@ pub(crate) struct LaunchFlags {
     /// A buffer that no parameter is by itself: `NAME in:f32:[1,2]`.
     #[arg(long = "buffer", value_name = "NAME CONTENTS")]
     buffers: Vec<String>,
-    /// Where to run it [default: a simulated GPU that the file's target fits].
-    #[arg(long)]
-    device: Option<DeviceName>,
-    /// The simulator's schedule: the same seed gives the same run.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// Try this many schedules, from the seed on, until one finds something.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    explore: u64,
-    /// Have the simulator refuse, delay and reorder what hardware may.
-    #[arg(long)]
-    chaos: bool,
     /// All blocks at once on the device (a cooperative launch).
     #[arg(long)]
     cooperative: bool,
-    /// How long it may take.
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
-    timeout: Duration,
+}
+
+/// Which kernel, where and how to run it.
+#[derive(Args)]
+pub(crate) struct RunFlags {
+    /// The kernel, as the PTX or C++ names it; needed when the file has several.
+    #[arg(long)]
+    pub(super) entry: Option<String>,
+    /// Where to run it [default: a simulated GPU that the file's target fits].
+    #[arg(long)]
+    pub(super) device: Option<DeviceName>,
+    /// The simulator's schedule: the same seed gives the same run [default: 0].
+    #[arg(long)]
+    pub(super) seed: Option<u64>,
+    /// Try this many schedules, from the seed on, until one finds something [default: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) explore: Option<u64>,
+    /// Have the simulator refuse, delay and reorder what hardware may.
+    #[arg(long)]
+    pub(super) chaos: bool,
+    /// How long it may take [default: 60].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) timeout: Option<Duration>,
+}
+
+impl RunFlags {
+    /// The settings of a run; what is not said is as in `other`.
+    pub(super) fn settings(&self, other: Settings) -> Settings {
+        Settings {
+            seed: self.seed.unwrap_or(other.seed),
+            schedules: self.explore.unwrap_or(other.schedules),
+            chaos: self.chaos || other.chaos,
+            limit: self.timeout.unwrap_or(other.limit),
+            ..other
+        }
+    }
+
+    /// The device: the one that is named, or one that the program's target fits.
+    pub(super) fn device(&self, program: &Program) -> DeviceName {
+        self.device
+            .unwrap_or_else(|| DeviceName::for_target(&program.module().target.arch))
+    }
 }
 
 /// A time limit, from seconds.
@@ -137,11 +190,6 @@ impl LaunchFlags {
         }
     }
 
-    /// The kernel that is meant.
-    pub(crate) fn entry<'p>(&self, program: &'p Program) -> Result<&'p str, BadQuestion> {
-        program.entry(self.entry.as_deref()).map_err(question)
-    }
-
     /// The arguments, files read.
     pub(crate) fn arguments(&self) -> Result<Arguments, BadQuestion> {
         let mut read = |path: &str| std::fs::read(path).map_err(|error| error.to_string());
@@ -161,21 +209,19 @@ impl LaunchFlags {
 
     /// Runs it, on the simulator in as many schedules as asked for: the first in
     /// which an error was found, or the last.
-    pub(crate) fn run(&self, program: &Program) -> Result<Launched, BadQuestion> {
-        let entry = self.entry(program)?;
+    pub(crate) fn run(
+        &self,
+        program: &Program,
+        entry: &str,
+        how: &RunFlags,
+    ) -> Result<Launched, BadQuestion> {
         let arguments = self.arguments()?;
         let launch = self.launch();
-        let device = self
-            .device
-            .unwrap_or_else(|| DeviceName::for_target(&program.module().target.arch));
-        let settings = Settings {
-            seed: self.seed,
-            schedules: self.explore,
-            chaos: self.chaos,
+        let device = how.device(program);
+        let settings = how.settings(Settings {
             cooperative: self.cooperative,
-            limit: self.timeout,
             ..Settings::default()
-        };
+        });
         let execution = open(device)?
             .inspect(program, entry, &launch, &arguments, &settings)
             .map_err(not_run)?;
@@ -183,7 +229,31 @@ impl LaunchFlags {
             execution,
             device,
             launch,
-            schedules: self.explore,
+            schedules: settings.schedules,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_has_the_whole_grammar_of_a_tensor_map() {
+        let help = arguments_help();
+        let fields = help.split("its fields are").nth(1).expect("the fields");
+        // What the parser takes is in its answer to a field that it does not.
+        let refusal = parse_arg("tensormap(no=1)", &mut |_| Err(String::new()))
+            .expect_err("no such field")
+            .to_string();
+        let known = refusal.split("its fields are ").nth(1).expect("a list");
+        for field in known.split_whitespace() {
+            let line = |line: &str| line.split_whitespace().next() == Some(field);
+            assert!(fields.lines().any(line), "{field}");
+        }
+        assert!(
+            fields.contains("tf32_ftz") && fields.contains("nan"),
+            "{help}"
+        );
     }
 }

@@ -1,17 +1,33 @@
 //! Launches written in a file, in the comments that tests are written in
 //! (`docs/test-files.md`): the PTX's own, or another file's beside it.
 
-use super::launch::open;
+use super::entry;
+use super::launch::{RunFlags, open};
 use crate::answer::{BadQuestion, not_run, question};
 use crate::file::read_source;
 use heist_check::shared_opt_in;
 use heist_filetests::{Action, Run, read_directives};
 use heist_ptx::Diagnostic;
-use heist_run::{DeviceName, Program, Settings};
+use heist_run::{Program, Settings};
 use std::path::Path;
 
-/// Runs every launch that a file says; how many those are, and what all of them found.
-pub(super) fn run(path: &Path, program: &Program) -> Result<(usize, Vec<Diagnostic>), BadQuestion> {
+/// What the launches of a file gave.
+pub(super) struct Launches<'p> {
+    /// How many there were.
+    pub(super) count: usize,
+    /// What all of them found.
+    pub(super) found: Vec<Diagnostic>,
+    /// The kernels that were launched.
+    pub(super) entries: Vec<&'p str>,
+}
+
+/// Runs every launch that a file says, of one kernel where one is asked for. What is
+/// said on the command line goes before what the file says.
+pub(super) fn run<'p>(
+    path: &Path,
+    program: &'p Program,
+    how: &RunFlags,
+) -> Result<Launches<'p>, BadQuestion> {
     let says = read_source(path)?;
     let name = says.name().to_owned();
     let file = read_directives(says).map_err(|errors| {
@@ -32,35 +48,56 @@ pub(super) fn run(path: &Path, program: &Program) -> Result<(usize, Vec<Diagnost
              `// heist: arg` for each parameter"
         )));
     }
-    let mut found: Vec<Diagnostic> = Vec::new();
-    for run in &launches {
-        for diagnostic in launch(run, program)? {
+    let asked = match &how.entry {
+        Some(asked) => Some(entry::find(program, Some(asked))?),
+        None => None,
+    };
+    let mut all = Launches {
+        count: 0,
+        found: Vec::new(),
+        entries: Vec::new(),
+    };
+    for run in launches {
+        let entry = entry::find(program, run.entry.as_deref())?;
+        if asked.is_some_and(|asked| asked != entry) {
+            continue;
+        }
+        all.count += 1;
+        all.entries.push(entry);
+        for diagnostic in launch(run, entry, program, how)? {
             // Several launches find one mistake once.
             let known = |other: &Diagnostic| {
                 other.code == diagnostic.code && other.span.start == diagnostic.span.start
             };
-            if !found.iter().any(known) {
-                found.push(diagnostic);
+            if !all.found.iter().any(known) {
+                all.found.push(diagnostic);
             }
         }
     }
-    Ok((launches.len(), found))
+    match (all.count, asked) {
+        (0, Some(asked)) => Err(question(format!("{name} says no launch of `{asked}`"))),
+        _ => Ok(all),
+    }
 }
 
-fn launch(run: &Run, program: &Program) -> Result<Vec<Diagnostic>, BadQuestion> {
-    let entry = program.entry(run.entry.as_deref()).map_err(question)?;
-    let name = match &run.device {
-        Some(text) => text.parse().map_err(BadQuestion::Sentence)?,
-        None => DeviceName::for_target(&program.module().target.arch),
+fn launch(
+    run: &Run,
+    entry: &str,
+    program: &Program,
+    how: &RunFlags,
+) -> Result<Vec<Diagnostic>, BadQuestion> {
+    let device = match (how.device, &run.device) {
+        (None, Some(text)) => text.parse().map_err(BadQuestion::Sentence)?,
+        _ => how.device(program),
     };
-    let settings = Settings {
+    let settings = how.settings(Settings {
         seed: run.seed.unwrap_or(0),
         schedules: run.explore.unwrap_or(1).into(),
         chaos: run.chaos,
         cooperative: run.cooperative,
         ..Settings::default()
-    };
-    let execution = open(name)?
+    });
+    let execution = open(device)?
         .inspect(program, entry, &run.launch, &run.arguments, &settings)
         .map_err(not_run)?;
     let mut found = execution.findings;

@@ -9,6 +9,7 @@ mod check;
 mod demo;
 mod doctor;
 mod emit;
+mod entry;
 mod exec;
 mod explain;
 mod fmt;
