@@ -5,7 +5,8 @@ use crate::file;
 use clap::Args;
 use heist_kernels::catalogue::{self, Settings};
 use heist_kernels::{Step, Target};
-use heist_launch::{Arg, NamedBuffer, Role};
+use heist_launch::{Arg, ElementType, NamedBuffer, Role, Scalar};
+use heist_ptx::Variable;
 use heist_ptx::arch::{Arch, Gpu};
 use serde_json::json;
 use std::path::PathBuf;
@@ -115,19 +116,31 @@ fn buffer_json(buffer: &NamedBuffer) -> serde_json::Value {
 
 /// Every argument in the order in which a driver-API program passes them.
 fn arguments(step: &Step) -> Vec<serde_json::Value> {
-    let names: Vec<String> = step
+    let params: Vec<&Variable> = step
         .module
         .entries()
         .filter(|entry| *entry.name == step.entry)
-        .flat_map(|entry| entry.params.iter().map(|param| param.name.to_string()))
+        .flat_map(|entry| &entry.params)
         .collect();
     let described = step.params.iter().enumerate().map(|(index, arg)| {
-        let mut described = argument(arg);
+        let param = params.get(index);
+        let number = param.and_then(|param| number(arg, param));
+        let mut described = argument(number.as_ref().unwrap_or(arg));
         described["index"] = json!(index);
-        described["name"] = json!(names.get(index));
+        described["name"] = json!(param.map(|param| param.name.as_str()));
         described
     });
     described.collect()
+}
+
+/// Bytes that are a number, by the type of their parameter.
+fn number(arg: &Arg, param: &Variable) -> Option<Arg> {
+    let Arg::Bytes(bytes) = arg else { return None };
+    let ty: ElementType = param.ty.to_string().parse().ok()?;
+    let fits = param.dims.is_empty() && ty.bytes() == bytes.len();
+    let mut wide = [0; 8];
+    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    fits.then(|| Arg::Scalar(Scalar::new(ty, u64::from_le_bytes(wide))))
 }
 
 fn argument(arg: &Arg) -> serde_json::Value {

@@ -6,7 +6,7 @@ use heist_run::Program;
 
 /// The kernel of a name, or the only one where none is asked for.
 ///
-/// `_Z4scalePfi`, `scale(float*, int)` and `scale` name the same kernel.
+/// `_Z5scalePfi`, `scale(float*, int)` and `scale` name the same kernel.
 pub(super) fn find<'p>(program: &'p Program, asked: Option<&str>) -> Result<&'p str, BadQuestion> {
     let exact = program.entry(asked);
     let (Err(_), Some(asked)) = (&exact, asked) else {
@@ -84,9 +84,9 @@ mod tests {
 
     #[test]
     fn demangled_names_are_taken() {
-        let names = ["_Z4scalePfi", "_ZN4deep3addIfEEvPT_", "plain"];
+        let names = ["_Z5scalePfi", "_ZN4deep3addIfEEvPT_", "plain"];
         for (asked, name) in [
-            ("_Z4scalePfi", names[0]),
+            ("_Z5scalePfi", names[0]),
             ("scale(float*, int)", names[0]),
             ("scale(float *,int)", names[0]),
             ("scale", names[0]),
@@ -99,7 +99,7 @@ mod tests {
         }
         let none = found(&names, "sca").expect_err("no such kernel");
         assert!(none.contains("there is no kernel `sca`"), "{none}");
-        let two = found(&["_Z4scalePfi", "_Z4scalePdi"], "scale").expect_err("two");
+        let two = found(&["_Z5scalePfi", "_Z5scalePdi"], "scale").expect_err("two");
         assert!(two.contains("scale(double*, int)"), "{two}");
     }
 }
