@@ -1,6 +1,6 @@
 //! Whether anything notices a mutant: the rules without a launch, a run, or its results.
 
-use heist_filetests::{Action, Case, Run, TestFile, compare};
+use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
 use heist_ptx::{Diagnostic, Module, Severity, Source};
@@ -9,6 +9,8 @@ use heist_sim::{Budget, Chaos, Device, Options, Program};
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
+    /// No launch runs what it changes.
+    Unreached,
     /// It is no PTX any more.
     Refused,
     /// Something was found, first of all this.
@@ -22,7 +24,6 @@ pub(crate) enum Fate {
 /// A case that is clean as it is, to hold mutants against.
 pub(crate) struct Original<'f> {
     file: &'f TestFile,
-    case: &'f Case,
     run: &'f Run,
     outcome: Outcome,
     /// Instructions that it took.
@@ -102,16 +103,15 @@ impl<'f> Original<'f> {
             return Vec::new();
         }
         let runs = file.cases.iter().filter_map(|case| match &case.action {
-            Action::Run(run) if file.expected_codes(case).is_empty() => Some((case, &**run)),
+            Action::Run(run) if file.expected_codes(case).is_empty() => Some(&**run),
             _ => None,
         });
-        runs.filter_map(|(case, run)| {
+        runs.filter_map(|run| {
             let chaos = if run.chaos { Chaos::FULL } else { Chaos::NONE };
             let seed = run.seed.unwrap_or(0);
             let (outcome, found, cost) = execute(run, &module, (seed, chaos), 20_000_000)?;
             errors(&found).is_none().then_some(Original {
                 file,
-                case,
                 run,
                 outcome,
                 cost,
@@ -123,11 +123,6 @@ impl<'f> Original<'f> {
     /// How many instructions it takes.
     pub(crate) fn cost(&self) -> u64 {
         self.cost
-    }
-
-    /// Its name.
-    pub(crate) fn case(&self) -> &str {
-        &self.case.name
     }
 
     /// Runs a mutant as the case says, on the first schedule and on `more` others, until

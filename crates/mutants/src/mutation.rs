@@ -21,6 +21,8 @@ pub(crate) struct Mutant {
     /// In words.
     pub(crate) change: String,
     pub(crate) text: String,
+    /// With a trap where the change is: what no launch stops at is not run at all.
+    pub(crate) probe: String,
 }
 
 impl Mutant {
@@ -144,8 +146,12 @@ impl Line<'_> {
             for (strong, weak) in WEAKER {
                 let fence = matches!(parts[0], "fence" | "membar");
                 let scope = !matches!(*weak, "relaxed");
-                // There is no relaxed fence, and a barrier is not of a scope.
-                if part != strong || fence && !scope || parts[0] == "barrier" && scope {
+                // There is no relaxed fence and no relaxed wait at a cluster's barrier, such
+                // a barrier has no scope, and neither has a fence of inits.
+                let unknown = fence && !scope
+                    || parts[0] == "barrier" && (scope || parts.contains(&"wait"))
+                    || parts.contains(&"mbarrier_init");
+                if part != strong || unknown {
                     continue;
                 }
                 let mut changed = parts.clone();
@@ -165,6 +171,12 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
         let Some(line) = instruction(whole) else {
             continue;
         };
+        let probe = {
+            let trap = line.with("trap", ";");
+            let mut changed: Vec<&str> = lines.clone();
+            changed[at] = &trap;
+            changed.join("\n") + "\n"
+        };
         let mut add = |kind: Kind, change: String, replaced: &[(usize, String)]| {
             let mut changed: Vec<&str> = lines.clone();
             for (at, with) in replaced {
@@ -175,6 +187,7 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
                 line: at + 1,
                 change,
                 text: changed.join("\n") + "\n",
+                probe: probe.clone(),
             });
         };
         if line.orders() {
@@ -183,11 +196,14 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
                 format!("without {}", line.opcode),
                 &[(at, line.removed())],
             );
-            let next = lines.get(at + 1).copied().unwrap_or("");
-            let waits = line.opcode.contains("wait");
-            if !waits && instruction(next).is_some_and(|next| !is_jump(next.opcode)) {
-                let swapped = [(at, next.to_owned()), (at + 1, whole.to_owned())];
-                add(Kind::Order, format!("{} one later", line.opcode), &swapped);
+            if let Some(behind) = next_access(&lines, at)
+                && !line.opcode.contains("wait")
+            {
+                let mut moved: Vec<(usize, String)> = (at..behind)
+                    .map(|to| (to, lines[to + 1].to_owned()))
+                    .collect();
+                moved.push((behind, whole.to_owned()));
+                add(Kind::Order, format!("{} later", line.opcode), &moved);
             }
         }
         for weaker in line.weaker() {
@@ -205,6 +221,37 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
         }
     }
     mutants
+}
+
+/// The next line that touches memory or orders something, if nothing but instructions that
+/// do neither lie between.
+fn next_access(lines: &[&str], at: usize) -> Option<usize> {
+    const TOUCHING: &[&str] = &[
+        "ld.",
+        "st.",
+        "atom.",
+        "red.",
+        "cp.",
+        "wgmma.mma",
+        "ldmatrix",
+        "stmatrix",
+        "mbarrier.",
+    ];
+    for (to, line) in lines.iter().enumerate().skip(at + 1) {
+        if line.trim().is_empty() || line.trim_start().starts_with("//") {
+            continue;
+        }
+        let line = instruction(line)?;
+        if is_jump(line.opcode) {
+            return None;
+        }
+        let param = line.opcode.starts_with("ld.param");
+        let touches = TOUCHING.iter().any(|start| line.opcode.starts_with(start));
+        if touches && !param || line.orders() {
+            return Some(to);
+        }
+    }
+    None
 }
 
 fn is_jump(opcode: &str) -> bool {
@@ -251,7 +298,7 @@ mod tests {
             changes,
             [
                 "without fence.acq_rel.gpu",
-                "fence.acq_rel.gpu one later",
+                "fence.acq_rel.gpu later",
                 "fence.acq_rel.cta for fence.acq_rel.gpu",
             ]
         );

@@ -10,6 +10,7 @@ use crate::race::history::History;
 use crate::race::shadow::Floor;
 use crate::race::touch::LineTouch;
 use crate::state::memory::region::Region;
+use crate::state::team::Team;
 
 /// Checks a group for bytes that nobody wrote and for races, and records it.
 #[inline]
@@ -51,13 +52,23 @@ pub(crate) fn watch_unless(
         {
             return;
         }
-        let (clock, floor) = (&cx.warp.clock, &cx.team.floor);
+        let (clock, floor) = (&cx.warp.clock, floor(cx.team, group.home));
         group
             .touch()
             .lines(contiguous, |line| look.line(region, line, clock, floor));
     }
     if look.has_found() {
         tell(cx, group, look, harmless);
+    }
+}
+
+/// Below what everybody who can reach a memory has met: the cluster's own meetings say
+/// nothing about global memory.
+#[inline(always)]
+pub(crate) fn floor(team: &Team, home: Home) -> &Floor {
+    match home {
+        Home::Shared(_) => &team.floor,
+        _ => const { &Floor::NONE },
     }
 }
 

@@ -113,24 +113,26 @@ pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order, reads: bool) {
         let Some(key) = key(cx, group.home, offset) else {
             continue;
         };
-        if !reads {
-            cx.machine.flags.overwrite(key);
-        }
+        let geography = cx.machine.geography;
+        let flags = &mut cx.machine.flags;
+        flags.write(key, (scope, block), geography, reads);
         let fences = &cx.warp.fences;
         let covered: Vec<_> = fences
             .covered(lanes)
             .chain(fences.covered_through(key, lanes))
-            .map(|(fence, clock)| (fence.min(scope), Arc::clone(clock)))
+            .map(|(fence, clock)| (fence, Arc::clone(clock)))
             .collect();
-        for (scope, clock) in covered {
-            cx.machine.flags.release(key, scope, block, clock);
+        for (fence, clock) in covered {
+            let scopes = (fence, scope);
+            cx.machine.flags.release(key, scopes, block, clock);
         }
         if releases {
             let live = cx.warp.live;
             let clock = Arc::new(cx.warp.clock.release(lanes, live));
             let fences = &mut cx.warp.fences;
             fences.released_through(key, lanes, scope, Arc::clone(&clock));
-            cx.machine.flags.release(key, scope, block, clock);
+            let scopes = (scope, scope);
+            cx.machine.flags.release(key, scopes, block, clock);
         }
     }
 }

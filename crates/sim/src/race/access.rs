@@ -99,9 +99,10 @@ impl<'a> Access<'a> {
     /// Whether an access of that kind to the same bytes, before this one, need not be
     /// remembered any more. Whoever comes after a plain write comes after what was before
     /// it, or races with the write. But nobody need come after an atomic to be in
-    /// order with it, so a plain access before it still counts.
-    pub(crate) fn replaces(&self, kind: Kind) -> bool {
-        self.write && (self.kind.scope().is_none() || self.kind == kind)
+    /// order with it, so a plain access before it still counts, and so does one of another
+    /// block (`near` says that it is of the same), which is in other scopes.
+    pub(crate) fn replaces(&self, kind: Kind, near: bool) -> bool {
+        self.write && (self.kind.scope().is_none() || self.kind == kind && near)
     }
 }
 

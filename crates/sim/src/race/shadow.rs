@@ -223,8 +223,9 @@ impl Line {
             if !(trace.write || access.write) {
                 continue;
             }
+            let near = geography.block(trace.agent) == geography.block(agent);
             if clock.knows_all(trace.agent, trace.clock) {
-                if access.replaces(trace.kind) {
+                if access.replaces(trace.kind, near) {
                     dead |= trace.forget(access.bytes);
                 }
                 continue;
@@ -246,7 +247,7 @@ impl Line {
             if conflict.is_none() && !in_place {
                 conflict = trace.find_conflict(access, overlap, clock);
             }
-            if access.replaces(trace.kind) && !same {
+            if access.replaces(trace.kind, near) && !same {
                 dead |= trace.forget(access.bytes);
             }
         }
@@ -415,6 +416,12 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
+    /// Of memory that others can reach who have not met with the cluster.
+    pub(crate) const NONE: Floor = Floor {
+        first: 0,
+        epochs: Vec::new(),
+    };
+
     pub(crate) fn new(first: Agent, agents: usize) -> Floor {
         Floor {
             first,

@@ -194,6 +194,8 @@ struct Released {
 /// What has been released through one place, as its present value carries it.
 #[derive(Clone, Debug, Default)]
 struct Place {
+    /// The scope and the block of the write that its value comes from.
+    carrier: Option<(Scope, u32)>,
     /// To the whole device: by all blocks, and by each.
     wide: Option<Arc<Clock>>,
     by_block: FxHashMap<u32, Arc<Clock>>,
@@ -207,6 +209,17 @@ pub(crate) struct Flags {
     by_place: FxHashMap<u64, Place>,
 }
 
+/// Whether two blocks are in the scope of each other's access.
+fn both_reach(one: (Scope, u32), other: (Scope, u32), geography: Geography) -> bool {
+    let size = geography.blocks_per_cluster;
+    let needs = match (one.1, other.1) {
+        (a, b) if a == b => Scope::Block,
+        (a, b) if a / size == b / size => Scope::Cluster,
+        _ => Scope::Gpu,
+    };
+    one.0 >= needs && other.0 >= needs
+}
+
 fn add(to: &mut Arc<Clock>, clock: &Arc<Clock>) {
     if !Arc::ptr_eq(to, clock) {
         Arc::make_mut(to).join(clock);
@@ -214,17 +227,36 @@ fn add(to: &mut Arc<Clock>, clock: &Arc<Clock>) {
 }
 
 impl Flags {
-    /// A write that is no read-modify-write: whoever sees its value sees nothing of what
-    /// the value before it carried.
-    pub(crate) fn overwrite(&mut self, place: u64) {
-        if let Some(at) = self.by_place.get_mut(&place) {
+    /// A strong write by block `block`. Whoever sees its value sees nothing of what the value
+    /// before it carried, unless it is a read-modify-write that has seen that itself.
+    pub(crate) fn write(
+        &mut self,
+        place: u64,
+        (scope, block): (Scope, u32),
+        geography: Geography,
+        reads: bool,
+    ) {
+        let Some(at) = self.by_place.get_mut(&place) else {
+            return;
+        };
+        let sees = |by: (Scope, u32)| both_reach(by, (scope, block), geography);
+        if !reads || !at.carrier.is_some_and(sees) {
             *at = Place::default();
         }
+        at.carrier = Some((scope, block));
     }
 
-    /// Something is released by a write to `place` by block `block`.
-    pub(crate) fn release(&mut self, place: u64, scope: Scope, block: u32, clock: Arc<Clock>) {
+    /// Something is released by a write of scope `by` to `place` by block `block`; `scope`
+    /// is that of the operation that releases it, the write itself or a fence before it.
+    pub(crate) fn release(
+        &mut self,
+        place: u64,
+        (scope, by): (Scope, Scope),
+        block: u32,
+        clock: Arc<Clock>,
+    ) {
         let at = self.by_place.entry(place).or_default();
+        at.carrier = Some((by, block));
         if scope >= Scope::Gpu {
             match &mut at.wide {
                 Some(wide) => add(wide, &clock),
@@ -256,6 +288,10 @@ impl Flags {
         let Some(at) = self.by_place.get(&place) else {
             return Vec::new();
         };
+        let sees = |by: (Scope, u32)| both_reach(by, (scope, block), geography);
+        if !at.carrier.is_some_and(sees) {
+            return Vec::new();
+        }
         let size = geography.blocks_per_cluster;
         let needs = |other: u32| match other {
             _ if other == block => Scope::Block,
@@ -291,7 +327,9 @@ impl Flags {
         at.flat_map(move |at| {
             let wide = at.wide.iter().filter(move |_| scope < Scope::Gpu);
             let narrow = at.narrow.iter().filter(move |one| one.block != block);
-            wide.chain(narrow.map(|one| &one.clock))
+            let carried = at.carrier.is_some_and(|(by, _)| by < Scope::Gpu);
+            let carried = at.wide.iter().filter(move |_| carried);
+            wide.chain(carried).chain(narrow.map(|one| &one.clock))
         })
     }
 
@@ -321,7 +359,7 @@ mod tests {
         let mut flags = Flags::default();
         ours.fence(ALL, scopes[0], writer.release(ALL, ALL));
         for (scope, clock) in ours.covered(1) {
-            flags.release(64, scope.min(scopes[1]), 0, Arc::clone(clock));
+            flags.release(64, (scope, scopes[1]), 0, Arc::clone(clock));
         }
         for offer in flags.offers(64, scopes[2], 1, GRID) {
             theirs.saw(1, 64, offer);
@@ -348,10 +386,13 @@ mod tests {
     fn a_block_scope_does_not_reach_another_block() {
         let mut writer = WarpClock::new(0, 0, 1);
         let mut flags = Flags::default();
-        flags.release(8, Scope::Block, 0, Arc::new(writer.release(ALL, ALL)));
+        let clock = Arc::new(writer.release(ALL, ALL));
+        flags.release(8, (Scope::Block, Scope::Block), 0, clock);
         assert!(flags.offers(8, Scope::Gpu, 1, GRID).is_empty());
         assert_eq!(flags.offers(8, Scope::Gpu, 0, GRID).len(), 1);
-        flags.overwrite(8);
+        flags.write(8, (Scope::Gpu, 0), GRID, true);
+        assert_eq!(flags.offers(8, Scope::Gpu, 0, GRID).len(), 1);
+        flags.write(8, (Scope::Gpu, 0), GRID, false);
         assert!(flags.offers(8, Scope::Gpu, 0, GRID).is_empty());
     }
 

@@ -171,8 +171,9 @@ impl Atomic {
             Type::F16x2 | Type::Bf16x2 => 2,
             ty => ty.bytes() as u8,
         };
-        watch(cx, group, false, Does::Writes, self.order.atomic_kind(size));
+        // What it acquires comes before its own access.
         crate::access::order::read(cx, group, self.order);
+        watch(cx, group, false, Does::Writes, self.order.atomic_kind(size));
         crate::access::order::write(cx, group, self.order, true);
         let subnormals = match group.home {
             Home::Shared(_) => Subnormals::Kept,
@@ -260,8 +261,8 @@ fn wide(
         groups(cx, window, &addresses, 16, Does::Writes, |cx, group| {
             cx.mask = group.mask;
             check_written(cx, group);
-            watch(cx, group, false, Does::Writes, order.atomic_kind(16));
             crate::access::order::read(cx, group, order);
+            watch(cx, group, false, Does::Writes, order.atomic_kind(16));
             crate::access::order::write(cx, group, order, true);
             let values = cx.read::<u128>(b);
             let swaps = swap.map(|slot| cx.read::<u128>(slot));

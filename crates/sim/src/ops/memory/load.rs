@@ -178,11 +178,12 @@ impl Instr for Load {
                 if group.home == Home::Local {
                     self.read_local(cx, group);
                 } else {
-                    self.read_region(cx, group);
+                    // What it acquires comes before the read itself.
                     if self.order != Order::Weak {
                         crate::access::order::read(cx, group, self.order);
                         spun |= crate::access::order::spins(cx);
                     }
+                    self.read_region(cx, group);
                 }
                 cx.mask = all;
             },

@@ -220,7 +220,7 @@ fn find<'a, const SHARED: bool>(
         window,
         code: cx.code,
         warp,
-        floor: &cx.team.floor,
+        floor: crate::access::look::floor(cx.team, home),
         watches,
     })
 }

@@ -162,7 +162,7 @@ impl Cx<'_> {
                     &access,
                     &self.warp.clock,
                     geography,
-                    &self.team.floor,
+                    crate::access::look::floor(self.team, home),
                 );
                 if let Some(conflict) = conflict
                     && found.is_none()
