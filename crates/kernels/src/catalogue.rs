@@ -176,6 +176,19 @@ pub trait Entry: Sync {
     fn parameters(&self) -> &'static [Parameter];
     /// Its variants, with a line about each.
     fn variants(&self) -> Vec<(&'static str, &'static str)>;
+    /// The schedule that it takes unless it is given one; `None` where that is not
+    /// known beforehand.
+    ///
+    /// # Errors
+    /// Why there is no kernel for these settings on this device.
+    fn schedule(
+        &self,
+        settings: &Settings,
+        target: Target,
+    ) -> Result<Option<Schedule>, KernelError> {
+        let _ = (settings, target);
+        Ok(None)
+    }
     /// Makes one with random data.
     ///
     /// # Errors

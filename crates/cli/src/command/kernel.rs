@@ -10,7 +10,7 @@ use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_kernels::reference::Difference;
 use heist_launch::{Clock, Trace};
 use heist_run::{Device, DeviceName, Settings};
-use heist_sched::Schedule;
+use heist_sched::{Schedule, Stats, Watch};
 use heist_view::Run as Named;
 use serde_json::json;
 use std::path::Path;
@@ -61,8 +61,13 @@ pub(super) fn run(
     out: Output,
 ) -> Result<Verdict, BadQuestion> {
     let target = job::target(&asked.device).map_err(question)?;
+    let schedule = match &asked.schedule {
+        Some(schedule) => Some(schedule.clone()),
+        None => entry.schedule(&asked.told, target).map_err(question)?,
+    };
+    let schedule = schedule.map(|schedule| schedule.watch(Watch::Trace));
     let mut prepared = entry
-        .prepare(&asked.told, asked.schedule.as_ref(), target)
+        .prepare(&asked.told, schedule.as_ref(), target)
         .map_err(question)?;
     let steps = job::inspect(&asked.device, &mut prepared.job, &asked.settings).map_err(not_run)?;
     let mut answer = Answer {
@@ -101,13 +106,17 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
     let runs: Vec<Named<'_>> = answer
         .steps
         .iter()
-        .filter_map(|StepRun { text, execution }| {
-            let trace = execution.outcome.trace.as_ref()?;
-            Some(Named {
-                name: text.name(),
-                trace,
-            })
-        })
+        .filter_map(
+            |StepRun {
+                 text, execution, ..
+             }| {
+                let trace = execution.outcome.trace.as_ref()?;
+                Some(Named {
+                    name: text.name(),
+                    trace,
+                })
+            },
+        )
         .collect();
     if runs.is_empty() {
         return Err(question(
@@ -119,7 +128,10 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
 
 fn tell(answer: &Answer, asked: &Asked<'_>) {
     println!("{}", answer.name);
-    for StepRun { text, execution } in &answer.steps {
+    for step in &answer.steps {
+        let StepRun {
+            text, execution, ..
+        } = step;
         let time = execution
             .elapsed
             .map_or("-".into(), |time| time.to_string());
@@ -131,6 +143,9 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
                 kernel.local
             ),
             None => println!("  {}: {time}, modelled", text.name()),
+        }
+        if let Some(tiles) = counts(step) {
+            println!("  {tiles}");
         }
         tell_all(&execution.findings, text);
     }
@@ -156,8 +171,22 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
     }
 }
 
+/// How many tiles ran where, for a step that was watched.
+fn counts(step: &StepRun) -> Option<String> {
+    let stats = step.scheduled.as_ref()?.stats.as_ref()?;
+    let ran = stats.clusters.iter().filter(|cluster| cluster.tiles > 0);
+    let (blocks, total) = (ran.count(), stats.total());
+    Some(format!(
+        "{} tiles on {blocks} blocks or clusters, {} of them stolen or drawn; {} refusals, {} declines",
+        total.tiles, total.stolen, total.refusals, total.declines
+    ))
+}
+
 fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
-    let step = |StepRun { text, execution }: &StepRun| {
+    let step = |run: &StepRun| {
+        let StepRun {
+            text, execution, ..
+        } = run;
         json!({
             "kernel": text.name(),
             "elapsed_ns": execution.elapsed.map(heist_launch::Time::ns),
@@ -168,6 +197,7 @@ fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
             "registers": execution.resources.as_ref().map(|kernel| kernel.registers),
             "local_bytes": execution.resources.as_ref().map(|kernel| kernel.local),
             "summary": execution.outcome.trace.as_ref().map(summary),
+            "stats": run.scheduled.as_ref().and_then(|s| s.stats.as_ref()).map(Stats::total),
             "diagnostics": execution.findings.iter()
                 .map(|diagnostic| render::to_json(diagnostic, text)).collect::<Vec<_>>(),
         })

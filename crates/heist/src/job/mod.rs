@@ -11,6 +11,7 @@ use heist_kernels::{Job, KernelError, Target};
 use heist_launch::Buffer;
 use heist_ptx::Source;
 use heist_run::{Device, Execution, Found, NotRun, Program, RunError, Settings, UnknownArch};
+use heist_sched::{LaunchReport, Place, ReportError, Watch};
 
 /// Why a job did not run.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum JobError {
     /// The device is none that kernels can be built for.
     #[error(transparent)]
     Device(#[from] UnknownArch),
+    /// What the scheduler wrote down can't be read.
+    #[error(transparent)]
+    Report(#[from] ReportError),
 }
 
 impl From<RunError> for JobError {
@@ -58,8 +62,10 @@ pub fn target(device: &Device) -> Result<Target, UnknownArch> {
 pub struct StepRun {
     /// The PTX that ran, for the findings.
     pub text: Source,
-    /// What it gave.
+    /// What it gave. Where the schedule is traced, its trace has every tile.
     pub execution: Execution,
+    /// What the scheduler wrote down, where the schedule is watched.
+    pub scheduled: Option<LaunchReport>,
 }
 
 /// Runs every step of a job in order and waits; its buffers then hold what the
@@ -97,9 +103,25 @@ pub fn inspect(
         job.absorb(&execution.outcome);
         execution.findings = unexpected(execution.findings);
         let found = !execution.findings.is_empty();
+        let scheduled = match &job.steps[index].readout {
+            Some(readout) if readout.watch() != Watch::Off && !found => {
+                let place = Place {
+                    device: device.label(),
+                    sms: device.sms(),
+                    clock: device.clock(),
+                };
+                let mut report = readout.report(&execution.outcome, &place)?;
+                if let Some(trace) = report.trace.take() {
+                    execution.outcome.trace = Some(trace);
+                }
+                Some(report)
+            }
+            _ => None,
+        };
         steps.push(StepRun {
             text: program.source().clone(),
             execution,
+            scheduled,
         });
         if found {
             break;

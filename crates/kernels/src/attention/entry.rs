@@ -8,7 +8,7 @@ use super::order::HeaviestFirst;
 use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::verdict::{LSE_BOUND, bound, verify};
-use super::warpgroup::Wgmma;
+use super::warpgroup::{Wgmma, warpgroup_schedule};
 use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
 use crate::plan::LaunchPlan;
@@ -251,6 +251,28 @@ impl Entry for Attention {
 
     fn variants(&self) -> Vec<(&'static str, &'static str)> {
         FAMILY.list()
+    }
+
+    fn schedule(
+        &self,
+        settings: &Settings,
+        target: Target,
+    ) -> Result<Option<Schedule>, KernelError> {
+        let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
+        if told("splits") || told("together") {
+            return Ok(None);
+        }
+        let problem = problem(settings)?;
+        let named = settings.get("variant").filter(|name| !name.is_empty());
+        let variant = FAMILY.choose(named, &problem, target)?.name();
+        if variant == Wgmma.name() {
+            return Ok(Some(warpgroup_schedule(&problem, target)));
+        }
+        let rung = Rung::ALL.into_iter().find(|r| r.as_str() == variant);
+        Ok(rung.map(|rung| {
+            let config = Config::suited(rung, &problem, target);
+            schedule(&config, &problem, target)
+        }))
     }
 
     fn prepare(

@@ -410,6 +410,30 @@ impl Entry for GemmEntry {
         FAMILY.list()
     }
 
+    fn schedule(
+        &self,
+        settings: &Settings,
+        target: Target,
+    ) -> Result<Option<Schedule>, KernelError> {
+        let problem = problem(settings)?;
+        let tiling = match settings.get("config") {
+            Some(text) if text.starts_with("wgmma:") => Some(text.parse()?),
+            Some(_) => None,
+            None => {
+                let variant = FAMILY.choose(settings.get("variant"), &problem, target)?;
+                match variant.name() {
+                    name if name == Warpgroups.name() => Some(choose::tiling(&problem, target)),
+                    name if name == LargeTiles.name() => Some(choose::LARGE),
+                    _ => None,
+                }
+            }
+        };
+        Ok(Some(match tiling {
+            Some(tiling) => choose::schedule(&problem, &tiling, target),
+            None => self::schedule(target),
+        }))
+    }
+
     fn prepare(
         &self,
         settings: &Settings,

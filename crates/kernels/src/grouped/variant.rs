@@ -315,6 +315,10 @@ impl Entry for GroupedEntry {
         FAMILY.list()
     }
 
+    fn schedule(&self, _: &Settings, target: Target) -> Result<Option<Schedule>, KernelError> {
+        Ok(Some(self::schedule(target)))
+    }
+
     fn prepare(
         &self,
         settings: &Settings,

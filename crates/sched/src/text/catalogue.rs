@@ -1,141 +1,14 @@
 //! The names that the text of a policy can use.
 
-use super::{PolicyExpr, PolicyTextError, Value, parser};
+use super::error::{PolicyError, PolicyTextError};
+use super::expression::PolicyExpr;
+use super::named::Entry;
+use super::parser;
+use super::value::Value;
 use crate::erased::AnyPolicy;
 use crate::policies::SHIPPED;
-use crate::policy::{And, Inverse, Or, Policy};
-
-/// What a parameter is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParameterKind {
-    /// A whole number.
-    Count,
-    /// A whole number that is not zero.
-    Positive,
-    /// A number from 0 to 1.
-    Part,
-    /// A time with a unit.
-    Time,
-}
-
-impl ParameterKind {
-    pub(super) fn expectation(self) -> &'static str {
-        match self {
-            ParameterKind::Count => "a whole number",
-            ParameterKind::Positive => "a whole number from 1 on",
-            ParameterKind::Part => "a number from 0 to 1",
-            ParameterKind::Time => "a time such as `20us`",
-        }
-    }
-}
-
-/// A parameter of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// What it is called in help texts.
-    pub name: &'static str,
-    /// What it is.
-    pub kind: ParameterKind,
-}
-
-impl Parameter {
-    const fn new(name: &'static str, kind: ParameterKind) -> Parameter {
-        Parameter { name, kind }
-    }
-
-    /// A whole number.
-    pub const fn count(name: &'static str) -> Parameter {
-        Parameter::new(name, ParameterKind::Count)
-    }
-
-    /// A whole number that is not zero.
-    pub const fn positive(name: &'static str) -> Parameter {
-        Parameter::new(name, ParameterKind::Positive)
-    }
-
-    /// A number from 0 to 1.
-    pub const fn part(name: &'static str) -> Parameter {
-        Parameter::new(name, ParameterKind::Part)
-    }
-
-    /// A time.
-    pub const fn time(name: &'static str) -> Parameter {
-        Parameter::new(name, ParameterKind::Time)
-    }
-}
-
-/// A policy that text can name. Its name, parameters and help stand beside its
-/// code; [`Entry::of`] puts it into a [`Catalogue`].
-pub trait Named: Policy + Send + Sync + Sized + 'static {
-    /// Lower-case words with hyphens between.
-    const NAME: &'static str;
-    /// What goes into the parentheses.
-    const PARAMETERS: &'static [Parameter] = &[];
-    /// One sentence.
-    const SUMMARY: &'static str;
-    /// How it is written.
-    const EXAMPLE: &'static str;
-    /// Makes it; `None` where the values are not what the parameters say.
-    fn from_values(values: &[Value]) -> Option<Self>;
-}
-
-/// A policy in a [`Catalogue`].
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// Lower-case words with hyphens between.
-    pub name: &'static str,
-    /// What goes into the parentheses.
-    pub parameters: &'static [Parameter],
-    /// One sentence.
-    pub summary: &'static str,
-    /// How it is written.
-    pub example: &'static str,
-    /// Makes it; `None` where the values are not what `parameters` says.
-    pub make: fn(&[Value]) -> Option<AnyPolicy>,
-}
-
-impl Entry {
-    /// The entry of a policy that knows its name.
-    pub const fn of<P: Named>() -> Entry {
-        Entry {
-            name: P::NAME,
-            parameters: P::PARAMETERS,
-            summary: P::SUMMARY,
-            example: P::EXAMPLE,
-            make: |values| P::from_values(values).map(AnyPolicy::new),
-        }
-    }
-
-    /// `max-steals(n)`.
-    pub fn signature(&self) -> String {
-        let names: Vec<_> = self.parameters.iter().map(|p| p.name).collect();
-        match names.len() {
-            0 => self.name.to_owned(),
-            _ => format!("{}({})", self.name, names.join(", ")),
-        }
-    }
-}
-
-/// Why an expression makes no policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
-    /// A name that is not in the catalogue.
-    #[error("there is no policy `{name}`; there are {known}")]
-    Unknown {
-        /// The name.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
-    /// Values that do not fit the policy's parameters.
-    #[error("`{given}` does not fit `{form}`")]
-    Values {
-        /// As it was written.
-        given: String,
-        /// As it is written.
-        form: String,
-    },
-}
+use crate::policy::{And, Inverse, Or};
+use std::str::FromStr;
 
 /// The names that text can use.
 #[derive(Clone, Debug)]
@@ -169,18 +42,12 @@ impl Catalogue {
         self.entries.iter().find(|entry| entry.name == name)
     }
 
-    /// All names, for a message.
-    pub(super) fn names(&self) -> String {
-        let names: Vec<_> = self.entries.iter().map(|entry| entry.name).collect();
-        names.join(", ")
-    }
-
     /// Reads the text of a policy.
     ///
     /// # Errors
     /// Where it stops making sense, and what would make sense there.
     pub fn parse(&self, text: &str) -> Result<PolicyExpr, PolicyTextError> {
-        parser::parse(self, text)
+        parser::parse(&self.entries, text)
     }
 
     /// Reads the text of a policy and makes the policy, under the canonical
@@ -221,12 +88,21 @@ impl Catalogue {
         let Some(entry) = self.entry(name) else {
             return Err(PolicyError::Unknown {
                 name: name.to_owned(),
-                known: self.names(),
+                known: parser::names(&self.entries),
             });
         };
         (entry.make)(args).ok_or_else(|| PolicyError::Values {
             given: expression.to_string(),
             form: entry.signature(),
         })
+    }
+}
+
+impl FromStr for AnyPolicy {
+    type Err = PolicyTextError;
+
+    /// Reads a policy of the standard [`Catalogue`].
+    fn from_str(text: &str) -> Result<AnyPolicy, PolicyTextError> {
+        Catalogue::standard().policy(text)
     }
 }

@@ -1,14 +1,18 @@
 //! From text to a policy expression, by recursive descent.
 
-use super::{Catalogue, Entry, ParameterKind, PolicyExpr, PolicyTextError, Value};
+use super::error::PolicyTextError;
+use super::expression::PolicyExpr;
+use super::named::Entry;
+use super::value::{ParameterKind, Value};
 
 /// Parentheses and `!` nest at most this deep, so that no text can exhaust the
 /// stack.
 const DEEPEST: usize = 64;
 
-pub(super) fn parse(catalogue: &Catalogue, text: &str) -> Result<PolicyExpr, PolicyTextError> {
+/// Reads a text that may name these policies.
+pub(super) fn parse(entries: &[Entry], text: &str) -> Result<PolicyExpr, PolicyTextError> {
     let mut parser = Parser {
-        catalogue,
+        entries,
         text,
         chars: text.chars().collect(),
         at: 0,
@@ -24,7 +28,7 @@ pub(super) fn parse(catalogue: &Catalogue, text: &str) -> Result<PolicyExpr, Pol
 }
 
 struct Parser<'a> {
-    catalogue: &'a Catalogue,
+    entries: &'a [Entry],
     text: &'a str,
     chars: Vec<char>,
     at: usize,
@@ -130,8 +134,13 @@ impl Parser<'_> {
         let written = self.word(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'));
         // Rust's spelling is understood: MaxSteals is not, max_steals is.
         let name = written.to_ascii_lowercase().replace('_', "-");
-        let Some(entry) = self.catalogue.entry(&name).copied() else {
-            return Err(self.wrong(start, unknown(self.catalogue, &written)));
+        let Some(entry) = self
+            .entries
+            .iter()
+            .find(|entry| entry.name == name)
+            .copied()
+        else {
+            return Err(self.wrong(start, unknown(self.entries, &written)));
         };
         let args = self.arguments(&entry)?;
         if (entry.make)(&args).is_none() {
@@ -236,7 +245,7 @@ fn signature(entry: &Entry) -> String {
     }
 }
 
-fn unknown(catalogue: &Catalogue, written: &str) -> String {
+fn unknown(entries: &[Entry], written: &str) -> String {
     let spelled: String = written
         .chars()
         .enumerate()
@@ -245,8 +254,7 @@ fn unknown(catalogue: &Catalogue, written: &str) -> String {
             hyphen.into_iter().chain([c.to_ascii_lowercase()])
         })
         .collect();
-    let closest = catalogue
-        .entries()
+    let closest = entries
         .iter()
         .map(|entry| (distance(&spelled, entry.name), entry.name))
         .min();
@@ -255,10 +263,16 @@ fn unknown(catalogue: &Catalogue, written: &str) -> String {
             format!("there is no policy `{written}`; did you mean `{name}`?")
         }
         _ => {
-            let known = catalogue.names();
+            let known = names(entries);
             format!("there is no policy `{written}`; there are {known}")
         }
     }
+}
+
+/// All names, for a message.
+pub(super) fn names(entries: &[Entry]) -> String {
+    let names: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+    names.join(", ")
 }
 
 /// How many insertions, removals and replacements lead from one to the other.
