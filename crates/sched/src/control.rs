@@ -12,7 +12,6 @@
 //! zero (but for an exit record, and a bell that somebody else rang), so the next
 //! one can use them as they are; launches that may overlap need different ones.
 
-use crate::policy::Policy;
 use heist_builder::{Global, Kernel, Order, Ptr, Scope, Val, Var};
 
 /// Words of one launch.
@@ -69,18 +68,16 @@ pub(crate) struct Sweeper<'k> {
 }
 
 impl<'k> Sweeper<'k> {
-    /// None for a policy without words.
+    /// For a policy of so many words; none without.
     pub(crate) fn new(
         k: &Kernel<'k>,
         control: Control<'k>,
-        policy: &impl Policy,
+        words: u32,
         grid: Val<'k, u32>,
     ) -> Option<Sweeper<'k>> {
-        let words = policy.shared_words();
         if words > POLICY_WORDS {
             k.fail(format!(
-                "policy `{}` shares {words} words, and {POLICY_WORDS} fit",
-                policy.name()
+                "the policy's blocks share {words} words, and {POLICY_WORDS} fit"
             ));
         }
         (words > 0).then(|| Sweeper {

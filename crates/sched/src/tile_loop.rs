@@ -159,7 +159,7 @@ impl<'k> TileLoop<'k> {
                 policy,
                 pending: k.var(false).named("pending"),
                 stop: k.var(false).named("stop"),
-                sweeper: Sweeper::new(k, control, &shape.policy, workers),
+                sweeper: Sweeper::new(k, control, shape.policy.shared_words(), workers),
             })
         });
         let this = TileLoop {

@@ -94,7 +94,7 @@ fn token_bucket_a_request_costs_a_token_a_block_gets_rate_tokens_a_millisecond_a
 #[test]
 fn shared_bucket_a_request_costs_a_token_the_launch_gets_rate_tokens_a_millisecond_and_holds_up_to_burst()
  {
-    for (rate, burst) in [(2_000u32, 10u32), (10_000, 60)] {
+    for (rate, burst) in [(2_000u32, 10u32), (4_000, 40)] {
         for setting in both(4) {
             let policy = format!("shared-bucket({rate}, {burst})");
             let seen = run(&policy, setting.sleep(3_000, 700).tiles(900));
