@@ -61,6 +61,40 @@ fn a_kernel_runs_under_a_schedule_and_is_checked() {
     }
 }
 
+/// A kernel is watched as workloads are, under its own schedule and under any other.
+#[test]
+fn the_tiles_of_a_kernel_are_counted() {
+    for (words, device) in [
+        (&["gemm", "m=256", "n=192", "k=32"][..], "sim:h200"),
+        (
+            &[
+                "gemm", "m=256", "n=192", "k=32", "--source", "ticket", "--policy", "never",
+            ],
+            "sim:l4",
+        ),
+        (&["attention", "queries=200"], "sim:b200"),
+        (&["grouped-gemm", "rows=40,100"], "sim:h200"),
+    ] {
+        let answer = json(&[&["run"], words, &["--json", "--device", device]].concat());
+        let step = &answer["steps"][0];
+        let tiles = step["stats"]["tiles"].as_u64();
+        assert!(tiles.is_some_and(|tiles| tiles > 0), "{answer}");
+        assert_eq!(step["summary"]["tiles"].as_u64(), tiles, "{answer}");
+        if words.contains(&"never") {
+            // Every block draws its one tile.
+            assert_eq!(step["stats"]["stolen"].as_u64(), tiles, "{answer}");
+        }
+    }
+    let said = out(&heist(&[
+        "run",
+        "grouped-gemm",
+        "rows=40,100",
+        "--device",
+        "sim:h200",
+    ]));
+    assert!(said.contains(" tiles on "), "{said}");
+}
+
 /// In clusters, too, where the tile loop hands the answers of launch control on.
 #[test]
 fn what_launch_control_gives_a_cluster_is_clean() {
