@@ -35,6 +35,7 @@ impl From<JobError> for OpError {
             JobError::NotRun(NotRun::Gpu(error)) => OpError::Gpu(error),
             JobError::Found(found) => OpError::Found(found.execution.findings, found.source),
             JobError::Device(why) => OpError::NotRun(why.to_string()),
+            JobError::Report(why) => OpError::NotRun(why.to_string()),
         }
     }
 }
