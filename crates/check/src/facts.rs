@@ -6,6 +6,7 @@
 //! that says "may" means that some assignment makes it so.
 
 use crate::flow::{Flow, Op, Register};
+use heist_ptx::isa::space_of;
 use heist_ptx::{AddressBase, BinaryOp, Constant, Operand, Space};
 
 /// The memories that a pointer may point into.
@@ -30,11 +31,6 @@ impl Spaces {
             Space::Param => Spaces::PARAM,
             _ => Spaces::default(),
         }
-    }
-
-    fn named(modifier: &str) -> Option<Spaces> {
-        let name = modifier.split("::").next()?;
-        Some(Spaces::of(name.parse().ok()?)).filter(|spaces| *spaces != Spaces::default())
     }
 
     fn with(self, other: Spaces) -> Spaces {
@@ -182,7 +178,7 @@ pub(crate) struct Facts {
 impl Facts {
     pub(crate) fn of(flow: &Flow<'_>) -> Facts {
         let mut facts = Facts {
-            registers: vec![None; flow.registers.len()],
+            registers: vec![None; flow.registers],
         };
         // Each round can only lose knowledge; a congruence loses at most 62
         // times, and in practice a handful of rounds settles everything.
@@ -297,7 +293,7 @@ impl Facts {
             }
             "cvta" => {
                 let inner = operand(1)?;
-                match opcode.modifiers().find_map(Spaces::named) {
+                match space_of(opcode).map(Spaces::of) {
                     // The conversion says what it points into, unless we know better.
                     Some(space) if !inner.spaces.includes(Spaces(31)) => Fact {
                         spaces: space,

@@ -20,7 +20,6 @@
 
 mod explain;
 mod facts;
-mod flow;
 pub mod log;
 mod rules;
 mod uniform;
@@ -29,6 +28,7 @@ pub use explain::{Explanation, explain};
 
 use facts::Facts;
 use flow::Flow;
+use heist_ptx::analysis as flow;
 use heist_ptx::arch::Arch;
 use heist_ptx::{Diagnostic, Function, FunctionDirective, Module};
 use uniform::Uniformity;

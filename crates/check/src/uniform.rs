@@ -7,6 +7,7 @@
 //! not cry wolf.
 
 use crate::flow::{Flow, Op, Register};
+use heist_ptx::isa::{Unit, Value};
 use heist_ptx::{Constant, Operand};
 
 /// The lanedness of every register of a function.
@@ -17,7 +18,7 @@ pub(crate) struct Uniformity {
 impl Uniformity {
     pub(crate) fn of(flow: &Flow<'_>) -> Uniformity {
         let mut uniformity = Uniformity {
-            laned: vec![false; flow.registers.len()],
+            laned: vec![false; flow.registers],
         };
         loop {
             let mut changed = false;
@@ -54,11 +55,20 @@ impl Uniformity {
     fn makes_laned(&self, op: &Op<'_>) -> bool {
         let opcode = &op.instruction.opcode;
         let laned_input = op.roles.reads.iter().any(|&read| self.is_laned(read));
+        let Some(row) = op.row else {
+            return laned_input;
+        };
+        match row.value {
+            Value::Elected => return true,
+            // A vote gives all lanes the same, and what comes from memory is not known.
+            Value::Agreed | Value::Elsewhere => return false,
+            _ if row.unit == Unit::Tensor => return false,
+            _ => {}
+        }
+        if row.reads_special && op.instruction.operands.iter().skip(1).any(names_a_lane) {
+            return true;
+        }
         match opcode.base() {
-            "elect" => true,
-            "mov" | "cvt" => {
-                laned_input || op.instruction.operands.iter().skip(1).any(names_a_lane)
-            }
             "shr" => laned_input && constant(op, 2).is_none_or(|by| by < 5),
             "and" => laned_input && constant(op, 2).is_none_or(|mask| mask & 31 != 0),
             "div" => laned_input && constant(op, 2).is_none_or(|by| by % 32 != 0),
@@ -70,24 +80,8 @@ impl Uniformity {
                         || opcode.has("gt")
                         || opcode.has("le"))
             }
-            // Votes and broadcasts give all lanes the same.
-            "vote" | "redux" | "match" | "activemask" => false,
+            // A broadcast gives all lanes the same.
             "shfl" => laned_input && !opcode.has("idx"),
-            // Memory, atomics and calls: not known.
-            "ld"
-            | "ldu"
-            | "atom"
-            | "call"
-            | "tex"
-            | "tld4"
-            | "suld"
-            | "mma"
-            | "wmma"
-            | "wgmma"
-            | "ldmatrix"
-            | "mbarrier"
-            | "clusterlaunchcontrol"
-            | "tcgen05" => false,
             _ => laned_input,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::Context;
 use crate::flow::Op;
+use heist_ptx::isa::{Family, lanes_of};
 use heist_ptx::{Constant, Diagnostic, Operand, ScalarType, rule};
 
 /// M007: an address that is never a multiple of what it must be one of.
@@ -58,21 +59,16 @@ fn needed_alignment(op: &Op<'_>) -> Option<u64> {
         let ty: ScalarType = opcode.modifiers().rev().find_map(|m| m.parse().ok())?;
         Some(u64::from(ty.bytes()))
     };
-    match opcode.base() {
-        "ld" | "st" | "ldu" => {
-            if opcode.has("param") || opcode.has("async") || opcode.has("bulk") {
+    let other = |modifier: &&str| opcode.has(modifier);
+    match op.row?.family {
+        Family::Load | Family::Store => {
+            if ["param", "async", "bulk"].iter().any(other) {
                 return None;
             }
-            let lanes = opcode.modifiers().find_map(|modifier| match modifier {
-                "v2" => Some(2),
-                "v4" => Some(4),
-                "v8" => Some(8),
-                _ => None,
-            });
-            Some(element()? * lanes.unwrap_or(1))
+            Some(element()? * u64::from(lanes_of(opcode).unwrap_or(1)))
         }
-        "atom" | "red" if !opcode.has("async") => element(),
-        "cp" if op.is("cp.async.ca") || op.is("cp.async.cg") => {
+        Family::Atomic if !opcode.has("async") => element(),
+        Family::Copy if op.is("cp.async.ca") || op.is("cp.async.cg") => {
             match op.instruction.operands.get(2) {
                 Some(Operand::Constant(Constant::Int(size))) => {
                     Some(size.magnitude).filter(|size| size.is_power_of_two())

@@ -2,6 +2,7 @@
 
 use crate::Context;
 use crate::flow::{BlockId, Op};
+use heist_ptx::isa::Control;
 use heist_ptx::{Diagnostic, Severity, rule};
 
 /// B001: an aligned barrier where lanes of one warp can have parted.
@@ -18,7 +19,10 @@ pub(super) fn divergent(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         }
     }
     for (branch, op) in cx.flow.reachable_ops() {
-        if !op.is("bra") || op.has("uni") || !cx.uniformity.guard_is_laned(cx.flow, branch) {
+        if op.control() != Control::Branch
+            || op.has("uni")
+            || !cx.uniformity.guard_is_laned(cx.flow, branch)
+        {
             continue;
         }
         let block = cx.flow.graph.block_of(branch);
@@ -51,10 +55,11 @@ fn is_aligned_barrier(op: &Op<'_>) -> bool {
 
 fn only_leaves(cx: &Context<'_, '_>, way: BlockId) -> bool {
     cx.flow.graph.successors(way).is_empty()
-        && cx.flow.graph.range(way).all(|at| {
-            let op = &cx.flow.ops[at];
-            op.is("ret") || op.is("exit")
-        })
+        && cx
+            .flow
+            .graph
+            .range(way)
+            .all(|at| matches!(cx.flow.ops[at].control(), Control::Return | Control::Exit))
 }
 
 fn finding(cx: &Context<'_, '_>, at: usize, branch: usize, severity: Severity) -> Diagnostic {

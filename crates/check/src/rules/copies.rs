@@ -3,7 +3,8 @@
 use crate::Context;
 use crate::facts::Spaces;
 use crate::flow::Op;
-use heist_ptx::{Diagnostic, FunctionKind, Operand, rule};
+use heist_ptx::isa::{Memory, space_of};
+use heist_ptx::{Diagnostic, FunctionKind, Operand, Space, rule};
 
 /// A001 to A003: cp.async without its commit or its wait.
 pub(super) fn cp_async(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
@@ -66,10 +67,12 @@ pub(super) fn cp_async(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
 }
 
 fn reads_shared(cx: &Context<'_, '_>, op: &Op<'_>) -> bool {
-    let loads = matches!(op.instruction.opcode.base(), "ld" | "ldmatrix") || op.is("wmma.load");
-    let says_shared = |m: &str| m.starts_with("shared");
+    let opcode = &op.instruction.opcode;
+    let loads = op
+        .row
+        .is_some_and(|row| row.memory_of(opcode) == Memory::Load);
     loads
-        && (op.instruction.opcode.modifiers().any(says_shared)
+        && (space_of(opcode) == Some(Space::Shared)
             || op.instruction.operands.iter().any(|operand| {
                 matches!(operand, Operand::Address(_))
                     && cx

@@ -2,6 +2,7 @@
 
 use crate::Context;
 use crate::flow::BlockId;
+use heist_ptx::isa::Control;
 use heist_ptx::{Diagnostic, rule};
 
 /// X019: instructions that no way leads to. Lone `ret`, `exit`, `trap` and jumps
@@ -9,12 +10,7 @@ use heist_ptx::{Diagnostic, rule};
 /// returns, and what follows a trap is what they think it returns to; neither
 /// is worth a word.
 pub(super) fn dead_code(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
-    let worth_a_word = |&at: &usize| {
-        !matches!(
-            cx.flow.ops[at].instruction.opcode.base(),
-            "ret" | "exit" | "trap" | "bra"
-        )
-    };
+    let worth_a_word = |&at: &usize| !cx.flow.ops[at].control().leaves();
     let dead: Vec<usize> = cx
         .flow
         .graph
@@ -42,5 +38,5 @@ pub(super) fn dead_code(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
 
 fn follows_a_trap(cx: &Context<'_, '_>, block: BlockId) -> bool {
     let start = cx.flow.graph.range(block).start;
-    start > 0 && cx.flow.ops[start - 1].is("trap")
+    start > 0 && cx.flow.ops[start - 1].control() == Control::Trap
 }

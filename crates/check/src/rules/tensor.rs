@@ -2,14 +2,17 @@
 
 use crate::Context;
 use crate::facts::Spaces;
+use heist_ptx::isa::{Control, Family, Memory, Unit};
 use heist_ptx::{Diagnostic, FunctionKind, Operand, rule};
 
 /// T001: fragments are loaded from shared or global memory, never from a
 /// thread's own.
 pub(super) fn local_fragments(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
-    const MOVERS: [&str; 4] = ["wmma.load", "wmma.store", "ldmatrix", "stmatrix"];
     for (_, op) in cx.flow.reachable_ops() {
-        if !MOVERS.iter().any(|mover| op.is(mover)) {
+        let moves_fragments = op.row.is_some_and(|row| {
+            row.family == Family::Matrix && row.memory_of(&op.instruction.opcode) != Memory::None
+        });
+        if !moves_fragments {
             continue;
         }
         let is_address = |operand: &&Operand| matches!(operand, Operand::Address(_));
@@ -56,25 +59,19 @@ pub(super) fn cut_to_a_trap(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         return;
     }
     let ops: Vec<_> = cx.flow.reachable_ops().map(|(_, op)| op).collect();
-    let Some(trap) = ops.iter().find(|op| op.is("trap")) else {
+    let Some(trap) = ops.iter().find(|op| op.control() == Control::Trap) else {
         return;
     };
     let does_something = ops.iter().any(|op| {
-        matches!(
-            op.instruction.opcode.base(),
-            "st" | "red"
-                | "atom"
-                | "call"
-                | "bar"
-                | "barrier"
-                | "cp"
-                | "mma"
-                | "wmma"
-                | "wgmma"
-                | "mbarrier"
-                | "sust"
-                | "ret"
-        )
+        op.row.is_some_and(|row| {
+            row.synchronises
+                || row.unit == Unit::Tensor
+                || matches!(row.control, Control::Call | Control::Return)
+                || matches!(
+                    row.memory_of(&op.instruction.opcode),
+                    Memory::Store | Memory::Update | Memory::Copy
+                )
+        })
     });
     if does_something || ops.len() > 16 {
         return;

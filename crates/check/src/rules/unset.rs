@@ -13,7 +13,7 @@ pub(super) fn reads(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         return;
     }
     let flow = cx.flow;
-    let mut told = vec![false; flow.registers.len()];
+    let mut told = vec![false; flow.registers];
     for (at, op) in flow.reachable_ops() {
         if op.is("mov") || op.is("wgmma") {
             continue;

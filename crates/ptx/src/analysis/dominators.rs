@@ -1,99 +1,97 @@
 //! Dominators, by the iteration of Cooper, Harvey and Kennedy.
 
-/// A tree of immediate dominators over numbered nodes.
+use super::block::BlockId;
+
+/// A tree of immediate dominators.
 pub(super) struct Tree {
     /// The immediate dominator; none for the root and for what it does not reach.
-    above: Vec<Option<u32>>,
+    above: Vec<Option<BlockId>>,
     /// The numbers of a node's first and last descendant in a walk over the tree.
     span: Vec<(u32, u32)>,
 }
 
 impl Tree {
     /// Of the graph with these edges, from `root`.
-    pub(super) fn new(root: usize, successors: &[Vec<u32>]) -> Tree {
+    pub(super) fn new(root: BlockId, successors: &[Vec<BlockId>]) -> Tree {
         let order = reverse_postorder(root, successors);
         let mut rank = vec![u32::MAX; successors.len()];
-        for (at, &node) in order.iter().enumerate() {
-            rank[node as usize] = at as u32;
+        for (at, node) in order.iter().enumerate() {
+            rank[node.index()] = at as u32;
         }
         let mut predecessors = vec![Vec::new(); successors.len()];
         for &node in &order {
-            for &to in &successors[node as usize] {
-                predecessors[to as usize].push(node);
+            for to in &successors[node.index()] {
+                predecessors[to.index()].push(node);
             }
         }
-        // The dominator of each node by rank: the root is its own.
-        let mut above: Vec<Option<u32>> = vec![None; successors.len()];
-        above[root] = Some(root as u32);
+        // The root is its own dominator while the others are looked for.
+        let mut above: Vec<Option<BlockId>> = vec![None; successors.len()];
+        above[root.index()] = Some(root);
         let mut changed = true;
         while changed {
             changed = false;
             for &node in order.iter().skip(1) {
-                let mut best: Option<u32> = None;
-                for &before in &predecessors[node as usize] {
-                    if above[before as usize].is_some() {
+                let mut best: Option<BlockId> = None;
+                for &before in &predecessors[node.index()] {
+                    if above[before.index()].is_some() {
                         best = Some(best.map_or(before, |best| meet(&above, &rank, best, before)));
                     }
                 }
-                if best.is_some() && above[node as usize] != best {
-                    above[node as usize] = best;
+                if best.is_some() && above[node.index()] != best {
+                    above[node.index()] = best;
                     changed = true;
                 }
             }
         }
-        above[root] = None;
+        above[root.index()] = None;
         let span = spans(&order, &above);
         Tree { above, span }
     }
 
     /// The immediate dominator of a node.
-    pub(super) fn above(&self, node: usize) -> Option<usize> {
-        self.above[node].map(|above| above as usize)
+    pub(super) fn above(&self, node: BlockId) -> Option<BlockId> {
+        self.above[node.index()]
     }
 
     /// Whether every way from the root to `b` leads through `a`; a node dominates itself.
-    pub(super) fn dominates(&self, a: usize, b: usize) -> bool {
-        let ((first, last), (inner, _)) = (self.span[a], self.span[b]);
+    pub(super) fn dominates(&self, a: BlockId, b: BlockId) -> bool {
+        let ((first, last), (inner, _)) = (self.span[a.index()], self.span[b.index()]);
         first <= inner && inner <= last
     }
 }
 
 /// The first and last number of each node's descendants, itself included. What is not
 /// in the tree has nothing below it and is below nothing.
-fn spans(order: &[u32], above: &[Option<u32>]) -> Vec<(u32, u32)> {
+fn spans(order: &[BlockId], above: &[Option<BlockId>]) -> Vec<(u32, u32)> {
     let mut size = vec![1u32; above.len()];
-    for &node in order.iter().rev() {
-        if let Some(up) = above[node as usize] {
-            size[up as usize] += size[node as usize];
+    for node in order.iter().rev() {
+        if let Some(up) = above[node.index()] {
+            size[up.index()] += size[node.index()];
         }
     }
     let mut span = vec![(u32::MAX, 0); above.len()];
     // Where the next child of each node begins.
     let mut next = vec![0u32; above.len()];
-    for &node in order {
-        let node = node as usize;
-        let start = match above[node] {
-            Some(up) => {
-                let start = next[up as usize];
-                next[up as usize] += size[node];
-                start
-            }
-            None => 0,
-        };
+    for node in order.iter().map(|node| node.index()) {
+        let mut start = 0;
+        if let Some(up) = above[node] {
+            start = next[up.index()];
+            next[up.index()] += size[node];
+        }
         span[node] = (start, start + size[node] - 1);
         next[node] = start + 1;
     }
     span
 }
 
-fn meet(above: &[Option<u32>], rank: &[u32], mut a: u32, mut b: u32) -> u32 {
+fn meet(above: &[Option<BlockId>], rank: &[u32], mut a: BlockId, mut b: BlockId) -> BlockId {
     while a != b {
-        let deeper = if rank[a as usize] > rank[b as usize] {
+        let deeper = if rank[a.index()] > rank[b.index()] {
             &mut a
         } else {
             &mut b
         };
-        match above[*deeper as usize] {
+        match above[deeper.index()] {
             Some(up) if up != *deeper => *deeper = up,
             _ => return *deeper,
         }
@@ -102,20 +100,20 @@ fn meet(above: &[Option<u32>], rank: &[u32], mut a: u32, mut b: u32) -> u32 {
 }
 
 /// What `root` reaches, each node before those that only it leads to.
-pub(super) fn reverse_postorder(root: usize, successors: &[Vec<u32>]) -> Vec<u32> {
+pub(super) fn reverse_postorder(root: BlockId, successors: &[Vec<BlockId>]) -> Vec<BlockId> {
     let mut order = Vec::with_capacity(successors.len());
     if successors.is_empty() {
         return order;
     }
     let mut seen = vec![false; successors.len()];
-    seen[root] = true;
+    seen[root.index()] = true;
     // Without recursion: a generated kernel can have a hundred thousand blocks.
-    let mut stack = vec![(root as u32, 0)];
+    let mut stack = vec![(root, 0)];
     while let Some((node, next)) = stack.pop() {
-        match successors[node as usize].get(next) {
+        match successors[node.index()].get(next) {
             Some(&to) => {
                 stack.push((node, next + 1));
-                if !std::mem::replace(&mut seen[to as usize], true) {
+                if !std::mem::replace(&mut seen[to.index()], true) {
                     stack.push((to, 0));
                 }
             }
@@ -133,12 +131,14 @@ mod tests {
     #[test]
     fn a_diamond_and_a_loop() {
         // 0 -> 1, 2; 1 -> 3; 2 -> 3; 3 -> 4, 1; 5 is not reached.
-        let edges = [vec![1, 2], vec![3], vec![3], vec![4, 1], vec![], vec![3]];
-        let tree = Tree::new(0, &edges);
-        let above: Vec<Option<usize>> = (0..6).map(|node| tree.above(node)).collect();
+        let edges: [&[usize]; 6] = [&[1, 2], &[3], &[3], &[4, 1], &[], &[3]];
+        let edges = edges.map(|to| to.iter().map(|&to| BlockId::new(to)).collect());
+        let tree = Tree::new(BlockId::new(0), &edges);
+        let above = [0, 1, 2, 3, 4, 5].map(|node| Some(tree.above(BlockId::new(node))?.index()));
         assert_eq!(above, [None, Some(0), Some(0), Some(0), Some(3), None]);
-        assert!(tree.dominates(0, 4) && tree.dominates(3, 4) && tree.dominates(3, 3));
-        assert!(!tree.dominates(1, 3) && !tree.dominates(4, 3));
-        assert!(!tree.dominates(5, 3) && !tree.dominates(3, 5) && !tree.dominates(0, 5));
+        let dominates = |a, b| tree.dominates(BlockId::new(a), BlockId::new(b));
+        assert!(dominates(0, 4) && dominates(3, 4) && dominates(3, 3));
+        assert!(!dominates(1, 3) && !dominates(4, 3));
+        assert!(!dominates(5, 3) && !dominates(3, 5) && !dominates(0, 5));
     }
 }

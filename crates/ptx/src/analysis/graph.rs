@@ -4,19 +4,10 @@
 //! It knows its instructions by number alone, so that the checker has one over PTX and
 //! the simulator one over what it made of it.
 
+use super::block::BlockId;
 use super::dominators::{Tree, reverse_postorder};
 use std::ops::Range;
-
-/// A basic block of a [`Graph`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BlockId(u32);
-
-impl BlockId {
-    /// Its number.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+use std::sync::OnceLock;
 
 /// How control leaves an instruction that does not just go on to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,11 +21,12 @@ pub struct Leave {
 /// The control flow of a function. The first block is the entry.
 pub struct Graph {
     ranges: Vec<Range<usize>>,
-    successors: Vec<Vec<u32>>,
-    block_of: Vec<u32>,
+    successors: Vec<Vec<BlockId>>,
+    block_of: Vec<BlockId>,
     /// Reverse postorder of what can be reached.
-    order: Vec<u32>,
+    order: Vec<BlockId>,
     tree: Tree,
+    post_dominators: OnceLock<Vec<Option<BlockId>>>,
 }
 
 impl Graph {
@@ -48,11 +40,11 @@ impl Graph {
         let leaves: Vec<(usize, Leave)> =
             (0..count).filter_map(|at| Some((at, leave(at)?))).collect();
         let ranges = cut(count, starts, &leaves);
-        let mut block_of = vec![0; count + 1];
+        let last = BlockId::new(ranges.len() - 1);
+        let mut block_of = vec![last; count + 1];
         for (block, range) in ranges.iter().enumerate() {
-            block_of[range.clone()].fill(block as u32);
+            block_of[range.clone()].fill(BlockId::new(block));
         }
-        block_of[count] = ranges.len().saturating_sub(1) as u32;
         let mut successors = vec![Vec::new(); ranges.len()];
         // The last block that has an edge to each.
         let mut joined = vec![usize::MAX; ranges.len()];
@@ -61,7 +53,7 @@ impl Graph {
             let mut join = |at: usize| {
                 if at < count {
                     let to = block_of[at];
-                    if std::mem::replace(&mut joined[to as usize], block) != block {
+                    if std::mem::replace(&mut joined[to.index()], block) != block {
                         successors[block].push(to);
                     }
                 }
@@ -77,8 +69,9 @@ impl Graph {
             }
         }
         Graph {
-            order: reverse_postorder(0, &successors),
-            tree: Tree::new(0, &successors),
+            order: reverse_postorder(BlockId::new(0), &successors),
+            tree: Tree::new(BlockId::new(0), &successors),
+            post_dominators: OnceLock::new(),
             ranges,
             successors,
             block_of,
@@ -92,12 +85,12 @@ impl Graph {
 
     /// The block of instruction `at`.
     pub fn block_of(&self, at: usize) -> BlockId {
-        BlockId(self.block_of[at])
+        self.block_of[at]
     }
 
     /// Where control can go behind a block.
-    pub fn successors(&self, block: BlockId) -> impl Iterator<Item = BlockId> {
-        self.successors[block.index()].iter().copied().map(BlockId)
+    pub fn successors(&self, block: BlockId) -> &[BlockId] {
+        &self.successors[block.index()]
     }
 
     /// How many blocks there are.
@@ -107,19 +100,19 @@ impl Graph {
 
     /// What can run, each block after one of its predecessors.
     pub fn reachable_blocks(&self) -> impl Iterator<Item = BlockId> {
-        self.order.iter().copied().map(BlockId)
+        self.order.iter().copied()
     }
 
     /// What can never run.
     pub fn unreachable_blocks(&self) -> impl Iterator<Item = BlockId> {
-        (0..self.blocks() as u32)
-            .map(BlockId)
+        (0..self.blocks())
+            .map(BlockId::new)
             .filter(|block| !self.is_reachable(*block))
     }
 
     /// Whether a block can run.
     pub fn is_reachable(&self, block: BlockId) -> bool {
-        block.index() == 0 || self.tree.above(block.index()).is_some()
+        block.index() == 0 || self.tree.above(block).is_some()
     }
 
     /// Whether every way from the entry to instruction `b` passes instruction `a` first.
@@ -128,70 +121,76 @@ impl Graph {
         if block_a == block_b {
             a < b
         } else {
-            self.tree.dominates(block_a as usize, block_b as usize)
+            self.tree.dominates(block_a, block_b)
         }
     }
 
-    /// The immediate post-dominator of each block that can run: where all ways out of it
-    /// meet again. None where a block leads to several ends, or to none.
-    pub fn post_dominators(&self) -> Vec<Option<BlockId>> {
-        let end = self.blocks();
-        let mut reversed = vec![Vec::new(); end + 1];
-        for &block in &self.order {
-            let ways = &self.successors[block as usize];
-            for &to in ways {
-                reversed[to as usize].push(block);
+    /// The immediate post-dominator of a block that can run: where all ways out of it
+    /// meet again. None where it leads to several ends, or to none.
+    pub fn join_of(&self, block: BlockId) -> Option<BlockId> {
+        let joins = self.post_dominators.get_or_init(|| {
+            let end = self.blocks();
+            let mut reversed = vec![Vec::new(); end + 1];
+            for &block in &self.order {
+                let ways = self.successors(block);
+                for &to in ways {
+                    reversed[to.index()].push(block);
+                }
+                if ways.is_empty() {
+                    reversed[end].push(block);
+                }
             }
-            if ways.is_empty() {
-                reversed[end].push(block);
-            }
-        }
-        self.above_in(&reversed)
+            self.above_in(&reversed)
+        });
+        joins[block.index()]
     }
 
     /// Where the lanes of a warp that part behind each block meet again. Lanes that
     /// exit meet nobody, so ways that end do not count, and an early return does not
     /// keep the others apart.
     pub fn meeting_points(&self) -> Vec<Option<BlockId>> {
-        let end = self.blocks();
-        let mut before = vec![Vec::new(); end];
-        for (block, ways) in self.successors.iter().enumerate() {
-            for &to in ways {
-                before[to as usize].push(block as u32);
+        let all = || (0..self.blocks()).rev().map(BlockId::new);
+        let mut before = vec![Vec::new(); self.blocks()];
+        for block in all() {
+            for to in self.successors(block) {
+                before[to.index()].push(block);
             }
         }
         // The last end is where lanes meet at last. Blocks that can't reach it have an end
         // of their own, and blocks that reach no end (endless loops) their last block.
-        let ends = (0..end).rev().filter(|&at| self.successors[at].is_empty());
-        let mut home = vec![u32::MAX; end];
+        let ends = all().filter(|&block| self.successors(block).is_empty());
+        let mut home: Vec<Option<BlockId>> = vec![None; self.blocks()];
         let mut anchors = Vec::new();
-        for anchor in ends.chain((0..end).rev()) {
-            let mut open = vec![anchor as u32];
-            while let Some(block) = open.pop() {
-                if home[block as usize] == u32::MAX {
-                    home[block as usize] = anchor as u32;
-                    open.extend(&before[block as usize]);
-                }
+        for anchor in ends.chain(all()) {
+            if home[anchor.index()].is_some() {
+                continue;
             }
-            if home[anchor] == anchor as u32 {
-                anchors.push(anchor as u32);
+            anchors.push(anchor);
+            let mut open = vec![anchor];
+            while let Some(block) = open.pop() {
+                if home[block.index()].is_none() {
+                    home[block.index()] = Some(anchor);
+                    open.extend(&before[block.index()]);
+                }
             }
         }
         // A way to another end only is a way of lanes that are lost.
         for (block, sources) in before.iter_mut().enumerate() {
-            sources.retain(|&from| home[from as usize] == home[block]);
+            sources.retain(|from| home[from.index()] == home[block]);
         }
         before.push(anchors);
         self.above_in(&before)
     }
 
     /// The dominators of a reversed graph whose root is behind all blocks.
-    fn above_in(&self, reversed: &[Vec<u32>]) -> Vec<Option<BlockId>> {
-        let end = self.blocks();
+    fn above_in(&self, reversed: &[Vec<BlockId>]) -> Vec<Option<BlockId>> {
+        let end = BlockId::new(self.blocks());
         let tree = Tree::new(end, reversed);
-        (0..end)
-            .map(|block| tree.above(block).filter(|&above| above != end))
-            .map(|above| above.map(|above| BlockId(above as u32)))
+        (0..self.blocks())
+            .map(|block| {
+                tree.above(BlockId::new(block))
+                    .filter(|&above| above != end)
+            })
             .collect()
     }
 
@@ -201,7 +200,7 @@ impl Graph {
     pub fn between(&self, from: BlockId, stop: Option<BlockId>) -> Vec<BlockId> {
         let mut seen = vec![false; self.blocks()];
         let mut found = Vec::new();
-        let mut open: Vec<BlockId> = self.successors(from).collect();
+        let mut open: Vec<BlockId> = self.successors(from).to_vec();
         while let Some(block) = open.pop() {
             if Some(block) == stop || std::mem::replace(&mut seen[block.index()], true) {
                 continue;
@@ -228,7 +227,7 @@ impl Graph {
                 Some(false) => continue,
                 None => {}
             }
-            for next in self.successors(block) {
+            for &next in self.successors(block) {
                 if !std::mem::replace(&mut entered[next.index()], true) {
                     open.push((next, self.range(next)));
                 }
@@ -289,7 +288,7 @@ mod tests {
         let graph = graph(&[Some((&[3], true)), None, Some((&[4], false)), None, END]);
         assert_eq!(meets(&graph, 0), Some(4));
         assert!(graph.dominates(0, 4) && !graph.dominates(3, 4));
-        assert_eq!(graph.post_dominators()[0], Some(graph.block_of(4)));
+        assert_eq!(graph.join_of(graph.block_of(0)), Some(graph.block_of(4)));
     }
 
     #[test]
@@ -304,7 +303,7 @@ mod tests {
         let graph = graph(&[Some((&[4], true)), Some((&[3], true)), END, None, END]);
         assert_eq!(meets(&graph, 0), Some(4));
         assert_eq!(meets(&graph, 1), Some(3));
-        assert_eq!(graph.post_dominators()[graph.block_of(1).index()], None);
+        assert_eq!(graph.join_of(graph.block_of(1)), None);
     }
 
     #[test]
@@ -312,7 +311,7 @@ mod tests {
         // 0: @p bra 2; 1: -; 2: bra 0
         let graph = graph(&[Some((&[2], true)), None, Some((&[0], false))]);
         assert_eq!(meets(&graph, 0), Some(2));
-        assert_eq!(graph.post_dominators()[0], None);
+        assert_eq!(graph.join_of(graph.block_of(0)), None);
     }
 
     #[test]

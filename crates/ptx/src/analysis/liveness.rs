@@ -1,6 +1,7 @@
 //! Liveness: which registers have a value that somebody is going to read.
 
-use super::graph::{BlockId, Graph};
+use super::block::BlockId;
+use super::graph::Graph;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What an instruction does with registers, by their numbers.
@@ -20,7 +21,7 @@ pub fn live_at_entry<'a>(graph: &Graph, touched: impl Fn(usize) -> Touched<'a>) 
     let mut sets: FxHashSet<(BlockId, u32)> = FxHashSet::default();
     let mut before: Vec<Vec<BlockId>> = vec![Vec::new(); graph.blocks()];
     for block in graph.reachable_blocks() {
-        for next in graph.successors(block) {
+        for &next in graph.successors(block) {
             before[next.index()].push(block);
         }
         for at in graph.range(block) {

@@ -8,13 +8,15 @@
 //! - [`Graph`]: basic blocks, dominators, post-dominators;
 //! - [`live_at_entry`]: registers that some way reads before it sets them.
 
+mod block;
 mod dominators;
 mod flow;
 mod graph;
 mod liveness;
 mod scope;
 
+pub use block::BlockId;
 pub use flow::{Flow, Op, Register, Roles};
-pub use graph::{BlockId, Graph, Leave};
+pub use graph::{Graph, Leave};
 pub use liveness::{Touched, live_at_entry};
 pub use scope::{Clash, Found, Label, Scopes, Twice};
