@@ -20,20 +20,26 @@ impl Uniformity {
         let mut uniformity = Uniformity {
             laned: vec![false; flow.registers],
         };
-        loop {
-            let mut changed = false;
-            for op in &flow.ops {
-                if !uniformity.makes_laned(op) {
-                    continue;
-                }
-                for written in &op.roles.writes {
-                    changed |= !std::mem::replace(&mut uniformity.laned[written.index()], true);
-                }
-            }
-            if !changed {
-                return uniformity;
+        // Who must be looked at again when a register turns out to be laned.
+        let mut readers = vec![Vec::new(); flow.registers];
+        for (at, op) in flow.ops.iter().enumerate() {
+            for read in &op.roles.reads {
+                readers[read.index()].push(at);
             }
         }
+        let mut open: Vec<usize> = (0..flow.ops.len()).rev().collect();
+        while let Some(at) = open.pop() {
+            let op = &flow.ops[at];
+            if !uniformity.makes_laned(op) {
+                continue;
+            }
+            for written in &op.roles.writes {
+                if !std::mem::replace(&mut uniformity.laned[written.index()], true) {
+                    open.extend(&readers[written.index()]);
+                }
+            }
+        }
+        uniformity
     }
 
     /// Whether lanes of one warp can part at the guard of instruction `at`.

@@ -28,7 +28,8 @@ pub struct Module {
     pub version: Version,
     /// `.target`, with its options.
     pub target: Target,
-    /// `.address_size`; absent in a file means 32.
+    /// `.address_size`. The PTX ISA says that a file without it has 32 bits; ptxas takes
+    /// 64 then, and so does the parser.
     pub address_size: AddressSize,
     /// Everything else, in order.
     pub items: Vec<Item>,
@@ -273,7 +274,8 @@ impl Variable {
     }
 
     /// Its size in bytes. An open first dimension is as long as its list of
-    /// values; `None` where there is no list, or the size overflows.
+    /// values; `None` where there is no list. A size that no number of 64 bits holds is
+    /// the largest that one does: more than any memory has.
     ///
     /// ```
     /// use heist_ptx::{Source, parse};
@@ -291,7 +293,7 @@ impl Variable {
         let mut open = listed;
         self.dims.iter().try_fold(element, |size, dim| {
             let first = open.take();
-            size.checked_mul((*dim).or(first)?)
+            Some(size.saturating_mul((*dim).or(first)?))
         })
     }
 

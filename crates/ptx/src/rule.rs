@@ -91,7 +91,7 @@ rules! {
     GUARD_TYPE = "P040" Error "a guard that is not a predicate";
     CALL_SIGNATURE = "P041" Error "a call whose arguments do not match the function";
     PARAM_SPACE = "P042" Error "kernel parameters larger than the target allows";
-    BAD_DIRECTIVE = "P043" Error "a kernel directive with a value that can't be";
+    BAD_DIRECTIVE = "P043" Error "a directive with a value that can't be";
     UNKNOWN_VERSION = "P044" Error "a `.version` that does not exist";
 
     // M: memory.

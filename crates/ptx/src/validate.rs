@@ -16,7 +16,8 @@
 //! - a call passes what the function takes (`P041`);
 //! - instructions, special registers and directives exist on the target and in
 //!   the version (`P033`, `P034`);
-//! - kernel parameters fit, and directives have values that can be (`P042`, `P043`).
+//! - kernel parameters fit, and directives have values that can be (`P042`, `P043`);
+//! - addresses have 64 bits (`P006`).
 //!
 //! The judge is ptxas: what it accepts is never an error here, and what is an
 //! error here it rejects too. Both are tested over the corpus and the negative files.
@@ -32,7 +33,8 @@ use crate::analysis::{Scopes, Twice};
 use crate::arch::{Arch, Feature, NEWEST_PTX, OldTarget};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::module::{
-    Function, Initializer, Item, Linkage, Module, Name, Registers, Statement, Variable, Version,
+    AddressSize, Function, Initializer, Item, Linkage, Module, Name, Registers, Statement,
+    Variable, Version,
 };
 use crate::rule;
 use crate::span::{Source, Span};
@@ -138,13 +140,13 @@ impl<'m> Validator<'m> {
         }
     }
 
-    /// The place of `.version`, which a module does not remember.
-    fn version_span(&self) -> Span {
+    /// The place of a directive of the header that a module does not remember.
+    fn directive_span(&self, wanted: &str) -> Span {
         let text = self.source.map_or("", Source::text);
         let mut start = 0;
         for line in text.split_inclusive('\n') {
             let directive = line.trim_start();
-            if directive.starts_with(".version") {
+            if directive.starts_with(wanted) {
                 let from = start + (line.len() - directive.len());
                 let code = directive.split("//").next().unwrap_or(directive);
                 return Span::new(from, from + code.trim_end().len());
@@ -154,14 +156,30 @@ impl<'m> Validator<'m> {
         Span::NONE
     }
 
+    /// ptxas assembles no more code of 32-bit addresses, for whatever target.
+    fn address_size(&mut self) {
+        if self.module.address_size == AddressSize::Bits64 {
+            return;
+        }
+        self.report(
+            Diagnostic::error(
+                rule::BAD_HEADER,
+                self.directive_span(".address_size"),
+                "addresses of 32 bits are no longer supported",
+            )
+            .help("write `.address_size 64`, and keep pointers in 64-bit registers"),
+        );
+    }
+
     fn header(&mut self) {
+        self.address_size();
         let version = self.module.version;
         let span = self.module.target.span;
         if version > NEWEST_PTX {
             self.report(
                 Diagnostic::warning(
                     rule::UNKNOWN_VERSION,
-                    self.version_span(),
+                    self.directive_span(".version"),
                     format!("PTX {version} is newer than {NEWEST_PTX}, the newest known here"),
                 )
                 .note("what came after is taken on trust"),
@@ -170,7 +188,7 @@ impl<'m> Validator<'m> {
             self.report(
                 Diagnostic::error(
                     rule::UNKNOWN_VERSION,
-                    self.version_span(),
+                    self.directive_span(".version"),
                     format!("there is no PTX ISA version {version}"),
                 )
                 .help(format!("versions go up to {NEWEST_PTX}")),
@@ -229,7 +247,25 @@ impl<'m> Validator<'m> {
         }
     }
 
+    /// What a variable is declared with.
+    fn declared_with(&mut self, variable: &'m Variable) {
+        let pointed = variable.pointer.and_then(|pointer| pointer.align);
+        for align in [variable.align, pointed].into_iter().flatten() {
+            if !align.is_power_of_two() {
+                self.report(
+                    Diagnostic::error(
+                        rule::BAD_DIRECTIVE,
+                        variable.span,
+                        format!("`{}` can't be aligned to {align} bytes", variable.name),
+                    )
+                    .help("an alignment is a power of two: `.align 16`"),
+                );
+            }
+        }
+    }
+
     fn global(&mut self, variable: &'m Variable) {
+        self.declared_with(variable);
         if let Some(init) = &variable.init {
             self.initializer(init, variable);
         }
@@ -359,6 +395,7 @@ impl<'m> Validator<'m> {
         };
         self.enter(body);
         for param in function.returns.iter().chain(&function.params) {
+            self.declared_with(param);
             let entity = match param.space {
                 Space::Reg => Entity::Register {
                     ty: param.ty,
@@ -381,6 +418,7 @@ impl<'m> Validator<'m> {
                 Statement::Instruction(instruction) => self.instruction(instruction),
                 Statement::Registers(registers) => self.registers(registers),
                 Statement::Variable(variable) => {
+                    self.declared_with(variable);
                     if let Some(init) = &variable.init {
                         self.initializer(init, variable);
                     }

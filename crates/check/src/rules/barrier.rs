@@ -11,10 +11,14 @@ pub(super) fn divergent(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     if barriers.is_empty() {
         return;
     }
-    let mut told = vec![false; cx.flow.ops.len()];
+    // Barriers that nothing is told of yet. Blocks behind which there is none, up to where
+    // the ways met that led to them: kernels have thousands of branches to one end.
+    let mut open = vec![false; cx.flow.ops.len()];
+    let mut closed: Vec<Option<Option<BlockId>>> = vec![None; cx.flow.graph.blocks()];
+    barriers.iter().for_each(|&at| open[at] = true);
     for &at in &barriers {
         if cx.uniformity.guard_is_laned(cx.flow, at) {
-            told[at] = true;
+            open[at] = false;
             out.push(finding(cx, at, at, Severity::Error));
         }
     }
@@ -35,12 +39,18 @@ pub(super) fn divergent(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
         } else {
             Severity::Error
         };
-        for inner in cx.flow.graph.between(block, cx.flow.graph.join_of(block)) {
+        let join = cx.flow.graph.join_of(block);
+        let done = |block: BlockId| {
+            let closed = closed[block.index()];
+            closed == Some(None) || closed == Some(join)
+        };
+        for inner in cx.flow.graph.between_unless(block, join, done) {
             for at in cx.flow.graph.range(inner) {
-                if barriers.contains(&at) && !std::mem::replace(&mut told[at], true) {
+                if std::mem::replace(&mut open[at], false) {
                     out.push(finding(cx, at, branch, severity));
                 }
             }
+            closed[inner.index()] = Some(join);
         }
     }
 }

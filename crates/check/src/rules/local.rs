@@ -10,7 +10,8 @@ pub(super) fn size(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     };
     let mut variables = Vec::new();
     collect(body, &mut variables);
-    let bytes = |variable: &Variable| variable.size().unwrap_or(0);
+    // As many as it has, and no fewer than it is aligned to.
+    let bytes = |variable: &Variable| variable.size().unwrap_or(0).max(variable.alignment());
     let total = variables
         .iter()
         .map(|variable| bytes(variable))

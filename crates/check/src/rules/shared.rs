@@ -83,6 +83,10 @@ pub(crate) fn shared_opt_in(flow: &Flow<'_>, arch: Arch, dynamic: u32) -> Option
     )
 }
 
+/// What lies before the first shared variable of a block. A variable that is aligned to
+/// more begins further behind.
+const RESERVED: u64 = 1024;
+
 /// The static shared variables that a kernel uses, in the order of the text, and
 /// how many bytes they take together.
 fn static_shared<'m>(flow: &Flow<'m>) -> (Vec<(&'m Variable, u64)>, u64) {
@@ -93,12 +97,13 @@ fn static_shared<'m>(flow: &Flow<'m>) -> (Vec<(&'m Variable, u64)>, u64) {
         .filter_map(|variable| Some((variable, variable.size()?)))
         .collect();
     used.sort_by_key(|(variable, _)| variable.span.start);
-    let total = used.iter().fold(0u64, |total, (variable, size)| {
+    let total = used.iter().fold(RESERVED, |total, (variable, size)| {
         total
-            .next_multiple_of(variable.alignment().max(1))
-            .saturating_add(*size)
+            .checked_next_multiple_of(variable.alignment().max(1))
+            .and_then(|start| start.checked_add(*size))
+            .unwrap_or(u64::MAX)
     });
-    (used, total)
+    (used, total - RESERVED)
 }
 
 /// The names that the kernel's instructions mention.

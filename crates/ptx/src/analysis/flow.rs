@@ -3,6 +3,7 @@
 //! Registers become numbers and labels become places once, here, so that whoever looks
 //! at the function compares numbers.
 
+use super::block::BlockId;
 use super::graph::{Graph, Leave};
 use super::scope::Scopes;
 use crate::instruction::{AddressBase, Instruction, Operand};
@@ -10,7 +11,8 @@ use crate::isa::{Control, First, Row};
 use crate::module::{Function, Module, Name, Statement, Variable};
 use crate::span::Span;
 use crate::types::Space;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
 
 /// A register of one function. Registers are numbered as they are first mentioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,8 +64,8 @@ pub struct Op<'m> {
     pub row: Option<&'static Row>,
     /// What it reads and writes.
     pub roles: Roles,
-    /// The numbers of the labels that it may go to.
-    labels: Vec<u32>,
+    /// The number of the label that it may go to, or of the list of labels.
+    label: Option<u32>,
 }
 
 impl Op<'_> {
@@ -115,6 +117,8 @@ impl<'m> Flow<'m> {
             declarations: 0,
             numbers: FxHashMap::default(),
             places: Vec::new(),
+            tables: Vec::new(),
+            table_of: FxHashMap::default(),
             variables: FxHashMap::default(),
         };
         let formals = || function.params.iter().chain(&function.returns);
@@ -125,16 +129,7 @@ impl<'m> Flow<'m> {
             walk.declare(&formal.name, None, formal.span);
         }
         walk.statements(body);
-        let Walk { ops, places, .. } = &walk;
-        let starts = places.iter().copied().flatten();
-        let graph = Graph::new(ops.len(), starts, |at| {
-            let op = &ops[at];
-            let places = op.labels.iter().filter_map(|&label| places[label as usize]);
-            op.control().leaves().then(|| Leave {
-                targets: places.collect(),
-                falls: op.instruction.guard.is_some(),
-            })
-        });
+        let graph = walk.graph();
         let mut writers = vec![Vec::new(); walk.numbers.len()];
         for (at, op) in walk.ops.iter().enumerate() {
             for register in &op.roles.writes {
@@ -160,15 +155,34 @@ impl<'m> Flow<'m> {
         if all.len() < 2 {
             return all.clone();
         }
-        // A guarded write may leave the old value in place.
-        let overwrites = |between: usize| {
-            let op = &self.ops[between];
-            op.roles.guard.is_none() && op.roles.writes.contains(&register)
+        // Backwards from `at`, up to the last write that leaves nothing of the old value:
+        // a guarded one may.
+        let mut found = Vec::new();
+        let mut look = |range: Range<usize>| {
+            let first = all.partition_point(|&writer| writer < range.start);
+            let last = all.partition_point(|&writer| writer < range.end);
+            for &writer in all[first..last].iter().rev() {
+                found.push(writer);
+                if self.ops[writer].roles.guard.is_none() {
+                    return false;
+                }
+            }
+            true
         };
-        all.iter()
-            .copied()
-            .filter(|&writer| self.graph.reaches(writer, at, overwrites))
-            .collect()
+        let home = self.graph.block_of(at);
+        let mut open: Vec<BlockId> = Vec::new();
+        if look(self.graph.range(home).start..at) {
+            open.extend(self.graph.predecessors(home));
+        }
+        let mut seen = FxHashSet::default();
+        while let Some(block) = open.pop() {
+            if seen.insert(block) && look(self.graph.range(block)) {
+                open.extend(self.graph.predecessors(block));
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Every instruction that writes a register.
@@ -194,6 +208,9 @@ struct Walk<'m> {
     numbers: FxHashMap<(u32, u32), Register>,
     /// Where each label is.
     places: Vec<Option<usize>>,
+    /// The labels of each list that is branched by, and the number of a list's label.
+    tables: Vec<Vec<u32>>,
+    table_of: FxHashMap<u32, u32>,
     variables: FxHashMap<Name, &'m Variable>,
 }
 
@@ -251,36 +268,65 @@ impl<'m> Walk<'m> {
         let row = instruction.opcode.row();
         let roles = self.roles(instruction, row);
         let control = row.map_or(Control::Next, |row| row.control);
-        let labels = self.targets(instruction, control);
+        let label = self.target(instruction, control);
         self.ops.push(Op {
             instruction,
             row,
             roles,
-            labels,
+            label,
         });
     }
 
-    /// The labels that an instruction may go to.
-    fn targets(&self, instruction: &Instruction, control: Control) -> Vec<u32> {
-        let names = instruction
+    /// The label that an instruction may go to, or the list of labels.
+    fn target(&mut self, instruction: &Instruction, control: Control) -> Option<u32> {
+        let mut labels = instruction
             .operands
             .iter()
             .filter_map(|operand| match operand {
                 Operand::Name(name) => self.scopes.label(name),
                 _ => None,
             });
-        match control {
-            Control::Branch => names.map(|label| label.number).collect(),
-            Control::BranchTable => names
-                .filter_map(|label| match label.statement {
-                    Statement::BranchTargets { targets, .. } => Some(targets),
-                    _ => None,
-                })
-                .flatten()
-                .filter_map(|target| Some(self.scopes.label(target)?.number))
-                .collect(),
-            _ => Vec::new(),
+        let label = match control {
+            Control::Branch | Control::BranchTable => labels.next()?,
+            _ => return None,
+        };
+        if control == Control::Branch {
+            return Some(label.number);
         }
+        let Statement::BranchTargets { targets, .. } = label.statement else {
+            return None;
+        };
+        if let Some(&known) = self.table_of.get(&label.number) {
+            return Some(known);
+        }
+        let targets = targets
+            .iter()
+            .filter_map(|target| self.scopes.label(target));
+        let table = self.tables.len() as u32;
+        self.tables
+            .push(targets.map(|target| target.number).collect());
+        self.table_of.insert(label.number, table);
+        Some(table)
+    }
+
+    fn graph(&self) -> Graph {
+        let place = |label: u32| self.places[label as usize];
+        let tables: Vec<Vec<usize>> = self
+            .tables
+            .iter()
+            .map(|labels| labels.iter().filter_map(|&label| place(label)).collect())
+            .collect();
+        let starts = self.places.iter().copied().flatten();
+        Graph::new(self.ops.len(), starts, &tables, |at| {
+            let op = &self.ops[at];
+            let control = op.control();
+            let by_table = control == Control::BranchTable;
+            control.leaves().then(|| Leave {
+                to: op.label.filter(|_| !by_table).and_then(place),
+                table: op.label.filter(|_| by_table).map(|table| table as usize),
+                falls: op.instruction.guard.is_some(),
+            })
+        })
     }
 
     fn roles(&mut self, instruction: &Instruction, row: Option<&Row>) -> Roles {

@@ -6,14 +6,17 @@
 
 use super::block::BlockId;
 use super::dominators::{Tree, reverse_postorder};
+use rustc_hash::FxHashSet;
 use std::ops::Range;
 use std::sync::OnceLock;
 
 /// How control leaves an instruction that does not just go on to the next.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leave {
-    /// The instructions that it may go to.
-    pub targets: Vec<usize>,
+    /// The instruction that it may go to.
+    pub to: Option<usize>,
+    /// The list of instructions that it may go to, by its number.
+    pub table: Option<usize>,
     /// Whether it may go on to the next as well: the branch is guarded.
     pub falls: bool,
 }
@@ -26,51 +29,57 @@ pub struct Graph {
     /// Reverse postorder of what can be reached.
     order: Vec<BlockId>,
     tree: Tree,
+    predecessors: OnceLock<Vec<Vec<BlockId>>>,
     post_dominators: OnceLock<Vec<Option<BlockId>>>,
 }
 
 impl Graph {
     /// The graph of `count` instructions. `leave` says how control leaves one, `None`
     /// where it goes on; blocks begin at targets, and at `starts` besides.
+    ///
+    /// A table of targets is an empty block of its own: a hundred branches that share
+    /// one of a hundred targets are two hundred ways, not ten thousand.
     pub fn new(
         count: usize,
         starts: impl Iterator<Item = usize>,
+        tables: &[Vec<usize>],
         leave: impl Fn(usize) -> Option<Leave>,
     ) -> Graph {
         let leaves: Vec<(usize, Leave)> =
             (0..count).filter_map(|at| Some((at, leave(at)?))).collect();
-        let ranges = cut(count, starts, &leaves);
+        let targets = tables.iter().flatten().copied();
+        let mut ranges = cut(count, starts.chain(targets), &leaves);
         let last = BlockId::new(ranges.len() - 1);
         let mut block_of = vec![last; count + 1];
         for (block, range) in ranges.iter().enumerate() {
             block_of[range.clone()].fill(BlockId::new(block));
         }
-        let mut successors = vec![Vec::new(); ranges.len()];
-        // The last block that has an edge to each.
-        let mut joined = vec![usize::MAX; ranges.len()];
+        let mut successors = Vec::with_capacity(ranges.len() + tables.len());
+        let place = |at: &usize| (*at < count).then(|| block_of[*at]);
         let mut leaves = leaves.into_iter().peekable();
-        for (block, range) in ranges.iter().enumerate() {
-            let mut join = |at: usize| {
-                if at < count {
-                    let to = block_of[at];
-                    if std::mem::replace(&mut joined[to.index()], block) != block {
-                        successors[block].push(to);
-                    }
-                }
-            };
-            match leaves.next_if(|(at, _)| at + 1 == range.end) {
-                Some((_, leave)) => {
-                    leave.targets.into_iter().for_each(&mut join);
-                    if leave.falls {
-                        join(range.end);
-                    }
-                }
-                None => join(range.end),
+        for range in &ranges {
+            let mut ways: Vec<BlockId> = Vec::new();
+            let mut falls = true;
+            if let Some((_, leave)) = leaves.next_if(|(at, _)| at + 1 == range.end) {
+                ways.extend(leave.to.as_ref().and_then(place));
+                ways.extend(leave.table.map(|table| BlockId::new(ranges.len() + table)));
+                falls = leave.falls;
             }
+            let next = place(&range.end).filter(|next| falls && !ways.contains(next));
+            ways.extend(next);
+            successors.push(ways);
         }
+        for table in tables {
+            let mut ways: Vec<BlockId> = table.iter().filter_map(place).collect();
+            ways.sort_unstable();
+            ways.dedup();
+            successors.push(ways);
+        }
+        ranges.resize(successors.len(), count..count);
         Graph {
             order: reverse_postorder(BlockId::new(0), &successors),
             tree: Tree::new(BlockId::new(0), &successors),
+            predecessors: OnceLock::new(),
             post_dominators: OnceLock::new(),
             ranges,
             successors,
@@ -93,6 +102,20 @@ impl Graph {
         &self.successors[block.index()]
     }
 
+    /// From which blocks that can run control comes to a block.
+    pub fn predecessors(&self, block: BlockId) -> &[BlockId] {
+        let all = self.predecessors.get_or_init(|| {
+            let mut all = vec![Vec::new(); self.blocks()];
+            for &from in &self.order {
+                for to in self.successors(from) {
+                    all[to.index()].push(from);
+                }
+            }
+            all
+        });
+        &all[block.index()]
+    }
+
     /// How many blocks there are.
     pub fn blocks(&self) -> usize {
         self.ranges.len()
@@ -103,11 +126,11 @@ impl Graph {
         self.order.iter().copied()
     }
 
-    /// What can never run.
+    /// What can never run; tables that no such block uses are not told.
     pub fn unreachable_blocks(&self) -> impl Iterator<Item = BlockId> {
         (0..self.blocks())
             .map(BlockId::new)
-            .filter(|block| !self.is_reachable(*block))
+            .filter(|block| !self.is_reachable(*block) && !self.range(*block).is_empty())
     }
 
     /// Whether a block can run.
@@ -186,9 +209,13 @@ impl Graph {
     fn above_in(&self, reversed: &[Vec<BlockId>]) -> Vec<Option<BlockId>> {
         let end = BlockId::new(self.blocks());
         let tree = Tree::new(end, reversed);
+        // Nothing meets at a table, which has no instruction.
+        let is_place = |&block: &BlockId| block == end || !self.range(block).is_empty();
         (0..self.blocks())
             .map(|block| {
-                tree.above(BlockId::new(block))
+                std::iter::successors(Some(BlockId::new(block)), |&block| tree.above(block))
+                    .skip(1)
+                    .find(is_place)
                     .filter(|&above| above != end)
             })
             .collect()
@@ -198,11 +225,22 @@ impl Graph {
     /// runs only on some of the ways when `from` ends in a branch and `stop`
     /// is where they meet.
     pub fn between(&self, from: BlockId, stop: Option<BlockId>) -> Vec<BlockId> {
-        let mut seen = vec![false; self.blocks()];
+        self.between_unless(from, stop, |_| false)
+    }
+
+    /// [`Graph::between`], where ways end before blocks for which `skip` holds, too.
+    pub fn between_unless(
+        &self,
+        from: BlockId,
+        stop: Option<BlockId>,
+        skip: impl Fn(BlockId) -> bool,
+    ) -> Vec<BlockId> {
+        let mut seen = FxHashSet::default();
         let mut found = Vec::new();
         let mut open: Vec<BlockId> = self.successors(from).to_vec();
         while let Some(block) = open.pop() {
-            if Some(block) == stop || std::mem::replace(&mut seen[block.index()], true) {
+            let stopped = Some(block) == stop || skip(block);
+            if stopped || !seen.insert(block) {
                 continue;
             }
             found.push(block);
@@ -244,7 +282,7 @@ fn cut(
     leaves: &[(usize, Leave)],
 ) -> Vec<Range<usize>> {
     let mut begins = vec![false; count + 1];
-    let targets = leaves.iter().flat_map(|(_, leave)| &leave.targets).copied();
+    let targets = leaves.iter().filter_map(|(_, leave)| leave.to);
     let behind = leaves.iter().map(|(at, _)| at + 1);
     for at in starts.chain(targets).chain(behind) {
         begins[at.min(count)] = true;
@@ -263,15 +301,35 @@ fn cut(
 mod tests {
     use super::*;
 
-    /// A graph of instructions that go on (`None`), or to these, or also on.
-    fn graph(leaves: &[Option<(&[usize], bool)>]) -> Graph {
-        Graph::new(leaves.len(), std::iter::empty(), |at| {
-            let (targets, falls) = leaves[at]?;
-            Some(Leave {
-                targets: targets.to_vec(),
-                falls,
-            })
-        })
+    /// What an instruction does: goes on, or to another, perhaps also on; or ends.
+    #[derive(Clone, Copy)]
+    enum Does {
+        On,
+        To(usize),
+        Maybe(usize),
+        Table,
+        End,
+    }
+    use Does::*;
+
+    fn graph_with(table: &[usize], ops: &[Does]) -> Graph {
+        let leave = |to, table, falls| Some(Leave { to, table, falls });
+        Graph::new(
+            ops.len(),
+            std::iter::empty(),
+            &[table.to_vec()],
+            |at| match ops[at] {
+                On => None,
+                To(to) => leave(Some(to), None, false),
+                Maybe(to) => leave(Some(to), None, true),
+                Table => leave(None, Some(0), false),
+                End => leave(None, None, false),
+            },
+        )
+    }
+
+    fn graph(ops: &[Does]) -> Graph {
+        graph_with(&[], ops)
     }
 
     /// The first instruction of where the lanes meet that part at instruction `at`.
@@ -280,12 +338,10 @@ mod tests {
         Some(graph.range(block).start)
     }
 
-    const END: Option<(&[usize], bool)> = Some((&[], false));
-
     #[test]
     fn the_sides_of_an_if_meet_behind_it() {
         // 0: @p bra 3; 1: -; 2: bra 4; 3: -; 4: ret
-        let graph = graph(&[Some((&[3], true)), None, Some((&[4], false)), None, END]);
+        let graph = graph(&[Maybe(3), On, To(4), On, End]);
         assert_eq!(meets(&graph, 0), Some(4));
         assert!(graph.dominates(0, 4) && !graph.dominates(3, 4));
         assert_eq!(graph.join_of(graph.block_of(0)), Some(graph.block_of(4)));
@@ -294,13 +350,13 @@ mod tests {
     #[test]
     fn a_loop_meets_behind_its_end() {
         // 0: -; 1: @p bra 0; 2: ret
-        assert_eq!(meets(&graph(&[None, Some((&[0], true)), END]), 1), Some(2));
+        assert_eq!(meets(&graph(&[On, Maybe(0), End]), 1), Some(2));
     }
 
     #[test]
     fn an_early_exit_does_not_keep_the_rest_apart() {
         // 0: @p bra 4; 1: @q bra 3; 2: exit; 3: -; 4: ret
-        let graph = graph(&[Some((&[4], true)), Some((&[3], true)), END, None, END]);
+        let graph = graph(&[Maybe(4), Maybe(3), End, On, End]);
         assert_eq!(meets(&graph, 0), Some(4));
         assert_eq!(meets(&graph, 1), Some(3));
         assert_eq!(graph.join_of(graph.block_of(1)), None);
@@ -309,15 +365,27 @@ mod tests {
     #[test]
     fn an_endless_loop_is_no_trouble() {
         // 0: @p bra 2; 1: -; 2: bra 0
-        let graph = graph(&[Some((&[2], true)), None, Some((&[0], false))]);
+        let graph = graph(&[Maybe(2), On, To(0)]);
         assert_eq!(meets(&graph, 0), Some(2));
         assert_eq!(graph.join_of(graph.block_of(0)), None);
     }
 
     #[test]
+    fn branches_that_share_a_table_meet_behind_it() {
+        // 0: @p bra 2; 1: brx; 2: brx; 3: bra 5; 4: -; 5: ret, with a table of 3 and 4
+        let graph = graph_with(&[3, 4], &[Maybe(2), Table, Table, To(5), On, End]);
+        assert_eq!(meets(&graph, 0), Some(5));
+        assert_eq!(meets(&graph, 1), Some(5));
+        assert_eq!(graph.join_of(graph.block_of(1)), Some(graph.block_of(5)));
+        assert!(graph.dominates(0, 5) && !graph.dominates(1, 3) && !graph.dominates(3, 5));
+        assert!(graph.reaches(1, 4, |_| false) && !graph.reaches(1, 2, |_| false));
+        assert_eq!(graph.unreachable_blocks().count(), 0);
+    }
+
+    #[test]
     fn what_nothing_leads_to_is_known() {
         // 0: bra 2; 1: -; 2: ret
-        let graph = graph(&[Some((&[2], false)), None, END]);
+        let graph = graph(&[To(2), On, End]);
         let dead: Vec<usize> = graph
             .unreachable_blocks()
             .flat_map(|block| graph.range(block))

@@ -19,11 +19,7 @@ pub fn live_at_entry<'a>(graph: &Graph, touched: impl Fn(usize) -> Touched<'a>) 
     // For each register the blocks that read it before they set it.
     let mut exposed: FxHashMap<u32, Vec<BlockId>> = FxHashMap::default();
     let mut sets: FxHashSet<(BlockId, u32)> = FxHashSet::default();
-    let mut before: Vec<Vec<BlockId>> = vec![Vec::new(); graph.blocks()];
     for block in graph.reachable_blocks() {
-        for &next in graph.successors(block) {
-            before[next.index()].push(block);
-        }
         for at in graph.range(block) {
             let touched = touched(at);
             for &register in touched.reads {
@@ -50,7 +46,7 @@ pub fn live_at_entry<'a>(graph: &Graph, touched: impl Fn(usize) -> Touched<'a>) 
                 live.push(register);
                 break;
             }
-            let ways = before[block.index()].iter().copied();
+            let ways = graph.predecessors(block).iter().copied();
             open.extend(ways.filter(|&way| !sets.contains(&(way, register))));
         }
     }
@@ -66,9 +62,10 @@ mod tests {
     #[test]
     fn a_register_is_live_where_some_way_does_not_set_it() {
         // 0: @p bra 2; 1: set 7; 2: read 7, 8 and set 9; 3: read 9
-        let graph = Graph::new(4, std::iter::empty(), |at| {
-            (at == 0).then(|| Leave {
-                targets: vec![2],
+        let graph = Graph::new(4, std::iter::empty(), &[], |at| {
+            (at == 0).then_some(Leave {
+                to: Some(2),
+                table: None,
                 falls: true,
             })
         });
@@ -88,7 +85,7 @@ mod tests {
             _ => Touched::default(),
         };
         assert_eq!(live_at_entry(&graph, touched), [7, 8]);
-        let straight = Graph::new(4, std::iter::empty(), |_| None);
+        let straight = Graph::new(4, std::iter::empty(), &[], |_| None);
         assert!(live_at_entry(&straight, touched).is_empty());
     }
 }

@@ -11,7 +11,6 @@ impl Cursor<'_> {
     /// A whole file.
     pub(super) fn module(&mut self) -> Module {
         let mut module = Module::new(Version::new(0, 0), "");
-        module.address_size = AddressSize::Bits32;
         module.preamble = self.comments_before_token(false);
         match self.version() {
             Ok(version) => module.version = version,
