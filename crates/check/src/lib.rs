@@ -18,6 +18,7 @@
 //! assert_eq!(found[0].code.0, "M007");
 //! ```
 
+mod context;
 mod explain;
 mod facts;
 pub mod log;
@@ -26,11 +27,12 @@ mod uniform;
 
 pub use explain::{Explanation, explain};
 
+use context::Context;
 use facts::Facts;
 use flow::Flow;
 use heist_ptx::analysis as flow;
 use heist_ptx::arch::Arch;
-use heist_ptx::{Diagnostic, Function, FunctionDirective, Module};
+use heist_ptx::{Diagnostic, Module};
 use uniform::Uniformity;
 
 /// What is wrong with a module, in the order of its text.
@@ -65,41 +67,4 @@ pub fn shared_opt_in(module: &Module, entry: &str, dynamic: u32) -> Option<Diagn
     let function = module.entries().find(|f| f.name.as_str() == entry)?;
     let flow = Flow::new(module, function)?;
     rules::shared_opt_in(&flow, Arch::parse(&module.target.arch)?, dynamic)
-}
-
-/// All that a rule may look at.
-struct Context<'a, 'm> {
-    flow: &'a Flow<'m>,
-    facts: &'a Facts,
-    uniformity: &'a Uniformity,
-    /// The architecture, if it is one we know.
-    arch: Option<Arch>,
-}
-
-impl<'m> Context<'_, 'm> {
-    fn function(&self) -> &'m Function {
-        self.flow.function
-    }
-
-    /// The numbers of a directive such as `.reqntid`.
-    fn directive(&self, wanted: &str) -> Option<&'m [u64]> {
-        self.function()
-            .directives
-            .iter()
-            .find_map(|directive| match directive {
-                FunctionDirective::Numbers { name, values, .. } if name == wanted => {
-                    Some(values.as_slice())
-                }
-                _ => None,
-            })
-    }
-
-    /// The numbers of the reachable instructions for which `wanted` holds.
-    fn all(&self, wanted: impl Fn(&flow::Op<'m>) -> bool) -> Vec<usize> {
-        self.flow
-            .reachable_ops()
-            .filter(|(_, op)| wanted(op))
-            .map(|(at, _)| at)
-            .collect()
-    }
 }

@@ -94,8 +94,11 @@ impl Special {
             ("%lanemask_gt", None) => LanemaskGt,
             ("%dynamic_smem_size", None) => DynamicSmem,
             ("%total_smem_size" | "%aggr_smem_size", None) => TotalSmem,
+            // As an H200 answers.
             ("%reserved_smem_offset_begin", None) => Fixed(0),
-            ("%reserved_smem_offset_end" | "%reserved_smem_offset_cap", None) => Fixed(1024),
+            ("%reserved_smem_offset_0" | "%reserved_smem_offset_1", None) => Fixed(0),
+            ("%reserved_smem_offset_end", None) => Fixed(288),
+            ("%reserved_smem_offset_cap", None) => Fixed(1024),
             ("%envreg1", None) => Workspace { upper: true },
             ("%envreg2", None) => Workspace { upper: false },
             _ if part.is_none() && name.starts_with("%envreg") => Fixed(0),

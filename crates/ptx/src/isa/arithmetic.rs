@@ -3,7 +3,7 @@
 use super::needs::{Asking, Needs};
 use super::operands::{BadOpcode, Form, Lookup, Slot, UNKNOWN, at_least, exactly};
 use super::operands::{is_bits, is_integer};
-use super::{Family, Row, Unit, Value};
+use super::row::{Family, Row, Unit, Value};
 use crate::arch::Feature;
 use crate::types::ScalarType;
 

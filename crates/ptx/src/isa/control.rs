@@ -1,7 +1,7 @@
 //! Control: branches, calls, the ends of a thread, and what a kernel says of itself.
 
 use super::operands::{ANYTHING, Form, Lookup, NOTHING, OutOfRange, Slot, constant, exactly};
-use super::{Control, Family, Results, Row};
+use super::row::{Control, Family, Results, Row};
 use crate::arch::Feature;
 use crate::instruction::Instruction;
 use crate::types::ScalarType::U32;

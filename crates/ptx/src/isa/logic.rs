@@ -1,7 +1,7 @@
 //! Bits: logic, shifts, fields and permutations.
 
 use super::operands::{BadOpcode, Form, Lookup, Slot, at_least, exactly, is_bits};
-use super::{Family, Row, Unit};
+use super::row::{Family, Row, Unit};
 use crate::arch::Feature;
 use crate::types::ScalarType;
 

@@ -1,9 +1,10 @@
 //! Memory and addresses: moves, loads, stores, atomics, and what caches are told.
 
+use super::modifiers::lanes_of;
 use super::needs::{Asking, Needs};
 use super::operands::{ANYTHING, BadOpcode, Form, Lookup, Slot, UNKNOWN, at_least, exactly};
 use super::operands::{is_bits, is_integer};
-use super::{Family, Memory, Results, Row, Unit, Value, lanes_of};
+use super::row::{Family, Memory, Results, Row, Unit, Value};
 use crate::arch::Feature;
 use crate::types::ScalarType;
 

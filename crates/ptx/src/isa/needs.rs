@@ -3,7 +3,7 @@
 //! Says nothing about an instruction that every target of the table has. One
 //! that needs several features names them all, the most telling one first.
 
-use super::Family;
+use super::row::Family;
 use crate::arch::Feature;
 use crate::instruction::{Instruction, Operand};
 

@@ -4,7 +4,7 @@ use super::needs::{Asking, Needs};
 use super::operands::{
     Form, Lookup, NOTHING, OutOfRange, Slot, UNKNOWN, at_least, constant, exactly,
 };
-use super::{Family, Memory, ProxyRule, Results, Row};
+use super::row::{Family, Memory, ProxyRule, Results, Row};
 use crate::arch::Feature;
 use crate::instruction::Instruction;
 use crate::types::ScalarType::*;

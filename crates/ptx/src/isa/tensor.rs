@@ -3,7 +3,7 @@
 use super::matrix::{mma, wgmma};
 use super::needs::{Asking, Needs};
 use super::operands::{ANYTHING, BadOpcode, Form, Lookup, Slot, UNKNOWN, exactly};
-use super::{Family, Memory, ProxyRule, Results, Row, Unit, Value};
+use super::row::{Family, Memory, ProxyRule, Results, Row, Unit, Value};
 use crate::arch::Feature;
 use crate::types::ScalarType::B32;
 

@@ -1,7 +1,7 @@
 //! Textures and surfaces.
 
 use super::operands::ANYTHING;
-use super::{Family, Memory, Results, Row};
+use super::row::{Family, Memory, Results, Row};
 
 const fn texture(name: &'static str) -> Row {
     Row::doing(name, Family::Texture, ANYTHING).untested("textures and surfaces are not simulated")

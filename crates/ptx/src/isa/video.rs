@@ -1,7 +1,7 @@
 //! Video instructions: bytes and halves of 32-bit registers, alone or side by side.
 
 use super::operands::ANYTHING;
-use super::{Family, Row};
+use super::row::{Family, Row};
 
 const fn scalar(name: &'static str) -> Row {
     Row::computing(name, Family::Video, ANYTHING).tested("tests/ptx/video/scalar.ptx")

@@ -1,7 +1,7 @@
 //! What the lanes of a warp do together.
 
 use super::operands::{Form, Lookup, Slot, UNKNOWN, exactly};
-use super::{Family, Row, Value};
+use super::row::{Family, Row, Value};
 use crate::arch::Feature;
 use crate::types::ScalarType::{B32, Pred, U32};
 

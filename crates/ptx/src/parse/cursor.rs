@@ -1,12 +1,17 @@
 //! The parser's place in the tokens: looking, taking, failing, recovering.
 
-use super::Limits;
-use super::function::ITEMS;
+use super::limits::Limits;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::lex::{Kind, Lexed, RawComment, Token, lex};
 use crate::module::{Comment, Module, Name};
 use crate::rule;
 use crate::span::Span;
+
+/// What can begin an item.
+pub(super) const ITEMS: &[&str] = &[
+    ".visible", ".extern", ".weak", ".common", ".entry", ".func", ".global", ".const", ".shared",
+    ".tex", ".file", ".section", ".alias", ".pragma",
+];
 
 /// A statement could not be parsed; the reason is already in the error list.
 pub(super) struct Broken;

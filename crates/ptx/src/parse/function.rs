@@ -1,18 +1,12 @@
 //! Kernels, device functions, and the other items of a file.
 
-use super::cursor::{Cursor, Parsed};
+use super::cursor::{Cursor, ITEMS, Parsed};
 use super::directive::unknown_directive;
 use crate::diagnostic::Diagnostic;
 use crate::lex::Kind;
 use crate::module::{Function, FunctionDirective, FunctionKind, Item, Linkage, Name, Variable};
 use crate::rule;
 use crate::types::Space;
-
-/// What can begin an item.
-pub(super) const ITEMS: &[&str] = &[
-    ".visible", ".extern", ".weak", ".common", ".entry", ".func", ".global", ".const", ".shared",
-    ".tex", ".file", ".section", ".alias", ".pragma",
-];
 
 /// The directives between a function's parameters and its body, with how many
 /// numbers each takes at the least and at the most.

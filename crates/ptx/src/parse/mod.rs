@@ -11,6 +11,7 @@ mod cursor;
 mod directive;
 mod function;
 mod header;
+mod limits;
 mod operand;
 mod statement;
 
@@ -19,27 +20,7 @@ use crate::module::Module;
 use crate::rule;
 use crate::span::{Source, Span};
 use cursor::Cursor;
-
-/// What the parser will not go beyond.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of source.
-    pub bytes: usize,
-    /// Nesting of scopes, initialisers, and constant expressions.
-    pub depth: u32,
-    /// Errors, after which it gives up.
-    pub errors: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            bytes: 256 << 20,
-            depth: 128,
-            errors: 50,
-        }
-    }
-}
+pub use limits::Limits;
 
 /// Parses a file.
 ///

@@ -6,12 +6,14 @@ use heist_ptx::Diagnostic;
 pub(crate) type Decoded<T> = Result<T, Box<Diagnostic>>;
 
 /// How control leaves an operation, for the flow graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaves {
     /// To the next one.
     On,
     /// To a label, or on as well if guarded.
-    To(Vec<u32>),
+    To(u32),
+    /// To one of a list of labels, or on as well if guarded.
+    Table(u32),
     /// Nowhere: exit, return, trap.
     Ends,
 }

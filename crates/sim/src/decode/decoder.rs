@@ -1,7 +1,7 @@
 //! The decoder of one kernel: what it knows so far, and what it has emitted.
 
 use super::cost::{Cost, Leaves};
-use super::names::Scope;
+use super::names::Declared;
 use super::pipe;
 use super::trail::Trail;
 use super::variables::Variables;
@@ -9,8 +9,10 @@ use crate::code::{Guard, NOWHERE, Pred, Reach, Shape, Site, Slot};
 use crate::engine::executable::{Instr, Op};
 use crate::lanes::{Lane, Row};
 use crate::special::Special;
+use heist_ptx::analysis::{Graph, Scopes};
 use heist_ptx::{Diagnostic, Function, Instruction, Module, Name, Span, rule};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// Decodes one kernel.
 pub(crate) struct Decoder<'m> {
@@ -26,6 +28,11 @@ pub(crate) struct Decoder<'m> {
     pub(crate) sites: Vec<Site>,
     pub(crate) locs: Vec<(u32, u32, u32)>,
     pub(crate) labels: Vec<u32>,
+    /// Lists of labels that are branched by, and their numbers by the list's own label.
+    pub(crate) tables: Vec<Arc<[u32]>>,
+    pub(crate) table_of: FxHashMap<usize, u32>,
+    /// The control flow of the kernel's own body.
+    pub(crate) graph: Option<Graph>,
     pub(crate) functions: Vec<crate::code::FunctionCode>,
     pub(crate) pool: Pool,
     pub(crate) specials: Vec<Special>,
@@ -35,7 +42,15 @@ pub(crate) struct Decoder<'m> {
     pub(crate) shared_end: u32,
 
     // The function being decoded.
-    pub(crate) scopes: Vec<Scope<'m>>,
+    pub(crate) scopes: Scopes<'m, Declared>,
+    /// The number of the function's first label.
+    pub(crate) first_label: usize,
+    /// The number of its first list of labels.
+    pub(crate) first_table: usize,
+    /// How many declarations of registers there were.
+    pub(crate) declarations: u32,
+    /// Where the registers are that were mentioned, by declaration and member.
+    pub(crate) registers: FxHashMap<(u32, u32), u32>,
     pub(crate) function: u32,
     pub(crate) rows: u32,
     pub(crate) preds: u32,

@@ -21,12 +21,10 @@ pub(crate) fn is_asynchronous(function: &Function) -> bool {
 
 fn goes_by_proxy(statement: &Statement) -> bool {
     match statement {
-        Statement::Instruction(i) => match i.opcode.base() {
-            "wgmma" | "clusterlaunchcontrol" | "tcgen05" => true,
-            // What `cp.async` copies is put down by the thread that waits for it.
-            "cp" => i.opcode.modifiers().any(|text| text == "bulk"),
-            _ => i.opcode.modifiers().any(|text| text == "async"),
-        },
+        Statement::Instruction(i) => {
+            let row = i.opcode.row();
+            row.is_some_and(|row| row.is_asynchronous(&i.opcode))
+        }
         Statement::Block(inner) => inner.iter().any(goes_by_proxy),
         _ => false,
     }
@@ -41,30 +39,7 @@ fn keeps_to_itself(statement: &Statement) -> bool {
 }
 
 fn is_inward(i: &Instruction) -> bool {
-    let base = i.opcode.base();
-    let known = super::mods::computes(base)
-        || matches!(
-            base,
-            "testp"
-                | "setp"
-                | "isspacep"
-                | "ld"
-                | "st"
-                | "ldmatrix"
-                | "stmatrix"
-                | "bra"
-                | "brx"
-                | "exit"
-                | "ret"
-                | "trap"
-                | "bar"
-                | "barrier"
-                | "vote"
-                | "match"
-                | "redux"
-                | "elect"
-                | "activemask"
-        );
+    let known = i.opcode.row().is_some_and(|row| row.stays_in_block);
     let apart = !i
         .opcode
         .modifiers()

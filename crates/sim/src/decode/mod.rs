@@ -10,7 +10,6 @@ pub(crate) mod constant;
 pub(crate) mod cost;
 pub(crate) mod declare;
 pub(crate) mod decoder;
-pub(crate) mod flowgraph;
 pub(crate) mod isolation;
 pub(crate) mod map;
 pub(crate) mod mods;

@@ -5,69 +5,6 @@ use super::{Decoded, Decoder};
 use heist_arith::float::Rounding;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
-/// Whether an instruction makes its results of registers alone, and does nothing else.
-pub(crate) fn computes(base: &str) -> bool {
-    matches!(
-        base,
-        "add"
-            | "sub"
-            | "mul"
-            | "mad"
-            | "div"
-            | "rem"
-            | "abs"
-            | "neg"
-            | "min"
-            | "max"
-            | "fma"
-            | "sad"
-            | "mul24"
-            | "mad24"
-            | "dp4a"
-            | "dp2a"
-            | "addc"
-            | "subc"
-            | "madc"
-            | "rcp"
-            | "sqrt"
-            | "rsqrt"
-            | "sin"
-            | "cos"
-            | "lg2"
-            | "ex2"
-            | "tanh"
-            | "copysign"
-            | "and"
-            | "or"
-            | "xor"
-            | "not"
-            | "cnot"
-            | "shl"
-            | "shr"
-            | "shf"
-            | "lop3"
-            | "popc"
-            | "clz"
-            | "brev"
-            | "bfind"
-            | "fns"
-            | "bfe"
-            | "bfi"
-            | "bmsk"
-            | "szext"
-            | "prmt"
-            | "set"
-            | "selp"
-            | "slct"
-            | "cvt"
-            | "mov"
-            | "cvta"
-            | "shfl"
-            | "mma"
-            | "movmatrix"
-    ) || is_video(base)
-}
-
 /// The modifiers of an opcode.
 pub(crate) struct Mods<'i> {
     pub(crate) all: Vec<&'i str>,
@@ -154,13 +91,4 @@ pub(crate) fn only(
         None => Ok(()),
         Some(other) => Err(d.unsupported(i, &format!("`.{other}` is not known here"))),
     }
-}
-
-/// Whether an opcode is one of the video instructions.
-pub(crate) fn is_video(base: &str) -> bool {
-    let stem = base.trim_end_matches(['2', '4']);
-    matches!(
-        stem,
-        "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vset" | "vavrg"
-    ) || matches!(base, "vshl" | "vshr" | "vmad")
 }

@@ -1,8 +1,20 @@
-//! Names in their scopes: registers, variables, labels.
+//! What names stand for: registers and variables.
 
 use crate::code::{Pred, Slot};
-use heist_ptx::{Name, ScalarType, Statement};
-use rustc_hash::FxHashMap;
+use heist_ptx::ScalarType;
+
+/// What a name is declared as.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Declared {
+    /// A register or a family of them, each of so many lanes. They have no rows until
+    /// they are mentioned: compilers declare far more than they use.
+    Registers {
+        id: u32,
+        ty: ScalarType,
+        lanes: u32,
+    },
+    Memory(Memory),
+}
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +36,19 @@ impl Register {
     /// Rows that one lane of it takes.
     pub(crate) fn rows(self) -> u32 {
         rows_of(self.ty)
+    }
+
+    /// Each part of a vector as a register of its own, and where it lies in memory behind
+    /// the first; the whole of a register that is no vector.
+    pub(crate) fn parts(self) -> impl Iterator<Item = (Register, u32)> {
+        (0..self.lanes).map(move |index| {
+            let part = Register {
+                at: self.at + index * self.rows(),
+                lanes: 1,
+                ..self
+            };
+            (part, index * self.ty.bytes())
+        })
     }
 
     /// The slot of part `index`.
@@ -68,13 +93,4 @@ pub(crate) enum Place {
     Frame(u32),
     /// At this offset of the kernel's parameters.
     Param(u32),
-}
-
-/// One pair of braces.
-#[derive(Default)]
-pub(crate) struct Scope<'m> {
-    pub(crate) names: FxHashMap<Name, Named>,
-    pub(crate) labels: FxHashMap<Name, u32>,
-    /// `.branchtargets`, `.calltargets` and `.callprototype` by their labels.
-    pub(crate) lists: FxHashMap<Name, &'m Statement>,
 }

@@ -8,6 +8,7 @@ use super::{Decoded, Decoder};
 use crate::code::{Pred, PredSrc, Slot};
 use crate::special::Special;
 use crate::state::memory::window::Window;
+use heist_ptx::isa::special_register;
 use heist_ptx::{AddressBase, Constant, Operand, Part, ScalarType, rule};
 
 impl Decoder<'_> {
@@ -19,6 +20,31 @@ impl Decoder<'_> {
                 rule::UNDECLARED_REGISTER,
                 format!("register `{name}` is not declared"),
             )),
+        }
+    }
+
+    /// The elements of a list, or the parts of a vector: of a register, or of a special one.
+    pub(crate) fn parts_of(&mut self, operand: &Operand) -> Option<Vec<Operand>> {
+        const PARTS: [Part; 4] = [Part::X, Part::Y, Part::Z, Part::W];
+        let name = match operand {
+            Operand::Vector(parts) => return Some(parts.clone()),
+            Operand::Name(name) => name,
+            _ => return None,
+        };
+        let part_of = |part: Part| Operand::Part {
+            name: name.clone(),
+            part,
+        };
+        match self.find(name) {
+            Some(Named::Register(register)) if register.lanes > 1 => {
+                let parts = PARTS.iter().take(register.lanes as usize);
+                Some(parts.map(|&part| part_of(part)).collect())
+            }
+            None if special_register(name).is_some_and(|special| special.parts) => {
+                let [x, y, z, _] = PARTS.map(part_of);
+                Some(vec![x, y, z, Operand::int(0)])
+            }
+            _ => None,
         }
     }
 

@@ -15,6 +15,7 @@ use super::cost::Cost;
 use crate::code::{Site, Touched};
 use crate::engine::executable::Op;
 use crate::state::demand::Demand;
+use heist_ptx::isa::{Unit, lanes_of};
 use heist_ptx::{Instruction, ScalarType};
 use rustc_hash::FxHashSet;
 
@@ -41,25 +42,14 @@ impl Pipe {
     /// Of an instruction whose cost is [`Cost::ALU`].
     pub(crate) fn of(i: &Instruction) -> Pipe {
         let has = |names: &[&str]| i.opcode.modifiers().any(|m| names.contains(&m));
-        match i.opcode.base() {
-            "mov" => Pipe::None,
-            "and" | "or" | "xor" | "not" if has(&["pred"]) => Pipe::None,
-            "add" | "sub" | "mul" | "fma" | "mad"
-                if has(&["f32", "f16", "bf16", "f16x2", "bf16x2", "f32x2"]) =>
-            {
-                Pipe::Float
-            }
-            "mul" | "mad" | "mul24" | "mad24" | "madc" | "dp4a" | "dp2a" => Pipe::Multiply,
-            "ld" | "st" | "ldu" | "red" | "atom" if has(&["global"]) => {
-                let lanes = if has(&["v2"]) {
-                    2
-                } else if has(&["v4"]) {
-                    4
-                } else if has(&["v8"]) {
-                    8
-                } else {
-                    1
-                };
+        let floats = || has(&["f32", "f16", "bf16", "f16x2", "bf16x2", "f32x2"]);
+        match i.opcode.row().map_or(Unit::Other, |row| row.unit) {
+            Unit::Merged => Pipe::None,
+            Unit::Logic if has(&["pred"]) => Pipe::None,
+            Unit::Adder | Unit::Multiplier if floats() => Pipe::Float,
+            Unit::Multiplier => Pipe::Multiply,
+            Unit::Memory if has(&["global"]) => {
+                let lanes = lanes_of(&i.opcode).unwrap_or(1);
                 let mut names = i.opcode.modifiers().filter_map(|m| m.parse().ok());
                 let bits = names.next_back().map_or(32, ScalarType::bits);
                 Pipe::Memory(32 * lanes * bits / 8)

@@ -1,8 +1,8 @@
 //! What each family of instructions does: how it is decoded, and how it runs.
 //!
 //! A family is a module with a `decode` function that takes an instruction apart
-//! and emits one or more [`crate::engine::executable::Instr`]s. [`decode`] finds the family by
-//! the opcode's first part; to add one, write a module and name it there.
+//! and emits one or more [`crate::engine::executable::Instr`]s. [`decode`] finds the family in the
+//! table of instructions ([`heist_ptx::isa`]); to add one, write a module and name it there.
 
 pub(crate) mod arithmetic;
 pub(crate) mod barrier;
@@ -15,90 +15,79 @@ pub(crate) mod memory;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
 
-use crate::decode::mods::{Mods, computes, is_video};
+use crate::decode::mods::Mods;
 use crate::decode::trail::Role;
 use crate::decode::{Decoded, Decoder};
 use arithmetic::{bits, compare, convert, float, half, integer, moves, video};
 use barrier::{block, cluster, fence};
 use control::{branch, call};
 use copy::{bulk, cp_async, map_edit};
+use heist_ptx::isa::{Family, Memory, Value};
 use heist_ptx::{Instruction, ScalarType, rule};
 use memory::{atomic, hint, stack};
 use warp::{exchange, registers};
 
 /// Decodes one instruction.
 pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()> {
-    let (base, mods) = (i.opcode.base(), Mods::of(i));
-    d.moves = base == "mov";
-    d.trail.role = match base {
-        "mov" => Role::Moves,
-        "cvt" | "shfl" => Role::Copies,
-        "add" if mods.ty().is_some_and(|ty| ty.bits() == 32) => Role::Adds,
+    let mods = Mods::of(i);
+    let Some(row) = i.opcode.row() else {
+        return Err(d.unsupported(i, "there is nothing here that can run it"));
+    };
+    d.moves = row.value == Value::Moved;
+    d.trail.role = match row.value {
+        Value::Moved => Role::Moves,
+        Value::Converted => Role::Copies,
+        Value::Sum if mods.ty().is_some_and(|ty| ty.bits() == 32) => Role::Adds,
         _ => Role::Computes,
     };
-    d.trail.pure = computes(base);
-    d.trail.loads = matches!(base, "ld" | "ldu" | "atom" | "ldmatrix");
+    d.trail.pure = row.value.is_pure();
+    d.trail.loads = matches!(row.memory_of(&i.opcode), Memory::Load | Memory::Update);
     d.pipe = crate::decode::pipe::Pipe::of(i);
-    match base {
-        "add" | "sub" | "mul" | "mad" | "div" | "rem" | "abs" | "neg" | "min" | "max" | "fma"
-        | "sad" | "mul24" | "mad24" | "dp4a" | "dp2a" | "addc" | "subc" | "madc" | "rcp"
-        | "sqrt" | "rsqrt" | "sin" | "cos" | "lg2" | "ex2" | "tanh" | "testp" | "copysign" => {
-            match mods.arithmetic_type() {
-                Some(ty) if matches!(ty, ScalarType::F32 | ScalarType::F64 | ScalarType::F32x2) => {
-                    float::decode(d, i, &mods, ty)
-                }
-                Some(ty)
-                    if matches!(
-                        ty,
-                        ScalarType::F16 | ScalarType::F16x2 | ScalarType::Bf16 | ScalarType::Bf16x2
-                    ) =>
-                {
-                    half::decode(d, i, &mods, ty)
-                }
-                Some(ty) => integer::decode(d, i, &mods, ty),
-                None => Err(d.wrong(
-                    rule::MISSING_MODIFIER,
-                    format!("`{}` names no type", i.opcode),
-                )),
-            }
+    match row.family {
+        Family::Arithmetic => arithmetic(d, i, &mods),
+        Family::Logic => bits::decode(d, i, &mods),
+        Family::Compare => compare::decode(d, i, &mods),
+        Family::Convert => convert::decode(d, i, &mods),
+        Family::Move => moves::decode(d, i, &mods),
+        Family::Load => memory::decode_load(d, i, &mods),
+        Family::Store | Family::Atomic if mods.has("async") => {
+            bulk::remote::decode_remote(d, i, &mods)
         }
-        "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "lop3" | "popc" | "clz"
-        | "brev" | "bfind" | "fns" | "bfe" | "bfi" | "bmsk" | "szext" | "prmt" => {
-            bits::decode(d, i, &mods)
+        Family::Store => memory::decode_store(d, i, &mods),
+        Family::Atomic => atomic::decode(d, i, &mods),
+        Family::Control => branch::decode(d, i, &mods),
+        Family::Call => call::decode(d, i, &mods),
+        Family::Barrier => block::decode(d, i, &mods),
+        Family::Warp => exchange::decode(d, i, &mods),
+        Family::Copy if mods.has("bulk") => bulk::decode(d, i, &mods),
+        Family::Copy => cp_async::decode(d, i, &mods),
+        Family::Fence => fence::decode(d, i, &mods),
+        Family::Mbarrier => mbarrier::decode(d, i, &mods),
+        Family::Cluster => cluster::decode(d, i, &mods),
+        Family::LaunchControl => clc::decode(d, i, &mods),
+        Family::Matrix => matrix::decode(d, i, &mods),
+        Family::TensorMap => map_edit::decode(d, i, &mods),
+        Family::Warpgroup => wgmma::decode(d, i, &mods),
+        Family::Hint => hint::decode(d, i, &mods),
+        Family::RegisterPool => registers::decode(d, i, &mods),
+        Family::Stack => stack::decode(d, i, &mods),
+        Family::Video => video::decode(d, i, &mods),
+        Family::TensorMemory | Family::Texture | Family::Multimem | Family::Internal => {
+            Err(d.unsupported(i, row.tested.reason()))
         }
-        "setp" | "set" | "selp" | "slct" => compare::decode(d, i, &mods),
-        "cvt" => convert::decode(d, i, &mods),
-        "mov" | "cvta" | "isspacep" => moves::decode(d, i, &mods),
-        "ld" | "ldu" => memory::decode_load(d, i, &mods),
-        "st" | "red" if mods.has("async") => bulk::remote::decode_remote(d, i, &mods),
-        "st" => memory::decode_store(d, i, &mods),
-        "bra" | "brx" | "exit" | "ret" | "trap" | "brkpt" | "nanosleep" | "pmevent" => {
-            branch::decode(d, i, &mods)
-        }
-        "call" => call::decode(d, i, &mods),
-        "bar" | "barrier" => block::decode(d, i, &mods),
-        "shfl" | "vote" | "match" | "redux" | "elect" | "activemask" => {
-            exchange::decode(d, i, &mods)
-        }
-        "atom" | "red" => atomic::decode(d, i, &mods),
-        "cp" if mods.has("bulk") => bulk::decode(d, i, &mods),
-        "cp" => cp_async::decode(d, i, &mods),
-        "fence" | "membar" => fence::decode(d, i, &mods),
-        "mbarrier" => mbarrier::decode(d, i, &mods),
-        "mapa" | "getctarank" => cluster::decode(d, i, &mods),
-        "clusterlaunchcontrol" => clc::decode(d, i, &mods),
-        "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wmma" => matrix::decode(d, i, &mods),
-        "tensormap" => map_edit::decode(d, i, &mods),
-        "wgmma" => wgmma::decode(d, i, &mods),
-        "createpolicy" | "griddepcontrol" | "prefetch" | "prefetchu" | "discard"
-        | "applypriority" => hint::decode(d, i, &mods),
-        "setmaxnreg" => registers::decode(d, i, &mods),
-        "alloca" | "stacksave" | "stackrestore" => stack::decode(d, i, &mods),
-        base if is_video(base) => video::decode(d, i, &mods),
-        "tcgen05" => Err(d.unsupported(i, "fifth-generation tensor cores are not simulated")),
-        "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
-            Err(d.unsupported(i, "textures and surfaces are not simulated"))
-        }
-        _ => Err(d.unsupported(i, "there is nothing here that can run it")),
+    }
+}
+
+/// Arithmetic goes by the type of its numbers.
+fn arithmetic(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
+    use ScalarType::*;
+    match mods.arithmetic_type() {
+        Some(ty @ (F32 | F64 | F32x2)) => float::decode(d, i, mods, ty),
+        Some(ty @ (F16 | F16x2 | Bf16 | Bf16x2)) => half::decode(d, i, mods, ty),
+        Some(ty) => integer::decode(d, i, mods, ty),
+        None => Err(d.wrong(
+            rule::MISSING_MODIFIER,
+            format!("`{}` names no type", i.opcode),
+        )),
     }
 }

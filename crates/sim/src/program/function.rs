@@ -1,10 +1,11 @@
 //! The body of a function.
 
 use crate::code::{FunctionCode, Guard, NOWHERE, Reach};
-use crate::decode::declare::signature_layout;
+use crate::decode::declare::{behind, signature_layout};
 use crate::decode::names::{Memory, Named, Place};
-use crate::decode::{Cost, Decoder, Leaves, flowgraph};
+use crate::decode::{Cost, Decoder, Leaves};
 use crate::ops;
+use heist_ptx::analysis::{Graph, Leave, Scopes};
 use heist_ptx::{
     Diagnostic, Function, FunctionKind, Instruction, ScalarType, Space, Statement, rule,
 };
@@ -19,7 +20,9 @@ impl<'m> Decoder<'m> {
     ) {
         self.function = number;
         (self.rows, self.preds, self.frame) = (0, 0, 0);
-        self.scopes.clear();
+        self.scopes = Scopes::new();
+        self.registers.clear();
+        (self.first_label, self.first_table) = (self.labels.len(), self.tables.len());
         self.span = function.span;
         self.loc = None;
         self.guard = None;
@@ -50,25 +53,10 @@ impl<'m> Decoder<'m> {
                 Leaves::Ends,
             );
         }
-        self.scopes.clear();
-        let joins = {
-            let nodes: Vec<flowgraph::Node<'_>> = self.ops[start..]
-                .iter()
-                .zip(&self.leaves[start..])
-                .map(|(op, leaves)| flowgraph::Node {
-                    leaves,
-                    guarded: op.guard.is_some(),
-                })
-                .collect();
-            flowgraph::joins(&nodes, |id| {
-                let place = self.labels.get(id as usize).copied()?;
-                (place != NOWHERE).then(|| place as usize - start)
-            })
-        };
-        for (op, join) in self.ops[start..].iter_mut().zip(joins) {
-            if join != NOWHERE {
-                op.join = join + start as u32;
-            }
+        let graph = self.function_graph(start);
+        self.set_joins(start, &graph);
+        if number == 0 {
+            self.graph = Some(graph);
         }
         let code = FunctionCode {
             name: function.name.clone(),
@@ -80,16 +68,54 @@ impl<'m> Decoder<'m> {
         self.functions.push(code);
     }
 
+    /// The control flow of the operations from `start` on, which are a function's.
+    fn function_graph(&self, start: usize) -> Graph {
+        let place = |label: u32| {
+            let place = self.labels.get(label as usize).copied()?;
+            (place != NOWHERE).then(|| place as usize - start)
+        };
+        let tables = self.tables[self.first_table..].iter();
+        let tables: Vec<Vec<usize>> = tables
+            .map(|labels| labels.iter().filter_map(|&label| place(label)).collect())
+            .collect();
+        let count = self.ops.len() - start;
+        Graph::new(count, std::iter::empty(), &tables, |at| {
+            let falls = self.ops[start + at].guard.is_some();
+            let (to, table) = match self.leaves[start + at] {
+                Leaves::On => return None,
+                Leaves::To(label) => (place(label), None),
+                Leaves::Table(table) => (None, Some(table as usize - self.first_table)),
+                Leaves::Ends => (None, None),
+            };
+            Some(Leave { to, table, falls })
+        })
+    }
+
+    /// Says where lanes that part at a branch meet again.
+    fn set_joins(&mut self, start: usize, graph: &Graph) {
+        let meets = graph.meeting_points();
+        for at in 0..self.ops.len() - start {
+            let parts = match self.leaves[start + at] {
+                Leaves::To(_) => self.ops[start + at].guard.is_some(),
+                Leaves::Table(_) => true,
+                Leaves::On | Leaves::Ends => false,
+            };
+            if parts && let Some(meets) = meets[graph.block_of(at).index()] {
+                self.ops[start + at].join = (start + graph.range(meets).start) as u32;
+            }
+        }
+    }
+
     /// Parameters and results.
     fn formals(&mut self, function: &'m Function) {
         if function.kind == FunctionKind::Entry {
             let mut end = 0u32;
             for param in &function.params {
                 let size = param.size().unwrap_or(0);
-                let at = end.next_multiple_of((param.alignment() as u32).clamp(1, 128));
-                end = at + size as u32;
+                let at;
+                (at, end) = behind(end, size, param.alignment().clamp(1, 128));
                 let place = Place::Param(at);
-                self.declare(param.name.clone(), Named::Memory(Memory { place, size }));
+                self.declare(&param.name, Memory { place, size });
             }
             self.shape.param_bytes = end;
             return;
@@ -100,16 +126,19 @@ impl<'m> Decoder<'m> {
         for (at, (variable, (offset, size))) in all().zip(places).enumerate() {
             let is_return = at < function.returns.len();
             if variable.space == Space::Reg {
-                self.declare_register(variable.name.clone(), variable.ty, 1);
+                let lanes = variable.vector.map_or(1, |width| width.lanes() as u32);
+                self.declare_register(&variable.name, None, variable.ty, lanes);
                 if !is_return && let Some(Named::Register(register)) = self.find(&variable.name) {
-                    let load = ops::control::call::load_formal(register, offset);
-                    self.emit(load, Cost::ALU);
+                    for (part, at) in register.parts() {
+                        let load = ops::control::call::load_formal(part, offset + at);
+                        self.emit(load, Cost::ALU);
+                    }
                 }
                 continue;
             }
             let place = Place::Frame(offset);
             let size = u64::from(size);
-            self.declare(variable.name.clone(), Named::Memory(Memory { place, size }));
+            self.declare(&variable.name, Memory { place, size });
         }
         // `ret` stores register results to where the caller looks for them.
         self.returns = function
@@ -145,7 +174,7 @@ impl<'m> Decoder<'m> {
                 Statement::Block(inner) => {
                     self.open(inner);
                     self.statements(inner, errors);
-                    self.scopes.pop();
+                    self.scopes.leave();
                 }
                 Statement::Loc(loc) => {
                     let place = (loc.file, loc.line, loc.column);

@@ -8,8 +8,12 @@ use crate::decode::{isolation, pipe};
 use crate::engine::executable::Executable;
 use crate::lanes::Lane;
 use crate::watch;
+use heist_ptx::analysis::Scopes;
 use heist_ptx::{Diagnostic, Function, FunctionKind, Module, Name, Span, rule};
 use rustc_hash::FxHashMap;
+
+/// The registers that a thread can have.
+const MOST_REGISTERS: u32 = 255;
 
 /// Decodes `entry` of a module and everything that it calls.
 pub(crate) fn decode(
@@ -48,13 +52,20 @@ pub(crate) fn decode(
         sites: Vec::new(),
         locs: Vec::new(),
         labels: Vec::new(),
+        tables: Vec::new(),
+        table_of: FxHashMap::default(),
+        graph: None,
         functions: Vec::new(),
         pool: Pool::default(),
         specials: Vec::new(),
         shape: Shape::default(),
         shared: FxHashMap::default(),
         shared_end: 0,
-        scopes: Vec::new(),
+        scopes: Scopes::new(),
+        first_label: 0,
+        first_table: 0,
+        declarations: 0,
+        registers: FxHashMap::default(),
         function: 0,
         rows: 0,
         preds: 0,
@@ -108,6 +119,9 @@ fn defined(module: &Module) -> FxHashMap<Name, &Function> {
     map
 }
 
+#[cfg(test)]
+mod tests;
+
 impl Decoder<'_> {
     fn directives(&mut self, kernel: &Function) {
         let triple = |values: &[u64]| {
@@ -123,7 +137,11 @@ impl Decoder<'_> {
                 "reqntid" => self.shape.required_block = Some(triple(values)),
                 "reqnctapercluster" => self.shape.required_cluster = Some(triple(values)),
                 "minnctapersm" => self.shape.min_blocks = values.first().map(|&n| n as u32),
-                "maxnreg" => self.shape.max_registers = values.first().map(|&n| n as u32),
+                // More than a thread can have is no bound at all: ptxas ignores it.
+                "maxnreg" => {
+                    let most = values.first().map(|&n| n as u32);
+                    self.shape.max_registers = most.filter(|&most| most <= MOST_REGISTERS);
+                }
                 _ => {}
             }
         }
@@ -154,16 +172,16 @@ impl Decoder<'_> {
             .iter()
             .any(|function| isolation::is_asynchronous(function));
         let own = self.trails.len();
-        let watched = watch::wrap(watch::Body {
-            ops: &mut self.ops[..own],
-            leaves: &self.leaves[..own],
-            trails: &self.trails,
-            labels: &self.labels,
-            rows: self.functions.first().map_or(0, |kernel| kernel.rows),
-            names: &self.names,
+        let watched = self.graph.as_ref().map(|graph| {
+            watch::wrap(watch::Body {
+                ops: &mut self.ops[..own],
+                graph,
+                trails: &self.trails,
+                names: &self.names,
+            })
         });
         let code = Code {
-            watched,
+            watched: watched.unwrap_or_default(),
             sites: self.sites,
             locs: self.locs,
             files: self

@@ -2,20 +2,16 @@
 
 use crate::access::context::Cx;
 use crate::code::Flow;
-use crate::decode::Leaves;
 use crate::decode::trail::Trail;
 use crate::engine::executable::{Instr, Op};
 use heist_ptx::Name;
+use heist_ptx::analysis::Graph;
 
 /// A kernel's own body, decoded.
 pub(crate) struct Body<'b> {
     pub(crate) ops: &'b mut [Op],
-    pub(crate) leaves: &'b [Leaves],
+    pub(crate) graph: &'b Graph,
     pub(crate) trails: &'b [Trail],
-    /// The place of each label.
-    pub(crate) labels: &'b [u32],
-    /// Rows of the window.
-    pub(crate) rows: u32,
     /// Registers by their rows.
     pub(crate) names: &'b [(u32, Name)],
 }

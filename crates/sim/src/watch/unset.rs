@@ -10,44 +10,12 @@
 use super::body::{Body, around};
 use crate::access::context::Cx;
 use crate::code::Flow;
-use crate::decode::Leaves;
 use crate::decode::trail::{Role, Trail};
 use crate::engine::executable::Instr;
 use crate::lanes::Mask;
+use heist_ptx::analysis::{Touched, live_at_entry};
 use heist_ptx::{Name, rule};
 use rustc_hash::FxHashMap;
-
-/// A set of rows.
-#[derive(Clone, PartialEq)]
-struct Rows(Vec<u64>);
-
-impl Rows {
-    fn none(rows: u32) -> Rows {
-        Rows(vec![0; rows as usize / 64 + 1])
-    }
-
-    fn has(&self, row: u32) -> bool {
-        self.0
-            .get(row as usize / 64)
-            .is_none_or(|word| word >> (row % 64) & 1 != 0)
-    }
-
-    fn set(&mut self, row: u32) {
-        if let Some(word) = self.0.get_mut(row as usize / 64) {
-            *word |= 1 << (row % 64);
-        }
-    }
-
-    /// Keeps what both have; whether that changed anything.
-    fn meet(&mut self, other: &Rows) -> bool {
-        let mut changed = false;
-        for (word, other) in self.0.iter_mut().zip(&other.0) {
-            changed |= *word & !other != 0;
-            *word &= other;
-        }
-        changed
-    }
-}
 
 /// Follows the registers that may be read before they are set, and what is computed of
 /// them; their names.
@@ -61,7 +29,7 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
             next
         });
     };
-    for row in doubtful_reads(body) {
+    for row in live_at_entry(body.graph, |at| touched(&body.trails[at])) {
         follow(row, &mut numbers);
     }
     if numbers.is_empty() {
@@ -111,80 +79,11 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
         .collect()
 }
 
-/// Rows that are read where some path leads without having set them.
-fn doubtful_reads(body: &Body<'_>) -> Vec<u32> {
-    let count = body.trails.len();
-    let mut starts = vec![false; count + 1];
-    starts[0] = true;
-    let target = |id: &u32| body.labels.get(*id as usize).map(|&at| at as usize);
-    for (at, leaves) in body.leaves.iter().enumerate() {
-        if let Leaves::To(labels) = leaves {
-            for to in labels.iter().filter_map(target).filter(|&to| to < count) {
-                starts[to] = true;
-            }
-        }
-        starts[at + 1] |= *leaves != Leaves::On;
-    }
-    let first: Vec<usize> = (0..count).filter(|&at| starts[at]).collect();
-    let number: FxHashMap<usize, usize> = first.iter().copied().zip(0..).collect();
-    let end_of = |block: usize| first.get(block + 1).copied().unwrap_or(count);
-    let mut entry: Vec<Option<Rows>> = vec![None; first.len()];
-    if entry.is_empty() {
-        return Vec::new();
-    }
-    entry[0] = Some(Rows::none(body.rows));
-    let mut work = vec![0];
-    while let Some(block) = work.pop() {
-        let Some(mut set) = entry[block].clone() else {
-            continue;
-        };
-        let last = end_of(block) - 1;
-        for trail in &body.trails[first[block]..=last] {
-            transfer(trail, &mut set);
-        }
-        let mut next: Vec<usize> = Vec::new();
-        let falls = match &body.leaves[last] {
-            Leaves::On => true,
-            Leaves::To(labels) => {
-                next.extend(labels.iter().filter_map(target));
-                body.trails[last].guarded
-            }
-            Leaves::Ends => body.trails[last].guarded,
-        };
-        if falls {
-            next.push(last + 1);
-        }
-        for to in next.iter().filter_map(|to| number.get(to).copied()) {
-            let changed = match &mut entry[to] {
-                Some(known) => known.meet(&set),
-                none => {
-                    *none = Some(set.clone());
-                    true
-                }
-            };
-            if changed {
-                work.push(to);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    for (block, set) in entry.into_iter().enumerate() {
-        let Some(mut set) = set else { continue };
-        for at in first[block]..end_of(block) {
-            let trail = &body.trails[at];
-            found.extend(trail.reads.iter().filter(|&&row| !set.has(row)));
-            transfer(trail, &mut set);
-        }
-    }
-    found.sort_unstable();
-    found.dedup();
-    found
-}
-
-/// What is surely set behind an operation.
-fn transfer(trail: &Trail, set: &mut Rows) {
-    if !trail.guarded {
-        trail.writes.iter().for_each(|&row| set.set(row));
+/// What an operation does with rows.
+fn touched(trail: &Trail) -> Touched<'_> {
+    Touched {
+        reads: &trail.reads,
+        sets: if trail.guarded { &[] } else { &trail.writes },
     }
 }
 

@@ -52,79 +52,74 @@ fn mov(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         }
         return Ok(());
     }
-    match (&o[0], &o[1]) {
-        (Operand::Vector(parts), whole) => unpack(d, parts, whole, ty),
-        (whole, Operand::Vector(parts)) if mods.has("v2") || mods.has("v4") => {
-            fill(d, whole, parts, ty)
-        }
-        (whole, Operand::Vector(parts)) => pack(d, whole, parts, ty),
-        (target, Operand::Name(name)) if is_clock(name) => clock(d, target, name, ty),
-        (target, Operand::Name(name)) => {
+    let (to, from) = (d.parts_of(&o[0]), d.parts_of(&o[1]));
+    if mods.has("v2") || mods.has("v4") {
+        return each_part(d, to, from, ty);
+    }
+    match (to, from, &o[1]) {
+        (Some(_), Some(_), _) => Err(d.wrong(
+            rule::VECTOR_LENGTH,
+            "a whole vector is moved to another by `mov.v2` or `mov.v4`",
+        )),
+        (Some(parts), None, whole) => unpack(d, &parts, whole, ty),
+        (None, Some(parts), _) => pack(d, &o[0], &parts, ty),
+        (None, None, Operand::Name(name)) if is_clock(name) => clock(d, &o[0], name, ty),
+        (None, None, Operand::Name(name)) => {
             if let Some(Named::Memory(memory)) = d.find(name)
                 && let Place::Frame(at) = memory.place
             {
-                return frame_address(d, target, at, 0, ty);
+                return frame_address(d, &o[0], at, 0, ty);
             }
-            copy(d, target, &o[1], ty)
+            copy(d, &o[0], &o[1], ty)
         }
-        (target, source) => copy(d, target, source, ty),
+        (None, None, source) => copy(d, &o[0], source, ty),
     }
 }
 
 fn copy(d: &mut Decoder<'_>, target: &Operand, source: &Operand, ty: ScalarType) -> Decoded<()> {
-    // A vector register is copied part by part.
-    if let (Operand::Name(to), Operand::Name(from)) = (target, source)
-        && let (Some(Named::Register(to)), Some(Named::Register(from))) = (d.find(to), d.find(from))
-        && to.lanes > 1
-        && to.lanes == from.lanes
-    {
-        for at in 0..to.lanes {
-            emit_copy(d, from.slot(at), to.slot(at), rows_of(to.ty));
-        }
-        return Ok(());
-    }
     let source = d.src(source, ty)?;
     let target = d.dst(target, ty)?;
     d.emit(copier(source, target, rows_of(ty)), Cost::ALU);
     Ok(())
 }
 
-/// `mov.v2.f32 v, {a, b}`: every part of a vector register.
-fn fill(d: &mut Decoder<'_>, whole: &Operand, parts: &[Operand], ty: ScalarType) -> Decoded<()> {
-    let register = match whole {
-        Operand::Name(name) => d.register(name)?,
-        _ => return Err(d.wrong(rule::OPERAND_KIND, "a vector register is wanted here")),
+/// `mov.v2.f32 v, {a, b}` and its kind: each part of a vector to that of another.
+fn each_part(
+    d: &mut Decoder<'_>,
+    to: Option<Vec<Operand>>,
+    from: Option<Vec<Operand>>,
+    ty: ScalarType,
+) -> Decoded<()> {
+    let (Some(to), Some(from)) = (to, from) else {
+        return Err(d.wrong(
+            rule::UNSUPPORTED,
+            "the simulator moves vectors from registers and lists only",
+        ));
     };
-    if register.lanes as usize != parts.len() || register.rows() != rows_of(ty) {
+    if to.len() != from.len() {
         return Err(d.wrong(
             rule::VECTOR_LENGTH,
-            format!(
-                "the register has {} parts of `.{}`, and here are {} of `.{ty}`",
-                register.lanes,
-                register.ty,
-                parts.len()
-            ),
+            format!("{} values are moved to {} registers", from.len(), to.len()),
         ));
     }
     // Through fresh registers, for a part may be read after another is written.
-    let mut copies = Vec::with_capacity(parts.len());
-    for (at, part) in parts.iter().enumerate() {
+    let rows = rows_of(ty);
+    let mut copies = Vec::with_capacity(from.len());
+    for part in &from {
         let source = d.src(part, ty)?;
-        let between = d.fresh(rows_of(ty));
+        let between = d.fresh(rows);
         d.note_write(between);
-        d.emit(copier(source, between, rows_of(ty)), Cost::ALU);
-        copies.push((between, register.slot(at as u32)));
+        d.emit(copier(source, between, rows), Cost::ALU);
+        copies.push(between);
     }
-    for (between, slot) in copies {
-        emit_copy(d, between, slot, rows_of(ty));
+    for (between, part) in copies.into_iter().zip(&to) {
+        if *part != Operand::Sink {
+            d.note_read(between);
+            let target = d.dst(part, ty)?;
+            d.emit(copier(between, target, rows), Cost::ALU);
+        }
     }
     Ok(())
-}
-
-fn emit_copy(d: &mut Decoder<'_>, source: Slot, target: Slot, rows: u32) {
-    d.note_read(source);
-    d.note_write(target);
-    d.emit(copier(source, target, rows), Cost::ALU);
 }
 
 fn copier(source: Slot, target: Slot, rows: u32) -> Box<dyn Instr> {

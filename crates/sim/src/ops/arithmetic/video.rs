@@ -198,8 +198,49 @@ fn multiply_add(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decode
     Ok(())
 }
 
-/// `vadd2` and `vadd4` and their kind, on whole registers. The parser knows no
-/// selectors and masks of these.
+/// The register of an operand of a SIMD instruction, and the elements that it picks of it,
+/// lowest first.
+fn picked<const N: usize>(d: &Decoder<'_>, operand: &Operand) -> Decoded<(Operand, Vec<u8>)> {
+    use heist_ptx::Part;
+    let Operand::Part { name, part } = operand else {
+        return Ok((operand.clone(), Vec::new()));
+    };
+    let mut picks: Vec<u8> = match (N, part) {
+        (4, Part::Byte(one)) | (2, Part::Half(one)) => vec![*one],
+        (4, Part::Bytes(picks)) | (2, Part::Halves(picks)) => picks.digits().collect(),
+        _ => {
+            return Err(d.wrong(
+                rule::OPERAND_KIND,
+                format!("`{name}` has no such elements here"),
+            ));
+        }
+    };
+    picks.reverse();
+    Ok((Operand::Name(name.clone()), picks))
+}
+
+/// The elements of both sources that one source is made of.
+fn selected<const N: usize>(
+    d: &mut Decoder<'_>,
+    operand: &Operand,
+    select: &mut [u8; N],
+) -> Decoded<Slot> {
+    let (register, picks) = picked::<N>(d, operand)?;
+    if picks.len() == N {
+        select.copy_from_slice(&picks);
+    } else if !picks.is_empty() {
+        return Err(d.wrong(
+            rule::OPERAND_KIND,
+            format!(
+                "a selector picks {N} elements, and here are {}",
+                picks.len()
+            ),
+        ));
+    }
+    d.src(&register, ScalarType::B32)
+}
+
+/// `vadd2` and `vadd4` and their kind.
 fn simd<const N: usize>(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let [signed, a_signed, b_signed] = signs(d, i, mods)?;
     let base = i.opcode.base();
@@ -214,15 +255,19 @@ fn simd<const N: usize>(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -
         _ => return Err(d.unsupported(i, "there is no such video instruction")),
     };
     let o = crate::decode::mods::operands(d, i, 4)?;
-    let video = VideoSimd::<N> {
+    let mut video = VideoSimd::<N> {
         sat: mods.has("sat"),
         accumulate: mods.has("add"),
         ..VideoSimd::new(op, a_signed, b_signed, signed)
     };
-    let a = d.src(&o[1], ScalarType::B32)?;
-    let b = d.src(&o[2], ScalarType::B32)?;
+    let a = selected(d, &o[1], &mut video.a_select)?;
+    let b = selected(d, &o[2], &mut video.b_select)?;
     let c = d.src(&o[3], ScalarType::B32)?;
-    let target = d.dst(&o[0], ScalarType::B32)?;
+    let (target, used) = picked::<N>(d, &o[0])?;
+    if !used.is_empty() {
+        video.mask = std::array::from_fn(|at| used.contains(&(at as u8)));
+    }
+    let target = d.dst(&target, ScalarType::B32)?;
     let instr = map3::<u32, u32, u32, u32>(target, [a, b, c], move |a, b, c| video.run(a, b, c));
     d.emit(instr, Cost::WIDE);
     Ok(())

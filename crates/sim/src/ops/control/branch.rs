@@ -8,7 +8,8 @@ use crate::decode::names::Named;
 use crate::decode::{Cost, Decoded, Decoder, Leaves};
 use crate::engine::executable::Instr;
 use crate::lanes::each;
-use heist_ptx::{Instruction, Operand, ScalarType, Statement, rule};
+use heist_ptx::{Instruction, Name, Operand, ScalarType, Statement, rule};
+use std::sync::Arc;
 
 pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction, mods: &Mods<'_>) -> Decoded<()> {
     match i.opcode.base() {
@@ -101,9 +102,29 @@ fn bra(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
         Box::new(Bra(label)),
         Cost::new(2, 0),
         Reach::Own,
-        Leaves::To(vec![label]),
+        Leaves::To(label),
     );
     Ok(())
+}
+
+/// The number of a list of labels; branches by one list share it.
+fn table_of(d: &mut Decoder<'_>, list: &str, targets: &[Name]) -> Decoded<u32> {
+    let label = d
+        .scopes
+        .label(list)
+        .map_or(0, |label| label.number as usize);
+    let key = d.first_label + label;
+    if let Some(&known) = d.table_of.get(&key) {
+        return Ok(known);
+    }
+    let labels = targets
+        .iter()
+        .map(|name| label_of(d, name))
+        .collect::<Decoded<_>>()?;
+    let number = d.tables.len() as u32;
+    d.tables.push(labels);
+    d.table_of.insert(key, number);
+    Ok(number)
 }
 
 /// `brx.idx index, targets`.
@@ -122,11 +143,8 @@ fn brx<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()> {
             format!("`{list}` is no `.branchtargets`"),
         ));
     };
-    let labels: Vec<u32> = targets
-        .iter()
-        .map(|name| label_of(d, name))
-        .collect::<Decoded<_>>()?;
-    let table = labels.clone();
+    let number = table_of(d, list, targets)?;
+    let table = Arc::clone(&d.tables[number as usize]);
     let instr = with(move |cx| {
         let indices = *cx.row(index);
         let mut bad = 0;
@@ -147,15 +165,17 @@ fn brx<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()> {
         }
         Flow::Scatter
     });
-    d.emit_with(instr, Cost::new(4, 0), Reach::Own, Leaves::To(labels));
+    d.emit_with(instr, Cost::new(4, 0), Reach::Own, Leaves::Table(number));
     Ok(())
 }
 
 fn ret(d: &mut Decoder<'_>) -> Decoded<()> {
     for (name, offset) in d.returns.clone() {
         if let Some(Named::Register(register)) = d.find(&name) {
-            let store = super::call::store_formal(register, offset);
-            d.emit(store, Cost::ALU);
+            for (part, at) in register.parts() {
+                let store = super::call::store_formal(part, offset + at);
+                d.emit(store, Cost::ALU);
+            }
         }
     }
     d.emit_with(

@@ -125,11 +125,11 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction, _mods: &Mods<'
         .zip(formals.1)
         .zip(&places[formals.0.len()..])
     {
-        passed.push(pass(d, operand, variable.ty, formal, size, false)?);
+        pass(d, operand, variable.ty, (formal, size), false, &mut passed)?;
     }
     let mut results = Vec::new();
     for ((operand, variable), &(formal, size)) in returns.iter().zip(formals.0).zip(&places) {
-        results.push(pass(d, operand, variable.ty, formal, size, true)?);
+        pass(d, operand, variable.ty, (formal, size), true, &mut results)?;
     }
     let call = Call {
         callee,
@@ -217,37 +217,44 @@ fn indirect<'m>(
     Ok((Callee::Indirect(slot, by_address), formals))
 }
 
+/// Adds what is passed for one parameter: a vector register part by part.
 fn pass(
     d: &mut Decoder<'_>,
     operand: &Operand,
     ty: ScalarType,
-    formal: u32,
-    size: u32,
+    (formal, size): (u32, u32),
     result: bool,
-) -> Decoded<Passed> {
+    passed: &mut Vec<Passed>,
+) -> Decoded<()> {
     if let Operand::Name(name) = operand
         && let Some(Named::Memory(Memory {
             place: Place::Frame(at),
             size: have,
         })) = d.find(name)
     {
-        return Ok(Passed::Frame {
+        passed.push(Passed::Frame {
             at,
             formal,
             size: size.max(have as u32).min(have.max(1) as u32),
         });
+        return Ok(());
     }
-    let slot = if result {
-        d.dst(operand, ty)?
-    } else {
-        d.src(operand, ty)?
-    };
-    Ok(Passed::Register {
-        slot,
-        rows: rows_of(ty),
-        formal,
-        size,
-    })
+    let parts = d.parts_of(operand).unwrap_or_else(|| vec![operand.clone()]);
+    let size = size / parts.len().max(1) as u32;
+    for (part, formal) in parts.iter().zip((formal..).step_by(size.max(1) as usize)) {
+        let slot = if result {
+            d.dst(part, ty)?
+        } else {
+            d.src(part, ty)?
+        };
+        passed.push(Passed::Register {
+            slot,
+            rows: rows_of(ty),
+            formal,
+            size,
+        });
+    }
+    Ok(())
 }
 
 impl Instr for Call {
