@@ -25,7 +25,7 @@ mod texture;
 mod video;
 mod warp;
 
-pub use modifiers::{lanes_of, space_named, space_of};
+pub use modifiers::{lanes_of, space_of};
 pub use needs::features_of;
 pub(crate) use needs::needs_of;
 pub(crate) use operands::{BadOpcode, Slot};

@@ -9,7 +9,7 @@ pub fn space_of(op: &Opcode) -> Option<Space> {
 }
 
 /// The state space that a modifier names, if it names one that can be accessed.
-pub fn space_named(modifier: &str) -> Option<Space> {
+fn space_named(modifier: &str) -> Option<Space> {
     match modifier.split("::").next()? {
         "global" => Some(Space::Global),
         "shared" => Some(Space::Shared),

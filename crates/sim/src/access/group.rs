@@ -316,11 +316,14 @@ fn complain(
             cx.report(code, lanes, |_, d| {
                 let d = told(d, format!("{verb} {size} bytes at {offset:#x} of shared memory, of which the block has {shared_len} bytes"));
                 if dynamic {
-                    d.help("the kernel uses dynamic shared memory, and the launch gives none: pass its size")
+                    d.help("the kernel uses dynamic shared memory, and the launch gives none: pass its size (`--smem`)")
                 } else {
                     d.help("check the index against the array's length, and the launch's dynamic shared memory against what the kernel uses")
                 }
             });
+            // Nothing that the kernel does without its memory means anything, and it may
+            // wait for it as long as it is let.
+            cx.machine.stopped |= dynamic;
         }
         Window::Local => {
             let len = cx.warp.local.len();

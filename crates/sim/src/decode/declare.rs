@@ -137,17 +137,16 @@ impl<'m> Decoder<'m> {
         Ok(())
     }
 
-    /// Room in the function's frame. What is larger than can be is refused by the plan of
-    /// the launch.
+    /// Room in the function's frame.
     pub(crate) fn take_frame(&mut self, size: u64, align: u64) -> u32 {
-        let (at, end) = behind(self.frame, size, align);
+        let (at, end) = room(self.frame, size, align);
         self.frame = end;
         at
     }
 
-    /// Room in the block's static shared memory, likewise.
+    /// Room in the block's static shared memory.
     pub(crate) fn take_shared(&mut self, size: u64, align: u64) -> u32 {
-        let (at, end) = behind(self.shared_end, size, align);
+        let (at, end) = room(self.shared_end, size, align);
         self.shared_end = end;
         at
     }
@@ -172,16 +171,17 @@ impl<'m> Decoder<'m> {
     }
 }
 
-/// More than a block's shared memory or a thread's frame can be, with room to round it up.
-const MOST: u32 = 1 << 31;
+/// The most bytes that are counted: what is larger fits nowhere, and is refused when the
+/// kernel is launched.
+const MOST_BYTES: u32 = 1 << 31;
 
-/// Where something of this size and alignment begins and ends behind `end`; at [`MOST`]
-/// where there is no such place.
-pub(crate) fn behind(end: u32, size: u64, align: u64) -> (u32, u32) {
-    let within = |at: Option<u64>| Some(at?.min(u64::from(MOST)) as u32);
-    let at = within(u64::from(end).checked_next_multiple_of(align.max(1)));
-    let past = within(at.and_then(|at| u64::from(at).checked_add(size)));
-    (at.unwrap_or(MOST), past.unwrap_or(MOST))
+/// Where something lies that comes behind the first `end` bytes, and where it ends.
+pub(crate) fn room(end: u32, size: u64, align: u64) -> (u32, u32) {
+    let most = u64::from(MOST_BYTES);
+    let at = u64::from(end)
+        .next_multiple_of(align.clamp(1, most))
+        .min(most);
+    (at as u32, at.saturating_add(size).min(most) as u32)
 }
 
 /// Offsets of a device function's results and parameters at the start of its
@@ -192,10 +192,10 @@ pub(crate) fn signature_layout<'v>(
     let mut end = 0u32;
     let places = variables
         .map(|variable| {
-            let size = variable.size().unwrap_or(0);
-            let (at, past) = behind(end, size, variable.alignment().clamp(1, 64));
-            end = past;
-            (at, past - at)
+            let align = variable.alignment().clamp(1, 64);
+            let (at, behind) = room(end, variable.size().unwrap_or(0), align);
+            end = behind;
+            (at, behind - at)
         })
         .collect();
     (places, end.next_multiple_of(8))

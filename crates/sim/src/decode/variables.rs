@@ -4,7 +4,8 @@ use super::constant::{Symbols, evaluate};
 use super::names::Place;
 use crate::state::memory::window;
 use heist_ptx::{
-    Constant, Diagnostic, Initializer, Linkage, Module, Name, Space, Statement, Variable, rule,
+    Constant, Diagnostic, Initializer, Linkage, Module, Name, Space, Span, Statement, Variable,
+    rule,
 };
 use rustc_hash::FxHashMap;
 
@@ -20,6 +21,7 @@ pub(crate) struct ModuleVariable {
     pub(crate) place: Option<Place>,
     pub(crate) size: u64,
     pub(crate) align: u64,
+    pub(crate) span: Span,
     /// What it starts with; empty for zeros.
     pub(crate) init: Vec<u8>,
 }
@@ -84,12 +86,12 @@ impl Variables {
             Space::Global => {
                 // The same rule as `Global::add`, which puts it there at launch.
                 let at = next.next_multiple_of(512);
-                *next = at + size.unwrap_or(0) + (1 << 20);
+                *next = at + checked(variable)? + (1 << 20);
                 Some(Place::Global(at))
             }
             Space::Const => {
-                let at = self.const_len.next_multiple_of(align.max(1));
-                self.const_len = at + size.unwrap_or(0);
+                let at = self.const_len.next_multiple_of(align.clamp(1, MOST_BYTES));
+                self.const_len = at + checked(variable)?;
                 Some(Place::Const(at))
             }
             Space::Shared if is_extern || size.is_none() => Some(Place::Dynamic(0)),
@@ -108,6 +110,7 @@ impl Variables {
             place,
             size: size.unwrap_or(0),
             align,
+            span: variable.span,
             init: Vec::new(),
         });
         self.by_name.insert(variable.name.clone(), at);
@@ -143,6 +146,24 @@ impl Variables {
             symbols.insert(name.clone(), (address, address));
         }
         symbols
+    }
+}
+
+/// Bytes of a variable that an address space has room for.
+const MOST_BYTES: u64 = 1 << 40;
+
+/// A variable's size, or that nothing has room for it.
+fn checked(variable: &Variable) -> Result<u64, Box<Diagnostic>> {
+    match variable.size().unwrap_or(0) {
+        size if size <= MOST_BYTES => Ok(size),
+        size => Err(Box::new(Diagnostic::error(
+            rule::MEMORY_BUDGET,
+            variable.span,
+            format!(
+                "`{}` takes {size} bytes, and no GPU has that",
+                variable.name
+            ),
+        ))),
     }
 }
 

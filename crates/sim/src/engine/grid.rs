@@ -219,7 +219,7 @@ fn over_budget(
         format!("{} instructions of warps", budget.warp_instructions)
     } else if now > limit {
         format!("{} modelled nanoseconds", budget.time_ns)
-    } else if machine.started.elapsed().as_millis() as u64 > budget.wall_ms {
+    } else if machine.is_late() {
         format!("{} milliseconds", budget.wall_ms)
     } else {
         return None;

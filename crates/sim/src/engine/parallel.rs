@@ -66,13 +66,13 @@ pub(crate) fn run(
         jobs.extend(share.jobs);
         parts.push(share.global);
     }
-    let launched = replay(&jobs, sites, slots);
+    let launched = replay(&jobs, sites, slots, || machine.is_late())?;
     stats.blocks = u64::from(blocks);
     stats.cycles = launched.iter().map(|one| one.end).max().unwrap_or(0);
     let budget = &machine.options.budget;
     if stats.warp_instructions > budget.warp_instructions
         || stats.cycles > limit
-        || machine.started.elapsed().as_millis() as u64 > budget.wall_ms
+        || machine.is_late()
     {
         return None;
     }
@@ -109,14 +109,14 @@ fn threads(code: &Code, machine: &Machine, blocks: u32) -> Option<usize> {
 }
 
 /// What one worker has done.
-struct Share {
+pub(crate) struct Share {
     global: Global,
     stats: Stats,
     /// Blocks, and what they ask of their SM.
     jobs: Vec<(u32, Arc<[Piece]>)>,
 }
 
-fn work(
+pub(crate) fn work(
     executable: &Executable,
     mut machine: Machine,
     blocks: u32,
@@ -131,6 +131,10 @@ fn work(
     let take = |first: u32| (first < blocks).then(|| after(first));
     while let Ok(first) = next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
         for number in first..after(first) {
+            // A short block ends before it has looked at the clock itself.
+            if machine.is_late() {
+                stop.store(true, Ordering::Relaxed);
+            }
             if stop.load(Ordering::Relaxed) {
                 return None;
             }

@@ -3,7 +3,7 @@
 use super::executable::{Executable, Op};
 use crate::access::context::Cx;
 use crate::code::{Flow, NOWHERE, Reach, Wait};
-use crate::lanes::{ALL, LANES, Mask, each};
+use crate::lanes::{ALL, LANES, Mask, Row, each};
 use crate::state::block::Block;
 use crate::state::machine::Machine;
 use crate::state::team::Team;
@@ -354,7 +354,7 @@ impl Cx<'_> {
         };
         let (rows, preds, local) = (caller.rows, caller.preds, caller.frame);
         let base = frame.base + rows;
-        let local_end = frame.local + local + callee.frame;
+        let local_end = (frame.local + local).saturating_add(callee.frame);
         let limit = self.machine.device.gpu().arch.limits().local_bytes;
         if self.fragment.frames.len() >= MOST_FRAMES
             || base + callee.rows > MOST_ROWS
@@ -379,15 +379,33 @@ impl Cx<'_> {
         self.fragment.function = function;
         self.fragment.pc = callee.start;
         let rows = (base + callee.rows) as usize;
-        if self.warp.regs.len() < rows {
-            self.warp.regs.resize(rows, crate::lanes::Row::splat(0));
-        }
+        self.grow(rows, local_end);
         let preds = (self.fragment.pbase + callee.preds) as usize;
         if self.warp.preds.len() < preds {
             self.warp.preds.resize(preds, 0);
         }
-        self.warp.local.grow(local_end);
         true
+    }
+
+    /// Makes room for a callee's registers and its frame, if the budget has it.
+    fn grow(&mut self, rows: usize, local: u32) {
+        let more_rows = rows.saturating_sub(self.warp.regs.len()) as u64;
+        let more_local = u64::from(local).saturating_sub(self.warp.local.len());
+        self.machine.grown += more_rows * size_of::<Row>() as u64 + more_local * LANES as u64;
+        if more_rows > 0 {
+            self.warp.regs.resize(rows, Row::splat(0));
+        }
+        self.warp.local.grow(local);
+        let budget = self.machine.options.budget.memory;
+        if self.machine.grown > budget {
+            self.report(rule::MEMORY_BUDGET, self.mask, |_, mut told| {
+                told.message = format!(
+                    "the stacks of the running threads take more than the budget of {budget} bytes"
+                );
+                told.help("bound the recursion, or launch fewer threads")
+            });
+            self.machine.stopped = true;
+        }
     }
 
     /// After an interaction: other fragments of the warp get their turn, so that

@@ -1,7 +1,7 @@
 //! The body of a function.
 
 use crate::code::{FunctionCode, Guard, NOWHERE, Reach};
-use crate::decode::declare::{behind, signature_layout};
+use crate::decode::declare::{room, signature_layout};
 use crate::decode::names::{Memory, Named, Place};
 use crate::decode::{Cost, Decoder, Leaves};
 use crate::ops;
@@ -112,8 +112,8 @@ impl<'m> Decoder<'m> {
             let mut end = 0u32;
             for param in &function.params {
                 let size = param.size().unwrap_or(0);
-                let at;
-                (at, end) = behind(end, size, param.alignment().clamp(1, 128));
+                let (at, behind) = room(end, size, param.alignment().clamp(1, 128));
+                end = behind;
                 let place = Place::Param(at);
                 self.declare(&param.name, Memory { place, size });
             }

@@ -19,7 +19,7 @@ use crate::state::machine::{Machine, Stats};
 use crate::state::memory::global::Global;
 use crate::state::memory::region::Region;
 use crate::state::pool::Pool;
-use heist_launch::{Arguments, Bound, Buffer, Clock, Launch, Outcome, Param, Role, Trace};
+use heist_launch::{Arg, Arguments, Bound, Buffer, Clock, Launch, Outcome, Param, Role, Trace};
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
 use plan::Plan;
 use std::collections::HashMap;
@@ -100,11 +100,12 @@ impl Program {
         arguments: &Arguments,
         options: &Options,
     ) -> Result<Report, Vec<Diagnostic>> {
+        let started = Instant::now();
         let executable = self.executable(entry)?;
         let code = &executable.code;
         let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
         let plan = Plan::of(&self.module, entry, device, code, launch, options)?;
-        let started = Instant::now();
+        self.fits(arguments, options)?;
         let mut still = options.checks.races;
         let (bound, lengths, mut machine, addresses, mut spans) = loop {
             let mut bound = arguments
@@ -114,7 +115,7 @@ impl Program {
             machine.started = started;
             let slots = bound.slots.iter();
             let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
-            let addresses = allocate(&mut machine, &mut bound, still)?;
+            let addresses = allocate(&mut machine, &mut bound, still);
             self.parameters(&mut machine, entry, &bound, &addresses)?;
             let spans = grid::run(&executable, &mut machine, plan.residency);
             if !machine.global.is_stirred() {
@@ -154,6 +155,43 @@ impl Program {
             stats: machine.stats,
             printed: machine.printed,
         })
+    }
+
+    /// Whether the module's variables and the buffers fit in the budget, before any of them
+    /// is allocated.
+    fn fits(&self, arguments: &Arguments, options: &Options) -> Result<(), Vec<Diagnostic>> {
+        let own = arguments.params.iter().map(|argument| match argument {
+            Arg::Buffer { data, .. } => data.bytes().len() as u64,
+            _ => 0,
+        });
+        let named = arguments
+            .buffers
+            .iter()
+            .map(|named| named.data.bytes().len() as u64);
+        let buffers: u64 = own.chain(named).sum();
+        let variables = || self.variables.iter().filter(|one| one.place.is_some());
+        let total = variables()
+            .map(|variable| variable.size)
+            .fold(buffers, u64::saturating_add);
+        let budget = options.budget.memory;
+        if total <= budget {
+            return Ok(());
+        }
+        let largest = variables().max_by_key(|variable| variable.size);
+        let told = match largest.filter(|variable| variable.size > 0) {
+            Some(largest) => Diagnostic::error(
+                rule::MEMORY_BUDGET,
+                largest.span,
+                format!("the module's variables and the buffers take {total} bytes, and the budget is {budget}"),
+            )
+            .label(format!("the largest variable, of {} bytes", largest.size)),
+            None => Diagnostic::error(
+                rule::MEMORY_BUDGET,
+                Span::NONE,
+                format!("the buffers take {total} bytes, and the budget is {budget}"),
+            ),
+        };
+        Err(vec![told])
     }
 
     fn machine(
@@ -226,6 +264,7 @@ impl Program {
             decisions: Vec::new(),
             shared_len: plan.shared,
             workspace,
+            grown: 0,
             changes: 0,
             patterns: Default::default(),
             stopped: false,
@@ -309,25 +348,8 @@ impl Program {
 
 /// Moves the argument buffers into global memory; their addresses. `still` says that
 /// inputs are not expected to be written.
-fn allocate(
-    machine: &mut Machine,
-    bound: &mut Bound,
-    still: bool,
-) -> Result<Vec<u64>, Vec<Diagnostic>> {
-    let total: u64 = bound
-        .slots
-        .iter()
-        .map(|slot| slot.data.bytes().len() as u64)
-        .sum();
-    let budget = machine.options.budget.memory;
-    if total > budget {
-        return Err(vec![Diagnostic::error(
-            rule::MEMORY_BUDGET,
-            Span::NONE,
-            format!("the buffers take {total} bytes, and the budget is {budget}"),
-        )]);
-    }
-    Ok(bound
+fn allocate(machine: &mut Machine, bound: &mut Bound, still: bool) -> Vec<u64> {
+    bound
         .slots
         .iter_mut()
         .map(|slot| {
@@ -344,7 +366,7 @@ fn allocate(
                 region,
             )
         })
-        .collect())
+        .collect()
 }
 
 fn name_of(name: &heist_launch::BufferRef) -> String {
@@ -353,3 +375,6 @@ fn name_of(name: &heist_launch::BufferRef) -> String {
         other => format!("`{other}`"),
     }
 }
+
+#[cfg(test)]
+mod tests;

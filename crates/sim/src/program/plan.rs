@@ -10,6 +10,12 @@ use heist_ptx::{Code, Diagnostic, Module, Span, rule};
 /// The blocks of a grid that the simulator takes.
 const MOST_BLOCKS: u64 = 1 << 26;
 
+/// Bytes that a block takes in the timeline, while that is made.
+const TRACE_BYTES: u64 =
+    (size_of::<heist_launch::BlockSpan>() + size_of::<crate::engine::replay::Launched>()) as u64;
+/// Bytes of parameters that are kept; no device takes as many.
+const MOST_PARAM_BYTES: u64 = 1 << 20;
+
 /// A launch that the device takes.
 pub(crate) struct Plan {
     pub(crate) cluster: Dim3,
@@ -48,6 +54,7 @@ impl Plan {
         check.cluster();
         check.directives(&code.shape);
         let shared = check.shared(&code.shape);
+        check.local(code);
         // What does not fit in itself can't be counted.
         if !check.errors.is_empty() {
             return Err(check.errors);
@@ -241,6 +248,18 @@ impl Check<'_> {
         shared
     }
 
+    /// What the kernel's own frame takes of a thread's local memory.
+    fn local(&mut self, code: &Decoded) {
+        let most = self.limits().local_bytes;
+        let frame = code.functions.first().map_or(0, |kernel| kernel.frame);
+        if frame > most {
+            self.refuse(
+                rule::LOCAL_LIMIT,
+                format!("{frame} bytes of local memory a thread; {most} is the most"),
+            );
+        }
+    }
+
     /// The blocks that an SM holds at a time.
     fn residency(&mut self, shape: &Shape, shared: u32, options: &Options) -> u32 {
         let (device, limits) = (self.device, self.limits());
@@ -284,22 +303,33 @@ impl Check<'_> {
         residency.blocks
     }
 
-    /// Whether the registers and stacks of the resident threads fit in the budget.
+    /// Whether the registers and stacks of the resident threads fit in the budget, and what
+    /// is kept of each block.
     fn memory(&mut self, code: &Decoded, residency: u32, options: &Options) {
         let resident = u64::from(residency) * u64::from(self.device.gpu().sms);
         let blocks = self.launch.grid.count().min(resident);
         let each = code.functions.first().map_or(0, |function| {
             u64::from(function.rows) * 4 + u64::from(function.frame)
         });
-        let memory = (blocks * self.launch.block.count()).saturating_mul(each);
+        let threads = (blocks * self.launch.block.count()).saturating_mul(each);
+        let trace = self.launch.grid.count() * TRACE_BYTES;
+        let params = u64::from(code.shape.param_bytes);
         let budget = options.budget.memory;
-        if memory > budget {
-            self.errors.push(Diagnostic::error(
-                rule::MEMORY_BUDGET,
-                self.kernel,
-                format!("the resident threads need {memory} bytes, and the budget is {budget}"),
-            ));
-        }
+        let what = if threads > budget {
+            format!("the resident threads need {threads} bytes")
+        } else if params > MOST_PARAM_BYTES {
+            format!("the parameters take {params} bytes")
+        } else if trace > budget {
+            format!(
+                "the timeline of {} blocks takes {trace} bytes",
+                self.launch.grid
+            )
+        } else {
+            return;
+        };
+        let message = format!("{what}, and the budget is {budget}");
+        self.errors
+            .push(Diagnostic::error(rule::MEMORY_BUDGET, self.kernel, message));
     }
 }
 
@@ -325,6 +355,9 @@ fn help(code: Code) -> Option<&'static str> {
         }
         rule::STATIC_SHARED => {
             "declare the array `.extern .shared` without a size, and give the bytes with the launch"
+        }
+        rule::LOCAL_LIMIT => {
+            "keep large arrays in global memory, a slice for each thread, or let the block share one"
         }
         rule::DYNAMIC_SHARED => "use smaller tiles, or fewer stages",
         _ => return None,

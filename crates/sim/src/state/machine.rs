@@ -35,6 +35,8 @@ pub(crate) struct Machine {
     pub(crate) shared_len: u32,
     /// The memory through which the blocks of a cooperative grid meet; 0 for none.
     pub(crate) workspace: u64,
+    /// Bytes that the stacks of warps have taken since they were launched.
+    pub(crate) grown: u64,
     /// Counts stores and atomics, so that spinning in vain can be told.
     pub(crate) changes: u64,
     /// The shapes of recent accesses.
@@ -77,6 +79,7 @@ impl Machine {
             decisions: Vec::new(),
             shared_len: self.shared_len,
             workspace: self.workspace,
+            grown: 0,
             changes: 0,
             patterns: Default::default(),
             stopped: false,
@@ -90,12 +93,16 @@ impl Machine {
         (self.options.checks, self.geography)
     }
 
+    /// Whether the host has spent as long as it may, from planning on.
+    pub(crate) fn is_late(&self) -> bool {
+        self.started.elapsed().as_millis() as u64 > self.options.budget.wall_ms
+    }
+
     /// Whether the run has used up its budget; `round` says how often it was asked,
     /// so that the clock is read now and then only.
     pub(crate) fn is_spent(&self, round: u64) -> bool {
         self.stats.warp_instructions > self.options.budget.warp_instructions
-            || (round.is_multiple_of(1024)
-                && self.started.elapsed().as_millis() as u64 > self.options.budget.wall_ms)
+            || (round.is_multiple_of(1024) && self.is_late())
     }
 }
 

@@ -1,0 +1,139 @@
+//! A launch that asks for too much is refused before it takes it.
+
+use heist_launch::{Arguments, Dim3, Launch};
+use heist_ptx::{Code, rule};
+use heist_sim::{Budget, Device, Options, Program};
+
+/// The codes of what a launch finds, or is refused for.
+fn codes(text: &str, launch: &Launch, budget: Budget) -> Vec<Code> {
+    let source = heist_ptx::Source::new("budget.ptx", text);
+    let module = heist_ptx::parse(&source).unwrap();
+    let device = Device::named("sim:h200").unwrap();
+    let options = Options {
+        budget,
+        ..Options::default()
+    };
+    let program = match Program::new(module) {
+        Ok(program) => program,
+        Err(errors) => return errors.iter().map(|error| error.code).collect(),
+    };
+    let none = Arguments::default();
+    let found = match program.run(&device, "k", launch, &none, &options) {
+        Ok(report) => report.diagnostics,
+        Err(errors) => errors,
+    };
+    found.iter().map(|error| error.code).collect()
+}
+
+fn module(variables: &str, body: &str) -> String {
+    format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n{variables}\n.visible .entry k() {{\n{body}\nret;\n}}\n"
+    )
+}
+
+fn refused(variables: &str, body: &str) -> Vec<Code> {
+    codes(
+        &module(variables, body),
+        &Launch::new(1, 1),
+        Budget::default(),
+    )
+}
+
+#[test]
+fn a_block_of_too_many_threads_is_refused() {
+    for block in [Dim3::new(u32::MAX, 1, 1), Dim3::new(1025, u32::MAX, 9)] {
+        let launch = Launch {
+            block,
+            ..Launch::new(1, 1)
+        };
+        let found = codes(&module("", ""), &launch, Budget::default());
+        assert!(!found.is_empty());
+        assert!(
+            found.iter().all(|&code| code == rule::BLOCK_SIZE),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn variables_count_in_the_budget_before_they_are_allocated() {
+    for variable in [
+        ".global .b8 s[1000000000000];",
+        ".global .b64 s[1000000000000000000];",
+        ".const .b8 s[1000000000000];",
+        ".global .align 1073741824 .b8 a[3000000000]; .global .b8 s[3000000000];",
+    ] {
+        let found = refused(variable, "");
+        assert_eq!(found, [rule::MEMORY_BUDGET], "{variable}");
+    }
+}
+
+#[test]
+fn sizes_of_a_function_do_not_wrap() {
+    assert_eq!(
+        refused("", ".shared .b64 s[2305843009213693951];"),
+        [rule::STATIC_SHARED]
+    );
+    assert_eq!(
+        refused("", ".local .b8 a[3000000000]; .local .b8 b[3000000000];"),
+        [rule::LOCAL_LIMIT]
+    );
+}
+
+#[test]
+fn the_timeline_of_many_blocks_counts() {
+    let budget = Budget {
+        memory: 1 << 20,
+        ..Budget::default()
+    };
+    let found = codes(&module("", ""), &Launch::new(1 << 20, 32), budget);
+    assert_eq!(found, [rule::MEMORY_BUDGET]);
+}
+
+#[test]
+fn stacks_that_grow_count() {
+    let text = "
+        .version 8.0
+        .target sm_90
+        .address_size 64
+        .func deep(.reg .b32 n) {
+            .local .align 4 .b8 box[4096];
+            .reg .b32 %r<40>;
+            .reg .pred %p;
+            setp.eq.u32 %p, n, 0;
+            @%p ret;
+            sub.u32 %r1, n, 1;
+            call deep, (%r1);
+            ret;
+        }
+        .visible .entry k() {
+            .reg .b32 n;
+            mov.u32 n, 100;
+            call deep, (n);
+            ret;
+        }";
+    let budget = Budget {
+        memory: 8 << 20,
+        ..Budget::default()
+    };
+    let few = Launch::new(1, 1);
+    assert_eq!(codes(text, &few, Budget::default()), []);
+    let found = codes(text, &few, budget);
+    assert_eq!(found, [rule::MEMORY_BUDGET]);
+}
+
+#[test]
+fn a_kernel_without_its_dynamic_shared_memory_ends_at_once() {
+    // It waits for a barrier that it could not initialise.
+    let text = module(
+        ".extern .shared .align 16 .b8 dynamic[];",
+        ".reg .b32 %r<2>; .reg .pred %p;
+         mov.u32 %r1, dynamic;
+         mbarrier.init.shared.b64 [%r1], 1;
+         AGAIN: mbarrier.try_wait.parity.shared.b64 %p, [%r1], 0;
+         @!%p bra AGAIN;",
+    );
+    let found = codes(&text, &Launch::new(4, 32), Budget::default());
+    assert!(found.contains(&rule::DYNAMIC_SHARED_MISSING), "{found:?}");
+    assert!(!found.contains(&rule::TIME_BUDGET), "{found:?}");
+}
