@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct ChildDevice {
     name: String,
     command: Box<dyn Fn() -> Command + Send + Sync>,
-    patience: Duration,
+    patience: Box<dyn Fn(&str) -> Duration + Send + Sync>,
     child: Mutex<Option<Running>>,
 }
 
@@ -40,20 +40,21 @@ impl ChildDevice {
         name: &str,
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Result<ChildDevice, NoDevice> {
-        ChildDevice::start_with(name, PATIENCE, command)
+        ChildDevice::start_with(name, |_| PATIENCE, command)
     }
 
-    /// [`ChildDevice::start`] with a limit of one's own on how long a child may be silent.
+    /// [`ChildDevice::start`] with a limit of one's own on how long a child may be silent
+    /// in a case, which is told by its name.
     pub fn start_with(
         name: &str,
-        patience: Duration,
+        patience: impl Fn(&str) -> Duration + Send + Sync + 'static,
         command: impl Fn() -> Command + Send + Sync + 'static,
     ) -> Result<ChildDevice, NoDevice> {
-        let first = Running::start(command(), patience)?;
+        let first = Running::start(command())?;
         Ok(ChildDevice {
             name: name.to_owned(),
             command: Box::new(command),
-            patience,
+            patience: Box::new(patience),
             child: Mutex::new(Some(first)),
         })
     }
@@ -72,7 +73,7 @@ impl TestDevice for ChildDevice {
         let mut slot = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = match slot.take() {
             Some(child) => child,
-            None => Running::start((self.command)(), self.patience).map_err(|none| {
+            None => Running::start((self.command)()).map_err(|none| {
                 CaseError::Failed(format!("the device did not come back: {}", none.why))
             })?,
         };
@@ -81,7 +82,7 @@ impl TestDevice for ChildDevice {
             text: request.program.source().text().to_owned(),
             case: request.case.to_owned(),
         };
-        let answer = child.ask(&ask, self.patience);
+        let answer = child.ask(&ask, (self.patience)(request.case));
         let (result, lost) = match answer {
             Ok(Answer::Ran {
                 outputs,
@@ -116,7 +117,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(mut command: Command, patience: Duration) -> Result<Running, NoDevice> {
+    fn start(mut command: Command) -> Result<Running, NoDevice> {
         let broken = |why: String| NoDevice {
             why,
             about_the_machine: false,
@@ -149,7 +150,7 @@ impl Running {
             asks,
             answers,
         };
-        match running.answer(patience) {
+        match running.answer(PATIENCE) {
             Ok(Answer::Ready) => Ok(running),
             Ok(Answer::NoDevice { why, machine }) => Err(NoDevice {
                 why,
