@@ -21,7 +21,7 @@ cargo xtask COMMAND
 
   setup        make the virtual environment with ptxas that the tests ask
   test         setup, a browser (Debian's chromium, where it may be installed), then
-               formatting, lints, every test, and those of the Python package
+               formatting, layers, lints, every test, and those of the Python package
   wheel        the Python package, to install: target/wheels/heist-*.whl
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
@@ -72,7 +72,8 @@ fn test() -> Result<(), Failed> {
     tools::setup()?;
     browser::setup();
     type Step = fn() -> Result<(), Failed>;
-    let steps: [(&str, Step); 4] = [
+    let steps: [(&str, Step); 5] = [
+        ("layers", layers::check),
         ("formatting", || shell::cargo(&["fmt", "--all", "--check"])),
         ("lints", lint),
         ("tests", suite::run),

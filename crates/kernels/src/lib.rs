@@ -12,6 +12,7 @@
 
 pub mod attention;
 pub mod catalogue;
+mod entry;
 mod error;
 pub mod family;
 pub mod gemm;

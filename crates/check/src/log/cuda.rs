@@ -1,6 +1,6 @@
 //! The names and numbers of CUDA errors, and what they usually mean.
 
-use super::lines;
+use super::lines::lines;
 use heist_ptx::{Code, Diagnostic, Source, rule};
 
 /// One error: how the runtime and the driver name it, its number, how it is

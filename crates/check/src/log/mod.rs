@@ -7,12 +7,14 @@
 //! at the first line that speaks of it.
 
 mod cuda;
+mod lines;
 mod ptxas;
+mod reading;
 mod sanitizer;
 
-use heist_ptx::{Diagnostic, Source, Span};
+use heist_ptx::Source;
 
-pub use ptxas::KernelUsage;
+pub use reading::{KernelUsage, Reading};
 
 /// What kind of text this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +27,6 @@ pub enum Kind {
     Sanitizer,
     /// Some output that names a CUDA error.
     CudaError,
-}
-
-/// What a log says.
-#[derive(Clone, Debug, Default)]
-pub struct Reading {
-    /// The findings, worst first.
-    pub findings: Vec<Diagnostic>,
-    /// What each kernel takes, where the log says so.
-    pub usage: Vec<KernelUsage>,
 }
 
 /// Finds out what a text is; `None` if it is nothing that we read.
@@ -81,15 +74,4 @@ pub fn read(kind: Kind, source: &Source) -> Reading {
         .findings
         .sort_by_key(|finding| (std::cmp::Reverse(finding.severity), finding.span.start));
     reading
-}
-
-/// The lines of a text with where each stands.
-fn lines(source: &Source) -> impl Iterator<Item = (Span, &str)> {
-    let text = source.text();
-    text.split_inclusive('\n').scan(0usize, |at, line| {
-        let start = *at;
-        *at += line.len();
-        let trimmed = line.trim_end();
-        Some((Span::new(start, start + trimmed.len()), trimmed))
-    })
 }

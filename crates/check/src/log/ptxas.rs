@@ -1,28 +1,8 @@
 //! ptxas's verbose output: what each kernel takes, and the warnings that matter.
 
-use super::{Reading, lines};
+use super::lines::lines;
+use super::reading::{KernelUsage, Reading};
 use heist_ptx::{Code, Diagnostic, Severity, Source, Span, rule};
-
-/// What the assembler said a kernel takes.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct KernelUsage {
-    /// Its name.
-    pub kernel: String,
-    /// The architecture it was assembled for.
-    pub arch: String,
-    /// Registers of a thread.
-    pub registers: u32,
-    /// Static shared memory of a block, in bytes.
-    pub shared: u32,
-    /// Bytes of stack of a thread.
-    pub stack: u32,
-    /// Bytes that a thread spills to its stack.
-    pub spill_stores: u32,
-    /// Bytes that a thread reads back.
-    pub spill_loads: u32,
-    /// Barriers used.
-    pub barriers: u32,
-}
 
 /// Whether a text has lines that an assembler writes.
 pub(super) fn speaks_of_assembly(text: &str) -> bool {

@@ -4,7 +4,7 @@
 //! says what happened, `at` lines say where, `by thread` says who. Blocks that
 //! say the same of the same place are one finding with a count.
 
-use super::lines;
+use super::lines::lines;
 use heist_ptx::{Code, Diagnostic, Severity, Source, Span, rule};
 use std::collections::HashMap;
 

@@ -9,7 +9,7 @@ use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::verdict::{LSE_BOUND, bound, verify};
 use super::warpgroup::{Wgmma, warpgroup_schedule};
-use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
+use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
 use crate::plan::LaunchPlan;
 use crate::random::uniform;

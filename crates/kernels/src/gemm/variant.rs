@@ -7,7 +7,7 @@ use super::problem::Gemm;
 use super::reference::{buffers, found, result};
 use super::tiling::Tiling;
 use super::wgmma;
-use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
+use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, buffer};

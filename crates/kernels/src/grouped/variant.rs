@@ -5,7 +5,7 @@ use super::data::{buffers, places, results};
 use super::kernel::{GroupedArgs, GroupedPlan, build, tiles_of};
 use super::problem::{Group, Grouped, Shapes};
 use super::wgmma::Wgmma;
-use crate::catalogue::{Entry, Parameter, Prepared, Settings, holds};
+use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::gemm::{Config, Tiling};

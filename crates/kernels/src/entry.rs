@@ -1,0 +1,202 @@
+//! What a kernel family offers to those who ask for it by name: its parameters, its
+//! variants, and one of them prepared with random data.
+
+use crate::error::KernelError;
+use crate::family::Target;
+use crate::job::Job;
+use crate::reference::Difference;
+use heist_sched::Schedule;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// A number, a word or a list that a kernel can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value unless told.
+    pub default: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+}
+
+/// Elements that a buffer with random data may have: the reference holds the same
+/// numbers in f64 beside it, and there are several buffers. A part of the memory
+/// that is free, where the system says how much that is.
+pub fn most_elements() -> u64 {
+    const BYTES_AN_ELEMENT: u64 = 16;
+    const UNLESS_KNOWN: u64 = 8 << 30;
+    let free = || {
+        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("MemAvailable:"))?;
+        let kilobytes: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+        Some(kilobytes << 10)
+    };
+    free().unwrap_or(UNLESS_KNOWN) / BYTES_AN_ELEMENT
+}
+
+/// Refuses a problem whose data the host can't make and check.
+pub(crate) fn holds(what: &str, elements: u64) -> Result<(), KernelError> {
+    let most = most_elements();
+    if elements <= most {
+        return Ok(());
+    }
+    Err(KernelError::unfit(format!(
+        "{what} of {elements} elements: with the memory that is free, {most} can be made and checked on the host; \
+         ask for a smaller problem"
+    )))
+}
+
+/// What a kernel was told, by name.
+///
+/// ```
+/// use heist_kernels::catalogue::Settings;
+/// let settings = Settings::from_words(["m=64", "dtype=bf16"]).unwrap();
+/// assert_eq!(settings.get("dtype"), Some("bf16"));
+/// assert!(Settings::from_words(["m"]).is_err());
+/// assert!(Settings::from_words(["m=64", "m=65"]).is_err());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// From words of the form `name=value`.
+    ///
+    /// # Errors
+    /// When a word has another form, or says again what one before it said.
+    pub fn from_words<W: AsRef<str>>(
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Settings, KernelError> {
+        let mut settings = Settings::default();
+        for word in words {
+            let word = word.as_ref();
+            let Some((name, value)) = word.split_once('=') else {
+                return Err(KernelError::unfit(format!(
+                    "`{word}` is not of the form name=value"
+                )));
+            };
+            if let Some(before) = settings.get(name) {
+                return Err(KernelError::unfit(format!(
+                    "{name} is said twice: `{before}` and `{value}`"
+                )));
+            }
+            settings.set(name, value);
+        }
+        Ok(settings)
+    }
+
+    /// Says one.
+    pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.0.insert(name.into(), value.into());
+    }
+
+    /// What was said.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// What was said, or the default of the parameter.
+    pub fn word<'s>(&'s self, known: &[Parameter], name: &str) -> &'s str {
+        let default = known.iter().find(|p| p.name == name).map(|p| p.default);
+        self.get(name).or(default).unwrap_or_default()
+    }
+
+    /// The same, read as a `T`.
+    ///
+    /// # Errors
+    /// When there is no such parameter, or the text is no `T`.
+    pub fn read<T: FromStr>(&self, known: &[Parameter], name: &str) -> Result<T, KernelError> {
+        let text = self.word(known, name);
+        text.parse().map_err(|_| {
+            let what = match std::any::type_name::<T>() {
+                "u32" => "a whole number up to 4294967295",
+                "u64" => "a whole number up to 18446744073709551615",
+                "f32" | "f64" => "a number",
+                "bool" => "true or false",
+                other => other,
+            };
+            KernelError::unfit(format!("{name}: `{text}` is not {what}"))
+        })
+    }
+
+    /// Fails where `name` is said and one of those that it is said instead of.
+    ///
+    /// # Errors
+    /// Both.
+    pub fn instead(&self, name: &str, of: &[&str]) -> Result<(), KernelError> {
+        let other = of.iter().find(|other| self.get(other).is_some());
+        match (self.get(name), other) {
+            (Some(_), Some(other)) => Err(KernelError::unfit(format!(
+                "`{name}` is said instead of `{other}`: leave one of them out"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails on a name that is not among those known.
+    ///
+    /// # Errors
+    /// The first unknown name, with the known ones.
+    pub fn check(&self, kernel: &str, known: &[Parameter]) -> Result<(), KernelError> {
+        for name in self.0.keys() {
+            if !known.iter().any(|parameter| parameter.name == name) {
+                let names: Vec<_> = known.iter().map(|p| p.name).collect();
+                return Err(KernelError::unfit(format!(
+                    "{kernel} has no parameter `{name}`; there are {}",
+                    names.join(", ")
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares the buffers of a job that has run with the reference.
+pub type Verify = Box<dyn Fn(&Job) -> Result<Difference, KernelError> + Send + Sync>;
+
+/// A kernel with random data, ready to run, and how to tell whether it was right.
+pub struct Prepared {
+    /// The launches and their buffers.
+    pub job: Job,
+    /// The check; it may take long.
+    pub verify: Verify,
+    /// The largest relative norm of the difference that is right.
+    pub bound: f64,
+}
+
+/// A kernel family that can be asked for by name.
+pub trait Entry: Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// What it computes, in a line.
+    fn about(&self) -> &'static str;
+    /// What it can be told.
+    fn parameters(&self) -> &'static [Parameter];
+    /// Its variants, with a line about each.
+    fn variants(&self) -> Vec<(&'static str, &'static str)>;
+    /// The schedule that it takes unless it is given one; `None` where that is not
+    /// known beforehand.
+    ///
+    /// # Errors
+    /// Why there is no kernel for these settings on this device.
+    fn schedule(
+        &self,
+        settings: &Settings,
+        target: Target,
+    ) -> Result<Option<Schedule>, KernelError> {
+        let _ = (settings, target);
+        Ok(None)
+    }
+    /// Makes one with random data.
+    ///
+    /// # Errors
+    /// Why there is none for these settings on this device.
+    fn prepare(
+        &self,
+        settings: &Settings,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Prepared, KernelError>;
+}
