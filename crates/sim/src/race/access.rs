@@ -29,6 +29,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// The scope of an access that synchronises.
+    #[inline]
     pub(crate) fn scope(self) -> Option<Scope> {
         match self {
             Kind::Strong(scope) | Kind::Atomic(scope, _) => Some(scope),
@@ -37,11 +38,13 @@ impl Kind {
     }
 
     /// Whether it goes through the async proxy.
+    #[inline]
     pub(crate) fn by_proxy(self) -> bool {
         matches!(self, Kind::Async | Kind::Product)
     }
 
     /// Whether both are atomics, of different sizes: then they are not atomic towards each other.
+    #[inline]
     pub(crate) fn differs_in_size(self, other: Kind) -> bool {
         matches!((self, other), (Kind::Atomic(_, a), Kind::Atomic(_, b)) if a != b)
     }
@@ -101,6 +104,7 @@ impl<'a> Access<'a> {
     /// it, or races with the write. But nobody need come after an atomic to be in
     /// order with it, so a plain access before it still counts, and so does one of another
     /// block (`near` says that it is of the same), which is in other scopes.
+    #[inline]
     pub(crate) fn replaces(&self, kind: Kind, near: bool) -> bool {
         self.write && (self.kind.scope().is_none() || self.kind == kind && near)
     }
@@ -132,10 +136,12 @@ pub(crate) struct Geography {
 }
 
 impl Geography {
+    #[inline]
     pub(crate) fn block(self, agent: Agent) -> u32 {
         agent / self.warps_per_block
     }
 
+    #[inline]
     pub(crate) fn reaches(self, scope: Scope, a: Agent, b: Agent) -> bool {
         match scope {
             Scope::Block => self.block(a) == self.block(b),
@@ -147,10 +153,13 @@ impl Geography {
     }
 
     /// Whether two strong accesses are ordered by the memory itself.
-    pub(crate) fn morally_strong(self, a: (Kind, Agent), b: (Kind, Agent)) -> bool {
-        match (a.0.scope(), b.0.scope()) {
-            (Some(x), Some(y)) => {
-                self.reaches(x, a.1, b.1) && self.reaches(y, a.1, b.1) && !a.0.differs_in_size(b.0)
+    #[inline]
+    pub(crate) fn morally_strong(self, kinds: [Kind; 2], a: Agent, b: Agent) -> bool {
+        match kinds.map(Kind::scope) {
+            [Some(x), Some(y)] => {
+                self.reaches(x, a, b)
+                    && self.reaches(y, a, b)
+                    && !kinds[0].differs_in_size(kinds[1])
             }
             _ => false,
         }

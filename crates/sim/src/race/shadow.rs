@@ -233,7 +233,7 @@ impl Line {
             quiet = false;
             let overlap = trace.bytes & access.bytes;
             if overlap == 0
-                || geography.morally_strong((trace.kind, trace.agent), (access.kind, agent))
+                || geography.morally_strong([trace.kind, access.kind], trace.agent, agent)
             {
                 continue;
             }

@@ -63,6 +63,7 @@ struct ExpectedLine {
 
 impl Expected {
     /// Whether no copy is on its way.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -27,6 +27,7 @@ pub(crate) struct Product {
 pub(crate) struct Rows(pub(crate) Vec<u64>);
 
 impl Rows {
+    #[inline]
     pub(crate) fn insert(&mut self, row: u32) {
         let word = row as usize / 64;
         if self.0.len() <= word {
@@ -35,6 +36,7 @@ impl Rows {
         self.0[word] |= 1 << (row % 64);
     }
 
+    #[inline]
     pub(crate) fn has(&self, row: u32) -> bool {
         self.0
             .get(row as usize / 64)
