@@ -2,6 +2,7 @@
 //! nothing that a program of its own would need; that is the `heist` library.
 //!
 //! * [`command`]: the subcommands, one file each.
+//! * `fold`: one bug is one finding.
 //! * [`render`], [`sarif`]: findings for people and for tools.
 //! * [`origin`]: the source line behind a line of PTX.
 //! * [`bench`]: our kernels and their peers, side by side.
@@ -13,6 +14,7 @@ mod answer;
 pub mod bench;
 pub mod command;
 mod file;
+mod fold;
 pub mod origin;
 pub mod render;
 pub mod sarif;

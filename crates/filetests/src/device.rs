@@ -139,7 +139,7 @@ impl TestDevice for SimDevice {
         };
         let settings = Settings {
             seed: request.run.seed.unwrap_or(0),
-            schedules: request.run.explore.unwrap_or(1).into(),
+            schedules: heist_run::Schedules::Exactly(request.run.explore.unwrap_or(1).into()),
             chaos: request.run.chaos,
             cooperative: request.run.cooperative,
             budget: BUDGET,

@@ -129,6 +129,42 @@ pub fn no_files(_: &str) -> Result<Vec<u8>, String> {
     Err("files can't be read here: write the values as a list".to_owned())
 }
 
+/// Bytes that are read of what is no ordinary file, such as a pipe: it may have no end.
+const MOST_OF_A_STREAM: u64 = 256 << 20;
+
+/// Reads a file, and no more of it than a buffer may have.
+///
+/// # Errors
+/// Why it can't be read, or that it is too long.
+pub fn read_file(path: &str) -> Result<Vec<u8>, String> {
+    let told = |error: std::io::Error| error.to_string();
+    let file = std::fs::File::open(path).map_err(told)?;
+    let known = file.metadata().map_err(told)?;
+    let most = if known.is_file() {
+        Buffer::MAX_TEXT_BYTES as u64
+    } else {
+        MOST_OF_A_STREAM
+    };
+    if known.is_file() && known.len() > most {
+        return Err(too_long(most));
+    }
+    read_at_most(file, most)
+}
+
+fn too_long(most: u64) -> String {
+    format!("it has more than {most} bytes, which is the most that is read of it")
+}
+
+fn read_at_most(from: impl std::io::Read, most: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut from.take(most + 1), &mut bytes)
+        .map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > most {
+        return Err(too_long(most));
+    }
+    Ok(bytes)
+}
+
 impl FromStr for Arg {
     type Err = ArgTextError;
 

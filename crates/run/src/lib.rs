@@ -50,4 +50,4 @@ pub use device::{Device, OpenError, UnknownArch};
 pub use execution::{Execution, Found, NotRun, Resources, RunError};
 pub use name::DeviceName;
 pub use program::{EntryError, Program};
-pub use settings::Settings;
+pub use settings::{Schedules, Settings};

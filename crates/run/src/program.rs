@@ -1,7 +1,8 @@
 //! A program: PTX as text and as a module.
 
 use crate::execution::NotRun;
-use heist_ptx::{Diagnostic, Module, Source};
+use heist_launch::Dim3;
+use heist_ptx::{Diagnostic, FunctionDirective, Module, Source};
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -71,6 +72,28 @@ impl Program {
                 _ => Err(error("which kernel? say --entry".to_owned())),
             },
         }
+    }
+
+    /// The threads of a block that a kernel says it is launched with: the exact number,
+    /// or else the most.
+    pub fn block(&self, entry: &str) -> Option<Dim3> {
+        let kernel = self.module.entries().find(|kernel| kernel.name == entry)?;
+        let said = |asked: &str| {
+            kernel
+                .directives
+                .iter()
+                .find_map(|directive| match directive {
+                    FunctionDirective::Numbers { name, values, .. } if name == asked => {
+                        let at = |axis: usize| {
+                            let value = values.get(axis).copied().unwrap_or(1);
+                            u32::try_from(value).unwrap_or(u32::MAX)
+                        };
+                        Some(Dim3::new(at(0), at(1), at(2)))
+                    }
+                    _ => None,
+                })
+        };
+        said("reqntid").or_else(|| said("maxntid"))
     }
 
     /// The same for the simulator.

@@ -10,7 +10,7 @@ pub struct Settings {
     pub seed: u64,
     /// How many schedules the simulator tries, from the seed on, until an error is
     /// found in one. A real GPU runs once.
-    pub schedules: u64,
+    pub schedules: Schedules,
     /// Whether the simulator injects refusals, delays and reorderings.
     pub chaos: bool,
     /// Whether all blocks must be on the device at once.
@@ -24,11 +24,40 @@ pub struct Settings {
     pub clamp_version: bool,
 }
 
+/// How many schedules are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedules {
+    /// So many, or as many as the time limit has room for; at least one.
+    Exactly(u64),
+    /// A few where blocks or warps can meet and a run is short, else one.
+    WhileCheap,
+}
+
+impl Schedules {
+    /// Schedules that are tried unasked.
+    const FEW: u64 = 4;
+    /// Instructions of warps up to which a run is short: some tens of milliseconds.
+    const SHORT: u64 = 500_000;
+
+    /// How many there are, now that the first has run.
+    pub(crate) fn count(self, first: &heist_sim::Stats) -> u64 {
+        match self {
+            Schedules::Exactly(count) => count,
+            Schedules::WhileCheap
+                if first.interactions && first.warp_instructions <= Self::SHORT =>
+            {
+                Self::FEW
+            }
+            Schedules::WhileCheap => 1,
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             seed: 0,
-            schedules: 1,
+            schedules: Schedules::Exactly(1),
             chaos: false,
             cooperative: false,
             limit: Duration::from_secs(60),

@@ -179,6 +179,9 @@ pub(crate) struct Shape {
     pub(crate) uses_dynamic_shared: bool,
     /// Whether no block can order, or be told by, another one; see [`crate::decode::isolation`].
     pub(crate) isolated: bool,
+    /// Whether another schedule may do something else: an instruction waits for its turn (an
+    /// atomic, a barrier, a request), or reads the time.
+    pub(crate) interacts: bool,
     /// Whether something reads or writes shared memory by the asynchronous proxy; see
     /// [`crate::decode::isolation`].
     pub(crate) asynchronous: bool,

@@ -4,6 +4,7 @@ use super::launch::{LaunchFlags, RunFlags, arguments_help};
 use super::{assembler, entry, launch_file};
 use crate::answer::{BadQuestion, Output, Verdict, not_run};
 use crate::file::read_source;
+use crate::fold::fold;
 use crate::say;
 use crate::{origin, render, sarif};
 use clap::{ArgGroup, Args};
@@ -36,11 +37,10 @@ Exit status: 0 nothing found (or X011 alone, which the host's code must answer),
 // A launch is optional here, so its shape is required only once another part is given.
 #[command(group = ArgGroup::new("launched").args(["grid", "launches"]).multiple(true))]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
-    "grid" => arg.required(false).requires("block"),
-    "block" => arg.required(false).requires("grid"),
+    "grid" => arg.required(false),
     "files" | "sarif" | "ptxas" | "launches" | "entry" => arg,
     "device" | "seed" | "explore" | "chaos" | "timeout" => arg.requires("launched"),
-    _ => arg.requires_all(["grid", "block"]),
+    _ => arg.requires("grid"),
 }))]
 pub(crate) struct Check {
     /// PTX files, or logs of ptxas, a build or compute-sanitizer; `-` is standard input.
@@ -204,7 +204,7 @@ impl Check {
             let run = launch.run(program, entry, &self.how)?;
             answer.remarks = run.remarks();
             let mut found = run.execution.findings;
-            let dynamic = launch.launch().dynamic_shared;
+            let dynamic = run.launch.dynamic_shared;
             found.extend(shared_opt_in(program.module(), entry, dynamic));
             (found, vec![entry])
         } else if let Some(file) = &self.launches {
@@ -327,7 +327,8 @@ fn as_json(answer: &Result<Found, (&PathBuf, BadQuestion)>) -> serde_json::Value
 }
 
 fn tell(found: &Found) {
-    for diagnostic in &found.diagnostics {
+    let told = fold(&found.diagnostics, &found.source);
+    for diagnostic in &told {
         say::painted(&(render::to_text(diagnostic, &found.source) + "\n\n"));
     }
     if !found.usage.is_empty() {
@@ -350,19 +351,17 @@ fn tell(found: &Found) {
     for remark in &found.remarks {
         println!("{remark}");
     }
-    let errors = count(found, Severity::Error);
-    let warnings = count(found, Severity::Warning);
+    let errors = count(&told, Severity::Error);
+    let warnings = count(&told, Severity::Warning);
     if errors + warnings == 0 {
         println!("{}: nothing found", found.source.name());
         return;
     }
     let worst = |diagnostic: &&Diagnostic| diagnostic.severity == Severity::Error;
-    let first = found.diagnostics.iter().find(worst);
-    let explain = first
-        .or(found.diagnostics.first())
-        .map_or(String::new(), |first| {
-            format!("; `heist explain {}` says more", first.code)
-        });
+    let first = told.iter().find(worst);
+    let explain = first.or(told.first()).map_or(String::new(), |first| {
+        format!("; `heist explain {}` says more", first.code)
+    });
     println!(
         "{}: {errors} error{}, {warnings} warning{}{explain}",
         found.source.name(),
@@ -371,10 +370,8 @@ fn tell(found: &Found) {
     );
 }
 
-fn count(found: &Found, severity: Severity) -> usize {
-    found
-        .diagnostics
-        .iter()
+fn count(told: &[Diagnostic], severity: Severity) -> usize {
+    told.iter()
         .filter(|diagnostic| diagnostic.severity == severity)
         .count()
 }

@@ -2,12 +2,12 @@
 
 use crate::answer::{BadQuestion, not_run, question};
 use clap::Args;
-use heist_launch::text::parse_named_buffer;
+use heist_launch::text::{parse_named_buffer, read_file};
 use heist_launch::{
     Arguments, Clock, Dim3, Fill, Interleave, L2Promotion, Launch, Swizzle, TensorElement,
     parse_arg,
 };
-use heist_run::{Device, DeviceName, Execution, Program, Settings};
+use heist_run::{Device, DeviceName, Execution, Program, Schedules, Settings};
 use std::time::Duration;
 
 /// How arguments are written, for the help of commands that take them.
@@ -55,9 +55,9 @@ pub(crate) struct LaunchFlags {
     /// Blocks: `4`, `4,2` or `4,2,1`.
     #[arg(long, value_name = "X,Y,Z")]
     grid: Dim3,
-    /// Threads of a block.
+    /// Threads of a block [default: what the kernel says, `.reqntid` or `.maxntid`].
     #[arg(long, value_name = "X,Y,Z")]
-    block: Dim3,
+    block: Option<Dim3>,
     /// Blocks of a cluster.
     #[arg(long, value_name = "X,Y,Z")]
     cluster: Option<Dim3>,
@@ -87,7 +87,8 @@ pub(crate) struct RunFlags {
     /// The simulator's schedule: the same seed gives the same run [default: 0].
     #[arg(long)]
     pub(super) seed: Option<u64>,
-    /// Try this many schedules, from the seed on, until one finds something [default: 1].
+    /// Try this many schedules, from the seed on, until one finds something [default: a few
+    /// where that is quick].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) explore: Option<u64>,
     /// Have the simulator refuse, delay and reorder what hardware may.
@@ -103,7 +104,7 @@ impl RunFlags {
     pub(super) fn settings(&self, other: Settings) -> Settings {
         Settings {
             seed: self.seed.unwrap_or(other.seed),
-            schedules: self.explore.unwrap_or(other.schedules),
+            schedules: self.explore.map_or(other.schedules, Schedules::Exactly),
             chaos: self.chaos || other.chaos,
             limit: self.timeout.unwrap_or(other.limit),
             ..other
@@ -130,8 +131,9 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
 pub(crate) struct Launched {
     pub(crate) execution: Execution,
     pub(crate) device: DeviceName,
-    launch: Launch,
-    schedules: u64,
+    pub(crate) launch: Launch,
+    /// How many schedules were asked for.
+    asked: Option<u64>,
 }
 
 impl Launched {
@@ -149,15 +151,12 @@ impl Launched {
         let Execution {
             schedules, seed, ..
         } = self.execution;
-        if schedules > 1 {
-            remarks.push(if self.execution.findings.is_empty() {
-                format!("{schedules} schedules ran clean")
-            } else {
-                format!(
-                    "found in schedule {schedules} of {}; `--seed {seed}` runs it again",
-                    self.schedules
-                )
-            });
+        if schedules > 1 && self.execution.has_errors() {
+            remarks.push(format!(
+                "found in schedule {schedules}; `--seed {seed}` runs it again"
+            ));
+        } else if schedules > 1 && self.asked.is_some() {
+            remarks.push(format!("{schedules} schedules ran clean"));
         }
         if let Some(time) = self.execution.elapsed {
             remarks.push(format!("{time} ({}) on {}", self.clock(), self.device));
@@ -180,19 +179,24 @@ pub(super) fn open(name: DeviceName) -> Result<Device, BadQuestion> {
 }
 
 impl LaunchFlags {
-    /// The launch.
-    pub(crate) fn launch(&self) -> Launch {
-        Launch {
+    /// The launch of a kernel.
+    pub(crate) fn launch(&self, program: &Program, entry: &str) -> Result<Launch, BadQuestion> {
+        let Some(block) = self.block.or_else(|| program.block(entry)) else {
+            return Err(BadQuestion::Sentence(format!(
+                "`{entry}` does not say how many threads a block has (`.reqntid`): say --block"
+            )));
+        };
+        Ok(Launch {
             grid: self.grid,
-            block: self.block,
+            block,
             cluster: self.cluster,
             dynamic_shared: self.smem,
-        }
+        })
     }
 
     /// The arguments, files read.
     pub(crate) fn arguments(&self) -> Result<Arguments, BadQuestion> {
-        let mut read = |path: &str| std::fs::read(path).map_err(|error| error.to_string());
+        let mut read = read_file;
         let mut arguments = Arguments::default();
         for (index, text) in self.args.iter().enumerate() {
             let arg = parse_arg(text, &mut read)
@@ -216,9 +220,10 @@ impl LaunchFlags {
         how: &RunFlags,
     ) -> Result<Launched, BadQuestion> {
         let arguments = self.arguments()?;
-        let launch = self.launch();
+        let launch = self.launch(program, entry)?;
         let device = how.device(program);
         let settings = how.settings(Settings {
+            schedules: Schedules::WhileCheap,
             cooperative: self.cooperative,
             ..Settings::default()
         });
@@ -229,7 +234,7 @@ impl LaunchFlags {
             execution,
             device,
             launch,
-            schedules: settings.schedules,
+            asked: how.explore,
         })
     }
 }

@@ -92,7 +92,7 @@ fn launch(
     };
     let settings = how.settings(Settings {
         seed: run.seed.unwrap_or(0),
-        schedules: run.explore.unwrap_or(1).into(),
+        schedules: heist_run::Schedules::Exactly(run.explore.unwrap_or(1).into()),
         chaos: run.chaos,
         cooperative: run.cooperative,
         ..Settings::default()

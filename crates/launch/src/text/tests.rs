@@ -276,3 +276,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_stream_without_an_end_is_read_up_to_a_bound() {
+    let endless = std::io::repeat(7);
+    let why = super::read_at_most(endless, 1000).unwrap_err();
+    assert!(why.contains("more than 1000 bytes"), "{why}");
+    assert_eq!(
+        super::read_at_most(&[7u8; 1000][..], 1000),
+        Ok(vec![7; 1000])
+    );
+    assert!(super::read_file("no/such/file").is_err());
+}

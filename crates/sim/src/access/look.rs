@@ -3,9 +3,10 @@
 use super::conflict::{report_race, report_unwritten};
 use super::context::Cx;
 use super::group::{Does, Group, Home};
+use crate::lanes::each;
 use crate::options::Checks;
 use crate::race::access::{Access, Conflict, Geography, Kind, LINE};
-use crate::race::clock::WarpClock;
+use crate::race::clock::{SEVERAL, WarpClock};
 use crate::race::history::History;
 use crate::race::shadow::Floor;
 use crate::race::touch::LineTouch;
@@ -187,13 +188,28 @@ pub(crate) fn tell(
     if let Some((conflict, line)) = look.found
         && !(write && conflict.their_write && !look.checks.same_value && harmless(cx))
     {
-        report_race(
-            cx,
-            group.home,
-            line * LINE as u64 + u64::from(conflict.byte),
-            conflict,
-            look.does,
-            look.kind,
-        );
+        let offset = line * LINE as u64 + u64::from(conflict.byte);
+        let conflict = named(cx, group, offset, conflict, look.pc);
+        report_race(cx, group.home, offset, conflict, look.does, look.kind);
     }
+}
+
+/// A conflict with both of its lanes where they can be known, and never one lane twice: the
+/// line remembers that several lanes of a warp touched a cell, and not which.
+fn named(cx: &Cx<'_>, group: &Group, offset: u64, conflict: Conflict, pc: u32) -> Conflict {
+    let own = conflict.agent == cx.warp.clock.agent;
+    let size = u64::from(group.size);
+    let here = |lane: &usize| offset.wrapping_sub(group.offsets[*lane]) < size;
+    let mut lanes = each(group.mask).filter(here).map(|lane| lane as u8);
+    let mut conflict = conflict;
+    if conflict.lane == SEVERAL || (own && conflict.lane == conflict.their_lane) {
+        let other = lanes.find(|&lane| !own || lane != conflict.their_lane);
+        conflict.lane = other.unwrap_or(conflict.lane);
+    }
+    // Of one instruction: the next lane that is there.
+    if own && conflict.their_lane == SEVERAL && conflict.their_pc == pc {
+        let other = lanes.find(|&lane| lane != conflict.lane);
+        conflict.their_lane = other.unwrap_or(SEVERAL);
+    }
+    conflict
 }

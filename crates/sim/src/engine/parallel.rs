@@ -57,7 +57,10 @@ pub(crate) fn run(
         return None;
     }
     let done: Vec<Share> = done.into_iter().collect::<Option<_>>()?;
-    let mut stats = Stats::default();
+    let mut stats = Stats {
+        interactions: machine.stats.interactions,
+        ..Stats::default()
+    };
     let mut jobs = Jobs::new(blocks);
     let mut parts: Vec<Global> = Vec::new();
     for share in done {

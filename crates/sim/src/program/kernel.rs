@@ -167,6 +167,8 @@ impl Decoder<'_> {
             .iter()
             .all(|function| isolation::is_isolated(function))
             && self.ops.iter().all(|op| op.reach != Reach::Device);
+        self.shape.interacts =
+            !self.shape.isolated || self.ops.iter().any(|op| op.reach != Reach::Own);
         self.shape.asynchronous = self
             .queue
             .iter()

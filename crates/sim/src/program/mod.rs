@@ -257,7 +257,10 @@ impl Program {
             flags: Flags::default(),
             findings: Findings::default(),
             rng,
-            stats: Stats::default(),
+            stats: Stats {
+                interactions: code.shape.interacts,
+                ..Stats::default()
+            },
             printed: String::new(),
             pool,
             tensor_maps: Default::default(),

@@ -102,7 +102,7 @@ impl Machine {
     /// so that the clock is read now and then only.
     pub(crate) fn is_spent(&self, round: u64) -> bool {
         self.stats.warp_instructions > self.options.budget.warp_instructions
-            || (round.is_multiple_of(1024) && self.is_late())
+            || (round.is_multiple_of(16) && self.is_late())
     }
 }
 
@@ -117,4 +117,7 @@ pub struct Stats {
     pub blocks: u64,
     /// The longest modelled time of any block's end, in cycles of the SM clock.
     pub cycles: u64,
+    /// Whether blocks or warps can meet otherwise than by plain accesses, so that another
+    /// schedule may do something else.
+    pub interactions: bool,
 }
