@@ -1,6 +1,6 @@
 //! The failures of `cases/`: each is named at its line, and its mended twin is clean.
 
-use heist_ptx::{Severity, Source, parse};
+use heist_ptx::{Severity, Source, parse, rule};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -58,7 +58,12 @@ fn each_cause_is_named_at_its_line_and_nothing_else_is() {
             .collect();
         assert_eq!(found, expected, "{name}");
         for finding in &findings {
-            assert_eq!(finding.severity, Severity::Error, "{name}: {finding}");
+            // A kernel of which only a trap is left may be meant like that.
+            let certain = finding.severity == Severity::Error;
+            assert!(
+                certain || finding.code == rule::CUT_TO_TRAP,
+                "{name}: {finding}"
+            );
             assert!(!finding.helps.is_empty(), "{name}: {finding} has no remedy");
         }
     }

@@ -446,7 +446,7 @@ fn decoded_axis(op: &Op<'_>, register: Register) -> Option<usize> {
     let opcode = &op.instruction.opcode;
     let named = |axis: &&str| opcode.has(&format!("get_first_ctaid::{axis}"));
     axes.iter()
-        .position(|axis| named(&axis))
+        .position(named)
         .or_else(|| op.roles.writes.iter().position(|&write| write == register))
 }
 
