@@ -92,12 +92,9 @@ fn a_ring_of_barriers_hands_over_every_value() {
             })
             .expect("builds");
         let n = 10u32;
-        let own = || {
-            let args = Words {
-                out: Arg::output::<u32>(64),
-                n,
-            };
-            args
+        let own = || Words {
+            out: Arg::output::<u32>(64),
+            n,
         };
         explore(&kernel, device, [1, 1, 1], own, |outcome| {
             let expected: Vec<u32> = (0..64u32)
@@ -135,12 +132,9 @@ fn blocks_of_a_cluster_write_to_each_other() {
                 k.cluster_sync();
             })
             .expect("builds");
-        let own = || {
-            let args = Words {
-                out: Arg::output::<u32>(blocks as usize * 2),
-                n: 0,
-            };
-            args
+        let own = || Words {
+            out: Arg::output::<u32>(blocks as usize * 2),
+            n: 0,
         };
         explore(&kernel, "sim:h200", shape, own, |outcome| {
             let expected: Vec<u32> = (0..blocks)
@@ -182,12 +176,9 @@ fn blocks_of_a_cluster_send_to_each_other() {
                 k.cluster_sync();
             })
             .expect("builds");
-        let own = || {
-            let args = Words {
-                out: Arg::output::<u32>(blocks as usize * 5),
-                n: 0,
-            };
-            args
+        let own = || Words {
+            out: Arg::output::<u32>(blocks as usize * 5),
+            n: 0,
         };
         explore(&kernel, "sim:h200", shape, own, |outcome| {
             let expected: Vec<u32> = (0..blocks)
@@ -217,12 +208,9 @@ fn named_barriers_meet_apart() {
             args.out.at(t).store(shared.at(partner).load());
         })
         .expect("builds");
-    let own = || {
-        let args = Words {
-            out: Arg::output::<u32>(128),
-            n: 0,
-        };
-        args
+    let own = || Words {
+        out: Arg::output::<u32>(128),
+        n: 0,
     };
     explore(&kernel, "sim:a100", [1, 1, 1], own, |outcome| {
         let expected: Vec<u32> = (0..128u32).map(|t| (t ^ 63) * 3).collect();
@@ -251,12 +239,9 @@ fn late_requests_run_every_tile_once() {
             });
         })
         .expect("builds");
-    let own = || {
-        let args = Words {
-            out: Arg::in_out(&vec![0u32; tiles as usize]),
-            n: 3,
-        };
-        args
+    let own = || Words {
+        out: Arg::in_out(&vec![0u32; tiles as usize]),
+        n: 3,
     };
     explore(&kernel, "sim:b200", [tiles, 1, 1], own, |outcome| {
         assert_eq!(output::<u32>(&outcome, 0), vec![1; tiles as usize]);

@@ -244,6 +244,14 @@ fn map(map: &TensorMap) -> Value {
 fn parameter(arg: &Arg) -> Result<Value, KernelError> {
     Ok(match arg {
         Arg::Scalar(scalar) => json!({ "bits": scalar.bits, "size": scalar.ty.bytes() }),
+        // A number of a parameter struct, as the bytes that the kernel reads.
+        Arg::Bytes(bytes) if matches!(bytes.len(), 4 | 8) => {
+            let bits = bytes
+                .iter()
+                .rev()
+                .fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
+            json!({ "bits": bits, "size": bytes.len() })
+        }
         Arg::Pointer {
             buffer: BufferRef::Named(name),
             ..

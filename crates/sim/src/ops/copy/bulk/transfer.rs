@@ -211,9 +211,7 @@ impl Bulk {
     fn taken(&self, cx: &mut Cx<'_>, moved: &Move, other: u64) -> Option<(Vec<u8>, Source)> {
         let lane = moved.lane;
         if self.to_peer {
-            let Some((rank, source)) = cx.shared_place(lane, other) else {
-                return None;
-            };
+            let (rank, source) = cx.shared_place(lane, other)?;
             if !cx.is_in_shared(lane, rank, source, moved.total, Does::Reads) {
                 return None;
             }
@@ -229,11 +227,7 @@ impl Bulk {
             let range = piece.shared as usize..(piece.shared + piece.len) as usize;
             match piece.global {
                 Some(address) => {
-                    let Some((home, offset)) =
-                        cx.global_place(lane, address, piece.len, Does::Reads)
-                    else {
-                        return None;
-                    };
+                    let (home, offset) = cx.global_place(lane, address, piece.len, Does::Reads)?;
                     cx.touch_range(lane, home, offset, piece.len, Does::Reads, Kind::Plain);
                     if let Some(region) = cx.region(home) {
                         data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
