@@ -28,6 +28,8 @@ cargo xtask COMMAND
   mutants [CRATE] [--base REV] [--sample N]
                small mistakes in what changed since REV (HEAD unless told), or N of them all
                over a crate: each must fail a test of its crate
+  mutate-ptx [--values] [--only TEXT] [--every N] [--schedules N] [PATH...]
+               mistakes in the PTX of test files: each must be found
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
   bench check  check the largest kernel of the corpus without a launch
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         ["mutants", ref words @ ..] => {
             mutants::Plan::read(words).and_then(|plan| mutants::run(&plan))
         }
+        ["mutate-ptx", ref words @ ..] => mutate_ptx(words),
         ["bless"] => bless(),
         ["fuzz"] => fuzz("10000000"),
         ["fuzz", inputs] if inputs.parse::<u64>().is_ok() => fuzz(inputs),
@@ -94,6 +97,12 @@ fn test() -> Result<(), Failed> {
 fn lint() -> Result<(), Failed> {
     let all = ["clippy", "--workspace", "--all-targets"];
     shell::cargo(&[&all[..], &["--", "-D", "warnings"]].concat())
+}
+
+/// Mistakes in PTX: what cargo-mutants can't see into.
+fn mutate_ptx(words: &[&str]) -> Result<(), Failed> {
+    let program = ["run", "--release", "-p", "heist-mutants", "--"];
+    shell::cargo(&[&program[..], words].concat())
 }
 
 fn bless() -> Result<(), Failed> {
