@@ -188,6 +188,8 @@ def measure(problem, options, made, flush):
     reference = a.float() @ b.float().t()
     torch.backends.cuda.matmul.allow_tf32 = True
     norm = reference.norm()
+    # Graphs are captured on streams of their own, which do not wait for this one.
+    torch.cuda.synchronize()
     work, notes, kept = {}, {}, []
     peers = [lambda a=a, b=b, d=d: torch.mm(a, b.t(), out=d) for a, b, d in sets]
     work["cuBLAS"], notes["cuBLAS"] = graph_of(peers, calls), ""

@@ -52,17 +52,24 @@ pub(crate) fn test() -> Result<(), Failed> {
 fn environment() -> Result<PathBuf, Failed> {
     let folder = shell::root().join("target/python/venv");
     let python = folder.join("bin/python");
-    if !python.is_file() {
-        shell::run(shell::command("python3").args(["-m", "venv"]).arg(&folder)).map_err(
-            |Failed(why)| {
-                Failed(format!(
-                    "{why}\nthe Python package is built and tested in a virtual environment: \
-                     this needs python3 with its `venv` module"
-                ))
-            },
-        )?;
+    if !has_pip(&python) {
+        // What an interrupted set-up left behind is cleared away.
+        let make = ["-m", "venv", "--clear"];
+        shell::run(shell::command("python3").args(make).arg(&folder)).map_err(|Failed(why)| {
+            Failed(format!(
+                "{why}\nthe Python package is built and tested in a virtual environment: \
+                 this needs python3 with its `venv` module"
+            ))
+        })?;
     }
     Ok(python)
+}
+
+fn has_pip(python: &Path) -> bool {
+    let answer = shell::command(python)
+        .args(["-m", "pip", "--version"])
+        .output();
+    answer.is_ok_and(|answer| answer.status.success())
 }
 
 /// Installs packages that are not there yet.

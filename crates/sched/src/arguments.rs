@@ -18,13 +18,13 @@ impl<A: KernelParams> TiledKernel<A> {
     /// use heist_builder::{Arch, Global, kernel_params};
     /// use heist_launch::Arg;
     /// use heist_sched::Tiled;
-    /// kernel_params! { pub struct Fill { data: Global<u32>, value: u64 } }
+    /// kernel_params! { pub struct Fill { data: Global<u64>, value: u64 } }
     /// let kernel = Tiled::<Fill>::new("fill", 4)
     ///     .build(Arch::SM_90A, |_, args, tiles| {
-    ///         tiles.each(|tile| args.data.at(tile.x).store(args.value.to_u32()));
+    ///         tiles.each(|tile| args.data.at(tile.x).store(args.value))
     ///     })
     ///     .unwrap();
-    /// let own = Fill { data: Arg::output::<u32>(4), value: 7 };
+    /// let own = Fill { data: Arg::output::<u64>(4), value: 7 };
     /// let arguments = kernel.arguments(&kernel.plan(8).unwrap(), own);
     /// // A number has the width of its field.
     /// assert_eq!(arguments.params[1], Arg::Bytes(7u64.to_le_bytes().to_vec()));

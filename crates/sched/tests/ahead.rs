@@ -38,7 +38,8 @@ fn the_next_tile_is_begun() {
         (Source::Static, "greedy", 1, 3),
         (Source::Direct, "greedy", 1, 40),
         (Source::Ticket, "greedy", 2, 40),
-        (Source::Static, "greedy", 2, 40),
+        // A cluster of two knows its next tile, too, where tiles are dealt out in advance.
+        (Source::Static, "greedy", 2, 6),
     ] {
         for submit in [Submit::Early, Submit::Late] {
             let tiled = Tiled::<Count>::new("count", [8, 5, 1])
