@@ -1,5 +1,6 @@
 //! Special registers whose value a thread keeps for life; clocks are not among them.
 
+use crate::state::memory::window::SharedPlace;
 use heist_launch::Dim3;
 use heist_ptx::Part;
 
@@ -56,6 +57,17 @@ pub(crate) enum Special {
     LanemaskGt,
     DynamicSmem,
     TotalSmem,
+    /// A block's own address of a place in its shared memory, or a generic one of it,
+    /// which is wide: where the place lies in the block's stretch of the window.
+    Shared {
+        within: u64,
+        wide: bool,
+    },
+    /// The same, counted from the start of the dynamic shared memory, until that is known.
+    Dynamic {
+        addend: u64,
+        wide: bool,
+    },
     /// One that always reads the same: `%envreg3`, `%reserved_smem_offset_begin`.
     Fixed(u32),
     /// Half of the address of a cooperative grid's workspace, the upper one or the
@@ -108,7 +120,11 @@ impl Special {
 
     /// Whether it is 64 bits wide.
     pub(crate) fn is_wide(self) -> bool {
-        self == Special::Gridid
+        match self {
+            Special::Gridid => true,
+            Special::Shared { wide, .. } | Special::Dynamic { wide, .. } => wide,
+            _ => false,
+        }
     }
 }
 
@@ -142,6 +158,9 @@ impl Special {
             | LanemaskGt
             | DynamicSmem
             | TotalSmem
+            // Warps that are used again keep their rank.
+            | Shared { .. }
+            | Dynamic { .. }
             | Fixed(_)
             | Workspace { .. } => false,
         }
@@ -201,14 +220,34 @@ impl Standing {
         std::array::from_fn(|lane| self.value(special, lane as u32))
     }
 
-    /// The value of a register in one lane.
-    pub(crate) fn value(&self, special: Special, lane: u32) -> u32 {
-        let thread = self.warp * 32 + lane;
-        let within = || Dim3 {
+    /// Where the block is in its cluster.
+    fn within(&self) -> Dim3 {
+        Dim3 {
             x: self.ctaid.x % self.cluster.x,
             y: self.ctaid.y % self.cluster.y,
             z: self.ctaid.z % self.cluster.z,
-        };
+        }
+    }
+
+    fn rank(&self) -> u32 {
+        let within = self.within();
+        within.x + self.cluster.x * (within.y + self.cluster.y * within.z)
+    }
+
+    /// The value of a wide register, which is the same in all lanes.
+    pub(crate) fn wide_value(&self, special: Special) -> u64 {
+        match special {
+            Special::Shared { within, .. } => {
+                let start = SharedPlace::of(0).in_block(self.rank()).address();
+                within.wrapping_add(u64::from(start))
+            }
+            other => u64::from(self.value(other, 0)),
+        }
+    }
+
+    /// The value of a register in one lane.
+    pub(crate) fn value(&self, special: Special, lane: u32) -> u32 {
+        let thread = self.warp * 32 + lane;
         match special {
             Special::Tid(axis) => axis.pick(Dim3 {
                 x: thread % self.block.x,
@@ -220,12 +259,9 @@ impl Standing {
             Special::Nctaid(axis) => axis.pick(self.grid),
             Special::Clusterid(axis) => axis.pick(self.ctaid) / axis.pick(self.cluster),
             Special::Nclusterid(axis) => axis.pick(self.grid) / axis.pick(self.cluster),
-            Special::ClusterCtaid(axis) => axis.pick(within()),
+            Special::ClusterCtaid(axis) => axis.pick(self.within()),
             Special::ClusterNctaid(axis) => axis.pick(self.cluster),
-            Special::ClusterCtarank => {
-                let within = within();
-                within.x + self.cluster.x * (within.y + self.cluster.y * within.z)
-            }
+            Special::ClusterCtarank => self.rank(),
             Special::ClusterNctarank => self.cluster.x * self.cluster.y * self.cluster.z,
             Special::Laneid => lane,
             Special::Warpid => self.warp,
@@ -240,6 +276,9 @@ impl Standing {
             Special::LanemaskGt => (u32::MAX << lane) ^ (1 << lane),
             Special::DynamicSmem => self.dynamic_shared,
             Special::TotalSmem => self.total_shared,
+            Special::Shared { .. } => self.wide_value(special) as u32,
+            // Replaced when everything is decoded.
+            Special::Dynamic { addend, .. } => addend as u32,
             Special::Fixed(value) => value,
             Special::Workspace { upper: true } => (self.workspace >> 32) as u32,
             Special::Workspace { upper: false } => self.workspace as u32,

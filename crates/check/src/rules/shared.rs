@@ -14,7 +14,7 @@ pub(super) fn static_size(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     if cx.function().kind != FunctionKind::Entry {
         return;
     }
-    let (used, total) = static_shared(cx.flow);
+    let (used, total) = static_shared(cx.flow, arch);
     let limit = u64::from(arch.static_shared_limit());
     if total <= limit {
         return;
@@ -56,7 +56,7 @@ pub(super) fn static_size(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
 
 /// X011: more than every kernel may have, which a launch must ask for.
 pub(crate) fn shared_opt_in(flow: &Flow<'_>, arch: Arch, dynamic: u32) -> Option<Diagnostic> {
-    let (_, fixed) = static_shared(flow);
+    let (_, fixed) = static_shared(flow, arch);
     let total = fixed.next_multiple_of(16).saturating_add(dynamic.into());
     let limits = arch.limits();
     let (free, most) = (limits.shared_static.into(), limits.shared_opt_in.into());
@@ -83,13 +83,10 @@ pub(crate) fn shared_opt_in(flow: &Flow<'_>, arch: Arch, dynamic: u32) -> Option
     )
 }
 
-/// What lies before the first shared variable of a block. A variable that is aligned to
-/// more begins further behind.
-const RESERVED: u64 = 1024;
-
 /// The static shared variables that a kernel uses, in the order of the text, and
-/// how many bytes they take together.
-fn static_shared<'m>(flow: &Flow<'m>) -> (Vec<(&'m Variable, u64)>, u64) {
+/// how many bytes they take together. Behind what the system has, a variable that is
+/// aligned to more begins further behind.
+fn static_shared<'m>(flow: &Flow<'m>, arch: Arch) -> (Vec<(&'m Variable, u64)>, u64) {
     let mut used: Vec<(&Variable, u64)> = used_names(flow)
         .iter()
         .filter_map(|name| flow.variables.get(name).copied())
@@ -97,13 +94,14 @@ fn static_shared<'m>(flow: &Flow<'m>) -> (Vec<(&'m Variable, u64)>, u64) {
         .filter_map(|variable| Some((variable, variable.size()?)))
         .collect();
     used.sort_by_key(|(variable, _)| variable.span.start);
-    let total = used.iter().fold(RESERVED, |total, (variable, size)| {
+    let start = u64::from(arch.limits().shared_start);
+    let total = used.iter().fold(start, |total, (variable, size)| {
         total
             .checked_next_multiple_of(variable.alignment().max(1))
             .and_then(|start| start.checked_add(*size))
             .unwrap_or(u64::MAX)
     });
-    (used, total - RESERVED)
+    (used, total - start)
 }
 
 /// The names that the kernel's instructions mention.

@@ -18,6 +18,9 @@ pub struct Limits {
     pub shared_per_sm: u32,
     /// Bytes of shared memory that the system takes for each block.
     pub shared_reserved: u32,
+    /// Where the first variable of a block lies in the shared window. Before compute
+    /// capability 9.0 what the system takes lies elsewhere.
+    pub shared_start: u32,
     /// Shared memory is given out in multiples of this.
     pub shared_unit: u32,
     /// Registers of an SM.
@@ -88,6 +91,7 @@ pub(super) const fn of(number: u16) -> Limits {
         shared_opt_in: shared_kib * KIB - reserved,
         shared_per_sm: shared_kib * KIB,
         shared_reserved: reserved,
+        shared_start: if number < 90 { 0 } else { KIB },
         shared_unit: if number < 80 { 256 } else { 128 },
         registers_per_sm: 64 * KIB,
         registers_per_block: 64 * KIB,

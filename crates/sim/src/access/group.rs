@@ -9,7 +9,7 @@ use super::context::Cx;
 use crate::lanes::{ALL, LANES, Mask, each, wide};
 use crate::race::touch::Touch;
 use crate::state::memory::region::Region;
-use crate::state::memory::window::{LOCAL_SHIFT, PEER_SHIFT, SharedPlace, Window};
+use crate::state::memory::window::{LOCAL_SHIFT, SharedPlace, Window};
 use heist_ptx::{Diagnostic, rule};
 
 /// Whose memory it is.
@@ -228,19 +228,19 @@ pub(crate) fn find(cx: &mut Cx<'_>, space: Window, address: u64) -> Option<(Home
             let one = cx.machine.global.get(at)?;
             (!one.freed).then_some((Home::Global(at), one.base, one.len))
         }
-        Window::Shared => {
+        Window::Shared | Window::OwnShared => {
+            let SharedPlace { rank, .. } = SharedPlace::of(u32::try_from(address).ok()?);
+            let start = SharedPlace {
+                rank,
+                within: cx.machine.shared_start,
+            };
+            let peer = || {
+                let block = cx.blocks.get(rank as usize);
+                space == Window::Shared && block.is_some_and(|block| !block.has_exited())
+            };
+            let there = rank == cx.warp.rank || peer();
             let len = u64::from(cx.machine.shared_len);
-            if address < 1 << PEER_SHIFT {
-                return Some((Home::Shared(cx.warp.rank), 0, len));
-            }
-            let place = SharedPlace::of(u32::try_from(address).ok()?);
-            let rank = place.rank?;
-            let block = cx.blocks.get(rank as usize)?;
-            (!block.has_exited()).then_some((
-                Home::Shared(rank),
-                u64::from(SharedPlace::address(rank, 0)),
-                len,
-            ))
+            there.then_some((Home::Shared(rank), u64::from(start.address()), len))
         }
         Window::Const => Some((Home::Const, 0, cx.machine.constant_len)),
         Window::Param => Some((Home::Param, 0, cx.machine.param_len)),
@@ -259,7 +259,6 @@ fn complain(
     does: Does,
     generic: bool,
 ) {
-    let shared_len = cx.machine.shared_len;
     let verb = does.verb();
     let told = |told: Diagnostic, message: String| Diagnostic { message, ..told };
     let (actual, _) = Window::of(offset);
@@ -270,7 +269,7 @@ fn complain(
         cx.report(rule::WRONG_WINDOW, lanes, |_, d| {
             let of = match actual {
                 Window::Global => "an address of global memory",
-                Window::Shared => "a generic address of shared memory",
+                Window::Shared | Window::OwnShared => "a generic address of shared memory",
                 Window::Local => "a generic address of local memory",
                 Window::Param => "a generic address of the parameters",
                 Window::Const => "a generic address of constant memory",
@@ -302,29 +301,8 @@ fn complain(
                 }
             });
         }
-        Window::Shared if offset >= 1 << PEER_SHIFT => {
-            complain_of_peer(cx, offset, lanes, size, does);
-        }
-        Window::Shared => {
-            let dynamic =
-                cx.code.shape.uses_dynamic_shared && cx.machine.launch.dynamic_shared == 0;
-            let code = if dynamic {
-                rule::DYNAMIC_SHARED_MISSING
-            } else {
-                rule::SHARED_OUT_OF_BOUNDS
-            };
-            cx.report(code, lanes, |_, d| {
-                let d = told(d, format!("{verb} {size} bytes at {offset:#x} of shared memory, of which the block has {shared_len} bytes"));
-                if dynamic {
-                    d.help("the kernel uses dynamic shared memory, and the launch gives none: pass its size (`--smem`)")
-                } else {
-                    d.help("check the index against the array's length, and the launch's dynamic shared memory against what the kernel uses")
-                }
-            });
-            // Nothing that the kernel does without its memory means anything, and it may
-            // wait for it as long as it is let.
-            cx.machine.stopped |= dynamic;
-        }
+        Window::OwnShared => complain_of_own(cx, offset as u32, lanes, size, does),
+        Window::Shared => complain_of_shared(cx, offset as u32, lanes, size, does),
         Window::Local => {
             let len = cx.warp.local.len();
             cx.report(rule::LOCAL_OUT_OF_BOUNDS, lanes, |_, d| {
@@ -346,22 +324,23 @@ fn complain(
     }
 }
 
-/// Reports an address that lies in no memory of a peer block.
+/// Reports an address that lies in no memory of a block of the cluster.
 #[cold]
-fn complain_of_peer(cx: &mut Cx<'_>, offset: u64, lanes: Mask, size: u32, does: Does) {
-    let (shared_len, verb) = (cx.machine.shared_len, does.verb());
+fn complain_of_shared(cx: &mut Cx<'_>, address: u32, lanes: Mask, size: u32, does: Does) {
+    let place = SharedPlace::of(address);
+    let (rank, blocks, verb) = (place.rank, cx.blocks.len() as u32, does.verb());
     let told = |told: Diagnostic, message: String| Diagnostic { message, ..told };
-    let place = SharedPlace::of(offset as u32);
-    let rank = place.rank.unwrap_or(0);
-    let size_of_cluster = cx.blocks.len() as u32;
-    if rank >= size_of_cluster {
+    if rank == cx.warp.rank || blocks == 1 || place.is_below() {
+        complain_of_own(cx, address, lanes, size, does);
+    } else if rank >= blocks {
         cx.report(rule::PEER_RANK, lanes, |_, d| {
             told(
                 d,
-                format!(
-                    "{verb} shared memory of block rank {rank} in a cluster of {size_of_cluster}"
-                ),
+                format!("{verb} shared memory of block rank {rank} in a cluster of {blocks}"),
             )
+            .note(format!(
+                "{address:#x} has the rank in its upper 8 bits, as all addresses of shared memory in a cluster have"
+            ))
             .help("`mapa` takes ranks below `%cluster_nctarank`")
         });
     } else if cx.blocks[rank as usize].has_exited() {
@@ -370,16 +349,69 @@ fn complain_of_peer(cx: &mut Cx<'_>, offset: u64, lanes: Mask, size: u32, does: 
                 .help("let the cluster meet (`barrier.cluster.arrive` and `.wait`) before any of its blocks exits")
         });
     } else {
+        let (at, len) = (cx.shared_offset(address, rank), cx.machine.shared_len);
         cx.report(rule::CLUSTER_OUT_OF_BOUNDS, lanes, |_, d| {
             told(d, format!(
-                "{verb} {size} bytes at {:#x} of block rank {rank}'s shared memory, which has {shared_len} bytes",
-                place.offset
+                "{verb} {size} bytes at {at} of block rank {rank}'s shared memory, which has {len} bytes"
             ))
         });
     }
 }
 
+/// Reports an address outside the block's own shared memory.
+#[cold]
+fn complain_of_own(cx: &mut Cx<'_>, address: u32, lanes: Mask, size: u32, does: Does) {
+    let SharedPlace { rank, .. } = SharedPlace::of(address);
+    if rank != cx.warp.rank && (rank as usize) < cx.blocks.len() {
+        cx.report(rule::WRONG_WINDOW, lanes, |cx, mut told| {
+            told.message = format!(
+                "{} shared memory at {address:#x} as the block's own, and it is block rank {rank}'s",
+                does.verb()
+            );
+            told.note(format!(
+                "in a cluster an address of shared memory has the rank of its block in its upper 8 bits, and this block's is {}",
+                cx.warp.rank
+            ))
+            .help("use `.shared::cluster` for a peer's memory; for the own one leave the upper bits as they are")
+        });
+        return;
+    }
+    let missing = cx.code.shape.uses_dynamic_shared && cx.machine.launch.dynamic_shared == 0;
+    let code = if missing {
+        rule::DYNAMIC_SHARED_MISSING
+    } else {
+        rule::SHARED_OUT_OF_BOUNDS
+    };
+    let at = cx.shared_offset(address, cx.warp.rank);
+    let len = cx.machine.shared_len;
+    cx.report(code, lanes, |_, mut told| {
+        told.message = format!(
+            "{} {size} bytes at {at} of shared memory, of which the block has {len} bytes",
+            does.verb()
+        );
+        if missing {
+            told.help("the kernel uses dynamic shared memory, and the launch gives none: pass its size (`--smem`)")
+        } else {
+            told.help("check the index against the array's length, and the launch's dynamic shared memory against what the kernel uses")
+        }
+    });
+    // Nothing that the kernel does without its memory means anything, and it may
+    // wait for it as long as it is let.
+    cx.machine.stopped |= missing;
+}
+
 impl Cx<'_> {
+    /// Where an address lies in the shared memory of a block; before it, with a sign.
+    pub(crate) fn shared_offset(&self, address: u32, rank: u32) -> String {
+        let start = SharedPlace {
+            rank,
+            within: self.machine.shared_start,
+        };
+        let offset = address.wrapping_sub(start.address()) as i32;
+        let sign = if offset < 0 { "-" } else { "" };
+        format!("{sign}{:#x}", offset.unsigned_abs())
+    }
+
     /// The region behind a home; local memory has none.
     #[inline]
     pub(crate) fn region(&mut self, home: Home) -> Option<&mut Region> {

@@ -146,9 +146,10 @@ impl<'m> Decoder<'m> {
 
     /// Room in the block's static shared memory.
     pub(crate) fn take_shared(&mut self, size: u64, align: u64) -> u32 {
-        let (at, end) = room(self.shared_end, size, align);
-        self.shared_end = end;
-        at
+        let start = self.shared_start;
+        let (at, end) = room(start + self.shared_end, size, align);
+        self.shared_end = end - start;
+        at - start
     }
 
     /// A variable of the module; shared ones get their place on first use.

@@ -39,6 +39,9 @@ pub(crate) struct Decoder<'m> {
     pub(crate) shape: Shape,
     /// Shared variables that the kernel uses, with their offsets.
     pub(crate) shared: FxHashMap<Name, u32>,
+    /// Where the first of them lies in the block's stretch of the window, and how many
+    /// bytes they take.
+    pub(crate) shared_start: u32,
     pub(crate) shared_end: u32,
 
     // The function being decoded.
@@ -85,9 +88,6 @@ pub(crate) struct Pool {
     pub(crate) rows: Vec<Row>,
     pub(crate) words: FxHashMap<u32, u32>,
     pub(crate) longs: FxHashMap<u64, u32>,
-    /// Rows that hold an address in dynamic shared memory: the first row, whether
-    /// it is 64 bits wide, and what is added to the start.
-    pub(crate) dynamic: Vec<(u32, bool, u64)>,
 }
 
 impl<'m> Decoder<'m> {
@@ -217,9 +217,9 @@ impl<'m> Decoder<'m> {
         Slot::constant(row)
     }
 
-    /// What a constant of 64 bits is; none for what is known at the end only.
+    /// What a constant of 64 bits is.
     pub(crate) fn long_at(&self, slot: Slot) -> Option<u64> {
-        let known = slot.is_constant() && !self.pool.dynamic.iter().any(|one| one.0 == slot.row());
+        let known = slot.is_constant();
         let rows = self.pool.rows.get(slot.row() as usize..)?;
         (known && rows.len() >= 2).then(|| u64::unpack(rows)[0])
     }
@@ -252,14 +252,6 @@ impl<'m> Decoder<'m> {
             32 => self.word(value as u32),
             _ => self.word(value as u32 & ((1 << bits) - 1)),
         }
-    }
-
-    /// An address in dynamic shared memory, known when everything is decoded.
-    pub(crate) fn dynamic_shared(&mut self, addend: u64, wide: bool) -> Slot {
-        let row = self.pool.rows.len() as u32;
-        self.pool.rows.extend([Row::splat(0); 2]);
-        self.pool.dynamic.push((row, wide, addend));
-        Slot::constant(row)
     }
 
     /// The row of a special register.

@@ -203,10 +203,16 @@ impl Decoder<'_> {
         let bits = if wide { 64 } else { 32 };
         Ok(match place {
             Place::Global(at) | Place::Const(at) => self.constant(at.wrapping_add(addend), bits),
-            Place::Shared(at) | Place::Param(at) => {
-                self.constant(u64::from(at).wrapping_add(addend), bits)
-            }
-            Place::Dynamic(at) => self.dynamic_shared(at.wrapping_add(addend), wide),
+            Place::Param(at) => self.constant(u64::from(at).wrapping_add(addend), bits),
+            // Each block has its own, with its rank in it.
+            Place::Shared(at) => self.special(Special::Shared {
+                within: u64::from(self.shared_start + at).wrapping_add(addend),
+                wide,
+            }),
+            Place::Dynamic(at) => self.special(Special::Dynamic {
+                addend: at.wrapping_add(addend),
+                wide,
+            }),
             Place::Frame(_) => {
                 return Err(self.wrong(
                     rule::UNSUPPORTED,
@@ -369,6 +375,9 @@ impl Decoder<'_> {
             Some(Named::Memory(memory)) => {
                 let base = match memory.place {
                     Place::Frame(at) => Base::Frame(at),
+                    place @ (Place::Shared(_) | Place::Dynamic(_)) => {
+                        Base::Word(self.address_constant(place, 0, false)?)
+                    }
                     place => Base::Long(self.address_constant(place, 0, true)?),
                 };
                 Ok(Addr {

@@ -60,7 +60,8 @@ pub(crate) fn window_of(d: &Decoder<'_>, mods: &Mods<'_>) -> Option<Window> {
     mods.all.iter().find_map(|&text| {
         Some(match text {
             "global" => Window::Global,
-            "shared" | "shared::cta" | "shared::cluster" => Window::Shared,
+            "shared" | "shared::cta" => Window::OwnShared,
+            "shared::cluster" => Window::Shared,
             "local" => Window::Local,
             "const" => Window::Const,
             "param::entry" => Window::Param,
@@ -74,7 +75,7 @@ pub(crate) fn window_of(d: &Decoder<'_>, mods: &Mods<'_>) -> Option<Window> {
 pub(crate) fn reach_of(window: Option<Window>, order: Order) -> Reach {
     match (order, window) {
         (Order::Weak, _) => Reach::Own,
-        (_, Some(Window::Shared)) => Reach::Cluster,
+        (_, Some(Window::Shared | Window::OwnShared)) => Reach::Cluster,
         (_, Some(Window::Local | Window::Param | Window::Const)) => Reach::Own,
         _ => Reach::Device,
     }
@@ -184,7 +185,7 @@ pub(crate) fn elements(
 /// What an access to a window costs.
 pub(crate) fn cost_of(window: Option<Window>) -> Cost {
     match window {
-        Some(Window::Shared) => Cost::SHARED,
+        Some(Window::Shared | Window::OwnShared) => Cost::SHARED,
         Some(Window::Param | Window::Const) => Cost::CONSTANT,
         Some(Window::Local) => Cost::new(2, 30),
         Some(Window::Global) | None => Cost::GLOBAL,
@@ -211,7 +212,7 @@ pub(crate) fn plain_word(
     registers: &[(Slot, u32)],
 ) -> Option<(Slot, Window)> {
     match (registers, window) {
-        (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared)))
+        (&[(slot, 1)], Some(window @ (Window::Global | Window::Shared | Window::OwnShared)))
             if element == 4 && order == Order::Weak =>
         {
             Some((slot, window))

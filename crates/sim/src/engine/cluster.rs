@@ -325,12 +325,12 @@ fn fill_specials(warp: &mut Warp, code: &Code, standing: &Standing, known: bool)
             let value = standing.value(special, 0);
             warp.regs[row].0.fill(value);
         } else if !known {
-            let values = standing.values(special);
             if special.is_wide() {
                 use crate::lanes::Lane;
-                u64::pack(&values.map(u64::from), &mut warp.regs[row..row + rows]);
+                let value = standing.wide_value(special);
+                u64::pack(&[value; 32], &mut warp.regs[row..row + rows]);
             } else {
-                warp.regs[row].0 = values;
+                warp.regs[row].0 = standing.values(special);
             }
         }
         row += rows;

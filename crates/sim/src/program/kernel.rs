@@ -6,7 +6,7 @@ use crate::decode::trail::Trail;
 use crate::decode::variables::Variables;
 use crate::decode::{isolation, pipe};
 use crate::engine::executable::Executable;
-use crate::lanes::Lane;
+use crate::special::Special;
 use crate::watch;
 use heist_ptx::analysis::Scopes;
 use heist_ptx::{Diagnostic, Function, FunctionKind, Module, Name, Span, rule};
@@ -20,6 +20,7 @@ pub(crate) fn decode(
     module: &Module,
     variables: &Variables,
     entry: &str,
+    shared_start: u32,
 ) -> Result<Executable, Vec<Diagnostic>> {
     let by_name: FxHashMap<Name, &Function> = defined(module);
     let Some(kernel) = by_name
@@ -60,6 +61,7 @@ pub(crate) fn decode(
         specials: Vec::new(),
         shape: Shape::default(),
         shared: FxHashMap::default(),
+        shared_start,
         shared_end: 0,
         scopes: Scopes::new(),
         first_label: 0,
@@ -149,19 +151,16 @@ impl Decoder<'_> {
 
     fn finish(mut self) -> Executable {
         // Dynamic shared memory begins behind the static variables, as aligned as can be asked for.
-        let dynamic = self.shared_end.next_multiple_of(16);
-        for &(row, wide, addend) in &self.pool.dynamic {
-            let value = u64::from(dynamic) + addend;
-            let rows = &mut self.pool.rows[row as usize..];
-            if wide {
-                u64::pack(&[value; 32], rows);
-            } else {
-                u32::pack(&[value as u32; 32], rows);
+        let dynamic = u64::from(self.shared_start + self.shared_end.next_multiple_of(16));
+        for special in &mut self.specials {
+            if let Special::Dynamic { addend, wide } = *special {
+                self.shape.uses_dynamic_shared = true;
+                let within = dynamic.wrapping_add(addend);
+                *special = Special::Shared { within, wide };
             }
         }
         pipe::leave_out_unread(&mut self.ops, &self.sites, &self.touched);
         self.shape.static_shared = self.shared_end;
-        self.shape.uses_dynamic_shared = !self.pool.dynamic.is_empty();
         self.shape.isolated = self
             .queue
             .iter()

@@ -33,7 +33,8 @@ use std::time::Instant;
 pub struct Program {
     module: Arc<Module>,
     variables: Variables,
-    decoded: Mutex<HashMap<Name, Arc<Executable>>>,
+    /// By entry, and by where shared memory starts on the device.
+    decoded: Mutex<HashMap<(Name, u32), Arc<Executable>>>,
 }
 
 /// What a launch gave.
@@ -74,16 +75,18 @@ impl Program {
         &self.module
     }
 
-    fn executable(&self, entry: &str) -> Result<Arc<Executable>, Vec<Diagnostic>> {
+    fn executable(&self, entry: &str, device: &Device) -> Result<Arc<Executable>, Vec<Diagnostic>> {
+        let start = device.gpu().arch.limits().shared_start;
+        let key = (Name::from(entry), start);
         let mut decoded = match self.decoded.lock() {
             Ok(decoded) => decoded,
             Err(poisoned) => poisoned.into_inner(),
         };
-        if let Some(code) = decoded.get(entry) {
+        if let Some(code) = decoded.get(&key) {
             return Ok(Arc::clone(code));
         }
-        let code = Arc::new(kernel::decode(&self.module, &self.variables, entry)?);
-        decoded.insert(entry.into(), Arc::clone(&code));
+        let code = Arc::new(kernel::decode(&self.module, &self.variables, entry, start)?);
+        decoded.insert(key, Arc::clone(&code));
         Ok(code)
     }
 
@@ -101,7 +104,7 @@ impl Program {
         options: &Options,
     ) -> Result<Report, Vec<Diagnostic>> {
         let started = Instant::now();
-        let executable = self.executable(entry)?;
+        let executable = self.executable(entry, device)?;
         let code = &executable.code;
         let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
         let plan = Plan::of(&self.module, entry, device, code, launch, options)?;
@@ -266,6 +269,7 @@ impl Program {
             tensor_maps: Default::default(),
             decisions: Vec::new(),
             shared_len: plan.shared,
+            shared_start: device.gpu().arch.limits().shared_start,
             workspace,
             grown: 0,
             changes: 0,

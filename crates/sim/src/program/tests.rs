@@ -11,7 +11,9 @@ fn workers_that_are_late_take_no_more_blocks() {
     let device = Device::named("sim:h200").unwrap();
     let (launch, mut options) = (Launch::new(100_000, 32), Options::default());
     options.budget.wall_ms = 0;
-    let executable = program.executable("k").unwrap();
+    let executable = program
+        .executable("k", &crate::Device::named("h200").unwrap())
+        .unwrap();
     let code = &executable.code;
     let plan = Plan::of(&program.module, "k", &device, code, &launch, &options).unwrap();
     let mut machine = program.machine(&device, code, &launch, &options, &plan);

@@ -32,7 +32,9 @@ pub(crate) struct Machine {
     pub(crate) pool: super::pool::Pool,
     pub(crate) tensor_maps: super::tensor_map::TensorMaps,
     pub(crate) decisions: Vec<heist_launch::Decision>,
+    /// Bytes of a block's shared memory, and where they start in its stretch of the window.
     pub(crate) shared_len: u32,
+    pub(crate) shared_start: u32,
     /// The memory through which the blocks of a cooperative grid meet; 0 for none.
     pub(crate) workspace: u64,
     /// Bytes that the stacks of warps have taken since they were launched.
@@ -78,6 +80,7 @@ impl Machine {
             tensor_maps: Default::default(),
             decisions: Vec::new(),
             shared_len: self.shared_len,
+            shared_start: self.shared_start,
             workspace: self.workspace,
             grown: 0,
             changes: 0,

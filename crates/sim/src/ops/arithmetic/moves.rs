@@ -322,7 +322,6 @@ fn isspacep(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()
     let Some(window) = crate::decode::qualifier::window_of(d, mods) else {
         return Err(d.wrong(rule::MISSING_MODIFIER, "isspacep names no state space"));
     };
-    let own_only = mods.has("shared") || mods.has("shared::cta");
     let (source, rows) = d.src_any(&o[1], ScalarType::U64)?;
     let Some(target) = d.pred_dst(&o[0])? else {
         return Ok(());
@@ -333,11 +332,11 @@ fn isspacep(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()
         let mut bits = 0;
         for (lane, &address) in addresses.iter().enumerate() {
             let (found, offset) = Window::of(address);
-            let mine = || {
-                let place = crate::state::memory::window::SharedPlace::of(offset as u32);
-                place.rank.is_none_or(|other| other == rank)
+            let mine = || crate::state::memory::window::SharedPlace::of(offset as u32).rank == rank;
+            let holds = match window {
+                Window::OwnShared => found == Window::Shared && mine(),
+                window => found == window,
             };
-            let holds = found == window && (window != Window::Shared || !own_only || mine());
             bits |= u32::from(holds) << lane;
         }
         cx.set_pred(target, bits);

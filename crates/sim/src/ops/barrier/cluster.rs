@@ -12,10 +12,6 @@ use crate::race::access::Scope;
 use crate::state::memory::window::{SHARED, SharedPlace, Window};
 use heist_ptx::{Instruction, ScalarType, rule};
 
-/// The rank in an address that `mapa` made of a rank that has no address: far
-/// beyond every cluster, so that its use is told.
-const NO_RANK: u32 = 200;
-
 /// `barrier.cluster.arrive` and `.wait`.
 pub(crate) fn decode_barrier(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     only(
@@ -137,14 +133,13 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         let (source, rows) = address_source(d, &o[1], ty)?;
         let target = d.dst(&o[0], ScalarType::U32)?;
         let instr = with(move |cx| {
-            let own = cx.warp.rank;
             let ranks = read(cx, source, rows).map(|address| {
                 let offset = if shared {
                     address
                 } else {
                     Window::of(address).1
                 };
-                SharedPlace::of(offset as u32).rank.unwrap_or(own)
+                SharedPlace::of(offset as u32).rank
             });
             cx.write(target, &ranks);
             Flow::Next
@@ -160,17 +155,10 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
     let instr = with(move |cx| {
         let addresses = read(cx, source, rows);
         let ranks = *cx.row(rank);
-        let size = cx.blocks.len() as u32;
         let start = if shared { 0 } else { SHARED };
         let mapped: [u64; LANES] = std::array::from_fn(|lane| {
             let place = SharedPlace::of(addresses[lane].wrapping_sub(start) as u32);
-            // Ranks that do not exist make addresses that nobody can use.
-            let rank = if ranks[lane] < size {
-                ranks[lane]
-            } else {
-                ranks[lane].min(NO_RANK)
-            };
-            start + u64::from(SharedPlace::address(rank, place.offset))
+            start + u64::from(place.in_block(ranks[lane]).address())
         });
         crate::decode::qualifier::write_bits(cx, target, target_rows, &mapped);
         Flow::Next

@@ -162,13 +162,18 @@ fn own_place(cx: &Cx<'_>, address: u64, size: u32) -> Result<u32, &'static str> 
         address
     };
     let place = SharedPlace::of(offset as u32);
-    if place.rank.is_some_and(|rank| rank != cx.warp.rank) {
+    if place.rank != cx.warp.rank && (place.rank as usize) < cx.blocks.len() {
         return Err("lies in a peer block's shared memory");
     }
-    if u64::from(place.offset) + u64::from(size) > u64::from(cx.machine.shared_len) {
-        return Err("lies outside the block's shared memory");
+    let outside = "lies outside the block's shared memory";
+    let offset = place.within.checked_sub(cx.machine.shared_start);
+    let offset = offset
+        .filter(|_| place.rank == cx.warp.rank)
+        .ok_or(outside)?;
+    if u64::from(offset) + u64::from(size) > u64::from(cx.machine.shared_len) {
+        return Err(outside);
     }
-    Ok(place.offset)
+    Ok(offset)
 }
 
 fn submit(cx: &mut Cx<'_>, slot: Addr, barrier: Addr, multicast: bool) -> Flow {

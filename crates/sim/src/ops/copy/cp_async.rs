@@ -155,7 +155,7 @@ fn copy(
     let mut made = None;
     groups(
         cx,
-        Some(Window::Shared),
+        Some(Window::OwnShared),
         &targets,
         size,
         Does::Writes,
@@ -252,7 +252,7 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
     let mut places: Vec<(u32, u32)> = Vec::new();
     groups(
         cx,
-        Some(Window::Shared),
+        Some(Window::OwnShared),
         &addresses,
         8,
         Does::Writes,

@@ -140,7 +140,7 @@ pub(crate) fn window_of(
 ) -> Decoded<Option<Window>> {
     let window = qualifier::window_of(d, mods);
     match window {
-        None | Some(Window::Shared | Window::Global) => Ok(window),
+        None | Some(Window::Shared | Window::OwnShared | Window::Global) => Ok(window),
         Some(_) => Err(d.wrong(
             rule::TENSOR_LOCAL,
             format!("`{}` works on shared or global memory alone", i.opcode),

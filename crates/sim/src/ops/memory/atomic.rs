@@ -121,7 +121,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         operands: sources,
         swap,
     };
-    let cost = if window == Some(Window::Shared) {
+    let cost = if window.is_some_and(Window::is_shared) {
         Cost::new(4, 40)
     } else {
         Cost::ATOMIC

@@ -20,7 +20,7 @@ use crate::race::shadow::Floor;
 use crate::state::block::Block;
 use crate::state::memory::global::Global;
 use crate::state::memory::region::Region;
-use crate::state::memory::window::{PEER_SHIFT, Window};
+use crate::state::memory::window::{SharedPlace, Window};
 use crate::state::pattern::{Pattern, WORD, Ways};
 use crate::state::warp::Warp;
 
@@ -40,7 +40,9 @@ pub(super) struct StoreWord<const SHARED: bool> {
 /// A load as what does it best.
 pub(super) fn load(long: Load, word: Option<(Slot, Window)>) -> Box<dyn Instr> {
     match word {
-        Some((target, Window::Shared)) => Box::new(LoadWord::<true> { target, long }),
+        Some((target, Window::Shared | Window::OwnShared)) => {
+            Box::new(LoadWord::<true> { target, long })
+        }
         Some((target, Window::Global)) => Box::new(LoadWord::<false> { target, long }),
         _ => Box::new(long),
     }
@@ -49,7 +51,9 @@ pub(super) fn load(long: Load, word: Option<(Slot, Window)>) -> Box<dyn Instr> {
 /// A store as what does it best.
 pub(super) fn store(long: Store, word: Option<(Slot, Window)>) -> Box<dyn Instr> {
     match word {
-        Some((source, Window::Shared)) => Box::new(StoreWord::<true> { source, long }),
+        Some((source, Window::Shared | Window::OwnShared)) => {
+            Box::new(StoreWord::<true> { source, long })
+        }
         Some((source, Window::Global)) => Box::new(StoreWord::<false> { source, long }),
         _ => Box::new(long),
     }
@@ -163,10 +167,10 @@ fn allocation(
 
 /// The block's own shared memory, if nothing but plain accesses concern it now.
 #[inline(always)]
-fn own_shared(blocks: &mut [Block], rank: u32, address: u64) -> Option<&mut Region> {
+fn own_shared(blocks: &mut [Block], rank: u32) -> Option<&mut Region> {
     let block = blocks.get_mut(rank as usize)?;
     let calm = block.flights.is_empty() && block.mbarriers.is_empty() && block.expected.is_empty();
-    (calm && address < 1 << PEER_SHIFT).then_some(&mut block.shared)
+    calm.then_some(&mut block.shared)
 }
 
 /// An access in a shape that its instruction has had before, the memory that all of it
@@ -202,9 +206,12 @@ fn find<'a, const SHARED: bool>(
         return None;
     }
     let (home, start, len, region) = if SHARED {
-        let region = own_shared(cx.blocks, warp.rank, address)?;
+        let region = own_shared(cx.blocks, warp.rank)?;
+        let (rank, within) = (warp.rank, machine.shared_start);
+        let own = u64::from(SharedPlace { rank, within }.address());
         let len = u64::from(machine.shared_len);
-        (Home::Shared(warp.rank), address, len, region)
+        // An address below it, or of a peer, is far beyond its end.
+        (Home::Shared(rank), address.wrapping_sub(own), len, region)
     } else {
         let (at, base, len, region) = allocation(&mut machine.global, memory.recent, address)?;
         memory.recent = at;

@@ -70,20 +70,23 @@ fn note(
     lines: &mut Lines,
     wanted: impl Fn(usize) -> bool,
 ) {
-    let len = cx.machine.shared_len;
+    let (start, len) = (cx.machine.shared_start, cx.machine.shared_len);
     let mut outside = None;
     for (mn, address) in chunks(operand) {
-        if address.saturating_add(16) > len {
+        // Below the first byte is beyond the last one.
+        let offset = address.wrapping_sub(start);
+        if offset.saturating_add(16) > len {
             outside.get_or_insert(address);
         } else if wanted(mn) {
-            lines.add(address);
+            lines.add(offset);
         }
     }
     if let Some(address) = outside {
         let told_of = operand.descriptor;
+        let at = cx.shared_offset(address, 0);
         cx.report(rule::WGMMA_DESCRIPTOR, ALL, |_, mut told| {
             told.message = format!(
-                "the descriptor of {which} leads to {address:#x} of shared memory, of which the block has {len} bytes"
+                "the descriptor of {which} leads to {at} of shared memory, of which the block has {len} bytes"
             );
             told.note(format!(
                 "it says: start {:#x}, leading offset {}, stride offset {}, swizzle {:?}",
@@ -94,11 +97,13 @@ fn note(
     }
 }
 
-/// A chunk of the block's shared memory; zeros outside.
+/// A chunk of the block's shared memory; zeros outside. Descriptors have no room for a
+/// rank: they always lead to the own block.
 fn chunk(cx: &Cx<'_>, address: u32) -> [u8; 16] {
+    let offset = address.wrapping_sub(cx.machine.shared_start);
     cx.blocks[cx.warp.rank as usize]
         .shared
-        .read(u64::from(address), 16)
+        .read(u64::from(offset), 16)
         .to_le_bytes()
 }
 

@@ -46,7 +46,7 @@ fn decoded() -> BTreeSet<String> {
             continue;
         };
         for entry in module.entries() {
-            if decode(&module, &variables, &entry.name).is_ok() {
+            if decode(&module, &variables, &entry.name, 0).is_ok() {
                 opcodes(entry.body.as_deref().unwrap_or(&[]), &mut found);
             }
         }

@@ -2,8 +2,11 @@
 //!
 //! Global memory is addressed by its generic addresses. The other spaces are
 //! windows: an address inside a space is an offset, and `cvta` adds the window's
-//! start. In the shared window the block's own memory comes first, and each block
-//! of the cluster, the own one included, has a 16 MiB stretch behind it.
+//! start. In the shared window each block of a cluster has a stretch of 16 MiB, in the
+//! order of the ranks, as hardware has it: a block's own addresses carry its rank in
+//! their upper 8 bits, and a peer is reached by changing those. From compute capability
+//! 9.0 on the first KiB of each stretch is the system's
+//! ([`Limits::shared_start`](heist_ptx::arch::Limits::shared_start)).
 
 /// First address of global memory; nothing is mapped near zero.
 pub(crate) const GLOBAL: u64 = 0x0007_0000_0000;
@@ -18,8 +21,11 @@ pub(crate) const PARAM: u64 = 0x7fc0_0000_0000;
 /// How long each window is.
 const LENGTH: u64 = 1 << 32;
 
-/// Distance between the shared memories of two blocks in the shared window.
-pub(crate) const PEER_SHIFT: u32 = 24;
+/// An address of the shared window has the block's rank above these bits.
+const RANK_SHIFT: u32 = 24;
+
+/// The rank in an address that lies below the window's start.
+const BELOW: u32 = u32::MAX >> RANK_SHIFT;
 
 /// Generic addresses of local memory name their thread above these bits.
 pub(crate) const LOCAL_SHIFT: u32 = 20;
@@ -29,7 +35,10 @@ pub(crate) const LOCAL_SHIFT: u32 = 20;
 pub(crate) enum Window {
     Global,
     Const,
+    /// The shared memory of the cluster: `.shared::cluster`, and generic addresses.
     Shared,
+    /// The block's own part of it alone: `.shared::cta`.
+    OwnShared,
     Local,
     Param,
 }
@@ -55,12 +64,17 @@ impl Window {
         (Window::Global, address)
     }
 
+    /// Whether it is shared memory, whosever.
+    pub(crate) fn is_shared(self) -> bool {
+        matches!(self, Window::Shared | Window::OwnShared)
+    }
+
     /// What `cvta` adds.
     pub(crate) fn start(self) -> u64 {
         match self {
             Window::Global => 0,
             Window::Const => CONST,
-            Window::Shared => SHARED,
+            Window::Shared | Window::OwnShared => SHARED,
             Window::Local => LOCAL,
             Window::Param => PARAM,
         }
@@ -71,34 +85,50 @@ impl Window {
         match self {
             Window::Global => "global",
             Window::Const => "constant",
-            Window::Shared => "shared",
+            Window::Shared | Window::OwnShared => "shared",
             Window::Local => "local",
             Window::Param => "parameter",
         }
     }
 }
 
-/// A place in the shared memory of some block of the cluster.
+/// A place in the shared window: the stretch of a block, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedPlace {
-    /// The block's rank in the cluster; none for the own block's plain address.
-    pub(crate) rank: Option<u32>,
-    pub(crate) offset: u32,
+    /// The block's rank in the cluster.
+    pub(crate) rank: u32,
+    /// Counted from the start of the stretch, what the system has of it included.
+    pub(crate) within: u32,
 }
 
 impl SharedPlace {
     /// Takes an address in the shared window apart.
+    #[inline(always)]
     pub(crate) fn of(address: u32) -> SharedPlace {
-        let peer = address >> PEER_SHIFT;
         SharedPlace {
-            rank: peer.checked_sub(1),
-            offset: address & ((1 << PEER_SHIFT) - 1),
+            rank: address >> RANK_SHIFT,
+            within: address & ((1 << RANK_SHIFT) - 1),
         }
     }
 
-    /// The address of `offset` in the memory of the block with `rank`, as `mapa` makes it.
-    pub(crate) fn address(rank: u32, offset: u32) -> u32 {
-        (rank + 1) << PEER_SHIFT | offset
+    /// Its address in the shared window.
+    #[inline(always)]
+    pub(crate) fn address(self) -> u32 {
+        self.rank << RANK_SHIFT | self.within
+    }
+
+    /// The same place in another block of the cluster, as `mapa` makes it. A rank that no
+    /// address has room for stays one that no cluster has.
+    pub(crate) fn in_block(self, rank: u32) -> SharedPlace {
+        SharedPlace {
+            rank: rank.min(BELOW - 1),
+            ..self
+        }
+    }
+
+    /// Whether it lies below the window's start, at an address that has wrapped around.
+    pub(crate) fn is_below(self) -> bool {
+        self.rank == BELOW
     }
 }
 
@@ -117,9 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mapped_address_names_its_block() {
-        let place = SharedPlace::of(SharedPlace::address(3, 0x40));
-        assert_eq!((place.rank, place.offset), (Some(3), 0x40));
-        assert_eq!(SharedPlace::of(0x40).rank, None);
+    fn the_upper_bits_of_an_address_name_its_block() {
+        let place = SharedPlace::of(0x0100_0400);
+        assert_eq!((place.rank, place.within), (1, 0x400));
+        assert_eq!(place.in_block(1), place);
+        assert_eq!(place.in_block(0).address(), 0x400);
+        assert_eq!(place.in_block(3).address(), 0x0300_0400);
+        assert_eq!(place.address() ^ 1 << RANK_SHIFT, 0x400);
+        // No cluster has so many blocks.
+        assert_eq!(place.in_block(256).rank, 254);
+        assert!(SharedPlace::of(0u32.wrapping_sub(4)).is_below());
     }
 }

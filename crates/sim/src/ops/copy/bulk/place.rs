@@ -27,7 +27,7 @@ impl Cx<'_> {
             }
         };
         let place = SharedPlace::of(offset as u32);
-        let rank = place.rank.unwrap_or(self.warp.rank);
+        let rank = place.rank;
         if rank as usize >= self.blocks.len() {
             let size = self.blocks.len();
             self.report(rule::PEER_RANK, 1 << lane, |_, mut told| {
@@ -37,7 +37,9 @@ impl Cx<'_> {
             });
             return None;
         }
-        Some((rank, place.offset))
+        // Below the first byte is beyond the last one.
+        let start = self.machine.shared_start;
+        Some((rank, place.within.wrapping_sub(start)))
     }
 
     pub(super) fn is_in_shared(
@@ -52,8 +54,13 @@ impl Cx<'_> {
         let fits = u64::from(offset) + len <= have;
         self.team.control.sent |= rank != self.warp.rank && does == Does::Writes;
         if !fits {
+            let address = offset.wrapping_add(self.machine.shared_start);
+            let at = self.shared_offset(address, 0);
             self.report(rule::SHARED_OUT_OF_BOUNDS, 1 << lane, |_, mut told| {
-                told.message = format!("{} {len} bytes at {offset:#x} of shared memory, of which the block has {have} bytes", does.verb());
+                told.message = format!(
+                    "{} {len} bytes at {at} of shared memory, of which the block has {have} bytes",
+                    does.verb()
+                );
                 told
             });
         }
