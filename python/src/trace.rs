@@ -72,9 +72,6 @@ impl Trace {
 
 impl Trace {
     fn run(&self) -> Run<'_> {
-        Run {
-            name: &self.name,
-            trace: &self.trace,
-        }
+        Run::new(&self.name, &self.trace)
     }
 }

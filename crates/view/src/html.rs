@@ -1,99 +1,184 @@
 //! The timeline as a page of its own.
 //!
-//! The page has its data, its style and its script inside. It opens from a file,
-//! asks nothing of the network, and draws on a canvas, so that a hundred
-//! thousand tiles stay smooth. Opened with `#selftest` behind its address it
-//! zooms and hovers by itself and writes what happened into the document: that
-//! is what the browser test reads.
+//! The page has its data, its style and its script inside: it opens from a file and asks
+//! nothing of the network. Spans are columns of little-endian numbers in base64, sorted by row
+//! and time, so that two hundred thousand tiles load at once and the script finds the visible
+//! ones by a search. What the page says in words (the summary, where the time went, the
+//! critical path) is computed here, where tests read it.
 
-use crate::lanes::lanes;
-use crate::perfetto::decision_name;
-use crate::{Run, colour, escape, origin_name};
-use heist_launch::{TileOrigin, Trace};
+use crate::account::account;
+use crate::lanes::{Bar, lanes};
+use crate::path::path;
+use crate::story::{ranked, story};
+use crate::{Run, colour, decision_name, escape, origin_name};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use heist_launch::{DecisionKind, TileOrigin, Time, Trace};
 use serde_json::{Value, json};
 
-const PAGE: &str = include_str!("timeline.html");
-const SCRIPT: &str = include_str!("timeline.js");
-const STYLE: &str = include_str!("timeline.css");
+const PAGE: &str = include_str!("page/page.html");
+const STYLE: &str = include_str!("page/page.css");
+/// The script, one subject a file, in the order in which they need each other.
+const SCRIPT: &str = concat!(
+    include_str!("page/data.js"),
+    include_str!("page/levels.js"),
+    include_str!("page/draw.js"),
+    include_str!("page/tell.js"),
+    include_str!("page/page.js"),
+);
 
-/// Makes the page. The runs are drawn below each other on one time axis.
+/// How a tile came to its block, as a number in the page: the place in this list.
+const ORIGINS: [TileOrigin; 4] = [
+    TileOrigin::Own,
+    TileOrigin::Stolen,
+    TileOrigin::Ticket,
+    TileOrigin::Static,
+];
+/// Decisions as numbers, likewise.
+const DECISIONS: [DecisionKind; 5] = [
+    DecisionKind::Requested,
+    DecisionKind::Declined,
+    DecisionKind::Granted,
+    DecisionKind::Refused,
+    DecisionKind::Overruled,
+];
+
+/// Makes the page. The runs are ranked and share one time axis.
 pub fn html(title: &str, runs: &[Run<'_>]) -> String {
-    let origins = [
-        TileOrigin::Own,
-        TileOrigin::Stolen,
-        TileOrigin::Ticket,
-        TileOrigin::Static,
-    ];
     let data = json!({
-        "origins": origins.map(|origin| json!([origin_name(origin), colour(origin)])),
+        "origins": ORIGINS.map(|origin| [origin_name(origin), colour(origin)]),
+        "decisions": DECISIONS.map(decision_name),
+        "story": story(runs),
+        "ranked": ranked(runs),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
     });
     // A `<` in the data can't end the script element it stands in.
     let data = data.to_string().replace('<', "\\u003c");
     PAGE.replace("{{title}}", &escape(title))
+        .replace("{{story}}", &escape(&story(runs)))
         .replace("{{style}}", STYLE)
         .replace("{{script}}", SCRIPT)
         .replace("{{data}}", &data)
 }
 
-fn run(run: &Run<'_>) -> Value {
-    let trace = run.trace;
-    let lanes = lanes(trace);
-    let begin = trace.window().map_or(0.0, |(begin, _)| begin.ns());
-    let mut tiles = Vec::new();
-    let mut blocks = Vec::new();
-    for bar in &lanes.bars {
-        let (start, end) = (bar.start.ns() - begin, bar.end.ns() - begin);
-        match bar.tile {
-            Some(([x, y, z], origin)) => tiles.push(json!([
-                bar.lane,
-                start,
-                end,
-                origin as u32,
-                bar.block,
-                x,
-                y,
-                z
-            ])),
-            None => blocks.push(json!([bar.lane, start, end, bar.block])),
-        }
+/// The time of a run as whole ticks that fit 32 bits.
+struct Ticks {
+    begin: Time,
+    picoseconds: u64,
+}
+
+impl Ticks {
+    fn of(run: &Run<'_>) -> (Ticks, Time) {
+        let windows = run.tenants().filter_map(|(_, trace)| trace.window());
+        let join = |a: (Time, Time), b: (Time, Time)| (a.0.min(b.0), a.1.max(b.1));
+        let (begin, end) = windows.reduce(join).unwrap_or_default();
+        let picoseconds = end.since(begin).0.div_ceil(u64::from(u32::MAX)).max(1);
+        (Ticks { begin, picoseconds }, end)
     }
-    let decisions: Vec<Value> = trace
-        .decisions
-        .iter()
-        .map(|decision| {
-            let kind = decision_name(decision.kind);
-            json!([decision.block, decision.at.ns() - begin, kind])
-        })
-        .collect();
-    let figures = trace.summary();
+
+    fn at(&self, time: Time) -> u32 {
+        (time.since(self.begin).0 / self.picoseconds) as u32
+    }
+}
+
+fn column(numbers: impl Iterator<Item = u32>) -> String {
+    STANDARD.encode(numbers.flat_map(u32::to_le_bytes).collect::<Vec<u8>>())
+}
+
+/// Bars of one kind, sorted by row and time, as columns.
+fn spans(mut bars: Vec<Bar>, ticks: &Ticks, rows: usize, tile_id: impl Fn(&Bar) -> u32) -> Value {
+    bars.sort_by_key(|bar| (bar.lane, bar.start, bar.end));
+    let mut first = vec![0u32; rows + 1];
+    for bar in &bars {
+        first[bar.lane as usize + 1] += 1;
+    }
+    for row in 1..first.len() {
+        first[row] += first[row - 1];
+    }
+    let kind = |bar: &Bar| {
+        let origin = bar.tile.map(|(_, origin)| origin);
+        let origin = origin.and_then(|origin| ORIGINS.iter().position(|o| *o == origin));
+        // A block stands for its tiles where they were not measured.
+        origin.unwrap_or(ORIGINS.len()) as u32 | bar.tenant << 8
+    };
     json!({
-        "name": run.name,
-        "device": trace.device,
-        "kernel": trace.kernel,
-        "clock": trace.clock.to_string(),
-        "length": trace.makespan().ns(),
-        "figures": format!(
-            "{} ({}), tail {}, {:.0}% busy, {}",
-            figures.makespan, trace.clock, figures.tail, figures.busy_fraction * 100.0,
-            tiles_of(trace)
-        ),
-        "sms": lanes.sm_of_lane,
-        "tiles": tiles,
-        "blocks": blocks,
-        "decisions": decisions,
+        "first": column(first.into_iter()),
+        "start": column(bars.iter().map(|bar| ticks.at(bar.start))),
+        "end": column(bars.iter().map(|bar| ticks.at(bar.end))),
+        "block": column(bars.iter().map(|bar| bar.block)),
+        "kind": column(bars.iter().map(kind)),
+        "tile": column(bars.iter().map(tile_id)),
     })
 }
 
-/// What is known of the tiles. A kernel that was not watched tells of its blocks alone,
-/// which is no reason to say that no tile ran.
-fn tiles_of(trace: &Trace) -> String {
-    if trace.tiles.is_empty() {
-        return "tiles not measured".to_owned();
-    }
+fn run(run: &Run<'_>) -> Value {
+    let trace = run.trace;
+    let lanes = lanes(run);
+    let rows = lanes.sm_of_lane.len().max(1);
+    let (ticks, end) = Ticks::of(run);
+    let grid = extent(run);
+    let number = |bar: &Bar| match bar.tile {
+        Some(([x, y, z], _)) => x + grid[0] * (y + grid[1] * z),
+        None => bar.block,
+    };
+    let measured: Vec<bool> = run.tenants().map(|(_, t)| !t.tiles.is_empty()).collect();
+    let is_work = |bar: &Bar| bar.tile.is_some() || !measured[bar.tenant as usize];
+    let work: Vec<Bar> = lanes.bars.iter().copied().filter(is_work).collect();
+    let blocks: Vec<Bar> = lanes
+        .bars
+        .iter()
+        .copied()
+        .filter(|b| b.tile.is_none())
+        .collect();
+    let path = path(run);
     let figures = trace.summary();
-    format!(
-        "{} tiles, {} stolen, {} refused, {} declined",
-        figures.tiles, figures.stolen, figures.refused, figures.declined
-    )
+    json!({
+        "name": run.name,
+        "about": run.about,
+        "device": trace.device,
+        "kernel": trace.kernel,
+        "clock": trace.clock.to_string(),
+        "tick": ticks.picoseconds,
+        "length": end.since(ticks.begin).0 as f64 / 1000.0,
+        "figures": figures,
+        "measured": !trace.tiles.is_empty(),
+        "account": account(run),
+        "path": { "working": path.working, "waiting": path.waiting, "launching": path.launching,
+            "tiles": column(path.steps.iter().map(|&step| step_number(trace, step, grid))) },
+        "tenants": run.tenants().map(|(name, _)| name).collect::<Vec<_>>(),
+        "grid": grid,
+        "sms": lanes.sm_of_lane,
+        "sm_count": trace.sm_count,
+        "tiles": spans(work, &ticks, rows, number),
+        "blocks": spans(blocks, &ticks, rows, number),
+        "decided": {
+            "block": column(trace.decisions.iter().map(|d| d.block)),
+            "at": column(trace.decisions.iter().map(|d| ticks.at(d.at))),
+            "kind": column(trace.decisions.iter().map(|d| {
+                DECISIONS.iter().position(|kind| *kind == d.kind).unwrap_or(0) as u32
+            })),
+        },
+    })
+}
+
+/// One more than the largest coordinate of any tile, in each direction.
+fn extent(run: &Run<'_>) -> [u32; 3] {
+    let mut extent = [1u32; 3];
+    for (_, trace) in run.tenants() {
+        for tile in &trace.tiles {
+            for (most, at) in extent.iter_mut().zip(tile.tile.to_array()) {
+                *most = (*most).max(at.saturating_add(1));
+            }
+        }
+    }
+    extent
+}
+
+/// The number that the page knows a step of the critical path by.
+fn step_number(trace: &Trace, step: usize, grid: [u32; 3]) -> u32 {
+    if let Some(tile) = trace.tiles.get(step) {
+        let [x, y, z] = tile.tile.to_array();
+        return x + grid[0] * (y + grid[1] * z);
+    }
+    trace.blocks.get(step).map_or(0, |block| block.block)
 }

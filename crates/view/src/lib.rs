@@ -6,21 +6,29 @@
 //!
 //! * [`table`]: figures in columns, for a terminal.
 //! * [`svg`]: the timeline as a picture.
-//! * [`html`]: the timeline as a page of its own, with zoom, hover, and two or
-//!   more runs below each other on one time axis. No external resources.
+//! * [`html()`]: the timeline as a page of its own: a ranked summary, the runs on one time
+//!   axis, zoom, search, two runs compared, the critical path. No external resources.
+//! * [`account()`] and [`path()`]: where the time of the multiprocessors went, and what the
+//!   end of the run waited for; [`story()`] says what there is to see in a sentence.
 //! * [`perfetto`]: trace-event JSON, which Perfetto and `chrome://tracing` open.
 
+pub mod account;
 pub mod html;
 mod lanes;
+pub mod path;
 pub mod perfetto;
+pub mod story;
 pub mod svg;
 pub mod table;
 
+pub use account::account;
 pub use html::html;
+pub use path::path;
 pub use perfetto::perfetto;
+pub use story::story;
 pub use svg::svg;
 
-use heist_launch::{TileOrigin, Trace};
+use heist_launch::{DecisionKind, TileOrigin, Trace};
 
 /// A run with the name it has in a comparison.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +37,40 @@ pub struct Run<'t> {
     pub name: &'t str,
     /// What happened.
     pub trace: &'t Trace,
+    /// A sentence on what is special about it; may be empty.
+    pub about: &'t str,
+    /// Other kernels that ran on the same GPU at the same time, in the same clock, by name.
+    pub beside: &'t [(&'t str, &'t Trace)],
+}
+
+impl<'t> Run<'t> {
+    /// A kernel that had the GPU for itself.
+    pub fn new(name: &'t str, trace: &'t Trace) -> Run<'t> {
+        Run {
+            name,
+            trace,
+            about: "",
+            beside: &[],
+        }
+    }
+
+    /// With a sentence about it.
+    #[must_use]
+    pub fn about(self, about: &'t str) -> Run<'t> {
+        Run { about, ..self }
+    }
+
+    /// With the kernels that shared the GPU with it.
+    #[must_use]
+    pub fn beside(self, beside: &'t [(&'t str, &'t Trace)]) -> Run<'t> {
+        Run { beside, ..self }
+    }
+
+    /// All kernels that were on the GPU, this one first.
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = (&'t str, &'t Trace)> {
+        let own = (self.trace.kernel.as_str(), self.trace);
+        std::iter::once(own).chain(self.beside.iter().copied())
+    }
 }
 
 /// The colour of a tile, by how it came to its block.
@@ -47,6 +89,16 @@ pub(crate) fn origin_name(origin: TileOrigin) -> &'static str {
         TileOrigin::Stolen => "stolen",
         TileOrigin::Ticket => "ticket",
         TileOrigin::Static => "static",
+    }
+}
+
+pub(crate) fn decision_name(kind: DecisionKind) -> &'static str {
+    match kind {
+        DecisionKind::Requested => "requested",
+        DecisionKind::Declined => "declined",
+        DecisionKind::Granted => "granted",
+        DecisionKind::Refused => "refused",
+        DecisionKind::Overruled => "overruled",
     }
 }
 

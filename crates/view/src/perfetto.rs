@@ -2,8 +2,7 @@
 
 use crate::Run;
 use crate::lanes::lanes;
-use crate::origin_name;
-use heist_launch::DecisionKind;
+use crate::{decision_name, origin_name};
 use serde_json::{Value, json};
 
 /// The runs as one document that Perfetto and `chrome://tracing` open. Times in
@@ -12,13 +11,16 @@ pub fn perfetto(runs: &[Run<'_>]) -> Value {
     let mut events = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         let base = index as u64 * 100_000;
-        let lanes = lanes(run.trace);
+        let lanes = lanes(run);
+        let kernels: Vec<&str> = run.tenants().map(|(name, _)| name).collect();
         let mut named = None;
         let mut lane_of_block = std::collections::BTreeMap::new();
         for bar in &lanes.bars {
             let process = base + u64::from(bar.sm);
             if bar.tile.is_none() {
-                lane_of_block.insert(bar.block, (process, bar.lane));
+                if bar.tenant == 0 {
+                    lane_of_block.insert(bar.block, (process, bar.lane));
+                }
                 if named != Some(process) {
                     named = Some(process);
                     let name = format!("{} SM {}", run.name, bar.sm);
@@ -34,7 +36,8 @@ pub fn perfetto(runs: &[Run<'_>]) -> Value {
                 "ph": "X", "name": name, "cat": category,
                 "ts": bar.start.ns() / 1e3, "dur": bar.end.since(bar.start).ns() / 1e3,
                 "pid": process, "tid": bar.lane,
-                "args": { "block": bar.block, "sm": bar.sm, "clock": run.trace.clock.to_string() },
+                "args": { "block": bar.block, "sm": bar.sm, "kernel": kernels[bar.tenant as usize],
+                    "clock": run.trace.clock.to_string() },
             }));
         }
         for decision in &run.trace.decisions {
@@ -50,14 +53,4 @@ pub fn perfetto(runs: &[Run<'_>]) -> Value {
         }
     }
     json!({ "displayTimeUnit": "ns", "traceEvents": events })
-}
-
-pub(crate) fn decision_name(kind: DecisionKind) -> &'static str {
-    match kind {
-        DecisionKind::Requested => "requested",
-        DecisionKind::Declined => "declined",
-        DecisionKind::Granted => "granted",
-        DecisionKind::Refused => "refused",
-        DecisionKind::Overruled => "overruled",
-    }
 }

@@ -105,10 +105,7 @@ impl Demo {
         }
         let named: Vec<Named<'_>> = drawn
             .iter()
-            .map(|(name, ran)| Named {
-                name,
-                trace: &ran.trace,
-            })
+            .map(|(name, ran)| Named::new(name, &ran.trace))
             .collect();
         draw(
             &self.trace,
@@ -134,10 +131,7 @@ impl Demo {
 }
 
 fn name_of(ran: &WorkloadRun) -> Named<'_> {
-    Named {
-        name: &ran.schedule,
-        trace: &ran.trace,
-    }
+    Named::new(&ran.schedule, &ran.trace)
 }
 
 /// Runs all schedules: side by side on the simulator, one by one on a GPU.

@@ -129,10 +129,7 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
                  text, execution, ..
              }| {
                 let trace = execution.outcome.trace.as_ref()?;
-                Some(Named {
-                    name: text.name(),
-                    trace,
-                })
+                Some(Named::new(text.name(), trace))
             },
         )
         .collect();

@@ -330,10 +330,7 @@ impl Run {
         let schedule = self.schedule(&synthetic, &device, &settings)?;
         let ran = workload::run(&synthetic, &schedule, &device, &settings, !self.no_verify)
             .map_err(not_run)?;
-        let named = Named {
-            name: &ran.schedule,
-            trace: &ran.trace,
-        };
+        let named = Named::new(&ran.schedule, &ran.trace);
         if let Some(path) = &self.trace {
             draw(path, &format!("{workload}, {tiles} tiles"), &[named])?;
         }

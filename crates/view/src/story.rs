@@ -1,0 +1,170 @@
+//! What there is to see in a set of runs, in a sentence or two.
+
+use crate::Run;
+use crate::account::{Account, account};
+use heist_launch::Time;
+
+/// What a state of a multiprocessor is called in a sentence.
+fn in_words(part: &str) -> &str {
+    match part {
+        "waiting" => "blocks that wait between tiles",
+        "launching" => "launching blocks",
+        "tail" => "the tail, when some multiprocessors have nothing left to do",
+        "unused" => "multiprocessors that are never used",
+        "others" => "multiprocessors that another kernel holds",
+        other => other,
+    }
+}
+
+/// The order of the runs, fastest first, within each device: indices.
+pub fn ranked(runs: &[Run<'_>]) -> Vec<usize> {
+    let first_on = |at: usize| {
+        runs.iter()
+            .position(|run| run.trace.device == runs[at].trace.device)
+    };
+    let mut order: Vec<usize> = (0..runs.len()).collect();
+    order.sort_by_key(|&at| (first_on(at), runs[at].trace.makespan(), at));
+    order
+}
+
+/// What to see: who wins on each device and where the slowest loses it, or where the time of a
+/// single run goes.
+pub fn story(runs: &[Run<'_>]) -> String {
+    let order = ranked(runs);
+    let mut sentences = Vec::new();
+    for group in order.chunk_by(|&a, &b| runs[a].trace.device == runs[b].trace.device) {
+        let (Some(&fastest), Some(&slowest)) = (group.first(), group.last()) else {
+            continue;
+        };
+        sentences.push(match group {
+            [only] => alone(&runs[*only]),
+            _ => against(&runs[fastest], &runs[slowest]),
+        });
+    }
+    match sentences.is_empty() {
+        true => "Nothing was recorded.".to_owned(),
+        false => sentences.join(" "),
+    }
+}
+
+fn alone(run: &Run<'_>) -> String {
+    let account = account(run);
+    let total = run.trace.makespan();
+    if total == Time::ZERO {
+        return format!("{} left no timeline.", run.name);
+    }
+    let share = |ns: f64| format!("{:.0}%", ns / total.ns() * 100.0);
+    let (idle, ns) = account.most_idle();
+    let mut text = format!(
+        "{} takes {total} on {}: multiprocessors work {} of that time",
+        run.name,
+        run.trace.device,
+        share(account.working)
+    );
+    if ns >= total.ns() / 100.0 {
+        text.push_str(&format!(
+            "; what costs most besides is {} ({})",
+            in_words(idle),
+            share(ns)
+        ));
+    }
+    text.push('.');
+    text
+}
+
+fn against(fast: &Run<'_>, slow: &Run<'_>) -> String {
+    let (least, most) = (fast.trace.makespan(), slow.trace.makespan());
+    let device = &fast.trace.device;
+    if most.ns() <= least.ns() * 1.01 {
+        return format!("On {device} all schedules take about {least}: there is little to choose.");
+    }
+    let (part, more) = grown(&account(fast), &account(slow));
+    let gap = most.since(least);
+    format!(
+        "On {device} {} is the fastest: {least}, {:.2} times as fast as {}, the slowest. \
+         Of the {gap} between them {} {} {}.",
+        fast.name,
+        most.ns() / least.ns(),
+        slow.name,
+        Time::from_ns_f64(more.min(gap.ns())),
+        if part == "working" {
+            "are"
+        } else {
+            "are lost to"
+        },
+        if part == "working" {
+            "work itself"
+        } else {
+            in_words(part)
+        },
+    )
+}
+
+/// The part that grew the most from one account to another.
+fn grown(from: &Account, to: &Account) -> (&'static str, f64) {
+    let parts = from.parts().into_iter().zip(to.parts());
+    let grown = parts.map(|((name, before), (_, after))| (name, after - before));
+    grown
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .unwrap_or(("working", 0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heist_launch::{BlockSpan, Clock, Dim3, Trace};
+
+    fn trace(device: &str, ends: &[u64]) -> Trace {
+        let mut trace = Trace::new(device, "k", Clock::Modelled, 2, Dim3::linear_x(2));
+        for (block, &end) in (0..).zip(ends) {
+            let (start, end) = (Time::ZERO, Time::from_ns(end));
+            trace.blocks.push(BlockSpan {
+                block,
+                cluster: block,
+                sm: block,
+                start,
+                end,
+            });
+        }
+        trace
+    }
+
+    #[test]
+    fn the_sentence_names_the_fastest_the_slowest_and_why() {
+        let (slow, fast) = (
+            trace("sim:b200", &[9000, 3000]),
+            trace("sim:b200", &[6000, 6000]),
+        );
+        let runs = [Run::new("static", &slow), Run::new("greedy", &fast)];
+        assert_eq!(ranked(&runs), [1, 0]);
+        assert_eq!(
+            story(&runs),
+            "On sim:b200 greedy is the fastest: 6.00 us, 1.50 times as fast as static, the slowest. \
+             Of the 3.00 us between them 3.00 us are lost to the tail, when some multiprocessors have \
+             nothing left to do."
+        );
+    }
+
+    #[test]
+    fn a_single_run_says_where_its_time_goes() {
+        let only = trace("sim:b200", &[9000, 3000]);
+        assert_eq!(
+            story(&[Run::new("static", &only)]),
+            "static takes 9.00 us on sim:b200: multiprocessors work 67% of that time; what costs most \
+             besides is the tail, when some multiprocessors have nothing left to do (33%)."
+        );
+    }
+
+    #[test]
+    fn devices_are_ranked_apart_and_nothing_is_no_error() {
+        let (here, there) = (trace("sim:b200", &[9, 3]), trace("sim:h200", &[6, 6]));
+        let again = trace("sim:b200", &[8, 8]);
+        let runs = [
+            Run::new("a", &here),
+            Run::new("b", &there),
+            Run::new("c", &again),
+        ];
+        assert_eq!(ranked(&runs), [2, 0, 1]);
+        assert_eq!(story(&[]), "Nothing was recorded.");
+    }
+}

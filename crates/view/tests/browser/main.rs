@@ -1,0 +1,169 @@
+//! The drawings: the page in a browser, the picture, the table, what Perfetto gets.
+
+mod chromium;
+mod traces;
+
+use heist_launch::Dim3;
+use heist_view::{Run, html, perfetto, svg, table};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// The browser, or a line that says what is skipped.
+fn browser() -> Option<PathBuf> {
+    let found = chromium::find();
+    if found.is_none() {
+        println!("skipped: no Chromium found (set HEIST_BROWSER to one)");
+    }
+    found
+}
+
+#[test]
+fn the_page_needs_nothing_from_outside_and_holds_its_data() {
+    let trace = traces::small();
+    let runs = [
+        Run::new("clc </script> greedy", &trace),
+        Run::new("static", &trace),
+    ];
+    let page = html("two runs", &runs);
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert_eq!(
+        page.matches("</script>").count(),
+        1,
+        "the data can't end the script"
+    );
+    assert!(!page.contains("{{"), "nothing is left to fill in");
+    assert!(page.contains("modelled"));
+}
+
+#[test]
+fn a_person_can_zoom_search_compare_and_use_the_keys() {
+    let Some(browser) = browser() else {
+        return;
+    };
+    let (even, uneven) = (traces::small(), traces::uneven());
+    let runs = [
+        Run::new("static", &uneven),
+        Run::new("clc greedy", &even).about("asks whenever it can"),
+    ];
+    let page = html("two runs", &runs);
+    let found = chromium::drive(&browser, &page, include_str!("drive.js"));
+    let found = found.unwrap_or_else(|error| panic!("{error}"));
+    let wanted = json!({
+        "story": "On sim:b200 clc greedy is the fastest: 19.00 us, 2.00 times as fast as static, the \
+            slowest. Of the 19.00 us between them 14.25 us are lost to the tail, when some \
+            multiprocessors have nothing left to do.",
+        "ranking": ["clc greedy", "static"],
+        "panels": 2,
+        "plainWheel": [false, true],
+        "ctrlWheel": [true, true, true],
+        "all": true,
+        "buttonIn": true,
+        "keys": [true, true, true],
+        "nextRun": true,
+        "rows": [true, "true"],
+        "path": "clc greedy: 6 tiles on the way to the end: 79% work, 16% waiting, 5% launching",
+        "find": ["Tile 9,0,0 (stolen)", "Tile 1,0,0 (own)", "Tile 2,0,0 (own)", "Tile 3,0,0 (own)"],
+        "lost": "There is no tile 4711 in clc greedy.",
+        "neighbour": "Tile 8,0,0 (stolen)",
+        "details": [
+            "clc greedy",
+            "block 0 on SM 0",
+            "3.00 us to 5.50 us: 2.50 us (modelled), 13.2% of the run",
+            "Why here: its block took it over from a block that had not been launched.",
+            "The policy said \"ask\" at 100 ns; granted at 900 ns, 800 ns later.",
+            "Tile before Tile after in this block",
+            "The same tile elsewhere:",
+            "static: from 3.00 us, 2.50 us on SM 0",
+        ],
+        "closed": true,
+        "hover": "Tile 0,0,0 (own)",
+        "click": "Tile 0,0,0 (own)",
+        "compare": "static takes 19.00 us longer than clc greedy; the largest change is tail \
+            (+14.25 us): no block is there, and none will come.",
+        "parts": ["an SM, on average", "working", "waiting", "launching", "tail", "sum: the run"],
+        "themes": ["#ffffff", "#16181c"],
+        "painted": true,
+        "drawn": 24,
+        "ticks": ["0 us", "5 us", "10 us"],
+        "legend": ["own", "stolen", "waiting", "launching", "tail", "outline",
+            "In bands a colour is the stronger, the more of an SM's block slots do this. The colours \
+             can be told apart by colour-blind eyes."],
+        "errors": [],
+    });
+    for (name, value) in wanted.as_object().expect("an object") {
+        assert_eq!(&found[name], value, "{name}");
+    }
+}
+
+/// Bands of multiprocessors where tiles are too many to see, bars when zoomed in, and both
+/// kernels of a shared GPU.
+#[test]
+fn two_hundred_thousand_tiles_and_two_kernels_are_drawn() {
+    let Some(browser) = browser() else {
+        return;
+    };
+    let (large, guest) = (traces::large(200_000), traces::guest());
+    let beside = [("guest", &guest)];
+    let runs = [Run::new("ticket", &large).beside(&beside)];
+    let script = "
+        const panel = panels[0];
+        panel.section.scrollIntoView();
+        drawNow();
+        const bands = [panel.bars, panel.drawn];
+        setView(longest / 2, longest / 2 + 3000);
+        drawNow();
+        const bars = [panel.bars, panel.drawn > 264, panel.drawn < 20000];
+        find('123,7');
+        const told = $('details').querySelector('h2').textContent;
+        const tenants = [...new Set(runs[0].tiles.kind)].map(tenantOf).sort();
+        const said = { bands, bars, told, tenants: [...new Set(tenants)], others: runs[0].account.others > 0,
+            legend: $('legend').textContent.includes('guest: another kernel on the same GPU') };
+        document.body.append(Object.assign(document.createElement('pre'), { id: 'driven', textContent: JSON.stringify(said) }));";
+    let found = chromium::drive(&browser, &html("large", &runs), script);
+    let found = found.unwrap_or_else(|error| panic!("{error}"));
+    let wanted = json!({
+        "bands": [false, 0], "bars": [true, true, true], "told": "Tile 123,7,0 (ticket) of large",
+        "tenants": [0, 1], "others": false, "legend": true,
+    });
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_picture_has_every_tile_of_a_small_run_and_few_rows_of_a_large_one() {
+    let picture = svg(&traces::small());
+    assert_eq!(picture.matches("<title>").count(), 24);
+    assert!(picture.contains("k&lt;1&gt;"));
+    assert!(picture.contains("modelled time"));
+    let picture = svg(&traces::large(5000));
+    assert!(
+        picture.contains("8 of 132 SMs shown"),
+        "{}",
+        &picture[..2000]
+    );
+}
+
+#[test]
+fn perfetto_gets_every_tile_block_and_decision() {
+    let trace = traces::small();
+    let events = perfetto(&[Run::new("clc", &trace)]);
+    let events = events["traceEvents"].as_array().expect("events");
+    let count = |ph: &str| events.iter().filter(|e| e["ph"] == ph).count();
+    assert_eq!((count("X"), count("i")), (24 + 8, 48));
+    assert_eq!(count("M"), 4);
+}
+
+#[test]
+fn the_table_tells_lost_tiles() {
+    let mut trace = traces::small();
+    let good = table::runs(&[Run::new("clc greedy", &trace)], Dim3::linear_x(24));
+    assert!(good.contains("yes"), "{good}");
+    assert!(good.contains("times are modelled"), "{good}");
+    trace.tiles.pop();
+    let bad = table::runs(&[Run::new("clc greedy", &trace)], Dim3::linear_x(24));
+    assert!(
+        bad.contains("NO: 1 tiles, such as 23,0,0 run 0 times"),
+        "{bad}"
+    );
+}
