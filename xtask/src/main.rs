@@ -4,6 +4,7 @@
 //! what the tests ask (an assembler in a virtual environment, a browser) and runs
 //! them all.
 
+mod book;
 mod browser;
 mod circles;
 mod layers;
@@ -22,6 +23,7 @@ cargo xtask COMMAND
   setup        make the virtual environment with ptxas that the tests ask
   test         setup, a browser (Debian's chromium, where it may be installed), then
                formatting, layers, lints, every test, and those of the Python package
+  book         the programs written into the pages of docs, links checked, and HTML where mdbook is
   wheel        the Python package, to install: target/wheels/heist-*.whl
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["setup"] => tools::setup(),
         ["test"] => test(),
+        ["book"] => book::book(),
         ["wheel"] => wheel::wheel(),
         ["layers"] => layers::check(),
         ["mutants", ref words @ ..] => {

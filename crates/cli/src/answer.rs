@@ -27,18 +27,25 @@ pub(crate) enum BadQuestion {
 impl BadQuestion {
     pub(crate) fn tell(&self, out: Output) {
         match self {
-            question if out.json => out.json(&question.to_json()),
+            question if out.json => out.json_as("error", &question.to_json()),
             BadQuestion::Sentence(sentence) => eprintln!("heist: {sentence}"),
             BadQuestion::Diagnostics(diagnostics, source) => tell_all(diagnostics, source),
         }
     }
 
+    /// One shape for every error: a sentence, and the findings that are behind it.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         match self {
-            BadQuestion::Sentence(sentence) => serde_json::json!({ "error": sentence }),
+            BadQuestion::Sentence(sentence) => {
+                serde_json::json!({ "error": sentence, "diagnostics": [] })
+            }
             BadQuestion::Diagnostics(diagnostics, source) => {
                 let list = diagnostics.iter().map(|one| render::to_json(one, source));
-                serde_json::json!({ "diagnostics": list.collect::<Vec<_>>() })
+                let first = diagnostics.first().map(|one| one.message.as_str());
+                serde_json::json!({
+                    "error": first.unwrap_or("it could not be read"),
+                    "diagnostics": list.collect::<Vec<_>>(),
+                })
             }
         }
     }
@@ -49,14 +56,39 @@ impl BadQuestion {
 pub(crate) struct Output {
     /// One JSON value for machines instead of text for people.
     pub(crate) json: bool,
+    /// The command, which names the schema of its answer.
+    pub(crate) command: &'static str,
 }
 
 impl Output {
-    pub(crate) fn json(self, value: &impl serde::Serialize) {
-        match serde_json::to_string_pretty(value) {
-            Ok(text) => println!("{text}"),
-            Err(error) => eprintln!("heist: {error}"),
+    /// Text, from no command in particular.
+    pub(crate) fn for_people() -> Output {
+        Output {
+            json: false,
+            command: "",
         }
+    }
+
+    /// Prints the answer: an object with the name and version of its schema, which
+    /// `docs/schemas` has. The version goes up when a field goes or changes its meaning.
+    pub(crate) fn json(self, answer: &impl serde::Serialize) {
+        self.json_as(self.command, answer);
+    }
+
+    /// The same, for an answer that another schema describes.
+    pub(crate) fn json_as(self, schema: &str, answer: &impl serde::Serialize) {
+        let answer = serde_json::to_value(answer).map(|mut answer| {
+            if let Some(fields) = answer.as_object_mut() {
+                fields.insert("schema".to_owned(), format!("heist-{schema}/1").into());
+            }
+            answer
+        });
+        self.json_plain(&answer.unwrap_or_default());
+    }
+
+    /// Prints JSON whose format is somebody else's.
+    pub(crate) fn json_plain(self, value: &serde_json::Value) {
+        println!("{value:#}");
     }
 }
 

@@ -5,6 +5,7 @@
 //! * `fold`: one bug is one finding.
 //! * [`render`], [`sarif`]: findings for people and for tools.
 //! * [`origin`]: the source line behind a line of PTX.
+//! * [`progress`]: how far long work has come, and what was done when it is interrupted.
 //! * [`bench`]: our kernels and their peers, side by side.
 
 #[macro_use]
@@ -16,6 +17,7 @@ pub mod command;
 mod file;
 mod fold;
 pub mod origin;
+pub mod progress;
 pub mod render;
 pub mod sarif;
 mod timeline;

@@ -62,10 +62,10 @@ fn every_file_is_answered() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one value");
-    assert_eq!(json[0]["diagnostics"][0]["code"], "T013");
-    assert_eq!(json[1]["file"], "no/such/file.ptx");
+    assert_eq!(json["files"][0]["diagnostics"][0]["code"], "T013");
+    assert_eq!(json["files"][1]["file"], "no/such/file.ptx");
     assert!(
-        json[1]["error"]
+        json["files"][1]["error"]
             .as_str()
             .is_some_and(|why| why.contains("can't read"))
     );
@@ -110,7 +110,7 @@ fn a_run_and_the_rules_say_each_thing_once() {
         let expected = if codes == ["X011"] { 0 } else { 1 };
         assert_eq!(status, Some(expected), "{said}");
         let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-        let found: Vec<(String, u64)> = json[0]["diagnostics"]
+        let found: Vec<(String, u64)> = json["files"][0]["diagnostics"]
             .as_array()
             .expect("findings")
             .iter()
@@ -174,14 +174,14 @@ fn ptxas_gives_figures_where_it_is() {
     }
     assert_eq!(status, Some(0), "{said}");
     let json: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    assert_eq!(json[0]["usage"][0]["kernel"], "sum");
+    assert_eq!(json["files"][0]["usage"][0]["kernel"], "sum");
     assert!(
-        json[0]["usage"][0]["registers"]
+        json["files"][0]["usage"][0]["registers"]
             .as_u64()
             .is_some_and(|n| n > 0),
         "{said}"
     );
-    assert_eq!(json[0]["usage"][0]["shared"], 4);
+    assert_eq!(json["files"][0]["usage"][0]["shared"], 4);
 }
 
 /// Whatever people have: each kind of log, and what is none.

@@ -26,7 +26,7 @@ fn json(args: &[&str]) -> serde_json::Value {
 #[test]
 fn every_kernel_is_listed_with_its_parameters() {
     let list = json(&["kernels", "--json"]);
-    let names: Vec<&str> = list
+    let names: Vec<&str> = list["kernels"]
         .as_array()
         .unwrap()
         .iter()

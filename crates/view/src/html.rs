@@ -8,6 +8,7 @@
 
 use crate::account::account;
 use crate::lanes::{Bar, lanes};
+use crate::newcomer::newcomer;
 use crate::path::path;
 use crate::story::{ranked, story};
 use crate::{Run, colour, decision_name, escape, origin_name};
@@ -143,6 +144,7 @@ fn run(run: &Run<'_>) -> Value {
         "figures": figures,
         "measured": !trace.tiles.is_empty(),
         "account": account(run),
+        "newcomer": newcomer(trace),
         "path": { "working": path.working, "waiting": path.waiting, "launching": path.launching,
             "tiles": column(path.steps.iter().map(|&step| step_number(trace, step, grid))) },
         "tenants": run.tenants().map(|(name, _)| name).collect::<Vec<_>>(),

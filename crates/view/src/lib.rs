@@ -9,12 +9,14 @@
 //! * [`html()`]: the timeline as a page of its own: a ranked summary, the runs on one time
 //!   axis, zoom, search, two runs compared, the critical path. No external resources.
 //! * [`account()`] and [`path()`]: where the time of the multiprocessors went, and what the
-//!   end of the run waited for; [`story()`] says what there is to see in a sentence.
+//!   end of the run waited for; [`newcomer()`]: how long another kernel would wait for room;
+//!   [`story()`] says what there is to see in a sentence.
 //! * [`perfetto`]: trace-event JSON, which Perfetto and `chrome://tracing` open.
 
 pub mod account;
 pub mod html;
 mod lanes;
+pub mod newcomer;
 pub mod path;
 pub mod perfetto;
 pub mod story;
@@ -23,6 +25,7 @@ pub mod table;
 
 pub use account::account;
 pub use html::html;
+pub use newcomer::newcomer;
 pub use path::path;
 pub use perfetto::perfetto;
 pub use story::story;

@@ -87,7 +87,8 @@ impl Check {
             }
         }
         if out.json && !self.sarif {
-            out.json(&answers.iter().map(as_json).collect::<Vec<_>>());
+            let files: Vec<_> = answers.iter().map(as_json).collect();
+            out.json(&serde_json::json!({ "files": files }));
         }
         let mut files = Vec::new();
         let mut verdict = Verdict::Clean;
@@ -104,13 +105,13 @@ impl Check {
                 }
                 Err((_, question)) => {
                     verdict = Verdict::Partly;
-                    question.tell(Output { json: false });
+                    question.tell(Output::for_people());
                 }
             }
         }
         let unrun = |found: &Found| found.kind == Kind::Ptx && found.diagnostics.is_empty();
         if self.sarif {
-            out.json(&sarif::report(&files));
+            out.json_plain(&sarif::report(&files));
         } else if !out.json && !self.runs() && answers.iter().flatten().any(unrun) {
             println!(
                 "a run finds more than reading does: --grid, --block and an --arg for each parameter, \

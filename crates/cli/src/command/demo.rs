@@ -1,52 +1,74 @@
-//! `heist demo`: the tour.
+//! `heist demo`: the tour, one story in two tables and a page.
 
-use super::run::{BLACKWELL, HOPPER, as_json, not_run};
+use super::run::{as_json, not_run};
 use crate::answer::{BadQuestion, Output, Verdict, question};
+use crate::progress::Progress;
 use crate::timeline::{draw, drawable};
 use clap::Args;
 use heist::tiled::TiledError;
 use heist::workload::{self, WorkloadRun};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload};
+use heist_launch::Time;
 use heist_run::{Device, DeviceName, Settings};
-use heist_sched::{AnyPolicy, Schedule, Source, Submit};
-use heist_view::Run as Named;
+use heist_sched::{AnyOrder, AnyPolicy, Greedy, MaxSteals, Schedule, Source, Submit, Table};
+use heist_view::{Run as Named, newcomer, table};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// One uneven workload under several policies: a table, and a timeline to open.
+/// One uneven workload under several schedules, alone and on a shared GPU: two tables, what
+/// they show, and a page to open.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  heist demo                        on simulated GPUs, and on a real one if there is one
+  heist demo                        on a simulated B200, a few seconds
+  heist demo --device gpu           the same on the GPU of this machine
   heist demo --trace /tmp/demo.html --workload mixture-of-experts")]
 pub(crate) struct Demo {
     /// The workload: see `heist run --help`.
-    #[arg(long, default_value = "sequence-lengths")]
+    #[arg(long, default_value = "power-law")]
     workload: String,
-    /// Where to write the timeline (.html or .json).
+    /// sim:b200, sim:h200, sim:l4, ... or gpu.
+    #[arg(long, default_value = "sim:b200")]
+    device: DeviceName,
+    /// Where to write the page (.html, or .json for Perfetto).
     #[arg(long, value_name = "FILE", default_value = "heist-demo.html")]
     trace: PathBuf,
 }
 
-const POLICIES: [&str; 5] = [
-    "greedy",
-    "max-steals(2)",
-    "every(2)",
-    "first-half",
-    "fair-share",
-];
-
-fn schedules(source: Source) -> Vec<Schedule> {
-    let mut all = vec![Schedule::new(Source::Direct), Schedule::new(Source::Static)];
-    let policies = POLICIES
-        .iter()
-        .filter_map(|text| text.parse::<AnyPolicy>().ok());
-    all.extend(policies.map(|policy| Schedule::new(source).policy(policy)));
-    all.push(Schedule::new(source).submit(Submit::Late));
-    all
+/// The schedules, each with a sentence.
+fn schedules(source: Source, costs: &[u32]) -> Vec<(Schedule, &'static str)> {
+    let late = || Schedule::new(source).submit(Submit::Late);
+    let mut heavy_first = late();
+    heavy_first.order = AnyOrder::new(Table::longest_first(costs));
+    vec![
+        (
+            Schedule::new(Source::Static),
+            "Tiles are dealt out before the start; blocks stay.",
+        ),
+        (
+            Schedule::new(Source::Direct),
+            "One block for each tile; each has a prologue of its own.",
+        ),
+        (
+            Schedule::new(source),
+            "A block asks for its next tile while the one before is still at work.",
+        ),
+        (
+            late(),
+            "A block asks for its next tile when it has ended the one before.",
+        ),
+        (
+            late().policy(AnyPolicy::new(MaxSteals { limit: 2 })),
+            "The same, and a block leaves after two tiles more than its own.",
+        ),
+        (
+            heavy_first,
+            "A block asks when it has ended a tile, and the heaviest tiles go first.",
+        ),
+    ]
 }
 
 impl Demo {
@@ -62,95 +84,189 @@ impl Demo {
             .workload
             .parse()
             .map_err(|error| BadQuestion::Sentence(format!("{error}")))?;
-        let mut verdict = Verdict::Clean;
-        let mut answers = Vec::new();
-        let mut drawn: Vec<(String, WorkloadRun)> = Vec::new();
+        let device = Device::open(self.device).map_err(question)?;
+        let arch = device.arch().map_err(question)?;
+        let synthetic = Synthetic::new(workload, parameters(self.device));
+        let source = Source::auto(arch, &Greedy, true).source;
+        let schedules = schedules(source, &synthetic.costs);
         if !out.json {
-            println!(
-                "Tiles of `{workload}` ({}), with a prologue once a block.\n\
-                 A block that ends its tile may take another one over; the policy says when.\n",
-                workload.summary()
-            );
+            introduce(workload, &synthetic, self.device);
         }
-        let mut devices = vec![(BLACKWELL, Source::Clc, 450), (HOPPER, Source::Ticket, 450)];
-        if heist_gpu::devices().is_ok_and(|list| !list.is_empty()) {
-            devices.push((DeviceName::Gpu(0), Source::Ticket, 16384));
-        }
-        for (name, source, tiles) in devices {
-            let real = matches!(name, DeviceName::Gpu(_));
-            let synthetic = Synthetic::new(
-                workload,
-                Parameters {
-                    tiles,
-                    mean: if real { 2000 } else { 1000 },
-                    prologue: if real { 2000 } else { 700 },
-                    imbalance: 8.0,
-                    seed: 3,
-                    shared: if real { 0 } else { 150_000 },
-                },
-            );
-            let runs = run_all(name, &schedules(source), &synthetic)?;
-            if runs.iter().any(|ran| !ran.is_right(&synthetic)) {
-                verdict = Verdict::Found;
-            }
-            if out.json {
-                answers.extend(runs.iter().map(|ran| as_json(ran, &synthetic)));
-            } else {
-                let named: Vec<Named<'_>> = runs.iter().map(name_of).collect();
-                println!("{tiles} tiles on {name}, from {source}");
-                println!("{}", heist_view::table::runs(&named, synthetic.tiles()));
-            }
-            let label = |ran: WorkloadRun| (format!("{} on {name}", ran.schedule), ran);
-            drawn.extend(runs.into_iter().map(label));
-        }
-        let named: Vec<Named<'_>> = drawn
+        let runs = run_all(self.device, &device, &schedules, &synthetic, out)?;
+        let named: Vec<Named<'_>> = runs
             .iter()
-            .map(|(name, ran)| Named::new(name, &ran.trace))
+            .zip(&schedules)
+            .map(|(ran, (_, about))| Named::new(&ran.schedule, &ran.trace).about(about))
             .collect();
         draw(
             &self.trace,
-            &format!("{workload} under several policies"),
+            &format!("{workload} under several schedules"),
             &named,
         )?;
+        let right = runs.iter().all(|ran| ran.is_right(&synthetic));
         let seconds = started.elapsed().as_secs_f64();
         if out.json {
-            out.json(&json!({ "runs": answers, "timeline": self.trace, "seconds": seconds }));
-            return Ok(verdict);
+            let answers: Vec<_> = runs.iter().map(|ran| as_json(ran, &synthetic)).collect();
+            out.json(&json!({
+                "runs": answers,
+                "newcomer": named.iter().map(|run| newcomer(run.trace)).collect::<Vec<_>>(),
+                "story": heist_view::story(&named),
+                "timeline": self.trace,
+                "seconds": seconds,
+            }));
+        } else {
+            alone(&named);
+            shared(&named);
+            end(&runs, &synthetic, &self.trace, seconds);
         }
-        println!(
-            "timeline: {} (open it in a browser; {seconds:.1} s in all)\n\n\
-             Try next:\n  \
-             heist policies\n  \
-             heist run power-law --policy 'max-steals(4) & first-half' --trace run.html\n  \
-             heist run {workload} --device sim:h200 --submit late --chaos\n  \
-             heist run clustered-heavy --order longest-first",
-            self.trace.display()
-        );
-        Ok(verdict)
+        Ok(match right {
+            true => Verdict::Clean,
+            false => Verdict::Found,
+        })
     }
 }
 
-fn name_of(ran: &WorkloadRun) -> Named<'_> {
-    Named::new(&ran.schedule, &ran.trace)
+/// A simulated GPU gets a few tiles that each hold a multiprocessor; a real one many.
+fn parameters(device: DeviceName) -> Parameters {
+    let real = matches!(device, DeviceName::Gpu(_));
+    Parameters {
+        tiles: if real { 16384 } else { 900 },
+        mean: if real { 2000 } else { 1000 },
+        prologue: if real { 2000 } else { 400 },
+        imbalance: 8.0,
+        seed: 3,
+        shared: if real { 0 } else { 150_000 },
+    }
+}
+
+fn introduce(workload: Workload, synthetic: &Synthetic, device: DeviceName) {
+    println!(
+        "{} tiles of uneven length on {device}, as in `{workload}`: {}.\n\
+         A block has a prologue to do before its first tile. What happens when it ends a tile?\n",
+        synthetic.parameters.tiles,
+        workload.summary()
+    );
+}
+
+/// The first table: who is fast when the GPU is his alone.
+fn alone(runs: &[Named<'_>]) {
+    let rows: Vec<Vec<String>> = heist_view::story::ranked(runs)
+        .into_iter()
+        .map(|at| {
+            let figures = runs[at].trace.summary();
+            vec![
+                runs[at].name.to_owned(),
+                figures.makespan.to_string(),
+                figures.tail.to_string(),
+                format!("{:.0}%", figures.busy_fraction * 100.0),
+                figures.blocks.to_string(),
+                figures.stolen.to_string(),
+            ]
+        })
+        .collect();
+    let head = ["schedule", "time", "tail", "busy", "blocks", "taken over"];
+    println!("1. Alone on the GPU\n\n{}", table::columns(&head, &rows));
+    println!(
+        "tail: from the first SM that has nothing left to do, to the end. busy: SM time with a tile at \
+         work.\nblocks: how many prologues were done. taken over: tiles that a block got besides its own."
+    );
+    println!("\n=> {}\n", heist_view::story(runs));
+}
+
+/// The second table: how long somebody else would wait.
+fn shared(runs: &[Named<'_>]) {
+    let mut waits: Vec<_> = runs
+        .iter()
+        .map(|run| (run, newcomer(run.trace), run.trace.makespan()))
+        .collect();
+    waits.sort_by(|a, b| a.1.p99.total_cmp(&b.1.p99));
+    let rows: Vec<Vec<String>> = waits
+        .iter()
+        .map(|(run, wait, time)| {
+            vec![
+                run.name.to_owned(),
+                Time::from_ns_f64(wait.typical).to_string(),
+                Time::from_ns_f64(wait.p99).to_string(),
+                time.to_string(),
+            ]
+        })
+        .collect();
+    let head = ["schedule", "wait, typical", "wait, p99", "time"];
+    println!(
+        "2. And when another kernel needs the GPU?\n\n{}",
+        table::columns(&head, &rows)
+    );
+    println!(
+        "wait: of a kernel of higher priority that comes while the GPU is full, until a block leaves it a\n\
+         slot; a running block is never stopped. time: of this kernel, as above."
+    );
+    let fastest = waits.iter().min_by_key(|(_, _, time)| *time);
+    let Some((fast, their_wait, best)) = fastest else {
+        return;
+    };
+    // The one that lets others in soonest, of those that are not much slower.
+    let near = waits
+        .iter()
+        .find(|(_, _, time)| time.ns() <= best.ns() * 1.15);
+    match near {
+        Some((run, wait, time)) if run.name != fast.name => println!(
+            "\n=> Under {} another kernel waits {} where it waits {} under {}, for {:+.0}% of time.\n",
+            run.name,
+            Time::from_ns_f64(wait.p99),
+            Time::from_ns_f64(their_wait.p99),
+            fast.name,
+            (time.ns() / best.ns() - 1.0) * 100.0
+        ),
+        _ => println!("\n=> The fastest schedule also lets others in soonest here.\n"),
+    }
+}
+
+fn end(runs: &[WorkloadRun], synthetic: &Synthetic, trace: &std::path::Path, seconds: f64) {
+    let wrong: Vec<&str> = runs
+        .iter()
+        .filter(|ran| !ran.is_right(synthetic))
+        .map(|ran| ran.schedule.as_str())
+        .collect();
+    match wrong.is_empty() {
+        true => println!("In every run each tile ran exactly once, and every result was checked."),
+        false => println!("WRONG under {}: see `heist run`.", wrong.join(", ")),
+    }
+    if runs
+        .iter()
+        .any(|ran| ran.trace.clock == heist_launch::Clock::Modelled)
+    {
+        println!("Times are modelled: good for ranking, not a promise.");
+    }
+    println!(
+        "The page: {} (open it in a browser; {seconds:.1} s in all)\n\n\
+         Try next:\n  \
+         heist policies                                          what there is between these\n  \
+         heist run power-law --policy 'max-steals(4) & first-half' --trace run.html\n  \
+         heist run attention mask=causal lengths=17,300,5        a real kernel, checked against f64\n  \
+         heist check kernel.ptx                                  what is wrong with a kernel of yours",
+        trace.display()
+    );
 }
 
 /// Runs all schedules: side by side on the simulator, one by one on a GPU.
 fn run_all(
     name: DeviceName,
-    schedules: &[Schedule],
+    opened: &Device,
+    schedules: &[(Schedule, &str)],
     synthetic: &Synthetic,
+    out: Output,
 ) -> Result<Vec<WorkloadRun>, BadQuestion> {
     let threads = match name {
         DeviceName::Gpu(_) => 1,
         DeviceName::Sim(_) => std::thread::available_parallelism().map_or(2, usize::from),
     };
+    let progress = Progress::new(out, "runs", schedules.len());
     let next = AtomicUsize::new(0);
     let results: Mutex<Vec<(usize, Result<WorkloadRun, TiledError>)>> = Mutex::new(Vec::new());
-    let opened = Device::open(name).map_err(|error| BadQuestion::Sentence(error.to_string()))?;
     let work = |device: &Device| {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(schedule) = schedules.get(at) else {
+            let Some((schedule, _)) = schedules.get(at) else {
                 return;
             };
             let ran = workload::run(synthetic, schedule, device, &Settings::default(), true);
@@ -158,10 +274,11 @@ fn run_all(
                 Ok(mut results) => results.push((at, ran)),
                 Err(poisoned) => poisoned.into_inner().push((at, ran)),
             }
+            progress.step(&schedule.to_string());
         }
     };
     if threads == 1 {
-        work(&opened);
+        work(opened);
     } else {
         std::thread::scope(|scope| {
             for _ in 0..threads {

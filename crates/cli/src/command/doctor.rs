@@ -1,14 +1,14 @@
 //! `heist doctor`: what this machine has.
 
-use super::assembler;
+use super::tools;
 use crate::answer::{BadQuestion, Output, Verdict};
 use clap::Args;
 use heist_gpu::DeviceInfo;
 use heist_run::DeviceName;
 use serde_json::json;
 
-/// Say what this machine has: driver, GPUs and what they support, ptxas; and
-/// what to do about what is missing.
+/// Say what this machine has: driver, GPUs and what they support, and the programs and
+/// packages that Heist can make use of; what each would give, and how to get it.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -19,7 +19,7 @@ pub(crate) struct Doctor {}
 impl Doctor {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
         let gpus = heist_gpu::devices();
-        let ptxas = assembler::find();
+        let tools = tools::look();
         if out.json {
             let (devices, problem) = match &gpus {
                 Ok(devices) => (devices.iter().map(device_json).collect(), None),
@@ -29,7 +29,8 @@ impl Doctor {
                 "heist": env!("CARGO_PKG_VERSION"),
                 "gpus": devices,
                 "gpu_problem": problem,
-                "ptxas": ptxas.as_ref().map(|(path, version)| json!({ "path": path, "version": version })),
+                "commit": env!("HEIST_BUILT_FROM"),
+                "tools": tools,
                 "simulated": DeviceName::simulated().map(|d| d.to_string()).collect::<Vec<_>>(),
             }));
             return Ok(Verdict::Clean);
@@ -38,18 +39,20 @@ impl Doctor {
         match &gpus {
             Ok(devices) => devices.iter().for_each(tell),
             Err(error) => {
-                println!("gpu      none: {error}");
+                println!("{:<17}  none: {error}", "gpu");
             }
         }
-        match ptxas {
-            Some((path, version)) => println!("ptxas    {version} ({})", path.display()),
-            None => println!(
-                "ptxas    none; `heist check --ptxas` and the project's own tests want it\n  \
-                 help: `pip install nvidia-cuda-nvcc` in a virtual environment `.venv`, or set HEIST_PTXAS"
-            ),
+        for tool in &tools {
+            match &tool.found {
+                Some(found) => println!("{:<17}  {found}", tool.name),
+                None => println!(
+                    "{:<17}  none\n  would give: {}\n  help: {}",
+                    tool.name, tool.gives, tool.help
+                ),
+            }
         }
         let names: Vec<_> = DeviceName::simulated().map(|d| d.to_string()).collect();
-        println!("always   {}", names.join(" "));
+        println!("{:<17}  {}", "always", names.join(" "));
         Ok(Verdict::Clean)
     }
 }
@@ -57,7 +60,7 @@ impl Doctor {
 fn tell(info: &DeviceInfo) {
     let yes = |has: bool, what: &str| format!("{} {what}", if has { "has" } else { "no" });
     println!(
-        "gpu:{}    {}, {}, {} SMs at {} MHz, {:.1} GiB, L2 {} MiB",
+        "gpu:{:<13}  {}, {}, {} SMs at {} MHz, {:.1} GiB, L2 {} MiB",
         info.ordinal,
         info.name,
         info.capability,
@@ -67,19 +70,19 @@ fn tell(info: &DeviceInfo) {
         info.l2 >> 20
     );
     println!(
-        "         driver CUDA {}, assembles PTX up to {}",
+        "                   driver CUDA {}, assembles PTX up to {}",
         info.driver,
         info.driver.ptx_isa()
     );
     println!(
-        "         {}, {}, {}; {} KiB of shared memory a block",
+        "                   {}, {}, {}; {} KiB of shared memory a block",
         yes(info.clusters, "clusters"),
         yes(info.tensor_maps, "tensor maps"),
         yes(info.cluster_launch_control(), "cluster launch control"),
         info.limits.shared_per_block >> 10
     );
     if !info.cluster_launch_control() {
-        println!("         work is stolen in software here: the source `ticket`");
+        println!("                   work is stolen in software here: the source `ticket`");
     }
 }
 

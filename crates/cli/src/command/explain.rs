@@ -90,7 +90,10 @@ fn list(rules: impl Iterator<Item = &'static Rule>, out: Output) {
                 "severity": rule.severity.to_string(),
             })
         };
-        out.json(&rules.map(rule).collect::<Vec<_>>());
+        out.json_as(
+            "rules",
+            &json!({ "rules": rules.map(rule).collect::<Vec<_>>() }),
+        );
         return;
     }
     for rule in rules {

@@ -44,7 +44,7 @@ impl Fmt {
                 // One file that can't be read does not keep the others from being done.
                 Err(question) if self.files.len() > 1 => {
                     verdict = Verdict::Partly;
-                    question.tell(Output { json: false });
+                    question.tell(Output::for_people());
                     let mut told = question.to_json();
                     told["file"] = json!(path.display().to_string());
                     report.push(told);
@@ -53,7 +53,7 @@ impl Fmt {
             }
         }
         if out.json {
-            out.json(&report);
+            out.json(&json!({ "files": report }));
         }
         Ok(verdict)
     }

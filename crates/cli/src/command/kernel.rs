@@ -102,7 +102,7 @@ pub(super) fn run(
         trace(path, &answer)?;
     }
     if out.json {
-        out.json(&as_json(&answer, asked));
+        out.json_as("kernel-run", &as_json(&answer, asked));
     } else {
         tell(&answer, asked);
     }

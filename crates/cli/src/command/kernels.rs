@@ -27,12 +27,8 @@ impl Kernels {
             None => catalogue::entries().to_vec(),
         };
         if out.json {
-            out.json(
-                &entries
-                    .iter()
-                    .map(|entry| as_json(*entry))
-                    .collect::<Vec<_>>(),
-            );
+            let kernels: Vec<_> = entries.iter().map(|entry| as_json(*entry)).collect();
+            out.json(&json!({ "kernels": kernels }));
             return Ok(Verdict::Clean);
         }
         for (index, entry) in entries.iter().enumerate() {

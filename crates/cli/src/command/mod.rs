@@ -6,6 +6,7 @@
 mod assembler;
 mod bench;
 mod check;
+mod completions;
 mod demo;
 mod doctor;
 mod emit;
@@ -17,24 +18,39 @@ mod kernel;
 mod kernels;
 mod launch;
 mod launch_file;
+mod man;
+mod new;
 mod policies;
 mod run;
 mod selftest;
 mod share;
 #[cfg(test)]
 mod shown;
+mod tools;
 mod tune;
 
-use crate::answer::{Output, Verdict};
+use crate::answer::{Output, Verdict, question};
 use crate::say;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
+
+/// What `--version` says; `-V` is the number alone.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\ncommit    ",
+    env!("HEIST_BUILT_FROM"),
+    "\nfeatures  gpu kernels",
+    "\nneeds     rustc ",
+    env!("CARGO_PKG_RUST_VERSION"),
+    " or later to build"
+);
 
 /// GPU kernels whose tiles are scheduled while the kernel runs.
 #[derive(Parser)]
 #[command(
     name = "heist",
     version,
+    long_version = LONG_VERSION,
     max_term_width = 100,
     after_help = "\
 Start with:
@@ -51,12 +67,27 @@ pub struct Heist {
     /// Print one JSON value for machines instead of text for people.
     #[arg(long, global = true)]
     json: bool,
+    /// Colours: on a terminal that wants them, always, or never.
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    color: Colour,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Into pipes and files, too.
+    Always,
+    /// Never.
+    Never,
 }
 
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Bench),
     Check(check::Check),
+    Completions(completions::Completions),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Emit(emit::Emit),
@@ -64,11 +95,43 @@ enum Command {
     Explain(explain::Explain),
     Fmt(fmt::Fmt),
     Kernels(kernels::Kernels),
+    Man(man::Man),
+    New(new::New),
     Policies(policies::Policies),
     Run(run::Run),
     Selftest(selftest::SelftestCommand),
     Share(share::Share),
     Tune(tune::Tune),
+}
+
+impl Command {
+    /// What it is called, also in the schema of its answer.
+    fn name(&self) -> &'static str {
+        match self {
+            Command::Bench(_) => "bench",
+            Command::Check(_) => "check",
+            Command::Completions(_) => "completions",
+            Command::Demo(_) => "demo",
+            Command::Doctor(_) => "doctor",
+            Command::Emit(_) => "emit",
+            Command::Exec(_) => "exec",
+            Command::Explain(_) => "explain",
+            Command::Fmt(_) => "fmt",
+            Command::Kernels(_) => "kernels",
+            Command::Man(_) => "man",
+            Command::New(_) => "new",
+            Command::Policies(_) => "policies",
+            Command::Run(_) => "run",
+            Command::Selftest(_) => "selftest",
+            Command::Share(_) => "share",
+            Command::Tune(_) => "tune",
+        }
+    }
+}
+
+/// The whole command, as completions and manual pages are made from it.
+fn whole() -> clap::Command {
+    with_numbers(Heist::command())
 }
 
 /// A negative number is a wrong number, not an unknown flag.
@@ -83,8 +146,24 @@ fn with_numbers(command: clap::Command) -> clap::Command {
 impl Heist {
     /// What the program was called with; says what is wrong with it, and ends.
     pub fn from_words() -> Heist {
-        let words = with_numbers(Heist::command()).get_matches();
-        Heist::from_arg_matches(&words).unwrap_or_else(|error| error.exit())
+        let json = std::env::args_os().any(|word| word == "--json");
+        let parsed = whole()
+            .try_get_matches()
+            .and_then(|words| Heist::from_arg_matches(&words));
+        parsed.unwrap_or_else(|error| {
+            if json && error.exit_code() != 0 {
+                // Errors have one shape, also those of the words themselves.
+                let out = Output {
+                    json,
+                    command: "error",
+                };
+                let sentence = error.render().to_string();
+                let first = sentence.lines().next().unwrap_or_default();
+                question(first.trim_start_matches("error: ")).tell(out);
+                std::process::exit(error.exit_code());
+            }
+            error.exit()
+        })
     }
 
     /// From other words, the program's name first. The error tells of itself, and has
@@ -92,7 +171,7 @@ impl Heist {
     pub fn parse_words<W: Into<std::ffi::OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Heist, clap::Error> {
-        let words = with_numbers(Heist::command()).try_get_matches_from(words)?;
+        let words = whole().try_get_matches_from(words)?;
         Heist::from_arg_matches(&words)
     }
 
@@ -103,10 +182,19 @@ impl Heist {
 
     /// Does it; the exit status.
     pub fn status(self) -> u8 {
-        let out = Output { json: self.json };
+        match self.color {
+            Colour::Auto => {}
+            Colour::Always => anstream::ColorChoice::Always.write_global(),
+            Colour::Never => anstream::ColorChoice::Never.write_global(),
+        }
+        let out = Output {
+            json: self.json,
+            command: self.command.name(),
+        };
         let verdict = match self.command {
             Command::Bench(command) => command.run(out),
             Command::Check(command) => command.run(out),
+            Command::Completions(command) => command.run(out),
             Command::Demo(command) => command.run(out),
             Command::Doctor(command) => command.run(out),
             Command::Emit(command) => command.run(out),
@@ -114,6 +202,8 @@ impl Heist {
             Command::Explain(command) => command.run(out),
             Command::Fmt(command) => command.run(out),
             Command::Kernels(command) => command.run(out),
+            Command::Man(command) => command.run(out),
+            Command::New(command) => command.run(out),
             Command::Policies(command) => command.run(out),
             Command::Run(command) => command.run(out),
             Command::Selftest(command) => command.run(out),

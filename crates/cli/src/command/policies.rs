@@ -49,11 +49,14 @@ impl Policies {
                 .policy(&text)
                 .map_err(|error| BadQuestion::Sentence(error.to_string()))?;
             if out.json {
-                out.json(&json!({
-                    "policy": policy.name(),
-                    "constant": policy.constant(),
-                    "may_retire": policy.may_retire(),
-                }));
+                out.json_as(
+                    "policy",
+                    &json!({
+                        "policy": policy.name(),
+                        "constant": policy.constant(),
+                        "may_retire": policy.may_retire(),
+                    }),
+                );
                 return Ok(Verdict::Clean);
             }
             println!("{policy}");

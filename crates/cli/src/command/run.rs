@@ -12,7 +12,6 @@ use heist::workload::{self, WorkloadRun};
 use heist_kernels::catalogue::{self, Entry, Settings as Told};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::Dim3;
-use heist_ptx::arch::Gpu;
 use heist_run::{Device, DeviceName, Settings};
 use heist_sched::{AnyOrder, AnyPolicy, Effort, Schedule, Source, Table, Tuner};
 use heist_view::Run as Named;
@@ -391,8 +390,3 @@ pub(super) fn as_json(ran: &WorkloadRun, synthetic: &Synthetic) -> serde_json::V
             .map(|diagnostic| render::to_json(diagnostic, &ran.text)).collect::<Vec<_>>(),
     })
 }
-
-/// The simulated GPU that stands in for one with launch control.
-pub(super) const BLACKWELL: DeviceName = DeviceName::Sim(Gpu::B200);
-/// And for one without.
-pub(super) const HOPPER: DeviceName = DeviceName::Sim(Gpu::H200);

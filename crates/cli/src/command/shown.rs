@@ -25,7 +25,7 @@ fn words(line: &str) -> Vec<String> {
                 words.push(String::new());
                 continue;
             }
-            (None, '#' | '|' | '>') if words.last().is_some_and(String::is_empty) => break,
+            (None, '#' | '|' | '>' | '&') if words.last().is_some_and(String::is_empty) => break,
             (_, c) => words.last_mut().expect("one").push(c),
         }
         spaces = 0;
@@ -65,7 +65,7 @@ fn documents() -> Vec<PathBuf> {
     let page = |folder: PathBuf| fs::read_dir(folder).expect("a folder").flatten();
     all.extend(page(root.join("docs")).map(|entry| entry.path()));
     all.extend(page(root.join("rules")).map(|entry| entry.path().join("page.md")));
-    all.retain(|path| path.exists());
+    all.retain(|path| path.is_file());
     all
 }
 

@@ -129,7 +129,7 @@ function meter(share, text) {
 
 function summary() {
   const table = $("summary");
-  const head = [["#", ""], ["run", ""], ["time", ""], ["tail", "wide"], ["busy", ""], ["tiles taken over", "wide"], ["most lost to", "wide"]];
+  const head = [["#", ""], ["run", ""], ["time", ""], ["tail", "wide"], ["busy", ""], ["tiles taken over", "wide"], ["most lost to", "wide"], ["others wait", "wide"]];
   table.append(make("thead", {}, make("tr", {}, ...head.map(([text, className]) => make("th", { textContent: text, className })))));
   const body = make("tbody", {});
   const devices = new Set(runs.map((run) => run.device));
@@ -149,14 +149,16 @@ function summary() {
       meter(figures.busy_fraction, Math.round(figures.busy_fraction * 100) + "%"),
       wide(run.measured ? meter(figures.stolen / Math.max(1, figures.tiles), `${figures.stolen} of ${figures.tiles}`)
         : make("td", { textContent: "tiles not measured" })),
-      wide(meter(lost / longest, `${most}, ${duration(lost)}`)));
+      wide(meter(lost / longest, `${most}, ${duration(lost)}`)),
+      wide(meter(run.newcomer.typical / longest, duration(run.newcomer.typical))));
     row.dataset.run = number;
     body.append(row);
   }
   table.append(body);
   const clocks = [...new Set(runs.map((run) => run.clock))];
   $("clock").textContent = `Times are ${clocks.join(" and ")}${clocks.includes("modelled") ? ": good for ranking, not a promise" : ""}. ` +
-    "Tail: from the first SM that runs out of work to the end. Busy: SM time with a tile at work.";
+    "Tail: from the first SM that runs out of work to the end. Busy: SM time with a tile at work. " +
+    "Others wait: how long a kernel that comes while the GPU is full waits for a block slot, in half of all cases; a running block is never stopped.";
 }
 
 function legend() {
