@@ -4,6 +4,8 @@
 * :func:`check`: what is wrong with PTX, or what a log means, without running it.
 * :func:`explain`: the page about a rule.
 * :func:`run`: PTX on a simulated or a real GPU, with arrays as arguments.
+* :class:`Kernel`: PTX that is assembled once and launched over arrays of a GPU.
+* :class:`Emitted`: a kernel written in Rust, as ``heist emit --json`` prints it.
 * :class:`Policy`: when a block asks for another tile.
 
 >>> import heist
@@ -13,6 +15,7 @@ Policy('max-steals(8) & first-half')
 Importing this package imports neither numpy nor PyTorch.
 """
 
+from ._emitted import Emitted
 from ._inspect import check, explain
 from ._native import (
     Finding,
@@ -24,12 +27,14 @@ from ._native import (
     __version__,
 )
 from ._policy import Policy
-from ._run import run
+from ._run import Kernel, run
 
 __all__ = [
+    "Emitted",
     "Finding",
     "FindingError",
     "HeistError",
+    "Kernel",
     "Policy",
     "Report",
     "Trace",

@@ -1,5 +1,6 @@
 """The compiled part of the package."""
 
+from collections.abc import Sequence
 from typing import Any, final
 
 __version__: str
@@ -50,22 +51,38 @@ class Report:
     elapsed_ns: float | None
     trace: Trace | None
     outputs: list[tuple[int, bytes]]
+    @staticmethod
+    def done() -> Report: ...
 
-class _Plan:
+@final
+class Kernel:
+    """A kernel that was assembled for a GPU."""
+
+    name: str
+    parameters: list[tuple[str, str, int | None]]
+    def __init__(self, text: str, name: str, entry: str | None, device: int) -> None: ...
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        arguments: list[str | tuple[int, int, str, str]],
+        buffers: list[tuple[str, tuple[int, int, str, str]]],
+        *,
+        cluster: tuple[int, int, int] | None = None,
+        shared: int = 0,
+        stream: int = 0,
+        wait: bool = False,
+    ) -> None: ...
+
+@final
+class Plan:
+    """A planned operation."""
+
     name: str
     counters: int
     scratch: int
     flops: float
-    def launch(self, *numbers: int) -> None: ...
-
-@final
-class GemmPlan(_Plan): ...
-
-@final
-class GroupedPlan(_Plan): ...
-
-@final
-class AttentionPlan(_Plan): ...
+    def launch(self, addresses: Sequence[int], counters: int, scratch: int, stream: int) -> None: ...
 
 @final
 class Ops:
@@ -73,18 +90,30 @@ class Ops:
 
     def __init__(self, device: str) -> None: ...
     def __len__(self) -> int: ...
-    def gemm(self, m: int, n: int, k: int, **how: Any) -> GemmPlan: ...
-    def grouped_gemm(self, groups: int, rows: int, n: int, k: int, **how: Any) -> GroupedPlan: ...
+    def gemm(self, m: int, n: int, k: int, **how: Any) -> Plan: ...
+    def grouped_gemm(self, groups: int, rows: int, n: int, k: int, **how: Any) -> Plan: ...
     def attention(
         self, batch: int, queries: int, keys: int, heads: int, kv_heads: int, dim: int, **how: Any
-    ) -> AttentionPlan: ...
+    ) -> Plan: ...
 
 def check(text: str, name: str) -> list[Finding]: ...
 def command(words: list[str]) -> int: ...
+def dispatch(core: str, cuda: str | None, operations: list[tuple[str, str]]) -> None: ...
+def dlpack(capsule: object) -> tuple[int, int, str, int, int]: ...
 def explain(code: str) -> str: ...
+def forget() -> None: ...
 def parameters(text: str, name: str, entry: str | None = None) -> list[tuple[str, str, int | None]]: ...
 def policies() -> list[tuple[str, str]]: ...
 def policy(text: str) -> str: ...
+def refuse(why: str) -> None: ...
+def remember(
+    plan: Plan,
+    index: int,
+    inputs: list[int | None],
+    outputs: list[tuple[list[int], list[int], int, int]],
+    constants: list[tuple[int, int]],
+) -> None: ...
+def remembered() -> int: ...
 def run(
     text: str,
     name: str,
@@ -92,6 +121,7 @@ def run(
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
     arguments: list[str | tuple[int, int, str, str]],
+    buffers: list[tuple[str, tuple[int, int, str, str]]],
     *,
     cluster: tuple[int, int, int] | None = None,
     shared: int = 0,
@@ -100,3 +130,4 @@ def run(
     chaos: bool = False,
     limit_s: float = 60.0,
 ) -> Report: ...
+def workspace(index: int, stream: int, counters: tuple[int, int], scratch: tuple[int, int]) -> None: ...

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from . import _native
 from ._inspect import read
@@ -29,43 +31,83 @@ def _three(name: str, value: int | Sequence[int]) -> tuple[int, int, int]:
     return (*numbers, 1, 1)[:3]
 
 
-def _array(index: int, value: Any) -> tuple[int, int, str, str] | None:
-    """Address, bytes, type and role of an array; None for what is no array."""
+class _Array(NamedTuple):
+    """Where an array lies."""
+
+    address: int
+    bytes: int
+    type: str
+    role: str
+    #: The GPU; None for the host.
+    gpu: int | None
+    #: What keeps the memory while it is used.
+    held: Any
+
+    def plain(self) -> tuple[int, int, str, str]:
+        return self[:4]
+
+
+def _array(what: str, value: Any) -> _Array | None:
+    """Where an array lies; None for what is no array."""
     if type(value).__module__.split(".")[0] == "torch" and hasattr(value, "data_ptr"):
-        if value.device.type != "cpu":
-            raise ValueError(
-                f"argument {index} is on {value.device}: heist.run copies arrays of the host to the device; pass `.cpu()`"
-            )
+        if value.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"{what} is on {value.device}: arrays of the host and of CUDA are taken; pass `.cpu()`")
         if not value.is_contiguous():
-            raise ValueError(f"argument {index} is not contiguous: pass `.contiguous()`")
+            raise ValueError(f"{what} is not contiguous: pass `.contiguous()`")
         ty = _TORCH_TYPES.get(str(value.dtype).removeprefix("torch."))
         if ty is None:
-            raise TypeError(f"argument {index} has elements of {value.dtype}: there are {', '.join(_TORCH_TYPES)}")
-        return value.data_ptr(), value.numel() * value.element_size(), ty, "inout"
+            raise TypeError(f"{what} has elements of {value.dtype}: there are {', '.join(_TORCH_TYPES)}")
+        gpu = value.device.index if value.device.type == "cuda" else None
+        return _Array(value.data_ptr(), value.numel() * value.element_size(), ty, "inout", gpu, value)
     interface = getattr(value, "__array_interface__", None)
+    gpu = None
+    if interface is None:
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:
+            # The protocol does not say which GPU; libraries that have it say it so.
+            gpu = int(getattr(getattr(value, "device", 0), "id", 0))
     if interface is None and hasattr(value, "__dlpack__"):
-        import numpy
-
-        interface = numpy.from_dlpack(value).__array_interface__
+        return _dlpack(what, value)
     if interface is None:
         return None
     kind = interface["typestr"]
     ty = _TYPES.get(kind[1:])
     if ty is None or kind[0] == ">":
-        raise TypeError(f"argument {index} has elements of {kind!r}: numbers of 1, 2, 4 and 8 bytes in this machine's order")
+        raise TypeError(f"{what} has elements of {kind!r}: numbers of 1, 2, 4 and 8 bytes in this machine's order")
     if interface.get("strides") is not None:
-        raise ValueError(f"argument {index} is not contiguous: pass `numpy.ascontiguousarray(..)`")
+        raise ValueError(f"{what} is not contiguous: pass `numpy.ascontiguousarray(..)`")
     address, read_only = interface["data"]
     count = 1
     for extent in interface["shape"]:
         count *= extent
-    return address, count * int(kind[2:]), ty, "in" if read_only else "inout"
+    return _Array(address or 0, count * int(kind[2:]), ty, "in" if read_only else "inout", gpu, value)
 
 
-def _argument(index: int, value: Any, parameter: tuple[str, str, int | None]) -> Any:
+def _dlpack(what: str, value: Any) -> _Array:
+    kind, index = value.__dlpack_device__()
+    if kind not in (1, 2):
+        raise ValueError(f"{what} is on DLPack's device {int(kind)}: the CPU (1) and CUDA (2) are taken; copy it to the host")
+    # Of a GPU's array, its library has the default stream wait for what it has under way.
+    capsule = value.__dlpack__() if kind == 1 else value.__dlpack__(stream=_stream(index) or 1)
+    try:
+        address, size, ty, _, _ = _native.dlpack(capsule)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{what}: {error}") from None
+    return _Array(address, size, ty, "inout", int(index) if kind == 2 else None, capsule)
+
+
+def _stream(gpu: int) -> int:
+    """The stream to launch into: PyTorch's current one where PyTorch is there."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return torch.cuda.current_stream(gpu).cuda_stream
+
+
+def _argument(index: int, value: Any, parameter: tuple[str, str, int | None]) -> _Array | str:
     if isinstance(value, str):
         return value
-    array = _array(index, value)
+    array = _array(f"argument {index}", value)
     if array is not None:
         return array
     if isinstance(value, (bool, int, float)):
@@ -77,9 +119,101 @@ def _argument(index: int, value: Any, parameter: tuple[str, str, int | None]) ->
             ty = f"{'s' if value < 0 else 'u'}{8 * (size or 4)}"
         return f"{ty.lstrip('.')}:{int(value) if isinstance(value, bool) else value}"
     raise TypeError(
-        f"argument {index} is a {type(value).__name__}: pass a number, an array (numpy, torch on the CPU, DLPack), "
+        f"argument {index} is a {type(value).__name__}: pass a number, an array (numpy, torch, DLPack), "
         "or text as the command takes it, such as 'out:f32:64'"
     )
+
+
+class _Given:
+    """The arguments of a launch and the arrays with names, and where they all are."""
+
+    def __init__(self, values: Sequence[Any], parameters: list[tuple[str, str, int | None]], buffers: Mapping[str, Any]) -> None:
+        if len(values) != len(parameters):
+            names = ", ".join(parameter[0] for parameter in parameters)
+            raise TypeError(f"the kernel takes {len(parameters)} arguments ({names}); given: {len(values)}")
+        self.arguments = [_argument(index, *pair) for index, pair in enumerate(zip(values, parameters))]
+        self.buffers: list[tuple[str, _Array]] = []
+        for name, value in buffers.items():
+            array = _array(f"buffer {name!r}", value)
+            if array is None:
+                raise TypeError(f"buffer {name!r} is a {type(value).__name__}: pass an array (numpy, torch, DLPack)")
+            self.buffers.append((name, array))
+        arrays = [a for a in (*self.arguments, *(array for _, array in self.buffers)) if isinstance(a, _Array)]
+        # What has no elements is nowhere.
+        places = {array.gpu for array in arrays if array.bytes}
+        if len(places) > 1:
+            words = ", ".join("the host" if place is None else f"GPU {place}" for place in sorted(places, key=str))
+            raise ValueError(f"arrays are on {words}; move them to one device")
+        #: The GPU that all arrays are on; None for the host.
+        self.gpu = places.pop() if places else None
+
+    def plain(self) -> tuple[list[Any], list[Any]]:
+        """As the compiled part takes them."""
+        arguments = [a.plain() if isinstance(a, _Array) else a for a in self.arguments]
+        return arguments, [(name, array.plain()) for name, array in self.buffers]
+
+
+class Kernel:
+    """A kernel of PTX, assembled once for a GPU and launched any number of times over
+    arrays of that GPU: of torch, of CuPy and others with ``__cuda_array_interface__``, of
+    anything with DLPack. A launch goes into PyTorch's current stream where PyTorch is
+    there, else into the default stream, and does not wait.
+
+    >>> kernel = heist.Kernel("saxpy.ptx")                                  # doctest: +SKIP
+    >>> kernel(x, y, 2.0, x.numel(), grid=64, block=256)                    # doctest: +SKIP
+    """
+
+    def __init__(self, ptx: str | os.PathLike[str], entry: str | None = None, device: int = 0) -> None:
+        text, name = read(ptx)
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            # PyTorch's context is the one that is used.
+            torch.cuda.init()
+        self._kernel = _native.Kernel(text, name, entry, device)
+        self.device = device
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._kernel.name
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names of its parameters."""
+        return [parameter[0] for parameter in self._kernel.parameters]
+
+    def __call__(
+        self,
+        *args: Any,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        cluster: int | Sequence[int] | None = None,
+        shared: int = 0,
+        stream: int | None = None,
+        buffers: Mapping[str, Any] = {},
+        wait: bool = False,
+    ) -> None:
+        """Launches it: one argument for each parameter, as :func:`heist.run` takes them.
+        ``stream`` is a raw handle. With ``wait`` it returns when the kernel is done."""
+        given = _Given(args, self._kernel.parameters, buffers)
+        if given.gpu is None and any(isinstance(a, _Array) and a.bytes for a in given.arguments):
+            raise ValueError("arrays are on the host: a kernel on a GPU takes arrays of that GPU; move them with `.cuda()`")
+        if given.gpu not in (None, self.device):
+            raise ValueError(f"arrays are on GPU {given.gpu} and the kernel on GPU {self.device}; move them, or load it there")
+        arguments, named = given.plain()
+        self._kernel.launch(
+            _three("grid", grid),
+            _three("block", block),
+            arguments,
+            named,
+            cluster=None if cluster is None else _three("cluster", cluster),
+            shared=shared,
+            stream=_stream(self.device) if stream is None else stream,
+            wait=wait,
+        )
+
+    def __repr__(self) -> str:
+        return repr(self._kernel)
 
 
 def run(
@@ -94,15 +228,17 @@ def run(
     seed: int = 0,
     chaos: bool = False,
     limit_s: float = 60.0,
+    buffers: Mapping[str, Any] = {},
     raises: bool = True,
 ) -> _native.Report:
     """Runs a kernel of PTX once, and waits.
 
-    One argument for each parameter: a number, an array of numpy, of torch on the CPU
-    or of anything with DLPack (which the kernel reads and writes in place), or text as
-    the command takes it, such as ``'out:f32:64'`` or ``'tensormap(buffer=0, ..)'``.
-    ``device`` is a simulated GPU (``sim:h200``, ``sim:b200``, ...) or ``gpu``. What a
-    simulated one finds raises :class:`heist.FindingError`, or is in the report's
+    One argument for each parameter: a number, an array of numpy, of torch or of anything
+    with DLPack (which the kernel reads and writes in place), or text as the command takes
+    it, such as ``'out:f32:64'`` or ``'tensormap(buffer=0, ..)'``. ``buffers`` has arrays
+    with names, for text such as ``'ptr:a+16'``. ``device`` is a simulated GPU
+    (``sim:h200``, ``sim:b200``, ...) or ``gpu``; arrays that are on a GPU run there. What
+    a simulated one finds raises :class:`heist.FindingError`, or is in the report's
     ``findings`` with ``raises=False``.
 
     >>> import numpy
@@ -126,11 +262,12 @@ def run(
     64
     """
     text, name = read(ptx)
-    parameters = _native.parameters(text, name, entry)
-    if len(args) != len(parameters):
-        names = ", ".join(parameter[0] for parameter in parameters)
-        raise TypeError(f"the kernel takes {len(parameters)} arguments ({names}); given: {len(args)}")
-    arguments = [_argument(index, *pair) for index, pair in enumerate(zip(args, parameters))]
+    given = _Given(args, _native.parameters(text, name, entry), buffers)
+    if given.gpu is not None:
+        kernel = Kernel(ptx, entry, given.gpu)
+        kernel(*args, grid=grid, block=block, cluster=cluster, shared=shared, buffers=buffers, wait=True)
+        return _native.Report.done()
+    arguments, named = given.plain()
     report = _native.run(
         text,
         name,
@@ -138,6 +275,7 @@ def run(
         _three("grid", grid),
         _three("block", block),
         arguments,
+        named,
         cluster=None if cluster is None else _three("cluster", cluster),
         shared=shared,
         device=device,

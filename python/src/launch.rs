@@ -40,6 +40,19 @@ pub(crate) struct Report {
 
 #[pymethods]
 impl Report {
+    /// Of a kernel that ran where its arrays are, on a real GPU: it is done, and that
+    /// is all that is known.
+    #[staticmethod]
+    fn done() -> Report {
+        Report {
+            findings: Vec::new(),
+            printed: String::new(),
+            elapsed_ns: None,
+            trace: None,
+            outputs: Vec::new(),
+        }
+    }
+
     fn __repr__(&self) -> String {
         format!(
             "<Report: {} found, {}>",
@@ -50,12 +63,15 @@ impl Report {
     }
 }
 
-fn parsed(py: Python<'_>, source: &Source) -> PyResult<Module> {
+pub(crate) fn parsed(py: Python<'_>, source: &Source) -> PyResult<Module> {
     parse(source).map_err(|list| found(py, &list, source))
 }
 
 /// The kernel that is asked for, or the only one.
-fn entry_of<'m>(module: &'m Module, asked: Option<&str>) -> PyResult<&'m heist::ptx::Function> {
+pub(crate) fn entry_of<'m>(
+    module: &'m Module,
+    asked: Option<&str>,
+) -> PyResult<&'m heist::ptx::Function> {
     let names: Vec<_> = module.entries().map(|f| f.name.to_string()).collect();
     let wrong =
         |why: &str| PyValueError::new_err(format!("{why}; there are: {}", names.join(", ")));
@@ -119,9 +135,21 @@ fn argument(given: &Argument) -> PyResult<Arg> {
     }
 }
 
+/// Writes what a kernel left into an array that can be written.
+fn write(array: &Argument, after: &Buffer) {
+    let Argument::Array(address, bytes, ..) = array else {
+        return;
+    };
+    let length = after.bytes().len().min(*bytes as usize);
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(*address as usize);
+    // SAFETY: the Python side passes an array that can be written, which the caller
+    // holds; `after` is memory of our own.
+    unsafe { std::ptr::copy_nonoverlapping(after.bytes().as_ptr(), to, length) };
+}
+
 /// Launches a kernel and waits. Arrays are written in place.
 #[pyfunction]
-#[pyo3(signature = (text, name, entry, grid, block, arguments, *, cluster=None, shared=0, device="sim:h200", seed=0, chaos=false, limit_s=60.0))]
+#[pyo3(signature = (text, name, entry, grid, block, arguments, buffers, *, cluster=None, shared=0, device="sim:h200", seed=0, chaos=false, limit_s=60.0))]
 #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
 pub(crate) fn run(
     py: Python<'_>,
@@ -131,6 +159,7 @@ pub(crate) fn run(
     grid: (u32, u32, u32),
     block: (u32, u32, u32),
     arguments: Vec<Argument>,
+    buffers: Vec<(String, Argument)>,
     cluster: Option<(u32, u32, u32)>,
     shared: u32,
     device: &str,
@@ -154,7 +183,13 @@ pub(crate) fn run(
         limit: Duration::try_from_secs_f64(limit_s).map_err(bad_word)?,
         ..Settings::default()
     };
-    let params = Arguments::new(params);
+    let mut params = Arguments::new(params);
+    for (name, given) in &buffers {
+        let Arg::Buffer { role, data } = argument(given)? else {
+            return Err(PyValueError::new_err(format!("`{name}` is no buffer")));
+        };
+        params = params.buffer(name.as_str(), role, data);
+    }
     let device = Device::open(device).map_err(|error| HeistError::new_err(error.to_string()))?;
     let program = Program::parsed(source.clone(), module);
     let ran = py.detach(|| device.inspect(&program, &entry, &launch, &params, &settings));
@@ -168,14 +203,13 @@ pub(crate) fn run(
             continue;
         };
         match given {
-            Argument::Array(address, bytes, _, _) => {
-                let length = after.bytes().len().min(*bytes as usize);
-                let to = std::ptr::with_exposed_provenance_mut::<u8>(*address as usize);
-                // SAFETY: the Python side passes an array that can be written, which
-                // the caller holds; `after` is memory of our own.
-                unsafe { std::ptr::copy_nonoverlapping(after.bytes().as_ptr(), to, length) };
-            }
+            Argument::Array(..) => write(given, after),
             Argument::Text(_) => outputs.push((index, after.bytes().to_vec())),
+        }
+    }
+    for (name, given) in &buffers {
+        if let Some(after) = ran.outcome.output(name.as_str()) {
+            write(given, after);
         }
     }
     let finding = |d| Py::new(py, Finding::new(d, &source));

@@ -4,8 +4,12 @@
 //! of other libraries are the business of the Python files beside it, so nothing
 //! here needs PyTorch or numpy to be built or loaded.
 
+mod abi;
+mod dispatch;
+mod dlpack;
 mod error;
 mod inspect;
+mod kernel;
 mod launch;
 mod ops;
 mod trace;
@@ -16,13 +20,19 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _native {
     #[pymodule_export]
+    use crate::dispatch::{dispatch, forget, refuse, remember, remembered, workspace};
+    #[pymodule_export]
+    use crate::dlpack::dlpack;
+    #[pymodule_export]
     use crate::error::{Finding, FindingError, HeistError, UnsupportedError};
     #[pymodule_export]
     use crate::inspect::{check, command, explain, policies, policy};
     #[pymodule_export]
+    use crate::kernel::Kernel;
+    #[pymodule_export]
     use crate::launch::{Report, parameters, run};
     #[pymodule_export]
-    use crate::ops::{AttentionPlan, GemmPlan, GroupedPlan, Ops};
+    use crate::ops::{Ops, Plan};
     #[pymodule_export]
     use crate::trace::Trace;
 

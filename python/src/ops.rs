@@ -6,11 +6,12 @@ use crate::error::{HeistError, bad_word, of_op};
 use heist::kernels::attention::{Layout as Heads, Mask};
 use heist::kernels::gemm::{Epilogue, Gemm};
 use heist::ops::{
-    Attention, AttentionOperands, BorrowedStream, GemmOperands, GroupedGemm, GroupedOperands,
-    Memory, OpError, Operand, Operands, Plan, Sequences, WorkspaceMemory,
+    Attention, BorrowedStream, GroupedGemm, Memory, OpError, Operands, SLOTS, Sequences, Slots,
+    WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
 use heist::sched::{AnyPolicy, Schedule, Source, Submit};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 /// The operations of one device.
@@ -62,7 +63,7 @@ impl Ops {
         bias: bool,
         activation: &str,
         policy: Option<&str>,
-    ) -> PyResult<GemmPlan> {
+    ) -> PyResult<Plan> {
         let problem = Gemm {
             m,
             n,
@@ -82,7 +83,7 @@ impl Ops {
         };
         let schedule = self.schedule(policy)?;
         let plan = py.detach(|| self.ops.gemm(&problem, schedule.as_ref()));
-        self.made(py, plan).map(GemmPlan)
+        self.made(py, plan)
     }
 
     /// Plans products whose rows are dealt out on the device.
@@ -99,7 +100,7 @@ impl Ops {
         out: &str,
         layout: &str,
         policy: Option<&str>,
-    ) -> PyResult<GroupedPlan> {
+    ) -> PyResult<Plan> {
         let problem = GroupedGemm {
             groups,
             rows,
@@ -111,7 +112,7 @@ impl Ops {
         };
         let schedule = self.schedule(policy)?;
         let plan = py.detach(|| self.ops.grouped_gemm(&problem, schedule.as_ref()));
-        self.made(py, plan).map(GroupedPlan)
+        self.made(py, plan)
     }
 
     /// Plans attention. `packed` has the rows of all queries and of all keys where
@@ -136,7 +137,7 @@ impl Ops {
         window: Option<(u32, u32)>,
         scale: Option<f32>,
         policy: Option<&str>,
-    ) -> PyResult<AttentionPlan> {
+    ) -> PyResult<Plan> {
         let problem = Attention {
             sequences: match (packed, paged) {
                 (None, None) => Sequences::Same {
@@ -173,7 +174,7 @@ impl Ops {
         };
         let schedule = self.schedule(policy)?;
         let plan = py.detach(|| self.ops.attention(&problem, schedule.as_ref()));
-        self.made(py, plan).map(AttentionPlan)
+        self.made(py, plan)
     }
 }
 
@@ -191,138 +192,102 @@ impl Ops {
         Ok(Some(schedule))
     }
 
-    fn made<O>(&self, py: Python<'_>, plan: Result<Plan<O>, OpError>) -> PyResult<Made<O>> {
+    fn made<O: Operands>(
+        &self,
+        py: Python<'_>,
+        plan: Result<heist::ops::Plan<O>, OpError>,
+    ) -> PyResult<Plan> {
         let plan = plan.map_err(|error| of_op(py, error))?;
-        Ok(Made {
-            plan,
+        Ok(Plan {
+            plan: plan.by_slot(),
             simulated: self.simulated,
         })
     }
 }
 
-/// A plan with what Python needs to know of it.
-struct Made<O> {
-    plan: Plan<O>,
+/// A planned operation.
+#[pyclass(frozen, module = "heist._native")]
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) plan: heist::ops::Plan<Slots<'static>>,
     simulated: bool,
 }
 
-impl<O: Operands> Made<O> {
-    /// The memory of an operand by its address. Tensors are checked against the
-    /// shapes that the plan was made for before they come here, so they have the
-    /// bytes that it asks for.
-    fn memory<'m>(&self, slot: usize, address: u64) -> Memory<'m> {
-        let bytes = self
-            .plan
-            .operands()
-            .get(slot)
-            .map_or(0, |o: &Operand| o.bytes);
-        if self.simulated {
-            // SAFETY: the Python side passes the address of a tensor that has the
-            // shape of this plan and that the caller holds until the call is over.
-            unsafe { Memory::at_host(address, bytes) }
-        } else {
-            Memory::at_device(address, bytes)
-        }
+#[pymethods]
+impl Plan {
+    /// What was planned, in words.
+    #[getter]
+    fn name(&self) -> &str {
+        self.plan.name()
     }
 
-    /// The same, where zero means that it is not given.
-    fn optional<'m>(&self, slot: usize, address: u64) -> Option<Memory<'m>> {
-        (address != 0).then(|| self.memory(slot, address))
+    /// Bytes of counters: zero before the first launch.
+    #[getter]
+    fn counters(&self) -> u64 {
+        self.plan.workspace().counters
     }
 
+    /// Bytes of scratch memory.
+    #[getter]
+    fn scratch(&self) -> u64 {
+        self.plan.workspace().scratch
+    }
+
+    /// Floating-point operations.
+    #[getter]
+    fn flops(&self) -> f64 {
+        self.plan.work().flops
+    }
+
+    /// Launches it on the stream with this handle, with the addresses of its operands;
+    /// zero for one that is left out.
     fn launch(
         &self,
         py: Python<'_>,
-        operands: &O,
+        addresses: Vec<u64>,
         counters: u64,
         scratch: u64,
         stream: u64,
-    ) -> PyResult<()>
-    where
-        O: Sync,
-    {
+    ) -> PyResult<()> {
+        if addresses.len() > SLOTS {
+            let why = format!("{} operands; there are at most {SLOTS}", addresses.len());
+            return Err(PyValueError::new_err(why));
+        }
+        let mut operands = Slots::default();
+        for (slot, address) in addresses.into_iter().enumerate() {
+            if address != 0 {
+                operands.0[slot] = Some(self.memory(slot, address));
+            }
+        }
         let need = self.plan.workspace();
         let workspace = WorkspaceMemory {
             counters: Memory::at_device(counters, need.counters),
             scratch: Memory::at_device(scratch, need.scratch),
         };
-        let launch = || {
+        py.detach(|| {
             self.plan
-                .launch(operands, workspace, BorrowedStream(stream))
-        };
-        let launched = if self.simulated {
-            py.detach(launch)
-        } else {
-            // A few microseconds: to let go of the interpreter would take longer.
-            launch()
-        };
-        launched.map_err(|error| of_op(py, error))
+                .launch(&operands, workspace, BorrowedStream(stream))
+        })
+        .map_err(|error| of_op(py, error))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{}>", self.plan.name())
     }
 }
 
-/// What every kind of plan has.
-macro_rules! plan {
-    ($(#[$doc:meta])* $name:ident, $operands:ident, [$($slot:literal $field:ident: $how:ident),*]) => {
-        $(#[$doc])*
-        #[pyclass(frozen, module = "heist._native")]
-        pub(crate) struct $name(Made<$operands<'static>>);
-
-        #[pymethods]
-        impl $name {
-            /// What was planned, in words.
-            #[getter]
-            fn name(&self) -> &str {
-                self.0.plan.name()
-            }
-
-            /// Bytes of counters: zero before the first launch.
-            #[getter]
-            fn counters(&self) -> u64 {
-                self.0.plan.workspace().counters
-            }
-
-            /// Bytes of scratch memory.
-            #[getter]
-            fn scratch(&self) -> u64 {
-                self.0.plan.workspace().scratch
-            }
-
-            /// Floating-point operations.
-            #[getter]
-            fn flops(&self) -> f64 {
-                self.0.plan.work().flops
-            }
-
-            /// Launches it with addresses, on the stream with this handle.
-            #[expect(clippy::too_many_arguments, reason = "numbers are the fastest that Python passes")]
-            fn launch(
-                &self,
-                py: Python<'_>,
-                $($field: u64,)*
-                counters: u64,
-                scratch: u64,
-                stream: u64,
-            ) -> PyResult<()> {
-                let operands = $operands { $($field: self.0.$how($slot, $field)),* };
-                self.0.launch(py, &operands, counters, scratch, stream)
-            }
-
-            fn __repr__(&self) -> String {
-                format!("<{}>", self.0.plan.name())
-            }
+impl Plan {
+    /// The memory of an operand by its address. Tensors are checked against the
+    /// shapes that the plan was made for before they come here, so they have the
+    /// bytes that it asks for.
+    pub(crate) fn memory<'m>(&self, slot: usize, address: u64) -> Memory<'m> {
+        let bytes = self.plan.operands().get(slot).map_or(0, |o| o.bytes);
+        if self.simulated {
+            // SAFETY: the address is that of a tensor that has the shape of this plan
+            // and that the caller holds until the call is over.
+            unsafe { Memory::at_host(address, bytes) }
+        } else {
+            Memory::at_device(address, bytes)
         }
-    };
-}
-
-plan! {
-    /// A planned product.
-    GemmPlan, GemmOperands, [0 a: memory, 1 b: memory, 2 c: optional, 3 d: memory, 4 bias: optional]
-}
-plan! {
-    /// Planned products of groups.
-    GroupedPlan, GroupedOperands, [0 a: memory, 1 b: memory, 2 d: memory, 3 ends: memory]
-}
-plan! {
-    /// Planned attention.
-    AttentionPlan, AttentionOperands, [0 q: memory, 1 k: memory, 2 v: memory, 3 out: memory, 4 lse: optional, 5 q_starts: optional, 6 k_starts: optional, 7 pages: optional]
+    }
 }

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 import heist
 import heist.torch as ht
 from references import attention, close, grouped
+from texts import ADD
 
 F16, BF16 = torch.float16, torch.bfloat16
 
@@ -208,11 +209,15 @@ def the_hook():
 
 
 def refusals():
+    one = torch.tensor([1 << 19], dtype=torch.int32, device="cuda")
     for call, error in [
         (lambda: ht.mm(randn(8, 16), torch.zeros(16, 8, dtype=BF16)), (ValueError, RuntimeError)),
         (lambda: ht.mm(randn(9 * 16)[1:129].view(8, 16), randn(16, 8)), ValueError),
         (lambda: ht.scaled_dot_product_attention(*(randn(1, 1, 8, 20),) * 3), heist.UnsupportedError),
         (lambda: ht.mm(randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
+        (lambda: ht.linear(randn(1 << 19, 16), randn(1 << 19, 16)), torch.OutOfMemoryError),
+        (lambda: ht.addmm(randn(1), randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
+        (lambda: ht.grouped_mm(randn(1 << 19, 16), randn(1, 16, 1 << 19), offs=one), torch.OutOfMemoryError),
     ]:
         try:
             call()
@@ -221,6 +226,57 @@ def refusals():
         raise AssertionError("a call that can't be done was done")
     a, b = randn(64, 64), randn(64, 64)
     close(ht.mm(a, b), a.double() @ b.double())
+
+
+def kernels_over_arrays_of_the_gpu():
+    """PTX and a kernel written in Rust, over tensors and DLPack arrays where they lie."""
+    import subprocess
+
+    x = torch.arange(100, dtype=torch.float32, device="cuda")
+    heist.run(ADD, x, 60, 0.5, grid=1, block=128)
+    want = torch.arange(100, dtype=torch.float32, device="cuda")
+    want[:60] += 0.5
+    assert torch.equal(x, want)
+
+    class Foreign:
+        def __dlpack__(self, stream=None):
+            return x.__dlpack__(stream=stream)
+
+        def __dlpack_device__(self):
+            return x.__dlpack_device__()
+
+    kernel = heist.Kernel(ADD)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        kernel(Foreign(), 100, 1.0, grid=1, block=128)
+        kernel(x, 100, 1.0, grid=1, block=128)
+    stream.synchronize()
+    assert torch.equal(x, want + 2)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kernel(x, 100, 1.0, grid=1, block=128)
+    graph.replay()
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(x, want + 4)
+    for call in (
+        lambda: heist.run(ADD, x.cpu(), 1, 1.0, grid=1, block=1, buffers={"other": x}),
+        lambda: kernel(x.cpu(), 1, 1.0, grid=1, block=1),
+        lambda: kernel("out:f32:4", 1, 1.0, grid=1, block=1),
+        lambda: kernel(x[::2], 1, 1.0, grid=1, block=1),
+        lambda: kernel(x, "u64:1", 1.0, grid=1, block=1),
+    ):
+        try:
+            call()
+        except ValueError:
+            continue
+        raise AssertionError("a launch that can't be done was done")
+    command = [sys.executable, "-m", "heist", "emit", "gemm", "m=300", "n=200", "k=512", "--json"]
+    emitted = heist.Emitted(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    a, b, d = randn(300, 512), randn(200, 512), torch.full((300, 200), float("nan"), dtype=BF16, device="cuda")
+    emitted.run(a=a, b=b, d=d)
+    no_worse(d, a @ b.t(), a.double() @ b.double().t())
 
 
 def two_devices():
@@ -235,17 +291,48 @@ def two_devices():
 
 
 def more_than_2_31_elements():
-    a = torch.zeros(1 << 17, 1 << 14, dtype=BF16, device="cuda")
-    a[-1] = 1
-    b = randn(16, 1 << 14)
-    out = ht.mm(a, b.t())
+    """In a matrix, in the other one, in the result: the last rows are right."""
+    big = torch.zeros(1 << 17, (1 << 14) + 64, dtype=BF16, device="cuda")
+    big[-1] = 1
+    b = randn(16, big.shape[1])
+    out = ht.mm(big, b.t())
     close(out[-1:], b.double().sum(1)[None])
     assert not out[:-1].any()
+    close(ht.linear(b, big)[:, -1:], b.double().sum(1)[:, None])
+    ends = torch.tensor([7, big.shape[0]], dtype=torch.int32, device="cuda")
+    two = randn(2, big.shape[1], 64)
+    close(ht.grouped_mm(big, two, offs=ends)[-1:], two[1].double().sum(0)[None])
+    del big, out
+    a, b = randn(1 << 17, 16), randn(16, (1 << 14) + 64)
+    out = ht.mm(a, b)
+    assert out.numel() > 2**31
+    close(out[-64:], a[-64:].double() @ b.double())
+    del out
+    out = ht.grouped_mm(a, torch.stack((b, -b)), offs=ends)
+    close(out[-64:], -(a[-64:].double() @ b.double()))
+    close(out[:7], a[:7].double() @ b.double())
+    del out
+    q = randn(2100, 16, 512, 128)
+    assert q.numel() > 2**31
+    out = ht.scaled_dot_product_attention(q, q, q, is_causal=True)
+    close(out[-1:], attention(q[-1:], q[-1:], q[-1:], causal=True)[0])
+    rows = q.view(2100 * 512, 16, 128)
+    starts = torch.arange(2101, dtype=torch.int32, device="cuda") * 512
+    out = ht.flash_attn_varlen_func(rows, rows, rows, starts, starts, 512, 512)
+    last = rows[-512:].transpose(0, 1)[None]
+    close(out[-512:].transpose(0, 1)[None], attention(last, last, last)[0])
+    table = torch.tensor([[2099, 5]], dtype=torch.int32, device="cuda")
+    pages = q.view(2100, 512, 16, 128)
+    lengths = torch.tensor([700], dtype=torch.int32, device="cuda")
+    query = randn(1, 1, 16, 128)
+    out = ht.flash_attn_with_kvcache(query, pages, pages, cache_seqlens=lengths, block_table=table)
+    keys = torch.cat((pages[2099], pages[5]))[:700].transpose(0, 1)[None]
+    close(out.transpose(1, 2), attention(query.transpose(1, 2), keys, keys)[0])
 
 
 CHECKS = [
     attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, groups, graphs,
-    graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, two_devices, more_than_2_31_elements,
+    graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,
 ]  # fmt: skip
 
 

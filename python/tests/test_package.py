@@ -7,28 +7,7 @@ import textwrap
 import pytest
 
 import heist
-
-ADD = """
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .entry add(.param .u64 data, .param .u32 count, .param .f32 more) {
-    .reg .b32 %r<4>; .reg .b64 %rd<4>; .reg .f32 %f<3>; .reg .pred %p<2>;
-    ld.param.u64 %rd1, [data];
-    ld.param.u32 %r1, [count];
-    ld.param.f32 %f1, [more];
-    mov.u32 %r2, %tid.x;
-    setp.ge.u32 %p1, %r2, %r1;
-    @%p1 bra DONE;
-    mul.wide.u32 %rd2, %r2, 4;
-    add.u64 %rd3, %rd1, %rd2;
-    ld.global.f32 %f2, [%rd3];
-    add.f32 %f2, %f2, %f1;
-    st.global.f32 [%rd3], %f2;
-DONE:
-    ret;
-}
-"""
+from texts import ADD
 
 MISALIGNED = """
 .version 8.0
@@ -83,6 +62,56 @@ def test_run_with_arrays():
     assert numpy.frombuffer(report.outputs[0][1], dtype=numpy.float32).tolist() == [2, 3, 4]
 
 
+def test_run_with_named_buffers_and_dlpack():
+    numpy = pytest.importorskip("numpy")
+    data = numpy.arange(64, dtype=numpy.float32)
+    heist.run(ADD, "ptr:data+128", 32, 1.0, grid=1, block=32, buffers={"data": data})
+    assert (data[:32] == numpy.arange(32)).all() and (data[32:] == numpy.arange(33, 65)).all()
+
+    class Foreign:
+        """An array of a library that has DLPack and nothing else."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack__(self, stream=None):
+            return self.array.__dlpack__()
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+    heist.run(ADD, Foreign(data), 64, 1.0, grid=1, block=64)
+    assert data[0] == 1 and data[63] == 65
+    with pytest.raises(ValueError, match="not contiguous"):
+        heist.run(ADD, Foreign(data[::2]), 8, 1.0, grid=1, block=64)
+    with pytest.raises(TypeError, match="kind 5"):
+        heist.run(ADD, Foreign(data.astype(numpy.complex64)), 8, 1.0, grid=1, block=64)
+
+
+@pytest.mark.parametrize("words", [["gemm", "m=40", "n=24", "k=64"], ["gemm", "m=40", "n=24", "k=64", "--arch", "sm_80"]])
+def test_a_kernel_written_in_rust_is_loaded_and_launched(words, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    command = [sys.executable, "-m", "heist", "emit", *words, "dtype=f16", "out=f32", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    path = tmp_path / "gemm.json"
+    path.write_text(done.stdout)
+    emitted = heist.Emitted(path)
+    random = numpy.random.default_rng(1)
+    a, b = random.standard_normal((40, 64)).astype(numpy.float16), random.standard_normal((24, 64)).astype(numpy.float16)
+    d = numpy.full((40, 24), numpy.nan, dtype=numpy.float32)
+    (report,) = emitted.run(a=a, b=b, d=d)
+    assert report.trace.blocks >= 1 and ".entry" in emitted.ptx[0]
+    numpy.testing.assert_allclose(d, a.astype(numpy.float64) @ b.T.astype(numpy.float64), rtol=1e-3, atol=1e-2)
+    with pytest.raises(TypeError, match="works on b too"):
+        emitted.run(a=a, d=d)
+    with pytest.raises(TypeError, match="no buffer e"):
+        emitted.run(a=a, b=b, d=d, e=d)
+    with pytest.raises(ValueError, match="takes 3840 bytes"):
+        emitted.run(a=a, b=b, d=d[:10])
+    with pytest.raises(ValueError, match="heist emit"):
+        heist.Emitted("{}")
+
+
 def test_findings_are_exceptions():
     numpy = pytest.importorskip("numpy")
     short = numpy.zeros(10, dtype=numpy.float32)
@@ -129,10 +158,10 @@ def test_bad_calls_say_what_to_do(call, error, words):
 def test_examples_in_the_documentation():
     import doctest
 
-    from heist import _inspect, _policy, _run
+    from heist import _emitted, _inspect, _policy, _run
 
     pytest.importorskip("numpy")
-    for module in (heist, _inspect, _policy, _run):
+    for module in (heist, _emitted, _inspect, _policy, _run):
         failed, _ = doctest.testmod(module, extraglobs={"heist": heist}, optionflags=doctest.ELLIPSIS)
         assert failed == 0, module
 

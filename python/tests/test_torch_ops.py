@@ -197,35 +197,38 @@ def test_other_simulated_gpus():
 
 
 OPS = {
-    "attention": lambda: (*qkv(1, 2, 1, 8, 12, 16), None, True, -1, -1, ""),
-    "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), 0.5, False, 2, 1, ""),
+    "attention": lambda: (*qkv(1, 2, 1, 8, 12, 16), 0.25, True, -1, -1),
+    "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), 0.5, False, 2, 1),
     "attention_packed": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
-        None, False, -1, -1, "",
+        0.25, False, -1, -1,
     ),
     "attention_paged": lambda: (
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),
-        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), None, False, -1, -1, "",
+        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), 0.125, False, -1, -1,
     ),
-    "mm": lambda: (torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), F32, ""),
+    "mm": lambda: (torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), F32),
     "addmm": lambda: (
-        torch.randn(8, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), 1.0, 1.0, "relu", "",
+        torch.randn(8, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), 1.0, 1.0, 1,
     ),
-    "linear": lambda: (torch.randn(2, 3, 16, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(8, dtype=F16), "silu", ""),
+    "linear": lambda: (torch.randn(2, 3, 16, dtype=F16), torch.randn(8, 16, dtype=F16), 3),
+    "linear_bias": lambda: (torch.randn(2, 3, 16, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(8, dtype=F16), 0),
     "grouped_mm": lambda: (
-        torch.randn(8, 16, dtype=BF16), torch.randn(2, 16, 8, dtype=BF16), torch.tensor([3, 8], dtype=torch.int32), BF16, "",
+        torch.randn(8, 16, dtype=BF16), torch.randn(2, 16, 8, dtype=BF16), torch.tensor([3, 8], dtype=torch.int32), BF16,
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OPS)
 def test_opcheck(name):
-    torch.library.opcheck(getattr(torch.ops.heist, name).default, OPS[name]())
+    arguments = OPS[name]()
+    torch.library.opcheck(getattr(torch.ops.heist, name).default, arguments)
+    torch.library.opcheck(getattr(torch.ops.heist, f"{name}_policy").default, (*arguments, ""))
 
 
 def test_every_operation_is_checked():
     there = {name.split("::")[1].split(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith("heist::")}
-    assert there == set(OPS)
+    assert there == {form for name in OPS for form in (name, f"_{name}", f"{name}_policy")}
 
 
 def test_compile():

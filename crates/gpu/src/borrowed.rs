@@ -157,6 +157,13 @@ impl Gpu {
         self.check(filled)
     }
 
+    /// Whether a graph is being captured from the caller's stream. Where the driver
+    /// can't say, as of the default stream beside a capture, it is.
+    pub fn is_capturing(&self, stream: BorrowedStream) -> bool {
+        let asked = self.visit(|| raw::stream_is_capturing(raw::borrowed_stream(stream.0)));
+        !matches!(asked, Ok(Ok(false)))
+    }
+
     /// Does something in this context and leaves the thread as it was.
     fn visit<T>(&self, work: impl FnOnce() -> T) -> Result<T, GpuError> {
         let before = Handle(raw::context_current().map_err(GpuError::call)?);

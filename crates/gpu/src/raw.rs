@@ -329,6 +329,13 @@ pub(crate) fn stream_query(stream: CUstream) -> Result<bool, Status> {
     }
 }
 
+/// Whether a graph is being captured from the stream.
+pub(crate) fn stream_is_capturing(stream: CUstream) -> Result<bool, Status> {
+    let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    call!(cuStreamIsCapturing(stream, &mut status))?;
+    Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+}
+
 pub(crate) fn event_query(event: CUevent) -> Result<bool, Status> {
     match call!(cuEventQuery(event)) {
         Ok(()) => Ok(true),

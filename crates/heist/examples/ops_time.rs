@@ -2,13 +2,16 @@
 //!
 //! `cargo run --release -p heist --example ops_time`
 
+use heist::gpu::{JitOptions, PtxText};
 use heist::kernels::attention::{Dtype, Layout, Mask};
 use heist::kernels::gemm::{Gemm, Input, Layout as Stored, Output};
+use heist::launch::{Launch, TensorElement, TensorMap};
 use heist::ops::{
     Attention, AttentionOperands, GemmOperands, Memory, Ops, Sequences, WorkspaceMemory,
 };
 use heist::run::Device;
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Microseconds of the host for a call: the best of some rounds, with a queue that is
@@ -40,6 +43,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stream = gpu.untracked_stream()?;
     let ops = Ops::new(device)?;
     let memory = |bytes: u64| gpu.allocate_with(&vec![0; bytes as usize + 256]);
+
+    // What of it is the driver's: a kernel that does nothing, and a tensor map.
+    let text = PtxText::new(
+        "nothing",
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry nothing(.param .u64 at) { ret; }\n",
+    );
+    let nothing = Arc::new(gpu.load(&text, &JitOptions::default())?.kernel("nothing")?);
+    let ready = nothing.ready(&Launch::new(1, 128))?;
+    let time = host(&gpu, || Ok(ready.launch(stream.borrowed(), &[0; 8])?))?;
+    println!("a kernel that does nothing: {time:.2} us of the host a launch");
+    let map = TensorMap::dense("a", TensorElement::Bf16, &[128, 128], &[64, 64]);
+    let place = memory(32768)?;
+    let time = host(&gpu, || {
+        std::hint::black_box(gpu.encode_tensor_map(&map, place.address())?);
+        Ok(())
+    })?;
+    println!("a tensor map: {time:.2} us of the host");
 
     let begin = Instant::now();
     let problem = Gemm::new(128, 128, 128, Input::Bf16, Output::Bf16, Stored::Nt);

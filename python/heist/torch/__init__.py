@@ -23,7 +23,12 @@ from ._attention import (
 )
 from ._device import empty_cache, simulate
 from ._hooks import register_transformers, restore, use
+from ._library import install
 from ._products import addmm, grouped_mm, linear, mm
+
+#: What PyTorch calls for an operation that it has called before: the ``compiled`` part,
+#: or ``python``.
+dispatch = install()
 
 __all__ = [
     "addmm",

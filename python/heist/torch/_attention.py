@@ -8,7 +8,6 @@ import torch
 
 from ._device import (
     DTYPES,
-    LIBRARY,
     Launcher,
     UnsupportedError,
     aligned,
@@ -16,9 +15,9 @@ from ._device import (
     no_gradient,
     one_device,
     ops_of,
-    policy_text,
     tensors_only,
 )
+from ._library import call, cause, define, remember
 
 #: The widest window: as good as none.
 _WIDE = 1 << 28
@@ -93,9 +92,9 @@ def _lies(tensor: torch.Tensor) -> str | None:
     return None
 
 
-def _scale(what: str, scale: float | None) -> float | None:
+def _scale(what: str, scale: float | None, dim: int) -> float:
     if scale is None:
-        return None
+        return dim**-0.5 if dim > 0 else 1.0
     scale = float(scale)
     if not 0.0 < scale < float("inf"):
         raise UnsupportedError(f"{what}: a scale of {scale}; scales above zero are supported")
@@ -132,8 +131,10 @@ def _same(q, k, v, scale, causal, left, right, policy, want_lse):
         out.zero_()
         if lse is not None:
             lse.fill_(float("-inf"))
-    else:
-        launcher(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), address, 0, 0, 0)
+        return out, lse
+    launcher(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), address)
+    if keep is None:
+        remember(launcher, [0, 1, 2], [(out, 3)] if lse is None else [(out, 3), (lse, 4)])
     return out, lse
 
 
@@ -167,15 +168,6 @@ def _fits(tensor: torch.Tensor, rows: bool) -> bool:
     return (tensor.transpose(1, 2) if rows else tensor).is_contiguous()
 
 
-LIBRARY.define(
-    "attention(Tensor query, Tensor key, Tensor value, float? scale, bool causal, int left, int right, str policy) -> Tensor"
-)
-LIBRARY.define(
-    "attention_lse(Tensor query, Tensor key, Tensor value, float? scale, bool causal, int left, int right, str policy)"
-    " -> (Tensor, Tensor)"
-)
-
-
 def _attention(q, k, v, scale, causal, left, right, policy):
     return _same(q, k, v, scale, causal, left, right, policy, False)[0]
 
@@ -184,7 +176,7 @@ def _attention_lse(q, k, v, scale, causal, left, right, policy):
     return _same(q, k, v, scale, causal, left, right, policy, True)
 
 
-def _like(q, k, v):
+def _like(q, k, v, *how):
     """An output without memory, laid out as the operation does it."""
     one_device("attention", q, k, v)
     _check("attention", q, k, v, 1, 2)
@@ -195,14 +187,14 @@ def _like(q, k, v):
     return torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
-@torch.library.register_fake("heist::attention", lib=LIBRARY)
-def _(q, k, v, scale, causal, left, right, policy):
-    return _like(q, k, v)
-
-
-@torch.library.register_fake("heist::attention_lse", lib=LIBRARY)
-def _(q, k, v, scale, causal, left, right, policy):
+def _like_lse(q, k, v, *how):
     return _like(q, k, v), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+_HOW = "float scale, bool causal, int left, int right"
+_QKV = "Tensor query, Tensor key, Tensor value"
+_attend = _op, _ = define("attention", f"{_QKV}, {_HOW}", "Tensor", _attention, _like)
+_attend_lse = define("attention_lse", f"{_QKV}, {_HOW}", "(Tensor, Tensor)", _attention_lse, _like_lse)
 
 
 # --- Packed sequences ---------------------------------------------------------
@@ -228,11 +220,10 @@ def _packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal,
         out.zero_()
         lse.fill_(float("-inf"))
     else:
-        q_starts, k_starts = q_starts.contiguous(), k_starts.contiguous()
-        launcher(
-            q.contiguous().data_ptr(), k.contiguous().data_ptr(), v.contiguous().data_ptr(),
-            out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(), k_starts.data_ptr(), 0,
-        )  # fmt: skip
+        own = [tensor.contiguous() for tensor in (q, k, v, q_starts, k_starts)]
+        launcher(*(t.data_ptr() for t in own[:3]), out.data_ptr(), lse.data_ptr(), *(t.data_ptr() for t in own[3:]))
+        if all(a is b for a, b in zip(own, (q, k, v, q_starts, k_starts))):
+            remember(launcher, [0, 1, 2, 5, 6], [(out, 3), (lse, 4)])
     return out, lse
 
 
@@ -265,18 +256,17 @@ def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, ca
     return (Launcher(index, plan),)
 
 
-LIBRARY.define(
-    "attention_packed(Tensor query, Tensor key, Tensor value, Tensor q_starts, Tensor k_starts, int most_queries,"
-    " int most_keys, float? scale, bool causal, int left, int right, str policy) -> (Tensor, Tensor)"
-)
-
-
-@torch.library.register_fake("heist::attention_packed", lib=LIBRARY)
-def _(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy):
+def _like_packed(q, k, v, q_starts, k_starts, *how):
     one_device("packed attention", q, k, v, q_starts, k_starts)
     _check("packed attention", q, k, v, 1, None)
     lse = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
     return torch.empty_like(q, memory_format=torch.contiguous_format), lse
+
+
+_attend_packed = define(
+    "attention_packed", f"{_QKV}, Tensor q_starts, Tensor k_starts, int most_queries, int most_keys, {_HOW}",
+    "(Tensor, Tensor)", _packed, _like_packed,
+)  # fmt: skip
 
 
 # --- Keys and values in pages ---------------------------------------------------
@@ -298,11 +288,13 @@ def _paged(q, k, v, lengths, pages, scale, causal, left, right, policy):
     lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device)
     if launcher is None:
         return out.zero_(), lse.fill_(float("-inf"))
-    q, lengths, pages = q.contiguous(), lengths.contiguous(), pages.contiguous()
+    own = [tensor.contiguous() for tensor in (q, lengths, pages)]
     launcher(
-        q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(),
-        lengths.data_ptr(), pages.data_ptr(),
+        own[0].data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(),
+        own[1].data_ptr(), own[2].data_ptr(),
     )  # fmt: skip
+    if all(a is b for a, b in zip(own, (q, lengths, pages))):
+        remember(launcher, [0, 1, 2, 6, 7], [(out, 3), (lse, 4)], [(5, q_starts.data_ptr())])
     return out, lse
 
 
@@ -322,27 +314,15 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy):
     return Launcher(index, plan), q_starts
 
 
-LIBRARY.define(
-    "attention_paged(Tensor query, Tensor key, Tensor value, Tensor lengths, Tensor pages, float? scale, bool causal,"
-    " int left, int right, str policy) -> (Tensor, Tensor)"
-)
-
-
-@torch.library.register_fake("heist::attention_paged", lib=LIBRARY)
-def _(q, k, v, lengths, pages, scale, causal, left, right, policy):
+def _like_paged(q, k, v, lengths, pages, *how):
     one_device("paged attention", q, k, v, lengths, pages)
     lse = q.new_empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32)
     return torch.empty_like(q, memory_format=torch.contiguous_format), lse
 
 
-for _name, _body in (("attention", _attention), ("attention_lse", _attention_lse), ("attention_packed", _packed), ("attention_paged", _paged)):
-    for _key in ("CPU", "CUDA"):
-        LIBRARY.impl(_name, _body, _key)
-
-_op = torch.ops.heist.attention.default
-_op_lse = torch.ops.heist.attention_lse.default
-_op_packed = torch.ops.heist.attention_packed.default
-_op_paged = torch.ops.heist.attention_paged.default
+_attend_paged = define(
+    "attention_paged", f"{_QKV}, Tensor lengths, Tensor pages, {_HOW}", "(Tensor, Tensor)", _paged, _like_paged
+)
 
 
 # --- Names that people know ---------------------------------------------------
@@ -407,9 +387,13 @@ def scaled_dot_product_attention(
             key, value = key[:, :, :queries], value[:, :, :queries]
         else:
             right = queries - keys
-    if scale is not None:
-        scale = _scale(what, scale)
-    return _op(query, key, value, scale, is_causal, -1, right, "" if policy is None else policy_text(policy))
+    scale = _scale(what, scale, shape[3])
+    if policy is not None:
+        return call(_attend, policy, query, key, value, scale, is_causal, -1, right)
+    try:
+        return _op(query, key, value, scale, is_causal, -1, right)
+    except RuntimeError as error:
+        raise cause(error) from None
 
 
 def _window(what: str, window_size: Any, causal: bool) -> tuple[bool, int, int]:
@@ -462,11 +446,11 @@ def flash_attn_func(
         _check(what, q, k, v, 2, 1)
     causal, left, right = _window(what, window_size, causal)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    arguments = (q, k, v, _scale(what, softmax_scale), causal, left, right, policy_text(policy))
+    arguments = (q, k, v, _scale(what, softmax_scale, q.shape[3]), causal, left, right)
     if return_attn_probs:
-        out, lse = _op_lse(*arguments)
+        out, lse = call(_attend_lse, policy, *arguments)
         return out.transpose(1, 2), lse, None
-    return _op(*arguments).transpose(1, 2)
+    return call(_attend, policy, *arguments).transpose(1, 2)
 
 
 def flash_attn_varlen_func(
@@ -507,9 +491,9 @@ def flash_attn_varlen_func(
     no_gradient(what, q, k, v)
     _check(what, q, k, v, 1, None)
     causal, left, right = _window(what, window_size, causal)
-    out, lse = _op_packed(
-        q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k), _scale(what, softmax_scale),
-        causal, left, right, policy_text(policy),
+    out, lse = call(
+        _attend_packed, policy, q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k),
+        _scale(what, softmax_scale, q.shape[2]), causal, left, right,
     )  # fmt: skip
     return (out, lse, None) if return_attn_probs else out
 
@@ -596,15 +580,15 @@ def flash_attn_with_kvcache(
         v_cache[place] = v.to(v_cache.dtype)
         lengths = lengths + k.shape[1]
     causal, left, right = _window(what, window_size, causal)
-    how = (_scale(what, softmax_scale), causal, left, right, policy_text(policy))
+    how = (_scale(what, softmax_scale, dim), causal, left, right)
     if block_table is not None:
-        out, lse = _op_paged(q, k_cache, v_cache, lengths, block_table, *how)
-    elif queries <= 16 and (size := _page_of(room)) and not how[-1]:
+        out, lse = call(_attend_paged, policy, q, k_cache, v_cache, lengths, block_table, *how)
+    elif queries <= 16 and (size := _page_of(room)) and policy is None:
         # A sequence's room is its pages, in order.
         row = room // size
         table = torch.arange(batch * row, dtype=torch.int32, device=q.device).view(batch, row)
         pages = (cache.view(batch * row, size, -1, dim) for cache in (k_cache, v_cache))
-        out, lse = _op_paged(q, *pages, lengths, table, *how)
+        out, lse = call(_attend_paged, None, q, *pages, lengths, table, *how)
     else:
         # Packed, with the room behind each sequence's keys as a sequence without queries.
         numbers = torch.arange(batch + 1, device=q.device, dtype=torch.int32)
@@ -612,8 +596,8 @@ def flash_attn_with_kvcache(
         k_starts = torch.cat((k_starts, numbers[-1:] * room))
         q_starts = torch.stack((numbers[:-1] * queries, numbers[1:] * queries), dim=1).flatten()
         q_starts = torch.cat((q_starts, numbers[-1:] * queries))
-        out, lse = _op_packed(
-            q.reshape(batch * queries, heads, dim), k_cache.view(batch * room, -1, dim),
+        out, lse = call(
+            _attend_packed, policy, q.reshape(batch * queries, heads, dim), k_cache.view(batch * room, -1, dim),
             v_cache.view(batch * room, -1, dim), q_starts, k_starts, queries, room, *how,
         )  # fmt: skip
     out = out.view(batch, queries, heads, dim)

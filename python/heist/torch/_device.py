@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any
 
 import torch
@@ -10,9 +11,6 @@ import torch
 from .. import _native
 
 UnsupportedError = _native.UnsupportedError
-
-#: The namespace of the operations: ``torch.ops.heist``.
-LIBRARY = torch.library.Library("heist", "DEF")
 
 #: Names of types as the kernels take them.
 DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
@@ -29,8 +27,10 @@ _owner = os.getpid()
 _counters: dict[tuple[int, int], torch.Tensor] = {}
 _scratch: dict[tuple[int, int], torch.Tensor] = {}
 _COUNTER_BYTES = 4096
-# Counts how often one of them was made anew: an address from before is no longer good.
-_generation = 0
+# Those that a larger one took the place of. A thread may be about to launch with them.
+_replaced: list[torch.Tensor] = []
+
+_lock = threading.Lock()
 
 current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 _capturing = getattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False)
@@ -51,6 +51,7 @@ def simulate(device: str = "h200") -> None:
     # Plans are for the device that they were made for.
     from . import _attention, _products
 
+    _native.forget()
     _attention.forget()
     _products.forget()
 
@@ -60,10 +61,10 @@ def empty_cache() -> None:
 
     Not while a kernel of another stream may still use them: synchronise first.
     """
-    global _generation
-    _generation += 1
+    _native.forget()
     _counters.clear()
     _scratch.clear()
+    _replaced.clear()
 
 
 def ops_of(index: int) -> _native.Ops:
@@ -110,9 +111,9 @@ def device_of(what: str, *tensors: torch.Tensor) -> int:
 class Launcher:
     """A plan with the memory it needs, for tensors of one device."""
 
-    __slots__ = ("counters", "held", "index", "launch", "plan", "scratch")
+    __slots__ = ("index", "plan")
 
-    def __init__(self, index: int, plan: Any) -> None:
+    def __init__(self, index: int, plan: _native.Plan) -> None:
         if index < 0 and plan.flops > SIMULATED_LIMIT:
             raise UnsupportedError(
                 f"{plan.name}: {plan.flops:.2g} operations would take the simulated GPU too long (at most "
@@ -120,59 +121,49 @@ class Launcher:
             )
         self.index = index
         self.plan = plan
-        self.counters = plan.counters
-        self.scratch = plan.scratch
-        self.launch = plan.launch
-        # The stream of the last launch, the state of the workspaces then, and the
-        # addresses: one tuple, which another thread replaces as a whole.
-        self.held = (-1, -1, 0, 0)
 
     def __call__(self, *addresses: int) -> None:
-        index = self.index
-        if index < 0:
-            self.launch(*addresses, 0, 0, 0)
+        if self.index < 0:
+            self.plan.launch(addresses, 0, 0, 0)
             return
-        stream = current_stream(index)
-        if not (self.counters or self.scratch):
-            self.launch(*addresses, 0, 0, stream)
-            return
-        held = self.held
-        if held[0] == stream and held[1] == _generation and not _capturing():
-            self.launch(*addresses, held[2], held[3], stream)
-            return
-        counters, scratch = self.memory(index, stream)
-        self.launch(*addresses, counters.data_ptr(), scratch.data_ptr(), stream)
+        stream = current_stream(self.index)
+        counters, scratch = self.memory(stream)
+        self.plan.launch(
+            addresses, 0 if counters is None else counters.data_ptr(), 0 if scratch is None else scratch.data_ptr(), stream
+        )
 
-    def memory(self, index: int, stream: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def memory(self, stream: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """Counters and scratch memory for a launch into a stream."""
-        global _generation
-        device = torch.device("cuda", index)
+        need, room = self.plan.counters, self.plan.scratch
+        if not (need or room):
+            return None, None
+        device = torch.device("cuda", self.index)
         if _capturing():
             # A graph has its own, from its own pool: it may be replayed beside anything,
             # and sets its counters to zero each time.
             return (
-                torch.zeros(max(self.counters, 1), dtype=torch.uint8, device=device),
-                torch.empty(max(self.scratch, 1), dtype=torch.uint8, device=device),
+                torch.zeros(max(need, 1), dtype=torch.uint8, device=device),
+                torch.empty(max(room, 1), dtype=torch.uint8, device=device),
             )
-        key = (index, stream)
-        counters = _counters.get(key)
-        if counters is None or counters.numel() < self.counters:
-            size = max(_COUNTER_BYTES, self.counters)
-            counters = _counters[key] = torch.zeros(size, dtype=torch.uint8, device=device)
-            _generation += 1
-        scratch = _scratch.get(key)
-        if scratch is None or scratch.numel() < self.scratch:
-            scratch = _scratch[key] = torch.empty(max(self.scratch, 256), dtype=torch.uint8, device=device)
-            _generation += 1
-        self.held = (stream, _generation, counters.data_ptr(), scratch.data_ptr())
+        key = (self.index, stream)
+        with _lock:
+            counters = _counters.get(key)
+            if counters is None or counters.numel() < need:
+                if counters is not None:
+                    _replaced.append(counters)
+                counters = _counters[key] = torch.zeros(max(_COUNTER_BYTES, need), dtype=torch.uint8, device=device)
+            scratch = _scratch.get(key)
+            if scratch is None or scratch.numel() < room:
+                size = max(room, 256)
+                if scratch is not None:
+                    # At least twice as large: all that were replaced are no larger than the last.
+                    _replaced.append(scratch)
+                    size = max(size, 2 * scratch.numel())
+                scratch = _scratch[key] = torch.empty(size, dtype=torch.uint8, device=device)
+            _native.workspace(
+                *key, (counters.data_ptr(), counters.numel()), (scratch.data_ptr(), scratch.numel())
+            )
         return counters, scratch
-
-
-def policy_text(policy: Any) -> str:
-    """A policy as text; empty for none."""
-    if policy is None:
-        return ""
-    return policy if isinstance(policy, str) else str(policy)
 
 
 def no_gradient(what: str, *tensors: torch.Tensor | None) -> None:

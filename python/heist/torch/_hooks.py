@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from ._attention import _op_lse, flash_attn_varlen_func, scaled_dot_product_attention
+from ._attention import _attend_lse, flash_attn_varlen_func, scaled_dot_product_attention
 from ._device import UnsupportedError
+from ._library import call
 
 #: The name under which both know it.
 NAME = "heist"
@@ -25,7 +26,8 @@ class _Registration:
         def forward(keys: Any, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False,
                     return_debug_mask: bool = False, *, scale: float | None = None) -> Any:  # fmt: skip
             if _takes(query, key, value, dropout_p, return_debug_mask):
-                out, lse = _op_lse(query, key, value, scale, is_causal, -1, -1, "")
+                scale = query.shape[-1] ** -0.5 if scale is None else scale
+                out, lse = call(_attend_lse, None, query, key, value, scale, is_causal, -1, -1)
                 seed = torch.zeros((2,), dtype=torch.uint64, device=query.device)
                 unused = torch.empty((), dtype=torch.uint64, device=query.device)
                 debug = torch.empty((0,), dtype=query.dtype, device=query.device)

@@ -8,7 +8,6 @@ import torch
 
 from ._device import (
     DTYPES,
-    LIBRARY,
     Launcher,
     UnsupportedError,
     aligned,
@@ -16,9 +15,9 @@ from ._device import (
     no_gradient,
     one_device,
     ops_of,
-    policy_text,
     tensors_only,
 )
+from ._library import call, cause, define, remember
 
 _ACTIVATIONS = ("none", "relu", "gelu", "silu")
 
@@ -86,7 +85,7 @@ def _plan(what, a, b, out_dtype, ldc, c, bias, alpha, beta, activation, policy):
     b_rows, ldb = _pitch(what, "the right matrix", b)
     plan = ops_of(index).gemm(
         m, n, k, dtype=dtype, out=_output(what, out_dtype), layout=f"{'n' if a_rows else 't'}{'n' if b_rows else 't'}",
-        lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta, bias=bias is not None, activation=activation,
+        lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta, bias=bias is not None, activation=_ACTIVATIONS[activation],
         policy=policy or None,
     )  # fmt: skip
     return Launcher(index, plan)
@@ -106,22 +105,15 @@ def _two(what: str, a: torch.Tensor, b: torch.Tensor) -> None:
         raise ValueError(f"{what}: {tuple(a.shape)} times {tuple(b.shape)}: the inner extents {a.shape[1]} and {b.shape[0]} differ")
 
 
-def _activation(what: str, activation: str) -> None:
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"{what}: there is no activation {activation!r}: {', '.join(_ACTIVATIONS)}")
+def _activation(what: str, activation: str) -> int:
+    """The number of an activation: the compiled part takes numbers alone."""
+    try:
+        return _ACTIVATIONS.index(activation)
+    except ValueError:
+        raise ValueError(f"{what}: there is no activation {activation!r}: {', '.join(_ACTIVATIONS)}") from None
 
 
 # --- The operations -----------------------------------------------------------
-
-LIBRARY.define("mm(Tensor input, Tensor mat2, ScalarType out_dtype, str policy) -> Tensor")
-LIBRARY.define(
-    "addmm(Tensor input, Tensor mat1, Tensor mat2, float beta, float alpha, str activation, str policy) -> Tensor"
-)
-LIBRARY.define("linear(Tensor input, Tensor weight, Tensor? bias, str activation, str policy) -> Tensor")
-LIBRARY.define(
-    "grouped_mm(Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType out_dtype, str policy) -> Tensor"
-)
-
 
 def _mm(a, b, out_dtype, policy):
     key = (
@@ -135,18 +127,19 @@ def _mm(a, b, out_dtype, policy):
         if not a.numel() or not b.numel():
             device_of("mm", a, b)
             return torch.zeros((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
-        launcher = _plan("mm", a, b, out_dtype, b.shape[1], None, None, 1.0, 0.0, "none", policy)
+        launcher = _plan("mm", a, b, out_dtype, b.shape[1], None, None, 1.0, 0.0, 0, policy)
         _plans[key] = launcher
     left, right = a.data_ptr(), b.data_ptr()
     if (left | right) % 16:
         aligned("mm", left=a, right=b)
     out = torch.empty((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
-    launcher(left, right, 0, out.data_ptr(), 0)
+    launcher(left, right, 0, out.data_ptr())
+    if a.dtype != torch.float32:
+        remember(launcher, [0, 1], [(out, 3)])
     return out
 
 
-@torch.library.register_fake("heist::mm", lib=LIBRARY)
-def _(a, b, out_dtype, policy):
+def _like_mm(a, b, out_dtype):
     one_device("mm", a, b)
     _two("mm", a, b)
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
@@ -191,13 +184,16 @@ def _addmm(c, a, b, beta, alpha, activation, policy):
     return out
 
 
-@torch.library.register_fake("heist::addmm", lib=LIBRARY)
-def _(c, a, b, beta, alpha, activation, policy):
+def _like_addmm(c, a, b, *how):
     one_device("addmm", a, b, c)
     return a.new_empty((a.shape[0], b.shape[1]))
 
 
-def _linear(x, weight, bias, activation, policy):
+def _linear(x, weight, activation, policy):
+    return _linear_bias(x, weight, None, activation, policy)
+
+
+def _linear_bias(x, weight, bias, activation, policy):
     what = "linear"
     key = (
         "linear", x.shape, weight.shape, x.stride(), weight.stride(), x.dtype, weight.dtype, x.get_device(),
@@ -217,19 +213,23 @@ def _linear(x, weight, bias, activation, policy):
         left, right = x.new_zeros((out.numel() // weight.shape[0], 8)), weight.new_zeros((weight.shape[0], 8))
     if (left.data_ptr() | right.data_ptr()) % 16:
         aligned(what, input=left, weight=right)
+    own = flat and x.shape[-1]
     if bias is not None:
         added = bias.data_ptr()
         if added % 16 or bias.stride(0) != 1:
+            own = own and bias.stride(0) == 1
             bias = bias.clone(memory_format=torch.contiguous_format)
             added = bias.data_ptr()
     launcher(left.data_ptr(), right.data_ptr(), 0, out.data_ptr(), added)
+    if own and x.dtype != torch.float32:
+        remember(launcher, [0, 1] if bias is None else [0, 1, 4], [(out, 3)])
     return out
 
 
 def _plan_linear(x, weight, bias, activation, policy):
     """The launcher of a linear layer, and whether its input is a matrix as it lies."""
     what = "linear"
-    _check_linear(x, weight, bias, activation)
+    _check_linear(x, weight, bias)
     device_of(what, x, weight, *(() if bias is None else (bias,)))
     if x.shape[-1]:
         flat = x.reshape(-1, x.shape[-1])
@@ -245,7 +245,7 @@ def _plan_linear(x, weight, bias, activation, policy):
     return launcher, own
 
 
-def _check_linear(x, weight, bias, activation):
+def _check_linear(x, weight, bias):
     what = "linear"
     if weight.dim() != 2 or x.dim() < 1:
         raise ValueError(f"{what}: input is {tuple(x.shape)} and weight {tuple(weight.shape)}; (.., in) and (out, in) are wanted")
@@ -254,15 +254,17 @@ def _check_linear(x, weight, bias, activation):
     if x.shape[-1] != weight.shape[1]:
         raise ValueError(f"{what}: rows of {x.shape[-1]} elements and a weight that takes {weight.shape[1]}")
     _input(what, "input", x)
-    _activation(what, activation)
     if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype):
         raise ValueError(f"{what}: bias is {bias.dtype} of {tuple(bias.shape)}; {x.dtype} of ({weight.shape[0]},) is wanted")
 
 
-@torch.library.register_fake("heist::linear", lib=LIBRARY)
-def _(x, weight, bias, activation, policy):
+def _like_linear(x, weight, activation):
+    return _like_linear_bias(x, weight, None, activation)
+
+
+def _like_linear_bias(x, weight, bias, activation):
     one_device("linear", x, weight, *(() if bias is None else (bias,)))
-    _check_linear(x, weight, bias, activation)
+    _check_linear(x, weight, bias)
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
@@ -298,23 +300,27 @@ def _grouped_mm(a, b, offs, out_dtype, policy):
     if (a.data_ptr() | b.data_ptr()) % 16:
         aligned(what, mat_a=a, mat_b=b)
     launcher(a.data_ptr(), b.data_ptr(), out.data_ptr(), offs.data_ptr())
+    if a.dtype != torch.float32:
+        remember(launcher, [0, 1, 3], [(out, 2)])
     return out
 
 
-@torch.library.register_fake("heist::grouped_mm", lib=LIBRARY)
-def _(a, b, offs, out_dtype, policy):
+def _like_grouped(a, b, offs, out_dtype):
     one_device("grouped_mm", a, b, offs)
     return a.new_empty((a.shape[0], b.shape[2]), dtype=out_dtype)
 
 
-for _name, _body in (("mm", _mm), ("addmm", _addmm), ("linear", _linear), ("grouped_mm", _grouped_mm)):
-    for _key in ("CPU", "CUDA"):
-        LIBRARY.impl(_name, _body, _key)
-
-_op_mm = torch.ops.heist.mm.default
-_op_addmm = torch.ops.heist.addmm.default
-_op_linear = torch.ops.heist.linear.default
-_op_grouped_mm = torch.ops.heist.grouped_mm.default
+_multiply = _op_mm, _ = define("mm", "Tensor input, Tensor mat2, ScalarType out_dtype", "Tensor", _mm, _like_mm)
+_multiply_add = define(
+    "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta, float alpha, int activation", "Tensor", _addmm, _like_addmm
+)
+_apply = _op_linear, _ = define("linear", "Tensor input, Tensor weight, int activation", "Tensor", _linear, _like_linear)
+_apply_bias = _op_linear_bias, _ = define(
+    "linear_bias", "Tensor input, Tensor weight, Tensor bias, int activation", "Tensor", _linear_bias, _like_linear_bias
+)
+_multiply_groups = define(
+    "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType out_dtype", "Tensor", _grouped_mm, _like_grouped
+)
 
 
 # --- Names that people know -----------------------------------------------------
@@ -334,7 +340,12 @@ def mm(
     if torch.is_grad_enabled():
         no_gradient("mm", input, mat2)
     # Types and sizes are checked where a call is planned, once.
-    return _op_mm(input, mat2, out_dtype or input.dtype, "" if policy is None else policy_text(policy))
+    if policy is not None:
+        return call(_multiply, policy, input, mat2, out_dtype or input.dtype)
+    try:
+        return _op_mm(input, mat2, out_dtype or input.dtype)
+    except RuntimeError as error:
+        raise cause(error) from None
 
 
 def addmm(
@@ -358,7 +369,7 @@ def addmm(
     no_gradient("addmm", input, mat1, mat2)
     _two("addmm", mat1, mat2)
     _input("addmm", "mat1", mat1)
-    _activation("addmm", activation)
+    number = _activation("addmm", activation)
     try:
         fits = torch.broadcast_shapes(input.shape, (mat1.shape[0], mat2.shape[1])) == (mat1.shape[0], mat2.shape[1])
     except RuntimeError:
@@ -367,7 +378,7 @@ def addmm(
         raise ValueError(
             f"addmm: input is {tuple(input.shape)}, which can't be spread over a result of {mat1.shape[0]} x {mat2.shape[1]}"
         )
-    return _op_addmm(input, mat1, mat2, float(beta), float(alpha), activation, policy_text(policy))
+    return call(_multiply_add, policy, input, mat1, mat2, float(beta), float(alpha), number)
 
 
 def linear(
@@ -391,8 +402,17 @@ def linear(
         tensors_only(what, bias=bias)
     if torch.is_grad_enabled():
         no_gradient(what, input, weight, bias)
+    number = 0 if activation == "none" else _activation(what, activation)
     # Types and sizes are checked where a call is planned, once.
-    return _op_linear(input, weight, bias, activation, "" if policy is None else policy_text(policy))
+    if policy is not None:
+        given = (_apply, policy, input, weight) if bias is None else (_apply_bias, policy, input, weight, bias)
+        return call(*given, number)
+    try:
+        if bias is None:
+            return _op_linear(input, weight, number)
+        return _op_linear_bias(input, weight, bias, number)
+    except RuntimeError as error:
+        raise cause(error) from None
 
 
 def grouped_mm(
@@ -444,5 +464,5 @@ def grouped_mm(
             f"{what}: offs is {offs.dtype} of {tuple(offs.shape)}; contiguous int32 with one number for each of "
             f"{mat_b.shape[0]} groups is wanted"
         )
-    out = _op_grouped_mm(mat_a, mat_b, offs, out_dtype or mat_a.dtype, policy_text(policy))
+    out = call(_multiply_groups, policy, mat_a, mat_b, offs, out_dtype or mat_a.dtype)
     return out.view(groups, rows, mat_b.shape[2]) if batched else out

@@ -168,6 +168,7 @@ fn argument(arg: &Arg) -> serde_json::Value {
             "type": scalar.ty.to_string(),
             "bytes": scalar.ty.bytes(),
             "value": scalar.ty.spell(scalar.bits),
+            "bits": scalar.bits,
         }),
         Arg::Bytes(bytes) => json!({ "kind": "bytes", "value": bytes }),
         Arg::Buffer { role, data } => json!({

@@ -4,7 +4,8 @@
  * it: work in a stream runs later, in order; a fault surfaces in a later call and
  * sticks until the context is reset; a launch copies as many parameter bytes as
  * the kernel takes. Device memory is host memory, and the kernels of
- * `examples/hardware/kernels.ptx` are known by name.
+ * `examples/hardware/kernels.ptx` are known by name. Of any other kernel it writes
+ * down how it was launched, into the file that STAND_IN_RECORD names.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -80,11 +81,14 @@ int cuCtxGetCurrent(void **context) { *context = current; return OK; }
 
 /* Kernels */
 
+enum { MOST = 48 };
+
 struct kernel {
     const char *name;
     int parameters;
-    int sizes[4];
+    int sizes[MOST];
     unsigned cluster;
+    int recorded;
 };
 
 static struct kernel kernels[] = {
@@ -97,7 +101,7 @@ static struct kernel kernels[] = {
 struct launch {
     struct kernel *kernel;
     unsigned blocks, threads, shared, cluster;
-    unsigned char parameters[4][128];
+    unsigned char parameters[MOST][128];
 };
 
 static uint64_t word(const struct launch *l, int i) {
@@ -106,9 +110,68 @@ static uint64_t word(const struct launch *l, int i) {
     return value;
 }
 
+/* Where memory was allocated, for records. */
+static struct { uint64_t address; size_t bytes; } allocated[256];
+static int allocations;
+
+/* An address as the number of its allocation, the bytes from its start, and the first
+ * bytes that are there. */
+static void record_address(FILE *to, uint64_t address) {
+    for (int i = 0; i < allocations && i < 256; i++) {
+        uint64_t offset = address - allocated[i].address;
+        if (address < allocated[i].address || offset >= allocated[i].bytes) continue;
+        fprintf(to, " #%d+%llu", i, (unsigned long long)offset);
+        for (uint64_t b = 0; b < 8 && offset + b < allocated[i].bytes; b++)
+            fprintf(to, "%s%02x", b ? "" : " ", ((unsigned char *)address)[b]);
+        return;
+    }
+}
+
+/* Tensor maps for kernels that are recorded: 8 bytes of an address, and these words. */
+struct recorded_map {
+    uint64_t base;
+    uint32_t swizzle, mark, type, rank, interleave, l2, fill;
+    uint32_t box[5], steps[5];
+    uint32_t strides[4], dims[5];
+};
+enum { MAP_MARK = 0x70616d };
+
+static void record(const struct launch *l) {
+    FILE *to = fopen(getenv("STAND_IN_RECORD"), "a");
+    if (!to) broken("the record can't be written");
+    fprintf(to, "launch %s blocks %u threads %u shared %u cluster %u\n", l->kernel->name, l->blocks,
+            l->threads, l->shared, l->cluster);
+    for (int i = 0; i < l->kernel->parameters; i++) {
+        const unsigned char *bytes = l->parameters[i];
+        struct recorded_map map;
+        memcpy(&map, bytes, sizeof map);
+        fprintf(to, "%d", i);
+        if (l->kernel->sizes[i] == 128 && map.mark == MAP_MARK) {
+            fprintf(to, " map type %u interleave %u swizzle %u l2 %u fill %u", map.type, map.interleave,
+                    map.swizzle, map.l2, map.fill);
+            for (unsigned d = 0; d < map.rank; d++) fprintf(to, "%s%u", d ? "," : " dims ", map.dims[d]);
+            for (unsigned d = 0; d + 1 < map.rank; d++)
+                fprintf(to, "%s%u", d ? "," : " strides ", map.strides[d]);
+            for (unsigned d = 0; d < map.rank; d++) fprintf(to, "%s%u", d ? "," : " box ", map.box[d]);
+            for (unsigned d = 0; d < map.rank; d++) fprintf(to, "%s%u", d ? "," : " steps ", map.steps[d]);
+            record_address(to, map.base);
+        } else {
+            fprintf(to, " bytes ");
+            for (int b = l->kernel->sizes[i]; b-- > 0;) fprintf(to, "%02x", bytes[b]);
+            if (l->kernel->sizes[i] == 8) record_address(to, word(l, i));
+        }
+        fprintf(to, "\n");
+    }
+    fclose(to);
+}
+
 /* Runs a launch; the seconds that it takes. */
 static double run(const struct launch *l) {
     const char *name = l->kernel->name;
+    if (l->kernel->recorded) {
+        record(l);
+        return 0;
+    }
     uint32_t *data = (uint32_t *)word(l, 0);
     if (!strcmp(name, "add_one")) {
         for (unsigned i = 0; i < word(l, 1) && i < l->blocks * l->threads; i++) data[i]++;
@@ -206,6 +269,11 @@ int cuStreamQuery(struct stream *s) {
     ALIVE;
     now += 1e-6;
     return work(s);
+}
+int cuStreamIsCapturing(struct stream *s, int *status) {
+    ALIVE;
+    *status = s && s->capture;
+    return OK;
 }
 int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) { ALIVE; return OK; }
 
@@ -332,6 +400,10 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
     if (bytes == 0) return INVALID_VALUE;
     if (bytes > 100ull << 30) return OUT_OF_MEMORY;
     *address = (uint64_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (allocations < 256) {
+        allocated[allocations].address = *address;
+        allocated[allocations++].bytes = bytes;
+    }
     return OK;
 }
 
@@ -378,8 +450,33 @@ int cuModuleLoadDataEx(void **module, const char *image, unsigned count, unsigne
         return INVALID_PTX;
     }
     if (strstr(image, "sm_121a") || strstr(image, "sm_80a")) return NO_BINARY;
-    *module = malloc(1);
+    *module = strdup(image);
     return OK;
+}
+
+/* A kernel that the stand-in does not know, as its text says it. */
+static struct kernel *described(const char *image, const char *name) {
+    char entry[256];
+    snprintf(entry, sizeof entry, ".entry %s(", name);
+    const char *at = strstr(image, entry);
+    if (!at || !getenv("STAND_IN_RECORD")) return NULL;
+    struct kernel *k = calloc(1, sizeof *k);
+    k->name = strdup(name);
+    k->recorded = 1;
+    const char *end = strchr(at, ')'), *cluster = strstr(at, ".reqnctapercluster ");
+    const char *body = strchr(at, '{');
+    if (cluster && cluster < body) k->cluster = atoi(cluster + strlen(".reqnctapercluster "));
+    for (at = strstr(at, ".param "); at && at < end; at = strstr(at + 1, ".param ")) {
+        const char *next = strpbrk(at, ",)"), *array = memchr(at, '[', next - at);
+        const char *type = at + strlen(".param ");
+        while (strncmp(type, ".b", 2) && strncmp(type, ".u", 2) && strncmp(type, ".s", 2) &&
+               strncmp(type, ".f", 2))
+            type = strchr(type, ' ') + 1;
+        int bytes = atoi(type + 2) / 8;
+        if (k->parameters == MOST) broken("a kernel has too many parameters");
+        k->sizes[k->parameters++] = array ? bytes * atoi(array + 1) : bytes;
+    }
+    return k;
 }
 
 int cuModuleUnload(void *module) { free(module); return OK; }
@@ -392,7 +489,8 @@ int cuModuleGetFunction(struct kernel **k, void *module, const char *name) {
             return OK;
         }
     }
-    return NOT_FOUND;
+    *k = described(module, name);
+    return *k ? OK : NOT_FOUND;
 }
 
 int cuFuncGetAttribute(int *value, int attribute, struct kernel *k) {
@@ -432,6 +530,18 @@ int cuTensorMapEncodeTiled(char *map, unsigned type, unsigned rank, void *base,
                            const unsigned *steps, unsigned interleave, unsigned swizzle,
                            unsigned l2, unsigned fill) {
     if ((uintptr_t)map % 64) broken("a tensor map is not aligned to 64 bytes");
+    if (getenv("STAND_IN_RECORD")) {
+        struct recorded_map r = {(uint64_t)base, swizzle, MAP_MARK, type, rank, interleave, l2, fill};
+        for (unsigned d = 0; d < rank; d++) {
+            r.dims[d] = dims[d];
+            r.box[d] = box[d];
+            r.steps[d] = steps[d];
+            if (d + 1 < rank) r.strides[d] = strides[d];
+        }
+        memset(map, 0, 128);
+        memcpy(map, &r, sizeof r);
+        return OK;
+    }
     if (type != 6 || rank != 2 || dims[0] != 128 || dims[1] != 64 || strides[0] != 256 ||
         box[0] != 64 || box[1] != 8 || steps[0] != 1 || steps[1] != 1)
         broken("a tensor map says something else than was meant");

@@ -49,5 +49,5 @@ pub use grouped::{GroupedGemm, GroupedOperands};
 pub use heist_gpu::BorrowedStream;
 pub use library::Ops;
 pub use memory::Memory;
-pub use operand::{Operand, Operands, Workspace, WorkspaceMemory};
+pub use operand::{Operand, Operands, SLOTS, Slots, Workspace, WorkspaceMemory};
 pub use plan::Plan;

@@ -4,7 +4,7 @@ use super::memory::Memory;
 use heist_launch::{ElementType, Role};
 
 /// The most operands that an operation has.
-pub(super) const SLOTS: usize = 8;
+pub const SLOTS: usize = 8;
 
 impl Operand {
     /// A tensor of `count` elements, which begins where vector loads and tensor
@@ -41,6 +41,19 @@ pub trait Operands {
     const NAMES: &'static [&'static str];
     /// The memory of each; `None` for one that is not given.
     fn memory(&self) -> [Option<Memory<'_>>; SLOTS];
+}
+
+/// Operands by their place in a plan's list, for callers who know it as data: a
+/// binding to another language, say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slots<'m>(pub [Option<Memory<'m>>; SLOTS]);
+
+impl Operands for Slots<'_> {
+    const NAMES: &'static [&'static str] = &[];
+
+    fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
+        self.0
+    }
 }
 
 /// What a plan asks of one operand.

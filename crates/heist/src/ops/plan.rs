@@ -2,7 +2,7 @@
 
 use super::error::OpError;
 use super::memory::Memory;
-use super::operand::{Operand, Operands, SLOTS, Workspace, WorkspaceMemory};
+use super::operand::{Operand, Operands, SLOTS, Slots, Workspace, WorkspaceMemory};
 use super::parameters::Parameters;
 use heist_gpu::{BorrowedStream, Gpu, ReadyLaunch};
 use heist_kernels::{Job, Step, Work};
@@ -79,6 +79,25 @@ impl<O: Operands> Plan<O> {
         match &self.inner.on {
             On::Gpu { launches, .. } => launches.len(),
             On::Sim { steps, .. } => steps.len(),
+        }
+    }
+
+    /// The same plan, whose operands are given by their place in
+    /// [`Plan::operands`].
+    pub fn by_slot(&self) -> Plan<Slots<'static>> {
+        Plan {
+            inner: self.inner.clone(),
+            operands: PhantomData,
+        }
+    }
+
+    /// Whether a graph is being captured from the caller's stream: what is launched
+    /// then runs later, any number of times. Where the driver can't say, it is taken
+    /// for one.
+    pub fn is_captured(&self, stream: BorrowedStream) -> bool {
+        match &self.inner.on {
+            On::Gpu { gpu, .. } => gpu.is_capturing(stream),
+            On::Sim { .. } => false,
         }
     }
 

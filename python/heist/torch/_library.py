@@ -1,0 +1,110 @@
+"""The operations of the namespace ``heist``, as PyTorch calls them.
+
+An operation has a body in Python, which checks, plans, launches and remembers. A call
+that is like one before never comes to it: PyTorch calls the compiled part, which has
+what was remembered (`python/src/dispatch.rs`). What the compiled part can't do it asks
+``heist::_NAME`` for, which is the body again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any, Callable
+
+import torch
+
+from .. import _native
+
+#: The namespace of the operations: ``torch.ops.heist``.
+LIBRARY = torch.library.Library("heist", "DEF")
+
+#: Types as PyTorch numbers them.
+_CODES = {torch.float16: 5, torch.float32: 6, torch.bfloat16: 15}
+
+_defined: list[tuple[str, str, Callable[..., Any]]] = []
+_refused = threading.local()
+
+
+def define(name: str, arguments: str, results: str, body: Callable[..., Any], fake: Callable[..., Any]) -> tuple[Any, Any]:
+    """Defines ``heist::NAME``, and ``heist::NAME_policy`` with a policy as its last
+    argument. The body takes the policy in any case, and it is empty for the first."""
+    LIBRARY.define(f"{name}({arguments}) -> {results}")
+    LIBRARY.define(f"_{name}({arguments}) -> {results}")
+    LIBRARY.define(f"{name}_policy({arguments}, str policy) -> {results}")
+    count = results.count("Tensor")
+    for key in ("CPU", "CUDA"):
+        LIBRARY.impl(f"_{name}", _asked(body, count), key)
+        LIBRARY.impl(f"{name}_policy", body, key)
+    torch.library.register_fake(f"heist::{name}", fake, lib=LIBRARY)
+    torch.library.register_fake(f"heist::{name}_policy", lambda *given: fake(*given[:-1]), lib=LIBRARY)
+    kinds = "".join("T" if argument.split()[0] == "Tensor" else "." for argument in arguments.split(", "))
+    _defined.append((name, kinds, body))
+    return getattr(torch.ops.heist, name).default, getattr(torch.ops.heist, f"{name}_policy").default
+
+
+def install() -> str:
+    """Has PyTorch call the compiled part for all operations, and says ``compiled``.
+    Where PyTorch is too old for that, or ``HEIST_DISPATCH=python`` is set, it calls the
+    bodies, which takes a few microseconds more."""
+    folder = Path(torch.__file__).parent / "lib"
+    if os.environ.get("HEIST_DISPATCH") != "python":
+        try:
+            _native.dispatch(
+                str(folder / "libtorch_cpu.so"), str(folder / "libtorch_cuda.so"), [(name, kinds) for name, kinds, _ in _defined]
+            )
+        except _native.HeistError:
+            pass
+        else:
+            # Nothing of a GPU survives a fork; the body says so.
+            os.register_at_fork(after_in_child=_native.forget)
+            return "compiled"
+    for name, _, body in _defined:
+        for key in ("CPU", "CUDA"):
+            LIBRARY.impl(name, lambda *given, body=body: body(*given, ""), key)
+    return "python"
+
+
+def _asked(body: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The body, when the compiled part asks for it: no exception of Python gets through
+    the C interface, so it is kept here."""
+
+    def asked(*arguments: Any) -> Any:
+        try:
+            return body(*arguments, "")
+        except BaseException as error:
+            _refused.error = error
+            _native.refuse(str(error) or type(error).__name__)
+            nothing = torch.empty(0)
+            return nothing if count == 1 else (nothing,) * count
+
+    return asked
+
+
+def cause(error: RuntimeError) -> BaseException:
+    """The exception of a body that PyTorch's own stands for."""
+    kept, _refused.error = getattr(_refused, "error", None), None
+    return kept if kept is not None and str(kept) in str(error) else error
+
+
+def call(operations: tuple[Any, Any], policy: Any, *arguments: Any) -> Any:
+    """Calls an operation, or the one for a policy, and raises what its body raised."""
+    try:
+        if policy is None:
+            return operations[0](*arguments)
+        return operations[1](*arguments, policy_text(policy))
+    except RuntimeError as error:
+        raise cause(error) from None
+
+
+def policy_text(policy: Any) -> str:
+    """A policy as text."""
+    return policy if isinstance(policy, str) else str(policy)
+
+
+def remember(launcher: Any, inputs: list[int | None], outputs: list[tuple[torch.Tensor, int]], constants: Any = ()) -> None:
+    """Remembers the call that is being done, so that the compiled part does the next one
+    like it: the operand of the plan that each tensor is, and the results with theirs."""
+    results = [(list(t.shape), list(t.stride()), _CODES[t.dtype], slot) for t, slot in outputs]
+    _native.remember(launcher.plan, launcher.index, inputs, results, list(constants))
