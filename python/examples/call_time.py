@@ -50,12 +50,12 @@ def main():
     x, w = make(128, 128), make(128, 128)
     a, b = make(128, 64), make(4, 64, 128)
     offs = torch.tensor([32, 64, 96, 128], device="cuda", dtype=torch.int32)
-    op, op_mm = torch.ops.heist.attention.default, torch.ops.heist.mm.default
+    op, op_mm = torch.ops.heist.sdpa.default, torch.ops.heist.mm.default
     bf16 = torch.bfloat16
     with torch.inference_mode():
         print("host time of a call, us (best of 30 rounds of 200)")
         for name, call in [
-            ("attention: torch.ops.heist", lambda: op(q, k, v, 0.125, True, -1, -1)),
+            ("attention: torch.ops.heist", lambda: op(q, k, v, 0.0, True, False)),
             ("attention: heist.torch", lambda: ht.scaled_dot_product_attention(q, k, v, is_causal=True)),
             ("attention: PyTorch's SDPA", lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)),
             ("mm: torch.ops.heist", lambda: op_mm(x, w, bf16)),

@@ -53,6 +53,9 @@ CALLS = {
         torch.randn(8, 16, dtype=BF16), torch.randn(2, 16, 8, dtype=BF16), offs=torch.tensor([3, 8], dtype=I32)
     ),
     "attention": lambda: ht.scaled_dot_product_attention(*(torch.randn(1, 2, 8, 16, dtype=F16) for _ in range(3))),
+    "causal attention of fewer keys": lambda: ht.scaled_dot_product_attention(
+        torch.randn(1, 2, 20, 16, dtype=F16), *(torch.randn(1, 2, 8, 16, dtype=F16) for _ in range(2)), is_causal=True
+    ),
     "attention of rows": lambda: ht.flash_attn_func(
         *(torch.randn(1, 8, 2, 16, dtype=F16) for _ in range(3)), causal=True, return_attn_probs=True
     )[:2],

@@ -198,6 +198,7 @@ def test_other_simulated_gpus():
 
 OPS = {
     "attention": lambda: (*qkv(1, 2, 1, 8, 12, 16), 0.25, True, -1, -1),
+    "sdpa": lambda: (*qkv(1, 2, 1, 8, 12, 16), 0.0, True, True),
     "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), 0.5, False, 2, 1),
     "attention_packed": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,

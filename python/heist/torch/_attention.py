@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ._device import (
     DTYPES,
@@ -193,8 +194,39 @@ def _like_lse(q, k, v, *how):
 
 _HOW = "float scale, bool causal, int left, int right"
 _QKV = "Tensor query, Tensor key, Tensor value"
-_attend = _op, _ = define("attention", f"{_QKV}, {_HOW}", "Tensor", _attention, _like)
+_attend = define("attention", f"{_QKV}, {_HOW}", "Tensor", _attention, _like)
 _attend_lse = define("attention_lse", f"{_QKV}, {_HOW}", "(Tensor, Tensor)", _attention_lse, _like_lse)
+
+
+def _counted(q, k, v, scale, causal, gqa):
+    """What PyTorch's function asks for, as the kernels take it: a causal mask is counted
+    from the first key there, and from the last one in the kernels. A scale of zero is
+    1 / sqrt(elements)."""
+    what = "scaled_dot_product_attention"
+    _check(what, q, k, v, 1, 2)
+    (_, heads, queries, dim), (_, kv_heads, keys, _) = q.shape, k.shape
+    if heads != kv_heads and not gqa:
+        raise ValueError(f"{what}: {heads} query heads and {kv_heads} key heads; say enable_gqa=True")
+    right = -1
+    if causal and queries != keys:
+        causal = keys > queries
+        if causal:
+            k, v = k[:, :, :queries], v[:, :, :queries]
+        else:
+            right = queries - keys
+    return q, k, v, scale or _scale(what, None, dim), causal, -1, right
+
+
+def _sdpa(q, k, v, scale, causal, gqa, policy):
+    return _same(*_counted(q, k, v, scale, causal, gqa), policy, False)[0]
+
+
+def _like_sdpa(q, k, v, scale, causal, gqa):
+    one_device("scaled_dot_product_attention", q, k, v)
+    return _like(*_counted(q, k, v, scale, causal, gqa))
+
+
+_sdpa_of = _op_sdpa, _ = define("sdpa", f"{_QKV}, float scale, bool causal, bool gqa", "Tensor", _sdpa, _like_sdpa)
 
 
 # --- Packed sequences ---------------------------------------------------------
@@ -364,34 +396,21 @@ def scaled_dot_product_attention(
     if attn_mask is not None or dropout_p:
         supported = "is_causal, scale and enable_gqa are"
         _refuse(what, supported, attn_mask=(attn_mask is not None, attn_mask), dropout_p=(bool(dropout_p), dropout_p))
-    tensors_only(what, query=query, key=key, value=value)
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        tensors_only(what, query=query, key=key, value=value)
     if torch.is_grad_enabled():
         no_gradient(what, query, key, value)
+    if query.dim() == 3 and key.dim() == 3 and value.dim() == 3:
+        query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
+        return scaled_dot_product_attention(
+            query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy
+        ).squeeze(0)
     # Types and sizes are checked where a call is planned, once.
-    shape, other = query.shape, key.shape
-    if len(shape) != 4 or len(other) != 4:
-        if len(shape) == 3 and len(other) == 3 and value.dim() == 3:
-            query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
-            return scaled_dot_product_attention(
-                query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy
-            ).squeeze(0)
-        _check(what, query, key, value, 1, 2)
-    if shape[1] != other[1] and not enable_gqa:
-        raise ValueError(f"{what}: {shape[1]} query heads and {other[1]} key heads; say enable_gqa=True")
-    right = -1
-    if is_causal and shape[2] != other[2]:
-        # Counted from the first key here, and from the last one in the kernels.
-        queries, keys = shape[2], other[2]
-        is_causal = keys > queries
-        if is_causal:
-            key, value = key[:, :, :queries], value[:, :, :queries]
-        else:
-            right = queries - keys
-    scale = _scale(what, scale, shape[3])
+    scale = 0.0 if scale is None else _scale(what, scale, 0)
     if policy is not None:
-        return call(_attend, policy, query, key, value, scale, is_causal, -1, right)
+        return call(_sdpa_of, policy, query, key, value, scale, is_causal, enable_gqa)
     try:
-        return _op(query, key, value, scale, is_causal, -1, right)
+        return _op_sdpa(query, key, value, scale, is_causal, enable_gqa)
     except RuntimeError as error:
         raise cause(error) from None
 

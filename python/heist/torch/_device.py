@@ -168,7 +168,11 @@ class Launcher:
 
 def no_gradient(what: str, *tensors: torch.Tensor | None) -> None:
     """Refuses tensors that want a gradient: there is no backward yet."""
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+    if not torch.is_grad_enabled():
+        return
+    for tensor in tensors:
+        if tensor is None or not tensor.requires_grad:
+            continue
         raise UnsupportedError(
             f"{what}: there is no backward yet, and an input requires a gradient; call it under `torch.no_grad()` "
             "or with `.detach()`ed tensors"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ._device import (
     DTYPES,
@@ -336,7 +337,8 @@ def mm(
     >>> float(mm(a, b)[0, 0])
     16.0
     """
-    tensors_only("mm", input=input, mat2=mat2)
+    if not (isinstance(input, Tensor) and isinstance(mat2, Tensor)):
+        tensors_only("mm", input=input, mat2=mat2)
     if torch.is_grad_enabled():
         no_gradient("mm", input, mat2)
     # Types and sizes are checked where a call is planned, once.
@@ -397,9 +399,8 @@ def linear(
     torch.Size([2, 3, 8])
     """
     what = "linear"
-    tensors_only(what, input=input, weight=weight)
-    if bias is not None:
-        tensors_only(what, bias=bias)
+    if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
+        tensors_only(what, input=input, weight=weight, bias=input if bias is None else bias)
     if torch.is_grad_enabled():
         no_gradient(what, input, weight, bias)
     number = 0 if activation == "none" else _activation(what, activation)
