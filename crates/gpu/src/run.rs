@@ -58,6 +58,16 @@ impl Gpu {
     ) -> Result<GpuRun, GpuError> {
         let program = self.load(ptx, &options.jit)?;
         let kernel = program.kernel(entry)?;
+        if let Some(placed) = arguments.placed.first() {
+            return Err(GpuError::Arguments {
+                kernel: entry.to_owned(),
+                why: format!(
+                    "`{}` has an address of its own, and a real GPU chooses addresses itself: \
+                     use a simulated one, such as `sim:h200`",
+                    placed.name
+                ),
+            });
+        }
         let bound = arguments.bind()?;
         let mut slots = Vec::with_capacity(bound.slots.len());
         for slot in &bound.slots {

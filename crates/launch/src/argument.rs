@@ -6,8 +6,10 @@
 //! pointers into that table or tensor maps over it.
 
 use crate::buffer::Buffer;
-use crate::element::{Element, Scalar};
+use crate::element::{Element, ElementType, Scalar};
+use crate::placed::{Placed, Written};
 use crate::tensor_map::{TensorMap, TensorMapError};
+use std::collections::HashSet;
 use std::fmt;
 use thiserror::Error;
 
@@ -167,6 +169,8 @@ pub struct Arguments {
     pub params: Vec<Arg>,
     /// Buffers with names.
     pub buffers: Vec<NamedBuffer>,
+    /// Memory at addresses of the caller's; a simulated GPU alone can have it.
+    pub placed: Vec<Placed>,
 }
 
 impl Arguments {
@@ -174,7 +178,7 @@ impl Arguments {
     pub fn new(params: impl IntoIterator<Item = Arg>) -> Arguments {
         Arguments {
             params: params.into_iter().collect(),
-            buffers: Vec::new(),
+            ..Arguments::default()
         }
     }
 
@@ -189,6 +193,13 @@ impl Arguments {
         self
     }
 
+    /// Adds memory at an address of the caller's.
+    #[must_use]
+    pub fn placed(mut self, placed: Placed) -> Arguments {
+        self.placed.push(placed);
+        self
+    }
+
     /// Adds a parameter.
     #[must_use]
     pub fn arg(mut self, arg: Arg) -> Arguments {
@@ -199,7 +210,7 @@ impl Arguments {
     /// Resolves names and indices and checks tensor maps.
     ///
     /// The table holds the buffers of the parameters first, in order, then the
-    /// named ones, in order.
+    /// named ones, then those with an address, each in order.
     pub fn bind(&self) -> Result<Bound, BindError> {
         let mut slots = Vec::new();
         for (index, arg) in self.params.iter().enumerate() {
@@ -208,22 +219,26 @@ impl Arguments {
                     name: BufferRef::Argument(index),
                     role: *role,
                     data: data.clone(),
+                    place: None,
                 });
             }
         }
-        for named in &self.buffers {
-            let name = BufferRef::Named(named.name.clone());
-            if slots.iter().any(|slot: &Slot| slot.name == name) {
+        let named = self.buffers.iter().map(|named| Slot {
+            name: BufferRef::Named(named.name.clone()),
+            role: named.role,
+            data: named.data.clone(),
+            place: None,
+        });
+        let mut names = HashSet::new();
+        for slot in named.chain(self.placed.iter().map(Slot::of)) {
+            if !names.insert(slot.name.clone()) {
                 return Err(BindError::Twice {
-                    name: named.name.clone(),
+                    name: slot.name.to_string(),
                 });
             }
-            slots.push(Slot {
-                name,
-                role: named.role,
-                data: named.data.clone(),
-            });
+            slots.push(slot);
         }
+        apart(&self.placed)?;
         let find = |arg: usize, buffer: &BufferRef| {
             slots
                 .iter()
@@ -305,6 +320,48 @@ pub struct Slot {
     pub role: Role,
     /// What it is filled with before the launch.
     pub data: Buffer,
+    /// Where it has to lie, if that is not the device's choice.
+    pub place: Option<Place>,
+}
+
+/// Where memory has to lie, and what of it was written before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Its address.
+    pub at: u64,
+    /// Its bytes that were written; all of them, where nothing is said.
+    pub written: Option<Written>,
+}
+
+impl Slot {
+    fn of(placed: &Placed) -> Slot {
+        let bytes = Buffer::from_shared(ElementType::U8, placed.bytes.clone());
+        Slot {
+            name: BufferRef::Named(placed.name.clone()),
+            role: Role::InOut,
+            data: bytes.unwrap_or_else(|| Buffer::zeros(ElementType::U8, 0)),
+            place: Some(Place {
+                at: placed.at,
+                written: placed.written.clone(),
+            }),
+        }
+    }
+}
+
+/// No two stretches of placed memory may have a byte in common.
+fn apart(placed: &[Placed]) -> Result<(), BindError> {
+    let mut sorted: Vec<&Placed> = placed.iter().collect();
+    sorted.sort_by_key(|one| one.at);
+    for pair in sorted.windows(2) {
+        let end = pair[0].at.checked_add(pair[0].bytes.len() as u64);
+        if end.is_none_or(|end| end > pair[1].at) {
+            return Err(BindError::Overlap {
+                first: pair[0].name.clone(),
+                second: pair[1].name.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// One parameter, as a device wants it.
@@ -377,6 +434,9 @@ pub enum BindError {
         offset: u64,
         bytes: u64,
     },
+    /// Two stretches of memory that share bytes.
+    #[error("`{first}` and `{second}` lie over one another: give them addresses apart")]
+    Overlap { first: String, second: String },
     /// A tensor map that breaks a rule.
     #[error("argument {arg} is a tensor map that no device takes: {error}")]
     TensorMap { arg: usize, error: TensorMapError },
@@ -412,6 +472,29 @@ mod tests {
         assert_eq!(bound.slot(&"work".into()), Some(1));
         let sizes: Vec<_> = bound.params.iter().map(Param::size).collect();
         assert_eq!(sizes, [4, 8, 8, 8, 128]);
+    }
+
+    #[test]
+    fn memory_with_an_address_is_found_by_its_name() {
+        let block = |name: &str, at| Placed::filled(name, at, vec![1; 64]);
+        let map = TensorMap::dense("b", TensorElement::F32, &[4, 4], &[4, 4]);
+        let arguments = Arguments::new([Arg::TensorMap(map)]).placed(block("a", 4096));
+        let bound = arguments.clone().placed(block("b", 4160)).bind().unwrap();
+        assert!(matches!(bound.params[0], Param::TensorMap { slot: 1, .. }));
+        assert_eq!(
+            bound.slots[1].place.as_ref().map(|place| place.at),
+            Some(4160)
+        );
+        let says = |one| {
+            arguments
+                .clone()
+                .placed(one)
+                .bind()
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(says(block("b", 4159)).contains("`a` and `b` lie over one another"));
+        assert!(says(block("a", 8192)).contains("two buffers"));
     }
 
     #[test]

@@ -15,15 +15,19 @@ pub mod argument;
 pub mod buffer;
 pub mod element;
 pub mod outcome;
+pub mod placed;
 pub mod shape;
 pub mod tensor_map;
 pub mod text;
 pub mod trace;
 
-pub use argument::{Arg, Arguments, BindError, Bound, BufferRef, NamedBuffer, Param, Role, Slot};
+pub use argument::{
+    Arg, Arguments, BindError, Bound, BufferRef, NamedBuffer, Param, Place, Role, Slot,
+};
 pub use buffer::Buffer;
 pub use element::{ElementType, Scalar, ValueError};
 pub use outcome::Outcome;
+pub use placed::{Placed, Written};
 pub use shape::{Dim3, Launch, LaunchError, Limits};
 pub use tensor_map::{
     Fill, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap, TensorMapError,

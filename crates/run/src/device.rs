@@ -239,6 +239,7 @@ fn simulate(
             findings: report.diagnostics,
             printed: report.printed,
             resources: None,
+            placed: report.placed,
             seed: options.seed,
             schedules,
         };

@@ -1,6 +1,6 @@
 //! What a launch gave, and why there is nothing.
 
-use heist_launch::{Outcome, Time};
+use heist_launch::{Outcome, Placed, Time};
 use heist_ptx::{Diagnostic, Severity, Source};
 use std::fmt;
 
@@ -17,6 +17,8 @@ pub struct Execution {
     pub elapsed: Option<Time>,
     /// What the driver's assembler made of the kernel, on a real GPU.
     pub resources: Option<Resources>,
+    /// The memory that had an address before the launch, as the kernel left it.
+    pub placed: Vec<Placed>,
     /// The schedule that this is of, on the simulator.
     pub seed: u64,
     /// How many schedules were tried until this one, itself included.

@@ -65,5 +65,5 @@ mod watch;
 
 pub use device::{Device, UnknownDevice};
 pub use options::{Budget, Chaos, Checks, Options};
-pub use program::{Program, Report};
+pub use program::{ModuleMemory, Program, Report};
 pub use state::machine::Stats;

@@ -37,11 +37,11 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// Places every variable of the module.
-    pub(crate) fn of(module: &Module) -> Result<Variables, Vec<Diagnostic>> {
+    /// Places every variable of the module; those in global memory from `base` on.
+    pub(crate) fn of(module: &Module, base: u64) -> Result<Variables, Vec<Diagnostic>> {
         let mut variables = Variables::default();
         let mut errors = Vec::new();
-        let mut next = window::GLOBAL;
+        let mut next = base.max(window::GLOBAL);
         let mut declared: Vec<&Variable> = Vec::new();
         for function in module.functions() {
             if !variables.functions.contains(&function.name) {
@@ -84,7 +84,6 @@ impl Variables {
         let place = match variable.space {
             Space::Global if is_extern && size.is_none() => return Ok(()),
             Space::Global => {
-                // The same rule as `Global::add`, which puts it there at launch.
                 let at = next.next_multiple_of(512);
                 *next = at + checked(variable)? + (1 << 20);
                 Some(Place::Global(at))

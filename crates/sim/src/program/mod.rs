@@ -2,10 +2,10 @@
 
 mod function;
 mod kernel;
+mod memory;
 mod plan;
 
 use crate::code::Code;
-use crate::decode::names::Place;
 use crate::decode::variables::Variables;
 use crate::device::Device;
 use crate::engine::executable::Executable;
@@ -16,10 +16,9 @@ use crate::race::access::Geography;
 use crate::race::sync::Flags;
 use crate::rng::Rng;
 use crate::state::machine::{Machine, Stats};
-use crate::state::memory::global::Global;
 use crate::state::memory::region::Region;
 use crate::state::pool::Pool;
-use heist_launch::{Arg, Arguments, Bound, Buffer, Clock, Launch, Outcome, Param, Role, Trace};
+use heist_launch::{Arg, Arguments, Bound, Clock, Launch, Outcome, Param, Placed, Trace};
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
 use plan::Plan;
 use std::collections::HashMap;
@@ -48,6 +47,23 @@ pub struct Report {
     pub stats: Stats,
     /// What the kernel printed.
     pub printed: String,
+    /// The memory that had an address before the launch, as the kernel left it.
+    pub placed: Vec<Placed>,
+}
+
+/// A variable of a module in global or constant memory.
+#[derive(Clone, Copy, Debug)]
+pub struct ModuleMemory<'p> {
+    /// Its name.
+    pub name: &'p str,
+    /// Its generic address.
+    pub at: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// What it starts with; zeros behind that.
+    pub init: &'p [u8],
+    /// Whether it is constant.
+    pub constant: bool,
 }
 
 impl Report {
@@ -62,7 +78,13 @@ impl Report {
 impl Program {
     /// Takes a module and places its variables.
     pub fn new(module: Module) -> Result<Program, Vec<Diagnostic>> {
-        let variables = Variables::of(&module)?;
+        Program::based(module, 0)
+    }
+
+    /// The same with variables of global memory from an address on, so that several modules
+    /// can have theirs at the same time.
+    pub fn based(module: Module, base: u64) -> Result<Program, Vec<Diagnostic>> {
+        let variables = Variables::of(&module, base)?;
         Ok(Program {
             module: Arc::new(module),
             variables,
@@ -73,6 +95,12 @@ impl Program {
     /// The module.
     pub fn module(&self) -> &Module {
         &self.module
+    }
+
+    /// The variables in global and constant memory. [`Arguments::placed`] memory at the
+    /// address of one is what it holds at the launch; without, it starts anew each time.
+    pub fn variables(&self) -> impl Iterator<Item = ModuleMemory<'_>> {
+        self.variables.iter().filter_map(memory::of_variable)
     }
 
     fn executable(&self, entry: &str, device: &Device) -> Result<Arc<Executable>, Vec<Diagnostic>> {
@@ -114,11 +142,11 @@ impl Program {
             let mut bound = arguments
                 .bind()
                 .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
-            let mut machine = self.machine(device, code, launch, options, &plan);
+            let mut machine = self.machine(device, code, launch, &bound, options, &plan);
             machine.started = started;
             let slots = bound.slots.iter();
             let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
-            let addresses = allocate(&mut machine, &mut bound, still);
+            let addresses = memory::allocate(&mut machine, &mut bound, still);
             self.parameters(&mut machine, entry, &bound, &addresses)?;
             let spans = grid::run(&executable, &mut machine, plan.residency);
             if !machine.global.is_stirred() {
@@ -138,16 +166,7 @@ impl Program {
         );
         trace.blocks = spans;
         trace.decisions = std::mem::take(&mut machine.decisions);
-        let mut outputs = Vec::new();
-        for ((slot, &address), &len) in bound.slots.iter().zip(&addresses).zip(&lengths) {
-            if slot.role.is_read_back() {
-                let region = machine.global.take(address).unwrap_or_default();
-                let bytes = region.into_bytes(len);
-                if let Some(buffer) = Buffer::from_shared(slot.data.ty(), bytes) {
-                    outputs.push((slot.name.clone(), buffer));
-                }
-            }
-        }
+        let (outputs, placed) = memory::read_back(&mut machine, &bound, &addresses, &lengths);
         let diagnostics = machine.findings.finish();
         Ok(Report {
             outcome: Outcome {
@@ -157,6 +176,7 @@ impl Program {
             diagnostics,
             stats: machine.stats,
             printed: machine.printed,
+            placed,
         })
     }
 
@@ -171,7 +191,8 @@ impl Program {
             .buffers
             .iter()
             .map(|named| named.data.bytes().len() as u64);
-        let buffers: u64 = own.chain(named).sum();
+        let placed = arguments.placed.iter().map(|one| one.bytes.len() as u64);
+        let buffers: u64 = own.chain(named).chain(placed).sum();
         let variables = || self.variables.iter().filter(|one| one.place.is_some());
         let total = variables()
             .map(|variable| variable.size)
@@ -202,6 +223,7 @@ impl Program {
         device: &Device,
         code: &Code,
         launch: &Launch,
+        bound: &Bound,
         options: &Options,
         plan: &Plan,
     ) -> Machine {
@@ -209,29 +231,7 @@ impl Program {
         let clusters = (launch.grid.count() / plan.cluster.count()) as u32;
         let shuffle = options.chaos.reorder.then_some(&mut rng);
         let pool = Pool::new(clusters, shuffle);
-        let mut global = Global::default();
-        let mut constants = vec![0u8; self.variables.const_len as usize];
-        for variable in self.variables.iter() {
-            match variable.place {
-                Some(Place::Global(_)) => {
-                    // A variable without a value starts as zeros.
-                    let mut bytes = vec![0; variable.size as usize];
-                    let len = variable.init.len().min(bytes.len());
-                    bytes[..len].copy_from_slice(&variable.init[..len]);
-                    global.add(
-                        format!("variable `{}`", variable.name),
-                        variable.size,
-                        Region::of(bytes),
-                    );
-                }
-                Some(Place::Const(at)) => {
-                    let end = (at as usize + variable.init.len()).min(constants.len());
-                    let at = (at as usize).min(end);
-                    constants[at..end].copy_from_slice(&variable.init[..end - at]);
-                }
-                _ => {}
-            }
-        }
+        let (mut global, constants) = memory::of_variables(&self.variables, bound);
         // The runtime gives cooperative grids a word to count their blocks in.
         let workspace = if options.cooperative {
             global.add(
@@ -350,36 +350,6 @@ impl Program {
         }
         machine.params = Region::of(bytes);
         Ok(())
-    }
-}
-
-/// Moves the argument buffers into global memory; their addresses. `still` says that
-/// inputs are not expected to be written.
-fn allocate(machine: &mut Machine, bound: &mut Bound, still: bool) -> Vec<u64> {
-    bound
-        .slots
-        .iter_mut()
-        .map(|slot| {
-            let none = Buffer::zeros(slot.data.ty(), 0);
-            let bytes = std::mem::replace(&mut slot.data, none).into_shared();
-            let len = bytes.len() as u64;
-            let mut region = Region::over(bytes, slot.role != Role::Out);
-            if still && slot.role == Role::In {
-                region.history.keep_still();
-            }
-            machine.global.add(
-                format!("the buffer of {}", name_of(&slot.name)),
-                len,
-                region,
-            )
-        })
-        .collect()
-}
-
-fn name_of(name: &heist_launch::BufferRef) -> String {
-    match name {
-        heist_launch::BufferRef::Argument(at) => format!("argument {at}"),
-        other => format!("`{other}`"),
     }
 }
 

@@ -42,7 +42,7 @@ fn decoded() -> BTreeSet<String> {
         let Ok(module) = parse(&Source::new("", text)) else {
             continue;
         };
-        let Ok(variables) = Variables::of(&module) else {
+        let Ok(variables) = Variables::of(&module, 0) else {
             continue;
         };
         for entry in module.entries() {

@@ -39,15 +39,23 @@ impl Global {
     /// Adds memory; its address.
     pub(crate) fn add(&mut self, name: String, len: u64, region: Region) -> u64 {
         let base = self.next.max(window::GLOBAL).next_multiple_of(ALIGN);
-        self.next = base + len + GAP;
-        self.allocations.push(Allocation {
+        self.put(base, name, len, region);
+        base
+    }
+
+    /// Puts memory at an address that no other has. What is added later lies behind it.
+    pub(crate) fn put(&mut self, base: u64, name: String, len: u64, region: Region) {
+        let next = base.saturating_add(len).saturating_add(GAP);
+        self.next = self.next.max(next);
+        let at = self.allocations.partition_point(|one| one.base < base);
+        let one = Allocation {
             base,
             len,
             name,
             region,
             freed: false,
-        });
-        base
+        };
+        self.allocations.insert(at, one);
     }
 
     /// The allocation at an address.
@@ -197,6 +205,19 @@ impl Global {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_lies_where_it_is_put() {
+        let mut global = Global::default();
+        let far = 0x10_0000_0000;
+        global.put(far, "`far`".into(), 64, Region::unwritten(64));
+        global.put(far - 4096, "`near`".into(), 64, Region::unwritten(64));
+        let added = global.add("a".into(), 16, Region::unwritten(16));
+        assert!(added > far + 64);
+        for (at, address) in [far - 4096, far, added].into_iter().enumerate() {
+            assert_eq!(global.find(address), Some(at));
+        }
+    }
 
     #[test]
     fn an_address_is_told_by_its_neighbour() {

@@ -54,6 +54,20 @@ impl Region {
         region
     }
 
+    /// The same where some bytes count as written: a bit for each, a line of memory each.
+    pub(crate) fn partly(bytes: Arc<Vec<u8>>, written: &[u128]) -> Region {
+        let mut region = Region::over(bytes, false);
+        for (line, &bytes) in region.written.iter_mut().zip(written) {
+            *line = bytes;
+        }
+        region
+    }
+
+    /// Which bytes were written, a line each; nothing where everything was.
+    pub(crate) fn written(&self) -> &[u128] {
+        &self.written
+    }
+
     /// Memory that starts with these bytes, all of them written.
     pub(crate) fn of(bytes: impl Into<Vec<u8>>) -> Region {
         Region::over(Arc::new(bytes.into()), true)

@@ -1,0 +1,145 @@
+//! The memory of a launch: the module's variables, the arguments' buffers, and what already
+//! has an address.
+
+use super::ModuleMemory;
+use crate::decode::names::Place;
+use crate::decode::variables::{ModuleVariable, Variables};
+use crate::state::machine::Machine;
+use crate::state::memory::global::Global;
+use crate::state::memory::region::Region;
+use crate::state::memory::window;
+use heist_launch::{Bound, Buffer, BufferRef, Placed, Role, Slot, Written};
+use std::sync::Arc;
+
+/// A variable with an address; those in shared memory have none.
+pub(super) fn of_variable(variable: &ModuleVariable) -> Option<ModuleMemory<'_>> {
+    let (at, constant) = match variable.place? {
+        Place::Global(at) => (at, false),
+        Place::Const(at) => (window::CONST + at, true),
+        _ => return None,
+    };
+    Some(ModuleMemory {
+        name: variable.name.as_str(),
+        at,
+        size: variable.size,
+        init: &variable.init,
+        constant,
+    })
+}
+
+/// Global memory with the variables that start anew, and constant memory. What the caller
+/// has placed at a variable's address stands for it.
+pub(super) fn of_variables(variables: &Variables, bound: &Bound) -> (Global, Vec<u8>) {
+    let mut global = Global::default();
+    let mut constants = vec![0u8; variables.const_len as usize];
+    let placed = |at: u64| bound.slots.iter().find(|slot| is_at(slot, at));
+    for one in variables.iter().filter_map(of_variable) {
+        let kept = placed(one.at);
+        if one.constant {
+            let start = ((one.at - window::CONST) as usize).min(constants.len());
+            let room = &mut constants[start..];
+            let bytes = kept.map_or(one.init, |slot| slot.data.bytes());
+            let len = room.len().min(bytes.len());
+            room[..len].copy_from_slice(&bytes[..len]);
+        } else if kept.is_none() {
+            // A variable without a value starts as zeros.
+            let mut bytes = vec![0; one.size as usize];
+            let len = one.init.len().min(bytes.len());
+            bytes[..len].copy_from_slice(&one.init[..len]);
+            let name = format!("variable `{}`", one.name);
+            global.put(one.at, name, one.size, Region::of(bytes));
+        }
+    }
+    (global, constants)
+}
+
+fn is_at(slot: &Slot, at: u64) -> bool {
+    slot.place.as_ref().is_some_and(|place| place.at == at)
+}
+
+/// Moves the argument buffers into global memory; their addresses. `still` says that
+/// inputs are not expected to be written.
+pub(super) fn allocate(machine: &mut Machine, bound: &mut Bound, still: bool) -> Vec<u64> {
+    // What has an address comes first: the rest lies behind it.
+    for slot in bound.slots.iter_mut() {
+        let (name, bytes) = (
+            name_of(&slot.name),
+            taken(&mut slot.data, slot.place.is_some()),
+        );
+        if let Some(place) = &slot.place
+            && !is_constant(place.at)
+        {
+            let len = bytes.len() as u64;
+            let region = match &place.written {
+                None => Region::over(bytes, true),
+                Some(written) => Region::partly(bytes, &written.lines),
+            };
+            machine.global.put(place.at, name, len, region);
+        }
+    }
+    let add = |slot: &mut Slot| {
+        if let Some(place) = &slot.place {
+            return place.at;
+        }
+        let bytes = taken(&mut slot.data, true);
+        let len = bytes.len() as u64;
+        let mut region = Region::over(bytes, slot.role != Role::Out);
+        if still && slot.role == Role::In {
+            region.history.keep_still();
+        }
+        let name = format!("the buffer of {}", name_of(&slot.name));
+        machine.global.add(name, len, region)
+    };
+    bound.slots.iter_mut().map(add).collect()
+}
+
+/// The bytes of a buffer, which is empty after that, if they are wanted.
+fn taken(data: &mut Buffer, wanted: bool) -> Arc<Vec<u8>> {
+    if !wanted {
+        return Arc::default();
+    }
+    let none = Buffer::zeros(data.ty(), 0);
+    std::mem::replace(data, none).into_shared()
+}
+
+/// Whether an address is one of a constant variable: nothing is written there.
+fn is_constant(at: u64) -> bool {
+    window::Window::of(at).0 == window::Window::Const
+}
+
+fn name_of(name: &BufferRef) -> String {
+    match name {
+        BufferRef::Argument(at) => format!("argument {at}"),
+        other => format!("`{other}`"),
+    }
+}
+
+/// The buffers that are read back, and what has an address, as the kernel left them.
+pub(super) fn read_back(
+    machine: &mut Machine,
+    bound: &Bound,
+    addresses: &[u64],
+    lengths: &[usize],
+) -> (Vec<(BufferRef, Buffer)>, Vec<Placed>) {
+    let (mut outputs, mut placed) = (Vec::new(), Vec::new());
+    for ((slot, &address), &len) in bound.slots.iter().zip(addresses).zip(lengths) {
+        if !slot.role.is_read_back() || slot.place.is_some() && is_constant(address) {
+            continue;
+        }
+        let region = machine.global.take(address).unwrap_or_default();
+        let written = region.written().to_vec();
+        let bytes = region.into_bytes(len);
+        if slot.place.is_some() {
+            let written = Written { lines: written };
+            placed.push(Placed {
+                name: slot.name.to_string(),
+                at: address,
+                written: (!written.is_all(len)).then_some(written),
+                bytes,
+            });
+        } else if let Some(buffer) = Buffer::from_shared(slot.data.ty(), bytes) {
+            outputs.push((slot.name.clone(), buffer));
+        }
+    }
+    (outputs, placed)
+}

@@ -1,0 +1,104 @@
+//! Memory that outlives launches: its addresses, what is in it, and what was written of it.
+
+use heist_launch::{Arg, Arguments, Launch, Placed};
+use heist_ptx::rule;
+use heist_sim::{Device, Options, Program, Report};
+
+/// Reads a pointer from `[table]`, adds one to what it points to, and counts its launches.
+const FOLLOW: &str = "
+    .version 8.0
+    .target sm_80
+    .address_size 64
+    .global .align 4 .u32 launches = 40;
+    .const .align 4 .u32 step = 1;
+    .visible .entry k(.param .u64 table) {
+        .reg .b32 %r<5>; .reg .b64 %rd<4>;
+        ld.param.u64 %rd1, [table];
+        ld.global.u64 %rd2, [%rd1];
+        ld.global.u32 %r1, [%rd2];
+        ld.const.u32 %r2, [step];
+        add.u32 %r1, %r1, %r2;
+        st.global.u32 [%rd2], %r1;
+        ld.global.u32 %r3, [launches];
+        add.u32 %r3, %r3, 1;
+        st.global.u32 [launches], %r3;
+        ret;
+    }";
+
+const BASE: u64 = 0x20_0000_0000;
+
+fn program(base: u64) -> Program {
+    let source = heist_ptx::Source::new("follow.ptx", FOLLOW);
+    Program::based(heist_ptx::parse(&source).unwrap(), base).unwrap()
+}
+
+fn launch(program: &Program, table: u64, placed: Vec<Placed>) -> Report {
+    let arguments = Arguments {
+        placed,
+        ..Arguments::new([Arg::scalar(table)])
+    };
+    let device = Device::named("sim:h200").unwrap();
+    let shape = Launch::new(1, 1);
+    let options = Options::default();
+    program
+        .run(&device, "k", &shape, &arguments, &options)
+        .unwrap()
+}
+
+fn word(placed: &[Placed], name: &str) -> u32 {
+    let one = placed.iter().find(|one| one.name == name).unwrap();
+    u32::from_le_bytes(one.bytes[..4].try_into().unwrap())
+}
+
+#[test]
+fn pointers_in_memory_and_variables_live_from_launch_to_launch() {
+    let program = program(BASE + (1 << 30));
+    let table = Placed::filled("table", BASE, (BASE + 4096).to_le_bytes().to_vec());
+    let data = Placed::filled("data", BASE + 4096, 7u32.to_le_bytes().to_vec());
+    let mut placed = vec![data, table];
+    for one in program.variables() {
+        let mut bytes = one.init.to_vec();
+        bytes.resize(one.size as usize, 0);
+        if one.constant {
+            bytes[0] = 5;
+        }
+        placed.push(Placed::filled(one.name, one.at, bytes));
+    }
+    let constant = placed.iter().find(|one| one.name == "step").cloned();
+    for _ in 0..2 {
+        let report = launch(&program, BASE, placed);
+        assert!(report.diagnostics.is_empty(), "{:?}", report.diagnostics);
+        placed = report.placed;
+        // Nothing writes constants, so they are not given back.
+        placed.extend(constant.clone());
+    }
+    assert_eq!(word(&placed, "data"), 17);
+    assert_eq!(word(&placed, "launches"), 42);
+}
+
+#[test]
+fn what_nobody_wrote_is_told_and_what_one_launch_wrote_the_next_may_read() {
+    let program = program(0);
+    let table = Placed::filled("table", BASE, (BASE + 4096).to_le_bytes().to_vec());
+    let fresh = Placed::fresh("fresh", BASE + 4096, 256);
+    let first = launch(&program, BASE, vec![table, fresh]);
+    let codes: Vec<_> = first.diagnostics.iter().map(|found| found.code).collect();
+    assert_eq!(codes, [rule::GLOBAL_UNWRITTEN]);
+    let written = first.placed[1].written.clone().unwrap();
+    assert_eq!(written.first_missing(0, 4), None);
+    assert_eq!(written.first_missing(0, 8), Some(4));
+    assert!(launch(&program, BASE, first.placed).diagnostics.is_empty());
+}
+
+#[test]
+fn an_address_outside_is_told_with_the_memory_beside_it() {
+    let table = Placed::filled("table", BASE, (BASE + 4160).to_le_bytes().to_vec());
+    let data = Placed::filled("data", BASE + 4096, vec![0; 64]);
+    let found = launch(&program(0), BASE, vec![table, data]).diagnostics;
+    assert_eq!(found[0].code, rule::GLOBAL_OUT_OF_BOUNDS);
+    assert!(
+        found[0].message.contains("past the end of `data`"),
+        "{}",
+        found[0].message
+    );
+}
