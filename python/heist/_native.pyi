@@ -55,6 +55,26 @@ class Report:
     def done() -> Report: ...
 
 @final
+class Module:
+    """PTX that is parsed once and launched often."""
+
+    def __init__(self, text: str, name: str) -> None: ...
+    def parameters(self, entry: str) -> list[tuple[str, str, int | None]]: ...
+
+def simulate(
+    module: Module,
+    entry: str,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    cluster: tuple[int, int, int] | None,
+    shared: int,
+    parameters: list[bytes | str],
+    memory: list[Any],
+    how: Any,
+) -> tuple[Report, list[bytes | None]]: ...
+def simulated(device: str) -> tuple[str, str, int, int, int]: ...
+
+@final
 class Kernel:
     """A kernel that was assembled for a GPU."""
 

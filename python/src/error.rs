@@ -63,6 +63,16 @@ impl Finding {
 }
 
 impl Finding {
+    /// A finding in PTX that a compiler made: told at the line of its source, where the PTX
+    /// says which that is.
+    pub(crate) fn compiled(diagnostic: &Diagnostic, program: &heist::run::Program) -> Finding {
+        let (module, source) = (program.module(), program.source());
+        match heist_cli::origin::lifted(module, source, diagnostic) {
+            Some((told, above)) => Finding::new(&told, &above),
+            None => Finding::new(diagnostic, source),
+        }
+    }
+
     pub(crate) fn new(diagnostic: &Diagnostic, source: &Source) -> Finding {
         let text = heist_cli::render::to_text(diagnostic, source);
         let place = (!diagnostic.span.is_none()).then(|| source.position(diagnostic.span));

@@ -38,6 +38,24 @@ pub(crate) struct Report {
     outputs: Vec<(usize, Vec<u8>)>,
 }
 
+impl Report {
+    /// Of a launch whose arrays were written in place.
+    pub(crate) fn new(
+        findings: Vec<Py<Finding>>,
+        printed: String,
+        elapsed_ns: Option<f64>,
+        trace: Option<Py<Trace>>,
+    ) -> Report {
+        Report {
+            findings,
+            printed,
+            elapsed_ns,
+            trace,
+            outputs: Vec::new(),
+        }
+    }
+}
+
 #[pymethods]
 impl Report {
     /// Of a kernel that ran where its arrays are, on a real GPU: it is done, and that

@@ -12,6 +12,7 @@ mod inspect;
 mod kernel;
 mod launch;
 mod ops;
+mod simulate;
 mod trace;
 
 use pyo3::prelude::*;
@@ -33,6 +34,8 @@ mod _native {
     use crate::launch::{Report, parameters, run};
     #[pymodule_export]
     use crate::ops::{Ops, Plan};
+    #[pymodule_export]
+    use crate::simulate::{Module, simulate, simulated};
     #[pymodule_export]
     use crate::trace::Trace;
 

@@ -34,8 +34,9 @@ pub(crate) fn test() -> Result<(), Failed> {
     )?;
     if let Err(Failed(why)) = install(&python, &["torch"]) {
         eprintln!(
-            "{why}\nPyTorch can't be had here: python/tests/test_torch_ops.py, \
-             test_torch_refusals.py and test_torch_cuda.py are skipped"
+            "{why}\nPyTorch, and Triton with it, can't be had here: python/tests/test_torch_ops.py, \
+             test_torch_refusals.py, test_torch_cuda.py, test_triton.py, test_triton_bugs.py and \
+             test_pytest_plugin.py are skipped"
         );
     }
     let tests = shell::root().join("python");

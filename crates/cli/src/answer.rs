@@ -12,6 +12,8 @@ pub(crate) enum Verdict {
     Clean,
     /// Something was found: exit status 1.
     Found,
+    /// What a program that was run ended with.
+    Status(u8),
     /// Of several files one could not be read, which was told: exit status 2.
     Partly,
 }

@@ -23,7 +23,7 @@ pub fn add_source_lines(module: &Module, source: &Source, found: &mut [Diagnosti
     let folder = Path::new(source.name()).parent().unwrap_or(Path::new(""));
     let mut files: HashMap<u32, Option<String>> = HashMap::new();
     for diagnostic in found {
-        let Some(loc) = loc_of(&bodies, diagnostic.span) else {
+        let Some(loc) = loc_of(&bodies, source, diagnostic.span) else {
             continue;
         };
         let Some(path) = paths.get(&loc.file) else {
@@ -91,17 +91,23 @@ fn walk<'m>(statements: &'m [Statement], body: &mut Body<'m>) {
     }
 }
 
-/// The last `.loc` before a place, in its function.
-fn loc_of<'m>(bodies: &[Body<'m>], span: Span) -> Option<&'m Loc> {
+/// The last `.loc` before a place, in its function. In front of inline assembly, where the
+/// place lies in some: LLVM counts lines of the assembly as lines of the source.
+fn loc_of<'m>(bodies: &[Body<'m>], source: &Source, span: Span) -> Option<&'m Loc> {
     if span.is_none() {
         return None;
     }
     let body = bodies
         .iter()
         .find(|body| (body.start..=body.end).contains(&span.start))?;
-    let after = body
-        .locs
-        .partition_point(|loc| loc.span.start <= span.start);
+    let before = source.text().get(..span.start as usize).unwrap_or("");
+    let begun = before.rfind("// begin inline asm");
+    let place = match (begun, before.rfind("// end inline asm")) {
+        (Some(begun), Some(ended)) if ended > begun => span.start,
+        (Some(begun), _) => begun as u32,
+        (None, _) => span.start,
+    };
+    let after = body.locs.partition_point(|loc| loc.span.start <= place);
     body.locs.get(after.checked_sub(1)?).copied()
 }
 
@@ -114,4 +120,168 @@ fn read(folder: &Path, path: &str) -> Option<String> {
         .into_iter()
         .flatten()
         .find_map(|path: PathBuf| fs::read_to_string(path).ok())
+}
+
+/// A finding told at the source that its PTX was made from, with that source: the place and
+/// the other places are lines of it, and the PTX is a note. Nothing where the PTX does not
+/// tell, or the file is not there.
+pub fn lifted(
+    module: &Module,
+    source: &Source,
+    diagnostic: &Diagnostic,
+) -> Option<(Diagnostic, Source)> {
+    let bodies = bodies(module);
+    let here = home(&bodies, source, diagnostic.span)?;
+    let path = module.items.iter().find_map(|item| match item {
+        Item::File(file) if file.index == here.0 => Some(file.path.as_str()),
+        _ => None,
+    })?;
+    let folder = Path::new(source.name()).parent().unwrap_or(Path::new(""));
+    let above = Source::new(path, read(folder, path)?);
+    let mut told = diagnostic.clone();
+    told.span = line_span(&above, here)?;
+    told.others.clear();
+    for other in &diagnostic.others {
+        // A place in another file, or in a loop the same one, is left to the notes.
+        let place = home(&bodies, source, other.span).filter(|place| place.0 == here.0);
+        if let Some(span) = place.and_then(|place| line_span(&above, place))
+            && span != told.span
+        {
+            let text = other.text.clone();
+            told.others.push(heist_ptx::Label { span, text });
+        }
+    }
+    let said = ["source line", "the other access is source line"];
+    told.notes
+        .retain(|note| !said.iter().any(|start| note.starts_with(start)));
+    let line = source.position(diagnostic.span).line;
+    let text = source.line(line).trim();
+    told.notes.push(format!("in PTX, line {line}: `{text}`"));
+    Some((told, above))
+}
+
+/// The file, line and column behind a place: of the kernel's own file, where the code was
+/// inlined there from another one.
+fn home(bodies: &[Body<'_>], source: &Source, span: Span) -> Option<(u32, u32, u32)> {
+    let loc = loc_of(bodies, source, span)?;
+    let own = bodies
+        .iter()
+        .find(|body| (body.start..=body.end).contains(&span.start))
+        .and_then(|body| body.locs.first())
+        .map(|first| first.file);
+    Some(match &loc.inlined {
+        Some(call) if own != Some(loc.file) && own == Some(call.at.0) => call.at,
+        _ => (loc.file, loc.line, loc.column),
+    })
+}
+
+/// From a column to the end of its line; the whole line without a column.
+fn line_span(source: &Source, (_, line, column): (u32, u32, u32)) -> Option<Span> {
+    let text = source.text();
+    let mut start = 0;
+    for _ in 1..line {
+        start += text.get(start..)?.find('\n')? + 1;
+    }
+    let line = text.get(start..)?.lines().next()?;
+    let blank = line.len() - line.trim_start().len();
+    let from = (column.saturating_sub(1) as usize).max(blank);
+    let from = if from < line.trim_end().len() {
+        from
+    } else {
+        blank
+    };
+    let from = line.floor_char_boundary(from);
+    let to = line.trim_end().len().max(from);
+    Some(Span {
+        start: u32::try_from(start + from).ok()?,
+        end: u32::try_from(start + to).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heist_ptx::rule;
+
+    /// Two accesses in inline assembly, of which LLVM counts the lines as lines of the source,
+    /// and one that is inlined from a library.
+    const PTX: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x) {
+.reg .b32 %r<3>; .reg .b64 %rd<2>;
+.loc 1 2 1
+ld.param.u64 %rd1, [x];
+.loc 1 3 5
+// begin inline asm
+.loc 1 3 5
+mov.u32 %r1, 0;
+.loc 1 4 5
+ld.global.u32 %r1, [%rd1];
+// end inline asm
+.loc 1 5 1
+// begin inline asm
+.loc 1 6 1
+st.global.u32 [%rd1], %r1;
+// end inline asm
+.loc 2 7 1, function_name $L__info_string0, inlined_at 1 5 3
+st.global.u32 [%rd1+4], %r1;
+ret;
+}
+.file 1 \"KERNEL\"
+.file 2 \"library.py\"
+.section .debug_str
+{
+$L__info_string0:
+.b8 0
+}
+";
+
+    fn span_of(source: &Source, text: &str) -> Span {
+        let start = source.text().find(text).unwrap() as u32;
+        Span {
+            start,
+            end: start + text.len() as u32,
+        }
+    }
+
+    #[test]
+    fn a_finding_is_told_at_the_lines_of_its_source() {
+        let kernel = std::env::temp_dir().join(format!("heist-origin-{}.py", std::process::id()));
+        fs::write(
+            &kernel,
+            "import a\ndef k():\n    load(x)\n\nb(); store(x)\n",
+        )
+        .unwrap();
+        let text = PTX.replace("KERNEL", &kernel.display().to_string());
+        let source = Source::new("k.ptx", text);
+        let module = heist_ptx::parse(&source).unwrap();
+        let (load, store) = ("ld.global.u32", "st.global.u32 [%rd1],");
+        let found = Diagnostic::error(rule::GLOBAL_RACE, span_of(&source, store), "a race")
+            .other(span_of(&source, load), "read here");
+        let (told, above) = lifted(&module, &source, &found).unwrap();
+        let line = |span: Span| {
+            (
+                above.position(span).line,
+                &above.text()[span.start as usize..span.end as usize],
+            )
+        };
+        assert_eq!(line(told.span), (5, "b(); store(x)"));
+        assert_eq!(line(told.others[0].span), (3, "load(x)"));
+        assert!(
+            told.notes[0].starts_with("in PTX, line 19: `st.global"),
+            "{:?}",
+            told.notes
+        );
+        let inlined = Diagnostic::error(
+            rule::GLOBAL_RACE,
+            span_of(&source, "st.global.u32 [%rd1+4]"),
+            "a race",
+        );
+        let (told, _) = lifted(&module, &source, &inlined).unwrap();
+        assert_eq!(line(told.span), (5, "); store(x)"));
+        fs::remove_file(kernel).unwrap();
+        assert!(lifted(&module, &source, &inlined).is_none());
+    }
 }

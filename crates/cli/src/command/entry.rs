@@ -53,6 +53,12 @@ fn spellings(mangled: &str) -> Vec<String> {
     spellings
 }
 
+/// A name as people write it: without what C++ has mangled into it, where it has.
+pub(super) fn readable(name: &str) -> String {
+    let mut spelled = spellings(name).into_iter();
+    spelled.nth(1).unwrap_or_else(|| name.to_owned())
+}
+
 /// Blanks mean nothing between the words of a name.
 fn squeezed(name: &str) -> String {
     name.chars().filter(|c| !c.is_whitespace()).collect()

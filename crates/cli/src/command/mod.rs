@@ -7,6 +7,7 @@ mod assembler;
 mod bench;
 mod check;
 mod completions;
+mod cuda;
 mod demo;
 mod doctor;
 mod emit;
@@ -88,6 +89,7 @@ enum Command {
     Bench(bench::Bench),
     Check(check::Check),
     Completions(completions::Completions),
+    Cuda(cuda::Cuda),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Emit(emit::Emit),
@@ -111,6 +113,7 @@ impl Command {
             Command::Bench(_) => "bench",
             Command::Check(_) => "check",
             Command::Completions(_) => "completions",
+            Command::Cuda(_) => "cuda",
             Command::Demo(_) => "demo",
             Command::Doctor(_) => "doctor",
             Command::Emit(_) => "emit",
@@ -195,6 +198,7 @@ impl Heist {
             Command::Bench(command) => command.run(out),
             Command::Check(command) => command.run(out),
             Command::Completions(command) => command.run(out),
+            Command::Cuda(command) => command.run(out),
             Command::Demo(command) => command.run(out),
             Command::Doctor(command) => command.run(out),
             Command::Emit(command) => command.run(out),
@@ -214,6 +218,7 @@ impl Heist {
             Ok(Verdict::Clean) => 0,
             Ok(Verdict::Found) => 1,
             Ok(Verdict::Partly) => 2,
+            Ok(Verdict::Status(status)) => status,
             Err(question) => {
                 question.tell(out);
                 2

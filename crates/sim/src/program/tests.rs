@@ -16,7 +16,8 @@ fn workers_that_are_late_take_no_more_blocks() {
         .unwrap();
     let code = &executable.code;
     let plan = Plan::of(&program.module, "k", &device, code, &launch, &options).unwrap();
-    let mut machine = program.machine(&device, code, &launch, &options, &plan);
+    let bound = Arguments::default().bind().unwrap();
+    let mut machine = program.machine(&device, code, &launch, &bound, &options, &plan);
     machine.started -= Duration::from_secs(1);
     let (next, stop, stirred) = (
         AtomicU32::new(0),

@@ -2,7 +2,7 @@
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group, Home, groups};
-use crate::access::look::watch;
+use crate::access::look::watch_unless;
 use crate::code::{Flow, Slot, Wait};
 use crate::decode::mods::Mods;
 use crate::decode::{Decoded, Decoder, qualifier};
@@ -165,6 +165,18 @@ impl Access {
         cx: &mut Cx<'_>,
         addresses: &[u64; LANES],
         lanes: Mask,
+        act: impl FnMut(&mut Cx<'_>, &Group),
+    ) {
+        self.run_unless(cx, addresses, lanes, |_, _| false, act);
+    }
+
+    /// The same, where two writes that nothing orders may be harmless.
+    pub(crate) fn run_unless(
+        &self,
+        cx: &mut Cx<'_>,
+        addresses: &[u64; LANES],
+        lanes: Mask,
+        harmless: impl Fn(&mut Cx<'_>, &Group) -> bool,
         mut act: impl FnMut(&mut Cx<'_>, &Group),
     ) {
         let all = cx.mask;
@@ -179,7 +191,8 @@ impl Access {
                 |cx, group| {
                     if self.is_good(cx, group) {
                         let contiguous = group.touch().is_contiguous();
-                        watch(cx, group, contiguous, self.does, Kind::Plain);
+                        let harmless = |cx: &mut Cx<'_>| harmless(cx, group);
+                        watch_unless(cx, group, contiguous, self.does, Kind::Plain, harmless);
                         act(cx, group);
                     }
                 },

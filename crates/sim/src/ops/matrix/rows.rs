@@ -3,13 +3,14 @@
 
 use super::operands::{Access, assemble, shape, sources, targets, window_of};
 use crate::access::context::Cx;
-use crate::access::group::Does;
+use crate::access::group::{Does, Group};
 use crate::code::{Flow, Slot};
 use crate::decode::address::Addr;
 use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, Mask, each};
+use crate::state::memory::region::Region;
 use heist_arith::tensor::matrix;
 use heist_ptx::{Instruction, ScalarType, rule};
 
@@ -273,14 +274,23 @@ impl Instr for Store {
             rows.copy_from_slice(&stored);
         }
         let addresses = self.addr.eval(cx);
-        self.access.run(cx, &addresses, self.lanes, |cx, group| {
-            let Some(region) = cx.region(group.home) else {
-                return;
+        // Warps that each write the same result are a race that no program can see.
+        let same = |cx: &mut Cx<'_>, group: &Group| {
+            let held = |region: &mut Region, lane: usize| {
+                region.bytes(group.offsets[lane], 16) == &rows[lane][..]
             };
-            for lane in each(group.mask) {
-                region.write_bytes(group.offsets[lane], &rows[lane]);
-            }
-        });
+            cx.region(group.home)
+                .is_some_and(|region| each(group.mask).all(|lane| held(region, lane)))
+        };
+        self.access
+            .run_unless(cx, &addresses, self.lanes, same, |cx, group| {
+                let Some(region) = cx.region(group.home) else {
+                    return;
+                };
+                for lane in each(group.mask) {
+                    region.write_bytes(group.offsets[lane], &rows[lane]);
+                }
+            });
         Flow::Next
     }
 }

@@ -1,0 +1,342 @@
+//! `heist cuda`: a program that nvcc has made, on a simulated GPU.
+
+use super::entry;
+use crate::answer::{BadQuestion, Output, Verdict, question};
+use crate::{fold, origin, render, sarif};
+use clap::Args;
+use heist_ptx::{Diagnostic, Label, Module, Severity, Source, Span, rule};
+use heist_run::DeviceName;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The stand-in for the runtime, as cargo names it.
+const LIBRARY: &str = "libheist_cudart.so";
+/// The names under which programs look for the runtime.
+const NAMES: [&str; 3] = ["libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"];
+
+const EXAMPLES: &str = "\
+Examples:
+  nvcc -arch=sm_90 -lineinfo app.cu -o app
+  heist cuda ./app 1000               as ./app 1000, and what its kernels do wrong
+  heist cuda --device a100 --sarif found.sarif -- ./app -v
+
+The program needs PTX in it for the device or an older one, which `-arch=` gives. Programs with a
+runtime of their own (nvcc's default) work unless they are stripped; with `-cudart shared` always.
+HEIST_CUDART names the stand-in for the runtime, where it does not lie beside this program.
+
+Exit status: 1 something was found (or --error-exitcode), else the program's own.";
+
+/// Run a CUDA program, as it is, on a simulated GPU, and check its kernels.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Cuda {
+    /// The simulated GPU.
+    #[arg(long, default_value = "sim:h200", value_name = "DEVICE", value_parser = device)]
+    device: DeviceName,
+    /// Write what was found as SARIF 2.1.0 to a file.
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// Seconds that a launch may take.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// The exit status when something was found.
+    #[arg(long, value_name = "STATUS", default_value_t = 1)]
+    error_exitcode: u8,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// A simulated device; `h200` alone will do.
+fn device(word: &str) -> Result<DeviceName, String> {
+    let whole = match word.contains(':') {
+        true => word.to_owned(),
+        false => format!("sim:{word}"),
+    };
+    match whole.parse()? {
+        DeviceName::Gpu(_) => Err("a real GPU runs the program without Heist".to_owned()),
+        simulated => Ok(simulated),
+    }
+}
+
+/// A launch in which something was found.
+struct Found {
+    kernel: String,
+    shape: String,
+    host: Vec<String>,
+    /// Each at the source that it is told at.
+    told: Vec<(Diagnostic, Source)>,
+}
+
+/// What the program's run gave.
+#[derive(Default)]
+struct Report {
+    launches: usize,
+    found: Vec<Found>,
+    remarks: Vec<String>,
+    leaked: Option<(u64, u64)>,
+}
+
+impl Cuda {
+    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        let folder = Folder::new()?;
+        let library = library()?;
+        for name in NAMES {
+            let to = folder.path.join(name);
+            std::os::unix::fs::symlink(&library, &to)
+                .map_err(|error| question(format!("{}: {error}", to.display())))?;
+        }
+        let mut command = Command::new(&self.program[0]);
+        let mut paths = vec![folder.path.clone()];
+        let known = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        paths.extend(std::env::split_paths(&known));
+        let paths = std::env::join_paths(paths).map_err(question)?;
+        command
+            .args(&self.program[1..])
+            .env("LD_LIBRARY_PATH", paths)
+            .env("LD_PRELOAD", &library)
+            .env("HEIST_CUDA_REPORT", &folder.path)
+            .env("HEIST_CUDA_DEVICE", self.device.to_string());
+        if let Some(seconds) = self.timeout {
+            command.env("HEIST_CUDA_TIMEOUT", seconds.to_string());
+        }
+        let status = command.status().map_err(|error| {
+            question(format!(
+                "{}: {error}",
+                Path::new(&self.program[0]).display()
+            ))
+        })?;
+        let report = read(&folder.path);
+        if let Some(path) = &self.sarif {
+            let text = serde_json::to_string_pretty(&report.sarif()).map_err(question)?;
+            fs::write(path, text)
+                .map_err(|error| question(format!("{}: {error}", path.display())))?;
+        }
+        if out.json {
+            out.json(&report.json());
+        } else {
+            report.tell();
+        }
+        if !report.found.is_empty() {
+            return Ok(Verdict::Status(self.error_exitcode));
+        }
+        // A signal is told as shells do.
+        use std::os::unix::process::ExitStatusExt;
+        let signal = status.signal().map(|signal| 128 + signal);
+        let code = status.code().or(signal).unwrap_or(1);
+        Ok(Verdict::Status(u8::try_from(code).unwrap_or(1)))
+    }
+}
+
+/// A folder that goes when it is no longer needed.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn new() -> Result<Folder, BadQuestion> {
+        let path = std::env::temp_dir().join(format!("heist-cuda-{}", std::process::id()));
+        fs::create_dir_all(&path)
+            .map_err(|error| question(format!("{}: {error}", path.display())))?;
+        Ok(Folder { path })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// The stand-in: as the environment says, or beside this program.
+fn library() -> Result<PathBuf, BadQuestion> {
+    if let Some(path) = std::env::var_os("HEIST_CUDART").map(PathBuf::from) {
+        return fs::canonicalize(&path)
+            .map_err(|error| question(format!("HEIST_CUDART={}: {error}", path.display())));
+    }
+    let here = std::env::current_exe().unwrap_or_default();
+    let folders = here.ancestors().skip(1).take(2);
+    let mut places =
+        folders.flat_map(|folder| [folder.join(LIBRARY), folder.join("lib").join(LIBRARY)]);
+    places.find(|path| path.is_file()).ok_or_else(|| {
+        question(format!(
+            "{LIBRARY}, the stand-in for the CUDA runtime, is not beside this program: build it with \
+             `cargo build -p heist-cudart`, or say where it is with HEIST_CUDART"
+        ))
+    })
+}
+
+/// Reads what the program's runtime has told.
+fn read(folder: &Path) -> Report {
+    let mut report = Report::default();
+    let mut modules: HashMap<String, Option<(Source, Module)>> = HashMap::new();
+    let text = fs::read_to_string(folder.join("report.jsonl")).unwrap_or_default();
+    for line in text.lines() {
+        let Ok(line) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        if let Some(remark) = line["remark"].as_str() {
+            report.remarks.push(remark.to_owned());
+        } else if let Some(leaked) = line["leaked"].as_array() {
+            let number = |at: usize| leaked.get(at).and_then(Value::as_u64).unwrap_or(0);
+            report.leaked = Some((number(0), number(1)));
+        } else if let Some(list) = line["found"].as_array() {
+            report.launches += 1;
+            let name = line["module"].as_str().unwrap_or("");
+            let module = modules
+                .entry(name.to_owned())
+                .or_insert_with(|| module(name));
+            let found: Vec<Diagnostic> = list.iter().filter_map(diagnostic).collect();
+            if !found.is_empty() {
+                report.add(&line, &found, module.as_ref());
+            }
+        }
+    }
+    report
+}
+
+fn module(path: &str) -> Option<(Source, Module)> {
+    let source = Source::new(path, fs::read_to_string(path).ok()?);
+    let module = heist_ptx::parse(&source).ok()?;
+    Some((source, module))
+}
+
+impl Report {
+    fn add(&mut self, line: &Value, found: &[Diagnostic], module: Option<&(Source, Module)>) {
+        let text = |key: &str| line[key].as_str().unwrap_or("").to_owned();
+        let host = line["host"].as_array();
+        let host = host.map(|list| list.iter().filter_map(Value::as_str).map(str::to_owned));
+        let empty = Source::new("", String::new());
+        let source = module.map_or(&empty, |(source, _)| source);
+        let told = fold::fold(found, source).into_iter().map(|one| {
+            let lifted = module.and_then(|(source, module)| origin::lifted(module, source, &one));
+            lifted.unwrap_or_else(|| (one, source.clone()))
+        });
+        let mut told: Vec<(Diagnostic, Source)> = told.collect();
+        // Instructions of one line of the source are one place.
+        let place = |(one, source): &(Diagnostic, Source)| {
+            (!one.span.is_none()).then(|| source.position(one.span).line)
+        };
+        let mut seen = std::collections::HashSet::new();
+        told.retain(|one| match place(one) {
+            Some(line) => seen.insert((one.0.code.0, one.1.name().to_owned(), line)),
+            None => true,
+        });
+        self.found.push(Found {
+            kernel: entry::readable(&text("kernel")),
+            shape: text("shape"),
+            host: host.map_or(Vec::new(), Iterator::collect),
+            told,
+        });
+    }
+
+    fn all(&self) -> impl Iterator<Item = &(Diagnostic, Source)> {
+        self.found.iter().flat_map(|launch| &launch.told)
+    }
+
+    /// For people, on standard error, as the program's own output is on the other.
+    fn tell(&self) {
+        for launch in &self.found {
+            eprintln!("in `{}` {}:", launch.kernel, launch.shape);
+            for (one, source) in &launch.told {
+                eprintln!(
+                    "{}",
+                    anstream::adapter::strip_str(&render::to_text(one, source))
+                );
+            }
+            if !launch.host.is_empty() {
+                eprintln!("  launched by");
+                for frame in &launch.host {
+                    let (name, place) = frame.split_once(' ').unwrap_or((frame, ""));
+                    eprintln!("    {} {place}", entry::readable(name));
+                }
+            }
+            eprintln!("");
+        }
+        for remark in &self.remarks {
+            eprintln!("heist: {remark}");
+        }
+        if let Some((count, bytes)) = self.leaked
+            && count > 0
+        {
+            eprintln!("heist: {count} allocations of {bytes} bytes were never given back");
+        }
+        let of = |severity: Severity| {
+            self.all()
+                .filter(|(one, _)| one.severity == severity)
+                .count()
+        };
+        eprintln!(
+            "heist: {} launches, {} errors, {} warnings",
+            self.launches,
+            of(Severity::Error),
+            of(Severity::Warning)
+        );
+    }
+
+    fn json(&self) -> Value {
+        let launch = |launch: &Found| {
+            let told = launch
+                .told
+                .iter()
+                .map(|(one, source)| render::to_json(one, source));
+            json!({
+                "kernel": launch.kernel,
+                "shape": launch.shape,
+                "host": launch.host,
+                "found": told.collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "launches": self.launches,
+            "found": self.found.iter().map(launch).collect::<Vec<_>>(),
+            "remarks": self.remarks,
+            "leaked": self.leaked,
+        })
+    }
+
+    fn sarif(&self) -> Value {
+        let parts: Vec<(&Source, &[Diagnostic])> = self
+            .all()
+            .map(|(one, source)| (source, std::slice::from_ref(one)))
+            .collect();
+        sarif::report(&parts)
+    }
+}
+
+/// A finding as the runtime has written it.
+fn diagnostic(value: &Value) -> Option<Diagnostic> {
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    let texts = |value: &Value| -> Vec<String> {
+        value
+            .as_array()
+            .map_or(Vec::new(), |list| list.iter().map(text).collect())
+    };
+    let span = |value: &Value| {
+        let number = |at: usize| value.get(at)?.as_u64()?.try_into().ok();
+        let ends = (number(0), number(1));
+        ends.0
+            .zip(ends.1)
+            .map_or(Span::NONE, |(start, end)| Span { start, end })
+    };
+    let code = rule::find(value["code"].as_str()?)?.code;
+    let mut one = Diagnostic::error(code, span(&value["span"]), text(&value["message"]));
+    if value["warning"] == true {
+        one.severity = Severity::Warning;
+    }
+    one.label = text(&value["label"]);
+    one.notes = texts(&value["notes"]);
+    one.helps = texts(&value["helps"]);
+    for other in value["others"].as_array().into_iter().flatten() {
+        let text = text(&other[1]);
+        one.others.push(Label {
+            span: span(&other[0]),
+            text,
+        });
+    }
+    Some(one)
+}

@@ -1,0 +1,270 @@
+//! Launches, and what is asked of kernels.
+
+use crate::raw;
+use crate::runtime::{INVALID_VALUE, Wish, call};
+use heist_launch::Dim3;
+use heist_ptx::arch::Footprint;
+use std::cell::RefCell;
+use std::ffi::{c_int, c_uint, c_void};
+
+/// `dim3`, by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Three {
+    x: u32,
+    y: u32,
+    z: u32,
+}
+
+impl From<Three> for Dim3 {
+    fn from(three: Three) -> Dim3 {
+        Dim3::new(three.x, three.y, three.z)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Configuration {
+    grid: Three,
+    block: Three,
+    shared: usize,
+    stream: *mut c_void,
+}
+
+thread_local! {
+    /// What `<<<>>>` has said, until the kernel's stub takes it.
+    static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __cudaPushCallConfiguration(
+    grid: Three,
+    block: Three,
+    shared: usize,
+    stream: *mut c_void,
+) -> c_uint {
+    let pushed = Configuration {
+        grid,
+        block,
+        shared,
+        stream,
+    };
+    CONFIGURATIONS.with_borrow_mut(|stack| stack.push(pushed));
+    0
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __cudaPopCallConfiguration(
+    grid: *mut Three,
+    block: *mut Three,
+    shared: *mut usize,
+    stream: *mut *mut c_void,
+) -> c_int {
+    let Some(popped) = CONFIGURATIONS.with_borrow_mut(Vec::pop) else {
+        return INVALID_VALUE;
+    };
+    raw::put(grid, popped.grid);
+    raw::put(block, popped.block);
+    raw::put(shared, popped.shared);
+    raw::put(stream, popped.stream);
+    0
+}
+
+/// A kernel's handle is its host function.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __cudaGetKernel(to: *mut *const c_void, host: *const c_void) -> c_int {
+    raw::put(to, host);
+    0
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaGetKernel(to: *mut *const c_void, host: *const c_void) -> c_int {
+    __cudaGetKernel(to, host)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaGetFuncBySymbol(to: *mut *const c_void, host: *const c_void) -> c_int {
+    __cudaGetKernel(to, host)
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn __cudaLaunchKernel(
+    function: *const c_void,
+    grid: Three,
+    block: Three,
+    arguments: *const *const c_void,
+    shared: usize,
+    _: *mut c_void,
+) -> c_int {
+    cudaLaunchKernel(
+        function,
+        grid,
+        block,
+        arguments,
+        shared,
+        std::ptr::null_mut(),
+    )
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaLaunchKernel(
+    function: *const c_void,
+    grid: Three,
+    block: Three,
+    arguments: *const *const c_void,
+    shared: usize,
+    _: *mut c_void,
+) -> c_int {
+    let wish = Wish {
+        function,
+        grid: grid.into(),
+        block: block.into(),
+        cluster: None,
+        shared,
+        cooperative: false,
+        arguments,
+    };
+    call(|runtime| runtime.launch(&wish))
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaLaunchCooperativeKernel(
+    function: *const c_void,
+    grid: Three,
+    block: Three,
+    arguments: *const *const c_void,
+    shared: usize,
+    _: *mut c_void,
+) -> c_int {
+    let wish = Wish {
+        function,
+        grid: grid.into(),
+        block: block.into(),
+        cluster: None,
+        shared,
+        cooperative: true,
+        arguments,
+    };
+    call(|runtime| runtime.launch(&wish))
+}
+
+/// `cudaLaunchConfig_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Config {
+    grid: Three,
+    block: Three,
+    shared: usize,
+    stream: *mut c_void,
+    attributes: *const Attribute,
+    count: c_uint,
+}
+
+/// `cudaLaunchAttribute`: a number, and 64 bytes that hang on it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Attribute {
+    id: c_uint,
+    pad: u32,
+    value: [u32; 16],
+}
+
+const COOPERATIVE: c_uint = 2;
+const CLUSTER: c_uint = 4;
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaLaunchKernelExC(
+    config: *const Config,
+    function: *const c_void,
+    arguments: *const *const c_void,
+) -> c_int {
+    let Some(config) = raw::get(config) else {
+        return INVALID_VALUE;
+    };
+    let all = (0..config.count as usize).filter_map(|at| raw::element(config.attributes, at));
+    let of = |id: c_uint| all.clone().find(|one| one.id == id).map(|one| one.value);
+    let wish = Wish {
+        function,
+        grid: config.grid.into(),
+        block: config.block.into(),
+        cluster: of(CLUSTER).map(|value| Dim3::new(value[0], value[1], value[2])),
+        shared: config.shared,
+        cooperative: of(COOPERATIVE).is_some_and(|value| value[0] != 0),
+        arguments,
+    };
+    call(|runtime| runtime.launch(&wish))
+}
+
+const MAX_DYNAMIC_SHARED: c_int = 8;
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFuncSetAttribute(
+    function: *const c_void,
+    id: c_int,
+    value: c_int,
+) -> c_int {
+    call(|runtime| match id {
+        MAX_DYNAMIC_SHARED => {
+            let bytes = u32::try_from(value).map_err(|_| INVALID_VALUE)?;
+            runtime.allow_dynamic(function, bytes)
+        }
+        // What else there is asks for caches and clusters, and changes nothing here.
+        _ => Ok(()),
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFuncSetCacheConfig(_: *const c_void, _: c_int) -> c_int {
+    0
+}
+
+/// The start of `cudaFuncAttributes`; the rest is zero.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaFuncGetAttributes(to: *mut c_void, function: *const c_void) -> c_int {
+    call(|runtime| {
+        let threads = runtime.kernel_shape(function)?;
+        let limits = runtime.device.gpu().arch.limits();
+        let mut bytes = [0u8; 144];
+        for (at, value) in [
+            (24, threads),
+            (28, 32),
+            (32, 90),
+            (36, 90),
+            (44, limits.shared_static),
+        ] {
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        raw::fill(to, &bytes);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+    to: *mut c_int,
+    function: *const c_void,
+    threads: c_int,
+    shared: usize,
+) -> c_int {
+    call(|runtime| {
+        runtime.kernel_shape(function)?;
+        let footprint = Footprint {
+            threads: u32::try_from(threads).map_err(|_| INVALID_VALUE)?,
+            registers: 32,
+            shared: u32::try_from(shared).map_err(|_| INVALID_VALUE)?,
+        };
+        let residency = runtime.device.gpu().arch.limits().residency(footprint);
+        raw::put(to, residency.blocks as c_int);
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    to: *mut c_int,
+    function: *const c_void,
+    threads: c_int,
+    shared: usize,
+    _: c_uint,
+) -> c_int {
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(to, function, threads, shared)
+}

@@ -1,0 +1,253 @@
+//! Memory that outlives launches.
+//!
+//! Device memory has addresses that the host can't touch, as on a real device. What both may
+//! touch (managed and pinned memory) is memory of the host at an address that the simulator
+//! takes as well; its bytes are copied in and out around each launch.
+
+use crate::raw;
+use heist_launch::Placed;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+
+/// Where device memory begins, and the free bytes behind each allocation.
+const DEVICE: u64 = 0x100_0000_0000;
+const GAP: u64 = 1 << 20;
+/// Where memory that the host can touch is mapped.
+const HOST: u64 = 0x200_0000_0000;
+
+/// One allocation.
+struct Block {
+    memory: Placed,
+    /// Where its bytes are in the host's memory, if the host may touch it.
+    host: Option<u64>,
+}
+
+/// All allocations, by their address on the device.
+#[derive(Default)]
+pub(crate) struct Heap {
+    blocks: BTreeMap<u64, Block>,
+    device: u64,
+    mapped: u64,
+    made: u64,
+}
+
+impl Heap {
+    /// Device memory that nobody has written.
+    pub(crate) fn device(&mut self, len: usize) -> u64 {
+        let at = DEVICE + self.device;
+        self.device += (len as u64).next_multiple_of(512) + GAP;
+        self.made += 1;
+        let name = format!("cudaMalloc no. {} of {len} bytes", self.made);
+        let memory = Placed::fresh(name, at, len);
+        self.blocks.insert(at, Block { memory, host: None });
+        at
+    }
+
+    /// Memory that host and device touch at one address; nothing where the host has none.
+    pub(crate) fn shared(&mut self, what: &str, len: usize) -> Option<u64> {
+        let room = len.max(1).next_multiple_of(4096);
+        let at = HOST + self.mapped;
+        if !map(at, room) {
+            return None;
+        }
+        self.mapped += room as u64 + GAP;
+        self.made += 1;
+        let name = format!("{what} no. {} of {len} bytes", self.made);
+        self.own(name, at, at, len);
+        Some(at)
+    }
+
+    /// Memory of the host that the program brings, under another address on the device.
+    pub(crate) fn registered(&mut self, host: u64, len: usize) -> u64 {
+        let at = DEVICE + self.device;
+        self.device += (len as u64).next_multiple_of(512) + GAP;
+        self.made += 1;
+        let name = format!("cudaHostRegister no. {} of {len} bytes", self.made);
+        self.own(name, at, host, len);
+        at
+    }
+
+    fn own(&mut self, name: String, at: u64, host: u64, len: usize) {
+        let memory = Placed::filled(name, at, vec![0; len]);
+        let host = Some(host);
+        self.blocks.insert(at, Block { memory, host });
+    }
+
+    /// A variable of a module.
+    pub(crate) fn variable(&mut self, name: &str, at: u64, bytes: Vec<u8>) {
+        let memory = Placed::filled(name, at, bytes);
+        self.blocks.insert(at, Block { memory, host: None });
+    }
+
+    /// Lets the host touch a variable, at its address; nothing where the host has other memory
+    /// there.
+    pub(crate) fn map_variable(&mut self, at: u64, len: usize) -> Option<u64> {
+        let start = at & !4095;
+        let room = (at + len as u64 - start).next_multiple_of(4096) as usize;
+        let block = self.blocks.get_mut(&at)?;
+        if !map(start, room) {
+            return None;
+        }
+        raw::fill(at as *mut c_void, &block.memory.bytes);
+        block.host = Some(at);
+        Some(at)
+    }
+
+    /// The allocation that an address lies in.
+    fn find(&mut self, address: u64) -> Option<&mut Block> {
+        let (_, block) = self.blocks.range_mut(..=address).next_back()?;
+        let inside = address - block.memory.at < block.memory.bytes.len().max(1) as u64;
+        inside.then_some(block)
+    }
+
+    /// Whether an address is of the device, and where its allocation begins, how long it is,
+    /// and where the host has it.
+    pub(crate) fn place(&mut self, address: u64) -> Option<(u64, u64, Option<u64>)> {
+        let block = self.find(address)?;
+        let memory = &block.memory;
+        Some((memory.at, memory.bytes.len() as u64, block.host))
+    }
+
+    /// The address on the device of memory that was registered.
+    pub(crate) fn of_host(&self, host: u64) -> Option<u64> {
+        self.blocks.values().find_map(|block| {
+            let start = block.host?;
+            let inside = host.wrapping_sub(start) < block.memory.bytes.len() as u64;
+            inside.then(|| block.memory.at + (host - start))
+        })
+    }
+
+    /// Gives memory back; false where nothing begins at the address.
+    pub(crate) fn free(&mut self, address: u64) -> bool {
+        let Some(block) = self.blocks.remove(&address) else {
+            return false;
+        };
+        if let Some(host) = block.host
+            && host == address
+        {
+            let room = block.memory.bytes.len().max(1).next_multiple_of(4096);
+            // SAFETY: the mapping that `shared` made, which the program has given back.
+            unsafe { libc::munmap(host as *mut c_void, room) };
+        }
+        true
+    }
+
+    /// Bytes from an address; nothing where they do not lie in one allocation.
+    pub(crate) fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>> {
+        let block = self.find(address)?;
+        let at = (address - block.memory.at) as usize;
+        let all = &block.memory.bytes;
+        (at.checked_add(len)? <= all.len()).then(|| match block.host {
+            Some(host) => raw::bytes((host + at as u64) as *const c_void, len),
+            None => all[at..at + len].to_vec(),
+        })
+    }
+
+    /// Writes bytes to an address; false where they do not fit in one allocation.
+    pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
+        let Some(block) = self.find(address) else {
+            return false;
+        };
+        let at = (address - block.memory.at) as usize;
+        if at + bytes.len() > block.memory.bytes.len() {
+            return false;
+        }
+        match block.host {
+            Some(host) => raw::fill((host + at as u64) as *mut c_void, bytes),
+            None => {
+                let all = std::sync::Arc::make_mut(&mut block.memory.bytes);
+                all[at..at + bytes.len()].copy_from_slice(bytes);
+                block.memory.mark(at, bytes.len());
+            }
+        }
+        true
+    }
+
+    /// All memory for a launch; [`Heap::give_back`] takes it again.
+    pub(crate) fn lend(&mut self) -> Vec<Placed> {
+        let blocks = self.blocks.values_mut();
+        let lent = blocks.map(|block| {
+            if let Some(host) = block.host {
+                let len = block.memory.bytes.len();
+                block.memory.bytes = raw::bytes(host as *const c_void, len).into();
+            }
+            block.memory.clone()
+        });
+        lent.collect()
+    }
+
+    /// Takes memory as a kernel left it.
+    pub(crate) fn give_back(&mut self, placed: Vec<Placed>) {
+        for one in placed {
+            if let Some(block) = self.blocks.get_mut(&one.at) {
+                if let Some(host) = block.host {
+                    raw::fill(host as *mut c_void, &one.bytes);
+                }
+                block.memory = one;
+            }
+        }
+    }
+
+    /// Bytes in use.
+    pub(crate) fn used(&self) -> u64 {
+        let lengths = self.blocks.values().map(|one| one.memory.bytes.len());
+        lengths.sum::<usize>() as u64
+    }
+
+    /// Device memory that was never given back: how many allocations, and their bytes.
+    pub(crate) fn leaked(&self) -> (usize, u64) {
+        let kept = self.blocks.range(DEVICE..HOST).map(|(_, one)| one);
+        let lengths: Vec<usize> = kept.map(|one| one.memory.bytes.len()).collect();
+        (lengths.len(), lengths.iter().sum::<usize>() as u64)
+    }
+}
+
+/// Maps memory of the host at an address; false where something is there.
+fn map(at: u64, room: usize) -> bool {
+    // SAFETY: a new mapping, at an address that nothing else has: with that flag the call
+    // fails where something has.
+    let got = unsafe {
+        libc::mmap(
+            at as *mut c_void,
+            room,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+            -1,
+            0,
+        )
+    };
+    got as u64 == at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_found_by_any_address_in_it() {
+        let mut heap = Heap::default();
+        let (a, b) = (heap.device(100), heap.device(64));
+        assert!(heap.write(a + 4, &[1, 2, 3]));
+        assert_eq!(heap.read(a + 5, 2), Some(vec![2, 3]));
+        assert!(!heap.write(a + 98, &[0; 4]) && heap.read(a + 100, 1).is_none());
+        let lent = heap.lend();
+        assert_eq!(lent.len(), 2);
+        let missing = lent[0].written.as_ref().unwrap().first_missing(4, 4);
+        assert_eq!(missing, Some(7));
+        assert!(heap.free(b) && !heap.free(b) && !heap.free(a + 4));
+        assert_eq!(heap.leaked(), (1, 100));
+    }
+
+    #[test]
+    fn host_and_device_see_the_same_managed_memory() {
+        let mut heap = Heap::default();
+        let at = heap.shared("cudaMallocManaged", 16).unwrap();
+        raw::fill(at as *mut c_void, &[7; 4]);
+        let mut lent = heap.lend();
+        assert_eq!(lent[0].bytes[..5], [7, 7, 7, 7, 0]);
+        std::sync::Arc::make_mut(&mut lent[0].bytes)[4] = 9;
+        heap.give_back(lent);
+        assert_eq!(raw::bytes(at as *const c_void, 5), [7, 7, 7, 7, 9]);
+        assert!(heap.free(at));
+    }
+}

@@ -1,0 +1,55 @@
+//! The pointers of callers. A C program vouches for them as it does to the real library: each
+//! function here is the one place where that is relied on.
+
+use std::ffi::{CStr, c_char, c_void};
+
+/// Writes a result, where the caller wants it.
+pub(crate) fn put<T>(to: *mut T, value: T) {
+    if !to.is_null() {
+        // SAFETY: the caller of the runtime passes room for a result of this type.
+        unsafe { to.write_unaligned(value) }
+    }
+}
+
+/// Reads a value; nothing from a null pointer.
+pub(crate) fn get<T: Copy>(from: *const T) -> Option<T> {
+    // SAFETY: the caller of the runtime passes a pointer to a value of this type, or null.
+    (!from.is_null()).then(|| unsafe { from.read_unaligned() })
+}
+
+/// A copy of some bytes.
+pub(crate) fn bytes(from: *const c_void, len: usize) -> Vec<u8> {
+    if from.is_null() || len == 0 {
+        return vec![0; len];
+    }
+    // SAFETY: the caller passes so many bytes of memory that can be read.
+    unsafe { std::slice::from_raw_parts(from.cast::<u8>(), len) }.to_vec()
+}
+
+/// Writes bytes.
+pub(crate) fn fill(to: *mut c_void, bytes: &[u8]) {
+    if !to.is_null() && !bytes.is_empty() {
+        // SAFETY: the caller passes so many bytes of memory that can be written, which are
+        // none of ours.
+        unsafe { std::ptr::copy(bytes.as_ptr(), to.cast::<u8>(), bytes.len()) }
+    }
+}
+
+/// A name.
+pub(crate) fn name(from: *const c_char) -> String {
+    if from.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller passes text that ends in a zero.
+    let text = unsafe { CStr::from_ptr(from) };
+    text.to_string_lossy().into_owned()
+}
+
+/// The element of a table.
+pub(crate) fn element<T: Copy>(table: *const T, at: usize) -> Option<T> {
+    if table.is_null() {
+        return None;
+    }
+    // SAFETY: the caller passes a table that has this element.
+    get(unsafe { table.add(at) })
+}

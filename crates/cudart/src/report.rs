@@ -1,0 +1,131 @@
+//! What is told to whoever started the program: a line of JSON for each thing.
+
+use heist_ptx::{Diagnostic, Severity, Span};
+use serde_json::{Value, json};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Where the lines go. Without a file, what is found is told on standard error in short.
+pub(crate) struct Report {
+    file: Option<File>,
+    folder: Option<PathBuf>,
+}
+
+impl Report {
+    /// As the environment says: `HEIST_CUDA_REPORT` is a folder.
+    pub(crate) fn new() -> Report {
+        let folder = std::env::var_os("HEIST_CUDA_REPORT").map(PathBuf::from);
+        let file = folder.as_ref().and_then(|folder| {
+            let path = folder.join("report.jsonl");
+            OpenOptions::new().create(true).append(true).open(path).ok()
+        });
+        Report { file, folder }
+    }
+
+    /// One line.
+    pub(crate) fn line(&mut self, value: &Value) {
+        if let Some(file) = &mut self.file {
+            // A report that can't be written has nobody to be told to.
+            let _ = writeln!(file, "{value}");
+        }
+    }
+
+    /// Keeps the text of a module; the name by which lines mean it.
+    pub(crate) fn keep(&self, number: usize, text: &str) -> String {
+        let name = format!("module{number}.ptx");
+        match &self.folder {
+            Some(folder) => {
+                let path = folder.join(format!("{}-{name}", std::process::id()));
+                let _ = std::fs::write(&path, text);
+                path.display().to_string()
+            }
+            None => name,
+        }
+    }
+
+    /// Something that the program's calls have shown, with what was done about it.
+    pub(crate) fn remark(&mut self, text: &str) {
+        if self.file.is_none() {
+            eprintln!("heist: {text}");
+        }
+        self.line(&json!({ "remark": text }));
+    }
+
+    /// One launch, with everything that was found.
+    pub(crate) fn launch(
+        &mut self,
+        module: &str,
+        kernel: &str,
+        shape: &str,
+        ns: f64,
+        found: &[Diagnostic],
+    ) {
+        let host = match found {
+            [] => Vec::new(),
+            _ => host_frames(),
+        };
+        if self.file.is_none() {
+            for one in found {
+                eprintln!("heist: `{kernel}` {shape}: {one}");
+            }
+        }
+        self.line(&json!({
+            "kernel": kernel,
+            "shape": shape,
+            "module": module,
+            "ns": ns,
+            "found": found.iter().map(as_json).collect::<Vec<_>>(),
+            "host": host,
+        }));
+    }
+}
+
+fn as_json(found: &Diagnostic) -> Value {
+    let span = |span: Span| json!([span.start, span.end]);
+    let others = found.others.iter();
+    json!({
+        "code": found.code.0,
+        "warning": found.severity == Severity::Warning,
+        "message": found.message,
+        "span": span(found.span),
+        "label": found.label,
+        "others": others.map(|one| json!([span(one.span), one.text])).collect::<Vec<_>>(),
+        "notes": found.notes,
+        "helps": found.helps,
+    })
+}
+
+/// The program's own frames above the launch, innermost first.
+fn host_frames() -> Vec<String> {
+    let text = std::backtrace::Backtrace::force_capture().to_string();
+    let mut frames: Vec<String> = Vec::new();
+    let mut lines = text.lines().map(str::trim).peekable();
+    while let Some(line) = lines.next() {
+        let Some((_, name)) = line.split_once(": ") else {
+            continue;
+        };
+        let place = lines.next_if(|next| next.starts_with("at "));
+        if name.contains("__device_stub__") {
+            // What nvcc makes of `<<<>>>`: below it are this library and the stub of the kernel.
+            frames.clear();
+            frames.push(String::new());
+            continue;
+        }
+        if name == "<unknown>" || name.starts_with("__libc") || name == "_start" {
+            continue;
+        }
+        frames.push(place.map_or(name.to_owned(), |place| format!("{name} {place}")));
+    }
+    // The mark of the stub, and the kernel's own function on the host.
+    match frames.first().is_some_and(String::is_empty) {
+        true => frames.drain(..frames.len().min(2)),
+        false => frames.drain(..0),
+    };
+    frames.retain(|frame| {
+        !["/rustc/", "heist_cudart", "crates/cudart"]
+            .iter()
+            .any(|ours| frame.contains(ours))
+    });
+    frames
+}

@@ -1,0 +1,507 @@
+//! The state of a program's GPU: modules, kernels, variables, memory and errors.
+
+use crate::fatbin;
+use crate::heap::Heap;
+use crate::raw;
+use crate::report::Report;
+use heist_launch::{Arg, Arguments, Dim3, Launch};
+use heist_ptx::arch::Arch;
+use heist_ptx::{Diagnostic, Source, rule};
+use heist_sim::{Budget, Device, Options, Program};
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{c_int, c_void};
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+/// Numbers of the runtime's errors.
+pub(crate) const INVALID_VALUE: c_int = 1;
+pub(crate) const OUT_OF_MEMORY: c_int = 2;
+const INVALID_CONFIGURATION: c_int = 9;
+pub(crate) const INVALID_SYMBOL: c_int = 13;
+pub(crate) const INVALID_DEVICE: c_int = 101;
+const INVALID_FUNCTION: c_int = 98;
+const NO_IMAGE: c_int = 209;
+const ASSERT: c_int = 710;
+const LAUNCH_FAILURE: c_int = 719;
+pub(crate) const NOT_SUPPORTED: c_int = 801;
+pub(crate) const UNKNOWN: c_int = 999;
+
+/// Where the variables of the first module begin, and how far the next one's are.
+const VARIABLES: u64 = 0x10_0000_0000;
+const MODULE_ROOM: u64 = 0x1_0000_0000;
+
+/// Device code of one container: a PTX text, or why there is none.
+struct Module {
+    /// Its file, for the report.
+    name: String,
+    program: Result<Program, String>,
+}
+
+struct Function {
+    module: usize,
+    name: String,
+    /// Bytes of dynamic shared memory that were asked for beyond the usual.
+    dynamic: u32,
+}
+
+/// All of it.
+pub(crate) struct Runtime {
+    pub(crate) device: Device,
+    pub(crate) heap: Heap,
+    pub(crate) report: Report,
+    modules: Vec<Module>,
+    /// The modules of each registration.
+    registered: Vec<Vec<usize>>,
+    functions: HashMap<usize, Function>,
+    /// Variables: the address on the device, and the bytes.
+    symbols: HashMap<usize, (u64, u64)>,
+    /// Modelled time since the start.
+    pub(crate) now_ns: f64,
+    pub(crate) events: HashMap<usize, f64>,
+    handles: usize,
+    last: c_int,
+    sticky: c_int,
+    missed: HashSet<&'static str>,
+}
+
+static RUNTIME: LazyLock<Mutex<Runtime>> = LazyLock::new(|| Mutex::new(Runtime::new()));
+
+/// The state, for one call.
+pub(crate) fn runtime() -> MutexGuard<'static, Runtime> {
+    match RUNTIME.lock() {
+        Ok(runtime) => runtime,
+        Err(poisoned) => poisoned.into_inner(),
+    }
+}
+
+/// Does a call of the program, and remembers its error.
+pub(crate) fn call(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -> c_int {
+    let act = std::panic::AssertUnwindSafe(act);
+    let done = std::panic::catch_unwind(|| {
+        let mut runtime = runtime();
+        let result = match runtime.sticky {
+            0 => { act }.0(&mut runtime),
+            sticky => Err(sticky),
+        };
+        let status = result.err().unwrap_or(0);
+        if status != 0 {
+            runtime.last = status;
+        }
+        status
+    });
+    done.unwrap_or(UNKNOWN)
+}
+
+/// A function that the stand-in lacks: named once.
+pub(crate) fn missing(name: &'static str) -> c_int {
+    call(|runtime| {
+        if runtime.missed.insert(name) {
+            let text = format!("{name} is not there: it returned cudaErrorNotSupported (801)");
+            runtime.report.remark(&text);
+        }
+        Err(NOT_SUPPORTED)
+    })
+}
+
+/// A launch as the program asks for it.
+pub(crate) struct Wish {
+    pub(crate) function: *const c_void,
+    pub(crate) grid: Dim3,
+    pub(crate) block: Dim3,
+    pub(crate) cluster: Option<Dim3>,
+    pub(crate) shared: usize,
+    pub(crate) cooperative: bool,
+    pub(crate) arguments: *const *const c_void,
+}
+
+impl Runtime {
+    fn new() -> Runtime {
+        let name = std::env::var("HEIST_CUDA_DEVICE").unwrap_or_else(|_| "h200".to_owned());
+        let mut report = Report::new();
+        let device = Device::named(&name).or_else(|error| {
+            report.remark(&format!("{error}: it is an h200"));
+            Device::named("h200")
+        });
+        Runtime {
+            device: device.unwrap_or_else(|_| Device::of(heist_ptx::arch::Gpu::H200)),
+            heap: Heap::default(),
+            report,
+            modules: Vec::new(),
+            registered: Vec::new(),
+            functions: HashMap::new(),
+            symbols: HashMap::new(),
+            now_ns: 0.0,
+            events: HashMap::new(),
+            handles: 0x100,
+            last: 0,
+            sticky: 0,
+            missed: HashSet::new(),
+        }
+    }
+
+    /// A new handle of a stream or an event.
+    pub(crate) fn handle(&mut self) -> usize {
+        self.handles += 1;
+        self.handles
+    }
+
+    /// The last error, which is forgotten unless it stays.
+    pub(crate) fn last_error(&mut self, forget: bool) -> c_int {
+        let last = if self.sticky != 0 {
+            self.sticky
+        } else {
+            self.last
+        };
+        if forget {
+            self.last = 0;
+        }
+        last
+    }
+
+    /// Forgets everything, as a new context would.
+    pub(crate) fn reset(&mut self) {
+        self.sticky = 0;
+        self.last = 0;
+    }
+
+    /// Takes a fat binary; the number by which the program means it.
+    pub(crate) fn register(&mut self, wrapper: *const c_void) -> usize {
+        let mut modules = Vec::new();
+        for container in fatbin::containers(wrapper) {
+            let images = fatbin::images(&container);
+            if images.ptx.is_empty() && images.machine.is_empty() {
+                continue;
+            }
+            let number = self.modules.len();
+            let module = self.module(number, &images);
+            modules.push(number);
+            self.modules.push(module);
+        }
+        self.registered.push(modules);
+        self.registered.len() - 1
+    }
+
+    /// The text for the newest architecture that the device takes.
+    fn module(&mut self, number: usize, images: &fatbin::Images) -> Module {
+        let here = self.device.gpu().arch;
+        let fits = |text: &&String| target(text).is_some_and(|arch| arch.runs_on(here));
+        let best = images.ptx.iter().filter(fits).max_by_key(|text| {
+            let arch = target(text).map(|arch| arch.name());
+            arch.map(|name| {
+                name.trim_matches(|c: char| !c.is_ascii_digit())
+                    .parse::<u32>()
+            })
+            .and_then(Result::ok)
+        });
+        let Some(text) = best else {
+            let why = self.no_image(images);
+            return Module {
+                name: String::new(),
+                program: Err(why),
+            };
+        };
+        let name = self.report.keep(number, text);
+        let source = Source::new(name.clone(), text.clone());
+        let base = VARIABLES + number as u64 * MODULE_ROOM;
+        let program = heist_ptx::parse(&source).and_then(|module| Program::based(module, base));
+        let program = program.map_err(|found| {
+            self.report
+                .launch(&name, "", "as it was loaded", 0.0, &found);
+            "its PTX can't be run".to_owned()
+        });
+        if let Ok(program) = &program {
+            for one in program.variables() {
+                let mut bytes = one.init.to_vec();
+                bytes.resize(one.size as usize, 0);
+                // Constants of all modules lie at the same addresses: each launch has its own.
+                if !one.constant {
+                    let label = match number {
+                        0 => one.name.to_owned(),
+                        _ => format!("{} of module {number}", one.name),
+                    };
+                    self.heap.variable(&label, one.at, bytes);
+                }
+            }
+        }
+        Module { name, program }
+    }
+
+    fn no_image(&self, images: &fatbin::Images) -> String {
+        let here = self.device.gpu().arch;
+        let list = |names: Vec<String>| names.join(", ");
+        if let Some(broken) = images.broken.first() {
+            format!("the program's PTX can't be unpacked: {broken}")
+        } else if images.ptx.is_empty() {
+            let machine = images.machine.iter().map(|arch| format!("sm_{arch}"));
+            format!(
+                "the program has machine code for {} and no PTX: build it with \
+                 `-gencode arch=compute_{2},code=compute_{2}` as well, where the device is {1}",
+                list(machine.collect()),
+                self.device,
+                here.name()
+                    .trim_start_matches("sm_")
+                    .trim_end_matches(char::is_alphabetic),
+            )
+        } else {
+            let have = images.ptx.iter().filter_map(|text| target(text));
+            format!(
+                "the program has PTX for {}, which does not run on {} ({}): choose another with --device",
+                list(have.map(|arch| arch.name().to_owned()).collect()),
+                self.device,
+                here.name()
+            )
+        }
+    }
+
+    /// Notes a kernel of a registration.
+    pub(crate) fn add_function(&mut self, handle: usize, host: *const c_void, name: String) {
+        let modules = self.registered.get(handle).cloned().unwrap_or_default();
+        let has = |module: &usize| match &self.modules[*module].program {
+            Ok(program) => program.module().entries().any(|entry| entry.name == *name),
+            Err(_) => false,
+        };
+        let Some(module) = modules
+            .iter()
+            .copied()
+            .find(has)
+            .or(modules.first().copied())
+        else {
+            return;
+        };
+        let function = Function {
+            module,
+            name,
+            dynamic: 0,
+        };
+        self.functions.insert(host as usize, function);
+    }
+
+    /// Notes a variable of a registration; its address and its bytes.
+    pub(crate) fn add_variable(
+        &mut self,
+        handle: usize,
+        host: *const c_void,
+        name: &str,
+    ) -> Option<(u64, u64)> {
+        let modules = self.registered.get(handle).cloned().unwrap_or_default();
+        let mut found = None;
+        for number in modules {
+            if let Ok(program) = &self.modules[number].program
+                && let Some(one) = program.variables().find(|one| one.name == name)
+            {
+                if one.constant {
+                    // Constants are kept under an address of their own.
+                    let at = VARIABLES
+                        + number as u64 * MODULE_ROOM
+                        + MODULE_ROOM / 2
+                        + (one.at & 0xffff_ffff);
+                    let mut bytes = one.init.to_vec();
+                    bytes.resize(one.size as usize, 0);
+                    let label = format!("{name} (constant, module {number})");
+                    self.heap.variable(&label, at, bytes);
+                    found = Some((at, one.size));
+                } else {
+                    found = Some((one.at, one.size));
+                }
+            }
+        }
+        let found = found?;
+        self.symbols.insert(host as usize, found);
+        Some(found)
+    }
+
+    /// The address on the device of a variable, and its bytes.
+    pub(crate) fn symbol(&self, host: *const c_void) -> Result<(u64, u64), c_int> {
+        let known = self.symbols.get(&(host as usize)).copied();
+        known.ok_or(INVALID_SYMBOL)
+    }
+
+    /// The kernel behind a host function.
+    fn function(&self, host: *const c_void) -> Result<&Function, c_int> {
+        self.functions.get(&(host as usize)).ok_or(INVALID_FUNCTION)
+    }
+
+    /// The shape of a kernel: static shared memory, and the most threads of a block.
+    pub(crate) fn kernel_shape(&self, host: *const c_void) -> Result<u32, c_int> {
+        let function = self.function(host)?;
+        let program = self.modules[function.module].program.as_ref();
+        let program = program.map_err(|_| NO_IMAGE)?;
+        let mut entries = program.module().entries();
+        let known = entries.any(|entry| entry.name == *function.name);
+        if known {
+            Ok(1024)
+        } else {
+            Err(INVALID_FUNCTION)
+        }
+    }
+
+    /// Lets a kernel have more dynamic shared memory.
+    pub(crate) fn allow_dynamic(&mut self, host: *const c_void, bytes: u32) -> Result<(), c_int> {
+        let most = self.device.gpu().arch.limits().shared_opt_in;
+        let function = self.functions.get_mut(&(host as usize));
+        let function = function.ok_or(INVALID_FUNCTION)?;
+        if bytes > most {
+            return Err(INVALID_VALUE);
+        }
+        function.dynamic = bytes;
+        Ok(())
+    }
+
+    /// Runs a kernel, at once.
+    pub(crate) fn launch(&mut self, wish: &Wish) -> Result<(), c_int> {
+        let function = self.function(wish.function)?;
+        let (number, kernel, allowed) = (function.module, function.name.clone(), function.dynamic);
+        let shape = format!("<<<({}), ({})>>>", wish.grid, wish.block);
+        let usual = self.device.gpu().arch.limits().shared_static;
+        if wish.shared as u64 > u64::from(usual.max(allowed)) {
+            let text = format!(
+                "{} bytes of dynamic shared memory are asked for, and {} are allowed: call \
+                 cudaFuncSetAttribute with cudaFuncAttributeMaxDynamicSharedMemorySize first",
+                wish.shared,
+                usual.max(allowed)
+            );
+            let found = Diagnostic::error(rule::DYNAMIC_SHARED, heist_ptx::Span::NONE, text);
+            let name = self.modules[number].name.clone();
+            self.report.launch(&name, &kernel, &shape, 0.0, &[found]);
+            return Err(INVALID_VALUE);
+        }
+        let module = &self.modules[number];
+        let (name, program) = match &module.program {
+            Ok(program) => (module.name.clone(), program),
+            Err(why) => {
+                let text = format!("`{kernel}` can't run: {why}");
+                self.report.remark(&text);
+                return Err(NO_IMAGE);
+            }
+        };
+        let arguments = Arguments {
+            placed: {
+                let mut placed = self.heap.lend();
+                constants(&mut placed, program, number);
+                placed
+            },
+            ..Arguments::new(parameters(program, &kernel, wish.arguments))
+        };
+        let mut launch = Launch::new(wish.grid, wish.block).dynamic_shared(wish.shared as u32);
+        if let Some(cluster) = wish.cluster {
+            launch = launch.cluster(cluster);
+        }
+        let options = Options {
+            cooperative: wish.cooperative,
+            budget: budget(),
+            ..Options::default()
+        };
+        let ran = program.run(&self.device, &kernel, &launch, &arguments, &options);
+        drop(arguments);
+        match ran {
+            Ok(report) => {
+                let ns = report.outcome.trace.as_ref();
+                let ns = ns.map_or(0.0, |trace| trace.makespan().ns());
+                self.now_ns += ns.max(1.0);
+                self.heap.give_back(report.placed);
+                print(&report.printed);
+                self.report
+                    .launch(&name, &kernel, &shape, ns, &report.diagnostics);
+                self.sticky = stays(&report.diagnostics);
+                Ok(())
+            }
+            Err(found) => {
+                self.report.launch(&name, &kernel, &shape, 0.0, &found);
+                Err(refusal(&found))
+            }
+        }
+    }
+
+    /// Says at the end what was never given back.
+    pub(crate) fn end(&mut self) {
+        let (count, bytes) = self.heap.leaked();
+        self.report.line(&json!({ "leaked": [count, bytes] }));
+    }
+}
+
+/// The architecture that a text is for.
+fn target(text: &str) -> Option<Arch> {
+    let line = text
+        .lines()
+        .find(|line| line.trim().starts_with(".target"))?;
+    let word = line.trim().trim_start_matches(".target").trim();
+    Arch::parse(word.split([',', ' ', ';']).next()?)
+}
+
+/// Puts a module's constants where its kernels look for them, and takes those of others away.
+fn constants(placed: &mut Vec<heist_launch::Placed>, program: &Program, number: usize) {
+    let start = VARIABLES + number as u64 * MODULE_ROOM + MODULE_ROOM / 2;
+    let of = |at: u64| {
+        program
+            .variables()
+            .find(|one| one.constant && start + (one.at & 0xffff_ffff) == at)
+    };
+    let half = |at: u64| {
+        (VARIABLES..VARIABLES + 4096 * MODULE_ROOM).contains(&at)
+            && (at - VARIABLES) % MODULE_ROOM >= MODULE_ROOM / 2
+    };
+    for one in placed.iter_mut() {
+        if let Some(constant) = of(one.at) {
+            one.at = constant.at;
+        }
+    }
+    placed.retain(|one| !half(one.at));
+}
+
+/// The arguments by the kernel's own list: as many bytes as each parameter has.
+fn parameters(program: &Program, kernel: &str, from: *const *const c_void) -> Vec<Arg> {
+    let mut entries = program.module().entries();
+    let Some(entry) = entries.find(|entry| entry.name == *kernel) else {
+        return Vec::new();
+    };
+    let value = |(at, param): (usize, &heist_ptx::Variable)| {
+        let len = param.size().unwrap_or(0) as usize;
+        let at = raw::element(from, at).unwrap_or(std::ptr::null());
+        Arg::Bytes(raw::bytes(at, len))
+    };
+    entry.params.iter().enumerate().map(value).collect()
+}
+
+fn budget() -> Budget {
+    let seconds = std::env::var("HEIST_CUDA_TIMEOUT").ok();
+    let seconds = seconds.and_then(|text| text.parse::<u64>().ok());
+    Budget {
+        wall_ms: seconds.map_or(600_000, |seconds| seconds.saturating_mul(1000)),
+        ..Budget::default()
+    }
+}
+
+/// Prints through the program's own standard output, so that lines keep their order.
+fn print(text: &str) {
+    if !text.is_empty() {
+        // SAFETY: a format of one string of a given length, which is there.
+        unsafe { libc::printf(c"%.*s".as_ptr(), text.len() as c_int, text.as_ptr()) };
+    }
+}
+
+/// The error that a device would be left with.
+fn stays(found: &[Diagnostic]) -> c_int {
+    let has = |codes: &[heist_ptx::Code]| found.iter().any(|one| codes.contains(&one.code));
+    if has(&[rule::ASSERTION]) {
+        ASSERT
+    } else if has(&[rule::TIME_BUDGET, rule::DEADLOCK, rule::LIVELOCK]) {
+        LAUNCH_FAILURE
+    } else {
+        0
+    }
+}
+
+/// The error of a launch that the device does not take.
+fn refusal(found: &[Diagnostic]) -> c_int {
+    let shapes = [
+        rule::BLOCK_SIZE,
+        rule::GRID_SIZE,
+        rule::CLUSTER_SIZE,
+        rule::GRID_CLUSTER,
+    ];
+    if found.iter().any(|one| shapes.contains(&one.code)) {
+        INVALID_CONFIGURATION
+    } else {
+        INVALID_VALUE
+    }
+}

@@ -1,0 +1,168 @@
+"""Triton kernels as they are, on simulated GPUs: right against their references, and silent."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+import numpy  # noqa: E402
+import triton_kernels as kernels  # noqa: E402
+
+import heist  # noqa: E402
+import heist.triton  # noqa: E402
+
+
+def random(*shape, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(shape[0])).to(dtype)
+
+
+def halves(*shape):
+    return random(*shape, dtype=torch.float16)
+
+
+@pytest.fixture(params=["a100", "h200"])
+def gpu(request):
+    with heist.triton.simulate(request.param) as session:
+        yield session
+
+
+def close(got, want, tolerance=2e-2):
+    torch.testing.assert_close(got.float(), want.float(), atol=tolerance, rtol=tolerance)
+
+
+def test_vector_add(gpu):
+    x, y = random(1000), random(1000)
+    close(kernels.add(x, y), x + y, 0)
+    assert [launch.grid for launch in gpu.launches] == [(4, 1, 1)]
+
+
+def test_fused_softmax(gpu):
+    x = random(9, 200)
+    close(kernels.softmax(x), torch.softmax(x, 1), 1e-5)
+
+
+def test_matmul_takes_the_first_configuration_that_fits(gpu):
+    a, b = halves(100, 80), halves(80, 96)
+    close(kernels.matmul(a, b), a.float() @ b.float())
+    assert kernels.matmul_kernel.best_config.kwargs["BLOCK_M"] == 64
+    relu = torch.nn.functional.leaky_relu(a.float() @ b.float(), 0.01)
+    close(kernels.matmul(a, b, "leaky_relu"), relu)
+
+
+def test_every_configuration_runs_where_that_is_asked_for():
+    a, b = halves(64, 32), halves(32, 64)
+    with heist.triton.simulate("h200", configs="all") as session:
+        close(kernels.matmul(a, b), a.float() @ b.float())
+    # Two of the three fit; the chosen one runs once more.
+    assert len(session.launches) == 3
+
+
+def test_dropout(gpu):
+    x = random(1000).abs() + 1
+    out = kernels.dropout(x, 0.5, 123)
+    kept = out != 0
+    assert 400 < kept.sum() < 600
+    close(out, torch.where(kept, x * 2, 0), 1e-6)
+
+
+def test_layer_norm(gpu):
+    x, weight, bias, dy = random(7, 100), random(100), random(100) + 1, random(7, 100) * 2
+    for leaf in (x, weight, bias):
+        leaf.requires_grad_()
+    y = torch.nn.functional.layer_norm(x, (100,), weight, bias)
+    y.backward(dy)
+    got = kernels.layer_norm(x.detach(), weight.detach(), bias.detach(), dy)
+    for mine, theirs in zip(got, (y, x.grad, weight.grad, bias.grad)):
+        close(mine, theirs.detach(), 1e-3)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(gpu, causal):
+    q, k, v = halves(2, 80, 64), halves(2, 80, 64) * 0.5, halves(2, 80, 64) + 1
+    out, lse = kernels.attention(q, k, v, causal)
+    want = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), is_causal=causal)
+    close(out, want)
+    assert torch.isfinite(lse).all()
+
+
+def test_grouped_matmul_through_tables_of_pointers(gpu):
+    sizes = ((64, 32, 64), (32, 64, 32), (96, 32, 96))
+    a, b = [halves(m, k) for m, k, _ in sizes], [halves(k, n) for _, k, n in sizes]
+    for got, x, y in zip(kernels.grouped_matmul(a, b), a, b):
+        close(got, x.float() @ y.float())
+
+
+def test_persistent_matmul(gpu):
+    a, b = halves(150, 72), halves(72, 130)
+    close(kernels.persistent_matmul(a, b), a.float() @ b.float())
+
+
+@pytest.mark.parametrize("num_ctas", [1, 2])
+def test_tensor_descriptors_and_clusters(gpu, num_ctas):
+    if num_ctas > 1 and gpu.gpu.capability < 90:
+        return  # Triton refuses clusters there itself.
+    a, b = halves(128, 96), halves(128, 96) * 0.5
+    close(kernels.descriptor_matmul(a, b, num_ctas), a.float() @ b.float().T)
+
+
+def test_descriptors_made_by_the_kernel(gpu):
+    x = random(64, 96)
+    close(kernels.doubled(x), x * 2, 0)
+
+
+def test_heuristics_and_atomics(gpu):
+    x = random(5, 100)
+    close(kernels.row_sum(x), x.sum(1), 1e-4)
+    bins = torch.arange(1000) % 7
+    assert kernels.histogram(bins, 7).tolist() == torch.bincount(bins).tolist()
+
+
+def test_arrays_of_numpy():
+    x = numpy.arange(100, dtype=numpy.float32)
+    out = numpy.zeros_like(x)
+    found = heist.triton.check(kernels.add_kernel, (1,), x, x, out, 100, BLOCK=128)
+    assert found == []
+    assert (out == 2 * x).all()
+    found = heist.triton.check(kernels.add_kernel, (2,), x, x, out[:60].copy(), 100, BLOCK=128)
+    assert [finding.code for finding in found] == ["M001"]
+
+
+def test_two_tensors_over_one_storage():
+    whole = torch.arange(256, dtype=torch.float32)
+    with heist.triton.simulate("h200"):
+        kernels.add_kernel[(1,)](whole[:128], whole[128:], whole[:128], 128, BLOCK=128)
+    assert whole[:128].tolist() == [128 + 2 * i for i in range(128)]
+    with heist.triton.simulate("h200"), pytest.raises(heist.FindingError, match="R002"):
+        # The result lies over the operands, 64 elements later: programs get in each other's way.
+        kernels.add_kernel[(2,)](whole[:128], whole[:128], whole[64:192], 128, BLOCK=64)
+
+
+def test_cuda_means_the_simulated_gpu():
+    with heist.triton.simulate("a100"):
+        x = torch.ones(100, device="cuda")
+        assert torch.cuda.is_available() and torch.cuda.get_device_capability() == (8, 0)
+        assert kernels.add(x, x.cuda().to("cuda:0")).sum() == 200
+    assert heist.triton.active() is None
+
+
+def test_what_is_no_memory_of_the_host_is_refused():
+    with heist.triton.simulate("h200"), pytest.raises(ValueError, match=r"pass `.cpu\(\)`"):
+        kernels.add_kernel[(1,)](*[torch.ones(8, device="meta")] * 3, 8, BLOCK=8)
+    with pytest.raises(ValueError, match="simulated"), heist.triton.simulate("gpu:0"):
+        pass
+    with pytest.raises(ValueError, match="there are"), heist.triton.simulate("gtx480"):
+        pass
+
+
+def test_sessions_end_as_they_began():
+    from triton import knobs
+    from triton.runtime import driver
+
+    before = (driver._active, knobs.cache.dir, knobs.runtime.add_stages_inspection_hook)
+    with heist.triton.simulate("a100"):
+        with heist.triton.simulate("h200") as inner:
+            kernels.add(torch.ones(8), torch.ones(8))
+        outer = heist.triton.active()
+        kernels.add(torch.ones(8), torch.ones(8))
+    assert len(inner.launches) == len(outer.launches) == 1
+    assert (driver._active, knobs.cache.dir, knobs.runtime.add_stages_inspection_hook) == before
