@@ -1,7 +1,7 @@
 """Runs the multiplications of `gemm_tiles` beside cuBLAS (groups: torch._grouped_mm).
 
     cargo run -p heist-kernels --example gemm_tiles -- DIR [SET]
-    python3 bench/kernels/gemm_tiles.py DIR [--rounds N] [--only TEXT] [--best N]
+    python3 bench/kernels/gemm_tiles.py DIR [--rounds N] [--only TEXT] [--best N] [--guard N]
 
 Every arm works on poisoned results and is compared with an f32 product; then all
 arms and cuBLAS are timed in turns, each sample a captured graph whose calls rotate
@@ -103,7 +103,7 @@ def assemble(directory, files, arch):
 class Arm:
     """One way to multiply over one set of inputs."""
 
-    def __init__(self, directory, arm, buffers):
+    def __init__(self, directory, arm, buffers, own=None):
         self.buffers = dict(buffers)
         for buffer in arm["buffers"]:
             if buffer["name"] not in self.buffers:
@@ -127,9 +127,12 @@ class Arm:
                         value = ctypes.c_uint64(self.address(parameter["buffer"]))
                     elif "own" in parameter:
                         data = bytearray.fromhex(parameter["own"])
-                        own = torch.frombuffer(data, dtype=torch.uint8).cuda()
-                        self.kept.append(own)
-                        value = ctypes.c_uint64(own.data_ptr())
+                        data = memory = torch.frombuffer(data, dtype=torch.uint8).cuda()
+                        if own:
+                            memory = own(data.numel())
+                            memory.inside.copy_(data)
+                        self.kept.append(memory)
+                        value = ctypes.c_uint64(memory.data_ptr())
                     else:
                         kind = {4: ctypes.c_uint32, 8: ctypes.c_uint64}[parameter["size"]]
                         value = kind(parameter["bits"])
@@ -153,7 +156,10 @@ class Arm:
 
 
 def graph_of(work, calls):
+    """A captured graph of calls. Its stream waits for what made the inputs: a result may lie
+    where a temporary of theirs lay, and kernels that still read it would read the result."""
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for one in work:
             one()
@@ -188,8 +194,6 @@ def measure(problem, options, made, flush):
     reference = a.float() @ b.float().t()
     torch.backends.cuda.matmul.allow_tf32 = True
     norm = reference.norm()
-    # Graphs are captured on streams of their own, which do not wait for this one.
-    torch.cuda.synchronize()
     work, notes, kept = {}, {}, []
     peers = [lambda a=a, b=b, d=d: torch.mm(a, b.t(), out=d) for a, b, d in sets]
     work["cuBLAS"], notes["cuBLAS"] = graph_of(peers, calls), ""
@@ -238,10 +242,64 @@ def measure(problem, options, made, flush):
         except RuntimeError as failure:
             print(f"{name}: {str(failure).splitlines()[0]}")
             torch.cuda.synchronize()
-    if not all(bool(part.isfinite().all()) for part in sets[0][:2]):
+    if not all(torch.equal(part, again) for part, again in zip(sets[0], inputs(problem, 0)[:2])):
         print(f"DAMAGED INPUTS {problem['name']}: its figures say nothing")
     del reference
     return timed(work, options.rounds, calls, flush), notes
+
+
+BAND, MARK = 1 << 20, 0x5A
+
+
+class Guarded:
+    """A buffer between two bands that nobody may write."""
+
+    def __init__(self, size):
+        self.size = (size + 255) // 256 * 256
+        self.all = torch.full((self.size + 2 * BAND,), MARK, dtype=torch.uint8, device="cuda")
+        self.inside = self.all[BAND : BAND + size]
+
+    def data_ptr(self):
+        return self.inside.data_ptr()
+
+    def intact(self):
+        ends = self.all[:BAND], self.all[BAND + self.inside.numel() :]
+        return all(bool((end == MARK).all()) for end in ends)
+
+
+def guard(problem, options, made):
+    """Launches every arm with bands around each buffer, workspace and tile counters too, and
+    tells what was written that should not have been: bands, or inputs."""
+    told, launches = [], 0
+    for arm in problem["arms"]:
+        given = dict(zip("abd", inputs(problem, 0)))
+        sizes = {buffer["name"]: buffer["bytes"] for buffer in arm["buffers"]}
+        sizes |= {name: tensor.nbytes for name, tensor in given.items()}
+        buffers = {name: Guarded(max(size, 16)) for name, size in sizes.items()}
+        for name in "ab":
+            buffers[name].inside.copy_(given[name].view(torch.uint8).flatten())
+        one = Arm(options.directory, arm, buffers, own=Guarded)
+        for number in range(options.guard):
+            for name in sizes.keys() - {"a", "b"}:
+                buffers[name].inside.fill_(255)
+            one()
+            torch.cuda.synchronize()
+            launches += 1
+            owned = {f"own {at}": own for at, own in enumerate(one.kept) if isinstance(own, Guarded)}
+            told += [
+                f"BAND of {name} written: {arm['name']}, launch {number}"
+                for name, buffer in (buffers | owned).items()
+                if not buffer.intact()
+            ]
+            told += [
+                f"INPUT {name} written: {arm['name']}, launch {number}"
+                for name in "ab"
+                if not torch.equal(buffers[name].inside, given[name].view(torch.uint8).flatten())
+            ]
+            result = buffers["d"].inside.view(given["d"].dtype)
+            if result.isnan().any():
+                told.append(f"LEFT OUT: {arm['name']}, launch {number}")
+    print(f"guarded {problem['name']}: {launches} launches, {len(told)} complaints", *told, sep="\n  ")
 
 
 def measure_groups(problem, options, made, flush):
@@ -303,6 +361,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", default="")
     parser.add_argument("--again", type=int, default=0, help="launches on poisoned results, besides")
+    parser.add_argument("--guard", type=int, default=0, help="launches between bands, instead of timing")
     parser.add_argument("--sweep", default="sweep.json")
     parser.add_argument("--best", type=int, default=6)
     parser.add_argument("--arch", default="sm_90a")
@@ -328,6 +387,10 @@ def main():
             print("out of time")
             break
         grouped = "rows" in problem
+        if options.guard and not grouped:
+            guard(problem, options, made)
+            torch.cuda.empty_cache()
+            continue
         take = measure_groups if grouped else measure
         medians, notes = take(problem, options, made, flush)
         peer = medians["cuBLAS"]
