@@ -24,7 +24,7 @@ import torch
 
 CUDA = ctypes.CDLL("libcuda.so.1")
 SHARED_ATTRIBUTE = 8
-ELEMENTS = {"F16": 6, "F32": 7, "Bf16": 9, "Tf32": 11}
+ELEMENTS = {"U8": 0, "F16": 6, "F32": 7, "Bf16": 9, "Tf32": 11}
 SWIZZLES = {"None": 0, "Bytes32": 1, "Bytes64": 2, "Bytes128": 3}
 PROMOTIONS = {"None": 0, "Bytes64": 1, "Bytes128": 2, "Bytes256": 3}
 
@@ -171,7 +171,14 @@ def graph_of(work, calls):
     return graph.replay
 
 
-DTYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "tf32": torch.float32}
+DTYPES = {
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "f32": torch.float32,
+    "tf32": torch.float32,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+}
 
 
 def inputs(problem, number):
@@ -184,19 +191,73 @@ def inputs(problem, number):
     return make(m, k), make(n, k), torch.empty(m, n, dtype=out, device="cuda")
 
 
+def scales_of(problem):
+    """Factors of A and B, as they lie in memory: none, one, one a row, or one a block."""
+    m, n, k = (problem[name] for name in "mnk")
+    blocks = lambda extent: (extent + 127) // 128
+    shapes = {
+        "none": None,
+        "tensor": [(1,), (1,)],
+        "rows": [(m,), (n,)],
+        "blocks": [(blocks(k), m), (blocks(n), blocks(k))],
+    }[problem.get("scales", "none")]
+    return shapes and [torch.rand(shape, device="cuda") + 0.5 for shape in shapes]
+
+
+def scaled(problem, a, b, scales):
+    """A and B in f32, times their factors."""
+    a, b = a.float(), b.float()
+    if not scales:
+        return a, b
+    left, right = scales
+    if problem["scales"] == "blocks":
+        left = left.t().repeat_interleave(128, 1)[:, : a.shape[1]]
+        right = right.repeat_interleave(128, 0).repeat_interleave(128, 1)
+        right = right[: b.shape[0], : b.shape[1]]
+    else:
+        left, right = left[:, None], right[:, None]
+    return a * left, b * right
+
+
+def peer_of(problem, a, b, d, scales):
+    """The same by cuBLAS, or by what PyTorch has for 8-bit floats."""
+    if not scales:
+        return lambda: torch.mm(a, b.t(), out=d)
+    left, right = scales
+    left, right = {
+        "tensor": lambda: (left.reshape(()), right.reshape(())),
+        "rows": lambda: (left[:, None], right[None, :]),
+        "blocks": lambda: (left.t(), right.t()),
+    }[problem["scales"]]()
+    fast = problem["sums"] == "fast" and problem["scales"] != "blocks"
+    return lambda: torch._scaled_mm(
+        a, b.t(), left, right, out_dtype=d.dtype, use_fast_accum=fast
+    )
+
+
 def measure(problem, options, made, flush):
     m, n, k = (problem[name] for name in "mnk")
-    size = (4 if problem["input"] == "tf32" else 2) * (m * k + n * k + m * n)
+    bytes_ = DTYPES[problem["input"]].itemsize
+    size = bytes_ * (m * k + n * k) + max(bytes_, 2) * m * n
     sets = [inputs(problem, number) for number in range(max(1, min(16, math.ceil(160e6 / size))))]
     calls = len(sets) if len(sets) > 1 else 1
     a, b, d = sets[0]
     torch.backends.cuda.matmul.allow_tf32 = False
-    reference = a.float() @ b.float().t()
+    scales = scales_of(problem)
+    named = dict(zip(("scale_a", "scale_b"), scales or []))
+    left, right = scaled(problem, a, b, scales)
+    reference = left @ right.t()
+    del left, right
     torch.backends.cuda.matmul.allow_tf32 = True
     norm = reference.norm()
     work, notes, kept = {}, {}, []
-    peers = [lambda a=a, b=b, d=d: torch.mm(a, b.t(), out=d) for a, b, d in sets]
-    work["cuBLAS"], notes["cuBLAS"] = graph_of(peers, calls), ""
+    peers = [peer_of(problem, a, b, d, scales) for a, b, d in sets]
+    try:
+        found = peers[0]()
+        error = ((found.float() - reference).norm() / norm).item()
+        work["cuBLAS"], notes["cuBLAS"] = graph_of(peers, calls), f"{error:.1e}"
+    except RuntimeError as failure:
+        print(f"no peer for {problem['name']}: {str(failure).splitlines()[0][:150]}")
     for arm in problem["arms"]:
         name = arm["name"]
         told = [made[step["ptx"]] for step in arm["steps"]]
@@ -207,7 +268,7 @@ def measure(problem, options, made, flush):
             shared, ours = {}, []
             for a, b, d in sets:
                 d.view(torch.uint8).fill_(255)
-                one = Arm(options.directory, arm, {"a": a, "b": b, "d": d, **shared})
+                one = Arm(options.directory, arm, {"a": a, "b": b, "d": d, **named, **shared})
                 # One workspace does for calls that follow each other.
                 shared = {"partial": one.buffers[x] for x in one.buffers if x == "partial"}
                 ours.append(one)
@@ -233,7 +294,7 @@ def measure(problem, options, made, flush):
             same = torch.equal(first.view(torch.uint8), d.view(torch.uint8))
             registers, spills = told[0]
             notes[name] = f"{error:.1e} {registers}r" + (f" SPILLS {spills}" if spills != "0" else "")
-            if not error < 4e-3 or not same:
+            if not error < options.error or not same:
                 print(f"WRONG {problem['name']} {name}: error {error}, same {same}")
                 continue
             work[name] = graph_of(ours, calls)
@@ -242,7 +303,8 @@ def measure(problem, options, made, flush):
         except RuntimeError as failure:
             print(f"{name}: {str(failure).splitlines()[0]}")
             torch.cuda.synchronize()
-    if not all(torch.equal(part, again) for part, again in zip(sets[0], inputs(problem, 0)[:2])):
+    same = lambda one, other: torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+    if not all(map(same, sets[0], inputs(problem, 0)[:2])):
         print(f"DAMAGED INPUTS {problem['name']}: its figures say nothing")
     del reference
     return timed(work, options.rounds, calls, flush), notes
@@ -273,14 +335,16 @@ def guard(problem, options, made):
     told, launches = [], 0
     for arm in problem["arms"]:
         given = dict(zip("abd", inputs(problem, 0)))
+        given |= zip(("scale_a", "scale_b"), scales_of(problem) or [])
+        read = given.keys() - {"d"}
         sizes = {buffer["name"]: buffer["bytes"] for buffer in arm["buffers"]}
         sizes |= {name: tensor.nbytes for name, tensor in given.items()}
-        buffers = {name: Guarded(max(size, 16)) for name, size in sizes.items()}
-        for name in "ab":
+        buffers = {name: Guarded(size or 16) for name, size in sizes.items()}
+        for name in read:
             buffers[name].inside.copy_(given[name].view(torch.uint8).flatten())
         one = Arm(options.directory, arm, buffers, own=Guarded)
         for number in range(options.guard):
-            for name in sizes.keys() - {"a", "b"}:
+            for name in sizes.keys() - read:
                 buffers[name].inside.fill_(255)
             one()
             torch.cuda.synchronize()
@@ -293,7 +357,7 @@ def guard(problem, options, made):
             ]
             told += [
                 f"INPUT {name} written: {arm['name']}, launch {number}"
-                for name in "ab"
+                for name in read
                 if not torch.equal(buffers[name].inside, given[name].view(torch.uint8).flatten())
             ]
             result = buffers["d"].inside.view(given["d"].dtype)
@@ -362,6 +426,7 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--again", type=int, default=0, help="launches on poisoned results, besides")
     parser.add_argument("--guard", type=int, default=0, help="launches between bands, instead of timing")
+    parser.add_argument("--error", type=float, default=4e-3, help="relative norm that is still right")
     parser.add_argument("--sweep", default="sweep.json")
     parser.add_argument("--best", type=int, default=6)
     parser.add_argument("--arch", default="sm_90a")
@@ -393,16 +458,17 @@ def main():
             continue
         take = measure_groups if grouped else measure
         medians, notes = take(problem, options, made, flush)
-        peer = medians["cuBLAS"]
+        peer = medians.get("cuBLAS", math.nan)
         n, k = problem["n"], problem["k"]
         m = sum(problem["rows"]) if grouped else problem["m"]
         times = len(problem["rows"]) if grouped else 1
         flops, size = 2 * m * n * k, 2 * (m * k + times * n * k + m * n)
-        print(f"{problem['name']}  cuBLAS {peer:.2f} us", end="")
+        print(f"{problem['name']}  cuBLAS {peer:.2f} us {notes.get('cuBLAS', '')}", end="")
         print(f"  {flops / peer / 1e6:.0f} TFLOP/s {size / peer / 1e3:.0f} GB/s")
         ranked = sorted((time, name) for name, time in medians.items() if name != "cuBLAS")
         for time_, name in ranked[: options.best]:
-            print(f"  {time_:9.2f} {peer / time_:6.3f}  {name:36s} {notes[name]}")
+            speed = f"{flops / time_ / 1e6:5.0f}"
+            print(f"  {time_:9.2f} {peer / time_:6.3f} {speed}  {name:36s} {notes[name]}")
         sys.stdout.flush()
         results.append({"problem": [m, n, k], "us": medians, "notes": notes})
         json.dump(results, open(out, "w"))

@@ -39,6 +39,8 @@ DTYPES = {
     "f32": torch.float32,
     "s32": torch.int32,
     "u32": torch.int32,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
 }
 
 
@@ -67,8 +69,28 @@ def gemm_operands(inputs, options):
     return (a.t() if options["layout"][0] == "t" else a), (b.t() if options["layout"][1] == "t" else b)
 
 
+def gemm_scaled(a, b, inputs, options):
+    """With factors of A and B, as `torch._scaled_mm` takes them."""
+    one = torch.ones(1, device="cuda")
+    left, right = inputs.get("scale_a", one), inputs.get("scale_b", one)
+    left, right = {
+        "none": lambda: (left.reshape(()), right.reshape(())),
+        "tensor": lambda: (left.reshape(()), right.reshape(())),
+        "rows": lambda: (left[:, None], right[None, :]),
+        # Ours lie block after block of the depth, and block after block of columns.
+        "blocks": lambda: (left.reshape(-1, a.shape[0]).t(), right.reshape((b.shape[1] + 127) // 128, -1).t()),
+    }[options["scales"]]()
+    fast = options["sums"] == "fast" and options["scales"] != "blocks"
+    dtype = DTYPES[options["dtype"]]
+    return lambda: torch._scaled_mm(a, b, left, right, out_dtype=dtype, use_fast_accum=fast)
+
+
 def gemm_cublas(inputs, options):
     a, b = gemm_operands(inputs, options)
+    if a.dtype in (DTYPES["e4m3"], DTYPES["e5m2"]):
+        return gemm_scaled(a, b, inputs, options)
+    if "scale_a" in inputs:
+        raise Unavailable("cuBLAS has factors for 8-bit floats alone")
     torch.backends.cuda.matmul.allow_tf32 = True
     dtype = DTYPES[options.get("dtype", "")] if options.get("dtype") else a.dtype
     if dtype != a.dtype:

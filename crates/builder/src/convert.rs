@@ -2,7 +2,7 @@
 
 use crate::emit::Opnd;
 use crate::scalar::{
-    Bf16x2, Class, F16x2, Float, Half, Integer, Kind, Number, Scalar, Storable, Tf32,
+    Bf16x2, Class, F16x2, Float, Half, Integer, Kind, Number, Scalar, Storable, Tf32, Tiny,
 };
 use crate::value::{IntoVal, Repr, Val};
 use half::{bf16, f16};
@@ -150,6 +150,17 @@ impl<'k> Val<'k, f32> {
         low.k.require(Feature::Bf16Convert);
         low.k.emit::<H::Pair>(
             format!("cvt.rn.{}x2.f32", H::NAME),
+            vec![high.register().into(), low.register().into()],
+        )
+    }
+
+    /// Two numbers rounded to floats of eight bits in one word of 16, the first in its low
+    /// bits; what is too large becomes the largest.
+    #[track_caller]
+    pub fn pack_tiny<H: Tiny>(low: Val<'k, f32>, high: Val<'k, f32>) -> Val<'k, u16> {
+        low.k.require(Feature::Fp8Convert);
+        low.k.emit::<u16>(
+            format!("cvt.rn.satfinite.{}x2.f32", H::NAME),
             vec![high.register().into(), low.register().into()],
         )
     }

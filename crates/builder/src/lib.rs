@@ -100,12 +100,13 @@ pub use pointer::{
 };
 pub use raw::RawOperand;
 pub use scalar::{
-    Bf16x2, F16x2, Float, Half, Integer, Number, Ordered, Scalar, Storable, Tf32, Word,
+    Bf16x2, E4m3, E5m2, F16x2, Float, Half, Integer, Number, Ordered, Scalar, Storable, Tf32, Tiny,
+    Word,
 };
 pub use shared::{Array, LocalArray, SharedArray};
 pub use spec::{BuiltKernel, KernelSpec};
 pub use tile::{Tile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};
-pub use wgmma::{WgmmaBatch, WgmmaLeft, WgmmaOperand, WgmmaResult, WgmmaSums};
+pub use wgmma::{WgmmaBatch, WgmmaInput, WgmmaLeft, WgmmaOperand, WgmmaResult, WgmmaSums};
 pub use wmma::{MatrixOrder, WmmaA, WmmaB, WmmaInput, WmmaSums};

@@ -14,6 +14,27 @@ pub struct Bf16x2(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tf32(pub u32);
 
+/// A float of eight bits, three of them fraction. In memory it is a `u8`: registers hold
+/// none.
+#[derive(Clone, Copy, Debug)]
+pub enum E4m3 {}
+
+/// A float of eight bits, two of them fraction.
+#[derive(Clone, Copy, Debug)]
+pub enum E5m2 {}
+
+/// A float of eight bits.
+pub trait Tiny {
+    #[doc(hidden)]
+    const NAME: &'static str;
+}
+impl Tiny for E4m3 {
+    const NAME: &'static str = "e4m3";
+}
+impl Tiny for E5m2 {
+    const NAME: &'static str = "e5m2";
+}
+
 /// What kind of register holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Class {

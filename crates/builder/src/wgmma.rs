@@ -13,11 +13,37 @@
 use crate::emit::Opnd;
 use crate::kernel::{Kernel, number};
 use crate::mma::{MmaInput, WarpTile};
-use crate::scalar::Half;
+use crate::scalar::{E4m3, E5m2, Half, Storable, Tiny};
 use crate::tile::{Tile, TileLayout};
 use crate::value::{IntoVal, Val, Var};
 use heist_ptx::arch::Feature;
 use std::marker::PhantomData;
+
+/// What a warpgroup multiplies: what `mma.sync` does, and floats of eight bits.
+pub trait WgmmaInput {
+    /// As it lies in memory.
+    type Stored: Storable;
+    /// The depth of one multiplication: 32 bytes.
+    const K: u32;
+    #[doc(hidden)]
+    const NAME: &'static str;
+}
+
+impl<T: MmaInput> WgmmaInput for T {
+    type Stored = T;
+    const K: u32 = <T as MmaInput>::K;
+    const NAME: &'static str = <T as MmaInput>::NAME;
+}
+impl WgmmaInput for E4m3 {
+    type Stored = u8;
+    const K: u32 = 32;
+    const NAME: &'static str = <E4m3 as Tiny>::NAME;
+}
+impl WgmmaInput for E5m2 {
+    type Stored = u8;
+    const K: u32 = 32;
+    const NAME: &'static str = <E5m2 as Tiny>::NAME;
+}
 
 /// A matrix in shared memory as `wgmma` sees it: a 64-bit descriptor.
 #[derive(Debug)]
@@ -46,13 +72,7 @@ impl<'k, H: MmaInput> Tile<'k, H> {
     /// along the rows: 64 halves or 32 words deep, so four steps.
     #[track_caller]
     pub fn wgmma_operand(&self, row0: impl IntoVal<'k, u32>) -> WgmmaOperand<'k, H> {
-        let rest = 1u64 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
-        WgmmaOperand {
-            descriptor: self.descriptor(row0.into_val(&self.kernel()), rest),
-            step: 32 >> 4,
-            across: false,
-            of: PhantomData,
-        }
+        self.wgmma_operand_of(row0)
     }
 
     /// An operand whose rows run across the depth: each has 64 neighbours of the
@@ -64,8 +84,37 @@ impl<'k, H: MmaInput> Tile<'k, H> {
         panel0: impl IntoVal<'k, u32>,
         depth: u32,
     ) -> WgmmaOperand<'k, H> {
+        self.wgmma_operand_across_of(panel0, depth)
+    }
+}
+
+impl<'k, T: Storable> Tile<'k, T> {
+    /// The rows from `row0` (a multiple of 8) on, as an operand of a type that lies in
+    /// memory like this: its depth runs along the rows, four steps of 32 bytes.
+    #[track_caller]
+    pub fn wgmma_operand_of<H: WgmmaInput<Stored = T>>(
+        &self,
+        row0: impl IntoVal<'k, u32>,
+    ) -> WgmmaOperand<'k, H> {
+        let rest = 1u64 << 16 | GROUP_STRIDE << 32 | SWIZZLE_128 << 62;
+        WgmmaOperand {
+            descriptor: self.descriptor(row0.into_val(&self.kernel()), rest),
+            step: 32 >> 4,
+            across: false,
+            of: PhantomData,
+        }
+    }
+
+    /// The same with rows across the depth, as
+    /// [`wgmma_operand_across`](Tile::wgmma_operand_across): of halves alone.
+    #[track_caller]
+    pub fn wgmma_operand_across_of<H: WgmmaInput<Stored = T>>(
+        &self,
+        panel0: impl IntoVal<'k, u32>,
+        depth: u32,
+    ) -> WgmmaOperand<'k, H> {
         let k = self.kernel();
-        if H::BYTES != 2 {
+        if T::BYTES != 2 {
             k.fail("only halves are multiplied with rows across the depth");
         }
         k.must_divide("the depth of a panel", depth.into(), 16);
@@ -84,11 +133,11 @@ impl<'k, H: MmaInput> Tile<'k, H> {
     fn descriptor(&self, row: Val<'k, u32>, rest: u64) -> Val<'k, u64> {
         let k = self.kernel();
         k.require(Feature::Wgmma);
-        if self.layout() != TileLayout::Swizzled || self.cols() * H::BYTES != 128 {
+        if self.layout() != TileLayout::Swizzled || self.cols() * T::BYTES != 128 {
             k.fail(format!(
                 "a wgmma operand has swizzled rows of 128 bytes, and this tile has {:?} rows of {}",
                 self.layout(),
-                self.cols() * H::BYTES
+                self.cols() * T::BYTES
             ));
         }
         let address = self.ptr().byte_offset(row * 128).address();
@@ -97,8 +146,8 @@ impl<'k, H: MmaInput> Tile<'k, H> {
     }
 }
 
-impl<'k, H: MmaInput> WgmmaOperand<'k, H> {
-    /// The same, `step` steps of 16 halves or 8 words further along the depth.
+impl<'k, H> WgmmaOperand<'k, H> {
+    /// The same, `step` steps of 32 bytes further along the depth.
     #[track_caller]
     pub fn step(&self, step: u32) -> WgmmaOperand<'k, H> {
         WgmmaOperand {
@@ -215,6 +264,29 @@ impl<'k> WgmmaSums<'k> {
         WarpTile::over(&self.k, &self.sums)
     }
 
+    /// Waits until all but the newest `newer` batches have ended, and adds these sums to
+    /// `total`, those of each block of 8 columns times the factors for it, if there are any. None of the newer batches may be of these sums. The
+    /// tensor cores' own sums of 8-bit floats keep 13 bits of fraction, so a deep product
+    /// is summed in parts; the next one begins with [`mma_fresh`](WgmmaBatch::mma_fresh).
+    #[track_caller]
+    pub fn add_to(
+        &self,
+        total: &WgmmaResult<'k>,
+        newer: u32,
+        factors: impl Fn(usize) -> Option<[Val<'k, f32>; 4]>,
+    ) {
+        self.wait_for_older(newer);
+        for (index, (part, total)) in self.sums.iter().zip(&total.sums).enumerate() {
+            let factors = factors(index);
+            for (at, (part, total)) in part.iter().zip(total).enumerate() {
+                total.set(match factors {
+                    Some(factors) => part.get().mul_add(factors[at], total.get()),
+                    None => total.get() + part.get(),
+                });
+            }
+        }
+    }
+
     fn operand(&self) -> Opnd {
         let all = self.sums.iter().flatten();
         Opnd::Vector(all.map(|sum| sum.reg.into()).collect())
@@ -278,14 +350,14 @@ impl<'k> WgmmaBatch<'_, 'k> {
     }
 
     #[track_caller]
-    fn emit<H: MmaInput>(&self, a: Left<'k, H>, b: WgmmaOperand<'k, H>, add: bool) {
+    fn emit<H: WgmmaInput>(&self, a: Left<'k, H>, b: WgmmaOperand<'k, H>, add: bool) {
         let k = self.sums.k;
         // Operands in shared memory say whether they are transposed.
         let (a, across) = match a {
             Left::Registers(a) => (a, vec![b.across]),
             Left::Shared(a) => (a.descriptor.register().into(), vec![a.across, b.across]),
         };
-        let (columns, name) = (self.sums.sums.len() * 8, H::NAME);
+        let (columns, name) = (self.sums.sums.len() * 8, <H as WgmmaInput>::NAME);
         let add = crate::Bool::constant(k, add).register();
         let mut operands = vec![
             self.sums.operand(),
@@ -295,10 +367,10 @@ impl<'k> WgmmaBatch<'_, 'k> {
             number(1),
             number(1),
         ];
-        if H::BYTES == 2 {
+        if H::Stored::BYTES == 2 {
             operands.extend(across.into_iter().map(|across| number(across.into())));
         }
-        let depth = H::K;
+        let depth = <H as WgmmaInput>::K;
         k.effect(
             format!("wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{name}.{name}"),
             operands,
@@ -308,13 +380,13 @@ impl<'k> WgmmaBatch<'_, 'k> {
     /// Adds the product of 64 rows of `a` and as many columns of `b` as the sums
     /// have, one step deep.
     #[track_caller]
-    pub fn mma<H: MmaInput>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
+    pub fn mma<H: WgmmaInput>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
         self.emit(Left::Shared(a), b, true);
     }
 
     /// Replaces the sums by the product.
     #[track_caller]
-    pub fn mma_fresh<H: MmaInput>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
+    pub fn mma_fresh<H: WgmmaInput>(&self, a: WgmmaOperand<'k, H>, b: WgmmaOperand<'k, H>) {
         self.emit(Left::Shared(a), b, false);
     }
 
@@ -338,6 +410,14 @@ fn place<'k>(k: &Kernel<'k>) -> (Val<'k, u32>, Val<'k, u32>) {
 }
 
 impl<'k> WgmmaResult<'k> {
+    /// All zero, to add sums to ([`WgmmaSums::add_to`]).
+    #[track_caller]
+    pub fn zero(k: &Kernel<'k>, columns: u32) -> WgmmaResult<'k> {
+        WgmmaResult {
+            sums: WgmmaSums::zero(k, columns).sums,
+        }
+    }
+
     /// How many blocks of 8 columns there are.
     pub fn blocks(&self) -> usize {
         self.sums.len()

@@ -7,11 +7,14 @@
 //!
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
-//! ones), `small` (few rows), `chosen` (what the model chooses) or `groups` (grouped
-//! multiplications, in every variant). Shapes are from models, and odd ones.
+//! ones), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
+//! it chooses first, then every tile shape) or `groups` (grouped multiplications, in every
+//! variant). Shapes are from models, and odd ones.
 
 use heist_builder::Arch;
-use heist_kernels::gemm::{FAMILY, Gemm, Input, Layout, Output, Tiling, job_with_tiling};
+use heist_kernels::gemm::{
+    FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling,
+};
 use heist_kernels::grouped::{self, Grouped, Shapes};
 use heist_kernels::{Job, KernelError, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
@@ -146,7 +149,8 @@ fn candidates(problem: &Gemm) -> Vec<Tiling> {
     });
     let mut split = Vec::new();
     for tiling in &all {
-        let (tiles, steps) = (count(tiling), problem.k / tiling.depth);
+        let halves = problem.k * problem.input.bytes() / 2;
+        let (tiles, steps) = (count(tiling), halves / tiling.depth);
         for shares in [2, 3, 4, 6, 8, 12, 16, 24, 33, 44, 66] {
             let blocks = tiles * shares;
             let useful = steps / shares >= 4 && tiles <= 100 && blocks >= 50;
@@ -231,6 +235,42 @@ fn orders(problem: &Gemm) -> Vec<(Tiling, Schedule)> {
         }
     }
     all
+}
+
+/// Products of 8-bit floats: squares, projections and MLPs, decode.
+const TINY: &[(u32, u32, u32)] = &[
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (4096, 14336, 4096),
+    (4096, 4096, 14336),
+    (4096, 7168, 2048),
+    (4096, 24576, 1536),
+    (2048, 4096, 4096),
+    (512, 4096, 4096),
+    (128, 7168, 16384),
+    (64, 8192, 8192),
+    (16, 8192, 8192),
+    (1, 8192, 8192),
+];
+
+/// Each with every kind of scales and both ways to sum.
+fn tiny_problems() -> Vec<Gemm> {
+    let kinds = [
+        (Scales::Tensor, Summing::Fast),
+        (Scales::Tensor, Summing::Levels),
+        (Scales::Rows, Summing::Fast),
+        (Scales::Rows, Summing::Levels),
+        (Scales::Blocks, Summing::Levels),
+    ];
+    let of = |&(m, n, k): &(u32, u32, u32)| {
+        let plain = Gemm::new(m, n, k, Input::E4m3, Output::Bf16, Layout::Nt);
+        kinds.map(|(scales, sums)| Gemm {
+            scales,
+            sums,
+            ..plain
+        })
+    };
+    TINY.iter().flat_map(of).collect()
 }
 
 fn map(map: &TensorMap) -> Value {
@@ -369,7 +409,7 @@ fn describe(
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
-        return Err("usage: gemm_tiles DIR [tiles|orders|small|chosen|groups]".into());
+        return Err("usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups]".into());
     };
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;
@@ -382,6 +422,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
     let mut problems: Vec<Gemm> = match set {
         "orders" => LARGE.iter().map(half).collect(),
+        "tiny" => tiny_problems(),
         "small" => SHAPES
             .iter()
             .map(half)
@@ -396,13 +437,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     for problem in problems {
+        let chosen = || -> Result<_, KernelError> {
+            let variant = FAMILY.choose(None, &problem, H200)?;
+            let job = variant.job(&problem, None, H200)?;
+            let name = job.name.split(' ').next_back().unwrap_or("").to_owned();
+            Ok((name, Ok(job)))
+        };
         let jobs: Vec<(String, Result<Job, KernelError>)> = match set {
-            "chosen" => {
-                let variant = FAMILY.choose(None, &problem, H200)?;
-                let job = variant.job(&problem, None, H200)?;
-                let name = job.name.split(' ').next_back().unwrap_or("").to_owned();
-                vec![(name, Ok(job))]
-            }
+            "chosen" => vec![chosen()?],
             "orders" => orders(&problem)
                 .into_iter()
                 .map(|(tiling, schedule)| {
@@ -410,6 +452,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     (format!("{tiling} {schedule}"), job)
                 })
                 .collect(),
+            "tiny" => {
+                let (name, job) = chosen()?;
+                let others = candidates(&problem).into_iter().map(|tiling| {
+                    let job = job_with_tiling(&problem, tiling, None, H200);
+                    (tiling.to_string(), job)
+                });
+                let others = others.filter(|(other, job)| *other != name && job.is_ok());
+                let others: Vec<_> = others.collect();
+                [(format!("{name}*"), job)]
+                    .into_iter()
+                    .chain(others)
+                    .collect()
+            }
             _ => candidates(&problem)
                 .into_iter()
                 .map(|tiling| {
@@ -429,6 +484,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         all.push(json!({
             "name": problem.to_string(), "m": m, "n": n, "k": k, "arms": arms,
             "input": problem.input.to_string(), "output": problem.output.to_string(),
+            "scales": problem.scales.to_string(), "sums": problem.sums.to_string(),
         }));
     }
     std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;

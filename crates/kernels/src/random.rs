@@ -45,6 +45,9 @@ pub fn uniform(ty: ElementType, seed: u64, count: usize) -> Buffer {
                         ElementType::F64 => {
                             element.copy_from_slice(&f64::from(value).to_le_bytes());
                         }
+                        ElementType::E4m3 | ElementType::E5m2 => {
+                            element[0] = ty.from_f64(value.into()) as u8;
+                        }
                         _ => {}
                     }
                 }
@@ -60,7 +63,13 @@ mod tests {
 
     #[test]
     fn it_is_uniform_and_the_same_again() {
-        for ty in [ElementType::F16, ElementType::Bf16, ElementType::F32] {
+        for ty in [
+            ElementType::F16,
+            ElementType::Bf16,
+            ElementType::F32,
+            ElementType::E4m3,
+            ElementType::E5m2,
+        ] {
             let count = 40_000;
             let data = uniform(ty, 7, count);
             assert_eq!(data, uniform(ty, 7, count), "the seed fixes it");

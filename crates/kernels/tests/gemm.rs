@@ -35,12 +35,12 @@ fn right(problem: Gemm, config: &str, schedule: Option<&Schedule>, device: &str)
 
 #[test]
 fn every_type_and_layout() {
-    for &input in Input::ALL {
+    for input in [Input::F16, Input::Bf16, Input::Tf32] {
         for &layout in Layout::ALL {
             let output = match (input, layout) {
                 (Input::Tf32, _) | (_, Layout::Nn) => Output::F32,
                 (Input::F16, _) => Output::F16,
-                (Input::Bf16, _) => Output::Bf16,
+                _ => Output::Bf16,
             };
             right(
                 Gemm::new(32, 64, 96, input, output, layout),

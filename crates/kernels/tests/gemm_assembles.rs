@@ -1,7 +1,9 @@
 //! ptxas assembles the multiplications for every architecture that they claim,
 //! without spills, and there are tensor-core instructions in what it makes.
 
-use heist_kernels::gemm::{self, Activation, Epilogue, Gemm, Input, Layout, Output};
+use heist_kernels::gemm::{
+    self, Activation, Epilogue, Gemm, Input, Layout, Output, Scales, Summing,
+};
 use heist_kernels::grouped::{self, Grouped};
 use heist_kernels::{Family, Job, Target, Variant};
 use heist_oracle::{Ptxas, parallel};
@@ -99,6 +101,28 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         Gemm::new(500, 601, 512, Input::F16, Output::F16, Layout::Nt).epilogue(epilogue),
         Gemm::new(500, 601, 512, Input::Tf32, Output::F32, Layout::Nt),
     ];
+    let tiny = |scales| {
+        let problem = Gemm::new(500, 600, 512, Input::E4m3, Output::Bf16, Layout::Nt);
+        problem.scales(scales)
+    };
+    for (problem, tiling) in [
+        (tiny(Scales::Blocks), "wgmma:128x128x64/6"),
+        (tiny(Scales::Blocks), "wgmma:64x192x64/6"),
+        (tiny(Scales::Blocks), "wgmma:64x64x64/6/swapped"),
+        (tiny(Scales::Rows).epilogue(epilogue), "wgmma:128x128x64/6"),
+        (tiny(Scales::Tensor), "wgmma:128x128x64/5/cluster=2"),
+        (
+            Gemm {
+                sums: Summing::Fast,
+                ..tiny(Scales::Rows)
+            },
+            "wgmma:128x256x64/4",
+        ),
+    ] {
+        let tiling = tiling.parse().expect("a tile shape");
+        let job = gemm::job_with_tiling(&problem, tiling, None, target);
+        all.push((target, job.expect("it can be built")));
+    }
     for (turn, tiling) in [
         "wgmma:64x8x64/12/swapped",
         "wgmma:64x16x128/8/swapped/split=4",
@@ -178,7 +202,11 @@ fn every_variant_on_every_architecture() {
             }
         }
         match cubin.disassembly() {
-            Some(listing) if !listing.contains("HMMA") && !listing.contains("HGMMA") => {
+            Some(listing)
+                if !["HMMA", "HGMMA", "QGMMA"]
+                    .iter()
+                    .any(|core| listing.contains(core)) =>
+            {
                 Some(format!("{name}: no HMMA"))
             }
             _ => None,

@@ -4,6 +4,7 @@
 //! integers of 64 bits survive every copy. The spelling of a value reads back
 //! to the same bits, for every type and every pattern of bits.
 
+use crate::tiny;
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -27,6 +28,10 @@ pub enum ElementType {
     Bf16,
     F32,
     F64,
+    /// Eight bits: a sign, four of exponent, three of fraction. No infinity.
+    E4m3,
+    /// Eight bits: a sign, five of exponent, two of fraction.
+    E5m2,
     B8,
     B16,
     B32,
@@ -35,7 +40,7 @@ pub enum ElementType {
 
 impl ElementType {
     /// All of them.
-    pub const ALL: [ElementType; 16] = [
+    pub const ALL: [ElementType; 18] = [
         ElementType::U8,
         ElementType::S8,
         ElementType::U16,
@@ -48,6 +53,8 @@ impl ElementType {
         ElementType::Bf16,
         ElementType::F32,
         ElementType::F64,
+        ElementType::E4m3,
+        ElementType::E5m2,
         ElementType::B8,
         ElementType::B16,
         ElementType::B32,
@@ -69,6 +76,8 @@ impl ElementType {
             ElementType::Bf16 => "bf16",
             ElementType::F32 => "f32",
             ElementType::F64 => "f64",
+            ElementType::E4m3 => "e4m3",
+            ElementType::E5m2 => "e5m2",
             ElementType::B8 => "b8",
             ElementType::B16 => "b16",
             ElementType::B32 => "b32",
@@ -79,7 +88,11 @@ impl ElementType {
     /// Its size in bytes, which is also its alignment.
     pub const fn bytes(self) -> usize {
         match self {
-            ElementType::U8 | ElementType::S8 | ElementType::B8 => 1,
+            ElementType::U8
+            | ElementType::S8
+            | ElementType::E4m3
+            | ElementType::E5m2
+            | ElementType::B8 => 1,
             ElementType::U16
             | ElementType::S16
             | ElementType::F16
@@ -99,7 +112,12 @@ impl ElementType {
     pub const fn is_float(self) -> bool {
         matches!(
             self,
-            ElementType::F16 | ElementType::Bf16 | ElementType::F32 | ElementType::F64
+            ElementType::F16
+                | ElementType::Bf16
+                | ElementType::F32
+                | ElementType::F64
+                | ElementType::E4m3
+                | ElementType::E5m2
         )
     }
 
@@ -125,6 +143,7 @@ impl ElementType {
             ElementType::Bf16 => 0xffa5,
             ElementType::F32 => 0xffa5_a5a5,
             ElementType::F64 => 0xfff5_a5a5_a5a5_a5a5,
+            ElementType::E4m3 | ElementType::E5m2 => 0xff,
             other => 0xa5a5_a5a5_a5a5_a5a5 & other.mask(),
         }
     }
@@ -136,6 +155,8 @@ impl ElementType {
             ElementType::Bf16 => bf16::from_bits(bits as u16).is_nan(),
             ElementType::F32 => f32::from_bits(bits as u32).is_nan(),
             ElementType::F64 => f64::from_bits(bits).is_nan(),
+            ElementType::E4m3 => tiny::E4M3.decode(bits as u8).is_nan(),
+            ElementType::E5m2 => tiny::E5M2.decode(bits as u8).is_nan(),
             _ => false,
         }
     }
@@ -147,12 +168,15 @@ impl ElementType {
             ElementType::Bf16 => bf16::from_bits(bits as u16).to_f64(),
             ElementType::F32 => f64::from(f32::from_bits(bits as u32)),
             ElementType::F64 => f64::from_bits(bits),
+            ElementType::E4m3 => tiny::E4M3.decode(bits as u8),
+            ElementType::E5m2 => tiny::E5M2.decode(bits as u8),
             _ if self.is_signed() => self.sign_extend(bits) as f64,
             _ => (bits & self.mask()) as f64,
         }
     }
 
-    /// The bits of a number, rounded to nearest even for floats. Integers take
+    /// The bits of a number, rounded to nearest even for floats; what is too large
+    /// for one of eight bits is its largest, as GPUs convert. Integers take
     /// the value toward zero, clamped to their range.
     pub fn from_f64(self, value: f64) -> u64 {
         match self {
@@ -160,6 +184,8 @@ impl ElementType {
             ElementType::Bf16 => u64::from(bf16::from_f64(value).to_bits()),
             ElementType::F32 => u64::from((value as f32).to_bits()),
             ElementType::F64 => value.to_bits(),
+            ElementType::E4m3 => tiny::E4M3.encode(value).into(),
+            ElementType::E5m2 => tiny::E5M2.encode(value).into(),
             _ if self.is_signed() => {
                 let half = 1i64 << (self.bits() - 1).min(62);
                 let (low, high) = if self.bits() == 64 {
@@ -302,6 +328,7 @@ impl ElementType {
             ElementType::F16 => 0x7e00,
             ElementType::Bf16 => 0x7fc0,
             ElementType::F32 => 0x7fc0_0000,
+            ElementType::E4m3 | ElementType::E5m2 => 0x7f,
             _ => 0x7ff8_0000_0000_0000,
         }
     }
@@ -326,7 +353,9 @@ impl ElementType {
                 spell_float(format!("{:?}", bf16::from_bits(bits as u16).to_f32()))
             }
             ElementType::F32 => spell_float(format!("{:?}", f32::from_bits(bits as u32))),
-            ElementType::F64 => spell_float(format!("{:?}", f64::from_bits(bits))),
+            ElementType::F64 | ElementType::E4m3 | ElementType::E5m2 => {
+                spell_float(format!("{:?}", self.to_f64(bits)))
+            }
             _ if self.is_signed() => self.sign_extend(bits).to_string(),
             _ if self.is_untyped() => format!("{bits:#x}"),
             _ => bits.to_string(),
@@ -370,7 +399,7 @@ impl fmt::Display for ElementType {
 /// A text that names no type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is not a type of elements: there are u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 b8 b16 b32 b64"
+    "`{0}` is not a type of elements: there are u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 e4m3 e5m2 b8 b16 b32 b64"
 )]
 pub struct UnknownType(pub String);
 

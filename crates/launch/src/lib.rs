@@ -19,6 +19,7 @@ pub mod placed;
 pub mod shape;
 pub mod tensor_map;
 pub mod text;
+mod tiny;
 pub mod trace;
 
 pub use argument::{

@@ -187,7 +187,15 @@ fn problem(
             };
             let a = tensor("a", stored(layout.starts_with('t'), m, k))?;
             let b = tensor("b", stored(layout.ends_with('t'), k, n))?;
-            (vec![a, b], json!({ "layout": layout }))
+            let mut inputs = vec![a, b];
+            for name in ["scale_a", "scale_b"] {
+                if let Some(data) = job.data(name) {
+                    inputs.push(tensor(name, vec![data.len()])?);
+                }
+            }
+            let (scales, sums) = (word("scales")?, word("sums")?);
+            let options = json!({ "layout": layout, "scales": scales, "sums": sums });
+            (inputs, options)
         }
         "attention" => {
             let (batch, heads, dim) = (number("batch")?, number("heads")?, number("dim")?);

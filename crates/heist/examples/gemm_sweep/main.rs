@@ -121,7 +121,7 @@ fn emit(words: &Words, folder: &std::path::Path) -> Result<(), Problem> {
         let output = match words.input {
             Input::Tf32 => Output::F32,
             Input::F16 => Output::F16,
-            Input::Bf16 => Output::Bf16,
+            _ => Output::Bf16,
         };
         for source in &words.sources {
             let n = words.sizes[0];
@@ -173,7 +173,7 @@ fn sweep(gpu: &Gpu, words: &Words, size: u32) -> Result<bool, Problem> {
     let output = match words.input {
         Input::Tf32 => Output::F32,
         Input::F16 => Output::F16,
-        Input::Bf16 => Output::Bf16,
+        _ => Output::Bf16,
     };
     let problem = Gemm::new(size, size, size, words.input, output, words.layout);
     println!("{problem}");

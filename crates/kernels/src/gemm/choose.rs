@@ -17,8 +17,9 @@
 //! mean, and 1.13 times at worst (`gemm_tiles`, in docs/measurements.md). They are of Hopper, which
 //! is the only architecture with warpgroups.
 
-use super::problem::{Gemm, Major};
+use super::problem::{Gemm, Major, Scales};
 use super::tiling::Tiling;
+use super::wgmma;
 use crate::family::Target;
 use heist_launch::Dim3;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
@@ -212,10 +213,15 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
             shapes.extend(alone.map(|tiling| tiling.cluster(2)));
         }
     }
+    shapes.retain(|tiling| {
+        let fits = problem.scales != Scales::Blocks || wgmma::blocks_fit(tiling);
+        fits && (!problem.in_levels() || tiling.holds_levels())
+    });
     let mut all = Vec::new();
     for tiling in shapes {
         let tiles = tiles(problem, &tiling);
-        let steps = problem.k.div_ceil(tiling.depth);
+        let halves = u64::from(problem.k) * u64::from(problem.input.bytes()) / 2;
+        let steps = halves.div_ceil(tiling.depth.into()) as u32;
         let slots = u64::from(target.sms * tiling.blocks);
         for shares in SHARES {
             // A share of few steps is all beginning and end, and more than one wave

@@ -1,7 +1,7 @@
 //! From sums to results: scaled, added to, activated, rounded and stored.
 
 use super::kernel::left;
-use super::problem::{Activation, Epilogue};
+use super::problem::{Activation, Epilogue, Scales};
 use heist_builder::{
     Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
 };
@@ -89,6 +89,19 @@ pub(crate) struct To<'k, T> {
     pub(crate) alpha: Val<'k, f32>,
     /// Of C.
     pub(crate) beta: Val<'k, f32>,
+    /// Those of rows and columns, where they have any.
+    pub(crate) scales: Option<RowScales<'k>>,
+}
+
+/// Factors of rows and columns.
+#[derive(Clone, Copy)]
+pub(crate) struct RowScales<'k> {
+    /// From the first row on.
+    pub(super) rows: Ptr<'k, Global, f32>,
+    /// From the first column on.
+    pub(super) cols: Ptr<'k, Global, f32>,
+    /// The first row's, where it has been read.
+    row: Option<Val<'k, f32>>,
 }
 
 impl<'k, T: Storable> To<'k, T> {
@@ -96,13 +109,36 @@ impl<'k, T: Storable> To<'k, T> {
     /// are constants.
     pub(super) fn from(&self, row: Val<'k, u32>, col: Val<'k, u32>) -> To<'k, T> {
         let first = row.mul_add(self.pitch, col);
+        let rows = self.rows.map(|rows| left(rows, row));
         To {
             d: self.d.at(first),
             c: self.c.at(first),
             bias: self.bias.at(col),
-            rows: self.rows.map(|rows| left(rows, row)),
+            rows,
+            scales: self.scales.map(|scales| scales.from(row, col, rows)),
             cols: self.cols.map(|cols| left(cols, col)),
             ..*self
+        }
+    }
+}
+
+impl<'k> RowScales<'k> {
+    /// The same from a row and column on, with the row's factor, if it is inside.
+    fn from(&self, row: Val<'k, u32>, col: Val<'k, u32>, rows: Option<Val<'k, u32>>) -> Self {
+        let k = row.kernel();
+        let from = self.rows.at(row);
+        let factor = match rows {
+            None => from.load(),
+            Some(rows) => {
+                let factor = k.var(0.0f32);
+                k.if_(rows.gt(0u32), || factor.set(from.load()));
+                factor.get()
+            }
+        };
+        RowScales {
+            rows: from,
+            cols: self.cols.at(col),
+            row: Some(factor),
         }
     }
 }
@@ -111,6 +147,7 @@ impl<'k, T: Storable> To<'k, T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Finish {
     pub(crate) scaled: bool,
+    pub(crate) scales: Scales,
     pub(crate) adds: bool,
     pub(crate) bias: bool,
     pub(crate) activation: Activation,
@@ -119,9 +156,10 @@ pub(crate) struct Finish {
 }
 
 impl Finish {
-    pub(crate) fn new(epilogue: &Epilogue, pitch: u32) -> Finish {
+    pub(crate) fn new(epilogue: &Epilogue, scales: Scales, pitch: u32) -> Finish {
         Finish {
-            scaled: epilogue.alpha != 1.0,
+            scaled: epilogue.alpha != 1.0 || scales == Scales::Tensor,
+            scales,
             adds: epilogue.beta != 0.0,
             bias: epilogue.bias,
             activation: epilogue.activation,
@@ -134,7 +172,29 @@ impl Finish {
 
     /// Whether anything is read to be added to the sums.
     pub(super) fn reads(&self) -> bool {
-        self.adds || self.bias
+        self.adds || self.bias || self.scales == Scales::Rows
+    }
+
+    /// The factor of all products: with those of the matrices, where they have one each.
+    pub(super) fn factor<'k>(
+        &self,
+        alpha: Val<'k, f32>,
+        scales: [Ptr<'k, Global, f32>; 2],
+    ) -> Val<'k, f32> {
+        match self.scales {
+            Scales::Tensor => scales.iter().fold(alpha, |all, scale| all * scale.load()),
+            _ => alpha,
+        }
+    }
+
+    /// The factors of rows and columns, where there are any.
+    pub(super) fn of_rows<'k>(&self, scales: [Ptr<'k, Global, f32>; 2]) -> Option<RowScales<'k>> {
+        let [rows, cols] = scales;
+        (self.scales == Scales::Rows).then_some(RowScales {
+            rows,
+            cols,
+            row: None,
+        })
     }
 
     /// A pair of sums finished, `further` columns from where `to` begins. Nothing is
@@ -147,6 +207,7 @@ impl Finish {
         to: &To<'k, T>,
     ) -> [Val<'k, f32>; 2] {
         let none = Addends {
+            scale: None,
             c: None,
             bias: None,
         };
@@ -164,16 +225,17 @@ impl Finish {
         [0, 1].map(|i| self.value(k, sums[i], addends, i, to))
     }
 
-    /// One sum finished with what is added to it.
+    /// One sum finished with its factor and what is added to it.
     pub(super) fn single<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         sum: Val<'k, f32>,
-        [c, bias]: [Option<Val<'k, f32>>; 2],
+        [scale, c, bias]: [Option<Val<'k, f32>>; 3],
         to: &To<'k, T>,
     ) -> Val<'k, f32> {
         let twice = |value: Option<Val<'k, f32>>| value.map(|value| [value; 2]);
         let addends = Addends {
+            scale: twice(scale),
             c: twice(c),
             bias: twice(bias),
         };
@@ -280,7 +342,13 @@ impl Finish {
         place: &Place<'k>,
         to: &To<'k, T>,
     ) -> Addends<'k> {
+        let scale = to.scales.map(|scales| {
+            let cols = scales.cols.at(place.col);
+            let cols = place.read(k, || cols.load_vec::<2>(), || cols.load());
+            cols.map(|col| scales.row.map_or(col, |row| row * col))
+        });
         Addends {
+            scale,
             c: self.adds.then(|| {
                 let c = to.c.at(place.col);
                 place.read(
@@ -309,6 +377,9 @@ impl Finish {
         to: &To<'k, T>,
     ) -> Val<'k, f32> {
         let mut value = sum;
+        if let Some(scale) = addends.scale {
+            value = value * scale[which];
+        }
         if self.scaled {
             value = value * to.alpha;
         }
@@ -322,9 +393,10 @@ impl Finish {
     }
 }
 
-/// What is added to a pair of sums.
+/// What a pair of sums is multiplied by, and what is added to it.
 #[derive(Clone, Copy)]
 struct Addends<'k> {
+    scale: Option<[Val<'k, f32>; 2]>,
     c: Option<[Val<'k, f32>; 2]>,
     bias: Option<[Val<'k, f32>; 2]>,
 }

@@ -4,7 +4,7 @@
 use super::config::Config;
 use super::epilogue::{Finish, Stored, To};
 use super::operand::{Element, From, Operand, Width};
-use super::problem::{Gemm, Input, Major, Output};
+use super::problem::{Gemm, Input, Major, Output, Scales};
 use crate::error::KernelError;
 use heist_builder::{
     Arch, BuildError, CopyPipeline, Global, Kernel, Tf32, TileSpec, Val, WarpTile, bf16, f16,
@@ -63,6 +63,9 @@ impl Plan {
     pub(crate) fn new(problem: &Gemm, config: Config) -> Result<Plan, KernelError> {
         problem.check()?;
         config.check()?;
+        if let Some(why) = refusal(problem) {
+            return Err(KernelError::unfit(format!("gemm {config}: {why}")));
+        }
         let bytes = problem.input.bytes();
         let depth = config.depth * 2 / bytes;
         let even_rows = problem.m.is_multiple_of(config.rows);
@@ -83,11 +86,23 @@ impl Plan {
             output: problem.output,
             a: operand("a", problem.layout.a(), rows, problem.lda, even_rows),
             b: operand("b", problem.layout.b(), cols, problem.ldb, even_cols),
-            finish: Finish::new(&problem.epilogue, problem.ldc),
+            finish: Finish::new(&problem.epilogue, Scales::None, problem.ldc),
             even_rows,
             even_cols,
         })
     }
+}
+
+/// Why `mma.sync` can't multiply this.
+pub(crate) fn refusal(problem: &Gemm) -> Option<String> {
+    if problem.input.is_tiny() {
+        return Some(format!(
+            "mma.sync multiplies f16, bf16 and tf32 here, not {}: that takes warpgroups (sm_90a)",
+            problem.input
+        ));
+    }
+    (problem.scales != Scales::None)
+        .then(|| "factors of A and B are applied by the kernels on warpgroups (sm_90a)".into())
 }
 
 /// The grid of tiles of a result: columns along x, rows along y.
@@ -105,7 +120,8 @@ pub(crate) fn build(
     match plan.input {
         Input::F16 => build_from::<f16>(plan, tiles, schedule, arch),
         Input::Bf16 => build_from::<bf16>(plan, tiles, schedule, arch),
-        Input::Tf32 => build_from::<Tf32>(plan, tiles, schedule, arch),
+        // Others were refused.
+        _ => build_from::<Tf32>(plan, tiles, schedule, arch),
     }
 }
 
@@ -163,6 +179,7 @@ fn build_typed<T: Element, O: Stored>(
                     cols: (!plan.even_cols).then(|| left(args.n, col)),
                     alpha: args.alpha,
                     beta: args.beta,
+                    scales: None,
                 };
                 plan.finish.store(k, &sums, &to);
             })

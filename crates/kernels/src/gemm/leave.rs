@@ -322,18 +322,22 @@ fn turned<'k, O: Stored>(
     [row, col]: [Val<'k, u32>; 2],
     to: &To<'k, O>,
 ) -> Val<'k, f32> {
-    let read = |from: Ptr<'k, Global, O>| {
+    let read = |from: &dyn Fn() -> Val<'k, f32>| {
         let value = k.var(0.0f32);
-        k.if_(inside([row, col], to), || {
-            value.set(from.load().cast::<f32>())
-        });
+        k.if_(inside([row, col], to), || value.set(from()));
         value.get()
     };
+    let at = || row.mul_add(to.pitch, col);
+    let scale = to
+        .scales
+        .map(|scales| read(&|| scales.rows.at(row).load() * scales.cols.at(col).load()));
     let c = finish
         .adds
-        .then(|| read(to.c.at(row.mul_add(to.pitch, col))));
-    let bias = finish.bias.then(|| read(to.bias.at(col)));
-    finish.single(k, sum, [c, bias], to)
+        .then(|| read(&|| to.c.at(at()).load().cast::<f32>()));
+    let bias = finish
+        .bias
+        .then(|| read(&|| to.bias.at(col).load().cast::<f32>()));
+    finish.single(k, sum, [scale, c, bias], to)
 }
 
 fn inside<'k, O>([row, col]: [Val<'k, u32>; 2], to: &To<'k, O>) -> heist_builder::Bool<'k> {

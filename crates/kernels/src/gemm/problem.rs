@@ -1,6 +1,7 @@
 //! What is to be multiplied: shapes, types, layouts, and what becomes of the
 //! sums.
 
+use super::scales::BLOCK;
 use crate::error::KernelError;
 use crate::job::Work;
 use heist_launch::ElementType;
@@ -53,6 +54,10 @@ words! {
         Bf16 = "bf16",
         /// f32 in memory, of which the tensor cores take the upper 19 bits.
         Tf32 = "tf32",
+        /// Eight bits, three of them fraction: up to 448.
+        E4m3 = "e4m3",
+        /// Eight bits, two of them fraction: up to 57344.
+        E5m2 = "e5m2",
     }
 }
 
@@ -84,6 +89,32 @@ words! {
 }
 
 words! {
+    /// What the elements of A and B are multiplied by: f32 factors in memory.
+    Scales: "kind of scales" {
+        /// Nothing.
+        None = "none",
+        /// One for each matrix.
+        Tensor = "tensor",
+        /// One for each row of A and one for each column of B.
+        Rows = "rows",
+        /// One for each row of A and 128 elements of the depth, and one for each block of
+        /// 128 columns of B and 128 elements of the depth: of 8-bit floats.
+        Blocks = "blocks",
+    }
+}
+
+words! {
+    /// How products of 8-bit floats are added. Tensor cores keep 13 bits of fraction
+    /// when they do; all other types are added in f32.
+    Summing: "way to sum" {
+        /// 128 elements of the depth by the tensor cores, these sums in f32.
+        Levels = "levels",
+        /// By the tensor cores alone: faster, and less exact the deeper it is.
+        Fast = "fast",
+    }
+}
+
+words! {
     /// What is done to an element before it is stored.
     Activation: "activation" {
         /// Nothing.
@@ -104,7 +135,14 @@ impl Input {
             Input::F16 => ElementType::F16,
             Input::Bf16 => ElementType::Bf16,
             Input::Tf32 => ElementType::F32,
+            Input::E4m3 => ElementType::E4m3,
+            Input::E5m2 => ElementType::E5m2,
         }
+    }
+
+    /// Whether it is a float of eight bits.
+    pub const fn is_tiny(self) -> bool {
+        matches!(self, Input::E4m3 | Input::E5m2)
     }
 
     /// Bytes of an element.
@@ -193,6 +231,10 @@ pub struct Gemm {
     pub output: Output,
     /// Which of A and B are transposed.
     pub layout: Layout,
+    /// What A and B are multiplied by.
+    pub scales: Scales,
+    /// How products of 8-bit floats are added.
+    pub sums: Summing,
     /// What becomes of the sums.
     pub epilogue: Epilogue,
     /// Elements from one stored row of A to the next.
@@ -213,6 +255,8 @@ impl Gemm {
             input,
             output,
             layout,
+            scales: Scales::None,
+            sums: Summing::Levels,
             epilogue: Epilogue::default(),
             lda: match layout.a() {
                 Major::Depth => k,
@@ -231,6 +275,30 @@ impl Gemm {
     pub fn epilogue(mut self, epilogue: Epilogue) -> Gemm {
         self.epilogue = epilogue;
         self
+    }
+
+    /// The same with scales.
+    #[must_use]
+    pub fn scales(mut self, scales: Scales) -> Gemm {
+        self.scales = scales;
+        self
+    }
+
+    /// Whether sums are made in two levels.
+    pub(crate) fn in_levels(&self) -> bool {
+        self.input.is_tiny() && (self.scales == Scales::Blocks || self.sums == Summing::Levels)
+    }
+
+    /// How many scales A and B have.
+    pub fn scale_counts(&self) -> [usize; 2] {
+        let [m, n, k] = [self.m, self.n, self.k].map(|extent| extent as usize);
+        let blocks = |extent: usize| extent.div_ceil(BLOCK as usize);
+        match self.scales {
+            Scales::None => [0, 0],
+            Scales::Tensor => [1, 1],
+            Scales::Rows => [m, n],
+            Scales::Blocks => [m * blocks(k), blocks(n) * blocks(k)],
+        }
     }
 
     /// Rows that A is stored in.
@@ -271,6 +339,12 @@ impl Gemm {
                 self.m, self.n
             )));
         }
+        if self.scales == Scales::Blocks && !self.input.is_tiny() {
+            return Err(KernelError::unfit(format!(
+                "scales of blocks are for e4m3 and e5m2, not {}: take rows or tensor",
+                self.input
+            )));
+        }
         let row = |major, outer| match major {
             Major::Depth => self.k,
             Major::Outer => outer,
@@ -303,6 +377,13 @@ impl fmt::Display for Gemm {
             f,
             "{m}x{n}x{k} {} {}->{}",
             self.layout, self.input, self.output
-        )
+        )?;
+        if self.scales != Scales::None {
+            write!(f, " scales={}", self.scales)?;
+        }
+        if self.input.is_tiny() && !self.in_levels() {
+            f.write_str(" fast")?;
+        }
+        Ok(())
     }
 }

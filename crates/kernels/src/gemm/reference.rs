@@ -1,10 +1,11 @@
 //! Random data for a multiplication, and its result in f64.
 
-use super::problem::{Activation, Gemm, Major};
+use super::problem::{Activation, Gemm, Major, Scales};
+use super::scales::BLOCK;
 use crate::job::Job;
 use crate::random::uniform;
 use crate::reference::{Matrix, matmul, numbers};
-use heist_launch::{Buffer, Role};
+use heist_launch::{Buffer, ElementType, Role};
 
 /// Adds the buffers of a multiplication with random data to a job. The result
 /// is poisoned where nothing is added to it.
@@ -22,6 +23,17 @@ pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
     } else {
         0
     };
+    let job = match problem.scales {
+        Scales::None => job,
+        _ => {
+            let [a, b] = problem.scale_counts();
+            job.buffer("scale_a", Role::In, scales(seed + 4, a)).buffer(
+                "scale_b",
+                Role::In,
+                scales(seed + 5, b),
+            )
+        }
+    };
     job.buffer(
         "a",
         Role::In,
@@ -35,6 +47,55 @@ pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
     .buffer("c", Role::In, uniform(output, seed + 2, c))
     .buffer("d", Role::Out, Buffer::poisoned(output, result))
     .buffer("bias", Role::In, uniform(output, seed + 3, bias))
+}
+
+/// Random factors between a half and one and a half.
+fn scales(seed: u64, count: usize) -> Buffer {
+    let numbers = numbers(&uniform(ElementType::F32, seed, count));
+    let bytes = numbers
+        .iter()
+        .flat_map(|x| (1.0 + *x as f32 / 2.0).to_le_bytes());
+    Buffer::from_bytes(ElementType::F32, bytes.collect())
+        .unwrap_or_else(|| Buffer::zeros(ElementType::F32, count))
+}
+
+/// The factor of an element of A, or of B, of this row or column and depth.
+fn scale(problem: &Gemm, scales: &[f64], of_a: bool, outer: usize, depth: usize) -> f64 {
+    let (block, blocks) = (BLOCK as usize, problem.k.div_ceil(BLOCK) as usize);
+    let at = match (problem.scales, of_a) {
+        (Scales::None, _) => return 1.0,
+        (Scales::Tensor, _) => 0,
+        (Scales::Rows, _) => outer,
+        (Scales::Blocks, true) => depth / block * problem.m as usize + outer,
+        (Scales::Blocks, false) => outer / block * blocks + depth / block,
+    };
+    scales.get(at).copied().unwrap_or(f64::NAN)
+}
+
+/// A matrix times its factors.
+fn scaled(job: &Job, problem: &Gemm, of_a: bool) -> Vec<f64> {
+    let data = |name: &str| job.data(name).map(numbers).unwrap_or_default();
+    let (name, factors, major, pitch) = match of_a {
+        true => ("a", "scale_a", problem.layout.a(), problem.lda),
+        false => ("b", "scale_b", problem.layout.b(), problem.ldb),
+    };
+    let mut matrix = data(name);
+    if problem.scales == Scales::None {
+        return matrix;
+    }
+    let (factors, pitch) = (data(factors), pitch as usize);
+    for (at, value) in matrix.iter_mut().enumerate() {
+        let (outer, depth) = match major {
+            Major::Depth => (at / pitch, at % pitch),
+            Major::Outer => (at % pitch, at / pitch),
+        };
+        // Gaps between rows have no factor.
+        let outside = depth >= problem.k as usize;
+        if !outside {
+            *value *= scale(problem, &factors, of_a, outer, depth);
+        }
+    }
+    matrix
 }
 
 fn matrix(data: &[f64], major: Major, pitch: u32, left: bool) -> Matrix<'_> {
@@ -58,7 +119,8 @@ pub(crate) fn found(job: &Job, problem: &Gemm) -> Vec<f64> {
 /// What they should be, before they are rounded to their type.
 pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
     let data = |name: &str| job.data(name).map(numbers).unwrap_or_default();
-    let (a, b, c, bias) = (data("a"), data("b"), data("c"), data("bias"));
+    let (c, bias) = (data("c"), data("bias"));
+    let (a, b) = (scaled(job, problem, true), scaled(job, problem, false));
     let (m, n, k) = (problem.m as usize, problem.n as usize, problem.k as usize);
     let left = matrix(&a, problem.layout.a(), problem.lda, true);
     let right = matrix(&b, problem.layout.b(), problem.ldb, false);

@@ -5,7 +5,7 @@
 //! that a result does not depend on which share was done first.
 
 use super::epilogue::{Finish, Stored, To};
-use super::problem::{Gemm, Output};
+use super::problem::{Gemm, Output, Scales};
 use super::tiling::Tiling;
 use crate::error::KernelError;
 use crate::family::Target;
@@ -25,6 +25,10 @@ kernel_params! {
         d: Global<u8>,
         /// What is added to every row; not read where there is none.
         bias: Global<u8>,
+        /// Factors of A, where it has any.
+        scale_a: Global<f32>,
+        /// Of B.
+        scale_b: Global<f32>,
         /// Rows of a share.
         rows: u32,
         /// Elements from row to row of a share, a multiple of 4.
@@ -145,8 +149,9 @@ fn store<'k, O: Stored>(
         pitch: args.ldc,
         rows: None,
         cols: None,
-        alpha: args.alpha,
+        alpha: form.finish.factor(args.alpha, [args.scale_a, args.scale_b]),
         beta: args.beta,
+        scales: form.finish.of_rows([args.scale_a, args.scale_b]),
     };
     let place = |next: u32| match form.swapped {
         true => (col + next, row),
@@ -155,12 +160,17 @@ fn store<'k, O: Stored>(
     let finished = |next: u32| {
         let (row, col) = place(next);
         let at = row.mul_wide(args.ldc) + col.cast::<u64>();
+        let scale = to
+            .scales
+            .map(|scales| scales.rows.at(row).load() * scales.cols.at(col).load());
         let c = form.finish.adds.then(|| to.c.at(at).load().cast::<f32>());
         let bias = form
             .finish
             .bias
             .then(|| to.bias.at(col).load().cast::<f32>());
-        let value = form.finish.single(k, sums[next as usize], [c, bias], &to);
+        let value = form
+            .finish
+            .single(k, sums[next as usize], [scale, c, bias], &to);
         (to.d.at(at), value)
     };
     if form.whole {
@@ -186,7 +196,7 @@ pub(crate) fn step(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<St
         false => (problem.m, problem.n),
     };
     let form = Form {
-        finish: Finish::new(&problem.epilogue, problem.ldc),
+        finish: Finish::new(&problem.epilogue, problem.scales, problem.ldc),
         swapped: tiling.swapped,
         parts: (tiling.split / 2).next_power_of_two().clamp(1, 8),
         whole: !tiling.swapped && problem.n.is_multiple_of(QUAD) && problem.ldc.is_multiple_of(2),
@@ -194,11 +204,17 @@ pub(crate) fn step(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<St
     let kernel = build(form, problem.output, target.arch)?;
     let quads = u64::from(rows) * u64::from(pitch(cols) / QUAD);
     let blocks = quads.div_ceil((THREADS / form.parts).into()) as u32;
+    let scales = |name| match problem.scales {
+        Scales::None => buffer("d"),
+        _ => buffer(name),
+    };
     let args = SplitArgs {
         partial: buffer("partial"),
         c: buffer("c"),
         d: buffer("d"),
         bias: buffer("bias"),
+        scale_a: scales("scale_a"),
+        scale_b: scales("scale_b"),
         rows,
         pitch: pitch(cols),
         shares: tiling.split,

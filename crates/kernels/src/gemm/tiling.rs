@@ -160,11 +160,25 @@ impl Tiling {
         if self.cluster == 2 && !self.cols.is_multiple_of(16) {
             return wrong("a cluster halves columns that are a multiple of 16");
         }
-        let sums = self.rows * self.cols / (self.groups() * 128);
-        if sums + 36 > self.registers() {
+        if !self.holds(self.sums()) {
             return wrong("the sums of as many blocks do not fit the registers");
         }
         Ok(())
+    }
+
+    /// Sums that a thread has.
+    fn sums(&self) -> u32 {
+        self.rows * self.cols / (self.groups() * 128)
+    }
+
+    fn holds(&self, sums: u32) -> bool {
+        sums + 36 <= self.registers()
+    }
+
+    /// Whether a thread has room for sums in two levels: besides all of them for those
+    /// of 64 rows.
+    pub(crate) fn holds_levels(&self) -> bool {
+        self.holds(self.sums() + self.cols / 2)
     }
 }
 

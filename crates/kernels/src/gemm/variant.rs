@@ -2,8 +2,8 @@
 
 use super::choose;
 use super::config::Config;
-use super::kernel::{GemmArgs, Plan, build, tiles};
-use super::problem::Gemm;
+use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
+use super::problem::{Gemm, Scales};
 use super::reference::{buffers, found, result};
 use super::tiling::Tiling;
 use super::wgmma;
@@ -13,6 +13,7 @@ use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, buffer};
 use crate::plan::{LaunchPlan, Purpose};
 use crate::reference::Difference;
+use heist_launch::ElementType;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
 
 /// `mma.sync` with a fixed tile shape.
@@ -148,6 +149,14 @@ fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm) -> LaunchP
     let a = size(problem.rows_of_a(), problem.lda);
     let b = size(problem.rows_of_b(), problem.ldb);
     let bias = problem.n as usize * usize::from(problem.epilogue.bias);
+    let plan = match problem.scales {
+        Scales::None => plan,
+        _ => {
+            let [a, b] = problem.scale_counts();
+            plan.buffer("scale_a", Purpose::Input, ElementType::F32, a)
+                .buffer("scale_b", Purpose::Input, ElementType::F32, b)
+        }
+    };
     plan.buffer("a", Purpose::Input, input, a)
         .buffer("b", Purpose::Input, input, b)
         .buffer("c", Purpose::Input, output, result * usize::from(adds))
@@ -251,6 +260,9 @@ impl Variant for MmaSync {
         if target.arch.number() < 80 {
             return Err("mma.sync of these types came with sm_80".into());
         }
+        if let Some(why) = refusal(problem) {
+            return Err(why);
+        }
         let shared = u64::from(self.config.stages)
             * u64::from((self.config.rows + self.config.cols) * self.config.depth * 2);
         let limit = target.arch.limits().shared_opt_in;
@@ -315,7 +327,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "dtype",
         default: "bf16",
-        about: "of A and B: f16, bf16, tf32",
+        about: "of A and B: f16, bf16, tf32, e4m3, e5m2",
     },
     Parameter {
         name: "out",
@@ -326,6 +338,16 @@ const PARAMETERS: &[Parameter] = &[
         name: "layout",
         default: "nt",
         about: "nn, nt, tn, tt: t is stored transposed",
+    },
+    Parameter {
+        name: "scales",
+        default: "none",
+        about: "factors of A and B: none, tensor, rows, blocks (of 128, of 8-bit floats)",
+    },
+    Parameter {
+        name: "sums",
+        default: "levels",
+        about: "of 8-bit floats: levels (every 128 deep added in f32), fast",
     },
     Parameter {
         name: "alpha",
@@ -370,7 +392,7 @@ fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
     settings.instead("config", &["variant"])?;
     let number = |name| settings.read::<u32>(PARAMETERS, name);
     let word = |name| settings.word(PARAMETERS, name);
-    let problem = Gemm::new(
+    let mut problem = Gemm::new(
         number("m")?,
         number("n")?,
         number("k")?,
@@ -378,6 +400,8 @@ fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
         word("out").parse()?,
         word("layout").parse()?,
     );
+    problem.scales = word("scales").parse()?;
+    problem.sums = word("sums").parse()?;
     for (what, rows, pitch) in [
         ("A", problem.rows_of_a(), problem.lda),
         ("B", problem.rows_of_b(), problem.ldb),

@@ -7,10 +7,11 @@
 //! ends is zero.
 
 use super::problem::Major;
+use super::scales::{BlockScales, Fetched};
 use super::tiling::{GROUP_ROWS, SPAN, Tiling};
 use heist_builder::{
-    BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, MmaInput, TensorMapRef, Tile,
-    TileLayout, TileSpec, Transaction, Val, Var, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
+    BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, TensorMapRef, Tile, TileLayout,
+    TileSpec, Transaction, Val, Var, WgmmaInput, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
@@ -73,6 +74,16 @@ pub(crate) struct Factors<'k> {
     pub(crate) steps: Val<'k, u32>,
 }
 
+/// How the products of a tile are added.
+#[derive(Clone, Copy)]
+pub(crate) enum Levels<'k> {
+    /// By the tensor cores.
+    One,
+    /// 128 bytes of the depth by the tensor cores; then these sums in f32, times the scales
+    /// of their blocks if they have any.
+    Two(Option<BlockScales<'k>>),
+}
+
 impl<'k> Side<'k> {
     /// Asks for the part of a stage that is `at` deep in the matrix, in pieces as
     /// wide as the swizzle: side by side along the depth, or across it. Of what
@@ -127,23 +138,23 @@ impl<'k> Side<'k> {
 
     /// The steps, each 16 deep, of what a stage has from row or column `at` on: a
     /// multiple of 64.
-    fn operands<H: MmaInput>(
+    fn operands<H: WgmmaInput>(
         &self,
         tile: Tile<'k, f16>,
         at: Val<'k, u32>,
         outer: u32,
         depth: u32,
     ) -> Vec<WgmmaOperand<'k, H>> {
-        let tile = tile.retyped::<H>();
+        let tile = tile.retyped::<H::Stored>();
         let steps = |operand: WgmmaOperand<'k, H>, count: u32| {
             (0..count).map(move |step| operand.step(step))
         };
         match self.major {
             Major::Depth => (0..depth / SPAN)
-                .flat_map(|piece| steps(tile.wgmma_operand(at + piece * outer), SPAN / 16))
+                .flat_map(|piece| steps(tile.wgmma_operand_of(at + piece * outer), SPAN / 16))
                 .collect(),
             Major::Outer => {
-                steps(tile.wgmma_operand_across(at / SPAN, depth), depth / 16).collect()
+                steps(tile.wgmma_operand_across_of(at / SPAN, depth), depth / 16).collect()
             }
         }
     }
@@ -170,9 +181,10 @@ impl<'p, 'k> Ends<'p, 'k> {
 
     /// One tile: `store` receives 64 rows of sums of a warpgroup, and the first of
     /// these rows in the tile.
-    pub(crate) fn tile<H: MmaInput>(
+    pub(crate) fn tile<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
+        levels: Levels<'k>,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>),
     ) {
         let k = self.k;
@@ -190,31 +202,132 @@ impl<'p, 'k> Ends<'p, 'k> {
                 k.comment("the products");
                 let rows = self.tiling.rows / self.tiling.groups();
                 let row = (self.group - 1) * rows;
-                let parts = rows / GROUP_ROWS;
-                let sums: Vec<_> = (0..parts)
-                    .map(|_| WgmmaSums::zero(&k, self.tiling.cols))
+                let places: Vec<_> = (0..rows / GROUP_ROWS)
+                    .map(|part| row + part * GROUP_ROWS)
                     .collect();
-                k.for_range(0, factors.steps, |_| {
-                    self.consumer.consume_lagging(|stage| {
-                        for (part, sums) in sums.iter().enumerate() {
-                            let row = row + part as u32 * GROUP_ROWS;
-                            self.multiply::<H>(factors, stage, sums, row);
-                        }
-                        // The batches before have ended: their stage may go.
-                        sums[0].wait_for_older(parts);
-                    });
-                });
-                let sums: Vec<_> = sums.into_iter().map(WgmmaSums::finish).collect();
-                self.consumer.release_last();
-                for (part, sums) in sums.iter().enumerate() {
-                    store(sums, row + part as u32 * GROUP_ROWS);
+                let sums = match levels {
+                    Levels::One => self.in_one_level::<H>(factors, &places),
+                    Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
+                };
+                for (sums, row) in sums.iter().zip(places) {
+                    store(sums, row);
                 }
             },
         );
     }
 
+    /// The sums of 64 rows from each of `rows` on, added by the tensor cores.
+    fn in_one_level<H: WgmmaInput>(
+        &self,
+        factors: Factors<'k>,
+        rows: &[Val<'k, u32>],
+    ) -> Vec<WgmmaResult<'k>> {
+        let k = self.k;
+        let sums: Vec<_> = rows
+            .iter()
+            .map(|_| WgmmaSums::zero(&k, self.tiling.cols))
+            .collect();
+        k.for_range(0, factors.steps, |_| {
+            self.consumer.consume_lagging(|stage| {
+                for (sums, row) in sums.iter().zip(rows) {
+                    self.multiply::<H>(factors, stage, sums, *row);
+                }
+                // The batches before have ended: their stage may go.
+                sums[0].wait_for_older(rows.len() as u32);
+            });
+        });
+        let sums = sums.into_iter().map(WgmmaSums::finish).collect();
+        self.consumer.release_last();
+        sums
+    }
+
+    /// The same in two levels. While a warpgroup adds up its sums, the other one's products
+    /// keep the tensor cores busy.
+    fn in_two_levels<H: WgmmaInput>(
+        &self,
+        factors: Factors<'k>,
+        rows: &[Val<'k, u32>],
+        scales: Option<BlockScales<'k>>,
+    ) -> Vec<WgmmaResult<'k>> {
+        let k = self.k;
+        let Tiling { cols, depth, .. } = self.tiling;
+        let part = WgmmaSums::zero(&k, cols);
+        let totals: Vec<_> = rows.iter().map(|_| WgmmaResult::zero(&k, cols)).collect();
+        let pieces = depth / SPAN;
+        let first = factors.from * pieces;
+        let scaled: Option<Vec<(BlockScales<'k>, Fetched<'k>)>> = scales.map(|scales| {
+            rows.iter()
+                .map(|_| (scales, scales.room(&k, cols)))
+                .collect()
+        });
+        let fetch = |number: usize, block: Val<'k, u32>| {
+            if let Some((scales, fetched)) = scaled.as_ref().map(|scaled| &scaled[number]) {
+                let place = [factors.left.first + rows[number], factors.right.first];
+                scales.fetch(&k, fetched, place, block);
+            }
+        };
+        (0..rows.len()).for_each(|number| fetch(number, first));
+        let last = (pieces - 1, rows.len() - 1);
+        k.for_range(0, factors.steps, |step| {
+            let block = first + step * pieces;
+            // Products of 64 rows and 128 bytes of the depth; the last ones are added when
+            // the stage has been given back.
+            let products = |stage, piece: u32, number: usize| {
+                self.products::<H>(factors, stage, &part, rows[number], piece);
+                let scaled = scaled.as_ref().map(|scaled| &scaled[number]);
+                let by = scaled.map(|(scales, fetched)| scales.factors(fetched));
+                fetch(number, block + (piece + 1));
+                part.wait_for_older(0);
+                by
+            };
+            let left = self.consumer.consume(|stage| {
+                let mut left = None;
+                for piece in 0..pieces {
+                    for (number, total) in totals.iter().enumerate() {
+                        let by = products(stage, piece, number);
+                        if (piece, number) == last {
+                            left = by;
+                        } else {
+                            part.add_to(total, 0, |at| by.as_ref().map(|by| by.block(at)));
+                        }
+                    }
+                }
+                left
+            });
+            let by = |at| left.as_ref().map(|by| by.block(at));
+            part.add_to(&totals[last.1], 0, by);
+        });
+        totals
+    }
+
+    /// Sets sums to the products of a piece of a stage that is 128 bytes deep.
+    fn products<H: WgmmaInput>(
+        &self,
+        factors: Factors<'k>,
+        (left, right): (Tile<'k, f16>, Tile<'k, f16>),
+        sums: &WgmmaSums<'k>,
+        row: Val<'k, u32>,
+        piece: u32,
+    ) {
+        let Tiling {
+            rows, cols, depth, ..
+        } = self.tiling;
+        let (per, from) = (SPAN as usize / 16, (piece * SPAN / 16) as usize);
+        let left = factors.left.operands::<H>(left, row, rows, depth);
+        let right = factors.right.operands::<H>(right, self.k.c(0), cols, depth);
+        sums.accumulate(|batch| {
+            let pairs = left.into_iter().zip(right).skip(from).take(per);
+            for (step, (left, right)) in pairs.enumerate() {
+                match step {
+                    0 => batch.mma_fresh(left, right),
+                    _ => batch.mma(left, right),
+                }
+            }
+        });
+    }
+
     /// Adds the products of a stage.
-    fn multiply<H: MmaInput>(
+    fn multiply<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
         (left, right): (Tile<'k, f16>, Tile<'k, f16>),

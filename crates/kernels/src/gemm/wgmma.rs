@@ -4,17 +4,18 @@
 use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
 use super::leave::{Share, Staged, Staging, store_share, store_turned};
-use super::problem::{Gemm, Input, Layout, Major, Output};
+use super::problem::{Gemm, Input, Layout, Major, Output, Scales};
+use super::scales::{BLOCK, BlockScales};
 use super::split;
 use super::tiling::Tiling;
-use super::warpgroup::{Ends, Factors, Matrices, Side, ring};
+use super::warpgroup::{Ends, Factors, Levels, Matrices, Side, ring};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::job::{Step, buffer};
 use crate::plan::{LaunchPlan, Purpose};
 use heist_builder::{
-    Arch, BuildError, Feature, Global, Kernel, MmaInput, On, TensorMap, Tf32, Val, WgmmaResult,
-    bf16, f16, kernel_params,
+    Arch, BuildError, E4m3, E5m2, Feature, Global, Kernel, On, TensorMap, Tf32, Val, WgmmaInput,
+    WgmmaResult, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
@@ -34,6 +35,10 @@ kernel_params! {
         d: Global<u8>,
         /// What is added to every row; not read where there is none.
         bias: Global<u8>,
+        /// Factors of A, where it has any.
+        scale_a: Global<f32>,
+        /// Of B.
+        scale_b: Global<f32>,
         /// Sums of the shares of the depth, where it is shared.
         partial: Global<f32>,
         /// Rows of the result.
@@ -42,6 +47,8 @@ kernel_params! {
         n: u32,
         /// Elements from row to row of C and D.
         ldc: u32,
+        /// The depth.
+        k: u32,
         /// Steps of the depth, each a stage.
         steps: u32,
         /// Steps of a share.
@@ -60,6 +67,7 @@ pub(crate) fn element(input: Input) -> TensorElement {
         Input::Bf16 => TensorElement::Bf16,
         // The copy does not round: the tensor cores leave out the lower bits.
         Input::Tf32 => TensorElement::F32,
+        Input::E4m3 | Input::E5m2 => TensorElement::U8,
     }
 }
 
@@ -68,10 +76,11 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if !target.arch.supports(Feature::Wgmma) {
         return Some(format!("{} has no wgmma: it needs sm_90a", target.arch));
     }
-    if problem.input == Input::Tf32 && problem.layout != Layout::Nt {
+    let turned = matches!(problem.input, Input::F16 | Input::Bf16);
+    if !turned && problem.layout != Layout::Nt {
         return Some(format!(
-            "it multiplies tf32 stored along the depth, in layout nt, not {}",
-            problem.layout
+            "it multiplies {} stored along the depth, in layout nt, not {}",
+            problem.input, problem.layout
         ));
     }
     let per = 16 / problem.input.bytes();
@@ -100,6 +109,9 @@ struct Form {
     /// How the left and the right operand are stored.
     majors: [Major; 2],
     finish: Finish,
+    scales: Scales,
+    /// Whether sums are made in two levels.
+    levels: bool,
     way: Way,
     /// Whether all tiles lie inside of the result, down and across.
     even: [bool; 2],
@@ -109,7 +121,16 @@ impl Form {
     fn new(problem: &Gemm, tiling: &Tiling, arch: Arch) -> Result<Form, KernelError> {
         let (a, b) = (problem.layout.a(), problem.layout.b());
         let majors = if tiling.swapped { [b, a] } else { [a, b] };
-        let finish = Finish::new(&problem.epilogue, problem.ldc);
+        let finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
+        let wrong = |why| Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
+        if problem.in_levels() && !tiling.holds_levels() {
+            return wrong("sums in two levels do not fit the registers");
+        }
+        if problem.scales == Scales::Blocks && !blocks_fit(tiling) {
+            return wrong(
+                "blocks of 128 columns do not begin where its columns do: 8, 16, 32 or multiples of 64",
+            );
+        }
         let Some(room) = tiling
             .room(arch)
             .checked_sub(tiling.ring_bytes(majors) + 1024)
@@ -141,6 +162,8 @@ impl Form {
             bytes: problem.input.bytes(),
             majors,
             finish,
+            scales: problem.scales,
+            levels: problem.in_levels(),
             way,
             even: [
                 clipped || problem.m.is_multiple_of(down),
@@ -148,6 +171,11 @@ impl Form {
             ],
         })
     }
+}
+
+/// Whether all columns that share a scale of B in a tile have it in common.
+pub(crate) fn blocks_fit(tiling: &Tiling) -> bool {
+    tiling.swapped || tiling.cols.is_multiple_of(64) || 64 % tiling.cols == 0
 }
 
 /// Rows and columns of the result that a tile has.
@@ -172,7 +200,7 @@ pub(crate) fn tiles(problem: &Gemm, tiling: &Tiling) -> Dim3 {
     )
 }
 
-fn build<H: MmaInput>(
+fn build<H: WgmmaInput>(
     form: &Form,
     output: Output,
     tiles: Dim3,
@@ -186,7 +214,7 @@ fn build<H: MmaInput>(
     }
 }
 
-fn build_typed<H: MmaInput, O: Stored>(
+fn build_typed<H: WgmmaInput, O: Stored>(
     form: &Form,
     tiles: Dim3,
     schedule: &Schedule,
@@ -212,7 +240,7 @@ fn build_typed<H: MmaInput, O: Stored>(
         };
         let body = |tile| {
             let factors = factors(&args, form, tile);
-            ends.tile::<H>(factors, |sums, row| {
+            ends.tile::<H>(factors, levels(&args, form), |sums, row| {
                 k.comment("the epilogue");
                 let at = Place {
                     row: factors.left.first + row,
@@ -232,6 +260,21 @@ fn build_typed<H: MmaInput, O: Stored>(
         }
         done
     })
+}
+
+/// How its products are added.
+fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
+    if !form.levels {
+        return Levels::One;
+    }
+    Levels::Two((form.scales == Scales::Blocks).then(|| BlockScales {
+        a: args.scale_a,
+        b: args.scale_b,
+        m: args.m,
+        n: args.n,
+        depth: (args.k + (BLOCK - 1)) / BLOCK,
+        swapped: form.tiling.swapped,
+    }))
 }
 
 /// What a tile multiplies.
@@ -291,8 +334,11 @@ impl<'k> Place<'k> {
             pitch: args.ldc,
             rows: (!form.even[0]).then(|| left(args.m, row)),
             cols: (!form.even[1]).then(|| left(args.n, col)),
-            alpha: args.alpha,
+            alpha: form.finish.factor(args.alpha, [args.scale_a, args.scale_b]),
             beta: args.beta,
+            scales: form
+                .finish
+                .of_rows([args.scale_a.at(row), args.scale_b.at(col)]),
         };
         let finish = &form.finish;
         match (staged, swapped) {
@@ -359,11 +405,15 @@ pub(crate) fn plan(
         Input::F16 => build::<f16>(&form, problem.output, tiles, schedule, target.arch)?,
         Input::Bf16 => build::<bf16>(&form, problem.output, tiles, schedule, target.arch)?,
         Input::Tf32 => build::<Tf32>(&form, problem.output, tiles, schedule, target.arch)?,
+        Input::E4m3 => build::<E4m3>(&form, problem.output, tiles, schedule, target.arch)?,
+        Input::E5m2 => build::<E5m2>(&form, problem.output, tiles, schedule, target.arch)?,
     };
     let resident = target.resident(&kernel.built.launch, tiling.registers());
     let launch = kernel.plan(resident)?;
     let steps = problem.k.div_ceil(tiling.depth * 2 / problem.input.bytes());
-    let sums = if tiling.split > 1 { "partial" } else { "d" };
+    // Whatever is not used is any buffer there is.
+    let either = |used, name| buffer(if used { name } else { "d" });
+    let scaled = problem.scales != Scales::None;
     let [left, right, out] = maps(problem, &form);
     let args = WgmmaArgs {
         left,
@@ -372,10 +422,13 @@ pub(crate) fn plan(
         c: buffer("c"),
         d: buffer("d"),
         bias: buffer("bias"),
-        partial: buffer(sums),
+        scale_a: either(scaled, "scale_a"),
+        scale_b: either(scaled, "scale_b"),
+        partial: either(tiling.split > 1, "partial"),
         m: problem.m,
         n: problem.n,
         ldc: problem.ldc,
+        k: problem.k,
         steps,
         share: steps.div_ceil(tiling.split),
         alpha: problem.epilogue.alpha,

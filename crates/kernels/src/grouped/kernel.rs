@@ -5,7 +5,7 @@ use super::check;
 use super::problem::{Grouped, Shapes};
 use super::table::{Described, Table};
 use crate::error::KernelError;
-use crate::gemm::{Config, Epilogue, Input, Major, Output, Width};
+use crate::gemm::{Config, Epilogue, Input, Major, Output, Scales, Width};
 use crate::gemm::{
     Cut, Element, Finish, From, Operand, Plan, Stored, To, WarpPlace, left, multiply, pipeline,
     skip,
@@ -88,7 +88,7 @@ impl GroupedPlan {
         };
         let aligned = |to: u32| groups.iter().all(|group| group.n.is_multiple_of(to));
         let pitch = [8, 2].into_iter().find(|to| aligned(*to)).unwrap_or(1);
-        let finish = Finish::new(&Epilogue::default(), pitch);
+        let finish = Finish::new(&Epilogue::default(), Scales::None, pitch);
         Ok(GroupedPlan {
             tile: Plan {
                 config,
@@ -140,7 +140,8 @@ pub(crate) fn build(
     match plan.tile.input {
         Input::F16 => build_from::<f16>(plan, tiles, schedule, arch),
         Input::Bf16 => build_from::<bf16>(plan, tiles, schedule, arch),
-        Input::Tf32 => build_from::<Tf32>(plan, tiles, schedule, arch),
+        // Others were refused.
+        _ => build_from::<Tf32>(plan, tiles, schedule, arch),
     }
 }
 
@@ -221,6 +222,7 @@ fn build_typed<T: Element, O: Stored>(
                                 cols: (!tile_plan.even_cols).then(|| left(member.n, col)),
                                 alpha: k.c(1.0),
                                 beta: k.c(0.0),
+                                scales: None,
                             };
                             tile_plan.finish.store(k, &sums, &to);
                         };

@@ -110,6 +110,12 @@ impl Grouped {
                 self.layout
             )));
         }
+        if self.input.is_tiny() {
+            return Err(KernelError::unfit(format!(
+                "a grouped multiplication takes f16, bf16 and tf32, not {}",
+                self.input
+            )));
+        }
         if self.len() > 4096 {
             return Err(KernelError::unfit(format!(
                 "{} groups are too many for one launch: their table is kept in shared memory, at most 4096",

@@ -12,9 +12,9 @@ use super::table::{Described, Found, Table};
 use super::variant::{schedule, work};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::warpgroup::{Ends, Factors, Matrices, Side, ring};
+use crate::gemm::warpgroup::{Ends, Factors, Levels, Matrices, Side, ring};
 use crate::gemm::{
-    Epilogue, Finish, Input, Load, Major, Output, Stored, Tiling, To, left, tensor_element,
+    Epilogue, Finish, Input, Load, Major, Output, Scales, Stored, Tiling, To, left, tensor_element,
 };
 use crate::job::{Job, Step, buffer};
 use heist_builder::{
@@ -76,7 +76,7 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
-    let finish = Finish::new(&Epilogue::default(), n);
+    let finish = Finish::new(&Epilogue::default(), Scales::None, n);
     let even_cols = n.is_multiple_of(tiling.cols);
     let capacity = (problem.len() as u32).next_power_of_two().max(32);
     Tiled::<WgmmaArgs>::new("grouped_gemm_wgmma", tiles)
@@ -114,7 +114,7 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                 groups.locate(tile, |found, factors| {
                     let col0 = factors.right.first;
                     let run = || {
-                        ends.tile::<H>(factors, |sums, row| {
+                        ends.tile::<H>(factors, Levels::One, |sums, row| {
                             k.comment("the epilogue");
                             let member = Described::Rows.member(&known, found.group);
                             let row = found.row + row;
@@ -130,6 +130,7 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                                 cols: (!even_cols).then(|| args.n - col0),
                                 alpha: k.c(1.0),
                                 beta: k.c(0.0),
+                                scales: None,
                             };
                             finish.store(k, sums, &to);
                         });
@@ -220,7 +221,7 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        if problem.input == Input::Tf32 {
+        if !matches!(problem.input, Input::F16 | Input::Bf16) {
             return Err(format!("it multiplies f16 and bf16, not {}", problem.input));
         }
         let Shapes::Rows { rows, n, k } = &problem.shapes else {

@@ -1,0 +1,134 @@
+//! Scales of blocks of the depth, and sums in two levels.
+//!
+//! Tensor cores add products of 8-bit floats with 13 bits of fraction, so a deep sum
+//! loses what is small beside it. In *two levels* they add 128 elements of the depth
+//! at a time, and the threads add these sums in f32. Matrices with a scale for every
+//! 128 elements of the depth need that in any case: between the levels the sums are
+//! multiplied by the scales of their blocks.
+
+use heist_builder::{Global, Kernel, Ptr, Val, Var};
+
+/// Elements of the depth, and of B's columns, that have a scale in common.
+pub(crate) const BLOCK: u32 = 128;
+/// Columns of a tile that always have a scale of B in common.
+const CHUNK: u32 = 64;
+
+/// Scales for each row of A and block of the depth, and for each block of B of 128
+/// columns by 128 elements of the depth.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockScales<'k> {
+    /// Block after block of the depth, a scale for each of the `m` rows of A.
+    pub(crate) a: Ptr<'k, Global, f32>,
+    /// Block after block of columns, a scale for each of the `depth` blocks.
+    pub(crate) b: Ptr<'k, Global, f32>,
+    pub(crate) m: Val<'k, u32>,
+    pub(crate) n: Val<'k, u32>,
+    /// Blocks of the depth.
+    pub(crate) depth: Val<'k, u32>,
+    /// Whether the tile's rows are columns of the result.
+    pub(crate) swapped: bool,
+}
+
+/// What a thread needs of the scales of one block of the depth, for 64 rows of sums. It is
+/// read while the block before is multiplied.
+pub(crate) struct Fetched<'k> {
+    /// Of its two rows, 8 apart.
+    rows: Vec<Var<'k, f32>>,
+    /// Of its columns: two neighbours of every 8, or one for every 64.
+    cols: Vec<Var<'k, f32>>,
+}
+
+impl<'k> BlockScales<'k> {
+    /// Room for the scales of a tile with so many columns.
+    pub(crate) fn room(&self, k: &Kernel<'k>, cols: u32) -> Fetched<'k> {
+        let room = |count: u32| (0..count).map(|_| k.var(0.0f32)).collect();
+        match self.swapped {
+            false => Fetched {
+                rows: room(2),
+                cols: room(cols.div_ceil(CHUNK)),
+            },
+            true => Fetched {
+                rows: room(1),
+                cols: room(cols / 4),
+            },
+        }
+    }
+
+    /// Reads the scales of a block of the depth, for 64 rows from `row` on and the tile's
+    /// columns from `col` on. What lies outside has the scale of the last one inside: its
+    /// products are zero.
+    pub(crate) fn fetch(
+        &self,
+        k: &Kernel<'k>,
+        to: &Fetched<'k>,
+        [row, col]: [Val<'k, u32>; 2],
+        block: Val<'k, u32>,
+    ) {
+        let block = block.min(self.depth - 1);
+        let lane = k.lane();
+        let down = row + (k.warp_uniform() & 3) * 16 + (lane >> 2);
+        let of_a = |row: Val<'k, u32>| {
+            let row = row.min(self.m - 1);
+            self.a.at(block.mul_wide(self.m) + row.cast::<u64>()).load()
+        };
+        let of_b = |col: Val<'k, u32>| {
+            let col = col.min(self.n - 1) / BLOCK;
+            self.b
+                .at(col.mul_wide(self.depth) + block.cast::<u64>())
+                .load()
+        };
+        match self.swapped {
+            false => {
+                for (number, scale) in to.rows.iter().enumerate() {
+                    scale.set(of_a(down + number as u32 * 8));
+                }
+                for (chunk, scale) in to.cols.iter().enumerate() {
+                    scale.set(of_b(col + chunk as u32 * CHUNK));
+                }
+            }
+            true => {
+                // Blocks of 128 begin at multiples of the 64 rows.
+                to.rows.iter().for_each(|scale| scale.set(of_b(row)));
+                let across = col + ((lane & 3) << 1);
+                for (number, scale) in to.cols.iter().enumerate() {
+                    let number = number as u32;
+                    scale.set(of_a(across + (number / 2 * 8 + number % 2)));
+                }
+            }
+        }
+    }
+
+    /// The factors of a thread's four sums of each 8 columns, from what was fetched.
+    pub(crate) fn factors(&self, from: &Fetched<'k>) -> Factors<'k> {
+        let rows: Vec<_> = from.rows.iter().map(|scale| scale.get()).collect();
+        let cols = from.cols.iter().map(|scale| scale.get());
+        let products = cols.map(|col| rows.iter().map(|row| *row * col).collect());
+        Factors {
+            products: products.collect(),
+            swapped: self.swapped,
+        }
+    }
+}
+
+/// Products of scales of rows and columns.
+pub(crate) struct Factors<'k> {
+    /// For each scale of columns, its products with those of the rows.
+    products: Vec<Vec<Val<'k, f32>>>,
+    swapped: bool,
+}
+
+impl<'k> Factors<'k> {
+    /// Those of block `index` of 8 columns.
+    pub(crate) fn block(&self, index: usize) -> [Val<'k, f32>; 4] {
+        match self.swapped {
+            false => {
+                let of = &self.products[index * 8 / CHUNK as usize];
+                [of[0], of[0], of[1], of[1]]
+            }
+            true => {
+                let [left, right] = [0, 1].map(|next| self.products[index * 2 + next][0]);
+                [left, right, left, right]
+            }
+        }
+    }
+}
