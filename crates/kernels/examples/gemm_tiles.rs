@@ -454,7 +454,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .collect(),
             "tiny" => {
                 let (name, job) = chosen()?;
-                let others = candidates(&problem).into_iter().map(|tiling| {
+                let mut all = candidates(&problem);
+                let pairs = all.iter().filter(|tiling| {
+                    tiling.rows > 64 && !tiling.swapped && tiling.split == 1 && problem.m > 512
+                });
+                let pairs: Vec<_> = pairs.map(|tiling| tiling.cluster(2)).collect();
+                all.extend(pairs);
+                let others = all.into_iter().map(|tiling| {
                     let job = job_with_tiling(&problem, tiling, None, H200);
                     (tiling.to_string(), job)
                 });

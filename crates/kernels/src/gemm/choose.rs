@@ -17,9 +17,9 @@
 //! mean, and 1.13 times at worst (`gemm_tiles`, in docs/measurements.md). They are of Hopper, which
 //! is the only architecture with warpgroups.
 
-use super::problem::{Gemm, Major, Scales};
+use super::problem::{Gemm, Major};
 use super::tiling::Tiling;
-use super::wgmma;
+use super::wgmma::fits_levels;
 use crate::family::Target;
 use heist_launch::Dim3;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
@@ -213,10 +213,7 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
             shapes.extend(alone.map(|tiling| tiling.cluster(2)));
         }
     }
-    shapes.retain(|tiling| {
-        let fits = problem.scales != Scales::Blocks || wgmma::blocks_fit(tiling);
-        fits && (!problem.in_levels() || tiling.holds_levels())
-    });
+    shapes.retain(|tiling| !problem.in_levels() || fits_levels(problem, tiling).is_ok());
     let mut all = Vec::new();
     for tiling in shapes {
         let tiles = tiles(problem, &tiling);

@@ -176,9 +176,14 @@ impl Tiling {
     }
 
     /// Whether a thread has room for sums in two levels: besides all of them for those
-    /// of 64 rows.
-    pub(crate) fn holds_levels(&self) -> bool {
-        self.holds(self.sums() + self.cols / 2)
+    /// of 64 rows, and where its columns are `scaled` by themselves, for their factors.
+    pub(crate) fn holds_levels(&self, scaled: bool) -> bool {
+        let factors = if scaled && self.swapped {
+            self.cols / 2
+        } else {
+            0
+        };
+        self.holds(self.sums() + self.cols / 2 + factors)
     }
 }
 

@@ -123,13 +123,8 @@ impl Form {
         let majors = if tiling.swapped { [b, a] } else { [a, b] };
         let finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
         let wrong = |why| Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
-        if problem.in_levels() && !tiling.holds_levels() {
-            return wrong("sums in two levels do not fit the registers");
-        }
-        if problem.scales == Scales::Blocks && !blocks_fit(tiling) {
-            return wrong(
-                "blocks of 128 columns do not begin where its columns do: 8, 16, 32 or multiples of 64",
-            );
+        if problem.in_levels() {
+            fits_levels(problem, tiling).or_else(wrong)?;
         }
         let Some(room) = tiling
             .room(arch)
@@ -173,9 +168,23 @@ impl Form {
     }
 }
 
-/// Whether all columns that share a scale of B in a tile have it in common.
-pub(crate) fn blocks_fit(tiling: &Tiling) -> bool {
-    tiling.swapped || tiling.cols.is_multiple_of(64) || 64 % tiling.cols == 0
+/// Whether sums in two levels can be made in such tiles.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn fits_levels(problem: &Gemm, tiling: &Tiling) -> Result<(), &'static str> {
+    let blocks = problem.scales == Scales::Blocks;
+    if !tiling.holds_levels(blocks) {
+        return Err("sums in two levels do not fit the registers");
+    }
+    // Otherwise columns of one thread would have several scales of B.
+    let aligned = tiling.cols.is_multiple_of(64) || 64 % tiling.cols == 0;
+    if blocks && !tiling.swapped && !aligned {
+        return Err(
+            "blocks of 128 columns do not begin where its columns do: 8, 16, 32 or multiples of 64",
+        );
+    }
+    Ok(())
 }
 
 /// Rows and columns of the result that a tile has.
