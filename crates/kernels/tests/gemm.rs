@@ -521,3 +521,38 @@ fn the_depth_in_shares() {
         }
     }
 }
+
+#[test]
+fn batches() {
+    let epilogue = Epilogue {
+        alpha: 0.5,
+        beta: 2.0,
+        bias: true,
+        activation: Activation::Gelu,
+    };
+    for (tiling, m, n, k) in [
+        ("wgmma:64x64x64/3", 70, 72, 136),
+        ("wgmma:64x64x64/3", 65, 67, 72),
+        ("wgmma:128x128x64/3/cluster=2", 130, 136, 64),
+        ("wgmma:64x16x64/3/swapped", 9, 72, 72),
+        ("wgmma:64x64x64/3/split=2", 70, 71, 264),
+        ("wgmma:64x8x64/3/swapped/split=3", 5, 130, 264),
+    ] {
+        for (batch, output, epilogue) in [
+            (3, Output::Bf16, Epilogue::default()),
+            (2, Output::F32, epilogue),
+            (2, Output::F16, epilogue),
+        ] {
+            let problem = Gemm::new(m, n, k, Input::F16, output, Layout::Nt);
+            let problem = problem.epilogue(epilogue).batch(batch);
+            right_in_tiles(problem, tiling, None, 4);
+        }
+    }
+    for &layout in Layout::ALL {
+        let problem = Gemm::new(72, 136, 72, Input::Bf16, Output::Bf16, layout).batch(5);
+        right_in_tiles(problem, "wgmma:64x64x64/3", None, 2);
+        let (_, target) = common::device("a100");
+        let error = FAMILY.plan(None, &problem, target).expect_err("no plan");
+        assert!(error.to_string().contains("a batch is"), "{error}");
+    }
+}

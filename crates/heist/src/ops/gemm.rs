@@ -59,6 +59,7 @@ fn numbers(problem: &Gemm) -> Vec<u64> {
         m,
         n,
         k,
+        batch,
         input,
         output,
         layout,
@@ -70,7 +71,7 @@ fn numbers(problem: &Gemm) -> Vec<u64> {
         ldc,
     } = *problem;
     let bits = |value: f32| u64::from(value.to_bits());
-    let mut numbers: Vec<u64> = [m, n, k, lda, ldb, ldc].map(u64::from).to_vec();
+    let mut numbers: Vec<u64> = [m, n, k, batch, lda, ldb, ldc].map(u64::from).to_vec();
     numbers.extend([
         input as u64,
         output as u64,
@@ -97,6 +98,10 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
         Major::Outer => outer,
     };
     let (m, n) = (problem.m, problem.n);
+    // All but the last of a batch are whole.
+    let span = |rows: u32, pitch: u32, cols: u32| {
+        u64::from(problem.batch - 1) * u64::from(rows) * u64::from(pitch) + span(rows, pitch, cols)
+    };
     let a = span(
         problem.rows_of_a(),
         problem.lda,

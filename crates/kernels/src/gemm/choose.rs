@@ -75,7 +75,7 @@ fn sides(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
 fn tiles(problem: &Gemm, tiling: &Tiling) -> u64 {
     let [high, wide] = sides(problem, tiling);
     let down = high.div_ceil(tiling.rows).next_multiple_of(tiling.cluster);
-    u64::from(down) * u64::from(wide.div_ceil(tiling.cols))
+    u64::from(down) * u64::from(wide.div_ceil(tiling.cols)) * u64::from(problem.batch)
 }
 
 fn majors(problem: &Gemm, swapped: bool) -> [Major; 2] {
@@ -103,7 +103,8 @@ pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
         time += CLUSTER;
     }
     if tiling.split > 1 {
-        let sums = f64::from(problem.m) * f64::from(problem.n) * 4.0;
+        let sums = [problem.m, problem.n, problem.batch].map(f64::from);
+        let sums = sums.iter().product::<f64>() * 4.0;
         time += f64::from(tiling.split) * sums / 1e6 / SUMS + SECOND;
     }
     time

@@ -101,6 +101,9 @@ pub(crate) fn refusal(problem: &Gemm) -> Option<String> {
             problem.input
         ));
     }
+    if problem.batch > 1 {
+        return Some("a batch is multiplied by the kernels on warpgroups (sm_90a)".into());
+    }
     (problem.scales != Scales::None)
         .then(|| "factors of A and B are applied by the kernels on warpgroups (sm_90a)".into())
 }

@@ -105,19 +105,19 @@ impl<'k> Staged<'k> {
         }
     }
 
-    /// Stores 64 rows of sums. `at` is the column and the row of the result where
-    /// they begin; `to` likewise.
+    /// Stores 64 rows of sums. `at` is the column and the row where they begin in the
+    /// result, and which of several it is; `to` likewise.
     pub(crate) fn store<O: Stored>(
         &self,
         finish: &Finish,
         sums: &WgmmaResult<'k>,
-        at: [Val<'k, u32>; 2],
+        at: [Val<'k, u32>; 3],
         to: &To<'k, O>,
     ) {
         let k = self.k;
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
         self.each_panel(finish, sums, to, |panel, tile| {
-            let place = [at[0] + panel * self.shape.width, at[1] + warp_row];
+            let place = [at[0] + panel * self.shape.width, at[1] + warp_row, at[2]];
             self.send(tile, place);
         });
     }
@@ -217,7 +217,7 @@ impl<'k> Staged<'k> {
         &self,
         finish: &Finish,
         sums: &WgmmaResult<'k>,
-        at: [Val<'k, u32>; 2],
+        at: [Val<'k, u32>; 3],
         to: &To<'k, O>,
     ) {
         let k = self.k;
@@ -254,7 +254,7 @@ impl<'k> Staged<'k> {
                     .store_matrices_transposed([a, b]);
             }
         }
-        self.send(self.memory, [at[0] + warp_col, at[1]]);
+        self.send(self.memory, [at[0] + warp_col, at[1], at[2]]);
     }
 
     /// Waits until a buffer may be written: all of this warp's stores but the
@@ -266,7 +266,7 @@ impl<'k> Staged<'k> {
     }
 
     /// Lets the copy engine store a buffer.
-    fn send(&self, tile: Tile<'k, f16>, at: [Val<'k, u32>; 2]) {
+    fn send(&self, tile: Tile<'k, f16>, at: [Val<'k, u32>; 3]) {
         let k = self.k;
         k.fence_async_shared();
         k.sync_warp();
@@ -274,8 +274,8 @@ impl<'k> Staged<'k> {
             return k.fail("without a map the copy engine stores nothing");
         };
         k.if_(k.lane().eq(0), || {
-            let [col, row] = at.map(|at| at.cast::<i32>());
-            map.store_tile(tile, [col, row, k.c(0)]).in_flight();
+            let at = at.map(|at| at.cast::<i32>());
+            map.store_tile(tile, at).in_flight();
         });
     }
 

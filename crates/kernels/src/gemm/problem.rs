@@ -225,6 +225,9 @@ pub struct Gemm {
     pub n: u32,
     /// The depth.
     pub k: u32,
+    /// How many such products there are. Their matrices follow each other in memory, and
+    /// the bias is one for all.
+    pub batch: u32,
     /// The type of A and B.
     pub input: Input,
     /// The type of C, D and the bias.
@@ -252,6 +255,7 @@ impl Gemm {
             m,
             n,
             k,
+            batch: 1,
             input,
             output,
             layout,
@@ -281,6 +285,13 @@ impl Gemm {
     #[must_use]
     pub fn scales(mut self, scales: Scales) -> Gemm {
         self.scales = scales;
+        self
+    }
+
+    /// As many of them, one after the other.
+    #[must_use]
+    pub fn batch(mut self, batch: u32) -> Gemm {
+        self.batch = batch;
         self
     }
 
@@ -322,9 +333,10 @@ impl Gemm {
         let [m, n, k] = [self.m, self.n, self.k].map(f64::from);
         let result = self.output.element().bytes() as f64;
         let times = if self.epilogue.beta == 0.0 { 1.0 } else { 2.0 };
+        let one = (m + n) * k * f64::from(self.input.bytes()) + m * n * result * times;
         Work {
-            flops: 2.0 * m * n * k,
-            bytes: (m + n) * k * f64::from(self.input.bytes()) + m * n * result * times,
+            flops: 2.0 * m * n * k * f64::from(self.batch),
+            bytes: one * f64::from(self.batch),
         }
     }
 
@@ -333,10 +345,16 @@ impl Gemm {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), KernelError> {
-        if self.m == 0 || self.n == 0 {
+        if self.m == 0 || self.n == 0 || self.batch == 0 {
             return Err(KernelError::unfit(format!(
-                "a result of {} x {} has no elements",
-                self.m, self.n
+                "{} results of {} x {} have no elements",
+                self.batch, self.m, self.n
+            )));
+        }
+        if self.batch > 1 && matches!(self.scales, Scales::Rows | Scales::Blocks) {
+            return Err(KernelError::unfit(format!(
+                "scales={} is for one product, not a batch of {}: take none or tensor",
+                self.scales, self.batch
             )));
         }
         if self.scales == Scales::Blocks && !self.input.is_tiny() {
@@ -373,6 +391,9 @@ impl Gemm {
 impl fmt::Display for Gemm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Gemm { m, n, k, .. } = self;
+        if self.batch > 1 {
+            write!(f, "{} of ", self.batch)?;
+        }
         write!(
             f,
             "{m}x{n}x{k} {} {}->{}",

@@ -11,7 +11,7 @@ use heist_launch::{Buffer, ElementType, Role};
 /// is poisoned where nothing is added to it.
 pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
     let (input, output) = (problem.input.element(), problem.output.element());
-    let size = |rows: u32, pitch: u32| rows as usize * pitch as usize;
+    let size = |rows: u32, pitch: u32| rows as usize * pitch as usize * problem.batch as usize;
     let result = size(problem.m, problem.ldc);
     let c = if problem.epilogue.beta == 0.0 {
         0
@@ -87,7 +87,7 @@ fn scaled(job: &Job, problem: &Gemm, of_a: bool) -> Vec<f64> {
     for (at, value) in matrix.iter_mut().enumerate() {
         let (outer, depth) = match major {
             Major::Depth => (at / pitch, at % pitch),
-            Major::Outer => (at % pitch, at / pitch),
+            Major::Outer => (at % pitch, at / pitch % problem.k.max(1) as usize),
         };
         // Gaps between rows have no factor.
         let outside = depth >= problem.k as usize;
@@ -122,9 +122,18 @@ pub(crate) fn result(job: &Job, problem: &Gemm) -> Vec<f64> {
     let (c, bias) = (data("c"), data("bias"));
     let (a, b) = (scaled(job, problem, true), scaled(job, problem, false));
     let (m, n, k) = (problem.m as usize, problem.n as usize, problem.k as usize);
-    let left = matrix(&a, problem.layout.a(), problem.lda, true);
-    let right = matrix(&b, problem.layout.b(), problem.ldb, false);
-    let mut d = matmul(left, right, m, n, k);
+    let of = |data: &'_ [f64], number: usize, rows: u32, pitch: u32| {
+        let size = rows as usize * pitch as usize;
+        data[number * size..][..size].to_vec()
+    };
+    let mut d = Vec::new();
+    for number in 0..problem.batch as usize {
+        let a = of(&a, number, problem.rows_of_a(), problem.lda);
+        let b = of(&b, number, problem.rows_of_b(), problem.ldb);
+        let left = matrix(&a, problem.layout.a(), problem.lda, true);
+        let right = matrix(&b, problem.layout.b(), problem.ldb, false);
+        d.extend(matmul(left, right, m, n, k));
+    }
     let epilogue = &problem.epilogue;
     for (index, value) in d.iter_mut().enumerate() {
         let mut sum = *value * f64::from(epilogue.alpha);

@@ -33,8 +33,10 @@ kernel_params! {
         rows: u32,
         /// Elements from row to row of a share, a multiple of 4.
         pitch: u32,
-        /// How many shares there are.
+        /// How many shares a product has.
         shares: u32,
+        /// Quads of all products.
+        quads: u32,
         /// Rows of the result.
         m: u32,
         /// Its columns.
@@ -64,6 +66,8 @@ pub(crate) fn pitch(cols: u32) -> u32 {
 struct Form {
     finish: Finish,
     swapped: bool,
+    /// Whether there are several products.
+    batched: bool,
     /// Threads that share the shares of one quad.
     parts: u32,
     /// Whether quads lie inside, and can be stored at once.
@@ -84,21 +88,27 @@ fn sum<'k, O: Stored>(k: &Kernel<'k>, args: &SplitArgs<On<'k>>, form: Form) {
     let quads = THREADS / form.parts;
     let t = k.thread_index();
     let (own, part) = (t % quads, t / quads);
-    let quad = k.block().x * quads + own;
+    let all = k.block().x * quads + own;
+    let inside = all.lt(args.quads);
     let across = args.pitch / QUAD;
+    // Which product, and where in it.
+    let (number, quad) = match form.batched {
+        false => (k.c(0), all),
+        true => (all / (args.rows * across), all % (args.rows * across)),
+    };
     // Neighbouring threads store neighbours.
     let (row, col) = if form.swapped {
         (quad % args.rows, quad / args.rows * QUAD)
     } else {
         (quad / across, quad % across * QUAD)
     };
-    let inside = quad.lt(args.rows * across);
     let sums: [_; 4] = std::array::from_fn(|_| k.var(0.0f32));
     k.if_(inside, || {
+        let share = args.rows.mul_wide(args.pitch);
+        let before = share * (number * args.shares).cast::<u64>();
         let first = args
             .partial
-            .at(row.mul_wide(args.pitch) + col.cast::<u64>());
-        let share = args.rows.mul_wide(args.pitch);
+            .at(before + row.mul_wide(args.pitch) + col.cast::<u64>());
         k.for_step(part, args.shares, k.c(form.parts * BATCH), |from| {
             let read: Vec<_> = (0..BATCH)
                 .map(|next| {
@@ -130,7 +140,8 @@ fn sum<'k, O: Stored>(k: &Kernel<'k>, args: &SplitArgs<On<'k>>, form: Form) {
         });
     }
     k.if_(inside & part.eq(0u32), || {
-        store::<O>(k, args, form, [row, col], sums.map(|sum| sum.get()));
+        let sums = sums.map(|sum| sum.get());
+        store::<O>(k, args, form, number, [row, col], sums);
     });
 }
 
@@ -139,12 +150,14 @@ fn store<'k, O: Stored>(
     k: &Kernel<'k>,
     args: &SplitArgs<On<'k>>,
     form: Form,
+    number: Val<'k, u32>,
     [row, col]: [Val<'k, u32>; 2],
     sums: [Val<'k, f32>; 4],
 ) {
+    let before = number.mul_wide(args.m) * args.ldc.cast::<u64>();
     let to = To {
-        d: args.d.cast::<O>(),
-        c: args.c.cast::<O>(),
+        d: args.d.cast::<O>().at(before),
+        c: args.c.cast::<O>().at(before),
         bias: args.bias.cast::<O>(),
         pitch: args.ldc,
         rows: None,
@@ -198,11 +211,17 @@ pub(crate) fn step(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<St
     let form = Form {
         finish: Finish::new(&problem.epilogue, problem.scales, problem.ldc),
         swapped: tiling.swapped,
+        batched: problem.batch > 1,
         parts: (tiling.split / 2).next_power_of_two().clamp(1, 8),
         whole: !tiling.swapped && problem.n.is_multiple_of(QUAD) && problem.ldc.is_multiple_of(2),
     };
     let kernel = build(form, problem.output, target.arch)?;
-    let quads = u64::from(rows) * u64::from(pitch(cols) / QUAD);
+    let quads = u64::from(rows) * u64::from(pitch(cols) / QUAD) * u64::from(problem.batch);
+    let Ok(all) = u32::try_from(quads) else {
+        return Err(KernelError::unfit(format!(
+            "{problem}: too many results for shares of the depth"
+        )));
+    };
     let blocks = quads.div_ceil((THREADS / form.parts).into()) as u32;
     let scales = |name| match problem.scales {
         Scales::None => buffer("d"),
@@ -218,6 +237,7 @@ pub(crate) fn step(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<St
         rows,
         pitch: pitch(cols),
         shares: tiling.split,
+        quads: all,
         m: problem.m,
         n: problem.n,
         ldc: problem.ldc,

@@ -144,6 +144,7 @@ fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm) -> LaunchP
     plan.variant = variant.to_owned();
     let (input, output) = (problem.input.element(), problem.output.element());
     let size = |rows: u32, pitch: u32| rows as usize * pitch as usize;
+    let size = |rows, pitch| size(rows, pitch) * problem.batch as usize;
     let result = size(problem.m, problem.ldc);
     let adds = problem.epilogue.beta != 0.0;
     let a = size(problem.rows_of_a(), problem.lda);
@@ -325,6 +326,11 @@ const PARAMETERS: &[Parameter] = &[
         about: "the depth",
     },
     Parameter {
+        name: "batch",
+        default: "1",
+        about: "how many products, one after the other in memory",
+    },
+    Parameter {
         name: "dtype",
         default: "bf16",
         about: "of A and B: f16, bf16, tf32, e4m3, e5m2",
@@ -400,6 +406,7 @@ fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
         word("out").parse()?,
         word("layout").parse()?,
     );
+    problem.batch = number("batch")?;
     problem.scales = word("scales").parse()?;
     problem.sums = word("sums").parse()?;
     for (what, rows, pitch) in [
@@ -407,7 +414,8 @@ fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
         ("B", problem.rows_of_b(), problem.ldb),
         ("D", problem.m, problem.ldc),
     ] {
-        holds(what, u64::from(rows) * u64::from(pitch))?;
+        let one = u64::from(rows) * u64::from(pitch);
+        holds(what, one.saturating_mul(problem.batch.into()))?;
     }
     Ok(problem.epilogue(super::Epilogue {
         alpha: settings.read(PARAMETERS, "alpha")?,

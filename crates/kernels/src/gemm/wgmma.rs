@@ -112,6 +112,8 @@ struct Form {
     scales: Scales,
     /// Whether sums are made in two levels.
     levels: bool,
+    /// Whether there are several products.
+    batched: bool,
     way: Way,
     /// Whether all tiles lie inside of the result, down and across.
     even: [bool; 2],
@@ -159,6 +161,7 @@ impl Form {
             finish,
             scales: problem.scales,
             levels: problem.in_levels(),
+            batched: problem.batch > 1,
             way,
             even: [
                 clipped || problem.m.is_multiple_of(down),
@@ -196,7 +199,7 @@ fn extent(tiling: &Tiling) -> [u32; 2] {
 }
 
 /// The grid of tiles: columns of the tiles along x, their rows along y, shares of
-/// the depth along z.
+/// the depth of each product along z.
 pub(crate) fn tiles(problem: &Gemm, tiling: &Tiling) -> Dim3 {
     let (rows, cols) = match tiling.swapped {
         false => (problem.m, problem.n),
@@ -205,7 +208,7 @@ pub(crate) fn tiles(problem: &Gemm, tiling: &Tiling) -> Dim3 {
     Dim3::new(
         cols.div_ceil(tiling.cols),
         rows.div_ceil(tiling.rows),
-        tiling.split,
+        tiling.split * problem.batch,
     )
 }
 
@@ -254,6 +257,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 let at = Place {
                     row: factors.left.first + row,
                     col: factors.right.first,
+                    number: factors.left.number,
                     share: tile.z,
                 };
                 match (form.way, staged) {
@@ -289,17 +293,22 @@ fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
 /// What a tile multiplies.
 fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors<'k> {
     let [rows, cols] = form.majors;
+    let k = tile.x.kernel();
+    let (number, share) = match (form.batched, form.tiling.split) {
+        (false, _) => (k.c(0), tile.z),
+        (true, 1) => (tile.z, k.c(0)),
+        (true, split) => (tile.z / split, tile.z % split),
+    };
     let side = |map, major, first: Val<'k, u32>| Side {
         map,
         major,
-        number: first.kernel().c(0),
+        number,
         first,
         span: 128 / form.bytes,
     };
-    let k = tile.x.kernel();
     let (from, steps) = match form.way {
         Way::Shares => {
-            let from = tile.z * args.share;
+            let from = share * args.share;
             (from, left(args.steps, from).min(args.share))
         }
         _ => (k.c(0), args.steps),
@@ -312,11 +321,12 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
     }
 }
 
-/// Where 64 rows of sums belong: row and column as the tile is multiplied, and the
-/// share of the depth.
+/// Where 64 rows of sums belong: row and column as the tile is multiplied, the number of
+/// the product, and the share of the depth, counted through all products.
 struct Place<'k> {
     row: Val<'k, u32>,
     col: Val<'k, u32>,
+    number: Val<'k, u32>,
     share: Val<'k, u32>,
 }
 
@@ -335,7 +345,11 @@ impl<'k> Place<'k> {
             false => (self.row, self.col),
             true => (self.col, self.row),
         };
-        let first = row.cast::<u64>() * args.ldc.cast::<u64>() + col.cast::<u64>();
+        let down = match form.batched {
+            false => row.cast::<u64>(),
+            true => self.number.mul_wide(args.m) + row.cast::<u64>(),
+        };
+        let first = down * args.ldc.cast::<u64>() + col.cast::<u64>();
         let to = To {
             d: args.d.cast::<O>().at(first),
             c: args.c.cast::<O>().at(first),
@@ -353,9 +367,11 @@ impl<'k> Place<'k> {
         match (staged, swapped) {
             (Some(staged), false) => match form.way {
                 Way::Rows(_) => staged.store_rows(finish, sums, &to),
-                _ => staged.store(finish, sums, [col, row], &to),
+                _ => staged.store(finish, sums, [col, row, self.number], &to),
             },
-            (Some(staged), true) => staged.store_turned(finish, sums, [col, row], &to),
+            (Some(staged), true) => {
+                staged.store_turned(finish, sums, [col, row, self.number], &to);
+            }
             (None, false) => finish.store(k, sums, &to),
             (None, true) => store_turned(k, finish, sums, &to),
         }
@@ -374,8 +390,8 @@ impl<'k> Place<'k> {
             true => (args.n, args.m),
         };
         let pitch = (cols + 3) / 4 * 4;
-        let row = self.share * rows + self.row;
-        let first = row.cast::<u64>() * pitch.cast::<u64>() + self.col.cast::<u64>();
+        let row = self.share.mul_wide(rows) + self.row.cast::<u64>();
+        let first = row * pitch.cast::<u64>() + self.col.cast::<u64>();
         let share = Share {
             to: args.partial.at(first),
             pitch,
@@ -453,7 +469,8 @@ pub(crate) fn plan(
         false => (problem.m, problem.n),
         true => (problem.n, problem.m),
     };
-    let sums = rows as usize * split::pitch(cols) as usize * tiling.split as usize;
+    let shares = tiling.split as usize * problem.batch as usize;
+    let sums = rows as usize * split::pitch(cols) as usize * shares;
     Ok(plan
         .buffer("partial", Purpose::Workspace, ElementType::F32, sums)
         .step(split::step(problem, tiling, target)?))
@@ -470,7 +487,7 @@ fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
             outer: outer.into(),
             depth: problem.k,
             pitch,
-            count: 1,
+            count: problem.batch,
         };
         matrix.map(name, high, tiling.depth)
     };
@@ -490,7 +507,7 @@ fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
                 Output::F16 => TensorElement::F16,
                 _ => TensorElement::Bf16,
             };
-            let dims = [u64::from(problem.n), u64::from(problem.m), 1];
+            let dims = [problem.n, problem.m, problem.batch].map(u64::from);
             let buffer = BufferRef::Named("d".to_owned());
             let mut map = Map::dense(buffer, element, &dims, &[width, high, 1]);
             let row = u64::from(problem.ldc) * 2;
