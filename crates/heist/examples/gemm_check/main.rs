@@ -202,6 +202,58 @@ fn warpgroups(small: bool) -> Vec<Case> {
     cases
 }
 
+/// 8-bit floats with every kind of factors, and batches: edges, swapped operands, shares
+/// of the depth, clusters.
+fn tiny_and_batches(small: bool) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let shapes = [
+        ("m=130 n=264 k=400", "wgmma:128x128x64/4"),
+        ("m=9 n=200 k=272", "wgmma:64x16x128/3/swapped"),
+        ("m=70 n=71 k=656", "wgmma:64x64x64/3/split=3"),
+        ("m=66 n=40 k=528", "wgmma:64x32x128/2"),
+        ("m=1 n=130 k=272", "wgmma:64x8x64/3/swapped/split=2"),
+        ("m=300 n=520 k=1040", "wgmma:128x128x64/4/cluster=2"),
+        ("m=1000 n=1000 k=2048", "wgmma:128x128x64/6"),
+    ];
+    for (number, (shape, tiling)) in shapes.into_iter().enumerate() {
+        for scales in ["none", "tensor", "rows", "blocks"] {
+            for dtype in ["e4m3", "e5m2"] {
+                if !small || (number < 3 && dtype == "e4m3") {
+                    let told = format!("{shape} dtype={dtype} scales={scales} config={tiling}");
+                    cases.push(("gemm", told, None));
+                }
+            }
+        }
+    }
+    for sums in ["levels", "fast"] {
+        let told = format!("m=512 n=768 k=512 dtype=e4m3 scales=rows out=f32 sums={sums}");
+        cases.push(("gemm", told, None));
+    }
+    let told = "alpha=0.5 beta=2 bias=true activation=silu scales=rows dtype=e5m2";
+    cases.push(("gemm", format!("m=130 n=104 k=144 {told}"), None));
+    for (shape, tiling) in [
+        ("m=70 n=72 k=136 batch=3", "wgmma:64x64x64/3"),
+        ("m=65 n=67 k=72 batch=5", "wgmma:64x64x64/3"),
+        ("m=9 n=72 k=72 batch=4 out=f32", "wgmma:64x16x64/3/swapped"),
+        ("m=70 n=71 k=264 batch=2", "wgmma:64x64x64/3/split=2"),
+        ("m=130 n=136 k=64 batch=33", "wgmma:128x128x64/3/cluster=2"),
+    ] {
+        for layout in ["nt", "nn"] {
+            // Rows of B stored the other way start at multiples of 16 bytes.
+            let shape = match layout {
+                "nt" => shape.to_owned(),
+                _ => shape.replace("n=67", "n=64").replace("n=71", "n=80"),
+            };
+            let wide = layout == "nt" || !tiling.contains("cluster");
+            if wide && (!small || layout == "nt") {
+                let told = format!("{shape} layout={layout} beta=1 bias=true config={tiling}");
+                cases.push(("gemm", told, None));
+            }
+        }
+    }
+    cases
+}
+
 /// What a variant must refuse, and a word of its reason.
 const REFUSED: [(&str, &str, &str); 4] = [
     (
@@ -337,6 +389,7 @@ fn run() -> Result<bool, Problem> {
         }
     }
     let cases = gemms(small).into_iter().chain(warpgroups(small));
+    let cases = cases.chain(tiny_and_batches(small));
     for (number, (name, told, schedule)) in cases.chain(groups(small)).enumerate() {
         if number % parts.1.max(1) + 1 != parts.0 {
             continue;

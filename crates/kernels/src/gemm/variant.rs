@@ -493,8 +493,14 @@ impl Entry for GemmEntry {
 /// A job with random data and its check.
 pub fn prepared(job: Job, problem: Gemm, seed: u64) -> Prepared {
     let job = buffers(job, &problem, seed);
+    // Sums that the tensor cores alone make of 8-bit floats lose more the deeper they are:
+    // 1.0e-3 at a depth of 4096, 2.9e-3 at 16384.
+    let lost = match problem.input.is_tiny() && !problem.in_levels() {
+        true => 3e-7 * f64::from(problem.k),
+        false => 0.0,
+    };
     Prepared {
-        bound: 2e-3,
+        bound: 2e-3 + lost,
         verify: Box::new(move |ran| {
             let found = found(ran, &problem);
             let before = buffers(Job::default(), &problem, seed);
