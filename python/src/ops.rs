@@ -64,13 +64,17 @@ impl Ops {
         activation: &str,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
-        let problem = Gemm {
+        let (input, output) = (dtype.parse(), out.parse());
+        let layout = layout.parse().map_err(bad_word)?;
+        let plain = Gemm::new(
             m,
             n,
             k,
-            input: dtype.parse().map_err(bad_word)?,
-            output: out.parse().map_err(bad_word)?,
-            layout: layout.parse().map_err(bad_word)?,
+            input.map_err(bad_word)?,
+            output.map_err(bad_word)?,
+            layout,
+        );
+        let problem = Gemm {
             epilogue: Epilogue {
                 alpha,
                 beta,
@@ -80,6 +84,7 @@ impl Ops {
             lda,
             ldb,
             ldc,
+            ..plain
         };
         let schedule = self.schedule(policy)?;
         let plan = py.detach(|| self.ops.gemm(&problem, schedule.as_ref()));
