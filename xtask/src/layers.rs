@@ -34,6 +34,7 @@ pub(crate) fn check() -> Result<(), Failed> {
             ));
         }
     }
+    wrong.extend(heavy_in_the_checker()?);
     if wrong.is_empty() {
         eprintln!(
             "layers: {} crates keep to {TABLE}, without circles",
@@ -42,6 +43,35 @@ pub(crate) fn check() -> Result<(), Failed> {
         return Ok(());
     }
     Err(Failed(format!("layers:\n{}", wrong.join("\n"))))
+}
+
+/// What a program that only checks PTX must not compile: the library without its features
+/// has neither the command line nor the driver.
+fn heavy_in_the_checker() -> Result<Vec<String>, Failed> {
+    let output = shell::command("cargo")
+        .args(["tree", "--package", "heist", "--no-default-features"])
+        .args(["--edges", "normal", "--prefix", "none"])
+        .output()
+        .map_err(|error| Failed(format!("`cargo tree` can't be started: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failed(format!("`cargo tree`: {said}")));
+    }
+    Ok(heavy(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The lines of `cargo tree` that name a crate which a checker does not need.
+fn heavy(tree: &str) -> Vec<String> {
+    const HEAVY: [&str; 3] = ["clap", "cudarc", "heist-kernels"];
+    let names: BTreeSet<&str> = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    HEAVY
+        .iter()
+        .filter(|name| names.contains(*name))
+        .map(|name| format!("heist: compiles {name} without any feature: put it behind one"))
+        .collect()
 }
 
 /// What a row of the table allows a crate to use.
@@ -145,6 +175,15 @@ fn read(package: &serde_json::Value) -> Option<Crate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_heavy_crate_below_the_checker_is_named() {
+        let light = "heist v0.1.0\nserde v1.0.0\nclap_lex v1.0.0\n";
+        assert!(heavy(light).is_empty());
+        let found = heavy("heist v0.1.0\ncudarc v0.19.0\nserde v1.0.0\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("cudarc"));
+    }
 
     const PAGE: &str = "\
 | crate (folder) | is | may use |
