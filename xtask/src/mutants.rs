@@ -78,7 +78,11 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
             // A shard takes every n-th mutant, so it is spread over all files.
             let shards = (all / wanted).max(1);
             eprintln!("{all} mutants; every {shards}th is tried");
-            shell::run(base().arg(format!("--shard=0/{shards}")))
+            shell::run(
+                base()
+                    .args(["--sharding", "round-robin"])
+                    .arg(format!("--shard=0/{shards}")),
+            )
         }
         None => {
             let difference = shell::command("git")

@@ -4,6 +4,7 @@
 use crate::error::KernelError;
 
 pub use crate::entry::{Entry, Parameter, Prepared, Settings, Verify, most_elements};
+pub use crate::space::schedules;
 
 /// Every kernel.
 pub fn entries() -> &'static [&'static dyn Entry] {

@@ -6,6 +6,7 @@ use crate::family::Target;
 use crate::job::Job;
 use crate::reference::Difference;
 use heist_sched::Schedule;
+use heist_tune::{Candidate, Proposal};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -199,4 +200,38 @@ pub trait Entry: Sync {
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<Prepared, KernelError>;
+    /// What can be tried for a problem on a device: each candidate is judged by arithmetic
+    /// alone. Whatever does not fit is among them, with its reason.
+    ///
+    /// # Errors
+    /// When the settings describe no problem.
+    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError>;
+    /// The same problem with random data, solved by a candidate of the space. A word `schedule`
+    /// in it is the schedule; without words it is what [`prepare`](Entry::prepare) makes.
+    ///
+    /// # Errors
+    /// Why there is no such kernel.
+    fn tuned(
+        &self,
+        settings: &Settings,
+        candidate: &Candidate,
+        target: Target,
+    ) -> Result<Prepared, KernelError>;
+    /// The problem in words, every parameter but those that choose a kernel or the data: what an
+    /// answer of the tuner is for.
+    fn problem_words(&self, settings: &Settings) -> String {
+        const CHOICES: [&str; 5] = ["variant", "config", "seed", "splits", "together"];
+        let problem = self
+            .parameters()
+            .iter()
+            .filter(|one| !CHOICES.contains(&one.name));
+        let words = problem.map(|one| {
+            format!(
+                "{}={}",
+                one.name,
+                settings.word(self.parameters(), one.name)
+            )
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
 }

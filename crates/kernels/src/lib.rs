@@ -21,6 +21,7 @@ pub mod job;
 pub mod plan;
 pub mod random;
 pub mod reference;
+mod space;
 pub mod synthetic;
 
 pub use error::KernelError;

@@ -5,12 +5,14 @@ use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
 use crate::render;
 use crate::timeline::draw;
 use heist::job::{self, JobError, StepRun};
+use heist::tune::memory;
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_kernels::reference::Difference;
 use heist_kernels::{Job, Work};
 use heist_launch::{Clock, Trace};
 use heist_run::{Device, DeviceName, Settings};
 use heist_sched::{Schedule, Stats, Watch};
+use heist_tune::Candidate;
 use heist_view::Run as Named;
 use serde_json::json;
 use std::path::Path;
@@ -22,6 +24,8 @@ pub(super) struct Asked<'a> {
     pub(super) told: Told,
     /// The kernel's own unless given.
     pub(super) schedule: Option<Schedule>,
+    /// The tiles and the schedule, as the tuner names them.
+    pub(super) candidate: Option<Candidate>,
     pub(super) settings: Settings,
     pub(super) verify: bool,
     pub(super) trace: Option<&'a Path>,
@@ -34,6 +38,8 @@ struct Answer {
     steps: Vec<StepRun>,
     /// The difference from the reference, and how much is right.
     checked: Option<(Difference, f64)>,
+    /// What the tuner chose, where it did.
+    tuned: Option<Candidate>,
 }
 
 impl Answer {
@@ -61,12 +67,18 @@ pub(super) fn run(
     out: Output,
 ) -> Result<Verdict, BadQuestion> {
     let target = job::target(&asked.device).map_err(question)?;
-    let schedule = match &asked.schedule {
-        Some(schedule) => Some(schedule.clone()),
-        None => entry.schedule(&asked.told, target).map_err(question)?,
+    let tuned = tuned(entry, asked);
+    let schedule = match (&tuned, &asked.schedule) {
+        // The schedule is among its words, or the kernel's own.
+        (Some(_), _) => None,
+        (None, Some(schedule)) => Some(schedule.clone()),
+        (None, None) => entry.schedule(&asked.told, target).map_err(question)?,
     };
     let prepare = |schedule: Option<&Schedule>| {
-        let prepared = entry.prepare(&asked.told, schedule, target);
+        let prepared = match &tuned {
+            Some(candidate) => entry.tuned(&asked.told, candidate, target),
+            None => entry.prepare(&asked.told, schedule, target),
+        };
         prepared.map_err(question)
     };
     let inspect = |job: &mut Job| {
@@ -80,6 +92,7 @@ pub(super) fn run(
         work: prepared.job.work,
         steps: inspect(&mut prepared.job)?,
         checked: None,
+        tuned: tuned.clone(),
     };
     if asked.verify && answer.findings() == 0 {
         let difference = (prepared.verify)(&prepared.job).map_err(question)?;
@@ -113,6 +126,29 @@ pub(super) fn run(
     })
 }
 
+/// What the tuner chose: the candidate that was asked for, or the remembered answer for this
+/// problem where nothing else was said. Answers that can't be read are told and not obeyed.
+fn tuned(entry: &dyn Entry, asked: &Asked<'_>) -> Option<Candidate> {
+    if asked.candidate.is_some() {
+        return asked.candidate.clone();
+    }
+    let chosen = ["variant", "config", "splits", "together"]
+        .iter()
+        .any(|name| asked.told.get(name).is_some_and(|value| !value.is_empty()));
+    if chosen || asked.schedule.is_some() {
+        return None;
+    }
+    match memory::look_up(entry, &asked.told, &asked.device) {
+        Ok(answer) => answer
+            .map(|answer| answer.candidate)
+            .filter(|candidate| *candidate != Candidate::default()),
+        Err(error) => {
+            eprintln!("heist: {error}\nheist: going on as without tuning");
+            None
+        }
+    }
+}
+
 fn not_run(error: JobError) -> BadQuestion {
     match error {
         JobError::NotRun(why) => answer::not_run(why),
@@ -143,6 +179,13 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
 
 fn tell(answer: &Answer, asked: &Asked<'_>) {
     println!("{}", answer.name);
+    if let Some(candidate) = &answer.tuned {
+        let from = match asked.candidate {
+            Some(_) => "as asked for",
+            None => "the tuner's answer for this problem, see `heist tuned`",
+        };
+        println!("  {candidate} ({from})");
+    }
     for step in &answer.steps {
         let StepRun {
             text, execution, ..
@@ -221,6 +264,7 @@ fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
         "name": answer.name,
         "device": asked.on.to_string(),
         "seed": asked.settings.seed,
+        "tuned": answer.tuned,
         "flops": answer.work.flops,
         "bytes": answer.work.bytes,
         "steps": answer.steps.iter().map(step).collect::<Vec<_>>(),

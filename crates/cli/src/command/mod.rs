@@ -29,6 +29,7 @@ mod share;
 mod shown;
 mod tools;
 mod tune;
+mod tuned;
 
 use crate::answer::{Output, Verdict, question};
 use crate::say;
@@ -104,6 +105,9 @@ enum Command {
     Selftest(selftest::SelftestCommand),
     Share(share::Share),
     Tune(tune::Tune),
+    #[command(hide = true)]
+    TuneWorker(tune::TuneWorker),
+    Tuned(tuned::Tuned),
 }
 
 impl Command {
@@ -213,6 +217,8 @@ impl Heist {
             Command::Selftest(command) => command.run(out),
             Command::Share(command) => command.run(out),
             Command::Tune(command) => command.run(out),
+            Command::TuneWorker(command) => command.run(),
+            Command::Tuned(command) => command.run(out),
         };
         let status = match verdict {
             Ok(Verdict::Clean) => 0,

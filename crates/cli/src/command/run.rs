@@ -14,6 +14,7 @@ use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::Dim3;
 use heist_run::{Device, DeviceName, Settings};
 use heist_sched::{AnyOrder, AnyPolicy, Effort, Schedule, Source, Table, Tuner};
+use heist_tune::Candidate;
 use heist_view::Run as Named;
 use serde_json::json;
 use std::path::PathBuf;
@@ -64,6 +65,9 @@ pub(crate) struct Run {
     /// Blocks of a cluster, such as 1x2.
     #[arg(long)]
     cluster: Option<Dim3>,
+    /// A kernel's tiles and schedule, as `heist tune` names them: 'rows=128 cols=256 depth=64 stages=4'.
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["policy", "source", "order", "submit", "cluster"])]
+    candidate: Option<Candidate>,
     /// sim:b200, sim:h200, sim:l4, ... or gpu.
     #[arg(long, default_value = "sim:b200")]
     device: DeviceName,
@@ -224,6 +228,7 @@ impl Run {
         }
         let asked = kernel::Asked {
             schedule: self.asked(&device)?,
+            candidate: self.candidate.clone(),
             settings: self.settings(),
             device,
             on: self.device,
@@ -296,6 +301,11 @@ impl Run {
         }
         if let Ok(entry) = catalogue::entry(&self.name) {
             return self.kernel(entry, out);
+        }
+        if self.candidate.is_some() {
+            return Err(question(
+                "--candidate is for a kernel, whose tiles `heist tune` tries",
+            ));
         }
         let workload: Workload = self.name.parse().map_err(|error| {
             let kernels: Vec<_> = catalogue::entries().iter().map(|e| e.name()).collect();

@@ -2,29 +2,25 @@
 
 use super::launch::seconds;
 use crate::answer::{BadQuestion, Output, Verdict, question};
+use crate::file;
 use clap::Args;
-use heist::tune::{self, Tried, Tuning};
+use heist::tune::{self, Catalogued, DeviceBench, Tuning, memory};
 use heist_kernels::catalogue::{self, Settings as Told};
 use heist_run::{Device, DeviceName, Settings};
+use heist_tune::{
+    Bench, Budget, Failure, Journal, Narrowing, Progress, Response, Row, Shard, Status, Worker,
+    WorkerCommand,
+};
 use heist_view::table;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-/// Search for the fastest kernel and schedule for a problem.
-#[derive(Args)]
-#[command(after_help = "\
-Variants first, then every source, early and late, for the fastest of them, then the order of
-tiles. Each candidate's result is checked before it is timed; on a GPU samples are taken in turns,
-on a cold L2 cache, more of those that are close. On a simulated GPU the times are modelled.
-
-Examples:
-  heist tune gemm m=4096 n=4096 k=4096
-  heist tune attention mask=causal queries=2048 variant=persistent
-  heist tune grouped-gemm rows=40,900,8,8 --policy 'max-steals(8)' --json
-  heist tune gemm m=512 n=512 k=128 --device sim:h200
-
-Exit status: 0 every candidate's result is right, 1 one's is not, 2 it could not be measured.")]
-pub(crate) struct Tune {
+/// What a problem is and where it is solved.
+#[derive(Args, Clone)]
+pub(crate) struct Question {
     /// The kernel: see `heist kernels`.
     kernel: String,
     /// The problem, such as m=512.
@@ -36,124 +32,440 @@ pub(crate) struct Tune {
     /// gpu, or sim:h200 and its kind.
     #[arg(long, default_value = "gpu")]
     device: DeviceName,
-    /// Fixes the data and the simulated schedule.
+    /// Fixes the data, the simulated schedule, and which candidates the model does not favour are
+    /// tried too.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How long one simulation, or one kernel on a GPU, may take.
+    /// How long one candidate may take.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     timeout: Duration,
 }
 
-impl Tune {
-    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
-        let entry = catalogue::entry(&self.kernel).map_err(question)?;
+/// Search for the fastest kernel and schedule for a problem.
+#[derive(Args)]
+#[command(after_help = "\
+Tiles first, then the schedules of the two fastest. What can't fit is refused by arithmetic; the rest is
+ordered by a model, and the first of them, and some others, are built, checked and timed: slow ones
+briefly, close ones in turns beside the kernel that is taken without tuning. On a GPU they run in a
+process of their own: one that hangs or faults costs that candidate alone. Every candidate leaves a row.
+
+The answer is kept in $HEIST_TUNED, or in heist/tuned.sqlite of the cache folder; `heist run` takes it from
+there, `heist tuned` shows it. An empty HEIST_TUNED keeps nothing.
+
+Examples:
+  heist tune gemm m=4096 n=4096 k=4096
+  heist tune attention mask=causal queries=4096 heads=16 dim=128 --limit 100 --page sweep.html
+  heist tune grouped-gemm rows=40,900,8,8 --policy 'max-steals(8)' --json
+  heist tune gemm m=16 n=8192 k=8192 --only rows=64 --only stages=4..8
+  heist tune gemm m=4096 n=4096 k=4096 --journal sweep.jsonl      goes on where it was stopped
+  heist tune gemm m=512 n=512 k=128 --device sim:h200 --shard 2/8 --journal part2.jsonl
+
+Exit status: 0 an answer, and no candidate that ran was wrong; 1 a candidate was wrong, crashed or hung (the
+answer stands); 2 nothing could be tried.")]
+pub(crate) struct Tune {
+    #[command(flatten)]
+    question: Question,
+    /// How many candidates are built at most, in each of the two stages.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+    /// How long the sweep may take; what is not tried by then is left out, and told.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time: Option<Duration>,
+    /// Keep to a part of the space: rows=64,128 or stages=3..6. May be said again.
+    #[arg(long, value_name = "CHOICE=VALUES")]
+    only: Vec<Narrowing>,
+    /// Keep every row in a file of JSON lines; a sweep that was stopped goes on from it.
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    /// Try one part of the candidates, such as 2/8; `heist tuned rows` puts journals together.
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: Shard,
+    /// Draw the sweep: a page with every row, the front, the tiles and the model.
+    #[arg(long, value_name = "FILE.html")]
+    page: Option<PathBuf>,
+}
+
+/// The process in which candidates run: questions come on standard input.
+#[derive(Args)]
+pub(crate) struct TuneWorker {
+    #[command(flatten)]
+    question: Question,
+}
+
+impl Question {
+    fn problem(&self) -> Result<Catalogued<'static>, BadQuestion> {
         let mut told = Told::from_words(&self.told).map_err(question)?;
         if told.get("seed").is_none() {
             told.set("seed", self.seed.to_string());
         }
-        let settings = Settings {
+        Ok(Catalogued {
+            entry: catalogue::entry(&self.kernel).map_err(question)?,
+            told,
+            policy: self.policy.parse().map_err(question)?,
+        })
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
             seed: self.seed,
             limit: self.timeout,
             ..Settings::default()
+        }
+    }
+
+    /// The process that answers for this one.
+    fn worker(&self) -> Result<WorkerCommand, BadQuestion> {
+        let program = std::env::current_exe().map_err(question)?;
+        let python = program
+            .file_stem()
+            .is_some_and(|stem| stem.to_string_lossy().starts_with("python"));
+        let own: &[&str] = if python { &["-m", "heist"] } else { &[] };
+        let mut arguments: Vec<OsString> = own.iter().map(OsString::from).collect();
+        arguments.extend(["tune-worker".into(), OsString::from(&self.kernel)]);
+        arguments.extend(self.told.iter().map(OsString::from));
+        for (flag, value) in [
+            ("--policy", self.policy.clone()),
+            ("--device", self.device.to_string()),
+            ("--seed", self.seed.to_string()),
+            ("--timeout", self.timeout.as_secs_f64().to_string()),
+        ] {
+            arguments.extend([OsString::from(flag), value.into()]);
+        }
+        Ok(WorkerCommand {
+            program: program.into(),
+            arguments,
+            limit: self.timeout,
+        })
+    }
+}
+
+impl TuneWorker {
+    pub(crate) fn run(self) -> Result<Verdict, BadQuestion> {
+        let problem = self.question.problem()?;
+        let device = Device::open(self.question.device).map_err(question)?;
+        let mut output = std::io::stdout().lock();
+        match DeviceBench::new(&device, &problem, self.question.settings()) {
+            Ok(mut bench) => heist_tune::serve(&mut bench, std::io::stdin().lock(), output),
+            Err(error) => {
+                let failure = Failure::Refused {
+                    why: error.to_string(),
+                };
+                let line = serde_json::to_string(&Response::Failed(failure)).unwrap_or_default();
+                writeln!(output, "{line}")
+            }
+        }
+        .map_err(question)?;
+        Ok(Verdict::Clean)
+    }
+}
+
+impl Tune {
+    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+        if let Some(path) = &self.page {
+            file::writable(path)?;
+        }
+        let problem = self.question.problem()?;
+        let device = Device::open(self.question.device).map_err(question)?;
+        let target = tune::target(&device).map_err(question)?;
+        let key = memory::key(problem.entry, &problem.told, &device);
+        let mut journal = match &self.journal {
+            Some(path) => Journal::open(path, &json!(key)).map_err(question)?,
+            None => Journal::in_memory(),
         };
-        let policy = self.policy.parse().map_err(question)?;
-        let device = Device::open(self.device).map_err(question)?;
-        let found = tune::search(&device, entry, &told, &policy, &settings).map_err(question)?;
+        let budget = Budget {
+            limit: self.limit as usize,
+            time: self.time,
+            seed: self.question.seed,
+            shard: self.shard,
+            narrowed: self.only.clone(),
+        };
+        let mut teller = Teller::new(out);
+        let mut said = |progress: &Progress<'_>| teller.hear(progress);
+        let found = {
+            // A simulation keeps to its time by itself and does not fault.
+            let mut bench: Box<dyn Bench> = match &device {
+                Device::Sim(_) => Box::new(
+                    DeviceBench::new(&device, &problem, self.question.settings())
+                        .map_err(question)?,
+                ),
+                Device::Gpu(_) => Box::new(
+                    Worker::start(self.question.worker()?)
+                        .map_err(|failure| question(Status::from(failure)))?,
+                ),
+            };
+            tune::search(
+                &problem,
+                target,
+                &mut *bench,
+                &mut journal,
+                &budget,
+                &mut said,
+            )
+        };
+        teller.end();
+        let found = found.map_err(question)?;
+        if found.best.is_none() {
+            return Err(nothing(&found));
+        }
+        let kept = match &found.best {
+            Some(best) if self.shard == Shard::WHOLE => {
+                memory::keep(key, best, found.default.as_ref(), found.rows.len())
+                    .map_err(question)?
+            }
+            _ => None,
+        };
+        if let Some(path) = &self.page {
+            let title = format!("{} {}", self.question.kernel, self.question.told.join(" "));
+            let page = heist_tune::page(&title, &found.rows);
+            std::fs::write(path, page)
+                .map_err(|error| question(format!("{}: {error}", path.display())))?;
+        }
         if out.json {
             out.json(&self.as_json(&found));
         } else {
-            self.tell(&found);
+            self.tell(&found, kept.as_ref());
         }
-        Ok(match found.refused.iter().any(|one| one.wrong) {
+        let broken = |row: &Row| {
+            matches!(
+                row.status,
+                Status::Wrong { .. } | Status::Crashed { .. } | Status::Hung { .. }
+            )
+        };
+        Ok(match found.rows.iter().any(broken) {
             false => Verdict::Clean,
             true => Verdict::Found,
         })
     }
 
-    /// The command that runs a choice.
-    fn command(&self, one: &Tried) -> String {
-        let own = self
-            .told
-            .iter()
-            .filter(|word| !word.starts_with("variant="));
-        let words = own.cloned().chain(one.choice.arguments());
-        let words: Vec<String> = words.collect();
+    /// The command that runs a candidate.
+    fn command(&self, row: &Row) -> String {
+        let Question {
+            kernel,
+            told,
+            device,
+            seed,
+            ..
+        } = &self.question;
         format!(
-            "heist run {} {} --device {} --seed {}",
-            self.kernel,
-            words.join(" "),
-            self.device,
-            self.seed
+            "heist run {kernel} {} --candidate '{}' --device {device} --seed {seed}",
+            told.join(" "),
+            words(row)
         )
     }
 
-    fn tell(&self, found: &Tuning) {
-        let best = found.tried.first().map_or(1.0, |one| one.median_ns);
-        let rows: Vec<Vec<String>> = found
-            .tried
-            .iter()
-            .map(|one| {
-                vec![
-                    format!("{}, {}", one.choice.variant, one.choice.schedule()),
-                    format!("{:.2}", one.median_ns / 1e3),
-                    format!("{:.3}", one.median_ns / best),
-                    format!("{:.1}", found.work.flops / one.median_ns / 1e3),
-                    one.samples.to_string(),
-                ]
-            })
-            .collect();
-        let time = match self.device {
-            DeviceName::Gpu(_) => "us",
-            DeviceName::Sim(_) => "us, modelled",
-        };
-        let heads = [
-            "variant and schedule",
-            time,
-            "over best",
-            "TFLOP/s",
-            "samples",
-        ];
-        print!("{}", table::columns(&heads, &rows));
-        for one in &found.refused {
-            let word = if one.wrong { "WRONG" } else { "not possible" };
+    fn tell(&self, found: &Tuning, kept: Option<&PathBuf>) {
+        let modelled = matches!(self.question.device, DeviceName::Sim(_));
+        print!("{}", rows_as_table(&found.rows, modelled));
+        if found.left_out > 0 {
             println!(
-                "{word}: {}, {}: {}",
-                one.choice.variant,
-                one.choice.schedule(),
-                one.why
+                "not tried, since the time was over: {} candidates",
+                found.left_out
             );
         }
-        match found.against_reference {
-            true => println!("results: the first against f64, the others against it"),
-            false => {
-                println!("results: against each other; the problem is too large for the reference")
-            }
+        let Some(best) = &found.best else { return };
+        if let (Some(default), Some(fastest)) = (&found.default, best.median_ns())
+            && let Some(time) = default.median_ns()
+        {
+            println!(
+                "without tuning: {:.2} us, {:.3} times as long as the best",
+                time / 1e3,
+                time / fastest
+            );
         }
-        if let Some(best) = found.tried.first() {
-            println!("best: {}", self.command(best));
+        println!("best: {}", self.command(best));
+        if let Some(path) = kept {
+            println!(
+                "kept in {}: `heist run` takes it for this problem",
+                path.display()
+            );
+        }
+        if let Some(path) = &self.page {
+            println!("page: {}", path.display());
         }
     }
 
     fn as_json(&self, found: &Tuning) -> Value {
         json!({
-            "kernel": self.kernel,
-            "device": self.device.to_string(),
-            "flops": found.work.flops,
-            "bytes": found.work.bytes,
-            "against_reference": found.against_reference,
-            "best": found.tried.first().map(|one| self.command(one)),
-            "tried": found.tried.iter().map(|one| json!({
-                "variant": one.choice.variant,
-                "schedule": one.choice.schedule(),
-                "median_ns": one.median_ns,
-                "samples": one.samples,
-            })).collect::<Vec<_>>(),
-            "refused": found.refused.iter().map(|one| json!({
-                "variant": one.choice.variant,
-                "schedule": one.choice.schedule(),
-                "why": one.why,
-                "wrong": one.wrong,
-            })).collect::<Vec<_>>(),
+            "kernel": self.question.kernel,
+            "device": self.question.device.to_string(),
+            "best": found.best,
+            "default": found.default,
+            "command": found.best.as_ref().map(|row| self.command(row)),
+            "left_out": found.left_out,
+            "rows": found.rows,
         })
+    }
+}
+
+fn words(row: &Row) -> String {
+    let words = row
+        .candidate
+        .words()
+        .map(|(name, value)| format!("{name}={value}"));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// No candidate has a time: the first reason that is not arithmetic, or any.
+fn nothing(found: &Tuning) -> BadQuestion {
+    let ran = |row: &&Row| !matches!(row.status, Status::Refused { .. });
+    let telling = found.rows.iter().find(ran).or(found.rows.first());
+    question(match telling {
+        Some(row) => format!(
+            "no candidate of {} could be timed; {}: {}",
+            found.rows.len(),
+            row.candidate,
+            row.status
+        ),
+        None => "there is no candidate to try".to_owned(),
+    })
+}
+
+/// The rows as a table, the fastest first; what was refused is counted by its reason.
+pub(super) fn rows_as_table(rows: &[Row], modelled: bool) -> String {
+    let mut timed: Vec<&Row> = rows
+        .iter()
+        .filter(|row| row.median_ns().is_some())
+        .collect();
+    let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
+    timed.sort_by(|one, other| time(one).total_cmp(&time(other)));
+    let best = timed.first().map_or(1.0, |row| time(row));
+    let number = |value: Option<u32>| value.map_or("-".to_owned(), |value| value.to_string());
+    let lines: Vec<Vec<String>> = timed
+        .iter()
+        .map(|row| {
+            let facts = row.facts.clone().unwrap_or_default();
+            let estimate = row.timing.as_ref().map(|timing| timing.estimate);
+            let spread = estimate.map_or(0.0, |time| (time.high_ns - time.low_ns) / 2.0);
+            let mark = if row.default { " (without tuning)" } else { "" };
+            let default = if words(row).is_empty() {
+                "the default"
+            } else {
+                ""
+            };
+            vec![
+                format!("{}{default}{mark}", words(row)),
+                format!("{:.2}", time(row) / 1e3),
+                format!("{:.2}", spread / 1e3),
+                format!("{:.3}", time(row) / best),
+                estimate.map_or("-".to_owned(), |time| time.samples.to_string()),
+                row.model_us.map_or("-".to_owned(), |us| format!("{us:.1}")),
+                number(facts.registers),
+                number(facts.shared),
+                number(facts.local),
+                facts
+                    .error
+                    .map_or("-".to_owned(), |error| format!("{error:.0e}")),
+                row.status.word().to_owned(),
+            ]
+        })
+        .collect();
+    let us = if modelled { "us, modelled" } else { "us" };
+    let heads = [
+        "candidate",
+        us,
+        "+-",
+        "over best",
+        "samples",
+        "model, us",
+        "registers",
+        "shared",
+        "local",
+        "error",
+        "status",
+    ];
+    let mut text = table::columns(&heads, &lines);
+    let mut refused: Vec<(String, usize)> = Vec::new();
+    for row in rows.iter().filter(|row| row.median_ns().is_none()) {
+        let reason = row.status.to_string();
+        if let Status::Refused { .. } = row.status {
+            // Reasons differ in their numbers: one of each kind is told.
+            let kind: String = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
+            let same = |(other, _): &&mut (String, usize)| {
+                other
+                    .chars()
+                    .filter(|c| !c.is_ascii_digit())
+                    .eq(kind.chars())
+            };
+            match refused.iter_mut().find(same) {
+                Some((_, count)) => *count += 1,
+                None => refused.push((reason, 1)),
+            }
+        } else {
+            text.push_str(&format!("{}: {reason}\n", row.candidate));
+        }
+    }
+    refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (reason, count) in refused.iter().take(6) {
+        text.push_str(&format!("{count} {reason}\n"));
+    }
+    let rest: usize = refused.iter().skip(6).map(|(_, count)| count).sum();
+    if rest > 0 {
+        text.push_str(&format!(
+            "{rest} refused for other reasons: they are in the journal and the page\n"
+        ));
+    }
+    text
+}
+
+/// Says how far a sweep is: a line that is written over on a terminal, now and then a line elsewhere.
+struct Teller {
+    quiet: bool,
+    terminal: bool,
+    begun: Instant,
+    written: bool,
+}
+
+impl Teller {
+    fn new(out: Output) -> Teller {
+        Teller {
+            quiet: out.json,
+            terminal: std::io::stderr().is_terminal(),
+            begun: Instant::now(),
+            written: false,
+        }
+    }
+
+    fn hear(&mut self, progress: &Progress<'_>) {
+        let Progress {
+            stage,
+            done,
+            of,
+            best,
+        } = progress;
+        if self.quiet || (!self.terminal && done % 16 != 0) {
+            return;
+        }
+        if *done == 0 {
+            self.begun = Instant::now();
+        }
+        let best = best.and_then(|row| {
+            Some(format!(
+                ", best {:.2} us ({})",
+                row.median_ns()? / 1e3,
+                row.candidate
+            ))
+        });
+        let left = (*done > 0).then(|| {
+            let each = self.begun.elapsed().as_secs_f64() / *done as f64;
+            format!(", {:.0} s left", each * (*of - *done) as f64)
+        });
+        let line = format!(
+            "{stage} {done}/{of}{}{}",
+            best.unwrap_or_default(),
+            left.unwrap_or_default()
+        );
+        if self.terminal {
+            eprint!("\r\x1b[2K{line}");
+            let _ = std::io::stderr().flush();
+            self.written = true;
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    fn end(&self) {
+        if self.written {
+            eprint!("\r\x1b[2K");
+        }
     }
 }

@@ -7,6 +7,7 @@ use super::kernel::{contents, job, ladder_plan, schedule};
 use super::order::HeaviestFirst;
 use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
+use super::space;
 use super::verdict::{LSE_BOUND, bound, verify};
 use super::warpgroup::{Wgmma, warpgroup_schedule};
 use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
@@ -15,6 +16,7 @@ use crate::plan::LaunchPlan;
 use crate::random::uniform;
 use crate::{Job, KernelError};
 use heist_sched::{AnyOrder, Schedule};
+use heist_tune::{Candidate, Proposal};
 
 /// A rung as a variant.
 struct Step(Rung);
@@ -285,7 +287,7 @@ impl Entry for Attention {
         let named = settings.get("variant").filter(|name| !name.is_empty());
         let variant = FAMILY.choose(named, &problem, target)?;
         let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
-        let mut job = if told("splits") || told("together") {
+        let job = if told("splits") || told("together") {
             if named == Some(Wgmma.name()) {
                 return Err(KernelError::unfit(
                     "attention wgmma: it neither shares a tile's keys among blocks nor takes heads together; leave splits and together out, or take variant=large",
@@ -306,23 +308,43 @@ impl Entry for Attention {
         } else {
             variant.job(&problem, given, target)?
         };
-        randomise(&mut job, &problem, settings.read(PARAMETERS, "seed")?);
-        let bound = bound(&problem);
-        Ok(Prepared {
-            job,
-            verify: Box::new(move |job| {
-                let verdict = verify(job, &problem, Sample::suited(&problem))?;
-                // The caller holds the results against the bound; the rest is held here.
-                if let Some(odd) = verdict.odd {
-                    return Err(KernelError::unfit(odd.to_string()));
-                }
-                if !verdict.lse.within(LSE_BOUND) {
-                    let why = format!("log-sum-exps: {}, more than {LSE_BOUND}", verdict.lse);
-                    return Err(KernelError::unfit(why));
-                }
-                Ok(verdict.out)
-            }),
-            bound,
-        })
+        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+    }
+
+    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
+        Ok(space::proposals(&problem(settings)?, target))
+    }
+
+    fn tuned(
+        &self,
+        settings: &Settings,
+        candidate: &Candidate,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let job = space::job(&problem, candidate, target)?;
+        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+    }
+}
+
+/// A job with random data and its check.
+fn prepared(mut job: Job, problem: Problem, seed: u64) -> Prepared {
+    randomise(&mut job, &problem, seed);
+    let bound = bound(&problem);
+    Prepared {
+        job,
+        verify: Box::new(move |job| {
+            let verdict = verify(job, &problem, Sample::suited(&problem))?;
+            // The caller holds the results against the bound; the rest is held here.
+            if let Some(odd) = verdict.odd {
+                return Err(KernelError::unfit(odd.to_string()));
+            }
+            if !verdict.lse.within(LSE_BOUND) {
+                let why = format!("log-sum-exps: {}, more than {LSE_BOUND}", verdict.lse);
+                return Err(KernelError::unfit(why));
+            }
+            Ok(verdict.out)
+        }),
+        bound,
     }
 }

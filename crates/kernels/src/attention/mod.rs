@@ -31,6 +31,7 @@ mod problem;
 mod reference;
 mod scalar;
 mod softmax;
+mod space;
 mod span;
 mod team;
 mod tensor;

@@ -14,6 +14,7 @@ mod operand;
 mod problem;
 mod reference;
 mod scales;
+mod space;
 mod split;
 mod tiling;
 mod variant;

@@ -5,6 +5,7 @@ use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
 use super::problem::{Gemm, Scales};
 use super::reference::{buffers, found, result};
+use super::space;
 use super::tiling::Tiling;
 use super::wgmma;
 use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
@@ -15,6 +16,7 @@ use crate::plan::{LaunchPlan, Purpose};
 use crate::reference::Difference;
 use heist_launch::ElementType;
 use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
+use heist_tune::{Candidate, Proposal};
 
 /// `mma.sync` with a fixed tile shape.
 #[derive(Debug)]
@@ -485,6 +487,22 @@ impl Entry for GemmEntry {
                 .choose(settings.get("variant"), &problem, target)?
                 .job(&problem, schedule, target)?,
         };
+        let seed = settings.read(PARAMETERS, "seed")?;
+        Ok(prepared(job, problem, seed))
+    }
+
+    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
+        Ok(space::proposals(&problem(settings)?, target))
+    }
+
+    fn tuned(
+        &self,
+        settings: &Settings,
+        candidate: &Candidate,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let job = space::job(&problem, candidate, target)?;
         let seed = settings.read(PARAMETERS, "seed")?;
         Ok(prepared(job, problem, seed))
     }

@@ -10,6 +10,7 @@ mod check;
 mod data;
 mod kernel;
 mod problem;
+mod space;
 mod table;
 mod variant;
 mod wgmma;

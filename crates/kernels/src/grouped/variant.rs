@@ -4,6 +4,7 @@ use super::check::BadTile;
 use super::data::{buffers, places, results};
 use super::kernel::{GroupedArgs, GroupedPlan, build, tiles_of};
 use super::problem::{Group, Grouped, Shapes};
+use super::space;
 use super::wgmma::Wgmma;
 use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
@@ -12,6 +13,7 @@ use crate::gemm::{Config, Tiling};
 use crate::job::{Job, Step, Work, buffer};
 use crate::reference::Difference;
 use heist_sched::{AnyPolicy, Greedy, Schedule, Source, Submit};
+use heist_tune::{Candidate, Proposal};
 
 /// `mma.sync` with a fixed tile shape, for groups of about so many rows.
 #[derive(Debug)]
@@ -335,6 +337,22 @@ impl Entry for GroupedEntry {
                 .choose(settings.get("variant"), &problem, target)?
                 .job(&problem, schedule, target)?,
         };
+        let seed = settings.read(PARAMETERS, "seed")?;
+        Ok(prepared(job, problem, seed))
+    }
+
+    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
+        Ok(space::proposals(&problem(settings)?, target))
+    }
+
+    fn tuned(
+        &self,
+        settings: &Settings,
+        candidate: &Candidate,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let job = space::job(&problem, candidate, target)?;
         let seed = settings.read(PARAMETERS, "seed")?;
         Ok(prepared(job, problem, seed))
     }

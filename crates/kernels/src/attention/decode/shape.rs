@@ -70,7 +70,7 @@ pub enum Combine {
 
 impl DecodeShape {
     /// Fails where there is no such kernel, with the reason.
-    pub(super) fn check(&self) -> Result<(), KernelError> {
+    pub(in crate::attention) fn check(&self) -> Result<(), KernelError> {
         let fail = |why: String| Err(KernelError::unfit(why));
         if !matches!(self.down, 1 | 2 | 4) || !matches!(self.row_blocks, 1 | 2) {
             return fail(format!(
@@ -147,7 +147,7 @@ impl DecodeShape {
     }
 
     /// Bytes of a stage.
-    pub(super) fn stage_bytes(&self) -> u32 {
+    pub(in crate::attention) fn stage_bytes(&self) -> u32 {
         2 * self.panels() * self.keys * PANEL * 2
     }
 
@@ -163,7 +163,7 @@ impl DecodeShape {
 
     /// Bytes of shared memory besides the stages, with a little room for barriers and
     /// for the stages' alignment.
-    pub(super) fn other_bytes(&self) -> u32 {
+    pub(in crate::attention) fn other_bytes(&self) -> u32 {
         let queries = 2 * self.rows() * (self.head_dim + 8);
         let merged = 4 * self.rows() * (self.across() - 1) * (self.head_dim + 8);
         queries + merged + 2048

@@ -70,13 +70,13 @@ impl WarpgroupShape {
     }
 
     /// Bytes of shared memory that the stages take.
-    pub(super) fn stage_bytes(&self) -> u32 {
+    pub(in crate::attention) fn stage_bytes(&self) -> u32 {
         let rows = self.query_stages() * self.rows() + 2 * self.stages * self.keys;
         rows * self.panels() * PANEL * 2
     }
 
     /// Fails where there is no such kernel, with the reason.
-    pub(super) fn check(&self) -> Result<(), KernelError> {
+    pub(in crate::attention) fn check(&self) -> Result<(), KernelError> {
         let WarpgroupShape {
             groups,
             keys,
@@ -113,7 +113,7 @@ impl WarpgroupShape {
     }
 
     /// Query rows of a tile.
-    pub(super) fn rows(&self) -> u32 {
+    pub(in crate::attention) fn rows(&self) -> u32 {
         GROUP_ROWS * self.groups
     }
 
@@ -124,7 +124,7 @@ impl WarpgroupShape {
     }
 
     /// Registers of a thread, with one block on a multiprocessor.
-    pub(super) fn registers(&self) -> Registers {
+    pub(in crate::attention) fn registers(&self) -> Registers {
         let even = 65536 / self.threads() / 8 * 8;
         let (multiplying, copying) = match self.groups {
             2 => (240, 24),
@@ -171,11 +171,11 @@ impl fmt::Display for WarpgroupShape {
 
 /// Registers of a thread.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Registers {
+pub(in crate::attention) struct Registers {
     /// Between tiles.
     pub(super) even: u32,
     /// Of those that multiply.
-    pub(super) multiplying: u32,
+    pub(in crate::attention) multiplying: u32,
     /// Of those that copy.
     pub(super) copying: u32,
 }

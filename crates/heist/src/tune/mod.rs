@@ -1,0 +1,196 @@
+//! The fastest way to solve one problem on one device, by trying many.
+//!
+//! What can be tried is declared by a [`Tunable`]: a kernel of the catalogue ([`Catalogued`]), or
+//! your own. Tiles come first, then the schedules of the two fastest: each stage is a sweep of
+//! [`heist_tune`], with the kernel that is taken without tuning in every race. [`DeviceBench`] builds,
+//! checks and times the candidates; [`memory`] keeps the answers.
+//!
+//! A kernel of one's own:
+//!
+//! ```
+//! use heist::kernels::catalogue::Prepared;
+//! use heist::kernels::{KernelError, Target};
+//! use heist::tune::Tunable;
+//! use heist_tune::{Axis, Candidate, Proposal};
+//!
+//! struct Mine;
+//!
+//! impl Tunable for Mine {
+//!     fn space(&self, _: Target) -> Result<Vec<Proposal>, KernelError> {
+//!         let axes = [Axis::new("block", [64, 128, 256]), Axis::new("unroll", [1, 2, 4])];
+//!         let judged = |candidate: Candidate| Proposal { judged: Ok(None), candidate };
+//!         Ok(Axis::product(&axes).into_iter().map(judged).collect())
+//!     }
+//!
+//!     fn prepare(&self, candidate: &Candidate, target: Target) -> Result<Prepared, KernelError> {
+//!         let _threads = candidate.get("block").unwrap_or("128");
+//!         # let _ = target;
+//!         # return Err(KernelError::unfit("left out here"));
+//!         # #[allow(unreachable_code)]
+//!         todo!("build the kernel, with its data and its check")
+//!     }
+//! }
+//! ```
+
+mod bench;
+pub mod memory;
+
+pub use bench::DeviceBench;
+
+use crate::job::{self, JobError};
+use heist_kernels::catalogue::{Entry, Prepared, Settings as Told, schedules};
+use heist_kernels::{KernelError, Target};
+use heist_run::Device;
+use heist_sched::AnyPolicy;
+use heist_tune::{
+    Bench, Budget, Candidate, Journal, Progress, Proposal, Row, Stage, Sweep, SweepError,
+};
+
+/// A problem whose solution has choices.
+pub trait Tunable {
+    /// Every candidate, judged by arithmetic alone.
+    ///
+    /// # Errors
+    /// When there is no such problem.
+    fn space(&self, target: Target) -> Result<Vec<Proposal>, KernelError>;
+
+    /// A candidate with data, ready to run, and how to tell whether it was right. The candidate
+    /// without words is what is taken without tuning.
+    ///
+    /// # Errors
+    /// Why it can't be had.
+    fn prepare(&self, candidate: &Candidate, target: Target) -> Result<Prepared, KernelError>;
+
+    /// The buffer that holds the result.
+    fn output(&self) -> &str {
+        "d"
+    }
+
+    /// Schedules to try for a candidate, as a word `schedule` of it; none where the kernel deals
+    /// its tiles by itself.
+    fn schedules(&self, _: Target) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A kernel of the catalogue and what it was told.
+#[derive(Clone)]
+pub struct Catalogued<'c> {
+    /// The kernel.
+    pub entry: &'c dyn Entry,
+    /// The problem.
+    pub told: Told,
+    /// A policy to try beside greedy.
+    pub policy: AnyPolicy,
+}
+
+impl Tunable for Catalogued<'_> {
+    fn space(&self, target: Target) -> Result<Vec<Proposal>, KernelError> {
+        self.entry.space(&self.told, target)
+    }
+
+    fn prepare(&self, candidate: &Candidate, target: Target) -> Result<Prepared, KernelError> {
+        self.entry.tuned(&self.told, candidate, target)
+    }
+
+    fn output(&self) -> &str {
+        job::output_of(self.entry.name())
+    }
+
+    fn schedules(&self, target: Target) -> Vec<String> {
+        schedules(target, &self.policy)
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// The problem is none, or the device can't do it.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// The sweep could not go on.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// The newest row of every candidate, in the order in which they were tried.
+    pub rows: Vec<Row>,
+    /// The fastest one that is right.
+    pub best: Option<Row>,
+    /// What is taken without tuning.
+    pub default: Option<Row>,
+    /// Candidates that were not tried because the time was over.
+    pub left_out: usize,
+}
+
+/// Looks for the fastest way: tiles first, then the schedules of the two fastest.
+///
+/// # Errors
+/// When there is no such problem, or the journal can't be written.
+pub fn search(
+    problem: &dyn Tunable,
+    target: Target,
+    bench: &mut dyn Bench,
+    journal: &mut Journal,
+    budget: &Budget,
+    said: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Tuning, TuneError> {
+    let proposals = problem.space(target).map_err(JobError::from)?;
+    let whole = budget.shard == heist_tune::Shard::WHOLE;
+    let mut sweep = Sweep::new(bench, journal, budget.clone(), Candidate::default(), said);
+    sweep.stage(&Stage {
+        name: "tiles",
+        proposals,
+    })?;
+    // A part of the candidates does not know which tiles are the fastest of all.
+    if whole {
+        let proposals = scheduled(&sweep.rows(), &problem.schedules(target));
+        if !proposals.is_empty() {
+            sweep.stage(&Stage {
+                name: "schedules",
+                proposals,
+            })?;
+        }
+    }
+    Ok(Tuning {
+        rows: sweep.rows(),
+        best: sweep.best(),
+        default: sweep.default_row(),
+        left_out: sweep.left_out(),
+    })
+}
+
+/// The two fastest tiles under every schedule.
+fn scheduled(rows: &[Row], schedules: &[String]) -> Vec<Proposal> {
+    let mut timed: Vec<&Row> = rows
+        .iter()
+        .filter(|row| {
+            row.status == heist_tune::Status::Right && row.candidate.get("schedule").is_none()
+        })
+        .collect();
+    let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
+    timed.sort_by(|one, other| time(one).total_cmp(&time(other)));
+    let fastest = timed.iter().take(2);
+    fastest
+        .flat_map(|row| {
+            schedules
+                .iter()
+                .map(|schedule| row.candidate.clone().with("schedule", schedule))
+        })
+        .map(|candidate| Proposal {
+            candidate,
+            judged: Ok(None),
+        })
+        .collect()
+}
+
+/// What kernels are made for on a device.
+///
+/// # Errors
+/// When a real GPU is newer than Heist.
+pub fn target(device: &Device) -> Result<Target, JobError> {
+    Ok(job::target(device)?)
+}

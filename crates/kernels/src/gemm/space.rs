@@ -1,0 +1,300 @@
+//! Every way to cut a multiplication up that can be tried, and what arithmetic says of each.
+
+use super::choose;
+use super::config::Config;
+use super::problem::{Gemm, Major};
+use super::tiling::Tiling;
+use super::variant::{FAMILY, job_with, job_with_tiling, schedule as usual};
+use super::{kernel, wgmma};
+use crate::error::KernelError;
+use crate::family::Target;
+use crate::job::Job;
+use crate::space::{choice, choice_or, schedule, too_much_shared};
+use heist_tune::{Axis, Candidate, Proposal};
+
+/// Columns of a tile on warpgroups.
+const COLS: [u32; 13] = [8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 208, 224, 256];
+const STAGES: [u32; 9] = [2, 3, 4, 5, 6, 7, 8, 10, 12];
+const SPLITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 33, 66];
+
+/// The candidates of a problem, each judged.
+pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
+    let (axes, judge): (Vec<Axis>, Judge) = match wgmma::refusal(problem, target) {
+        None => (on_warpgroups(problem), |problem, candidate, target| {
+            let tiling = tiling(candidate).map_err(|error| error.to_string())?;
+            judge_tiling(problem, &tiling, target)
+        }),
+        Some(_) => (with_mma(), |problem, candidate, target| {
+            let config = config(candidate).map_err(|error| error.to_string())?;
+            judge_config(problem, &config, target)
+        }),
+    };
+    let all = Axis::product(&axes).into_iter();
+    all.map(|candidate| Proposal {
+        judged: judge(problem, &candidate, target).map(Some),
+        candidate,
+    })
+    .collect()
+}
+
+type Judge = fn(&Gemm, &Candidate, Target) -> Result<f64, String>;
+
+/// The job of a candidate, over buffers that are still to be added.
+pub(super) fn job(
+    problem: &Gemm,
+    candidate: &Candidate,
+    target: Target,
+) -> Result<Job, KernelError> {
+    let schedule = schedule(candidate)?;
+    match (candidate.get("cols"), candidate.get("warp")) {
+        (None, _) => FAMILY
+            .choose(candidate.get("variant"), problem, target)?
+            .job(problem, schedule.as_ref(), target),
+        (Some(_), None) => {
+            // A cluster is part of the tiles.
+            let tiling = tiling(candidate)?;
+            let own = choose::schedule(problem, &tiling, target);
+            let given = schedule.map(|mut given| {
+                given.cluster = own.cluster;
+                given
+            });
+            job_with_tiling(problem, tiling, given.as_ref(), target)
+        }
+        (Some(_), Some(_)) => {
+            let own = usual(target);
+            job_with(
+                problem,
+                config(candidate)?,
+                schedule.as_ref().unwrap_or(&own),
+                target,
+            )
+        }
+    }
+}
+
+fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
+    // Rows of the result as columns of a tile: where there are few of them.
+    let swapped: &[bool] = if problem.m <= 256 {
+        &[false, true]
+    } else {
+        &[false]
+    };
+    vec![
+        Axis::new("rows", [64, 128, 256]),
+        Axis::new("cols", COLS),
+        Axis::new("depth", [64, 128]),
+        Axis::new("stages", STAGES),
+        Axis::new("blocks", [1, 2]),
+        Axis::new("cluster", [1, 2]),
+        Axis::new("split", splits(problem)),
+        Axis::new("swapped", swapped.iter().copied()),
+    ]
+}
+
+/// The depth is shared out where one wave of tiles leaves multiprocessors idle.
+fn splits(problem: &Gemm) -> Vec<u32> {
+    let smallest = u64::from(problem.m.div_ceil(128)) * u64::from(problem.n.div_ceil(256));
+    let most = if smallest >= 132 { 1 } else { problem.k / 256 };
+    SPLITS
+        .into_iter()
+        .filter(|&split| split <= most.max(1))
+        .collect()
+}
+
+fn tiling(candidate: &Candidate) -> Result<Tiling, KernelError> {
+    let number = |name| choice::<u32>(candidate, name);
+    let mut tiling = Tiling::new(
+        number("rows")?,
+        number("cols")?,
+        number("depth")?,
+        number("stages")?,
+    )
+    .blocks(choice_or(candidate, "blocks", 1)?)
+    .cluster(choice_or(candidate, "cluster", 1)?)
+    .split(choice_or(candidate, "split", 1)?);
+    tiling.swapped = choice_or(candidate, "swapped", false)?;
+    tiling.check()?;
+    Ok(tiling)
+}
+
+fn judge_tiling(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<f64, String> {
+    let [left, right] = [problem.layout.a(), problem.layout.b()];
+    let majors = if tiling.swapped {
+        [right, left]
+    } else {
+        [left, right]
+    };
+    // Beside the ring a block has a kilobyte at least, for alignment and its scheduler.
+    let bytes = tiling.ring_bytes(majors) + 1024;
+    let room = tiling.room(target.arch);
+    if let Some(why) = too_much_shared(bytes.into(), room.into(), target) {
+        return Err(why);
+    }
+    if tiling.cluster > 1 {
+        if tiling.swapped || tiling.split > 1 || tiling.blocks > 1 {
+            return Err(
+                "a cluster is of whole tiles that are not swapped, one block a multiprocessor"
+                    .into(),
+            );
+        }
+        if problem.m <= tiling.rows {
+            return Err(format!(
+                "a cluster of two tiles of {} rows for {} rows",
+                tiling.rows, problem.m
+            ));
+        }
+        if right == Major::Outer && !tiling.cols.is_multiple_of(128) {
+            return Err(format!(
+                "a cluster halves {} columns, which are copied 64 at a time",
+                tiling.cols
+            ));
+        }
+    }
+    let steps = problem.k.div_ceil(tiling.depth);
+    if tiling.split > 1 && steps / tiling.split < 4 {
+        return Err(format!(
+            "{} shares of {steps} steps: each has four at least",
+            tiling.split
+        ));
+    }
+    Ok(choose::time(problem, tiling, target))
+}
+
+fn with_mma() -> Vec<Axis> {
+    vec![
+        Axis::new("rows", [32, 64, 128, 256]),
+        Axis::new("cols", [32, 64, 128, 256]),
+        Axis::new("depth", [32, 64]),
+        Axis::new("warp", ["16x32", "32x32", "32x64", "64x32", "64x64"]),
+        Axis::new("stages", [2, 3, 4, 5]),
+        Axis::new("blocks", [1, 2]),
+    ]
+}
+
+fn config(candidate: &Candidate) -> Result<Config, KernelError> {
+    let number = |name| choice::<u32>(candidate, name);
+    let warp = candidate.get("warp").unwrap_or_default();
+    let sides = warp
+        .split_once('x')
+        .and_then(|(rows, cols)| Some((rows.parse::<u32>().ok()?, cols.parse::<u32>().ok()?)));
+    let (warp_rows, warp_cols) = sides.ok_or_else(|| {
+        KernelError::unfit(format!("`{warp}` is no tile of a warp, such as 64x32"))
+    })?;
+    let config = Config {
+        rows: number("rows")?,
+        cols: number("cols")?,
+        depth: number("depth")?,
+        warp_rows,
+        warp_cols,
+        stages: number("stages")?,
+        blocks: choice_or(candidate, "blocks", 1)?,
+    };
+    config.check()?;
+    Ok(config)
+}
+
+/// Microseconds that tiles of `mma.sync` take, about: the products of a wave, with the rate that
+/// tiles of 128 x 256 reach, and less for smaller ones, which read more.
+fn judge_config(problem: &Gemm, config: &Config, target: Target) -> Result<f64, String> {
+    let stage = u64::from((config.rows + config.cols) * config.depth * 2);
+    let bytes = u64::from(config.stages) * stage + 1024;
+    let limit = u64::from(target.arch.limits().shared_opt_in);
+    if let Some(why) = too_much_shared(bytes, limit / u64::from(config.blocks), target) {
+        return Err(why);
+    }
+    let most = 65536 / (config.threads().max(1) * config.blocks);
+    if config.registers() > most {
+        return Err(format!(
+            "about {} registers a thread, and {} blocks of {} threads leave {most}",
+            config.registers(),
+            config.blocks,
+            config.threads()
+        ));
+    }
+    const FLOPS_A_MICROSECOND: f64 = 1024.0 * 1700.0;
+    let tiles = kernel::tiles(problem.m, problem.n, config).count() as f64;
+    let slots = f64::from(target.sms * config.blocks);
+    let area = f64::from(config.rows * config.cols);
+    let wave = 2.0 * area * f64::from(problem.k) * f64::from(config.blocks) / FLOPS_A_MICROSECOND;
+    let side = (area / (128.0 * 256.0)).powf(0.2);
+    Ok((tiles / slots).ceil() * wave / side)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::{Input, Layout, Output};
+    use heist_builder::Arch;
+
+    fn hopper() -> Target {
+        Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        }
+    }
+
+    fn gemm(m: u32, n: u32, k: u32) -> Gemm {
+        Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt)
+    }
+
+    /// What arithmetic lets pass can be built: the guards are as strict as the kernels.
+    #[test]
+    fn what_is_not_refused_can_be_built() {
+        for (problem, target) in [
+            (gemm(64, 512, 4096), hopper()),
+            (gemm(1024, 768, 512), hopper()),
+            (
+                gemm(300, 200, 100),
+                Target {
+                    arch: Arch::SM_80,
+                    sms: 108,
+                },
+            ),
+        ] {
+            let all = proposals(&problem, target);
+            let possible: Vec<_> = all.iter().filter(|one| one.judged.is_ok()).collect();
+            assert!(
+                possible.len() >= 20,
+                "{problem}: {} of {}",
+                possible.len(),
+                all.len()
+            );
+            for one in possible.iter().step_by(possible.len() / 8) {
+                let made = job(&problem, &one.candidate, target);
+                assert!(
+                    made.is_ok(),
+                    "{problem} {}: {:?}",
+                    one.candidate,
+                    made.err()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_can_t_fit_says_so_with_its_numbers() {
+        let all = proposals(&gemm(4096, 4096, 4096), hopper());
+        let why = |words: &[(&str, &str)]| {
+            let is = |one: &&Proposal| {
+                words
+                    .iter()
+                    .all(|(name, value)| one.candidate.get(name) == Some(value))
+            };
+            let found = all.iter().find(is).expect("a candidate");
+            found.judged.clone().expect_err("refused")
+        };
+        let shared = why(&[
+            ("rows", "128"),
+            ("cols", "256"),
+            ("depth", "64"),
+            ("stages", "12"),
+            ("blocks", "1"),
+        ]);
+        assert!(
+            shared.contains("bytes of shared memory") && shared.contains("232448"),
+            "{shared}"
+        );
+        let sums = why(&[("rows", "256"), ("cols", "256")]);
+        assert!(sums.contains("registers"), "{sums}");
+    }
+}

@@ -1,0 +1,71 @@
+//! What the spaces of all families have in common: candidates read as numbers, and schedules.
+
+use crate::error::KernelError;
+use crate::family::Target;
+use heist_sched::{AnyPolicy, Schedule};
+use heist_tune::Candidate;
+use std::str::FromStr;
+
+/// Orders that are tried.
+const ORDERS: [&str; 5] = [
+    "linear",
+    "grouped(4)",
+    "grouped(8)",
+    "grouped(16)",
+    "hilbert",
+];
+
+/// Schedules that are tried on a device: every source, early and late, greedy and under
+/// `policy`, in every order.
+pub fn schedules(target: Target, policy: &AnyPolicy) -> Vec<String> {
+    let schedules = Schedule::candidates(target.arch, policy).into_iter();
+    // How many blocks tickets have can't be said in words.
+    let plain = schedules.filter(|schedule| schedule.grid.is_none());
+    plain
+        .flat_map(|schedule| ORDERS.map(|order| in_order(&schedule, order)))
+        .collect()
+}
+
+fn in_order(schedule: &Schedule, order: &str) -> String {
+    match order {
+        "linear" => schedule.to_string(),
+        _ => format!("{schedule} {order}"),
+    }
+}
+
+/// The schedule that a candidate names.
+pub(crate) fn schedule(candidate: &Candidate) -> Result<Option<Schedule>, KernelError> {
+    let named = candidate.get("schedule").map(str::parse::<Schedule>);
+    named
+        .transpose()
+        .map_err(|error| KernelError::unfit(error.to_string()))
+}
+
+/// A choice of a candidate, read as a `T`.
+pub(crate) fn choice<T: FromStr>(candidate: &Candidate, name: &str) -> Result<T, KernelError> {
+    let text = candidate.get(name).unwrap_or_default();
+    text.parse()
+        .map_err(|_| KernelError::unfit(format!("a candidate with {name}=`{text}`: {candidate}")))
+}
+
+/// The same, or a value where the candidate does not say.
+pub(crate) fn choice_or<T: FromStr>(
+    candidate: &Candidate,
+    name: &str,
+    otherwise: T,
+) -> Result<T, KernelError> {
+    match candidate.get(name) {
+        Some(_) => choice(candidate, name),
+        None => Ok(otherwise),
+    }
+}
+
+/// Why so much shared memory can't be had, with the numbers.
+pub(crate) fn too_much_shared(bytes: u64, room: u64, target: Target) -> Option<String> {
+    (bytes > room).then(|| {
+        format!(
+            "{bytes} bytes of shared memory a block, and {} has {room} for it",
+            target.arch
+        )
+    })
+}

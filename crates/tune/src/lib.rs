@@ -1,0 +1,32 @@
+//! Finding the fastest way to solve a problem, by trying many.
+//!
+//! A *space* is declared by whoever knows the kernel: [`Candidate`]s, each with what
+//! arithmetic says of it beforehand ([`Proposal`]): that it can't fit, or how long it should take.
+//! A [`Sweep`] tries the promising ones on a [`Bench`], slow ones briefly and close ones in
+//! turns, and writes a [`Row`] for every one into a [`Journal`], so that a sweep that was killed
+//! goes on where it was. A bench may be a [`Worker`], a process of its own: a candidate that hangs
+//! or crashes costs that candidate alone. The answers are kept in a `Store`, an SQLite file (feature `store`).
+//!
+//! Nothing here knows what a kernel is: the crate can sweep anything that is told in words.
+
+mod bench;
+mod candidate;
+mod journal;
+mod page;
+mod row;
+mod statistics;
+#[cfg(feature = "store")]
+mod store;
+mod sweep;
+mod worker;
+
+pub use bench::{Bench, Facts, Failure, Request, Response, serve};
+pub use candidate::{Axis, Candidate, CandidateError, Narrowing, Proposal, Shard, ShardError};
+pub use journal::{Journal, JournalError, latest, read};
+pub use page::page;
+pub use row::{Row, Status, Timing};
+pub use statistics::{Estimate, estimate};
+#[cfg(feature = "store")]
+pub use store::{Answer, Key, Store, StoreError};
+pub use sweep::{Budget, Progress, Stage, Sweep, SweepError};
+pub use worker::{Worker, WorkerCommand};

@@ -1,0 +1,448 @@
+//! A sweep: which candidates are tried, how long each is timed, and which one is best.
+//!
+//! What to do next follows from the rows so far and from nothing else, so that a sweep that was
+//! killed and begins again on the same journal does the rest and no more.
+
+use crate::bench::{Bench, Failure};
+use crate::candidate::{Candidate, Narrowing, Proposal, Shard};
+use crate::journal::{Journal, JournalError, latest};
+use crate::row::{Row, Status, Timing};
+use crate::statistics::{Estimate, estimate};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Samples that a candidate gets when it enters.
+const FIRST: u32 = 3;
+/// One that is this many times slower than the best is given up then.
+const GIVEN_UP: f64 = 1.5;
+/// One that is within this much of the best takes part in the race of its stage.
+const CLOSE: f64 = 1.1;
+/// At most so many race.
+const FIELD: usize = 8;
+/// Samples of a racer: it is taken in turns with the others, some at a time.
+const RACE: u32 = 30;
+const TURN: u32 = 3;
+
+/// What a sweep may spend.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// Candidates that are built, at most, in each stage.
+    pub limit: usize,
+    /// How long it may take; what is not tried by then is left out, and said.
+    pub time: Option<Duration>,
+    /// Fixes which candidates the model does not favour are tried too.
+    pub seed: u64,
+    /// Which part of the candidates this process tries.
+    pub shard: Shard,
+    /// What it keeps to.
+    pub narrowed: Vec<Narrowing>,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget {
+            limit: 64,
+            time: None,
+            seed: 1,
+            shard: Shard::WHOLE,
+            narrowed: Vec::new(),
+        }
+    }
+}
+
+/// How far a sweep is.
+#[derive(Debug)]
+pub struct Progress<'p> {
+    /// The stage.
+    pub stage: &'p str,
+    /// Candidates, or turns of a race, that are done.
+    pub done: usize,
+    /// Of so many.
+    pub of: usize,
+    /// The best so far.
+    pub best: Option<&'p Row>,
+}
+
+/// What is tried together.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    /// Its name.
+    pub name: &'static str,
+    /// The candidates, judged.
+    pub proposals: Vec<Proposal>,
+}
+
+/// Why a sweep ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// The journal could not be written.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Nothing is left to try.
+    #[error("{stage}: nothing to try: {why}")]
+    Nothing {
+        /// Where.
+        stage: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+/// A sweep under way.
+pub struct Sweep<'s> {
+    bench: &'s mut dyn Bench,
+    journal: &'s mut Journal,
+    budget: Budget,
+    /// What is taken without tuning.
+    default: Candidate,
+    until: Option<Instant>,
+    said: &'s mut dyn FnMut(&Progress<'_>),
+    left_out: usize,
+}
+
+impl<'s> Sweep<'s> {
+    /// A sweep on a bench; `said` hears how far it is.
+    pub fn new(
+        bench: &'s mut dyn Bench,
+        journal: &'s mut Journal,
+        budget: Budget,
+        default: Candidate,
+        said: &'s mut dyn FnMut(&Progress<'_>),
+    ) -> Sweep<'s> {
+        let until = budget
+            .time
+            .and_then(|time| Instant::now().checked_add(time));
+        Sweep {
+            bench,
+            journal,
+            budget,
+            default,
+            until,
+            said,
+            left_out: 0,
+        }
+    }
+
+    /// Candidates that were not tried because the time was over.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// The newest row of every candidate.
+    pub fn rows(&self) -> Vec<Row> {
+        latest(self.journal.rows())
+    }
+
+    /// The fastest one that is right. Times of one race are compared with each other: where
+    /// there was one, its best is the best.
+    pub fn best(&self) -> Option<Row> {
+        let rows = self.rows();
+        let raced = |row: &&Row| {
+            let race = row
+                .timing
+                .as_ref()
+                .is_some_and(|timing| timing.stage.starts_with(RACING));
+            race && row.status == Status::Right
+        };
+        let last = self.journal.rows().iter().rev().find(|row| raced(row));
+        let stage = last.and_then(|row| Some(row.timing.as_ref()?.stage.clone()));
+        let in_last = |row: &&Row| {
+            stage.is_none() || row.timing.as_ref().map(|timing| &timing.stage) == stage.as_ref()
+        };
+        let timed = rows
+            .iter()
+            .filter(|row| row.status.is_timed())
+            .filter(in_last);
+        let best = timed.min_by(|one, other| {
+            let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
+            time(one).total_cmp(&time(other))
+        });
+        best.cloned()
+    }
+
+    /// The row of what is taken without tuning.
+    pub fn default_row(&self) -> Option<Row> {
+        self.rows().into_iter().find(|row| row.default)
+    }
+
+    /// Tries the candidates of a stage, the default before them, and lets the close ones race.
+    ///
+    /// # Errors
+    /// When the journal can't be written, or there is no candidate at all.
+    pub fn stage(&mut self, stage: &Stage) -> Result<(), SweepError> {
+        if self.journal.is_done(stage.name) {
+            return Ok(());
+        }
+        let mut chosen = vec![self.default_proposal(stage)];
+        chosen.extend(self.choose(stage)?);
+        for (at, proposal) in chosen.iter().enumerate() {
+            let best = self.best();
+            (self.said)(&Progress {
+                stage: stage.name,
+                done: at,
+                of: chosen.len(),
+                best: best.as_ref(),
+            });
+            let default = proposal.candidate == self.default;
+            let known = self
+                .journal
+                .rows()
+                .iter()
+                .any(|row| row.candidate == proposal.candidate);
+            if known || !(default || self.budget.shard.has(at)) {
+                continue;
+            }
+            if self.is_late() {
+                self.left_out += 1;
+                continue;
+            }
+            let row = self.enter(proposal, best.as_ref(), stage.name);
+            self.journal.add(row)?;
+        }
+        if self.budget.shard == Shard::WHOLE {
+            self.race(stage.name)?;
+            if self.left_out == 0 {
+                self.journal.finish(stage.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn default_proposal(&self, stage: &Stage) -> Proposal {
+        let judged = stage.proposals.iter();
+        let same = judged.clone().find(|one| one.candidate == self.default);
+        same.cloned().unwrap_or(Proposal {
+            candidate: self.default.clone(),
+            judged: Ok(None),
+        })
+    }
+
+    /// Writes the rows of what can't be had, and chooses among the rest: three of four by the
+    /// model, and the others anywhere in the space, since a model is wrong somewhere.
+    fn choose(&mut self, stage: &Stage) -> Result<Vec<Proposal>, SweepError> {
+        let mut seen = BTreeSet::from([self.default.clone()]);
+        let written: BTreeSet<Candidate> = self
+            .journal
+            .rows()
+            .iter()
+            .map(|row| row.candidate.clone())
+            .collect();
+        let mut possible = Vec::new();
+        for proposal in &stage.proposals {
+            let candidate = &proposal.candidate;
+            let kept = self.budget.narrowed.iter().all(|one| one.admits(candidate));
+            if !kept || !seen.insert(candidate.clone()) {
+                continue;
+            }
+            match &proposal.judged {
+                Ok(_) => possible.push(proposal.clone()),
+                Err(why) if !written.contains(candidate) => self.journal.add(Row {
+                    candidate: candidate.clone(),
+                    default: false,
+                    status: Status::Refused { why: why.clone() },
+                    model_us: None,
+                    timing: None,
+                    facts: None,
+                })?,
+                Err(_) => {}
+            }
+        }
+        if possible.is_empty() && seen.len() == 1 && !stage.proposals.is_empty() {
+            let why = "the parts that it is narrowed to have no candidate in common";
+            return Err(SweepError::Nothing {
+                stage: stage.name,
+                why: why.to_owned(),
+            });
+        }
+        let model = |one: &Proposal| one.judged.clone().ok().flatten().unwrap_or(f64::INFINITY);
+        // Stable: without a model they stay as they were declared.
+        possible.sort_by(|one, other| model(one).total_cmp(&model(other)));
+        let favoured = (self.budget.limit * 3).div_ceil(4).min(possible.len());
+        let mut rest = possible.split_off(favoured);
+        let mut random = fastrand::Rng::with_seed(self.budget.seed);
+        random.shuffle(&mut rest);
+        rest.truncate(self.budget.limit - favoured.min(self.budget.limit));
+        possible.extend(rest);
+        Ok(possible)
+    }
+
+    /// Builds a candidate, checks its result, and takes its first samples.
+    fn enter(&mut self, proposal: &Proposal, best: Option<&Row>, stage: &str) -> Row {
+        let candidate = &proposal.candidate;
+        let mut row = Row {
+            candidate: candidate.clone(),
+            default: *candidate == self.default,
+            status: Status::Right,
+            // A model is good for three decimals, and those are read as they were written.
+            model_us: proposal
+                .judged
+                .clone()
+                .ok()
+                .flatten()
+                .map(|us| (us * 1e3).round() / 1e3),
+            timing: None,
+            facts: None,
+        };
+        let solved = self.bench.solve(candidate);
+        let sampled = solved.and_then(|facts| {
+            row.facts = Some(facts);
+            self.bench.sample(candidate, self.first())
+        });
+        match sampled.map(|samples| estimate(&samples)) {
+            Ok(Some(estimate)) => {
+                let best = best.and_then(Row::median_ns);
+                if best.is_some_and(|best| estimate.low_ns > best * GIVEN_UP) && !row.default {
+                    row.status = Status::Slow;
+                }
+                row.timing = Some(Timing {
+                    estimate,
+                    stage: stage.to_owned(),
+                });
+            }
+            Ok(None) => row.status = crashed("it was timed, and gave no time"),
+            Err(failure) => row.status = failure.into(),
+        }
+        row
+    }
+
+    fn first(&self) -> u32 {
+        if self.bench.is_exact() { 1 } else { FIRST }
+    }
+
+    /// Times those that are close to the best in turns, until they are told apart.
+    fn race(&mut self, stage: &'static str) -> Result<(), SweepError> {
+        let name = format!("{RACING}{stage}");
+        let Some(best) = self.best().and_then(|row| row.median_ns()) else {
+            return Ok(());
+        };
+        let mut rows: Vec<Row> = self.rows();
+        rows.retain(|row| {
+            let close = row.median_ns().is_some_and(|time| time <= best * CLOSE);
+            row.status == Status::Right && (close || row.default)
+        });
+        let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
+        rows.sort_by(|one, other| time(one).total_cmp(&time(other)));
+        let default = rows
+            .iter()
+            .position(|row| row.default)
+            .map(|at| rows.remove(at));
+        rows.truncate(FIELD);
+        rows.extend(default);
+        let mut field: Vec<Racer> = rows.into_iter().map(Racer::new).collect();
+        if self.bench.is_exact() {
+            // Every sample is the same: the first ones are the race.
+            for racer in field {
+                self.journal.add(racer.finish(&name))?;
+            }
+            return Ok(());
+        }
+        let turns = (RACE / TURN) as usize;
+        for turn in 0..turns {
+            let leader = self.best();
+            (self.said)(&Progress {
+                stage: &name,
+                done: turn,
+                of: turns,
+                best: leader.as_ref(),
+            });
+            for racer in field.iter_mut().filter(|racer| racer.runs) {
+                match self.bench.sample(&racer.row.candidate, TURN) {
+                    Ok(samples) => racer.samples.extend(samples),
+                    Err(failure) => {
+                        racer.row.status = failure.into();
+                        racer.runs = false;
+                    }
+                }
+            }
+            drop_the_slower(&mut field);
+            if field.iter().filter(|racer| racer.runs).count() <= 1 || self.is_late() {
+                break;
+            }
+        }
+        for racer in field {
+            self.journal.add(racer.finish(&name))?;
+        }
+        Ok(())
+    }
+}
+
+const RACING: &str = "race of ";
+
+fn crashed(why: &str) -> Status {
+    Status::Crashed {
+        why: why.to_owned(),
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Status {
+        match failure {
+            Failure::Refused { why } => Status::Refused { why },
+            Failure::Wrong { why } => Status::Wrong { why },
+            Failure::Crashed { why } => Status::Crashed { why },
+            Failure::Hung { seconds } => Status::Hung { seconds },
+        }
+    }
+}
+
+/// A candidate in a race.
+struct Racer {
+    row: Row,
+    samples: Vec<f64>,
+    runs: bool,
+}
+
+impl Racer {
+    fn new(row: Row) -> Racer {
+        Racer {
+            row,
+            samples: Vec::new(),
+            runs: true,
+        }
+    }
+
+    fn estimate(&self) -> Option<Estimate> {
+        estimate(&self.samples)
+    }
+
+    /// Its row, with the times of the race.
+    fn finish(mut self, stage: &str) -> Row {
+        let estimate = self
+            .estimate()
+            .or_else(|| self.row.timing.as_ref().map(|timing| timing.estimate));
+        self.row.timing = estimate.map(|estimate| Timing {
+            estimate,
+            stage: stage.to_owned(),
+        });
+        self.row
+    }
+}
+
+/// Those that are behind the leader beyond doubt are out. The default runs to the end: it is
+/// what the answer is compared with.
+fn drop_the_slower(field: &mut [Racer]) {
+    const ENOUGH: u32 = 9;
+    let estimates = field
+        .iter()
+        .filter(|racer| racer.runs)
+        .filter_map(Racer::estimate);
+    let leader = estimates.min_by(|one, other| one.median_ns.total_cmp(&other.median_ns));
+    let Some(leader) = leader.filter(|leader| leader.samples >= ENOUGH) else {
+        return;
+    };
+    for racer in field
+        .iter_mut()
+        .filter(|racer| racer.runs && !racer.row.default)
+    {
+        if racer
+            .estimate()
+            .is_some_and(|own| own.is_slower_than(&leader))
+        {
+            racer.runs = false;
+        }
+    }
+}
