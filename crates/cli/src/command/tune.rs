@@ -378,14 +378,9 @@ pub(super) fn rows_as_table(rows: &[Row], modelled: bool) -> String {
     for row in rows.iter().filter(|row| row.median_ns().is_none()) {
         let reason = row.status.to_string();
         if let Status::Refused { .. } = row.status {
-            // Reasons differ in their numbers: one of each kind is told.
-            let kind: String = reason.chars().filter(|c| !c.is_ascii_digit()).collect();
-            let same = |(other, _): &&mut (String, usize)| {
-                other
-                    .chars()
-                    .filter(|c| !c.is_ascii_digit())
-                    .eq(kind.chars())
-            };
+            // Reasons differ in tile shapes and numbers: one of each kind is told.
+            let kind = kind_of(&reason);
+            let same = |(other, _): &&mut (String, usize)| kind_of(other) == kind;
             match refused.iter_mut().find(same) {
                 Some((_, count)) => *count += 1,
                 None => refused.push((reason, 1)),
@@ -405,6 +400,12 @@ pub(super) fn rows_as_table(rows: &[Row], modelled: bool) -> String {
         ));
     }
     text
+}
+
+/// A reason without what changes from one candidate to the next.
+fn kind_of(reason: &str) -> String {
+    let last = reason.rsplit(": ").next().unwrap_or(reason);
+    last.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 /// Says how far a sweep is: a line that is written over on a terminal, now and then a line elsewhere.
