@@ -239,48 +239,123 @@ fn emitted_json_has_every_argument_in_order() {
     }
 }
 
+/// Runs the command with a place of its own for answers.
+fn with_answers(place: &std::path::Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(args)
+        .env("HEIST_TUNED", place)
+        .output()
+        .unwrap()
+}
+
+fn parsed(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", err(output)))
+}
+
 #[test]
 fn tuning_finds_what_run_takes() {
-    let found = json(&[
-        "tune",
-        "gemm",
-        "m=100",
-        "n=130",
-        "k=64",
-        "--device",
-        "sim:h200",
-        "--policy",
-        "max-steals(2)",
-        "--json",
-    ]);
-    assert_eq!(found["against_reference"], true);
-    let tried = found["tried"].as_array().unwrap();
-    let names: Vec<String> = tried
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("tuning");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let (answers, page) = (folder.join("tuned.sqlite"), folder.join("sweep.html"));
+    let problem = ["gemm", "m=100", "n=130", "k=64", "--device", "sim:h200"];
+    let page_name = page.to_str().unwrap();
+    let words = [
+        &["tune"],
+        &problem[..],
+        &[
+            "--limit",
+            "6",
+            "--only",
+            "stages=2..4",
+            "--policy",
+            "max-steals(2)",
+            "--page",
+            page_name,
+        ],
+    ]
+    .concat();
+    let tuned = with_answers(&answers, &[&words[..], &["--json"]].concat());
+    assert_eq!(tuned.status.code(), Some(0), "{}", err(&tuned));
+    let found = parsed(&tuned);
+    let rows = found["rows"].as_array().unwrap();
+    let with = |status: &str| rows.iter().filter(|row| row["status"] == status).count();
+    assert!(with("right") + with("slow") >= 12, "{}", with("right"));
+    assert!(with("refused") > 50, "what does not fit has a row");
+    assert_eq!(with("wrong") + with("crashed") + with("hung"), 0);
+    let schedules: Vec<&str> = rows
         .iter()
-        .map(|one| format!("{} {}", one["variant"], one["schedule"]))
+        .filter_map(|row| row["candidate"]["schedule"].as_str())
         .collect();
-    let mut apart = names.clone();
-    apart.sort();
-    apart.dedup();
-    assert_eq!(apart.len(), names.len(), "{names:?}");
-    for part in ["wgmma-128x256", "max-steals(2)", "hilbert", "static"] {
-        assert!(names.iter().any(|name| name.contains(part)), "{names:?}");
+    assert!(!schedules.is_empty());
+    // Whatever was narrowed was kept to.
+    for row in rows.iter().filter(|row| row["status"] == "right") {
+        let stages = row["candidate"]["stages"]
+            .as_str()
+            .map(|text| text.parse::<u32>().unwrap());
+        assert!(
+            stages.is_none_or(|stages| (2..=4).contains(&stages)),
+            "{row}"
+        );
     }
-    let times: Vec<f64> = tried
-        .iter()
-        .map(|one| one["median_ns"].as_f64().unwrap())
-        .collect();
-    assert!(times.is_sorted(), "{times:?}");
-    // The command that it recommends is one, and takes the time that it said.
-    let best = found["best"].as_str().unwrap().replace('\'', "");
-    let words: Vec<&str> = best.split(' ').skip(1).chain(["--json"]).collect();
-    let ran = json(&words);
+    let best = found["best"]["timing"]["median_ns"].as_f64().unwrap();
+    let default = found["default"]["timing"]["median_ns"].as_f64().unwrap();
+    assert!(best <= default);
+    assert!(
+        std::fs::read_to_string(&page)
+            .unwrap()
+            .contains("Every candidate")
+    );
+    // What was found is remembered, taken, told, and takes the time that was said.
+    let listed = parsed(&with_answers(&answers, &["tuned", "--json"]));
+    assert_eq!(listed["answers"].as_array().unwrap().len(), 1);
+    let run = [&["run"], &problem[..]].concat();
+    let ran = parsed(&with_answers(&answers, &[&run[..], &["--json"]].concat()));
     assert_eq!(ran["right"], true);
-    assert_eq!(ran["steps"][0]["elapsed_ns"].as_f64().unwrap(), times[0]);
-    // What is on no device says so.
+    assert_eq!(ran["tuned"], found["best"]["candidate"]);
+    let elapsed: f64 = ran["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|step| step["elapsed_ns"].as_f64().unwrap())
+        .sum();
+    assert_eq!(elapsed, best);
+    // Another problem, or a choice of one's own, goes without it.
+    let other = with_answers(
+        &answers,
+        &[
+            "run", "gemm", "m=100", "n=130", "k=96", "--device", "sim:h200", "--json",
+        ],
+    );
+    assert!(parsed(&other)["tuned"].is_null());
+    let own = with_answers(
+        &answers,
+        &[&run[..], &["variant=mma-64x64", "--json"]].concat(),
+    );
+    assert!(parsed(&own)["tuned"].is_null());
+    // A broken file is told, and not obeyed.
+    std::fs::write(&answers, "no database at all, but a text that is long enough to have a header in it: one hundred bytes and more").unwrap();
+    let broken = with_answers(&answers, &[&run[..], &["--json"]].concat());
+    assert_eq!(broken.status.code(), Some(0));
+    assert!(
+        err(&broken).contains("not a store of tuned answers"),
+        "{}",
+        err(&broken)
+    );
+    assert!(parsed(&broken)["tuned"].is_null());
+    assert_eq!(with_answers(&answers, &["tuned"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_sweep_without_candidates_says_so() {
     let none = heist(&["tune", "gemm", "m=0", "--device", "sim:h200"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(err(&none).contains("no elements"));
+    let narrow = heist(&[
+        "tune", "gemm", "m=64", "--only", "rows=7", "--device", "sim:h200",
+    ]);
+    assert_eq!(narrow.status.code(), Some(2));
+    assert!(err(&narrow).contains("nothing to try"), "{}", err(&narrow));
 }
 
 #[test]

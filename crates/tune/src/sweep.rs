@@ -70,6 +70,9 @@ pub struct Stage {
     pub name: &'static str,
     /// The candidates, judged.
     pub proposals: Vec<Proposal>,
+    /// Up to which part of the sweep's time candidates of this stage are begun. Races are short,
+    /// and are always run.
+    pub share: f64,
 }
 
 /// Why a sweep ended early.
@@ -95,7 +98,7 @@ pub struct Sweep<'s> {
     budget: Budget,
     /// What is taken without tuning.
     default: Candidate,
-    until: Option<Instant>,
+    begun: Instant,
     said: &'s mut dyn FnMut(&Progress<'_>),
     left_out: usize,
 }
@@ -109,15 +112,12 @@ impl<'s> Sweep<'s> {
         default: Candidate,
         said: &'s mut dyn FnMut(&Progress<'_>),
     ) -> Sweep<'s> {
-        let until = budget
-            .time
-            .and_then(|time| Instant::now().checked_add(time));
         Sweep {
             bench,
             journal,
             budget,
             default,
-            until,
+            begun: Instant::now(),
             said,
             left_out: 0,
         }
@@ -192,7 +192,7 @@ impl<'s> Sweep<'s> {
             if known || !(default || self.budget.shard.has(at)) {
                 continue;
             }
-            if self.is_late() {
+            if self.is_late(stage.share) {
                 self.left_out += 1;
                 continue;
             }
@@ -208,8 +208,9 @@ impl<'s> Sweep<'s> {
         Ok(())
     }
 
-    fn is_late(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
+    fn is_late(&self, share: f64) -> bool {
+        let time = self.budget.time;
+        time.is_some_and(|time| self.begun.elapsed() >= time.mul_f64(share))
     }
 
     fn default_proposal(&self, stage: &Stage) -> Proposal {
@@ -359,7 +360,7 @@ impl<'s> Sweep<'s> {
                 }
             }
             drop_the_slower(&mut field);
-            if field.iter().filter(|racer| racer.runs).count() <= 1 || self.is_late() {
+            if field.iter().filter(|racer| racer.runs).count() <= 1 {
                 break;
             }
         }

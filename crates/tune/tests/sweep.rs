@@ -107,6 +107,7 @@ fn stage() -> Stage {
     Stage {
         name: "tiles",
         proposals: space(),
+        share: 1.0,
     }
 }
 

@@ -305,10 +305,9 @@ fn words(row: &Row) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// No candidate has a time: the first reason that is not arithmetic, or any.
+/// No candidate has a time: what kept the one that is taken without tuning from it says most.
 fn nothing(found: &Tuning) -> BadQuestion {
-    let ran = |row: &&Row| !matches!(row.status, Status::Refused { .. });
-    let telling = found.rows.iter().find(ran).or(found.rows.first());
+    let telling = found.default.as_ref().or(found.rows.first());
     question(match telling {
         Some(row) => format!(
             "no candidate of {} could be timed; {}: {}",

@@ -144,6 +144,7 @@ pub fn search(
     sweep.stage(&Stage {
         name: "tiles",
         proposals,
+        share: 0.6,
     })?;
     // A part of the candidates does not know which tiles are the fastest of all.
     if whole {
@@ -152,6 +153,7 @@ pub fn search(
             sweep.stage(&Stage {
                 name: "schedules",
                 proposals,
+                share: 0.9,
             })?;
         }
     }
