@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The program whose standard input takes questions and whose standard output gives answers:
@@ -47,6 +48,8 @@ struct Running {
     answers: Receiver<String>,
     /// The end of what it wrote to standard error.
     said: Arc<Mutex<String>>,
+    /// Reads that; done when the process has ended.
+    listener: Option<JoinHandle<()>>,
 }
 
 impl Drop for Running {
@@ -121,6 +124,10 @@ impl Worker {
                     |error| format!("it closed its output, and can't be waited for: {error}"),
                     ended,
                 );
+                // What it said last may still be on its way.
+                if let Some(listener) = running.listener.take() {
+                    let _ = listener.join();
+                }
                 let said = running
                     .said
                     .lock()
@@ -216,7 +223,7 @@ fn spawn(command: &WorkerCommand) -> Result<Running, Failure> {
     });
     let said = Arc::new(Mutex::new(String::new()));
     let keeps = Arc::clone(&said);
-    std::thread::spawn(move || {
+    let listener = std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(count @ 1..) = errors.read(&mut bytes) {
             let Ok(mut said) = keeps.lock() else { break };
@@ -233,6 +240,7 @@ fn spawn(command: &WorkerCommand) -> Result<Running, Failure> {
         questions,
         answers,
         said,
+        listener: Some(listener),
     })
 }
 
