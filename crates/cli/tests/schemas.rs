@@ -112,11 +112,17 @@ fn wrong_fields(fields: &Map<String, Value>, rules: &Map<String, Value>, at: &st
     found
 }
 
+/// A place of the test's own for what the tuner finds.
+fn answers() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemas-tuned.sqlite")
+}
+
 /// Runs the command with `--json`, and holds what it prints against the schema that it names.
 fn answer(words: &[&str]) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_heist"))
         .args(words)
         .arg("--json")
+        .env("HEIST_TUNED", answers())
         .current_dir(root())
         .output()
         .expect("heist starts");
@@ -143,6 +149,7 @@ fn answer(words: &[&str]) -> Value {
 fn every_answer_is_as_its_schema_says() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemas");
     let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_file(answers());
     std::fs::create_dir_all(&folder).expect("a folder");
     let inside = |name: &str| folder.join(name).display().to_string();
     let (page, pages, project) = (inside("demo.html"), inside("man"), inside("mine"));
@@ -176,6 +183,11 @@ fn every_answer_is_as_its_schema_says() {
         &["fmt", "no/such/file.ptx"],
         &["run", "power-law", "--tiles", "20"],
         &["run", "gemm", "m=32", "n=32", "k=16"],
+        &[
+            "tune", "gemm", "m=32", "n=32", "k=32", "--limit", "2", "--device", "sim:h200",
+        ],
+        &["tuned"],
+        &["tuned", "forget"],
         &["selftest", "--device", "sim", "tests/ptx/float/add.ptx"],
         &["no-such-command"],
         &["run", "power-law", "--policy", "no-such-policy"],

@@ -1,6 +1,5 @@
 //! `heist completions`: what a shell asks when Tab is pressed.
 
-use super::whole;
 use crate::answer::{BadQuestion, Output, Verdict};
 use clap::Args;
 use clap_complete::Shell;
@@ -20,9 +19,10 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+    /// For the command line `whole`.
+    pub(crate) fn run(self, mut whole: clap::Command, out: Output) -> Result<Verdict, BadQuestion> {
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut whole(), "heist", &mut text);
+        clap_complete::generate(self.shell, &mut whole, "heist", &mut text);
         let text = String::from_utf8_lossy(&text);
         if out.json {
             out.json(&json!({ "shell": self.shell.to_string(), "text": text }));

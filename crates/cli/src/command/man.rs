@@ -1,6 +1,5 @@
 //! `heist man`: the manual pages.
 
-use super::whole;
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::file;
 use clap::Args;
@@ -20,10 +19,10 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
-        let mut command = whole();
-        command.build();
-        let pages = pages(&command)?;
+    /// For the command line `whole`.
+    pub(crate) fn run(self, mut whole: clap::Command, out: Output) -> Result<Verdict, BadQuestion> {
+        whole.build();
+        let pages = pages(&whole)?;
         let Some(folder) = &self.out else {
             let (_, text) = &pages[0];
             if out.json {

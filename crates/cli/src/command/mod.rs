@@ -132,6 +132,8 @@ impl Command {
             Command::Selftest(_) => "selftest",
             Command::Share(_) => "share",
             Command::Tune(_) => "tune",
+            Command::TuneWorker(_) => "tune-worker",
+            Command::Tuned(_) => "tuned",
         }
     }
 }
@@ -201,7 +203,7 @@ impl Heist {
         let verdict = match self.command {
             Command::Bench(command) => command.run(out),
             Command::Check(command) => command.run(out),
-            Command::Completions(command) => command.run(out),
+            Command::Completions(command) => command.run(whole(), out),
             Command::Cuda(command) => command.run(out),
             Command::Demo(command) => command.run(out),
             Command::Doctor(command) => command.run(out),
@@ -210,7 +212,7 @@ impl Heist {
             Command::Explain(command) => command.run(out),
             Command::Fmt(command) => command.run(out),
             Command::Kernels(command) => command.run(out),
-            Command::Man(command) => command.run(out),
+            Command::Man(command) => command.run(whole(), out),
             Command::New(command) => command.run(out),
             Command::Policies(command) => command.run(out),
             Command::Run(command) => command.run(out),

@@ -2,6 +2,7 @@
 
 use crate::error::KernelError;
 use crate::gemm::{Input, Layout, Output};
+use crate::job::Work;
 use std::fmt;
 
 /// The shape of one group: `D = A * B`, A m x k, B k x n.
@@ -145,4 +146,19 @@ impl fmt::Display for Grouped {
         }
         Ok(())
     }
+}
+
+/// What it costs at least.
+pub(super) fn work(problem: &Grouped) -> Work {
+    let bytes = f64::from(problem.input.bytes());
+    let result = problem.output.element().bytes() as f64;
+    let mut work = Work::default();
+    for group in problem.groups() {
+        let [m, n, k] = [group.m, group.n, group.k].map(f64::from);
+        work.flops += 2.0 * m * n * k;
+        if group.m > 0 {
+            work.bytes += (m + n) * k * bytes + m * n * result;
+        }
+    }
+    work
 }

@@ -3,16 +3,17 @@
 use super::check::BadTile;
 use super::data::{buffers, places, results};
 use super::kernel::{GroupedArgs, GroupedPlan, build, tiles_of};
-use super::problem::{Group, Grouped, Shapes};
+use super::problem::{Group, Grouped, Shapes, work};
+use super::schedule::schedule as usual;
 use super::space;
 use super::wgmma::Wgmma;
 use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::gemm::{Config, Tiling};
-use crate::job::{Job, Step, Work, buffer};
+use crate::job::{Job, Step, buffer};
 use crate::reference::Difference;
-use heist_sched::{AnyPolicy, Greedy, Schedule, Source, Submit};
+use heist_sched::Schedule;
 use heist_tune::{Candidate, Proposal};
 
 /// `mma.sync` with a fixed tile shape, for groups of about so many rows.
@@ -95,18 +96,6 @@ pub static FAMILY: Family<Grouped> = Family {
     ],
 };
 
-/// The schedule that suits: dynamic, since groups are uneven, in linear order:
-/// tiles that run at the same time are of the same rows of A. Bands, which suit
-/// one multiplication, take in rows of several groups, and with them the B of
-/// each.
-pub fn schedule(target: Target) -> Schedule {
-    let greedy = AnyPolicy::new(Greedy);
-    let source = Source::auto(target.arch, &greedy, true).source;
-    // A tile that is asked for early runs late, when what it shares with its
-    // neighbours has left L2.
-    Schedule::new(source).submit(Submit::Late)
-}
-
 /// A grouped multiplication with a tile shape of one's own, over buffers called
 /// `a`, `b`, `d`, `shapes`, `places` and `record` that are still to be added.
 /// Without a tile there is no launch.
@@ -148,20 +137,6 @@ pub fn job_with(
         d_len,
     };
     Ok(job.step(Step::tiled(&kernel, &launch, args)))
-}
-
-pub(super) fn work(problem: &Grouped) -> Work {
-    let bytes = f64::from(problem.input.bytes());
-    let result = problem.output.element().bytes() as f64;
-    let mut work = Work::default();
-    for group in problem.groups() {
-        let [m, n, k] = [group.m, group.n, group.k].map(f64::from);
-        work.flops += 2.0 * m * n * k;
-        if group.m > 0 {
-            work.bytes += (m + n) * k * bytes + m * n * result;
-        }
-    }
-    work
 }
 
 impl Variant for MmaSync {
@@ -206,7 +181,7 @@ impl Variant for MmaSync {
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<Job, KernelError> {
-        let own = self::schedule(target);
+        let own = usual(target);
         job_with(problem, self.config, schedule.unwrap_or(&own), target)
     }
 }
@@ -318,7 +293,7 @@ impl Entry for GroupedEntry {
     }
 
     fn schedule(&self, _: &Settings, target: Target) -> Result<Option<Schedule>, KernelError> {
-        Ok(Some(self::schedule(target)))
+        Ok(Some(usual(target)))
     }
 
     fn prepare(
@@ -330,7 +305,7 @@ impl Entry for GroupedEntry {
         let problem = problem(settings)?;
         let job = match settings.get("config") {
             Some(text) => {
-                let own = self::schedule(target);
+                let own = usual(target);
                 job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)?
             }
             None => FAMILY

@@ -7,9 +7,9 @@
 use super::check;
 use super::data::places;
 use super::kernel::{GroupedArgs, tiles_of};
-use super::problem::{Grouped, Shapes};
+use super::problem::{Grouped, Shapes, work};
+use super::schedule::schedule as usual;
 use super::table::{Described, Found, Table};
-use super::variant::{schedule, work};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Matrices, Side, ring};
@@ -270,7 +270,7 @@ impl Variant for Wgmma {
         if tiles.count() == 0 || total == 0 {
             return Ok(job);
         }
-        let own = self::schedule(target);
+        let own = usual(target);
         let schedule = schedule.unwrap_or(&own);
         let kernel = match problem.input {
             Input::F16 => build::<f16>(problem, &self.tiling, *n, tiles, schedule, target.arch)?,
