@@ -51,14 +51,13 @@ def main():
     a, b = make(128, 64), make(4, 64, 128)
     offs = torch.tensor([32, 64, 96, 128], device="cuda", dtype=torch.int32)
     op, op_mm = torch.ops.heist.sdpa.default, torch.ops.heist.mm.default
-    bf16 = torch.bfloat16
     with torch.inference_mode():
         print("host time of a call, us (best of 30 rounds of 200)")
         for name, call in [
-            ("attention: torch.ops.heist", lambda: op(q, k, v, 0.0, True, False)),
+            ("attention: torch.ops.heist", lambda: op(q, k, v, True)),
             ("attention: heist.torch", lambda: ht.scaled_dot_product_attention(q, k, v, is_causal=True)),
             ("attention: PyTorch's SDPA", lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)),
-            ("mm: torch.ops.heist", lambda: op_mm(x, w, bf16)),
+            ("mm: torch.ops.heist", lambda: op_mm(x, w)),
             ("mm: heist.torch", lambda: ht.mm(x, w)),
             ("mm: PyTorch's", lambda: torch.mm(x, w)),
             ("linear: heist.torch", lambda: ht.linear(x, w)),

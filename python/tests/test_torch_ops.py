@@ -197,25 +197,24 @@ def test_other_simulated_gpus():
 
 
 OPS = {
-    "attention": lambda: (*qkv(1, 2, 1, 8, 12, 16), 0.25, True, -1, -1),
-    "sdpa": lambda: (*qkv(1, 2, 1, 8, 12, 16), 0.0, True, True),
-    "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), 0.5, False, 2, 1),
+    "attention": lambda: (*qkv(1, 2, 1, 8, 12, 16), True),
+    "sdpa": lambda: (*qkv(1, 2, 1, 8, 12, 16), True, True),
+    "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), False, 2, 1, 0.5),
     "attention_packed": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
-        0.25, False, -1, -1,
     ),
     "attention_paged": lambda: (
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),
-        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), 0.125, False, -1, -1,
+        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32),
     ),
-    "mm": lambda: (torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), F32),
+    "mm": lambda: (torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), 6),
     "addmm": lambda: (
         torch.randn(8, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), 1.0, 1.0, 1,
     ),
     "linear": lambda: (torch.randn(2, 3, 16, dtype=F16), torch.randn(8, 16, dtype=F16), 3),
-    "linear_bias": lambda: (torch.randn(2, 3, 16, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(8, dtype=F16), 0),
+    "linear_bias": lambda: (torch.randn(2, 3, 16, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(8, dtype=F16)),
     "grouped_mm": lambda: (
-        torch.randn(8, 16, dtype=BF16), torch.randn(2, 16, 8, dtype=BF16), torch.tensor([3, 8], dtype=torch.int32), BF16,
+        torch.randn(8, 16, dtype=BF16), torch.randn(2, 16, 8, dtype=BF16), torch.tensor([3, 8], dtype=torch.int32),
     ),
 }  # fmt: skip
 
@@ -224,7 +223,7 @@ OPS = {
 def test_opcheck(name):
     arguments = OPS[name]()
     torch.library.opcheck(getattr(torch.ops.heist, name).default, arguments)
-    torch.library.opcheck(getattr(torch.ops.heist, f"{name}_policy").default, (*arguments, ""))
+    torch.library.opcheck(getattr(torch.ops.heist, f"{name}_policy").default, arguments, {"policy": ""})
 
 
 def test_every_operation_is_checked():

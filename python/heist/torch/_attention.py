@@ -93,13 +93,23 @@ def _lies(tensor: torch.Tensor) -> str | None:
     return None
 
 
-def _scale(what: str, scale: float | None, dim: int) -> float:
+def _scale(what: str, scale: float | None) -> float:
+    """A scale as the operations take it: zero is 1 / sqrt(elements)."""
     if scale is None:
-        return dim**-0.5 if dim > 0 else 1.0
+        return 0.0
     scale = float(scale)
     if not 0.0 < scale < float("inf"):
         raise UnsupportedError(f"{what}: a scale of {scale}; scales above zero are supported")
     return scale
+
+
+def _how(causal: bool, left: int, right: int, scale: float) -> tuple[Any, ...]:
+    """The last arguments of an operation, without those that have their default."""
+    if scale:
+        return causal, left, right, scale
+    if left >= 0 or right >= 0:
+        return causal, left, right
+    return (True,) if causal else ()
 
 
 # --- Sequences that are all alike -------------------------------------------
@@ -159,7 +169,7 @@ def _plan_same(q, k, v, scale, causal, left, right, policy):
     batch, heads, queries, dim = q.shape
     plan = ops_of(index).attention(
         batch, queries, k.shape[2], heads, k.shape[1], dim,
-        dtype=DTYPES[q.dtype], rows=rows, causal=causal, scale=scale, policy=policy or None,
+        dtype=DTYPES[q.dtype], rows=rows, causal=causal, scale=scale or None, policy=policy or None,
         window=None if left < 0 and right < 0 else (left if left >= 0 else _WIDE, right if right >= 0 else _WIDE),
     )  # fmt: skip
     return Launcher(index, plan), rows, None if all(keep) else keep
@@ -169,11 +179,11 @@ def _fits(tensor: torch.Tensor, rows: bool) -> bool:
     return (tensor.transpose(1, 2) if rows else tensor).is_contiguous()
 
 
-def _attention(q, k, v, scale, causal, left, right, policy):
+def _attention(q, k, v, causal=False, left=-1, right=-1, scale=0.0, policy=""):
     return _same(q, k, v, scale, causal, left, right, policy, False)[0]
 
 
-def _attention_lse(q, k, v, scale, causal, left, right, policy):
+def _attention_lse(q, k, v, causal=False, left=-1, right=-1, scale=0.0, policy=""):
     return _same(q, k, v, scale, causal, left, right, policy, True)
 
 
@@ -192,19 +202,18 @@ def _like_lse(q, k, v, *how):
     return _like(q, k, v), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-_HOW = "float scale, bool causal, int left, int right"
+_HOW = "bool causal=False, int left=-1, int right=-1, float scale=0.0"
 _QKV = "Tensor query, Tensor key, Tensor value"
 _attend = define("attention", f"{_QKV}, {_HOW}", "Tensor", _attention, _like)
 _attend_lse = define("attention_lse", f"{_QKV}, {_HOW}", "(Tensor, Tensor)", _attention_lse, _like_lse)
 
 
-def _counted(q, k, v, scale, causal, gqa):
+def _counted(q, k, v, causal=False, gqa=False, scale=0.0):
     """What PyTorch's function asks for, as the kernels take it: a causal mask is counted
-    from the first key there, and from the last one in the kernels. A scale of zero is
-    1 / sqrt(elements)."""
+    from the first key there, and from the last one in the kernels."""
     what = "scaled_dot_product_attention"
     _check(what, q, k, v, 1, 2)
-    (_, heads, queries, dim), (_, kv_heads, keys, _) = q.shape, k.shape
+    (_, heads, queries, _), (_, kv_heads, keys, _) = q.shape, k.shape
     if heads != kv_heads and not gqa:
         raise ValueError(f"{what}: {heads} query heads and {kv_heads} key heads; say enable_gqa=True")
     right = -1
@@ -214,25 +223,29 @@ def _counted(q, k, v, scale, causal, gqa):
             k, v = k[:, :, :queries], v[:, :, :queries]
         else:
             right = queries - keys
-    return q, k, v, scale or _scale(what, None, dim), causal, -1, right
+    return q, k, v, scale, causal, -1, right
 
 
-def _sdpa(q, k, v, scale, causal, gqa, policy):
-    return _same(*_counted(q, k, v, scale, causal, gqa), policy, False)[0]
+def _sdpa(q, k, v, causal=False, gqa=False, scale=0.0, policy=""):
+    return _same(*_counted(q, k, v, causal, gqa, scale), policy, False)[0]
 
 
-def _like_sdpa(q, k, v, scale, causal, gqa):
+def _like_sdpa(q, k, v, *how):
     one_device("scaled_dot_product_attention", q, k, v)
-    return _like(*_counted(q, k, v, scale, causal, gqa))
+    return _like(*_counted(q, k, v, *how))
 
 
-_sdpa_of = _op_sdpa, _ = define("sdpa", f"{_QKV}, float scale, bool causal, bool gqa", "Tensor", _sdpa, _like_sdpa)
+_sdpa_of = _op_sdpa, _ = define(
+    "sdpa", f"{_QKV}, bool causal=False, bool gqa=False, float scale=0.0", "Tensor", _sdpa, _like_sdpa
+)
 
 
 # --- Packed sequences ---------------------------------------------------------
 
 
-def _packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy):
+def _packed(
+    q, k, v, q_starts, k_starts, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0, policy=""
+):
     """The operation for (rows of all sequences, heads, elements)."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
@@ -281,7 +294,7 @@ def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, ca
             raise ValueError(f"{what}: {name} is {most}, and there are {length} rows; say the length of the longest sequence")
     plan = ops_of(index).attention(
         sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
-        dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, scale=scale,
+        dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, scale=scale or None,
         policy=policy or None,
         window=None if left < 0 and right < 0 else (left if left >= 0 else _WIDE, right if right >= 0 else _WIDE),
     )  # fmt: skip
@@ -304,7 +317,7 @@ _attend_packed = define(
 # --- Keys and values in pages ---------------------------------------------------
 
 
-def _paged(q, k, v, lengths, pages, scale, causal, left, right, policy):
+def _paged(q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy=""):
     """The operation for queries (batch, rows, heads, elements) over keys and values
     (page, token, heads, elements), of which a table has the pages of each sequence."""
     key = (
@@ -340,7 +353,7 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy):
     aligned(what, query=q, key=k, value=v)
     plan = ops_of(index).attention(
         batch, queries, 0, heads, k.shape[2], dim, dtype=DTYPES[q.dtype], rows=True,
-        paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale, policy=policy or None,
+        paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale or None, policy=policy or None,
         window=None if left < 0 and right < 0 else (left if left >= 0 else _WIDE, right if right >= 0 else _WIDE),
     )  # fmt: skip
     return Launcher(index, plan), q_starts
@@ -406,11 +419,14 @@ def scaled_dot_product_attention(
             query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy
         ).squeeze(0)
     # Types and sizes are checked where a call is planned, once.
-    scale = 0.0 if scale is None else _scale(what, scale, 0)
     if policy is not None:
-        return call(_sdpa_of, policy, query, key, value, scale, is_causal, enable_gqa)
+        return call(_sdpa_of, policy, query, key, value, is_causal, enable_gqa, _scale(what, scale))
     try:
-        return _op_sdpa(query, key, value, scale, is_causal, enable_gqa)
+        if scale is not None:
+            return _op_sdpa(query, key, value, is_causal, enable_gqa, _scale(what, scale))
+        if enable_gqa:
+            return _op_sdpa(query, key, value, is_causal, True)
+        return _op_sdpa(query, key, value, True) if is_causal else _op_sdpa(query, key, value)
     except RuntimeError as error:
         raise cause(error) from None
 
@@ -465,7 +481,7 @@ def flash_attn_func(
         _check(what, q, k, v, 2, 1)
     causal, left, right = _window(what, window_size, causal)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-    arguments = (q, k, v, _scale(what, softmax_scale, q.shape[3]), causal, left, right)
+    arguments = (q, k, v, *_how(causal, left, right, _scale(what, softmax_scale)))
     if return_attn_probs:
         out, lse = call(_attend_lse, policy, *arguments)
         return out.transpose(1, 2), lse, None
@@ -512,7 +528,7 @@ def flash_attn_varlen_func(
     causal, left, right = _window(what, window_size, causal)
     out, lse = call(
         _attend_packed, policy, q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k),
-        _scale(what, softmax_scale, q.shape[2]), causal, left, right,
+        *_how(causal, left, right, _scale(what, softmax_scale)),
     )  # fmt: skip
     return (out, lse, None) if return_attn_probs else out
 
@@ -599,7 +615,7 @@ def flash_attn_with_kvcache(
         v_cache[place] = v.to(v_cache.dtype)
         lengths = lengths + k.shape[1]
     causal, left, right = _window(what, window_size, causal)
-    how = (_scale(what, softmax_scale, dim), causal, left, right)
+    how = _how(causal, left, right, _scale(what, softmax_scale))
     if block_table is not None:
         out, lse = call(_attend_paged, policy, q, k_cache, v_cache, lengths, block_table, *how)
     elif queries <= 16 and (size := _page_of(room)) and policy is None:

@@ -26,8 +26,7 @@ class _Registration:
         def forward(keys: Any, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False,
                     return_debug_mask: bool = False, *, scale: float | None = None) -> Any:  # fmt: skip
             if _takes(query, key, value, dropout_p, return_debug_mask):
-                scale = query.shape[-1] ** -0.5 if scale is None else scale
-                out, lse = call(_attend_lse, None, query, key, value, scale, is_causal, -1, -1)
+                out, lse = call(_attend_lse, None, query, key, value, is_causal, -1, -1, scale or 0.0)
                 seed = torch.zeros((2,), dtype=torch.uint64, device=query.device)
                 unused = torch.empty((), dtype=torch.uint64, device=query.device)
                 debug = torch.empty((0,), dtype=query.dtype, device=query.device)

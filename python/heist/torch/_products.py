@@ -18,7 +18,7 @@ from ._device import (
     ops_of,
     tensors_only,
 )
-from ._library import call, cause, define, remember
+from ._library import CODES, call, cause, define, remember
 
 _ACTIVATIONS = ("none", "relu", "gelu", "silu")
 
@@ -116,7 +116,24 @@ def _activation(what: str, activation: str) -> int:
 
 # --- The operations -----------------------------------------------------------
 
-def _mm(a, b, out_dtype, policy):
+_NUMBERED = {number: dtype for dtype, number in CODES.items()}
+
+
+def _result(a: torch.Tensor, out_dtype: int) -> torch.dtype:
+    """The type of a result by its number; -1 is that of the input."""
+    return a.dtype if out_dtype < 0 else _NUMBERED[out_dtype]
+
+
+def _number(what: str, input: torch.Tensor, out_dtype: torch.dtype) -> tuple[int, ...]:
+    """A type of results as operations take it, left out where it is that of the input."""
+    if out_dtype == input.dtype:
+        return ()
+    _output(what, out_dtype)
+    return (CODES[out_dtype],)
+
+
+def _mm(a, b, out_dtype=-1, policy=""):
+    out_dtype = _result(a, out_dtype)
     key = (
         "mm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, out_dtype, a.get_device(), b.get_device(),
         policy, _tf32(a.dtype),
@@ -140,13 +157,13 @@ def _mm(a, b, out_dtype, policy):
     return out
 
 
-def _like_mm(a, b, out_dtype):
+def _like_mm(a, b, out_dtype=-1):
     one_device("mm", a, b)
     _two("mm", a, b)
-    return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
+    return a.new_empty((a.shape[0], b.shape[1]), dtype=_result(a, out_dtype))
 
 
-def _addmm(c, a, b, beta, alpha, activation, policy):
+def _addmm(c, a, b, beta=1.0, alpha=1.0, activation=0, policy=""):
     what = "addmm"
     m, n = a.shape[0], b.shape[1]
     out = torch.empty((m, n), dtype=a.dtype, device=a.device)
@@ -190,11 +207,11 @@ def _like_addmm(c, a, b, *how):
     return a.new_empty((a.shape[0], b.shape[1]))
 
 
-def _linear(x, weight, activation, policy):
+def _linear(x, weight, activation=0, policy=""):
     return _linear_bias(x, weight, None, activation, policy)
 
 
-def _linear_bias(x, weight, bias, activation, policy):
+def _linear_bias(x, weight, bias, activation=0, policy=""):
     what = "linear"
     key = (
         "linear", x.shape, weight.shape, x.stride(), weight.stride(), x.dtype, weight.dtype, x.get_device(),
@@ -259,18 +276,19 @@ def _check_linear(x, weight, bias):
         raise ValueError(f"{what}: bias is {bias.dtype} of {tuple(bias.shape)}; {x.dtype} of ({weight.shape[0]},) is wanted")
 
 
-def _like_linear(x, weight, activation):
-    return _like_linear_bias(x, weight, None, activation)
+def _like_linear(x, weight, *how):
+    return _like_linear_bias(x, weight, None)
 
 
-def _like_linear_bias(x, weight, bias, activation):
+def _like_linear_bias(x, weight, bias, *how):
     one_device("linear", x, weight, *(() if bias is None else (bias,)))
     _check_linear(x, weight, bias)
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
-def _grouped_mm(a, b, offs, out_dtype, policy):
+def _grouped_mm(a, b, offs, out_dtype=-1, policy=""):
     what = "grouped_mm"
+    out_dtype = _result(a, out_dtype)
     rows, depth = a.shape
     groups, _, cols = b.shape
     if not rows * cols or not depth or not groups:
@@ -306,21 +324,21 @@ def _grouped_mm(a, b, offs, out_dtype, policy):
     return out
 
 
-def _like_grouped(a, b, offs, out_dtype):
+def _like_grouped(a, b, offs, out_dtype=-1):
     one_device("grouped_mm", a, b, offs)
-    return a.new_empty((a.shape[0], b.shape[2]), dtype=out_dtype)
+    return a.new_empty((a.shape[0], b.shape[2]), dtype=_result(a, out_dtype))
 
 
-_multiply = _op_mm, _ = define("mm", "Tensor input, Tensor mat2, ScalarType out_dtype", "Tensor", _mm, _like_mm)
+_multiply = _op_mm, _ = define("mm", "Tensor input, Tensor mat2, int out_dtype=-1", "Tensor", _mm, _like_mm)
 _multiply_add = define(
-    "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta, float alpha, int activation", "Tensor", _addmm, _like_addmm
+    "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta=1.0, float alpha=1.0, int activation=0", "Tensor", _addmm, _like_addmm
 )
-_apply = _op_linear, _ = define("linear", "Tensor input, Tensor weight, int activation", "Tensor", _linear, _like_linear)
+_apply = _op_linear, _ = define("linear", "Tensor input, Tensor weight, int activation=0", "Tensor", _linear, _like_linear)
 _apply_bias = _op_linear_bias, _ = define(
-    "linear_bias", "Tensor input, Tensor weight, Tensor bias, int activation", "Tensor", _linear_bias, _like_linear_bias
+    "linear_bias", "Tensor input, Tensor weight, Tensor bias, int activation=0", "Tensor", _linear_bias, _like_linear_bias
 )
 _multiply_groups = define(
-    "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, ScalarType out_dtype", "Tensor", _grouped_mm, _like_grouped
+    "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int out_dtype=-1", "Tensor", _grouped_mm, _like_grouped
 )
 
 
@@ -342,10 +360,11 @@ def mm(
     if torch.is_grad_enabled():
         no_gradient("mm", input, mat2)
     # Types and sizes are checked where a call is planned, once.
+    number = () if out_dtype is None else _number("mm", input, out_dtype)
     if policy is not None:
-        return call(_multiply, policy, input, mat2, out_dtype or input.dtype)
+        return call(_multiply, policy, input, mat2, *number)
     try:
-        return _op_mm(input, mat2, out_dtype or input.dtype)
+        return _op_mm(input, mat2, *number)
     except RuntimeError as error:
         raise cause(error) from None
 
@@ -410,8 +429,8 @@ def linear(
         return call(*given, number)
     try:
         if bias is None:
-            return _op_linear(input, weight, number)
-        return _op_linear_bias(input, weight, bias, number)
+            return _op_linear(input, weight, number) if number else _op_linear(input, weight)
+        return _op_linear_bias(input, weight, bias, number) if number else _op_linear_bias(input, weight, bias)
     except RuntimeError as error:
         raise cause(error) from None
 
@@ -465,5 +484,6 @@ def grouped_mm(
             f"{what}: offs is {offs.dtype} of {tuple(offs.shape)}; contiguous int32 with one number for each of "
             f"{mat_b.shape[0]} groups is wanted"
         )
-    out = call(_multiply_groups, policy, mat_a, mat_b, offs, out_dtype or mat_a.dtype)
+    number = () if out_dtype is None else _number(what, mat_a, out_dtype)
+    out = call(_multiply_groups, policy, mat_a, mat_b, offs, *number)
     return out.view(groups, rows, mat_b.shape[2]) if batched else out
