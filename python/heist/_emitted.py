@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import Any
 
 from . import _native
@@ -43,7 +41,14 @@ class Emitted:
     """
 
     def __init__(self, source: str | os.PathLike[str]) -> None:
-        text = source if isinstance(source, str) and source.lstrip().startswith("{") else Path(source).read_text()
+        # Few programs come here, and all import this file.
+        import json
+
+        if isinstance(source, str) and source.lstrip().startswith("{"):
+            text = source
+        else:
+            with open(source, encoding="utf-8") as file:
+                text = file.read()
         try:
             content = json.loads(text)
             self.name: str = content["name"]
