@@ -142,7 +142,10 @@ TABLE = [
     ("linear with an activation that is none", lambda: ht.linear(t(2, 16), t(8, 16), activation="tanh"), ValueError, "gelu"),
     ("addmm with an activation that is none", lambda: ht.addmm(t(8), t(8, 16), t(16, 8), activation=""), ValueError, "silu"),
     ("a policy that is none", lambda: ht.mm(t(8, 16), t(16, 8), policy="max-steels(1)"), ValueError, "max-steals"),
-    ("mm that wants a gradient", lambda: ht.mm(t(8, 16).requires_grad_(), t(16, 8)), Unsupported, "no_grad"),
+    ("mm with a policy that wants a gradient", lambda: ht.mm(t(8, 16).requires_grad_(), t(16, 8), policy="greedy"), Unsupported, "leave the policy out"),
+    ("linear with a policy that wants a gradient", lambda: ht.linear(t(8, 16), t(8, 16).requires_grad_(), policy="greedy"), Unsupported, "leave the policy out"),
+    ("addmm that wants a gradient", lambda: ht.addmm(t(8).requires_grad_(), t(8, 16), t(16, 8)), Unsupported, "no_grad"),
+    ("grouped_mm that wants a gradient", lambda: ht.grouped_mm(t(8, 16).requires_grad_(), t(2, 16, 8), offs=offs), Unsupported, "no_grad"),
     ("sdpa that wants a gradient", lambda: sdpa(q().requires_grad_(), q(), q()), Unsupported, "no_grad"),
     # Sizes
     ("mm of 2^31 rows", lambda: ht.mm(huge(2**31, 16), t(16, 8)), Unsupported, "2^31"),

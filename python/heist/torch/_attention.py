@@ -235,9 +235,10 @@ def _like_sdpa(q, k, v, *how):
     return _like(*_counted(q, k, v, *how))
 
 
-_sdpa_of = _op_sdpa, _ = define(
+_sdpa_of = define(
     "sdpa", f"{_QKV}, bool causal=False, bool gqa=False, float scale=0.0", "Tensor", _sdpa, _like_sdpa
 )
+_op_sdpa = _sdpa_of.plain
 
 
 # --- Packed sequences ---------------------------------------------------------

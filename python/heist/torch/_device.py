@@ -166,16 +166,30 @@ class Launcher:
         return counters, scratch
 
 
+def wants_gradient(*tensors: torch.Tensor | None) -> bool:
+    """Whether a gradient of one of these may be asked for later."""
+    if torch.is_grad_enabled():
+        for tensor in tensors:
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
+
+
 def no_gradient(what: str, *tensors: torch.Tensor | None) -> None:
-    """Refuses tensors that want a gradient: there is no backward yet."""
-    if not torch.is_grad_enabled():
-        return
-    for tensor in tensors:
-        if tensor is None or not tensor.requires_grad:
-            continue
+    """Refuses tensors that want a gradient, where there is no backward."""
+    if wants_gradient(*tensors):
         raise UnsupportedError(
-            f"{what}: there is no backward yet, and an input requires a gradient; call it under `torch.no_grad()` "
+            f"{what}: there is no backward for it, and an input requires a gradient; call it under `torch.no_grad()` "
             "or with `.detach()`ed tensors"
+        )
+
+
+def no_policy(what: str, policy: Any) -> None:
+    """Refuses a policy beside a gradient."""
+    if policy is not None:
+        raise UnsupportedError(
+            f"{what}: an input requires a gradient, and with a policy there is none; leave the policy out, or call it "
+            "under `torch.no_grad()`"
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 import torch
 
@@ -27,8 +27,35 @@ _defined: list[tuple[str, str, Callable[..., Any]]] = []
 _refused = threading.local()
 
 
-def define(name: str, arguments: str, results: str, body: Callable[..., Any], fake: Callable[..., Any]) -> tuple[Any, Any]:
-    """Defines ``heist::NAME``, and ``heist::NAME_policy`` that takes a policy too. PyTorch
+class Operation(NamedTuple):
+    """The forms of an operation."""
+
+    #: As most call it.
+    plain: Any
+    #: With a policy.
+    policy: Any
+    #: For inputs that want a gradient; None where there is no backward.
+    train: Any
+
+
+class Gradient(NamedTuple):
+    """How the gradients of an operation are had, as ``torch.library.register_autograd``
+    takes it."""
+
+    keep: Callable[..., Any]
+    backward: Callable[..., Any]
+
+
+def define(
+    name: str,
+    arguments: str,
+    results: str,
+    body: Callable[..., Any],
+    fake: Callable[..., Any],
+    gradient: Gradient | None = None,
+) -> Operation:
+    """Defines ``heist::NAME``; ``heist::NAME_policy``, which takes a policy too; and with a
+    gradient ``heist::NAME_train``: PyTorch's part in that costs every call. PyTorch
     leaves out arguments that have their default, so body and fake have the same defaults;
     each number that a caller leaves out saves a third of a microsecond."""
     LIBRARY.define(f"{name}({arguments}) -> {results}")
@@ -42,7 +69,15 @@ def define(name: str, arguments: str, results: str, body: Callable[..., Any], fa
     torch.library.register_fake(f"heist::{name}_policy", lambda *given, policy: fake(*given), lib=LIBRARY)
     kinds = "".join("T" if argument.split()[0] == "Tensor" else "." for argument in arguments.split(", "))
     _defined.append((name, kinds, body))
-    return getattr(torch.ops.heist, name).default, getattr(torch.ops.heist, f"{name}_policy").default
+    train = None
+    if gradient is not None:
+        LIBRARY.define(f"{name}_train({arguments}) -> {results}")
+        for key in ("CPU", "CUDA"):
+            LIBRARY.impl(f"{name}_train", body, key)
+        torch.library.register_fake(f"heist::{name}_train", fake, lib=LIBRARY)
+        torch.library.register_autograd(f"heist::{name}_train", gradient.backward, setup_context=gradient.keep, lib=LIBRARY)
+        train = getattr(torch.ops.heist, f"{name}_train").default
+    return Operation(getattr(torch.ops.heist, name).default, getattr(torch.ops.heist, f"{name}_policy").default, train)
 
 
 def install() -> str:
@@ -89,12 +124,12 @@ def cause(error: RuntimeError) -> BaseException:
     return kept if kept is not None and str(kept) in str(error) else error
 
 
-def call(operations: tuple[Any, Any], policy: Any, *arguments: Any) -> Any:
+def call(operation: Operation, policy: Any, *arguments: Any) -> Any:
     """Calls an operation, or the one for a policy, and raises what its body raised."""
     try:
         if policy is None:
-            return operations[0](*arguments)
-        return operations[1](*arguments, policy=policy_text(policy))
+            return operation.plain(*arguments)
+        return operation.policy(*arguments, policy=policy_text(policy))
     except RuntimeError as error:
         raise cause(error) from None
 

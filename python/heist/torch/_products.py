@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import torch
 from torch import Tensor
@@ -14,13 +14,22 @@ from ._device import (
     aligned,
     device_of,
     no_gradient,
+    no_policy,
     one_device,
     ops_of,
     tensors_only,
+    wants_gradient,
 )
-from ._library import CODES, call, cause, define, remember
+from ._library import CODES, Gradient, call, cause, define, remember
 
-_ACTIVATIONS = ("none", "relu", "gelu", "silu")
+#: Activations, and PyTorch's own of each.
+_ACTIVATE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "none": lambda x: x,
+    "relu": torch.nn.functional.relu,
+    "gelu": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "silu": torch.nn.functional.silu,
+}
+_ACTIVATIONS = tuple(_ACTIVATE)
 
 _plans: dict[Any, Any] = {}
 
@@ -329,14 +338,58 @@ def _like_grouped(a, b, offs, out_dtype=-1):
     return a.new_empty((a.shape[0], b.shape[2]), dtype=_result(a, out_dtype))
 
 
-_multiply = _op_mm, _ = define("mm", "Tensor input, Tensor mat2, int out_dtype=-1", "Tensor", _mm, _like_mm)
+def _keep_mm(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:2])
+
+
+def _backward_mm(ctx, d):
+    a, b = ctx.saved_tensors
+    d = d.to(a.dtype)
+    return (
+        _product(d, b.t()) if ctx.needs_input_grad[0] else None,
+        _product(a.t(), d) if ctx.needs_input_grad[1] else None,
+        None,
+    )
+
+
+def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A product for a gradient, whose factors may lie in any way."""
+    a, b = (m if m.is_contiguous() or m.t().is_contiguous() else m.contiguous() for m in (a, b))
+    return call(_multiply, None, a, b)
+
+
+def _keep_linear(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:2])
+    ctx.bias = len(inputs) > 2 and isinstance(inputs[2], Tensor)
+
+
+def _backward_linear(ctx, d):
+    x, weight = ctx.saved_tensors
+    rows = d.reshape(-1, d.shape[-1])
+    d_x = _product(rows, weight).view(x.shape) if ctx.needs_input_grad[0] else None
+    d_weight = _product(rows.t(), x.reshape(-1, x.shape[-1])) if ctx.needs_input_grad[1] else None
+    if not ctx.bias:
+        return d_x, d_weight, None
+    return d_x, d_weight, rows.sum(0) if ctx.needs_input_grad[2] else None, None
+
+
+_multiply = define(
+    "mm", "Tensor input, Tensor mat2, int out_dtype=-1", "Tensor", _mm, _like_mm, Gradient(_keep_mm, _backward_mm)
+)
+_op_mm = _multiply.plain
 _multiply_add = define(
-    "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta=1.0, float alpha=1.0, int activation=0", "Tensor", _addmm, _like_addmm
-)
-_apply = _op_linear, _ = define("linear", "Tensor input, Tensor weight, int activation=0", "Tensor", _linear, _like_linear)
-_apply_bias = _op_linear_bias, _ = define(
-    "linear_bias", "Tensor input, Tensor weight, Tensor bias, int activation=0", "Tensor", _linear_bias, _like_linear_bias
-)
+    "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta=1.0, float alpha=1.0, int activation=0", "Tensor", _addmm,
+    _like_addmm,
+)  # fmt: skip
+_apply = define(
+    "linear", "Tensor input, Tensor weight, int activation=0", "Tensor", _linear, _like_linear,
+    Gradient(_keep_linear, _backward_linear),
+)  # fmt: skip
+_apply_bias = define(
+    "linear_bias", "Tensor input, Tensor weight, Tensor bias, int activation=0", "Tensor", _linear_bias, _like_linear_bias,
+    Gradient(_keep_linear, _backward_linear),
+)  # fmt: skip
+_op_linear, _op_linear_bias = _apply.plain, _apply_bias.plain
 _multiply_groups = define(
     "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int out_dtype=-1", "Tensor", _grouped_mm, _like_grouped
 )
@@ -357,10 +410,11 @@ def mm(
     """
     if not (isinstance(input, Tensor) and isinstance(mat2, Tensor)):
         tensors_only("mm", input=input, mat2=mat2)
-    if torch.is_grad_enabled():
-        no_gradient("mm", input, mat2)
     # Types and sizes are checked where a call is planned, once.
     number = () if out_dtype is None else _number("mm", input, out_dtype)
+    if torch.is_grad_enabled() and (input.requires_grad or mat2.requires_grad):
+        no_policy("mm", policy)
+        return _multiply.train(input, mat2, *number)
     if policy is not None:
         return call(_multiply, policy, input, mat2, *number)
     try:
@@ -420,10 +474,13 @@ def linear(
     what = "linear"
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
         tensors_only(what, input=input, weight=weight, bias=input if bias is None else bias)
-    if torch.is_grad_enabled():
-        no_gradient(what, input, weight, bias)
     number = 0 if activation == "none" else _activation(what, activation)
     # Types and sizes are checked where a call is planned, once.
+    if wants_gradient(input, weight, bias):
+        no_policy(what, policy)
+        out = _apply.train(input, weight) if bias is None else _apply_bias.train(input, weight, bias)
+        # The gradient of an activation takes what it was given.
+        return _ACTIVATE[activation](out)
     if policy is not None:
         given = (_apply, policy, input, weight) if bias is None else (_apply_bias, policy, input, weight, bias)
         return call(*given, number)
