@@ -140,11 +140,6 @@ def textures(file):
     yield "uses textures and surfaces, which the simulated GPU does not have"
 
 
-@kernels("nvcc/tcgen05")
-def tcgen05(file):
-    yield "needs tcgen05"
-
-
 @kernels("nvcc/dependent_launch")
 def dependent_launch(file):
     a = spread(32, -9, 9)

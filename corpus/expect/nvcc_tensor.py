@@ -133,3 +133,27 @@ def gemm_warp_specialised(file):
     else:
         run.buffer("b", "in", "f16", b).tensormap("a", "f16", [k, m], [16, 128], "32").tensormap("b", "f16", [k, n], [16, 64], "32")
     yield run.output("f32", product(a, b, m, n, k)).value("s32", n).value("s32", k)
+
+
+def lines_of_128_bytes(matrix, rows):
+    """Rows of 64 halves as a tile with the 128-byte swizzle: chunk c of row r stands where chunk c ^ r would."""
+    out = [0] * (rows * 64)
+    for r in range(rows):
+        for c in range(8):
+            at = r * 64 + (c ^ r % 8) * 8
+            out[at : at + 8] = matrix[r * 64 + c * 8 : r * 64 + c * 8 + 8]
+    return out
+
+
+@kernels("nvcc/tcgen05")
+def tcgen05(file):
+    a, b = spread(128 * 64, -4, 4), spread(64 * 64, -3, 3, 5)
+    shape = 1 << 4 | 64 // 8 << 17 | 128 // 16 << 24
+    run = Run("mma_f16", block=128, smem=24576 + 1024)
+    run.input("f16", lines_of_128_bytes(a, 128)).input("f16", lines_of_128_bytes(b, 64))
+    yield run.output("f32", product(a, b, 128, 64, 64)).value("u32", shape)
+
+
+@kernels("nvcc/tcgen05_forms")
+def tcgen05_forms(file):
+    yield "its operands mean nothing: it is there for its spellings"

@@ -181,12 +181,29 @@ rules! {
     WGMMA_UNWAITED = "T005" Error "a wgmma whose result is never waited for";
     WGMMA_DESCRIPTOR = "T006" Error "a matrix descriptor that is not valid";
     TENSOR_DIVERGENT = "T007" Error "a tensor-core instruction that not the whole warp or warpgroup runs";
-    WGMMA_SOURCE_OVERWRITTEN = "T008" Error "shared memory overwritten while a wgmma may still read it";
+    WGMMA_SOURCE_OVERWRITTEN = "T008" Error "shared memory overwritten while a tensor-core product may still read it";
     WMMA_STRIDE = "T009" Error "a wmma pointer or stride that is not aligned";
     SETMAXNREG_IGNORED = "T010" Warning "a `setmaxnreg` that is going to be ignored";
     SETMAXNREG_POOL = "T011" Error "a `setmaxnreg` that asks for more registers than the block has";
     WGMMA_SERIALIZED = "T012" Warning "wgmma instructions that the assembler serialises";
     CUT_TO_TRAP = "T013" Warning "a kernel that is nothing but a trap";
+    TENSOR_LOAD_EARLY = "T101" Warning "registers of a `tcgen05.ld` that is not waited for";
+    TENSOR_RESULT_EARLY = "T102" Error "tensor memory used before the commit of a product or copy was waited for";
+    TENSOR_TRANSFER_EARLY = "T103" Error "tensor memory used before the wait of a `tcgen05.ld` or `tcgen05.st`";
+    TENSOR_THREAD_FENCE = "T104" Warning "no `tcgen05.fence::after_thread_sync` behind the synchronisation";
+    TENSOR_LEAK = "T105" Error "tensor memory that is never freed";
+    TENSOR_FREE = "T106" Error "tensor memory freed twice, in use, or by another address or size";
+    TENSOR_ALLOCATION = "T107" Error "an allocation of tensor memory that can't be";
+    TENSOR_PERMIT = "T108" Error "an allocation of tensor memory after the permit was given up";
+    TENSOR_ALLOCATORS = "T109" Error "tensor memory allocated by several warps of a block";
+    TENSOR_STARVED = "T110" Error "an allocation waits for tensor memory that nobody frees";
+    TENSOR_LANES = "T111" Error "lanes of tensor memory that the warp can't reach";
+    TENSOR_BOUNDS = "T112" Error "columns of tensor memory that the block does not have";
+    TENSOR_UNWRITTEN = "T113" Error "tensor memory read that nothing has written";
+    TENSOR_DESCRIPTOR = "T114" Error "an instruction descriptor that is not valid";
+    TENSOR_GROUPS = "T115" Error "`cta_group::1` and `cta_group::2` mixed in a kernel";
+    TENSOR_ISSUERS = "T116" Error "a product, copy or commit that several lanes start";
+    TENSOR_UNCOMMITTED = "T117" Error "products that no commit covers, or a commit that covers nothing";
 
     // L: cluster launch control.
     CLC_SLOT = "L001" Error "a response slot that is not 16 aligned bytes of the block's shared memory";

@@ -168,6 +168,8 @@ pub(crate) struct Code {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shape {
     pub(crate) static_shared: u32,
+    /// What the start of dynamic shared memory is a multiple of.
+    pub(crate) dynamic_align: u32,
     pub(crate) param_bytes: u32,
     /// Registers a thread, where the kernel says.
     pub(crate) max_registers: Option<u32>,
@@ -185,6 +187,8 @@ pub(crate) struct Shape {
     /// Whether something reads or writes shared memory by the asynchronous proxy; see
     /// [`crate::decode::isolation`].
     pub(crate) asynchronous: bool,
+    /// Whether the kernel has `tcgen05.fence`: compilers that rely on other means write none.
+    pub(crate) tensor_fences: bool,
     /// 32-bit words of the live registers that the declarations amount to.
     pub(crate) register_words: u32,
 }

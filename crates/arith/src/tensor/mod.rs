@@ -4,7 +4,7 @@
 //! ([`crate::lanes::Lanes`]). [`mma`] is `mma.sync`, with [`quad_pair`] for its
 //! oldest shape; [`sparse`] is `mma.sp`; [`matrix`] is `ldmatrix`, `stmatrix` and `movmatrix`; [`wmma`]
 //! the fragments and products of that family; [`wgmma`] the descriptors, operands
-//! and products of warpgroups; [`swizzle`] the permutation of shared memory that
+//! and products of warpgroups; [`tcgen05`] those with tensor memory; [`swizzle`] the permutation of shared memory that
 //! they and tensor copies use.
 //!
 //! # Numbers
@@ -27,6 +27,7 @@ pub mod mma;
 pub mod quad_pair;
 pub mod sparse;
 pub mod swizzle;
+pub mod tcgen05;
 pub mod wgmma;
 pub mod wmma;
 

@@ -262,7 +262,41 @@ impl Numbers {
         }
     }
 
-    fn negate(&mut self) {
+    /// The rows of both, one matrix under the other.
+    pub fn chain(self, under: Numbers) -> Numbers {
+        match (self, under) {
+            (Numbers::Floats(mut all), Numbers::Floats(more)) => {
+                all.extend(more);
+                Numbers::Floats(all)
+            }
+            (Numbers::Integers(mut all), Numbers::Integers(more)) => {
+                all.extend(more);
+                Numbers::Integers(all)
+            }
+            (one, _) => one,
+        }
+    }
+
+    /// The columns of both, one matrix beside the other, of `width` columns each.
+    pub fn beside(self, right: &Numbers, width: usize) -> Numbers {
+        fn zip<T: Copy>(left: &[T], right: &[T], width: usize) -> Vec<T> {
+            let width = width.max(1);
+            let rows = left.chunks(width).zip(right.chunks(width));
+            rows.flat_map(|(left, right)| [left, right])
+                .flatten()
+                .copied()
+                .collect()
+        }
+        match (&self, right) {
+            (Numbers::Floats(one), Numbers::Floats(two)) => Numbers::Floats(zip(one, two, width)),
+            (Numbers::Integers(one), Numbers::Integers(two)) => {
+                Numbers::Integers(zip(one, two, width))
+            }
+            _ => self,
+        }
+    }
+
+    pub(crate) fn negate(&mut self) {
         match self {
             Numbers::Floats(all) => all.iter_mut().for_each(|x| *x = -*x),
             Numbers::Integers(all) => all.iter_mut().for_each(|x| *x = -*x),

@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::doing("wgmma", Family::Warpgroup, wgmma).results(Results::Updates("mma_async")).unit(Unit::Tensor).proxy(ProxyRule::Async)
         .needs(|_, needs| needs.add(Feature::Wgmma)).tested("tests/ptx/matrix/wgmma.ptx"),
     Row::doing("tcgen05", Family::TensorMemory, ANYTHING).results(Results::With(&["ld"])).unit(Unit::Tensor).proxy(ProxyRule::Async)
-        .needs(tcgen05_needs).untested("fifth-generation tensor cores are not simulated"),
+        .needs(tcgen05_needs).tested("tests/ptx/tcgen05/product.ptx"),
     Row::doing("tensormap", Family::TensorMap, ANYTHING).results(Results::None).memory_by(&[("replace", Memory::Update)])
         .needs(map_needs).tested("rules/A026-tensor-map-fence/good.ptx"),
     Row::doing("spdecompress", Family::Internal, ANYTHING).untested("the vendor's compilers alone use it"),

@@ -133,8 +133,8 @@ fn report_source(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict) {
     let (code, reader, help) = match conflict.their_kind {
         Kind::Product => (
             rule::WGMMA_SOURCE_OVERWRITTEN,
-            "a wgmma",
-            "wait for the product (`wgmma.wait_group`), and let the writing thread know, before its operands are overwritten",
+            "a tensor-core product",
+            "wait for the product (`wgmma.wait_group`, or the mbarrier of `tcgen05.commit`), and let the writing thread know, before its operands are overwritten",
         ),
         _ => (
             rule::BULK_SOURCE_OVERWRITTEN,

@@ -20,6 +20,7 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
         return;
     }
     bulk_in_flight(cx);
+    super::tensor_memory::block_exited(cx);
     super::delivery::block_exited(cx);
     if let Some(pc) = cx.team.control.unanswered(rank) {
         report_unanswered(cx, pc, rank);

@@ -14,3 +14,4 @@ pub(crate) mod group;
 pub(crate) mod look;
 pub(crate) mod order;
 pub(crate) mod products;
+pub(crate) mod tensor_memory;

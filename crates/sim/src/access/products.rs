@@ -5,6 +5,7 @@
 //! `wgmma.fence` are remembered, for a product may not use those.
 
 use super::context::Cx;
+use crate::code::Touched;
 use crate::lanes::ALL;
 use heist_ptx::rule;
 
@@ -24,6 +25,10 @@ pub(crate) fn note(cx: &mut Cx<'_>) {
             .iter()
             .for_each(|number| products.written.insert(row(number)));
     }
+    if !products.loading.is_empty() {
+        note_loading(cx, touched);
+    }
+    let products = &cx.warp.products;
     if products.pending.is_empty() {
         return;
     }
@@ -54,6 +59,46 @@ pub(crate) fn note(cx: &mut Cx<'_>) {
     }
 }
 
+/// Holds the registers of an instruction against loads of tensor memory. One that reads them
+/// waits for them by itself, and the wait may come later; one that writes them does not.
+fn note_loading(cx: &mut Cx<'_>, touched: &Touched) {
+    let base = cx.fragment.base;
+    let row = |&number: &u16| u32::from(number) - 1 + base;
+    let products = &mut cx.warp.products;
+    let flies = |number: &u16| products.loading.has(row(number));
+    if touched.reads.iter().any(flies) {
+        products.used.get_or_insert(cx.fragment.pc);
+    }
+    if !touched.writes.iter().any(flies) {
+        return;
+    }
+    let pc = products.loader;
+    cx.report(rule::TENSOR_LOAD_EARLY, cx.mask, |cx, mut told| {
+        told.message =
+            "writes a register that a tcgen05.ld may still be going to write".to_owned();
+        told.other(cx.code.span(pc), "the load was started here")
+            .help("`tcgen05.wait::ld.sync.aligned` before the registers of a load are used for something else")
+    });
+}
+
+/// A warp's last lanes have exited: its loads of tensor memory were waited for.
+fn loads_left(cx: &mut Cx<'_>) {
+    let products = &mut cx.warp.products;
+    let (used, pc) = (products.used.take(), products.loader);
+    products.loaded();
+    let Some(used) = used else {
+        return;
+    };
+    let here = std::mem::replace(&mut cx.fragment.pc, used);
+    cx.report(rule::TENSOR_LOAD_EARLY, ALL, |cx, mut told| {
+        told.message =
+            "reads a register of a tcgen05.ld that the warp never waits for".to_owned();
+        told.other(cx.code.span(pc), "the load was started here")
+            .help("`tcgen05.wait::ld.sync.aligned` between the load and the first use of its registers")
+    });
+    cx.fragment.pc = here;
+}
+
 #[cold]
 pub(crate) fn report_in_flight(cx: &mut Cx<'_>, row: u32, what: &str) {
     let Some(pc) = cx.warp.products.user(row).map(|product| product.pc) else {
@@ -68,6 +113,7 @@ pub(crate) fn report_in_flight(cx: &mut Cx<'_>, row: u32, what: &str) {
 
 /// A warp's last lanes have exited: nothing of it may be in flight.
 pub(crate) fn exited(cx: &mut Cx<'_>) {
+    loads_left(cx);
     let all = std::mem::take(&mut cx.warp.products.pending);
     for product in all {
         let pc = product.pc;

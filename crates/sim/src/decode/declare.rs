@@ -3,6 +3,7 @@
 use super::cost::Decoded;
 use super::decoder::Decoder;
 use super::names::{Declared, Memory, Named, Place, Register, rows_of};
+use super::variables::MOST_ALIGNED;
 use crate::code::NOWHERE;
 use heist_ptx::{Linkage, Name, Registers, ScalarType, Space, Span, Statement, Variable, rule};
 
@@ -106,6 +107,8 @@ impl<'m> Decoder<'m> {
                 Place::Frame(self.take_frame(size.unwrap_or(0), variable.alignment()))
             }
             Space::Shared if variable.linkage == Linkage::Extern || size.is_none() => {
+                let asked = variable.alignment().clamp(16, MOST_ALIGNED) as u32;
+                self.shape.dynamic_align = self.shape.dynamic_align.max(asked);
                 Place::Dynamic(0)
             }
             Space::Shared => {

@@ -151,6 +151,9 @@ impl Variables {
 /// Bytes of a variable that an address space has room for.
 const MOST_BYTES: u64 = 1 << 40;
 
+/// The most that the start of dynamic shared memory is aligned to.
+pub(crate) const MOST_ALIGNED: u64 = 1 << 15;
+
 /// A variable's size, or that nothing has room for it.
 fn checked(variable: &Variable) -> Result<u64, Box<Diagnostic>> {
     match variable.size().unwrap_or(0) {

@@ -75,6 +75,7 @@ impl Cluster {
             block.shared.reset(machine.shared_len as usize, defers);
             (block.ctaid, block.number, block.end) = (ctaid, block_number, time);
             (block.live, block.live_warps) = (threads, warps);
+            block.sm = (sm * size + rank) % machine.device.gpu().sms.max(1);
             let standing = Standing {
                 block: machine.launch.block,
                 grid: machine.launch.grid,

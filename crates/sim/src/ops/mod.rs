@@ -12,6 +12,7 @@ pub(crate) mod copy;
 pub(crate) mod matrix;
 pub(crate) mod mbarrier;
 pub(crate) mod memory;
+pub(crate) mod tcgen05;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
 
@@ -72,7 +73,8 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         Family::RegisterPool => registers::decode(d, i, &mods),
         Family::Stack => stack::decode(d, i, &mods),
         Family::Video => video::decode(d, i, &mods),
-        Family::TensorMemory | Family::Texture | Family::Multimem | Family::Internal => {
+        Family::TensorMemory => tcgen05::decode(d, i, &mods),
+        Family::Texture | Family::Multimem | Family::Internal => {
             Err(d.unsupported(i, row.tested.reason()))
         }
     }

@@ -2,8 +2,9 @@
 
 use crate::code::{Code, Reach, Shape};
 use crate::decode::decoder::{Decoder, Pool};
+use crate::decode::names::Place;
 use crate::decode::trail::Trail;
-use crate::decode::variables::Variables;
+use crate::decode::variables::{MOST_ALIGNED, Variables};
 use crate::decode::{isolation, pipe};
 use crate::engine::executable::Executable;
 use crate::special::Special;
@@ -150,8 +151,14 @@ impl Decoder<'_> {
     }
 
     fn finish(mut self) -> Executable {
-        // Dynamic shared memory begins behind the static variables, as aligned as can be asked for.
-        let dynamic = u64::from(self.shared_start + self.shared_end.next_multiple_of(16));
+        // Dynamic shared memory begins behind the static variables, as aligned as its own ask for.
+        let asked = self.variables.iter().filter_map(|variable| {
+            matches!(variable.place, Some(Place::Dynamic(_))).then_some(variable.align)
+        });
+        let asked = asked.max().unwrap_or(0).clamp(16, MOST_ALIGNED) as u32;
+        self.shape.dynamic_align = self.shape.dynamic_align.max(asked);
+        let fixed = self.shared_start + self.shared_end;
+        let dynamic = u64::from(fixed.next_multiple_of(self.shape.dynamic_align));
         for special in &mut self.specials {
             if let Special::Dynamic { addend, wide } = *special {
                 self.shape.uses_dynamic_shared = true;

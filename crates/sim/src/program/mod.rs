@@ -267,6 +267,7 @@ impl Program {
             printed: String::new(),
             pool,
             tensor_maps: Default::default(),
+            columns: Default::default(),
             decisions: Vec::new(),
             shared_len: plan.shared,
             shared_start: device.gpu().arch.limits().shared_start,

@@ -223,7 +223,10 @@ impl Check<'_> {
         let (device, limits) = (self.device, self.limits());
         let fixed = shape.static_shared;
         let shared = if self.launch.dynamic_shared > 0 {
-            let start = fixed.checked_next_multiple_of(16).unwrap_or(u32::MAX);
+            let before = limits.shared_start;
+            let all = before.saturating_add(fixed);
+            let aligned = all.checked_next_multiple_of(shape.dynamic_align.max(16));
+            let start = aligned.map_or(u32::MAX, |aligned| aligned - before);
             start.saturating_add(self.launch.dynamic_shared)
         } else {
             fixed

@@ -25,6 +25,10 @@ pub(crate) struct Block {
     pub(crate) expected: crate::state::copies::Expected,
     pub(crate) registers: crate::state::block::RegisterPool,
     pub(crate) issued: crate::state::products::Issued,
+    /// Its tensor memory, once it has used any, and its SM.
+    pub(crate) tensor: Option<Box<super::tensor_memory::TensorMemory>>,
+    pub(crate) allocator: super::tensor_memory::Allocator,
+    pub(crate) sm: u32,
     pub(crate) end: u64,
 }
 
@@ -44,6 +48,9 @@ impl Block {
             expected: Default::default(),
             registers: Default::default(),
             issued: Default::default(),
+            tensor: None,
+            allocator: Default::default(),
+            sm: 0,
             end: 0,
         }
     }
@@ -62,6 +69,8 @@ impl Block {
         self.expected = Default::default();
         self.registers = Default::default();
         self.issued = Default::default();
+        self.tensor = None;
+        self.allocator = Default::default();
     }
 
     pub(crate) fn has_exited(&self) -> bool {

@@ -31,6 +31,8 @@ pub(crate) struct Machine {
     /// Clusters not launched yet.
     pub(crate) pool: super::pool::Pool,
     pub(crate) tensor_maps: super::tensor_map::TensorMaps,
+    /// The tensor memory of each SM.
+    pub(crate) columns: super::tensor_memory::Pool,
     pub(crate) decisions: Vec<heist_launch::Decision>,
     /// Bytes of a block's shared memory, and where they start in its stretch of the window.
     pub(crate) shared_len: u32,
@@ -78,6 +80,7 @@ impl Machine {
             pool: super::pool::Pool::default(),
             // Bulk copies reach beyond a block, and are not run by forks.
             tensor_maps: Default::default(),
+            columns: Default::default(),
             decisions: Vec::new(),
             shared_len: self.shared_len,
             shared_start: self.shared_start,

@@ -21,4 +21,5 @@ pub(crate) mod pool;
 pub(crate) mod products;
 pub(crate) mod team;
 pub(crate) mod tensor_map;
+pub(crate) mod tensor_memory;
 pub(crate) mod warp;

@@ -46,6 +46,10 @@ impl Rows {
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// A warp's products.
@@ -66,6 +70,11 @@ pub(crate) struct Products {
     pub(crate) made: u64,
     /// How often the warp has looked whether its warpgroup is there.
     pub(crate) looks: u32,
+    /// Rows that a `tcgen05.ld` is going to write, and the last one of them.
+    pub(crate) loading: Rows,
+    pub(crate) loader: u32,
+    /// Where one of them was read before the wait.
+    pub(crate) used: Option<u32>,
 }
 
 /// How many products each warp of a block has issued. A product is one operation of
@@ -135,6 +144,18 @@ impl Products {
                 .iter()
                 .for_each(|&row| self.read.insert(row));
         }
+    }
+
+    /// A load of tensor memory is going to write some rows.
+    pub(crate) fn load(&mut self, rows: &[u32], pc: u32) {
+        rows.iter().for_each(|&row| self.loading.insert(row));
+        self.loader = pc;
+    }
+
+    /// All loads of tensor memory are over.
+    pub(crate) fn loaded(&mut self) {
+        self.loading.clear();
+        self.used = None;
     }
 
     /// The product in flight that uses a row.

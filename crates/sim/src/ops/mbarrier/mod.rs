@@ -129,7 +129,7 @@ fn emit(d: &mut Decoder<'_>, act: Act, addr: Addr, count: Option<Slot>, state: O
 }
 
 /// Calls `f` for each lane whose address is a place in shared memory.
-fn each_barrier(
+pub(crate) fn each_barrier(
     cx: &mut Cx<'_>,
     addresses: &[u64; LANES],
     mut f: impl FnMut(&mut Cx<'_>, usize, u32, u32),

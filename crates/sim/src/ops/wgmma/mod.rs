@@ -7,7 +7,7 @@
 //! over its operands in shared memory ([`source`]), is told, whatever the timing.
 
 pub(crate) mod pending;
-mod source;
+pub(crate) mod source;
 
 use super::matrix::operands::{self as matrix, assemble};
 use crate::access::context::Cx;
@@ -269,7 +269,7 @@ impl Instr for Multiply {
         let bits = source::descriptor(cx, self.b, "B");
         let operand = self.kind.b_operand(bits, self.b_major);
         let b = source::read_columns(cx, &operand, &mut lines);
-        source::check(cx, &lines);
+        source::check(cx, cx.warp.rank, &lines);
         let accumulate = match self.accumulate {
             Ok(pred) => cx.pred(pred) >> first(cx.mask) & 1 != 0,
             Err(constant) => constant != 0,

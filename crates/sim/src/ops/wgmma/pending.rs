@@ -79,7 +79,7 @@ pub(super) fn start(cx: &mut Cx<'_>, mut product: Product, lines: &Lines, busy: 
     product.id = products.made;
     let group = products.groups as u32 + 1;
     let agent = group_agent(cx);
-    source::fly(cx, product.pc, lines, (agent, group));
+    source::fly(cx, cx.warp.rank, product.pc, lines, (agent, group));
     let (number, made) = (cx.warp.number, product.id);
     cx.block().issued.count(number, made);
     let products = &mut cx.warp.products;

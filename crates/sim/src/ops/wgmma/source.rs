@@ -1,5 +1,5 @@
-//! The operands of `wgmma` in shared memory: reading them through descriptors, and
-//! who else uses that memory.
+//! The operands of tensor cores in shared memory: reading those of `wgmma` through
+//! descriptors, and who else uses that memory.
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group, Home};
@@ -13,10 +13,10 @@ use heist_ptx::rule;
 
 /// The bytes of some lines of shared memory, in the order of the lines.
 #[derive(Debug, Default)]
-pub(super) struct Lines(Vec<(u64, u128)>);
+pub(crate) struct Lines(Vec<(u64, u128)>);
 
 impl Lines {
-    fn add(&mut self, chunk: u32) {
+    pub(crate) fn add(&mut self, chunk: u32) {
         let line = u64::from(chunk) / LINE as u64;
         let bytes = 0xffffu128 << (chunk as usize % LINE / 16 * 16);
         // Mostly it is the line of the last time, or a higher one.
@@ -29,6 +29,20 @@ impl Lines {
                 }
             }
             _ => self.0.push((line, bytes)),
+        }
+    }
+
+    /// The lines of both.
+    pub(crate) fn join(&mut self, other: Lines) {
+        if self.0.is_empty() {
+            *self = other;
+            return;
+        }
+        for (line, bytes) in other.0 {
+            match self.0.binary_search_by_key(&line, |&(line, _)| line) {
+                Ok(at) => self.0[at].1 |= bytes,
+                Err(at) => self.0.insert(at, (line, bytes)),
+            }
         }
     }
 }
@@ -133,11 +147,12 @@ struct Unready {
     known: bool,
 }
 
-/// Holds what a product reads against what was written and who wrote it.
-pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
-    check_flights(cx, lines);
+/// Holds what a product reads of a block's shared memory against what was written and who
+/// wrote it.
+pub(crate) fn check(cx: &mut Cx<'_>, rank: u32, lines: &Lines) {
+    check_flights(cx, rank, lines);
     let checks = cx.machine.options.checks;
-    let (rank, lane) = (cx.warp.rank, first(cx.mask) as u8);
+    let lane = first(cx.mask) as u8;
     let mut unwritten = None;
     let mut unready: Option<Unready> = None;
     let clock = &cx.warp.clock;
@@ -182,7 +197,7 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
     if let Some(offset) = unwritten
         && checks.unwritten
     {
-        cx.report(rule::SHARED_UNWRITTEN, ALL, |cx, mut told| {
+        cx.report(rule::SHARED_UNWRITTEN, cx.mask, |cx, mut told| {
             told.message = format!(
                 "multiplies {}, which nothing has written",
                 conflict::place(cx, Home::Shared(rank), offset)
@@ -191,20 +206,19 @@ pub(super) fn check(cx: &mut Cx<'_>, lines: &Lines) {
         });
     }
     if let Some(found) = unready {
-        report_unready(cx, &found);
+        report_unready(cx, rank, &found);
     }
 }
 
 #[cold]
-fn report_unready(cx: &mut Cx<'_>, found: &Unready) {
-    let rank = cx.warp.rank;
+fn report_unready(cx: &mut Cx<'_>, rank: u32, found: &Unready) {
     let code = if found.known {
         rule::PROXY_FENCE_BEFORE_ASYNC_READ
     } else {
         rule::SHARED_RACE
     };
     let them = cx.whom(found.agent, found.lane);
-    cx.report(code, ALL, |cx, mut told| {
+    cx.report(code, cx.mask, |cx, mut told| {
         let place = conflict::place(cx, Home::Shared(rank), found.offset);
         told.message = if found.known {
             format!("multiplies {place}, which {them} wrote without `fence.proxy.async` since")
@@ -213,7 +227,7 @@ fn report_unready(cx: &mut Cx<'_>, found: &Unready) {
         };
         told.other(cx.code.span(found.pc), format!("{them} wrote it here"))
             .help(if found.known {
-                "wgmma reads shared memory through the async proxy: let every thread that wrote run `fence.proxy.async.shared::cta`, and then meet at a barrier"
+                "tensor cores read shared memory through the async proxy: let every thread that wrote run `fence.proxy.async.shared::cta`, and then meet at a barrier"
             } else {
                 "wait for whoever writes the tile: a barrier, or the mbarrier of the copy"
             })
@@ -221,8 +235,7 @@ fn report_unready(cx: &mut Cx<'_>, found: &Unready) {
 }
 
 /// Holds what is read against asynchronous copies in flight.
-fn check_flights(cx: &mut Cx<'_>, lines: &Lines) {
-    let rank = cx.warp.rank;
+fn check_flights(cx: &mut Cx<'_>, rank: u32, lines: &Lines) {
     if cx.blocks[rank as usize].flights.is_empty() {
         return;
     }
@@ -252,13 +265,13 @@ fn check_flights(cx: &mut Cx<'_>, lines: &Lines) {
     }
 }
 
-/// A product reads the block's shared memory until `by`, a group of the warpgroup's, is
-/// known to be over.
-pub(super) fn fly(cx: &mut Cx<'_>, pc: u32, lines: &Lines, by: (Agent, u32)) {
+/// A product reads a block's shared memory until `by`, a group of a warpgroup's or a
+/// commit, is known to be over.
+pub(crate) fn fly(cx: &mut Cx<'_>, rank: u32, pc: u32, lines: &Lines, by: (Agent, u32)) {
     if !cx.machine.options.checks.races {
         return;
     }
-    let history = &mut cx.block().shared.history;
+    let history = &mut cx.blocks[rank as usize].shared.history;
     for &(line, bytes) in &lines.0 {
         history.read_by_proxy(line, bytes, Kind::Product, by, pc);
     }
