@@ -256,7 +256,7 @@ impl Form {
         let bytes = self.k.div_ceil(self.kind.block()) as u32;
         let fits = |id: &u32| match bytes {
             1 => true,
-            2 => id % 2 == 0,
+            2 => id.is_multiple_of(2),
             _ => *id == 0,
         };
         if self.scale_ids.iter().all(fits) {
