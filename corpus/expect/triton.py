@@ -3,7 +3,7 @@
 import math
 
 from .data import product, spread, transposed
-from .numbers import rounded
+from .numbers import rounded, to_e4m3, to_e5m2
 from .run import Run, kernels
 
 
@@ -154,4 +154,47 @@ def matmul_persistent(file):
     m, n, k = 64, 96, 64
     a, b = spread(m * k, -4, 4), spread(n * k, -3, 3, 5)
     run = launch(file, "matmul_persistent", 2).input("f16", a).input("f16", b).output("f32", product(a, b, m, n, k))
+    yield scratch(run.value("s32", m).value("s32", n).value("s32", k))
+
+
+@kernels("triton/matmul_tiles")
+def matmul_tiles(file):
+    element = next(e for e in ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8") if f".{e}_" in file.name)
+    # Less than a tile, so that the lists stay short; what is outside is masked.
+    m, n, k = 48, 32, 128
+    a, b = spread(m * k, -4, 4), spread(n * k, -3, 3, 5)
+    run = launch(file, "matmul_tiles", (1, 1))
+    for matrix in (a, b):
+        if element in ("e4m3", "e5m2"):
+            run.input("u8", [(to_e4m3 if element == "e4m3" else to_e5m2)(v) for v in matrix])
+        else:
+            run.input("f32" if element == "tf32" else element, matrix)
+    run.output("s32" if element == "s8" else "f32", product(a, b, m, n, k))
+    yield scratch(run.value("s32", m).value("s32", n).value("s32", k))
+
+
+@kernels("triton/matmul_scaled")
+def matmul_scaled(file):
+    format = next(e for e in ("e4m3", "e5m2", "e2m1") if file.has(e))
+    m, n, k = 128, 32 if format == "e5m2" else 64, 128
+    # Numbers that all formats have, and scales of a half, one and two.
+    a, b = ([v if abs(v) != 5 else 0 for v in spread(count * k, -4, 4, step)] for count, step in ((m, 7), (n, 5)))
+    sa, sb = spread(m * k // 32, -1, 1, 7), spread(n * k // 32, -1, 1, 5)
+    def scaled(matrix, scales):
+        return [v * 2.0 ** scales[i // 32] for i, v in enumerate(matrix)]
+    run = launch(file, "matmul_scaled", (1, 1))
+    small = {0: 0, 1: 2, 2: 4, 3: 5, 4: 6}
+    e2m1 = lambda v: small[abs(v)] | (8 if v < 0 else 0)
+    for matrix in (a, b):
+        if format == "e2m1":
+            codes = [e2m1(v) for v in matrix]
+            run.input("u8", [low | high << 4 for low, high in zip(codes[::2], codes[1::2])])
+        else:
+            run.input("u8", [(to_e4m3 if format == "e4m3" else to_e5m2)(v) for v in matrix])
+    run.output("f32", product(scaled(a, sa), scaled(b, sb), m, n, k))
+    for scales in (sa, sb):
+        run.input("u8", [127 + v for v in scales])
+    if format != "e5m2":
+        # Half of a register that the compiler leaves unset is packed with the scales, and never looked at.
+        run.allows("M013")
     yield scratch(run.value("s32", m).value("s32", n).value("s32", k))
