@@ -7,6 +7,7 @@
 mod book;
 mod browser;
 mod circles;
+mod fuzz_check;
 mod layers;
 mod mutants;
 mod shell;
@@ -34,6 +35,9 @@ cargo xtask COMMAND
                mistakes in the PTX of test files: each must be found
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
+  fuzz-check [N [SEED]]
+               put N mutated test files (100,000 unless told) through `heist check` with
+               their launches: time and memory are kept, and the status is 0, 1 or 2
   bench check  check the largest kernel of the corpus without a launch
   bench parse  parse the corpus beside the crate ptx-syntax
   bench simulate
@@ -56,6 +60,7 @@ fn main() -> ExitCode {
         ["bless"] => bless(),
         ["fuzz"] => fuzz("10000000"),
         ["fuzz", inputs] if inputs.parse::<u64>().is_ok() => fuzz(inputs),
+        ["fuzz-check", ref words @ ..] => fuzz_check(words),
         ["bench", "check"] => bench_check(),
         ["bench", name] => bench(name),
         _ => {
@@ -123,6 +128,15 @@ fn fuzz(inputs: &str) -> Result<(), Failed> {
             .args(["--", "--nocapture"])
             .env("HEIST_FUZZ_INPUTS", inputs),
     )
+}
+
+fn fuzz_check(words: &[&str]) -> Result<(), Failed> {
+    let number = |word: &&str| {
+        let wrong = || Failed(format!("fuzz-check takes numbers, not `{word}`"));
+        word.parse::<u64>().map_err(|_| wrong())
+    };
+    let inputs = words.first().map_or(Ok(100_000), number)?;
+    fuzz_check::run(inputs, words.get(1).map_or(Ok(0), number)?)
 }
 
 fn bench_check() -> Result<(), Failed> {

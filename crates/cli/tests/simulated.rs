@@ -5,10 +5,10 @@ use heist_filetests::{Selftest, SimDevice};
 use heist_ptx::{Diagnostic, Module, Source, validate};
 use std::path::Path;
 
-#[test]
-fn every_test_file_holds() {
+/// What fails when everything under these folders runs on the simulator.
+fn failures(folders: &[&str], sim: SimDevice, least: usize) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folders = ["tests/ptx", "rules", "cases", "corpus"].map(|folder| root.join(folder));
+    let folders: Vec<_> = folders.iter().map(|folder| root.join(folder)).collect();
     let checker = |module: &Module, source: &Source| -> Vec<Diagnostic> {
         let found = validate::validate(module, Some(source));
         if found.is_empty() {
@@ -18,7 +18,7 @@ fn every_test_file_holds() {
         }
     };
     let selftest = Selftest {
-        devices: vec![&SimDevice],
+        devices: vec![&sim],
         compare: false,
         checker: &checker,
         filter: None,
@@ -27,16 +27,26 @@ fn every_test_file_holds() {
     let report = selftest
         .run(&folders, &|_| {})
         .expect("the test files can be read");
-    let failed: Vec<String> = report
-        .results
-        .iter()
-        .map(ToString::to_string)
-        .filter(|line| line.starts_with("FAILED"))
-        .collect();
+    let results = report.results.len();
+    assert!(results > least, "only {results} results");
+    let lines = report.results.iter().map(ToString::to_string);
+    lines.filter(|line| line.starts_with("FAILED")).collect()
+}
+
+#[test]
+fn every_test_file_holds() {
+    let folders = ["tests/ptx", "rules", "cases", "corpus"];
+    let failed = failures(&folders, SimDevice::default(), 2000);
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(
-        report.results.len() > 2000,
-        "only {} results",
-        report.results.len()
-    );
+}
+
+/// A few schedules in the tests; `heist selftest rules --explore 50 --chaos` tries more.
+#[test]
+fn every_pair_of_a_rule_holds_on_other_schedules() {
+    let sim = SimDevice {
+        explore: 3,
+        chaos: true,
+    };
+    let failed = failures(&["rules", "cases"], sim, 500);
+    assert!(failed.is_empty(), "{failed:#?}");
 }

@@ -116,7 +116,12 @@ const BUDGET: Budget = Budget {
 
 /// Simulated GPUs: the one that a case names, or the first that runs its target.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SimDevice;
+pub struct SimDevice {
+    /// At least so many schedules of each case, until one finds something.
+    pub explore: u16,
+    /// Refuse, delay and reorder in every case what hardware may.
+    pub chaos: bool,
+}
 
 impl TestDevice for SimDevice {
     fn name(&self) -> &str {
@@ -139,8 +144,10 @@ impl TestDevice for SimDevice {
         };
         let settings = Settings {
             seed: request.run.seed.unwrap_or(0),
-            schedules: heist_run::Schedules::Exactly(request.run.explore.unwrap_or(1).into()),
-            chaos: request.run.chaos,
+            schedules: heist_run::Schedules::Exactly(
+                request.run.explore.unwrap_or(1).max(self.explore.into()).into(),
+            ),
+            chaos: request.run.chaos || self.chaos,
             cooperative: request.run.cooperative,
             budget: BUDGET,
             ..Settings::default()

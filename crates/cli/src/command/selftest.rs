@@ -19,6 +19,7 @@ Examples:
   heist selftest --device gpu tests/ptx/float  some of it, on the GPU
   heist selftest --device both --compare       on both, and compared with each other
   heist selftest --filter add_rn -v            cases whose `file::case` contains this
+  heist selftest rules --explore 50 --chaos    every pair of a rule on other schedules
 
 Exit status: 0 nothing failed, 1 something did, 2 there was nothing to run or nothing to run it on.")]
 pub(crate) struct SelftestCommand {
@@ -34,6 +35,13 @@ pub(crate) struct SelftestCommand {
     /// Only cases whose `file::case` contains this.
     #[arg(long)]
     filter: Option<String>,
+    /// Try at least this many schedules of each case on the simulated GPU, until one finds
+    /// something.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    explore: u16,
+    /// Have the simulator refuse, delay and reorder in every case what hardware may.
+    #[arg(long)]
+    chaos: bool,
     /// How many cases to run at a time where devices allow it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -71,8 +79,11 @@ impl SelftestCommand {
         }
         let paths = self.paths()?;
         let gpu = self.open_gpu()?;
-        let sim =
-            matches!(self.device, Where::Auto | Where::Sim | Where::Both).then_some(SimDevice);
+        let simulated = matches!(self.device, Where::Auto | Where::Sim | Where::Both);
+        let sim = simulated.then_some(SimDevice {
+            explore: self.explore,
+            chaos: self.chaos,
+        });
         let mut devices: Vec<&dyn TestDevice> = Vec::new();
         devices.extend(sim.iter().map(|sim| sim as &dyn TestDevice));
         devices.extend(gpu.iter().map(|gpu| gpu as &dyn TestDevice));
