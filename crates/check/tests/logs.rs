@@ -174,3 +174,87 @@ fn a_warning_of_racecheck_stays_one() {
     assert_eq!(at("swap+0x90").severity, Severity::Error);
     assert!(at("swap+0x90").notes[0].contains("Read access at swap+0xb0"));
 }
+
+fn codes_of(log: &str) -> Vec<&'static str> {
+    let kind = recognise(log).unwrap_or_else(|| panic!("not recognised: {log}"));
+    let found = read(kind, &Source::new("log", log)).findings;
+    found.iter().map(|one| one.code.0).collect()
+}
+
+#[test]
+fn all_errors_of_one_log_are_explained() {
+    let log = "\
+ptxas info    : Compiling entry function 'k' for 'sm_90'
+ptxas info    : Function properties for k
+    64 bytes stack frame, 32 bytes spill stores, 32 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers
+[rank0]: RuntimeError: CUDA error: an illegal memory access was encountered
+[rank1]: RuntimeError: CUDA error: misaligned address
+CUDA_ERROR_LAUNCH_FAILED after cudaErrorAssert
+";
+    assert_eq!(codes_of(log), ["G004", "G005", "G006", "G013", "G020"]);
+    let jit = "\
+ptxas application ptx input, line 3; error   : Unknown modifier '.u33'
+cuModuleLoadDataEx failed: CUDA_ERROR_INVALID_PTX
+";
+    assert_eq!(
+        codes_of(jit),
+        ["G022"],
+        "the driver's error is the assembler's"
+    );
+}
+
+#[test]
+fn a_line_is_recognised_without_its_neighbours() {
+    for (line, code) in [
+        ("Invalid __global__ read of size 4 bytes", "G030"),
+        (
+            "Error: Race reported between Write access at k+0x90",
+            "G031",
+        ),
+        (
+            "    0 bytes stack frame, 12 bytes spill stores, 12 bytes spill loads",
+            "G020",
+        ),
+        (
+            "ptxas k.ptx, line 28; error   : Unknown modifier '.u33'",
+            "G022",
+        ),
+        (
+            "too many blocks in cooperative launch (CUDA error 720)",
+            "G007",
+        ),
+    ] {
+        assert_eq!(codes_of(line), [code], "{line}");
+    }
+    for line in [
+        "Unknown Error",
+        "error: expected a `;`",
+        "this is out of the question",
+    ] {
+        assert_eq!(recognise(line), None, "{line}");
+    }
+}
+
+#[test]
+fn libraries_that_give_up_are_explained() {
+    for (line, code) in [
+        (
+            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 294912, \
+             Hardware limit: 232448. Reducing block sizes or `num_stages` may help.",
+            "G007",
+        ),
+        ("Got cutlass error: Error Internal at: 417", "G017"),
+        ("cutlass::Status: Error Misaligned Operand", "G005"),
+        (
+            "kernel.cu(12): error: namespace \"cooperative_groups\" has no member \"this_cluster\"",
+            "G022",
+        ),
+        (
+            "ptxas fatal   : Unresolved extern function 'cudaCGGetIntrinsicHandle'",
+            "G022",
+        ),
+    ] {
+        assert_eq!(codes_of(line), [code], "{line}");
+    }
+}

@@ -142,11 +142,10 @@ impl TestDevice for SimDevice {
             ))
             .map_err(|error| CaseError::Failed(error.to_string()))?,
         };
+        let explore = request.run.explore.unwrap_or(1).max(self.explore.into());
         let settings = Settings {
             seed: request.run.seed.unwrap_or(0),
-            schedules: heist_run::Schedules::Exactly(
-                request.run.explore.unwrap_or(1).max(self.explore.into()).into(),
-            ),
+            schedules: heist_run::Schedules::Exactly(explore.into()),
             chaos: request.run.chaos || self.chaos,
             cooperative: request.run.cooperative,
             budget: BUDGET,

@@ -1,7 +1,7 @@
 //! Breaks right kernels one place at a time, and tells which breaks nothing notices.
 //!
 //! ```text
-//! heist-mutants [--values] [--only TEXT] [--every N] [--schedules N] [PATH...]
+//! heist-mutants [--values] [--explained] [--only TEXT] [--every N] [--schedules N] [PATH...]
 //! ```
 //!
 //! Every file whose launches are clean is taken (`rules`, `cases` and `corpus` unless paths
@@ -10,7 +10,8 @@
 //! weaker, one at a time; the mutant is then checked with its launch. With `--values`
 //! comparisons are flipped and constants are one more instead, and it is the results that
 //! have to notice. Survivors that are no worse than the original are listed in
-//! `explained.txt` with the reason; all others are printed, and the status is 1.
+//! `explained.txt` with the reason, and printed with `--explained`; all others are always
+//! printed, and the status is 1.
 
 mod judge;
 mod mutation;
@@ -31,6 +32,8 @@ const EXPLAINED: &str = include_str!("../explained.txt");
 struct Wish {
     kind: Kind,
     only: Option<String>,
+    /// Whether explained survivors are printed too.
+    explained: bool,
     /// Every how manyth mutant is run.
     every: usize,
     /// Schedules beside the first.
@@ -43,6 +46,7 @@ impl Wish {
         let mut wish = Wish {
             kind: Kind::Order,
             only: None,
+            explained: false,
             every: 1,
             schedules: 4,
             paths: Vec::new(),
@@ -59,6 +63,7 @@ impl Wish {
             };
             match word.as_str() {
                 "--values" => wish.kind = Kind::Value,
+                "--explained" => wish.explained = true,
                 "--only" => wish.only = Some(value()?),
                 "--every" => wish.every = number(value()?)?.max(1) as usize,
                 "--schedules" => wish.schedules = number(value()?)?.into(),
@@ -134,7 +139,7 @@ fn main() -> ExitCode {
             if open && !reached(&originals, &mutant) {
                 fate = Fate::Unreached;
             }
-            count.add(fate, &mutant.name(&name), &explained, wish.kind);
+            count.add(fate, &mutant.name(&name), &explained, &wish);
         }
     }
     count.tell(wish.kind)
@@ -190,7 +195,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 impl Count {
-    fn add(&mut self, fate: Fate, name: &str, explained: &[&str], kind: Kind) {
+    fn add(&mut self, fate: Fate, name: &str, explained: &[&str], wish: &Wish) {
         self.made += 1;
         let open = match fate {
             Fate::Refused => {
@@ -205,7 +210,7 @@ impl Count {
                 *self.found.entry(code).or_default() += 1;
                 return;
             }
-            Fate::Wrong if kind == Kind::Value => {
+            Fate::Wrong if wish.kind == Kind::Value => {
                 self.wrong += 1;
                 return;
             }
@@ -214,6 +219,9 @@ impl Count {
         };
         if explained.iter().any(|pattern| matches(pattern, name)) {
             self.explained += 1;
+            if wish.explained {
+                println!("{name} | {open}, as explained");
+            }
         } else {
             self.open += 1;
             println!("{name} | {open}");

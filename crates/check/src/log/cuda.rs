@@ -17,6 +17,25 @@ struct CudaError {
 
 const ERRORS: &[CudaError] = &[
     CudaError {
+        runtime: "cudaErrorCooperativeLaunchTooLarge",
+        driver: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+        number: 720,
+        words: "too many blocks in cooperative launch",
+        code: rule::OUT_OF_RESOURCES,
+        meaning: "the blocks of a cooperative grid must be on the GPU together, and these do not fit",
+        remedy: "launch as many blocks as the occupancy calculator gives times the number of SMs, and \
+                 loop over the work",
+    },
+    CudaError {
+        runtime: "cudaErrorInvalidKernelImage",
+        driver: "CUDA_ERROR_INVALID_IMAGE",
+        number: 200,
+        words: "device kernel image is invalid",
+        code: rule::DEVICE_LACKS,
+        meaning: "what was loaded is no code for this GPU, or it is damaged",
+        remedy: "build for this GPU's architecture, and empty the compiler's cache",
+    },
+    CudaError {
         runtime: "cudaErrorIllegalAddress",
         driver: "CUDA_ERROR_ILLEGAL_ADDRESS",
         number: 700,
@@ -159,9 +178,64 @@ const ERRORS: &[CudaError] = &[
     },
 ];
 
-/// The first error that a line names, by name or in words.
-fn named(line: &str) -> Option<&'static CudaError> {
-    ERRORS.iter().find(|error| {
+/// What a library says when it gives up, by all the words that tell it.
+struct Saying {
+    words: &'static [&'static str],
+    name: &'static str,
+    code: Code,
+    meaning: &'static str,
+    remedy: &'static str,
+}
+
+const SAYINGS: &[Saying] = &[
+    Saying {
+        words: &["out of resource: shared memory"],
+        name: "Triton's OutOfResources",
+        code: rule::OUT_OF_RESOURCES,
+        meaning: "the kernel at this configuration wants more shared memory than a block can have; \
+                  nothing was launched",
+        remedy: "fewer stages (`num_stages`) or smaller blocks: each stage keeps a tile of every operand \
+                 of `tl.dot`. Prune such configurations before the autotuner tries them",
+    },
+    Saying {
+        words: &["out of resource: "],
+        name: "Triton's OutOfResources",
+        code: rule::OUT_OF_RESOURCES,
+        meaning: "the kernel at this configuration wants more registers, threads or tensor memory than \
+                  a block can have; nothing was launched",
+        remedy: "smaller blocks, or another `num_warps`; prune such configurations before the autotuner \
+                 tries them",
+    },
+    Saying {
+        words: &["cutlass", "Error Internal"],
+        name: "CUTLASS's Error Internal",
+        code: rule::API_ERROR,
+        meaning: "a CUDA call inside the kernel's `initialize` or `run` failed, and CUTLASS does not say \
+                  which: mostly the opt-in to more shared memory than the GPU has, a launch for another \
+                  architecture, or an error that an earlier kernel left behind",
+        remedy: "call `cudaGetLastError()` before and after, and print it: that is the error. Then compare \
+                 `sizeof(SharedStorage)` with the GPU's limit, and the arch tag with the GPU",
+    },
+    Saying {
+        words: &["cutlass", "Error Misaligned Operand"],
+        name: "CUTLASS's Error Misaligned Operand",
+        code: rule::MISALIGNED_ADDRESS,
+        meaning: "a pointer or a leading dimension is no multiple of the alignment that the kernel was \
+                  instantiated with; nothing was launched",
+        remedy: "pad the leading dimensions, or take an instance with a smaller alignment (8, 4, 1 elements)",
+    },
+];
+
+/// The saying that a line has, whose words may be of any case.
+fn said(line: &str) -> Option<&'static Saying> {
+    let lower = line.to_ascii_lowercase();
+    let has = |words: &&str| lower.contains(&words.to_ascii_lowercase());
+    SAYINGS.iter().find(|saying| saying.words.iter().all(has))
+}
+
+/// The errors that a line names, by name or in words.
+fn named(line: &str) -> impl Iterator<Item = &'static CudaError> {
+    ERRORS.iter().filter(move |error| {
         line.contains(error.runtime)
             || line.contains(error.driver)
             || (line.contains(error.words) && speaks_of_cuda(line))
@@ -184,26 +258,36 @@ fn speaks_of_cuda(line: &str) -> bool {
 
 /// Whether a text names an error, and which comes first.
 pub(super) fn first_error(text: &str) -> Option<&'static str> {
-    text.lines().find_map(named).map(|error| error.runtime)
+    text.lines().find_map(|line| {
+        let error = named(line).next().map(|error| error.runtime);
+        error.or_else(|| said(line).map(|saying| saying.name))
+    })
 }
 
-/// One finding for each error that a text names.
+/// One finding for each error that a text names, and for each thing that a library says.
 pub(super) fn read(source: &Source) -> Vec<Diagnostic> {
     let mut seen: Vec<(&'static str, Diagnostic, usize)> = Vec::new();
-    for (span, line) in lines(source) {
-        let Some(error) = named(line) else { continue };
-        if let Some(known) = seen.iter_mut().find(|(name, _, _)| *name == error.runtime) {
-            known.2 += 1;
-            continue;
+    let mut add = |name, code, span, message: String, meaning: &str, remedy: &str| match seen
+        .iter_mut()
+        .find(|(known, ..)| *known == name)
+    {
+        Some(known) => known.2 += 1,
+        None => {
+            let told = Diagnostic::error(code, span, message);
+            seen.push((name, told.note(meaning).help(remedy), 1));
         }
-        let diagnostic = Diagnostic::error(
-            error.code,
-            span,
-            format!("{} ({}): {}", error.runtime, error.number, error.words),
-        )
-        .note(error.meaning)
-        .help(error.remedy);
-        seen.push((error.runtime, diagnostic, 1));
+    };
+    for (span, line) in lines(source) {
+        for error in named(line) {
+            let message = format!("{} ({}): {}", error.runtime, error.number, error.words);
+            let (meaning, remedy) = (error.meaning, error.remedy);
+            add(error.runtime, error.code, span, message, meaning, remedy);
+        }
+        if let Some(saying) = said(line) {
+            let message = format!("{}: {}", saying.name, line.trim());
+            let (meaning, remedy) = (saying.meaning, saying.remedy);
+            add(saying.meaning, saying.code, span, message, meaning, remedy);
+        }
     }
     seen.into_iter()
         .map(|(_, diagnostic, count)| match count {

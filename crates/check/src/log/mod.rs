@@ -1,5 +1,5 @@
 //! What a build or a run left behind: ptxas's verbose output, compute-sanitizer's
-//! reports, CUDA error names.
+//! reports, CUDA error names, what Triton and CUTLASS say when they give up.
 //!
 //! [`recognise`] finds out what a text is; [`read`] turns it into findings, one
 //! for each cause and place however often it was repeated, and into a table of
@@ -12,7 +12,7 @@ mod ptxas;
 mod reading;
 mod sanitizer;
 
-use heist_ptx::Source;
+use heist_ptx::{Diagnostic, Source, rule};
 
 pub use reading::{KernelUsage, Reading};
 
@@ -49,26 +49,34 @@ pub fn recognise(text: &str) -> Option<Kind> {
     {
         return Some(Kind::Sanitizer);
     }
+    // A line of a report that has lost its markers and its neighbours.
+    if text.lines().any(sanitizer::starts_a_report) {
+        return Some(Kind::Sanitizer);
+    }
     if ptxas::speaks_of_assembly(text) {
         return Some(Kind::Assembler);
     }
     cuda::first_error(text).map(|_| Kind::CudaError)
 }
 
-/// Reads a log of the given kind. PTX is not a log and gives nothing.
+/// Reads a log of the given kind. PTX is not a log and gives nothing. CUDA errors beside a
+/// sanitizer's reports are the reports' consequence, and are left out.
 pub fn read(kind: Kind, source: &Source) -> Reading {
-    let mut reading = match kind {
-        Kind::Ptx => Reading::default(),
-        Kind::Assembler => ptxas::read(source),
-        Kind::Sanitizer => Reading {
-            findings: sanitizer::read(source),
-            usage: Vec::new(),
-        },
-        Kind::CudaError => Reading::default(),
-    };
-    // A CUDA error beside a sanitizer's report is the report's consequence.
-    if kind == Kind::CudaError || (kind == Kind::Assembler && reading.findings.is_empty()) {
-        reading.findings.extend(cuda::read(source));
+    if kind == Kind::Ptx {
+        return Reading::default();
+    }
+    // A log may hold a build and a run; each part is read by who knows it.
+    let mut reading = ptxas::read(source);
+    let refused = |finding: &Diagnostic| finding.code == rule::ASSEMBLER_ERROR;
+    let assembled = !reading.findings.iter().any(refused);
+    if kind == Kind::Sanitizer {
+        reading.findings.extend(sanitizer::read(source));
+    } else {
+        let errors = cuda::read(source).into_iter();
+        // What the assembler says is why the driver did not take it.
+        reading
+            .findings
+            .extend(errors.filter(|error| assembled || error.code != rule::JIT));
     }
     reading
         .findings

@@ -7,12 +7,20 @@ use heist_ptx::{Code, Diagnostic, Severity, Source, Span, rule};
 /// Whether a text has lines that an assembler writes.
 pub(super) fn speaks_of_assembly(text: &str) -> bool {
     text.lines().any(|line| {
-        line.contains("ptxas info")
+        complaint(line).is_some()
+            || line.contains("ptxas info")
             || line.contains("ptxas warning")
             || line.contains("ptxas error")
             || line.contains("ptxas fatal")
             || line.contains("ptxas application ptx input")
-            || line.contains("cannot perform wmma load or store on local memory")
+            || line.contains("bytes stack frame, ")
+            || line.contains("bytes spill stores")
+            || KNOWN
+                .iter()
+                .any(|known| known.part.len() > 24 && line.contains(known.part))
+            || KNOWN
+                .iter()
+                .any(|known| known.without_ptxas && is_about(line, known))
     })
 }
 
@@ -24,6 +32,8 @@ struct Known {
     message: &'static str,
     note: &'static str,
     remedy: &'static str,
+    /// Said by another part of a build, whose log need not speak of ptxas.
+    without_ptxas: bool,
 }
 
 const KNOWN: &[Known] = &[
@@ -37,6 +47,7 @@ const KNOWN: &[Known] = &[
                local memory is each thread's own",
         remedy: "put the array into shared memory (`__shared__`), fill it together, synchronise, \
                  and load the fragment from there",
+        without_ptxas: false,
     },
     Known {
         part: "serialized",
@@ -46,6 +57,7 @@ const KNOWN: &[Known] = &[
         note: "each one then waits for the one before it: right results, a fraction of the speed",
         remedy: "keep accumulator registers untouched between `wgmma.fence` and \
                  `wgmma.wait_group`, and do not branch or call in between",
+        without_ptxas: false,
     },
     Known {
         part: "setmaxnreg",
@@ -54,6 +66,7 @@ const KNOWN: &[Known] = &[
         message: "the assembler ignores a `setmaxnreg`",
         note: "it moves registers between warps out of a number that must be fixed at entry",
         remedy: "give the kernel `__launch_bounds__(threads, 1)`, with the 1, or `-maxrregcount`",
+        without_ptxas: false,
     },
     Known {
         part: "uses too much shared data",
@@ -63,6 +76,29 @@ const KNOWN: &[Known] = &[
         note: "static shared memory ends at 48 KiB; more must be dynamic, with an opt-in",
         remedy: "use `extern __shared__`, pass the size at launch, and opt in with \
                  cudaFuncAttributeMaxDynamicSharedMemorySize",
+        without_ptxas: false,
+    },
+    Known {
+        part: "cudaCGGetIntrinsicHandle",
+        code: rule::ASSEMBLER_ERROR,
+        severity: Severity::Error,
+        message: "a grid-wide group of cooperative groups is used, and its library is not linked",
+        note: "`this_grid()` and `grid.sync()` call into the device runtime, which only code that can \
+               be relocated is linked with",
+        remedy: "compile and link with `-rdc=true` (CMake: CUDA_SEPARABLE_COMPILATION), and launch with \
+                 `cudaLaunchCooperativeKernel`",
+        without_ptxas: true,
+    },
+    Known {
+        part: "\"cooperative_groups\" has no member",
+        code: rule::ASSEMBLER_ERROR,
+        severity: Severity::Error,
+        message: "the compiler has no such part of cooperative groups for this architecture",
+        note: "`this_cluster()` and `cluster_group` are there from compute capability 9.0 on alone, and \
+               `this_grid()` from 6.0; nvcc compiles the file once for each architecture that is asked for",
+        remedy: "compile for `-arch=sm_90` or later, or keep the code that needs it inside \
+                 `#if __CUDA_ARCH__ >= 900`",
+        without_ptxas: true,
     },
 ];
 
@@ -124,8 +160,10 @@ pub(super) fn read(source: &Source) -> Reading {
                     rule::SPILLS,
                     *span,
                     format!(
-                        "`{}` spills {} bytes and reads {} bytes back",
-                        usage.kernel, usage.spill_stores, usage.spill_loads
+                        "{} spills {} bytes and reads {} bytes back",
+                        named(usage),
+                        usage.spill_stores,
+                        usage.spill_loads
                     ),
                 )
                 .note(
@@ -139,8 +177,9 @@ pub(super) fn read(source: &Source) -> Reading {
                     rule::STACK_FRAME,
                     *span,
                     format!(
-                        "`{}` keeps {} bytes of each thread's data in local memory",
-                        usage.kernel, usage.stack
+                        "{} keeps {} bytes of each thread's data in local memory",
+                        named(usage),
+                        usage.stack
                     ),
                 )
                 .note("an array with an index that is not a constant can't be in registers")
@@ -152,6 +191,14 @@ pub(super) fn read(source: &Source) -> Reading {
     }
     reading.usage = finished.into_iter().map(|(usage, _)| usage).collect();
     reading
+}
+
+/// What a kernel is called in a message.
+fn named(usage: &KernelUsage) -> String {
+    match usage.kernel.as_str() {
+        "" => "a kernel".to_owned(),
+        name => format!("`{name}`"),
+    }
 }
 
 fn is_about(line: &str, known: &Known) -> bool {
@@ -202,6 +249,10 @@ fn usage_line(
         return;
     }
     if line.contains("Used ") && line.contains(" registers") && current.is_none() {
+        *current = Some((KernelUsage::default(), span));
+    }
+    // A line without its neighbours is of a kernel without a name.
+    if line.contains("bytes stack frame") && current.is_none() {
         *current = Some((KernelUsage::default(), span));
     }
     let Some((usage, _)) = current else { return };

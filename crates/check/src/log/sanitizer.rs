@@ -92,6 +92,14 @@ fn reports(source: &Source) -> Vec<Report<'_>> {
     found
 }
 
+/// Whether a line is the first one of a report, with or without the marker before it.
+pub(super) fn starts_a_report(line: &str) -> bool {
+    let text = line.trim_start_matches('=').trim();
+    // These two words alone may stand in any log.
+    let vague = text == "Unknown Error" || text == "Illegal instruction";
+    !vague && classify(text).is_some()
+}
+
 /// The rule behind a report's first line; `None` for lines that start no report.
 fn classify(text: &str) -> Option<(Code, Severity)> {
     let error = |code| Some((code, Severity::Error));

@@ -10,6 +10,7 @@ use heist_filetests::{Action, Run, read_directives};
 use heist_ptx::Diagnostic;
 use heist_run::{Program, Settings};
 use std::path::Path;
+use std::time::Instant;
 
 /// What the launches of a file gave.
 pub(super) struct Launches<'p> {
@@ -57,6 +58,7 @@ pub(super) fn run<'p>(
         found: Vec::new(),
         entries: Vec::new(),
     };
+    let started = Instant::now();
     for run in launches {
         let entry = entry::find(program, run.entry.as_deref())?;
         if asked.is_some_and(|asked| asked != entry) {
@@ -64,7 +66,7 @@ pub(super) fn run<'p>(
         }
         all.count += 1;
         all.entries.push(entry);
-        for diagnostic in launch(run, entry, program, how)? {
+        for diagnostic in launch(run, entry, program, how, started)? {
             // Several launches find one mistake once.
             let known = |other: &Diagnostic| {
                 other.code == diagnostic.code && other.span.start == diagnostic.span.start
@@ -85,18 +87,21 @@ fn launch(
     entry: &str,
     program: &Program,
     how: &RunFlags,
+    started: Instant,
 ) -> Result<Vec<Diagnostic>, BadQuestion> {
     let device = match (how.device, &run.device) {
         (None, Some(text)) => text.parse().map_err(BadQuestion::Sentence)?,
         _ => how.device(program),
     };
-    let settings = how.settings(Settings {
+    let mut settings = how.settings(Settings {
         seed: run.seed.unwrap_or(0),
         schedules: heist_run::Schedules::Exactly(run.explore.unwrap_or(1).into()),
         chaos: run.chaos,
         cooperative: run.cooperative,
         ..Settings::default()
     });
+    // One limit for all of the launches.
+    settings.limit = settings.limit.saturating_sub(started.elapsed());
     let execution = open(device)?
         .inspect(program, entry, &run.launch, &run.arguments, &settings)
         .map_err(not_run)?;
