@@ -138,6 +138,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_driver_s_number_is_its_version() {
+        let version = CudaVersion::from_number(12_080);
+        assert_eq!((version.major, version.minor), (12, 8));
+        assert_eq!(CudaVersion::from_number(13_000).to_string(), "13.0");
+    }
+
+    #[test]
     fn versions_of_ptx() {
         let isa = |major, minor| CudaVersion { major, minor }.ptx_isa().to_string();
         assert_eq!(isa(12, 4), "8.4");

@@ -370,6 +370,18 @@ mod tests {
     }
 
     #[test]
+    fn a_version_that_the_driver_knows_is_not_at_fault() {
+        let log = "line 3; error : a message that has .version in it";
+        assert_eq!(jit(218, log, Version::new(8, 0), "sm_90").code().0, "G003");
+        assert_eq!(
+            jit(218, "line 3; error", Version::new(9, 4), "sm_90")
+                .code()
+                .0,
+            "G003"
+        );
+    }
+
+    #[test]
     fn other_chips_and_bad_text_are_told_apart() {
         let error = jit(218, "", Version::new(8, 0), "sm_100a");
         assert_eq!(error.code().0, "G002");

@@ -277,6 +277,22 @@ mod tests {
     }
 
     #[test]
+    fn the_next_command_has_the_arguments_that_are_known() {
+        let mut record = record("k");
+        assert_eq!(
+            record.next_command(),
+            format!("heist check k.ptx --entry k {} --arg u32:1", record.launch)
+        );
+        record.arguments = Some(String::new());
+        assert_eq!(
+            record.next_command(),
+            format!("heist check k.ptx --entry k {}", record.launch)
+        );
+        record.arguments = None;
+        assert!(record.next_command().ends_with(" --arg ..."));
+    }
+
+    #[test]
     fn the_first_that_did_not_end_is_at_fault() {
         let list = [pending(1, 1, "a"), pending(1, 2, "b"), pending(1, 3, "c")];
         assert_eq!(suspects(&list, |_| Some(1)), Suspects::One(record("b")));

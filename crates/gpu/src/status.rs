@@ -174,4 +174,72 @@ mod tests {
             assert!(status.to_string().contains("cuCall failed"));
         }
     }
+
+    #[test]
+    fn each_code_has_its_own_words_and_rule() {
+        for (number, name, word, code) in [
+            (1, "", "not one that the driver takes", rule::INVALID_VALUE),
+            (
+                2,
+                "CUDA_ERROR_OUT_OF_MEMORY",
+                "enough free memory",
+                rule::OUT_OF_MEMORY,
+            ),
+            (
+                700,
+                "CUDA_ERROR_ILLEGAL_ADDRESS",
+                "not in any allocation",
+                rule::ILLEGAL_ADDRESS,
+            ),
+            (
+                701,
+                "",
+                "more registers or shared memory",
+                rule::OUT_OF_RESOURCES,
+            ),
+            (
+                702,
+                "",
+                "longer than this system allows",
+                rule::LAUNCH_TIMEOUT,
+            ),
+            (710, "", "assertion", rule::DEVICE_ASSERT),
+            (714, "", "call stack", rule::LAUNCH_FAILURE),
+            (
+                715,
+                "",
+                "a state that it does not allow",
+                rule::ILLEGAL_INSTRUCTION,
+            ),
+            (
+                716,
+                "CUDA_ERROR_MISALIGNED_ADDRESS",
+                "not a multiple",
+                rule::MISALIGNED_ADDRESS,
+            ),
+            (717, "", "another state space", rule::ADDRESS_SPACE),
+            (718, "", "outside the program", rule::LAUNCH_FAILURE),
+            (
+                719,
+                "CUDA_ERROR_LAUNCH_FAILED",
+                "hardware does not name",
+                rule::LAUNCH_FAILURE,
+            ),
+            (720, "", "cooperative", rule::OUT_OF_RESOURCES),
+            (912, "", "cluster", rule::CLUSTER_LAUNCH),
+            (12345, "", "no more than its own words", rule::API_ERROR),
+        ] {
+            let status = Status::new("cuCall", number);
+            assert!(
+                status.in_words().contains(word),
+                "{number}: {}",
+                status.in_words()
+            );
+            assert_eq!(status.rule(), code, "{number}");
+            // A driver that is here may have other words for it.
+            if !crate::raw::present() && !name.is_empty() {
+                assert_eq!(status.name(), name);
+            }
+        }
+    }
 }

@@ -192,6 +192,19 @@ mod tests {
     }
 
     #[test]
+    fn written_bytes_are_the_buffer_s() {
+        let mut buffer = Buffer::from_slice(&[1u16, 2]);
+        let kept = buffer.clone();
+        buffer.bytes_mut()[2] = 7;
+        assert_eq!(buffer.to_vec::<u16>(), Some(vec![1, 7]));
+        assert_eq!(
+            kept.to_vec::<u16>(),
+            Some(vec![1, 2]),
+            "a clone keeps its own"
+        );
+    }
+
+    #[test]
     fn noise_is_fixed_and_in_range() {
         let a = Buffer::random(ElementType::F32, 7, 1000);
         assert_eq!(a, Buffer::random(ElementType::F32, 7, 1000));

@@ -534,6 +534,15 @@ mod tests {
     use ElementType::*;
 
     #[test]
+    fn integers_are_clamped_to_their_range() {
+        assert_eq!(S8.from_f64(1e9), 0x7f);
+        assert_eq!(S8.from_f64(-1e9), 0x80);
+        assert_eq!(S16.from_f64(1e9), 0x7fff);
+        assert_eq!(S64.from_f64(1e30), i64::MAX as u64);
+        assert_eq!(U8.from_f64(300.0), 0xff);
+    }
+
+    #[test]
     fn values_of_every_kind() {
         for (ty, text, bits) in [
             (U8, "255", 0xff),
@@ -555,6 +564,9 @@ mod tests {
             (F32, "0x7f800001", 0x7f80_0001),
             (F32, "-inf", 0xff80_0000),
             (F32, "nan", 0x7fc0_0000),
+            (F32, "-nan", 0xffc0_0000),
+            (F64, "-nan", 0xfff8_0000_0000_0000),
+            (F16, "-nan", 0xfe00),
             (F32, "3e", 0),
             (F64, "0d3ff0000000000000", 0x3ff0_0000_0000_0000),
         ] {

@@ -392,6 +392,13 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_extent_has_the_origin_alone() {
+        for empty in [Dim3::new(0, 4, 5), Dim3::new(3, 0, 5)] {
+            assert_eq!(empty.coordinates(7), Dim3::new(0, 0, 0));
+        }
+    }
+
+    #[test]
     fn coordinates_invert_linear() {
         let extent = Dim3::new(3, 4, 5);
         for i in 0..extent.count() {

@@ -441,6 +441,43 @@ mod tests {
     }
 
     #[test]
+    fn an_element_has_its_size() {
+        for element in TensorElement::ALL {
+            let digits: String = element
+                .as_str()
+                .chars()
+                .filter(char::is_ascii_digit)
+                .take(2)
+                .collect();
+            let bytes = match digits.as_str() {
+                // tf32 takes the room of an f32, and bf16 that of an f16.
+                "19" => 4,
+                bits => bits.parse::<u64>().expect("a width") / 8,
+            };
+            assert_eq!(element.bytes(), bytes, "{}", element.as_str());
+        }
+    }
+
+    #[test]
+    fn a_third_axis_is_named_by_its_number() {
+        let mut map = TensorMap::dense(0, TensorElement::F16, &[64, 32, 4], &[64, 8, 1]);
+        map.strides[1] = 130;
+        assert_eq!(
+            map.validate(),
+            Err(TensorMapError::Stride {
+                axis: 2,
+                stride: 130,
+                align: 16
+            })
+        );
+        map.strides[1] = 128;
+        assert!(matches!(
+            map.validate(),
+            Err(TensorMapError::Overlap { axis: 2, .. })
+        ));
+    }
+
+    #[test]
     fn each_rule_refuses() {
         let broken = |change: fn(&mut TensorMap), says: &str| {
             let mut map = map();

@@ -391,6 +391,29 @@ mod tests {
     }
 
     #[test]
+    fn tiles_by_ticket_and_decisions_are_counted() {
+        let mut trace = trace();
+        let mut drawn = trace.tiles[2];
+        drawn.origin = TileOrigin::Ticket;
+        trace.tiles.push(drawn);
+        for kind in [
+            DecisionKind::Declined,
+            DecisionKind::Refused,
+            DecisionKind::Refused,
+        ] {
+            trace.decisions.push(Decision {
+                block: 0,
+                at: Time(1),
+                kind,
+            });
+        }
+        assert_eq!(trace.decisions_by(DecisionKind::Refused), 2);
+        let summary = trace.summary();
+        assert_eq!(summary.stolen, 2, "stolen and drawn");
+        assert_eq!((summary.declined, summary.refused), (1, 2));
+    }
+
+    #[test]
     fn overlapping_work_on_one_sm_counts_once() {
         let mut trace = trace();
         trace.sm_count = 1;

@@ -37,7 +37,9 @@ const PEACEFUL: &[Check] = &[
         "a tensor map that breaks a rule is refused",
         wrong_tensor_map,
     ),
+    ("memory is filled, and says how much there is", memory),
     ("events measure", events),
+    ("a sample of several is one's share", share_of_a_sample),
     ("a graph is captured and replayed", graph),
     ("arms are measured in turns", measure),
     ("the assembler's log is in the error", jit_error),
@@ -448,6 +450,40 @@ fn wrong_tensor_map(gpu: &Gpu) -> Found {
         KernelArg::tensor_map(gpu, "copy_box", &map, &memory),
         &["buffer of 4096 bytes"],
     )
+}
+
+fn memory(gpu: &Gpu) -> Found {
+    let (free, total) = gpu.memory().map_err(say)?;
+    if free == 0 || free > total {
+        return Err(format!("{free} bytes of {total} are free"));
+    }
+    let data = gpu.allocate_with(&[1u8; 64]).map_err(say)?;
+    equal("emptiness", data.is_empty(), false)?;
+    let stream = gpu.stream().map_err(say)?;
+    data.fill(7, &stream).map_err(say)?;
+    stream.synchronize().map_err(say)?;
+    let mut bytes = [0; 64];
+    data.read(0, &mut bytes).map_err(say)?;
+    equal("the bytes", bytes, [7; 64])?;
+    Ok(format!("{free} bytes of {total} are free"))
+}
+
+fn share_of_a_sample(gpu: &Gpu) -> Found {
+    let kernel = kernel(gpu, "linger")?;
+    let sampler = gpu.sampler().map_err(say)?;
+    let time = sampler
+        .sample(4, |stream| {
+            kernel.launch(
+                stream,
+                &Launch::new(1, 1),
+                &[KernelArg::scalar(1_000_000u64)],
+            )
+        })
+        .map_err(say)?;
+    match (1e6..4e6).contains(&time.ns()) {
+        true => Ok(format!("1 ms took {time}")),
+        false => Err(format!("1 ms, four times, took {time} each")),
+    }
 }
 
 fn events(gpu: &Gpu) -> Found {
