@@ -7,9 +7,11 @@
 mod book;
 mod browser;
 mod circles;
+mod dist;
 mod fuzz_check;
 mod layers;
 mod mutants;
+mod packages;
 mod shell;
 mod suite;
 mod tools;
@@ -26,6 +28,8 @@ cargo xtask COMMAND
                formatting, layers, lints, every test, and those of the Python package
   book         the programs written into the pages of docs, links checked, and HTML where mdbook is
   wheel        the Python package, to install: target/wheels/heist-*.whl
+  dist         a release in target/dist: the command, the wheel, notes, the list of parts, checksums
+  deny         licences and sources of what we depend on, against deny.toml, without a network
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
   mutants [CRATE] [--base REV] [--sample N]
@@ -51,7 +55,9 @@ fn main() -> ExitCode {
         ["setup"] => tools::setup(),
         ["test"] => test(),
         ["book"] => book::book(),
-        ["wheel"] => wheel::wheel(),
+        ["wheel"] => wheel::wheel().map(drop),
+        ["dist"] => dist::dist(),
+        ["deny"] => packages::deny(),
         ["layers"] => layers::check(),
         ["mutants", ref words @ ..] => {
             mutants::Plan::read(words).and_then(|plan| mutants::run(&plan))

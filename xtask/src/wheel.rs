@@ -10,13 +10,13 @@ const BUILDER: &str = "maturin>=1.16,<2";
 const ALWAYS: &[&str] = &["pytest", "numpy"];
 
 /// Builds the wheel to install: `target/wheels/heist-*.whl`.
-pub(crate) fn wheel() -> Result<(), Failed> {
+pub(crate) fn wheel() -> Result<PathBuf, Failed> {
     let python = environment()?;
     install(&python, &[BUILDER])?;
     let wheel = build(&python, &["--release"], "target/wheels")?;
     let size = fs::metadata(&wheel).map_or(0, |file| file.len());
     println!("{} ({:.1} MB)", wheel.display(), size as f64 / 1e6);
-    Ok(())
+    Ok(wheel)
 }
 
 /// Builds the wheel as the Rust tests are built, installs it, and runs the tests of

@@ -80,23 +80,22 @@ fn against(fast: &Run<'_>, slow: &Run<'_>) -> String {
     }
     let (part, more) = grown(&account(fast), &account(slow));
     let gap = most.since(least);
+    let lost = match part {
+        "working" => "work itself".to_owned(),
+        idle => format!("lost to {}", in_words(idle)),
+    };
+    let why = match more >= gap.ns() * 0.95 {
+        true => format!("The {gap} between them are {lost}."),
+        false => format!(
+            "Of the {gap} between them {} are {lost}.",
+            Time::from_ns_f64(more)
+        ),
+    };
     format!(
-        "On {device} {} is the fastest: {least}, {:.2} times as fast as {}, the slowest. \
-         Of the {gap} between them {} {} {}.",
+        "On {device} {} is the fastest: {least}, {:.2} times as fast as {}, the slowest. {why}",
         fast.name,
         most.ns() / least.ns(),
         slow.name,
-        Time::from_ns_f64(more.min(gap.ns())),
-        if part == "working" {
-            "are"
-        } else {
-            "are lost to"
-        },
-        if part == "working" {
-            "work itself"
-        } else {
-            in_words(part)
-        },
     )
 }
 
@@ -140,8 +139,8 @@ mod tests {
         assert_eq!(
             story(&runs),
             "On sim:b200 greedy is the fastest: 6.00 us, 1.50 times as fast as static, the slowest. \
-             Of the 3.00 us between them 3.00 us are lost to the tail, when some multiprocessors have \
-             nothing left to do."
+             The 3.00 us between them are lost to the tail, when some multiprocessors have nothing left \
+             to do."
         );
     }
 

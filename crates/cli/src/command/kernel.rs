@@ -165,7 +165,7 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
                  text, execution, ..
              }| {
                 let trace = execution.outcome.trace.as_ref()?;
-                Some(Named::new(text.name(), trace))
+                Some(Named::new(text.name().trim_end_matches(".ptx"), trace))
             },
         )
         .collect();

@@ -1,0 +1,170 @@
+//! What we depend on, as cargo tells it: for licences, and for the list of parts of a release.
+
+use crate::shell::{self, Failed};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+/// One package of the build.
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) license: String,
+    /// The registry or repository; `None` is this workspace.
+    pub(crate) source: Option<String>,
+}
+
+/// Every package that a build for Linux takes, without asking the network.
+pub(crate) fn packages() -> Result<Vec<Package>, Failed> {
+    let answer = shell::command("cargo")
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+        .output()
+        .map_err(|error| Failed(format!("cargo can't be started: {error}")))?;
+    if !answer.status.success() {
+        return Err(Failed(String::from_utf8_lossy(&answer.stderr).into_owned()));
+    }
+    let read: Value = serde_json::from_slice(&answer.stdout)
+        .map_err(|error| Failed(format!("what cargo metadata says: {error}")))?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let list = read["packages"].as_array().into_iter().flatten();
+    let package = |one: &Value| Package {
+        name: text(&one["name"]),
+        version: text(&one["version"]),
+        license: text(&one["license"]),
+        source: one["source"].as_str().map(str::to_owned),
+    };
+    Ok(list.map(package).collect())
+}
+
+/// Licences, sources and doubles, against `deny.toml`.
+pub(crate) fn deny() -> Result<(), Failed> {
+    let rules = fs::read_to_string(shell::root().join("deny.toml"))
+        .map_err(|error| Failed(format!("deny.toml: {error}")))?;
+    let allowed = allowed(&rules);
+    let mut wrong = Vec::new();
+    let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let packages = packages()?;
+    for package in packages.iter().filter(|package| package.source.is_some()) {
+        let Package {
+            name,
+            version,
+            license,
+            source,
+        } = package;
+        if !fits(license, &allowed) {
+            wrong.push(format!(
+                "{name} {version}: the licence `{license}` is not in deny.toml"
+            ));
+        }
+        if !source
+            .as_deref()
+            .is_some_and(|from| from.starts_with("registry+"))
+        {
+            wrong.push(format!(
+                "{name} {version}: comes from {source:?}, which is no registry"
+            ));
+        }
+        versions
+            .entry(name.clone())
+            .or_default()
+            .insert(version.clone());
+    }
+    for (name, versions) in versions.iter().filter(|(_, versions)| versions.len() > 1) {
+        let list: Vec<&str> = versions.iter().map(String::as_str).collect();
+        println!("{name} is there more than once: {}", list.join(", "));
+    }
+    match wrong.is_empty() {
+        true => {
+            println!(
+                "{} packages of others, all with licences that deny.toml allows",
+                versions.len()
+            );
+            Ok(())
+        }
+        false => Err(Failed(wrong.join("\n"))),
+    }
+}
+
+/// The licences that `deny.toml` allows: the strings of its list.
+fn allowed(rules: &str) -> BTreeSet<&str> {
+    let list = rules.split_once("allow = [").map_or("", |(_, rest)| rest);
+    let list = list.split_once(']').map_or(list, |(list, _)| list);
+    list.split('"').skip(1).step_by(2).collect()
+}
+
+/// Whether an expression such as `(MIT OR Apache-2.0) AND Unicode-3.0` can be met.
+fn fits(license: &str, allowed: &BTreeSet<&str>) -> bool {
+    let plain = license.replace(['(', ')'], " ").replace('/', " OR ");
+    !plain.trim().is_empty()
+        && plain.split(" AND ").all(|part| {
+            let mut choices = part.split(" OR ").map(str::trim);
+            choices.any(|choice| allowed.contains(choice))
+        })
+}
+
+/// What a release is made of, as CycloneDX says it.
+pub(crate) fn parts(version: &str, packages: &[Package]) -> Value {
+    let component = |package: &Package| {
+        json!({
+            "type": "library",
+            "name": package.name,
+            "version": package.version,
+            "purl": format!("pkg:cargo/{}@{}", package.name, package.version),
+            "licenses": [{ "expression": package.license.replace('/', " OR ") }],
+        })
+    };
+    json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": { "component": { "type": "application", "name": "heist", "version": version } },
+        "components": packages.iter().map(component).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dependency_may_be_depended_on() {
+        if let Err(Failed(why)) = deny() {
+            panic!("{why}");
+        }
+    }
+
+    #[test]
+    fn licences_are_read_as_expressions() {
+        let allowed =
+            allowed("[licenses]\nallow = [\n \"MIT\",\n \"Zlib\",\n]\n[bans]\nx = [\"no\"]");
+        assert_eq!(allowed, BTreeSet::from(["MIT", "Zlib"]));
+        for (license, wanted) in [
+            ("MIT", true),
+            ("GPL-3.0 OR MIT", true),
+            ("GPL-3.0/MIT", true),
+            ("(MIT OR GPL-3.0) AND Zlib", true),
+            ("MIT AND GPL-3.0", false),
+            ("GPL-3.0", false),
+            ("", false),
+        ] {
+            assert_eq!(fits(license, &allowed), wanted, "{license}");
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_release_are_named() {
+        let package = Package {
+            name: "half".to_owned(),
+            version: "2.7.1".to_owned(),
+            license: "MIT/Apache-2.0".to_owned(),
+            source: None,
+        };
+        let list = parts("0.1.0", &[package]);
+        assert_eq!(list["components"][0]["purl"], "pkg:cargo/half@2.7.1");
+        assert_eq!(
+            list["components"][0]["licenses"][0]["expression"],
+            "MIT OR Apache-2.0"
+        );
+    }
+}
