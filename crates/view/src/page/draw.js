@@ -28,9 +28,11 @@ function prepare(canvas, height) {
   const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth || 1000;
   if (height !== undefined) canvas.style.height = height + "px";
   const tall = height === undefined ? canvas.clientHeight || 20 : height;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.max(1, Math.round(tall * ratio));
+  const wide = Math.round(width * ratio), high = Math.max(1, Math.round(tall * ratio));
   const pen = canvas.getContext("2d");
+  // Another size means other memory; the same one is only wiped.
+  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+  else pen.setTransform(1, 0, 0, 1, 0, 0), pen.clearRect(0, 0, wide, high);
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.font = "11px system-ui, sans-serif";
   return { pen, width, height: tall, ratio };
@@ -78,35 +80,42 @@ function grid(pen, width, height) {
   pen.globalAlpha = 1;
 }
 
-/** How much of the device works, over time, stacked by kind; what is resident besides in grey. */
-function area(pen, run, from, to, left, width, height) {
+/** A colour as one number, as a picture has it. */
+const packed = ([r, g, b]) => (0xff000000 | b << 16 | g << 8 | r) >>> 0;
+
+/** How much of the device works, over time, stacked by kind; what is resident besides in grey: a picture. */
+function area(pen, run, from, to, width, height, ratio) {
   const { kinds } = levelsOf(run);
-  const level = levelFor(run, width - left, to - from);
-  const bin = longest / level.bins;
-  for (let x = left; x < width; x++) {
-    const at = Math.floor((from + (x - left) / (width - left) * (to - from)) / bin);
-    if (at < 0 || at >= level.bins || at * bin > run.length) continue;
-    let y = height, sum = 0;
-    kinds.forEach((kind, k) => {
-      const tall = Math.min(1, level.device[k][at]) * height;
-      sum += level.device[k][at];
-      pen.fillStyle = colourOf(kind);
-      pen.fillRect(x, y - tall, 1, tall);
-      y -= tall;
-    });
-    const idle = Math.max(0, Math.min(1, level.device[kinds.length][at]) - sum) * height;
-    pen.fillStyle = colours.waiting;
-    pen.fillRect(x, y - idle, 1, idle);
+  const pixels = Math.max(1, Math.round((width - LEFT) * ratio)), tall = Math.max(1, Math.round(height * ratio));
+  const level = levelFor(run, pixels, to - from), bin = longest / level.bins;
+  const image = pen.createImageData(pixels, tall), out = new Uint32Array(image.data.buffer);
+  const inks = [...kinds.map((kind) => packed(rgb(colourOf(kind)))), packed(colours.rgb.waiting)];
+  const rest = packed(colours.rgb.tail), after = packed(colours.rgb.bg);
+  for (let x = 0; x < pixels; x++) {
+    const ns = from + x / pixels * (to - from), at = Math.min(level.bins - 1, Math.floor(ns / bin));
+    let y = tall, sum = 0;
+    for (let k = 0; k < inks.length && ns <= run.length; k++) {
+      const share = k < kinds.length ? level.device[k][at] : Math.max(0, level.device[k][at] - sum);
+      sum += share;
+      const top = Math.max(0, Math.round(tall * (1 - Math.min(1, sum))));
+      while (y > top) out[--y * pixels + x] = inks[k];
+    }
+    const fill = ns <= run.length ? rest : after;
+    while (y > 0) out[--y * pixels + x] = fill;
   }
+  return image;
 }
 
+/** The picture of the whole, kept: it changes with the run and the colours alone. */
+const mini = {};
+
 function drawMini() {
-  const { pen, width, height } = prepare($("mini"));
+  const { pen, width, height, ratio } = prepare($("mini"));
   const run = runs[view.run];
   if (!run) return;
-  pen.fillStyle = colours.tail;
-  pen.fillRect(LEFT, 0, (width - LEFT) * run.length / longest, height);
-  area(pen, run, 0, longest, LEFT, width, height);
+  const key = [run.number, width, height, ratio, view.theme, colours.bg].join();
+  if (mini.key !== key) Object.assign(mini, { key, image: area(pen, run, 0, longest, width, height, ratio) });
+  pen.putImageData(mini.image, Math.round(LEFT * ratio), 0);
   const x = (ns) => LEFT + ns / longest * (width - LEFT);
   pen.fillStyle = colours.bg;
   pen.globalAlpha = 0.65;
@@ -121,12 +130,10 @@ function drawMini() {
 }
 
 function drawDevice(panel) {
-  const { pen, width, height } = prepare(panel.device);
+  const { pen, width, height, ratio } = prepare(panel.device);
   const { run } = panel;
-  pen.fillStyle = colours.tail;
   const end = Math.min(width, toX(run.length, width));
-  if (end > LEFT) pen.fillRect(LEFT, 0, end - LEFT, height);
-  area(pen, run, view.from, view.to, LEFT, width, height);
+  pen.putImageData(area(pen, run, view.from, view.to, width, height, ratio), Math.round(LEFT * ratio), 0);
   grid(pen, width, height);
   if (end > LEFT && end < width) {
     pen.fillStyle = colours.mark;
@@ -261,6 +268,7 @@ function mark(pen, run, marked) {
   }
 }
 
+let bandCanvas = null;
 /** A band for each SM: the stronger a colour, the more of the SM's block slots work on such tiles. */
 function bands(panel, pen, width, height, ratio) {
   const { run, offset } = panel;
@@ -268,34 +276,40 @@ function bands(panel, pen, width, height, ratio) {
   const pixels = Math.max(1, Math.round((width - LEFT) * ratio));
   const level = levelFor(run, pixels, view.to - view.from);
   const bin = longest / level.bins;
-  const image = pen.createImageData(pixels, Math.max(1, Math.round(height * ratio)));
+  // One line of pixels for each SM, which the canvas makes as tall as its band.
+  const count = Math.max(1, run.smList.length), image = pen.createImageData(pixels, count);
   const out = new Uint32Array(image.data.buffer);
   const inks = kinds.map((kind) => rgb(colourOf(kind)));
   const { waiting, launching, tail, bg } = colours.rgb;
-  const line = new Uint32Array(pixels);
+  const each = (view.to - view.from) / pixels;
+  const bins = Int32Array.from({ length: pixels }, (_, x) => Math.min(level.bins - 1, Math.floor((view.from + x * each) / bin)));
+  const { shares } = level, resident = shares[inks.length];
+  const pixelOf = (ns) => (ns - view.from) / each, end = pixelOf(run.length);
   run.smList.forEach((sm, index) => {
-    const { y } = placeOf(run, sm.row), tall = lineHeight(run) * (hasRows(run) ? sm.rows : 1);
-    const top = Math.round((y - offset) * ratio), bottom = Math.round((y - offset + tall) * ratio) - (tall > 4 ? 1 : 0);
-    if (bottom < 0 || top > image.height) return;
+    const base = index * level.bins, last = pixelOf(sm.last);
     for (let x = 0; x < pixels; x++) {
-      const ns = view.from + x / pixels * (view.to - view.from);
-      const at = index * level.bins + Math.min(level.bins - 1, Math.floor(ns / bin));
-      let idle = ns > run.length ? bg : ns >= sm.last ? tail : launching;
+      const at = base + bins[x], idle = x > end ? bg : x >= last ? tail : launching;
       let sum = 0, r = 0, g = 0, b = 0;
       for (let k = 0; k < inks.length; k++) {
-        const share = level.shares[k][at];
+        const share = shares[k][at], ink = inks[k];
         sum += share;
-        r += inks[k][0] * share; g += inks[k][1] * share; b += inks[k][2] * share;
+        r += ink[0] * share; g += ink[1] * share; b += ink[2] * share;
       }
-      const rest = Math.max(0, 1 - sum), grey = Math.max(0, Math.min(1, level.shares[inks.length][at]) - sum);
-      r += waiting[0] * grey + idle[0] * (rest - grey);
-      g += waiting[1] * grey + idle[1] * (rest - grey);
-      b += waiting[2] * grey + idle[2] * (rest - grey);
-      line[x] = 0xff000000 | Math.min(255, b) << 16 | Math.min(255, g) << 8 | Math.min(255, r);
+      const rest = Math.max(0, 1 - sum), grey = Math.max(0, Math.min(1, resident[at]) - sum), none = rest - grey;
+      r += waiting[0] * grey + idle[0] * none;
+      g += waiting[1] * grey + idle[1] * none;
+      b += waiting[2] * grey + idle[2] * none;
+      out[index * pixels + x] = 0xff000000 | Math.min(255, b) << 16 | Math.min(255, g) << 8 | Math.min(255, r);
     }
-    for (let row = Math.max(0, top); row < Math.min(image.height, bottom); row++) out.set(line, row * pixels);
   });
-  pen.putImageData(image, Math.round(LEFT * ratio), 0);
+  if (!bandCanvas) bandCanvas = document.createElement("canvas");
+  Object.assign(bandCanvas, { width: pixels, height: count });
+  bandCanvas.getContext("2d").putImageData(image, 0, 0);
+  pen.imageSmoothingEnabled = false;
+  run.smList.forEach((sm, index) => {
+    const y = placeOf(run, sm.row).y - offset, tall = lineHeight(run) * (hasRows(run) ? sm.rows : 1);
+    if (y + tall > 0 && y < height) pen.drawImage(bandCanvas, 0, index, pixels, 1, LEFT, y, width - LEFT, tall - (tall > 4 ? 1 : 0));
+  });
   const marked = [];
   if (view.path || view.chosen) {
     for (let row = 0; row < run.rowCount; row++) {

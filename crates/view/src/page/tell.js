@@ -129,7 +129,7 @@ function meter(share, text) {
 
 function summary() {
   const table = $("summary");
-  const head = [["#", ""], ["run", ""], ["time", ""], ["tail", "wide"], ["busy", ""], ["tiles taken over", "wide"], ["most lost to", "wide"], ["others wait", "wide"]];
+  const head = [["#", ""], ["run", ""], ["time", ""], ["tail", "wide"], ["busy", ""], ["tiles taken over", "wide"], ["most lost to", "wider"], ["others wait", "wider"]];
   table.append(make("thead", {}, make("tr", {}, ...head.map(([text, className]) => make("th", { textContent: text, className })))));
   const body = make("tbody", {});
   const devices = new Set(runs.map((run) => run.device));
@@ -140,7 +140,7 @@ function summary() {
     device = run.device;
     const { working, ...idle } = run.account;
     const [most, lost] = Object.entries(idle).reduce((a, b) => (b[1] > a[1] ? b : a));
-    const wide = (cell) => Object.assign(cell, { className: "wide" });
+    const wide = (cell, className = "wide") => Object.assign(cell, { className });
     const row = make("tr", { onclick: () => chooseRun(number, true) },
       make("td", { textContent: rank }),
       make("td", { className: "name", textContent: devices.size > 1 && !run.name.includes(run.device) ? `${run.name} (${run.device})` : run.name, title: run.about }),
@@ -149,8 +149,8 @@ function summary() {
       meter(figures.busy_fraction, Math.round(figures.busy_fraction * 100) + "%"),
       wide(run.measured ? meter(figures.stolen / Math.max(1, figures.tiles), `${figures.stolen} of ${figures.tiles}`)
         : make("td", { textContent: "tiles not measured" })),
-      wide(meter(lost / longest, `${most}, ${duration(lost)}`)),
-      wide(meter(run.newcomer.typical / longest, duration(run.newcomer.typical))));
+      wide(meter(lost / longest, `${most}, ${duration(lost)}`), "wider"),
+      wide(meter(run.newcomer.typical / longest, duration(run.newcomer.typical)), "wider"));
     row.dataset.run = number;
     body.append(row);
   }
