@@ -39,7 +39,9 @@ use uniform::Uniformity;
 ///
 /// The structural rules ([`heist_ptx::validate`]) are not repeated here.
 pub fn check(module: &Module) -> Vec<Diagnostic> {
+    let arch = Arch::parse(&module.target.arch);
     let mut found = Vec::new();
+    found.extend(arch.and_then(|arch| rules::constant_size(module, arch)));
     for function in module.functions() {
         let Some(flow) = Flow::new(module, function) else {
             continue;
@@ -50,7 +52,7 @@ pub fn check(module: &Module) -> Vec<Diagnostic> {
             flow: &flow,
             facts: &facts,
             uniformity: &uniformity,
-            arch: Arch::parse(&module.target.arch),
+            arch,
         };
         for rule in rules::ALL {
             rule(&context, &mut found);

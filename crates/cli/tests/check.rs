@@ -388,3 +388,33 @@ fn ptxas_spills_fail_a_check_as_its_log_does() {
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("G020") && said.contains("spills"), "{said}");
 }
+
+/// Two threads that store the same value: a race by the book, told when asked for.
+#[test]
+fn stores_of_the_same_value_are_told_when_asked_for() {
+    let text = format!(
+        "{HEAD}.visible .entry k(.param .u64 p)\n{{\n    .reg .b64 %a;\n    ld.param.u64 %a, [p];\n    \
+         st.global.u32 [%a], 1;\n    ret;\n}}\n"
+    );
+    let file = written("same-value", &text);
+    let launch = ["--grid", "1", "--block", "64", "--arg", "out:u32:1"];
+    let (status, said) = check(&[&[&*file][..], &launch].concat());
+    assert_eq!(status, Some(0), "{said}");
+    let (status, said) = check(&[&[&*file, "--same-value"][..], &launch].concat());
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("[R"), "{said}");
+}
+
+/// The limit is for all launches of a file: what is left when the first has used it up is nothing.
+#[test]
+fn one_limit_is_for_all_launches_of_a_file() {
+    let endless = "\
+.visible .entry k()\n{\n    .reg .u64 %t;\nloop:\n    mov.u64 %t, %clock64;\n    bra loop;\n}\n\
+.visible .entry quick()\n{\n    ret;\n}\n\
+// heist: run first entry=k grid=1 block=32\n\
+// heist: run second entry=quick grid=1 block=32\n";
+    let file = written("one-limit", &format!("{HEAD}{endless}"));
+    let (status, said) = check(&[&*file, "--launches", &*file, "--timeout", "0.2"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("X002"), "{said}");
+}

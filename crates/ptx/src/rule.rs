@@ -253,6 +253,7 @@ rules! {
     RUNS_OFF_END = "X026" Error "control that runs past the end of a function";
     LOCAL_LIMIT = "X027" Error "more local memory than a thread may have";
     ALLOCATION = "X028" Error "a device-side allocation that fails or is freed twice";
+    CONSTANT_LIMIT = "X029" Error "more constant variables than a file may have";
 
     // G: the GPU, its driver, and the logs of other tools.
     NO_DEVICE = "G001" Error "no GPU or no driver";

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use heist_launch::{Arguments, Clock, Launch, Trace};
 use heist_ptx::arch::{Arch, Footprint};
 use heist_ptx::rule;
-use heist_sim::{Chaos, Options};
+use heist_sim::{Chaos, Checks, Options};
 use std::time::Instant;
 
 /// A device that is ready.
@@ -218,6 +218,10 @@ fn simulate(
         },
         cooperative: settings.cooperative,
         budget: settings.budget,
+        checks: Checks {
+            same_value: settings.same_value,
+            ..Options::default().checks
+        },
         ..Options::default()
     };
     let started = Instant::now();

@@ -13,6 +13,8 @@ pub struct Settings {
     pub schedules: Schedules,
     /// Whether the simulator injects refusals, delays and reorderings.
     pub chaos: bool,
+    /// Whether stores of the same value by two threads are races to the simulator, too.
+    pub same_value: bool,
     /// Whether all blocks must be on the device at once.
     pub cooperative: bool,
     /// How long a kernel may take on a real GPU, and its simulation on the host.
@@ -59,6 +61,7 @@ impl Default for Settings {
             seed: 0,
             schedules: Schedules::Exactly(1),
             chaos: false,
+            same_value: false,
             cooperative: false,
             limit: Duration::from_secs(60),
             budget: Budget::default(),

@@ -79,6 +79,15 @@ const KNOWN: &[Known] = &[
         without_ptxas: false,
     },
     Known {
+        part: "uses too much global constant data",
+        code: rule::CONSTANT_LIMIT,
+        severity: Severity::Error,
+        message: "a file has more constant variables than one may have",
+        note: "all constant variables of a file share a bank of 64 KiB, used or not",
+        remedy: "keep large tables in global memory, or stage them in shared memory",
+        without_ptxas: false,
+    },
+    Known {
         part: "cudaCGGetIntrinsicHandle",
         code: rule::ASSEMBLER_ERROR,
         severity: Severity::Error,

@@ -3,6 +3,7 @@
 mod access;
 mod barrier;
 mod clc;
+mod constant;
 mod copies;
 mod local;
 mod reach;
@@ -11,6 +12,7 @@ mod tensor;
 mod unset;
 mod wgmma;
 
+pub(crate) use constant::constant_size;
 pub(crate) use shared::shared_opt_in;
 
 use crate::Context;

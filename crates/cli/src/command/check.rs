@@ -39,7 +39,7 @@ Exit status: 0 nothing found (or X011 alone, which the host's code must answer),
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "grid" => arg.required(false),
     "files" | "sarif" | "ptxas" | "launches" | "entry" => arg,
-    "device" | "seed" | "explore" | "chaos" | "timeout" => arg.requires("launched"),
+    "device" | "seed" | "explore" | "chaos" | "same_value" | "timeout" => arg.requires("launched"),
     _ => arg.requires("grid"),
 }))]
 pub(crate) struct Check {

@@ -94,6 +94,9 @@ pub(crate) struct RunFlags {
     /// Have the simulator refuse, delay and reorder what hardware may.
     #[arg(long)]
     pub(super) chaos: bool,
+    /// Report stores of the same value by two threads as races, too.
+    #[arg(long)]
+    pub(super) same_value: bool,
     /// How long it may take [default: 60].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) timeout: Option<Duration>,
@@ -106,6 +109,7 @@ impl RunFlags {
             seed: self.seed.unwrap_or(other.seed),
             schedules: self.explore.map_or(other.schedules, Schedules::Exactly),
             chaos: self.chaos || other.chaos,
+            same_value: self.same_value || other.same_value,
             limit: self.timeout.unwrap_or(other.limit),
             ..other
         }
