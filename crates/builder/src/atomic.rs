@@ -266,6 +266,13 @@ impl<'k> Kernel<'k> {
         self.effect(format!("fence.acq_rel.{}", scope.as_str()), vec![]);
     }
 
+    /// The same, and all such fences have one order: for two that each write one word
+    /// and then look at the other's.
+    #[track_caller]
+    pub fn fence_sequential(&self, scope: Scope) {
+        self.effect(format!("fence.sc.{}", scope.as_str()), vec![]);
+    }
+
     /// Makes ordinary accesses to this block's shared memory that came before
     /// visible to asynchronous ones (bulk copies, CLC, wgmma) that come later.
     #[track_caller]

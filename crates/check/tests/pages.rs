@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What the letters of the codes stand for, in the order of the table.
-const LETTERS: [(char, &str); 9] = [
+const LETTERS: [(char, &str); 10] = [
     ('P', "Text and structure of PTX"),
     ('M', "Memory"),
     ('R', "Races"),
@@ -18,6 +18,7 @@ const LETTERS: [(char, &str); 9] = [
     ('L', "Cluster launch control"),
     ('X', "Execution and its limits"),
     ('G', "The GPU, its driver, and the logs of other tools"),
+    ('S', "Policies that are loaded as data"),
 ];
 
 /// The folders of `rules/`, by name.
@@ -153,6 +154,10 @@ const WITHOUT_A_KERNEL: &[(&str, &str)] = &[
     (
         "G0",
         "of the driver and of logs: tests of the GPU and of the readers of logs",
+    ),
+    (
+        "S0",
+        "of policies that are loaded: tests/loaded of the scheduler's crate",
     ),
     ("T012", "what ptxas says it did: read from its log"),
     (

@@ -46,6 +46,6 @@ pub use measure::{Arm, Figures, Protocol, Sampler, Spread};
 pub use memory::{Array, DeviceMemory};
 pub use program::Program;
 pub use ptx::PtxText;
-pub use run::{GpuRun, RunOptions};
+pub use run::{GpuRun, InFlight, RunOptions};
 pub use status::Status;
 pub use stream::{BorrowedStream, Event, Graph, Stream};

@@ -61,6 +61,26 @@ impl DeviceMemory {
         self.gpu.check(copied)
     }
 
+    /// Writes a word at an offset, a multiple of four, when the stream comes to it. No
+    /// kernel is needed for that, so it does not wait for room on the GPU.
+    pub fn write_in(&self, stream: &Stream, offset: usize, value: u32) -> Result<(), GpuError> {
+        let address = self.range(offset, 4)?;
+        self.gpu.enter()?;
+        self.gpu
+            .check(raw::stream_write_word(stream.raw(), address, value))
+    }
+
+    /// Reads bytes at an offset now, while kernels run: what they write at the same time
+    /// may be seen or not.
+    pub fn peek(&self, offset: usize, bytes: &mut [u8]) -> Result<(), GpuError> {
+        let address = self.range(offset, bytes.len())?;
+        self.gpu.enter()?;
+        let stream = self.gpu.copies();
+        let copied = raw::copy_from_device(bytes, address, stream)
+            .and_then(|()| raw::stream_synchronize(stream));
+        self.gpu.check(copied)
+    }
+
     /// Sets every byte, in the stream's order.
     pub fn fill(&self, byte: u8, stream: &Stream) -> Result<(), GpuError> {
         self.gpu.enter()?;

@@ -305,6 +305,14 @@ pub(crate) fn fill_bytes(
     call!(cuMemsetD8Async(address, byte, bytes, stream))
 }
 
+pub(crate) fn stream_write_word(
+    stream: CUstream,
+    address: CUdeviceptr,
+    value: u32,
+) -> Result<(), Status> {
+    call!(cuStreamWriteValue32_v2(stream, address, value, 0))
+}
+
 pub(crate) fn stream_create(priority: i32) -> Result<CUstream, Status> {
     let mut stream = ptr::null_mut();
     let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;

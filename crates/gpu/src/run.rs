@@ -6,8 +6,10 @@ use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::fault::argument_flags;
 use crate::kernel::{KernelArg, KernelInfo, LaunchOptions};
+use crate::memory::DeviceMemory;
 use crate::ptx::PtxText;
-use heist_launch::{Arguments, Buffer, Launch, Outcome, Param, Time};
+use crate::stream::Event;
+use heist_launch::{Arguments, Bound, Buffer, BufferRef, Launch, Outcome, Param, Time};
 use std::time::Duration;
 
 /// How to run.
@@ -45,6 +47,26 @@ pub struct GpuRun {
     pub log: String,
 }
 
+/// A kernel that was launched and has perhaps not ended.
+pub struct InFlight<'r> {
+    bound: &'r Bound,
+    slots: &'r [DeviceMemory],
+    end: &'r Event,
+}
+
+impl InFlight<'_> {
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> Result<bool, GpuError> {
+        self.end.has_happened()
+    }
+
+    /// The memory of the buffer that an argument brought.
+    pub fn memory(&self, argument: usize) -> Option<&DeviceMemory> {
+        self.slots
+            .get(self.bound.slot(&BufferRef::Argument(argument))?)
+    }
+}
+
 impl Gpu {
     /// Assembles PTX, makes the buffers, launches a kernel once, waits, and reads
     /// the buffers back.
@@ -55,6 +77,20 @@ impl Gpu {
         launch: &Launch,
         arguments: &Arguments,
         options: &RunOptions,
+    ) -> Result<GpuRun, GpuError> {
+        self.run_while(ptx, entry, launch, arguments, options, |_| Ok(()))
+    }
+
+    /// The same; `meanwhile` is called once the kernel is launched, and can reach its
+    /// buffers while it runs.
+    pub fn run_while(
+        &self,
+        ptx: &PtxText,
+        entry: &str,
+        launch: &Launch,
+        arguments: &Arguments,
+        options: &RunOptions,
+        meanwhile: impl FnOnce(&InFlight<'_>) -> Result<(), GpuError>,
     ) -> Result<GpuRun, GpuError> {
         let program = self.load(ptx, &options.jit)?;
         let kernel = program.kernel(entry)?;
@@ -99,6 +135,11 @@ impl Gpu {
             },
         )?;
         end.record(&stream)?;
+        meanwhile(&InFlight {
+            bound: &bound,
+            slots: &slots,
+            end: &end,
+        })?;
         stream.synchronize_within(options.limit)?;
         let elapsed = end.since(&start)?;
         let mut outputs = Vec::new();

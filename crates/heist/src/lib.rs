@@ -28,6 +28,8 @@ pub mod job;
 pub mod ops;
 #[cfg(all(feature = "gpu", feature = "kernels"))]
 pub mod share;
+#[cfg(all(feature = "gpu", feature = "kernels"))]
+pub mod swap;
 #[cfg(feature = "kernels")]
 pub mod tiled;
 #[cfg(feature = "kernels")]

@@ -96,6 +96,9 @@ pub enum TiledError {
     /// The architecture of the GPU is not one that Heist knows.
     #[error(transparent)]
     UnknownArch(#[from] UnknownArch),
+    /// A policy that is no policy.
+    #[error("the policy is refused: {0}")]
+    Policy(heist_sched::program::Refusal),
     /// There was nothing to choose from.
     #[error("there are no schedules to choose from")]
     NoCandidates,
@@ -168,8 +171,8 @@ pub fn inspect<A: KernelParams>(
 
 /// What a kernel's launches on a device have in common.
 pub(crate) struct Ready {
-    plan: Plan,
-    program: Program,
+    pub(crate) plan: Plan,
+    pub(crate) program: Program,
 }
 
 impl Ready {
@@ -205,13 +208,23 @@ impl Ready {
     ) -> Result<TiledRun, TiledError> {
         let entry = &kernel.built.launch.entry;
         let arguments = kernel.arguments(&self.plan, own);
-        let mut execution = device.inspect(
+        let execution = device.inspect(
             &self.program,
             entry,
             &self.plan.launch,
             &arguments,
             settings,
         )?;
+        self.read(device, kernel, execution)
+    }
+
+    /// What a launch gave, with what the scheduler reported.
+    pub(crate) fn read<A: KernelParams>(
+        &self,
+        device: &Device,
+        kernel: &TiledKernel<A>,
+        mut execution: Execution,
+    ) -> Result<TiledRun, TiledError> {
         execution.findings = unexpected(execution.findings);
         let report = match kernel.report(&self.plan, &execution.outcome, &place(device)) {
             Ok(report) => report,

@@ -1,6 +1,8 @@
 //! One synthetic workload under one schedule on one device, verified.
 
-use crate::tiled::{self, TiledError};
+#[cfg(feature = "gpu")]
+use crate::swap;
+use crate::tiled::{self, TiledError, TiledRun};
 use heist_kernels::synthetic::{Mismatch, Synthetic, build};
 use heist_launch::{Time, Trace};
 use heist_ptx::{Diagnostic, Severity, Source as Text};
@@ -57,7 +59,36 @@ pub fn run(
 ) -> Result<WorkloadRun, TiledError> {
     let schedule = schedule.clone().watch(Watch::Trace);
     let kernel = build(synthetic, &schedule, device.arch()?).map_err(TiledError::Build)?;
-    let mut run = tiled::inspect(device, &kernel, synthetic.arguments(), settings)?;
+    let run = tiled::inspect(device, &kernel, synthetic.arguments(), settings)?;
+    checked(synthetic, &schedule, run, verify)
+}
+
+/// The same, while its policy, which is [loaded](heist_sched::Loaded), is exchanged for
+/// others.
+///
+/// # Errors
+/// What kept it from running.
+#[cfg(feature = "gpu")]
+pub fn run_swapping(
+    synthetic: &Synthetic,
+    schedule: &Schedule,
+    device: &Device,
+    settings: &Settings,
+    verify: bool,
+    turns: &swap::Turns,
+) -> Result<(WorkloadRun, swap::Swaps), TiledError> {
+    let schedule = schedule.clone().watch(Watch::Trace);
+    let kernel = build(synthetic, &schedule, device.arch()?).map_err(TiledError::Build)?;
+    let (run, swaps) = swap::run(device, &kernel, synthetic.arguments(), settings, turns)?;
+    Ok((checked(synthetic, &schedule, run, verify)?, swaps))
+}
+
+fn checked(
+    synthetic: &Synthetic,
+    schedule: &Schedule,
+    mut run: TiledRun,
+    verify: bool,
+) -> Result<WorkloadRun, TiledError> {
     let Some(trace) = run.report.trace.take() else {
         return Err(match run.execution.findings.is_empty() {
             true => TiledError::Report(ReportError::Missing),

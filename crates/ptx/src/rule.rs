@@ -283,6 +283,14 @@ rules! {
     SANITIZER_INIT = "G033" Error "an uninitialised read that compute-sanitizer found";
     SANITIZER_API = "G034" Error "an API error that compute-sanitizer found";
     SANITIZER_LEAK = "G035" Warning "a leak that compute-sanitizer found";
+
+    // S: policies that are loaded as data.
+    POLICY_HEAD = "S001" Error "policy words whose head, length or checksum is wrong";
+    POLICY_STEP = "S002" Error "a step of a policy that means nothing";
+    POLICY_UNWRITTEN = "S003" Error "a step of a policy that takes a value which nothing wrote";
+    POLICY_TYPES = "S004" Error "a step of a policy whose types do not fit";
+    POLICY_STATE = "S005" Error "a step of a policy that names a state or shared word it does not have";
+    POLICY_ANSWER = "S006" Error "a policy without an answer, or with one where nobody asks";
 }
 
 #[cfg(test)]
@@ -291,7 +299,7 @@ mod tests {
 
     #[test]
     fn codes_are_unique_ordered_and_well_formed() {
-        let order = "PMRBATLXG";
+        let order = "PMRBATLXGS";
         let key = |rule: &Rule| {
             let (letter, number) = rule.code.0.split_at(1);
             let letter = order.find(letter).expect("a letter of the catalogue");

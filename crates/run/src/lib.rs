@@ -51,3 +51,10 @@ pub use execution::{Execution, Found, NotRun, Resources, RunError};
 pub use name::DeviceName;
 pub use program::{EntryError, Program};
 pub use settings::{Schedules, Settings};
+
+/// Several kernels on one simulated GPU.
+pub mod company {
+    pub use heist_sim::{
+        Budget, Chaos, Device, Host, Options, Order, Ran, Reach, Silent, Stream, together,
+    };
+}

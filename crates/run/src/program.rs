@@ -97,7 +97,10 @@ impl Program {
     }
 
     /// The same for the simulator.
-    pub(crate) fn simulated(&self) -> Result<&heist_sim::Program, NotRun> {
+    ///
+    /// # Errors
+    /// What it has against the module.
+    pub fn simulated(&self) -> Result<&heist_sim::Program, NotRun> {
         self.simulated
             .get_or_init(|| heist_sim::Program::new(self.module.clone()))
             .as_ref()

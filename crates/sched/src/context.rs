@@ -1,7 +1,7 @@
 //! What a policy can see and use while its callbacks emit code.
 
 use crate::control::Control;
-use heist_builder::{Bool, Global, IntoVal, Kernel, Ptr, Scalar, Scope, Val, Var};
+use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scalar, Scope, Val, Var};
 use std::fmt;
 
 /// The policy's view of the kernel.
@@ -19,6 +19,22 @@ pub struct PolicyCx<'k> {
     pub(crate) control: Control<'k>,
     /// The first of the launch's words that are this policy's own.
     pub(crate) first_word: u32,
+    /// Whether there is room for a loaded policy behind the control words.
+    pub(crate) has_area: bool,
+}
+
+/// Why a policy is not asked any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Misdeed {
+    /// It kept a block waiting.
+    Waited = 0,
+    /// A step that is none.
+    UnknownStep = 1,
+    /// Its words are not those that were loaded.
+    Changed = 2,
+    /// It divided by zero.
+    DividedByZero = 3,
 }
 
 /// What overrules a policy that keeps a block waiting.
@@ -150,22 +166,22 @@ impl<'k> PolicyCx<'k> {
             flow.break_if(dog.overruled.get());
             let ejected = dog.record.load_relaxed(Scope::Gpu).ne(0);
             let late = (k.nanoseconds() - start).gt(dog.bound);
-            k.if_(late, || {
-                let who = self.worker.cast::<u64>() + 1;
-                let found = dog.record.atomic_compare_exchange(
-                    heist_builder::Order::Relaxed,
-                    Scope::Gpu,
-                    0u64,
-                    who,
-                );
-                k.if_(found.eq(0), || {
-                    dog.record.at(1).store_relaxed(Scope::Gpu, k.nanoseconds());
-                });
-            });
+            k.if_(late, || self.record(k.c(Misdeed::Waited as u32)));
             dog.overruled.set(late | ejected);
             flow.break_if(dog.overruled.get());
             k.nanosleep(200);
         });
         holds.get()
+    }
+
+    /// Writes the launch's exit record, unless somebody did: who, why and when.
+    #[track_caller]
+    pub(crate) fn record(&self, misdeed: Val<'k, u32>) {
+        let (k, record) = (self.k, self.watchdog.record);
+        let who = self.worker.cast::<u64>() + 1 + (misdeed.cast::<u64>() << 32);
+        let found = record.atomic_compare_exchange(Order::Relaxed, Scope::Gpu, 0u64, who);
+        k.if_(found.eq(0), || {
+            record.at(1).store_relaxed(Scope::Gpu, k.nanoseconds());
+        });
     }
 }

@@ -7,6 +7,7 @@
 //! | 3 | the bell: not zero while somebody asks for the GPU |
 //! | 4 | how much of the launch has ended, where its policy has words |
 //! | 5 ... 15 | words of the policy |
+//! | 16 ... 18 | counters of the classes of tiles, where there are some |
 //!
 //! All are zero before the first launch that uses them. A launch leaves them at
 //! zero (but for an exit record, and a bell that somebody else rang), so the next
@@ -15,7 +16,7 @@
 use heist_builder::{Global, Kernel, Order, Ptr, Scope, Val, Var};
 
 /// Words of one launch.
-pub const CONTROL_WORDS: usize = 16;
+pub const CONTROL_WORDS: usize = 20;
 /// Bytes of one launch's control words.
 pub const CONTROL_BYTES: u64 = CONTROL_WORDS as u64 * 8;
 /// Where the bell is, in bytes from the start of the control words. Whoever wants
@@ -28,7 +29,8 @@ const BELL: u32 = 3;
 const ENDED: u32 = 4;
 const POLICY: u32 = 5;
 /// Words that a policy can have.
-pub const POLICY_WORDS: u32 = CONTROL_WORDS as u32 - POLICY;
+pub const POLICY_WORDS: u32 = 11;
+const CLASSES: u32 = POLICY + POLICY_WORDS;
 
 /// The control words inside a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +52,13 @@ impl<'k> Control<'k> {
     pub(crate) fn policy_word(self, index: u32) -> Ptr<'k, Global, u64> {
         self.0.at(POLICY + index)
     }
+
+    pub(crate) fn class_counters(self) -> Ptr<'k, Global, u64> {
+        self.0.at(CLASSES)
+    }
 }
 
-/// Clears a policy's words at the end of a launch.
+/// Clears a policy's words, and the counters of classes, at the end of a launch.
 ///
 /// Every cluster reports how many clusters of the grid it stood for: itself, and
 /// with launch control those that it took over. Whoever completes the grid is the
@@ -61,6 +67,7 @@ impl<'k> Control<'k> {
 pub(crate) struct Sweeper<'k> {
     control: Control<'k>,
     words: u32,
+    classes: bool,
     /// Clusters of the grid.
     grid: Val<'k, u32>,
     /// What this cluster stands for.
@@ -68,11 +75,12 @@ pub(crate) struct Sweeper<'k> {
 }
 
 impl<'k> Sweeper<'k> {
-    /// For a policy of so many words; none without.
+    /// For a policy of so many words, and tiles with or without classes; none where there
+    /// is nothing to clear.
     pub(crate) fn new(
         k: &Kernel<'k>,
         control: Control<'k>,
-        words: u32,
+        (words, classes): (u32, bool),
         grid: Val<'k, u32>,
     ) -> Option<Sweeper<'k>> {
         if words > POLICY_WORDS {
@@ -80,9 +88,10 @@ impl<'k> Sweeper<'k> {
                 "the policy's blocks share {words} words, and {POLICY_WORDS} fit"
             ));
         }
-        (words > 0).then(|| Sweeper {
+        (words > 0 || classes).then(|| Sweeper {
             control,
             words: words.min(POLICY_WORDS),
+            classes,
             grid,
             share: k.var(1u32).named("stands_for"),
         })
@@ -98,6 +107,10 @@ impl<'k> Sweeper<'k> {
             for index in 0..self.words {
                 let word = self.control.policy_word(index);
                 word.store_relaxed(Scope::Gpu, 0u64);
+            }
+            for class in 0..if self.classes { 3 } else { 0 } {
+                let counter = self.control.class_counters().at(class);
+                counter.store_relaxed(Scope::Gpu, 0u64);
             }
             ended.store_relaxed(Scope::Gpu, 0u64);
         });

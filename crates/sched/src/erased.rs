@@ -2,6 +2,7 @@
 
 use crate::context::PolicyCx;
 use crate::policy::{Policy, TileId};
+use crate::program::{PolicyWords, Program};
 use heist_builder::Bool;
 use std::fmt;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) trait Running<'k> {
     fn should_try_steal(&self, cx: &PolicyCx<'k>) -> Bool<'k>;
     fn keep_going_after_success(&self, cx: &PolicyCx<'k>, stolen: TileId<'k>) -> Bool<'k>;
     fn leave(&self, cx: &PolicyCx<'k>);
+    fn look_ahead(&self, cx: &PolicyCx<'k>);
+    fn take_up(&self, cx: &PolicyCx<'k>);
 }
 
 trait Erased {
@@ -33,6 +36,8 @@ trait Erased {
     fn constant(&self) -> Option<bool>;
     fn may_retire(&self) -> bool;
     fn shared_words(&self) -> u32;
+    fn program(&self) -> Option<Program>;
+    fn loaded(&self) -> Option<&PolicyWords>;
 }
 
 struct Started<'k, P: Policy> {
@@ -50,6 +55,12 @@ impl<'k, P: Policy> Running<'k> for Started<'k, P> {
     }
     fn leave(&self, cx: &PolicyCx<'k>) {
         self.policy.leave(cx, &self.state);
+    }
+    fn look_ahead(&self, cx: &PolicyCx<'k>) {
+        self.policy.look_ahead(cx, &self.state);
+    }
+    fn take_up(&self, cx: &PolicyCx<'k>) {
+        self.policy.take_up(cx, &self.state);
     }
 }
 
@@ -69,6 +80,12 @@ impl<P: Policy + 'static> Erased for P {
     }
     fn shared_words(&self) -> u32 {
         Policy::shared_words(self)
+    }
+    fn program(&self) -> Option<Program> {
+        Policy::program(self)
+    }
+    fn loaded(&self) -> Option<&PolicyWords> {
+        Policy::loaded(self)
     }
 }
 
@@ -124,6 +141,18 @@ impl Policy for AnyPolicy {
     }
     fn may_retire(&self) -> bool {
         self.policy.may_retire()
+    }
+    fn program(&self) -> Option<Program> {
+        self.policy.program()
+    }
+    fn loaded(&self) -> Option<&PolicyWords> {
+        self.policy.loaded()
+    }
+    fn look_ahead<'k>(&self, cx: &PolicyCx<'k>, state: &Held<'k>) {
+        state.0.look_ahead(cx);
+    }
+    fn take_up<'k>(&self, cx: &PolicyCx<'k>, state: &Held<'k>) {
+        state.0.take_up(cx);
     }
 }
 

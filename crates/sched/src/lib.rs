@@ -10,6 +10,7 @@
 
 mod arguments;
 mod channel;
+mod classes;
 mod context;
 mod control;
 mod erased;
@@ -18,6 +19,7 @@ mod order;
 mod plan;
 mod policies;
 mod policy;
+pub mod program;
 mod report;
 mod schedule;
 mod source;
@@ -28,6 +30,7 @@ mod tiled;
 mod tune;
 mod watch;
 
+pub use classes::{Class, Classes, SharesError};
 pub use context::PolicyCx;
 pub use control::{BELL_BYTES, CONTROL_BYTES, CONTROL_WORDS, POLICY_WORDS};
 pub use erased::{AnyPolicy, Held};
@@ -38,7 +41,10 @@ pub use order::{
 pub use plan::{Plan, PlanError};
 pub use policies::*;
 pub use policy::{And, Inverse, Or, Policy, TileId};
-pub use report::{ClusterStats, Ejected, LaunchReport, Place, Readout, ReportError, Stats};
+pub use program::{Loaded, Loader, PolicyWords, PortablePolicy, Program};
+pub use report::{
+    ClusterStats, Ejected, LaunchReport, Misbehaviour, Place, Readout, ReportError, Stats,
+};
 pub use schedule::{Schedule, ScheduleError};
 pub use source::{Choice, Source, SourceError, Submit, TicketGrid};
 pub use text::{Catalogue, Named, PolicyError, PolicyExpr, PolicyTextError};

@@ -3,6 +3,8 @@
 use crate::control::CONTROL_WORDS;
 use crate::hidden::{HiddenWith, Numbers};
 use crate::order::OrderError;
+use crate::policy::Policy;
+use crate::program::control_words;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, RECORD_WORDS, Watch};
 use heist_builder::KernelParams;
@@ -21,6 +23,9 @@ pub struct Plan {
     /// The watch buffer as the kernel should find it; one word where the kernel
     /// is not watched.
     pub watch: Vec<u64>,
+    /// The control words as the first launch should find them: zeros, and behind them
+    /// a policy that is loaded.
+    pub control: Vec<u64>,
     /// How many clusters are launched.
     pub workers: u32,
     pub(crate) own_params: usize,
@@ -127,6 +132,10 @@ impl<A: KernelParams> TiledKernel<A> {
             launch,
             numbers,
             table,
+            control: match self.shape.policy.loaded() {
+                Some(policy) => control_words(policy),
+                None => vec![0; CONTROL_WORDS],
+            },
             watch: watch_buffer(self.shape.watch, workers, count, cluster),
             workers,
             own_params: A::layout().len(),
@@ -157,7 +166,7 @@ impl Plan {
     /// What the scheduler takes, behind the kernel's own arguments.
     pub(crate) fn hidden(&self) -> HiddenWith<Arg> {
         HiddenWith {
-            control: Arg::in_out(&[0u64; CONTROL_WORDS]),
+            control: Arg::in_out(&self.control),
             watch: Arg::in_out(&self.watch),
             table: Arg::input(&self.table),
             numbers: self.numbers,

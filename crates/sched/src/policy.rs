@@ -16,6 +16,7 @@
 //! * A refused request means "leave".
 
 use crate::context::PolicyCx;
+use crate::program::{PolicyWords, Program};
 use heist_builder::{Bool, Val};
 
 /// A tile that was granted, as a policy sees it.
@@ -105,6 +106,31 @@ pub trait Policy {
     fn may_retire(&self) -> bool {
         self.constant() != Some(true)
     }
+
+    /// The policy as a program, which can be loaded into a kernel that runs. A policy
+    /// that emits code of its own has none.
+    fn program(&self) -> Option<Program> {
+        None
+    }
+
+    /// The words that a launch begins with, where the policy lies in its memory.
+    #[doc(hidden)]
+    fn loaded(&self) -> Option<&PolicyWords> {
+        None
+    }
+
+    /// Before a tile's work, for a policy that lies in memory: asks whether it is still
+    /// the current one.
+    #[doc(hidden)]
+    fn look_ahead<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
+        let _ = (cx, state);
+    }
+
+    /// Before a decision, for a policy that lies in memory: follows the current one.
+    #[doc(hidden)]
+    fn take_up<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
+        let _ = (cx, state);
+    }
 }
 
 /// Holds where both hold. Both are evaluated, always.
@@ -180,6 +206,10 @@ impl<A: Policy, B: Policy> Policy for And<A, B> {
             _ => true,
         }
     }
+
+    fn program(&self) -> Option<Program> {
+        Some(self.0.program()?.and(&self.1.program()?))
+    }
 }
 
 impl<A: Policy, B> Or<A, B> {
@@ -238,6 +268,10 @@ impl<A: Policy, B: Policy> Policy for Or<A, B> {
     fn may_retire(&self) -> bool {
         self.0.may_retire() && self.1.may_retire()
     }
+
+    fn program(&self) -> Option<Program> {
+        Some(self.0.program()?.or(&self.1.program()?))
+    }
 }
 
 impl<A: Policy> Policy for Inverse<A> {
@@ -274,6 +308,10 @@ impl<A: Policy> Policy for Inverse<A> {
 
     fn constant(&self) -> Option<bool> {
         self.0.constant().map(|answer| !answer)
+    }
+
+    fn program(&self) -> Option<Program> {
+        Some(self.0.program()?.inverse())
     }
 }
 

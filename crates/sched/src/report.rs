@@ -1,5 +1,6 @@
 //! What a watched launch wrote down, read back.
 
+use crate::context::Misdeed;
 use crate::plan::Plan;
 use crate::tiled::TiledKernel;
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, Kind, RECORD_WORDS, Watch};
@@ -71,20 +72,62 @@ impl Stats {
 /// are cleared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ejected {
-    /// The cluster that waited too long.
+    /// The cluster whose policy it was.
     pub cluster: u32,
+    /// What the policy did.
+    pub why: Misbehaviour,
     /// When, on the GPU's clock, in nanoseconds.
     pub at_ns: u64,
     /// The policy.
     pub policy: String,
 }
 
+/// What a policy did that it is not asked any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Misbehaviour {
+    /// It kept a block waiting.
+    Waited,
+    /// It had a step that is none.
+    UnknownStep,
+    /// Its words were not those that were loaded.
+    Changed,
+    /// It divided by zero.
+    DividedByZero,
+    /// Something that this version has no name for.
+    Unknown,
+}
+
+impl Misbehaviour {
+    fn from_number(number: u32) -> Misbehaviour {
+        match number {
+            n if n == Misdeed::Waited as u32 => Misbehaviour::Waited,
+            n if n == Misdeed::UnknownStep as u32 => Misbehaviour::UnknownStep,
+            n if n == Misdeed::Changed as u32 => Misbehaviour::Changed,
+            n if n == Misdeed::DividedByZero as u32 => Misbehaviour::DividedByZero,
+            _ => Misbehaviour::Unknown,
+        }
+    }
+}
+
+impl std::fmt::Display for Misbehaviour {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Misbehaviour::Waited => "kept a block waiting past the watchdog's bound",
+            Misbehaviour::UnknownStep => "came to a step that is none",
+            Misbehaviour::Changed => "was not what had been loaded",
+            Misbehaviour::DividedByZero => "divided by zero",
+            Misbehaviour::Unknown => "misbehaved",
+        })
+    }
+}
+
 impl std::fmt::Display for Ejected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "policy `{}` kept cluster {} waiting past the watchdog's bound at {} ns; the launch went on as greedy",
-            self.policy, self.cluster, self.at_ns
+            "policy `{}` {} in cluster {} at {} ns; the launch went on as greedy",
+            self.policy, self.why, self.cluster, self.at_ns
         )
     }
 }
@@ -215,7 +258,8 @@ impl Readout {
         };
         let mut report = LaunchReport {
             ejected: (who > 0).then(|| Ejected {
-                cluster: (who - 1) as u32,
+                cluster: (who as u32).wrapping_sub(1),
+                why: Misbehaviour::from_number((who >> 32) as u32),
                 at_ns: when,
                 policy: self.policy.clone(),
             }),

@@ -1,5 +1,6 @@
 //! A schedule as one value: what a command line or a table row says.
 
+use crate::classes::Classes;
 use crate::erased::AnyPolicy;
 use crate::order::{AnyOrder, Linear};
 use crate::policies::Greedy;
@@ -29,6 +30,8 @@ pub struct Schedule {
     pub submit: Submit,
     /// In which order tiles are handed out.
     pub order: AnyOrder,
+    /// The classes of tiles, which take the place of the order.
+    pub classes: Option<Classes>,
     /// Blocks of a cluster.
     pub cluster: Dim3,
     /// How many blocks the ticket source launches, where the policy does not say.
@@ -45,6 +48,7 @@ impl Schedule {
             policy: AnyPolicy::new(Greedy),
             submit: Submit::Early,
             order: AnyOrder::new(Linear),
+            classes: None,
             cluster: Dim3::ONE,
             grid: None,
             watch: Watch::Off,
@@ -85,7 +89,9 @@ impl fmt::Display for Schedule {
                 TicketGrid::Resident => " resident",
             })?;
         }
-        if self.order.name() != "linear" {
+        if self.classes.is_some() {
+            f.write_str(" classes")?;
+        } else if self.order.name() != "linear" {
             write!(f, " {}", self.order.name())?;
         }
         if self.cluster.count() > 1 {
@@ -111,7 +117,7 @@ pub struct ScheduleError {
 impl FromStr for Schedule {
     type Err = ScheduleError;
 
-    /// Reads what [`Display`](fmt::Display) writes, but for clusters and grids.
+    /// Reads what [`Display`](fmt::Display) writes, but for classes, clusters and grids.
     fn from_str(text: &str) -> Result<Schedule, ScheduleError> {
         let wrong = |why: String| ScheduleError {
             text: text.to_owned(),
@@ -158,6 +164,10 @@ impl<A: KernelParams> Tiled<A> {
             .any_order(schedule.order.clone())
             .cluster(schedule.cluster)
             .watch(schedule.watch);
+        let tiled = match &schedule.classes {
+            Some(classes) => tiled.classes(classes.clone()),
+            None => tiled,
+        };
         match schedule.grid {
             Some(grid) => tiled.ticket_grid(grid),
             None => tiled,
@@ -177,6 +187,7 @@ mod tests {
             "static grouped(16)",
             "ticket early greedy",
             "ticket late max-steals(8) & first-half",
+            "ticket late loaded: max-steals(8) & first-half grouped(16)",
             "ticket late (every(2) | never) & time-budget(100us) grouped(16)",
             "clc early until-asked hilbert",
         ] {

@@ -5,6 +5,7 @@
 //! the loop was set up.
 
 use crate::channel::{Channel, NONE};
+use crate::classes::Drawer;
 use crate::context::{PolicyCx, Watchdog};
 use crate::control::{Control, Sweeper};
 use crate::erased::Running;
@@ -69,8 +70,6 @@ struct Judge<'k> {
     pending: Var<'k, bool>,
     /// No more requests.
     stop: Var<'k, bool>,
-    /// Clears what the policy's blocks share, if they share anything.
-    sweeper: Option<Sweeper<'k>>,
 }
 
 /// The loop of one kernel, not yet emitted.
@@ -85,6 +84,10 @@ pub struct TileLoop<'k> {
     channel: Option<Channel<'k>>,
     asking: Asking<'k>,
     judge: Option<Judge<'k>>,
+    /// Clears what blocks share, if they share anything.
+    sweeper: Option<Sweeper<'k>>,
+    /// Says which tile a right is for, where tiles have classes.
+    drawer: Option<Drawer<'k>>,
     scribe: Option<Scribe<'k>>,
 }
 
@@ -114,7 +117,8 @@ impl<'k> TileLoop<'k> {
             Scribe::new(k, hidden.watch, worker, shape.watch == Watch::Trace, first)
         });
         let control = Control(hidden.control);
-        let channel = (asks || claims).then(|| Channel::new(k));
+        let classes = shape.classes.as_ref();
+        let channel = (asks || claims || classes.is_some()).then(|| Channel::new(k));
         let asking = match shape.source {
             Source::Clc if asks => {
                 let request = OnceCell::new();
@@ -149,6 +153,7 @@ impl<'k> TileLoop<'k> {
                 },
                 control,
                 first_word: 0,
+                has_area: shape.policy.loaded().is_some(),
             };
             k.if_(leader, || {
                 k.comment(&format!("policy: {}", shape.policy.name()));
@@ -159,8 +164,20 @@ impl<'k> TileLoop<'k> {
                 policy,
                 pending: k.var(false).named("pending"),
                 stop: k.var(false).named("stop"),
-                sweeper: Sweeper::new(k, control, shape.policy.shared_words(), workers),
             })
+        });
+        let shared = match judge {
+            Some(_) => shape.policy.shared_words(),
+            None => 0,
+        };
+        let sweeper = Sweeper::new(k, control, (shared, classes.is_some()), workers);
+        let drawer = classes.and_then(|classes| {
+            let held = OnceCell::new();
+            k.if_(leader, || {
+                let drawer = Drawer::new(k, classes, control, hidden.table, hidden.count);
+                let _ = held.set(drawer);
+            });
+            held.into_inner()
         });
         let this = TileLoop {
             k: *k,
@@ -171,13 +188,37 @@ impl<'k> TileLoop<'k> {
             channel,
             asking,
             judge: judge.flatten(),
+            sweeper,
+            drawer,
             scribe,
             shape,
         };
         if claims {
             this.claim();
+        } else if let (Some(drawer), Some(channel)) = (&this.drawer, this.channel) {
+            // Its own number is a right like any other.
+            k.if_(leader, || channel.send(drawer.draw(worker)));
+            this.index.set(channel.receive());
+        }
+        if this.shape.submit == Submit::Late {
+            // Its first decision comes after its first tile; it counts from here.
+            this.take_up();
         }
         this
+    }
+
+    /// The judge whose policy lies in memory.
+    fn loaded(&self) -> Option<&Judge<'k>> {
+        let judge = self.judge.as_ref();
+        judge.filter(|judge| judge.cx.has_area)
+    }
+
+    /// A policy that lies in memory may be another one by now.
+    fn take_up(&self) {
+        if let Some(judge) = self.loaded() {
+            let take_up = || judge.policy.take_up(&judge.cx);
+            self.k.if_(self.leader, take_up);
+        }
     }
 
     /// Draws the first ticket; a cluster that finds none leaves here, before
@@ -191,14 +232,25 @@ impl<'k> TileLoop<'k> {
         k.if_(self.leader, || {
             tickets.draw();
             let first = k.var(NONE);
-            tickets.collect(|index| first.set(index), || self.note(Kind::Refused));
+            tickets.collect(
+                |index| first.set(self.drawn(index)),
+                || self.note(Kind::Refused),
+            );
             channel.send(first.get());
         });
         self.index.set(channel.receive());
         k.if_(self.index.get().eq(NONE), || {
-            self.finish();
+            self.finish(self.loaded().is_none());
             k.exit();
         });
+    }
+
+    /// The index of the tile that a right is for.
+    fn drawn(&self, right: Val<'k, u32>) -> Val<'k, u32> {
+        match &self.drawer {
+            Some(drawer) => drawer.draw(right),
+            None => right,
+        }
     }
 
     fn note(&self, kind: Kind) {
@@ -252,7 +304,7 @@ impl<'k> TileLoop<'k> {
             }
             Source::Clc | Source::Ticket => self.steal(body, ahead),
         }
-        self.finish();
+        self.finish(true);
         Done(PhantomData)
     }
 
@@ -357,11 +409,19 @@ impl<'k> TileLoop<'k> {
         };
         k.loop_(|flow| {
             if self.shape.submit == Submit::Early {
+                self.take_up();
                 k.if_(self.leader, || self.opportunity());
             }
+            if let Some(judge) = self.loaded() {
+                k.if_(self.leader, || judge.policy.look_ahead(&judge.cx));
+            }
             self.run(body);
+            if self.shape.submit == Submit::Late {
+                self.take_up();
+            }
             k.if_(self.leader, || {
-                let quiet = self.judge.is_none() && self.scribe.is_none();
+                let plain = self.judge.is_none() && self.drawer.is_none();
+                let quiet = plain && self.scribe.is_none();
                 if let (true, Asking::Tickets(tickets)) = (quiet, &self.asking) {
                     if self.shape.submit == Submit::Late {
                         self.submit();
@@ -466,9 +526,14 @@ impl<'k> TileLoop<'k> {
     /// Waits for the answer and writes it into `next`, which holds [`NONE`].
     fn collect(&self, next: Var<'k, u32>) {
         let k = self.k;
-        let granted = |index: Val<'k, u32>| {
+        let granted = |right: Val<'k, u32>| {
             self.note(Kind::Granted);
+            let index = self.drawn(right);
             next.set(index);
+            if let (Some(sweeper), Asking::Clc(_)) = (&self.sweeper, &self.asking) {
+                // The cluster that was taken over will not report.
+                sweeper.share.update(|share| share + 1);
+            }
             let Some(judge) = &self.judge else {
                 return;
             };
@@ -480,10 +545,6 @@ impl<'k> TileLoop<'k> {
                 y: at.y * shape[1],
                 z: at.z * shape[2],
             };
-            if let (Some(sweeper), Asking::Clc(_)) = (&judge.sweeper, &self.asking) {
-                // The cluster that was taken over will not report.
-                sweeper.share.update(|share| share + 1);
-            }
             let keep = judge.policy.keep_going_after_success(&judge.cx, stolen);
             judge.stop.set(!(keep | judge.cx.watchdog.overruled.get()));
         };
@@ -498,16 +559,20 @@ impl<'k> TileLoop<'k> {
         }
     }
 
-    /// The end: records, and nobody leaves before the others.
-    fn finish(&self) {
+    /// The end: records, and nobody leaves before the others. `decided` says whether the
+    /// policy may have been asked anything.
+    fn finish(&self, decided: bool) {
         let k = self.k;
         if let Some(scribe) = &self.scribe {
             k.one_thread(|| scribe.block_ends(self.leader));
         }
-        if let Some(judge) = &self.judge {
+        let judge = self.judge.as_ref().filter(|_| decided);
+        if judge.is_some() || self.sweeper.is_some() {
             k.if_(self.leader, || {
-                judge.policy.leave(&judge.cx);
-                if let Some(sweeper) = &judge.sweeper {
+                if let Some(judge) = judge {
+                    judge.policy.leave(&judge.cx);
+                }
+                if let Some(sweeper) = &self.sweeper {
                     sweeper.leave(&k);
                 }
             });

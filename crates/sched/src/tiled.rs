@@ -1,6 +1,7 @@
 //! A kernel made of tiles: what it is called, how its tiles are scheduled, and
 //! what one tile does.
 
+use crate::classes::Classes;
 use crate::erased::AnyPolicy;
 use crate::hidden::Scheduled;
 use crate::order::{AnyOrder, Linear, TileOrder};
@@ -46,6 +47,7 @@ pub struct Tiled<A> {
     grid: Option<TicketGrid>,
     policy: AnyPolicy,
     order: AnyOrder,
+    classes: Option<Classes>,
     watch: Watch,
     watchdog: u64,
     padded: bool,
@@ -62,6 +64,7 @@ pub(crate) struct Shape {
     pub(crate) grid: TicketGrid,
     pub(crate) policy: AnyPolicy,
     pub(crate) order: AnyOrder,
+    pub(crate) classes: Option<Classes>,
     pub(crate) watch: Watch,
     pub(crate) watchdog: u64,
     pub(crate) padded: bool,
@@ -122,6 +125,7 @@ impl<A: KernelParams> Tiled<A> {
             grid: None,
             policy: AnyPolicy::new(Greedy),
             order: AnyOrder::new(Linear),
+            classes: None,
             watch: Watch::Off,
             watchdog: 1_000_000,
             padded: false,
@@ -172,6 +176,29 @@ impl<A: KernelParams> Tiled<A> {
     #[must_use]
     pub fn any_order(mut self, order: AnyOrder) -> Self {
         self.order = order;
+        self
+    }
+
+    /// Tiles of several classes: the urgent ones are handed out first, and the others have
+    /// a share. Takes the place of an order. For sources that ask.
+    ///
+    /// ```
+    /// use heist_builder::{Arch, Global, kernel_params};
+    /// use heist_sched::{Class, Classes, Tiled};
+    /// kernel_params! { pub struct Fill { data: Global<u32> } }
+    /// let mut of = vec![Class::Normal; 100];
+    /// of[60..70].fill(Class::Urgent);
+    /// let kernel = Tiled::<Fill>::new("fill", 100)
+    ///     .classes(Classes::new(of))
+    ///     .build(Arch::SM_90A, |_, args, tiles| {
+    ///         tiles.each(|tile| args.data.at(tile.x).store(1))
+    ///     })
+    ///     .unwrap();
+    /// assert_eq!(kernel.order(), "classes");
+    /// ```
+    #[must_use]
+    pub fn classes(mut self, classes: Classes) -> Self {
+        self.classes = Some(classes);
         self
     }
 
@@ -235,9 +262,13 @@ impl<A: KernelParams> Tiled<A> {
     }
 
     fn shape(&self, arch: Arch) -> Shape {
-        let source = self
-            .source
-            .unwrap_or_else(|| Source::auto(arch, &self.policy, true).source);
+        let source =
+            self.source
+                .unwrap_or_else(|| match Source::auto(arch, &self.policy, true).source {
+                    // Classes are drawn, whatever the policy says.
+                    Source::Direct if self.classes.is_some() => Source::Ticket,
+                    source => source,
+                });
         let default_grid = if self.policy.may_retire() {
             TicketGrid::Full
         } else {
@@ -252,7 +283,11 @@ impl<A: KernelParams> Tiled<A> {
                 _ => self.grid.unwrap_or(default_grid),
             },
             policy: self.policy.clone(),
-            order: self.order.clone(),
+            order: match &self.classes {
+                Some(classes) => AnyOrder::new(classes.clone()),
+                None => self.order.clone(),
+            },
+            classes: self.classes.clone(),
             watch: self.watch,
             watchdog: self.watchdog,
             padded: self.padded,
@@ -283,6 +318,13 @@ impl<A: KernelParams> Tiled<A> {
                 other => heist_builder::Problem::Other(other.to_string()),
             };
             return Err(BuildError::new(problem));
+        }
+        if shape.classes.is_some() && !shape.source.asks() {
+            let why = format!(
+                "source {} hands tiles out by their number, and classes need one that asks: ticket or clc",
+                shape.source
+            );
+            return Err(BuildError::new(heist_builder::Problem::Other(why)));
         }
         let mut spec = KernelSpec::<Scheduled<A>>::new(self.name.clone())
             .block3(self.block)

@@ -65,5 +65,7 @@ mod watch;
 
 pub use device::{Device, UnknownDevice};
 pub use options::{Budget, Chaos, Checks, Options};
-pub use program::{ModuleMemory, Program, Report};
+pub use program::{
+    Host, ModuleMemory, Order, Program, Ran, Reach, Report, Silent, Stream, together,
+};
 pub use state::machine::Stats;

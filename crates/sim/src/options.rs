@@ -41,6 +41,9 @@ pub struct Chaos {
     pub delay: u32,
     /// Clusters are launched in a random order.
     pub reorder: bool,
+    /// While ten or more launches are queued, one in forty has half of its launch-control
+    /// requests refused for no visible reason, as reported from GPUs that are shared.
+    pub crowded: bool,
 }
 
 impl Chaos {
@@ -49,12 +52,14 @@ impl Chaos {
         refusals: 0,
         delay: 0,
         reorder: false,
+        crowded: false,
     };
     /// One refusal in sixteen requests, delays of up to 2000 cycles, launches out of order.
     pub const FULL: Chaos = Chaos {
         refusals: 16,
         delay: 2000,
         reorder: true,
+        crowded: true,
     };
 }
 

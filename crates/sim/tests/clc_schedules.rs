@@ -318,6 +318,7 @@ impl Schedule {
                     refusals: draw.of(&[0, 2, 4, 16]),
                     delay: draw.of(&[1, 100, 2000, 20_000]),
                     reorder: draw.below(2) == 0,
+                    crowded: false,
                 },
                 ..Options::default()
             },

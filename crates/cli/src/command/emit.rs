@@ -1,5 +1,6 @@
 //! `heist emit`: the PTX of a kernel.
 
+use super::schedule::ScheduleFlags;
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::file;
 use clap::Args;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 Examples:
   heist emit gemm --arch sm_90a > gemm.ptx
   heist emit attention mask=causal dim=128 --arch sm_80 --out .
+  heist emit gemm --policy 'max-steals(4)' --source ticket --submit late
   heist emit gemm m=300 n=200 k=100 --json         with the launch, every argument and every buffer")]
 pub(crate) struct Emit {
     /// The kernel: see `heist kernels`.
@@ -27,6 +29,8 @@ pub(crate) struct Emit {
     /// For which architecture.
     #[arg(long, default_value = "sm_90a")]
     arch: String,
+    #[command(flatten)]
+    schedule: ScheduleFlags,
     /// A folder for the files, one for each launch, made where there is none; standard output
     /// unless given.
     #[arg(long, value_name = "DIR")]
@@ -49,8 +53,9 @@ impl Emit {
             .iter()
             .find(|gpu| arch.runs_on(gpu.arch))
             .map_or(Gpu::H200.sms, |gpu| gpu.sms);
+        let schedule = self.schedule.schedule(arch)?;
         let prepared = entry
-            .prepare(&told, None, Target { arch, sms })
+            .prepare(&told, schedule.as_ref(), Target { arch, sms })
             .map_err(question)?;
         let launches = prepared.job.steps.len();
         if launches > 1 && self.out.is_none() && !out.json {

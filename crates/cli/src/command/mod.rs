@@ -23,6 +23,7 @@ mod man;
 mod new;
 mod policies;
 mod run;
+mod schedule;
 mod selftest;
 mod share;
 #[cfg(test)]

@@ -7,13 +7,16 @@ use crate::file;
 use crate::render;
 use crate::timeline::{draw, drawable};
 use clap::Args;
+use heist::swap::Turns;
 use heist::tiled::TiledError;
 use heist::workload::{self, WorkloadRun};
 use heist_kernels::catalogue::{self, Entry, Settings as Told};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
-use heist_launch::Dim3;
+use heist_launch::{Dim3, TileSpan};
 use heist_run::{Device, DeviceName, Settings};
-use heist_sched::{AnyOrder, AnyPolicy, Effort, Schedule, Source, Table, Tuner};
+use heist_sched::{
+    AnyOrder, AnyPolicy, Class, Classes, Effort, Loaded, Schedule, Source, Table, Tuner,
+};
 use heist_tune::Candidate;
 use heist_view::Run as Named;
 use serde_json::json;
@@ -32,6 +35,8 @@ Examples:
   heist run power-law                                     greedy, on the simulated B200
   heist run power-law --policy 'max-steals(4) & first-half' --trace run.html
   heist run sequence-lengths --source ticket --device sim:h200 --submit late --prologue 200
+  heist run power-law --policy greedy --swap 'max-steals(2)' --swap never --swap-every 20us
+  heist run power-law --classes 10,60,30 --source ticket --device sim:h200
   heist run video-frames --source auto --device gpu --tuned tuned.json
   heist run uniform --source static --device gpu --tiles 16384 --mean 4000
   heist run gemm m=300 n=200 k=100 layout=tn dtype=f16
@@ -49,6 +54,17 @@ pub(crate) struct Run {
     /// When a block asks for more: see `heist policies`; greedy unless given.
     #[arg(long, value_name = "EXPR")]
     policy: Option<String>,
+    /// Load the policy as data, in place of building it in: the kernel interprets it, and it
+    /// can be exchanged while the kernel runs.
+    #[arg(long)]
+    loaded: bool,
+    /// A policy that the loaded one is exchanged for while the workload runs; several take
+    /// turns until it ends.
+    #[arg(long, value_name = "EXPR")]
+    swap: Vec<String>,
+    /// How long a policy stays before the next `--swap`.
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = microseconds)]
+    swap_every: Duration,
     /// Where tiles come from: clc, ticket, static, direct; or auto, which measures them all
     /// (early and late, the policy and greedy) and takes the fastest. A guess unless given.
     #[arg(long)]
@@ -59,6 +75,10 @@ pub(crate) struct Run {
     /// In which order tiles are handed out: linear, reversed, grouped(4), hilbert, longest-first.
     #[arg(long)]
     order: Option<String>,
+    /// Tiles of three classes: how many in a hundred are urgent, normal and background, such as
+    /// 10,60,30. The urgent ones are handed out first; the others have a share.
+    #[arg(long, value_name = "U,N,B", value_parser = hundredths)]
+    classes: Option<[u32; 3]>,
     /// When a request is submitted: early or late.
     #[arg(long)]
     submit: Option<String>,
@@ -102,6 +122,29 @@ pub(crate) struct Run {
     /// Write the timeline: .html, .svg, or .json (for Perfetto).
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+}
+
+/// Three parts of a hundred.
+fn hundredths(text: &str) -> Result<[u32; 3], String> {
+    let parts: Vec<u32> = text
+        .split(',')
+        .map(|part| part.trim().parse().ok())
+        .collect::<Option<_>>()
+        .unwrap_or_default();
+    match parts[..] {
+        [u, n, b] if u <= 100 && n <= 100 && b <= 100 && u + n + b == 100 => Ok([u, n, b]),
+        _ => Err("it is three numbers that are 100 in all, such as 10,60,30".to_owned()),
+    }
+}
+
+/// A time such as `50us`.
+fn microseconds(text: &str) -> Result<Duration, String> {
+    let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6)];
+    let parsed = units.into_iter().find_map(|(unit, scale)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        (number > 0.0 && number < 1e9).then(|| Duration::from_secs_f64(number * scale / 1e6))
+    });
+    parsed.ok_or_else(|| "it is a time such as 50us, 2ms or 1s".to_owned())
 }
 
 fn times(text: &str) -> Result<f64, String> {
@@ -160,7 +203,25 @@ impl Run {
 
     fn policy(&self) -> Result<AnyPolicy, BadQuestion> {
         let text = self.policy.as_deref().unwrap_or("greedy");
-        text.parse().map_err(question)
+        let policy = text.parse().map_err(question)?;
+        if !self.loaded && self.swap.is_empty() {
+            return Ok(policy);
+        }
+        let loaded = Loaded::new(&policy).map_err(question)?;
+        Ok(AnyPolicy::new(loaded))
+    }
+
+    /// What the policy is exchanged for.
+    fn turns(&self) -> Result<Turns, BadQuestion> {
+        let words = |text: &String| {
+            let policy: AnyPolicy = text.parse().map_err(question)?;
+            let loaded = Loaded::new(&policy).map_err(question)?;
+            Ok(loaded.words().clone())
+        };
+        Ok(Turns {
+            policies: self.swap.iter().map(words).collect::<Result<_, _>>()?,
+            every: self.swap_every,
+        })
     }
 
     fn cluster(&self) -> Dim3 {
@@ -170,7 +231,7 @@ impl Run {
     /// The schedule of a kernel, which has one of its own unless a flag asks for another.
     fn asked(&self, device: &Device) -> Result<Option<Schedule>, BadQuestion> {
         let flags = [&self.policy, &self.source, &self.order, &self.submit];
-        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() {
+        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() && !self.loaded {
             return Ok(None);
         }
         let arch = device.arch().map_err(question)?;
@@ -212,6 +273,8 @@ impl Run {
             ("--imbalance", self.imbalance.is_some()),
             ("--prologue", self.prologue.is_some()),
             ("--shared", self.shared.is_some()),
+            ("--swap", !self.swap.is_empty()),
+            ("--classes", self.classes.is_some()),
         ] {
             if given {
                 return Err(question(format!(
@@ -286,6 +349,24 @@ impl Run {
             order.parse().map_err(question)?
         };
         schedule.cluster = self.cluster();
+        if let Some(parts) = self.classes {
+            if self.order.is_some() {
+                return Err(question(
+                    "--classes takes the place of --order: give one of them",
+                ));
+            }
+            if self.cluster().count() > 1 {
+                return Err(question("--classes is for tiles; leave --cluster out"));
+            }
+            if !schedule.source.asks() {
+                return Err(question(format!(
+                    "source {} hands tiles out by their number; --classes needs ticket or clc",
+                    schedule.source
+                )));
+            }
+            let count = synthetic.tiles().count() as usize;
+            schedule.classes = Some(Classes::new(by_lot(parts, count, self.seed)));
+        }
         Ok(())
     }
 
@@ -337,17 +418,48 @@ impl Run {
         let device = Device::open(self.device).map_err(question)?;
         let settings = self.settings();
         let schedule = self.schedule(&synthetic, &device, &settings)?;
-        let ran = workload::run(&synthetic, &schedule, &device, &settings, !self.no_verify)
-            .map_err(not_run)?;
+        let verify = !self.no_verify;
+        let (ran, swaps) = if self.swap.is_empty() {
+            let ran = workload::run(&synthetic, &schedule, &device, &settings, verify);
+            (ran.map_err(not_run)?, None)
+        } else {
+            if !schedule.source.asks() {
+                return Err(question(format!(
+                    "source {} asks no policy, so there is none to exchange",
+                    schedule.source
+                )));
+            }
+            let turns = self.turns()?;
+            let (ran, swaps) =
+                workload::run_swapping(&synthetic, &schedule, &device, &settings, verify, &turns)
+                    .map_err(not_run)?;
+            (ran, Some(swaps))
+        };
         let named = Named::new(&ran.schedule, &ran.trace);
         if let Some(path) = &self.trace {
             draw(path, &format!("{workload}, {tiles} tiles"), &[named])?;
         }
         if out.json {
-            out.json(&as_json(&ran, &synthetic));
+            let mut all = as_json(&ran, &synthetic);
+            if let Some(swaps) = &swaps {
+                let (median, longest) = swaps.times();
+                all["swaps"] = json!({
+                    "loaded": swaps.loaded,
+                    "slots_in_use": swaps.in_use,
+                    "median_us": median,
+                    "longest_us": longest,
+                });
+            }
+            out.json(&all);
         } else {
             print!("{}", heist_view::table::runs(&[named], synthetic.tiles()));
             tell(&ran);
+            if let Some(classes) = &schedule.classes {
+                tell_classes(&ran, classes);
+            }
+            if let Some(swaps) = &swaps {
+                println!("{swaps}");
+            }
             tell_all(&ran.findings, &ran.text);
             if let Some(path) = &self.trace {
                 println!("timeline: {}", path.display());
@@ -358,6 +470,48 @@ impl Run {
         } else {
             Verdict::Found
         })
+    }
+}
+
+/// A class for every tile, drawn by lot.
+fn by_lot([urgent, normal, _]: [u32; 3], count: usize, seed: u64) -> Vec<Class> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut lot = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as u32 % 100
+    };
+    let class = |lot: u32| match lot {
+        lot if lot < urgent => Class::Urgent,
+        lot if lot < urgent + normal => Class::Normal,
+        _ => Class::Background,
+    };
+    (0..count).map(|_| class(lot())).collect()
+}
+
+/// When the tiles of each class began and ended, a line each.
+fn tell_classes(ran: &WorkloadRun, classes: &Classes) {
+    for class in Class::ALL {
+        let of = |tile: &TileSpan| classes.of().get(tile.tile.x as usize) == Some(&class);
+        let mut ends: Vec<f64> = ran
+            .trace
+            .tiles
+            .iter()
+            .filter(|tile| of(tile))
+            .map(|tile| tile.end.ns() / 1e3)
+            .collect();
+        ends.sort_by(f64::total_cmp);
+        let at = |part: usize| {
+            ends.get((ends.len() * part / 100).min(ends.len().max(1) - 1))
+                .copied()
+        };
+        if let (Some(p50), Some(p99), Some(last)) = (at(50), at(99), ends.last()) {
+            println!(
+                "{class}: {} tiles; half ended by {p50:.1} us, 99% by {p99:.1} us, the last at {last:.1} us",
+                ends.len()
+            );
+        }
     }
 }
 

@@ -4,18 +4,20 @@
 //! ```text
 //! cargo run --release -p heist --example sched_bench -- once 1000 --json once.json
 //! cargo run --release -p heist --example sched_bench -- grouped
+//! cargo run --release -p heist --example sched_bench -- loaded
 //! nvcc -O3 -arch=sm_90 -ptx -o plain.ptx bench/sched/plain.cu
 //! cargo run --release -p heist --example sched_bench -- table --peer plain.ptx --json table.json
 //! cargo run --release -p heist --example sched_bench -- agree table.json
 //! ```
 //!
-//! `once`, `grouped` and `table` need a GPU; `agree` compares a table with the simulator and
+//! `once`, `grouped`, `loaded` and `table` need a GPU; `agree` compares a table with the simulator and
 //! needs none.
 
 #[path = "../../../sched/tests/common/adversaries.rs"]
 mod adversaries;
 mod agree;
 mod grouped;
+mod loaded;
 mod once;
 mod overlap;
 mod table;
@@ -43,10 +45,12 @@ fn main() -> ExitCode {
     let ran = match words.first().map(String::as_str) {
         Some("once") => once::run(&words[1..]),
         Some("grouped") => grouped::run(&words[1..]),
+        Some("loaded") => loaded::run(&words[1..]),
         Some("table") => table::run(&words[1..]),
         Some("agree") => agree::run(&words[1..]),
         _ => Err(
-            "say `once COUNT`, `grouped`, `table --peer plain.ptx` or `agree table.json`".into(),
+            "say `once COUNT`, `grouped`, `loaded`, `table --peer plain.ptx` or `agree table.json`"
+                .into(),
         ),
     };
     match ran {

@@ -342,7 +342,7 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
         for made in &made {
             let (index, made) = made?;
             assembled = began.elapsed();
-            let control = gpu.zeros::<u64>(4)?;
+            let control = gpu.zeros::<u64>(heist_sched::CONTROL_WORDS)?;
             let mut rng = fastrand::Rng::with_seed(seed.wrapping_add(index as u64) ^ 0xC0FFEE);
             for _ in (index..count).step_by(kernels) {
                 wrong.extend(launch(&gpu, &made, &control, &mut rng)?);

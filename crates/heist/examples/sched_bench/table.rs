@@ -181,7 +181,7 @@ fn row(
         ready.push(Ready {
             name: schedule.to_string(),
             kernel: program.kernel(&built.built.launch.entry)?,
-            control: gpu.zeros::<u64>(4)?,
+            control: gpu.upload(&plan.control)?,
             watch: gpu.upload(&plan.watch)?,
             table: gpu.upload(&plan.table)?,
             output: gpu.zeros::<u32>(count)?,

@@ -96,6 +96,20 @@ impl OnGpu {
         Ok(())
     }
 
+    /// The same when the stream comes to it: whoever is behind it in the stream finds the
+    /// bell rung, and the host waits for nothing.
+    ///
+    /// # Errors
+    /// What the driver had against the write.
+    pub fn ring_in(&self, stream: &Stream, on: bool) -> Result<(), GpuError> {
+        for step in &self.steps {
+            if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {
+                control.write_in(stream, BELL_BYTES as usize, u32::from(on))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The memory of a buffer.
     pub fn memory(&self, name: &str) -> Option<&DeviceMemory> {
         self.memory.get(name)

@@ -176,7 +176,8 @@ impl Default for Company {
 
 /// The batch back to back on a stream of low priority, the interactive kernel now
 /// and then on one of high priority. With `ring` the batch's bell is rung just before
-/// each launch of the interactive kernel, and silenced after its end.
+/// each launch of the interactive kernel, and silenced after its end, by writes in the
+/// order of its stream.
 ///
 /// # Errors
 /// A fault of a launch.
@@ -228,14 +229,14 @@ pub fn beside(
         next = Instant::now() + company.period;
         start.record(&high)?;
         if ring {
-            batch.ring(true)?;
+            batch.ring_in(&high, true)?;
         }
         interactive.launch(&high)?;
         end.record(&high)?;
-        end.synchronize()?;
         if ring {
-            batch.ring(false)?;
+            batch.ring_in(&high, false)?;
         }
+        end.synchronize()?;
         samples.push(microseconds(&start, &end)?);
     }
     top_up(&mut ended)?;

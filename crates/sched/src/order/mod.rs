@@ -135,7 +135,7 @@ impl Table {
 }
 
 /// From a linear index to coordinates, with no division for a line of tiles.
-fn unfold<'k>(k: &Kernel<'k>, index: Val<'k, u32>, extent: &Extent<'k>) -> Position<'k> {
+pub(crate) fn unfold<'k>(k: &Kernel<'k>, index: Val<'k, u32>, extent: &Extent<'k>) -> Position<'k> {
     match extent.rank {
         0 | 1 => Position {
             x: index,

@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::{Bool, Var};
 
 /// At most `blocks` blocks of the launch steal at a time; the others run their own
 /// tile and retire. Whoever leaves makes a place.
@@ -11,40 +9,41 @@ pub struct AtMost {
     pub blocks: u32,
 }
 
-impl Policy for AtMost {
+/// The shared word: places that are taken.
+const TAKEN: u32 = 0;
+
+impl PortablePolicy for AtMost {
     /// Whether this block has one of the places.
-    type State<'k> = Var<'k, bool>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, bool> {
-        cx.var(false).named("has_place")
+    type State<'w> = Slot<'w, bool>;
+    fn init<'w>(&self, w: &'w Writer) -> Slot<'w, bool> {
+        w.var("has_place", false)
     }
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, place: &Var<'k, bool>) -> Bool<'k> {
-        let (k, taken) = (cx.kernel(), cx.word(0));
-        k.if_(!place.get(), || {
-            let before = taken.atomic_add(1u64);
-            place.set(before.lt(u64::from(self.blocks)));
-            k.if_(!place.get(), || {
-                taken.atomic_add(u64::MAX);
-            });
-        });
-        place.get()
+    fn should_try_steal<'w>(&self, w: &'w Writer, place: &Slot<'w, bool>) -> Num<'w, bool> {
+        let has = place.get();
+        let wants = !has;
+        let before = w.word_add(TAKEN, 1u64, wants);
+        let free = before.lt(u64::from(self.blocks));
+        // Back with what is none.
+        w.word_add(TAKEN, u64::MAX, wants & !free);
+        let has = has | free;
+        place.set(has);
+        has
     }
-    fn keep_going_after_success<'k>(
+    fn keep_going_after_success<'w>(
         &self,
-        cx: &PolicyCx<'k>,
-        _: &Var<'k, bool>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        cx.yes()
+        w: &'w Writer,
+        _: &Slot<'w, bool>,
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        w.yes()
     }
-    fn leave<'k>(&self, cx: &PolicyCx<'k>, place: &Var<'k, bool>) {
-        cx.kernel().if_(place.get(), || {
-            cx.word(0).atomic_add(u64::MAX);
-        });
+    fn leave<'w>(&self, w: &'w Writer, place: &Slot<'w, bool>) {
+        w.word_add(TAKEN, u64::MAX, place.get());
     }
-    fn shared_words(&self) -> u32 {
+    fn words(&self) -> u32 {
         1
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({})", Self::NAME, self.blocks)
     }
 }

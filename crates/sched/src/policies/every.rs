@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::{Bool, Var};
 use std::num::NonZeroU32;
 
 /// Takes the first of every `n` opportunities.
@@ -14,29 +12,29 @@ pub struct Every {
     pub n: NonZeroU32,
 }
 
-impl Policy for Every {
-    type State<'k> = Var<'k, u32>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, u32> {
-        cx.var(0u32).named("opportunity")
+impl PortablePolicy for Every {
+    type State<'w> = Slot<'w, u32>;
+    fn init<'w>(&self, w: &'w Writer) -> Slot<'w, u32> {
+        w.var("opportunity", 0u32)
     }
-    fn should_try_steal<'k>(&self, _: &PolicyCx<'k>, turn: &Var<'k, u32>) -> Bool<'k> {
+    fn should_try_steal<'w>(&self, _: &'w Writer, turn: &Slot<'w, u32>) -> Num<'w, bool> {
         let now = turn.get();
-        let next = now + 1;
+        let next = now + 1u32;
         turn.set(next.ge(self.n.get()).select(0u32, next));
-        now.eq(0)
+        now.eq(0u32)
     }
-    fn keep_going_after_success<'k>(
+    fn keep_going_after_success<'w>(
         &self,
-        cx: &PolicyCx<'k>,
-        _: &Var<'k, u32>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        cx.yes()
+        w: &'w Writer,
+        _: &Slot<'w, u32>,
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        w.yes()
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({})", Self::NAME, self.n)
     }
-    fn may_retire(&self) -> bool {
+    fn retires(&self) -> bool {
         // Two declines in a row take a period of three.
         self.n.get() > 2
     }

@@ -1,34 +1,32 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Value};
-use heist_builder::{Bool, Var};
 
 /// Stops at an equal share: all tiles over all blocks that run at a time,
 /// rounded up, its own tile included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FairShare;
 
-impl Policy for FairShare {
-    type State<'k> = Var<'k, u32>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, u32> {
-        let (tiles, resident) = (cx.tiles(), cx.resident());
-        let share = (tiles + resident - 1) / resident;
+impl PortablePolicy for FairShare {
+    type State<'w> = Slot<'w, u32>;
+    fn init<'w>(&self, w: &'w Writer) -> Slot<'w, u32> {
+        let (tiles, resident) = (w.tiles(), w.resident());
+        let share = (tiles + resident - 1u32) / resident;
         // What is left of the share, the tile that it starts with taken off.
-        cx.var(share.max(1u32) - 1).named("share_left")
+        w.var("share_left", share.max(1u32) - 1u32)
     }
-    fn should_try_steal<'k>(&self, _: &PolicyCx<'k>, left: &Var<'k, u32>) -> Bool<'k> {
-        left.get().gt(0)
+    fn should_try_steal<'w>(&self, _: &'w Writer, left: &Slot<'w, u32>) -> Num<'w, bool> {
+        left.get().gt(0u32)
     }
-    fn keep_going_after_success<'k>(
+    fn keep_going_after_success<'w>(
         &self,
-        _: &PolicyCx<'k>,
-        left: &Var<'k, u32>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        left.set(left.get() - 1);
-        left.get().gt(0)
+        _: &'w Writer,
+        left: &Slot<'w, u32>,
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        left.set(left.get() - 1u32);
+        left.get().gt(0u32)
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         Self::NAME.into()
     }
 }

@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::Bool;
 
 /// The first `part` of the blocks that run at a time steal; the others run their
 /// own tile and retire.
@@ -16,37 +14,36 @@ pub struct Fraction {
 }
 
 impl Fraction {
-    fn belongs<'k>(&self, cx: &PolicyCx<'k>) -> Bool<'k> {
-        if let Some(answer) = self.constant() {
-            return cx.c(answer);
+    fn belongs<'w>(&self, w: &'w Writer) -> Num<'w, bool> {
+        if self.part >= 1.0 {
+            return w.yes();
+        }
+        if self.part <= 0.0 {
+            return w.no();
         }
         // A fraction of 2^32, so that no rounding depends on the grid.
         let scaled = (self.part * 4_294_967_296.0) as u32;
-        let at_a_time = cx.resident().min(cx.workers());
-        cx.worker().lt(at_a_time.mul_high(scaled))
+        let at_a_time = w.resident().min(w.workers());
+        w.worker().lt(at_a_time.mul_high(scaled))
     }
 }
 
-impl Policy for Fraction {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        self.belongs(cx)
+impl PortablePolicy for Fraction {
+    type State<'w> = ();
+    fn init<'w>(&self, _: &'w Writer) {}
+    fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
+        self.belongs(w)
     }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
-        self.belongs(cx)
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w Writer,
+        (): &(),
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        self.belongs(w)
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({})", Self::NAME, self.part)
-    }
-    fn constant(&self) -> Option<bool> {
-        if self.part >= 1.0 {
-            Some(true)
-        } else if self.part > 0.0 {
-            None
-        } else {
-            Some(false)
-        }
     }
 }
 
@@ -70,16 +67,21 @@ pub struct FirstHalf;
 
 const HALF: Fraction = Fraction { part: 0.5 };
 
-impl Policy for FirstHalf {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        HALF.belongs(cx)
+impl PortablePolicy for FirstHalf {
+    type State<'w> = ();
+    fn init<'w>(&self, _: &'w Writer) {}
+    fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
+        HALF.belongs(w)
     }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
-        HALF.belongs(cx)
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w Writer,
+        (): &(),
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        HALF.belongs(w)
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         Self::NAME.into()
     }
 }

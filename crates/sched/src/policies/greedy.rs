@@ -1,26 +1,26 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Writer};
 use crate::text::{Named, Value};
-use heist_builder::Bool;
 
 /// Always asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Greedy;
 
-impl Policy for Greedy {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        cx.yes()
+impl PortablePolicy for Greedy {
+    type State<'w> = ();
+    fn init<'w>(&self, _: &'w Writer) {}
+    fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
+        w.yes()
     }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
-        cx.yes()
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w Writer,
+        (): &(),
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        w.yes()
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         Self::NAME.into()
-    }
-    fn constant(&self) -> Option<bool> {
-        Some(true)
     }
 }
 

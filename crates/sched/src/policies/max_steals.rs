@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::{Bool, Var};
 
 /// Steals until `limit` tiles were stolen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,24 +8,24 @@ pub struct MaxSteals {
     pub limit: u32,
 }
 
-impl Policy for MaxSteals {
-    type State<'k> = Var<'k, u32>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, u32> {
-        cx.var(0u32).named("stolen")
+impl PortablePolicy for MaxSteals {
+    type State<'w> = Slot<'w, u32>;
+    fn init<'w>(&self, w: &'w Writer) -> Slot<'w, u32> {
+        w.var("stolen", 0u32)
     }
-    fn should_try_steal<'k>(&self, _: &PolicyCx<'k>, stolen: &Var<'k, u32>) -> Bool<'k> {
+    fn should_try_steal<'w>(&self, _: &'w Writer, stolen: &Slot<'w, u32>) -> Num<'w, bool> {
         stolen.get().lt(self.limit)
     }
-    fn keep_going_after_success<'k>(
+    fn keep_going_after_success<'w>(
         &self,
-        _: &PolicyCx<'k>,
-        stolen: &Var<'k, u32>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        stolen.set(*stolen + 1);
+        _: &'w Writer,
+        stolen: &Slot<'w, u32>,
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        stolen.set(stolen.get() + 1u32);
         stolen.get().lt(self.limit)
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({})", Self::NAME, self.limit)
     }
 }

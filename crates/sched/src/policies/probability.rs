@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::{Bool, Var};
 
 /// Takes each opportunity with probability `p`. Each block throws its own
 /// dice, the same ones in every launch.
@@ -11,41 +9,9 @@ pub struct Probability {
     pub p: f64,
 }
 
-impl Policy for Probability {
-    type State<'k> = Var<'k, u32>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Var<'k, u32> {
-        // Odd multipliers spread neighbours over the whole range.
-        let mixed = (cx.worker() + 1) * 0x9E37_79B9u32;
-        cx.var((mixed ^ (mixed >> 15)) * 0x85EB_CA6Bu32)
-            .named("dice")
-    }
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, dice: &Var<'k, u32>) -> Bool<'k> {
-        if let Some(answer) = self.constant() {
-            return cx.c(answer);
-        }
-        // A linear congruential generator; its high bits are good enough dice.
-        let next = dice
-            .get()
-            .mul_add(cx.c(1_664_525u32), cx.c(1_013_904_223u32));
-        dice.set(next);
-        let scrambled = next ^ (next >> 16);
-        (scrambled * 0x045D_9F3Bu32).lt((self.p * 4_294_967_296.0) as u32)
-    }
-    fn keep_going_after_success<'k>(
-        &self,
-        cx: &PolicyCx<'k>,
-        _: &Var<'k, u32>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        match self.constant() {
-            Some(answer) => cx.c(answer),
-            None => cx.yes(),
-        }
-    }
-    fn name(&self) -> String {
-        format!("{}({})", Self::NAME, self.p)
-    }
-    fn constant(&self) -> Option<bool> {
+impl Probability {
+    /// The answer that it gives every time, if it is the same.
+    fn always(&self) -> Option<bool> {
         if self.p >= 1.0 {
             Some(true)
         } else if self.p > 0.0 {
@@ -53,6 +19,40 @@ impl Policy for Probability {
         } else {
             Some(false)
         }
+    }
+}
+
+impl PortablePolicy for Probability {
+    /// The dice, where some are thrown.
+    type State<'w> = Option<Slot<'w, u32>>;
+    fn init<'w>(&self, w: &'w Writer) -> Option<Slot<'w, u32>> {
+        if self.always().is_some() {
+            return None;
+        }
+        // Odd multipliers spread neighbours over the whole range.
+        let mixed = (w.worker() + 1u32) * 0x9E37_79B9u32;
+        Some(w.var("dice", (mixed ^ (mixed >> 15)) * 0x85EB_CA6Bu32))
+    }
+    fn should_try_steal<'w>(&self, w: &'w Writer, dice: &Option<Slot<'w, u32>>) -> Num<'w, bool> {
+        let Some(dice) = dice else {
+            return w.c(self.always() == Some(true));
+        };
+        // A linear congruential generator; its high bits are good enough dice.
+        let next = dice.get() * 1_664_525u32 + 1_013_904_223u32;
+        dice.set(next);
+        let scrambled = next ^ (next >> 16);
+        (scrambled * 0x045D_9F3Bu32).lt((self.p * 4_294_967_296.0) as u32)
+    }
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w Writer,
+        _: &Option<Slot<'w, u32>>,
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        w.c(self.always().unwrap_or(true))
+    }
+    fn label(&self) -> String {
+        format!("{}({})", Self::NAME, self.p)
     }
 }
 

@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::Bool;
 use std::num::NonZeroU32;
 
 /// Requests cost a token. The whole launch has one bucket of `burst` tokens, which
@@ -25,28 +23,34 @@ impl SharedBucket {
     }
 }
 
-impl Policy for SharedBucket {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        let (full_at, now) = (cx.word(0), cx.nanoseconds());
+/// The shared word: when the bucket is full again.
+const FULL_AT: u32 = 0;
+
+impl PortablePolicy for SharedBucket {
+    type State<'w> = ();
+    fn init<'w>(&self, _: &'w Writer) {}
+    fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
+        let now = w.nanoseconds();
         let ahead = self.interval() * u64::from(self.burst.get() - 1);
-        full_at.atomic_max(now);
-        let before = full_at.atomic_add(self.interval());
+        w.word_max(FULL_AT, now, true);
+        let before = w.word_add(FULL_AT, self.interval(), true);
         let enough = before.le(now + ahead);
-        cx.kernel().if_(!enough, || {
-            // Back with it. Who asks in between may be turned away as well.
-            full_at.atomic_add(self.interval().wrapping_neg());
-        });
+        // Back with it. Who asks in between may be turned away as well.
+        w.word_add(FULL_AT, self.interval().wrapping_neg(), !enough);
         enough
     }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
-        cx.yes()
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w Writer,
+        (): &(),
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        w.yes()
     }
-    fn shared_words(&self) -> u32 {
+    fn words(&self) -> u32 {
         1
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({}, {})", Self::NAME, self.rate, self.burst)
     }
 }

@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::Bool;
 
 /// Blocks on the first `sms` multiprocessors steal. On the others every block
 /// ends with its own tile, which leaves gaps in which a kernel that runs beside
@@ -12,16 +10,21 @@ pub struct SmLimit {
     pub sms: u32,
 }
 
-impl Policy for SmLimit {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        cx.sm().lt(self.sms)
+impl PortablePolicy for SmLimit {
+    type State<'w> = ();
+    fn init<'w>(&self, _: &'w Writer) {}
+    fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
+        w.sm().lt(self.sms)
     }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
-        cx.sm().lt(self.sms)
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w Writer,
+        (): &(),
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        w.sm().lt(self.sms)
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({})", Self::NAME, self.sms)
     }
 }

@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Nanoseconds, Parameter, Value};
-use heist_builder::{Bool, Val};
 
 /// Stops asking once the block has run this long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,23 +8,23 @@ pub struct TimeBudget {
     pub nanoseconds: u64,
 }
 
-impl Policy for TimeBudget {
-    type State<'k> = Val<'k, u64>;
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Val<'k, u64> {
-        cx.nanoseconds().named("budget_start")
+impl PortablePolicy for TimeBudget {
+    type State<'w> = Slot<'w, u64>;
+    fn init<'w>(&self, w: &'w Writer) -> Slot<'w, u64> {
+        w.var("budget_start", w.nanoseconds())
     }
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, start: &Val<'k, u64>) -> Bool<'k> {
-        (cx.nanoseconds() - *start).lt(self.nanoseconds)
+    fn should_try_steal<'w>(&self, w: &'w Writer, start: &Slot<'w, u64>) -> Num<'w, bool> {
+        (w.nanoseconds() - start.get()).lt(self.nanoseconds)
     }
-    fn keep_going_after_success<'k>(
+    fn keep_going_after_success<'w>(
         &self,
-        cx: &PolicyCx<'k>,
-        start: &Val<'k, u64>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        (cx.nanoseconds() - *start).lt(self.nanoseconds)
+        w: &'w Writer,
+        start: &Slot<'w, u64>,
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        (w.nanoseconds() - start.get()).lt(self.nanoseconds)
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({})", Self::NAME, Nanoseconds(self.nanoseconds))
     }
 }

@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Parameter, Value};
-use heist_builder::{Bool, Var};
 
 /// Requests cost a token. Each block has a bucket of `burst` tokens that fills
 /// at `rate` tokens a millisecond.
@@ -17,16 +15,16 @@ pub struct TokenBucket {
 /// rate of one token a millisecond.
 const TOKEN: u64 = 1_000_000;
 
-impl Policy for TokenBucket {
+impl PortablePolicy for TokenBucket {
     /// What is in the bucket, and when that was.
-    type State<'k> = (Var<'k, u64>, Var<'k, u64>);
-    fn init<'k>(&self, cx: &PolicyCx<'k>) -> Self::State<'k> {
-        let level = cx.var(u64::from(self.burst) * TOKEN).named("bucket");
-        (level, cx.var(cx.nanoseconds()).named("filled_at"))
+    type State<'w> = (Slot<'w, u64>, Slot<'w, u64>);
+    fn init<'w>(&self, w: &'w Writer) -> Self::State<'w> {
+        let level = w.var("bucket", u64::from(self.burst) * TOKEN);
+        (level, w.var("filled_at", w.nanoseconds()))
     }
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) -> Bool<'k> {
+    fn should_try_steal<'w>(&self, w: &'w Writer, state: &Self::State<'w>) -> Num<'w, bool> {
         let (level, filled_at) = state;
-        let now = cx.nanoseconds();
+        let now = w.nanoseconds();
         // A rate of 2^32 fills the largest bucket in a millisecond: no more
         // than that needs to be counted, and the product stays in range.
         let elapsed = (now - filled_at.get()).min(TOKEN);
@@ -37,15 +35,15 @@ impl Policy for TokenBucket {
         level.set(filled - enough.select(TOKEN, 0u64));
         enough
     }
-    fn keep_going_after_success<'k>(
+    fn keep_going_after_success<'w>(
         &self,
-        cx: &PolicyCx<'k>,
-        _: &Self::State<'k>,
-        _: TileId<'k>,
-    ) -> Bool<'k> {
-        cx.yes()
+        w: &'w Writer,
+        _: &Self::State<'w>,
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
+        w.yes()
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         format!("{}({}, {})", Self::NAME, self.rate, self.burst)
     }
 }

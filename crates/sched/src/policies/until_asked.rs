@@ -1,7 +1,5 @@
-use crate::context::PolicyCx;
-use crate::policy::{Policy, TileId};
+use crate::program::{Num, PortablePolicy, Writer};
 use crate::text::{Named, Value};
-use heist_builder::Bool;
 
 /// Keeps its blocks until somebody asks for the GPU; then each leaves after its tile.
 ///
@@ -11,17 +9,22 @@ use heist_builder::Bool;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UntilAsked;
 
-impl Policy for UntilAsked {
-    type State<'k> = ();
-    fn init<'k>(&self, _: &PolicyCx<'k>) {}
-    fn should_try_steal<'k>(&self, cx: &PolicyCx<'k>, (): &()) -> Bool<'k> {
-        !cx.is_asked_to_yield()
+impl PortablePolicy for UntilAsked {
+    type State<'w> = ();
+    fn init<'w>(&self, _: &'w Writer) {}
+    fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
+        !w.is_asked_to_yield()
     }
-    fn keep_going_after_success<'k>(&self, cx: &PolicyCx<'k>, (): &(), _: TileId<'k>) -> Bool<'k> {
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w Writer,
+        (): &(),
+        _: Num<'w, u32>,
+    ) -> Num<'w, bool> {
         // The next opportunity looks at the bell again.
-        cx.yes()
+        w.yes()
     }
-    fn name(&self) -> String {
+    fn label(&self) -> String {
         Self::NAME.into()
     }
 }

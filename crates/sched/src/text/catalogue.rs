@@ -8,6 +8,7 @@ use super::value::Value;
 use crate::erased::AnyPolicy;
 use crate::policies::SHIPPED;
 use crate::policy::{And, Inverse, Or};
+use crate::program::Loaded;
 use std::str::FromStr;
 
 /// The names that text can use.
@@ -51,15 +52,24 @@ impl Catalogue {
     }
 
     /// Reads the text of a policy and makes the policy, under the canonical
-    /// form of that text.
+    /// form of that text. `loaded: ` before it makes it a policy that is
+    /// [loaded](Loaded), not built in.
     ///
     /// # Errors
     /// Where it stops making sense, and what would make sense there.
     pub fn policy(&self, text: &str) -> Result<AnyPolicy, PolicyTextError> {
-        let expression = self.parse(text)?;
+        let behind = text.trim_start().strip_prefix(Loaded::PREFIX);
+        let expression = self.parse(behind.unwrap_or(text))?;
         // What was just read is in this catalogue; the caret is for nobody.
-        self.make(&expression)
-            .map_err(|error| PolicyTextError::new(text, 0, error.to_string()))
+        let wrong =
+            |error: &dyn std::fmt::Display| PolicyTextError::new(text, 0, error.to_string());
+        let policy = self.make(&expression).map_err(|error| wrong(&error))?;
+        match behind {
+            Some(_) => Loaded::new(&policy)
+                .map(AnyPolicy::new)
+                .map_err(|error| wrong(&error)),
+            None => Ok(policy),
+        }
     }
 
     /// Makes the policy that an expression of this catalogue describes.

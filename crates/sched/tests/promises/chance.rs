@@ -45,3 +45,27 @@ fn a_block_throws_its_own_dice_the_same_ones_in_every_launch() {
     }
     assert!(different.len() > 8, "{different:?}");
 }
+
+/// Loaded or built in, each block throws the same dice.
+#[test]
+fn a_loaded_policy_throws_the_same_dice() {
+    let run = |loaded| {
+        run(
+            "probability(0.5)",
+            Setting::new(Source::Clc, 3).loaded(loaded),
+        )
+    };
+    let (built_in, loaded) = (run(false), run(true));
+    let mut compared = 0;
+    for block in &built_in.blocks {
+        let same = loaded.blocks.iter().find(|b| b.worker == block.worker);
+        let Some(same) = same else {
+            continue;
+        };
+        for (at, (a, b)) in block.answers().iter().zip(same.answers()).enumerate() {
+            assert_eq!(*a, b, "opportunity {at} of block {}", block.worker);
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}

@@ -25,6 +25,8 @@ pub(crate) struct Setting {
     pub(crate) sleep: (u32, u32),
     pub(crate) seed: u64,
     pub(crate) chaos: bool,
+    /// Whether the policy is loaded, and interpreted, in place of built in.
+    pub(crate) loaded: bool,
 }
 
 impl Setting {
@@ -38,7 +40,12 @@ impl Setting {
             sleep: (300, 90),
             seed,
             chaos: false,
+            loaded: false,
         }
+    }
+
+    pub(crate) fn loaded(self, loaded: bool) -> Setting {
+        Setting { loaded, ..self }
     }
 
     pub(crate) fn submit(self, submit: Submit) -> Setting {
@@ -68,14 +75,17 @@ impl Setting {
     }
 }
 
-/// Both sources that ask, both moments, with and without chaos.
+/// Both sources that ask, both moments, with and without chaos; half of them built in and
+/// half of them loaded, such that any two of the four differ in both.
 pub(crate) fn settings(seeds: std::ops::Range<u64>) -> Vec<Setting> {
     let mut all = Vec::new();
     for seed in seeds {
         for source in [Source::Clc, Source::Ticket] {
             for submit in [Submit::Early, Submit::Late] {
                 for chaos in [false, true] {
-                    all.push(Setting::new(source, seed).submit(submit).chaos(chaos));
+                    let loaded = (source == Source::Clc) ^ (submit == Submit::Late) ^ chaos;
+                    let setting = Setting::new(source, seed).submit(submit).chaos(chaos);
+                    all.push(setting.loaded(loaded ^ (seed % 2 == 1)));
                 }
             }
         }
@@ -165,6 +175,10 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         _ => ("sim:l4", Arch::SM_89, 15_000),
     };
     let what = format!("`{policy}` {setting:?}");
+    let policy = match setting.loaded {
+        true => AnyPolicy::new(Loaded::new(&policy).unwrap_or_else(|error| panic!("{error}"))),
+        false => policy,
+    };
     let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
     let resident = device.sms();
     let mut tiled = Tiled::<Sleepy>::new("sleepy", setting.tiles)
@@ -244,8 +258,13 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
     let mut control = control.to_vec::<u64>().expect("words");
     // Out of order, the tile that rings may come last.
     control[BELL_BYTES as usize / 8] = 0;
+    // Behind the control words are the current policy, and who uses which slot.
+    if setting.loaded {
+        control[CONTROL_WORDS] = 0;
+    }
+    let end = control.len().min(CONTROL_WORDS + 9);
     assert!(
-        control.iter().all(|word| *word == 0),
+        control[..end].iter().all(|word| *word == 0),
         "{what}: control words are left behind: {control:?}"
     );
     let trace = report.trace.expect("a trace");

@@ -163,7 +163,7 @@ impl Grid<'_> {
 
 /// Runs a cluster up to its next interaction with the device; the time of its own that it
 /// has reached, or none if it can't go on.
-fn run_cluster(
+pub(super) fn run_cluster(
     cluster: &mut Cluster,
     executable: &Executable,
     machine: &mut Machine,
@@ -191,7 +191,7 @@ fn run_cluster(
 }
 
 /// Room for a cluster on an SM.
-enum Place {
+pub(super) enum Place {
     Free,
     /// A cluster will start here.
     Starting {

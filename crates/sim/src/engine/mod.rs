@@ -10,6 +10,7 @@
 
 pub(crate) mod barrier;
 pub(crate) mod cluster;
+pub(crate) mod company;
 pub(crate) mod deadlock;
 pub(crate) mod divergence;
 pub(crate) mod executable;

@@ -100,6 +100,17 @@ impl Sites {
         None
     }
 
+    /// When something happens next.
+    pub(crate) fn next_time(&mut self) -> Option<u64> {
+        while let Some(&Reverse((time, site, version))) = self.due.peek() {
+            if self.sites[site as usize].1 == version {
+                return Some(time);
+            }
+            self.due.pop();
+        }
+        None
+    }
+
     fn plan(&mut self, site: u32) {
         let (here, version) = &mut self.sites[site as usize];
         *version += 1;

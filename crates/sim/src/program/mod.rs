@@ -1,5 +1,6 @@
 //! A module made ready to be launched, and launches of it.
 
+mod company;
 mod function;
 mod kernel;
 mod memory;
@@ -18,12 +19,16 @@ use crate::rng::Rng;
 use crate::state::machine::{Machine, Stats};
 use crate::state::memory::region::Region;
 use crate::state::pool::Pool;
-use heist_launch::{Arg, Arguments, Bound, Clock, Launch, Outcome, Param, Placed, Trace};
+use heist_launch::{
+    Arg, Arguments, BlockSpan, Bound, Clock, Launch, Outcome, Param, Placed, Trace,
+};
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
 use plan::Plan;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+pub use company::{Host, Order, Ran, Reach, Silent, Stream, together};
 
 /// A PTX module that can be launched.
 ///
@@ -134,50 +139,55 @@ impl Program {
         let started = Instant::now();
         let executable = self.executable(entry, device)?;
         let code = &executable.code;
-        let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
         let plan = Plan::of(&self.module, entry, device, code, launch, options)?;
         self.fits(arguments, options)?;
         let mut still = options.checks.races;
-        let (bound, lengths, mut machine, addresses, mut spans) = loop {
-            let mut bound = arguments
-                .bind()
-                .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
-            let mut machine = self.machine(device, code, launch, &bound, options, &plan);
+        loop {
+            let (mut machine, memory) = self.ready(
+                device, code, entry, launch, arguments, options, &plan, still,
+            )?;
             machine.started = started;
-            let slots = bound.slots.iter();
-            let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
-            let addresses = memory::allocate(&mut machine, &mut bound, still);
-            self.parameters(&mut machine, entry, &bound, &addresses)?;
             let spans = grid::run(&executable, &mut machine, plan.residency);
             if !machine.global.is_stirred() {
-                break (bound, lengths, machine, addresses, spans);
+                return Ok(report(entry, machine, &memory, spans));
             }
             // It writes an input, of which reads may race with that: once more, and
             // all reads are remembered.
             still = false;
+        }
+    }
+
+    /// A machine with the arguments in its memory.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "everything that a launch is made of, in one place"
+    )]
+    fn ready(
+        &self,
+        device: &Device,
+        code: &Code,
+        entry: &str,
+        launch: &Launch,
+        arguments: &Arguments,
+        options: &Options,
+        plan: &Plan,
+        still: bool,
+    ) -> Result<(Machine, Memory), Vec<Diagnostic>> {
+        let whole = |message: String, code| vec![Diagnostic::error(code, Span::NONE, message)];
+        let mut bound = arguments
+            .bind()
+            .map_err(|error| whole(error.to_string(), rule::ARGUMENTS))?;
+        let mut machine = self.machine(device, code, launch, &bound, options, plan);
+        let slots = bound.slots.iter();
+        let lengths: Vec<usize> = slots.map(|slot| slot.data.bytes().len()).collect();
+        let addresses = memory::allocate(&mut machine, &mut bound, still);
+        self.parameters(&mut machine, entry, &bound, &addresses)?;
+        let memory = Memory {
+            bound,
+            lengths,
+            addresses,
         };
-        spans.sort_by_key(|span| (span.start, span.block));
-        let mut trace = Trace::new(
-            device.to_string(),
-            entry.to_owned(),
-            Clock::Modelled,
-            device.gpu().sms,
-            launch.grid,
-        );
-        trace.blocks = spans;
-        trace.decisions = std::mem::take(&mut machine.decisions);
-        let (outputs, placed) = memory::read_back(&mut machine, &bound, &addresses, &lengths);
-        let diagnostics = machine.findings.finish();
-        Ok(Report {
-            outcome: Outcome {
-                outputs,
-                trace: Some(trace),
-            },
-            diagnostics,
-            stats: machine.stats,
-            printed: machine.printed,
-            placed,
-        })
+        Ok((machine, memory))
     }
 
     /// Whether the module's variables and the buffers fit in the budget, before any of them
@@ -276,6 +286,7 @@ impl Program {
             changes: 0,
             patterns: Default::default(),
             stopped: false,
+            yields: false,
             started: Instant::now(),
         }
     }
@@ -351,6 +362,43 @@ impl Program {
         }
         machine.params = Region::of(bytes);
         Ok(())
+    }
+}
+
+/// Where a launch's buffers lie.
+struct Memory {
+    bound: Bound,
+    lengths: Vec<usize>,
+    addresses: Vec<u64>,
+}
+
+/// What a launch gave, once it has ended.
+fn report(entry: &str, mut machine: Machine, memory: &Memory, mut spans: Vec<BlockSpan>) -> Report {
+    spans.sort_by_key(|span| (span.start, span.block));
+    let mut trace = Trace::new(
+        machine.device.to_string(),
+        entry.to_owned(),
+        Clock::Modelled,
+        machine.device.gpu().sms,
+        machine.launch.grid,
+    );
+    trace.blocks = spans;
+    trace.decisions = std::mem::take(&mut machine.decisions);
+    let (outputs, placed) = memory::read_back(
+        &mut machine,
+        &memory.bound,
+        &memory.addresses,
+        &memory.lengths,
+    );
+    Report {
+        outcome: Outcome {
+            outputs,
+            trace: Some(trace),
+        },
+        diagnostics: machine.findings.finish(),
+        stats: machine.stats,
+        printed: machine.printed,
+        placed,
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) shared: u32,
     /// Blocks on an SM at a time.
     pub(crate) residency: u32,
+    /// What a block takes.
+    pub(crate) block: Footprint,
 }
 
 impl Plan {
@@ -59,13 +61,15 @@ impl Plan {
         if !check.errors.is_empty() {
             return Err(check.errors);
         }
-        let residency = check.residency(&code.shape, shared, options);
+        let block = check.footprint(&code.shape, shared);
+        let residency = check.residency(block, options);
         check.memory(code, residency, options);
         if check.errors.is_empty() {
             Ok(Plan {
                 cluster,
                 shared,
                 residency,
+                block,
             })
         } else {
             Err(check.errors)
@@ -263,9 +267,9 @@ impl Check<'_> {
         }
     }
 
-    /// The blocks that an SM holds at a time.
-    fn residency(&mut self, shape: &Shape, shared: u32, options: &Options) -> u32 {
-        let (device, limits) = (self.device, self.limits());
+    /// What a block takes of its SM.
+    fn footprint(&self, shape: &Shape, shared: u32) -> Footprint {
+        let limits = self.limits();
         let threads = self.launch.block.count() as u32;
         // What ptxas would allocate is not known. What the kernel declares is far
         // more than what is live, so it counts a third, and never more than fits.
@@ -273,11 +277,17 @@ impl Check<'_> {
             let fits = limits.registers_per_block / threads.max(1).next_multiple_of(128);
             (shape.register_words / 3).clamp(16, 255.min(fits / 8 * 8).max(16))
         });
-        let residency = limits.residency(Footprint {
+        Footprint {
             threads,
             registers,
             shared,
-        });
+        }
+    }
+
+    /// The blocks that an SM holds at a time.
+    fn residency(&mut self, block: Footprint, options: &Options) -> u32 {
+        let (device, limits) = (self.device, self.limits());
+        let residency = limits.residency(block);
         if residency.blocks == 0 {
             self.errors.push(Diagnostic::error(
                 rule::REGISTER_LIMIT,

@@ -46,6 +46,8 @@ pub(crate) struct Machine {
     /// The shapes of recent accesses.
     pub(crate) patterns: super::pattern::Patterns,
     pub(crate) stopped: bool,
+    /// Whether a more urgent kernel waits for room: then launch control refuses.
+    pub(crate) yields: bool,
     pub(crate) started: std::time::Instant,
 }
 
@@ -89,6 +91,7 @@ impl Machine {
             changes: 0,
             patterns: Default::default(),
             stopped: false,
+            yields: false,
             started: self.started,
         }
     }

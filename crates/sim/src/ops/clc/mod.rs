@@ -318,7 +318,7 @@ fn check_slot(cx: &mut Cx<'_>, lane: usize, rank: u32, slot: u32) {
 fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u32>) {
     let refusals = u64::from(cx.machine.options.chaos.refusals);
     let spurious = refusals > 0 && cx.machine.rng.one_in(refusals);
-    let granted = if spurious {
+    let granted = if spurious || cx.machine.yields {
         None
     } else {
         cx.machine.pool.take()

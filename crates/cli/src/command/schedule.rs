@@ -1,0 +1,54 @@
+//! The flags that say how a kernel's tiles are scheduled.
+
+use crate::answer::{BadQuestion, question};
+use clap::Args;
+use heist_launch::Dim3;
+use heist_ptx::arch::Arch;
+use heist_sched::{AnyPolicy, Schedule, Source};
+
+/// How tiles are scheduled; the kernel's own schedule unless one of these is given.
+#[derive(Args)]
+pub(super) struct ScheduleFlags {
+    /// When a block asks for more: see `heist policies`.
+    #[arg(long, value_name = "EXPR")]
+    policy: Option<String>,
+    /// Where tiles come from: clc, ticket, static or direct.
+    #[arg(long)]
+    source: Option<String>,
+    /// In which order tiles are handed out: linear, reversed, grouped(4), hilbert.
+    #[arg(long)]
+    order: Option<String>,
+    /// When a request is submitted: early or late.
+    #[arg(long)]
+    submit: Option<String>,
+    /// Blocks of a cluster, such as 1x2.
+    #[arg(long)]
+    cluster: Option<Dim3>,
+}
+
+impl ScheduleFlags {
+    /// The schedule that was asked for, if one was.
+    pub(super) fn schedule(&self, arch: Arch) -> Result<Option<Schedule>, BadQuestion> {
+        let flags = [&self.policy, &self.source, &self.order, &self.submit];
+        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() {
+            return Ok(None);
+        }
+        let text = self.policy.as_deref().unwrap_or("greedy");
+        let policy: AnyPolicy = text.parse().map_err(question)?;
+        let source = match &self.source {
+            Some(text) => text.parse().map_err(question)?,
+            None => Source::auto(arch, &policy, true).source,
+        };
+        let cluster = self.cluster.unwrap_or(Dim3::ONE);
+        source.check(arch, cluster).map_err(question)?;
+        let mut schedule = Schedule::new(source).policy(policy);
+        if let Some(submit) = &self.submit {
+            schedule = schedule.submit(submit.parse().map_err(question)?);
+        }
+        if let Some(order) = &self.order {
+            schedule.order = order.parse().map_err(question)?;
+        }
+        schedule.cluster = cluster;
+        Ok(Some(schedule))
+    }
+}

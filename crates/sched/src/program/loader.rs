@@ -1,0 +1,177 @@
+//! Where loaded policies lie, and how one is put there while a kernel runs.
+//!
+//! Behind a launch's control words is an area of its own:
+//!
+//! | word | holds |
+//! |---|---|
+//! | 0 | which policy is current, in its low half: what kind it is (2 bits), its slot (4), a sequence number (26) |
+//! | 1 ... 8 | how many blocks use each slot |
+//! | 9 ... | eight slots: a policy's words, and 16 words that its blocks share |
+//!
+//! A policy is written into a slot that nobody uses, and then made current with one
+//! write of 32 bits: no block sees a part of it. A block counts itself in **before**
+//! it looks at the current word a second time, and reads the slot only if that word is
+//! still the same; whoever loads looks at the count only **after** another slot was
+//! made current. So a slot that is written has no reader, and never gets one.
+
+use super::verify::Refusal;
+use super::words::{HEAD, PolicyWords};
+use super::{MOST_STEPS, step::Program};
+use crate::control::CONTROL_WORDS;
+
+/// Slots for policies.
+pub(crate) const SLOTS: usize = 8;
+/// Words that blocks share, a slot; more than a policy can have, so that four bits name one.
+pub(crate) const SHARED: usize = 16;
+/// Words of a slot.
+pub(crate) const SLOT_WORDS: usize = HEAD + MOST_STEPS + SHARED;
+/// Words behind the control words.
+pub(crate) const AREA_WORDS: usize = 1 + SLOTS + SLOTS * SLOT_WORDS;
+/// Control words of a launch whose policy is [`Loaded`](super::Loaded).
+pub const LOADED_CONTROL_WORDS: usize = CONTROL_WORDS + AREA_WORDS;
+
+/// What the current word says about the policy.
+pub(crate) mod kind {
+    /// It is in the slot.
+    pub(crate) const PROGRAM: u32 = 3;
+    /// It never asks.
+    pub(crate) const NEVER: u32 = 2;
+    /// It always asks.
+    pub(crate) const ALWAYS: u32 = 1;
+}
+
+/// Places in the area, in words from the start of the control words.
+pub(crate) mod area {
+    use super::{CONTROL_WORDS, SLOT_WORDS, SLOTS};
+    pub(crate) const CURRENT: usize = CONTROL_WORDS;
+    pub(crate) const USERS: usize = CURRENT + 1;
+    pub(crate) const FIRST_SLOT: usize = USERS + SLOTS;
+
+    pub(crate) const fn slot(index: usize) -> usize {
+        FIRST_SLOT + index * SLOT_WORDS
+    }
+}
+
+fn current(program: &PolicyWords, slot: usize, sequence: u32) -> u32 {
+    let kind = match program.answer() {
+        Some(true) => kind::ALWAYS,
+        Some(false) => kind::NEVER,
+        None => kind::PROGRAM,
+    };
+    kind | (slot as u32) << 2 | sequence << 6
+}
+
+/// The control words of a launch that begins with this policy.
+pub(crate) fn control_words(policy: &PolicyWords) -> Vec<u64> {
+    let mut words = vec![0; LOADED_CONTROL_WORDS];
+    words[area::CURRENT] = current(policy, 0, 1).into();
+    words[area::slot(0)..][..policy.0.len()].copy_from_slice(&policy.0);
+    words
+}
+
+/// The control words of a launch, as whoever exchanges its policy reaches them while
+/// the kernel runs.
+pub trait PolicyMemory {
+    /// What can go wrong.
+    type Error;
+    /// Writes bytes at an offset. They are there when this returns, and a write of four
+    /// bytes is seen whole.
+    ///
+    /// # Errors
+    /// What the memory's owner had against it.
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Self::Error>;
+    /// Reads bytes at an offset, while the kernel runs.
+    ///
+    /// # Errors
+    /// What the memory's owner had against it.
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<(), Self::Error>;
+}
+
+/// Why a policy was not loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Busy<E> {
+    /// The verifier refuses it.
+    #[error("the policy is refused: {0}")]
+    Refused(Refusal),
+    /// Blocks that are in a long tile still use all other slots.
+    #[error(
+        "the policy can't be loaded yet: blocks still use the last {} policies; try again when a tile has ended",
+        SLOTS - 1
+    )]
+    InUse,
+    /// The memory could not be written or read.
+    #[error("{0}")]
+    Memory(E),
+}
+
+/// Exchanges the policy of the launches that use some control words. There is one
+/// for them, from their first launch on.
+#[derive(Clone, Copy, Debug)]
+pub struct Loader {
+    slot: usize,
+    sequence: u32,
+}
+
+impl Default for Loader {
+    fn default() -> Loader {
+        Loader {
+            slot: 0,
+            sequence: 1,
+        }
+    }
+}
+
+impl Loader {
+    /// For control words that hold the policy which the kernel was built with.
+    pub fn new() -> Loader {
+        Loader::default()
+    }
+
+    /// Verifies a policy and makes it current. Blocks take it up when they next decide;
+    /// one that decides in this moment still follows the last one.
+    ///
+    /// # Errors
+    /// Why not; then the last policy stays.
+    pub fn load<M: PolicyMemory>(
+        &mut self,
+        memory: &mut M,
+        policy: &PolicyWords,
+    ) -> Result<(), Busy<M::Error>> {
+        policy.verify().map_err(Busy::Refused)?;
+        let mut users = [0; SLOTS * 8];
+        memory
+            .read(area::USERS * 8, &mut users)
+            .map_err(Busy::Memory)?;
+        let free = |slot: &usize| users[slot * 8..][..8] == [0; 8];
+        let others = (1..SLOTS).map(|step| (self.slot + step) % SLOTS);
+        let Some(slot) = others.into_iter().find(free) else {
+            return Err(Busy::InUse);
+        };
+        let mut words = policy.0.clone();
+        words.resize(SLOT_WORDS, 0);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        memory
+            .write(area::slot(slot) * 8, &bytes)
+            .map_err(Busy::Memory)?;
+        // Zero is for memory that was never loaded.
+        self.sequence = (self.sequence % ((1 << 26) - 1)) + 1;
+        self.slot = slot;
+        let now = current(policy, slot, self.sequence);
+        memory
+            .write(area::CURRENT * 8, &now.to_le_bytes())
+            .map_err(Busy::Memory)
+    }
+}
+
+impl PolicyWords {
+    /// The answer that it gives every time, where that is all it does.
+    pub(crate) fn answer(&self) -> Option<bool> {
+        let greedy = Program::always(true).words().ok()?;
+        let never = Program::always(false).words().ok()?;
+        match self {
+            words if *words == greedy => Some(true),
+            words if *words == never => Some(false),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Policies as data: one language, two ways down.
+//!
+//! A [`PortablePolicy`] writes its callbacks down once, as a [`Program`]: a few typed
+//! steps without jumps. The program is then either **built in**, step by step as
+//! device code, or **loaded**: encoded as words ([`PolicyWords`]) that the scheduler
+//! thread interprets, and that can be exchanged while the kernel runs
+//! ([`Loaded`], [`Loader`]). Text, Rust and words are three ways into the same language.
+//!
+//! A program can't hurt a launch. Steps run once each and in order, so it ends; every
+//! register, state and shared word that a step names exists, whatever its bits say; and
+//! a policy decides when a block asks, never which tile it gets. What the
+//! [verifier](PolicyWords::verify) refuses is what would not mean anything.
+
+mod interpreter;
+mod loaded;
+mod loader;
+mod portable;
+mod recorder;
+mod staged;
+mod step;
+mod verify;
+mod words;
+
+pub use loaded::{Loaded, NotPortable, Taken};
+pub(crate) use loader::control_words;
+pub use loader::{Busy, LOADED_CONTROL_WORDS, Loader, PolicyMemory};
+pub use portable::{PortablePolicy, Recording};
+pub use recorder::{IntoNum, Kind, Num, Slot, Whole, Writer};
+pub use staged::Staged;
+pub use step::{Op, Program, Section, Step, Type};
+pub use verify::Refusal;
+pub use words::{PolicyWords, TooLarge};
+
+/// Steps of a program, over all its sections.
+pub const MOST_STEPS: usize = 96;
+/// Registers that a section's values live in.
+pub const REGISTERS: usize = 16;
+/// Words of state that a block keeps.
+pub const STATES: usize = 16;

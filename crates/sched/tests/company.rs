@@ -1,0 +1,292 @@
+//! Two or three kernels on one simulated GPU, at random: priorities, policies of every kind,
+//! bells, policies that are exchanged, classes, chaos. Every tile of every launch runs exactly
+//! once, nobody hangs, and every launch leaves its memory as the next one needs it.
+//!
+//! `HEIST_SCHEDULES=100000 cargo test -p heist-sched --test company` tries that many.
+
+use heist_builder::{Arch, Global, kernel_params};
+use heist_launch::{Arg, Arguments, BufferRef};
+use heist_ptx::arch::Gpu;
+use heist_run::Program;
+use heist_run::company::{Chaos, Device, Host, Options, Order, Reach, Stream, together};
+use heist_sched::program::PolicyMemory;
+use heist_sched::*;
+
+kernel_params! {
+    /// How often each tile ran, and how long it sleeps.
+    pub struct Count { runs: Global<u32>, sleep: u32 }
+}
+
+/// The number of the argument that holds the control words.
+const CONTROL: usize = 2;
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % most
+    }
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize].clone()
+    }
+}
+
+const POLICIES: &[&str] = &[
+    "greedy",
+    "never",
+    "max-steals(1)",
+    "max-steals(3)",
+    "every(2)",
+    "every(3)",
+    "time-budget(5us)",
+    "first-half",
+    "fair-share",
+    "token-bucket(300, 2)",
+    "probability(0.5)",
+    "sm-limit(2)",
+    "at-most(2)",
+    "shared-bucket(400, 3)",
+    "until-asked",
+    "until-asked & max-steals(4)",
+    "!first-half | at-most(1)",
+];
+
+/// A kernel of the pool: the same tiles under some schedule.
+struct Pooled {
+    what: String,
+    kernel: TiledKernel<Count>,
+    program: Program,
+    loaded: bool,
+    tiles: u32,
+}
+
+fn pool(clc: bool) -> Vec<Pooled> {
+    let mut all = Vec::new();
+    for (at, text) in POLICIES.iter().enumerate() {
+        for submit in [Submit::Early, Submit::Late] {
+            let source = match (clc, at % 8) {
+                (_, 6) => Source::Static,
+                (_, 7) => Source::Direct,
+                (true, _) => Source::Clc,
+                _ => Source::Ticket,
+            };
+            let loaded = (at + submit as usize) % 2 == 1 && source.asks();
+            let classes = at % 3 == 0 && source.asks();
+            let policy = match loaded {
+                true => format!("loaded: {text}"),
+                false => (*text).to_owned(),
+            };
+            let tiles = 7 + 5 * at as u32;
+            let mut tiled = Tiled::<Count>::new("count", tiles)
+                .source(source)
+                .submit(submit)
+                .policy(
+                    policy
+                        .parse::<AnyPolicy>()
+                        .unwrap_or_else(|error| panic!("{error}")),
+                )
+                .block(32);
+            if classes {
+                let of = (0..tiles as usize).map(|tile| Class::ALL[tile * 7 % 3]);
+                tiled = tiled.classes(Classes::new(of.collect()));
+            }
+            let arch = if clc { Arch::SM_100A } else { Arch::SM_90A };
+            let room = 10_000 + 10_000 * (at as u32 % 3);
+            let kernel = tiled
+                .build(arch, |k, args, tiles| {
+                    let room = k.shared::<u32>("room", room);
+                    k.one_thread(|| room.at(0).store(0u32));
+                    tiles.each(|tile| {
+                        k.one_thread(|| {
+                            args.runs.at(tile.x).atomic_add(1u32);
+                        });
+                        k.nanosleep(args.sleep);
+                    })
+                })
+                .unwrap_or_else(|error| panic!("{text}: {error}"));
+            all.push(Pooled {
+                what: format!("{source} {submit} {policy}"),
+                program: Program::from_module("count.ptx", &kernel.built.module),
+                kernel,
+                loaded,
+                tiles,
+            });
+        }
+    }
+    all
+}
+
+/// Rings, silences and loads at random.
+struct Meddler {
+    dice: Dice,
+    at: u64,
+    streams: Vec<(bool, Loader)>,
+    words: Vec<PolicyWords>,
+    loaded: usize,
+}
+
+struct Through<'r>(&'r mut dyn Reach, usize);
+
+impl PolicyMemory for Through<'_> {
+    type Error = ();
+    fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), ()> {
+        let written = self.0.write(self.1, CONTROL, offset, bytes);
+        written.then_some(()).ok_or(())
+    }
+    fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<(), ()> {
+        let read = self.0.read(self.1, CONTROL, offset, bytes);
+        read.then_some(()).ok_or(())
+    }
+}
+
+impl Host for Meddler {
+    fn next(&self) -> Option<u64> {
+        Some(self.at)
+    }
+    fn act(&mut self, now: u64, reach: &mut dyn Reach) {
+        self.at = now + 200 + self.dice.below(5_000);
+        let stream = self.dice.below(self.streams.len() as u64) as usize;
+        let (loads, loader) = &mut self.streams[stream];
+        if *loads && self.dice.below(2) == 0 {
+            let words = self.dice.of(&self.words);
+            self.loaded += usize::from(loader.load(&mut Through(reach, stream), &words).is_ok());
+        } else {
+            let word = (self.dice.below(2) as u32).to_le_bytes();
+            reach.write(stream, CONTROL, BELL_BYTES as usize, &word);
+        }
+    }
+    fn ended(&mut self, stream: usize, _: usize, _: u64) {
+        // The next launch has control words of its own.
+        self.streams[stream].1 = Loader::new();
+    }
+}
+
+/// One random company; how many launches ran, and how many policies were loaded.
+fn one(seed: u64, pools: &[(Gpu, Vec<Pooled>)], words: &[PolicyWords]) -> (usize, usize) {
+    let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let (gpu, pool) = &pools[dice.below(pools.len() as u64) as usize];
+    let device = Device::of(Gpu {
+        sms: 2 + dice.below(5) as u32,
+        ..*gpu
+    });
+    struct Tenant<'p> {
+        pooled: &'p Pooled,
+        plan: Plan,
+        arguments: Arguments,
+        priority: i32,
+        launches: Vec<u64>,
+    }
+    let tenants: Vec<Tenant<'_>> = (0..2 + dice.below(2))
+        .map(|_| {
+            let pooled = &pool[dice.below(pool.len() as u64) as usize];
+            let plan = pooled.kernel.plan(device.gpu().sms).expect("a launch");
+            let own = Count {
+                runs: Arg::in_out(&vec![0u32; pooled.tiles as usize]),
+                sleep: dice.of(&[50, 700, 4_000]),
+            };
+            Tenant {
+                arguments: pooled.kernel.arguments(&plan, own),
+                pooled,
+                plan,
+                priority: -(dice.below(3) as i32),
+                launches: (0..1 + dice.below(4)).map(|_| dice.below(30_000)).collect(),
+            }
+        })
+        .collect();
+    let streams: Vec<Stream<'_>> = tenants
+        .iter()
+        .map(|tenant| Stream {
+            priority: tenant.priority,
+            orders: tenant
+                .launches
+                .iter()
+                .map(|at| Order {
+                    program: tenant.pooled.program.simulated().expect("a kernel"),
+                    entry: "count",
+                    launch: &tenant.plan.launch,
+                    arguments: &tenant.arguments,
+                    not_before: *at,
+                })
+                .collect(),
+        })
+        .collect();
+    let options = Options {
+        seed: seed + 1,
+        chaos: dice.of(&[Chaos::NONE, Chaos::FULL]),
+        ..Options::default()
+    };
+    let mut host = Meddler {
+        at: dice.below(10_000),
+        dice: Dice(seed | 1 << 40),
+        streams: tenants
+            .iter()
+            .map(|tenant| (tenant.pooled.loaded, Loader::new()))
+            .collect(),
+        words: words.to_vec(),
+        loaded: 0,
+    };
+    let ran = together(&device, &streams, &options, &mut host)
+        .unwrap_or_else(|found| panic!("seed {seed}: {found:?}"));
+    let mut launches = 0;
+    for (ran, tenant) in ran.iter().zip(&tenants) {
+        let what = format!("seed {seed}: {} on {device}", tenant.pooled.what);
+        let found = ran.iter().flat_map(|ran| &ran.report.diagnostics);
+        let found: Vec<_> = found.collect();
+        assert!(found.is_empty(), "{what}: {found:#?}");
+        assert_eq!(ran.len(), tenant.launches.len(), "{what}: not all ran");
+        for ran in ran {
+            launches += 1;
+            let outcome = &ran.report.outcome;
+            let runs = tenant.pooled.kernel.output(outcome, "runs").expect("it");
+            let runs = runs.to_vec::<u32>().expect("words");
+            assert!(runs.iter().all(|runs| *runs == 1), "{what}: {runs:?}");
+            let control = outcome.output(BufferRef::Argument(CONTROL)).expect("it");
+            let mut control = control.to_vec::<u64>().expect("words");
+            control[BELL_BYTES as usize / 8] = 0;
+            let (own, behind) = control.split_at(CONTROL_WORDS);
+            assert!(own.iter().all(|word| *word == 0), "{what}: {own:?}");
+            if !behind.is_empty() {
+                assert_eq!(behind[1..9], [0; 8], "{what}: who uses which slot");
+            }
+        }
+    }
+    (launches, host.loaded)
+}
+
+#[test]
+fn random_companies_run_every_tile_exactly_once_and_end() {
+    let count: u64 = std::env::var("HEIST_SCHEDULES")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(150);
+    let first: u64 = std::env::var("HEIST_FIRST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
+    let pools = [(Gpu::H200, pool(false)), (Gpu::B200, pool(true))];
+    let words: Vec<PolicyWords> = POLICIES
+        .iter()
+        .map(|text| {
+            let policy: AnyPolicy = text.parse().expect("a policy");
+            policy
+                .program()
+                .expect("a program")
+                .words()
+                .expect("it fits")
+        })
+        .collect();
+    let (mut launches, mut loaded) = (0, 0);
+    for seed in first..first + count {
+        let (ran, swapped) = one(seed, &pools, &words);
+        launches += ran;
+        loaded += swapped;
+    }
+    println!("{count} companies, {launches} launches, {loaded} policies loaded while they ran");
+    assert!(
+        launches as u64 > 2 * count && loaded > 0,
+        "{launches} {loaded}"
+    );
+}

@@ -1,0 +1,61 @@
+//! A policy is exchanged while the kernel runs.
+
+use super::run::{Setting, Swapper, policy, run, settings, words};
+use heist_sched::{Catalogue, PolicyWords, Source, Submit};
+
+/// Every shipped policy, and what `&`, `|` and `!` make of some.
+fn all() -> Vec<PolicyWords> {
+    let entries = Catalogue::standard();
+    let examples = entries.entries().iter().map(|entry| words(entry.example));
+    let combined = [
+        "max-steals(2) & first-half",
+        "every(2) | !sm-limit(40)",
+        "at-most(7) & at-most(9) & token-bucket(500, 4)",
+        "!(shared-bucket(5000, 20) | never)",
+    ];
+    examples.chain(combined.map(words)).collect()
+}
+
+#[test]
+fn a_policy_that_is_exchanged_a_thousand_times_loses_no_tile() {
+    let setting = Setting {
+        source: Source::Ticket,
+        submit: Submit::Late,
+        tiles: 6_000,
+        sleep: 10_000,
+        seed: 2,
+        chaos: false,
+    };
+    let mut host = Swapper::new(all(), 1_600);
+    run(&policy("greedy"), setting, &mut host);
+    assert!(host.loaded >= 1000, "{} {}", host.loaded, host.in_use);
+}
+
+#[test]
+fn every_source_and_moment_takes_up_what_was_loaded() {
+    for seed in 2..4 {
+        for setting in settings(seed, 500, 3_000) {
+            let mut host = Swapper::new(all(), 400);
+            run(&policy("max-steals(3)"), setting, &mut host);
+            assert!(host.loaded > 5, "{setting:?}: {}", host.loaded);
+        }
+    }
+}
+
+/// From greedy to never and back: who keeps its block, and who leaves after each tile.
+#[test]
+fn blocks_follow_the_policy_that_is_current() {
+    for setting in settings(0, 2_000, 5_000) {
+        let steals = |policies: &[&str]| {
+            let words = policies.iter().map(|text| words(text)).collect();
+            let mut host = Swapper::new(words, u64::MAX / 2);
+            let left = run(&policy("greedy"), setting, &mut host);
+            left.report.stats.expect("figures").total()
+        };
+        let (greedy, never) = (steals(&["greedy"]), steals(&["never"]));
+        // After five microseconds of greed everybody leaves after a tile.
+        assert_eq!(greedy.declines, 0, "{setting:?}");
+        assert!(never.declines > 500, "{setting:?}: {never:?}");
+        assert!(never.requests < 900, "{setting:?}: {never:?}");
+    }
+}
