@@ -281,3 +281,58 @@ fn nothing_to_test_is_one_answer() {
         assert!(said.contains(says), "{said}");
     }
 }
+
+/// Ctrl-C ends long work with a line that says what was done, and writes no file.
+#[test]
+#[cfg(unix)]
+fn an_interrupted_command_says_what_was_done() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+    let page = folder("interrupted").join("demo.html");
+    let mut child = heist(&["demo", "--trace", page.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first line comes before the first run begins.
+    let mut first = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut first).unwrap();
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    assert!(
+        err(&output).contains("heist: interrupted"),
+        "{}",
+        err(&output)
+    );
+    assert!(!page.exists());
+}
+
+#[test]
+fn the_version_has_what_a_bug_report_needs() {
+    let told = String::from_utf8(run(&["--version"]).stdout).unwrap();
+    for word in ["heist ", "commit ", "features ", "rustc "] {
+        assert!(told.contains(word), "{told}");
+    }
+    assert_eq!(
+        String::from_utf8(run(&["-V"]).stdout)
+            .unwrap()
+            .lines()
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn colours_can_be_told() {
+    let always = run(&["check", BROKEN, "--color", "always"]);
+    let never = heist(&["check", BROKEN, "--color", "never"])
+        .env("CLICOLOR_FORCE", "1")
+        .output()
+        .unwrap();
+    assert!(always.stdout.contains(&0x1b));
+    assert!(!never.stdout.contains(&0x1b));
+}
