@@ -145,7 +145,7 @@ pub fn lifted(
         // A place in another file, or in a loop the same one, is left to the notes.
         let place = home(&bodies, source, other.span).filter(|place| place.0 == here.0);
         if let Some(span) = place.and_then(|place| line_span(&above, place))
-            && span != told.span
+            && (span.start, span.end) != (told.span.start, told.span.end)
         {
             let text = other.text.clone();
             told.others.push(heist_ptx::Label { span, text });

@@ -1,0 +1,236 @@
+//! Programs as nvcc makes them, run with the stand-in in front: right ones print and end as on
+//! a GPU and nothing is found, broken ones are found at their line.
+//!
+//! They are compiled here, which needs nvcc with its headers: `HEIST_NVCC`, or the one in `.venv`
+//! if the packages nvidia-cuda-crt, nvidia-cuda-runtime, nvidia-cuda-cccl and nvidia-nvvm are there.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// An nvcc that can compile whole programs.
+fn nvcc() -> Option<PathBuf> {
+    let named = std::env::var_os("HEIST_NVCC").map(PathBuf::from);
+    let libraries = fs::read_dir(root().join(".venv/lib")).into_iter().flatten();
+    let packaged = libraries.flatten().map(|library| {
+        let packages = library.path().join("site-packages");
+        packages.join("nvidia/cu13/bin/nvcc")
+    });
+    let whole = |nvcc: &PathBuf| {
+        let toolkit = nvcc.ancestors().nth(2);
+        let needs = [
+            "include/cuda_runtime.h",
+            "include/nv/target",
+            "nvvm/bin/cicc",
+        ];
+        toolkit.is_some_and(|toolkit| needs.iter().all(|file| toolkit.join(file).exists()))
+    };
+    named.into_iter().chain(packaged).find(whole)
+}
+
+/// The library, which cargo puts beside the tests.
+fn library() -> PathBuf {
+    let here = std::env::current_exe().expect("the test's own file");
+    let mut folders = here.ancestors().skip(1).take(2);
+    let found = folders.find_map(|folder| {
+        let path = folder.join("libheist_cudart.so");
+        path.is_file().then_some(path)
+    });
+    found.expect("libheist_cudart.so beside the test")
+}
+
+struct Program {
+    name: String,
+    source: String,
+    path: PathBuf,
+}
+
+impl Program {
+    /// What a comment at the start of a line says.
+    fn says(&self, what: &str) -> Option<&str> {
+        let start = format!("// {what} ");
+        self.source
+            .lines()
+            .find_map(|line| line.strip_prefix(&start))
+    }
+}
+
+fn programs() -> Vec<Program> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let files = fs::read_dir(folder).expect("the programs");
+    let mut programs: Vec<Program> = files
+        .flatten()
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "cu"))
+        .map(|path| Program {
+            name: path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            source: fs::read_to_string(&path).expect("a program"),
+            path,
+        })
+        .collect();
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    programs
+}
+
+fn compile(nvcc: &Path, program: &Program, flags: &[&str], to: &Path) {
+    let own = program.says("nvcc:").unwrap_or("").split_whitespace();
+    let done = Command::new(nvcc)
+        .args(["-arch=sm_90", "-lineinfo", "-w"])
+        .args(own)
+        .args(flags)
+        .arg(&program.path)
+        .arg("-o")
+        .arg(to)
+        .output()
+        .expect("nvcc runs");
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}: {told}", program.name);
+}
+
+/// Runs a program; its end, and the lines of the report.
+fn run(path: &Path, report: &Path) -> (Output, Vec<Value>) {
+    let _ = fs::remove_dir_all(report);
+    fs::create_dir_all(report).expect("a folder");
+    let ended = Command::new(path)
+        .env("LD_PRELOAD", library())
+        .env("HEIST_CUDA_REPORT", report)
+        .env("HEIST_CUDA_TIMEOUT", "60")
+        .output()
+        .expect("the program runs");
+    let text = fs::read_to_string(report.join("report.jsonl")).unwrap_or_default();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    (ended, lines.collect())
+}
+
+/// Everything that was found: its rule, and the line of the source behind its place.
+fn found(lines: &[Value]) -> Vec<(String, Option<usize>)> {
+    let mut all = Vec::new();
+    for line in lines {
+        let module = fs::read_to_string(line["module"].as_str().unwrap_or("")).unwrap_or_default();
+        for one in line["found"].as_array().into_iter().flatten() {
+            let start = one["span"][0].as_u64().unwrap_or(0) as usize;
+            let before = module.get(..start).unwrap_or("");
+            let loc = before.rfind("\n.loc").map(|at| &before[at + 5..]);
+            let place = loc.and_then(|loc| loc.split_whitespace().nth(1)?.parse().ok());
+            all.push((one["code"].as_str().unwrap_or("").to_owned(), place));
+        }
+    }
+    all
+}
+
+#[test]
+fn programs_run_as_they_are() {
+    let Some(nvcc) = nvcc() else {
+        eprintln!(
+            "skipped: crates/cudart/tests/programs.rs needs nvcc with its headers; see its first lines"
+        );
+        return;
+    };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda");
+    fs::create_dir_all(&folder).expect("a folder");
+    let programs = programs();
+    assert!(programs.len() >= 50);
+    let one = |program: &Program| {
+        let to = folder.join(&program.name);
+        compile(&nvcc, program, &[], &to);
+        let (ended, lines) = run(&to, &folder.join(format!("{}.report", program.name)));
+        let found = found(&lines);
+        let told = format!(
+            "{}: {} {found:?}\n{}{}",
+            program.name,
+            ended.status,
+            String::from_utf8_lossy(&ended.stdout),
+            String::from_utf8_lossy(&ended.stderr)
+        );
+        assert!(ended.status.success(), "{told}");
+        match program.says("breaks") {
+            None => assert!(found.is_empty(), "{told}"),
+            Some(code) => {
+                let marked = program
+                    .source
+                    .lines()
+                    .position(|line| line.contains("// BUG"));
+                let at = |(rule, line): &(String, Option<usize>)| {
+                    rule == code && marked.is_none_or(|marked| *line == Some(marked + 1))
+                };
+                assert!(found.iter().any(at), "{told}");
+            }
+        }
+    };
+    // Compiling is most of the time: one half in each of two threads.
+    std::thread::scope(|scope| {
+        let (first, second) = programs.split_at(programs.len() / 2);
+        scope.spawn(move || first.iter().for_each(one));
+        second.iter().for_each(one);
+    });
+}
+
+#[test]
+fn every_packing_of_the_image_is_read() {
+    let Some(nvcc) = nvcc() else {
+        eprintln!(
+            "skipped: crates/cudart/tests/programs.rs needs nvcc with its headers; see its first lines"
+        );
+        return;
+    };
+    let programs = programs();
+    let printing = programs
+        .iter()
+        .find(|one| one.name == "device_printf")
+        .expect("it");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let sets: [&[&str]; 3] = [
+        &["--compress-mode=none"],
+        &["--compress-mode=speed"],
+        &["--compress-mode=size"],
+    ];
+    for (at, flags) in sets.iter().enumerate() {
+        let to = folder.join(format!("packed{at}"));
+        compile(&nvcc, printing, flags, &to);
+        let (ended, lines) = run(&to, &folder.join("packed.report"));
+        assert!(
+            ended.status.success() && found(&lines).is_empty(),
+            "{flags:?}"
+        );
+        // What host and device print keeps its order.
+        assert_eq!(
+            String::from_utf8_lossy(&ended.stdout),
+            "before\nthread 0 of 4: 1.50 none\nthread 1 of 4: 1.50 none\nafter\n"
+        );
+    }
+}
+
+/// What the gallery shows of a program is its own rule, at its own line.
+#[test]
+fn the_gallery_shows_these_programs() {
+    let page = fs::read_to_string(root().join("docs/gallery.md")).expect("the gallery");
+    let programs = programs();
+    let mut shown = 0;
+    for entry in page.split("$ heist cuda ./").skip(1) {
+        let block = entry.split("```").next().unwrap_or("");
+        let name = block.lines().next().unwrap_or("");
+        let program = programs.iter().find(|one| one.name == name);
+        let program = program.unwrap_or_else(|| panic!("there is no program {name}"));
+        let code = program.says("breaks").unwrap_or("nothing");
+        let marked = program
+            .source
+            .lines()
+            .position(|line| line.contains("// BUG"));
+        let place = format!("{name}.cu:{}:", marked.map_or(0, |at| at + 1));
+        assert!(block.contains(&format!("error[{code}]")), "{name}: {code}");
+        assert!(block.contains(&place), "{name}: {place}");
+        shown += 1;
+    }
+    assert!(shown >= 4, "{shown}");
+}

@@ -1,0 +1,13 @@
+#include "common.h"
+__global__ void fill(int* x, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = i; }
+int main() {
+  int grid = 0, block = 0, *x;
+  OK(cudaOccupancyMaxPotentialBlockSize(&grid, &block, fill, 0, 0));
+  RIGHT(grid > 0 && block >= 32);
+  cudaFuncAttributes a;
+  OK(cudaFuncGetAttributes(&a, fill));
+  RIGHT(a.maxThreadsPerBlock == 1024);
+  OK(cudaMalloc(&x, 4000));
+  fill<<<(1000 + block - 1) / block, block>>>(x, 1000);
+  RIGHT(host(x, 1000)[999] == 999);
+}
