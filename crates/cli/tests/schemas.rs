@@ -191,6 +191,7 @@ fn every_answer_is_as_its_schema_says() {
             "tune", "gemm", "m=32", "n=32", "k=32", "--limit", "2", "--device", "sim:h200",
         ],
         &["tuned"],
+        &["evidence", "verify", "docs"],
         &["tuned", "forget"],
         &["selftest", "--device", "sim", "tests/ptx/float/add.ptx"],
         &["no-such-command"],

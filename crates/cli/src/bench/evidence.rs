@@ -32,6 +32,7 @@ pub fn write(
                 "registers": info.registers,
                 "local_bytes": info.local,
                 "static_shared": info.static_shared,
+                "instructions": instructions(&text.text),
                 "machine_code": machine_code(&folder.join(&file)),
             }));
         }
@@ -127,7 +128,29 @@ fn machine_code(ptx: &Path) -> Option<Value> {
     )
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// How often each instruction is in a kernel's PTX: what tensor cores and copies it uses can be
+/// seen, and counted again.
+pub(crate) fn instructions(text: &str) -> Value {
+    let mut counts = std::collections::BTreeMap::<String, u64>::new();
+    for line in text.lines() {
+        let line = line.trim();
+        // A guard comes before the opcode.
+        let word = match line.strip_prefix('@') {
+            Some(guarded) => guarded.split_whitespace().nth(1),
+            None => line.split_whitespace().next(),
+        };
+        let opcode = word
+            .and_then(|word| word.split(['.', ';']).next())
+            .unwrap_or_default();
+        let is_one = line.ends_with(';') && opcode.starts_with(|c: char| c.is_ascii_lowercase());
+        if is_one {
+            *counts.entry(opcode.to_owned()).or_default() += 1;
+        }
+    }
+    json!(counts)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -6,6 +6,7 @@
 //! in every position, on a cold L2. A ratio is of two samples of the same round.
 
 pub mod evidence;
+pub(crate) mod pack;
 mod peers;
 pub mod suite;
 

@@ -2,7 +2,7 @@
 
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::bench::suite::{self, Spec};
-use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence};
+use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence, pack};
 use crate::file;
 use clap::Args;
 use heist::job;
@@ -24,7 +24,7 @@ Examples:
   heist bench                                  every family at its shapes
   heist bench attention --json > attention.json
   heist bench gemm m=4096 n=4096 k=512         one problem of your own
-  heist bench gemm --evidence pack             with PTX, machine code counts and sanitizer logs
+  heist bench gemm --evidence pack             with PTX, counts and sanitizer logs; see `heist evidence`
 
 Exit status: 0 all results agree, 1 one does not, 2 it could not be measured.")]
 pub(crate) struct Bench {
@@ -126,6 +126,11 @@ impl Bench {
             outcomes.push(outcome);
         }
         let sanitizers = self.sanitizers(&specs)?;
+        if let Some(folder) = &self.evidence {
+            let command: Vec<String> = std::env::args().collect();
+            pack::seal(folder, &machine, &sanitizers, &command)
+                .map_err(|error| question(format!("{}: {error}", folder.display())))?;
+        }
         let report = json!({
             "machine": machine,
             "contests": outcomes.iter().map(Outcome::to_json).collect::<Vec<_>>(),

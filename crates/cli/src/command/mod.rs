@@ -12,6 +12,7 @@ mod demo;
 mod doctor;
 mod emit;
 mod entry;
+mod evidence;
 mod exec;
 mod explain;
 mod fmt;
@@ -95,6 +96,7 @@ enum Command {
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Emit(emit::Emit),
+    Evidence(evidence::Evidence),
     Exec(exec::Exec),
     Explain(explain::Explain),
     Fmt(fmt::Fmt),
@@ -122,6 +124,7 @@ impl Command {
             Command::Demo(_) => "demo",
             Command::Doctor(_) => "doctor",
             Command::Emit(_) => "emit",
+            Command::Evidence(_) => "evidence",
             Command::Exec(_) => "exec",
             Command::Explain(_) => "explain",
             Command::Fmt(_) => "fmt",
@@ -209,6 +212,7 @@ impl Heist {
             Command::Demo(command) => command.run(out),
             Command::Doctor(command) => command.run(out),
             Command::Emit(command) => command.run(out),
+            Command::Evidence(command) => command.run(out),
             Command::Exec(command) => command.run(out),
             Command::Explain(command) => command.run(out),
             Command::Fmt(command) => command.run(out),
