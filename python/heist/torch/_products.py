@@ -295,24 +295,41 @@ def _like_linear_bias(x, weight, bias, *how):
     return x.new_empty((*x.shape[:-1], weight.shape[0]))
 
 
+def _check_grouped(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor) -> None:
+    what = "grouped_mm"
+    if b.dim() != 3 or a.dim() != 2:
+        raise UnsupportedError(
+            f"{what}: mat_a of {a.dim()} and mat_b of {b.dim()} dimensions; 2 and 3 with offs, or 3 and 3 without, are supported"
+        )
+    _fits(what, "mat_a", a)
+    _fits(what, "mat_b", b)
+    if a.shape[1] != b.shape[1]:
+        raise ValueError(f"{what}: rows of {a.shape[1]} elements and matrices that take {b.shape[1]}")
+    _input(what, "mat_a", a)
+    if b.dtype != a.dtype:
+        raise ValueError(f"{what}: mat_a is {a.dtype} and mat_b is {b.dtype}; convert one with `.to(..)`")
+    if offs.dtype != torch.int32 or offs.shape != b.shape[:1] or not offs.is_contiguous():
+        raise ValueError(
+            f"{what}: offs is {offs.dtype} of {tuple(offs.shape)}; contiguous int32 with one number for each of "
+            f"{b.shape[0]} groups is wanted"
+        )
+
+
 def _grouped_mm(a, b, offs, out_dtype=-1, policy=""):
     what = "grouped_mm"
     out_dtype = _result(a, out_dtype)
-    rows, depth = a.shape
-    groups, _, cols = b.shape
-    if not rows * cols or not depth or not groups:
-        return torch.zeros((rows, cols), dtype=out_dtype, device=a.device)
-    out = torch.empty((rows, cols), dtype=out_dtype, device=a.device)
     key = (
         "grouped", a.shape, a.stride(), b.shape, b.stride(), a.dtype, b.dtype, offs.dtype, offs.shape, offs.stride(),
         out_dtype, a.get_device(), b.get_device(), offs.get_device(), policy, _tf32(a.dtype),
     )  # fmt: skip
     launcher = _plans.get(key)
     if launcher is None:
+        _check_grouped(a, b, offs)
         dtype = _input(what, "mat_a", a)
-        if b.dtype != a.dtype:
-            raise ValueError(f"{what}: mat_a is {a.dtype} and mat_b is {b.dtype}; convert one with `.to(..)`")
         index = device_of(what, a, b, offs)
+        (rows, depth), (groups, _, cols) = a.shape, b.shape
+        if not rows * cols or not depth or not groups:
+            return torch.zeros((rows, cols), dtype=out_dtype, device=a.device)
         if not a.is_contiguous():
             raise ValueError(f"{what}: mat_a must lie row after row without gaps: pass `mat_a.contiguous()`")
         layout = "nn" if b.is_contiguous() else "nt" if b.transpose(1, 2).is_contiguous() else None
@@ -327,6 +344,7 @@ def _grouped_mm(a, b, offs, out_dtype=-1, policy=""):
         launcher = _plans[key] = Launcher(index, plan)
     if (a.data_ptr() | b.data_ptr()) % 16:
         aligned(what, mat_a=a, mat_b=b)
+    out = torch.empty((a.shape[0], b.shape[2]), dtype=out_dtype, device=a.device)
     launcher(a.data_ptr(), b.data_ptr(), out.data_ptr(), offs.data_ptr())
     if a.dtype != torch.float32:
         remember(launcher, [0, 1, 3], [(out, 2)])
@@ -335,6 +353,7 @@ def _grouped_mm(a, b, offs, out_dtype=-1, policy=""):
 
 def _like_grouped(a, b, offs, out_dtype=-1):
     one_device("grouped_mm", a, b, offs)
+    _check_grouped(a, b, offs)
     return a.new_empty((a.shape[0], b.shape[2]), dtype=_result(a, out_dtype))
 
 
@@ -511,36 +530,28 @@ def grouped_mm(
     torch.Size([6, 8])
     """
     what = "grouped_mm"
-    tensors_only(what, mat_a=mat_a, mat_b=mat_b)
+    if not (isinstance(mat_a, Tensor) and isinstance(mat_b, Tensor) and (offs is None or isinstance(offs, Tensor))):
+        tensors_only(what, mat_a=mat_a, mat_b=mat_b, offs=mat_a if offs is None else offs)
     if bias is not None:
         raise UnsupportedError(f"{what}: bias is not supported; add it to the result")
-    no_gradient(what, mat_a, mat_b)
-    if mat_b.dim() != 3 or mat_a.dim() not in (2, 3):
-        raise UnsupportedError(
-            f"{what}: mat_a of {mat_a.dim()} and mat_b of {mat_b.dim()} dimensions; 2 and 3 with offs, or 3 and 3 without, are supported"
-        )
-    _fits(what, "mat_a", mat_a)
-    _fits(what, "mat_b", mat_b)
-    if mat_a.shape[-1] != mat_b.shape[1]:
-        raise ValueError(f"{what}: rows of {mat_a.shape[-1]} elements and matrices that take {mat_b.shape[1]}")
-    _input(what, "mat_a", mat_a)
-    batched = mat_a.dim() == 3
-    if batched:
-        if offs is not None:
-            raise ValueError(f"{what}: mat_a has a matrix for each group, so there are no offs; leave them out")
-        groups, rows = mat_a.shape[0], mat_a.shape[1]
-        if groups != mat_b.shape[0]:
-            raise ValueError(f"{what}: {groups} matrices in mat_a and {mat_b.shape[0]} in mat_b")
-        offs = torch.arange(1, groups + 1, dtype=torch.int32, device=mat_a.device) * rows
-        mat_a = mat_a.reshape(groups * rows, mat_a.shape[2])
-    elif offs is None:
-        raise ValueError(f"{what}: say with offs (int32) where the rows of each group end")
-    tensors_only(what, offs=offs)
-    if offs.dtype != torch.int32 or offs.shape != mat_b.shape[:1] or not offs.is_contiguous():
-        raise ValueError(
-            f"{what}: offs is {offs.dtype} of {tuple(offs.shape)}; contiguous int32 with one number for each of "
-            f"{mat_b.shape[0]} groups is wanted"
-        )
+    if torch.is_grad_enabled():
+        no_gradient(what, mat_a, mat_b)
     number = () if out_dtype is None else _number(what, mat_a, out_dtype)
-    out = call(_multiply_groups, policy, mat_a, mat_b, offs, *number)
-    return out.view(groups, rows, mat_b.shape[2]) if batched else out
+    if mat_a.dim() == 3 and mat_b.dim() == 3:
+        return _grouped_batches(mat_a, mat_b, offs, number, policy)
+    if offs is None:
+        raise ValueError(f"{what}: say with offs (int32) where the rows of each group end")
+    return call(_multiply_groups, policy, mat_a, mat_b, offs, *number)
+
+
+def _grouped_batches(mat_a, mat_b, offs, number, policy):
+    """Where mat_a has a matrix for each group too."""
+    what = "grouped_mm"
+    groups, rows, depth = mat_a.shape
+    if offs is not None:
+        raise ValueError(f"{what}: mat_a has a matrix for each group, so there are no offs; leave them out")
+    if groups != mat_b.shape[0]:
+        raise ValueError(f"{what}: {groups} matrices in mat_a and {mat_b.shape[0]} in mat_b")
+    offs = torch.arange(1, groups + 1, dtype=torch.int32, device=mat_a.device) * rows
+    out = call(_multiply_groups, policy, mat_a.reshape(groups * rows, depth), mat_b, offs, *number)
+    return out.view(groups, rows, mat_b.shape[2])
