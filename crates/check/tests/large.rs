@@ -85,3 +85,16 @@ fn families_of_many_registers_take_no_room() {
                 add.u32 %r2, %big4294967294, 1;";
     assert_eq!(codes(&kernel(body)), ["M013"]);
 }
+
+/// A cluster of more blocks than can be counted is a number like any other.
+#[test]
+fn a_cluster_has_more_blocks_than_can_be_counted() {
+    let found = codes(
+        ".version 8.6\n.target sm_100a\n.address_size 64\n\
+         .visible .entry k() .reqnctapercluster 4294967295, 4294967295, 4294967295 {\n\
+         .shared .align 16 .b8 slot[16]; .shared .align 8 .b64 bar;\n\
+         clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [slot], [bar];\n\
+         ret; }\n",
+    );
+    assert!(found.contains(&"L015".to_owned()), "{found:?}");
+}

@@ -553,9 +553,9 @@ fn hands_on(cx: &Context<'_, '_>, submit: usize) -> bool {
 
 fn plain_in_cluster(cx: &Context<'_, '_>, submit: usize) -> Option<Diagnostic> {
     let op = &cx.flow.ops[submit];
-    let blocks: u64 = cx
-        .directive("reqnctapercluster")
-        .map_or(1, |dims| dims.iter().product());
+    let blocks: u64 = cx.directive("reqnctapercluster").map_or(1, |dims| {
+        dims.iter().fold(1, |all, &dim| all.saturating_mul(dim))
+    });
     if blocks < 2 || op.has("multicast::cluster::all") || hands_on(cx, submit) {
         return None;
     }
