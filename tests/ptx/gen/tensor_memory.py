@@ -815,7 +815,110 @@ def paired():
     yield f
 
 
+# -- copies of this generation -------------------------------------------------------------------------
+def bulk_forms():
+    f = File("tensor/four_rows", "Tensor copies of four rows that are not neighbours: into shared memory, and out of it.", target="sm_100a", version="8.6")
+    f.entry("""
+.visible .entry rows(.param .align 64 .b8 p_from[128], .param .align 64 .b8 p_to[128], .param .u64 p_d)
+{
+    .reg .u32 i, at, v;
+    .reg .u64 from, to, d;
+    .reg .pred first, p;
+    .shared .align 128 .u32 box[64];
+    .shared .align 8 .b64 bar;
+    mov.b64 from, p_from;
+    cvta.param.u64 from, from;
+    mov.b64 to, p_to;
+    cvta.param.u64 to, to;
+    ld.param.u64 d, [p_d];
+    mov.u32 i, %tid.x;
+    mov.u32 at, box;
+    setp.eq.u32 first, i, 0;
+    @first mbarrier.init.shared::cta.b64 [bar], 1;
+    @first fence.mbarrier_init.release.cluster;
+    bar.sync 0;
+    @!first bra wait;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
+    cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [at], [from, {4, 5, 0, 9, 2}], [bar];
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;
+    @!p bra wait;
+    @!first bra read;
+    cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group [to, {0, 3, 1, 0, 6}], [at];
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+read:
+    mad.lo.u32 at, i, 4, at;
+    ld.shared.u32 v, [at];
+    mad.wide.u32 d, i, 4, d;
+    st.global.u32 [d], v;
+    ret;
+}""")
+    # Ten rows of twenty; one of the four lies outside, and the box reaches over the edge by none.
+    data = list(range(100, 100 + 8 * 20))
+    row = lambda y: data[20 * y + 4 : 20 * y + 20] if y < 8 else [0] * 16
+    box = [row(5), row(0), row(9), row(2)]
+    out = [[0] * 16 for _ in range(8)]
+    for y, line in zip((3, 1, 0, 6), box):
+        out[y] = line
+    common = "strides=[{}], box=[16,1], swizzle=none, interleave=none, l2=none, fill=zeros)"
+    run(f, "gather-and-scatter", "rows",
+        ["tensormap(buffer=FROM, type=u32, dims=[20,8], " + common.format(80), "tensormap(buffer=TO, type=u32, dims=[16,8], " + common.format(64), "out:u32:64"],
+        [f"2 {listing('u32', [v for line in box for v in line])}", f"TO {listing('u32', [v for line in out for v in line])}"],
+        block=64, buffers=[f"FROM in:{listing('u32', data)}", f"TO inout:{listing('u32', [0] * 128)}"])
+    yield f
+
+    f = File("tensor/pair_multicast", "A multicast for a pair of blocks: the bytes of both arrive at the mbarrier of the even one.", target="sm_100a", version="8.6")
+    f.entry("""
+.visible .entry pair(.param .align 64 .b8 p_map[128], .param .u64 p_d)
+{
+    .reg .u32 i, r, at, v, who;
+    .reg .b16 mask;
+    .reg .u64 map, d;
+    .reg .pred first, p;
+    .shared .align 128 .u32 box[64];
+    .shared .align 8 .b64 bar;
+    mov.b64 map, p_map;
+    cvta.param.u64 map, map;
+    ld.param.u64 d, [p_d];
+    mov.u32 i, %tid.x;
+    mov.u32 r, %cluster_ctarank;
+    mov.u32 at, box;
+    or.b32 who, i, r;
+    setp.eq.u32 first, who, 0;
+    setp.eq.u32 p, i, 0;
+    @p mbarrier.init.shared::cta.b64 [bar], 1;
+    @p fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.release;
+    barrier.cluster.wait.acquire;
+    mov.b16 mask, 3;
+    setp.ne.u32 p, r, 0;
+    @p bra meet;
+    @!first bra wait;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 512;
+    cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster.cta_group::2 [at], [map, {0, 0}], [bar], mask;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;
+    @!p bra wait;
+meet:
+    barrier.cluster.arrive.release;
+    barrier.cluster.wait.acquire;
+    mad.lo.u32 at, i, 4, at;
+    ld.shared.u32 v, [at];
+    mad.lo.u32 v, r, 1000, v;
+    mad.lo.u32 i, r, 64, i;
+    mad.wide.u32 d, i, 4, d;
+    st.global.u32 [d], v;
+    ret;
+}""")
+    run(f, "both", "pair",
+        ["tensormap(buffer=DATA, type=u32, dims=[16,4], strides=[64], box=[16,4], swizzle=none, interleave=none, l2=none, fill=zeros)", "out:u32:128"],
+        ["1 u32:[100..164,1100..1164]"], block=64, grid=2, cluster=2, buffers=["DATA in:u32:[100..164]"])
+    yield f
+
+
 def files():
+    yield from bulk_forms()
     yield from transfers()
     yield from products()
     yield from copies()

@@ -130,6 +130,34 @@ pub(crate) fn pieces(
     Ok(out)
 }
 
+/// The pieces of four rows of a matrix, whose coordinates are the column and the four rows.
+pub(crate) fn four_rows(
+    address: u64,
+    map: &TensorMap,
+    at: &[i32],
+    target: u64,
+) -> Result<Vec<Piece>, &'static str> {
+    let &[column, ref rows @ ..] = at else {
+        return Err("a copy of four rows has five coordinates");
+    };
+    if rows.len() != 4 {
+        return Err("a copy of four rows has five coordinates");
+    }
+    if map.rank() != 2 || map.box_dims.get(1) != Some(&1) {
+        return Err("a copy of four rows is of a matrix, and its box has one row");
+    }
+    let mut all = Vec::new();
+    for (number, &row) in rows.iter().enumerate() {
+        let behind = number as u64 * box_bytes(map);
+        let one = pieces(address, map, &[column, row], target + behind)?;
+        all.extend(one.into_iter().map(|piece| Piece {
+            shared: piece.shared + behind,
+            ..piece
+        }));
+    }
+    Ok(all)
+}
+
 /// What a load finds outside the tensor, as bytes that repeat.
 pub(crate) fn fill(map: &TensorMap, len: usize) -> Vec<u8> {
     match map.fill {

@@ -1,6 +1,6 @@
 //! `tcgen05.cp`, from shared to tensor memory, and `tcgen05.shift` within it.
 
-use super::multiply::{lines_of, start};
+use super::flight::{lines_of, start};
 use super::{Place, check_group, check_issuer, check_peer, is_pair};
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, check};
@@ -154,7 +154,7 @@ impl Copy {
         let descriptor = match operand::decode(bits) {
             Ok(descriptor) => descriptor,
             Err(why) => {
-                super::multiply::report_descriptor(cx, "the source", &why);
+                super::flight::report_descriptor(cx, "the source", &why);
                 return;
             }
         };
@@ -178,7 +178,7 @@ impl Copy {
         };
         let own = cx.warp.rank;
         let mut spans = Vec::new();
-        for rank in super::multiply::ranks(own, self.pair) {
+        for rank in super::flight::ranks(own, self.pair) {
             let lines = lines_of(cx, &matrix, "the source");
             source::check(cx, rank, &lines);
             if !check(cx, rank, span, doing) && cx.tensor(rank).outside(span).is_some() {
@@ -190,7 +190,7 @@ impl Copy {
                 };
                 for chunk in 0..self.columns / 4 {
                     let at = matrix.chunk_address(row, chunk);
-                    let bytes = super::multiply::chunk(cx, rank, at);
+                    let bytes = super::flight::chunk(cx, rank, at);
                     let words: [u32; 4] = bytemuck::cast(self.widen.chunk(bytes));
                     for (word, value) in words.into_iter().enumerate() {
                         let column = base.column + 4 * chunk + word;
@@ -235,7 +235,7 @@ fn shift_down(cx: &mut Cx<'_>, addr: Addr, pair: bool) -> Flow {
             lanes: 1 << lane,
         };
         let mut spans = Vec::new();
-        for rank in super::multiply::ranks(cx.warp.rank, pair) {
+        for rank in super::flight::ranks(cx.warp.rank, pair) {
             if !check(cx, rank, span, doing) && cx.tensor(rank).outside(span).is_some() {
                 continue;
             }

@@ -6,7 +6,9 @@
 mod allocate;
 mod commit;
 mod copy;
+mod flight;
 mod multiply;
+mod product;
 mod transfer;
 
 use crate::access::context::Cx;

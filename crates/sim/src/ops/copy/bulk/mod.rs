@@ -47,6 +47,10 @@ struct Bulk {
     reduce: Option<(Op, Option<Type>)>,
     barrier: Option<Addr>,
     multicast: Option<Slot>,
+    /// A multicast signals one block of each pair.
+    pair: bool,
+    /// Four rows of a matrix, each with a coordinate of its own.
+    rows: bool,
 }
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -88,13 +92,10 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         d.emit(with(|_| Flow::Next), Cost::new(2, 0));
         return Ok(());
     }
-    if mods.has("im2col")
-        || mods
-            .all
-            .iter()
-            .any(|text| text.starts_with("tile::") || text.starts_with("im2col::"))
-    {
-        return Err(d.unsupported(i, "only tiled tensor copies are simulated"));
+    let other = mods.all.iter().find(|text| text.starts_with("im2col"));
+    if let Some(form) = other {
+        let why = format!("tensor copies in the form `.{form}` are not simulated");
+        return Err(d.unsupported(i, &why));
     }
     copy(d, i, mods)
 }
@@ -159,7 +160,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     } else {
         None
     };
-    let multicast = multicast(d, i, mods, o.get(next))?;
+    let multicast = multicast(d, mods, o.get(next))?;
     if mods.has("cp_mask") {
         return Err(d.unsupported(i, "byte masks of bulk copies are not simulated"));
     }
@@ -179,6 +180,8 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         reduce,
         barrier,
         multicast,
+        pair: mods.has("cta_group::2"),
+        rows: mods.has("tile::gather4") || mods.has("tile::scatter4"),
     };
     d.emit_reaching(
         with(move |cx| bulk.run(cx)),
@@ -191,18 +194,11 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
 /// The register that names the blocks of a multicast.
 fn multicast(
     d: &mut Decoder<'_>,
-    i: &Instruction,
     mods: &Mods<'_>,
     operand: Option<&Operand>,
 ) -> Decoded<Option<Slot>> {
     if !mods.has("multicast::cluster") {
         return Ok(None);
-    }
-    if mods.has("cta_group::2") {
-        return Err(d.unsupported(
-            i,
-            "a multicast that signals the mbarriers of block pairs is not simulated",
-        ));
     }
     let Some(operand) = operand else {
         return Err(d.wrong(rule::OPERAND_COUNT, "a multicast names its blocks"));

@@ -82,10 +82,13 @@ impl Bulk {
         } else {
             None
         };
-        let pieces = match (
-            wrong,
-            tensor_map::pieces(address, &map, &at, u64::from(target.1)),
-        ) {
+        let start = u64::from(target.1);
+        let boxes = if self.rows {
+            tensor_map::four_rows(address, &map, &at, start)
+        } else {
+            tensor_map::pieces(address, &map, &at, start)
+        };
+        let pieces = match (wrong, boxes) {
             (None, Ok(pieces)) => pieces,
             (wrong, pieces) => {
                 let why = wrong
@@ -101,7 +104,7 @@ impl Bulk {
         let element = element_type(map.element);
         Some(Move {
             lane,
-            total: tensor_map::box_bytes(&map),
+            total: tensor_map::box_bytes(&map) * if self.rows { 4 } else { 1 },
             pieces,
             fill: Some(map),
             element,
@@ -264,7 +267,11 @@ impl Bulk {
         }
         let targets: Vec<(u32, u32)> = (0..size)
             .filter(|rank| mask >> rank & 1 != 0)
-            .map(|rank| (rank, rank))
+            .map(|rank| match self.pair {
+                // The block of its pair that has the parity of the mbarrier's.
+                true => (rank, (rank & !1 | barrier_rank & 1).min(size - 1)),
+                false => (rank, rank),
+            })
             .collect();
         (!targets.is_empty()).then_some(targets)
     }
