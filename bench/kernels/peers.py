@@ -162,6 +162,33 @@ def attention(backend_name):
     return prepare
 
 
+def attention_backward(backend_name):
+    """The backward operator alone, with the results and log-sum-exps that ours has."""
+
+    def prepare(inputs, options):
+        q, k, v, out, d_out = (inputs[name] for name in ("q", "k", "v", "out", "d_out"))
+        causal, scale = options["causal"], options.get("scale")
+        aten = torch.ops.aten
+        # The forward operator says what the backward one wants besides.
+        if backend_name == "flash":
+            _, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(
+                q, k, v, 0.0, causal, False, scale=scale
+            )
+            lse = inputs["lse"].view_as(lse)
+            return lambda: aten._scaled_dot_product_flash_attention_backward(
+                d_out, q, k, v, out, lse, cum_q, cum_k, max_q, max_k, 0.0, causal, seed, offset, scale=scale
+            )[0]
+        _, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(
+            q, k, v, None, True, 0.0, causal, False, scale=scale
+        )
+        lse = inputs["lse"].view_as(lse)
+        return lambda: aten._scaled_dot_product_cudnn_attention_backward(
+            d_out, q, k, v, out, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, causal, scale=scale
+        )[0]
+
+    return prepare
+
+
 PEERS = {
     ("gemm", "cublas"): gemm_cublas,
     ("gemm", "triton"): gemm_triton,
@@ -170,6 +197,8 @@ PEERS = {
     ("attention", "flash"): attention("flash"),
     ("attention", "cudnn"): attention("cudnn"),
     ("attention", "efficient"): attention("efficient"),
+    ("attention-backward", "flash"): attention_backward("flash"),
+    ("attention-backward", "cudnn"): attention_backward("cudnn"),
 }
 
 

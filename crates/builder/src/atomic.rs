@@ -2,9 +2,10 @@
 
 use crate::emit::Opnd;
 use crate::kernel::Kernel;
-use crate::pointer::{AtomicSpace, Ptr};
+use crate::pointer::{AtomicSpace, Global, Ptr};
 use crate::scalar::{Kind, Storable};
 use crate::value::{IntoVal, Val};
+use heist_ptx::arch::Feature;
 
 /// What an access orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +84,23 @@ pub trait AtomicInteger: Atomic {}
 impl AtomicInteger for u32 {}
 impl AtomicInteger for i32 {}
 impl AtomicInteger for u64 {}
+
+impl<'k> Ptr<'k, Global, f32> {
+    /// Adds 2 or 4 neighbours at once without asking what was there: each by itself,
+    /// relaxed, over the whole GPU. The address is a multiple of their size. From
+    /// Hopper on.
+    #[track_caller]
+    pub fn reduce_add_vec<const N: usize>(self, values: [Val<'k, f32>; N]) {
+        const { assert!(N == 2 || N == 4, "a vector reduction has 2 or 4 numbers") }
+        self.k.require(Feature::VectorReduction);
+        let name = atomic_name::<Global>("red", Order::Relaxed, Scope::Gpu);
+        let lanes = values.iter().map(|value| value.register().into()).collect();
+        self.k.effect(
+            format!("{name}.add.v{N}.f32"),
+            vec![self.operand(), Opnd::Vector(lanes)],
+        );
+    }
+}
 
 impl<'k, S: AtomicSpace, T: Atomic> Ptr<'k, S, T> {
     #[track_caller]

@@ -246,6 +246,14 @@ unary! {
 }
 
 impl<'k> Val<'k, f32> {
+    /// The nearest whole number, ties to even; the ends of the range for what lies
+    /// outside of it, and zero for what is not a number.
+    #[track_caller]
+    pub fn nearest(self) -> Val<'k, i32> {
+        self.k
+            .emit::<i32>("cvt.rni.s32.f32", vec![Opnd::Reg(self.register())])
+    }
+
     /// `self / other` to 2 units in the last place.
     #[track_caller]
     pub fn div_approx(self, other: impl IntoVal<'k, f32>) -> Val<'k, f32> {

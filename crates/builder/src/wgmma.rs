@@ -287,6 +287,12 @@ impl<'k> WgmmaSums<'k> {
         }
     }
 
+    /// The same without waiting, for sums that [`settled`](WgmmaSums::settled) gave
+    /// since their last batch.
+    pub fn held(&self) -> WarpTile<'k> {
+        WarpTile::over(&self.k, &self.sums)
+    }
+
     fn operand(&self) -> Opnd {
         let all = self.sums.iter().flatten();
         Opnd::Vector(all.map(|sum| sum.reg.into()).collect())

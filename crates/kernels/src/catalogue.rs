@@ -12,6 +12,7 @@ pub fn entries() -> &'static [&'static dyn Entry] {
         &crate::gemm::GemmEntry,
         &crate::grouped::GroupedEntry,
         &crate::attention::Attention,
+        &crate::attention::AttentionBackward,
     ]
 }
 

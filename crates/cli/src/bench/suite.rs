@@ -41,6 +41,15 @@ impl Ours {
         }
     }
 
+    /// The gradients that suit best, the same bits in every run.
+    fn deterministic() -> Ours {
+        Ours {
+            name: "deterministic".into(),
+            told: vec![("deterministic", "true".into())],
+            schedule: None,
+        }
+    }
+
     /// A variant by name.
     fn variant(name: &str) -> Ours {
         Ours {
@@ -148,7 +157,7 @@ fn peers_of(family: &str) -> &'static [&'static str] {
     match family {
         "gemm" => &["cublas", "triton"],
         "grouped-gemm" => &["torch", "cublas-loop"],
-        "attention" => &["flash", "cudnn"],
+        "attention" | "attention-backward" => &["flash", "cudnn"],
         _ => &[],
     }
 }
@@ -197,7 +206,7 @@ fn problem(
             let options = json!({ "layout": layout, "scales": scales, "sums": sums });
             (inputs, options)
         }
-        "attention" => {
+        "attention" | "attention-backward" => {
             let (batch, heads, dim) = (number("batch")?, number("heads")?, number("dim")?);
             let or = |value: usize, other| if value == 0 { other } else { value };
             let kv_heads = or(number("kv-heads")?, heads);
@@ -213,7 +222,14 @@ fn problem(
             let q = tensor("q", vec![batch, heads, queries, dim])?;
             let k = tensor("k", vec![batch, kv_heads, keys, dim])?;
             let v = tensor("v", vec![batch, kv_heads, keys, dim])?;
-            (vec![q, k, v], json!({ "causal": mask == "causal" }))
+            let mut inputs = vec![q, k, v];
+            if family == "attention-backward" {
+                for name in ["out", "d_out"] {
+                    inputs.push(tensor(name, vec![batch, heads, queries, dim])?);
+                }
+                inputs.push(tensor("lse", vec![batch, heads, queries])?);
+            }
+            (inputs, json!({ "causal": mask == "causal" }))
         }
         "grouped-gemm" => {
             let rows = word("rows")?;
@@ -260,19 +276,22 @@ pub fn suite(family: &str) -> Vec<Spec> {
         "gemm" => gemm(),
         "grouped-gemm" => grouped(),
         "attention" => attention(),
+        "attention-backward" => backward(),
         _ => Vec::new(),
     }
 }
 
 /// The families that have a suite.
-pub const FAMILIES: [&str; 3] = ["gemm", "grouped-gemm", "attention"];
+pub const FAMILIES: [&str; 4] = ["gemm", "grouped-gemm", "attention", "attention-backward"];
 
 /// A problem of a family that is small enough for a sanitizer.
 pub fn small(family: &str) -> &'static [&'static str] {
     match family {
         "gemm" => &["m=200", "n=136", "k=72"],
         "grouped-gemm" => &["rows=40,0,130,1", "n=136", "k=72"],
-        "attention" => &["batch=1", "heads=2", "queries=130", "mask=causal"],
+        "attention" | "attention-backward" => {
+            &["batch=1", "heads=2", "queries=130", "mask=causal"]
+        }
         _ => &[],
     }
 }
@@ -403,6 +422,32 @@ fn attention() -> Vec<Spec> {
                     calls: 1,
                 });
             }
+        }
+    }
+    specs
+}
+
+/// Gradients: 16k tokens and a hidden size of 2048, as training has them.
+fn backward() -> Vec<Spec> {
+    let mut specs = Vec::new();
+    for (dim, mask) in [(64, "full"), (64, "causal"), (128, "full"), (128, "causal")] {
+        for queries in [2048, 4096, 8192, 16384] {
+            let (batch, heads) = (16384 / queries, 2048 / dim);
+            specs.push(Spec {
+                family: "attention-backward",
+                name: format!("attention backward B{batch} H{heads} S{queries} D{dim} bf16 {mask}"),
+                told: told([
+                    ("batch", batch.to_string()),
+                    ("heads", heads.to_string()),
+                    ("queries", queries.to_string()),
+                    ("dim", dim.to_string()),
+                    ("dtype", "bf16".to_owned()),
+                    ("mask", mask.to_owned()),
+                ]),
+                ours: vec![Ours::best(), Ours::deterministic()],
+                peers: peers_of("attention-backward"),
+                calls: 1,
+            });
         }
     }
     specs

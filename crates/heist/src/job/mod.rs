@@ -132,7 +132,11 @@ pub fn inspect(
 
 /// The buffer of a family's jobs that holds the result.
 pub fn output_of(family: &str) -> &'static str {
-    if family == "attention" { "out" } else { "d" }
+    match family {
+        "attention" => "out",
+        "attention-backward" => "dq",
+        _ => "d",
+    }
 }
 
 /// The norm of the difference of two buffers over the norm of the first; not a

@@ -140,7 +140,11 @@ const PARAMETERS: &[Parameter] = &[
     parameter("variant", "", "a rung of the ladder; chosen unless given"),
 ];
 
-const fn parameter(name: &'static str, default: &'static str, about: &'static str) -> Parameter {
+pub(super) const fn parameter(
+    name: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> Parameter {
     Parameter {
         name,
         default,

@@ -11,6 +11,7 @@
 //! scheduler's, so every kernel runs under every
 //! [`Schedule`](heist_sched::Schedule).
 
+mod backward;
 mod buffered;
 mod cases;
 mod combine;
@@ -39,6 +40,10 @@ mod verdict;
 mod warpgroup;
 mod warpgroup_cases;
 
+pub use backward::{
+    AttentionBackward, BACKWARD, Backward, BackwardVerdict, Gradients, Sums, backward_bound,
+    fill_backward, gradients, verify_backward,
+};
 pub use cases::{Case, Topic, Which, cases, small_tiles};
 pub use combine::CombineArgs;
 pub use config::{Config, Feed, Rung};

@@ -31,7 +31,7 @@ impl Sample {
     }
 
     /// The rows of the head with number `line`, ascending.
-    fn rows(self, queries: u32, line: u64) -> Vec<u32> {
+    pub(super) fn rows(self, queries: u32, line: u64) -> Vec<u32> {
         let Sample::Some { random, seed } = self else {
             return (0..queries).collect();
         };

@@ -149,7 +149,7 @@ fn odd(out: &Buffer, lse: &Buffer, v: &Buffer) -> Option<Odd> {
 }
 
 /// The first element of which `test` holds.
-fn first(buffer: &Buffer, mut test: impl FnMut(f64) -> bool) -> Option<(usize, f64)> {
+pub(super) fn first(buffer: &Buffer, mut test: impl FnMut(f64) -> bool) -> Option<(usize, f64)> {
     const STEP: usize = 1024;
     let mut values = [0.0; STEP];
     for from in (0..buffer.len()).step_by(STEP) {

@@ -16,7 +16,7 @@ mod variant;
 
 pub use heuristics::{staying, warpgroup_schedule, warpgroup_shape};
 pub use shape::{Stay, WarpgroupShape};
-pub(super) use variant::Wgmma;
+pub(super) use variant::{Wgmma, map};
 pub use variant::{warpgroup_job, warpgroup_plan};
 
 use heist_builder::{Global, TensorMap, f16, kernel_params};

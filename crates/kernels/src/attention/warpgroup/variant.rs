@@ -70,7 +70,13 @@ fn position<'k>(tile: &Tile<'k>) -> Position<'k> {
 
 /// The map of a tensor with `length` rows a sequence, or of all packed ones, in
 /// boxes of `high` rows of one head.
-fn map(name: &str, problem: &Problem, heads: u32, length: u32, high: u32) -> Arg {
+pub(in crate::attention) fn map(
+    name: &str,
+    problem: &Problem,
+    heads: u32,
+    length: u32,
+    high: u32,
+) -> Arg {
     let element = match problem.dtype {
         Dtype::F16 => TensorElement::F16,
         Dtype::Bf16 => TensorElement::Bf16,

@@ -1,0 +1,111 @@
+//! Gradients of attention by name.
+
+use super::data::fill;
+use super::problem::{Backward, Sums};
+use super::variant::BACKWARD;
+use super::verdict::{bound, verify};
+use crate::KernelError;
+use crate::attention::entry::{parameter, problem as attention};
+use crate::attention::reference::Sample;
+use crate::entry::{Entry, Parameter, Prepared, Settings};
+use crate::family::Target;
+use heist_sched::Schedule;
+
+const PARAMETERS: &[Parameter] = &[
+    parameter("batch", "2", "sequences"),
+    parameter("heads", "8", "query heads"),
+    parameter("kv-heads", "0", "key heads; 0: as many as query heads"),
+    parameter("queries", "512", "query rows of a sequence"),
+    parameter("keys", "0", "key rows of a sequence; 0: as many as queries"),
+    parameter(
+        "lengths",
+        "",
+        "packed sequences instead: their lengths, as 17,300,5 or with keys, 1:500,7:7",
+    ),
+    parameter("dim", "64", "elements of a head: multiples of 16 up to 128"),
+    parameter("dtype", "f16", "f16 or bf16"),
+    parameter("mask", "full", "full, causal or window(LEFT,RIGHT)"),
+    parameter("layout", "heads", "heads (B,H,S,D) or rows (B,S,H,D)"),
+    parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
+    parameter(
+        DETERMINISTIC,
+        "false",
+        "the same bits in every run: true or false",
+    ),
+    parameter("seed", "1", "of the random data"),
+    parameter(VARIANT, "", "a kernel; chosen unless given"),
+];
+
+const DETERMINISTIC: &str = "deterministic";
+const VARIANT: &str = "variant";
+
+/// Gradients of attention in the catalogue.
+pub struct AttentionBackward;
+
+/// What the settings ask for.
+fn problem(settings: &Settings) -> Result<Backward, KernelError> {
+    settings.check(BACKWARD.name, PARAMETERS)?;
+    // What is attention's own is read as attention does.
+    let mut forward = Settings::default();
+    for parameter in PARAMETERS {
+        if let (false, Some(value)) = (
+            [DETERMINISTIC, VARIANT].contains(&parameter.name),
+            settings.get(parameter.name),
+        ) {
+            forward.set(parameter.name, value);
+        }
+    }
+    let problem = Backward {
+        attention: attention(&forward)?,
+        sums: match settings.read(PARAMETERS, DETERMINISTIC)? {
+            true => Sums::Fixed,
+            false => Sums::Float,
+        },
+    };
+    problem.check()?;
+    Ok(problem)
+}
+
+impl Entry for AttentionBackward {
+    fn name(&self) -> &'static str {
+        BACKWARD.name
+    }
+
+    fn about(&self) -> &'static str {
+        "gradients of attention from its results and log-sum-exps: dQ, dK, dV; deterministic by a switch"
+    }
+
+    fn parameters(&self) -> &'static [Parameter] {
+        PARAMETERS
+    }
+
+    fn variants(&self) -> Vec<(&'static str, &'static str)> {
+        BACKWARD.list()
+    }
+
+    fn prepare(
+        &self,
+        settings: &Settings,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let named = settings.get(VARIANT).filter(|name| !name.is_empty());
+        let variant = BACKWARD.choose(named, &problem, target)?;
+        let mut job = variant.job(&problem, given, target)?;
+        fill(&mut job, &problem, settings.read(PARAMETERS, "seed")?);
+        let bound = bound(&problem);
+        Ok(Prepared {
+            job,
+            verify: Box::new(move |job| {
+                let sample = Sample::suited(&problem.attention);
+                let verdict = verify(job, &problem, sample)?;
+                if let Some(odd) = verdict.odd {
+                    return Err(KernelError::unfit(odd.to_string()));
+                }
+                Ok(verdict.worst().1)
+            }),
+            bound,
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! The gradient of the queries: sums, scaled and rounded.
+
+use super::numbers::{Sequence, Sequences};
+use super::prepare::{ROWS, RowShape, each_piece};
+use super::problem::Sums;
+use super::warpgroup::layout;
+use crate::attention::params::Element;
+use crate::attention::problem::Dtype;
+use heist_builder::{
+    Arch, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Val, bf16, f16, kernel_params,
+};
+
+kernel_params! {
+    /// What the kernel works on.
+    pub(crate) struct FinishArgs {
+        /// The sums.
+        sums: Global<f32>,
+        /// Units of a fixed-point sum in one.
+        step: Global<f32>,
+        /// The gradient of the queries.
+        dq: Global<u16>,
+        /// First query row of each sequence, and one past the last.
+        q_starts: Global<u32>,
+        /// Query rows of every sequence, where all are alike.
+        q_len: u32,
+        /// Numbers of rows from one sequence to the next.
+        number_batch: u32,
+        /// From one head to the next.
+        number_head: u32,
+        /// From one sequence of queries to the next.
+        q_batch: u32,
+        /// From one row to the next.
+        q_row: u32,
+        /// From one head to the next.
+        q_head: u32,
+        /// The factor of the scores.
+        scale: f32,
+    }
+}
+
+/// Builds the kernel: [`ROWS`] rows along x, heads along y, sequences along z.
+pub(super) fn build(shape: RowShape, arch: Arch) -> Result<BuiltKernel<FinishArgs>, BuildError> {
+    KernelSpec::<FinishArgs>::new("attention_finish")
+        .block(32 * ROWS)
+        .build(arch, |k, args| match shape.dtype {
+            Dtype::F16 => row::<f16>(k, &args, shape),
+            Dtype::Bf16 => row::<bf16>(k, &args, shape),
+        })
+}
+
+/// Builds the kernel for sums in the order of a warpgroup's registers: 64 x 64 pieces
+/// along x, heads along y, sequences along z.
+pub(super) fn build_pieces(
+    shape: RowShape,
+    arch: Arch,
+) -> Result<BuiltKernel<FinishArgs>, BuildError> {
+    KernelSpec::<FinishArgs>::new("attention_finish_pieces")
+        .block(128)
+        .build(arch, |k, args| match shape.dtype {
+            Dtype::F16 => piece::<f16>(k, &args, shape),
+            Dtype::Bf16 => piece::<bf16>(k, &args, shape),
+        })
+}
+
+/// One piece.
+fn piece<'k, T: Element>(k: &Kernel<'k>, args: &FinishArgs<On<'k>>, shape: RowShape) {
+    let (head, thread) = (k.block().y, k.thread_index());
+    let of = sequence(args, &shape, k.block().z);
+    let first = (k.block().x >> 1) * shape.numbers.height;
+    k.if_(first.lt(of.queries), || {
+        let number = of.number + head * args.number_head + first;
+        let which = k.block().x & 1;
+        let from = args
+            .sums
+            .at(number.mul_wide(shape.head_dim))
+            .at(which * layout::PIECE);
+        let [row, col] = layout::corner(shape.head_dim, which, thread);
+        let factors = [0, 8].map(|down| factor(args, &shape, number + row + down));
+        let parts: Vec<_> = (0..layout::PARTS)
+            .map(|part| layout::load(from, shape.sums, thread, part))
+            .collect();
+        for (at, factor) in factors.into_iter().enumerate() {
+            let row = first + row + 8 * at as u32;
+            k.if_(row.lt(of.queries), || {
+                let to = k.block().z.mul_wide(args.q_batch)
+                    + (of.q_start + row).mul_wide(args.q_row)
+                    + head.mul_wide(args.q_head);
+                let to = args.dq.cast::<T>().at(to).at(col);
+                for (part, values) in parts.iter().enumerate() {
+                    let pair = [values[2 * at], values[2 * at + 1]].map(|value| value * factor);
+                    let pair = Val::pack_as::<T>(pair[0], pair[1]);
+                    to.at(8 * part).cast::<T::Pair>().store(pair);
+                }
+            });
+        }
+    });
+}
+
+/// Where the rows of a sequence are.
+fn sequence<'k>(
+    args: &FinishArgs<On<'k>>,
+    shape: &RowShape,
+    sequence: Val<'k, u32>,
+) -> Sequence<'k> {
+    Sequences {
+        ragged: shape.ragged,
+        height: shape.numbers.height,
+        q_starts: args.q_starts,
+        k_starts: args.q_starts,
+        q_len: args.q_len,
+        k_len: args.q_len,
+        number_batch: args.number_batch,
+    }
+    .get(sequence)
+}
+
+/// What a row's sums are multiplied with.
+fn factor<'k>(args: &FinishArgs<On<'k>>, shape: &RowShape, number: Val<'k, u32>) -> Val<'k, f32> {
+    match shape.sums {
+        Sums::Float => args.scale,
+        Sums::Fixed => {
+            // Powers of two, so this is exact; of no unit it is infinite, and nothing
+            // times that is not a number.
+            let step = args.step.at(number).load_readonly();
+            args.scale.div_approx(step)
+        }
+    }
+}
+
+fn row<'k, T: Element>(k: &Kernel<'k>, args: &FinishArgs<On<'k>>, shape: RowShape) {
+    let head = k.block().y;
+    let place = (k.block().x * ROWS + k.warp()).named("row");
+    let of = sequence(args, &shape, k.block().z);
+    k.if_(place.lt(of.queries), || {
+        let number = of.number + head * args.number_head + place;
+        let factor = factor(args, &shape, number);
+        let first = k.block().z.mul_wide(args.q_batch)
+            + (of.q_start + place).mul_wide(args.q_row)
+            + head.mul_wide(args.q_head);
+        each_piece(k, shape.head_dim, |col| {
+            let at = args.sums.at(number.mul_wide(shape.head_dim)).at(col);
+            let values: [Val<'k, f32>; 4] = match shape.sums {
+                Sums::Float => at.load_vec_readonly(),
+                Sums::Fixed => {
+                    let whole = at.cast::<i32>().load_vec_readonly::<4>();
+                    whole.map(|value| value.cast::<f32>())
+                }
+            };
+            let [a, b, c, d] = values.map(|value| value * factor);
+            let to = args.dq.cast::<T>().at(first).at(col);
+            let pairs = [Val::pack_as::<T>(a, b), Val::pack_as::<T>(c, d)];
+            to.cast::<T::Pair>().store_vec(pairs);
+        });
+    });
+}

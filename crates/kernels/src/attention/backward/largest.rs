@@ -1,0 +1,88 @@
+//! The largest key and the largest value of each head, which bound what a gradient of
+//! a query can be.
+//!
+//! The weights of a row add up to one, no `|dP|` and no `|delta|` exceeds the sum of
+//! the row's `|dO|` times the largest `|V|`; so no element of `dS K`, nor any part of
+//! its sum, exceeds twice that times the largest `|K|`. A fixed-point sum with a unit
+//! of that bound over 2^29 or more can't overflow, whatever the order.
+
+use crate::attention::params::Element;
+use crate::attention::problem::Dtype;
+use heist_builder::{
+    Arch, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Ptr, Val, bf16, block_reduce,
+    f16, kernel_params,
+};
+
+kernel_params! {
+    /// What the kernel works on.
+    pub(crate) struct LargestArgs {
+        /// Keys.
+        k: Global<u16>,
+        /// Values.
+        v: Global<u16>,
+        /// The largest key of each head of each sequence, or of all packed ones, and
+        /// the largest value.
+        largest: Global<f32>,
+        /// Rows of a sequence, or of all packed ones.
+        rows: u32,
+        /// From one sequence to the next.
+        k_batch: u32,
+        /// From one row to the next.
+        k_row: u32,
+        /// From one head to the next.
+        k_head: u32,
+    }
+}
+
+const THREADS: u32 = 512;
+
+/// Builds the kernel: a block for each key head (x) of each sequence (y).
+pub(super) fn build(
+    dim: u32,
+    dtype: Dtype,
+    arch: Arch,
+) -> Result<BuiltKernel<LargestArgs>, BuildError> {
+    KernelSpec::<LargestArgs>::new("attention_largest")
+        .block(THREADS)
+        .build(arch, |k, args| match dtype {
+            Dtype::F16 => head::<f16>(k, &args, dim),
+            Dtype::Bf16 => head::<bf16>(k, &args, dim),
+        })
+}
+
+fn head<'k, T: Element>(k: &Kernel<'k>, args: &LargestArgs<On<'k>>, dim: u32) {
+    let (head, sequence) = (k.block().x, k.block().y);
+    let first = sequence.mul_wide(args.k_batch) + head.mul_wide(args.k_head);
+    let number = (sequence * k.grid_dim().x + head) * 2;
+    for (at, from) in [args.k, args.v].into_iter().enumerate() {
+        let bits = largest_bits(k, args, from.at(first), dim);
+        let bits = block_reduce(bits, 0, Val::max);
+        k.one_thread(|| {
+            let largest: Val<'k, T> = bits.cast::<u16>().bitcast();
+            args.largest.at(number + at as u32).store(largest.cast());
+        });
+    }
+}
+
+/// The bits of halves without their signs are ordered as their sizes, NaNs last.
+fn largest_bits<'k>(
+    k: &Kernel<'k>,
+    args: &LargestArgs<On<'k>>,
+    from: Ptr<'k, Global, u16>,
+    dim: u32,
+) -> Val<'k, u32> {
+    let chunks = dim / 8;
+    let largest = k.var(0u32);
+    let step = THREADS / chunks;
+    let (row, chunk) = (k.thread_index() / chunks, k.thread_index() % chunks);
+    k.if_(row.lt(step), || {
+        k.for_step(row, args.rows, step, |row| {
+            let at = from.at(row.mul_wide(args.k_row)).at(chunk * 8);
+            for word in at.cast::<u32>().load_vec_readonly::<4>() {
+                let halves = (word & 0x7FFF).max((word >> 16) & 0x7FFF);
+                largest.update(|largest| largest.max(halves));
+            }
+        });
+    });
+    largest.get()
+}

@@ -1,0 +1,92 @@
+//! What is asked, and what it costs.
+
+use crate::attention::problem::{Output, Problem};
+use crate::{KernelError, Work};
+use std::fmt;
+
+/// The widest head: gradients of keys and values stay in registers.
+const WIDEST: u32 = 128;
+
+/// How the parts of a query's gradient are added, which come from many blocks in any
+/// order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sums {
+    /// In f32: the last bits depend on the order.
+    #[default]
+    Float,
+    /// In fixed point: whole numbers add up to the same in every order, so the same
+    /// inputs give the same bits. The unit of a row is chosen from a bound of its
+    /// gradient, so that no sum can overflow: see [`largest`](super::largest).
+    Fixed,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backward {
+    /// The attention whose gradients are wanted.
+    pub attention: Problem,
+    /// How the parts of a query's gradient are added.
+    pub sums: Sums,
+}
+
+impl Backward {
+    /// The gradients of an attention.
+    pub fn of(attention: Problem) -> Backward {
+        Backward {
+            attention,
+            sums: Sums::default(),
+        }
+    }
+
+    /// Fails where it makes no sense, with the reason.
+    ///
+    /// # Errors
+    /// What does not fit, and why.
+    pub fn check(&self) -> Result<(), KernelError> {
+        let problem = &self.attention;
+        problem.check()?;
+        if problem.page_size.is_some() {
+            return Err(KernelError::unfit(
+                "keys in pages: training has none; leave page out",
+            ));
+        }
+        if problem.head_dim > WIDEST {
+            return Err(KernelError::unfit(format!(
+                "heads of {} elements: gradients can be had for up to {WIDEST}",
+                problem.head_dim
+            )));
+        }
+        if problem.output == Output::F32 {
+            return Err(KernelError::unfit(
+                "results in f32: gradients are taken of results in the dtype; leave out=f32 away",
+            ));
+        }
+        if problem.longest().1 == 0 {
+            return Err(KernelError::unfit(
+                "without keys there is no gradient to work out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Five products where the forward kernel has two, and the bytes of queries, keys,
+    /// values, results and of all gradients.
+    pub fn work(&self) -> Work {
+        let forward = self.attention.work();
+        let (q, kv) = self.attention.elements();
+        Work {
+            flops: 2.5 * forward.flops,
+            bytes: forward.bytes + (2 * (2 * q + 2 * kv)) as f64,
+        }
+    }
+}
+
+impl fmt::Display for Backward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.attention.fmt(f)?;
+        match self.sums {
+            Sums::Float => Ok(()),
+            Sums::Fixed => f.write_str(" deterministic"),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Which queries see a tile's keys.
+
+use crate::attention::problem::MaskKind;
+use crate::attention::span::Masked;
+use heist_builder::{Accumulator, Bool, Val, WarpTile};
+
+/// A tile of keys, and the queries of its sequence.
+#[derive(Clone, Copy)]
+pub(super) struct Reach<'k> {
+    /// The tile's first key, in its sequence.
+    pub(super) first_key: Val<'k, u32>,
+    /// Keys of the sequence.
+    pub(super) keys: Val<'k, u32>,
+    /// Queries of the sequence.
+    pub(super) queries: Val<'k, u32>,
+    mask: Masked<'k>,
+    /// Row `i` has the place of key `i + shift`.
+    shift: Val<'k, i32>,
+    /// Keys of a tile.
+    width: u32,
+}
+
+/// Some query blocks, one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct QueryBlocks<'k> {
+    /// The first.
+    pub(super) begin: Val<'k, u32>,
+    /// How many.
+    pub(super) count: Val<'k, u32>,
+}
+
+impl<'k> Reach<'k> {
+    pub(super) fn new(
+        first_key: Val<'k, u32>,
+        width: u32,
+        [queries, keys]: [Val<'k, u32>; 2],
+        mask: Masked<'k>,
+    ) -> Reach<'k> {
+        Reach {
+            first_key,
+            keys,
+            queries,
+            mask,
+            shift: keys.cast::<i32>() - queries.cast::<i32>(),
+            width,
+        }
+    }
+
+    /// The blocks of `height` queries that see some of the tile's keys.
+    pub(super) fn blocks(&self, height: u32) -> QueryBlocks<'k> {
+        let k = self.keys.kernel();
+        let queries = self.queries.cast::<i32>();
+        let clamp = |row: Val<'k, i32>| row.max(0).min(queries).cast::<u32>();
+        let low = match self.mask.kind {
+            MaskKind::Full => k.c(0),
+            _ => clamp(self.first_key.cast::<i32>() - self.shift - self.mask.right),
+        };
+        let high = match self.mask.kind {
+            MaskKind::Window => {
+                let past = (self.first_key + self.width).min(self.keys).cast::<i32>();
+                clamp(past - self.shift + self.mask.left)
+            }
+            _ => self.queries,
+        };
+        let begin = low / height;
+        let end = high.gt(low).select(high.div_ceil(height), begin);
+        QueryBlocks {
+            begin,
+            count: end - begin,
+        }
+    }
+
+    /// Whether each of the `height` queries from `first` on is there and sees all of
+    /// the tile's keys, which are all there.
+    pub(super) fn whole(&self, first: Val<'k, u32>, height: u32) -> Bool<'k> {
+        let there = (first + height).le(self.queries) & (self.first_key + self.width).le(self.keys);
+        let own = first.cast::<i32>() + self.shift;
+        let key = self.first_key.cast::<i32>();
+        let right = (key + (self.width as i32 - 1)).le(own + self.mask.right);
+        let left = key.ge(own + (height as i32 - 1) - self.mask.left);
+        match self.mask.kind {
+            MaskKind::Full => there,
+            MaskKind::Causal => there & right,
+            MaskKind::Window => there & right & left,
+        }
+    }
+
+    /// Hides scores of keys that a query does not see, or that are not there. Rows of
+    /// the scores are keys, from the tile's key `row` on, and columns queries from
+    /// `first` on.
+    pub(super) fn hide(&self, scores: &WarpTile<'k>, row: Val<'k, u32>, first: Val<'k, u32>) {
+        let k = row.kernel();
+        let (_, cols) = scores.shape();
+        let key = (self.first_key + row + Accumulator::row(&k)).cast::<i32>();
+        let query = (first + Accumulator::col(&k)).cast::<i32>();
+        let (keys, queries) = (self.keys.cast::<i32>(), self.queries.cast::<i32>());
+        // How far after a query's own place a key is.
+        let after = key - query - self.shift;
+        for n in 0..cols {
+            let Some(block) = scores.block(0, n) else {
+                continue;
+            };
+            let n = 8 * n as i32;
+            let mut values = block.get();
+            for (at, value) in values.iter_mut().enumerate() {
+                let (down, across) = (8 * (at as i32 / 2), at as i32 % 2);
+                let after = after + (down - across - n);
+                let there = (key + down).lt(keys) & (query + (n + across)).lt(queries);
+                let seen = match self.mask.kind {
+                    MaskKind::Full => there,
+                    MaskKind::Causal => there & after.le(self.mask.right),
+                    MaskKind::Window => {
+                        there & after.le(self.mask.right) & after.ge(-self.mask.left)
+                    }
+                };
+                *value = seen.select(*value, f32::NEG_INFINITY);
+            }
+            block.set(values);
+        }
+    }
+}

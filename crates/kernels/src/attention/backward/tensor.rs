@@ -1,0 +1,456 @@
+//! The main kernel on `mma.sync`, for every GPU from sm_80 on.
+//!
+//! Each of four warps has 16 keys of the tile. Scores are worked out transposed, keys
+//! down and queries across, so that weights and their gradients come out as the left
+//! operands of dV and dK and never leave the registers; for dQ, which sums over keys
+//! of all warps, the gradients of the scores go through shared memory once.
+
+use super::BackwardArgs;
+use super::numbers::Sequences;
+use super::problem::Sums;
+use super::reach::Reach;
+use crate::attention::params::Element;
+use crate::attention::problem::{Dtype, MaskKind};
+use crate::attention::span::Masked;
+use heist_builder::{
+    ASource, Accumulator, Arch, ArraySpec, BSource, BuildError, FillArray, FillTile, FragmentA,
+    FragmentB, Global, Kernel, On, Ptr, SharedArray, Tile, TileLayout, TileSpec, Val, WarpTile,
+    bf16, f16,
+};
+use heist_launch::Dim3;
+use heist_sched::{Schedule, Tiled, TiledKernel};
+
+/// What a kernel is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TensorShape {
+    pub(super) head_dim: u32,
+    pub(super) dtype: Dtype,
+    pub(super) mask: MaskKind,
+    pub(super) ragged: bool,
+    pub(super) sums: Sums,
+}
+
+/// Warps of a block.
+const WARPS: u32 = 4;
+/// Keys of a tile: 16 to a warp.
+pub(super) const KEYS: u32 = 16 * WARPS;
+/// Stages of queries and gradients.
+const STAGES: u32 = 2;
+
+impl TensorShape {
+    /// Queries of a block: as many as leave registers for the gradients.
+    pub(super) fn queries(&self) -> u32 {
+        if self.head_dim <= 64 { 64 } else { 32 }
+    }
+
+    /// Warps that share rows of a block's dQ.
+    fn turns(&self) -> u32 {
+        WARPS / (self.queries() / 16)
+    }
+
+    fn tile<T: Element>(&self, name: &'static str, rows: u32) -> TileSpec<'static, T> {
+        let layout = if self.head_dim.is_power_of_two() {
+            TileLayout::Swizzled
+        } else {
+            let chunks = self.head_dim / 8;
+            TileLayout::Padded(if chunks.is_multiple_of(2) { 8 } else { 0 })
+        };
+        TileSpec::new(name, rows, self.head_dim, layout)
+    }
+}
+
+/// Builds the kernel: tiles of keys along x, key heads along y, sequences along z.
+pub(super) fn build(
+    shape: TensorShape,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<BackwardArgs>, BuildError> {
+    // Some grid with three axes: the launch has the real one.
+    Tiled::<BackwardArgs>::new("attention_backward", Dim3::new(2, 2, 2))
+        .schedule(schedule)
+        .block(32 * WARPS)
+        .build(arch, |k, args, tiles| {
+            k.keep_arithmetic_in_loops();
+            tiles.each(|tile| match shape.dtype {
+                Dtype::F16 => emit::<f16>(k, &args, shape, &tile),
+                Dtype::Bf16 => emit::<bf16>(k, &args, shape, &tile),
+            })
+        })
+}
+
+/// Where a tile is.
+struct Place<'k> {
+    reach: Reach<'k>,
+    /// The first element of the tile's keys.
+    keys: Val<'k, u64>,
+    /// The first element of the sequence's queries, in the first head of the group.
+    queries: Val<'k, u64>,
+    /// The number of the sequence's first row in that head.
+    row_number: Val<'k, u32>,
+}
+
+impl<'k> Place<'k> {
+    fn of(
+        args: &BackwardArgs<On<'k>>,
+        shape: &TensorShape,
+        tile: &heist_sched::Tile<'k>,
+    ) -> Place<'k> {
+        let (sequence, head) = (tile.z, tile.y);
+        let first_key = (tile.x * KEYS).named("first_key");
+        let of = Sequences {
+            ragged: shape.ragged,
+            height: shape.queries(),
+            q_starts: args.q_starts,
+            k_starts: args.k_starts,
+            q_len: args.q_len,
+            k_len: args.k_len,
+            number_batch: args.number_batch,
+        }
+        .get(sequence);
+        let mask = Masked {
+            kind: shape.mask,
+            left: args.left,
+            right: args.right,
+        };
+        let query_head = head * args.group;
+        Place {
+            reach: Reach::new(first_key, KEYS, [of.queries, of.keys], mask),
+            keys: sequence.mul_wide(args.k_batch)
+                + (of.k_start + first_key).mul_wide(args.k_row)
+                + head.mul_wide(args.k_head),
+            queries: sequence.mul_wide(args.q_batch)
+                + of.q_start.mul_wide(args.q_row)
+                + query_head.mul_wide(args.q_head),
+            row_number: of.number + query_head * args.number_head,
+        }
+    }
+}
+
+/// A block of queries: of which head, and from which row on.
+#[derive(Clone, Copy)]
+struct QueryBlock<'k> {
+    /// The head, in its group.
+    head: Val<'k, u32>,
+    /// Its first query, in the sequence.
+    first: Val<'k, u32>,
+}
+
+/// One tile.
+fn emit<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &BackwardArgs<On<'k>>,
+    shape: TensorShape,
+    tile: &heist_sched::Tile<'k>,
+) {
+    let place = Place::of(args, &shape, tile);
+    let reach = place.reach;
+    k.if_(reach.first_key.lt(reach.keys), || {
+        let height = shape.queries();
+        let specs = (shape.tile::<T>("k", KEYS), shape.tile::<T>("v", KEYS));
+        let kv = k.copy_once(specs, |(to_k, to_v)| {
+            let inside = Some(reach.keys - reach.first_key);
+            for (to, from) in [(to_k, args.k), (to_v, args.v)] {
+                to.copy_rows(from.cast::<T>().at(place.keys), args.k_row, inside);
+            }
+        });
+        let blocks = reach.blocks(height);
+        let block = |index: Val<'k, u32>| {
+            let head = index / blocks.count;
+            QueryBlock {
+                head,
+                first: (blocks.begin + (index - head * blocks.count)) * height,
+            }
+        };
+        let specs = (
+            shape.tile::<T>("q", height),
+            shape.tile::<T>("d_out", height),
+            ArraySpec::<f32>::new("rows", ROW_NUMBERS * height),
+        );
+        let pipeline = k.copy_pipeline_of(STAGES, specs);
+        let (keys, values) = kv.wait();
+        let work = Work::new(k, args, shape, &keys, &values);
+        pipeline.run(
+            args.group * blocks.count,
+            |index, to| copy(k, args, &shape, &place, block(index), to),
+            |index, (queries, d_out, rows)| {
+                let block = block(index);
+                let scores = work.score(&queries);
+                k.if_(!reach.whole(block.first, height), || {
+                    reach.hide(&scores, work.row, block.first);
+                });
+                work.weigh(&scores, &rows);
+                work.add_values(&scores, &d_out);
+                let d_scores = work.d_scores(&scores, &d_out, &rows);
+                work.add_keys(&d_scores, &queries);
+                k.sync();
+                let number = place.row_number + block.head * args.number_head + block.first;
+                work.add_queries(&rows, number);
+            },
+        );
+        k.comment("store");
+        let inside = reach.keys - reach.first_key;
+        let scale = args.scale;
+        let to = |to: Ptr<'k, Global, u16>| (to.cast::<T>().at(place.keys), args.k_row);
+        work.store(to(args.dk), &work.dk, scale, inside);
+        work.store(to(args.dv), &work.dv, k.c(1.0), inside);
+    });
+}
+
+/// Numbers of each query row: level, delta, and the step of a fixed-point sum.
+const ROW_NUMBERS: u32 = 3;
+
+/// Starts copying a block of queries, their gradients and their numbers.
+fn copy<'k, T: Element>(
+    k: &Kernel<'k>,
+    args: &BackwardArgs<On<'k>>,
+    shape: &TensorShape,
+    place: &Place<'k>,
+    block: QueryBlock<'k>,
+    (to_q, to_d, to_rows): (FillTile<'k, T>, FillTile<'k, T>, FillArray<'k, f32>),
+) {
+    let height = shape.queries();
+    let inside = place.reach.queries - block.first;
+    let from = place.queries + block.first.mul_wide(args.q_row) + block.head.mul_wide(args.q_head);
+    to_q.copy_rows(args.q.cast::<T>().at(from), args.q_row, Some(inside));
+    to_d.copy_rows(args.d_out.cast::<T>().at(from), args.q_row, Some(inside));
+    let number = place.row_number + block.head * args.number_head + block.first;
+    let numbers: &[Ptr<'k, Global, f32>] = match shape.sums {
+        Sums::Float => &[args.level, args.delta],
+        Sums::Fixed => &[args.level, args.delta, args.step],
+    };
+    let row = k.thread_index() * 4;
+    k.if_(row.lt(height), || {
+        for (which, from) in numbers.iter().enumerate() {
+            to_rows.copy::<16>(row + which as u32 * height, from.at(number + row));
+        }
+    });
+}
+
+/// What a warp has of a tile.
+struct Work<'k, T: Element> {
+    k: Kernel<'k>,
+    shape: TensorShape,
+    sums: Ptr<'k, Global, f32>,
+    /// The factor of the scores, times the logarithm of e to base 2.
+    scale: Val<'k, f32>,
+    /// The warp's first key in the tile.
+    row: Val<'k, u32>,
+    keys: ASource<'k, T>,
+    values: ASource<'k, T>,
+    /// The keys once more, as the right operand of dQ, from the warp's columns on.
+    key_columns: BSource<'k, T>,
+    /// Gradients of the scores: keys down, queries across.
+    stage: Tile<'k, T>,
+    /// The warp's part of a block's dQ: its first row, and which turn of columns.
+    part: [Val<'k, u32>; 2],
+    dk: WarpTile<'k>,
+    dv: WarpTile<'k>,
+}
+
+impl<'k, T: Element> Work<'k, T> {
+    fn new(
+        k: &Kernel<'k>,
+        args: &BackwardArgs<On<'k>>,
+        shape: TensorShape,
+        keys: &Tile<'k, T>,
+        values: &Tile<'k, T>,
+    ) -> Self {
+        let row = k.warp() * 16;
+        let stage = TileSpec::new("d_scores", KEYS, shape.queries(), TileLayout::Swizzled);
+        let down = shape.queries() / 16;
+        let warp = k.warp_uniform();
+        let part = [(warp % down) * 16, warp / down];
+        let sums = || WarpTile::zero(k, 1, (shape.head_dim / 8) as usize);
+        Work {
+            k: *k,
+            shape,
+            sums: args.sums,
+            scale: args.scale * std::f32::consts::LOG2_E,
+            row,
+            keys: keys.a_rows(row),
+            values: values.a_rows(row),
+            key_columns: keys.b_columns(part[1] * 16),
+            stage: k.tile(stage),
+            part,
+            dk: sums(),
+            dv: sums(),
+        }
+    }
+
+    /// The product of a warp's rows with all rows of another tile.
+    fn product(&self, left: &ASource<'k, T>, right: &Tile<'k, T>) -> WarpTile<'k> {
+        let height = self.shape.queries();
+        let product = WarpTile::zero(&self.k, 1, (height / 8) as usize);
+        let right = right.b_rows(0);
+        for step in 0..self.shape.head_dim / 16 {
+            let left = left.fragment(0, step);
+            for pair in 0..height / 16 {
+                multiply(&product, pair, &left, &right.fragments(pair, step));
+            }
+        }
+        product
+    }
+
+    /// The scores of a block of queries, unscaled and transposed.
+    fn score(&self, queries: &Tile<'k, T>) -> WarpTile<'k> {
+        self.product(&self.keys, queries)
+    }
+
+    /// Turns scores into weights.
+    fn weigh(&self, scores: &WarpTile<'k>, rows: &SharedArray<'k, f32>) {
+        self.each_column(scores, rows, 0, |values, levels| {
+            let levels = [levels[0], levels[1], levels[0], levels[1]];
+            let mut at = 0;
+            values.map(|value| {
+                let level = levels[at];
+                at += 1;
+                value.mul_add(self.scale, -level).exp2_approx()
+            })
+        });
+    }
+
+    /// Changes every block of 8 queries, with two of the rows' numbers `which`.
+    fn each_column(
+        &self,
+        tile: &WarpTile<'k>,
+        rows: &SharedArray<'k, f32>,
+        which: u32,
+        change: impl Fn([Val<'k, f32>; 4], [Val<'k, f32>; 2]) -> [Val<'k, f32>; 4],
+    ) {
+        let first = which * self.shape.queries();
+        let col = Accumulator::col(&self.k);
+        for n in 0..tile.shape().1 {
+            if let Some(block) = tile.block(0, n) {
+                let numbers = rows.at(col + (first + 8 * n as u32)).load_vec::<2>();
+                block.set(change(block.get(), numbers));
+            }
+        }
+    }
+
+    /// dV += P^T dO.
+    fn add_values(&self, weights: &WarpTile<'k>, d_out: &Tile<'k, T>) {
+        self.accumulate(&self.dv, weights, d_out);
+    }
+
+    /// The gradients of the scores, in registers, and in shared memory for all.
+    fn d_scores(
+        &self,
+        weights: &WarpTile<'k>,
+        d_out: &Tile<'k, T>,
+        rows: &SharedArray<'k, f32>,
+    ) -> WarpTile<'k> {
+        let d_scores = self.product(&self.values, d_out);
+        self.each_column(&d_scores, rows, 1, |[a, b, c, d], delta| {
+            [a - delta[0], b - delta[1], c - delta[0], d - delta[1]]
+        });
+        for n in 0..d_scores.shape().1 {
+            let blocks = (d_scores.block(0, n), weights.block(0, n));
+            if let (Some(block), Some(weights)) = blocks {
+                let ([a, b, c, d], [p, q, r, s]) = (block.get(), weights.get());
+                block.set([a * p, b * q, c * r, d * s]);
+            }
+        }
+        d_scores.each_pair(|row, col, [a, b]| {
+            let to = self.stage.at(self.row + row, col).cast::<T::Pair>();
+            to.store(Val::pack_as::<T>(a, b));
+        });
+        d_scores
+    }
+
+    /// dK += dS^T Q.
+    fn add_keys(&self, d_scores: &WarpTile<'k>, queries: &Tile<'k, T>) {
+        self.accumulate(&self.dk, d_scores, queries);
+    }
+
+    /// Adds the product of a warp's weights, rounded, and rows of a block of queries.
+    fn accumulate(&self, sums: &WarpTile<'k>, left: &WarpTile<'k>, right: &Tile<'k, T>) {
+        let right = right.b_columns(0);
+        for step in 0..self.shape.queries() / 16 {
+            let n = 2 * step as usize;
+            let (Some(a), Some(b)) = (left.block(0, n), left.block(0, n + 1)) else {
+                continue;
+            };
+            let left = FragmentA::from_accumulators(a.get(), b.get());
+            for pair in 0..self.shape.head_dim / 16 {
+                multiply(sums, pair, &left, &right.fragments(pair, step));
+            }
+        }
+    }
+
+    /// Adds the block's dS K to the sums of its rows, from `number` on. Warps with the
+    /// same rows take 16 columns in turns.
+    fn add_queries(&self, rows: &SharedArray<'k, f32>, number: Val<'k, u32>) {
+        let k = self.k;
+        let [row, turn] = self.part;
+        let (all, turns) = (self.shape.head_dim / 16, self.shape.turns());
+        let left = self.stage.a_columns(row);
+        let product = WarpTile::zero(&k, 1, 2 * all.div_ceil(turns) as usize);
+        // The last turn may be one warp's and not the other's.
+        let has = |pair: u32| k.c((pair + 1) * turns <= all) | (turn + pair * turns).lt(all);
+        for pair in 0..all.div_ceil(turns) {
+            k.if_(has(pair), || {
+                for step in 0..KEYS / 16 {
+                    let right = self.key_columns.fragments(pair * turns, step);
+                    multiply(&product, pair, &left.fragment(0, step), &right);
+                }
+            });
+        }
+        let first = self.sums.at(number.mul_wide(self.shape.head_dim));
+        product.each_row(|down, across, pairs| {
+            let row = row + down;
+            let step = match self.shape.sums {
+                Sums::Float => k.c(1.0),
+                Sums::Fixed => rows.at(row + 2 * self.shape.queries()).load(),
+            };
+            let to = first.at(row.mul_add(self.shape.head_dim, turn.mul_add(16, across)));
+            for (pair, sums) in pairs.chunks_exact(2).enumerate() {
+                let pair = pair as u32;
+                k.if_(has(pair), || {
+                    let to = to.at(pair * turns * 16);
+                    for (at, value) in sums.iter().flatten().enumerate() {
+                        let to = to.at(8 * (at / 2) + at % 2);
+                        match self.shape.sums {
+                            Sums::Float => to.reduce_add(*value),
+                            Sums::Fixed => to.cast::<i32>().reduce_add((*value * step).nearest()),
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    /// Stores a gradient of the warp's keys, of which `inside` are there from the
+    /// tile's first on.
+    fn store(
+        &self,
+        (to, pitch): (Ptr<'k, Global, T>, Val<'k, u32>),
+        sums: &WarpTile<'k>,
+        factor: Val<'k, f32>,
+        inside: Val<'k, u32>,
+    ) {
+        sums.each_row(|down, across, pairs| {
+            let row = self.row + down;
+            self.k.if_(row.lt(inside), || {
+                let to = to.at(row.mul_add(pitch, across));
+                for (n, [a, b]) in pairs.iter().enumerate() {
+                    let pair = Val::pack_as::<T>(*a * factor, *b * factor);
+                    to.at(8 * n).cast::<T::Pair>().store(pair);
+                }
+            });
+        });
+    }
+}
+
+/// Adds the product with two neighbouring right fragments.
+fn multiply<'k, T: Element>(
+    sums: &WarpTile<'k>,
+    pair: u32,
+    left: &FragmentA<'k, T>,
+    right: &[FragmentB<'k, T>; 2],
+) {
+    for (n, right) in right.iter().enumerate() {
+        if let Some(block) = sums.block(0, 2 * pair as usize + n) {
+            block.mma(left, right);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! What a block does with a tile: one thread asks for copies, and warpgroups go through
+//! the blocks of queries as they come.
+
+use super::work::Work;
+use super::{
+    GROUPS, HalfTile, KEYS, PANEL, REGISTERS, RowArray, STAGES, WarpgroupArgs, WarpgroupShape,
+};
+use crate::attention::backward::numbers::{Sequence, Sequences};
+use crate::attention::backward::problem::Sums;
+use crate::attention::backward::reach::{QueryBlocks, Reach};
+use crate::attention::params::Element;
+use crate::attention::problem::Layout;
+use crate::attention::span::Masked;
+use heist_builder::{
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
+    TensorMapRef, Tile, TileLayout, TileSpec, Transaction, Val, f16,
+};
+
+/// Queries, and their log-sum-exps.
+type QueryStage = (HalfTile, RowArray);
+/// Gradients of results, and of their rows the products with the results, and the steps
+/// of fixed-point sums.
+type GradientStage = (HalfTile, RowArray, RowArray);
+
+/// The shared memory that copies land in.
+pub(super) struct Rings<'k> {
+    kv: BulkPipeline<'k, (HalfTile, HalfTile)>,
+    queries: BulkPipeline<'k, QueryStage>,
+    gradients: BulkPipeline<'k, GradientStage>,
+}
+
+impl<'k> Rings<'k> {
+    pub(super) fn new(k: &Kernel<'k>, shape: &WarpgroupShape) -> Rings<'k> {
+        let (warps, height) = (4 * GROUPS, shape.queries());
+        Rings {
+            kv: k.bulk_pipeline_of(1, (shape.tile("k", KEYS), shape.tile("v", KEYS)), warps),
+            queries: k.bulk_pipeline_of(
+                STAGES,
+                (shape.tile("q", height), shape.numbers("level")),
+                warps,
+            ),
+            gradients: k.bulk_pipeline_of(
+                STAGES,
+                (
+                    shape.tile("d_out", height),
+                    shape.numbers("delta"),
+                    shape.numbers("step"),
+                ),
+                warps,
+            ),
+        }
+    }
+}
+
+/// The ends of the rings, which go on from tile to tile.
+pub(super) struct Block<'p, 'k> {
+    k: Kernel<'k>,
+    shape: WarpgroupShape,
+    fill_kv: BulkProducer<'p, 'k, (HalfTile, HalfTile)>,
+    fill_queries: BulkProducer<'p, 'k, QueryStage>,
+    fill_gradients: BulkProducer<'p, 'k, GradientStage>,
+    kv: BulkConsumer<'p, 'k, (HalfTile, HalfTile)>,
+    queries: BulkConsumer<'p, 'k, QueryStage>,
+    gradients: BulkConsumer<'p, 'k, GradientStage>,
+    /// Gradients of scores: keys down, queries across, panel below panel; twice, for
+    /// one warpgroup may still read the last block's while the other writes the next.
+    stage: Tile<'k, f16>,
+    /// The number of this thread's warpgroup; the last one copies.
+    group: Val<'k, u32>,
+    /// Where both warpgroups wait until all gradients of scores are there.
+    met: NamedBarrier<'k>,
+}
+
+/// A tile of keys: where it is, and who sees it.
+pub(super) struct Place<'k> {
+    pub(super) sequence: Sequence<'k>,
+    pub(super) reach: Reach<'k>,
+    blocks: QueryBlocks<'k>,
+    /// The key head, and the number of the sequence.
+    head: Val<'k, u32>,
+    batch: Val<'k, u32>,
+}
+
+impl<'k> Place<'k> {
+    /// The first element of the tile's keys.
+    pub(super) fn first_element(&self, args: &WarpgroupArgs<On<'k>>) -> Val<'k, u64> {
+        self.batch.mul_wide(args.k_batch)
+            + (self.sequence.k_start + self.reach.first_key).mul_wide(args.k_row)
+            + self.head.mul_wide(args.k_head)
+    }
+}
+
+/// A block of queries.
+#[derive(Clone, Copy)]
+pub(super) struct QueryBlock<'k> {
+    /// The query head.
+    head: Val<'k, u32>,
+    /// Its first query, in the sequence.
+    pub(super) first: Val<'k, u32>,
+    /// The number of its first row.
+    pub(super) number: Val<'k, u32>,
+}
+
+impl<'p, 'k> Block<'p, 'k> {
+    pub(super) fn new(k: &Kernel<'k>, shape: WarpgroupShape, rings: &'p Rings<'k>) -> Self {
+        let panels = shape.queries() / PANEL;
+        let stage = TileSpec::new("d_scores", 2 * KEYS * panels, PANEL, TileLayout::Swizzled);
+        Block {
+            k: *k,
+            shape,
+            fill_kv: rings.kv.producer(),
+            fill_queries: rings.queries.producer(),
+            fill_gradients: rings.gradients.producer(),
+            kv: rings.kv.consumer(),
+            queries: rings.queries.consumer(),
+            gradients: rings.gradients.consumer(),
+            stage: k.tile(stage),
+            group: k.warp_uniform() / 4,
+            met: k.named_barrier(128 * GROUPS),
+        }
+    }
+
+    /// One tile.
+    pub(super) fn tile<T: Element>(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        tile: &heist_sched::Tile<'k>,
+    ) {
+        let k = self.k;
+        let [even, multiplying, copying] = REGISTERS;
+        let place = self.place(args, tile);
+        let some = place.reach.first_key.lt(place.reach.keys);
+        let copies = self.group.eq(GROUPS);
+        k.if_else(
+            copies,
+            || {
+                k.comment("the copies");
+                k.give_registers(copying);
+                k.if_(some & self.copies(), || self.copy(args, &place));
+                k.sync_warp();
+            },
+            || {
+                k.comment("the products");
+                k.take_registers(multiplying);
+                k.if_(some, || self.multiply::<T>(args, &place));
+                k.give_registers(even);
+            },
+        );
+        // Not before they have been given back: idle warps would take what the others
+        // are about to ask for.
+        k.sync();
+        k.if_(copies, || k.take_registers(even));
+    }
+
+    fn place(&self, args: &WarpgroupArgs<On<'k>>, tile: &heist_sched::Tile<'k>) -> Place<'k> {
+        let sequence = Sequences {
+            ragged: self.shape.ragged,
+            height: self.shape.queries(),
+            q_starts: args.q_starts,
+            k_starts: args.k_starts,
+            q_len: args.q_len,
+            k_len: args.k_len,
+            number_batch: args.number_batch,
+        }
+        .get(tile.z);
+        let mask = Masked {
+            kind: self.shape.mask,
+            left: args.left,
+            right: args.right,
+        };
+        let lengths = [sequence.queries, sequence.keys];
+        let reach = Reach::new(tile.x * KEYS, KEYS, lengths, mask);
+        Place {
+            sequence,
+            reach,
+            blocks: reach.blocks(self.shape.queries()),
+            head: tile.y,
+            batch: tile.z,
+        }
+    }
+
+    /// Calls `body` with every block of queries that sees the tile, of each head that
+    /// shares its keys.
+    fn each_block(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        place: &Place<'k>,
+        body: impl Fn(QueryBlock<'k>),
+    ) {
+        let height = self.shape.queries();
+        let QueryBlocks { begin, count } = place.blocks;
+        let head = place.head * args.group;
+        self.k.for_range(head, head + args.group, |head| {
+            self.k.for_range(begin, begin + count, |block| {
+                let first = block * height;
+                body(QueryBlock {
+                    head,
+                    first,
+                    number: place.sequence.number + head * args.number_head + first,
+                });
+            });
+        });
+    }
+
+    /// Holds in the thread that asks for copies.
+    fn copies(&self) -> Bool<'k> {
+        self.k.thread_index().eq(128 * GROUPS)
+    }
+
+    /// Asks for the tile's keys and values, and for every block of queries.
+    fn copy(&self, args: &WarpgroupArgs<On<'k>>, place: &Place<'k>) {
+        let Sequence {
+            q_start, k_start, ..
+        } = place.sequence;
+        let height = self.shape.queries();
+        let first = k_start + place.reach.first_key;
+        self.fill_kv.fill(|copies, (to_k, to_v)| {
+            let at = (first, place.head, place.batch);
+            self.copy_rows(copies, to_k, args.k, KEYS, at);
+            self.copy_rows(copies, to_v, args.v, KEYS, at);
+        });
+        self.each_block(args, place, |block| {
+            let at = (q_start + block.first, block.head, place.batch);
+            self.fill_queries.fill(|copies, (to, levels)| {
+                self.copy_rows(copies, to, args.q, height, at);
+                copies.copy(levels, args.level.at(block.number));
+            });
+            self.fill_gradients.fill(|copies, (to, deltas, steps)| {
+                self.copy_rows(copies, to, args.d_out, height, at);
+                copies.copy(deltas, args.delta.at(block.number));
+                if self.shape.sums == Sums::Fixed {
+                    copies.copy(steps, args.step.at(block.number));
+                }
+            });
+        });
+    }
+
+    /// Asks for rows of one head of one sequence.
+    fn copy_rows(
+        &self,
+        copies: &Transaction<'k>,
+        to: Landing<'k, f16>,
+        from: TensorMapRef<'k, f16, 4>,
+        height: u32,
+        (row, head, batch): (Val<'k, u32>, Val<'k, u32>, Val<'k, u32>),
+    ) {
+        let k = self.k;
+        let batch = match self.shape.ragged {
+            true => k.c(0),
+            false => batch.cast(),
+        };
+        for panel in 0..self.shape.panels() {
+            let to = to.part(panel * height * PANEL, height * PANEL);
+            let element = k.c((panel * PANEL) as i32);
+            let [inner, outer] = match self.shape.layout {
+                Layout::Heads => [row.cast(), head.cast()],
+                Layout::Rows => [head.cast(), row.cast()],
+            };
+            copies.copy_tensor(to, from, [element, inner, outer, batch]);
+        }
+    }
+
+    /// What a warpgroup does with a tile.
+    fn multiply<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, place: &Place<'k>) {
+        let k = self.k;
+        let work = Work::<T>::new(&k, self.shape, args, self.group);
+        // Which of the two stages is next.
+        let second = k.var(0u32);
+        self.kv.consume(|(keys, values)| {
+            let (keys, values) = (keys.cast(), values.cast());
+            if self.shape.ragged {
+                // What lies past the end may be the next sequence, and anything at all.
+                let inside = place.reach.keys - place.reach.first_key;
+                for tile in [&keys, &values] {
+                    self.clear(tile, KEYS, inside);
+                }
+                k.fence_async_shared();
+                self.met.sync();
+            }
+            self.each_block(args, place, |block| {
+                let rows = KEYS * self.shape.queries() / PANEL;
+                let stage = self.stage.cast::<T>().rows_from(second.get() * rows, rows);
+                second.update(|second| second ^ 1);
+                self.queries.consume(|(queries, levels)| {
+                    self.gradients.consume(|(d_out, deltas, steps)| {
+                        let (queries, d_out) = (queries.cast(), d_out.cast());
+                        if self.shape.ragged {
+                            let inside = place.reach.queries - block.first;
+                            for tile in [&queries, &d_out] {
+                                self.clear(tile, self.shape.queries(), inside);
+                            }
+                            k.if_(inside.lt(self.shape.queries()), || {
+                                k.fence_async_shared();
+                                self.met.sync();
+                            });
+                        }
+                        work.score(&keys, &queries);
+                        work.d_weigh(&values, &d_out);
+                        work.weigh(place, block, &levels);
+                        work.add_values(&d_out);
+                        work.d_score(&deltas, &stage);
+                        let steps = work.steps(&steps);
+                        // Of the gradients of scores for the products, and of the rows'
+                        // numbers, which have been read, for the next copies.
+                        k.fence_async_shared();
+                        self.met.sync();
+                        work.ask_queries(&stage, &keys);
+                        work.add_keys(&queries);
+                        work.add_queries(args.sums, block.number, steps);
+                        work.settle();
+                    });
+                });
+            });
+        });
+        k.comment("store");
+        work.store(args, place);
+    }
+
+    /// Both warpgroups clear the rows of a tile that are not `inside`.
+    fn clear<T: Element>(&self, tile: &Tile<'k, T>, height: u32, inside: Val<'k, u32>) {
+        let k = self.k;
+        k.if_(inside.lt(height), || {
+            let chunks = (k.c(height) - inside) * tile.chunks();
+            k.for_step(k.thread_index(), chunks, 128 * GROUPS, |index| {
+                let row = inside + index / tile.chunks();
+                for panel in 0..self.shape.panels() {
+                    let chunk = tile.chunk(row + panel * height, index % tile.chunks());
+                    chunk.cast::<u32>().store_vec([k.c(0u32); 4]);
+                }
+            });
+        });
+    }
+
+    /// Waits until nothing is on its way, before the block exits.
+    pub(super) fn finish(&self) {
+        self.k.if_(self.copies(), || {
+            self.fill_kv.drain();
+            self.fill_queries.drain();
+            self.fill_gradients.drain();
+        });
+    }
+}

@@ -1,0 +1,255 @@
+//! What a warpgroup does with its 64 keys.
+
+use super::block::{Place, QueryBlock};
+use super::layout::{self, PARTS, PIECE};
+use super::{KEYS, PANEL, WarpgroupArgs, WarpgroupShape};
+use crate::attention::backward::problem::Sums;
+use crate::attention::params::Element;
+use heist_builder::{
+    Accumulator, Global, Kernel, On, Ptr, SharedArray, Tile, Val, WarpTile, WgmmaLeft, WgmmaSums,
+};
+
+/// What one warpgroup has of a tile.
+pub(super) struct Work<'k, T: Element> {
+    k: Kernel<'k>,
+    shape: WarpgroupShape,
+    /// The factor of the scores, times the logarithm of e to base 2.
+    scale: Val<'k, f32>,
+    /// The number of the warpgroup.
+    group: Val<'k, u32>,
+    /// Scores, transposed; then weights.
+    scores: WgmmaSums<'k>,
+    /// Gradients of weights, transposed; then of scores.
+    d_scores: WgmmaSums<'k>,
+    /// Weights rounded, 16 queries each.
+    weights: Vec<WgmmaLeft<'k, T>>,
+    /// Gradients of scores rounded.
+    rounded: Vec<WgmmaLeft<'k, T>>,
+    /// A piece of a block's dQ.
+    dq: WgmmaSums<'k>,
+    dk: WgmmaSums<'k>,
+    dv: WgmmaSums<'k>,
+}
+
+impl<'k, T: Element> Work<'k, T> {
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        shape: WarpgroupShape,
+        args: &WarpgroupArgs<On<'k>>,
+        group: Val<'k, u32>,
+    ) -> Self {
+        let lefts = || {
+            let count = shape.queries() / 16;
+            (0..count).map(|_| WgmmaLeft::new(k)).collect()
+        };
+        Work {
+            k: *k,
+            shape,
+            scale: args.scale * std::f32::consts::LOG2_E,
+            group,
+            scores: WgmmaSums::zero(k, shape.queries()),
+            d_scores: WgmmaSums::zero(k, shape.queries()),
+            weights: lefts(),
+            rounded: lefts(),
+            dq: WgmmaSums::zero(k, 64),
+            dk: WgmmaSums::zero(k, shape.head_dim),
+            dv: WgmmaSums::zero(k, shape.head_dim),
+        }
+    }
+
+    /// Asks for the product of the warpgroup's rows of a tile of keys and all rows of a
+    /// block of queries.
+    fn ask(&self, sums: &WgmmaSums<'k>, keys: &Tile<'k, T>, queries: &Tile<'k, T>) {
+        sums.accumulate(|batch| {
+            for panel in 0..self.shape.panels() {
+                let left = keys.wgmma_operand(self.group * 64 + panel * KEYS);
+                let right = queries.wgmma_operand(panel * self.shape.queries());
+                for step in 0..PANEL / 16 {
+                    let (left, right) = (left.step(step), right.step(step));
+                    match (panel, step) {
+                        (0, 0) => batch.mma_fresh(left, right),
+                        _ => batch.mma(left, right),
+                    }
+                }
+            }
+        });
+    }
+
+    /// Asks for the scores of a block of queries.
+    pub(super) fn score(&self, keys: &Tile<'k, T>, queries: &Tile<'k, T>) {
+        self.ask(&self.scores, keys, queries);
+    }
+
+    /// Asks for the gradients of its weights.
+    pub(super) fn d_weigh(&self, values: &Tile<'k, T>, d_out: &Tile<'k, T>) {
+        self.ask(&self.d_scores, values, d_out);
+    }
+
+    /// Turns scores into weights, and rounds them.
+    pub(super) fn weigh(
+        &self,
+        place: &Place<'k>,
+        block: QueryBlock<'k>,
+        levels: &SharedArray<'k, f32>,
+    ) {
+        let k = self.k;
+        let scores = self.scores.settled(1);
+        k.if_(
+            !place.reach.whole(block.first, self.shape.queries()),
+            || {
+                let row = self.group * 64 + ((k.warp() & 3) << 4);
+                place.reach.hide(&scores, row, block.first);
+            },
+        );
+        self.each_column(&scores, levels, |value, level| {
+            value.mul_add(self.scale, -level).exp2_approx()
+        });
+        round(&self.weights, &scores);
+    }
+
+    /// Changes every number with its query's number.
+    fn each_column(
+        &self,
+        tile: &WarpTile<'k>,
+        numbers: &SharedArray<'k, f32>,
+        change: impl Fn(Val<'k, f32>, Val<'k, f32>) -> Val<'k, f32>,
+    ) {
+        let col = Accumulator::col(&self.k);
+        for n in 0..tile.shape().1 {
+            if let Some(block) = tile.block(0, n) {
+                let [p, q] = numbers.at(col + 8 * n as u32).load_vec::<2>();
+                let [a, b, c, d] = block.get();
+                block.set([change(a, p), change(b, q), change(c, p), change(d, q)]);
+            }
+        }
+    }
+
+    /// Asks for dV += P^T dO.
+    pub(super) fn add_values(&self, d_out: &Tile<'k, T>) {
+        self.accumulate(&self.dv, &self.weights, d_out);
+    }
+
+    /// The gradients of the scores, rounded, in registers and in shared memory.
+    pub(super) fn d_score(&self, deltas: &SharedArray<'k, f32>, stage: &Tile<'k, T>) {
+        let k = self.k;
+        let d_scores = self.d_scores.settled(1);
+        let weights = self.scores.held();
+        self.each_column(&d_scores, deltas, |value, delta| value - delta);
+        for n in 0..d_scores.shape().1 {
+            if let (Some(block), Some(weights)) = (d_scores.block(0, n), weights.block(0, n)) {
+                let ([a, b, c, d], [p, q, r, s]) = (block.get(), weights.get());
+                block.set([a * p, b * q, c * r, d * s]);
+            }
+        }
+        round(&self.rounded, &d_scores);
+        let own = self.group * 64 + ((k.warp() & 3) << 4);
+        d_scores.each_pair(|row, col, [a, b]| {
+            let panel = col / PANEL;
+            let to = stage.at(panel.mul_add(KEYS, own + row), col % PANEL);
+            to.cast::<T::Pair>().store(Val::pack_as::<T>(a, b));
+        });
+    }
+
+    /// The steps of a thread's two rows of a block's dQ, where sums are in fixed point.
+    pub(super) fn steps(&self, steps: &SharedArray<'k, f32>) -> Option<[Val<'k, f32>; 2]> {
+        let [row, _] = layout::corner(self.shape.head_dim, self.group, self.thread());
+        (self.shape.sums == Sums::Fixed).then(|| [0, 8].map(|down| steps.at(row + down).load()))
+    }
+
+    /// The number of a thread in its warpgroup.
+    fn thread(&self) -> Val<'k, u32> {
+        self.k.thread_index() & 127
+    }
+
+    /// Asks for this warpgroup's piece of the block's dS K.
+    pub(super) fn ask_queries(&self, stage: &Tile<'k, T>, keys: &Tile<'k, T>) {
+        let zero = self.k.c(0);
+        let (left, right) = match self.shape.panels() {
+            1 => (self.group, zero),
+            _ => (zero, self.group),
+        };
+        let left = stage.wgmma_operand_across(left, KEYS);
+        let right = keys.wgmma_operand_across(right, KEYS);
+        self.dq.accumulate(|batch| {
+            for step in 0..KEYS / 16 {
+                let (left, right) = (left.step(step), right.step(step));
+                match step {
+                    0 => batch.mma_fresh(left, right),
+                    _ => batch.mma(left, right),
+                }
+            }
+        });
+    }
+
+    /// Asks for dK += dS^T Q.
+    pub(super) fn add_keys(&self, queries: &Tile<'k, T>) {
+        self.accumulate(&self.dk, &self.rounded, queries);
+    }
+
+    fn accumulate(&self, sums: &WgmmaSums<'k>, left: &[WgmmaLeft<'k, T>], right: &Tile<'k, T>) {
+        let right = right.wgmma_operand_across(0, self.shape.queries());
+        sums.accumulate(|batch| {
+            for (step, left) in left.iter().enumerate() {
+                batch.mma_left(left, right.step(step as u32));
+            }
+        });
+    }
+
+    /// Adds this warpgroup's piece of the block's dQ to the sums.
+    pub(super) fn add_queries(
+        &self,
+        sums: Ptr<'k, Global, f32>,
+        number: Val<'k, u32>,
+        steps: Option<[Val<'k, f32>; 2]>,
+    ) {
+        let product = self.dq.settled(1);
+        let thread = self.thread();
+        let piece = sums
+            .at(number.mul_wide(self.shape.head_dim))
+            .at(self.group * PIECE);
+        for index in 0..PARTS {
+            if let Some(block) = product.block(0, index as usize) {
+                layout::add(piece, thread, index, block.get(), steps);
+            }
+        }
+    }
+
+    /// Waits for all products.
+    pub(super) fn settle(&self) {
+        self.dk.wait_for_older(0);
+    }
+
+    /// Stores dK and dV.
+    pub(super) fn store(&self, args: &WarpgroupArgs<On<'k>>, place: &Place<'k>) {
+        let k = self.k;
+        let inside = place.reach.keys - place.reach.first_key;
+        let first = place.first_element(args);
+        let own = self.group * 64 + ((k.warp() & 3) << 4);
+        for (to, sums, factor) in [
+            (args.dk, &self.dk, args.scale),
+            (args.dv, &self.dv, k.c(1.0)),
+        ] {
+            let to = to.cast::<T>().at(first);
+            sums.settled(0).each_row(|down, across, pairs| {
+                let row = own + down;
+                k.if_(row.lt(inside), || {
+                    let to = to.at(row.mul_add(args.k_row, across));
+                    for (n, [a, b]) in pairs.iter().enumerate() {
+                        let pair = Val::pack_as::<T>(*a * factor, *b * factor);
+                        to.at(8 * n).cast::<T::Pair>().store(pair);
+                    }
+                });
+            });
+        }
+    }
+}
+
+/// Rounds numbers to left operands.
+fn round<'k, T: Element>(to: &[WgmmaLeft<'k, T>], numbers: &WarpTile<'k>) {
+    for (index, left) in to.iter().enumerate() {
+        let blocks = [2 * index, 2 * index + 1].map(|col| numbers.block(0, col));
+        if let [Some(a), Some(b)] = blocks {
+            left.set(a.get(), b.get());
+        }
+    }
+}
