@@ -327,6 +327,14 @@ where
         }
     }
 
+    /// What it was set to: of every 16 x 16 halves of a warp the four matrices of 8 x 8
+    /// that [`store_matrices`](crate::Ptr::store_matrices) takes, those of the upper and
+    /// the lower rows in turns.
+    #[track_caller]
+    pub fn matrices(&self) -> [Val<'k, H::Pair>; 4] {
+        self.regs.map(Var::get)
+    }
+
     /// Sets two to the terms of such sums, as [`split_as`](Val::split_as) has
     /// them, to be multiplied one after the other.
     #[track_caller]

@@ -3,9 +3,12 @@
 
 mod common;
 
+use heist_builder::Arch;
 use heist_kernels::attention::*;
 use heist_kernels::{Job, Target};
+use heist_oracle::Ptxas;
 use heist_run::{Device, Settings};
+use heist_sched::{AnyOrder, Schedule, Source};
 
 const MASKS: [Mask; 3] = [
     Mask::Full,
@@ -124,4 +127,150 @@ fn on_warpgroups() {
         }
     }
     assert!(taken > 8, "{taken}");
+}
+
+/// Whole numbers add up to the same in every order: whatever the schedule, and so
+/// whatever the order in which blocks run, the bits are the same.
+#[test]
+fn fixed_point_sums_do_not_depend_on_the_order() {
+    let (device, target) = common::device("sim:h200");
+    let mut attention = Problem::new(1, 4, 260, 64);
+    (attention.kv_heads, attention.mask) = (2, Mask::Causal);
+    let problem = Backward {
+        attention,
+        sums: Sums::Fixed,
+    };
+    for variant in ["tensor", "wgmma"] {
+        let results = [Source::Direct, Source::Static, Source::Ticket].map(|source| {
+            let variant = BACKWARD
+                .choose(Some(variant), &problem, target)
+                .expect("a variant");
+            let mut schedule = Schedule::new(source);
+            schedule.order = AnyOrder::new(HeaviestFirst { heads: 1 });
+            let mut job = variant
+                .job(&problem, Some(&schedule), target)
+                .expect("a job");
+            fill_backward(&mut job, &problem, 3);
+            common::run(&mut job, &device, &Settings::default());
+            ["dq", "dk", "dv"].map(|name| job.data(name).cloned())
+        });
+        assert!(results[0] == results[1] && results[1] == results[2]);
+    }
+}
+
+/// A gradient that is not finite is told, and no whole number in its place.
+#[test]
+fn an_infinite_gradient_is_not_lost_in_fixed_point() {
+    let (device, target) = common::device("sim:h200");
+    let problem = Backward {
+        attention: Problem::new(1, 1, 70, 64),
+        sums: Sums::Fixed,
+    };
+    let mut job = job(&problem, "tensor", target);
+    let d_out = job.buffers.iter_mut().find(|b| b.name == "d_out");
+    let bytes = d_out.expect("it").data.bytes_mut();
+    bytes[2 * 64 * 5..][..2].copy_from_slice(&0x7C00u16.to_le_bytes());
+    common::run(&mut job, &device, &Settings::default());
+    let dq = job.data("dq").expect("it");
+    let value = |at| dq.ty().to_f64(dq.iter().nth(at).expect("an element"));
+    assert!(value(64 * 5).is_nan() && value(64 * 4).is_finite());
+}
+
+/// What lies past the end of a packed sequence may be anything.
+#[test]
+fn a_neighbour_that_is_not_finite_does_no_harm() {
+    let (device, target) = common::device("sim:h200");
+    let mut attention = Problem::ragged(vec![(70, 75), (60, 60)], 1, 64);
+    attention.mask = Mask::Causal;
+    let problem = Backward::of(attention);
+    for variant in ["tensor", "wgmma"] {
+        let mut job = job(&problem, variant, target);
+        for (name, first) in [("q", 70), ("d_out", 70), ("k", 75), ("v", 75)] {
+            let buffer = job.buffers.iter_mut().find(|b| b.name == name);
+            for pair in buffer.expect("it").data.bytes_mut()[first * 128..].chunks_exact_mut(2) {
+                pair.copy_from_slice(&0x7C00u16.to_le_bytes());
+            }
+        }
+        common::run(&mut job, &device, &Settings::default());
+        for (name, rows) in [("dq", 70), ("dk", 75), ("dv", 75)] {
+            let data = job.data(name).expect("it");
+            let mut own = data
+                .iter()
+                .take(rows * 64)
+                .map(|bits| data.ty().to_f64(bits));
+            assert!(own.all(f64::is_finite), "{variant} {name}");
+        }
+    }
+}
+
+/// Some problem for the assembler.
+fn some(dim: u32, which: usize) -> Backward {
+    let mut problem = Problem::new(2, 8, 1024, dim);
+    if which % 4 == 3 {
+        problem = Problem::ragged(vec![(900, 900), (1, 700)], 8, dim);
+    }
+    problem.dtype = Dtype::ALL[which % 2];
+    problem.mask = MASKS[which % 3];
+    Backward {
+        attention: problem,
+        sums: [Sums::Float, Sums::Fixed][(which / 2) % 2],
+    }
+}
+
+#[test]
+fn no_spills_and_tensor_cores_where_they_belong() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let others = [
+        (Arch::SM_80, 128),
+        (Arch::SM_86, 64),
+        (Arch::SM_89, 96),
+        (Arch::SM_100, 112),
+        (Arch::SM_120, 64),
+    ];
+    let mut cases = Vec::new();
+    for (index, (arch, dim)) in others.into_iter().enumerate() {
+        cases.push((arch, "tensor", some(dim, index)));
+    }
+    for which in 0..4 {
+        cases.push((Arch::SM_90A, "tensor", some(128, which)));
+        cases.push((Arch::SM_90A, "wgmma", some(64, which)));
+        cases.push((Arch::SM_90A, "wgmma", some(128, which)));
+    }
+    let wrong = heist_oracle::parallel(&cases, |(arch, variant, problem)| {
+        let target = Target {
+            arch: *arch,
+            sms: 132,
+        };
+        let plan = BACKWARD
+            .plan(Some(variant), problem, target)
+            .unwrap_or_else(|error| panic!("{problem}: {error}"));
+        let mut wrong = Vec::new();
+        for step in &plan.steps {
+            let what = format!("{arch} {problem}: {variant}, {}", step.entry);
+            let cubin = ptxas
+                .assemble(&step.ptx(), &arch.to_string())
+                .unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
+            let complaints = cubin.complaints();
+            let usage = cubin.usage()[&step.entry];
+            let spilled = usage.spill_loads + usage.spill_stores;
+            if spilled > 0 || !complaints.is_empty() {
+                wrong.push(format!("{what}: {spilled} bytes spilled, {complaints:?}"));
+            }
+            let products = match (step.entry.as_str(), *variant) {
+                ("attention_backward", _) => Some("HMMA"),
+                ("attention_backward_wgmma", _) => Some("HGMMA"),
+                _ => None,
+            };
+            if let (Some(code), Some(products)) = (cubin.disassembly(), products)
+                && !code.contains(products)
+            {
+                wrong.push(format!("{what}: no {products}"));
+            }
+        }
+        wrong
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -2,10 +2,12 @@
 
 use heist_builder::{BarrierSpec, Kernel, Val, Waiter};
 
-/// A barrier of some warps: an mbarrier, as racecheck takes what other warps do after
-/// a named barrier of some of them for races.
+/// A barrier of some warps: an mbarrier at which every lane arrives.
+///
+/// One lane of a warp could arrive for all of it, behind `bar.warp.sync`, which orders
+/// their accesses; racecheck does not follow that (docs/decisions.md), and takes what
+/// other warps do after a named barrier of some of them for races.
 pub(super) struct Meeting<'k> {
-    k: Kernel<'k>,
     waiter: Waiter<'k>,
 }
 
@@ -22,19 +24,16 @@ impl<'k> Meeting<'k> {
         let [barriers] = k.mbarriers([BarrierSpec {
             name,
             count,
-            arrivals: warps,
+            arrivals: 32 * warps,
         }]);
         Meeting {
-            k: *k,
             waiter: barriers.at(*which).waiter(),
         }
     }
 
     /// Waits for the others, and orders memory accesses before and after.
     pub(super) fn meet(&self) {
-        let k = self.k;
-        k.sync_warp();
-        k.if_(k.elect(), || self.waiter.barrier().arrive());
+        self.waiter.barrier().arrive();
         self.waiter.wait();
     }
 }

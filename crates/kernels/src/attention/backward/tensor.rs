@@ -49,14 +49,14 @@ impl TensorShape {
     }
 
     fn tile<T: Element>(&self, name: &'static str, rows: u32) -> TileSpec<'static, T> {
-        let layout = if self.head_dim.is_power_of_two() {
-            TileLayout::Swizzled
-        } else {
-            let chunks = self.head_dim / 8;
-            TileLayout::Padded(if chunks.is_multiple_of(2) { 8 } else { 0 })
-        };
-        TileSpec::new(name, rows, self.head_dim, layout)
+        TileSpec::new(name, rows, self.head_dim, padded(self.head_dim))
     }
+}
+
+/// Rows an odd number of 16 bytes apart: no two lanes of a load meet in a bank, and all
+/// columns have one address, which is what registers are dear for.
+fn padded(cols: u32) -> TileLayout {
+    TileLayout::Padded(if (cols / 8).is_multiple_of(2) { 8 } else { 0 })
 }
 
 /// Builds the kernel: tiles of keys along x, key heads along y, sequences along z.
@@ -256,7 +256,7 @@ impl<'k, T: Element> Work<'k, T> {
         values: &Tile<'k, T>,
     ) -> Self {
         let row = k.warp() * 16;
-        let stage = TileSpec::new("d_scores", KEYS, shape.queries(), TileLayout::Swizzled);
+        let stage = TileSpec::new("d_scores", KEYS, shape.queries(), padded(shape.queries()));
         let down = shape.queries() / 16;
         let warp = k.warp_uniform();
         let part = [(warp % down) * 16, warp / down];
@@ -384,37 +384,44 @@ impl<'k, T: Element> Work<'k, T> {
         let [row, turn] = self.part;
         let (all, turns) = (self.shape.head_dim / 16, self.shape.turns());
         let left = self.stage.a_columns(row);
-        let product = WarpTile::zero(&k, 1, 2 * all.div_ceil(turns) as usize);
-        // The last turn may be one warp's and not the other's.
-        let has = |pair: u32| k.c((pair + 1) * turns <= all) | (turn + pair * turns).lt(all);
+        let left: Vec<_> = (0..KEYS / 16).map(|step| left.fragment(0, step)).collect();
+        let first = self.sums.at(number.mul_wide(self.shape.head_dim));
+        let to = first.at((row + Accumulator::row(&k))
+            .mul_add(self.shape.head_dim, turn.mul_add(16, Accumulator::col(&k))));
         for pair in 0..all.div_ceil(turns) {
-            k.if_(has(pair), || {
-                for step in 0..KEYS / 16 {
-                    let right = self.key_columns.fragments(pair * turns, step);
-                    multiply(&product, pair, &left.fragment(0, step), &right);
+            // The last turn may be one warp's and not the other's.
+            let has = k.c((pair + 1) * turns <= all) | (turn + pair * turns).lt(all);
+            k.if_(has, || {
+                let product = WarpTile::zero(&k, 1, 2);
+                for (step, left) in left.iter().enumerate() {
+                    let right = self.key_columns.fragments(pair * turns, step as u32);
+                    multiply(&product, 0, left, &right);
                 }
+                self.add(to.at(pair * turns * 16), &product, rows, row);
             });
         }
-        let first = self.sums.at(number.mul_wide(self.shape.head_dim));
-        product.each_row(|down, across, pairs| {
-            let row = row + down;
-            let step = match self.shape.sums {
-                Sums::Float => k.c(1.0),
-                Sums::Fixed => rows.at(row + 2 * self.shape.queries()).load(),
-            };
-            let to = first.at(row.mul_add(self.shape.head_dim, turn.mul_add(16, across)));
-            for (pair, sums) in pairs.chunks_exact(2).enumerate() {
-                let pair = pair as u32;
-                k.if_(has(pair), || {
-                    let to = to.at(pair * turns * 16);
-                    for (at, value) in sums.iter().flatten().enumerate() {
-                        let to = to.at(8 * (at / 2) + at % 2);
-                        match self.shape.sums {
-                            Sums::Float => to.reduce_add(*value),
-                            Sums::Fixed => to.cast::<i32>().reduce_add((*value * step).nearest()),
-                        }
+    }
+
+    /// Adds 16 x 16 numbers to the sums. `row` is their first row in the block.
+    fn add(
+        &self,
+        to: Ptr<'k, Global, f32>,
+        product: &WarpTile<'k>,
+        rows: &SharedArray<'k, f32>,
+        row: Val<'k, u32>,
+    ) {
+        product.each_row(|down, _, pairs| {
+            let below = down - Accumulator::row(&self.k);
+            let to = to.at(below * self.shape.head_dim);
+            for (at, value) in pairs.iter().flatten().enumerate() {
+                let to = to.at(8 * (at / 2) + at % 2);
+                match self.shape.sums {
+                    Sums::Float => to.reduce_add(*value),
+                    Sums::Fixed => {
+                        let step = rows.at(row + down + 2 * self.shape.queries()).load();
+                        to.cast::<i32>().reduce_add((*value * step).nearest());
                     }
-                });
+                }
             }
         });
     }

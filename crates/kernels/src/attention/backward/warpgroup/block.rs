@@ -13,7 +13,7 @@ use crate::attention::problem::Layout;
 use crate::attention::span::Masked;
 use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
-    TensorMapRef, Tile, TileLayout, TileSpec, Transaction, Val, f16,
+    TensorMapRef, Tile, TileLayout, TileSpec, Transaction, Val, Var, f16,
 };
 
 /// Queries, and their log-sum-exps.
@@ -99,6 +99,71 @@ pub(super) struct QueryBlock<'k> {
     pub(super) first: Val<'k, u32>,
     /// The number of its first row.
     pub(super) number: Val<'k, u32>,
+}
+
+/// What a warpgroup works with while it goes through blocks of queries.
+struct Pass<'a, 'p, 'k, T: Element> {
+    block: &'a Block<'p, 'k>,
+    work: &'a Work<'k, T>,
+    keys: &'a Tile<'k, T>,
+    values: &'a Tile<'k, T>,
+    place: &'a Place<'k>,
+    /// Which half of the stage of gradients of scores is next.
+    second: Var<'k, u32>,
+}
+
+impl<'k, T: Element> Pass<'_, '_, 'k, T> {
+    /// What lies past the end of a packed sequence is the next, and anything at all.
+    fn clear_past_end(&self, tile: &Tile<'k, T>, of: QueryBlock<'k>) {
+        let Block { k, shape, met, .. } = self.block;
+        if shape.ragged {
+            let inside = self.place.reach.queries - of.first;
+            self.block.clear(tile, shape.queries(), inside);
+            k.if_(inside.lt(shape.queries()), || {
+                k.fence_async_shared();
+                met.sync();
+            });
+        }
+    }
+
+    /// One block. While threads turn scores into weights, weights into gradients, and add
+    /// dQ to the sums, the products that come next are on their way: gradients of weights,
+    /// dV, dK.
+    fn run(&self, args: &WarpgroupArgs<On<'k>>, of: QueryBlock<'k>) {
+        let Block { k, shape, met, .. } = self.block;
+        let work = self.work;
+        let rows = KEYS * shape.queries() / PANEL;
+        let stage = self.block.stage.cast::<T>();
+        let stage = stage.rows_from(self.second.get() * rows, rows);
+        self.second.update(|second| second ^ 1);
+        self.block.queries.consume(|(queries, levels)| {
+            let queries = queries.cast();
+            self.clear_past_end(&queries, of);
+            work.score(self.keys, &queries);
+            self.block.gradients.consume(|(d_out, deltas, steps)| {
+                let d_out = d_out.cast();
+                self.clear_past_end(&d_out, of);
+                work.d_weigh(self.values, &d_out);
+                work.weigh(self.place, of, &levels);
+                if work.rounds_first() {
+                    work.add_values(&d_out);
+                    work.d_score(&deltas, &stage, 1);
+                } else {
+                    work.d_score(&deltas, &stage, 0);
+                    work.add_values(&d_out);
+                }
+                let steps = work.steps(&steps);
+                // Of the gradients of scores for the products, and of the rows' numbers,
+                // which have been read, for the next copies.
+                k.fence_async_shared();
+                met.sync();
+                work.ask_queries(&stage, self.keys);
+                work.add_keys(&queries);
+                work.add_queries(args.sums, of.number, steps);
+                work.wait();
+            });
+        });
+    }
 }
 
 impl<'p, 'k> Block<'p, 'k> {
@@ -264,53 +329,24 @@ impl<'p, 'k> Block<'p, 'k> {
     fn multiply<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, place: &Place<'k>) {
         let k = self.k;
         let work = Work::<T>::new(&k, self.shape, args, self.group);
-        // Which of the two stages is next.
-        let second = k.var(0u32);
         self.kv.consume(|(keys, values)| {
-            let (keys, values) = (keys.cast(), values.cast());
+            let pass = Pass {
+                block: self,
+                work: &work,
+                keys: &keys.cast(),
+                values: &values.cast(),
+                place,
+                second: k.var(0u32),
+            };
             if self.shape.ragged {
                 // What lies past the end may be the next sequence, and anything at all.
                 let inside = place.reach.keys - place.reach.first_key;
-                for tile in [&keys, &values] {
-                    self.clear(tile, KEYS, inside);
-                }
+                self.clear(pass.keys, KEYS, inside);
+                self.clear(pass.values, KEYS, inside);
                 k.fence_async_shared();
                 self.met.sync();
             }
-            self.each_block(args, place, |block| {
-                let rows = KEYS * self.shape.queries() / PANEL;
-                let stage = self.stage.cast::<T>().rows_from(second.get() * rows, rows);
-                second.update(|second| second ^ 1);
-                self.queries.consume(|(queries, levels)| {
-                    self.gradients.consume(|(d_out, deltas, steps)| {
-                        let (queries, d_out) = (queries.cast(), d_out.cast());
-                        if self.shape.ragged {
-                            let inside = place.reach.queries - block.first;
-                            for tile in [&queries, &d_out] {
-                                self.clear(tile, self.shape.queries(), inside);
-                            }
-                            k.if_(inside.lt(self.shape.queries()), || {
-                                k.fence_async_shared();
-                                self.met.sync();
-                            });
-                        }
-                        work.score(&keys, &queries);
-                        work.d_weigh(&values, &d_out);
-                        work.weigh(place, block, &levels);
-                        work.add_values(&d_out);
-                        work.d_score(&deltas, &stage);
-                        let steps = work.steps(&steps);
-                        // Of the gradients of scores for the products, and of the rows'
-                        // numbers, which have been read, for the next copies.
-                        k.fence_async_shared();
-                        self.met.sync();
-                        work.ask_queries(&stage, &keys);
-                        work.add_keys(&queries);
-                        work.add_queries(args.sums, block.number, steps);
-                        work.settle();
-                    });
-                });
-            });
+            self.each_block(args, place, |of| pass.run(args, of));
         });
         k.comment("store");
         work.store(args, place);

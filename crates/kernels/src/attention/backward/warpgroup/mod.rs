@@ -143,6 +143,7 @@ pub(super) fn build(
         .block(WarpgroupShape::threads())
         .min_blocks(1)
         .build(arch, |k, args, tiles| {
+            k.keep_arithmetic_in_loops();
             let rings = block::Rings::new(k, &shape);
             let block = Block::new(k, shape, &rings);
             let done = tiles.each(|tile| match shape.dtype {

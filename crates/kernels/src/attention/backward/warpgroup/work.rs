@@ -85,7 +85,14 @@ impl<'k, T: Element> Work<'k, T> {
         self.ask(&self.d_scores, values, d_out);
     }
 
-    /// Turns scores into weights, and rounds them.
+    /// Whether weights are rounded before the gradients of scores are worked out, so that
+    /// dV is on its way meanwhile: where there are registers for both kinds of weights.
+    pub(super) fn rounds_first(&self) -> bool {
+        self.shape.head_dim > 64
+    }
+
+    /// Turns scores into weights, when they are there: only the gradients of weights have
+    /// been asked for since.
     pub(super) fn weigh(
         &self,
         place: &Place<'k>,
@@ -104,7 +111,6 @@ impl<'k, T: Element> Work<'k, T> {
         self.each_column(&scores, levels, |value, level| {
             value.mul_add(self.scale, -level).exp2_approx()
         });
-        round(&self.weights, &scores);
     }
 
     /// Changes every number with its query's number.
@@ -124,15 +130,17 @@ impl<'k, T: Element> Work<'k, T> {
         }
     }
 
-    /// Asks for dV += P^T dO.
+    /// Rounds the weights and asks for dV += P^T dO.
     pub(super) fn add_values(&self, d_out: &Tile<'k, T>) {
+        round(&self.weights, &self.scores.held());
         self.accumulate(&self.dv, &self.weights, d_out);
     }
 
-    /// The gradients of the scores, rounded, in registers and in shared memory.
-    pub(super) fn d_score(&self, deltas: &SharedArray<'k, f32>, stage: &Tile<'k, T>) {
+    /// The gradients of the scores, rounded, in registers and in shared memory. `newer`
+    /// products have been asked for since those of the weights.
+    pub(super) fn d_score(&self, deltas: &SharedArray<'k, f32>, stage: &Tile<'k, T>, newer: u32) {
         let k = self.k;
-        let d_scores = self.d_scores.settled(1);
+        let d_scores = self.d_scores.settled(newer);
         let weights = self.scores.held();
         self.each_column(&d_scores, deltas, |value, delta| value - delta);
         for n in 0..d_scores.shape().1 {
@@ -143,11 +151,12 @@ impl<'k, T: Element> Work<'k, T> {
         }
         round(&self.rounded, &d_scores);
         let own = self.group * 64 + ((k.warp() & 3) << 4);
-        d_scores.each_pair(|row, col, [a, b]| {
-            let panel = col / PANEL;
-            let to = stage.at(panel.mul_add(KEYS, own + row), col % PANEL);
-            to.cast::<T::Pair>().store(Val::pack_as::<T>(a, b));
-        });
+        let (row, half) = (own + (k.lane() & 15), k.lane() >> 4);
+        for (index, rounded) in self.rounded.iter().enumerate() {
+            let (panel, pair) = (index as u32 / 4, index as u32 % 4);
+            let to = stage.chunk(row + panel * KEYS, half + 2 * pair);
+            to.store_matrices(rounded.matrices());
+        }
     }
 
     /// The steps of a thread's two rows of a block's dQ, where sums are in fixed point.
@@ -195,7 +204,7 @@ impl<'k, T: Element> Work<'k, T> {
         });
     }
 
-    /// Adds this warpgroup's piece of the block's dQ to the sums.
+    /// Adds this warpgroup's piece of the block's dQ to the sums, while dK is on its way.
     pub(super) fn add_queries(
         &self,
         sums: Ptr<'k, Global, f32>,
@@ -215,7 +224,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Waits for all products.
-    pub(super) fn settle(&self) {
+    pub(super) fn wait(&self) {
         self.dk.wait_for_older(0);
     }
 
