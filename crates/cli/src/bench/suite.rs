@@ -289,9 +289,7 @@ pub fn small(family: &str) -> &'static [&'static str] {
     match family {
         "gemm" => &["m=200", "n=136", "k=72"],
         "grouped-gemm" => &["rows=40,0,130,1", "n=136", "k=72"],
-        "attention" | "attention-backward" => {
-            &["batch=1", "heads=2", "queries=130", "mask=causal"]
-        }
+        "attention" | "attention-backward" => &["batch=1", "heads=2", "queries=130", "mask=causal"],
         _ => &[],
     }
 }
