@@ -4,12 +4,14 @@ use super::data::fill;
 use super::problem::{Backward, Sums};
 use super::variant::BACKWARD;
 use super::verdict::{bound, verify};
-use crate::KernelError;
 use crate::attention::entry::{parameter, problem as attention};
 use crate::attention::reference::Sample;
 use crate::entry::{Entry, Parameter, Prepared, Settings};
 use crate::family::Target;
+use crate::space::schedule;
+use crate::{Job, KernelError};
 use heist_sched::Schedule;
+use heist_tune::{Candidate, Proposal};
 
 const PARAMETERS: &[Parameter] = &[
     parameter("batch", "2", "sequences"),
@@ -91,21 +93,50 @@ impl Entry for AttentionBackward {
     ) -> Result<Prepared, KernelError> {
         let problem = problem(settings)?;
         let named = settings.get(VARIANT).filter(|name| !name.is_empty());
-        let variant = BACKWARD.choose(named, &problem, target)?;
-        let mut job = variant.job(&problem, given, target)?;
-        fill(&mut job, &problem, settings.read(PARAMETERS, "seed")?);
-        let bound = bound(&problem);
-        Ok(Prepared {
-            job,
-            verify: Box::new(move |job| {
-                let sample = Sample::suited(&problem.attention);
-                let verdict = verify(job, &problem, sample)?;
-                if let Some(odd) = verdict.odd {
-                    return Err(KernelError::unfit(odd.to_string()));
-                }
-                Ok(verdict.worst().1)
-            }),
-            bound,
-        })
+        let job = BACKWARD
+            .choose(named, &problem, target)?
+            .job(&problem, given, target)?;
+        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+    }
+
+    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
+        let problem = problem(settings)?;
+        let variants = BACKWARD.variants.iter().map(|variant| Proposal {
+            candidate: Candidate::new([(VARIANT, variant.name())]),
+            judged: variant.suits(&problem, target).map(|_| None),
+        });
+        Ok(variants.collect())
+    }
+
+    fn tuned(
+        &self,
+        settings: &Settings,
+        candidate: &Candidate,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let problem = problem(settings)?;
+        let given = schedule(candidate)?;
+        let job = BACKWARD
+            .choose(candidate.get(VARIANT), &problem, target)?
+            .job(&problem, given.as_ref(), target)?;
+        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+    }
+}
+
+/// A job with random data and its check.
+fn prepared(mut job: Job, problem: Backward, seed: u64) -> Prepared {
+    fill(&mut job, &problem, seed);
+    let bound = bound(&problem);
+    Prepared {
+        job,
+        verify: Box::new(move |job| {
+            let sample = Sample::suited(&problem.attention);
+            let verdict = verify(job, &problem, sample)?;
+            match verdict.odd {
+                Some(odd) => Err(KernelError::unfit(odd.to_string())),
+                None => Ok(verdict.worst().1),
+            }
+        }),
+        bound,
     }
 }
