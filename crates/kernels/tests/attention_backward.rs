@@ -220,7 +220,7 @@ fn some(dim: u32, which: usize) -> Backward {
 /// Bytes that may be spilled. On warpgroups none, but for packed sequences of 64-wide
 /// heads two words; `mma.sync` takes every register that there is, and ptxas spills a few
 /// words of what only the ends of a tile need: the bound keeps them few.
-fn spill_allowed(variant: &str, problem: &Backward) -> u32 {
+fn spill_allowed(variant: &str, problem: &Backward) -> u64 {
     match (variant, problem.attention.is_ragged()) {
         ("wgmma", false) => 0,
         ("wgmma", true) => 8,
