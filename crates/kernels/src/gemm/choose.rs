@@ -158,23 +158,19 @@ impl Load {
     }
 }
 
-/// Tile shapes without swapped operands: rows, columns, blocks on a multiprocessor.
-const SHAPES: [(u32, u32, u32); 14] = [
-    (64, 64, 1),
-    (64, 64, 2),
-    (64, 128, 1),
-    (64, 128, 2),
-    (64, 256, 1),
-    (128, 64, 1),
-    (128, 96, 1),
-    (128, 128, 1),
-    (128, 160, 1),
-    (128, 192, 1),
-    (128, 224, 1),
-    (128, 256, 1),
-    (256, 96, 1),
-    (256, 128, 1),
-];
+/// Tile shapes without swapped operands: rows, columns, blocks on a multiprocessor. Every
+/// width in steps of 16 makes another number of tiles: one of them nearly fills the
+/// multiprocessors.
+fn tile_shapes() -> impl Iterator<Item = (u32, u32, u32)> {
+    let twice = [(64, 64, 2), (64, 128, 2)];
+    let wide = |rows, cols: std::ops::RangeInclusive<u32>| {
+        cols.step_by(16).map(move |cols| (rows, cols, 1))
+    };
+    let once = wide(64, 64..=256)
+        .chain(wide(128, 64..=256))
+        .chain(wide(256, 64..=128));
+    twice.into_iter().chain(once)
+}
 
 /// In how many shares the depth may be cut.
 const SHARES: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 33, 44, 66];
@@ -203,7 +199,7 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
             shapes.extend(deepest(tiling, majors(problem, true), target));
         }
     }
-    for (rows, cols, blocks) in SHAPES {
+    for (rows, cols, blocks) in tile_shapes() {
         let tiling = Tiling::new(rows, cols, 64, 2).blocks(blocks);
         let alone = deepest(tiling, majors(problem, false), target);
         shapes.extend(alone);

@@ -204,6 +204,7 @@ impl Finish {
         k: &Kernel<'k>,
         sums: [Val<'k, f32>; 2],
         further: u32,
+        cols: Option<[Val<'k, f32>; 2]>,
         to: &To<'k, T>,
     ) -> [Val<'k, f32>; 2] {
         let none = Addends {
@@ -218,7 +219,7 @@ impl Finish {
                 let row = rows.gt(0u32);
                 place.inside = Some([both & row, first & row]);
             }
-            self.addends(k, &place, to)
+            self.addends(k, &place, cols, to)
         } else {
             none
         };
@@ -283,7 +284,11 @@ impl Finish {
         for (number, batch) in pairs.chunks(4).enumerate() {
             let first = number as u32 * 32;
             let read: Vec<_> = (0..4)
-                .map(|index| self.addends(k, &Place::new(first + index * 8, to), to))
+                .map(|index| {
+                    let further = first + index * 8;
+                    let cols = self.columns(k, further, to);
+                    self.addends(k, &Place::new(further, to), cols, to)
+                })
                 .collect();
             let words: Vec<_> = batch
                 .iter()
@@ -316,7 +321,10 @@ impl Finish {
         for (number, batch) in pairs.chunks(size).enumerate() {
             let read = batch.iter().enumerate().map(|(index, &sums)| {
                 let place = Place::new((number * size + index) as u32 * 8, to);
-                (place, sums, self.addends(k, &place, to))
+                {
+                    let cols = self.columns(k, place.col, to);
+                    (place, sums, self.addends(k, &place, cols, to))
+                }
             });
             for (place, sums, addends) in read.collect::<Vec<_>>() {
                 let [low, high] = [0, 1].map(|i| self.value(k, sums[i], addends, i, to));
@@ -335,18 +343,31 @@ impl Finish {
         }
     }
 
-    /// What is added to the sums of a place.
+    /// The factors of two columns, `further` from where `to` begins: the same for every
+    /// row, so they are read once.
+    pub(super) fn columns<'k, T: Stored>(
+        &self,
+        k: &Kernel<'k>,
+        further: u32,
+        to: &To<'k, T>,
+    ) -> Option<[Val<'k, f32>; 2]> {
+        let place = Place::new(further, to);
+        to.scales.map(|scales| {
+            let cols = scales.cols.at(further);
+            place.read(k, || cols.load_vec::<2>(), || cols.load())
+        })
+    }
+
+    /// What is added to the sums of a place, and their factor, of these columns.
     fn addends<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         place: &Place<'k>,
+        cols: Option<[Val<'k, f32>; 2]>,
         to: &To<'k, T>,
     ) -> Addends<'k> {
-        let scale = to.scales.map(|scales| {
-            let cols = scales.cols.at(place.col);
-            let cols = place.read(k, || cols.load_vec::<2>(), || cols.load());
-            cols.map(|col| scales.row.map_or(col, |row| row * col))
-        });
+        let row = to.scales.and_then(|scales| scales.row);
+        let scale = cols.map(|cols| cols.map(|col| row.map_or(col, |row| row * col)));
         Addends {
             scale,
             c: self.adds.then(|| {

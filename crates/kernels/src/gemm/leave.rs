@@ -198,9 +198,10 @@ impl<'k> Staged<'k> {
                 let words = [0, 1].map(|next| {
                     let block = panel * per + pair * 2 + next;
                     let sums = sums.block(block as usize).unwrap_or([k.c(0.0); 4]);
+                    let cols = finish.columns(&k, block * 8, &lines[0]);
                     [0, 1].map(|half| {
                         let two = [sums[half * 2], sums[half * 2 + 1]];
-                        let done = finish.pair(&k, two, block * 8, &lines[half]);
+                        let done = finish.pair(&k, two, block * 8, cols, &lines[half]);
                         packed::<O>(&k, done).bitcast()
                     })
                 });

@@ -33,75 +33,80 @@ pub(crate) struct BlockScales<'k> {
 /// read while the block before is multiplied.
 pub(crate) struct Fetched<'k> {
     /// Of its two rows, 8 apart.
-    rows: Vec<Var<'k, f32>>,
+    rows: Vec<Scale<'k>>,
     /// Of its columns: two neighbours of every 8, or one for every 64.
-    cols: Vec<Var<'k, f32>>,
+    cols: Vec<Scale<'k>>,
+}
+
+/// A scale, and where those of its row, or of its block of columns, begin.
+struct Scale<'k> {
+    from: Ptr<'k, Global, f32>,
+    value: Var<'k, f32>,
+    of_a: bool,
 }
 
 impl<'k> BlockScales<'k> {
-    /// Room for the scales of a tile with so many columns.
-    pub(crate) fn room(&self, k: &Kernel<'k>, cols: u32) -> Fetched<'k> {
-        let room = |count: u32| (0..count).map(|_| k.var(0.0f32)).collect();
-        match self.swapped {
-            false => Fetched {
-                rows: room(2),
-                cols: room(cols.div_ceil(CHUNK)),
-            },
-            true => Fetched {
-                rows: room(1),
-                cols: room(cols / 4),
-            },
-        }
-    }
-
-    /// Reads the scales of a block of the depth, for 64 rows from `row` on and the tile's
-    /// columns from `col` on. What lies outside has the scale of the last one inside: its
-    /// products are zero.
-    pub(crate) fn fetch(
+    /// The scales for 64 rows from `row` on and `cols` columns from `col` on. What lies
+    /// outside has the scale of the last one inside: its products are zero.
+    pub(crate) fn room(
         &self,
         k: &Kernel<'k>,
-        to: &Fetched<'k>,
         [row, col]: [Val<'k, u32>; 2],
-        block: Val<'k, u32>,
-    ) {
-        let block = block.min(self.depth - 1);
+        cols: u32,
+    ) -> Fetched<'k> {
         let lane = k.lane();
-        let down = row + (k.warp_uniform() & 3) * 16 + (lane >> 2);
-        let of_a = |row: Val<'k, u32>| {
-            let row = row.min(self.m - 1);
-            self.a.at(block.mul_wide(self.m) + row.cast::<u64>()).load()
+        let of_a = |row: Val<'k, u32>| Scale {
+            from: self.a.at(row.min(self.m - 1)),
+            value: k.var(0.0f32),
+            of_a: true,
         };
-        let of_b = |col: Val<'k, u32>| {
-            let col = col.min(self.n - 1) / BLOCK;
-            self.b
-                .at(col.mul_wide(self.depth) + block.cast::<u64>())
-                .load()
+        let of_b = |col: Val<'k, u32>| Scale {
+            from: self
+                .b
+                .at((col.min(self.n - 1) / BLOCK).mul_wide(self.depth)),
+            value: k.var(0.0f32),
+            of_a: false,
         };
         match self.swapped {
             false => {
-                for (number, scale) in to.rows.iter().enumerate() {
-                    scale.set(of_a(down + number as u32 * 8));
-                }
-                for (chunk, scale) in to.cols.iter().enumerate() {
-                    scale.set(of_b(col + chunk as u32 * CHUNK));
+                let down = row + (k.warp_uniform() & 3) * 16 + (lane >> 2);
+                Fetched {
+                    rows: [0, 8].map(|further| of_a(down + further)).into(),
+                    cols: (0..cols.div_ceil(CHUNK))
+                        .map(|chunk| of_b(col + chunk * CHUNK))
+                        .collect(),
                 }
             }
             true => {
-                // Blocks of 128 begin at multiples of the 64 rows.
-                to.rows.iter().for_each(|scale| scale.set(of_b(row)));
                 let across = col + ((lane & 3) << 1);
-                for (number, scale) in to.cols.iter().enumerate() {
-                    let number = number as u32;
-                    scale.set(of_a(across + (number / 2 * 8 + number % 2)));
+                Fetched {
+                    // Blocks of 128 begin at multiples of the 64 rows.
+                    rows: vec![of_b(row)],
+                    cols: (0..cols / 4)
+                        .map(|number| of_a(across + (number / 2 * 8 + number % 2)))
+                        .collect(),
                 }
             }
+        }
+    }
+
+    /// Reads the scales of a block of the depth, or of the last one.
+    pub(crate) fn fetch(&self, to: &Fetched<'k>, block: Val<'k, u32>) {
+        let block = block.min(self.depth - 1);
+        let below = block.mul_wide(self.m);
+        for scale in to.rows.iter().chain(&to.cols) {
+            let at = match scale.of_a {
+                true => scale.from.at(below),
+                false => scale.from.at(block),
+            };
+            scale.value.set(at.load());
         }
     }
 
     /// The factors of a thread's four sums of each 8 columns, from what was fetched.
     pub(crate) fn factors(&self, from: &Fetched<'k>) -> Factors<'k> {
-        let rows: Vec<_> = from.rows.iter().map(|scale| scale.get()).collect();
-        let cols = from.cols.iter().map(|scale| scale.get());
+        let rows: Vec<_> = from.rows.iter().map(|scale| scale.value.get()).collect();
+        let cols = from.cols.iter().map(|scale| scale.value.get());
         let products = cols.map(|col| rows.iter().map(|row| *row * col).collect());
         Factors {
             products: products.collect(),

@@ -256,14 +256,14 @@ impl<'p, 'k> Ends<'p, 'k> {
         let pieces = depth / SPAN;
         let first = factors.from * pieces;
         let scaled: Option<Vec<(BlockScales<'k>, Fetched<'k>)>> = scales.map(|scales| {
+            let place = |row: &Val<'k, u32>| [factors.left.first + *row, factors.right.first];
             rows.iter()
-                .map(|_| (scales, scales.room(&k, cols)))
+                .map(|row| (scales, scales.room(&k, place(row), cols)))
                 .collect()
         });
         let fetch = |number: usize, block: Val<'k, u32>| {
             if let Some((scales, fetched)) = scaled.as_ref().map(|scaled| &scaled[number]) {
-                let place = [factors.left.first + rows[number], factors.right.first];
-                scales.fetch(&k, fetched, place, block);
+                scales.fetch(fetched, block);
             }
         };
         (0..rows.len()).for_each(|number| fetch(number, first));
