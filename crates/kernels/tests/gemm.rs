@@ -400,6 +400,21 @@ fn warpgroups_in_every_tile_shape() {
 }
 
 #[test]
+fn results_leave_in_panels_of_any_number() {
+    // Five, seven and nine panels of a tile in up to four buffers, tile after tile.
+    for (tiling, m, n) in [
+        ("wgmma:64x80x64/3", 200, 168),
+        ("wgmma:64x112x64/3", 130, 232),
+        ("wgmma:128x144x64/3", 300, 296),
+        ("wgmma:128x224x64/3", 140, 456),
+        ("wgmma:256x112x64/3", 300, 120),
+    ] {
+        let problem = Gemm::new(m, n, 72, Input::Bf16, Output::Bf16, Layout::Nt);
+        right_in_tiles(problem, tiling, Some(&Schedule::new(Source::Static)), 1);
+    }
+}
+
+#[test]
 fn warpgroups_with_swapped_operands() {
     for (m, tiling) in [
         (1, "wgmma:64x8x128/4/swapped"),

@@ -42,14 +42,13 @@ impl Staging {
         let warps = tiling.groups() * 4;
         let shape = |rows, width: u32, turns: u32| {
             let bytes = warps * rows * width * 2;
-            let fit = (1..=turns.min(most)).rev();
-            fit.filter(|buffers| turns.is_multiple_of(*buffers))
-                .find(|buffers| bytes * buffers + 1024 <= room)
-                .map(|buffers| Staging {
-                    rows,
-                    width,
-                    buffers,
-                })
+            let mut fit = (1..=turns.min(most)).rev();
+            let buffers = fit.find(|buffers| bytes * buffers + 1024 <= room)?;
+            Some(Staging {
+                rows,
+                width,
+                buffers,
+            })
         };
         if tiling.swapped {
             return shape(tiling.cols, WARP_ROWS, 1);
@@ -58,6 +57,17 @@ impl Staging {
             .into_iter()
             .find(|width| tiling.cols.is_multiple_of(*width))?;
         shape(WARP_ROWS, width, tiling.cols / width)
+    }
+
+    /// How many stores of a warp are newer than the last one from the buffer of panel
+    /// `panel`, where 64 rows of sums have `panels`. Each 64 rows begin with the first
+    /// buffer again.
+    fn newer(&self, panel: u32, panels: u32) -> u32 {
+        if panel >= self.buffers {
+            return self.buffers - 1;
+        }
+        let before = panel + (panels - 1 - panel) / self.buffers * self.buffers;
+        panels - 1 - before + panel
     }
 
     /// The box that one store takes, columns of the result first, and its swizzle.
@@ -186,13 +196,14 @@ impl<'k> Staged<'k> {
         let (row, col) = (warp_row + (lane >> 2), (lane & 3) << 1);
         let lines = [0, 8].map(|further| to.from(row + further, col));
         let per = self.shape.width / 8;
-        for panel in 0..sums.blocks() as u32 / per {
+        let panels = sums.blocks() as u32 / per;
+        for panel in 0..panels {
             let buffer = panel % self.shape.buffers;
             let tile = self
                 .memory
                 .rows_from(k.c(buffer * self.shape.rows), self.shape.rows);
             if self.map.is_some() {
-                self.free_buffer(self.shape.buffers - 1);
+                self.free_buffer(self.shape.newer(panel, panels));
             }
             for pair in 0..per / 2 {
                 let words = [0, 1].map(|next| {
@@ -393,4 +404,35 @@ pub(crate) fn store_share<'k>(k: &Kernel<'k>, sums: &WgmmaResult<'k>, share: &Sh
             }
         });
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_free_when_its_last_store_has_been_read() {
+        for panels in 1..=16 {
+            for buffers in 1..=panels.min(4) {
+                let staging = Staging {
+                    rows: WARP_ROWS,
+                    width: 16,
+                    buffers,
+                };
+                // All stores of several tiles in order, by the buffer each is from.
+                let turns = (0..3 * panels).map(|turn| turn % panels % buffers);
+                let stores: Vec<u32> = turns.collect();
+                for (at, buffer) in stores.iter().enumerate().skip(panels as usize) {
+                    let newer = staging.newer(at as u32 % panels, panels) as usize;
+                    let still = &stores[at - newer..at];
+                    assert!(
+                        !still.contains(buffer),
+                        "{panels} panels, {buffers} buffers"
+                    );
+                    // And no more than needed is waited for.
+                    assert_eq!(stores[at - newer - 1], *buffer);
+                }
+            }
+        }
+    }
 }
