@@ -108,7 +108,7 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
     for (problem, tiling) in [
         (tiny(Scales::Blocks), "wgmma:128x128x64/6"),
         (tiny(Scales::Blocks), "wgmma:64x192x64/6"),
-        (tiny(Scales::Blocks), "wgmma:64x64x64/6/swapped"),
+        (tiny(Scales::Blocks), "wgmma:64x32x64/6/swapped"),
         (tiny(Scales::Rows).epilogue(epilogue), "wgmma:128x128x64/6"),
         (tiny(Scales::Tensor), "wgmma:128x128x64/5/cluster=2"),
         (

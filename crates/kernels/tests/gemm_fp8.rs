@@ -88,7 +88,7 @@ fn a_scale_belongs_to_its_block() {
     for tiling in [
         "wgmma:128x64x64/3",
         "wgmma:64x192x64/3",
-        "wgmma:64x136x64/3/swapped",
+        "wgmma:64x32x64/3/swapped",
     ] {
         let tiling: Tiling = tiling.parse().expect("a tile shape");
         let job = job_with_tiling(&problem, tiling, None, target).expect("a job");

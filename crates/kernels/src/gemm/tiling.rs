@@ -176,14 +176,11 @@ impl Tiling {
     }
 
     /// Whether a thread has room for sums in two levels: besides all of them for those
-    /// of 64 rows, and where its columns are `scaled` by themselves, for their factors.
+    /// of 64 rows. Where its columns are `scaled` by themselves, it has factors and their
+    /// addresses for each of them: more than 32 columns spilled, or were slower.
     pub(crate) fn holds_levels(&self, scaled: bool) -> bool {
-        let factors = if scaled && self.swapped {
-            self.cols / 2
-        } else {
-            0
-        };
-        self.holds(self.sums() + self.cols / 2 + factors)
+        let few = !(scaled && self.swapped) || self.cols <= 32;
+        few && self.holds(self.sums() + self.cols / 2)
     }
 }
 
