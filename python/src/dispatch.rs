@@ -217,9 +217,10 @@ pub(crate) fn remembered() -> usize {
 }
 
 /// One body for each operation: PyTorch says nothing of which it calls.
-const BODIES: [Boxed; 12] = [
+const BODIES: [Boxed; 24] = [
     body::<0>, body::<1>, body::<2>, body::<3>, body::<4>, body::<5>, body::<6>, body::<7>,
-    body::<8>, body::<9>, body::<10>, body::<11>,
+    body::<8>, body::<9>, body::<10>, body::<11>, body::<12>, body::<13>, body::<14>, body::<15>,
+    body::<16>, body::<17>, body::<18>, body::<19>, body::<20>, body::<21>, body::<22>, body::<23>,
 ];
 
 /// The body of operation `N`.

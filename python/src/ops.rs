@@ -4,7 +4,7 @@
 
 use crate::error::{HeistError, bad_word, of_op};
 use heist::kernels::attention::{Layout as Heads, Mask};
-use heist::kernels::gemm::{Epilogue, Gemm};
+use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
     Attention, BorrowedStream, GroupedGemm, Memory, OpError, Operands, SLOTS, Sequences, Slots,
     WorkspaceMemory,
@@ -43,8 +43,9 @@ impl Ops {
         self.ops.len()
     }
 
-    /// Plans `D = activation(alpha * A * B + beta * C + bias)`.
-    #[pyo3(signature = (m, n, k, *, dtype, out, layout, lda, ldb, ldc, alpha=1.0, beta=0.0, bias=false, activation="none", policy=None))]
+    /// Plans `D = activation(alpha * A * B + beta * C + bias)`, or a batch of such
+    /// products; `scales` are the factors of A and B, `fast` sums of 8-bit floats.
+    #[pyo3(signature = (m, n, k, *, dtype, out, layout, lda, ldb, ldc, alpha=1.0, beta=0.0, bias=false, activation="none", batch=1, scales="none", fast=false, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn gemm(
         &self,
@@ -62,6 +63,9 @@ impl Ops {
         beta: f32,
         bias: bool,
         activation: &str,
+        batch: u32,
+        scales: &str,
+        fast: bool,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let (input, output) = (dtype.parse(), out.parse());
@@ -84,6 +88,9 @@ impl Ops {
             lda,
             ldb,
             ldc,
+            batch,
+            scales: scales.parse().map_err(bad_word)?,
+            sums: if fast { Summing::Fast } else { Summing::Levels },
             ..plain
         };
         let schedule = self.schedule(policy)?;

@@ -77,6 +77,39 @@ def products_of_many_shapes():
             no_worse(ht.addmm(bias, a, b.t(), beta=0.5), torch.addmm(bias, a, b.t(), beta=0.5), exact + 0.5 * bias.double())
 
 
+def batches_and_eight_bit_floats():
+    for batch, m, n, k in [(8, 128, 256, 64), (3, 1000, 77, 1111), (64, 1, 512, 128)]:
+        a, b = randn(batch, m, k), randn(batch, n, k).transpose(1, 2)
+        no_worse(ht.bmm(a, b), torch.bmm(a, b), a.double() @ b.double())
+    for m, n, k in [(256, 512, 1024), (1000, 1024, 512), (16, 256, 4096)]:
+        a, b = (torch.randn(r, k, device="cuda").to(torch.float8_e4m3fn) for r in (m, n))
+        exact = a.double() @ b.double().t()
+        one = torch.tensor(0.5, device="cuda")
+        theirs = torch._scaled_mm(a, b.t(), one, one, out_dtype=BF16)
+        no_worse(ht.scaled_mm(a, b.t(), one, one), theirs, exact * 0.25)
+        rows, cols = torch.rand(m, 1, device="cuda"), torch.rand(1, n, device="cuda")
+        close(ht.scaled_mm(a, b.t(), rows, cols), exact * rows.double() * cols.double())
+        of_a, of_b = torch.rand(m, k // 128, device="cuda"), torch.rand(k // 128, n // 128, device="cuda")
+        spread_a = a.double() * of_a.double().repeat_interleave(128, 1)
+        spread_b = b.double().t() * of_b.double().repeat_interleave(128, 0).repeat_interleave(128, 1)
+        close(ht.scaled_mm(a, b.t(), of_a, of_b), spread_a @ spread_b)
+
+
+def gradients():
+    for call, exact, inputs in [
+        (ht.linear, F.linear, (randn(300, 256), randn(512, 256), randn(512))),
+        (ht.mm, torch.mm, (randn(300, 256), randn(256, 128))),
+        (ht.bmm, torch.bmm, (randn(4, 300, 256), randn(4, 256, 128))),
+    ]:
+        mine, right = [t.clone().requires_grad_() for t in inputs], [t.double().requires_grad_() for t in inputs]
+        out = call(*mine)
+        weights = torch.randn_like(out)
+        out.backward(weights)
+        exact(*right).backward(weights.double())
+        for found, want in zip(mine, right):
+            close(found.grad, want.grad)
+
+
 def groups():
     for rows, count, n, k in [(1024, 8, 512, 256), (77, 5, 264, 96), (4096, 16, 1024, 512)]:
         a, b = randn(rows, k), randn(count, k, n)
@@ -331,7 +364,7 @@ def more_than_2_31_elements():
 
 
 CHECKS = [
-    attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, groups, graphs,
+    attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, batches_and_eight_bit_floats, gradients, groups, graphs,
     graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,
 ]  # fmt: skip
 

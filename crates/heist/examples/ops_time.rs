@@ -77,6 +77,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         c: None,
         d: Memory::device(&d),
         bias: None,
+        scales: None,
     };
     let workspace = WorkspaceMemory {
         counters: Memory::device(&counters),

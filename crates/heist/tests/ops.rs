@@ -2,7 +2,9 @@
 
 use half::{bf16, f16};
 use heist::kernels::attention::{Dtype, Layout, Mask};
-use heist::kernels::gemm::{Activation, Epilogue, Gemm, Input, Layout as GemmLayout, Output};
+use heist::kernels::gemm::{
+    Activation, Epilogue, Gemm, Input, Layout as GemmLayout, Output, Scales,
+};
 use heist::ops::{
     Attention, AttentionOperands, BorrowedStream, GemmOperands, GroupedGemm, GroupedOperands,
     Memory, OpError, Ops, Sequences, WorkspaceMemory,
@@ -95,6 +97,7 @@ fn a_product_with_pitches_and_an_epilogue() {
         c: Some(Memory::host(&c)),
         d: Memory::host_mut(&mut d),
         bias: Some(Memory::host(&bias)),
+        scales: None,
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");
@@ -367,6 +370,50 @@ fn plans_are_kept_and_shared() {
 }
 
 #[test]
+fn a_product_whose_rows_and_columns_have_factors() {
+    let ops = ops();
+    let (m, n, k) = (24usize, 16usize, 32usize);
+    let size = [m, n, k].map(|extent| extent as u32);
+    let mut problem = Gemm::new(
+        size[0],
+        size[1],
+        size[2],
+        Input::Bf16,
+        Output::F32,
+        GemmLayout::Nt,
+    );
+    problem.scales = Scales::Rows;
+    let plan = ops.gemm(&problem, None).expect("a plan");
+    let (a, b) = (random(1, m * k), random(2, n * k));
+    let of_rows: Vec<f32> = (0..m).map(|row| 0.5 + row as f32).collect();
+    let of_cols: Vec<f32> = (0..n).map(|col| 0.25 * (1 + col) as f32).collect();
+    let mut d = vec![-77f32; m * n];
+    let (a_bits, b_bits) = (brains(&a), brains(&b));
+    let mut operands = GemmOperands {
+        a: Memory::host(&a_bits),
+        b: Memory::host(&b_bits),
+        c: None,
+        d: Memory::host_mut(&mut d),
+        bias: None,
+        scales: Some([Memory::host(&of_rows), Memory::host(&of_cols)]),
+    };
+    plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+        .expect("a launch");
+    operands.scales = None;
+    let without = plan.launch(&operands, WorkspaceMemory::NONE, STREAM);
+    assert!(matches!(without, Err(OpError::Memory(why)) if why.contains("scale_a is missing")));
+    let right: Vec<f64> = (0..m * n)
+        .map(|at| {
+            let (row, col) = (at / n, at % n);
+            let sum: f64 = (0..k).map(|i| a[row * k + i] * b[col * k + i]).sum();
+            sum * f64::from(of_rows[row]) * f64::from(of_cols[col])
+        })
+        .collect();
+    let found: Vec<f64> = d.iter().map(|v| f64::from(*v)).collect();
+    close(&found, &right, 1e-3);
+}
+
+#[test]
 fn memory_that_does_not_fit_is_refused() {
     let ops = ops();
     let problem = Gemm::new(16, 16, 16, Input::F16, Output::F16, GemmLayout::Nn);
@@ -378,6 +425,7 @@ fn memory_that_does_not_fit_is_refused() {
         c: None,
         d: Memory::host_mut(&mut d),
         bias: None,
+        scales: None,
     };
     let refused = |operands: &GemmOperands<'_>, why: &str| {
         let found = plan.launch(operands, WorkspaceMemory::NONE, STREAM);

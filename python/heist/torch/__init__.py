@@ -21,6 +21,7 @@ from ._attention import (
     flash_attn_with_kvcache,
     scaled_dot_product_attention,
 )
+from ._batches import bmm, scaled_mm
 from ._device import empty_cache, simulate
 from ._hooks import register_transformers, restore, use
 from ._library import install
@@ -32,6 +33,7 @@ dispatch = install()
 
 __all__ = [
     "addmm",
+    "bmm",
     "empty_cache",
     "flash_attn_func",
     "flash_attn_varlen_func",
@@ -42,6 +44,7 @@ __all__ = [
     "register_transformers",
     "restore",
     "scaled_dot_product_attention",
+    "scaled_mm",
     "simulate",
     "use",
 ]

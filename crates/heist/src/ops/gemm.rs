@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::gemm::{FAMILY, Gemm, Major};
-use heist_launch::Role;
+use heist_launch::{ElementType, Role};
 use heist_sched::Schedule;
 
 /// What a multiplication works on.
@@ -22,14 +22,20 @@ pub struct GemmOperands<'m> {
     pub d: Memory<'m>,
     /// A vector that is added to every row, where the epilogue has one.
     pub bias: Option<Memory<'m>>,
+    /// The factors of A and of B in f32, where the problem has some
+    /// ([`Scales`](heist_kernels::gemm::Scales)).
+    pub scales: Option<[Memory<'m>; 2]>,
 }
 
 impl Operands for GemmOperands<'_> {
-    const NAMES: &'static [&'static str] = &["a", "b", "c", "d", "bias"];
+    const NAMES: &'static [&'static str] = &["a", "b", "c", "d", "bias", "scale_a", "scale_b"];
 
     fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
         let mut list = [None; SLOTS];
         list[..5].copy_from_slice(&[Some(self.a), Some(self.b), self.c, Some(self.d), self.bias]);
+        if let Some(scales) = self.scales {
+            list[5..7].copy_from_slice(&scales.map(Some));
+        }
         list
     }
 }
@@ -116,6 +122,11 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
     let with_c = problem.epilogue.beta != 0.0;
     let with_bias = problem.epilogue.bias;
     let when = |wanted: bool, count: u64| if wanted { count } else { 0 };
+    let [of_a, of_b] = problem.scale_counts();
+    let scale = |name, count: usize| {
+        let factors = Operand::tensor(name, Role::In, ElementType::F32, count as u64, count == 0);
+        factors.list()
+    };
     vec![
         Operand::tensor("a", Role::In, input, a, false),
         Operand::tensor("b", Role::In, input, b, false),
@@ -139,5 +150,7 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
             when(with_bias, n.into()),
             !with_bias,
         ),
+        scale("scale_a", of_a),
+        scale("scale_b", of_b),
     ]
 }

@@ -26,6 +26,7 @@
 //!     c: None,
 //!     d: Memory::host_mut(&mut d),
 //!     bias: None,
+//!     scales: None,
 //! };
 //! plan.launch(&operands, WorkspaceMemory::NONE, BorrowedStream::default())?;
 //! assert_eq!(d, [32.0; 16 * 8]);
