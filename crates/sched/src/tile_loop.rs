@@ -414,6 +414,9 @@ impl<'k> TileLoop<'k> {
             }
             if let Some(judge) = self.loaded() {
                 k.if_(self.leader, || judge.policy.look_ahead(&judge.cx));
+                // An interpreter is too much for the assembler to see where its warp meets
+                // again; apart, the scheduler thread would run the tile after the others.
+                k.sync_warp();
             }
             self.run(body);
             if self.shape.submit == Submit::Late {
