@@ -53,7 +53,7 @@ pub(crate) struct Cuda {
 
 /// A simulated device; `h200` alone will do.
 fn device(word: &str) -> Result<DeviceName, String> {
-    let whole = match word.contains(':') {
+    let whole = match word.contains(':') || word == "gpu" {
         true => word.to_owned(),
         false => format!("sim:{word}"),
     };

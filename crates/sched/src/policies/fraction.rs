@@ -30,7 +30,7 @@ impl Fraction {
 
 impl PortablePolicy for Fraction {
     type State<'w> = ();
-    fn init<'w>(&self, _: &'w Writer) {}
+    fn init(&self, _: &Writer) {}
     fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
         self.belongs(w)
     }
@@ -69,7 +69,7 @@ const HALF: Fraction = Fraction { part: 0.5 };
 
 impl PortablePolicy for FirstHalf {
     type State<'w> = ();
-    fn init<'w>(&self, _: &'w Writer) {}
+    fn init(&self, _: &Writer) {}
     fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
         HALF.belongs(w)
     }

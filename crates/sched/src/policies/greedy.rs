@@ -7,7 +7,7 @@ pub struct Greedy;
 
 impl PortablePolicy for Greedy {
     type State<'w> = ();
-    fn init<'w>(&self, _: &'w Writer) {}
+    fn init(&self, _: &Writer) {}
     fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
         w.yes()
     }

@@ -28,7 +28,7 @@ const FULL_AT: u32 = 0;
 
 impl PortablePolicy for SharedBucket {
     type State<'w> = ();
-    fn init<'w>(&self, _: &'w Writer) {}
+    fn init(&self, _: &Writer) {}
     fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
         let now = w.nanoseconds();
         let ahead = self.interval() * u64::from(self.burst.get() - 1);

@@ -12,7 +12,7 @@ pub struct SmLimit {
 
 impl PortablePolicy for SmLimit {
     type State<'w> = ();
-    fn init<'w>(&self, _: &'w Writer) {}
+    fn init(&self, _: &Writer) {}
     fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
         w.sm().lt(self.sms)
     }

@@ -11,7 +11,7 @@ pub struct UntilAsked;
 
 impl PortablePolicy for UntilAsked {
     type State<'w> = ();
-    fn init<'w>(&self, _: &'w Writer) {}
+    fn init(&self, _: &Writer) {}
     fn should_try_steal<'w>(&self, w: &'w Writer, (): &()) -> Num<'w, bool> {
         !w.is_asked_to_yield()
     }

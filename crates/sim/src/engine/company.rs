@@ -170,9 +170,7 @@ impl Company {
         let Ended { time, site, who } = self.sites.next()?;
         let guest = self.seats[who].guest;
         let waits = self.someone_more_urgent_waits(guest);
-        let Some(host) = self.guests[guest].as_mut() else {
-            return None;
-        };
+        let host = self.guests[guest].as_mut()?;
         host.machine.yields = waits;
         let code = &host.executable.code;
         let place = &mut self.seats[who].place;
