@@ -24,7 +24,9 @@ fn no_error_on_any_file_of_the_corpus() {
             for finding in heist_check::check(&module) {
                 // A register that nothing sets is a warning for what may come of it. Compilers make one
                 // where a value does not matter; a file in which they do says so.
-                let allowed = source.text().contains(&format!("heist: allows {}", finding.code));
+                let allowed = source
+                    .text()
+                    .contains(&format!("heist: allows {}", finding.code));
                 let unset = finding.code == rule::REGISTER_UNWRITTEN && !allowed;
                 if finding.severity == Severity::Error || unset {
                     let line = source.position(finding.span).line;

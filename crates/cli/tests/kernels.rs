@@ -347,6 +347,20 @@ fn tuning_finds_what_run_takes() {
 }
 
 #[test]
+fn the_pack_of_evidence_from_a_gpu_holds() {
+    let pack = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../bench/evidence/h200-gemm-4096"
+    );
+    let verified = heist(&["evidence", "verify", pack]);
+    assert_eq!(verified.status.code(), Some(0), "{}", out(&verified));
+    assert_eq!(
+        heist(&["evidence", "verify", "no/such/pack"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
 fn a_sweep_without_candidates_says_so() {
     let none = heist(&["tune", "gemm", "m=0", "--device", "sim:h200"]);
     assert_eq!(none.status.code(), Some(2));

@@ -192,6 +192,7 @@ fn every_answer_is_as_its_schema_says() {
         ],
         &["tuned"],
         &["evidence", "verify", "docs"],
+        &["evidence", "verify", "bench/evidence/h200-gemm-4096"],
         &["tuned", "forget"],
         &["selftest", "--device", "sim", "tests/ptx/float/add.ptx"],
         &["no-such-command"],
