@@ -194,13 +194,13 @@ fn a_wrong_head_is_told() {
 
 #[test]
 fn what_does_not_fit_says_what_of() {
-    let long = vec!["probability(0.5)"; 9].join(" & ");
+    let long = ["probability(0.5)"; 9].join(" & ");
     let error = Loaded::new(&policy(&long)).expect_err("it is too long");
     assert!(
         matches!(&error, NotPortable::TooLarge(much) if much.what == "steps"),
         "{error}"
     );
-    let shared = vec!["at-most(3)"; 12].join(" & ");
+    let shared = ["at-most(3)"; 12].join(" & ");
     let error = policy(&shared).program().expect("a program").words();
     assert!(error.is_err());
 }
