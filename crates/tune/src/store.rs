@@ -120,14 +120,16 @@ impl Store {
         connection
             .busy_timeout(Duration::from_secs(20))
             .map_err(told)?;
-        let number = |name: &str| {
-            connection
-                .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
-                .map_err(told)
-        };
-        let (application, layout) = (number("application_id")?, number("user_version")?);
-        let tables: i64 = connection
-            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        // One statement, so that all three are of one moment: another process may be making the
+        // tables right now.
+        let (application, layout, tables): (i64, i64, i64) = connection
+            .query_row(
+                "SELECT (SELECT application_id FROM pragma_application_id),
+                        (SELECT user_version FROM pragma_user_version),
+                        (SELECT count(*) FROM sqlite_schema)",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
             .map_err(told)?;
         let broken = |why: String| StoreError::Broken {
             path: path.to_owned(),
@@ -136,11 +138,12 @@ impl Store {
         match (application, layout, tables) {
             (APPLICATION, LAYOUT, _) => {}
             (0, 0, 0) => {
-                // Several processes may find it empty at once: each statement can be said twice.
+                // Several processes may find it empty at once: each statement can be said twice. The
+                // one that is late with the journal's mode finds it set.
+                let _ = connection.pragma_update(None, "journal_mode", "WAL");
                 connection
                     .execute_batch(&format!(
-                        "PRAGMA journal_mode = WAL;
-                         BEGIN IMMEDIATE; {TABLES}
+                        "BEGIN IMMEDIATE; {TABLES}
                          PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; COMMIT;"
                     ))
                     .map_err(told)?;
