@@ -1,6 +1,6 @@
 //! `tcgen05.alloc`, `tcgen05.dealloc` and `tcgen05.relinquish_alloc_permit`.
 
-use super::{Place, check_group, check_peer, is_pair};
+use super::issue::{Place, check_group, check_peer, is_pair};
 use crate::access::context::Cx;
 use crate::access::group::{Does, groups};
 use crate::access::look::watch;

@@ -1,6 +1,6 @@
 //! `tcgen05.commit` and `tcgen05.fence`.
 
-use super::{check_group, check_issuer, is_pair};
+use super::issue::{check_group, check_issuer, is_pair};
 use crate::access::context::Cx;
 use crate::code::{Flow, Reach, Slot};
 use crate::decode::map::with;

@@ -1,7 +1,7 @@
 //! `tcgen05.cp`, from shared to tensor memory, and `tcgen05.shift` within it.
 
 use super::flight::{lines_of, start};
-use super::{Place, check_group, check_issuer, check_peer, is_pair};
+use super::issue::{Place, check_group, check_issuer, check_peer, is_pair};
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, check};
 use crate::code::{Flow, Slot};

@@ -1,8 +1,8 @@
 //! `tcgen05.mma`: products into tensor memory.
 
 use super::flight::{Used, ranks, shared, start};
+use super::issue::{Place, check_group, check_issuer, check_peer, is_pair};
 use super::product::Product;
-use super::{Place, check_group, check_issuer, check_peer, is_pair};
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, POISON, check};
 use crate::code::{Flow, PredSrc, Slot};

@@ -1,8 +1,8 @@
 //! One product while it is worked out: its factors from shared and tensor memory, their
 //! scales, and where its result lies.
 
-use super::Place;
 use super::flight::{chunk, lines_of};
+use super::issue::Place;
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, POISON, check};
 use crate::ops::wgmma::source::Lines;

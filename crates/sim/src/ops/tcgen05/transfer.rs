@@ -1,6 +1,6 @@
 //! `tcgen05.ld`, `tcgen05.st` and their waits: between tensor memory and registers.
 
-use super::Place;
+use super::issue::Place;
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, POISON, check};
 use crate::code::{Flow, Slot};

@@ -1,10 +1,10 @@
 //! What a block does with a tile: one thread asks for copies, and warpgroups go through
 //! the blocks of queries as they come.
 
-use super::work::Work;
-use super::{
+use super::shape::{
     GROUPS, HalfTile, KEYS, PANEL, REGISTERS, RowArray, STAGES, WarpgroupArgs, WarpgroupShape,
 };
+use super::work::Work;
 use crate::attention::backward::numbers::{Sequence, Sequences};
 use crate::attention::backward::problem::Sums;
 use crate::attention::backward::reach::{QueryBlocks, Reach};

@@ -2,7 +2,7 @@
 
 use super::block::{Place, QueryBlock};
 use super::layout::{self, PARTS, PIECE};
-use super::{KEYS, PANEL, WarpgroupArgs, WarpgroupShape};
+use super::shape::{KEYS, PANEL, WarpgroupArgs, WarpgroupShape};
 use crate::attention::backward::problem::Sums;
 use crate::attention::params::Element;
 use heist_builder::{
