@@ -75,7 +75,11 @@ MORE = {
 
 @pytest.mark.parametrize("name", MORE)
 def test_opcheck(name):
-    torch.library.opcheck(getattr(torch.ops.heist, name).default, MORE[name]())
+    checks = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if name.startswith("scaled"):
+        # It multiplies copies of the arguments, and PyTorch has no product of 8-bit floats on the CPU.
+        checks.remove("test_schema")
+    torch.library.opcheck(getattr(torch.ops.heist, name).default, MORE[name](), test_utils=checks)
 
 
 one = torch.ones(())
