@@ -2,9 +2,9 @@
 
 import importlib.metadata
 import json
+import os
 import pathlib
 import re
-import os
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
