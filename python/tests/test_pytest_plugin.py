@@ -7,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as xml
 
 import pytest
@@ -22,9 +23,11 @@ def run(*words, status):
     known = importlib.metadata.entry_points(group="pytest11")
     plugin = [] if any(one.name == "heist" for one in known) else ["-p", "heist.pytest_plugin"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--strict-markers", *plugin, *map(str, words)]
-    # Without a word on this Triton 3.9 warns, from a path of its own.
-    environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": "1"}
-    done = subprocess.run(command, cwd=KERNELS, capture_output=True, text=True, env=environment)
+    with tempfile.TemporaryDirectory() as cache:
+        # Without a word on fusion Triton 3.9 warns, from a path of its own; and what it has cached of
+        # the same kernel in another folder names that folder.
+        environment = {**os.environ, "TRITON_DEFAULT_FP_FUSION": "1", "TRITON_CACHE_DIR": cache}
+        done = subprocess.run(command, cwd=KERNELS, capture_output=True, text=True, env=environment)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 
