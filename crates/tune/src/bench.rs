@@ -32,9 +32,6 @@ pub struct Facts {
     /// What it was held against: `f64`, or `first` for the first right result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub against: String,
-    /// The SHA-256 of its PTX.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub sha256: String,
 }
 
 /// Why a candidate was not solved or timed.

@@ -162,6 +162,48 @@ fn the_best_is_found_and_every_disaster_has_its_row() {
 }
 
 #[test]
+fn one_that_is_far_behind_is_given_up() {
+    let far = |rows: &str| Proposal {
+        candidate: Candidate::new([("rows", rows), ("stages", "2")]),
+        judged: Ok(None),
+    };
+    let mut bench = Planted {
+        exact: true,
+        ..Planted::default()
+    };
+    let mut journal = Journal::in_memory();
+    let mut silent = |_: &heist_tune::Progress<'_>| {};
+    let budget = Budget::default();
+    let mut sweep = Sweep::new(
+        &mut bench,
+        &mut journal,
+        budget,
+        Candidate::default(),
+        &mut silent,
+    );
+    let stage = Stage {
+        name: "tiles",
+        proposals: vec![far("96"), far("500"), far("5000")],
+        share: 1.0,
+    };
+    sweep.stage(&stage).expect("it ends");
+    let status = |rows: &str| {
+        let all = sweep.rows();
+        let found = all
+            .iter()
+            .find(|row| row.candidate.get("rows") == Some(rows));
+        found.expect("a row").status.clone()
+    };
+    assert_eq!(status("96"), Status::Right);
+    assert_eq!(
+        status("500"),
+        Status::Right,
+        "1424 ns are less than half as slow again as 1020"
+    );
+    assert_eq!(status("5000"), Status::Slow);
+}
+
+#[test]
 fn a_limit_is_kept_and_leaves_room_for_the_unlikely() {
     let mut bench = Planted {
         exact: true,

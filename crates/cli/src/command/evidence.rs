@@ -72,8 +72,8 @@ impl Evidence {
     }
 }
 
-/// Bytes that each kernel spills when it is assembled here.
-fn again(source: &Source) -> Result<Vec<(String, u64)>, String> {
+/// Whether each kernel spills when it is assembled here.
+fn again(source: &Source) -> Result<Vec<(String, bool)>, String> {
     let module = heist_ptx::parse(source).map_err(|_| "it is no PTX".to_owned())?;
     let reading: Reading = assembler::read(source, &module)?;
     let spilled = |name: &str| {
@@ -86,11 +86,6 @@ fn again(source: &Source) -> Result<Vec<(String, u64)>, String> {
     };
     Ok(module
         .entries()
-        .map(|entry| {
-            (
-                entry.name.to_string(),
-                u64::from(spilled(entry.name.as_str())),
-            )
-        })
+        .map(|entry| (entry.name.to_string(), spilled(entry.name.as_str())))
         .collect())
 }

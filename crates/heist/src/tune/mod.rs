@@ -22,12 +22,10 @@
 //!         Ok(Axis::product(&axes).into_iter().map(judged).collect())
 //!     }
 //!
-//!     fn prepare(&self, candidate: &Candidate, target: Target) -> Result<Prepared, KernelError> {
-//!         let _threads = candidate.get("block").unwrap_or("128");
-//!         # let _ = target;
-//!         # return Err(KernelError::unfit("left out here"));
-//!         # #[allow(unreachable_code)]
-//!         todo!("build the kernel, with its data and its check")
+//!     fn prepare(&self, candidate: &Candidate, _: Target) -> Result<Prepared, KernelError> {
+//!         let threads = candidate.get("block").unwrap_or("128");
+//!         // Here the kernel is built for so many threads, with its data and its check.
+//!         Err(KernelError::unfit(format!("there is no kernel of {threads} threads yet")))
 //!     }
 //! }
 //! ```

@@ -380,7 +380,7 @@ impl Multiply {
             }
         });
         // 128 rows, two columns and 32 bytes of depth a cycle: 4096 products of halves, which
-        // with 148 SMs at 1.85 GHz are the 2.25 PFLOP/s that NVIDIA states for a B200. Fewer
+        // with 148 SMs at 1.85 GHz are the 2.25 PFLOP/s taken for a B200 (not looked up). Fewer
         // rows take as long.
         let busy = match layout {
             Layout::B => form.n as u64 / 4,
