@@ -60,6 +60,25 @@ fn two_stores_become_one() {
     assert!(one.merge(&two).expect("merged") >= 1);
     assert_eq!(one.all().expect("read").len(), 2);
     assert_eq!(one.merge(&two).expect("merged"), 0, "nothing new");
+    let dated = |rows: &str, at: &str| Answer {
+        at: at.into(),
+        ..answer("m=3", "13.0", rows)
+    };
+    one.keep(&dated("64", "2026-01-02 00:00:00")).expect("kept");
+    two.keep(&dated("128", "2026-01-01 00:00:00"))
+        .expect("kept");
+    assert_eq!(
+        one.merge(&two).expect("merged"),
+        0,
+        "the older one stays away"
+    );
+    assert_eq!(
+        two.merge(&one).expect("merged"),
+        1,
+        "the newer one is taken"
+    );
+    let found = two.find(&key("m=3", "13.0")).expect("read").expect("there");
+    assert_eq!(found.candidate.get("rows"), Some("64"));
 }
 
 #[test]

@@ -159,6 +159,16 @@ fn the_best_is_found_and_every_disaster_has_its_row() {
             .count()
             <= 9
     );
+    // A racer that is behind beyond doubt gets no more samples than it takes to know.
+    let behind = rows
+        .iter()
+        .find(|row| row.candidate.to_string() == "rows=96 stages=5")
+        .and_then(|row| row.timing.as_ref())
+        .expect("a racer");
+    assert_eq!(
+        (behind.stage.as_str(), behind.estimate.samples),
+        ("race of tiles", 9)
+    );
 }
 
 #[test]
@@ -316,8 +326,14 @@ fn another_sweep_s_journal_is_refused_and_a_torn_line_is_not() {
     let mut text = std::fs::read_to_string(&path).expect("lines");
     text.push_str("{\"row\":{\"candi");
     std::fs::write(&path, &text).expect("written");
-    let journal = Journal::open(&path, &json!({"sweep": 1})).expect("the torn line is cut off");
+    let mut journal = Journal::open(&path, &json!({"sweep": 1})).expect("the torn line is cut off");
     assert!(latest(journal.rows()) == rows);
+    // What is written next begins a line of its own.
+    journal.finish("another").expect("written");
+    drop(journal);
+    let journal = Journal::open(&path, &json!({"sweep": 1})).expect("whole lines");
+    assert!(journal.is_done("another") && latest(journal.rows()) == rows);
+    drop(journal);
     std::fs::write(&path, "{\"sweep\":{\"sweep\":1}}\nnonsense\n").expect("written");
     let error = Journal::open(&path, &json!({"sweep": 1})).expect_err("nonsense");
     assert!(error.to_string().contains(":2:"), "{error}");
