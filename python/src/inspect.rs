@@ -1,7 +1,7 @@
 //! What is wrong with PTX, what a rule means, and what a policy says.
 
 use crate::error::{Finding, bad_word};
-use heist::check::log::{self, Kind};
+use heist::check::log::{self, TextKind};
 use heist::ptx::{Source, parse, validate};
 use heist::sched::{AnyPolicy, Catalogue, Policy};
 use heist_cli::command::Heist;
@@ -20,7 +20,7 @@ pub(crate) fn check(py: Python<'_>, text: &str, name: &str) -> PyResult<Vec<Find
                      compute-sanitizer or CUDA; give the text of one, or a path"
                 )));
             }
-            Some(Kind::Ptx) => match parse(&source) {
+            Some(TextKind::Ptx) => match parse(&source) {
                 Err(errors) => errors,
                 Ok(module) => {
                     let mut found = validate::validate(&module, Some(&source));

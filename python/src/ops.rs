@@ -10,7 +10,7 @@ use heist::ops::{
     WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
-use heist::sched::{AnyPolicy, Schedule, Source, Submit};
+use heist::sched::{AnyPolicy, Schedule, Submit, TileSource};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -198,7 +198,7 @@ impl Ops {
             return Ok(None);
         };
         let policy: AnyPolicy = text.parse().map_err(bad_word)?;
-        let source = Source::auto(self.ops.target().arch, &policy, true).source;
+        let source = TileSource::auto(self.ops.target().arch, &policy, true).source;
         let mut schedule = Schedule::new(source).submit(Submit::Late);
         schedule.policy = policy;
         Ok(Some(schedule))

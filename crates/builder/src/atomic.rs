@@ -3,7 +3,7 @@
 use crate::emit::Opnd;
 use crate::kernel::Kernel;
 use crate::pointer::{AtomicSpace, Global, Ptr};
-use crate::scalar::{Kind, Storable};
+use crate::scalar::{ScalarKind, Storable};
 use crate::value::{IntoVal, Val};
 use heist_ptx::arch::Feature;
 
@@ -263,7 +263,7 @@ impl<'k, S: AtomicSpace, T: Storable> Ptr<'k, S, T> {
     }
 }
 
-fn ordered_type(kind: Kind) -> &'static str {
+fn ordered_type(kind: ScalarKind) -> &'static str {
     kind.memory()
 }
 

@@ -323,7 +323,7 @@ impl<'k, T: Storable, const D: usize> TensorMapRef<'k, T, D> {
     #[track_caller]
     pub fn store_tile(
         &self,
-        from: crate::Tile<'k, T>,
+        from: crate::SharedTile<'k, T>,
         coordinates: [Val<'k, i32>; D],
     ) -> PendingStore<'k> {
         let bytes = from.rows() * from.pitch() * T::BYTES;

@@ -2,7 +2,7 @@
 
 use crate::emit::Opnd;
 use crate::scalar::{
-    Bf16x2, Class, F16x2, Float, Half, Integer, Kind, Number, Scalar, Storable, Tf32, Tiny,
+    Bf16x2, Class, F16x2, Float, Half, Integer, Number, Scalar, ScalarKind, Storable, Tf32, Tiny,
 };
 use crate::value::{IntoVal, Repr, Val};
 use half::{bf16, f16};
@@ -19,7 +19,7 @@ impl<'k, T: Scalar> Val<'k, T> {
         if from == to {
             return self.relabel();
         }
-        if from == Kind::Bool {
+        if from == ScalarKind::Bool {
             let holds = Val::<bool>::from_repr(self.k, self.repr);
             return holds.select(1u32, 0u32).cast::<U>();
         }
@@ -31,26 +31,26 @@ impl<'k, T: Scalar> Val<'k, T> {
         if from.integer() && to.integer() && from.width() == to.width() {
             return self.relabel();
         }
-        if matches!(to, Kind::Bf16 | Kind::Tf32) {
+        if matches!(to, ScalarKind::Bf16 | ScalarKind::Tf32) {
             self.k.require(Feature::Bf16Convert);
         }
         let this = Opnd::Reg(self.register());
         match (from, to) {
             // A bf16 is the upper half of an f32, on every architecture.
-            (Kind::Bf16, Kind::F32) => {
+            (ScalarKind::Bf16, ScalarKind::F32) => {
                 let zero = self
                     .k
                     .emit::<u16>("mov.b16", vec![crate::kernel::number(0)]);
                 let halves = Opnd::Vector(vec![zero.operand(), this]);
                 self.k.emit::<U>("mov.b32", vec![halves])
             }
-            (Kind::Bf16, _) => self.cast::<f32>().cast::<U>(),
-            (Kind::F32, Kind::Bf16) => self.k.emit::<U>("cvt.rn.bf16.f32", vec![this]),
-            (_, Kind::Bf16) => self.cast::<f32>().cast::<U>(),
-            (Kind::F32, Kind::Tf32) => self.k.emit::<U>("cvt.rna.tf32.f32", vec![this]),
-            (_, Kind::Tf32) => self.cast::<f32>().cast::<U>(),
-            (Kind::Tf32, Kind::F32) => self.k.emit::<U>("mov.b32", vec![this]),
-            (Kind::Tf32, _) => self.cast::<f32>().cast::<U>(),
+            (ScalarKind::Bf16, _) => self.cast::<f32>().cast::<U>(),
+            (ScalarKind::F32, ScalarKind::Bf16) => self.k.emit::<U>("cvt.rn.bf16.f32", vec![this]),
+            (_, ScalarKind::Bf16) => self.cast::<f32>().cast::<U>(),
+            (ScalarKind::F32, ScalarKind::Tf32) => self.k.emit::<U>("cvt.rna.tf32.f32", vec![this]),
+            (_, ScalarKind::Tf32) => self.cast::<f32>().cast::<U>(),
+            (ScalarKind::Tf32, ScalarKind::F32) => self.k.emit::<U>("mov.b32", vec![this]),
+            (ScalarKind::Tf32, _) => self.cast::<f32>().cast::<U>(),
             _ => self.k.emit::<U>(conversion(from, to), vec![this]),
         }
     }
@@ -92,7 +92,7 @@ impl<'k, T: Scalar> Val<'k, T> {
 }
 
 /// `cvt` with the rounding this pair needs.
-fn conversion(from: Kind, to: Kind) -> String {
+fn conversion(from: ScalarKind, to: ScalarKind) -> String {
     let (source, target) = (from.suffix(), to.suffix());
     let rounding = match (from.integer(), to.integer()) {
         (true, true) => "",
@@ -105,7 +105,7 @@ fn conversion(from: Kind, to: Kind) -> String {
 }
 
 /// A constant converted while building, where both sides are plain numbers.
-fn cast_constant(from: Kind, to: Kind, bits: u64) -> Option<u64> {
+fn cast_constant(from: ScalarKind, to: ScalarKind, bits: u64) -> Option<u64> {
     let mask = u64::MAX >> (64 - to.width());
     if from.integer() && to.integer() {
         let shift = 64 - from.width();
@@ -117,18 +117,18 @@ fn cast_constant(from: Kind, to: Kind, bits: u64) -> Option<u64> {
         return Some(wide & mask);
     }
     let value = match from {
-        Kind::F32 => f64::from(f32::from_bits(bits as u32)),
-        Kind::F64 => f64::from_bits(bits),
+        ScalarKind::F32 => f64::from(f32::from_bits(bits as u32)),
+        ScalarKind::F64 => f64::from_bits(bits),
         _ => return None,
     };
     if value.is_nan() {
         return None;
     }
     Some(match (from, to) {
-        (Kind::F32, Kind::F64) => value.to_bits(),
-        (Kind::F64, Kind::F32) => (value as f32).to_bits().into(),
-        (Kind::F32, Kind::F16) => f16::from_f32(value as f32).to_bits().into(),
-        (Kind::F32, Kind::Bf16) => bf16::from_f32(value as f32).to_bits().into(),
+        (ScalarKind::F32, ScalarKind::F64) => value.to_bits(),
+        (ScalarKind::F64, ScalarKind::F32) => (value as f32).to_bits().into(),
+        (ScalarKind::F32, ScalarKind::F16) => f16::from_f32(value as f32).to_bits().into(),
+        (ScalarKind::F32, ScalarKind::Bf16) => bf16::from_f32(value as f32).to_bits().into(),
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@
 //! A stage comes in two forms. While it is filled it is a target
 //! ([`FillTile`], [`FillArray`]) that can be written and not read; after its
 //! wait, and after the barrier that makes every thread's copies visible, the
-//! consuming closure receives it as a [`Tile`] or [`SharedArray`]. There is no
+//! consuming closure receives it as a [`SharedTile`] or [`SharedArray`]. There is no
 //! other way to get one.
 //!
 //! ```
@@ -27,7 +27,7 @@ use crate::fill::{FillArray, FillTile};
 use crate::kernel::{Kernel, number};
 use crate::scalar::Storable;
 use crate::shared::SharedArray;
-use crate::tile::{Tile, TileSpec};
+use crate::tile::{SharedTile, TileSpec};
 use crate::value::{IntoVal, Val, Var};
 use heist_ptx::arch::Feature;
 use std::marker::PhantomData;
@@ -104,7 +104,7 @@ impl<T: Storable> StageSpec for ArraySpec<'_, T> {
 
 impl<T: Storable> StageSpec for TileSpec<'_, T> {
     type Filling<'k> = FillTile<'k, T>;
-    type Ready<'k> = Tile<'k, T>;
+    type Ready<'k> = SharedTile<'k, T>;
     type Landing<'k> = Landing<'k, T>;
     type Memory<'k> = SharedArray<'k, T>;
     #[track_caller]
@@ -125,7 +125,7 @@ impl<T: Storable> StageSpec for TileSpec<'_, T> {
         }
     }
     #[track_caller]
-    fn ready<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> Tile<'k, T> {
+    fn ready<'k>(&self, memory: SharedArray<'k, T>, stage: Val<'k, u32>) -> SharedTile<'k, T> {
         self.over(memory.ptr().byte_offset(stage * (self.len() * T::BYTES)))
     }
     #[track_caller]

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::panic::Location;
 
 /// A Rust source line.
-pub(crate) type Place = &'static Location<'static>;
+pub(crate) type CallSite = &'static Location<'static>;
 
 /// A register, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +70,7 @@ pub(crate) struct Op {
     pub(crate) guard: Option<(Reg, bool)>,
     pub(crate) opcode: SmolStr,
     pub(crate) operands: Vec<Opnd>,
-    pub(crate) place: Place,
+    pub(crate) place: CallSite,
     pub(crate) origin: Origin,
 }
 
@@ -131,9 +131,9 @@ pub struct RawUse {
 pub(crate) struct Recorder {
     pub(crate) arch: Arch,
     /// The line that builds the kernel, for what no other line asks for.
-    pub(crate) place: Place,
+    pub(crate) place: CallSite,
     /// The last line outside of this crate that asked for something.
-    asked_by: Cell<Place>,
+    asked_by: Cell<CallSite>,
     pub(crate) block: [u32; 3],
     pub(crate) cluster: Option<[u32; 3]>,
     pub(crate) registers: RefCell<Vec<RegInfo>>,
@@ -164,7 +164,7 @@ impl Recorder {
         arch: Arch,
         block: [u32; 3],
         cluster: Option<[u32; 3]>,
-        place: Place,
+        place: CallSite,
     ) -> Recorder {
         Recorder {
             arch,
@@ -224,7 +224,7 @@ impl Recorder {
     /// The Rust line to blame for an instruction: `place`, or, where that is
     /// inside this crate or the standard library (a closure hides its caller),
     /// the last line outside.
-    pub(crate) fn blame(&self, place: Place) -> Place {
+    pub(crate) fn blame(&self, place: CallSite) -> CallSite {
         // "crates/builder/src/emit.rs" without the file's name.
         let ours = file!().trim_end_matches("emit.rs");
         if place.file().starts_with(ours) || place.file().starts_with("/rustc/") {
@@ -235,7 +235,7 @@ impl Recorder {
     }
 
     /// Appends an instruction.
-    pub(crate) fn op(&self, opcode: impl Into<SmolStr>, operands: Vec<Opnd>, place: Place) {
+    pub(crate) fn op(&self, opcode: impl Into<SmolStr>, operands: Vec<Opnd>, place: CallSite) {
         self.line(Line::Op(Op {
             guard: None,
             opcode: opcode.into(),
@@ -246,7 +246,7 @@ impl Recorder {
     }
 
     /// Appends an instruction that the kernel's author wrote out.
-    pub(crate) fn raw_op(&self, opcode: impl Into<SmolStr>, operands: Vec<Opnd>, place: Place) {
+    pub(crate) fn raw_op(&self, opcode: impl Into<SmolStr>, operands: Vec<Opnd>, place: CallSite) {
         self.line(Line::Op(Op {
             guard: None,
             opcode: opcode.into(),
@@ -262,7 +262,7 @@ impl Recorder {
         guard: (Reg, bool),
         opcode: impl Into<SmolStr>,
         operands: Vec<Opnd>,
-        place: Place,
+        place: CallSite,
     ) {
         self.line(Line::Op(Op {
             guard: Some(guard),
@@ -279,7 +279,7 @@ impl Recorder {
         &self,
         opcode: impl Into<SmolStr>,
         operands: Vec<Opnd>,
-        place: Place,
+        place: CallSite,
     ) {
         self.prologue.borrow_mut().push(Line::Op(Op {
             guard: None,
@@ -297,7 +297,7 @@ impl Recorder {
         part: Option<Part>,
         class: Class,
         called: &'static str,
-        place: Place,
+        place: CallSite,
     ) -> Reg {
         if let Some(&reg) = self.specials.borrow().get(called) {
             return reg;
@@ -319,7 +319,7 @@ impl Recorder {
     }
 
     /// The address of a piece of shared memory in a register, taken once.
-    pub(crate) fn shared_base(&self, id: SharedId, place: Place) -> Reg {
+    pub(crate) fn shared_base(&self, id: SharedId, place: CallSite) -> Reg {
         if let Some(&reg) = self.shared_bases.borrow().get(&id) {
             return reg;
         }
@@ -349,7 +349,7 @@ impl Recorder {
     }
 
     /// Says that the kernel uses `feature`: an error if the target lacks it.
-    pub(crate) fn need(&self, feature: Feature, place: Place) {
+    pub(crate) fn need(&self, feature: Feature, place: CallSite) {
         let version = feature.min_ptx();
         if version > self.version.get() {
             self.version.set(version);

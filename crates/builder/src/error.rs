@@ -1,6 +1,6 @@
 //! What can be wrong with a kernel that type-checks.
 
-use crate::emit::Place;
+use crate::emit::CallSite;
 use heist_ptx::arch::{Arch, Feature};
 use std::fmt;
 
@@ -67,14 +67,14 @@ impl BuildError {
         BuildError::at(problem, std::panic::Location::caller())
     }
 
-    pub(crate) fn at(problem: Problem, place: Place) -> BuildError {
+    pub(crate) fn at(problem: Problem, place: CallSite) -> BuildError {
         BuildError {
             problem,
             at: place.to_string(),
         }
     }
 
-    pub(crate) fn unsupported(feature: Feature, arch: Arch, place: Place) -> BuildError {
+    pub(crate) fn unsupported(feature: Feature, arch: Arch, place: CallSite) -> BuildError {
         BuildError::at(Problem::Unsupported { feature, arch }, place)
     }
 }

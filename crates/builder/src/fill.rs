@@ -7,7 +7,7 @@
 use crate::kernel::number;
 use crate::pointer::{Global, IntoIndex, Ptr, Shared};
 use crate::scalar::Storable;
-use crate::tile::Tile;
+use crate::tile::SharedTile;
 use crate::value::{Bool, IntoVal, Val};
 use heist_ptx::arch::Feature;
 
@@ -26,7 +26,7 @@ impl<T> Copy for FillArray<'_, T> {}
 /// A tile while it is filled: written, not read.
 #[derive(Debug)]
 pub struct FillTile<'k, T> {
-    pub(crate) tile: Tile<'k, T>,
+    pub(crate) tile: SharedTile<'k, T>,
 }
 impl<T> Clone for FillTile<'_, T> {
     fn clone(&self) -> Self {
@@ -170,7 +170,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
     ) {
         let k = self.tile.kernel();
         let (pitch, rows, cols) = (pitch.into_val(&k), rows.into_val(&k), cols.into_val(&k));
-        let per = Tile::<T>::per_chunk();
+        let per = SharedTile::<T>::per_chunk();
         self.each_piece::<16>(|piece| {
             let left = cols.max(piece.col) - piece.col;
             let bytes = piece.row.lt(rows).select(left.min(per) * T::BYTES, 0u32);
@@ -196,7 +196,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
         k.asked_here();
         let pitch = pitch.into_val(&k);
         let (threads, chunks, rows) = (k.threads(), self.tile.chunks(), self.tile.rows());
-        let per = Tile::<T>::per_chunk();
+        let per = SharedTile::<T>::per_chunk();
         let t = k.thread_index();
         let put = |to, from, row: Val<'k, u32>| {
             let size = inside.map(|inside| row.lt(inside).select(16u32, 0u32));

@@ -4,7 +4,7 @@
 //! even, as the emitted `.rn` instructions do; a NaN is left to the GPU, whose
 //! payload differs.
 
-use crate::scalar::Kind;
+use crate::scalar::ScalarKind;
 
 /// An operation with two sides of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,26 +57,26 @@ impl Compare {
     }
 }
 
-fn mask(kind: Kind) -> u64 {
+fn mask(kind: ScalarKind) -> u64 {
     u64::MAX >> (64 - kind.width())
 }
 
 /// The number that these bits are, for a signed kind.
-fn signed(kind: Kind, bits: u64) -> i64 {
+fn signed(kind: ScalarKind, bits: u64) -> i64 {
     let shift = 64 - kind.width();
     ((bits << shift) as i64) >> shift
 }
 
 /// The result's bits, where it can be known.
-pub(crate) fn binary(op: Binary, kind: Kind, a: u64, b: u64) -> Option<u64> {
+pub(crate) fn binary(op: Binary, kind: ScalarKind, a: u64, b: u64) -> Option<u64> {
     match kind {
-        Kind::Bool => Some(match op {
+        ScalarKind::Bool => Some(match op {
             Binary::And => a & b,
             Binary::Or => a | b,
             Binary::Xor => a ^ b,
             _ => return None,
         }),
-        Kind::F32 => {
+        ScalarKind::F32 => {
             let (x, y) = (f32::from_bits(a as u32), f32::from_bits(b as u32));
             let result = match op {
                 Binary::Add => x + y,
@@ -87,7 +87,7 @@ pub(crate) fn binary(op: Binary, kind: Kind, a: u64, b: u64) -> Option<u64> {
             };
             (!result.is_nan()).then(|| result.to_bits().into())
         }
-        Kind::F64 => {
+        ScalarKind::F64 => {
             let (x, y) = (f64::from_bits(a), f64::from_bits(b));
             let result = match op {
                 Binary::Add => x + y,
@@ -103,7 +103,7 @@ pub(crate) fn binary(op: Binary, kind: Kind, a: u64, b: u64) -> Option<u64> {
     }
 }
 
-fn integer(op: Binary, kind: Kind, a: u64, b: u64) -> Option<u64> {
+fn integer(op: Binary, kind: ScalarKind, a: u64, b: u64) -> Option<u64> {
     let (x, y) = (signed(kind, a), signed(kind, b));
     Some(match op {
         Binary::Add => a.wrapping_add(b),
@@ -124,10 +124,10 @@ fn integer(op: Binary, kind: Kind, a: u64, b: u64) -> Option<u64> {
 }
 
 /// Whether a comparison of constants holds, where it can be known.
-pub(crate) fn compare(op: Compare, kind: Kind, a: u64, b: u64) -> Option<bool> {
+pub(crate) fn compare(op: Compare, kind: ScalarKind, a: u64, b: u64) -> Option<bool> {
     let order = match kind {
-        Kind::F32 => f32::from_bits(a as u32).partial_cmp(&f32::from_bits(b as u32))?,
-        Kind::F64 => f64::from_bits(a).partial_cmp(&f64::from_bits(b))?,
+        ScalarKind::F32 => f32::from_bits(a as u32).partial_cmp(&f32::from_bits(b as u32))?,
+        ScalarKind::F64 => f64::from_bits(a).partial_cmp(&f64::from_bits(b))?,
         kind if kind.signed() => signed(kind, a).cmp(&signed(kind, b)),
         kind if kind.integer() => a.cmp(&b),
         _ => return None,
@@ -144,8 +144,13 @@ pub(crate) enum Simple {
 }
 
 /// Identities of whole numbers and predicates: `x + 0`, `x * 1`, `x & true`, ...
-pub(crate) fn identity(op: Binary, kind: Kind, a: Option<u64>, b: Option<u64>) -> Option<Simple> {
-    if kind == Kind::Bool {
+pub(crate) fn identity(
+    op: Binary,
+    kind: ScalarKind,
+    a: Option<u64>,
+    b: Option<u64>,
+) -> Option<Simple> {
+    if kind == ScalarKind::Bool {
         return match (op, a, b) {
             (Binary::And, Some(1), _) | (Binary::Or | Binary::Xor, Some(0), _) => {
                 Some(Simple::Right)
@@ -180,28 +185,40 @@ mod tests {
 
     #[test]
     fn whole_numbers_wrap_like_registers() {
-        assert_eq!(binary(Binary::Add, Kind::U32, 0xFFFF_FFFF, 1), Some(0));
         assert_eq!(
-            binary(Binary::Div, Kind::I32, 0xFFFF_FFF8, 2),
+            binary(Binary::Add, ScalarKind::U32, 0xFFFF_FFFF, 1),
+            Some(0)
+        );
+        assert_eq!(
+            binary(Binary::Div, ScalarKind::I32, 0xFFFF_FFF8, 2),
             Some(0xFFFF_FFFC)
         );
-        assert_eq!(binary(Binary::Div, Kind::U32, 1, 0), None);
-        assert_eq!(binary(Binary::Min, Kind::I16, 0xFFFF, 1), Some(0xFFFF));
+        assert_eq!(binary(Binary::Div, ScalarKind::U32, 1, 0), None);
+        assert_eq!(
+            binary(Binary::Min, ScalarKind::I16, 0xFFFF, 1),
+            Some(0xFFFF)
+        );
     }
 
     #[test]
     fn a_nan_is_left_to_the_gpu() {
         let inf = u64::from(f32::INFINITY.to_bits());
-        assert_eq!(binary(Binary::Sub, Kind::F32, inf, inf), None);
+        assert_eq!(binary(Binary::Sub, ScalarKind::F32, inf, inf), None);
         assert_eq!(
-            compare(Compare::Eq, Kind::F32, f32::NAN.to_bits().into(), 0),
+            compare(Compare::Eq, ScalarKind::F32, f32::NAN.to_bits().into(), 0),
             None
         );
     }
 
     #[test]
     fn signed_and_unsigned_compare_differently() {
-        assert_eq!(compare(Compare::Lt, Kind::I32, 0xFFFF_FFFF, 0), Some(true));
-        assert_eq!(compare(Compare::Lt, Kind::U32, 0xFFFF_FFFF, 0), Some(false));
+        assert_eq!(
+            compare(Compare::Lt, ScalarKind::I32, 0xFFFF_FFFF, 0),
+            Some(true)
+        );
+        assert_eq!(
+            compare(Compare::Lt, ScalarKind::U32, 0xFFFF_FFFF, 0),
+            Some(false)
+        );
     }
 }

@@ -105,7 +105,7 @@ pub use scalar::{
 };
 pub use shared::{Array, LocalArray, SharedArray};
 pub use spec::{BuiltKernel, KernelSpec};
-pub use tile::{Tile, TileLayout, TileSpec};
+pub use tile::{SharedTile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};
 pub use wgmma::{WgmmaBatch, WgmmaInput, WgmmaLeft, WgmmaOperand, WgmmaResult, WgmmaSums};

@@ -1,6 +1,6 @@
 //! From recorded lines to a PTX module: names, layout, declarations.
 
-use crate::emit::{Base, Line, Op, Opnd, Origin, Place, Recorder, Reg};
+use crate::emit::{Base, CallSite, Line, Op, Opnd, Origin, Recorder, Reg};
 use crate::error::{BuildError, Problem};
 use crate::invariant;
 use crate::launch_info::{Contents, LaunchInfo, SharedUse};
@@ -18,7 +18,7 @@ pub(crate) struct Header<'a> {
     pub(crate) min_blocks: Option<u32>,
     pub(crate) locations: bool,
     pub(crate) params: Vec<ParamInfo>,
-    pub(crate) place: Place,
+    pub(crate) place: CallSite,
 }
 
 /// What lowering gives.
@@ -269,7 +269,7 @@ struct Files {
 }
 
 impl Files {
-    fn loc(&mut self, place: Place) -> Loc {
+    fn loc(&mut self, place: CallSite) -> Loc {
         let index = self
             .paths
             .iter()

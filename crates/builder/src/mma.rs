@@ -1,6 +1,6 @@
 //! `mma.sync`: a warp multiplies 16x16 (or 16x8) by 16x8 blocks.
 //!
-//! Fragments come from a [`Tile`] in shared memory through `ldmatrix`, or by
+//! Fragments come from a [`SharedTile`] in shared memory through `ldmatrix`, or by
 //! plain loads from shared or global memory; nothing else can be a fragment's
 //! source. The accumulator stays in registers and is updated in place.
 //!
@@ -23,7 +23,7 @@ use crate::emit::Opnd;
 use crate::kernel::Kernel;
 use crate::pointer::{FragmentSpace, Ptr};
 use crate::scalar::{Bf16x2, F16x2, Half, Storable, Tf32, Word};
-use crate::tile::{LaneOrder, Loader, Tile};
+use crate::tile::{LaneOrder, Loader, SharedTile};
 use crate::value::{IntoVal, Val, Var};
 use half::{bf16, f16};
 use heist_ptx::arch::Feature;
@@ -84,7 +84,7 @@ pub struct BSource<'k, T> {
     transposed: bool,
 }
 
-impl<'k, T: MmaInput> Tile<'k, T> {
+impl<'k, T: MmaInput> SharedTile<'k, T> {
     /// Left fragments from a tile whose rows run along the depth (M x K), from
     /// row `row0`, a multiple of 16.
     #[track_caller]
@@ -110,14 +110,14 @@ impl<'k, T: MmaInput> Tile<'k, T> {
     }
 }
 
-impl<'k, T: MmaInput + Half> Tile<'k, T> {
+impl<'k, T: MmaInput + Half> SharedTile<'k, T> {
     /// Left fragments from a tile whose rows are steps of the depth (K x M),
     /// from column `col0`, a multiple of 16. Halves only: `ldmatrix` transposes
     /// 16-bit elements.
     #[track_caller]
     pub fn a_columns(&self, col0: impl IntoVal<'k, u32>) -> ASource<'k, T> {
         let k = self.kernel();
-        let chunk0 = col0.into_val(&k) / Tile::<T>::per_chunk();
+        let chunk0 = col0.into_val(&k) / SharedTile::<T>::per_chunk();
         ASource {
             loader: self.loader(k.c(0), chunk0, LaneOrder::ChunksFirst, true),
             transposed: true,
@@ -140,7 +140,7 @@ impl<'k, T: MmaInput + Half> Tile<'k, T> {
         col0: impl IntoVal<'k, u32>,
     ) -> BSource<'k, T> {
         let k = self.kernel();
-        let chunk0 = col0.into_val(&k) / Tile::<T>::per_chunk();
+        let chunk0 = col0.into_val(&k) / SharedTile::<T>::per_chunk();
         BSource {
             loader: self.loader(row0.into_val(&k), chunk0, LaneOrder::RowsFirst, true),
             transposed: true,

@@ -7,7 +7,7 @@
 
 use crate::emit::Opnd;
 use crate::fold::{self, Binary, Compare, Simple};
-use crate::scalar::{Integer, Kind, Number, Ordered, Scalar, Sealed};
+use crate::scalar::{Integer, Number, Ordered, Scalar, ScalarKind, Sealed};
 use crate::value::{Bool, IntoVal, Repr, Val, Var};
 use half::{bf16, f16};
 use heist_ptx::arch::Feature;
@@ -42,7 +42,7 @@ impl Repr {
 }
 
 /// The opcode of a two-sided operation.
-fn opcode(op: Binary, kind: Kind) -> String {
+fn opcode(op: Binary, kind: ScalarKind) -> String {
     let suffix = kind.suffix();
     match op {
         Binary::Add | Binary::Sub if kind.integer() => {
@@ -84,7 +84,7 @@ impl<'k, T: Scalar> Val<'k, T> {
             Some(Simple::Constant(bits)) => return self.with(Repr::Imm(bits)),
             None => {}
         }
-        if matches!(T::KIND, Kind::Bf16 | Kind::Bf16x2) {
+        if matches!(T::KIND, ScalarKind::Bf16 | ScalarKind::Bf16x2) {
             return self.bf16_arithmetic(op, right);
         }
         if T::KIND.integer()
@@ -114,7 +114,7 @@ impl<'k, T: Scalar> Val<'k, T> {
     #[track_caller]
     fn bf16_arithmetic(self, op: Binary, right: Val<'k, T>) -> Val<'k, T> {
         let both = |half: u64| {
-            let bits = if T::KIND == Kind::Bf16x2 {
+            let bits = if T::KIND == ScalarKind::Bf16x2 {
                 half << 16 | half
             } else {
                 half
@@ -155,7 +155,7 @@ impl<'k, T: Scalar> Val<'k, T> {
         {
             return Bool::constant(self.k, holds);
         }
-        if T::KIND == Kind::Bf16 {
+        if T::KIND == ScalarKind::Bf16 {
             // `setp.bf16` came with sm_90; as f32 the comparison is the same.
             let wide = |v: Val<'k, T>| v.cast::<f32>();
             return wide(self).compare(op, wide(right));
@@ -230,7 +230,7 @@ impl<'k> Bool<'k> {
         if let Some(holds) = self.known() {
             return if holds { yes } else { no };
         }
-        if T::KIND == Kind::Bool {
+        if T::KIND == ScalarKind::Bool {
             let (this, yes, no) = (self.register(), yes.register(), no.register());
             let as_bool = |reg| Bool::from_reg(self.k, reg);
             let result = (as_bool(this) & as_bool(yes)) | (!as_bool(this) & as_bool(no));
@@ -314,7 +314,7 @@ impl<'k, T: Number> Neg for Val<'k, T> {
         if kind.integer() {
             return self.with(Repr::Imm(0)).binary(Binary::Sub, self);
         }
-        if matches!(kind, Kind::F32 | Kind::F64)
+        if matches!(kind, ScalarKind::F32 | ScalarKind::F64)
             && let Repr::Imm(bits) = self.repr
         {
             return self.with(Repr::Imm(bits ^ 1 << (kind.width() - 1)));

@@ -24,7 +24,7 @@
 use crate::emit::{Base, Opnd};
 use crate::kernel::Kernel;
 use crate::pointer::{Global, Ptr};
-use crate::scalar::{Class, Kind, Scalar, Storable};
+use crate::scalar::{Class, Scalar, ScalarKind, Storable};
 use crate::value::Val;
 use std::fmt;
 use std::marker::PhantomData;
@@ -231,7 +231,7 @@ fn read_number<'k, T: Scalar>(k: &Kernel<'k>, index: u32, name: &str) -> Val<'k,
     let reg = k.rec.reg(T::KIND.class());
     k.rec.name_reg(reg, name);
     k.rec.prologue_op(
-        format!("ld.param.{}", Kind::memory(T::KIND)),
+        format!("ld.param.{}", ScalarKind::memory(T::KIND)),
         vec![reg.into(), Opnd::Address(Base::Param(index), 0)],
         k.rec.place,
     );

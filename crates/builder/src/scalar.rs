@@ -50,7 +50,7 @@ pub(crate) enum Class {
 /// Which type a value has, as data.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ScalarKind {
     Bool,
     U8,
     I8,
@@ -69,34 +69,34 @@ pub enum Kind {
     F64,
 }
 
-impl Kind {
+impl ScalarKind {
     /// The suffix of arithmetic and of parameters.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
-            Kind::Bool => "pred",
-            Kind::U8 => "u8",
-            Kind::I8 => "s8",
-            Kind::U16 => "u16",
-            Kind::I16 => "s16",
-            Kind::U32 => "u32",
-            Kind::I32 => "s32",
-            Kind::U64 => "u64",
-            Kind::I64 => "s64",
-            Kind::F16 => "f16",
-            Kind::Bf16 => "bf16",
-            Kind::F16x2 => "f16x2",
-            Kind::Bf16x2 => "bf16x2",
-            Kind::Tf32 => "b32",
-            Kind::F32 => "f32",
-            Kind::F64 => "f64",
+            ScalarKind::Bool => "pred",
+            ScalarKind::U8 => "u8",
+            ScalarKind::I8 => "s8",
+            ScalarKind::U16 => "u16",
+            ScalarKind::I16 => "s16",
+            ScalarKind::U32 => "u32",
+            ScalarKind::I32 => "s32",
+            ScalarKind::U64 => "u64",
+            ScalarKind::I64 => "s64",
+            ScalarKind::F16 => "f16",
+            ScalarKind::Bf16 => "bf16",
+            ScalarKind::F16x2 => "f16x2",
+            ScalarKind::Bf16x2 => "bf16x2",
+            ScalarKind::Tf32 => "b32",
+            ScalarKind::F32 => "f32",
+            ScalarKind::F64 => "f64",
         }
     }
 
     /// The suffix of a load, a store, a parameter: where halves are plain bits.
     pub(crate) fn memory(self) -> &'static str {
         match self {
-            Kind::F16 | Kind::Bf16 => "b16",
-            Kind::F16x2 | Kind::Bf16x2 | Kind::Tf32 => "b32",
+            ScalarKind::F16 | ScalarKind::Bf16 => "b16",
+            ScalarKind::F16x2 | ScalarKind::Bf16x2 | ScalarKind::Tf32 => "b32",
             other => other.suffix(),
         }
     }
@@ -114,44 +114,56 @@ impl Kind {
 
     pub(crate) fn class(self) -> Class {
         match self {
-            Kind::Bool => Class::Pred,
-            Kind::U8 | Kind::I8 | Kind::U16 | Kind::I16 | Kind::F16 | Kind::Bf16 => Class::B16,
-            Kind::U32 | Kind::I32 | Kind::F16x2 | Kind::Bf16x2 | Kind::Tf32 => Class::B32,
-            Kind::U64 | Kind::I64 => Class::B64,
-            Kind::F32 => Class::F32,
-            Kind::F64 => Class::F64,
+            ScalarKind::Bool => Class::Pred,
+            ScalarKind::U8
+            | ScalarKind::I8
+            | ScalarKind::U16
+            | ScalarKind::I16
+            | ScalarKind::F16
+            | ScalarKind::Bf16 => Class::B16,
+            ScalarKind::U32
+            | ScalarKind::I32
+            | ScalarKind::F16x2
+            | ScalarKind::Bf16x2
+            | ScalarKind::Tf32 => Class::B32,
+            ScalarKind::U64 | ScalarKind::I64 => Class::B64,
+            ScalarKind::F32 => Class::F32,
+            ScalarKind::F64 => Class::F64,
         }
     }
 
     pub(crate) fn signed(self) -> bool {
-        matches!(self, Kind::I8 | Kind::I16 | Kind::I32 | Kind::I64)
+        matches!(
+            self,
+            ScalarKind::I8 | ScalarKind::I16 | ScalarKind::I32 | ScalarKind::I64
+        )
     }
 
     pub(crate) fn integer(self) -> bool {
         matches!(
             self,
-            Kind::U8
-                | Kind::I8
-                | Kind::U16
-                | Kind::I16
-                | Kind::U32
-                | Kind::I32
-                | Kind::U64
-                | Kind::I64
+            ScalarKind::U8
+                | ScalarKind::I8
+                | ScalarKind::U16
+                | ScalarKind::I16
+                | ScalarKind::U32
+                | ScalarKind::I32
+                | ScalarKind::U64
+                | ScalarKind::I64
         )
     }
 
     /// Whether an instruction takes it as an immediate.
     pub(crate) fn immediate(self) -> bool {
-        self.integer() || matches!(self, Kind::F32 | Kind::F64)
+        self.integer() || matches!(self, ScalarKind::F32 | ScalarKind::F64)
     }
 
     pub(crate) fn width(self) -> u32 {
         match self {
-            Kind::Bool => 1,
-            Kind::U8 | Kind::I8 => 8,
-            Kind::U16 | Kind::I16 | Kind::F16 | Kind::Bf16 => 16,
-            Kind::U64 | Kind::I64 | Kind::F64 => 64,
+            ScalarKind::Bool => 1,
+            ScalarKind::U8 | ScalarKind::I8 => 8,
+            ScalarKind::U16 | ScalarKind::I16 | ScalarKind::F16 | ScalarKind::Bf16 => 16,
+            ScalarKind::U64 | ScalarKind::I64 | ScalarKind::F64 => 64,
             _ => 32,
         }
     }
@@ -172,7 +184,7 @@ pub(crate) use sealed::Sealed;
 )]
 pub trait Scalar: Copy + std::fmt::Debug + Sealed + 'static {
     #[doc(hidden)]
-    const KIND: Kind;
+    const KIND: ScalarKind;
     /// Its bits, zero-extended.
     fn to_bits64(self) -> u64;
     /// The value with these bits; upper bits are ignored.
@@ -224,7 +236,7 @@ macro_rules! scalar {
     ($($ty:ty: $kind:ident, $bytes:literal, $to:expr, $from:expr;)*) => {$(
         impl Sealed for $ty {}
         impl Scalar for $ty {
-            const KIND: Kind = Kind::$kind;
+            const KIND: ScalarKind = ScalarKind::$kind;
             fn to_bits64(self) -> u64 {
                 let to: fn($ty) -> u64 = $to;
                 to(self)
@@ -260,7 +272,7 @@ scalar! {
 
 impl Sealed for bool {}
 impl Scalar for bool {
-    const KIND: Kind = Kind::Bool;
+    const KIND: ScalarKind = ScalarKind::Bool;
     fn to_bits64(self) -> u64 {
         self.into()
     }

@@ -142,7 +142,7 @@ impl<A: KernelParams> KernelSpec<A> {
         })
     }
 
-    fn check(&self, arch: Arch, place: crate::emit::Place) -> Result<(), BuildError> {
+    fn check(&self, arch: Arch, place: crate::emit::CallSite) -> Result<(), BuildError> {
         let out_of_range = |what: &str, value: u64, high: u32| {
             let problem = Problem::OutOfRange {
                 what: what.into(),

@@ -9,7 +9,7 @@ use crate::shared::SharedArray;
 use crate::value::{IntoVal, Val};
 use heist_ptx::arch::Feature;
 
-/// How the rows of a [`Tile`] lie in memory.
+/// How the rows of a [`SharedTile`] lie in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileLayout {
     /// Row after row, each followed by this many unused elements. The pitch in
@@ -91,8 +91,8 @@ impl<'n, T: Storable> TileSpec<'n, T> {
         }
     }
 
-    pub(crate) fn over<'k>(&self, base: Ptr<'k, Shared, T>) -> Tile<'k, T> {
-        Tile {
+    pub(crate) fn over<'k>(&self, base: Ptr<'k, Shared, T>) -> SharedTile<'k, T> {
+        SharedTile {
             base,
             rows: self.rows,
             cols: self.cols,
@@ -104,7 +104,7 @@ impl<'n, T: Storable> TileSpec<'n, T> {
 
 /// A matrix in shared memory.
 #[derive(Debug)]
-pub struct Tile<'k, T> {
+pub struct SharedTile<'k, T> {
     base: Ptr<'k, Shared, T>,
     rows: u32,
     cols: u32,
@@ -112,25 +112,25 @@ pub struct Tile<'k, T> {
     layout: TileLayout,
 }
 
-impl<T> Clone for Tile<'_, T> {
+impl<T> Clone for SharedTile<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for Tile<'_, T> {}
+impl<T> Copy for SharedTile<'_, T> {}
 
 impl<'k> Kernel<'k> {
     /// A matrix in shared memory. For one that is filled by asynchronous copies
     /// see [`Kernel::copy_pipeline`].
     #[track_caller]
-    pub fn tile<T: Storable>(&self, spec: TileSpec<'_, T>) -> Tile<'k, T> {
+    pub fn tile<T: Storable>(&self, spec: TileSpec<'_, T>) -> SharedTile<'k, T> {
         spec.check(self);
         let array = self.shared_aligned::<T>(spec.name, spec.len(), spec.align());
         spec.over(array.ptr())
     }
 }
 
-impl<'k, T: Storable> Tile<'k, T> {
+impl<'k, T: Storable> SharedTile<'k, T> {
     /// How many rows it has.
     pub fn rows(&self) -> u32 {
         self.rows
@@ -139,7 +139,7 @@ impl<'k, T: Storable> Tile<'k, T> {
     /// The same bits as elements of another type. One of another size fails the
     /// build.
     #[track_caller]
-    pub fn cast<U: Storable>(&self) -> Tile<'k, U> {
+    pub fn cast<U: Storable>(&self) -> SharedTile<'k, U> {
         if U::BYTES != T::BYTES {
             self.kernel().fail(format!(
                 "a tile of {}-byte elements can't be one of {}-byte elements",
@@ -147,7 +147,7 @@ impl<'k, T: Storable> Tile<'k, T> {
                 U::BYTES
             ));
         }
-        Tile {
+        SharedTile {
             base: self.base.cast(),
             rows: self.rows,
             cols: self.cols,
@@ -158,14 +158,14 @@ impl<'k, T: Storable> Tile<'k, T> {
 
     /// The same rows of bytes, with elements of another size. They must fill the rows.
     #[track_caller]
-    pub fn retyped<U: Storable>(&self) -> Tile<'k, U> {
+    pub fn retyped<U: Storable>(&self) -> SharedTile<'k, U> {
         let row = self.pitch_bytes();
         self.kernel().must_divide(
             "a row of a retyped tile in bytes",
             row.into(),
             U::BYTES.into(),
         );
-        Tile {
+        SharedTile {
             base: self.base.cast(),
             rows: self.rows,
             cols: self.cols * T::BYTES / U::BYTES,
@@ -176,8 +176,8 @@ impl<'k, T: Storable> Tile<'k, T> {
 
     /// Its first `rows` rows, or all there are.
     #[must_use]
-    pub fn top(&self, rows: u32) -> Tile<'k, T> {
-        Tile {
+    pub fn top(&self, rows: u32) -> SharedTile<'k, T> {
+        SharedTile {
             rows: rows.min(self.rows),
             ..*self
         }
@@ -187,9 +187,9 @@ impl<'k, T: Storable> Tile<'k, T> {
     /// after which the permutation starts again.
     #[must_use]
     #[track_caller]
-    pub fn rows_from(&self, row0: impl IntoVal<'k, u32>, rows: u32) -> Tile<'k, T> {
+    pub fn rows_from(&self, row0: impl IntoVal<'k, u32>, rows: u32) -> SharedTile<'k, T> {
         let row0 = row0.into_val(&self.kernel());
-        Tile {
+        SharedTile {
             base: self.base.byte_offset(row0 * self.pitch_bytes()),
             rows,
             ..*self
@@ -239,7 +239,7 @@ impl<'k, T: Storable> Tile<'k, T> {
         rows: u32,
         cols: u32,
         layout: TileLayout,
-    ) -> Tile<'k, T> {
+    ) -> SharedTile<'k, T> {
         let spec = TileSpec::new("over an array", rows, cols, layout);
         let k = array.ptr().k;
         spec.check(&k);

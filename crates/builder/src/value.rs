@@ -8,7 +8,7 @@
 
 use crate::emit::{Opnd, Reg};
 use crate::kernel::Kernel;
-use crate::scalar::{Kind, Scalar};
+use crate::scalar::{Scalar, ScalarKind};
 use heist_ptx::{Constant, Integer};
 use std::fmt;
 use std::marker::PhantomData;
@@ -108,7 +108,7 @@ impl<'k, T: Scalar> Val<'k, T> {
                 let rec = self.k.rec;
                 let reg = rec.reg(T::KIND.class());
                 let place = Location::caller();
-                if T::KIND == Kind::Bool {
+                if T::KIND == ScalarKind::Bool {
                     let condition = if bits == 0 {
                         "setp.ne.u32"
                     } else {
@@ -132,10 +132,10 @@ impl<'k, T: Scalar> Val<'k, T> {
 }
 
 /// A constant of this kind as PTX writes it.
-pub(crate) fn immediate(kind: Kind, bits: u64) -> Constant {
+pub(crate) fn immediate(kind: ScalarKind, bits: u64) -> Constant {
     match kind {
-        Kind::F32 => Constant::F32(bits as u32),
-        Kind::F64 => Constant::F64(bits),
+        ScalarKind::F32 => Constant::F32(bits as u32),
+        ScalarKind::F64 => Constant::F64(bits),
         kind if kind.signed() => {
             let shift = 64 - kind.width();
             Constant::Int(Integer::decimal(((bits << shift) as i64) >> shift))
@@ -231,7 +231,7 @@ impl<'k, T: Scalar> Var<'k, T> {
     #[track_caller]
     pub fn set(self, value: impl IntoVal<'k, T>) {
         let value = value.into_val(&self.k);
-        if T::KIND == Kind::Bool && value.known().is_some() {
+        if T::KIND == ScalarKind::Bool && value.known().is_some() {
             let zero = || Opnd::Const(Constant::Int(Integer::decimal(0)));
             let condition = if value.repr == Repr::Imm(0) {
                 "setp.ne.u32"

@@ -7,14 +7,14 @@
 //!
 //! Operands are tiles with rows of 128 bytes, [`Swizzled`](crate::TileLayout),
 //! as a tensor copy with the 128-byte swizzle writes them. Their rows run along
-//! the depth ([`Tile::wgmma_operand`]) or across it
-//! ([`Tile::wgmma_operand_across`]).
+//! the depth ([`SharedTile::wgmma_operand`]) or across it
+//! ([`SharedTile::wgmma_operand_across`]).
 
 use crate::emit::Opnd;
 use crate::kernel::{Kernel, number};
 use crate::mma::{MmaInput, WarpTile};
 use crate::scalar::{E4m3, E5m2, Half, Storable, Tiny};
-use crate::tile::{Tile, TileLayout};
+use crate::tile::{SharedTile, TileLayout};
 use crate::value::{IntoVal, Val, Var};
 use heist_ptx::arch::Feature;
 use std::marker::PhantomData;
@@ -67,7 +67,7 @@ const GROUP_STRIDE: u64 = 1024 >> 4;
 /// The 128-byte swizzle, in a descriptor's numbering.
 const SWIZZLE_128: u64 = 1;
 
-impl<'k, H: MmaInput> Tile<'k, H> {
+impl<'k, H: MmaInput> SharedTile<'k, H> {
     /// The rows from `row0` (a multiple of 8) on, as an operand whose depth runs
     /// along the rows: 64 halves or 32 words deep, so four steps.
     #[track_caller]
@@ -88,7 +88,7 @@ impl<'k, H: MmaInput> Tile<'k, H> {
     }
 }
 
-impl<'k, T: Storable> Tile<'k, T> {
+impl<'k, T: Storable> SharedTile<'k, T> {
     /// The rows from `row0` (a multiple of 8) on, as an operand of a type that lies in
     /// memory like this: its depth runs along the rows, four steps of 32 bytes.
     #[track_caller]
@@ -106,7 +106,7 @@ impl<'k, T: Storable> Tile<'k, T> {
     }
 
     /// The same with rows across the depth, as
-    /// [`wgmma_operand_across`](Tile::wgmma_operand_across): of halves alone.
+    /// [`wgmma_operand_across`](SharedTile::wgmma_operand_across): of halves alone.
     #[track_caller]
     pub fn wgmma_operand_across_of<H: WgmmaInput<Stored = T>>(
         &self,

@@ -1,6 +1,6 @@
 //! Logs that people have, read into few findings.
 
-use heist_check::log::{Kind, read, recognise};
+use heist_check::log::{TextKind, read, recognise};
 use heist_ptx::{Severity, Source};
 use std::fs;
 
@@ -19,8 +19,8 @@ fn thousands_of_invalid_local_reads_are_one_finding() {
         ));
     }
     log.push_str("========= ERROR SUMMARY: 3389 errors\n");
-    assert_eq!(recognise(&log), Some(Kind::Sanitizer));
-    let found = read(Kind::Sanitizer, &Source::new("sanitizer.log", log)).findings;
+    assert_eq!(recognise(&log), Some(TextKind::Sanitizer));
+    let found = read(TextKind::Sanitizer, &Source::new("sanitizer.log", log)).findings;
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].code.0, "T001");
     assert!(
@@ -43,8 +43,8 @@ ptxas info    : Used 127 registers, used 1 barriers, 24576 bytes smem, 404 bytes
 /usr/local/cuda/include/crt/mma.hpp(91): Warning: cannot perform wmma load or store on local memory
 /usr/local/cuda/include/crt/mma.hpp(91): Warning: cannot perform wmma load or store on local memory
 ";
-    assert_eq!(recognise(log), Some(Kind::Assembler));
-    let reading = read(Kind::Assembler, &Source::new("build.log", log));
+    assert_eq!(recognise(log), Some(TextKind::Assembler));
+    let reading = read(TextKind::Assembler, &Source::new("build.log", log));
     let usage = &reading.usage[0];
     assert_eq!(usage.kernel, "_Z4attnPf");
     assert_eq!(usage.arch, "sm_89");
@@ -70,7 +70,7 @@ ptxas info    : Used 127 registers, used 1 barriers, 24576 bytes smem, 404 bytes
 #[test]
 fn errors_of_the_assembler_are_told_with_their_line() {
     let log = "ptxas k.ptx, line 28; error   : Unknown modifier '.u33'\nptxas fatal   : Ptx assembly aborted due to errors\n";
-    let found = read(Kind::Assembler, &Source::new("ptxas.log", log)).findings;
+    let found = read(TextKind::Assembler, &Source::new("ptxas.log", log)).findings;
     assert_eq!(found[0].code.0, "G022");
     assert_eq!(found[0].message, "Unknown modifier '.u33'");
 }
@@ -89,8 +89,8 @@ fn a_cuda_error_is_explained_in_whatever_form_it_comes() {
             "G004",
         ),
     ] {
-        assert_eq!(recognise(log), Some(Kind::CudaError), "{log}");
-        let found = read(Kind::CudaError, &Source::new("log", log)).findings;
+        assert_eq!(recognise(log), Some(TextKind::CudaError), "{log}");
+        let found = read(TextKind::CudaError, &Source::new("log", log)).findings;
         assert_eq!(found[0].code.0, code, "{log}");
         assert!(!found[0].helps.is_empty());
     }
@@ -110,12 +110,12 @@ fn logs_of_a_gpu_are_read_into_few_findings_that_name_the_rule() {
         logs += 1;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let text = fs::read_to_string(&path).expect("a log can be read");
-        if recognise(&text) != Some(Kind::Sanitizer) {
+        if recognise(&text) != Some(TextKind::Sanitizer) {
             wrong.push(format!("{name}: not recognised"));
             continue;
         }
         let reports = text.matches("     at ").count();
-        let found = read(Kind::Sanitizer, &Source::new(&*name, text)).findings;
+        let found = read(TextKind::Sanitizer, &Source::new(&*name, text)).findings;
         // The report, and the API error that it led to.
         if found.is_empty() || found.len() > 2 || found.len() > reports.max(1) + 1 {
             wrong.push(format!("{name}: {} findings", found.len()));
@@ -165,7 +165,7 @@ fn a_warning_of_racecheck_stays_one() {
 =========
 ========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)
 ";
-    let found = read(Kind::Sanitizer, &Source::new("race.log", log)).findings;
+    let found = read(TextKind::Sanitizer, &Source::new("race.log", log)).findings;
     let at = |place: &str| {
         let mut found = found.iter().filter(|one| one.message.contains(place));
         found.next().expect("a finding for each")

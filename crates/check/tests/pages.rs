@@ -1,6 +1,6 @@
 //! Every rule has a page, every page a rule, and the index of them is current.
 
-use heist_check::log::{Kind, read, recognise};
+use heist_check::log::{TextKind, read, recognise};
 use heist_ptx::{RULES, Rule, Source, rule};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -246,7 +246,7 @@ fn excerpts_of_logs_are_read_as_the_rule_of_their_page() {
             .and_then(|page| page.text)
             .unwrap_or_default();
         for excerpt in text.split("```\n").skip(1).step_by(2) {
-            let Some(kind) = recognise(excerpt).filter(|kind| *kind != Kind::Ptx) else {
+            let Some(kind) = recognise(excerpt).filter(|kind| *kind != TextKind::Ptx) else {
                 continue;
             };
             excerpts += 1;

@@ -394,7 +394,7 @@ fn a_run_ends_when_its_time_is_up() {
 fn our_kernels_keep_our_rules() {
     use heist::builder::Arch;
     use heist::kernels::synthetic::{Parameters, Synthetic, Workload, build};
-    use heist::sched::{Schedule, Source, Submit};
+    use heist::sched::{Schedule, Submit, TileSource};
     let parameters = Parameters {
         tiles: 100,
         prologue: 5,
@@ -402,7 +402,7 @@ fn our_kernels_keep_our_rules() {
     };
     let work = Synthetic::new(Workload::PowerLaw, parameters);
     for arch in [Arch::SM_80, Arch::SM_90A, Arch::SM_100A] {
-        for source in Source::ALL {
+        for source in TileSource::ALL {
             for (policy, cluster) in [
                 ("greedy", 1),
                 ("never", 1),

@@ -7,20 +7,20 @@ use std::io::Write;
 use std::path::PathBuf;
 
 /// Where the lines go. Without a file, what is found is told on standard error in short.
-pub(crate) struct Report {
+pub(crate) struct ReportFile {
     file: Option<File>,
     folder: Option<PathBuf>,
 }
 
-impl Report {
+impl ReportFile {
     /// As the environment says: `HEIST_CUDA_REPORT` is a folder.
-    pub(crate) fn new() -> Report {
+    pub(crate) fn new() -> ReportFile {
         let folder = std::env::var_os("HEIST_CUDA_REPORT").map(PathBuf::from);
         let file = folder.as_ref().and_then(|folder| {
             let path = folder.join("report.jsonl");
             OpenOptions::new().create(true).append(true).open(path).ok()
         });
-        Report { file, folder }
+        ReportFile { file, folder }
     }
 
     /// One line.

@@ -3,7 +3,7 @@
 use crate::fatbin;
 use crate::heap::Heap;
 use crate::raw;
-use crate::report::Report;
+use crate::report::ReportFile;
 use heist_launch::{Arg, Arguments, Dim3, Launch};
 use heist_ptx::arch::Arch;
 use heist_ptx::{Diagnostic, Source, rule};
@@ -48,7 +48,7 @@ struct Function {
 pub(crate) struct Runtime {
     pub(crate) device: Device,
     pub(crate) heap: Heap,
-    pub(crate) report: Report,
+    pub(crate) report: ReportFile,
     modules: Vec<Module>,
     /// The modules of each registration.
     registered: Vec<Vec<usize>>,
@@ -117,7 +117,7 @@ pub(crate) struct Wish {
 impl Runtime {
     fn new() -> Runtime {
         let name = std::env::var("HEIST_CUDA_DEVICE").unwrap_or_else(|_| "h200".to_owned());
-        let mut report = Report::new();
+        let mut report = ReportFile::new();
         let device = Device::named(&name).or_else(|error| {
             report.remark(&format!("{error}: it is an h200"));
             Device::named("h200")

@@ -35,7 +35,7 @@ use heist_builder::{BuildError, KernelParams};
 use heist_launch::{Arg, Buffer, Dim3, Launch};
 use heist_ptx::{Diagnostic, Source as Text, rule};
 use heist_run::{Device, Execution, Found, NotRun, Program, Settings, UnknownArch};
-use heist_sched::{LaunchReport, Place, Plan, PlanError, ReportError, TiledKernel};
+use heist_sched::{LaunchReport, Plan, PlanError, ReportError, TiledKernel, TraceDevice};
 
 /// What a launch gave.
 #[derive(Clone, Debug)]
@@ -132,8 +132,8 @@ fn program_of<A: KernelParams>(kernel: &TiledKernel<A>) -> Program {
 }
 
 /// Where a launch on this device happens, for its trace.
-fn place(device: &Device) -> Place {
-    Place {
+fn place(device: &Device) -> TraceDevice {
+    TraceDevice {
         device: device.label(),
         sms: device.sms(),
         clock: device.clock(),

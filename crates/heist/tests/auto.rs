@@ -4,7 +4,7 @@ use heist::auto::fastest;
 use heist::kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist::ptx::arch::Arch;
 use heist::run::{Device, Settings};
-use heist::sched::{Effort, Schedule, Source, Tuner};
+use heist::sched::{Effort, Schedule, TileSource, Tuner};
 use heist::tiled::TiledError;
 use std::cell::Cell;
 
@@ -18,7 +18,7 @@ fn with_a_long_prologue_tiles_share_blocks_and_that_is_remembered() {
         ..Parameters::default()
     };
     let work = Synthetic::new(Workload::Uniform, parameters);
-    let candidates = [Source::Direct, Source::Static].map(Schedule::new);
+    let candidates = [TileSource::Direct, TileSource::Static].map(Schedule::new);
     let path = std::env::temp_dir().join(format!("heist-auto-{}.json", std::process::id()));
     let built = Cell::new(0);
     let choose = |tuner: &mut Tuner, candidates: &[Schedule]| {
@@ -32,7 +32,7 @@ fn with_a_long_prologue_tiles_share_blocks_and_that_is_remembered() {
     let mut tuner = Tuner::remembering(Effort::EXACT, &path).expect("no file is fine");
     let chosen = choose(&mut tuner, &candidates).expect("both run");
     // A thousand blocks at a time do the prologue once, not three times.
-    assert_eq!(candidates[chosen].source, Source::Static);
+    assert_eq!(candidates[chosen].source, TileSource::Static);
     assert_eq!(built.get(), 3);
     tuner.save().expect("written");
     let mut again = Tuner::remembering(Effort::EXACT, &path).expect("read");

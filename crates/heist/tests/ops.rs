@@ -359,12 +359,12 @@ fn plans_are_kept_and_shared() {
         }
     });
     assert_eq!(ops.len(), 1);
-    let schedule = heist::sched::Schedule::new(heist::sched::Source::Ticket);
+    let schedule = heist::sched::Schedule::new(heist::sched::TileSource::Ticket);
     let plan = ops.gemm(&problem, Some(&schedule)).expect("a plan");
     assert_eq!(ops.len(), 2);
     // Tickets are drawn from a counter that must be zero; a block a tile draws none.
     assert!(plan.workspace().counters > 0);
-    let direct = heist::sched::Schedule::new(heist::sched::Source::Direct);
+    let direct = heist::sched::Schedule::new(heist::sched::TileSource::Direct);
     let plan = ops.gemm(&problem, Some(&direct)).expect("a plan");
     assert_eq!(plan.workspace().counters, 0);
 }

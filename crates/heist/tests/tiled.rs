@@ -3,7 +3,7 @@
 use heist::builder::{Arch, Global, With, kernel_params};
 use heist::launch::Arg;
 use heist::run::{Device, Settings};
-use heist::sched::{Source, Tiled, TiledKernel, Watch};
+use heist::sched::{TileSource, Tiled, TiledKernel, Watch};
 use heist::tiled::{self, TiledError, TiledRun};
 
 kernel_params! {
@@ -11,7 +11,7 @@ kernel_params! {
     pub struct Double { data: Global<u32>, n: u32 }
 }
 
-fn double(source: Source, arch: Arch) -> TiledKernel<Double> {
+fn double(source: TileSource, arch: Arch) -> TiledKernel<Double> {
     let tiled = Tiled::<Double>::new("double", [5, 2])
         .source(source)
         .block(64)
@@ -25,7 +25,7 @@ fn double(source: Source, arch: Arch) -> TiledKernel<Double> {
     built.expect("a kernel")
 }
 
-fn run(device: &str, source: Source, own: Double<With<Arg>>) -> Result<TiledRun, TiledError> {
+fn run(device: &str, source: TileSource, own: Double<With<Arg>>) -> Result<TiledRun, TiledError> {
     let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
     let kernel = double(source, device.arch()?);
     tiled::run(&device, &kernel, own, &Settings::default())
@@ -34,9 +34,9 @@ fn run(device: &str, source: Source, own: Double<With<Arg>>) -> Result<TiledRun,
 #[test]
 fn it_runs_on_every_device_from_every_source() {
     for device in ["sim:l4", "sim:a100", "sim:h200", "sim:b200", "sim:rtx5090"] {
-        for source in Source::ALL {
+        for source in TileSource::ALL {
             let clc = matches!(device, "sim:b200" | "sim:rtx5090");
-            if source == Source::Clc && !clc {
+            if source == TileSource::Clc && !clc {
                 continue;
             }
             let own = Double {
@@ -57,7 +57,7 @@ fn what_is_found_is_an_error_and_has_a_line_of_its_ptx() {
         data: Arg::in_out(&[1u32; 10]),
         n: 600,
     };
-    let error = run("sim:h200", Source::Ticket, own).expect_err("past the end");
+    let error = run("sim:h200", TileSource::Ticket, own).expect_err("past the end");
     let TiledError::Found(found) = &error else {
         panic!("{error}");
     };
@@ -120,7 +120,7 @@ fn outputs_are_the_kernels_own_by_name_and_in_order() {
         data: Arg::in_out(&[21u32; 600]),
         n: 600,
     };
-    let run = run("sim:h200", Source::Ticket, own).expect("a run");
+    let run = run("sim:h200", TileSource::Ticket, own).expect("a run");
     let names: Vec<&str> = run.outputs().map(|(name, _)| name).collect();
     assert_eq!(names, ["data"]);
     assert!(run.output("n").is_none() && run.output("control").is_none());

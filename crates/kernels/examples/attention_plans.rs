@@ -17,7 +17,7 @@ use heist_kernels::attention::{
 };
 use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -234,7 +234,7 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
         shapes.push(("stay narrow", staying(&problem, narrow, H200)));
     }
     for (name, shape) in shapes {
-        let schedule = Schedule::new(Source::Direct);
+        let schedule = Schedule::new(TileSource::Direct);
         let plan = warpgroup_plan(&problem, shape, &schedule, H200);
         arms.push((format!("{name} {}", shape.keys), problem.clone(), plan));
     }

@@ -18,7 +18,7 @@ use heist_kernels::gemm::{
 use heist_kernels::grouped::{self, Grouped, Shapes};
 use heist_kernels::{Job, KernelError, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
-use heist_sched::{Schedule, Source, Submit};
+use heist_sched::{Schedule, Submit, TileSource};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -218,14 +218,14 @@ fn orders(problem: &Gemm) -> Vec<(Tiling, Schedule)> {
         }
         let large = rows == 128 && cols >= 192;
         for (source, submit, order) in [
-            (Source::Static, Submit::Late, "grouped(16)"),
-            (Source::Static, Submit::Late, "grouped(8)"),
-            (Source::Static, Submit::Late, "grouped(4)"),
-            (Source::Ticket, Submit::Late, "grouped(16)"),
-            (Source::Ticket, Submit::Early, "grouped(16)"),
-            (Source::Direct, Submit::Late, "grouped(16)"),
+            (TileSource::Static, Submit::Late, "grouped(16)"),
+            (TileSource::Static, Submit::Late, "grouped(8)"),
+            (TileSource::Static, Submit::Late, "grouped(4)"),
+            (TileSource::Ticket, Submit::Late, "grouped(16)"),
+            (TileSource::Ticket, Submit::Early, "grouped(16)"),
+            (TileSource::Direct, Submit::Late, "grouped(16)"),
         ] {
-            let usual = source == Source::Static && order == "grouped(16)";
+            let usual = source == TileSource::Static && order == "grouped(16)";
             if usual || (large && tiles > 132) {
                 let mut schedule = Schedule::new(source).submit(submit);
                 schedule.order = order.parse().unwrap_or(schedule.order);

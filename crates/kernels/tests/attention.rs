@@ -7,7 +7,7 @@ use heist_builder::f16;
 use heist_kernels::Target;
 use heist_kernels::attention::*;
 use heist_run::Settings;
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 
 /// Runs the cases of a topic; results and log-sum-exps are within the bound.
 fn right(topic: Topic, device: &str) {
@@ -296,7 +296,7 @@ fn shared_memory_is_foretold() {
                     config.swizzled = swizzled;
                     config.feed = [Feed::Pairs, Feed::Turns][index % 2];
                 }
-                let schedule = Schedule::new(Source::Direct);
+                let schedule = Schedule::new(TileSource::Direct);
                 let kernel = build(&config, &schedule, target().arch).expect("a kernel");
                 let launch = &kernel.built.launch;
                 let bytes = launch.static_shared + launch.dynamic_shared;

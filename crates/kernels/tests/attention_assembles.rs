@@ -8,7 +8,7 @@ use heist_kernels::attention::{
 };
 use heist_kernels::{Step, Target};
 use heist_oracle::Ptxas;
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 
 /// A kernel that some shape is given.
 #[derive(Debug)]
@@ -186,19 +186,19 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
         };
         (problem.mask, problem.dtype) = (masks[index % 3], Dtype::ALL[index / 2 % 2]);
         problem.weights = Weights::ALL[index / 2 % 2];
-        cases.push((problem, Schedule::new(Source::Direct)));
+        cases.push((problem, Schedule::new(TileSource::Direct)));
     }
     for dim in [64, 128] {
         for (index, mask) in masks.into_iter().enumerate() {
             for (source, weights) in [
-                (Source::Direct, Weights::Rounded),
-                (Source::Direct, Weights::Split),
-                (Source::Ticket, Weights::Rounded),
+                (TileSource::Direct, Weights::Rounded),
+                (TileSource::Direct, Weights::Split),
+                (TileSource::Ticket, Weights::Rounded),
             ] {
                 let mut problem = Problem::new(4, 16, 4096, dim);
                 (problem.mask, problem.dtype) = (mask, Dtype::ALL[index % 2]);
                 problem.weights = weights;
-                if index == 1 && source == Source::Direct {
+                if index == 1 && source == TileSource::Direct {
                     (problem.output, problem.layout) = (Output::F32, Layout::Rows);
                 }
                 cases.push((problem, Schedule::new(source)));
@@ -207,7 +207,7 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
     }
     let wrong = heist_oracle::parallel(&cases, |(problem, schedule)| {
         let mut shape = warpgroup_shape(problem, target);
-        if schedule.source != Source::Direct {
+        if schedule.source != TileSource::Direct {
             shape = shape.scheduled();
         }
         let what = format!("{problem}: {shape}, {schedule}");

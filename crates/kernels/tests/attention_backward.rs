@@ -8,7 +8,7 @@ use heist_kernels::attention::*;
 use heist_kernels::{Job, Target};
 use heist_oracle::Ptxas;
 use heist_run::{Device, Settings};
-use heist_sched::{AnyOrder, Schedule, Source};
+use heist_sched::{AnyOrder, Schedule, TileSource};
 
 const MASKS: [Mask; 3] = [
     Mask::Full,
@@ -141,7 +141,7 @@ fn fixed_point_sums_do_not_depend_on_the_order() {
         sums: Sums::Fixed,
     };
     for variant in ["tensor", "wgmma"] {
-        let results = [Source::Direct, Source::Static, Source::Ticket].map(|source| {
+        let results = [TileSource::Direct, TileSource::Static, TileSource::Ticket].map(|source| {
             let variant = BACKWARD
                 .choose(Some(variant), &problem, target)
                 .expect("a variant");

@@ -7,7 +7,7 @@ use heist_kernels::gemm::{
     job_with_tiling, prepared, schedule,
 };
 use heist_run::Settings;
-use heist_sched::{AnyOrder, Grouped, Schedule, Source};
+use heist_sched::{AnyOrder, Grouped, Schedule, TileSource};
 
 const TINY: &str = "32x32x32/16x16/3";
 
@@ -121,7 +121,7 @@ fn every_epilogue() {
 #[test]
 fn every_source_policy_and_order() {
     let problem = Gemm::new(100, 130, 40, Input::Bf16, Output::Bf16, Layout::Nt);
-    for source in Source::ALL {
+    for source in TileSource::ALL {
         for policy in ["greedy", "never", "max-steals(1)", "every(2)"] {
             for order in ["linear", "grouped(2)", "hilbert"] {
                 let mut schedule = Schedule::new(source).policy(policy.parse().expect("a policy"));
@@ -307,7 +307,7 @@ fn the_variant_follows_the_device() {
 
 #[test]
 fn warpgroups_go_on_from_tile_to_tile() {
-    for source in [Source::Direct, Source::Static, Source::Ticket] {
+    for source in [TileSource::Direct, TileSource::Static, TileSource::Ticket] {
         // Few at a time, so that each takes several tiles.
         let (device, mut target) = common::device("h200");
         target.sms = 2;
@@ -334,12 +334,12 @@ fn warpgroups_in_clusters() {
     ] {
         let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout);
         for (source, cluster, sms) in [
-            (Source::Static, "1x2", 2),
-            (Source::Static, "2x1", 4),
-            (Source::Ticket, "1x2", 4),
-            (Source::Ticket, "2x1", 2),
-            (Source::Direct, "1x2", 132),
-            (Source::Static, "2x2", 4),
+            (TileSource::Static, "1x2", 2),
+            (TileSource::Static, "2x1", 4),
+            (TileSource::Ticket, "1x2", 4),
+            (TileSource::Ticket, "2x1", 2),
+            (TileSource::Direct, "1x2", 132),
+            (TileSource::Static, "2x2", 4),
         ] {
             target.sms = sms;
             let mut schedule = Schedule::new(source);
@@ -410,7 +410,7 @@ fn results_leave_in_panels_of_any_number() {
         ("wgmma:256x112x64/3", 300, 120),
     ] {
         let problem = Gemm::new(m, n, 72, Input::Bf16, Output::Bf16, Layout::Nt);
-        right_in_tiles(problem, tiling, Some(&Schedule::new(Source::Static)), 1);
+        right_in_tiles(problem, tiling, Some(&Schedule::new(TileSource::Static)), 1);
     }
 }
 
@@ -493,7 +493,7 @@ fn clusters_copy_together() {
         for output in [Output::Bf16, Output::F32] {
             let problem = Gemm::new(m, n, k, Input::Bf16, output, layout);
             right_in_tiles(problem, tiling, None, 4);
-            let ticket = Schedule::new(Source::Ticket);
+            let ticket = Schedule::new(TileSource::Ticket);
             right_in_tiles(problem, tiling, Some(&ticket), 4);
         }
     }

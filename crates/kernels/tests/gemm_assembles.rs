@@ -7,7 +7,7 @@ use heist_kernels::gemm::{
 use heist_kernels::grouped::{self, Grouped};
 use heist_kernels::{Family, Job, Target, Variant};
 use heist_oracle::{Ptxas, parallel};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 
 const MACHINES: [(&str, u32); 7] = [
     ("sm_80", 108),
@@ -31,7 +31,7 @@ fn jobs<P>(
     let suited = |variant: &&&dyn Variant<Problem = P>| variant.suits(problem, target).is_ok();
     for (index, variant) in family.variants.iter().filter(suited).enumerate() {
         if pick(index) {
-            let source = [Source::Direct, Source::Ticket][jobs.len() % 2];
+            let source = [TileSource::Direct, TileSource::Ticket][jobs.len() % 2];
             let job = variant.job(problem, Some(&Schedule::new(source)), target);
             jobs.push((target, job.expect("it suits, so it can be built")));
         }
@@ -51,7 +51,7 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
     ] {
         let mut groups = Grouped::rows(vec![40, 500, 0], n, 512, Input::Bf16, Output::Bf16);
         (groups.layout, groups.check) = (layout, check);
-        for source in [Source::Direct, Source::Static, Source::Ticket] {
+        for source in [TileSource::Direct, TileSource::Static, TileSource::Ticket] {
             let variant = grouped::FAMILY.choose(Some("wgmma-128x256"), &groups, target);
             let variant = variant.expect("it suits");
             let job = variant.job(&groups, Some(&Schedule::new(source)), target);
@@ -68,10 +68,10 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
         });
         for problem in [even, odd] {
             for (source, cluster) in [
-                (Source::Direct, "1x1"),
-                (Source::Ticket, "1x1"),
-                (Source::Static, "1x2"),
-                (Source::Ticket, "2x1"),
+                (TileSource::Direct, "1x1"),
+                (TileSource::Ticket, "1x1"),
+                (TileSource::Static, "1x2"),
+                (TileSource::Ticket, "2x1"),
             ] {
                 let variant = gemm::FAMILY.choose(Some("wgmma-128x256"), &problem, target);
                 let variant = variant.expect("it suits");

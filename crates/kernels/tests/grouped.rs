@@ -8,7 +8,7 @@ use heist_kernels::grouped::{
 };
 use heist_launch::{Buffer, Dim3};
 use heist_run::Settings;
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 
 const TINY: &str = "32x32x32/16x16/3";
 /// Tiles of which few rows have code of their own.
@@ -43,7 +43,7 @@ fn groups_that_differ_in_rows() {
     ];
     for (index, rows) in lists.into_iter().enumerate() {
         for (config, n, k) in [(TINY, 64, 40), (FLAT, 56, 33), (FLAT, 64, 64)] {
-            for source in [Source::Ticket, Source::Static, Source::Direct] {
+            for source in [TileSource::Ticket, TileSource::Static, TileSource::Direct] {
                 let (input, output) = match index % 3 {
                     0 => (Input::Bf16, Output::Bf16),
                     1 => (Input::F16, Output::F32),
@@ -89,13 +89,13 @@ fn every_cluster_source_and_policy() {
         Output::Bf16,
     );
     for cluster in [[1, 1, 1], [1, 2, 1], [2, 1, 1], [2, 2, 1]] {
-        for source in Source::ALL {
+        for source in TileSource::ALL {
             for policy in ["greedy", "max-steals(1)", "never"] {
                 let mut schedule = Schedule::new(source).policy(policy.parse().expect("a policy"));
                 schedule.cluster = Dim3::from(cluster);
                 schedule.order = "grouped(2)".parse().expect("an order");
                 right(&problem, TINY, &schedule, "b200", &Settings::default());
-                if source == Source::Ticket {
+                if source == TileSource::Ticket {
                     right(&problem, FLAT, &schedule, "h200", &Settings::default());
                 }
             }
@@ -121,10 +121,10 @@ fn small_groups_among_large_ones_in_clusters_whatever_the_schedule() {
             chaos: seed % 2 == 0,
             ..Settings::default()
         };
-        let mut schedule = Schedule::new(Source::Clc);
+        let mut schedule = Schedule::new(TileSource::Clc);
         schedule.cluster = Dim3::new(1, 2, 1);
         right(&problem, TINY, &schedule, "b200", &settings);
-        schedule.source = Source::Ticket;
+        schedule.source = TileSource::Ticket;
         right(&problem, TINY, &schedule, "h200", &settings);
     }
 }
@@ -264,13 +264,13 @@ fn groups_on_warpgroups() {
         let mut problem = Grouped::rows(rows, n, k, input, output);
         problem.layout = layout;
         for (source, sms, cluster, check) in [
-            (Source::Ticket, 2, "1x1", true),
-            (Source::Ticket, 1, "1x1", false),
-            (Source::Ticket, 4, "1x2", true),
-            (Source::Ticket, 132, "2x2", true),
-            (Source::Static, 1, "1x1", false),
-            (Source::Static, 2, "1x1", true),
-            (Source::Direct, 132, "2x1", false),
+            (TileSource::Ticket, 2, "1x1", true),
+            (TileSource::Ticket, 1, "1x1", false),
+            (TileSource::Ticket, 4, "1x2", true),
+            (TileSource::Ticket, 132, "2x2", true),
+            (TileSource::Static, 1, "1x1", false),
+            (TileSource::Static, 2, "1x1", true),
+            (TileSource::Direct, 132, "2x1", false),
         ] {
             target.sms = sms;
             problem.check = check;

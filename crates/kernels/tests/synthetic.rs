@@ -3,7 +3,7 @@
 
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_run::{Device, Program, Settings};
-use heist_sched::{Place, Schedule, Source, Submit, Watch};
+use heist_sched::{Schedule, Submit, TileSource, TraceDevice, Watch};
 use std::time::Duration;
 
 fn verified(workload: Workload, parameters: Parameters, schedule: &Schedule, device: &str) {
@@ -31,7 +31,7 @@ fn verified(workload: Workload, parameters: Parameters, schedule: &Schedule, dev
         .verify(&output.to_vec::<u32>().expect("words"))
         .unwrap_or_else(|wrong| panic!("{what}: {wrong}"));
     assert_eq!(checked, synthetic.input().len(), "{what}");
-    let place = Place {
+    let place = TraceDevice {
         device: device.label(),
         sms: device.sms(),
         clock: device.clock(),
@@ -54,9 +54,9 @@ fn every_workload_is_right_from_every_source() {
             seed: 5 + index as u64,
             ..Parameters::default()
         };
-        for source in Source::ALL {
+        for source in TileSource::ALL {
             let device = match source {
-                Source::Clc => "sim:b200",
+                TileSource::Clc => "sim:b200",
                 _ => ["sim:h200", "sim:b200", "sim:a100"][index % 3],
             };
             let submit = [Submit::Early, Submit::Late][index % 2];

@@ -321,12 +321,12 @@ pub struct Slot {
     /// What it is filled with before the launch.
     pub data: Buffer,
     /// Where it has to lie, if that is not the device's choice.
-    pub place: Option<Place>,
+    pub place: Option<Placement>,
 }
 
 /// Where memory has to lie, and what of it was written before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct Placement {
     /// Its address.
     pub at: u64,
     /// Its bytes that were written; all of them, where nothing is said.
@@ -340,7 +340,7 @@ impl Slot {
             name: BufferRef::Named(placed.name.clone()),
             role: Role::InOut,
             data: bytes.unwrap_or_else(|| Buffer::zeros(ElementType::U8, 0)),
-            place: Some(Place {
+            place: Some(Placement {
                 at: placed.at,
                 written: placed.written.clone(),
             }),

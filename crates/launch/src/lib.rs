@@ -23,7 +23,7 @@ mod tiny;
 pub mod trace;
 
 pub use argument::{
-    Arg, Arguments, BindError, Bound, BufferRef, NamedBuffer, Param, Place, Role, Slot,
+    Arg, Arguments, BindError, Bound, BufferRef, NamedBuffer, Param, Placement, Role, Slot,
 };
 pub use buffer::Buffer;
 pub use element::{ElementType, Scalar, ValueError};

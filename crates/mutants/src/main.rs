@@ -19,7 +19,7 @@ mod mutation;
 use heist_filetests::{find_files, read_directives};
 use heist_ptx::Source;
 use judge::{Fate, Original};
-use mutation::Kind;
+use mutation::MutationKind;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ const EXPLAINED: &str = include_str!("../explained.txt");
 
 /// What the command line asks for.
 struct Wish {
-    kind: Kind,
+    kind: MutationKind,
     only: Option<String>,
     /// Whether explained survivors are printed too.
     explained: bool,
@@ -44,7 +44,7 @@ struct Wish {
 impl Wish {
     fn of(mut words: impl Iterator<Item = String>) -> Result<Wish, String> {
         let mut wish = Wish {
-            kind: Kind::Order,
+            kind: MutationKind::Order,
             only: None,
             explained: false,
             every: 1,
@@ -62,7 +62,7 @@ impl Wish {
                 parsed.map_err(|_| format!("`{text}` is no number"))
             };
             match word.as_str() {
-                "--values" => wish.kind = Kind::Value,
+                "--values" => wish.kind = MutationKind::Value,
                 "--explained" => wish.explained = true,
                 "--only" => wish.only = Some(value()?),
                 "--every" => wish.every = number(value()?)?.max(1) as usize,
@@ -210,7 +210,7 @@ impl Count {
                 *self.found.entry(code).or_default() += 1;
                 return;
             }
-            Fate::Wrong if wish.kind == Kind::Value => {
+            Fate::Wrong if wish.kind == MutationKind::Value => {
                 self.wrong += 1;
                 return;
             }
@@ -228,7 +228,7 @@ impl Count {
         }
     }
 
-    fn tell(&self, kind: Kind) -> ExitCode {
+    fn tell(&self, kind: MutationKind) -> ExitCode {
         let found: usize = self.found.values().sum();
         let codes: Vec<String> = self
             .found
@@ -245,7 +245,7 @@ impl Count {
             self.explained,
             100.0 * noticed as f64 / broken.max(1) as f64,
         );
-        if kind == Kind::Value {
+        if kind == MutationKind::Value {
             println!("{} by results, {found} by findings", self.wrong);
         }
         println!("by code: {}", codes.join(", "));

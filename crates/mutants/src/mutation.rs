@@ -5,7 +5,7 @@
 
 /// What a change does, and so what ought to notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MutationKind {
     /// It takes an order away: the checker is to find that.
     Order,
     /// It computes something else: a test's expectation is to notice that.
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 /// A text with one change.
 #[derive(Clone, Debug)]
 pub(crate) struct Mutant {
-    pub(crate) kind: Kind,
+    pub(crate) kind: MutationKind,
     /// From 1.
     pub(crate) line: usize,
     /// In words.
@@ -177,7 +177,7 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
             changed[at] = &trap;
             changed.join("\n") + "\n"
         };
-        let mut add = |kind: Kind, change: String, replaced: &[(usize, String)]| {
+        let mut add = |kind: MutationKind, change: String, replaced: &[(usize, String)]| {
             let mut changed: Vec<&str> = lines.clone();
             for (at, with) in replaced {
                 changed[*at] = with;
@@ -192,7 +192,7 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
         };
         if line.orders() {
             add(
-                Kind::Order,
+                MutationKind::Order,
                 format!("without {}", line.opcode),
                 &[(at, line.removed())],
             );
@@ -203,12 +203,20 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
                     .map(|to| (to, lines[to + 1].to_owned()))
                     .collect();
                 moved.push((behind, whole.to_owned()));
-                add(Kind::Order, format!("{} later", line.opcode), &moved);
+                add(
+                    MutationKind::Order,
+                    format!("{} later", line.opcode),
+                    &moved,
+                );
             }
         }
         for weaker in line.weaker() {
             let change = format!("{} for {}", weaker, line.opcode);
-            add(Kind::Order, change, &[(at, line.with(&weaker, line.rest))]);
+            add(
+                MutationKind::Order,
+                change,
+                &[(at, line.with(&weaker, line.rest))],
+            );
         }
         for (opcode, rest) in values(&line) {
             let change = format!(
@@ -217,7 +225,11 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
                 line.opcode,
                 line.rest.trim_end()
             );
-            add(Kind::Value, change, &[(at, line.with(&opcode, &rest))]);
+            add(
+                MutationKind::Value,
+                change,
+                &[(at, line.with(&opcode, &rest))],
+            );
         }
     }
     mutants

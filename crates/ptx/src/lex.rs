@@ -11,7 +11,7 @@ use crate::span::Span;
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// `%r1`, `add`, `$L__BB0_1`, `_`
     Word,
     /// `.global`, `.shared::cluster`, `.1d`
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
@@ -113,7 +113,7 @@ impl Lexer<'_> {
             .map_or(0, |&byte| CLASS[byte as usize])
     }
 
-    fn push(&mut self, kind: Kind, start: usize) {
+    fn push(&mut self, kind: TokenKind, start: usize) {
         self.out.tokens.push(Token {
             kind,
             start: start as u32,
@@ -130,16 +130,16 @@ impl Lexer<'_> {
                 self.at += 1;
             } else if class & START != 0 {
                 self.word();
-                self.push(Kind::Word, start);
+                self.push(TokenKind::Word, start);
             } else if class & WORD != 0 {
                 self.number();
-                self.push(Kind::Number, start);
+                self.push(TokenKind::Number, start);
             } else {
                 self.mark(byte, start);
             }
         }
         let end = self.bytes.len();
-        self.push(Kind::End, end);
+        self.push(TokenKind::End, end);
     }
 
     fn word(&mut self) {
@@ -154,7 +154,7 @@ impl Lexer<'_> {
             b'%' if self.class(1) & START != 0 => {
                 self.at += 1;
                 self.word();
-                self.push(Kind::Word, start);
+                self.push(TokenKind::Word, start);
             }
             b'.' if self.class(1) & WORD != 0 => {
                 self.word();
@@ -162,7 +162,7 @@ impl Lexer<'_> {
                     self.at += 2;
                     self.word();
                 }
-                self.push(Kind::DotWord, start);
+                self.push(TokenKind::DotWord, start);
             }
             b'/' if self.peek(1) == b'/' => self.line_comment(start),
             b'/' if self.peek(1) == b'*' => self.block_comment(start),
@@ -179,16 +179,16 @@ impl Lexer<'_> {
                 );
                 if double {
                     self.at += 2;
-                    self.push(Kind::Double(byte, next), start);
+                    self.push(TokenKind::Double(byte, next), start);
                 } else {
                     self.at += 1;
-                    self.push(Kind::Mark(byte), start);
+                    self.push(TokenKind::Mark(byte), start);
                 }
             }
             b',' | b';' | b':' | b'{' | b'}' | b'(' | b')' | b'[' | b']' | b'@' | b'+' | b'-'
             | b'*' | b'/' | b'%' | b'^' | b'~' | b'?' => {
                 self.at += 1;
-                self.push(Kind::Mark(byte), start);
+                self.push(TokenKind::Mark(byte), start);
             }
             _ => self.stray(start),
         }
@@ -240,7 +240,7 @@ impl Lexer<'_> {
             match self.peek(0) {
                 b'"' => {
                     self.at += 1;
-                    self.push(Kind::Text, start);
+                    self.push(TokenKind::Text, start);
                     return;
                 }
                 b'\\' if !matches!(self.peek(1), b'\n' | 0) => self.at += 2,
@@ -259,7 +259,7 @@ impl Lexer<'_> {
             )
             .help("close it with `\"` on the same line"),
         );
-        self.push(Kind::Text, start);
+        self.push(TokenKind::Text, start);
     }
 
     /// Takes everything that could belong to a number; the parser reads it.

@@ -4,7 +4,7 @@
 //! prints the PTX.
 
 use heist_builder::{Arch, BuildError, Global, kernel_params};
-use heist_sched::{AnyPolicy, Source, Tiled, TiledKernel};
+use heist_sched::{AnyPolicy, TileSource, Tiled, TiledKernel};
 
 kernel_params! {
     /// What `scale` works on.
@@ -13,7 +13,7 @@ kernel_params! {
 
 /// The kernel, with 256 numbers in a tile.
 pub fn scale(
-    source: Source,
+    source: TileSource,
     policy: AnyPolicy,
     arch: Arch,
 ) -> Result<TiledKernel<Scale>, BuildError> {

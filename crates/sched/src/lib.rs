@@ -1,7 +1,7 @@
 //! Tiles that are scheduled while the kernel runs.
 //!
 //! You write the body of one tile and pick a [`Policy`]; [`Tiled`] makes the
-//! kernel. Where a block's next tile comes from is a [`Source`]: cluster launch
+//! kernel. Where a block's next tile comes from is a [`TileSource`]: cluster launch
 //! control on Blackwell, a counter in memory elsewhere, or no asking at all. In
 //! which order tiles are handed out is a [`TileOrder`]. The tile loop owns
 //! everything else: who asks, who waits, who may leave.
@@ -43,10 +43,10 @@ pub use policies::*;
 pub use policy::{And, Inverse, Or, Policy, TileId};
 pub use program::{Loaded, Loader, PolicyWords, PortablePolicy, Program};
 pub use report::{
-    ClusterStats, Ejected, LaunchReport, Misbehaviour, Place, Readout, ReportError, Stats,
+    ClusterStats, Ejected, LaunchReport, Misbehaviour, Readout, ReportError, Stats, TraceDevice,
 };
 pub use schedule::{Schedule, ScheduleError};
-pub use source::{Choice, Source, SourceError, Submit, TicketGrid};
+pub use source::{Choice, SourceError, Submit, TicketGrid, TileSource};
 pub use text::{Catalogue, Named, PolicyError, PolicyExpr, PolicyTextError};
 pub use ticket::{Counters, Lease};
 pub use tile_loop::{Done, Tile, TileLoop};

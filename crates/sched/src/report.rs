@@ -3,7 +3,7 @@
 use crate::context::Misdeed;
 use crate::plan::Plan;
 use crate::tiled::TiledKernel;
-use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, Kind, RECORD_WORDS, Watch};
+use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, RECORD_WORDS, RecordKind, Watch};
 use heist_builder::KernelParams;
 use heist_launch::{
     BlockSpan, BufferRef, Clock, Decision, DecisionKind, Dim3, Outcome, TileOrigin, TileSpan, Time,
@@ -134,7 +134,7 @@ impl std::fmt::Display for Ejected {
 
 /// Where a launch ran, for its trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TraceDevice {
     /// The device's name.
     pub device: String,
     /// Its SMs.
@@ -205,7 +205,7 @@ impl<A: KernelParams> TiledKernel<A> {
         &self,
         plan: &Plan,
         outcome: &Outcome,
-        place: &Place,
+        place: &TraceDevice,
     ) -> Result<LaunchReport, ReportError> {
         self.readout(plan).report(outcome, place)
     }
@@ -231,7 +231,11 @@ impl Readout {
     ///
     /// # Errors
     /// Why it can't be read.
-    pub fn report(&self, outcome: &Outcome, place: &Place) -> Result<LaunchReport, ReportError> {
+    pub fn report(
+        &self,
+        outcome: &Outcome,
+        place: &TraceDevice,
+    ) -> Result<LaunchReport, ReportError> {
         let output = |at| {
             let buffer = outcome.output(BufferRef::Argument(at));
             buffer.map(|buffer| words(buffer.bytes()))
@@ -251,7 +255,7 @@ impl Readout {
         &self,
         control: &[u64],
         watch: &[u64],
-        place: &Place,
+        place: &TraceDevice,
     ) -> Result<LaunchReport, ReportError> {
         let &[counter, who, when, ..] = control else {
             return Err(ReportError::Missing);
@@ -286,7 +290,7 @@ impl Readout {
         Ok(report)
     }
 
-    fn trace(&self, records: &[u64], place: &Place) -> Result<Trace, ReportError> {
+    fn trace(&self, records: &[u64], place: &TraceDevice) -> Result<Trace, ReportError> {
         let mut trace = Trace::new(
             place.device.clone(),
             self.entry.clone(),
@@ -316,23 +320,29 @@ impl Readout {
                 at: start,
                 kind,
             };
-            match Kind::from_byte(kind) {
-                Some(Kind::Block) => trace.blocks.push(BlockSpan {
+            match RecordKind::from_byte(kind) {
+                Some(RecordKind::Block) => trace.blocks.push(BlockSpan {
                     block,
                     cluster: grid.coordinates(block.into()).x / self.cluster.x.max(1),
                     sm,
                     start,
                     end,
                 }),
-                Some(Kind::OwnTile) => trace.tiles.push(span(TileOrigin::Own)),
-                Some(Kind::StolenTile) => trace.tiles.push(span(TileOrigin::Stolen)),
-                Some(Kind::TicketTile) => trace.tiles.push(span(TileOrigin::Ticket)),
-                Some(Kind::StaticTile) => trace.tiles.push(span(TileOrigin::Static)),
-                Some(Kind::Requested) => trace.decisions.push(decision(DecisionKind::Requested)),
-                Some(Kind::Declined) => trace.decisions.push(decision(DecisionKind::Declined)),
-                Some(Kind::Granted) => trace.decisions.push(decision(DecisionKind::Granted)),
-                Some(Kind::Refused) => trace.decisions.push(decision(DecisionKind::Refused)),
-                Some(Kind::Overruled) => trace.decisions.push(decision(DecisionKind::Overruled)),
+                Some(RecordKind::OwnTile) => trace.tiles.push(span(TileOrigin::Own)),
+                Some(RecordKind::StolenTile) => trace.tiles.push(span(TileOrigin::Stolen)),
+                Some(RecordKind::TicketTile) => trace.tiles.push(span(TileOrigin::Ticket)),
+                Some(RecordKind::StaticTile) => trace.tiles.push(span(TileOrigin::Static)),
+                Some(RecordKind::Requested) => {
+                    trace.decisions.push(decision(DecisionKind::Requested))
+                }
+                Some(RecordKind::Declined) => {
+                    trace.decisions.push(decision(DecisionKind::Declined))
+                }
+                Some(RecordKind::Granted) => trace.decisions.push(decision(DecisionKind::Granted)),
+                Some(RecordKind::Refused) => trace.decisions.push(decision(DecisionKind::Refused)),
+                Some(RecordKind::Overruled) => {
+                    trace.decisions.push(decision(DecisionKind::Overruled))
+                }
                 None => return Err(ReportError::Strange { index, kind }),
             }
         }

@@ -5,7 +5,7 @@ use crate::erased::AnyPolicy;
 use crate::order::{AnyOrder, Linear};
 use crate::policies::Greedy;
 use crate::policy::Policy;
-use crate::source::{Source, Submit, TicketGrid};
+use crate::source::{Submit, TicketGrid, TileSource};
 use crate::tiled::Tiled;
 use crate::watch::Watch;
 use heist_builder::KernelParams;
@@ -16,14 +16,14 @@ use std::str::FromStr;
 /// How a kernel's tiles are scheduled.
 ///
 /// ```
-/// use heist_sched::{Schedule, Source};
-/// let schedule = Schedule::new(Source::Ticket).policy("max-steals(8)".parse().unwrap());
+/// use heist_sched::{Schedule, TileSource};
+/// let schedule = Schedule::new(TileSource::Ticket).policy("max-steals(8)".parse().unwrap());
 /// assert_eq!(schedule.to_string(), "ticket early max-steals(8)");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Schedule {
     /// Where tiles come from.
-    pub source: Source,
+    pub source: TileSource,
     /// When a block asks.
     pub policy: AnyPolicy,
     /// When a request is submitted.
@@ -42,7 +42,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// Greedy, early, in linear order, without clusters.
-    pub fn new(source: Source) -> Schedule {
+    pub fn new(source: TileSource) -> Schedule {
         Schedule {
             source,
             policy: AnyPolicy::new(Greedy),
@@ -83,7 +83,7 @@ impl fmt::Display for Schedule {
         if self.source.asks() {
             write!(f, " {} {}", self.submit, self.policy.name())?;
         }
-        if let (Source::Ticket, Some(grid)) = (self.source, self.grid) {
+        if let (TileSource::Ticket, Some(grid)) = (self.source, self.grid) {
             f.write_str(match grid {
                 TicketGrid::Full => " full",
                 TicketGrid::Resident => " resident",

@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// Where a block's next tile comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Source {
+pub enum TileSource {
     /// Cluster launch control: the hardware hands over blocks that it has not
     /// launched yet. Blackwell and later.
     Clc,
@@ -48,23 +48,28 @@ pub enum TicketGrid {
     Resident,
 }
 
-impl Source {
+impl TileSource {
     /// All of them.
-    pub const ALL: [Source; 4] = [Source::Clc, Source::Ticket, Source::Static, Source::Direct];
+    pub const ALL: [TileSource; 4] = [
+        TileSource::Clc,
+        TileSource::Ticket,
+        TileSource::Static,
+        TileSource::Direct,
+    ];
 
     /// Its name in commands.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Source::Clc => "clc",
-            Source::Ticket => "ticket",
-            Source::Static => "static",
-            Source::Direct => "direct",
+            TileSource::Clc => "clc",
+            TileSource::Ticket => "ticket",
+            TileSource::Static => "static",
+            TileSource::Direct => "direct",
         }
     }
 
     /// Whether a policy is asked.
     pub const fn asks(self) -> bool {
-        matches!(self, Source::Clc | Source::Ticket)
+        matches!(self, TileSource::Clc | TileSource::Ticket)
     }
 
     /// Whether the target can run a kernel with this source and these clusters.
@@ -72,8 +77,8 @@ impl Source {
     /// ```
     /// use heist_builder::Arch;
     /// use heist_launch::Dim3;
-    /// use heist_sched::Source;
-    /// let error = Source::Clc.check(Arch::SM_90A, Dim3::ONE).unwrap_err();
+    /// use heist_sched::TileSource;
+    /// let error = TileSource::Clc.check(Arch::SM_90A, Dim3::ONE).unwrap_err();
     /// assert_eq!(
     ///     error.to_string(),
     ///     "source clc is impossible on sm_90a: cluster launch control needs sm_100 or later; \
@@ -84,7 +89,7 @@ impl Source {
     /// # Errors
     /// Why not, and what to use instead.
     pub fn check(self, arch: Arch, cluster: Dim3) -> Result<(), SourceError> {
-        if self == Source::Clc && !arch.supports(Feature::ClusterLaunchControl) {
+        if self == TileSource::Clc && !arch.supports(Feature::ClusterLaunchControl) {
             return Err(SourceError::NoLaunchControl { arch });
         }
         if arch.number() < 80 {
@@ -108,24 +113,24 @@ impl Source {
         let clc = arch.supports(Feature::ClusterLaunchControl);
         if policy.constant() == Some(false) {
             return Choice {
-                source: Source::Direct,
+                source: TileSource::Direct,
                 why: "the policy never steals, so one block a tile is all there is to do",
             };
         }
         if policy.constant() == Some(true) && !prologue && !clc {
             return Choice {
-                source: Source::Direct,
+                source: TileSource::Direct,
                 why: "no prologue to share and no launch control: the hardware's launch order is hard to beat",
             };
         }
         if clc {
             return Choice {
-                source: Source::Clc,
+                source: TileSource::Clc,
                 why: "the GPU hands over blocks by itself (cluster launch control)",
             };
         }
         Choice {
-            source: Source::Ticket,
+            source: TileSource::Ticket,
             why: "no cluster launch control before sm_100: a counter in memory stands in for it",
         }
     }
@@ -135,7 +140,7 @@ impl Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// What was chosen.
-    pub source: Source,
+    pub source: TileSource,
     /// Why.
     pub why: &'static str,
 }
@@ -180,16 +185,16 @@ pub enum SourceError {
     },
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for TileSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Source {
+impl FromStr for TileSource {
     type Err = SourceError;
-    fn from_str(text: &str) -> Result<Source, SourceError> {
-        let found = Source::ALL.into_iter().find(|s| s.as_str() == text);
+    fn from_str(text: &str) -> Result<TileSource, SourceError> {
+        let found = TileSource::ALL.into_iter().find(|s| s.as_str() == text);
         found.ok_or_else(|| SourceError::Unknown {
             what: "source",
             name: text.to_owned(),
@@ -236,25 +241,25 @@ mod tests {
 
     #[test]
     fn impossible_choices_say_why() {
-        assert!(Source::Clc.check(Arch::SM_100, Dim3::ONE).is_ok());
-        assert!(Source::Ticket.check(Arch::SM_80, Dim3::ONE).is_ok());
-        let error = Source::Ticket.check(Arch::SM_89, Dim3::new(2, 1, 1));
+        assert!(TileSource::Clc.check(Arch::SM_100, Dim3::ONE).is_ok());
+        assert!(TileSource::Ticket.check(Arch::SM_80, Dim3::ONE).is_ok());
+        let error = TileSource::Ticket.check(Arch::SM_89, Dim3::new(2, 1, 1));
         assert!(error.unwrap_err().to_string().contains("need sm_90"));
-        let error = Source::Direct.check(Arch::SM_75, Dim3::ONE);
+        let error = TileSource::Direct.check(Arch::SM_75, Dim3::ONE);
         assert!(error.unwrap_err().to_string().contains("too old"));
-        assert!("clk".parse::<Source>().is_err());
+        assert!("clk".parse::<TileSource>().is_err());
         assert_eq!("late".parse::<Submit>(), Ok(Submit::Late));
     }
 
     #[test]
     fn a_source_is_found_for_every_target() {
-        let auto = |arch, prologue| Source::auto(arch, &Greedy, prologue).source;
-        assert_eq!(auto(Arch::SM_100, true), Source::Clc);
-        assert_eq!(auto(Arch::SM_90A, true), Source::Ticket);
-        assert_eq!(auto(Arch::SM_90A, false), Source::Direct);
-        let capped = Source::auto(Arch::SM_80, &MaxSteals { limit: 2 }, false);
-        assert_eq!(capped.source, Source::Ticket);
-        let never = Source::auto(Arch::SM_100, &Never, true);
-        assert_eq!(never.source, Source::Direct);
+        let auto = |arch, prologue| TileSource::auto(arch, &Greedy, prologue).source;
+        assert_eq!(auto(Arch::SM_100, true), TileSource::Clc);
+        assert_eq!(auto(Arch::SM_90A, true), TileSource::Ticket);
+        assert_eq!(auto(Arch::SM_90A, false), TileSource::Direct);
+        let capped = TileSource::auto(Arch::SM_80, &MaxSteals { limit: 2 }, false);
+        assert_eq!(capped.source, TileSource::Ticket);
+        let never = TileSource::auto(Arch::SM_100, &Never, true);
+        assert_eq!(never.source, TileSource::Direct);
     }
 }

@@ -12,10 +12,10 @@ use crate::erased::Running;
 use crate::hidden::HiddenOn;
 use crate::order::{Extent, Position};
 use crate::policy::{Policy, TileId};
-use crate::source::{Source, Submit, TicketGrid};
+use crate::source::{Submit, TicketGrid, TileSource};
 use crate::ticket::Tickets;
 use crate::tiled::Shape;
-use crate::watch::{Kind, Scribe, Watch};
+use crate::watch::{RecordKind, Scribe, Watch};
 use heist_builder::{Bool, Global, Kernel, Ptr, Request, Val, Var};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
@@ -110,9 +110,9 @@ impl<'k> TileLoop<'k> {
         let claims = shape.claims_first();
         let scribe = (shape.watch != Watch::Off).then(|| {
             let first = match (shape.source, claims) {
-                (Source::Static, _) => Kind::StaticTile,
-                (Source::Ticket, true) => Kind::TicketTile,
-                _ => Kind::OwnTile,
+                (TileSource::Static, _) => RecordKind::StaticTile,
+                (TileSource::Ticket, true) => RecordKind::TicketTile,
+                _ => RecordKind::OwnTile,
             };
             Scribe::new(k, hidden.watch, worker, shape.watch == Watch::Trace, first)
         });
@@ -120,7 +120,7 @@ impl<'k> TileLoop<'k> {
         let classes = shape.classes.as_ref();
         let channel = (asks || claims || classes.is_some()).then(|| Channel::new(k));
         let asking = match shape.source {
-            Source::Clc if asks => {
+            TileSource::Clc if asks => {
                 let request = OnceCell::new();
                 k.if_(leader, || {
                     // `if_` runs its body once; a second value is no case.
@@ -128,7 +128,7 @@ impl<'k> TileLoop<'k> {
                 });
                 request.into_inner().map_or(Asking::Nobody, Asking::Clc)
             }
-            Source::Ticket => Asking::Tickets(Tickets::new(
+            TileSource::Ticket => Asking::Tickets(Tickets::new(
                 k,
                 control.counter(),
                 hidden.count,
@@ -234,7 +234,7 @@ impl<'k> TileLoop<'k> {
             let first = k.var(NONE);
             tickets.collect(
                 |index| first.set(self.drawn(index)),
-                || self.note(Kind::Refused),
+                || self.note(RecordKind::Refused),
             );
             channel.send(first.get());
         });
@@ -253,7 +253,7 @@ impl<'k> TileLoop<'k> {
         }
     }
 
-    fn note(&self, kind: Kind) {
+    fn note(&self, kind: RecordKind) {
         if let Some(scribe) = &self.scribe {
             scribe.decision(kind);
         }
@@ -282,27 +282,27 @@ impl<'k> TileLoop<'k> {
     /// anybody.
     ///
     /// A tile that `ahead` did not see is as likely as one that it did: the first
-    /// of a block, every one that comes without asking ([`Source::Direct`]) and
+    /// of a block, every one that comes without asking ([`TileSource::Direct`]) and
     /// every one that a cluster asks for.
     #[track_caller]
     pub fn each_ahead(self, body: impl Fn(Tile<'k>), ahead: impl Fn(Tile<'k>)) -> Done<'k> {
         // In a cluster the next tile is known to every block only where none asks.
-        let known = self.k.cluster_size() == 1 || self.shape.source == Source::Static;
+        let known = self.k.cluster_size() == 1 || self.shape.source == TileSource::Static;
         self.emit(&body, known.then_some(&ahead))
     }
 
     fn emit(self, body: &dyn Fn(Tile<'k>), ahead: Option<&dyn Fn(Tile<'k>)>) -> Done<'k> {
         let k = self.k;
         match self.shape.source {
-            Source::Direct => self.run(body),
-            Source::Static => self.deal(body, ahead),
-            Source::Clc | Source::Ticket if self.shape.policy.constant() == Some(false) => {
+            TileSource::Direct => self.run(body),
+            TileSource::Static => self.deal(body, ahead),
+            TileSource::Clc | TileSource::Ticket if self.shape.policy.constant() == Some(false) => {
                 self.run(body);
                 if let Asking::Tickets(tickets) = &self.asking {
                     k.if_(self.leader, || tickets.retire());
                 }
             }
-            Source::Clc | Source::Ticket => self.steal(body, ahead),
+            TileSource::Clc | TileSource::Ticket => self.steal(body, ahead),
         }
         self.finish(true);
         Done(PhantomData)
@@ -355,9 +355,9 @@ impl<'k> TileLoop<'k> {
             // The last thread ends the tile, not the one that writes it down.
             k.sync();
             let then = match self.shape.source {
-                Source::Static => Kind::StaticTile,
-                Source::Ticket => Kind::TicketTile,
-                _ => Kind::StolenTile,
+                TileSource::Static => RecordKind::StaticTile,
+                TileSource::Ticket => RecordKind::TicketTile,
+                _ => RecordKind::StolenTile,
             };
             k.one_thread(|| scribe.tile_ends(tile.number(), inside, then));
         }
@@ -468,13 +468,13 @@ impl<'k> TileLoop<'k> {
         let answer = judge.policy.should_try_steal(&judge.cx);
         let ask = answer | judge.cx.watchdog.overruled.get();
         if self.scribe.is_some() {
-            self.k.if_(!ask, || self.note(Kind::Declined));
+            self.k.if_(!ask, || self.note(RecordKind::Declined));
         }
         ask
     }
 
     fn submit(&self) {
-        self.note(Kind::Requested);
+        self.note(RecordKind::Requested);
         match &self.asking {
             Asking::Clc(request) => request.submit(),
             Asking::Tickets(tickets) => tickets.draw(),
@@ -509,7 +509,7 @@ impl<'k> TileLoop<'k> {
         if let (Asking::Tickets(_), true) = (&self.asking, self.shape.fixed_draws()) {
             // Nobody would run what is left: the policy is not heard.
             k.if_(!judge.pending.get(), || {
-                self.note(Kind::Overruled);
+                self.note(RecordKind::Overruled);
                 self.submit();
             });
             self.collect(next);
@@ -530,7 +530,7 @@ impl<'k> TileLoop<'k> {
     fn collect(&self, next: Var<'k, u32>) {
         let k = self.k;
         let granted = |right: Val<'k, u32>| {
-            self.note(Kind::Granted);
+            self.note(RecordKind::Granted);
             let index = self.drawn(right);
             next.set(index);
             if let (Some(sweeper), Asking::Clc(_)) = (&self.sweeper, &self.asking) {
@@ -551,7 +551,7 @@ impl<'k> TileLoop<'k> {
             let keep = judge.policy.keep_going_after_success(&judge.cx, stolen);
             judge.stop.set(!(keep | judge.cx.watchdog.overruled.get()));
         };
-        let refused = || self.note(Kind::Refused);
+        let refused = || self.note(RecordKind::Refused);
         match &self.asking {
             Asking::Clc(request) => {
                 let [cluster_x, ..] = k.cluster_shape();

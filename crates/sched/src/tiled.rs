@@ -7,7 +7,7 @@ use crate::hidden::Scheduled;
 use crate::order::{AnyOrder, Linear, TileOrder};
 use crate::policies::Greedy;
 use crate::policy::Policy;
-use crate::source::{Source, Submit, TicketGrid};
+use crate::source::{Submit, TicketGrid, TileSource};
 use crate::tile_loop::{Done, TileLoop};
 use crate::watch::Watch;
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, Kernel, KernelParams, KernelSpec};
@@ -18,13 +18,13 @@ use std::marker::PhantomData;
 ///
 /// ```
 /// use heist_builder::{Arch, BuildError, Global, kernel_params};
-/// use heist_sched::{FirstHalf, MaxSteals, Source, Tiled};
+/// use heist_sched::{FirstHalf, MaxSteals, TileSource, Tiled};
 ///
 /// kernel_params! { pub struct Scale { data: Global<f32>, factor: f32, n: u32 } }
 ///
 /// let kernel = Tiled::<Scale>::new("scale", 1000)
 ///     .policy(MaxSteals { limit: 8 } & FirstHalf)
-///     .source(Source::Ticket)
+///     .source(TileSource::Ticket)
 ///     .block(256)
 ///     .build(Arch::SM_90, |k, args, tiles| {
 ///         let weight = (args.factor * 0.5).named("weight"); // once a block
@@ -33,7 +33,7 @@ use std::marker::PhantomData;
 ///             k.if_(i.lt(args.n), || args.data.at(i).update(|v| v * weight));
 ///         })
 ///     })?;
-/// assert_eq!(kernel.source(), Source::Ticket);
+/// assert_eq!(kernel.source(), TileSource::Ticket);
 /// # Ok::<(), BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub struct Tiled<A> {
     tiles: Dim3,
     block: [u32; 3],
     cluster: Dim3,
-    source: Option<Source>,
+    source: Option<TileSource>,
     submit: Submit,
     grid: Option<TicketGrid>,
     policy: AnyPolicy,
@@ -59,7 +59,7 @@ pub struct Tiled<A> {
 /// Everything about the schedule that is fixed when a kernel is built.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    pub(crate) source: Source,
+    pub(crate) source: TileSource,
     pub(crate) submit: Submit,
     pub(crate) grid: TicketGrid,
     pub(crate) policy: AnyPolicy,
@@ -76,7 +76,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// Whether a cluster draws a ticket before its prologue.
     pub(crate) fn claims_first(&self) -> bool {
-        self.source == Source::Ticket && self.grid == TicketGrid::Full
+        self.source == TileSource::Ticket && self.grid == TicketGrid::Full
     }
 
     /// Whether every cluster ends with a failed draw.
@@ -87,8 +87,8 @@ impl Shape {
     /// Whether one cluster runs several tiles by design, so that only as many
     /// as fit on the GPU are launched.
     pub(crate) fn persistent(&self) -> bool {
-        self.source == Source::Static
-            || (self.source == Source::Ticket && self.grid == TicketGrid::Resident)
+        self.source == TileSource::Static
+            || (self.source == TileSource::Ticket && self.grid == TicketGrid::Resident)
     }
 }
 
@@ -143,9 +143,9 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
-    /// Where tiles come from. Unless told, [`Source::auto`] with a prologue.
+    /// Where tiles come from. Unless told, [`TileSource::auto`] with a prologue.
     #[must_use]
-    pub fn source(mut self, source: Source) -> Self {
+    pub fn source(mut self, source: TileSource) -> Self {
         self.source = Some(source);
         self
     }
@@ -262,13 +262,13 @@ impl<A: KernelParams> Tiled<A> {
     }
 
     fn shape(&self, arch: Arch) -> Shape {
-        let source =
-            self.source
-                .unwrap_or_else(|| match Source::auto(arch, &self.policy, true).source {
-                    // Classes are drawn, whatever the policy says.
-                    Source::Direct if self.classes.is_some() => Source::Ticket,
-                    source => source,
-                });
+        let source = self.source.unwrap_or_else(|| {
+            match TileSource::auto(arch, &self.policy, true).source {
+                // Classes are drawn, whatever the policy says.
+                TileSource::Direct if self.classes.is_some() => TileSource::Ticket,
+                source => source,
+            }
+        });
         let default_grid = if self.policy.may_retire() {
             TicketGrid::Full
         } else {
@@ -359,7 +359,7 @@ pub struct TiledKernel<A> {
 
 impl<A: KernelParams> TiledKernel<A> {
     /// Where its tiles come from.
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> TileSource {
         self.shape.source
     }
 

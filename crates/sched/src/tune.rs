@@ -1,6 +1,6 @@
 //! Choosing a schedule by measuring it, once.
 //!
-//! [`Source::auto`] guesses; which schedule is the fastest depends on the kernel
+//! [`TileSource::auto`] guesses; which schedule is the fastest depends on the kernel
 //! and on its data. A [`Tuner`] measures candidates in turns, drops those that
 //! are clearly slower, takes more samples of those that are close, and
 //! remembers the answer for the kernel and the device, in a file if told so.
@@ -10,7 +10,7 @@
 use crate::erased::AnyPolicy;
 use crate::policy::Policy;
 use crate::schedule::Schedule;
-use crate::source::{Source, Submit, TicketGrid};
+use crate::source::{Submit, TicketGrid, TileSource};
 use heist_builder::Arch;
 use heist_launch::{Dim3, Time};
 use serde::{Deserialize, Serialize};
@@ -344,20 +344,23 @@ impl Schedule {
     /// target has, early and late, the policy and greedy; and tickets without
     /// stealing, which give tiles to blocks in the order of their arrival.
     pub fn candidates(arch: Arch, policy: &AnyPolicy) -> Vec<Schedule> {
-        let mut all = vec![Schedule::new(Source::Direct), Schedule::new(Source::Static)];
+        let mut all = vec![
+            Schedule::new(TileSource::Direct),
+            Schedule::new(TileSource::Static),
+        ];
         let greedy = AnyPolicy::new(crate::policies::Greedy);
         let mut policies = vec![greedy];
         if policy.constant().is_none() {
             policies.push(policy.clone());
         }
-        for source in [Source::Clc, Source::Ticket] {
+        for source in [TileSource::Clc, TileSource::Ticket] {
             if source.check(arch, Dim3::ONE).is_err() {
                 continue;
             }
             for policy in &policies {
                 for submit in [Submit::Early, Submit::Late] {
                     let one = Schedule::new(source).policy(policy.clone()).submit(submit);
-                    if source == Source::Ticket && policy.constant() == Some(true) {
+                    if source == TileSource::Ticket && policy.constant() == Some(true) {
                         let mut full = one.clone();
                         full.grid = Some(TicketGrid::Full);
                         all.push(full);
@@ -367,7 +370,7 @@ impl Schedule {
             }
         }
         let never = AnyPolicy::new(crate::policies::Never);
-        all.push(Schedule::new(Source::Ticket).policy(never));
+        all.push(Schedule::new(TileSource::Ticket).policy(never));
         all
     }
 }
@@ -398,7 +401,7 @@ mod tests {
         apart.dedup();
         assert_eq!(apart.len(), names.len());
         let hopper = Schedule::candidates(Arch::SM_90A, &"greedy".parse().expect("a policy"));
-        assert!(hopper.iter().all(|one| one.source != Source::Clc));
+        assert!(hopper.iter().all(|one| one.source != TileSource::Clc));
     }
 
     #[test]

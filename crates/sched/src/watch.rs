@@ -44,7 +44,7 @@ pub(crate) const RECORD_WORDS: usize = 4;
 /// What a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     Block = 1,
     OwnTile = 2,
     StolenTile = 3,
@@ -57,19 +57,19 @@ pub(crate) enum Kind {
     Overruled = 10,
 }
 
-impl Kind {
-    pub(crate) fn from_byte(byte: u8) -> Option<Kind> {
+impl RecordKind {
+    pub(crate) fn from_byte(byte: u8) -> Option<RecordKind> {
         [
-            Kind::Block,
-            Kind::OwnTile,
-            Kind::StolenTile,
-            Kind::TicketTile,
-            Kind::StaticTile,
-            Kind::Requested,
-            Kind::Declined,
-            Kind::Granted,
-            Kind::Refused,
-            Kind::Overruled,
+            RecordKind::Block,
+            RecordKind::OwnTile,
+            RecordKind::StolenTile,
+            RecordKind::TicketTile,
+            RecordKind::StaticTile,
+            RecordKind::Requested,
+            RecordKind::Declined,
+            RecordKind::Granted,
+            RecordKind::Refused,
+            RecordKind::Overruled,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -111,7 +111,7 @@ impl<'k> Scribe<'k> {
         buffer: Ptr<'k, Global, u64>,
         worker: Val<'k, u32>,
         trace: bool,
-        first: Kind,
+        first: RecordKind,
     ) -> Scribe<'k> {
         let (at, grid) = (k.block(), k.grid_dim());
         let born = k.nanoseconds();
@@ -142,12 +142,12 @@ impl<'k> Scribe<'k> {
 
     /// A decision, now.
     #[track_caller]
-    pub(crate) fn decision(&self, kind: Kind) {
+    pub(crate) fn decision(&self, kind: RecordKind) {
         let count = match kind {
-            Kind::Requested => Some(self.counts.requested),
-            Kind::Declined => Some(self.counts.declined),
-            Kind::Refused => Some(self.counts.refused),
-            Kind::Overruled => Some(self.counts.overruled),
+            RecordKind::Requested => Some(self.counts.requested),
+            RecordKind::Declined => Some(self.counts.declined),
+            RecordKind::Refused => Some(self.counts.refused),
+            RecordKind::Overruled => Some(self.counts.overruled),
             _ => None,
         };
         if let Some(count) = count {
@@ -174,13 +174,14 @@ impl<'k> Scribe<'k> {
         &self,
         tile: Val<'k, u32>,
         inside: heist_builder::Bool<'k>,
-        then: Kind,
+        then: RecordKind,
     ) {
         let now = self.k.nanoseconds();
         self.ended.set(now);
         let origin = self.origin.get();
         self.counts.tiles.update(|n| n + 1);
-        let taken = origin.eq(Kind::StolenTile as u32) | origin.eq(Kind::TicketTile as u32);
+        let taken =
+            origin.eq(RecordKind::StolenTile as u32) | origin.eq(RecordKind::TicketTile as u32);
         self.counts.stolen.update(|n| n + taken.to_u32());
         if self.room.is_some() {
             let began = self.began.get();
@@ -211,7 +212,7 @@ impl<'k> Scribe<'k> {
         });
         if self.room.is_some() {
             let now = k.nanoseconds();
-            self.record(k.c(Kind::Block as u32), k.c(0), self.born, now);
+            self.record(k.c(RecordKind::Block as u32), k.c(0), self.born, now);
         }
     }
 

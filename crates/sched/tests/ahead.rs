@@ -33,13 +33,13 @@ fn count(tiled: Tiled<Count>) -> TiledKernel<Count> {
 fn the_next_tile_is_begun() {
     for (source, policy, cluster, unseen) in [
         // Of each block but the first tile.
-        (Source::Ticket, "greedy", 1, 3),
-        (Source::Ticket, "every(2)", 1, 3),
-        (Source::Static, "greedy", 1, 3),
-        (Source::Direct, "greedy", 1, 40),
-        (Source::Ticket, "greedy", 2, 40),
+        (TileSource::Ticket, "greedy", 1, 3),
+        (TileSource::Ticket, "every(2)", 1, 3),
+        (TileSource::Static, "greedy", 1, 3),
+        (TileSource::Direct, "greedy", 1, 40),
+        (TileSource::Ticket, "greedy", 2, 40),
         // A cluster of two knows its next tile, too, where tiles are dealt out in advance.
-        (Source::Static, "greedy", 2, 6),
+        (TileSource::Static, "greedy", 2, 6),
     ] {
         for submit in [Submit::Early, Submit::Late] {
             let tiled = Tiled::<Count>::new("count", [8, 5, 1])

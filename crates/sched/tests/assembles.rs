@@ -38,7 +38,7 @@ fn sources_policies_clusters_and_orders_assemble() {
         .collect();
     let mut cases = Vec::new();
     for arch in archs {
-        for source in Source::ALL {
+        for source in TileSource::ALL {
             for (turn, policy) in policies.iter().enumerate() {
                 for cluster in [[1, 1, 1], [2, 1, 1], [1, 2, 1], [2, 2, 2], [8, 1, 1]] {
                     let cluster = heist_launch::Dim3::from(cluster);

@@ -13,7 +13,7 @@ kernel_params! {
 
 #[derive(Clone, Copy, Debug)]
 struct Setting {
-    source: Source,
+    source: TileSource,
     submit: Submit,
     tiles: u32,
     cluster: u32,
@@ -43,7 +43,7 @@ fn mixed(count: u32, seed: u64) -> Vec<Class> {
 fn run(policy: &str, classes: Classes, setting: Setting) -> Vec<(f64, f64)> {
     let what = format!("{policy} {setting:?}");
     let (device, arch) = match setting.source {
-        Source::Clc => ("sim:b200", Arch::SM_100A),
+        TileSource::Clc => ("sim:b200", Arch::SM_100A),
         _ => ("sim:h200", Arch::SM_90A),
     };
     let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
@@ -93,7 +93,7 @@ fn run(policy: &str, classes: Classes, setting: Setting) -> Vec<(f64, f64)> {
     let control = ran.outcome.output(BufferRef::Argument(2)).expect("words");
     let control = control.to_vec::<u64>().expect("words");
     assert!(control.iter().all(|word| *word == 0), "{what}: {control:?}");
-    let place = Place {
+    let place = TraceDevice {
         device: device.label(),
         sms: device.sms(),
         clock: Clock::Modelled,
@@ -111,7 +111,7 @@ fn run(policy: &str, classes: Classes, setting: Setting) -> Vec<(f64, f64)> {
 
 fn settings(seed: u64, tiles: u32) -> Vec<Setting> {
     let mut all = Vec::new();
-    for source in [Source::Clc, Source::Ticket] {
+    for source in [TileSource::Clc, TileSource::Ticket] {
         for submit in [Submit::Early, Submit::Late] {
             all.push(Setting {
                 source,
@@ -225,11 +225,11 @@ fn classes_need_a_source_that_asks_and_a_class_for_every_tile() {
                 tiles.each(|tile| args.runs.at(tile.x).store(1))
             })
     };
-    for source in [Source::Static, Source::Direct] {
+    for source in [TileSource::Static, TileSource::Direct] {
         let error = build(source, 10).expect_err("it is refused").to_string();
         assert!(error.contains("classes need one that asks"), "{error}");
     }
-    let short = build(Source::Ticket, 9).expect("a kernel").plan(4);
+    let short = build(TileSource::Ticket, 9).expect("a kernel").plan(4);
     assert!(matches!(
         short,
         Err(PlanError::Order(OrderError::Size { .. }))

@@ -68,10 +68,10 @@ fn pool(clc: bool) -> Vec<Pooled> {
     for (at, text) in POLICIES.iter().enumerate() {
         for submit in [Submit::Early, Submit::Late] {
             let source = match (clc, at % 8) {
-                (_, 6) => Source::Static,
-                (_, 7) => Source::Direct,
-                (true, _) => Source::Clc,
-                _ => Source::Ticket,
+                (_, 6) => TileSource::Static,
+                (_, 7) => TileSource::Direct,
+                (true, _) => TileSource::Clc,
+                _ => TileSource::Ticket,
             };
             let loaded = (at + submit as usize) % 2 == 1 && source.asks();
             let classes = at % 3 == 0 && source.asks();

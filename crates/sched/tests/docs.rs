@@ -39,7 +39,7 @@ fn the_page_has_this_very_policy() {
 
 #[test]
 fn it_works_on_every_source() {
-    for source in Source::ALL {
+    for source in TileSource::ALL {
         for limit in [0, 500, u64::MAX] {
             let tiled = Tiled::new("count", 301)
                 .source(source)
@@ -84,7 +84,7 @@ impl Policy for Stuck {
 
 #[test]
 fn a_policy_that_waits_for_ever_is_overruled() {
-    for source in [Source::Clc, Source::Ticket] {
+    for source in [TileSource::Clc, TileSource::Ticket] {
         let tiled = Tiled::new("count", 200)
             .source(source)
             .policy(Stuck)

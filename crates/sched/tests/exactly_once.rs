@@ -72,18 +72,18 @@ fn check(seed: u64, policies: &[AnyPolicy]) {
     ];
     let mut cluster = Dim3::from(dice.roll(&shapes));
     let mut source = dice.roll(&[
-        Source::Clc,
-        Source::Clc,
-        Source::Ticket,
-        Source::Ticket,
-        Source::Static,
-        Source::Direct,
+        TileSource::Clc,
+        TileSource::Clc,
+        TileSource::Ticket,
+        TileSource::Ticket,
+        TileSource::Static,
+        TileSource::Direct,
     ]);
-    if Source::Direct.check(arch, cluster).is_err() {
+    if TileSource::Direct.check(arch, cluster).is_err() {
         cluster = Dim3::ONE;
     }
     if source.check(arch, cluster).is_err() {
-        source = Source::Ticket;
+        source = TileSource::Ticket;
     }
     let tiles = Dim3::from(dice.roll(&[
         [1, 1, 1],

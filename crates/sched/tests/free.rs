@@ -4,13 +4,13 @@
 
 use heist_builder::{Arch, Global, kernel_params};
 use heist_oracle::Ptxas;
-use heist_sched::{AnyPolicy, Greedy, MaxSteals, Policy, Source, Submit, Tiled, Watch};
+use heist_sched::{AnyPolicy, Greedy, MaxSteals, Policy, Submit, TileSource, Tiled, Watch};
 
 kernel_params! { struct Scale { data: Global<f32>, factor: f32, n: u32 } }
 
 fn built(
     arch: Arch,
-    source: Source,
+    source: TileSource,
     policy: impl Policy + Send + Sync + 'static,
     watch: Watch,
 ) -> String {
@@ -47,7 +47,7 @@ fn instructions(ptxas: &Ptxas, ptx: &str, arch: Arch) -> Option<(usize, String)>
     Some((count, listing))
 }
 
-fn compare(source: Source, hand: &str, archs: &[Arch]) {
+fn compare(source: TileSource, hand: &str, archs: &[Arch]) {
     let Some(ptxas) = Ptxas::find_or_say_skipped() else {
         return;
     };
@@ -83,11 +83,11 @@ fn compare(source: Source, hand: &str, archs: &[Arch]) {
 #[test]
 fn greedy_tickets_cost_what_a_loop_by_hand_costs() {
     let archs = [Arch::SM_80, Arch::SM_89, Arch::SM_90A, Arch::SM_100];
-    compare(Source::Ticket, include_str!("hand/ticket.ptx"), &archs);
+    compare(TileSource::Ticket, include_str!("hand/ticket.ptx"), &archs);
 }
 
 #[test]
 fn greedy_launch_control_costs_what_a_loop_by_hand_costs() {
     let archs = [Arch::SM_100, Arch::SM_100A];
-    compare(Source::Clc, include_str!("hand/clc.ptx"), &archs);
+    compare(TileSource::Clc, include_str!("hand/clc.ptx"), &archs);
 }

@@ -13,10 +13,10 @@ use common::{count, run};
 use heist_builder::Arch;
 use heist_launch::Dim3;
 use heist_run::Settings;
-use heist_sched::{AnyPolicy, Source, Submit, TicketGrid, Tiled};
+use heist_sched::{AnyPolicy, Submit, TicketGrid, TileSource, Tiled};
 
 struct Case {
-    source: Source,
+    source: TileSource,
     tiles: [u32; 3],
     cluster: [u32; 3],
     policy: AnyPolicy,
@@ -27,7 +27,7 @@ struct Case {
 
 fn check(case: &Case) {
     let (device, arch) = match case.source {
-        Source::Clc => ("sim:b200", Arch::SM_100A),
+        TileSource::Clc => ("sim:b200", Arch::SM_100A),
         _ => ("sim:h200", Arch::SM_90A),
     };
     let tiles = Dim3::from(case.tiles);
@@ -74,7 +74,7 @@ fn a_hundred_thousand_tiles_run_once() {
     let (early, late) = (Submit::Early, Submit::Late);
     let mut cases = vec![
         case(
-            Source::Clc,
+            TileSource::Clc,
             line,
             [1, 1, 1],
             "greedy",
@@ -83,7 +83,7 @@ fn a_hundred_thousand_tiles_run_once() {
             None,
         ),
         case(
-            Source::Clc,
+            TileSource::Clc,
             [317, 317, 1],
             [1, 2, 1],
             "max-steals(3)",
@@ -92,7 +92,7 @@ fn a_hundred_thousand_tiles_run_once() {
             None,
         ),
         case(
-            Source::Ticket,
+            TileSource::Ticket,
             line,
             [1, 1, 1],
             "greedy",
@@ -101,7 +101,7 @@ fn a_hundred_thousand_tiles_run_once() {
             None,
         ),
         case(
-            Source::Ticket,
+            TileSource::Ticket,
             [47, 47, 46],
             [2, 1, 1],
             "every(2)",
@@ -110,7 +110,7 @@ fn a_hundred_thousand_tiles_run_once() {
             None,
         ),
         case(
-            Source::Static,
+            TileSource::Static,
             [317, 317, 1],
             [1, 1, 1],
             "greedy",
@@ -119,7 +119,7 @@ fn a_hundred_thousand_tiles_run_once() {
             None,
         ),
         case(
-            Source::Direct,
+            TileSource::Direct,
             line,
             [1, 1, 1],
             "greedy",
@@ -129,7 +129,7 @@ fn a_hundred_thousand_tiles_run_once() {
         ),
     ];
     if std::env::var("HEIST_TILES").is_ok_and(|what| what == "all") {
-        for source in [Source::Clc, Source::Ticket] {
+        for source in [TileSource::Clc, TileSource::Ticket] {
             for policy in adversaries::all() {
                 for grid in [TicketGrid::Full, TicketGrid::Resident] {
                     cases.push(Case {

@@ -104,7 +104,7 @@ impl Part {
 
 /// A source operand: which part of the register, and whether it is `.s32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Source {
+pub struct VideoOperand {
     /// The selector.
     pub part: Part,
     /// The type.
@@ -157,9 +157,9 @@ pub struct Video {
     /// The operation.
     pub op: Op,
     /// How `a` is read.
-    pub a: Source,
+    pub a: VideoOperand,
     /// How `b` is read.
-    pub b: Source,
+    pub b: VideoOperand,
     /// Whether `d` (and so `c`) is `.s32`; of `vset` it is not.
     pub signed: bool,
     /// `.sat`
@@ -233,9 +233,9 @@ impl Video {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VideoMad {
     /// How `a` is read.
-    pub a: Source,
+    pub a: VideoOperand,
     /// How `b` is read.
-    pub b: Source,
+    pub b: VideoOperand,
     /// Whether exactly one of `a` and `b` is negated.
     pub negate_product: bool,
     /// Whether `c` is negated.
@@ -276,16 +276,16 @@ impl VideoMad {
 mod tests {
     use super::*;
 
-    const U: Source = Source {
+    const U: VideoOperand = VideoOperand {
         part: Part::Word,
         signed: false,
     };
-    const S: Source = Source {
+    const S: VideoOperand = VideoOperand {
         part: Part::Word,
         signed: true,
     };
 
-    fn video(op: Op, a: Source, b: Source, signed: bool) -> Video {
+    fn video(op: Op, a: VideoOperand, b: VideoOperand, signed: bool) -> Video {
         Video {
             op,
             a,
@@ -298,11 +298,11 @@ mod tests {
 
     #[test]
     fn parts_are_extended_by_their_type() {
-        let byte = |signed| Source {
+        let byte = |signed| VideoOperand {
             part: Part::B2,
             signed,
         };
-        let half = |signed| Source {
+        let half = |signed| VideoOperand {
             part: Part::H1,
             signed,
         };

@@ -36,7 +36,7 @@ pub(super) trait Encode<R, T> {
 }
 
 /// The place of an element: row, column.
-pub type Place = (usize, usize);
+pub type Coordinate = (usize, usize);
 
 impl Layout {
     /// A fragment whose groups are rows. `offsets` beyond eight are dropped; no
@@ -81,7 +81,7 @@ impl Layout {
 
     /// The place of element `j` of a register of a lane.
     #[inline]
-    pub const fn place(&self, lane: usize, register: usize, j: usize) -> Place {
+    pub const fn place(&self, lane: usize, register: usize, j: usize) -> Coordinate {
         let group = (lane >> 2) & 7;
         let member = (lane & 3) * self.step as usize + j;
         let (row, column) = self.offsets[register & 7];

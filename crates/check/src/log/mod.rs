@@ -18,7 +18,7 @@ pub use reading::{KernelUsage, Reading};
 
 /// What kind of text this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TextKind {
     /// PTX.
     Ptx,
     /// Output of ptxas, or of a build that ran it, or of the driver's assembler.
@@ -32,44 +32,44 @@ pub enum Kind {
 /// Finds out what a text is; `None` if it is nothing that we read.
 ///
 /// ```
-/// use heist_check::log::{Kind, recognise};
-/// assert_eq!(recognise(".version 8.0\n.target sm_90\n"), Some(Kind::Ptx));
-/// assert_eq!(recognise("ptxas info    : Used 68 registers\n"), Some(Kind::Assembler));
-/// assert_eq!(recognise("========= COMPUTE-SANITIZER\n"), Some(Kind::Sanitizer));
-/// assert_eq!(recognise("RuntimeError: CUDA error: unspecified launch failure"), Some(Kind::CudaError));
+/// use heist_check::log::{TextKind, recognise};
+/// assert_eq!(recognise(".version 8.0\n.target sm_90\n"), Some(TextKind::Ptx));
+/// assert_eq!(recognise("ptxas info    : Used 68 registers\n"), Some(TextKind::Assembler));
+/// assert_eq!(recognise("========= COMPUTE-SANITIZER\n"), Some(TextKind::Sanitizer));
+/// assert_eq!(recognise("RuntimeError: CUDA error: unspecified launch failure"), Some(TextKind::CudaError));
 /// assert_eq!(recognise("hello"), None);
 /// ```
-pub fn recognise(text: &str) -> Option<Kind> {
+pub fn recognise(text: &str) -> Option<TextKind> {
     let directive = |line: &str| line.starts_with(".version") || line.starts_with(".target");
     if text.lines().map(str::trim_start).take(400).any(directive) {
-        return Some(Kind::Ptx);
+        return Some(TextKind::Ptx);
     }
     if text.contains("=========")
         && (text.contains("COMPUTE-SANITIZER") || text.contains("=========     "))
     {
-        return Some(Kind::Sanitizer);
+        return Some(TextKind::Sanitizer);
     }
     // A line of a report that has lost its markers and its neighbours.
     if text.lines().any(sanitizer::starts_a_report) {
-        return Some(Kind::Sanitizer);
+        return Some(TextKind::Sanitizer);
     }
     if ptxas::speaks_of_assembly(text) {
-        return Some(Kind::Assembler);
+        return Some(TextKind::Assembler);
     }
-    cuda::first_error(text).map(|_| Kind::CudaError)
+    cuda::first_error(text).map(|_| TextKind::CudaError)
 }
 
 /// Reads a log of the given kind. PTX is not a log and gives nothing. CUDA errors beside a
 /// sanitizer's reports are the reports' consequence, and are left out.
-pub fn read(kind: Kind, source: &Source) -> Reading {
-    if kind == Kind::Ptx {
+pub fn read(kind: TextKind, source: &Source) -> Reading {
+    if kind == TextKind::Ptx {
         return Reading::default();
     }
     // A log may hold a build and a run; each part is read by who knows it.
     let mut reading = ptxas::read(source);
     let refused = |finding: &Diagnostic| finding.code == rule::ASSEMBLER_ERROR;
     let assembled = !reading.findings.iter().any(refused);
-    if kind == Kind::Sanitizer {
+    if kind == TextKind::Sanitizer {
         reading.findings.extend(sanitizer::read(source));
     } else {
         let errors = cuda::read(source).into_iter();

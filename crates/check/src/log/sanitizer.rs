@@ -9,7 +9,7 @@ use heist_ptx::{Code, Diagnostic, Severity, Source, Span, rule};
 use std::collections::HashMap;
 
 /// One block of the log.
-struct Report<'a> {
+struct LogBlock<'a> {
     span: Span,
     what: &'a str,
     place: Option<&'a str>,
@@ -18,7 +18,7 @@ struct Report<'a> {
     details: Vec<&'a str>,
 }
 
-impl Report<'_> {
+impl LogBlock<'_> {
     fn says(&self, words: &str) -> bool {
         self.what.contains(words) || self.details.iter().any(|detail| detail.contains(words))
     }
@@ -26,7 +26,7 @@ impl Report<'_> {
 
 /// Reports of one cause at one place.
 struct Group<'a> {
-    first: Report<'a>,
+    first: LogBlock<'a>,
     count: usize,
     threads: usize,
 }
@@ -54,8 +54,8 @@ pub(super) fn read(source: &Source) -> Vec<Diagnostic> {
     groups.iter().map(finding).collect()
 }
 
-fn reports(source: &Source) -> Vec<Report<'_>> {
-    let mut found: Vec<Report<'_>> = Vec::new();
+fn reports(source: &Source) -> Vec<LogBlock<'_>> {
+    let mut found: Vec<LogBlock<'_>> = Vec::new();
     let mut open = false;
     for (span, line) in lines(source) {
         // Excerpts of a log that people paste have lost the markers.
@@ -65,7 +65,7 @@ fn reports(source: &Source) -> Vec<Report<'_>> {
             continue;
         }
         if classify(text).is_some() {
-            found.push(Report {
+            found.push(LogBlock {
                 span,
                 what: text,
                 place: None,
@@ -198,7 +198,7 @@ fn finding(group: &Group<'_>) -> Diagnostic {
     finding.help(remedy(report, tensor_core && local))
 }
 
-fn remedy(report: &Report<'_>, tensor_core_on_local: bool) -> &'static str {
+fn remedy(report: &LogBlock<'_>, tensor_core_on_local: bool) -> &'static str {
     let what = report.what;
     if tensor_core_on_local {
         "a WMMA fragment is loaded from a local array: put that array into shared memory, fill it \

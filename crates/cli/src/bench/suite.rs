@@ -8,7 +8,7 @@ use heist_gpu::{Gpu, GpuError, KernelInfo, PtxText, Stream};
 use heist_kernels::catalogue::{self, Parameter, Settings};
 use heist_kernels::{Job, KernelError, Step, Target};
 use heist_launch::{Arg, Buffer, ElementType, Launch};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 use serde_json::json;
 
 /// One of ours in a contest: what it is told besides the problem.
@@ -360,7 +360,7 @@ fn grouped() -> Vec<Spec> {
                 Ours {
                     name: "static schedule".into(),
                     told: Vec::new(),
-                    schedule: Some(Schedule::new(Source::Static)),
+                    schedule: Some(Schedule::new(TileSource::Static)),
                 },
             ],
             peers: peers_of("grouped-gemm"),

@@ -1,6 +1,6 @@
 //! ptxas, where there is one: where it is, and what it makes of a module.
 
-use heist_check::log::{self, Kind, Reading};
+use heist_check::log::{self, Reading, TextKind};
 use heist_ptx::{Module, Source, Span};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -57,7 +57,7 @@ pub(super) fn read(source: &Source, module: &Module) -> Result<Reading, String> 
         let first = said.lines().next().unwrap_or_default();
         return Err(format!("ptxas does not assemble it: {first}"));
     }
-    let mut reading = log::read(Kind::Assembler, &Source::new("ptxas", said));
+    let mut reading = log::read(TextKind::Assembler, &Source::new("ptxas", said));
     // The places are lines of the log; here they are the kernels that it speaks of.
     for finding in &mut reading.findings {
         let named = |name: &str| finding.message.contains(&format!("`{name}`"));

@@ -8,7 +8,7 @@ use crate::fold::fold;
 use crate::say;
 use crate::{origin, render, sarif};
 use clap::{ArgGroup, Args};
-use heist_check::log::{self, KernelUsage, Kind};
+use heist_check::log::{self, KernelUsage, TextKind};
 use heist_check::shared_opt_in;
 use heist_ptx::{Diagnostic, Module, Severity, Source, Span, rule, validate};
 use heist_run::{NotRun, Program};
@@ -64,7 +64,7 @@ pub(crate) struct Check {
 /// What one file gave.
 struct Found {
     source: Source,
-    kind: Kind,
+    kind: TextKind,
     diagnostics: Vec<Diagnostic>,
     usage: Vec<KernelUsage>,
     /// What is to be said of its launches.
@@ -109,7 +109,7 @@ impl Check {
                 }
             }
         }
-        let unrun = |found: &Found| found.kind == Kind::Ptx && found.diagnostics.is_empty();
+        let unrun = |found: &Found| found.kind == TextKind::Ptx && found.diagnostics.is_empty();
         if self.sarif {
             out.json_plain(&sarif::report(&files));
         } else if !out.json && !self.runs() && answers.iter().flatten().any(unrun) {
@@ -134,7 +134,7 @@ impl Check {
                 source.name()
             )));
         };
-        if kind != Kind::Ptx {
+        if kind != TextKind::Ptx {
             if self.runs() || self.ptxas {
                 return Err(BadQuestion::Sentence(format!(
                     "{} is a log: there is nothing in it to launch or to assemble",
@@ -171,7 +171,7 @@ impl Check {
         };
         let mut answer = Found {
             source: source.clone(),
-            kind: Kind::Ptx,
+            kind: TextKind::Ptx,
             diagnostics: validate::validate(module, Some(source)),
             usage: Vec::new(),
             remarks: Vec::new(),

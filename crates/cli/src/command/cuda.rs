@@ -74,7 +74,7 @@ struct Found {
 
 /// What the program's run gave.
 #[derive(Default)]
-struct Report {
+struct ProgramReport {
     launches: usize,
     found: Vec<Found>,
     remarks: Vec<String>,
@@ -171,8 +171,8 @@ fn library() -> Result<PathBuf, BadQuestion> {
 }
 
 /// Reads what the program's runtime has told.
-fn read(folder: &Path) -> Report {
-    let mut report = Report::default();
+fn read(folder: &Path) -> ProgramReport {
+    let mut report = ProgramReport::default();
     let mut modules: HashMap<String, Option<(Source, Module)>> = HashMap::new();
     let text = fs::read_to_string(folder.join("report.jsonl")).unwrap_or_default();
     for line in text.lines() {
@@ -205,7 +205,7 @@ fn module(path: &str) -> Option<(Source, Module)> {
     Some((source, module))
 }
 
-impl Report {
+impl ProgramReport {
     fn add(&mut self, line: &Value, found: &[Diagnostic], module: Option<&(Source, Module)>) {
         let text = |key: &str| line[key].as_str().unwrap_or("").to_owned();
         let host = line["host"].as_array();

@@ -10,7 +10,7 @@ use heist::workload::{self, WorkloadRun};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload};
 use heist_launch::Time;
 use heist_run::{Device, DeviceName, Settings};
-use heist_sched::{AnyOrder, AnyPolicy, Greedy, MaxSteals, Schedule, Source, Submit, Table};
+use heist_sched::{AnyOrder, AnyPolicy, Greedy, MaxSteals, Schedule, Submit, Table, TileSource};
 use heist_view::newcomer::Wait;
 use heist_view::{Run as Named, newcomer, table};
 use serde_json::json;
@@ -40,7 +40,7 @@ pub(crate) struct Demo {
 }
 
 /// The schedules, each with a sentence.
-fn schedules(source: Source, costs: &[u32]) -> Vec<(Schedule, &'static str)> {
+fn schedules(source: TileSource, costs: &[u32]) -> Vec<(Schedule, &'static str)> {
     let late = || Schedule::new(source).submit(Submit::Late);
     let heavy_first = |mut schedule: Schedule| {
         schedule.order = AnyOrder::new(Table::longest_first(costs));
@@ -48,11 +48,11 @@ fn schedules(source: Source, costs: &[u32]) -> Vec<(Schedule, &'static str)> {
     };
     vec![
         (
-            Schedule::new(Source::Static),
+            Schedule::new(TileSource::Static),
             "Tiles are dealt out before the start; blocks stay.",
         ),
         (
-            Schedule::new(Source::Direct),
+            Schedule::new(TileSource::Direct),
             "One block for each tile; each has a prologue of its own.",
         ),
         (
@@ -90,7 +90,7 @@ impl Demo {
         let device = Device::open(self.device).map_err(question)?;
         let arch = device.arch().map_err(question)?;
         let synthetic = Synthetic::new(workload, parameters(self.device));
-        let source = Source::auto(arch, &Greedy, true).source;
+        let source = TileSource::auto(arch, &Greedy, true).source;
         let schedules = schedules(source, &synthetic.costs);
         if !out.json {
             introduce(workload, &synthetic, self.device);

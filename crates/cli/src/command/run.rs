@@ -15,7 +15,7 @@ use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_launch::{Dim3, TileSpan};
 use heist_run::{Device, DeviceName, Settings};
 use heist_sched::{
-    AnyOrder, AnyPolicy, Class, Classes, Effort, Loaded, Schedule, Source, Table, Tuner,
+    AnyOrder, AnyPolicy, Class, Classes, Effort, Loaded, Schedule, Table, TileSource, Tuner,
 };
 use heist_tune::Candidate;
 use heist_view::Run as Named;
@@ -181,7 +181,7 @@ impl Run {
         }
         let source = match &self.source {
             Some(text) => text.parse().map_err(question)?,
-            None => Source::auto(arch, &policy, true).source,
+            None => TileSource::auto(arch, &policy, true).source,
         };
         source.check(arch, self.cluster()).map_err(question)?;
         let submit = self.submit.as_deref().unwrap_or("early");
@@ -244,7 +244,7 @@ impl Run {
                 ));
             }
             Some(text) => text.parse().map_err(question)?,
-            None => Source::auto(arch, &policy, true).source,
+            None => TileSource::auto(arch, &policy, true).source,
         };
         source.check(arch, self.cluster()).map_err(question)?;
         let mut schedule = Schedule::new(source).policy(policy);

@@ -4,7 +4,7 @@ use crate::answer::{BadQuestion, question};
 use clap::Args;
 use heist_launch::Dim3;
 use heist_ptx::arch::Arch;
-use heist_sched::{AnyPolicy, Schedule, Source};
+use heist_sched::{AnyPolicy, Schedule, TileSource};
 
 /// How tiles are scheduled; the kernel's own schedule unless one of these is given.
 #[derive(Args)]
@@ -37,7 +37,7 @@ impl ScheduleFlags {
         let policy: AnyPolicy = text.parse().map_err(question)?;
         let source = match &self.source {
             Some(text) => text.parse().map_err(question)?,
-            None => Source::auto(arch, &policy, true).source,
+            None => TileSource::auto(arch, &policy, true).source,
         };
         let cluster = self.cluster.unwrap_or(Dim3::ONE);
         source.check(arch, cluster).map_err(question)?;

@@ -14,7 +14,7 @@ use heist::kernels::attention::{
     randomise, schedule, verify, warpgroup_job, warpgroup_shape,
 };
 use heist::kernels::{Job, KernelError, Target};
-use heist_sched::{AnyOrder, Schedule, Source};
+use heist_sched::{AnyOrder, Schedule, TileSource};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -81,9 +81,9 @@ fn arms(problem: &Problem, target: Target) -> Vec<Arm> {
             };
             // Where strips even out the work, no order does it besides.
             let order = (causal && strip == 1).then(|| AnyOrder::new(HeaviestFirst { heads: 16 }));
-            let sources: &[Source] = match (problem.weights, problem.head_dim) {
-                (Weights::Rounded, 64 | 128) => &[Source::Direct, Source::Ticket],
-                _ => &[Source::Direct],
+            let sources: &[TileSource] = match (problem.weights, problem.head_dim) {
+                (Weights::Rounded, 64 | 128) => &[TileSource::Direct, TileSource::Ticket],
+                _ => &[TileSource::Direct],
             };
             for &source in sources {
                 let made = warpgroup_job(problem, shape, &with(source, &order), target);

@@ -11,7 +11,7 @@
 
 use heist::kernels::catalogue::{Settings as Told, entry};
 use heist::run::{Device, DeviceName, Settings};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 use std::process::ExitCode;
 
 type Problem = Box<dyn std::error::Error>;
@@ -21,7 +21,7 @@ type Problem = Box<dyn std::error::Error>;
 type Case = (
     &'static str,
     String,
-    Option<(Source, &'static str, &'static str)>,
+    Option<(TileSource, &'static str, &'static str)>,
 );
 
 fn gemms(small: bool) -> Vec<Case> {
@@ -72,13 +72,13 @@ fn gemms(small: bool) -> Vec<Case> {
         cases.push(("gemm", told, None));
     }
     for variant in ["wgmma-128x256", "mma-128x256", "mma-128x128", "mma-64x64"] {
-        for source in [Source::Direct, Source::Static, Source::Ticket] {
-            if small && source != Source::Ticket {
+        for source in [TileSource::Direct, TileSource::Static, TileSource::Ticket] {
+            if small && source != TileSource::Ticket {
                 continue;
             }
             let told = format!("m=500 n=600 k=136 variant={variant}");
             let policies: &[&str] = match source {
-                Source::Ticket if !small => &["greedy", "max-steals(1)", "every(2)", "never"],
+                TileSource::Ticket if !small => &["greedy", "max-steals(1)", "every(2)", "never"],
                 _ => &["greedy"],
             };
             for policy in policies {
@@ -184,12 +184,12 @@ fn warpgroups(small: bool) -> Vec<Case> {
         }
         // In clusters, with one tile more than pairs.
         for (cluster, source) in [
-            ("1x2", Source::Static),
-            ("2x1", Source::Static),
-            ("1x2", Source::Ticket),
-            ("2x1", Source::Direct),
+            ("1x2", TileSource::Static),
+            ("2x1", TileSource::Static),
+            ("1x2", TileSource::Ticket),
+            ("2x1", TileSource::Direct),
         ] {
-            if !small || (cluster, source) == ("1x2", Source::Static) {
+            if !small || (cluster, source) == ("1x2", TileSource::Static) {
                 let told = format!("m=648 n=1288 k=136 layout={layout} {variant}");
                 cases.push(("gemm", told, Some((source, "greedy", cluster))));
             }
@@ -315,8 +315,8 @@ fn groups(small: bool) -> Vec<Case> {
         }
     }
     for cluster in ["1x1", "1x2", "2x1", "2x2"] {
-        for source in [Source::Ticket, Source::Static, Source::Direct] {
-            if small && source != Source::Ticket {
+        for source in [TileSource::Ticket, TileSource::Static, TileSource::Direct] {
+            if small && source != TileSource::Ticket {
                 continue;
             }
             for variant in ["mma-64", "wgmma-128x256"] {

@@ -7,7 +7,7 @@ use heist::tiled;
 use heist_gpu::Gpu;
 use heist_kernels::synthetic::Grouped;
 use heist_launch::Dim3;
-use heist_sched::{Schedule, Source, Submit};
+use heist_sched::{Schedule, Submit, TileSource};
 use serde_json::json;
 
 /// Runs them; whether all products are right.
@@ -18,7 +18,7 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
     let grouped = Grouped::new(&rows, 224, 64, 5);
     let mut wrong = Vec::new();
     let mut runs = 0;
-    for source in [Source::Ticket, Source::Static, Source::Direct] {
+    for source in [TileSource::Ticket, TileSource::Static, TileSource::Direct] {
         for cluster in [[1, 1, 1], [1, 2, 1], [2, 1, 1], [2, 2, 1]] {
             for policy in ["greedy", "max-steals(3)", "every(2)", "never"] {
                 for submit in [Submit::Early, Submit::Late] {

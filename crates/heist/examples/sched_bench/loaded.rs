@@ -5,7 +5,7 @@ use heist::run::Device;
 use heist::tiled::resident;
 use heist_gpu::{Arm, Array, Gpu, JitOptions, Kernel, KernelArg, Protocol, PtxText, Stream};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
-use heist_sched::{AnyPolicy, Loaded, Plan, Schedule, Source, Submit, TicketGrid};
+use heist_sched::{AnyPolicy, Loaded, Plan, Schedule, Submit, TicketGrid, TileSource};
 
 /// Built in, built in over a full grid, and loaded.
 fn schedules() -> Result<Vec<(String, Schedule)>, Failure> {
@@ -13,7 +13,7 @@ fn schedules() -> Result<Vec<(String, Schedule)>, Failure> {
     for submit in [Submit::Early, Submit::Late] {
         for text in ["greedy", "max-steals(1000000)"] {
             let policy: AnyPolicy = text.parse()?;
-            let schedule = Schedule::new(Source::Ticket).submit(submit);
+            let schedule = Schedule::new(TileSource::Ticket).submit(submit);
             let built_in = schedule.clone().policy(policy.clone());
             all.push((format!("{submit} {text}"), built_in.clone()));
             if text == "greedy" {

@@ -14,8 +14,8 @@ use heist_builder::{Arch, Global, kernel_params};
 use heist_gpu::{Array, Gpu, JitOptions, Kernel, KernelArg, PtxText};
 use heist_launch::{Clock, Dim3};
 use heist_sched::{
-    AnyOrder, AnyPolicy, Catalogue, Place, Plan, Policy, Schedule, Source, Submit, Table,
-    TicketGrid, Tiled, TiledKernel, Watch,
+    AnyOrder, AnyPolicy, Catalogue, Plan, Policy, Schedule, Submit, Table, TicketGrid, TileSource,
+    Tiled, TiledKernel, TraceDevice, Watch,
 };
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -107,11 +107,11 @@ fn policies() -> Result<Vec<AnyPolicy>, Failure> {
 fn recipe(index: usize, seed: u64, policies: &[AnyPolicy]) -> Result<Recipe, Failure> {
     let mut rng = fastrand::Rng::with_seed(seed ^ (index as u64).wrapping_mul(0x9E37_79B9));
     let source = [
-        Source::Ticket,
-        Source::Ticket,
-        Source::Ticket,
-        Source::Static,
-        Source::Direct,
+        TileSource::Ticket,
+        TileSource::Ticket,
+        TileSource::Ticket,
+        TileSource::Static,
+        TileSource::Direct,
     ][index % 5];
     let mut schedule = Schedule::new(source)
         .policy(policies[(index / 5 * 3 + index % 5) % policies.len()].clone())
@@ -199,7 +199,7 @@ impl Made {
         format!("{}, {} threads", self.recipe.schedule, self.recipe.threads)
     }
 
-    pub(super) fn source(&self) -> Source {
+    pub(super) fn source(&self) -> TileSource {
         self.recipe.schedule.source
     }
 
@@ -275,7 +275,7 @@ fn launch(
             counted[at]
         )));
     }
-    let place = Place {
+    let place = TraceDevice {
         device: gpu.info().name.clone(),
         sms: gpu.info().sms,
         clock: Clock::Measured,
@@ -361,7 +361,7 @@ pub(super) fn run(words: &[String]) -> Result<bool, Failure> {
                     );
                 }
             }
-            if made.source() == Source::Ticket {
+            if made.source() == TileSource::Ticket {
                 wrong.extend(overlap::run(&gpu, &made, &mut overlap)?);
             }
         }

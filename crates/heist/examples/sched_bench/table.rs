@@ -9,7 +9,7 @@ use heist_gpu::{
 };
 use heist_kernels::synthetic::{Parameters, Synthetic, THREADS, Workload, build};
 use heist_launch::Launch;
-use heist_sched::{Effort, Plan, Schedule, Source, Submit, TicketGrid, TuneKey, Tuner};
+use heist_sched::{Effort, Plan, Schedule, Submit, TicketGrid, TileSource, TuneKey, Tuner};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 
@@ -52,18 +52,21 @@ pub(super) struct Table {
 
 /// The schedules of a row, in order.
 pub(super) fn schedules() -> Vec<Schedule> {
-    let mut all = vec![Schedule::new(Source::Direct), Schedule::new(Source::Static)];
+    let mut all = vec![
+        Schedule::new(TileSource::Direct),
+        Schedule::new(TileSource::Static),
+    ];
     for submit in [Submit::Early, Submit::Late] {
         for text in ["greedy", "max-steals(8)", "at-most(64)"] {
-            all.extend(
-                text.parse()
-                    .ok()
-                    .map(|policy| Schedule::new(Source::Ticket).policy(policy).submit(submit)),
-            );
+            all.extend(text.parse().ok().map(|policy| {
+                Schedule::new(TileSource::Ticket)
+                    .policy(policy)
+                    .submit(submit)
+            }));
         }
     }
     for submit in [Submit::Early, Submit::Late] {
-        let mut full = Schedule::new(Source::Ticket).submit(submit);
+        let mut full = Schedule::new(TileSource::Ticket).submit(submit);
         full.grid = Some(TicketGrid::Full);
         all.push(full);
     }
@@ -80,7 +83,7 @@ pub(super) fn schedules() -> Vec<Schedule> {
         all.extend(
             text.parse()
                 .ok()
-                .map(|policy| Schedule::new(Source::Ticket).policy(policy)),
+                .map(|policy| Schedule::new(TileSource::Ticket).policy(policy)),
         );
     }
     all

@@ -11,7 +11,7 @@ use heist_kernels::{Job, KernelError, Target};
 use heist_launch::Buffer;
 use heist_ptx::Source;
 use heist_run::{Device, Execution, Found, NotRun, Program, RunError, Settings, UnknownArch};
-use heist_sched::{LaunchReport, Place, ReportError, Watch};
+use heist_sched::{LaunchReport, ReportError, TraceDevice, Watch};
 
 /// Why a job did not run.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +105,7 @@ pub fn inspect(
         let found = !execution.findings.is_empty();
         let scheduled = match &job.steps[index].readout {
             Some(readout) if readout.watch() != Watch::Off && !found => {
-                let place = Place {
+                let place = TraceDevice {
                     device: device.label(),
                     sms: device.sms(),
                     clock: device.clock(),

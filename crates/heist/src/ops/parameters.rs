@@ -17,13 +17,13 @@ const PART: u64 = 256;
 /// The parameters of one launch as bytes, with places to fill in.
 pub(super) struct Parameters {
     bytes: Vec<u8>,
-    places: Vec<(usize, Place)>,
+    places: Vec<(usize, Patch)>,
     /// What the kernel only reads and is the same in every launch.
     _constants: Vec<DeviceMemory>,
 }
 
 /// What is written into a parameter when it is launched.
-enum Place {
+enum Patch {
     /// An operand's address, and the part of the workspace for one left out.
     Operand {
         slot: usize,
@@ -222,17 +222,17 @@ impl Parameters {
                     let found = |own: &&(usize, usize, u64)| (own.0, own.1) == (index, number);
                     let own = scratch.own.iter().find(found);
                     let place = own.map_or(0, |own| own.2);
-                    parameters.places.push((at, Place::Counter(place)));
+                    parameters.places.push((at, Patch::Counter(place)));
                 }
                 Arg::Pointer { buffer, offset } => {
                     let spare = named(param).and_then(|name| scratch.find(name));
                     let place = match (slot, spare) {
-                        (Some(slot), spare) => Place::Operand {
+                        (Some(slot), spare) => Patch::Operand {
                             slot,
                             offset: *offset,
                             spare,
                         },
-                        (None, Some(place)) => Place::Scratch(place + offset),
+                        (None, Some(place)) => Patch::Scratch(place + offset),
                         (None, None) => {
                             return Err(wrong(format!("there is no buffer `{buffer}`")).into());
                         }
@@ -251,7 +251,7 @@ impl Parameters {
                     map.validate_within(operands[slot].bytes)
                         .map_err(|error| wrong(error.to_string()))?;
                     let map = Box::new(map.clone());
-                    parameters.places.push((at, Place::Map { slot, map }));
+                    parameters.places.push((at, Patch::Map { slot, map }));
                 }
             }
         }
@@ -284,7 +284,7 @@ impl Parameters {
         let address = |slot: usize| memory[slot].map(|memory| memory.address());
         for (at, place) in &self.places {
             let pointer = match place {
-                Place::Operand {
+                Patch::Operand {
                     slot,
                     offset,
                     spare,
@@ -293,9 +293,9 @@ impl Parameters {
                     (None, Some(spare)) => workspace.scratch.address() + spare + offset,
                     (None, None) => 0,
                 },
-                Place::Counter(place) => workspace.counters.address() + place,
-                Place::Scratch(place) => workspace.scratch.address() + place,
-                Place::Map { slot, map } => {
+                Patch::Counter(place) => workspace.counters.address() + place,
+                Patch::Scratch(place) => workspace.scratch.address() + place,
+                Patch::Map { slot, map } => {
                     let encoded = gpu.encode_tensor_map(map, address(*slot).unwrap_or(0))?;
                     bytes[*at..*at + encoded.len()].copy_from_slice(&encoded);
                     continue;

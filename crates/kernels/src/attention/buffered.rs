@@ -4,7 +4,7 @@
 use super::config::{Config, Feed};
 use super::finish::{MergeShape, merge, store};
 use super::params::{AttentionArgs, Element};
-use super::place::Place;
+use super::query_tile::QueryTile;
 use super::span::Blocks;
 use super::team::{Team, key_tile, query_tile};
 use heist_builder::{FillTile, Kernel, On, Val};
@@ -17,7 +17,7 @@ pub(crate) fn tile<'k, T: Element>(
     config: &Config,
     tile: &Tile<'k>,
 ) {
-    let place = Place::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, tile);
     k.if_(place.rows.gt(0), || {
         let queries = k.copy_once(query_tile::<T>(config), |q| {
             q.copy_rows(place.q(), args.q_row, Some(place.rows));
@@ -112,7 +112,7 @@ fn merge_warps<'k, T: Element>(k: &Kernel<'k>, config: &Config, team: &Team<'k, 
 /// Starts copying a block of the keys or the values, if there is one of that
 /// number. A block at an edge may reach past the last key.
 fn copy<'k, T: Element>(
-    place: &Place<'k, T>,
+    place: &QueryTile<'k, T>,
     blocks: &Blocks<'k>,
     what: What,
     number: Val<'k, i32>,

@@ -11,7 +11,7 @@ use super::problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, We
 use super::warpgroup::{WarpgroupShape, warpgroup_job};
 use crate::family::Target;
 use crate::{Job, KernelError};
-use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Source, Submit};
+use heist_sched::{AnyOrder, AnyPolicy, Every, MaxSteals, Never, Schedule, Submit, TileSource};
 use std::fmt;
 use std::num::NonZeroU32;
 
@@ -364,7 +364,7 @@ impl Cases {
             }),
             AnyPolicy::new(Never),
         ];
-        for (index, source) in Source::ALL.into_iter().enumerate() {
+        for (index, source) in TileSource::ALL.into_iter().enumerate() {
             if source
                 .check(self.target.arch, heist_launch::Dim3::ONE)
                 .is_err()

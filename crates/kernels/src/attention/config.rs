@@ -182,7 +182,7 @@ impl Config {
         let (queries, keys) = (2 * pitch * self.rows(), 2 * pitch * self.width());
         let merged = 4 * self.rows() * (self.across - 1) * (self.head_dim + 8);
         let aside = if self.set_aside {
-            4 * super::place::SET_ASIDE
+            4 * super::query_tile::SET_ASIDE
         } else {
             0
         };

@@ -5,7 +5,7 @@ use super::cases::{Case, Cases, MASKS, Which, exact};
 use super::decode::{Combine, DecodeShape, Grid, decode_grid, decode_shape};
 use super::entry::FAMILY;
 use super::problem::{Dtype, Layout, Lengths, Output, Problem};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 
 impl Cases {
     /// Nothing, where the kernel does not take the problem or the device.
@@ -23,7 +23,7 @@ impl Cases {
         self.list.push(Case {
             problem: problem.clone(),
             kernel: Which::Decode(shape, grid),
-            schedule: Schedule::new(Source::Direct),
+            schedule: Schedule::new(TileSource::Direct),
         });
     }
 

@@ -2,11 +2,11 @@
 
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
-use super::place::Destination;
 use super::problem::Output;
+use super::query_tile::Destination;
 use super::softmax::{Row, Softmax, scale_rows};
 use super::team::Team;
-use heist_builder::{Accumulator, Kernel, On, Tile, Val, WarpTile};
+use heist_builder::{Accumulator, Kernel, On, SharedTile, Val, WarpTile};
 
 /// Which warps have which rows: `down` of them rows of their own, and of each rows
 /// `across` warps, warp `w` those of warp `w % down`.
@@ -116,7 +116,7 @@ pub(crate) fn store<'k, T: Element>(
     config: &Config,
     to: &Destination<'k>,
     team: &Team<'k, T>,
-    stage: &Tile<'k, T>,
+    stage: &SharedTile<'k, T>,
 ) {
     let mine = k.warp().lt(config.down);
     let mine = if config.across == 1 { k.c(true) } else { mine };
@@ -202,7 +202,7 @@ fn results<'k, T: Element>(
     config: &Config,
     to: &Destination<'k>,
     team: &Team<'k, T>,
-    stage: &Tile<'k, T>,
+    stage: &SharedTile<'k, T>,
 ) {
     // All lanes have read the queries that lie there.
     k.sync_warp();

@@ -12,7 +12,7 @@ use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, Feature, Kernel, On, With, bf16, f16};
 use heist_launch::{Arg, Buffer, Dim3, ElementType};
-use heist_sched::{AnyOrder, Schedule, Source, Tile, Tiled, TiledKernel};
+use heist_sched::{AnyOrder, Schedule, Tile, TileSource, Tiled, TiledKernel};
 
 /// Emits one tile of a rung.
 fn emit<'k, T: Element>(
@@ -75,9 +75,9 @@ pub fn schedule(config: &Config, problem: &Problem, target: Target) -> Schedule 
     let stays =
         config.rung == Rung::Persistent && tiles(problem, config).count() > u64::from(target.sms);
     let mut schedule = Schedule::new(match stays {
-        false => Source::Direct,
-        true if target.arch.supports(Feature::ClusterLaunchControl) => Source::Clc,
-        true => Source::Ticket,
+        false => TileSource::Direct,
+        true if target.arch.supports(Feature::ClusterLaunchControl) => TileSource::Clc,
+        true => TileSource::Ticket,
     });
     if uneven && config.rung >= Rung::Large {
         schedule.order = AnyOrder::new(HeaviestFirst {

@@ -5,7 +5,7 @@ use super::cases::Cases;
 use super::config::{Config, Rung};
 use super::problem::{Dtype, Layout, Lengths, Mask, Output, Problem, Weights};
 use super::warpgroup::{warpgroup_schedule, warpgroup_shape};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 
 impl Cases {
     fn suited(&mut self, problem: &Problem, rung: Rung) {
@@ -156,7 +156,7 @@ impl Cases {
         for problem in &problems {
             let shape = warpgroup_shape(problem, self.target);
             self.on_warpgroups(problem, shape, warpgroup_schedule(problem, self.target));
-            let ticket = Schedule::new(Source::Ticket);
+            let ticket = Schedule::new(TileSource::Ticket);
             self.on_warpgroups(problem, shape.scheduled(), ticket);
         }
     }

@@ -1,13 +1,13 @@
 //! Tiles by ordinary loads and stores, for the rungs before asynchronous copies.
 
 use super::params::Element;
-use heist_builder::{Global, Kernel, Ptr, Tile, Val};
+use heist_builder::{Global, Kernel, Ptr, SharedTile, Val};
 
 /// The whole block fills a tile with rows that are `pitch` elements apart; rows
 /// at or past `inside` become zeros. A barrier must follow.
 pub(crate) fn fill<'k, T: Element>(
     k: &Kernel<'k>,
-    tile: &Tile<'k, T>,
+    tile: &SharedTile<'k, T>,
     from: Ptr<'k, Global, T>,
     pitch: Val<'k, u32>,
     inside: Val<'k, u32>,

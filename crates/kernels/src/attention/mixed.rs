@@ -4,7 +4,7 @@
 use super::config::Config;
 use super::load::fill;
 use super::params::{AttentionArgs, Element};
-use super::place::Place;
+use super::query_tile::QueryTile;
 use super::scalar::{LANES, floats};
 use super::softmax::Row;
 use super::team::{Team, key_tile, query_tile};
@@ -21,7 +21,7 @@ pub(crate) fn tile<'k, T: Element>(
     config: &Config,
     tile: &Tile<'k>,
 ) {
-    let place = Place::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, tile);
     let queries = k.tile(query_tile::<T>(config));
     let keys = k.tile(key_tile::<T>(config, "k"));
     let values = k.tile(key_tile::<T>(config, "v"));

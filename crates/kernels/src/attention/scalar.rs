@@ -4,7 +4,7 @@
 use super::config::Config;
 use super::load::fill;
 use super::params::{AttentionArgs, Element};
-use super::place::Place;
+use super::query_tile::QueryTile;
 use super::softmax::Row;
 use super::team::key_tile;
 use heist_builder::{Group, Kernel, On, Ptr, Space, Val};
@@ -20,7 +20,7 @@ pub(crate) fn tile<'k, T: Element>(
     config: &Config,
     tile: &Tile<'k>,
 ) {
-    let place = Place::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, tile);
     let keys = k.tile(key_tile::<T>(config, "k"));
     let values = k.tile(key_tile::<T>(config, "v"));
     let each = config.head_dim / LANES;

@@ -11,7 +11,7 @@ use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::job::Job;
 use crate::space::{choice, choice_or, schedule, too_much_shared};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// The candidates of a problem, each judged: the variants as they are, warpgroups and decoding
@@ -65,7 +65,7 @@ pub(super) fn job(
         Some("wgmma") => {
             let shape = shape(problem, candidate, target)?;
             let own = match shape.stay {
-                Some(_) => Schedule::new(Source::Direct),
+                Some(_) => Schedule::new(TileSource::Direct),
                 None => warpgroup_schedule(problem, target),
             };
             warpgroup_job(problem, shape, given.as_ref().unwrap_or(&own), target)

@@ -2,11 +2,13 @@
 
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
-use super::place::Place;
 use super::problem::Weights;
+use super::query_tile::QueryTile;
 use super::softmax::Softmax;
 use super::span::{Seen, hide};
-use heist_builder::{ASource, Accumulator, FragmentA, Kernel, On, Tile, TileSpec, Val, WarpTile};
+use heist_builder::{
+    ASource, Accumulator, FragmentA, Kernel, On, SharedTile, TileSpec, Val, WarpTile,
+};
 
 /// The part of a tile that is one warp's: some of its rows, some of its keys.
 pub(crate) struct Team<'k, T: Element> {
@@ -49,8 +51,8 @@ impl<'k, T: Element> Team<'k, T> {
         k: &Kernel<'k>,
         args: &AttentionArgs<On<'k>>,
         config: &Config,
-        place: &Place<'k, T>,
-        queries: &Tile<'k, T>,
+        place: &QueryTile<'k, T>,
+        queries: &SharedTile<'k, T>,
     ) -> Team<'k, T> {
         let warp = k.warp();
         let (down, across) = if config.across == 1 {
@@ -95,7 +97,7 @@ impl<'k, T: Element> Team<'k, T> {
     pub(crate) fn score(
         &self,
         scores: &WarpTile<'k>,
-        keys: &Tile<'k, T>,
+        keys: &SharedTile<'k, T>,
         first: Option<Val<'k, u32>>,
     ) {
         let keys = keys.b_rows(self.col);
@@ -119,7 +121,7 @@ impl<'k, T: Element> Team<'k, T> {
     }
 
     /// Turns scores into weights and adds the values weighed by them.
-    pub(crate) fn weigh(&self, scores: &WarpTile<'k>, values: &Tile<'k, T>) {
+    pub(crate) fn weigh(&self, scores: &WarpTile<'k>, values: &SharedTile<'k, T>) {
         self.softmax.admit(scores, &self.results);
         let values = values.b_columns_from(self.col, 0);
         for keys in 0..self.cols / 16 {

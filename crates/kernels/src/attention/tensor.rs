@@ -5,7 +5,7 @@ use super::config::Config;
 use super::finish::store;
 use super::load::fill;
 use super::params::{AttentionArgs, Element};
-use super::place::Place;
+use super::query_tile::QueryTile;
 use super::team::{Team, key_tile, query_tile};
 use heist_builder::{Kernel, On};
 use heist_sched::Tile;
@@ -17,7 +17,7 @@ pub(crate) fn tile<'k, T: Element>(
     config: &Config,
     tile: &Tile<'k>,
 ) {
-    let place = Place::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, tile);
     let queries = k.tile(query_tile::<T>(config));
     let keys = k.tile(key_tile::<T>(config, "k"));
     let values = k.tile(key_tile::<T>(config, "v"));

@@ -5,7 +5,7 @@ use super::entry::FAMILY;
 use super::order::HeaviestFirst;
 use super::problem::{Dtype, Layout, Lengths, Mask, Output, Problem, Weights};
 use super::warpgroup::{Stay, WarpgroupShape, staying, warpgroup_schedule, warpgroup_shape};
-use heist_sched::{AnyOrder, Schedule, Source};
+use heist_sched::{AnyOrder, Schedule, TileSource};
 
 impl Cases {
     /// Nothing, where the kernel does not take the problem or the device.
@@ -68,7 +68,7 @@ impl Cases {
             );
             let stay = Some(Stay { blocks });
             let shape = WarpgroupShape { stay, ..shape };
-            self.on_warpgroups(&problem, shape, Schedule::new(Source::Direct));
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
         let lengths = vec![(5, 5), (0, 7), (130, 133), (1, 300), (140, 3), (17, 0)];
         let problem = Problem::ragged(lengths, 2, 64);
@@ -79,7 +79,7 @@ impl Cases {
         );
         let stay = Some(Stay { blocks: 3 });
         let shape = WarpgroupShape { stay, ..shape };
-        self.on_warpgroups(&problem, shape, Schedule::new(Source::Direct));
+        self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
     }
 
     fn warpgroup_edges(&mut self) {
@@ -115,7 +115,7 @@ impl Cases {
     }
 
     fn warpgroup_schedules(&mut self) {
-        for (index, source) in Source::ALL.into_iter().enumerate() {
+        for (index, source) in TileSource::ALL.into_iter().enumerate() {
             if source
                 .check(self.target.arch, heist_launch::Dim3::ONE)
                 .is_err()
@@ -160,7 +160,7 @@ impl Cases {
                 stay: None,
                 ..warpgroup_shape(&problem, self.target)
             };
-            self.on_warpgroups(&problem, shape, Schedule::new(Source::Direct));
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
     }
 
@@ -200,7 +200,7 @@ impl Cases {
             let own = warpgroup_schedule(&problem, self.target);
             self.on_warpgroups(&problem, shape, own);
             let shape = WarpgroupShape { strip: 2, ..shape };
-            self.on_warpgroups(&problem, shape, Schedule::new(Source::Ticket));
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Ticket));
         }
     }
 

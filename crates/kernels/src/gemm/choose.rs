@@ -22,7 +22,7 @@ use super::tiling::Tiling;
 use super::wgmma::fits_levels;
 use crate::family::Target;
 use heist_launch::Dim3;
-use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
+use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 
 /// The largest tiles.
 pub(crate) const LARGE: Tiling = Tiling::new(128, 256, 64, 4);
@@ -252,11 +252,11 @@ pub(crate) fn tiling(problem: &Gemm, target: Target) -> Tiling {
 pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Schedule {
     let tiles = tiles(problem, tiling) * u64::from(tiling.split);
     let source = if tiles <= u64::from(target.sms * tiling.blocks) {
-        Source::Direct
+        TileSource::Direct
     } else if tiling.cluster > 1 {
-        Source::Static
+        TileSource::Static
     } else {
-        Source::Ticket
+        TileSource::Ticket
     };
     let mut schedule = Schedule::new(source).submit(Submit::Late);
     if tiling.split == 1 && !tiling.swapped {

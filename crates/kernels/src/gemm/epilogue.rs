@@ -213,7 +213,7 @@ impl Finish {
             bias: None,
         };
         let addends = if self.reads() {
-            let mut place = Place::new(further, to);
+            let mut place = ColumnPair::new(further, to);
             if let Some(rows) = to.rows {
                 let [both, first] = place.inside.unwrap_or([k.c(true); 2]);
                 let row = rows.gt(0u32);
@@ -287,7 +287,7 @@ impl Finish {
                 .map(|index| {
                     let further = first + index * 8;
                     let cols = self.columns(k, further, to);
-                    self.addends(k, &Place::new(further, to), cols, to)
+                    self.addends(k, &ColumnPair::new(further, to), cols, to)
                 })
                 .collect();
             let words: Vec<_> = batch
@@ -320,7 +320,7 @@ impl Finish {
         let size = if to.cols.is_some() { BATCH / 4 } else { BATCH };
         for (number, batch) in pairs.chunks(size).enumerate() {
             let read = batch.iter().enumerate().map(|(index, &sums)| {
-                let place = Place::new((number * size + index) as u32 * 8, to);
+                let place = ColumnPair::new((number * size + index) as u32 * 8, to);
                 {
                     let cols = self.columns(k, place.col, to);
                     (place, sums, self.addends(k, &place, cols, to))
@@ -351,7 +351,7 @@ impl Finish {
         further: u32,
         to: &To<'k, T>,
     ) -> Option<[Val<'k, f32>; 2]> {
-        let place = Place::new(further, to);
+        let place = ColumnPair::new(further, to);
         to.scales.map(|scales| {
             let cols = scales.cols.at(further);
             place.read(k, || cols.load_vec::<2>(), || cols.load())
@@ -362,7 +362,7 @@ impl Finish {
     fn addends<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
-        place: &Place<'k>,
+        place: &ColumnPair<'k>,
         cols: Option<[Val<'k, f32>; 2]>,
         to: &To<'k, T>,
     ) -> Addends<'k> {
@@ -424,16 +424,16 @@ struct Addends<'k> {
 
 /// Where a pair of results goes in its row, and how much of it is inside.
 #[derive(Clone, Copy)]
-struct Place<'k> {
+struct ColumnPair<'k> {
     col: u32,
     /// Whether both are, and whether the first is; `None` where all are.
     inside: Option<[Bool<'k>; 2]>,
 }
 
-impl<'k> Place<'k> {
-    fn new<T>(col: u32, to: &To<'k, T>) -> Place<'k> {
+impl<'k> ColumnPair<'k> {
+    fn new<T>(col: u32, to: &To<'k, T>) -> ColumnPair<'k> {
         let inside = to.cols.map(|cols| [cols.gt(col + 1), cols.gt(col)]);
-        Place { col, inside }
+        ColumnPair { col, inside }
     }
 
     /// `both` where the pair is inside, `first` where only its first element is.

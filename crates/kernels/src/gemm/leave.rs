@@ -17,7 +17,7 @@ use super::epilogue::{Finish, Stored, Sums, To};
 use super::kernel::left;
 use super::tiling::Tiling;
 use heist_builder::{
-    Global, Kernel, Ptr, TensorMapRef, Tile, TileLayout, TileSpec, Val, WgmmaResult, f16,
+    Global, Kernel, Ptr, SharedTile, TensorMapRef, TileLayout, TileSpec, Val, WgmmaResult, f16,
 };
 use heist_launch::Swizzle;
 
@@ -86,7 +86,7 @@ impl Staging {
 pub(crate) struct Staged<'k> {
     k: Kernel<'k>,
     shape: Staging,
-    memory: Tile<'k, f16>,
+    memory: SharedTile<'k, f16>,
     /// The result, where the copy engine stores it.
     map: Option<TensorMapRef<'k, f16, 3>>,
 }
@@ -187,7 +187,7 @@ impl<'k> Staged<'k> {
         finish: &Finish,
         sums: &WgmmaResult<'k>,
         to: &To<'k, O>,
-        each: impl Fn(u32, Tile<'k, f16>),
+        each: impl Fn(u32, SharedTile<'k, f16>),
     ) {
         let k = self.k;
         let lane = k.lane();
@@ -278,7 +278,7 @@ impl<'k> Staged<'k> {
     }
 
     /// Lets the copy engine store a buffer.
-    fn send(&self, tile: Tile<'k, f16>, at: [Val<'k, u32>; 3]) {
+    fn send(&self, tile: SharedTile<'k, f16>, at: [Val<'k, u32>; 3]) {
         let k = self.k;
         k.fence_async_shared();
         k.sync_warp();

@@ -5,8 +5,8 @@
 
 use super::problem::Major;
 use heist_builder::{
-    FillTile, FragmentA, FragmentB, Global, Half, IntoVal, MmaInput, Piece, Ptr, Storable, Tf32,
-    Tile, TileLayout, TileSpec, Val, bf16, f16,
+    FillTile, FragmentA, FragmentB, Global, Half, IntoVal, MmaInput, Piece, Ptr, SharedTile,
+    Storable, Tf32, TileLayout, TileSpec, Val, bf16, f16,
 };
 use std::cell::Cell;
 
@@ -41,7 +41,7 @@ pub(crate) trait Element: MmaInput {
     /// Left fragments, `count` blocks of 16 rows from row `outer`, of the part
     /// `part` of a K x M tile.
     fn left_columns<'k>(
-        tile: Tile<'k, Self>,
+        tile: SharedTile<'k, Self>,
         outer: Val<'k, u32>,
         count: u32,
         part: u32,
@@ -49,7 +49,7 @@ pub(crate) trait Element: MmaInput {
     /// Right fragments, `count` blocks of 16 columns from column `outer`, of
     /// the part `part` of a K x N tile.
     fn right_rows<'k>(
-        tile: Tile<'k, Self>,
+        tile: SharedTile<'k, Self>,
         outer: Val<'k, u32>,
         count: u32,
         part: u32,
@@ -59,7 +59,7 @@ pub(crate) trait Element: MmaInput {
 }
 
 fn left_halves<'k, T: MmaInput + Half>(
-    tile: Tile<'k, T>,
+    tile: SharedTile<'k, T>,
     outer: Val<'k, u32>,
     count: u32,
     part: u32,
@@ -71,7 +71,7 @@ fn left_halves<'k, T: MmaInput + Half>(
 }
 
 fn right_halves<'k, T: MmaInput + Half>(
-    tile: Tile<'k, T>,
+    tile: SharedTile<'k, T>,
     outer: Val<'k, u32>,
     count: u32,
     part: u32,
@@ -84,10 +84,10 @@ fn right_halves<'k, T: MmaInput + Half>(
 macro_rules! halves {
     ($($ty:ty),*) => {$(
         impl Element for $ty {
-            fn left_columns<'k>(tile: Tile<'k, $ty>, outer: Val<'k, u32>, count: u32, part: u32) -> Vec<FragmentA<'k, $ty>> {
+            fn left_columns<'k>(tile: SharedTile<'k, $ty>, outer: Val<'k, u32>, count: u32, part: u32) -> Vec<FragmentA<'k, $ty>> {
                 left_halves(tile, outer, count, part)
             }
-            fn right_rows<'k>(tile: Tile<'k, $ty>, outer: Val<'k, u32>, count: u32, part: u32) -> Vec<FragmentB<'k, $ty>> {
+            fn right_rows<'k>(tile: SharedTile<'k, $ty>, outer: Val<'k, u32>, count: u32, part: u32) -> Vec<FragmentB<'k, $ty>> {
                 right_halves(tile, outer, count, part)
             }
             fn zero() -> $ty {
@@ -100,7 +100,7 @@ halves!(f16, bf16);
 
 impl Element for Tf32 {
     fn left_columns<'k>(
-        tile: Tile<'k, Tf32>,
+        tile: SharedTile<'k, Tf32>,
         outer: Val<'k, u32>,
         count: u32,
         part: u32,
@@ -110,7 +110,7 @@ impl Element for Tf32 {
         (0..count).map(fragment).collect()
     }
     fn right_rows<'k>(
-        tile: Tile<'k, Tf32>,
+        tile: SharedTile<'k, Tf32>,
         outer: Val<'k, u32>,
         count: u32,
         part: u32,
@@ -271,7 +271,7 @@ impl Operand {
     /// The left fragments of a warp whose tile starts at row `outer`.
     pub(crate) fn left<'k, T: Element>(
         &self,
-        tile: Tile<'k, T>,
+        tile: SharedTile<'k, T>,
         outer: Val<'k, u32>,
         rows: u32,
         part: u32,
@@ -289,7 +289,7 @@ impl Operand {
     /// The right fragments of a warp whose tile starts at column `outer`.
     pub(crate) fn right<'k, T: Element>(
         &self,
-        tile: Tile<'k, T>,
+        tile: SharedTile<'k, T>,
         outer: Val<'k, u32>,
         cols: u32,
         part: u32,

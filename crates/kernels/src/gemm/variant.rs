@@ -15,7 +15,7 @@ use crate::job::{Job, Step, buffer};
 use crate::plan::{LaunchPlan, Purpose};
 use crate::reference::Difference;
 use heist_launch::ElementType;
-use heist_sched::{AnyOrder, Grouped, Schedule, Source, Submit};
+use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 use heist_tune::{Candidate, Proposal};
 
 /// `mma.sync` with a fixed tile shape.
@@ -74,7 +74,7 @@ pub static FAMILY: Family<Gemm> = Family {
 /// when it is wanted, so that what is read stays in L2.
 pub fn schedule(target: Target) -> Schedule {
     let greedy = heist_sched::AnyPolicy::new(heist_sched::Greedy);
-    let source = Source::auto(target.arch, &greedy, false).source;
+    let source = TileSource::auto(target.arch, &greedy, false).source;
     let mut schedule = Schedule::new(source).submit(Submit::Late);
     schedule.order = AnyOrder::new(Grouped { rows: 8 });
     schedule

@@ -10,8 +10,9 @@ use super::problem::Major;
 use super::scales::{BlockScales, Fetched};
 use super::tiling::{GROUP_ROWS, SPAN, Tiling};
 use heist_builder::{
-    BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, TensorMapRef, Tile, TileLayout,
-    TileSpec, Transaction, Val, Var, WgmmaInput, WgmmaOperand, WgmmaResult, WgmmaSums, f16,
+    BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, SharedTile, TensorMapRef,
+    TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput, WgmmaOperand, WgmmaResult, WgmmaSums,
+    f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
@@ -140,7 +141,7 @@ impl<'k> Side<'k> {
     /// multiple of 64.
     fn operands<H: WgmmaInput>(
         &self,
-        tile: Tile<'k, f16>,
+        tile: SharedTile<'k, f16>,
         at: Val<'k, u32>,
         outer: u32,
         depth: u32,
@@ -304,7 +305,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     fn products<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
-        (left, right): (Tile<'k, f16>, Tile<'k, f16>),
+        (left, right): (SharedTile<'k, f16>, SharedTile<'k, f16>),
         sums: &WgmmaSums<'k>,
         row: Val<'k, u32>,
         piece: u32,
@@ -330,7 +331,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     fn multiply<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
-        (left, right): (Tile<'k, f16>, Tile<'k, f16>),
+        (left, right): (SharedTile<'k, f16>, SharedTile<'k, f16>),
         sums: &WgmmaSums<'k>,
         row: Val<'k, u32>,
     ) {

@@ -254,7 +254,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             let factors = factors(&args, form, tile);
             ends.tile::<H>(factors, levels(&args, form), |sums, row| {
                 k.comment("the epilogue");
-                let at = Place {
+                let at = OutputOrigin {
                     row: factors.left.first + row,
                     col: factors.right.first,
                     number: factors.left.number,
@@ -323,14 +323,14 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
 
 /// Where 64 rows of sums belong: row and column as the tile is multiplied, the number of
 /// the product, and the share of the depth, counted through all products.
-struct Place<'k> {
+struct OutputOrigin<'k> {
     row: Val<'k, u32>,
     col: Val<'k, u32>,
     number: Val<'k, u32>,
     share: Val<'k, u32>,
 }
 
-impl<'k> Place<'k> {
+impl<'k> OutputOrigin<'k> {
     /// Stores them as results.
     fn leave<O: Stored>(
         &self,

@@ -1,7 +1,7 @@
 //! The schedule that groups take unless they are given one.
 
 use crate::family::Target;
-use heist_sched::{AnyPolicy, Greedy, Schedule, Source, Submit};
+use heist_sched::{AnyPolicy, Greedy, Schedule, Submit, TileSource};
 
 /// The schedule that suits: dynamic, since groups are uneven, in linear order:
 /// tiles that run at the same time are of the same rows of A. Bands, which suit
@@ -9,7 +9,7 @@ use heist_sched::{AnyPolicy, Greedy, Schedule, Source, Submit};
 /// each.
 pub fn schedule(target: Target) -> Schedule {
     let greedy = AnyPolicy::new(Greedy);
-    let source = Source::auto(target.arch, &greedy, true).source;
+    let source = TileSource::auto(target.arch, &greedy, true).source;
     // A tile that is asked for early runs late, when what it shares with its
     // neighbours has left L2.
     Schedule::new(source).submit(Submit::Late)

@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, Parsed};
 use crate::diagnostic::Diagnostic;
 use crate::instruction::{BinaryOp, Constant, Integer, Radix, UnaryOp};
-use crate::lex::Kind;
+use crate::lex::TokenKind;
 use crate::rule;
 
 /// Operators in one constant expression.
@@ -69,34 +69,34 @@ impl Cursor<'_> {
     fn operator(&self) -> Option<BinaryOp> {
         use BinaryOp::*;
         Some(match self.kind() {
-            Kind::Double(b'|', b'|') => Or,
-            Kind::Double(b'&', b'&') => And,
-            Kind::Mark(b'|') => BitOr,
-            Kind::Mark(b'^') => BitXor,
-            Kind::Mark(b'&') => BitAnd,
-            Kind::Double(b'=', b'=') => Eq,
-            Kind::Double(b'!', b'=') => Ne,
-            Kind::Mark(b'<') => Lt,
-            Kind::Mark(b'>') => Gt,
-            Kind::Double(b'<', b'=') => Le,
-            Kind::Double(b'>', b'=') => Ge,
-            Kind::Double(b'<', b'<') => Shl,
-            Kind::Double(b'>', b'>') => Shr,
-            Kind::Mark(b'+') => Add,
-            Kind::Mark(b'-') => Sub,
-            Kind::Mark(b'*') => Mul,
-            Kind::Mark(b'/') => Div,
-            Kind::Mark(b'%') => Rem,
+            TokenKind::Double(b'|', b'|') => Or,
+            TokenKind::Double(b'&', b'&') => And,
+            TokenKind::Mark(b'|') => BitOr,
+            TokenKind::Mark(b'^') => BitXor,
+            TokenKind::Mark(b'&') => BitAnd,
+            TokenKind::Double(b'=', b'=') => Eq,
+            TokenKind::Double(b'!', b'=') => Ne,
+            TokenKind::Mark(b'<') => Lt,
+            TokenKind::Mark(b'>') => Gt,
+            TokenKind::Double(b'<', b'=') => Le,
+            TokenKind::Double(b'>', b'=') => Ge,
+            TokenKind::Double(b'<', b'<') => Shl,
+            TokenKind::Double(b'>', b'>') => Shr,
+            TokenKind::Mark(b'+') => Add,
+            TokenKind::Mark(b'-') => Sub,
+            TokenKind::Mark(b'*') => Mul,
+            TokenKind::Mark(b'/') => Div,
+            TokenKind::Mark(b'%') => Rem,
             _ => return None,
         })
     }
 
     fn unary(&mut self) -> Parsed<Constant> {
         let op = match self.kind() {
-            Kind::Mark(b'-') => UnaryOp::Minus,
-            Kind::Mark(b'+') => UnaryOp::Plus,
-            Kind::Mark(b'!') => UnaryOp::Not,
-            Kind::Mark(b'~') => UnaryOp::Complement,
+            TokenKind::Mark(b'-') => UnaryOp::Minus,
+            TokenKind::Mark(b'+') => UnaryOp::Plus,
+            TokenKind::Mark(b'!') => UnaryOp::Not,
+            TokenKind::Mark(b'~') => UnaryOp::Complement,
             _ => return self.primary(),
         };
         self.advance();
@@ -116,7 +116,7 @@ impl Cursor<'_> {
 
     fn primary(&mut self) -> Parsed<Constant> {
         match self.kind() {
-            Kind::Number => {
+            TokenKind::Number => {
                 let number = self.number()?;
                 match number {
                     Constant::Int(mask) if self.is(b'(') => {
@@ -128,19 +128,21 @@ impl Cursor<'_> {
                     number => Ok(number),
                 }
             }
-            Kind::Word if self.is_word("WARP_SZ") => {
+            TokenKind::Word if self.is_word("WARP_SZ") => {
                 self.advance();
                 Ok(Constant::WarpSize)
             }
-            Kind::Word if self.is_word("generic") && self.kind_at(1) == Kind::Mark(b'(') => {
+            TokenKind::Word
+                if self.is_word("generic") && self.kind_at(1) == TokenKind::Mark(b'(') =>
+            {
                 self.advance();
                 self.advance();
                 let value = self.select()?;
                 self.expect(b')', "`)` of `generic(...)`")?;
                 Ok(Constant::Generic(Box::new(value)))
             }
-            Kind::Word if !self.is_word("_") => Ok(Constant::Symbol(self.name("a name")?.0)),
-            Kind::Mark(b'(') => {
+            TokenKind::Word if !self.is_word("_") => Ok(Constant::Symbol(self.name("a name")?.0)),
+            TokenKind::Mark(b'(') => {
                 self.advance();
                 if let Some(signed) = self.cast() {
                     self.advance();
@@ -168,7 +170,7 @@ impl Cursor<'_> {
 
     /// One number in any notation.
     pub(super) fn number(&mut self) -> Parsed<Constant> {
-        if self.kind() != Kind::Number {
+        if self.kind() != TokenKind::Number {
             return Err(self.unexpected("a number"));
         }
         let span = self.span();
@@ -189,7 +191,7 @@ impl Cursor<'_> {
     /// A whole number that is not negative; an expression is worked out.
     pub(super) fn unsigned(&mut self, what: &str) -> Parsed<u64> {
         let span = self.span();
-        if !matches!(self.kind(), Kind::Number | Kind::Mark(b'(')) {
+        if !matches!(self.kind(), TokenKind::Number | TokenKind::Mark(b'(')) {
             return Err(self.unexpected(what));
         }
         let constant = self.constant()?;

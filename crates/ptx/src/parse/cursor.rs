@@ -2,7 +2,7 @@
 
 use super::limits::Limits;
 use crate::diagnostic::{Code, Diagnostic};
-use crate::lex::{Kind, Lexed, RawComment, Token, lex};
+use crate::lex::{Lexed, RawComment, Token, TokenKind, lex};
 use crate::module::{Comment, Module, Name};
 use crate::rule;
 use crate::span::Span;
@@ -64,15 +64,15 @@ impl<'a> Cursor<'a> {
 
     // Looking.
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> TokenKind {
         self.tokens[self.at].kind
     }
 
     /// The kind of the token `ahead` of this one.
-    pub(super) fn kind_at(&self, ahead: usize) -> Kind {
+    pub(super) fn kind_at(&self, ahead: usize) -> TokenKind {
         self.tokens
             .get(self.at + ahead)
-            .map_or(Kind::End, |token| token.kind)
+            .map_or(TokenKind::End, |token| token.kind)
     }
 
     pub(super) fn span(&self) -> Span {
@@ -90,16 +90,16 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn is(&self, mark: u8) -> bool {
-        self.kind() == Kind::Mark(mark)
+        self.kind() == TokenKind::Mark(mark)
     }
 
     pub(super) fn at_end(&self) -> bool {
-        self.kind() == Kind::End
+        self.kind() == TokenKind::End
     }
 
     /// Whether the next token is the word or dotted word `text`.
     pub(super) fn is_word(&self, text: &str) -> bool {
-        matches!(self.kind(), Kind::Word | Kind::DotWord) && self.slice() == text
+        matches!(self.kind(), TokenKind::Word | TokenKind::DotWord) && self.slice() == text
     }
 
     /// Whether this token follows the one before it with nothing in between.
@@ -125,7 +125,7 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn advance(&mut self) -> Token {
         let token = self.tokens[self.at];
-        if token.kind != Kind::End {
+        if token.kind != TokenKind::End {
             self.at += 1;
         }
         token
@@ -194,7 +194,7 @@ impl<'a> Cursor<'a> {
 
     /// A name, and where it is.
     pub(super) fn name(&mut self, what: &str) -> Parsed<(Name, Span)> {
-        if self.kind() != Kind::Word {
+        if self.kind() != TokenKind::Word {
             return Err(self.unexpected(what));
         }
         let token = self.advance();
@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
 
     /// The inside of a string.
     pub(super) fn string(&mut self, what: &str) -> Parsed<String> {
-        if self.kind() != Kind::Text {
+        if self.kind() != TokenKind::Text {
             return Err(self.unexpected(what));
         }
         let token = self.advance();
@@ -273,9 +273,9 @@ impl<'a> Cursor<'a> {
     fn describe(&self) -> String {
         let shown: String = self.slice().chars().take(40).collect();
         match self.kind() {
-            Kind::End => "the end of the file".into(),
-            Kind::Text => "a string".into(),
-            Kind::Number => format!("the number `{shown}`"),
+            TokenKind::End => "the end of the file".into(),
+            TokenKind::Text => "a string".into(),
+            TokenKind::Number => format!("the number `{shown}`"),
             _ => format!("`{shown}`"),
         }
     }
@@ -296,14 +296,14 @@ impl<'a> Cursor<'a> {
         let mut open = 0u32;
         while !self.at_end() {
             match self.kind() {
-                Kind::Mark(b';') if open == 0 => {
+                TokenKind::Mark(b';') if open == 0 => {
                     self.advance();
                     return;
                 }
-                Kind::Mark(b'}') if open == 0 => return,
-                Kind::Mark(b'{') => open += 1,
-                Kind::Mark(b'}') => open -= 1,
-                Kind::Word | Kind::DotWord | Kind::Mark(b'@')
+                TokenKind::Mark(b'}') if open == 0 => return,
+                TokenKind::Mark(b'{') => open += 1,
+                TokenKind::Mark(b'}') => open -= 1,
+                TokenKind::Word | TokenKind::DotWord | TokenKind::Mark(b'@')
                     if open == 0 && self.on_new_line() =>
                 {
                     return;
@@ -318,23 +318,23 @@ impl<'a> Cursor<'a> {
     pub(super) fn skip_item(&mut self, from: usize) {
         if self.at == from {
             self.advance();
-        } else if self.tokens[self.at - 1].kind == Kind::Mark(b'}') {
+        } else if self.tokens[self.at - 1].kind == TokenKind::Mark(b'}') {
             return;
         }
         let mut open = 0u32;
         while !self.at_end() {
             match self.kind() {
-                Kind::Mark(b'{') => open += 1,
-                Kind::Mark(b'}') if open <= 1 => {
+                TokenKind::Mark(b'{') => open += 1,
+                TokenKind::Mark(b'}') if open <= 1 => {
                     self.advance();
                     return;
                 }
-                Kind::Mark(b'}') => open -= 1,
-                Kind::Mark(b';') if open == 0 => {
+                TokenKind::Mark(b'}') => open -= 1,
+                TokenKind::Mark(b';') if open == 0 => {
                     self.advance();
                     return;
                 }
-                Kind::DotWord if self.starts_item(open > 0) => return,
+                TokenKind::DotWord if self.starts_item(open > 0) => return,
                 _ => {}
             }
             self.advance();

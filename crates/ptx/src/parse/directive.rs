@@ -4,7 +4,7 @@
 use super::cursor::{Cursor, Parsed};
 use crate::diagnostic::Diagnostic;
 use crate::instruction::{BinaryOp, Constant};
-use crate::lex::Kind;
+use crate::lex::TokenKind;
 use crate::module::{
     Attribute, FileDirective, Initializer, InlinedAt, Linkage, Loc, Name, PointerInfo, Pragma,
     RegisterName, Registers, Section, SectionLine, Variable,
@@ -28,7 +28,7 @@ struct Declarator {
 impl Cursor<'_> {
     /// The state space that the next token names, if it names one.
     pub(super) fn space(&self) -> Option<Space> {
-        if self.kind() != Kind::DotWord {
+        if self.kind() != TokenKind::DotWord {
             return None;
         }
         self.slice()[1..].parse().ok()
@@ -76,7 +76,7 @@ impl Cursor<'_> {
         let mut vector = None;
         let mut ty = None;
         let mut pointer = None;
-        while self.kind() == Kind::DotWord {
+        while self.kind() == TokenKind::DotWord {
             let span = self.span();
             match self.slice() {
                 ".attribute" => attributes.extend(self.attributes()?),
@@ -181,7 +181,7 @@ impl Cursor<'_> {
         self.expect(b'(', "`(` behind `.attribute`")?;
         let mut attributes = Vec::new();
         loop {
-            if self.kind() != Kind::DotWord {
+            if self.kind() != TokenKind::DotWord {
                 return Err(self.unexpected("an attribute, such as `.managed`"));
             }
             let name = Name::new(&self.slice()[1..]);
@@ -212,7 +212,7 @@ impl Cursor<'_> {
         self.deeper(|c| {
             let mut list = Vec::new();
             while !c.is(b'}') {
-                if c.kind() == Kind::Word && c.kind_at(1) == Kind::Mark(b'=') {
+                if c.kind() == TokenKind::Word && c.kind_at(1) == TokenKind::Mark(b'=') {
                     let name = c.name("a field")?.0;
                     c.advance();
                     list.push(Initializer::Field(name, c.constant()?));
@@ -233,7 +233,7 @@ impl Cursor<'_> {
         self.advance();
         let mut vector = None;
         let mut ty = None;
-        while self.kind() == Kind::DotWord {
+        while self.kind() == TokenKind::DotWord {
             let word = self.slice();
             if let Some(width) = vector_width(word) {
                 vector = Some(width);
@@ -269,7 +269,7 @@ impl Cursor<'_> {
     /// A number that is no expression: in `%r<10>` the `>` is no operator.
     pub(super) fn plain_number32(&mut self, what: &str) -> Parsed<u32> {
         let span = self.span();
-        if self.kind() != Kind::Number {
+        if self.kind() != TokenKind::Number {
             return Err(self.unexpected(what));
         }
         match self.number()? {
@@ -365,7 +365,7 @@ impl Cursor<'_> {
     pub(super) fn section(&mut self) -> Parsed<Section> {
         self.advance();
         let span = self.span();
-        if !matches!(self.kind(), Kind::DotWord | Kind::Word) {
+        if !matches!(self.kind(), TokenKind::DotWord | TokenKind::Word) {
             return Err(self.unexpected("the name of a section"));
         }
         let name = Name::new(self.slice());
@@ -373,14 +373,14 @@ impl Cursor<'_> {
         self.expect(b'{', "`{` behind the name of the section")?;
         let mut lines = Vec::new();
         while !self.eat(b'}') {
-            if self.kind() == Kind::Word && self.kind_at(1) == Kind::Mark(b':') {
+            if self.kind() == TokenKind::Word && self.kind_at(1) == TokenKind::Mark(b':') {
                 let (label, _) = self.name("a label")?;
                 self.advance();
                 lines.push(SectionLine::Label(label));
                 continue;
             }
             let ty = match self.kind() {
-                Kind::DotWord => self.slice()[1..].parse::<ScalarType>().ok(),
+                TokenKind::DotWord => self.slice()[1..].parse::<ScalarType>().ok(),
                 _ => None,
             };
             let Some(ty) = ty else {
@@ -399,7 +399,7 @@ impl Cursor<'_> {
 
     /// A constant in which another section's name is a symbol.
     fn section_value(&mut self) -> Parsed<Constant> {
-        if self.kind() != Kind::DotWord {
+        if self.kind() != TokenKind::DotWord {
             return self.constant();
         }
         let symbol = Constant::Symbol(Name::new(self.slice()));

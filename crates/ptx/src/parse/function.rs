@@ -3,7 +3,7 @@
 use super::cursor::{Cursor, ITEMS, Parsed};
 use super::directive::unknown_directive;
 use crate::diagnostic::Diagnostic;
-use crate::lex::Kind;
+use crate::lex::TokenKind;
 use crate::module::{Function, FunctionDirective, FunctionKind, Item, Linkage, Name, Variable};
 use crate::rule;
 use crate::types::Space;
@@ -33,7 +33,7 @@ impl Cursor<'_> {
         if self.eat(b';') {
             return Ok(());
         }
-        if self.kind() != Kind::DotWord {
+        if self.kind() != TokenKind::DotWord {
             return Err(self.unexpected("a directive, such as `.visible .entry`"));
         }
         match self.slice() {
@@ -102,7 +102,7 @@ impl Cursor<'_> {
                             .help("move it into the function that uses it"),
                         ))
                     }
-                    None if self.kind() == Kind::DotWord => {
+                    None if self.kind() == TokenKind::DotWord => {
                         let diagnostic = unknown_directive(self.slice(), self.span(), ITEMS);
                         Err(self.fail(diagnostic))
                     }
@@ -185,7 +185,7 @@ impl Cursor<'_> {
 
     pub(super) fn function_directives(&mut self) -> Parsed<Vec<FunctionDirective>> {
         let mut directives = Vec::new();
-        while self.kind() == Kind::DotWord {
+        while self.kind() == TokenKind::DotWord {
             let start = self.span();
             let word = self.slice();
             if word == ".pragma" {
@@ -200,7 +200,7 @@ impl Cursor<'_> {
             };
             self.advance();
             let mut values = Vec::new();
-            while values.len() < most && self.kind() == Kind::Number {
+            while values.len() < most && self.kind() == TokenKind::Number {
                 values.push(self.unsigned("a number")?);
                 if values.len() < most && self.is(b',') {
                     self.advance();

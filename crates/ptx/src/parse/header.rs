@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, Parsed};
 use crate::diagnostic::Diagnostic;
-use crate::lex::Kind;
+use crate::lex::TokenKind;
 use crate::module::{AddressSize, Item, Module, Name, Target, Version};
 use crate::rule;
 use crate::span::Span;
@@ -56,7 +56,7 @@ impl Cursor<'_> {
             Some(Version::new(major.parse().ok()?, minor.parse().ok()?))
         });
         match parts {
-            Some(version) if self.kind() == Kind::Number => {
+            Some(version) if self.kind() == TokenKind::Number => {
                 self.advance();
                 Ok(version)
             }
@@ -118,7 +118,7 @@ impl Cursor<'_> {
 
     /// After a broken header line: the next directive, whatever it is.
     fn skip_line(&mut self) {
-        while !self.at_end() && self.kind() != Kind::DotWord {
+        while !self.at_end() && self.kind() != TokenKind::DotWord {
             self.advance();
         }
     }

@@ -4,30 +4,30 @@ use super::constant::fold;
 use super::cursor::{Cursor, Parsed};
 use crate::diagnostic::Diagnostic;
 use crate::instruction::{Address, AddressBase, Constant, Operand, Part, Picks, UnaryOp};
-use crate::lex::Kind;
+use crate::lex::TokenKind;
 use crate::rule;
 
 impl Cursor<'_> {
     /// One operand. In a `call`, parentheses hold lists; elsewhere, expressions.
     pub(super) fn operand(&mut self, call: bool) -> Parsed<Operand> {
         let first = match self.kind() {
-            Kind::Word => self.named_operand()?,
-            Kind::Number => Operand::Constant(self.constant()?),
-            Kind::Mark(b'[') => return self.address(),
-            Kind::Mark(b'{') => {
+            TokenKind::Word => self.named_operand()?,
+            TokenKind::Number => Operand::Constant(self.constant()?),
+            TokenKind::Mark(b'[') => return self.address(),
+            TokenKind::Mark(b'{') => {
                 self.advance();
                 Operand::Vector(self.operand_list(b'}', "`,` or `}` in a vector")?)
             }
-            Kind::Mark(b'(') if call => {
+            TokenKind::Mark(b'(') if call => {
                 self.advance();
                 Operand::Tuple(self.operand_list(b')', "`,` or `)` in a list")?)
             }
-            Kind::Mark(b'!') if self.kind_at(1) == Kind::Word => {
+            TokenKind::Mark(b'!') if self.kind_at(1) == TokenKind::Word => {
                 self.advance();
                 Operand::Not(self.name("a predicate register")?.0)
             }
-            Kind::Mark(b'-')
-                if self.kind_at(1) == Kind::Word && self.kind_at(2) == Kind::DotWord =>
+            TokenKind::Mark(b'-')
+                if self.kind_at(1) == TokenKind::Word && self.kind_at(2) == TokenKind::DotWord =>
             {
                 self.advance();
                 match self.named_operand()? {
@@ -35,7 +35,7 @@ impl Cursor<'_> {
                     _ => return Err(self.unexpected("a part of a register")),
                 }
             }
-            Kind::Mark(b'-' | b'+' | b'~' | b'!' | b'(') => match self.constant()? {
+            TokenKind::Mark(b'-' | b'+' | b'~' | b'!' | b'(') => match self.constant()? {
                 // Parentheses around a name change nothing.
                 Constant::Symbol(name) => Operand::Name(name),
                 Constant::Unary(UnaryOp::Not, inner) => match *inner {
@@ -48,7 +48,7 @@ impl Cursor<'_> {
         };
         if self.eat(b'|') {
             let second = match self.kind() {
-                Kind::Word => self.named_operand()?,
+                TokenKind::Word => self.named_operand()?,
                 _ => return Err(self.unexpected("a register behind `|`")),
             };
             return Ok(Operand::Pair(Box::new((first, second))));
@@ -81,7 +81,7 @@ impl Cursor<'_> {
                 return Ok(Operand::Sink);
             }
             "WARP_SZ" => return Ok(Operand::Constant(self.constant()?)),
-            "generic" if self.kind_at(1) == Kind::Mark(b'(') => {
+            "generic" if self.kind_at(1) == TokenKind::Mark(b'(') => {
                 return Ok(Operand::Constant(self.constant()?));
             }
             _ => {}
@@ -93,7 +93,7 @@ impl Cursor<'_> {
         if let Some(part) = self.part()? {
             return Ok(Operand::Part { name, part });
         }
-        if matches!(self.kind(), Kind::Mark(b'+' | b'-')) {
+        if matches!(self.kind(), TokenKind::Mark(b'+' | b'-')) {
             let sum = self.constant_after(Constant::Symbol(name))?;
             return Ok(Operand::Constant(sum));
         }
@@ -102,12 +102,12 @@ impl Cursor<'_> {
 
     /// Whether `word.word` stands here, as an opcode with its modifiers would.
     fn looks_like_an_instruction(&self) -> bool {
-        self.kind_at(1) == Kind::DotWord && !self.slice().starts_with('%')
+        self.kind_at(1) == TokenKind::DotWord && !self.slice().starts_with('%')
     }
 
     /// `.x` and its kind, if it follows.
     fn part(&mut self) -> Parsed<Option<Part>> {
-        if self.kind() != Kind::DotWord {
+        if self.kind() != TokenKind::DotWord {
             return Ok(None);
         }
         let part = match self.slice() {
@@ -149,7 +149,7 @@ impl Cursor<'_> {
     fn address(&mut self) -> Parsed<Operand> {
         self.advance();
         let (base, offset) = match self.kind() {
-            Kind::Word => {
+            TokenKind::Word => {
                 let name = self.name("a register or a variable")?.0;
                 let base = match self.part()? {
                     Some(part) => AddressBase::Part { name, part },
@@ -157,7 +157,7 @@ impl Cursor<'_> {
                 };
                 (base, self.offset()?)
             }
-            Kind::Number | Kind::Mark(b'(') => {
+            TokenKind::Number | TokenKind::Mark(b'(') => {
                 let address = self.unsigned("an address")?;
                 (AddressBase::Absolute(address), None)
             }
@@ -179,7 +179,7 @@ impl Cursor<'_> {
     /// The bytes added to an address: a sum of numbers, if one follows.
     fn offset(&mut self) -> Parsed<Option<i64>> {
         let span = self.span();
-        if !matches!(self.kind(), Kind::Mark(b'+' | b'-')) {
+        if !matches!(self.kind(), TokenKind::Mark(b'+' | b'-')) {
             return Ok(None);
         }
         let zero = Constant::Int(crate::instruction::Integer::decimal(0));

@@ -4,7 +4,7 @@ use super::cursor::{Broken, Cursor, Parsed};
 use super::directive::unknown_directive;
 use crate::diagnostic::Diagnostic;
 use crate::instruction::{Guard, Instruction, Opcode};
-use crate::lex::Kind;
+use crate::lex::TokenKind;
 use crate::module::{CallPrototype, Linkage, Name, Statement};
 use crate::rule;
 use crate::span::Span;
@@ -60,20 +60,20 @@ impl Cursor<'_> {
     /// One statement; a declaration of several variables gives several.
     fn statement(&mut self, statements: &mut Vec<Statement>) -> Parsed<()> {
         match self.kind() {
-            Kind::Word if self.kind_at(1) == Kind::Mark(b':') => {
+            TokenKind::Word if self.kind_at(1) == TokenKind::Mark(b':') => {
                 let (name, span) = self.name("a label")?;
                 self.advance();
                 statements.push(self.labelled(name, span)?);
             }
-            Kind::Word | Kind::Mark(b'@') => {
+            TokenKind::Word | TokenKind::Mark(b'@') => {
                 statements.push(Statement::Instruction(self.instruction()?));
             }
-            Kind::DotWord => self.directive_statement(statements)?,
-            Kind::Mark(b'{') => {
+            TokenKind::DotWord => self.directive_statement(statements)?,
+            TokenKind::Mark(b'{') => {
                 self.advance();
                 statements.push(Statement::Block(self.body()?));
             }
-            Kind::Mark(b';') => {
+            TokenKind::Mark(b';') => {
                 self.advance();
             }
             _ => return Err(self.unexpected("an instruction, a label or a directive")),
@@ -109,7 +109,7 @@ impl Cursor<'_> {
 
     /// What follows `label:`; for most labels, nothing that belongs to them.
     fn labelled(&mut self, label: Name, span: Span) -> Parsed<Statement> {
-        if self.kind() != Kind::DotWord {
+        if self.kind() != TokenKind::DotWord {
             return Ok(Statement::Label { name: label, span });
         }
         match self.slice() {
@@ -193,14 +193,14 @@ impl Cursor<'_> {
     }
 
     fn opcode(&mut self) -> Parsed<Opcode> {
-        if self.kind() != Kind::Word {
+        if self.kind() != TokenKind::Word {
             return Err(self.unexpected("an instruction"));
         }
         let mut span = self.advance().span();
         // Blanks or comments between an opcode and its modifiers are legal and
         // rare; only then is it put together piece by piece.
         let mut pieces: Option<String> = None;
-        while self.kind() == Kind::DotWord {
+        while self.kind() == TokenKind::DotWord {
             if pieces.is_none() && !self.is_glued() {
                 pieces = Some(self.slice_of(span).to_owned());
             }

@@ -75,24 +75,24 @@ fn class(ty: ScalarType) -> Class {
 
 /// What a constant is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ConstantKind {
     Whole,
     /// A decimal fraction, `0f...` or `0d...`.
     FloatBits,
     Address,
 }
 
-fn kind(constant: &Constant) -> Kind {
+fn kind(constant: &Constant) -> ConstantKind {
     match constant {
-        Constant::Int(_) | Constant::WarpSize | Constant::Cast { .. } => Kind::Whole,
-        Constant::F32(_) | Constant::F64(_) => Kind::FloatBits,
-        Constant::Symbol(_) | Constant::Generic(_) | Constant::Mask(..) => Kind::Address,
-        Constant::Unary(UnaryOp::Not | UnaryOp::Complement, _) => Kind::Whole,
+        Constant::Int(_) | Constant::WarpSize | Constant::Cast { .. } => ConstantKind::Whole,
+        Constant::F32(_) | Constant::F64(_) => ConstantKind::FloatBits,
+        Constant::Symbol(_) | Constant::Generic(_) | Constant::Mask(..) => ConstantKind::Address,
+        Constant::Unary(UnaryOp::Not | UnaryOp::Complement, _) => ConstantKind::Whole,
         Constant::Unary(_, inner) => kind(inner),
         Constant::Binary(_, sides) => match (kind(&sides.0), kind(&sides.1)) {
-            (Kind::Address, _) | (_, Kind::Address) => Kind::Address,
-            (Kind::Whole, Kind::Whole) => Kind::Whole,
-            (side, Kind::Whole) | (_, side) => side,
+            (ConstantKind::Address, _) | (_, ConstantKind::Address) => ConstantKind::Address,
+            (ConstantKind::Whole, ConstantKind::Whole) => ConstantKind::Whole,
+            (side, ConstantKind::Whole) | (_, side) => side,
         },
         Constant::Select(parts) => kind(&parts.1),
     }
@@ -162,7 +162,7 @@ impl<'m> Operands<'_, 'm> {
                 Operand::Name(name) if matches!(self.find(name), Some(Entity::Variable(_))) => {
                     Ok(())
                 }
-                Operand::Constant(constant) if kind(constant) == Kind::Address => Ok(()),
+                Operand::Constant(constant) if kind(constant) == ConstantKind::Address => Ok(()),
                 _ => self.input(operand, ty, false),
             },
             Slot::InPred => match operand {
@@ -533,16 +533,20 @@ impl<'m> Operands<'_, 'm> {
 fn literal(constant: &Constant, ty: ScalarType) -> Verdict {
     use ScalarType::*;
     let wrong = match kind(constant) {
-        Kind::Whole => matches!(ty, F32 | F64).then_some("a whole number"),
-        Kind::FloatBits => (class(ty) == Class::Integer).then_some("a floating-point constant"),
-        Kind::Address => None,
+        ConstantKind::Whole => matches!(ty, F32 | F64).then_some("a whole number"),
+        ConstantKind::FloatBits => {
+            (class(ty) == Class::Integer).then_some("a floating-point constant")
+        }
+        ConstantKind::Address => None,
     };
     match wrong {
         None => Ok(()),
         Some(what) => Err(Complaint {
             help: match (ty, kind(constant)) {
-                (F32, Kind::Whole) => Some("write `1.0`, or the bits: `0f3F800000`".into()),
-                (F64, Kind::Whole) => Some("write `1.0`, or the bits: `0d3FF0000000000000`".into()),
+                (F32, ConstantKind::Whole) => Some("write `1.0`, or the bits: `0f3F800000`".into()),
+                (F64, ConstantKind::Whole) => {
+                    Some("write `1.0`, or the bits: `0d3FF0000000000000`".into())
+                }
                 _ => None,
             },
             ..complain(

@@ -25,7 +25,7 @@ pub use loaded::{Loaded, NotPortable, Taken};
 pub(crate) use loader::control_words;
 pub use loader::{Busy, LOADED_CONTROL_WORDS, Loader, PolicyMemory};
 pub use portable::{PortablePolicy, Recording};
-pub use recorder::{IntoNum, Kind, Num, Slot, Whole, Writer};
+pub use recorder::{IntoNum, Num, PortableType, Slot, Whole, Writer};
 pub use staged::Staged;
 pub use step::{Op, Program, Section, Step, Type};
 pub use verify::Refusal;

@@ -7,28 +7,28 @@ use std::marker::PhantomData;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Not, Shr, Sub};
 
 /// What a portable policy can compute with: `u32`, `u64` and `bool`.
-pub trait Kind: Copy + 'static {
+pub trait PortableType: Copy + 'static {
     /// How a program calls it.
     const TYPE: Type;
     /// Its bits, in the low end.
     fn bits(self) -> u64;
 }
 
-impl Kind for u32 {
+impl PortableType for u32 {
     const TYPE: Type = Type::U32;
     fn bits(self) -> u64 {
         self.into()
     }
 }
 
-impl Kind for u64 {
+impl PortableType for u64 {
     const TYPE: Type = Type::U64;
     fn bits(self) -> u64 {
         self
     }
 }
 
-impl Kind for bool {
+impl PortableType for bool {
     const TYPE: Type = Type::Bool;
     fn bits(self) -> u64 {
         self.into()
@@ -36,7 +36,7 @@ impl Kind for bool {
 }
 
 /// A number: a whole one that can be counted with.
-pub trait Whole: Kind {}
+pub trait Whole: PortableType {}
 impl Whole for u32 {}
 impl Whole for u64 {}
 
@@ -66,7 +66,7 @@ impl<T> Clone for Num<'_, T> {
 }
 impl<T> Copy for Num<'_, T> {}
 
-impl<T: Kind> fmt::Debug for Num<'_, T> {
+impl<T: PortableType> fmt::Debug for Num<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "%{}: {}", self.at, T::TYPE)
     }
@@ -86,7 +86,7 @@ impl<T> Clone for Slot<'_, T> {
 }
 impl<T> Copy for Slot<'_, T> {}
 
-impl<T: Kind> fmt::Debug for Slot<'_, T> {
+impl<T: PortableType> fmt::Debug for Slot<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "state {}: {}", self.number, T::TYPE)
     }
@@ -104,7 +104,7 @@ impl<'w, T> IntoNum<'w, T> for Num<'w, T> {
     }
 }
 
-impl<'w, T: Kind> IntoNum<'w, T> for T {
+impl<'w, T: PortableType> IntoNum<'w, T> for T {
     fn into_num(self, writer: &'w Writer) -> Num<'w, T> {
         writer.c(self)
     }
@@ -140,7 +140,7 @@ impl Writer {
         steps.len() as u16 - 1
     }
 
-    fn step<T: Kind>(&self, op: Op, args: [u16; 3], number: u32) -> Num<'_, T> {
+    fn step<T: PortableType>(&self, op: Op, args: [u16; 3], number: u32) -> Num<'_, T> {
         Num {
             writer: self,
             at: self.push(Step {
@@ -153,12 +153,12 @@ impl Writer {
         }
     }
 
-    fn look<T: Kind>(&self, op: Op) -> Num<'_, T> {
+    fn look<T: PortableType>(&self, op: Op) -> Num<'_, T> {
         self.step(op, [0; 3], 0)
     }
 
     /// A constant.
-    pub fn c<T: Kind>(&self, value: T) -> Num<'_, T> {
+    pub fn c<T: PortableType>(&self, value: T) -> Num<'_, T> {
         let (low, high) = (value.bits() as u32, (value.bits() >> 32) as u32);
         if high == 0 {
             return self.step(Op::Const, [0; 3], low);
@@ -178,7 +178,7 @@ impl Writer {
     }
 
     /// Something to remember, and what it starts with. For `init` alone.
-    pub fn var<'w, T: Kind>(
+    pub fn var<'w, T: PortableType>(
         &'w self,
         name: &'static str,
         value: impl IntoNum<'w, T>,
@@ -262,7 +262,7 @@ impl Writer {
     }
 }
 
-impl<'w, T: Kind> Slot<'w, T> {
+impl<'w, T: PortableType> Slot<'w, T> {
     /// What it holds now.
     pub fn get(self) -> Num<'w, T> {
         self.writer.step(Op::Get, [0; 3], self.number)
@@ -280,8 +280,12 @@ impl<'w, T: Kind> Slot<'w, T> {
     }
 }
 
-impl<'w, T: Kind> Num<'w, T> {
-    fn with<U: Kind, R: Kind>(self, op: Op, other: impl IntoNum<'w, U>) -> Num<'w, R> {
+impl<'w, T: PortableType> Num<'w, T> {
+    fn with<U: PortableType, R: PortableType>(
+        self,
+        op: Op,
+        other: impl IntoNum<'w, U>,
+    ) -> Num<'w, R> {
         let other = other.into_num(self.writer);
         self.writer.step(op, [self.at, other.at, 0], 0)
     }
@@ -345,7 +349,11 @@ impl<'w> Num<'w, u64> {
 
 impl<'w> Num<'w, bool> {
     /// `yes` where this holds, `no` where it does not.
-    pub fn select<T: Kind>(self, yes: impl IntoNum<'w, T>, no: impl IntoNum<'w, T>) -> Num<'w, T> {
+    pub fn select<T: PortableType>(
+        self,
+        yes: impl IntoNum<'w, T>,
+        no: impl IntoNum<'w, T>,
+    ) -> Num<'w, T> {
         let (yes, no) = (yes.into_num(self.writer), no.into_num(self.writer));
         self.writer.step(Op::Select, [self.at, yes.at, no.at], 0)
     }
@@ -362,14 +370,14 @@ macro_rules! operators {
     )*};
 }
 
-impl<'w, T: Kind, R: IntoNum<'w, T>> BitAnd<R> for Num<'w, T> {
+impl<'w, T: PortableType, R: IntoNum<'w, T>> BitAnd<R> for Num<'w, T> {
     type Output = Num<'w, T>;
     fn bitand(self, other: R) -> Num<'w, T> {
         self.with(Op::And, other)
     }
 }
 
-impl<'w, T: Kind, R: IntoNum<'w, T>> BitOr<R> for Num<'w, T> {
+impl<'w, T: PortableType, R: IntoNum<'w, T>> BitOr<R> for Num<'w, T> {
     type Output = Num<'w, T>;
     fn bitor(self, other: R) -> Num<'w, T> {
         self.with(Op::Or, other)

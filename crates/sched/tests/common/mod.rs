@@ -80,7 +80,7 @@ pub(crate) fn run(
         .output(&execution.outcome, "runs")
         .expect("the counts");
     let runs = runs.to_vec::<u32>().expect("words");
-    let place = Place {
+    let place = TraceDevice {
         device: device.label(),
         sms: device.sms(),
         clock: device.clock(),

@@ -75,7 +75,7 @@ impl Host for Swapper {
 /// Everything about a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
-    pub(crate) source: Source,
+    pub(crate) source: TileSource,
     pub(crate) submit: Submit,
     pub(crate) tiles: u32,
     pub(crate) sleep: u32,
@@ -103,7 +103,7 @@ pub(crate) fn run_changed(
 ) -> Left {
     let what = format!("`{start}` {setting:?}");
     let (gpu, arch) = match setting.source {
-        Source::Clc => (Gpu::B200, Arch::SM_100A),
+        TileSource::Clc => (Gpu::B200, Arch::SM_100A),
         _ => (Gpu::H200, Arch::SM_90A),
     };
     // Few enough that a short run has many rounds.
@@ -169,7 +169,7 @@ pub(crate) fn run_changed(
     let control = control.expect("it").to_vec::<u64>().expect("words");
     let users = &control[CONTROL_WORDS + 1..][..8];
     assert_eq!(users, [0; 8], "{what}: who uses which slot");
-    let place = Place {
+    let place = TraceDevice {
         device: device.to_string(),
         sms: device.gpu().sms,
         clock: heist_launch::Clock::Modelled,
@@ -182,7 +182,7 @@ pub(crate) fn run_changed(
 /// Both sources that ask, both moments.
 pub(crate) fn settings(seed: u64, tiles: u32, sleep: u32) -> Vec<Setting> {
     let mut all = Vec::new();
-    for source in [Source::Clc, Source::Ticket] {
+    for source in [TileSource::Clc, TileSource::Ticket] {
         for submit in [Submit::Early, Submit::Late] {
             all.push(Setting {
                 source,

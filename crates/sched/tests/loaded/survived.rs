@@ -2,13 +2,13 @@
 //! say, every tile runs exactly once and the kernel ends.
 
 use super::run::{Setting, Swapper, policy, run_changed, settings, words};
-use heist_sched::{CONTROL_WORDS, Catalogue, Misbehaviour, PolicyWords, Source, Submit};
+use heist_sched::{CONTROL_WORDS, Catalogue, Misbehaviour, PolicyWords, Submit, TileSource};
 use proptest::prelude::*;
 
 /// Where the first slot lies: behind the current word and the users of eight slots.
 const SLOT: usize = CONTROL_WORDS + 9;
 
-fn small(source: Source, submit: Submit, seed: u64) -> Setting {
+fn small(source: TileSource, submit: Submit, seed: u64) -> Setting {
     Setting {
         source,
         submit,
@@ -64,7 +64,7 @@ fn a_step_that_is_none_ejects_the_policy() {
     strange[2] = 0xff;
     let ejected = start_with(
         &with_checksum(strange),
-        small(Source::Ticket, Submit::Early, 0),
+        small(TileSource::Ticket, Submit::Early, 0),
     );
     assert_eq!(ejected, Some(Misbehaviour::UnknownStep));
 }
@@ -83,7 +83,7 @@ fn a_policy_that_divides_by_zero_goes_on_as_greedy() {
     all.extend(steps.iter().chain(&steps));
     let all = with_checksum(all);
     assert_eq!(PolicyWords(all.clone()).verify(), Ok(()));
-    let setting = small(Source::Clc, Submit::Late, 1);
+    let setting = small(TileSource::Clc, Submit::Late, 1);
     assert_eq!(start_with(&all, setting), Some(Misbehaviour::DividedByZero));
 }
 
@@ -109,7 +109,7 @@ proptest! {
         if mended {
             changed = with_checksum(changed);
         }
-        let source = if seed % 3 == 0 { Source::Clc } else { Source::Ticket };
+        let source = if seed % 3 == 0 { TileSource::Clc } else { TileSource::Ticket };
         let submit = if seed % 2 == 0 { Submit::Early } else { Submit::Late };
         start_with(&changed, small(source, submit, seed));
     }
@@ -128,7 +128,7 @@ proptest! {
         let mut all = vec![u64::from(ends) & 0x00ff_ffff | 1 << 40, 0];
         all[0] |= (steps.len() as u64) << 24;
         all.extend(steps.iter().map(|(op, rest)| op | rest & !0xff));
-        start_with(&with_checksum(all), small(Source::Ticket, Submit::Early, seed));
+        start_with(&with_checksum(all), small(TileSource::Ticket, Submit::Early, seed));
     }
 
     /// The verifier answers to anything, and never takes what it should not: what it takes

@@ -1,7 +1,7 @@
 //! A policy is exchanged while the kernel runs.
 
 use super::run::{Setting, Swapper, policy, run, settings, words};
-use heist_sched::{Catalogue, PolicyWords, Source, Submit};
+use heist_sched::{Catalogue, PolicyWords, Submit, TileSource};
 
 /// Every shipped policy, and what `&`, `|` and `!` make of some.
 fn all() -> Vec<PolicyWords> {
@@ -19,7 +19,7 @@ fn all() -> Vec<PolicyWords> {
 #[test]
 fn a_policy_that_is_exchanged_a_thousand_times_loses_no_tile() {
     let setting = Setting {
-        source: Source::Ticket,
+        source: TileSource::Ticket,
         submit: Submit::Late,
         tiles: 6_000,
         sleep: 10_000,

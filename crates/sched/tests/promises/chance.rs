@@ -1,7 +1,7 @@
 //! Policies that throw dice.
 
 use super::run::{Setting, run, settings};
-use heist_sched::Source;
+use heist_sched::TileSource;
 use std::collections::BTreeMap;
 
 #[test]
@@ -28,7 +28,7 @@ fn probability_takes_each_opportunity_with_this_probability() {
 #[test]
 fn a_block_throws_its_own_dice_the_same_ones_in_every_launch() {
     let launch = |seed| -> BTreeMap<u32, Vec<bool>> {
-        let seen = run("probability(0.5)", Setting::new(Source::Clc, seed));
+        let seen = run("probability(0.5)", Setting::new(TileSource::Clc, seed));
         let blocks = seen.blocks.iter();
         blocks
             .map(|block| (block.worker, block.answers()))
@@ -52,7 +52,7 @@ fn a_loaded_policy_throws_the_same_dice() {
     let run = |loaded| {
         run(
             "probability(0.5)",
-            Setting::new(Source::Clc, 3).loaded(loaded),
+            Setting::new(TileSource::Clc, 3).loaded(loaded),
         )
     };
     let (built_in, loaded) = (run(false), run(true));

@@ -2,7 +2,7 @@
 
 use super::model;
 use super::run::{Setting, run_policy, settings};
-use heist_sched::{AnyPolicy, Catalogue, Policy, Source, Submit, TicketGrid};
+use heist_sched::{AnyPolicy, Catalogue, Policy, Submit, TicketGrid, TileSource};
 
 /// Runs it and compares every decision of every block with the model.
 fn follows_the_model(text: &str, setting: Setting) {
@@ -85,7 +85,7 @@ fn a_resident_grid_hears_the_policy_until_tiles_would_be_lost() {
         "!every(2) & fair-share",
     ] {
         for submit in [Submit::Early, Submit::Late] {
-            let setting = Setting::new(Source::Ticket, 5).submit(submit);
+            let setting = Setting::new(TileSource::Ticket, 5).submit(submit);
             follows_the_model(text, setting.grid(TicketGrid::Resident));
             follows_the_model(text, setting.grid(TicketGrid::Full));
         }

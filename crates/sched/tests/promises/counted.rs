@@ -2,7 +2,7 @@
 
 use super::run::{Setting, run, settings};
 use heist_launch::DecisionKind;
-use heist_sched::{Source, Submit, TicketGrid};
+use heist_sched::{Submit, TicketGrid, TileSource};
 
 /// Whether it is so; the run is named where it is not.
 macro_rules! promise {
@@ -54,7 +54,7 @@ fn max_steals_stops_after_n_stolen_tiles() {
         assert!(reached > 50, "max-steals({limit}): {reached} blocks");
     }
     // None is none: its own tile, and two declines.
-    let seen = run("max-steals(0)", Setting::new(Source::Ticket, 1));
+    let seen = run("max-steals(0)", Setting::new(TileSource::Ticket, 1));
     for block in &seen.blocks {
         promise!(seen, block, block.answers() == [false, false]);
     }
@@ -96,7 +96,7 @@ fn a_resident_grid_overrules_a_policy_that_would_lose_tiles() {
     use heist_launch::DecisionKind::Overruled;
     for policy in ["max-steals(1)", "sm-limit(0)", "every(4)"] {
         for submit in [Submit::Early, Submit::Late] {
-            let setting = Setting::new(Source::Ticket, 3).submit(submit);
+            let setting = Setting::new(TileSource::Ticket, 3).submit(submit);
             let seen = run(policy, setting.grid(TicketGrid::Resident));
             assert!(seen.blocks.len() as u32 <= seen.resident);
             for block in &seen.blocks {

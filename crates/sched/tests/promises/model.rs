@@ -7,7 +7,7 @@
 use super::run::{BlockRun, Seen, Setting};
 use heist_launch::DecisionKind::{self, Declined, Granted, Overruled, Refused, Requested};
 use heist_sched::text::Value;
-use heist_sched::{PolicyExpr, Source};
+use heist_sched::{PolicyExpr, TileSource};
 
 /// A policy in one block.
 pub(crate) enum Model {
@@ -135,7 +135,7 @@ fn expected(mut policy: Model, block: &BlockRun, seen: &Seen) -> Vec<DecisionKin
 
 /// Compares every block with the model.
 pub(crate) fn check(policy: &PolicyExpr, constant: Option<bool>, setting: Setting, seen: &Seen) {
-    assert!(setting.source != Source::Static && setting.source != Source::Direct);
+    assert!(setting.source != TileSource::Static && setting.source != TileSource::Direct);
     for block in &seen.blocks {
         let done: Vec<_> = block.decisions.iter().map(|(kind, _)| *kind).collect();
         let expected = match constant {

@@ -17,7 +17,7 @@ kernel_params! {
 /// Everything about a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
-    pub(crate) source: Source,
+    pub(crate) source: TileSource,
     pub(crate) submit: Submit,
     pub(crate) grid: Option<TicketGrid>,
     pub(crate) tiles: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Setting {
 
 impl Setting {
     /// Early, on tickets, without chaos.
-    pub(crate) fn new(source: Source, seed: u64) -> Setting {
+    pub(crate) fn new(source: TileSource, seed: u64) -> Setting {
         Setting {
             source,
             submit: Submit::Early,
@@ -80,10 +80,10 @@ impl Setting {
 pub(crate) fn settings(seeds: std::ops::Range<u64>) -> Vec<Setting> {
     let mut all = Vec::new();
     for seed in seeds {
-        for source in [Source::Clc, Source::Ticket] {
+        for source in [TileSource::Clc, TileSource::Ticket] {
             for submit in [Submit::Early, Submit::Late] {
                 for chaos in [false, true] {
-                    let loaded = (source == Source::Clc) ^ (submit == Submit::Late) ^ chaos;
+                    let loaded = (source == TileSource::Clc) ^ (submit == Submit::Late) ^ chaos;
                     let setting = Setting::new(source, seed).submit(submit).chaos(chaos);
                     all.push(setting.loaded(loaded ^ (seed % 2 == 1)));
                 }
@@ -171,7 +171,7 @@ pub(crate) fn run_policy(policy: AnyPolicy, setting: Setting) -> Seen {
 
 pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) -> Seen {
     let (device, arch, room) = match setting.source {
-        Source::Clc => ("sim:b200", Arch::SM_100A, 30_000),
+        TileSource::Clc => ("sim:b200", Arch::SM_100A, 30_000),
         _ => ("sim:l4", Arch::SM_89, 15_000),
     };
     let what = format!("`{policy}` {setting:?}");
@@ -242,7 +242,7 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         counted.iter().all(|runs| *runs == 1),
         "{what}: exactly once"
     );
-    let place = Place {
+    let place = TraceDevice {
         device: device.label(),
         sms: resident,
         clock: Clock::Modelled,
@@ -293,9 +293,9 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         let first = block.tiles == 1;
         let claims = kernel.ticket_grid() == TicketGrid::Full;
         let expected = match (setting.source, first) {
-            (Source::Clc, true) => TileOrigin::Own,
-            (Source::Ticket, true) if !claims => TileOrigin::Own,
-            (Source::Clc, false) => TileOrigin::Stolen,
+            (TileSource::Clc, true) => TileOrigin::Own,
+            (TileSource::Ticket, true) if !claims => TileOrigin::Own,
+            (TileSource::Clc, false) => TileOrigin::Stolen,
             _ => TileOrigin::Ticket,
         };
         assert_eq!(tile.origin, expected, "{what}: block {}", tile.block);
@@ -337,7 +337,7 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         workers: plan.workers,
         resident,
         tiles: setting.tiles,
-        fixed_draws: setting.source == Source::Ticket
+        fixed_draws: setting.source == TileSource::Ticket
             && (kernel.ticket_grid() == TicketGrid::Resident || !policy.may_retire()),
         what,
     }

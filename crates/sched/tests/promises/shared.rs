@@ -2,7 +2,7 @@
 
 use super::run::{Rung, Seen, Setting, run, run_policy, settings};
 use heist_launch::DecisionKind::{Declined, Requested};
-use heist_sched::{AnyPolicy, AtMost, MaxSteals, Source, Submit};
+use heist_sched::{AnyPolicy, AtMost, MaxSteals, Submit, TileSource};
 
 /// The most blocks that steal at a time: from their first request to their end.
 fn stealers(seen: &Seen) -> usize {
@@ -67,7 +67,10 @@ fn each_of_two_policies_has_words_of_its_own() {
         }
     }
     // Both sides take a place, so the first three have one of each.
-    let seen = run("at-most(3) | at-most(5)", Setting::new(Source::Ticket, 5));
+    let seen = run(
+        "at-most(3) | at-most(5)",
+        Setting::new(TileSource::Ticket, 5),
+    );
     assert_eq!(stealers(&seen), 5, "{}", seen.what);
 }
 
@@ -80,10 +83,10 @@ fn rung(setting: Setting) -> Seen {
 
 #[test]
 fn until_asked_keeps_its_blocks_until_the_launch_s_bell_is_rung_then_each_leaves_after_its_tile() {
-    for source in [Source::Clc, Source::Ticket] {
+    for source in [TileSource::Clc, TileSource::Ticket] {
         for submit in [Submit::Early, Submit::Late] {
             // Each source and each moment once loaded and once built in.
-            let loaded = (source == Source::Clc) ^ (submit == Submit::Late);
+            let loaded = (source == TileSource::Clc) ^ (submit == Submit::Late);
             let seen = rung(Setting::new(source, 1).submit(submit).loaded(loaded));
             let (rang, silent) = seen.bell.expect("somebody rang");
             // A decision is written down a little after the bell was read.

@@ -3,7 +3,7 @@
 use super::run::{Setting, run};
 use heist_launch::DecisionKind::{Declined, Granted, Requested};
 use heist_launch::Time;
-use heist_sched::{Source, Submit};
+use heist_sched::{Submit, TileSource};
 
 /// A decision is written down a little after the policy has looked at the clock.
 const LAG_NS: f64 = 400.0;
@@ -18,12 +18,12 @@ fn lag(setting: Setting) -> f64 {
 }
 
 fn both(seed: u64) -> impl Iterator<Item = Setting> {
-    let sources = [Source::Clc, Source::Ticket].into_iter();
+    let sources = [TileSource::Clc, TileSource::Ticket].into_iter();
     sources.flat_map(move |source| {
         [Submit::Early, Submit::Late]
             .into_iter()
             .map(move |submit| {
-                let loaded = (source == Source::Clc) ^ (submit == Submit::Late);
+                let loaded = (source == TileSource::Clc) ^ (submit == Submit::Late);
                 let loaded = loaded ^ (seed % 2 == 1);
                 Setting::new(source, seed).submit(submit).loaded(loaded)
             })

@@ -3,7 +3,7 @@
 use super::context::Cx;
 use super::group::{Does, Group, Home};
 use crate::lanes::each;
-use crate::race::access::{Conflict, Kind};
+use crate::race::access::{AccessKind, Conflict};
 use crate::race::clock::SEVERAL;
 use heist_ptx::{Code, rule};
 
@@ -50,23 +50,28 @@ pub(crate) fn report_race(
     offset: u64,
     conflict: Conflict,
     does: Does,
-    kind: Kind,
+    kind: AccessKind,
 ) {
     let own = cx.warp.clock.agent;
     let same_warp = conflict.agent == own;
     let geography = cx.machine.geography;
     let same_block = geography.block(conflict.agent) == geography.block(own);
-    let strong = |kind: Kind| kind.scope().is_some();
+    let strong = |kind: AccessKind| kind.scope().is_some();
     if conflict.their_kind.by_proxy() && !conflict.their_write {
         report_source(cx, home, offset, conflict);
         return;
     }
-    if matches!(conflict.their_kind, Kind::Async | Kind::Delivered) {
+    if matches!(
+        conflict.their_kind,
+        AccessKind::Async | AccessKind::Delivered
+    ) {
         report_unseen(cx, home, offset, conflict, does);
         return;
     }
     let code: Code = match home {
-        _ if kind == Kind::Copy || conflict.their_kind == Kind::Copy => rule::CP_ASYNC_UNSHARED,
+        _ if kind == AccessKind::Copy || conflict.their_kind == AccessKind::Copy => {
+            rule::CP_ASYNC_UNSHARED
+        }
         _ if kind.differs_in_size(conflict.their_kind) => rule::MIXED_SIZE,
         _ if strong(kind) && strong(conflict.their_kind) => rule::NARROW_SCOPE,
         _ if strong(kind) != strong(conflict.their_kind) => rule::MIXED_ATOMICITY,
@@ -131,7 +136,7 @@ pub(crate) fn report_race(
 #[cold]
 fn report_source(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict) {
     let (code, reader, help) = match conflict.their_kind {
-        Kind::Product => (
+        AccessKind::Product => (
             rule::WGMMA_SOURCE_OVERWRITTEN,
             "a tensor-core product",
             "wait for the product (`wgmma.wait_group`, or the mbarrier of `tcgen05.commit`), and let the writing thread know, before its operands are overwritten",

@@ -7,7 +7,7 @@
 use super::context::Cx;
 use super::group::{Does, Group, Home};
 use crate::lanes::each;
-use crate::race::access::{Kind, LINE};
+use crate::race::access::{AccessKind, LINE};
 use crate::race::clock::{Agent, Behind};
 use crate::state::flight::{Flight, What};
 use crate::state::memory::region::Region;
@@ -123,7 +123,7 @@ pub(crate) struct Unready {
     pub(crate) lane: u8,
     pub(crate) pc: u32,
     pub(crate) write: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AccessKind,
     /// Whether the starter knows of it at all; else only the proxy fence is missing.
     pub(crate) known: bool,
 }
@@ -157,7 +157,9 @@ pub(crate) fn unready(
             if found.is_some_and(|found| !found.known) || !(seen.write || reads) {
                 return;
             }
-            if matches!(seen.kind, Kind::Async | Kind::Delivered) && but.contains(&seen.pc) {
+            if matches!(seen.kind, AccessKind::Async | AccessKind::Delivered)
+                && but.contains(&seen.pc)
+            {
                 return;
             }
             let access = (seen.agent, seen.clock, seen.lane);
@@ -193,7 +195,7 @@ pub(crate) fn reads(region: &mut Region, range: std::ops::Range<u64>, by: (Agent
     each_line(range, |line, bytes| {
         region
             .history
-            .read_by_proxy(line, bytes, Kind::Async, by, pc);
+            .read_by_proxy(line, bytes, AccessKind::Async, by, pc);
     });
 }
 
@@ -212,7 +214,7 @@ fn each_line(range: std::ops::Range<u64>, mut f: impl FnMut(u64, u128)) {
 pub(crate) fn written(
     region: &mut Region,
     range: std::ops::Range<u64>,
-    kind: Kind,
+    kind: AccessKind,
     stamp: (Agent, u32),
     pc: u32,
 ) {

@@ -5,7 +5,7 @@ use super::context::Cx;
 use super::group::{Does, Group, Home};
 use crate::lanes::each;
 use crate::options::Checks;
-use crate::race::access::{Access, Conflict, Geography, Kind, LINE};
+use crate::race::access::{Access, AccessKind, Conflict, Geography, LINE};
 use crate::race::clock::{SEVERAL, WarpClock};
 use crate::race::history::History;
 use crate::race::shadow::Floor;
@@ -15,7 +15,13 @@ use crate::state::team::Team;
 
 /// Checks a group for bytes that nobody wrote and for races, and records it.
 #[inline]
-pub(crate) fn watch(cx: &mut Cx<'_>, group: &Group, contiguous: bool, does: Does, kind: Kind) {
+pub(crate) fn watch(
+    cx: &mut Cx<'_>,
+    group: &Group,
+    contiguous: bool,
+    does: Does,
+    kind: AccessKind,
+) {
     watch_unless(cx, group, contiguous, does, kind, |_| false);
 }
 
@@ -27,7 +33,7 @@ pub(crate) fn watch_unless(
     group: &Group,
     contiguous: bool,
     does: Does,
-    kind: Kind,
+    kind: AccessKind,
     harmless: impl FnOnce(&mut Cx<'_>) -> bool,
 ) {
     if matches!(group.home, Home::Const | Home::Param | Home::Local) {
@@ -49,7 +55,8 @@ pub(crate) fn watch_unless(
         };
         if does == Does::Reads
             && (region.history.is_still()
-                || kind == Kind::Plain && region.put_off(&group.touch(), look.pc, &cx.warp.clock))
+                || kind == AccessKind::Plain
+                    && region.put_off(&group.touch(), look.pc, &cx.warp.clock))
         {
             return;
         }
@@ -76,7 +83,7 @@ pub(crate) fn floor(team: &Team, home: Home) -> &Floor {
 /// An access while it is held against memory, line by line.
 pub(crate) struct Look {
     does: Does,
-    kind: Kind,
+    kind: AccessKind,
     pc: u32,
     checks: Checks,
     geography: Geography,
@@ -95,7 +102,7 @@ impl Look {
         pc: u32,
         (checks, geography): (Checks, Geography),
         does: Does,
-        kind: Kind,
+        kind: AccessKind,
     ) -> Look {
         Look {
             does,
@@ -133,7 +140,7 @@ impl Look {
             return;
         }
         if let Some(order) = line.order
-            && self.kind == Kind::Plain
+            && self.kind == AccessKind::Plain
             && region
                 .history
                 .access_in_order(line.line, (write, order), self.pc, clock)
@@ -180,7 +187,10 @@ pub(crate) fn tell(
     if let Some(offset) = look.unwritten
         && !look.told
         && look.found.is_none_or(|(conflict, _)| {
-            !matches!(conflict.their_kind, Kind::Async | Kind::Delivered)
+            !matches!(
+                conflict.their_kind,
+                AccessKind::Async | AccessKind::Delivered
+            )
         })
     {
         report_unwritten(cx, group, offset);

@@ -3,7 +3,7 @@
 use super::context::Cx;
 use super::group::{Group, Home};
 use crate::lanes::{LANES, Mask, each};
-use crate::race::access::{Kind, Scope};
+use crate::race::access::{AccessKind, Scope};
 use std::sync::Arc;
 
 /// A name for a location that is the same for everybody who can reach it.
@@ -172,19 +172,19 @@ pub(crate) enum Order {
 }
 
 impl Order {
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> AccessKind {
         match self {
-            Order::Weak => Kind::Plain,
+            Order::Weak => AccessKind::Plain,
             Order::Relaxed(s) | Order::Acquire(s) | Order::Release(s) | Order::Both(s) => {
-                Kind::Strong(s)
+                AccessKind::Strong(s)
             }
         }
     }
 
     /// The kind of an atomic on elements of this size.
-    pub(crate) fn atomic_kind(self, bytes: u8) -> Kind {
+    pub(crate) fn atomic_kind(self, bytes: u8) -> AccessKind {
         match self.kind().scope() {
-            Some(scope) => Kind::Atomic(scope, bytes),
+            Some(scope) => AccessKind::Atomic(scope, bytes),
             None => self.kind(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::cost::Decoded;
 use super::decoder::Decoder;
-use super::names::{Declared, Memory, Named, Place, Register, rows_of};
+use super::names::{Declared, Memory, Named, Register, Storage, rows_of};
 use super::variables::MOST_ALIGNED;
 use crate::code::NOWHERE;
 use heist_ptx::{Linkage, Name, Registers, ScalarType, Space, Span, Statement, Variable, rule};
@@ -104,15 +104,15 @@ impl<'m> Decoder<'m> {
         let size = variable.size();
         let place = match variable.space {
             Space::Local | Space::Param => {
-                Place::Frame(self.take_frame(size.unwrap_or(0), variable.alignment()))
+                Storage::Frame(self.take_frame(size.unwrap_or(0), variable.alignment()))
             }
             Space::Shared if variable.linkage == Linkage::Extern || size.is_none() => {
                 let asked = variable.alignment().clamp(16, MOST_ALIGNED) as u32;
                 self.shape.dynamic_align = self.shape.dynamic_align.max(asked);
-                Place::Dynamic(0)
+                Storage::Dynamic(0)
             }
             Space::Shared => {
-                Place::Shared(self.take_shared(size.unwrap_or(0), variable.alignment()))
+                Storage::Shared(self.take_shared(size.unwrap_or(0), variable.alignment()))
             }
             Space::Global | Space::Const => match self.variables.find_local(variable) {
                 Some(place) => place,
@@ -162,12 +162,12 @@ impl<'m> Decoder<'m> {
         let place = match variable.place {
             Some(place) => place,
             None => match self.shared.get(name) {
-                Some(&at) => Place::Shared(at),
+                Some(&at) => Storage::Shared(at),
                 None => {
                     let (name, align) = (variable.name.clone(), variable.align);
                     let at = self.take_shared(size, align);
                     self.shared.insert(name, at);
-                    Place::Shared(at)
+                    Storage::Shared(at)
                 }
             },
         };

@@ -73,14 +73,14 @@ pub(crate) fn rows_of(ty: ScalarType) -> u32 {
 /// A variable: where it lies in its space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Memory {
-    pub(crate) place: Place,
+    pub(crate) place: Storage,
     /// Its size; 0 where the declaration leaves it open.
     pub(crate) size: u64,
 }
 
 /// Where a variable lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Storage {
     /// At this address of global memory.
     Global(u64),
     /// At this offset of the constant variables.

@@ -2,7 +2,7 @@
 
 use super::address::{Addr, Base};
 use super::constant::{Symbols, evaluate};
-use super::names::{Named, Place, Register};
+use super::names::{Named, Register, Storage};
 use super::variables::function_address;
 use super::{Decoded, Decoder};
 use crate::code::{Pred, PredSrc, Slot};
@@ -142,8 +142,10 @@ impl Decoder<'_> {
     ) -> Decoded<Slot> {
         if let Some(special) = Special::named(name, part) {
             self.trail.place = match special {
-                Special::ClusterCtaid(axis) => Some(crate::state::follow::Place::Offset(axis)),
-                Special::ClusterCtarank => Some(crate::state::follow::Place::Rank),
+                Special::ClusterCtaid(axis) => {
+                    Some(crate::state::follow::ClusterRegister::Offset(axis))
+                }
+                Special::ClusterCtarank => Some(crate::state::follow::ClusterRegister::Rank),
                 _ => self.trail.place,
             };
             return Ok(self.special(special));
@@ -199,21 +201,23 @@ impl Decoder<'_> {
     }
 
     /// The address of a variable as a constant; not for variables in a frame.
-    fn address_constant(&mut self, place: Place, addend: u64, wide: bool) -> Decoded<Slot> {
+    fn address_constant(&mut self, place: Storage, addend: u64, wide: bool) -> Decoded<Slot> {
         let bits = if wide { 64 } else { 32 };
         Ok(match place {
-            Place::Global(at) | Place::Const(at) => self.constant(at.wrapping_add(addend), bits),
-            Place::Param(at) => self.constant(u64::from(at).wrapping_add(addend), bits),
+            Storage::Global(at) | Storage::Const(at) => {
+                self.constant(at.wrapping_add(addend), bits)
+            }
+            Storage::Param(at) => self.constant(u64::from(at).wrapping_add(addend), bits),
             // Each block has its own, with its rank in it.
-            Place::Shared(at) => self.special(Special::Shared {
+            Storage::Shared(at) => self.special(Special::Shared {
                 within: u64::from(self.shared_start + at).wrapping_add(addend),
                 wide,
             }),
-            Place::Dynamic(at) => self.special(Special::Dynamic {
+            Storage::Dynamic(at) => self.special(Special::Dynamic {
                 addend: at.wrapping_add(addend),
                 wide,
             }),
-            Place::Frame(_) => {
+            Storage::Frame(_) => {
                 return Err(self.wrong(
                     rule::UNSUPPORTED,
                     "the address of a local variable can only be taken by `mov`",
@@ -374,8 +378,8 @@ impl Decoder<'_> {
             }
             Some(Named::Memory(memory)) => {
                 let base = match memory.place {
-                    Place::Frame(at) => Base::Frame(at),
-                    place @ (Place::Shared(_) | Place::Dynamic(_)) => {
+                    Storage::Frame(at) => Base::Frame(at),
+                    place @ (Storage::Shared(_) | Storage::Dynamic(_)) => {
                         Base::Word(self.address_constant(place, 0, false)?)
                     }
                     place => Base::Long(self.address_constant(place, 0, true)?),
@@ -410,12 +414,12 @@ impl Decoder<'_> {
 }
 
 /// The window that a variable lies in.
-pub(crate) fn place_window(place: Place) -> Window {
+pub(crate) fn place_window(place: Storage) -> Window {
     match place {
-        Place::Global(_) => Window::Global,
-        Place::Const(_) => Window::Const,
-        Place::Shared(_) | Place::Dynamic(_) => Window::Shared,
-        Place::Frame(_) => Window::Local,
-        Place::Param(_) => Window::Param,
+        Storage::Global(_) => Window::Global,
+        Storage::Const(_) => Window::Const,
+        Storage::Shared(_) | Storage::Dynamic(_) => Window::Shared,
+        Storage::Frame(_) => Window::Local,
+        Storage::Param(_) => Window::Param,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::address::Addr;
 use crate::special::Axis;
-use crate::state::follow::Place;
+use crate::state::follow::ClusterRegister;
 
 /// What a check needs to know of an operation, in rows of the kernel's window.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Trail {
     pub(crate) guarded: bool,
     pub(crate) role: Role,
     /// Special registers of the cluster that it reads.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<ClusterRegister>,
     /// The coordinates of a granted cluster that it writes: axis and row.
     pub(crate) first: Vec<(Axis, u32)>,
 }

@@ -1,7 +1,7 @@
 //! The variables of a module: where they lie, and what they start with.
 
 use super::constant::{Symbols, evaluate};
-use super::names::Place;
+use super::names::Storage;
 use crate::state::memory::window;
 use heist_ptx::{
     Constant, Diagnostic, Initializer, Linkage, Module, Name, Space, Span, Statement, Variable,
@@ -18,7 +18,7 @@ pub(crate) struct ModuleVariable {
     pub(crate) name: Name,
     /// Where it lies; none for a static shared variable, which each kernel that
     /// uses it places.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Storage>,
     pub(crate) size: u64,
     pub(crate) align: u64,
     pub(crate) span: Span,
@@ -86,14 +86,14 @@ impl Variables {
             Space::Global => {
                 let at = next.next_multiple_of(512);
                 *next = at + checked(variable)? + (1 << 20);
-                Some(Place::Global(at))
+                Some(Storage::Global(at))
             }
             Space::Const => {
                 let at = self.const_len.next_multiple_of(align.clamp(1, MOST_BYTES));
                 self.const_len = at + checked(variable)?;
-                Some(Place::Const(at))
+                Some(Storage::Const(at))
             }
-            Space::Shared if is_extern || size.is_none() => Some(Place::Dynamic(0)),
+            Space::Shared if is_extern || size.is_none() => Some(Storage::Dynamic(0)),
             Space::Shared => None,
             other => {
                 return Err(Box::new(Diagnostic::error(
@@ -121,7 +121,7 @@ impl Variables {
     }
 
     /// The place of a `.global` or `.const` variable that a function declares.
-    pub(crate) fn find_local(&self, variable: &Variable) -> Option<Place> {
+    pub(crate) fn find_local(&self, variable: &Variable) -> Option<Storage> {
         self.find(&variable.name)?.place
     }
 
@@ -134,8 +134,8 @@ impl Variables {
         let mut symbols = Symbols::default();
         for variable in &self.list {
             let (plain, generic) = match variable.place {
-                Some(Place::Global(at)) => (at, at),
-                Some(Place::Const(at)) => (at, window::CONST + at),
+                Some(Storage::Global(at)) => (at, at),
+                Some(Storage::Const(at)) => (at, window::CONST + at),
                 _ => continue,
             };
             symbols.insert(variable.name.clone(), (plain, generic));

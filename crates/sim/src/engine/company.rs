@@ -8,7 +8,7 @@
 
 use super::cluster::Cluster;
 use super::executable::Executable;
-use super::grid::{Place, run_cluster};
+use super::grid::{ClusterSlot, run_cluster};
 use super::load::Shapes;
 use super::site::{Ended, LAUNCH, Piece, Sites};
 use super::spares::Spares;
@@ -115,7 +115,7 @@ impl Guest {
 struct Seat {
     guest: usize,
     site: u32,
-    place: Place,
+    place: ClusterSlot,
 }
 
 /// All launches that are on the device.
@@ -174,7 +174,7 @@ impl Company {
         host.machine.yields = waits;
         let code = &host.executable.code;
         let place = &mut self.seats[who].place;
-        if let Place::Starting { number } = *place {
+        if let ClusterSlot::Starting { number } = *place {
             let cluster = Cluster::launch(
                 number,
                 site,
@@ -183,9 +183,9 @@ impl Company {
                 &mut host.machine,
                 &mut host.spares,
             );
-            *place = Place::Taken(cluster);
+            *place = ClusterSlot::Taken(cluster);
         }
-        let Place::Taken(cluster) = place else {
+        let ClusterSlot::Taken(cluster) = place else {
             return None;
         };
         cluster.team.offset = time - cluster.reached.min(time);
@@ -246,7 +246,7 @@ impl Company {
             let seat = Seat {
                 guest: at,
                 site: site as u32,
-                place: Place::Starting { number },
+                place: ClusterSlot::Starting { number },
             };
             let who = match self.free.pop() {
                 Some(who) => {
@@ -267,9 +267,9 @@ impl Company {
     fn leave(&mut self, who: usize, time: u64) {
         let seat = &mut self.seats[who];
         let (at, site) = (seat.guest, seat.site);
-        let place = std::mem::replace(&mut seat.place, Place::Free);
+        let place = std::mem::replace(&mut seat.place, ClusterSlot::Free);
         self.free.push(who);
-        let (Some(guest), Place::Taken(cluster)) = (self.guests[at].as_mut(), place) else {
+        let (Some(guest), ClusterSlot::Taken(cluster)) = (self.guests[at].as_mut(), place) else {
             return;
         };
         let machine = &mut guest.machine;

@@ -84,7 +84,7 @@ struct Grid<'r> {
     sites: Sites,
     /// What a cluster does before its first instruction.
     starting: Arc<[Piece]>,
-    running: Vec<Place>,
+    running: Vec<ClusterSlot>,
     /// Numbers of places that nobody has.
     free: Vec<usize>,
     spares: Spares,
@@ -100,9 +100,9 @@ impl Grid<'_> {
         };
         let at = self.free.pop().unwrap_or(self.running.len());
         if at == self.running.len() {
-            self.running.push(Place::Free);
+            self.running.push(ClusterSlot::Free);
         }
-        self.running[at] = Place::Starting { number };
+        self.running[at] = ClusterSlot::Starting { number };
         self.sites.start(site, at, time, Arc::clone(&self.starting));
     }
 
@@ -111,11 +111,11 @@ impl Grid<'_> {
         let code = &self.executable.code;
         // Made when it starts, and taken apart when it has run: warps that are used
         // again at once are still in the host's caches.
-        if let Place::Starting { number } = self.running[who] {
+        if let ClusterSlot::Starting { number } = self.running[who] {
             let cluster = Cluster::launch(number, site, time, code, self.machine, &mut self.spares);
-            self.running[who] = Place::Taken(cluster);
+            self.running[who] = ClusterSlot::Taken(cluster);
         }
-        let Place::Taken(cluster) = &mut self.running[who] else {
+        let ClusterSlot::Taken(cluster) = &mut self.running[who] else {
             return true;
         };
         cluster.team.offset = time - cluster.reached.min(time);
@@ -140,7 +140,9 @@ impl Grid<'_> {
 
     /// A cluster has left its SM.
     fn leave(&mut self, site: u32, who: usize, time: u64) {
-        let Place::Taken(cluster) = std::mem::replace(&mut self.running[who], Place::Free) else {
+        let ClusterSlot::Taken(cluster) =
+            std::mem::replace(&mut self.running[who], ClusterSlot::Free)
+        else {
             return;
         };
         self.free.push(who);
@@ -191,7 +193,7 @@ pub(super) fn run_cluster(
 }
 
 /// Room for a cluster on an SM.
-pub(super) enum Place {
+pub(super) enum ClusterSlot {
     Free,
     /// A cluster will start here.
     Starting {

@@ -2,7 +2,7 @@
 
 use crate::code::{FunctionCode, Guard, NOWHERE, Reach};
 use crate::decode::declare::{room, signature_layout};
-use crate::decode::names::{Memory, Named, Place};
+use crate::decode::names::{Memory, Named, Storage};
 use crate::decode::{Cost, Decoder, Leaves};
 use crate::ops;
 use heist_ptx::analysis::{Graph, Leave, Scopes};
@@ -114,7 +114,7 @@ impl<'m> Decoder<'m> {
                 let size = param.size().unwrap_or(0);
                 let (at, behind) = room(end, size, param.alignment().clamp(1, 128));
                 end = behind;
-                let place = Place::Param(at);
+                let place = Storage::Param(at);
                 self.declare(&param.name, Memory { place, size });
             }
             self.shape.param_bytes = end;
@@ -136,7 +136,7 @@ impl<'m> Decoder<'m> {
                 }
                 continue;
             }
-            let place = Place::Frame(offset);
+            let place = Storage::Frame(offset);
             let size = u64::from(size);
             self.declare(&variable.name, Memory { place, size });
         }

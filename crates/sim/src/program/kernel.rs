@@ -2,7 +2,7 @@
 
 use crate::code::{Code, Reach, Shape};
 use crate::decode::decoder::{Decoder, Pool};
-use crate::decode::names::Place;
+use crate::decode::names::Storage;
 use crate::decode::trail::Trail;
 use crate::decode::variables::{MOST_ALIGNED, Variables};
 use crate::decode::{isolation, pipe};
@@ -153,7 +153,7 @@ impl Decoder<'_> {
     fn finish(mut self) -> Executable {
         // Dynamic shared memory begins behind the static variables, as aligned as its own ask for.
         let asked = self.variables.iter().filter_map(|variable| {
-            matches!(variable.place, Some(Place::Dynamic(_))).then_some(variable.align)
+            matches!(variable.place, Some(Storage::Dynamic(_))).then_some(variable.align)
         });
         let asked = asked.max().unwrap_or(0).clamp(16, MOST_ALIGNED) as u32;
         self.shape.dynamic_align = self.shape.dynamic_align.max(asked);

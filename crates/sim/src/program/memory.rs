@@ -2,7 +2,7 @@
 //! has an address.
 
 use super::ModuleMemory;
-use crate::decode::names::Place;
+use crate::decode::names::Storage;
 use crate::decode::variables::{ModuleVariable, Variables};
 use crate::state::machine::Machine;
 use crate::state::memory::global::Global;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// A variable with an address; those in shared memory have none.
 pub(super) fn of_variable(variable: &ModuleVariable) -> Option<ModuleMemory<'_>> {
     let (at, constant) = match variable.place? {
-        Place::Global(at) => (at, false),
-        Place::Const(at) => (window::CONST + at, true),
+        Storage::Global(at) => (at, false),
+        Storage::Const(at) => (window::CONST + at, true),
         _ => return None,
     };
     Some(ModuleMemory {

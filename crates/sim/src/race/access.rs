@@ -9,7 +9,7 @@ pub(crate) const LINE: usize = 128;
 
 /// How an access relates to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum AccessKind {
     /// An ordinary load or store.
     Plain,
     /// A volatile, relaxed, acquire or release access of this scope.
@@ -27,26 +27,30 @@ pub(crate) enum Kind {
     Product,
 }
 
-impl Kind {
+impl AccessKind {
     /// The scope of an access that synchronises.
     #[inline]
     pub(crate) fn scope(self) -> Option<Scope> {
         match self {
-            Kind::Strong(scope) | Kind::Atomic(scope, _) => Some(scope),
-            Kind::Plain | Kind::Copy | Kind::Async | Kind::Delivered | Kind::Product => None,
+            AccessKind::Strong(scope) | AccessKind::Atomic(scope, _) => Some(scope),
+            AccessKind::Plain
+            | AccessKind::Copy
+            | AccessKind::Async
+            | AccessKind::Delivered
+            | AccessKind::Product => None,
         }
     }
 
     /// Whether it goes through the async proxy.
     #[inline]
     pub(crate) fn by_proxy(self) -> bool {
-        matches!(self, Kind::Async | Kind::Product)
+        matches!(self, AccessKind::Async | AccessKind::Product)
     }
 
     /// Whether both are atomics, of different sizes: then they are not atomic towards each other.
     #[inline]
-    pub(crate) fn differs_in_size(self, other: Kind) -> bool {
-        matches!((self, other), (Kind::Atomic(_, a), Kind::Atomic(_, b)) if a != b)
+    pub(crate) fn differs_in_size(self, other: AccessKind) -> bool {
+        matches!((self, other), (AccessKind::Atomic(_, a), AccessKind::Atomic(_, b)) if a != b)
     }
 }
 
@@ -63,7 +67,7 @@ pub(crate) enum Scope {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access<'a> {
     pub(crate) write: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AccessKind,
     /// The instruction.
     pub(crate) pc: u32,
     /// The bytes of the line that are touched.
@@ -84,7 +88,7 @@ pub(crate) struct Access<'a> {
 impl<'a> Access<'a> {
     /// What an instruction does to the part of its bytes that lies in one line.
     #[inline]
-    pub(crate) fn of(part: &LineTouch<'a>, write: bool, kind: Kind, pc: u32) -> Access<'a> {
+    pub(crate) fn of(part: &LineTouch<'a>, write: bool, kind: AccessKind, pc: u32) -> Access<'a> {
         Access {
             write,
             kind,
@@ -105,7 +109,7 @@ impl<'a> Access<'a> {
     /// order with it, so a plain access before it still counts, and so does one of another
     /// block (`near` says that it is of the same), which is in other scopes.
     #[inline]
-    pub(crate) fn replaces(&self, kind: Kind, near: bool) -> bool {
+    pub(crate) fn replaces(&self, kind: AccessKind, near: bool) -> bool {
         self.write && (self.kind.scope().is_none() || self.kind == kind && near)
     }
 }
@@ -123,7 +127,7 @@ pub(crate) struct Conflict {
     pub(crate) their_lane: u8,
     pub(crate) their_pc: u32,
     pub(crate) their_write: bool,
-    pub(crate) their_kind: Kind,
+    pub(crate) their_kind: AccessKind,
 }
 
 /// Whether two agents are in the same block or cluster: what a scope is held against.
@@ -154,8 +158,8 @@ impl Geography {
 
     /// Whether two strong accesses are ordered by the memory itself.
     #[inline]
-    pub(crate) fn morally_strong(self, kinds: [Kind; 2], a: Agent, b: Agent) -> bool {
-        match kinds.map(Kind::scope) {
+    pub(crate) fn morally_strong(self, kinds: [AccessKind; 2], a: Agent, b: Agent) -> bool {
+        match kinds.map(AccessKind::scope) {
             [Some(x), Some(y)] => {
                 self.reaches(x, a, b)
                     && self.reaches(y, a, b)

@@ -15,7 +15,7 @@
 //! is remembered. A write stirs it, and what was not remembered is lost: then the launch
 //! is to be run again with no such memory.
 
-use super::access::{Access, Conflict, Geography, Kind};
+use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, WarpClock};
 use super::shadow::{Floor, Line};
 use super::touch::Touch;
@@ -276,7 +276,7 @@ impl History {
         &mut self,
         line: u64,
         bytes: u128,
-        kind: Kind,
+        kind: AccessKind,
         by: (Agent, u32),
         pc: u32,
     ) {
@@ -293,7 +293,7 @@ impl History {
         &mut self,
         line: u64,
         bytes: u128,
-        kind: Kind,
+        kind: AccessKind,
         by: (Agent, u32),
         pc: u32,
     ) {
@@ -327,7 +327,7 @@ impl History {
                 size: read.size,
             };
             touch.lines(touch.is_contiguous(), |part| {
-                let access = Access::of(part, false, Kind::Plain, read.pc);
+                let access = Access::of(part, false, AccessKind::Plain, read.pc);
                 self.touch(part.line, false);
                 if let Some(line) = self.line(part.line) {
                     line.read_quietly(&access, (read.agent, read.clock), geography, floor);

@@ -7,7 +7,7 @@
 //! numbers for a trace whose warp has synchronised with this one, and byte by
 //! byte only where it has not. Neighbouring bytes never race.
 
-use super::access::{Access, Conflict, Geography, Kind};
+use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, SEVERAL, WarpClock};
 use super::touch::IN_ORDER;
 pub(crate) use super::trace::Seen;
@@ -47,7 +47,7 @@ impl Plain {
             agent: self.agent,
             clock: self.clock,
             write: self.write,
-            kind: Kind::Plain,
+            kind: AccessKind::Plain,
             shift: 2,
             first: 0,
             bytes: u128::MAX,
@@ -122,7 +122,7 @@ impl Line {
             }
         }
         if let Some(order) = access.order
-            && access.kind == Kind::Plain
+            && access.kind == AccessKind::Plain
             && self.access_in_order(access.write, order, access.pc, clock)
         {
             return None;
@@ -284,7 +284,7 @@ impl Line {
 
     /// Forgets what was known of `bytes`, and notes that an asynchronous operation
     /// wrote them.
-    pub(crate) fn overwrite(&mut self, bytes: u128, kind: Kind, by: (Agent, u32), pc: u32) {
+    pub(crate) fn overwrite(&mut self, bytes: u128, kind: AccessKind, by: (Agent, u32), pc: u32) {
         let more = self.more.get_or_insert_default();
         more.list.extend(self.plain.take());
         for trace in &mut more.list {
@@ -312,7 +312,13 @@ impl Line {
 impl Line {
     /// Notes that an asynchronous operation of `agent`, its `clock`th, reads some bytes.
     /// Whoever knows of a later one knows of the earlier.
-    pub(crate) fn read_by_proxy(&mut self, bytes: u128, kind: Kind, by: (Agent, u32), pc: u32) {
+    pub(crate) fn read_by_proxy(
+        &mut self,
+        bytes: u128,
+        kind: AccessKind,
+        by: (Agent, u32),
+        pc: u32,
+    ) {
         let (agent, clock) = by;
         let more = self.more.get_or_insert_default();
         more.list.extend(self.plain.take());

@@ -193,7 +193,7 @@ struct Released {
 
 /// What has been released through one place, as its present value carries it.
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct Releases {
     /// The scope and the block of the write that its value comes from.
     carrier: Option<(Scope, u32)>,
     /// To the whole device: by all blocks, and by each.
@@ -206,7 +206,7 @@ struct Place {
 /// What has been released through each location of memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
-    by_place: FxHashMap<u64, Place>,
+    by_place: FxHashMap<u64, Releases>,
 }
 
 /// Whether two blocks are in the scope of each other's access.
@@ -241,7 +241,7 @@ impl Flags {
         };
         let sees = |by: (Scope, u32)| both_reach(by, (scope, block), geography);
         if !reads || !at.carrier.is_some_and(sees) {
-            *at = Place::default();
+            *at = Releases::default();
         }
         at.carrier = Some((scope, block));
     }

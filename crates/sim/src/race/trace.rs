@@ -1,6 +1,6 @@
 //! One warp's accesses to one line in one epoch, as the line remembers them.
 
-use super::access::{Access, Conflict, Kind};
+use super::access::{Access, AccessKind, Conflict};
 use super::clock::{Agent, SEVERAL, WarpClock};
 use crate::lanes::{Mask, each};
 
@@ -13,7 +13,7 @@ pub(super) struct Trace {
     pub(super) agent: Agent,
     pub(super) clock: u32,
     pub(super) write: bool,
-    pub(super) kind: Kind,
+    pub(super) kind: AccessKind,
     pub(super) shift: u8,
     pub(super) first: u8,
     pub(super) bytes: u128,
@@ -170,7 +170,7 @@ pub(crate) struct Seen {
     pub(crate) lane: u8,
     pub(crate) pc: u32,
     pub(crate) write: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: AccessKind,
 }
 
 /// Eight bytes of ones and zeros for eight bits.

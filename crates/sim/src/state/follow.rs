@@ -13,7 +13,7 @@ pub(crate) enum Stock {
     /// number of the grant.
     First(Axis, u32),
     /// The block's place in its cluster, as it was read.
-    Own(Place),
+    Own(ClusterRegister),
     /// Something computed from the first block's place alone.
     FromFirst(u32),
     /// Something computed from the block's own place, and perhaps from the other.
@@ -43,7 +43,7 @@ impl Stock {
 
 /// A special register that says where in its cluster a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ClusterRegister {
     /// `%cluster_ctaid`.
     Offset(Axis),
     /// `%cluster_ctarank`.

@@ -20,7 +20,7 @@ use crate::decode::trail::Role;
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
 use crate::special::Axis;
-use crate::state::follow::{Place, Stock};
+use crate::state::follow::{ClusterRegister, Stock};
 use crate::state::memory::window::Window;
 use heist_launch::Dim3;
 use heist_ptx::rule;
@@ -124,7 +124,7 @@ struct Follow {
     writes: Vec<u32>,
     /// Those that it does something with.
     uses: Vec<u32>,
-    place: Option<Place>,
+    place: Option<ClusterRegister>,
     first: Vec<(Axis, u32)>,
     store: Option<(Addr, u32)>,
 }
@@ -233,11 +233,18 @@ fn letter(axis: Axis) -> &'static str {
 }
 
 #[cold]
-fn report_sum(cx: &mut Cx<'_>, lane: usize, axis: Axis, place: Place, added: u32, within: Dim3) {
+fn report_sum(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    axis: Axis,
+    place: ClusterRegister,
+    added: u32,
+    within: Dim3,
+) {
     cx.report(rule::CLC_OFFSET, 1 << lane, |cx, mut told| {
         let what = match place {
-            Place::Rank => "its rank in the cluster".to_owned(),
-            Place::Offset(other) => format!("its offset in {}", letter(other)),
+            ClusterRegister::Rank => "its rank in the cluster".to_owned(),
+            ClusterRegister::Offset(other) => format!("its offset in {}", letter(other)),
         };
         told.message = format!(
             "block ({}) adds {what}, {added}, to the {} of a granted cluster's first block, where its own offset is {}",

@@ -7,7 +7,7 @@ use std::fmt;
 /// The `.kind` of a `tcgen05.mma`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum MmaKind {
     F16,
     Tf32,
     F8f6f4,
@@ -20,29 +20,32 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl MmaKind {
     /// Whether factors are scaled by blocks.
     pub const fn is_scaled(self) -> bool {
-        matches!(self, Kind::Mxf8f6f4 | Kind::Mxf4 | Kind::Mxf4nvf4 { .. })
+        matches!(
+            self,
+            MmaKind::Mxf8f6f4 | MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. }
+        )
     }
 
     /// Elements along k that share a scale factor.
     pub const fn block(self) -> usize {
         match self {
-            Kind::Mxf4nvf4 { sixteen: true } => 16,
+            MmaKind::Mxf4nvf4 { sixteen: true } => 16,
             _ => 32,
         }
     }
 
     const fn name(self) -> &'static str {
         match self {
-            Kind::F16 => "f16",
-            Kind::Tf32 => "tf32",
-            Kind::F8f6f4 => "f8f6f4",
-            Kind::I8 => "i8",
-            Kind::Mxf8f6f4 => "mxf8f6f4",
-            Kind::Mxf4 => "mxf4",
-            Kind::Mxf4nvf4 { .. } => "mxf4nvf4",
+            MmaKind::F16 => "f16",
+            MmaKind::Tf32 => "tf32",
+            MmaKind::F8f6f4 => "f8f6f4",
+            MmaKind::I8 => "i8",
+            MmaKind::Mxf8f6f4 => "mxf8f6f4",
+            MmaKind::Mxf4 => "mxf4",
+            MmaKind::Mxf4nvf4 { .. } => "mxf4nvf4",
         }
     }
 }
@@ -51,7 +54,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// The kind of the instruction.
-    pub kind: Kind,
+    pub kind: MmaKind,
     /// Rows, of both blocks of a pair together.
     pub m: usize,
     /// Columns.
@@ -112,10 +115,10 @@ const fn field(bits: u32, low: u32, width: u32) -> u32 {
 
 impl Form {
     /// Reads an instruction descriptor.
-    pub fn decode(kind: Kind, bits: u32, usage: Usage) -> Result<Form, Wrong> {
+    pub fn decode(kind: MmaKind, bits: u32, usage: Usage) -> Result<Form, Wrong> {
         let wrong = |text: String| Err(Wrong(text));
         let scaled = kind.is_scaled();
-        let packed = matches!(kind, Kind::Mxf4 | Kind::Mxf4nvf4 { .. });
+        let packed = matches!(kind, MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. });
         // What is zero in every descriptor of this class.
         let reserved: u32 = match (scaled, packed) {
             (false, _) => 1 << 6 | 1 << 23 | 1 << 29,
@@ -142,15 +145,15 @@ impl Form {
         } else {
             sum(kind, field(bits, 4, 2))?
         };
-        if kind == Kind::F16 && d == Accumulator::F16 && (a, b) != (Format::F16, Format::F16) {
+        if kind == MmaKind::F16 && d == Accumulator::F16 && (a, b) != (Format::F16, Format::F16) {
             return wrong("a sum in f16 is of factors in f16".to_owned());
         }
         let [negate_a, negate_b, transpose_a, transpose_b] =
             [13, 14, 15, 16].map(|at| field(bits, at, 1) == 1);
-        if kind == Kind::I8 && (negate_a || negate_b) {
+        if kind == MmaKind::I8 && (negate_a || negate_b) {
             return wrong("integers are not negated".to_owned());
         }
-        if kind != Kind::I8 && !scaled && field(bits, 3, 1) == 1 {
+        if kind != MmaKind::I8 && !scaled && field(bits, 3, 1) == 1 {
             return wrong("only integers saturate".to_owned());
         }
         if transpose_a && !a.transposes() || transpose_b && !b.transposes() {
@@ -170,11 +173,11 @@ impl Form {
             );
         }
         let dense = match kind {
-            Kind::F16 => 16,
-            Kind::Tf32 => 8,
-            Kind::F8f6f4 | Kind::I8 | Kind::Mxf8f6f4 => 32,
-            Kind::Mxf4 | Kind::Mxf4nvf4 { .. } if deep => 96,
-            Kind::Mxf4 | Kind::Mxf4nvf4 { .. } => 64,
+            MmaKind::F16 => 16,
+            MmaKind::Tf32 => 8,
+            MmaKind::F8f6f4 | MmaKind::I8 | MmaKind::Mxf8f6f4 => 32,
+            MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. } if deep => 96,
+            MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. } => 64,
         };
         let form = Form {
             kind,
@@ -219,8 +222,8 @@ impl Form {
             (_, false, true) => &[128, 256],
         };
         let mut step = match (kind, pair) {
-            (Kind::I8, true) => 32,
-            (Kind::I8, false) if n > 32 => 16,
+            (MmaKind::I8, true) => 32,
+            (MmaKind::I8, false) if n > 32 => 16,
             (_, true) => 16,
             (_, false) => 8,
         };
@@ -248,7 +251,7 @@ impl Form {
 
     /// Whether the scale factors are ones that the kind has.
     fn check_scales(&self) -> Result<(), Wrong> {
-        if self.scale == Scale::Ue4m3 && self.kind != (Kind::Mxf4nvf4 { sixteen: true }) {
+        if self.scale == Scale::Ue4m3 && self.kind != (MmaKind::Mxf4nvf4 { sixteen: true }) {
             return Err(Wrong(
                 "scale factors of type ue4m3 are for kind::mxf4nvf4 with blocks of 16".to_owned(),
             ));
@@ -271,19 +274,19 @@ impl Form {
 }
 
 /// The type of a factor.
-fn factor(kind: Kind, code: u32, which: &str) -> Result<Format, Wrong> {
+fn factor(kind: MmaKind, code: u32, which: &str) -> Result<Format, Wrong> {
     Ok(match (kind, code) {
-        (Kind::F16, 0) => Format::F16,
-        (Kind::F16, 1) => Format::Bf16,
-        (Kind::Tf32, 2) => Format::Tf32,
-        (Kind::F8f6f4 | Kind::Mxf8f6f4, 0) => Format::E4m3,
-        (Kind::F8f6f4 | Kind::Mxf8f6f4, 1) => Format::E5m2,
-        (Kind::F8f6f4 | Kind::Mxf8f6f4, 3) => Format::E2m3,
-        (Kind::F8f6f4 | Kind::Mxf8f6f4, 4) => Format::E3m2,
-        (Kind::F8f6f4 | Kind::Mxf8f6f4, 5) => Format::E2m1,
-        (Kind::I8, 0) => Format::U8,
-        (Kind::I8, 1) => Format::S8,
-        (Kind::Mxf4 | Kind::Mxf4nvf4 { .. }, 1) => Format::PackedE2m1,
+        (MmaKind::F16, 0) => Format::F16,
+        (MmaKind::F16, 1) => Format::Bf16,
+        (MmaKind::Tf32, 2) => Format::Tf32,
+        (MmaKind::F8f6f4 | MmaKind::Mxf8f6f4, 0) => Format::E4m3,
+        (MmaKind::F8f6f4 | MmaKind::Mxf8f6f4, 1) => Format::E5m2,
+        (MmaKind::F8f6f4 | MmaKind::Mxf8f6f4, 3) => Format::E2m3,
+        (MmaKind::F8f6f4 | MmaKind::Mxf8f6f4, 4) => Format::E3m2,
+        (MmaKind::F8f6f4 | MmaKind::Mxf8f6f4, 5) => Format::E2m1,
+        (MmaKind::I8, 0) => Format::U8,
+        (MmaKind::I8, 1) => Format::S8,
+        (MmaKind::Mxf4 | MmaKind::Mxf4nvf4 { .. }, 1) => Format::PackedE2m1,
         _ => {
             return Err(Wrong(format!(
                 "the type {code} of {which} is not one of kind::{}",
@@ -294,11 +297,11 @@ fn factor(kind: Kind, code: u32, which: &str) -> Result<Format, Wrong> {
 }
 
 /// The type of the sum.
-fn sum(kind: Kind, code: u32) -> Result<Accumulator, Wrong> {
+fn sum(kind: MmaKind, code: u32) -> Result<Accumulator, Wrong> {
     Ok(match (kind, code) {
-        (Kind::F16 | Kind::F8f6f4, 0) => Accumulator::F16,
-        (Kind::F16 | Kind::F8f6f4 | Kind::Tf32, 1) => Accumulator::F32,
-        (Kind::I8, 2) => Accumulator::S32,
+        (MmaKind::F16 | MmaKind::F8f6f4, 0) => Accumulator::F16,
+        (MmaKind::F16 | MmaKind::F8f6f4 | MmaKind::Tf32, 1) => Accumulator::F32,
+        (MmaKind::I8, 2) => Accumulator::S32,
         _ => {
             return Err(Wrong(format!(
                 "the type {code} of D is not one of kind::{}",

@@ -10,7 +10,7 @@ mod format;
 pub mod operand;
 pub mod place;
 
-pub use form::{Form, Kind, Usage, Wrong};
+pub use form::{Form, MmaKind, Usage, Wrong};
 pub use format::{Format, Scale};
 pub use operand::Operand;
 

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 #[test]
 fn a_descriptor_of_a_real_kernel() {
     // What Triton writes for 64 by 64 halves with B transposed.
-    let form = Form::decode(Kind::F16, 0x0411_0010, Usage::default()).unwrap();
+    let form = Form::decode(MmaKind::F16, 0x0411_0010, Usage::default()).unwrap();
     assert_eq!((form.m, form.n, form.k), (64, 64, 16));
     assert_eq!(
         (form.a, form.b, form.d),
@@ -20,15 +20,15 @@ fn a_descriptor_of_a_real_kernel() {
 fn what_no_descriptor_may_say() {
     let decode = |kind, bits| Form::decode(kind, bits, Usage::default());
     for (kind, bits, word) in [
-        (Kind::F16, 0, "M = 0"),
-        (Kind::F16, 0x0411_0050, "reserved"),
-        (Kind::F16, 0x0411_0014, "sparsity"),
-        (Kind::F16, 0x0411_0110, "the type 2 of A"),
-        (Kind::Tf32, 0x0411_0010, "the type 0 of A"),
-        (Kind::F16, 0x0411_0020, "the type 2 of D"),
-        (Kind::F16, 0x0411_0018, "saturate"),
-        (Kind::F16, 0x0c11_0010, "M = 192"),
-        (Kind::F8f6f4, 0x0411_1690, "K-major"),
+        (MmaKind::F16, 0, "M = 0"),
+        (MmaKind::F16, 0x0411_0050, "reserved"),
+        (MmaKind::F16, 0x0411_0014, "sparsity"),
+        (MmaKind::F16, 0x0411_0110, "the type 2 of A"),
+        (MmaKind::Tf32, 0x0411_0010, "the type 0 of A"),
+        (MmaKind::F16, 0x0411_0020, "the type 2 of D"),
+        (MmaKind::F16, 0x0411_0018, "saturate"),
+        (MmaKind::F16, 0x0c11_0010, "M = 192"),
+        (MmaKind::F8f6f4, 0x0411_1690, "K-major"),
     ] {
         let told = decode(kind, bits).unwrap_err().to_string();
         assert!(told.contains(word), "{bits:#x}: {told}");
@@ -164,7 +164,7 @@ fn scales() {
 
 #[test]
 fn integers_wrap_or_clamp() {
-    let form = |bits| Form::decode(Kind::I8, bits, Usage::default()).unwrap();
+    let form = |bits| Form::decode(MmaKind::I8, bits, Usage::default()).unwrap();
     // M 64, N 8, s8 by s8.
     let plain = 4 << 24 | 1 << 17 | 1 << 7 | 1 << 10 | 2 << 4;
     for (bits, expect) in [(plain, i32::MIN + 31), (plain | 1 << 3, i32::MAX)] {

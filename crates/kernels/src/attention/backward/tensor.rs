@@ -14,8 +14,8 @@ use crate::attention::problem::{Dtype, MaskKind};
 use crate::attention::span::Masked;
 use heist_builder::{
     ASource, Accumulator, Arch, ArraySpec, BSource, BuildError, FillArray, FillTile, FragmentA,
-    FragmentB, Global, Kernel, On, Ptr, SharedArray, Tile, TileLayout, TileSpec, Val, WarpTile,
-    bf16, f16,
+    FragmentB, Global, Kernel, On, Ptr, SharedArray, SharedTile, TileLayout, TileSpec, Val,
+    WarpTile, bf16, f16,
 };
 use heist_launch::Dim3;
 use heist_sched::{Schedule, Tiled, TiledKernel};
@@ -79,7 +79,7 @@ pub(super) fn build(
 }
 
 /// Where a tile is.
-struct Place<'k> {
+struct KeyTile<'k> {
     reach: Reach<'k>,
     /// The first element of the tile's keys.
     keys: Val<'k, u64>,
@@ -89,12 +89,12 @@ struct Place<'k> {
     row_number: Val<'k, u32>,
 }
 
-impl<'k> Place<'k> {
+impl<'k> KeyTile<'k> {
     fn of(
         args: &BackwardArgs<On<'k>>,
         shape: &TensorShape,
         tile: &heist_sched::Tile<'k>,
-    ) -> Place<'k> {
+    ) -> KeyTile<'k> {
         let (sequence, head) = (tile.z, tile.y);
         let first_key = (tile.x * KEYS).named("first_key");
         let of = Sequences {
@@ -113,7 +113,7 @@ impl<'k> Place<'k> {
             right: args.right,
         };
         let query_head = head * args.group;
-        Place {
+        KeyTile {
             reach: Reach::new(first_key, KEYS, [of.queries, of.keys], mask),
             keys: sequence.mul_wide(args.k_batch)
                 + (of.k_start + first_key).mul_wide(args.k_row)
@@ -142,7 +142,7 @@ fn emit<'k, T: Element>(
     shape: TensorShape,
     tile: &heist_sched::Tile<'k>,
 ) {
-    let place = Place::of(args, &shape, tile);
+    let place = KeyTile::of(args, &shape, tile);
     let reach = place.reach;
     k.if_(reach.first_key.lt(reach.keys), || {
         let height = shape.queries();
@@ -204,7 +204,7 @@ fn copy<'k, T: Element>(
     k: &Kernel<'k>,
     args: &BackwardArgs<On<'k>>,
     shape: &TensorShape,
-    place: &Place<'k>,
+    place: &KeyTile<'k>,
     block: QueryBlock<'k>,
     (to_q, to_d, to_rows): (FillTile<'k, T>, FillTile<'k, T>, FillArray<'k, f32>),
 ) {
@@ -240,7 +240,7 @@ struct Work<'k, T: Element> {
     /// The keys once more, as the right operand of dQ, from the warp's columns on.
     key_columns: BSource<'k, T>,
     /// Gradients of the scores: keys down, queries across.
-    stage: Tile<'k, T>,
+    stage: SharedTile<'k, T>,
     /// The warp's part of a block's dQ: its first row, and which turn of columns.
     part: [Val<'k, u32>; 2],
     dk: WarpTile<'k>,
@@ -252,8 +252,8 @@ impl<'k, T: Element> Work<'k, T> {
         k: &Kernel<'k>,
         args: &BackwardArgs<On<'k>>,
         shape: TensorShape,
-        keys: &Tile<'k, T>,
-        values: &Tile<'k, T>,
+        keys: &SharedTile<'k, T>,
+        values: &SharedTile<'k, T>,
     ) -> Self {
         let row = k.warp() * 16;
         let stage = TileSpec::new("d_scores", KEYS, shape.queries(), padded(shape.queries()));
@@ -278,7 +278,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// The product of a warp's rows with all rows of another tile.
-    fn product(&self, left: &ASource<'k, T>, right: &Tile<'k, T>) -> WarpTile<'k> {
+    fn product(&self, left: &ASource<'k, T>, right: &SharedTile<'k, T>) -> WarpTile<'k> {
         let height = self.shape.queries();
         let product = WarpTile::zero(&self.k, 1, (height / 8) as usize);
         let right = right.b_rows(0);
@@ -292,7 +292,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// The scores of a block of queries, unscaled and transposed.
-    fn score(&self, queries: &Tile<'k, T>) -> WarpTile<'k> {
+    fn score(&self, queries: &SharedTile<'k, T>) -> WarpTile<'k> {
         self.product(&self.keys, queries)
     }
 
@@ -328,7 +328,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// dV += P^T dO.
-    fn add_values(&self, weights: &WarpTile<'k>, d_out: &Tile<'k, T>) {
+    fn add_values(&self, weights: &WarpTile<'k>, d_out: &SharedTile<'k, T>) {
         self.accumulate(&self.dv, weights, d_out);
     }
 
@@ -336,7 +336,7 @@ impl<'k, T: Element> Work<'k, T> {
     fn d_scores(
         &self,
         weights: &WarpTile<'k>,
-        d_out: &Tile<'k, T>,
+        d_out: &SharedTile<'k, T>,
         rows: &SharedArray<'k, f32>,
     ) -> WarpTile<'k> {
         let d_scores = self.product(&self.values, d_out);
@@ -358,12 +358,12 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// dK += dS^T Q.
-    fn add_keys(&self, d_scores: &WarpTile<'k>, queries: &Tile<'k, T>) {
+    fn add_keys(&self, d_scores: &WarpTile<'k>, queries: &SharedTile<'k, T>) {
         self.accumulate(&self.dk, d_scores, queries);
     }
 
     /// Adds the product of a warp's weights, rounded, and rows of a block of queries.
-    fn accumulate(&self, sums: &WarpTile<'k>, left: &WarpTile<'k>, right: &Tile<'k, T>) {
+    fn accumulate(&self, sums: &WarpTile<'k>, left: &WarpTile<'k>, right: &SharedTile<'k, T>) {
         let right = right.b_columns(0);
         for step in 0..self.shape.queries() / 16 {
             let n = 2 * step as usize;

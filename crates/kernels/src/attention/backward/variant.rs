@@ -17,7 +17,7 @@ use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
 use heist_builder::{Feature, With};
 use heist_launch::{Arg, Dim3, ElementType};
-use heist_sched::{Schedule, Source};
+use heist_sched::{Schedule, TileSource};
 use std::fmt;
 
 /// The kernels for gradients of attention.
@@ -362,7 +362,7 @@ impl Variant for Tensor {
             sums: problem.sums,
         };
         let common = Common::of(problem, shape.queries())?;
-        let own = Schedule::new(Source::Direct);
+        let own = Schedule::new(TileSource::Direct);
         let kernel = tensor::build(shape, given.unwrap_or(&own), target.arch)?;
         let registers = target.arch.limits().registers_per_thread / 8 * 8;
         let resident = target.resident(&kernel.built.launch, registers);
@@ -424,7 +424,7 @@ impl Variant for Wgmma {
             sums: problem.sums,
         };
         let common = Common::of(problem, shape.queries())?;
-        let own = Schedule::new(Source::Direct);
+        let own = Schedule::new(TileSource::Direct);
         let kernel = warpgroup::build(shape, given.unwrap_or(&own), target.arch)?;
         let resident = target.resident(&kernel.built.launch, WarpgroupShape::registers());
         let tiles = kernel.plan_for(common.tiles(warpgroup::KEYS), resident)?;

@@ -151,7 +151,7 @@ fn products<'k, T: Element>(
 fn clear_values<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
-    stage: &heist_builder::Tile<'k, heist_builder::f16>,
+    stage: &heist_builder::SharedTile<'k, heist_builder::f16>,
     inside: Val<'k, u32>,
 ) {
     let chunks = (k.c(shape.keys) - inside) * stage.chunks();

@@ -10,7 +10,7 @@ use crate::attention::problem::Output;
 use crate::attention::softmax::{Softmax, scale_rows};
 use crate::attention::span::{Seen, hide};
 use heist_builder::{
-    ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, Tile, Val, WarpTile,
+    ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, SharedTile, Val, WarpTile,
 };
 
 /// The part of a tile that is one warp's: some of its rows, some of its keys.
@@ -40,7 +40,7 @@ enum Queries<'k, T: Element> {
 pub(super) fn fill_queries<'k, T: Element>(
     args: &DecodeArgs<On<'k>>,
     part: &Part<'k>,
-    queries: &Tile<'k, T>,
+    queries: &SharedTile<'k, T>,
     thread: Val<'k, u32>,
     threads: u32,
 ) {
@@ -74,7 +74,7 @@ impl<'k, T: Element> Rows<'k, T> {
         shape: &DecodeShape,
         args: &DecodeArgs<On<'k>>,
         part: &Part<'k>,
-        queries: &Tile<'k, T>,
+        queries: &SharedTile<'k, T>,
         warp: Val<'k, u32>,
     ) -> Self {
         let (down, across) = (warp % shape.down, warp / shape.down);
@@ -107,7 +107,7 @@ impl<'k, T: Element> Rows<'k, T> {
     /// its first key; some rows may not see all of it where `masked` holds.
     pub(super) fn stage(
         &self,
-        stage: &Tile<'k, T>,
+        stage: &SharedTile<'k, T>,
         first: Val<'k, u32>,
         masked: heist_builder::Bool<'k>,
     ) {

@@ -319,7 +319,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     fn attend<T: Element>(
         &self,
         work: &Work<'k, T>,
-        queries: &heist_builder::Tile<'k, T>,
+        queries: &heist_builder::SharedTile<'k, T>,
         blocks: &Blocks<'k>,
     ) {
         let k = self.k;

@@ -81,8 +81,8 @@ impl<'k, T: Element> Work<'k, T> {
     /// Asks for the scores of a block.
     pub(super) fn score(
         &self,
-        queries: &heist_builder::Tile<'k, T>,
-        keys: &heist_builder::Tile<'k, T>,
+        queries: &heist_builder::SharedTile<'k, T>,
+        keys: &heist_builder::SharedTile<'k, T>,
     ) {
         let (rows, width) = (self.shape.rows(), self.shape.keys);
         self.scores.accumulate(|batch| {
@@ -101,7 +101,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Asks for the values of a block to be weighed and added.
-    pub(super) fn weigh(&self, values: &heist_builder::Tile<'k, T>) {
+    pub(super) fn weigh(&self, values: &heist_builder::SharedTile<'k, T>) {
         let values = values.wgmma_operand_across(0, self.shape.keys);
         self.results.accumulate(|batch| {
             for (step, weights) in self.weights.iter().enumerate() {
@@ -140,7 +140,7 @@ impl<'k, T: Element> Work<'k, T> {
         args: &WarpgroupArgs<On<'k>>,
         tile: &Position<'k>,
         rows: &Rows<'k>,
-        stage: &heist_builder::Tile<'k, T>,
+        stage: &heist_builder::SharedTile<'k, T>,
     ) {
         let k = self.k;
         k.comment("normalise and store");

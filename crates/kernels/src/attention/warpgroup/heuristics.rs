@@ -7,7 +7,7 @@ use crate::attention::order::HeaviestFirst;
 use crate::attention::problem::{Mask, MaskKind, Problem, Weights};
 use crate::family::Target;
 use heist_launch::Dim3;
-use heist_sched::{AnyOrder, Schedule, Source};
+use heist_sched::{AnyOrder, Schedule, TileSource};
 
 /// The tiles that suit a problem: those that were fastest (`attention_warpgroups`, an
 /// example of `heist`, and the sets `short` and `long` of `attention_plans`).
@@ -211,7 +211,7 @@ pub(super) fn rank(problem: &Problem, target: Target) -> u32 {
 pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let shape = warpgroup_shape(problem, target);
     if shape.stay.is_some() {
-        return Schedule::new(Source::Direct);
+        return Schedule::new(TileSource::Direct);
     }
     let strips = strips(problem, &shape).count();
     let causal = problem.mask.kind() == MaskKind::Causal;
@@ -219,9 +219,9 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let short = u64::from(seen_keys(problem)) * u64::from(problem.head_dim) <= SHORT;
     let tickets = short && strips > u64::from(target.sms) && !even && !problem.is_ragged();
     let mut schedule = Schedule::new(if tickets {
-        Source::Ticket
+        TileSource::Ticket
     } else {
-        Source::Direct
+        TileSource::Direct
     });
     if problem.is_ragged() || causal && shape.strip == 1 {
         schedule.order = AnyOrder::new(HeaviestFirst {

@@ -12,7 +12,7 @@ use crate::plan::LaunchPlan;
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
 use heist_launch::{Arg, BufferRef, Dim3, L2Promotion, Swizzle, TensorElement, TensorMap};
-use heist_sched::{Position, Schedule, Source, Tile, Tiled, TiledKernel};
+use heist_sched::{Position, Schedule, Tile, TileSource, Tiled, TiledKernel};
 
 /// `wgmma` fed by the copy engine.
 pub(in crate::attention) struct Wgmma;
@@ -170,7 +170,7 @@ pub fn warpgroup_plan(
 ) -> Result<LaunchPlan, KernelError> {
     Wgmma.suits(problem, target).map_err(KernelError::unfit)?;
     shape.check()?;
-    if shape.stay.is_some() && schedule.source != Source::Direct {
+    if shape.stay.is_some() && schedule.source != TileSource::Direct {
         return Err(KernelError::unfit(format!(
             "{shape}: blocks that stay take their tiles by themselves, not by {schedule}"
         )));

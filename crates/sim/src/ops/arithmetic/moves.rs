@@ -4,7 +4,7 @@ use crate::code::{Flow, Reach, Slot};
 use crate::decode::address::Base;
 use crate::decode::map::{map1, with};
 use crate::decode::mods::{Mods, operands};
-use crate::decode::names::{Named, Place, rows_of};
+use crate::decode::names::{Named, Storage, rows_of};
 use crate::decode::operand::place_window;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
@@ -66,7 +66,7 @@ fn mov(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         (None, None, Operand::Name(name)) if is_clock(name) => clock(d, &o[0], name, ty),
         (None, None, Operand::Name(name)) => {
             if let Some(Named::Memory(memory)) = d.find(name)
-                && let Place::Frame(at) = memory.place
+                && let Storage::Frame(at) = memory.place
             {
                 return frame_address(d, &o[0], at, 0, ty);
             }

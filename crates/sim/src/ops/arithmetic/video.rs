@@ -5,7 +5,7 @@ use crate::decode::map::map3;
 use crate::decode::mods::{Mods, only};
 use crate::decode::{Cost, Decoded, Decoder};
 use heist_arith::int::IntCmp;
-use heist_arith::int::video::{Combine, Op, Part, Source, Video, VideoMad};
+use heist_arith::int::video::{Combine, Op, Part, Video, VideoMad, VideoOperand};
 use heist_arith::int::video_simd::{self, VideoSimd};
 use heist_ptx::{Constant, Instruction, Operand, ScalarType, UnaryOp, rule};
 
@@ -147,11 +147,11 @@ fn scalar(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> 
     }
     let video = Video {
         op,
-        a: Source {
+        a: VideoOperand {
             part: a_part,
             signed: a_signed,
         },
-        b: Source {
+        b: VideoOperand {
             part: b_part,
             signed: b_signed,
         },
@@ -173,11 +173,11 @@ fn multiply_add(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decode
     let (c, _, negate_c) = source(d, &o[3])?;
     let target = d.dst(&o[0], ScalarType::B32)?;
     let video = VideoMad {
-        a: Source {
+        a: VideoOperand {
             part: a_part,
             signed: a_signed,
         },
-        b: Source {
+        b: VideoOperand {
             part: b_part,
             signed: b_signed,
         },

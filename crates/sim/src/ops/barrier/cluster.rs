@@ -169,7 +169,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
 
 /// A register with an address, or a variable's own.
 #[derive(Clone, Copy)]
-enum Source {
+enum AddressSource {
     Register(crate::code::Slot),
     Named(crate::decode::address::Addr),
 }
@@ -178,19 +178,19 @@ fn address_source(
     d: &mut Decoder<'_>,
     operand: &heist_ptx::Operand,
     ty: ScalarType,
-) -> Decoded<(Source, u32)> {
+) -> Decoded<(AddressSource, u32)> {
     if let heist_ptx::Operand::Name(name) = operand
         && let Some(crate::decode::names::Named::Memory(_)) = d.find(name)
     {
-        return Ok((Source::Named(d.named_address(name, 0)?), rows_of(ty)));
+        return Ok((AddressSource::Named(d.named_address(name, 0)?), rows_of(ty)));
     }
     let (slot, rows) = d.src_any(operand, ty)?;
-    Ok((Source::Register(slot), rows))
+    Ok((AddressSource::Register(slot), rows))
 }
 
-fn read(cx: &Cx<'_>, source: Source, rows: u32) -> [u64; LANES] {
+fn read(cx: &Cx<'_>, source: AddressSource, rows: u32) -> [u64; LANES] {
     match source {
-        Source::Register(slot) => crate::decode::qualifier::read_bits(cx, slot, rows),
-        Source::Named(addr) => addr.eval(cx),
+        AddressSource::Register(slot) => crate::decode::qualifier::read_bits(cx, slot, rows),
+        AddressSource::Named(addr) => addr.eval(cx),
     }
 }

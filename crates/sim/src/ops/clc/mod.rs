@@ -15,7 +15,7 @@ use crate::decode::map::with;
 use crate::decode::mods::{Mods, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each, map1};
-use crate::race::access::Kind;
+use crate::race::access::AccessKind;
 use crate::race::clock::Behind;
 use crate::special::Axis;
 use crate::state::control::{Grant, Request};
@@ -451,7 +451,7 @@ impl Answer {
             };
             let slot = u64::from(self.slot);
             let shared = &mut block.shared;
-            flight::written(shared, slot..slot + 16, Kind::Async, stamp, self.pc);
+            flight::written(shared, slot..slot + 16, AccessKind::Async, stamp, self.pc);
             delivery.arrive(happening, None);
         }
     }

@@ -4,7 +4,7 @@ use crate::access::context::Cx;
 use crate::access::group::{Does, Home, groups};
 use crate::code::{Flow, Reach};
 use crate::decode::map::with;
-use crate::decode::names::{Memory, Named, Place};
+use crate::decode::names::{Memory, Named, Storage};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each};
 use crate::state::memory::region::Region;
@@ -125,7 +125,7 @@ pub(crate) fn decode(
 fn frame_of(d: &mut Decoder<'_>, operand: &Operand) -> Decoded<u32> {
     if let Operand::Name(name) = operand
         && let Some(Named::Memory(Memory {
-            place: Place::Frame(at),
+            place: Storage::Frame(at),
             ..
         })) = d.find(name)
     {

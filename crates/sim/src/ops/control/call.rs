@@ -9,7 +9,7 @@ use crate::code::{Flow, Reach, Slot};
 use crate::decode::declare::signature_layout;
 use crate::decode::map::with;
 use crate::decode::mods::Mods;
-use crate::decode::names::{Memory, Named, Place, Register, rows_of};
+use crate::decode::names::{Memory, Named, Register, Storage, rows_of};
 use crate::decode::variables::FUNCTIONS;
 use crate::decode::{Cost, Decoded, Decoder, Leaves};
 use crate::engine::executable::Instr;
@@ -228,7 +228,7 @@ fn pass(
 ) -> Decoded<()> {
     if let Operand::Name(name) = operand
         && let Some(Named::Memory(Memory {
-            place: Place::Frame(at),
+            place: Storage::Frame(at),
             size: have,
         })) = d.find(name)
     {

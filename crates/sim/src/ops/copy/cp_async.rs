@@ -14,7 +14,7 @@ use crate::decode::mods::{Mods, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each, first};
 use crate::ops::mbarrier::check_use;
-use crate::race::access::Kind;
+use crate::race::access::AccessKind;
 use crate::state::copies::Copy;
 use crate::state::mbarrier::arrive_later;
 use crate::state::memory::window::Window;
@@ -110,7 +110,7 @@ fn read_piece(
     let window = Some(Window::Global);
     groups(cx, window, from, size, Does::Reads, |cx, group| {
         let contiguous = group.touch().is_contiguous();
-        watch(cx, group, contiguous, Does::Reads, Kind::Plain);
+        watch(cx, group, contiguous, Does::Reads, AccessKind::Plain);
         if let Some(region) = cx.region(group.home) {
             for lane in each(group.mask) {
                 data[lane] |= region.read(group.offsets[lane], size as usize) << (8 * done);
@@ -225,7 +225,7 @@ fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
         size: copy.size,
     };
     let contiguous = group.touch().is_contiguous();
-    watch(cx, &group, contiguous, Does::Writes, Kind::Copy);
+    watch(cx, &group, contiguous, Does::Writes, AccessKind::Copy);
     let shared = &mut cx.blocks[rank as usize].shared;
     for lane in each(copy.mask) {
         shared.write(copy.offsets[lane], copy.size as usize, copy.data[lane]);
@@ -299,7 +299,7 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
                     crate::access::flight::written(
                         &mut block.shared,
                         start..start + u64::from(copy.size),
-                        Kind::Delivered,
+                        AccessKind::Delivered,
                         stamp,
                         copy.pc,
                     );

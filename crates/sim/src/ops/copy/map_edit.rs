@@ -12,7 +12,7 @@ use crate::decode::mods::{Mods, operands};
 use crate::decode::qualifier::{read_bits, window_of};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each, first};
-use crate::race::access::{Kind, Scope};
+use crate::race::access::{AccessKind, Scope};
 use crate::state::memory::window::Window;
 use heist_launch::{Fill, Interleave, Swizzle, TensorElement, TensorMap};
 use heist_ptx::{Instruction, ScalarType, rule};
@@ -106,7 +106,7 @@ fn change(cx: &mut Cx<'_>, window: Option<Window>, address: u64, field: Field, v
     let mut bad = None;
     // The part of the bytes that says which map it is.
     groups(cx, window, &all, 16, Does::Writes, |cx, group| {
-        watch(cx, group, false, Does::Writes, Kind::Plain);
+        watch(cx, group, false, Does::Writes, AccessKind::Plain);
         let offset = group.offsets[first(group.mask)];
         let Some(region) = cx.region(group.home) else {
             return;
@@ -227,7 +227,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
         let mut words = [0u32; LANES];
         let shared = Some(Window::Shared);
         groups(cx, shared, &sources, 4, Does::Reads, |cx, group| {
-            watch(cx, group, false, Does::Reads, Kind::Plain);
+            watch(cx, group, false, Does::Reads, AccessKind::Plain);
             if let Some(region) = cx.region(group.home) {
                 for lane in each(group.mask) {
                     words[lane] = region.read(group.offsets[lane], 4) as u32;
@@ -236,7 +236,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction) -> Decoded<()> {
         });
         let global = Some(Window::Global);
         groups(cx, global, &targets, 4, Does::Writes, |cx, group| {
-            watch(cx, group, false, Does::Writes, Kind::Plain);
+            watch(cx, group, false, Does::Writes, AccessKind::Plain);
             if let Some(region) = cx.region(group.home) {
                 for lane in each(group.mask) {
                     region.write(group.offsets[lane], 4, u128::from(words[lane]));

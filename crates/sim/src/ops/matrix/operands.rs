@@ -7,7 +7,7 @@ use crate::code::{Flow, Slot, Wait};
 use crate::decode::mods::Mods;
 use crate::decode::{Decoded, Decoder, qualifier};
 use crate::lanes::{ALL, LANES, Mask};
-use crate::race::access::Kind;
+use crate::race::access::AccessKind;
 use crate::state::memory::window::Window;
 use heist_arith::tensor::mma::Shape;
 use heist_arith::tensor::{Accumulator, Element};
@@ -192,7 +192,14 @@ impl Access {
                     if self.is_good(cx, group) {
                         let contiguous = group.touch().is_contiguous();
                         let harmless = |cx: &mut Cx<'_>| harmless(cx, group);
-                        watch_unless(cx, group, contiguous, self.does, Kind::Plain, harmless);
+                        watch_unless(
+                            cx,
+                            group,
+                            contiguous,
+                            self.does,
+                            AccessKind::Plain,
+                            harmless,
+                        );
                         act(cx, group);
                     }
                 },

@@ -14,7 +14,7 @@ use crate::decode::address::{Addr, Base};
 use crate::engine::executable::Instr;
 use crate::lanes::{ALL, Lane, Row, wide};
 use crate::options::Checks;
-use crate::race::access::{Geography, Kind};
+use crate::race::access::{AccessKind, Geography};
 use crate::race::history::Read;
 use crate::race::shadow::Floor;
 use crate::state::block::Block;
@@ -175,7 +175,7 @@ fn own_shared(blocks: &mut [Block], rank: u32) -> Option<&mut Region> {
 
 /// An access in a shape that its instruction has had before, the memory that all of it
 /// lies in, and the rest of its surroundings.
-struct Place<'a> {
+struct RepeatedAccess<'a> {
     pattern: &'a Pattern,
     home: Home,
     /// Where in the memory lane 0 lies.
@@ -196,7 +196,7 @@ fn find<'a, const SHARED: bool>(
     addr: &Addr,
     cx: &'a mut Cx<'_>,
     good: impl FnOnce(&Pattern) -> bool,
-) -> Option<Place<'a>> {
+) -> Option<RepeatedAccess<'a>> {
     let (pc, window) = (cx.fragment.pc, cx.fragment.base);
     let (machine, warp) = (&mut *cx.machine, &mut *cx.warp);
     let watches = machine.watches();
@@ -218,7 +218,7 @@ fn find<'a, const SHARED: bool>(
         (Home::Global(at), address - base, len, region)
     };
     memory.misses = 0;
-    pattern.is_inside(start, len).then_some(Place {
+    pattern.is_inside(start, len).then_some(RepeatedAccess {
         pattern,
         home,
         start,
@@ -232,7 +232,7 @@ fn find<'a, const SHARED: bool>(
     })
 }
 
-impl Place<'_> {
+impl RepeatedAccess<'_> {
     fn group(&self) -> Group {
         Group {
             home: self.home,
@@ -269,7 +269,7 @@ impl Place<'_> {
     /// Holds an access against others, and records it.
     #[inline(always)]
     fn look(&mut self, does: Does) -> Look {
-        let mut look = Look::at(self.pc, self.watches, does, Kind::Plain);
+        let mut look = Look::at(self.pc, self.watches, does, AccessKind::Plain);
         if does == Does::Reads && self.region.history.is_still() {
             return look;
         }
@@ -333,7 +333,7 @@ impl<const SHARED: bool> LoadWord<SHARED> {
     }
 
     #[inline(always)]
-    fn move_words(&self, place: &mut Place<'_>) {
+    fn move_words(&self, place: &mut RepeatedAccess<'_>) {
         let row = (self.target.row() + place.window) as usize;
         let values = &mut place.warp.regs[row].0;
         place.pattern.load(place.region, place.start, values);

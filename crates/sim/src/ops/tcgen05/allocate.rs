@@ -1,6 +1,6 @@
 //! `tcgen05.alloc`, `tcgen05.dealloc` and `tcgen05.relinquish_alloc_permit`.
 
-use super::issue::{Place, check_group, check_peer, is_pair};
+use super::issue::{TensorAddress, check_group, check_peer, is_pair};
 use crate::access::context::Cx;
 use crate::access::group::{Does, groups};
 use crate::access::look::watch;
@@ -13,7 +13,7 @@ use crate::decode::qualifier::window_of;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, first};
 use crate::ops::matrix::operands::assemble;
-use crate::race::access::Kind;
+use crate::race::access::AccessKind;
 use crate::state::memory::window::Window;
 use crate::state::tensor_memory::{Allocation, GRAIN, Request, Span, Step, What};
 use heist_ptx::{Instruction, ScalarType, rule};
@@ -268,7 +268,7 @@ fn check_allocation(cx: &mut Cx<'_>, columns: u32) -> bool {
 
 fn check_free(cx: &mut Cx<'_>, address: u32, columns: u32) -> bool {
     let rank = cx.warp.rank;
-    let start = Place::of(address);
+    let start = TensorAddress::of(address);
     let tensor = cx.tensor(rank);
     let found = tensor
         .allocations
@@ -331,7 +331,7 @@ fn tell(cx: &mut Cx<'_>, window: Option<Window>, slot: Addr, start: u32) {
     cx.mask = 1 << first(all);
     let window = window.or(slot.window);
     groups(cx, window, &addresses, 4, Does::Writes, |cx, group| {
-        watch(cx, group, false, Does::Writes, Kind::Plain);
+        watch(cx, group, false, Does::Writes, AccessKind::Plain);
         if let Some(region) = cx.region(group.home) {
             region.scatter::<u32>(&group.offsets, group.mask, 0, &[start; LANES]);
         }

@@ -1,7 +1,7 @@
 //! `tcgen05.cp`, from shared to tensor memory, and `tcgen05.shift` within it.
 
 use super::flight::{lines_of, start};
-use super::issue::{Place, check_group, check_issuer, check_peer, is_pair};
+use super::issue::{TensorAddress, check_group, check_issuer, check_peer, is_pair};
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, check};
 use crate::code::{Flow, Slot};
@@ -165,7 +165,7 @@ impl Copy {
             mn: self.spread.rows(),
             k: 4 * self.columns,
         };
-        let base = Place::of(address);
+        let base = TensorAddress::of(address);
         let span = Span {
             halves: 0xff,
             start: base.column,
@@ -216,7 +216,7 @@ fn shift_down(cx: &mut Cx<'_>, addr: Addr, pair: bool) -> Flow {
     let all = cx.mask;
     for lane in each(all) {
         cx.mask = 1 << lane;
-        let base = Place::of(addresses[lane] as u32);
+        let base = TensorAddress::of(addresses[lane] as u32);
         if !base.lane.is_multiple_of(32) {
             cx.report(rule::TENSOR_LANES, cx.mask, |_, mut told| {
                 told.message = format!("shifts from lane {} of tensor memory", base.lane);

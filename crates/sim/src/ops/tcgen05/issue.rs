@@ -21,14 +21,14 @@ pub(super) fn is_pair(d: &Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Deco
 
 /// An address of tensor memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TensorAddress {
     pub(super) lane: usize,
     pub(super) column: usize,
 }
 
-impl Place {
-    pub(super) fn of(address: u32) -> Place {
-        Place {
+impl TensorAddress {
+    pub(super) fn of(address: u32) -> TensorAddress {
+        TensorAddress {
             lane: (address >> 16) as usize,
             column: (address & 0xffff) as usize,
         }

@@ -1,7 +1,7 @@
 //! `tcgen05.mma`: products into tensor memory.
 
 use super::flight::{Used, ranks, shared, start};
-use super::issue::{Place, check_group, check_issuer, check_peer, is_pair};
+use super::issue::{TensorAddress, check_group, check_issuer, check_peer, is_pair};
 use super::product::Product;
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, POISON, check};
@@ -16,7 +16,7 @@ use crate::ops::matrix::operands::sources;
 use crate::ops::wgmma::source::{self, Lines};
 use crate::state::tensor_memory::What;
 use heist_arith::tensor::tcgen05::place::Layout;
-use heist_arith::tensor::tcgen05::{Form, Kind, Operand as Matrix, Usage};
+use heist_arith::tensor::tcgen05::{Form, MmaKind, Operand as Matrix, Usage};
 use heist_arith::tensor::wgmma::Numbers;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
@@ -33,7 +33,7 @@ struct Scales {
 }
 
 struct Multiply {
-    kind: Kind,
+    kind: MmaKind,
     usage: Usage,
     d: Addr,
     a: Left,
@@ -67,17 +67,17 @@ const KNOWN: &[&str] = &[
     "block32",
 ];
 
-fn kind_of(d: &Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<Kind> {
+fn kind_of(d: &Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<MmaKind> {
     let sixteen = mods.has("block16") || mods.has("scale_vec::4X");
     let name = mods.all.iter().find_map(|text| text.strip_prefix("kind::"));
     Ok(match name {
-        Some("f16") => Kind::F16,
-        Some("tf32") => Kind::Tf32,
-        Some("f8f6f4") => Kind::F8f6f4,
-        Some("i8") => Kind::I8,
-        Some("mxf8f6f4") => Kind::Mxf8f6f4,
-        Some("mxf4") => Kind::Mxf4,
-        Some("mxf4nvf4") => Kind::Mxf4nvf4 { sixteen },
+        Some("f16") => MmaKind::F16,
+        Some("tf32") => MmaKind::Tf32,
+        Some("f8f6f4") => MmaKind::F8f6f4,
+        Some("i8") => MmaKind::I8,
+        Some("mxf8f6f4") => MmaKind::Mxf8f6f4,
+        Some("mxf4") => MmaKind::Mxf4,
+        Some("mxf4nvf4") => MmaKind::Mxf4nvf4 { sixteen },
         _ => {
             return Err(d.wrong(
                 rule::MISSING_MODIFIER,
@@ -217,7 +217,7 @@ impl Multiply {
         };
         let layout = Layout::of(form.m, self.usage);
         let address = self.d.eval(cx)[lane] as u32;
-        let base = Place::of(address);
+        let base = TensorAddress::of(address);
         let doing = Doing {
             what: What::Product(self.key(&form, address)),
             writes: false,
@@ -253,13 +253,13 @@ impl Multiply {
     /// What is in order with this product without being waited for.
     fn key(&self, form: &Form, address: u32) -> u64 {
         let kind = match form.kind {
-            Kind::F16 => 0,
-            Kind::Tf32 => 1,
-            Kind::F8f6f4 => 2,
-            Kind::I8 => 3,
-            Kind::Mxf8f6f4 => 4,
-            Kind::Mxf4 => 5,
-            Kind::Mxf4nvf4 { .. } => 6,
+            MmaKind::F16 => 0,
+            MmaKind::Tf32 => 1,
+            MmaKind::F8f6f4 => 2,
+            MmaKind::I8 => 3,
+            MmaKind::Mxf8f6f4 => 4,
+            MmaKind::Mxf4 => 5,
+            MmaKind::Mxf4nvf4 { .. } => 6,
         };
         u64::from(address)
             | (form.m as u64 / 16) << 32
@@ -292,7 +292,7 @@ impl Multiply {
                 )
             }
             Left::Tensor(addr) => {
-                let base = Place::of(addr.eval(cx)[lane] as u32);
+                let base = TensorAddress::of(addr.eval(cx)[lane] as u32);
                 product.read_tensor(cx, base)?
             }
         };
@@ -312,7 +312,13 @@ impl Multiply {
                 scales.a.eval(cx)[lane] as u32,
                 scales.b.eval(cx)[lane] as u32,
             );
-            product.scale(cx, Place::of(sa), Place::of(sb), &mut a, &mut b)?;
+            product.scale(
+                cx,
+                TensorAddress::of(sa),
+                TensorAddress::of(sb),
+                &mut a,
+                &mut b,
+            )?;
         }
         Some((a, b))
     }

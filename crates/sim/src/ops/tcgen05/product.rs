@@ -2,7 +2,7 @@
 //! scales, and where its result lies.
 
 use super::flight::{chunk, lines_of};
-use super::issue::Place;
+use super::issue::TensorAddress;
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, POISON, check};
 use crate::ops::wgmma::source::Lines;
@@ -19,7 +19,7 @@ pub(super) struct Product {
     pub(super) layout: Layout,
     /// The blocks that take part, the even one first.
     pub(super) ranks: Vec<u32>,
-    pub(super) base: Place,
+    pub(super) base: TensorAddress,
     /// What it reads of each block's shared memory, and of its tensor memory.
     pub(super) lines: Vec<Lines>,
     pub(super) reads: Vec<Span>,
@@ -28,7 +28,7 @@ pub(super) struct Product {
 
 impl Product {
     /// Some columns from a place on, in the lanes of the result.
-    pub(super) fn span(&self, base: Place, width: usize) -> Span {
+    pub(super) fn span(&self, base: TensorAddress, width: usize) -> Span {
         let halves = match (self.layout.has_halves(), base.lane) {
             (false, _) => 0xff,
             (true, 0) => 0x55,
@@ -42,7 +42,7 @@ impl Product {
     }
 
     /// Reports a place that a result, or A, can't begin at.
-    pub(super) fn check_lanes(&self, cx: &mut Cx<'_>, at: Place, which: &str) -> bool {
+    pub(super) fn check_lanes(&self, cx: &mut Cx<'_>, at: TensorAddress, which: &str) -> bool {
         let fits = at.lane == 0 || at.lane == 16 && self.layout.has_halves();
         if fits && at.lane == self.base.lane {
             return true;
@@ -125,7 +125,7 @@ impl Product {
     }
 
     /// A from tensor memory: a row a lane, as D has them.
-    pub(super) fn read_tensor(&mut self, cx: &mut Cx<'_>, base: Place) -> Option<Numbers> {
+    pub(super) fn read_tensor(&mut self, cx: &mut Cx<'_>, base: TensorAddress) -> Option<Numbers> {
         if !self.check_lanes(cx, base, "A") {
             return None;
         }
@@ -159,8 +159,8 @@ impl Product {
     pub(super) fn scale(
         &mut self,
         cx: &mut Cx<'_>,
-        sa: Place,
-        sb: Place,
+        sa: TensorAddress,
+        sb: TensorAddress,
         a: &mut Numbers,
         b: &mut Numbers,
     ) -> Option<()> {

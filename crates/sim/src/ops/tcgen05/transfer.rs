@@ -1,6 +1,6 @@
 //! `tcgen05.ld`, `tcgen05.st` and their waits: between tensor memory and registers.
 
-use super::issue::Place;
+use super::issue::TensorAddress;
 use crate::access::context::Cx;
 use crate::access::tensor_memory::{Doing, POISON, check};
 use crate::code::{Flow, Slot};
@@ -156,11 +156,11 @@ impl Instr for Transfer {
 impl Transfer {
     /// Where it begins: in the quarter of the lanes that the warp has, whatever the address
     /// says.
-    fn base(&self, cx: &mut Cx<'_>) -> Place {
+    fn base(&self, cx: &mut Cx<'_>) -> TensorAddress {
         let addresses = self.addr.eval(cx);
         let address = addresses[first(cx.mask)] as u32;
         let quarter = cx.warp.number as usize % 4;
-        let given = Place::of(address);
+        let given = TensorAddress::of(address);
         let uniform = addresses.iter().all(|&one| one as u32 == address);
         let within = given.lane % 32;
         let aligned = within == 0 || within == 16 && self.shape.lanes() == 16;
@@ -188,7 +188,7 @@ impl Transfer {
                 told.help("add the warp's quarter to the address, (warp % 4) << 21; only shapes of 16 lanes may begin at lane 16 of it")
             });
         }
-        Place {
+        TensorAddress {
             lane: 32 * quarter + if aligned { within } else { 0 },
             column: given.column,
         }
@@ -201,7 +201,7 @@ impl Transfer {
         if self.packs { 2 * width } else { width }
     }
 
-    fn span(&self, base: Place) -> Span {
+    fn span(&self, base: TensorAddress) -> Span {
         let first = base.lane / 16;
         let halves = if self.shape.lanes() == 32 { 0b11 } else { 1 };
         Span {
@@ -211,7 +211,7 @@ impl Transfer {
         }
     }
 
-    fn load(&self, cx: &mut Cx<'_>, base: Place, good: bool) {
+    fn load(&self, cx: &mut Cx<'_>, base: TensorAddress, good: bool) {
         let rank = cx.warp.rank;
         let row = |slot: &Slot| slot.row() + cx.fragment.base;
         let rows: Vec<u32> = self.slots.iter().map(row).collect();
@@ -235,7 +235,7 @@ impl Transfer {
         cx.warp.products.load(&rows, pc);
     }
 
-    fn store(&self, cx: &mut Cx<'_>, base: Place) {
+    fn store(&self, cx: &mut Cx<'_>, base: TensorAddress) {
         let rank = cx.warp.rank;
         for (register, &slot) in self.slots.iter().enumerate() {
             let values = *cx.row(slot);

@@ -6,7 +6,7 @@ use crate::access::group::{Does, Group, Home};
 use crate::access::{conflict, flight};
 use crate::code::Slot;
 use crate::lanes::{ALL, LANES, first};
-use crate::race::access::{Kind, LINE};
+use crate::race::access::{AccessKind, LINE};
 use crate::race::clock::{Agent, Behind};
 use heist_arith::tensor::wgmma::{Major, Numbers, SharedOperand};
 use heist_ptx::rule;
@@ -273,6 +273,6 @@ pub(crate) fn fly(cx: &mut Cx<'_>, rank: u32, pc: u32, lines: &Lines, by: (Agent
     }
     let history = &mut cx.blocks[rank as usize].shared.history;
     for &(line, bytes) in &lines.0 {
-        history.read_by_proxy(line, bytes, Kind::Product, by, pc);
+        history.read_by_proxy(line, bytes, AccessKind::Product, by, pc);
     }
 }

@@ -40,7 +40,7 @@ impl One {
         let mut found = None;
         let touch = self.touch();
         touch.lines(touch.is_contiguous(), |part| {
-            let access = Access::of(part, self.write, Kind::Plain, self.pc);
+            let access = Access::of(part, self.write, AccessKind::Plain, self.pc);
             let conflict = history.access(part.line, &access, clock, ONE_BLOCK, floor);
             found = found.or(conflict.map(|conflict| (part.line, conflict)));
         });
@@ -114,7 +114,7 @@ fn what_an_asynchronous_operation_wrote_ends_putting_off() {
     let a = WarpClock::new(0, 0, 1);
     let read = in_order(128, 4, false, 5);
     let mut history = shared_memory(true);
-    history.overwrite(0, 0xf, Kind::Async, (9, 1), 3);
+    history.overwrite(0, 0xf, AccessKind::Async, (9, 1), 3);
     history.all_met();
     assert!(!read.put_off(&mut history, &a));
     history.restart(8, true);

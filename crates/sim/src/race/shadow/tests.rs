@@ -15,7 +15,7 @@ fn identity() -> [u8; 32] {
 fn access(write: bool, lanes: &[u8; 32]) -> Access<'_> {
     Access {
         write,
-        kind: Kind::Plain,
+        kind: AccessKind::Plain,
         pc: 7,
         bytes: u128::MAX,
         lanes,
@@ -151,7 +151,7 @@ fn atomics_do_not_race_within_their_scope() {
     let floor = Floor::default();
     let lanes = identity();
     let of = |scope| Access {
-        kind: Kind::Strong(scope),
+        kind: AccessKind::Strong(scope),
         ..access(true, &lanes)
     };
     let mut line = Line::default();
@@ -174,7 +174,7 @@ fn atomics_of_different_sizes_are_not_atomic_towards_each_other() {
     let floor = Floor::default();
     let lanes = identity();
     let of = |size, bytes| Access {
-        kind: Kind::Atomic(Scope::Gpu, size),
+        kind: AccessKind::Atomic(Scope::Gpu, size),
         bytes,
         cells: cell_mask(bytes, 2, 0),
         ..access(true, &lanes)

@@ -12,8 +12,8 @@ use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::span::Masked;
 use heist_builder::{
-    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
-    TensorMapRef, Tile, TileLayout, TileSpec, Transaction, Val, Var, f16,
+    Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On, SharedTile,
+    TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, f16,
 };
 
 /// Queries, and their log-sum-exps.
@@ -64,7 +64,7 @@ pub(super) struct Block<'p, 'k> {
     gradients: BulkConsumer<'p, 'k, GradientStage>,
     /// Gradients of scores: keys down, queries across, panel below panel; twice, for
     /// one warpgroup may still read the last block's while the other writes the next.
-    stage: Tile<'k, f16>,
+    stage: SharedTile<'k, f16>,
     /// The number of this thread's warpgroup; the last one copies.
     group: Val<'k, u32>,
     /// Where both warpgroups wait until all gradients of scores are there.
@@ -72,7 +72,7 @@ pub(super) struct Block<'p, 'k> {
 }
 
 /// A tile of keys: where it is, and who sees it.
-pub(super) struct Place<'k> {
+pub(super) struct KeyTile<'k> {
     pub(super) sequence: Sequence<'k>,
     pub(super) reach: Reach<'k>,
     blocks: QueryBlocks<'k>,
@@ -81,7 +81,7 @@ pub(super) struct Place<'k> {
     batch: Val<'k, u32>,
 }
 
-impl<'k> Place<'k> {
+impl<'k> KeyTile<'k> {
     /// The first element of the tile's keys.
     pub(super) fn first_element(&self, args: &WarpgroupArgs<On<'k>>) -> Val<'k, u64> {
         self.batch.mul_wide(args.k_batch)
@@ -105,16 +105,16 @@ pub(super) struct QueryBlock<'k> {
 struct Pass<'a, 'p, 'k, T: Element> {
     block: &'a Block<'p, 'k>,
     work: &'a Work<'k, T>,
-    keys: &'a Tile<'k, T>,
-    values: &'a Tile<'k, T>,
-    place: &'a Place<'k>,
+    keys: &'a SharedTile<'k, T>,
+    values: &'a SharedTile<'k, T>,
+    place: &'a KeyTile<'k>,
     /// Which half of the stage of gradients of scores is next.
     second: Var<'k, u32>,
 }
 
 impl<'k, T: Element> Pass<'_, '_, 'k, T> {
     /// What lies past the end of a packed sequence is the next, and anything at all.
-    fn clear_past_end(&self, tile: &Tile<'k, T>, of: QueryBlock<'k>) {
+    fn clear_past_end(&self, tile: &SharedTile<'k, T>, of: QueryBlock<'k>) {
         let Block { k, shape, met, .. } = self.block;
         if shape.ragged {
             let inside = self.place.reach.queries - of.first;
@@ -217,7 +217,7 @@ impl<'p, 'k> Block<'p, 'k> {
         k.if_(copies, || k.take_registers(even));
     }
 
-    fn place(&self, args: &WarpgroupArgs<On<'k>>, tile: &heist_sched::Tile<'k>) -> Place<'k> {
+    fn place(&self, args: &WarpgroupArgs<On<'k>>, tile: &heist_sched::Tile<'k>) -> KeyTile<'k> {
         let sequence = Sequences {
             ragged: self.shape.ragged,
             height: self.shape.queries(),
@@ -235,7 +235,7 @@ impl<'p, 'k> Block<'p, 'k> {
         };
         let lengths = [sequence.queries, sequence.keys];
         let reach = Reach::new(tile.x * KEYS, KEYS, lengths, mask);
-        Place {
+        KeyTile {
             sequence,
             reach,
             blocks: reach.blocks(self.shape.queries()),
@@ -249,7 +249,7 @@ impl<'p, 'k> Block<'p, 'k> {
     fn each_block(
         &self,
         args: &WarpgroupArgs<On<'k>>,
-        place: &Place<'k>,
+        place: &KeyTile<'k>,
         body: impl Fn(QueryBlock<'k>),
     ) {
         let height = self.shape.queries();
@@ -273,7 +273,7 @@ impl<'p, 'k> Block<'p, 'k> {
     }
 
     /// Asks for the tile's keys and values, and for every block of queries.
-    fn copy(&self, args: &WarpgroupArgs<On<'k>>, place: &Place<'k>) {
+    fn copy(&self, args: &WarpgroupArgs<On<'k>>, place: &KeyTile<'k>) {
         let Sequence {
             q_start, k_start, ..
         } = place.sequence;
@@ -326,7 +326,7 @@ impl<'p, 'k> Block<'p, 'k> {
     }
 
     /// What a warpgroup does with a tile.
-    fn multiply<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, place: &Place<'k>) {
+    fn multiply<T: Element>(&self, args: &WarpgroupArgs<On<'k>>, place: &KeyTile<'k>) {
         let k = self.k;
         let work = Work::<T>::new(&k, self.shape, args, self.group);
         self.kv.consume(|(keys, values)| {
@@ -353,7 +353,7 @@ impl<'p, 'k> Block<'p, 'k> {
     }
 
     /// Both warpgroups clear the rows of a tile that are not `inside`.
-    fn clear<T: Element>(&self, tile: &Tile<'k, T>, height: u32, inside: Val<'k, u32>) {
+    fn clear<T: Element>(&self, tile: &SharedTile<'k, T>, height: u32, inside: Val<'k, u32>) {
         let k = self.k;
         k.if_(inside.lt(height), || {
             let chunks = (k.c(height) - inside) * tile.chunks();

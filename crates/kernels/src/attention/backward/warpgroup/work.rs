@@ -1,12 +1,13 @@
 //! What a warpgroup does with its 64 keys.
 
-use super::block::{Place, QueryBlock};
+use super::block::{KeyTile, QueryBlock};
 use super::layout::{self, PARTS, PIECE};
 use super::shape::{KEYS, PANEL, WarpgroupArgs, WarpgroupShape};
 use crate::attention::backward::problem::Sums;
 use crate::attention::params::Element;
 use heist_builder::{
-    Accumulator, Global, Kernel, On, Ptr, SharedArray, Tile, Val, WarpTile, WgmmaLeft, WgmmaSums,
+    Accumulator, Global, Kernel, On, Ptr, SharedArray, SharedTile, Val, WarpTile, WgmmaLeft,
+    WgmmaSums,
 };
 
 /// What one warpgroup has of a tile.
@@ -59,7 +60,7 @@ impl<'k, T: Element> Work<'k, T> {
 
     /// Asks for the product of the warpgroup's rows of a tile of keys and all rows of a
     /// block of queries.
-    fn ask(&self, sums: &WgmmaSums<'k>, keys: &Tile<'k, T>, queries: &Tile<'k, T>) {
+    fn ask(&self, sums: &WgmmaSums<'k>, keys: &SharedTile<'k, T>, queries: &SharedTile<'k, T>) {
         sums.accumulate(|batch| {
             for panel in 0..self.shape.panels() {
                 let left = keys.wgmma_operand(self.group * 64 + panel * KEYS);
@@ -76,12 +77,12 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Asks for the scores of a block of queries.
-    pub(super) fn score(&self, keys: &Tile<'k, T>, queries: &Tile<'k, T>) {
+    pub(super) fn score(&self, keys: &SharedTile<'k, T>, queries: &SharedTile<'k, T>) {
         self.ask(&self.scores, keys, queries);
     }
 
     /// Asks for the gradients of its weights.
-    pub(super) fn d_weigh(&self, values: &Tile<'k, T>, d_out: &Tile<'k, T>) {
+    pub(super) fn d_weigh(&self, values: &SharedTile<'k, T>, d_out: &SharedTile<'k, T>) {
         self.ask(&self.d_scores, values, d_out);
     }
 
@@ -95,7 +96,7 @@ impl<'k, T: Element> Work<'k, T> {
     /// been asked for since.
     pub(super) fn weigh(
         &self,
-        place: &Place<'k>,
+        place: &KeyTile<'k>,
         block: QueryBlock<'k>,
         levels: &SharedArray<'k, f32>,
     ) {
@@ -131,14 +132,19 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Rounds the weights and asks for dV += P^T dO.
-    pub(super) fn add_values(&self, d_out: &Tile<'k, T>) {
+    pub(super) fn add_values(&self, d_out: &SharedTile<'k, T>) {
         round(&self.weights, &self.scores.held());
         self.accumulate(&self.dv, &self.weights, d_out);
     }
 
     /// The gradients of the scores, rounded, in registers and in shared memory. `newer`
     /// products have been asked for since those of the weights.
-    pub(super) fn d_score(&self, deltas: &SharedArray<'k, f32>, stage: &Tile<'k, T>, newer: u32) {
+    pub(super) fn d_score(
+        &self,
+        deltas: &SharedArray<'k, f32>,
+        stage: &SharedTile<'k, T>,
+        newer: u32,
+    ) {
         let k = self.k;
         let d_scores = self.d_scores.settled(newer);
         let weights = self.scores.held();
@@ -171,7 +177,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Asks for this warpgroup's piece of the block's dS K.
-    pub(super) fn ask_queries(&self, stage: &Tile<'k, T>, keys: &Tile<'k, T>) {
+    pub(super) fn ask_queries(&self, stage: &SharedTile<'k, T>, keys: &SharedTile<'k, T>) {
         let zero = self.k.c(0);
         let (left, right) = match self.shape.panels() {
             1 => (self.group, zero),
@@ -191,11 +197,16 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Asks for dK += dS^T Q.
-    pub(super) fn add_keys(&self, queries: &Tile<'k, T>) {
+    pub(super) fn add_keys(&self, queries: &SharedTile<'k, T>) {
         self.accumulate(&self.dk, &self.rounded, queries);
     }
 
-    fn accumulate(&self, sums: &WgmmaSums<'k>, left: &[WgmmaLeft<'k, T>], right: &Tile<'k, T>) {
+    fn accumulate(
+        &self,
+        sums: &WgmmaSums<'k>,
+        left: &[WgmmaLeft<'k, T>],
+        right: &SharedTile<'k, T>,
+    ) {
         let right = right.wgmma_operand_across(0, self.shape.queries());
         sums.accumulate(|batch| {
             for (step, left) in left.iter().enumerate() {
@@ -229,7 +240,7 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Stores dK and dV.
-    pub(super) fn store(&self, args: &WarpgroupArgs<On<'k>>, place: &Place<'k>) {
+    pub(super) fn store(&self, args: &WarpgroupArgs<On<'k>>, place: &KeyTile<'k>) {
         let k = self.k;
         let inside = place.reach.keys - place.reach.first_key;
         let first = place.first_element(args);

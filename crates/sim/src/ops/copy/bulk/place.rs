@@ -4,7 +4,7 @@ use crate::access::conflict::{place, report_race};
 use crate::access::context::Cx;
 use crate::access::flight;
 use crate::access::group::{Does, Home};
-use crate::race::access::{Access, Kind, LINE};
+use crate::race::access::{Access, AccessKind, LINE};
 use crate::race::clock::Behind;
 use crate::state::memory::window::{SharedPlace, Window};
 use heist_ptx::rule;
@@ -122,7 +122,7 @@ impl Cx<'_> {
         start: u64,
         len: u64,
         does: Does,
-        kind: Kind,
+        kind: AccessKind,
     ) {
         let checks = self.machine.options.checks;
         let (pc, geography, lanes) = (self.pc(), self.machine.geography, [lane as u8; 32]);
@@ -303,8 +303,8 @@ impl Cx<'_> {
         let Some(found) = found else { return };
         let them = self.whom(found.agent, found.lane);
         let code = match (found.known, rank == self.warp.rank) {
-            (false, _) if found.kind == Kind::Product => rule::WGMMA_SOURCE_OVERWRITTEN,
-            (false, _) if found.kind == Kind::Async && !found.write => {
+            (false, _) if found.kind == AccessKind::Product => rule::WGMMA_SOURCE_OVERWRITTEN,
+            (false, _) if found.kind == AccessKind::Async && !found.write => {
                 rule::BULK_SOURCE_OVERWRITTEN
             }
             (true, _) => rule::PROXY_FENCE_BEFORE_ASYNC_WRITE,

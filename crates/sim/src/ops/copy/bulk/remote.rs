@@ -13,7 +13,7 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each};
 use crate::ops::mbarrier::check_use;
 use crate::ops::memory::reduction::{op_of, type_of};
-use crate::race::access::Kind;
+use crate::race::access::AccessKind;
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
 use heist_arith::atomic::{Op, Subnormals, Type};
@@ -129,7 +129,7 @@ fn send(
             Some((op, ty)) => reduce_into(region, start, &data, op, ty, Subnormals::Kept),
         }
         if let Some(stamp) = stamp {
-            flight::written(region, start..end, Kind::Delivered, stamp, pc);
+            flight::written(region, start..end, AccessKind::Delivered, stamp, pc);
         }
         delivery.arrive(happening, Some(&clock));
     });

@@ -8,7 +8,7 @@ use crate::access::group::Does;
 use crate::code::Slot;
 use crate::ops::copy::tensor_map::{self, Piece};
 use crate::ops::mbarrier::check_use;
-use crate::race::access::{Kind, Scope};
+use crate::race::access::{AccessKind, Scope};
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
@@ -16,7 +16,7 @@ use heist_launch::TensorElement;
 use heist_ptx::rule;
 
 /// A rank and an offset in its shared memory, if there is one.
-type Source = Option<(u32, u64)>;
+type SharedOrigin = Option<(u32, u64)>;
 
 impl Bulk {
     /// The pieces of the copy, with what is wrong about them reported.
@@ -202,7 +202,7 @@ impl Bulk {
                 }
                 if let Some(stamp) = stamp {
                     let shared = &mut block.shared;
-                    flight::written(shared, start..end, Kind::Async, stamp, pc);
+                    flight::written(shared, start..end, AccessKind::Async, stamp, pc);
                 }
                 delivery.arrive(happening, Some(&clock));
             }
@@ -211,7 +211,7 @@ impl Bulk {
 
     /// The data of a copy into shared memory, and where it is held at its source if that
     /// is a peer's.
-    fn taken(&self, cx: &mut Cx<'_>, moved: &Move, other: u64) -> Option<(Vec<u8>, Source)> {
+    fn taken(&self, cx: &mut Cx<'_>, moved: &Move, other: u64) -> Option<(Vec<u8>, SharedOrigin)> {
         let lane = moved.lane;
         if self.to_peer {
             let (rank, source) = cx.shared_place(lane, other)?;
@@ -231,7 +231,14 @@ impl Bulk {
             match piece.global {
                 Some(address) => {
                     let (home, offset) = cx.global_place(lane, address, piece.len, Does::Reads)?;
-                    cx.touch_range(lane, home, offset, piece.len, Does::Reads, Kind::Plain);
+                    cx.touch_range(
+                        lane,
+                        home,
+                        offset,
+                        piece.len,
+                        Does::Reads,
+                        AccessKind::Plain,
+                    );
                     if let Some(region) = cx.region(home) {
                         data[range].copy_from_slice(region.bytes(offset, piece.len as usize));
                     }
@@ -306,9 +313,9 @@ impl Bulk {
             };
             let bytes = &data[piece.shared as usize..(piece.shared + piece.len) as usize];
             let kind = if self.reduce.is_some() {
-                Kind::Strong(Scope::Gpu)
+                AccessKind::Strong(Scope::Gpu)
             } else {
-                Kind::Plain
+                AccessKind::Plain
             };
             cx.touch_range(lane, home, at, piece.len, Does::Writes, kind);
             let Some(region) = cx.region(home) else {
@@ -322,7 +329,7 @@ impl Bulk {
                 }
             }
             if let Some(stamp) = written {
-                flight::written(region, at..at + piece.len, Kind::Async, stamp, pc);
+                flight::written(region, at..at + piece.len, AccessKind::Async, stamp, pc);
             }
         }
         let (start, end) = (u64::from(offset), u64::from(offset) + moved.total);

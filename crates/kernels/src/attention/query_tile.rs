@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 /// A tile's part of the problem, while its keys are gone through.
-pub(crate) struct Place<'k, T> {
+pub(crate) struct QueryTile<'k, T> {
     /// Where the tile's first query row is, and its results; and where the
     /// sequence's first key is, and its value. Offsets and no pointers: the
     /// parameters cost no registers, and two tensors share an offset.
@@ -75,14 +75,14 @@ impl<'k> SetAside<'k> {
     }
 }
 
-impl<'k, T> Deref for Place<'k, T> {
+impl<'k, T> Deref for QueryTile<'k, T> {
     type Target = Span<'k>;
     fn deref(&self) -> &Span<'k> {
         &self.span
     }
 }
 
-impl<'k, T: Element> Place<'k, T> {
+impl<'k, T: Element> QueryTile<'k, T> {
     /// Of a tile of `rows` query rows: along x the rows and the splits, along y
     /// the heads, along z the sequences.
     pub(crate) fn of(
@@ -115,7 +115,7 @@ impl<'k, T: Element> Place<'k, T> {
             left: args.left,
             right: args.right,
         };
-        Place {
+        QueryTile {
             queries,
             key_rows: kv,
             args: *args,
