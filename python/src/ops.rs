@@ -6,8 +6,8 @@ use crate::error::{HeistError, bad_word, of_op};
 use heist::kernels::attention::{Layout as Heads, Mask};
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
-    Attention, BorrowedStream, GroupedGemm, Memory, OpError, Operands, SLOTS, Sequences, Slots,
-    WorkspaceMemory,
+    Attention, AttentionBackward, BorrowedStream, GroupedGemm, Memory, OpError, Operands, SLOTS,
+    Sequences, Slots, WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
 use heist::sched::{AnyPolicy, Schedule, Submit, TileSource};
@@ -151,41 +151,56 @@ impl Ops {
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = Attention {
-            sequences: match (packed, paged) {
-                (None, None) => Sequences::Same {
-                    batch,
-                    queries,
-                    keys,
-                },
-                (None, Some((page, most_pages, pages))) => Sequences::Paged {
-                    batch,
-                    queries,
-                    page,
-                    most_pages,
-                    pages,
-                },
-                (Some((query_rows, key_rows)), _) => Sequences::Packed {
-                    batch,
-                    most_queries: queries,
-                    most_keys: keys,
-                    query_rows,
-                    key_rows,
-                },
-            },
+            sequences: sequences(batch, queries, keys, packed, paged),
             heads,
             kv_heads,
             head_dim: dim,
             dtype: dtype.parse().map_err(bad_word)?,
-            mask: match (causal, window) {
-                (true, _) => Mask::Causal,
-                (false, None) => Mask::Full,
-                (false, Some((left, right))) => Mask::Window { left, right },
-            },
+            mask: mask(causal, window),
             layout: if rows { Heads::Rows } else { Heads::Heads },
             scale,
         };
         let schedule = self.schedule(policy)?;
         let plan = py.detach(|| self.ops.attention(&problem, schedule.as_ref()));
+        self.made(py, plan)
+    }
+
+    /// Plans the gradients of attention.
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, policy=None))]
+    #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
+    fn attention_backward(
+        &self,
+        py: Python<'_>,
+        batch: u32,
+        queries: u32,
+        keys: u32,
+        heads: u32,
+        kv_heads: u32,
+        dim: u32,
+        dtype: &str,
+        rows: bool,
+        packed: Option<(u32, u32)>,
+        causal: bool,
+        window: Option<(u32, u32)>,
+        scale: Option<f32>,
+        deterministic: bool,
+        policy: Option<&str>,
+    ) -> PyResult<Plan> {
+        let problem = AttentionBackward {
+            attention: Attention {
+                sequences: sequences(batch, queries, keys, packed, None),
+                heads,
+                kv_heads,
+                head_dim: dim,
+                dtype: dtype.parse().map_err(bad_word)?,
+                mask: mask(causal, window),
+                layout: if rows { Heads::Rows } else { Heads::Heads },
+                scale,
+            },
+            deterministic,
+        };
+        let schedule = self.schedule(policy)?;
+        let plan = py.detach(|| self.ops.attention_backward(&problem, schedule.as_ref()));
         self.made(py, plan)
     }
 }
@@ -214,6 +229,45 @@ impl Ops {
             plan: plan.by_slot(),
             simulated: self.simulated,
         })
+    }
+}
+
+/// Which sequences attention is over, by the numbers that Python has.
+fn sequences(
+    batch: u32,
+    queries: u32,
+    keys: u32,
+    packed: Option<(u32, u32)>,
+    paged: Option<(u32, u32, u32)>,
+) -> Sequences {
+    match (packed, paged) {
+        (None, None) => Sequences::Same {
+            batch,
+            queries,
+            keys,
+        },
+        (None, Some((page, most_pages, pages))) => Sequences::Paged {
+            batch,
+            queries,
+            page,
+            most_pages,
+            pages,
+        },
+        (Some((query_rows, key_rows)), _) => Sequences::Packed {
+            batch,
+            most_queries: queries,
+            most_keys: keys,
+            query_rows,
+            key_rows,
+        },
+    }
+}
+
+fn mask(causal: bool, window: Option<(u32, u32)>) -> Mask {
+    match (causal, window) {
+        (true, _) => Mask::Causal,
+        (false, None) => Mask::Full,
+        (false, Some((left, right))) => Mask::Window { left, right },
     }
 }
 

@@ -110,6 +110,130 @@ def gradients():
             close(found.grad, want.grad)
 
 
+def training(ours, theirs, exact, inputs):
+    """Gradients of a sum with random weights, whose error is held against PyTorch's."""
+    out = exact(*(right := [t.detach().double().requires_grad_() for t in inputs]))
+    weights = torch.randn_like(out).to(inputs[0].dtype)
+    out.backward(weights.double())
+    found = []
+    for call in (ours, theirs):
+        mine = [t.detach().requires_grad_() for t in inputs]
+        call(*mine).backward(weights)
+        found.append([t.grad for t in mine])
+    for our, their, want in zip(*found, right):
+        no_worse(our, their, want.grad)
+    return found[0]
+
+
+def gradients_of_attention():
+    """Beside PyTorch's: masks, shared heads, both layouts, heads for every kernel, lengths
+    that fill no tile; the same bits where they are asked for; packed sequences."""
+    for batch, heads, kv, queries, keys, dim, causal in [
+        (2, 8, 8, 256, 256, 64, False), (1, 4, 4, 1000, 1000, 128, True), (2, 8, 2, 512, 512, 128, True),
+        (1, 2, 1, 77, 77, 80, False), (1, 4, 2, 100, 333, 64, False), (1, 4, 4, 2048, 2048, 64, True),
+        (1, 2, 2, 8, 8, 16, True), (3, 4, 4, 1, 300, 128, False),
+    ]:  # fmt: skip
+        for dtype in (F16, BF16):
+            for rows in (False, True):
+                make = lambda h, n: (  # noqa: E731
+                    randn(batch, n, h, dim, dtype=dtype).transpose(1, 2) if rows else randn(batch, h, n, dim, dtype=dtype)
+                )
+                inputs = make(heads, queries), make(kv, keys), make(kv, keys)
+                training(
+                    lambda q, k, v: ht.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True),
+                    lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != kv),
+                    lambda q, k, v: attention(q, k, v, causal=causal)[0], inputs,
+                )  # fmt: skip
+    inputs = [randn(2, 700, 4, 64) for _ in range(3)]
+    for window in ((-1, -1), (100, 50), (64, 0)):
+        ours = lambda q, k, v: ht.flash_attn_func(q, k, v, window_size=window, deterministic=True)  # noqa: E731
+        exact = lambda *given: attention(*(t.transpose(1, 2) for t in given), window=window)[0].transpose(1, 2)  # noqa: E731
+        bits = []
+        for _ in range(3):
+            mine = [t.clone().requires_grad_() for t in inputs]
+            ours(*mine).backward(inputs[0])
+            bits.append([t.grad for t in mine])
+        assert all(torch.equal(a, b) for other in bits[1:] for a, b in zip(bits[0], other))
+        right = [t.double().requires_grad_() for t in inputs]
+        exact(*right).backward(inputs[0].double())
+        for found, want in zip(bits[0], right):
+            close(found, want.grad)
+    lengths = [100, 1, 0, 513, 64]
+    starts = torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32, device="cuda")
+    inputs = randn(700, 8, 64), randn(700, 2, 64), randn(700, 2, 64)
+    for deterministic in (False, True):
+        mine, right = [t.clone().requires_grad_() for t in inputs], [t.double().requires_grad_() for t in inputs]
+        out = ht.flash_attn_varlen_func(*mine, starts, starts, 513, 513, causal=True, deterministic=deterministic)
+        out.backward(inputs[0])
+        for begin, length in zip(starts.tolist(), lengths):
+            if length:
+                part = slice(begin, begin + length)
+                want = attention(*(t[part].transpose(0, 1)[None] for t in right), causal=True)[0]
+                want.backward(inputs[0][part].double().transpose(0, 1)[None])
+        for found, want in zip(mine, right):
+            close(found.grad, want.grad)
+            assert not found.grad[678:].any()
+
+
+def graphs_of_training():
+    """A step with our backward, captured and replayed; and in two threads on streams of
+    their own."""
+    q, k, v = (randn(2, 8, 640, 64).requires_grad_() for _ in range(3))
+    weights = randn(2, 8, 640, 64)
+
+    def step():
+        return torch.autograd.grad(ht.scaled_dot_product_attention(q, k, v, is_causal=True), (q, k, v), weights)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = step()
+
+    def right(q, k, v, weights):
+        exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+        return torch.autograd.grad(attention(*exact, causal=True)[0], exact, weights.double())
+
+    for _ in range(3):
+        with torch.no_grad():
+            for tensor in (q, k, v, weights):
+                tensor.normal_()
+            for result in results:
+                result.fill_(float("nan"))
+        graph.replay()
+        torch.cuda.synchronize()
+        for found, want in zip(results, right(q, k, v, weights)):
+            close(found, want)
+    wrong = []
+
+    def work(number):
+        try:
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                mine = [randn(1, 4, 512, 64).requires_grad_() for _ in range(3)]
+                weights = randn(1, 4, 512, 64)
+                out = [
+                    torch.autograd.grad(ht.scaled_dot_product_attention(*mine, is_causal=True), mine, weights) for _ in range(20)
+                ]
+            stream.synchronize()
+            for found in out:
+                for a, b in zip(found, right(*mine, weights)):
+                    close(a, b)
+        except Exception:
+            wrong.append((number, traceback.format_exc()))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0][1]
+
+
 def groups():
     for rows, count, n, k in [(1024, 8, 512, 256), (77, 5, 264, 96), (4096, 16, 1024, 512)]:
         a, b = randn(rows, k), randn(count, k, n)
@@ -209,9 +333,20 @@ def compiled():
     x, w = randn(256, 128), randn(512, 128)
     close(torch.compile(block, fullgraph=True)(x, w), block(x, w).double())
 
+    def loss(x, w, q, k, v):
+        attended = ht.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return (ht.linear(attended + x, w, activation="silu") ** 2).float().mean()
+
+    inputs = randn(2, 256, 256), randn(512, 256), *(randn(2, 4, 256, 64) for _ in range(3))
+    eager, traced = ([t.clone().requires_grad_() for t in inputs] for _ in range(2))
+    loss(*eager).backward()
+    torch.compile(loss, fullgraph=True)(*traced).backward()
+    for a, b in zip(eager, traced):
+        close(b.grad, a.grad.double())
+
 
 def the_hook():
-    """PyTorch's own call, with our forward and PyTorch's backward."""
+    """PyTorch's own call, with our forward and our backward."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     q, k, v = (randn(2, 8, 512, 64).requires_grad_() for _ in range(3))
@@ -228,11 +363,14 @@ def the_hook():
             ours = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             ours.sum().backward()
             # What the kernels do not do stays PyTorch's.
-            odd = randn(1, 2, 64, 24)
-            F.scaled_dot_product_attention(odd, odd, odd)
+            odd = randn(1, 2, 64, 24).requires_grad_()
+            F.scaled_dot_product_attention(odd, odd, odd).sum().backward()
+            wide = randn(1, 2, 64, 256).requires_grad_()
+            F.scaled_dot_product_attention(wide, wide, wide).sum().backward()
         finally:
             ht.restore()
-        assert len(plain) >= before
+        # Attention twice, of which the wide one has no backward of ours, and one backward.
+        assert len(plain) == before + 3, (before, len(plain))
         exact = attention(q, k, v, causal=True)[0]
         no_worse(ours.detach(), theirs.detach(), exact.detach())
         for t, want in zip((q, k, v), gradients):
@@ -243,6 +381,7 @@ def the_hook():
 
 def refusals():
     one = torch.tensor([1 << 19], dtype=torch.int32, device="cuda")
+    tiny, factor = torch.zeros(1 << 19, 16, device="cuda").to(torch.float8_e4m3fn), torch.ones((), device="cuda")
     for call, error in [
         (lambda: ht.mm(randn(8, 16), torch.zeros(16, 8, dtype=BF16)), (ValueError, RuntimeError)),
         (lambda: ht.mm(randn(9 * 16)[1:129].view(8, 16), randn(16, 8)), ValueError),
@@ -250,6 +389,10 @@ def refusals():
         (lambda: ht.mm(randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
         (lambda: ht.linear(randn(1 << 19, 16), randn(1 << 19, 16)), torch.OutOfMemoryError),
         (lambda: ht.addmm(randn(1), randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
+        (lambda: ht.bmm(randn(1, 1 << 19, 16), randn(1, 16, 1 << 19)), torch.OutOfMemoryError),
+        (lambda: ht.scaled_mm(tiny, tiny.t(), factor, factor), torch.OutOfMemoryError),
+        (lambda: torch.ops.heist.attention_backward(*(randn(1, 1, 8, 16),) * 5, torch.zeros(1, 1, 8)), (ValueError, RuntimeError)),
+        (lambda: ht.scaled_dot_product_attention(*(randn(1, 1, 8, 256).requires_grad_(),) * 3), heist.UnsupportedError),
         (lambda: ht.grouped_mm(randn(1 << 19, 16), randn(1, 16, 1 << 19), offs=one), torch.OutOfMemoryError),
     ]:
         try:
@@ -345,6 +488,10 @@ def more_than_2_31_elements():
     close(out[-64:], -(a[-64:].double() @ b.double()))
     close(out[:7], a[:7].double() @ b.double())
     del out
+    more_than_2_31_elements_of_attention()
+
+
+def more_than_2_31_elements_of_attention():
     q = randn(2100, 16, 512, 128)
     assert q.numel() > 2**31
     out = ht.scaled_dot_product_attention(q, q, q, is_causal=True)
@@ -354,6 +501,14 @@ def more_than_2_31_elements():
     out = ht.flash_attn_varlen_func(rows, rows, rows, starts, starts, 512, 512)
     last = rows[-512:].transpose(0, 1)[None]
     close(out[-512:].transpose(0, 1)[None], attention(last, last, last)[0])
+    del out
+    mine = q.requires_grad_()
+    ht.scaled_dot_product_attention(mine, mine, mine, is_causal=True).backward(torch.ones_like(q))
+    one = q[-1:].detach().double().requires_grad_()
+    attention(one, one, one, causal=True)[0].sum().backward()
+    close(mine.grad[-1:], one.grad)
+    mine.grad = None
+    q = q.detach()
     table = torch.tensor([[2099, 5]], dtype=torch.int32, device="cuda")
     pages = q.view(2100, 512, 16, 128)
     lengths = torch.tensor([700], dtype=torch.int32, device="cuda")
@@ -364,7 +519,8 @@ def more_than_2_31_elements():
 
 
 CHECKS = [
-    attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, batches_and_eight_bit_floats, gradients, groups, graphs,
+    attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, batches_and_eight_bit_floats, gradients,
+    gradients_of_attention, graphs_of_training, groups, graphs,
     graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,
 ]  # fmt: skip
 

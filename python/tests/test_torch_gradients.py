@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: the opera
 import torch.nn.functional as F
 
 import heist.torch as ht
-from references import close
+from references import attention, close
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
 
@@ -61,7 +61,103 @@ def test_only_what_is_wanted():
     assert not ht.linear(x, w.detach()).requires_grad
 
 
+def heads(*shape, rows, dtype=F16):
+    """(batch, heads, rows, elements), lying so or as rows of heads."""
+    if not rows:
+        return torch.randn(*shape, dtype=dtype)
+    batch, count, length, dim = shape
+    return torch.randn(batch, length, count, dim, dtype=dtype).transpose(1, 2)
+
+
+@pytest.mark.parametrize("causal, rows, dtype", [(False, False, F16), (True, True, BF16), (True, False, F16)])
+def test_sdpa(causal, rows, dtype):
+    inputs = heads(2, 4, 20, 32, rows=rows, dtype=dtype), *(heads(2, 2, 20, 32, rows=rows, dtype=dtype) for _ in range(2))
+    compare(
+        lambda q, k, v: ht.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True),
+        lambda q, k, v: attention(q, k, v, causal=causal)[0],
+        inputs,
+    )
+
+
+@pytest.mark.parametrize("queries, keys", [(8, 20), (20, 8)])
+def test_sdpa_counts_causal_masks_from_the_first_key(queries, keys):
+    inputs = [torch.randn(1, 2, length, 64, dtype=F16) for length in (queries, keys, keys)]
+    compare(
+        lambda q, k, v: ht.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+        lambda q, k, v: attention(q, k, v, causal=True, top_left=True, scale=0.3)[0],
+        inputs,
+    )
+
+
+@pytest.mark.parametrize("window", [(-1, -1), (4, 2)])
+def test_flash_attn_func_the_same_bits_twice(window):
+    inputs = [torch.randn(1, length, 2, 64, dtype=BF16) for length in (12, 20, 20)]
+    ours = lambda q, k, v: ht.flash_attn_func(q, k, v, window_size=window, deterministic=True)  # noqa: E731
+    compare(ours, lambda *given: attention(*(t.transpose(1, 2) for t in given), window=window)[0].transpose(1, 2), inputs)
+    bits = []
+    for _ in range(2):
+        mine = [t.clone().requires_grad_() for t in inputs]
+        ours(*mine).sum().backward()
+        bits.append([t.grad for t in mine])
+    assert all(torch.equal(a, b) for a, b in zip(*bits))
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_flash_attn_varlen_func(deterministic):
+    """Sequences of three lengths, one of them none, and rows behind the last."""
+    starts = torch.tensor([0, 5, 5, 22], dtype=torch.int32)
+    inputs = [torch.randn(25, 2, 16, dtype=F16) for _ in range(3)]
+    mine, exact = [t.clone().requires_grad_() for t in inputs], [t.double().requires_grad_() for t in inputs]
+    out = ht.flash_attn_varlen_func(*mine, starts, starts, 17, 17, causal=True, deterministic=deterministic)
+    weights = torch.randn(25, 2, 16, dtype=F16)
+    out.backward(weights)
+    for begin, end in ((0, 5), (5, 22)):
+        part = [t[begin:end].transpose(0, 1)[None] for t in exact]
+        want = attention(*part, causal=True)[0]
+        close(out[begin:end].detach().transpose(0, 1)[None], want.detach())
+        want.backward(weights[begin:end].double().transpose(0, 1)[None])
+    for found, want in zip(mine, exact):
+        close(found.grad, want.grad)
+        assert not found.grad[22:].any()
+
+
+def test_attention_of_nothing():
+    q, k = torch.randn(1, 2, 4, 16, dtype=F16, requires_grad=True), torch.randn(1, 2, 0, 16, dtype=F16, requires_grad=True)
+    ht.scaled_dot_product_attention(q, k, k).sum().backward()
+    assert torch.equal(q.grad, torch.zeros_like(q)) and k.grad.shape == k.shape
+
+
+def test_log_sum_exps_have_no_gradient():
+    q, k, v = (torch.randn(1, 8, 2, 16, dtype=F16, requires_grad=True) for _ in range(3))
+    out, lse, _ = ht.flash_attn_func(q, k, v, return_attn_probs=True)
+    assert out.requires_grad and not lse.requires_grad
+
+
+def test_a_setting_of_pytorch_asks_for_the_same_bits():
+    asked = []
+    q, k, v = (torch.randn(1, 2, 8, 16, dtype=F16, requires_grad=True) for _ in range(3))
+    from heist.torch import _device
+
+    native = _device.ops_of(-1)
+    torch.use_deterministic_algorithms(True)
+    try:
+        before = len(native)
+        ht.scaled_dot_product_attention(q, k, v).sum().backward()
+        asked = [key for key in _device.PLANS if key[0] == "attention_backward" and key[-2] is True and key[2][0] == q.shape]
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert asked and len(native) > before
+
+
+def train(*shape, dtype=F16):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
 TRAIN = {
+    "attention_lse_train": lambda: (*(train(1, 2, 8, 16) for _ in range(3)), True, -1, -1, 0.0, True),
+    "attention_packed_train": lambda: (
+        *(train(9, 2, 16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
+    ),
     "mm_train": lambda: (torch.randn(8, 16, dtype=F16, requires_grad=True), torch.randn(16, 8, dtype=F16, requires_grad=True)),
     "linear_train": lambda: (torch.randn(3, 16, dtype=F16, requires_grad=True), torch.randn(8, 16, dtype=F16, requires_grad=True)),
     "linear_bias_train": lambda: (
@@ -73,6 +169,45 @@ TRAIN = {
 @pytest.mark.parametrize("name", TRAIN)
 def test_opcheck(name):
     torch.library.opcheck(getattr(torch.ops.heist, name).default, TRAIN[name]())
+
+
+DIFFERENTIATE = {
+    "attention_backward": lambda: (
+        *(torch.randn(1, 2, 8, 16, dtype=F16) for _ in range(5)), torch.randn(1, 2, 8), True,
+    ),
+    "attention_packed_backward": lambda: (
+        *(torch.randn(9, 2, 16, dtype=F16) for _ in range(5)), torch.randn(2, 9),
+        *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5, False, -1, -1, 0.0, True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATE)
+def test_opcheck_of_the_backward(name):
+    arguments = DIFFERENTIATE[name]()
+    torch.library.opcheck(getattr(torch.ops.heist, name).default, arguments)
+    torch.library.opcheck(getattr(torch.ops.heist, f"{name}_policy").default, arguments, {"policy": "greedy"})
+
+
+def test_compile_of_attention():
+    starts = torch.tensor([0, 3, 8], dtype=torch.int32)
+
+    def loss(q, k, v, starts):
+        attended = ht.scaled_dot_product_attention(q, k, v, is_causal=True)
+        flash = ht.flash_attn_func(*(t.transpose(1, 2) for t in (q, k, v)), window_size=(2, 2))
+        packed = ht.flash_attn_varlen_func(*(t[0].transpose(0, 1) for t in (q, k, v)), starts, starts, 5, 5)
+        return (attended.transpose(1, 2) * flash + packed).float().square().sum()
+
+    inputs = [torch.randn(1, 2, 8, 16, dtype=F16) for _ in range(3)]
+    eager, traced = ([t.clone().requires_grad_() for t in inputs] for _ in range(2))
+    torch.use_deterministic_algorithms(True)
+    try:
+        loss(*eager, starts).backward()
+        torch.compile(loss, fullgraph=True, backend="aot_eager")(*traced, starts).backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for a, b in zip(eager, traced):
+        close(a.grad, b.grad.double(), 1e-2)
 
 
 def test_compile():

@@ -229,9 +229,9 @@ def test_opcheck(name):
 def test_every_operation_is_checked():
     there = {name.split("::")[1].split(".")[0] for name in torch._C._dispatch_get_all_op_names() if name.startswith("heist::")}
     from test_torch_batches import MORE
-    from test_torch_gradients import TRAIN
+    from test_torch_gradients import DIFFERENTIATE, TRAIN
 
-    plain = [name for name in (*OPS, *MORE) if not name.endswith("_train")]
+    plain = [name for name in (*OPS, *MORE, *DIFFERENTIATE) if not name.endswith("_train")]
     assert there == {form for name in plain for form in (name, f"_{name}", f"{name}_policy")} | {*TRAIN, "bmm_train"}
 
 
@@ -291,9 +291,9 @@ def test_what_the_simulated_gpu_finds_is_raised():
 def test_examples_in_the_documentation():
     import doctest
 
-    from heist.torch import _attention, _batches, _device, _products
+    from heist.torch import _batches, _device, _flash, _products
 
-    for module in (ht, _attention, _batches, _device, _products):
+    for module in (ht, _batches, _device, _flash, _products):
         globs = {"torch": torch, "ht": ht, "heist": __import__("heist")}
         failed, _ = doctest.testmod(module, extraglobs=globs)
         assert failed == 0, module

@@ -40,6 +40,7 @@ def q(*shape, dtype=F16):
 sdpa, flash, varlen, cached = (
     ht.scaled_dot_product_attention, ht.flash_attn_func, ht.flash_attn_varlen_func, ht.flash_attn_with_kvcache,
 )  # fmt: skip
+backward, packed_backward = torch.ops.heist.attention_backward, torch.ops.heist.attention_packed_backward
 starts = torch.tensor([0, 4, 8], dtype=I32)
 packed = (t(8, 2, 16), t(8, 2, 16), t(8, 2, 16))
 cache = (t(1, 16, 2, 16), t(1, 16, 2, 16))
@@ -146,7 +147,23 @@ TABLE = [
     ("linear with a policy that wants a gradient", lambda: ht.linear(t(8, 16), t(8, 16).requires_grad_(), policy="greedy"), Unsupported, "leave the policy out"),
     ("addmm that wants a gradient", lambda: ht.addmm(t(8).requires_grad_(), t(8, 16), t(16, 8)), Unsupported, "no_grad"),
     ("grouped_mm that wants a gradient", lambda: ht.grouped_mm(t(8, 16).requires_grad_(), t(2, 16, 8), offs=offs), Unsupported, "no_grad"),
-    ("sdpa that wants a gradient", lambda: sdpa(q().requires_grad_(), q(), q()), Unsupported, "no_grad"),
+    ("sdpa with a policy that wants a gradient", lambda: sdpa(q().requires_grad_(), q(), q(), policy="greedy"), Unsupported, "leave the policy out"),
+    ("flash with a policy that wants a gradient", lambda: flash(*(t(1, 8, 2, 16).requires_grad_(),) * 3, policy="greedy"), Unsupported, "leave the policy out"),
+    ("sdpa of 256 elements a head that wants a gradient", lambda: sdpa(*(q(1, 2, 8, 256).requires_grad_(),) * 3), Unsupported, "up to 128"),
+    ("flash of 144 elements a head that wants a gradient", lambda: flash(*(t(1, 8, 2, 144).requires_grad_(),) * 3), Unsupported, "up to 128"),
+    ("varlen of 256 elements a head that wants a gradient", lambda: varlen(*(t(8, 2, 256).requires_grad_(),) * 3, starts, starts, 4, 4), Unsupported, "no_grad"),
+    ("kvcache that wants a gradient", lambda: cached(one.clone().requires_grad_(), *cache, cache_seqlens=4), Unsupported, "no_grad"),
+    ("sdpa of 20 elements a head that wants a gradient", lambda: sdpa(*(q(1, 2, 8, 20).requires_grad_(),) * 3), Unsupported, "multiples of 16"),
+    ("flash of other head sizes that wants a gradient", lambda: flash(t(1, 8, 2, 16).requires_grad_(), *(t(1, 8, 2, 32),) * 2), ValueError, "have 16 elements"),
+    ("backward with a gradient of another shape", lambda: backward(q(1, 2, 4, 16), q(), q(), q(), q(), t(1, 2, 8, dtype=F32)), RuntimeError, "the gradient is"),
+    ("backward with a gradient of another type", lambda: backward(q(dtype=BF16), q(), q(), q(), q(), t(1, 2, 8, dtype=F32)), RuntimeError, "bfloat16"),
+    ("backward with half log-sum-exps", lambda: backward(q(), q(), q(), q(), q(), t(1, 2, 8)), RuntimeError, "lse is"),
+    ("backward with log-sum-exps of other rows", lambda: backward(q(), q(), q(), q(), q(), t(1, 2, 7, dtype=F32)), RuntimeError, "is wanted"),
+    ("backward with results at an odd place", lambda: backward(q(), q(), q(), q(), off(1, 2, 8, 16), t(1, 2, 8, dtype=F32)), RuntimeError, "16 bytes"),
+    ("backward with results elsewhere", lambda: backward(q(), q(), q(), q(), meta(1, 2, 8, 16), t(1, 2, 8, dtype=F32)), (ValueError, RuntimeError), "device"),
+    ("packed backward with long starts", lambda: packed_backward(*(t(8, 2, 16),) * 5, t(2, 8, dtype=F32), starts.long(), starts, 4, 4), RuntimeError, "int32"),
+    ("packed backward with a longest that is too short", lambda: packed_backward(*(t(8, 2, 16),) * 5, t(2, 8, dtype=F32), starts, starts, 3, 4), RuntimeError, "the longest sequence"),
+    ("backward that is too much to simulate", lambda: backward(*(q(1, 8, 1024, 64),) * 5, t(1, 8, 1024, dtype=F32)), RuntimeError, "simulated GPU too long"),
     # Sizes
     ("mm of 2^31 rows", lambda: ht.mm(huge(2**31, 16), t(16, 8)), Unsupported, "2^31"),
     ("mm of 2^31 columns", lambda: ht.mm(t(8, 16), huge(2**31, 16).t()), Unsupported, "2^31"),

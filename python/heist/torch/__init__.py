@@ -15,7 +15,7 @@ takes them. What no kernel does raises :class:`heist.UnsupportedError`, and says
 is supported.
 """
 
-from ._attention import (
+from ._flash import (
     flash_attn_func,
     flash_attn_varlen_func,
     flash_attn_with_kvcache,

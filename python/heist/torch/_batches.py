@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ._device import (
+    PLANS,
     Launcher,
     UnsupportedError,
     aligned,
@@ -19,7 +20,7 @@ from ._device import (
     wants_gradient,
 )
 from ._library import CODES, Gradient, call, define, remember
-from ._products import _fits, _input, _number, _output, _plans, _result, _tf32
+from ._products import _fits, _input, _number, _output, _result, _tf32
 
 #: 8-bit floats, as the kernels name them.
 _TINY = {torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2"}
@@ -59,7 +60,7 @@ def _bmm(a, b, out_dtype=-1, policy=""):
         what, a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, out_dtype, a.get_device(), b.get_device(), policy,
         _tf32(a.dtype),
     )  # fmt: skip
-    launcher = _plans.get(key)
+    launcher = PLANS.get(key)
     if launcher is None:
         _check_bmm(a, b)
         index = device_of(what, a, b)
@@ -71,7 +72,7 @@ def _bmm(a, b, out_dtype=-1, policy=""):
             m, n, k, dtype=_input(what, "input", a), out=_output(what, out_dtype), layout=a_way + b_way,
             lda=k if a_way == "n" else m, ldb=n if b_way == "n" else k, ldc=n, batch=batch, policy=policy or None,
         )  # fmt: skip
-        launcher = _plans[key] = Launcher(index, plan)
+        launcher = PLANS[key] = Launcher(index, plan)
     (left, _), (right, _) = _lying(a), _lying(b)
     if (left.data_ptr() | right.data_ptr()) % 16:
         aligned(what, input=left, mat2=right)
@@ -178,7 +179,7 @@ def _scaled_mm_bias(a, b, scale_a, scale_b, bias, out_dtype=15, fast=False, poli
     out_dtype = _result(a, out_dtype)
     given = (a, b, scale_a, scale_b, *(() if bias is None else (bias,)))
     key = (what, *((t.shape, t.stride(), t.dtype, t.get_device()) for t in given), out_dtype, fast, policy)
-    found = _plans.get(key)
+    found = PLANS.get(key)
     if found is None:
         _check_scaled(a, b, scale_a, scale_b, bias, out_dtype)
         index = device_of(what, *given)
@@ -191,7 +192,7 @@ def _scaled_mm_bias(a, b, scale_a, scale_b, bias, out_dtype=15, fast=False, poli
                 bias=bias is not None, scales=kind, fast=fast, policy=policy or None,
             )  # fmt: skip
             launcher = Launcher(index, plan)
-        found = _plans[key] = launcher, kind
+        found = PLANS[key] = launcher, kind
     launcher, kind = found
     out = torch.empty((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
     if launcher is None:

@@ -18,6 +18,9 @@ DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 #: What a simulated GPU is asked at most, in floating-point operations of one call.
 SIMULATED_LIMIT = 4e8
 
+#: What was planned, by all that it depends on.
+PLANS: dict[Any, Any] = {}
+
 _ops: dict[int, _native.Ops] = {}
 _simulated = "sim:h200"
 _owner = os.getpid()
@@ -49,11 +52,8 @@ def simulate(device: str = "h200") -> None:
     _simulated = name
     _ops[-1] = ops
     # Plans are for the device that they were made for.
-    from . import _attention, _products
-
     _native.forget()
-    _attention.forget()
-    _products.forget()
+    PLANS.clear()
 
 
 def empty_cache() -> None:

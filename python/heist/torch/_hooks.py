@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
-from ._attention import _attend_lse, flash_attn_varlen_func, scaled_dot_product_attention
+from ._attention import attend_lse
 from ._device import UnsupportedError
+from ._flash import flash_attn_func, flash_attn_varlen_func, scaled_dot_product_attention
+from ._gradient import WIDEST, differentiate
 from ._library import call
 
 #: The name under which both know it.
@@ -21,12 +23,17 @@ class _Registration:
 
     def __init__(self) -> None:
         self.library = torch.library.Library("aten", "IMPL", "CUDA")
-        original = torch.library.get_kernel("aten::_scaled_dot_product_flash_attention", "CUDA")
+        self._forward()
+        self._backward()
+
+    def _forward(self) -> None:
+        name = "_scaled_dot_product_flash_attention"
+        original = torch.library.get_kernel(f"aten::{name}", "CUDA")
 
         def forward(keys: Any, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False,
                     return_debug_mask: bool = False, *, scale: float | None = None) -> Any:  # fmt: skip
             if _takes(query, key, value, dropout_p, return_debug_mask):
-                out, lse = call(_attend_lse, None, query, key, value, is_causal, -1, -1, scale or 0.0)
+                out, lse = call(attend_lse, None, query, key, value, is_causal, -1, -1, scale or 0.0)
                 seed = torch.zeros((2,), dtype=torch.uint64, device=query.device)
                 unused = torch.empty((), dtype=torch.uint64, device=query.device)
                 debug = torch.empty((0,), dtype=query.dtype, device=query.device)
@@ -35,7 +42,24 @@ class _Registration:
                 keys, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
             )
 
-        self.library.impl("_scaled_dot_product_flash_attention", forward, "CUDA", with_keyset=True, allow_override=True)
+        self.library.impl(name, forward, "CUDA", with_keyset=True, allow_override=True)
+
+    def _backward(self) -> None:
+        name = "_scaled_dot_product_flash_attention_backward"
+        original = torch.library.get_kernel(f"aten::{name}", "CUDA")
+
+        def backward(keys: Any, grad: Any, query: Any, key: Any, value: Any, out: Any, lse: Any, cum_seq_q: Any,
+                     cum_seq_k: Any, max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, seed: Any, offset: Any, *,
+                     scale: float | None = None) -> Any:  # fmt: skip
+            if _takes(query, key, value, dropout_p, False) and query.shape[-1] <= WIDEST:
+                switch = torch.are_deterministic_algorithms_enabled()
+                return call(differentiate, None, grad, query, key, value, out, lse, is_causal, -1, -1, scale or 0.0, switch)
+            return original.call_boxed(
+                keys, grad, query, key, value, out, lse, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, seed,
+                offset, scale=scale,
+            )  # fmt: skip
+
+        self.library.impl(name, backward, "CUDA", with_keyset=True, allow_override=True)
 
     def remove(self) -> None:
         """PyTorch's own is in force again."""
@@ -60,8 +84,9 @@ def _takes(query: Any, key: Any, value: Any, dropout_p: float, debug: bool) -> b
 
 def use() -> None:
     """Makes PyTorch's own flash attention Heist's: ``F.scaled_dot_product_attention`` on
-    CUDA tensors, wherever PyTorch chooses flash attention. The backward stays
-    PyTorch's. What Heist does not do (dropout, other head sizes) runs as before.
+    CUDA tensors, wherever PyTorch chooses flash attention, and its backward. What Heist
+    does not do (dropout, other head sizes, gradients of heads above 128 elements) runs as
+    before.
 
     >>> heist.torch.use()       # doctest: +SKIP
     >>> heist.torch.restore()   # doctest: +SKIP
@@ -103,8 +128,6 @@ def attention_forward(
 ) -> tuple[torch.Tensor, None]:
     """Attention as Hugging Face transformers call it: (batch, heads, rows, elements) in,
     (batch, rows, heads, elements) out."""
-    from ._attention import flash_attn_func
-
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     # One query sees everything before it: that is what its cache holds.
     causal = bool(causal) and query.shape[2] > 1

@@ -44,6 +44,8 @@ class Gradient(NamedTuple):
 
     keep: Callable[..., Any]
     backward: Callable[..., Any]
+    #: An argument of the training form, the last one, which the backward alone looks at.
+    switch: str = ""
 
 
 def define(
@@ -61,9 +63,9 @@ def define(
     LIBRARY.define(f"{name}({arguments}) -> {results}")
     LIBRARY.define(f"_{name}({arguments}) -> {results}")
     LIBRARY.define(f"{name}_policy({arguments}, *, str policy) -> {results}")
-    count = results.count("Tensor")
+    made = results.count("Tensor")
     for key in ("CPU", "CUDA"):
-        LIBRARY.impl(f"_{name}", _asked(body, count), key)
+        LIBRARY.impl(f"_{name}", _asked(body, made), key)
         LIBRARY.impl(f"{name}_policy", body, key)
     torch.library.register_fake(f"heist::{name}", fake, lib=LIBRARY)
     torch.library.register_fake(f"heist::{name}_policy", lambda *given, policy: fake(*given), lib=LIBRARY)
@@ -71,10 +73,12 @@ def define(
     _defined.append((name, kinds, body))
     train = None
     if gradient is not None:
-        LIBRARY.define(f"{name}_train({arguments}) -> {results}")
+        more = f", {gradient.switch}" if gradient.switch else ""
+        LIBRARY.define(f"{name}_train({arguments}{more}) -> {results}")
+        count = len(kinds)
         for key in ("CPU", "CUDA"):
-            LIBRARY.impl(f"{name}_train", body, key)
-        torch.library.register_fake(f"heist::{name}_train", fake, lib=LIBRARY)
+            LIBRARY.impl(f"{name}_train", lambda *given: body(*given[:count]), key)
+        torch.library.register_fake(f"heist::{name}_train", lambda *given: fake(*given[:count]), lib=LIBRARY)
         torch.library.register_autograd(f"heist::{name}_train", gradient.backward, setup_context=gradient.keep, lib=LIBRARY)
         train = getattr(torch.ops.heist, f"{name}_train").default
     return Operation(getattr(torch.ops.heist, name).default, getattr(torch.ops.heist, f"{name}_policy").default, train)

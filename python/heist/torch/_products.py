@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ._device import (
     DTYPES,
+    PLANS,
     Launcher,
     UnsupportedError,
     aligned,
@@ -30,13 +31,6 @@ _ACTIVATE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": torch.nn.functional.silu,
 }
 _ACTIVATIONS = tuple(_ACTIVATE)
-
-_plans: dict[Any, Any] = {}
-
-
-def forget() -> None:
-    """Forgets all plans."""
-    _plans.clear()
 
 
 # --- What a kernel can take -------------------------------------------------
@@ -147,7 +141,7 @@ def _mm(a, b, out_dtype=-1, policy=""):
         "mm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, out_dtype, a.get_device(), b.get_device(),
         policy, _tf32(a.dtype),
     )  # fmt: skip
-    launcher = _plans.get(key)
+    launcher = PLANS.get(key)
     if launcher is None:
         _two("mm", a, b)
         _input("mm", "input", a)
@@ -155,7 +149,7 @@ def _mm(a, b, out_dtype=-1, policy=""):
             device_of("mm", a, b)
             return torch.zeros((a.shape[0], b.shape[1]), dtype=out_dtype, device=a.device)
         launcher = _plan("mm", a, b, out_dtype, b.shape[1], None, None, 1.0, 0.0, 0, policy)
-        _plans[key] = launcher
+        PLANS[key] = launcher
     left, right = a.data_ptr(), b.data_ptr()
     if (left | right) % 16:
         aligned("mm", left=a, right=b)
@@ -200,9 +194,9 @@ def _addmm(c, a, b, beta=1.0, alpha=1.0, activation=0, policy=""):
         "addmm", a.shape, b.shape, a.stride(), b.stride(), a.dtype, b.dtype, a.get_device(), b.get_device(), c is None,
         bias is None, alpha, beta, activation, policy, _tf32(a.dtype),
     )  # fmt: skip
-    launcher = _plans.get(key)
+    launcher = PLANS.get(key)
     if launcher is None:
-        launcher = _plans[key] = _plan(what, a, b, a.dtype, n, c, bias, alpha, beta, activation, policy)
+        launcher = PLANS[key] = _plan(what, a, b, a.dtype, n, c, bias, alpha, beta, activation, policy)
     if (a.data_ptr() | b.data_ptr()) % 16:
         aligned(what, left=a, right=b)
     launcher(
@@ -227,9 +221,9 @@ def _linear_bias(x, weight, bias, activation=0, policy=""):
         weight.get_device(), None if bias is None else (bias.dtype, bias.shape, bias.stride(), bias.get_device()),
         activation, policy, _tf32(x.dtype),
     )  # fmt: skip
-    found = _plans.get(key)
+    found = PLANS.get(key)
     if found is None:
-        found = _plans[key] = _plan_linear(x, weight, bias, activation, policy)
+        found = PLANS[key] = _plan_linear(x, weight, bias, activation, policy)
     launcher, flat = found
     out = torch.empty((*x.shape[:-1], weight.shape[0]), dtype=x.dtype, device=x.device)
     if launcher is None:
@@ -322,7 +316,7 @@ def _grouped_mm(a, b, offs, out_dtype=-1, policy=""):
         "grouped", a.shape, a.stride(), b.shape, b.stride(), a.dtype, b.dtype, offs.dtype, offs.shape, offs.stride(),
         out_dtype, a.get_device(), b.get_device(), offs.get_device(), policy, _tf32(a.dtype),
     )  # fmt: skip
-    launcher = _plans.get(key)
+    launcher = PLANS.get(key)
     if launcher is None:
         _check_grouped(a, b, offs)
         dtype = _input(what, "mat_a", a)
@@ -341,7 +335,7 @@ def _grouped_mm(a, b, offs, out_dtype=-1, policy=""):
         plan = ops_of(index).grouped_gemm(
             groups, rows, cols, depth, dtype=dtype, out=_output(what, out_dtype), layout=layout, policy=policy or None
         )
-        launcher = _plans[key] = Launcher(index, plan)
+        launcher = PLANS[key] = Launcher(index, plan)
     if (a.data_ptr() | b.data_ptr()) % 16:
         aligned(what, mat_a=a, mat_b=b)
     out = torch.empty((a.shape[0], b.shape[2]), dtype=out_dtype, device=a.device)

@@ -111,7 +111,7 @@ impl Operands for AttentionOperands<'_> {
 }
 
 impl Attention {
-    fn numbers(&self) -> Vec<u64> {
+    pub(super) fn numbers(&self) -> Vec<u64> {
         let mut numbers = match self.sequences {
             Sequences::Same {
                 batch,
@@ -145,7 +145,7 @@ impl Attention {
     }
 
     /// As the kernels take it.
-    fn problem(&self) -> Result<Problem, KernelError> {
+    pub(super) fn problem(&self) -> Result<Problem, KernelError> {
         let lengths = match self.sequences {
             Sequences::Same {
                 batch,

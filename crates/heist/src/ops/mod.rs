@@ -1,5 +1,5 @@
 //! Operations over memory that the caller owns: multiply, multiply in groups,
-//! attend.
+//! attend, and the gradients of attention.
 //!
 //! A plan is made once for a problem: the kernel is chosen, built, assembled and
 //! checked. Launching it puts it into the caller's stream with the caller's
@@ -34,6 +34,7 @@
 //! ```
 
 mod attention;
+mod backward;
 mod error;
 mod gemm;
 mod grouped;
@@ -44,6 +45,7 @@ mod parameters;
 mod plan;
 
 pub use attention::{Attention, AttentionOperands, Sequences};
+pub use backward::{AttentionBackward, AttentionBackwardOperands};
 pub use error::OpError;
 pub use gemm::GemmOperands;
 pub use grouped::{GroupedGemm, GroupedOperands};

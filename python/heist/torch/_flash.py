@@ -1,0 +1,326 @@
+"""Attention by the names that people know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._attention import attend, attend_lse, attend_packed, attend_paged, attend_sdpa, counted
+from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
+from ._gradient import check_heads
+from ._layout import check, scale_of, without_defaults
+from ._library import Operation, call, cause
+
+_op_sdpa = attend_sdpa.plain
+
+
+def _refuse(what: str, supported: str, **given: tuple[bool, Any]) -> None:
+    for name, (wrong, value) in given.items():
+        if wrong:
+            shown = "a tensor" if isinstance(value, torch.Tensor) else repr(value)
+            raise UnsupportedError(f"{what}: {name}={shown} is not supported; {supported}")
+
+
+def scaled_dot_product_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    *,
+    policy: Any = None,
+) -> torch.Tensor:
+    """As ``torch.nn.functional.scaled_dot_product_attention``: (batch, heads, rows,
+    elements); ``is_causal`` lets query ``i`` see keys up to ``i``.
+
+    float16 and bfloat16, heads of 16 to 256 elements in steps of 16, fewer key heads
+    with ``enable_gqa``. No mask but the causal one, no dropout. Tensors lie as
+    (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed;
+    others are copied.
+
+    >>> q = torch.ones(1, 4, 16, 16, dtype=torch.float16)
+    >>> kv = torch.ones(1, 2, 16, 16, dtype=torch.float16)
+    >>> scaled_dot_product_attention(q, kv, kv, is_causal=True, enable_gqa=True).shape
+    torch.Size([1, 4, 16, 16])
+    """
+    what = "scaled_dot_product_attention"
+    if attn_mask is not None or dropout_p:
+        supported = "is_causal, scale and enable_gqa are"
+        _refuse(what, supported, attn_mask=(attn_mask is not None, attn_mask), dropout_p=(bool(dropout_p), dropout_p))
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        tensors_only(what, query=query, key=key, value=value)
+    if query.dim() == 3 and key.dim() == 3 and value.dim() == 3:
+        query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
+        return scaled_dot_product_attention(
+            query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy
+        ).squeeze(0)
+    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+        no_policy(what, policy)
+        query, key, value, factor, causal, left, right = counted(
+            query, key, value, is_causal, enable_gqa, scale_of(what, scale)
+        )
+        return _train(what, attend_lse, False, query, key, value, causal, left, right, factor)[0]
+    # Types and sizes are checked where a call is planned, once.
+    if policy is not None:
+        return call(attend_sdpa, policy, query, key, value, is_causal, enable_gqa, scale_of(what, scale))
+    try:
+        if scale is not None:
+            return _op_sdpa(query, key, value, is_causal, enable_gqa, scale_of(what, scale))
+        if enable_gqa:
+            return _op_sdpa(query, key, value, is_causal, True)
+        return _op_sdpa(query, key, value, True) if is_causal else _op_sdpa(query, key, value)
+    except RuntimeError as error:
+        raise cause(error) from None
+
+
+def _train(what: str, operation: Operation, deterministic: bool, query: torch.Tensor, *arguments: Any) -> Any:
+    """An operation for inputs that want a gradient; results and log-sum-exps."""
+    check_heads(what, query)
+    return operation.train(query, *arguments, bool(deterministic) or torch.are_deterministic_algorithms_enabled())
+
+
+def _window(what: str, window_size: Any, causal: bool) -> tuple[bool, int, int]:
+    """Whether a mask is causal, and how many keys before and after are seen; -1 is all."""
+    try:
+        left, right = (-1 if side is None else int(side) for side in window_size)
+    except (TypeError, ValueError):
+        raise ValueError(f"{what}: window_size is two numbers, (before, after), -1 for all; given: {window_size!r}") from None
+    if left < 0 and right < 0:
+        return causal, -1, -1
+    if causal:
+        right = 0
+    if left < 0 and right == 0:
+        return True, -1, -1
+    return False, left, right
+
+
+def flash_attn_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    *,
+    policy: Any = None,
+) -> Any:
+    """As ``flash_attn.flash_attn_func``: (batch, rows, heads, elements); a causal mask
+    and a window count from the last key. With ``return_attn_probs`` the result is
+    (out, log-sum-exp, None).
+
+    >>> q = k = v = torch.ones(1, 16, 2, 16, dtype=torch.float16)
+    >>> flash_attn_func(q, k, v, causal=True).shape
+    torch.Size([1, 16, 2, 16])
+    """
+    what = "flash_attn_func"
+    tensors_only(what, q=q, k=k, v=v)
+    supported = "causal, window_size, softmax_scale and return_attn_probs are"
+    _refuse(
+        what, supported, dropout_p=(bool(dropout_p), dropout_p), softcap=(bool(softcap), softcap),
+        alibi_slopes=(alibi_slopes is not None, alibi_slopes),
+    )  # fmt: skip
+    if not q.dim() == k.dim() == v.dim() == 4:
+        check(what, q, k, v, 2, 1)
+    causal, left, right = _window(what, window_size, causal)
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    factor = scale_of(what, softmax_scale)
+    if wants_gradient(q, k, v):
+        no_policy(what, policy)
+        check(what, q, k, v, 1, 2)
+        out, lse = _train(what, attend_lse, deterministic, q, k, v, causal, left, right, factor)
+        return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
+    arguments = (q, k, v, *without_defaults(causal, left, right, factor))
+    if return_attn_probs:
+        out, lse = call(attend_lse, policy, *arguments)
+        return out.transpose(1, 2), lse, None
+    return call(attend, policy, *arguments).transpose(1, 2)
+
+
+def flash_attn_varlen_func(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: torch.Tensor | None = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: torch.Tensor | None = None,
+    *,
+    policy: Any = None,
+) -> Any:
+    """As ``flash_attn.flash_attn_varlen_func``: sequences one after the other, (rows,
+    heads, elements). Where they begin is read on the device; nothing waits for it.
+
+    >>> q = k = v = torch.ones(24, 2, 16, dtype=torch.float16)
+    >>> starts = torch.tensor([0, 8, 24], dtype=torch.int32)
+    >>> flash_attn_varlen_func(q, k, v, starts, starts, 16, 16).shape
+    torch.Size([24, 2, 16])
+    """
+    what = "flash_attn_varlen_func"
+    tensors_only(what, q=q, k=k, v=v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
+    supported = "causal, window_size, softmax_scale and return_attn_probs are"
+    _refuse(
+        what, supported, dropout_p=(bool(dropout_p), dropout_p), softcap=(bool(softcap), softcap),
+        alibi_slopes=(alibi_slopes is not None, alibi_slopes), block_table=(block_table is not None, block_table),
+    )  # fmt: skip
+    check(what, q, k, v, 1, None)
+    causal, left, right = _window(what, window_size, causal)
+    factor = scale_of(what, softmax_scale)
+    given = q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
+    if wants_gradient(q, k, v):
+        no_policy(what, policy)
+        out, lse = _train(what, attend_packed, deterministic, *given, causal, left, right, factor)
+    else:
+        out, lse = call(attend_packed, policy, *given, *without_defaults(causal, left, right, factor))
+    return (out, lse, None) if return_attn_probs else out
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None = None,
+    v: torch.Tensor | None = None,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
+    cache_seqlens: int | torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    cache_leftpad: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: torch.Tensor | None = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    *,
+    policy: Any = None,
+) -> Any:
+    """As ``flash_attn.flash_attn_with_kvcache``: queries (batch, rows, heads, elements)
+    over a cache (batch, room, heads, elements) of which the first ``cache_seqlens``
+    rows are filled. New keys and values ``k`` and ``v`` are put behind them first, in
+    place. With ``block_table`` (int32, one row for each sequence) the cache is one of
+    pages, (pages, tokens, heads, elements), pages of 8 to 4096 tokens in steps of 8.
+    Lengths stay on the device.
+
+    >>> cache = torch.zeros(1, 32, 2, 16, dtype=torch.float16)
+    >>> q = torch.ones(1, 1, 2, 16, dtype=torch.float16)
+    >>> lengths = torch.tensor([5], dtype=torch.int32)
+    >>> flash_attn_with_kvcache(q, cache, cache.clone(), q, q, cache_seqlens=lengths).shape
+    torch.Size([1, 1, 2, 16])
+    """
+    what = "flash_attn_with_kvcache"
+    tensors_only(what, q=q, k_cache=k_cache, v_cache=v_cache)
+    supported = "k, v, cache_seqlens, block_table, softmax_scale, causal, window_size and return_softmax_lse are"
+    _refuse(
+        what, supported, rotary_cos=(rotary_cos is not None, rotary_cos), rotary_sin=(rotary_sin is not None, rotary_sin),
+        cache_batch_idx=(cache_batch_idx is not None, cache_batch_idx),
+        cache_leftpad=(cache_leftpad is not None, cache_leftpad),
+        softcap=(bool(softcap), softcap), alibi_slopes=(alibi_slopes is not None, alibi_slopes),
+    )  # fmt: skip
+    no_gradient(what, q, k_cache, v_cache, k, v)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if not cache.is_contiguous():
+            raise ValueError(f"{what}: {name} is not contiguous, and is written in place: keep it as (batch, room, heads, elements)")
+    if block_table is not None:
+        tensors_only(what, block_table=block_table)
+        if block_table.dim() != 2 or block_table.dtype != torch.int32 or block_table.shape[0] != q.shape[0]:
+            raise ValueError(
+                f"{what}: block_table is {block_table.dtype} of {tuple(block_table.shape)}; int32 with a row for each of "
+                f"{q.shape[0]} sequences is wanted"
+            )
+        # A cache of pages has no batch to compare.
+        check(what, q, k_cache[:1].expand(q.shape[0], -1, -1, -1), v_cache[:1].expand(q.shape[0], -1, -1, -1), 2, 1)
+    else:
+        check(what, q, k_cache, v_cache, 2, 1)
+    if (k is None) != (v is None):
+        raise ValueError(f"{what}: new keys and new values come together; give both k and v, or neither")
+    batch, queries, heads, dim = q.shape
+    page = k_cache.shape[1]
+    room = page if block_table is None else page * block_table.shape[1]
+    lengths = _filled(what, q, cache_seqlens, 0 if k is None else k.shape[1], room, k is not None)
+    if k is not None and v is not None:
+        tensors_only(what, k=k, v=v)
+        if k.shape != v.shape or k.dim() != 4 or k.shape[0] != batch or k.shape[2:] != k_cache.shape[2:]:
+            raise ValueError(
+                f"{what}: k is {tuple(k.shape)}, v is {tuple(v.shape)}; (batch, new rows, heads, elements) as in the cache "
+                f"{tuple(k_cache.shape)} are wanted"
+            )
+        rows = lengths.long().unsqueeze(1) + torch.arange(k.shape[1], device=q.device)
+        if block_table is None:
+            place = torch.arange(batch, device=q.device).unsqueeze(1), rows
+        else:
+            place = block_table.long().gather(1, rows // page), rows % page
+        k_cache[place] = k.to(k_cache.dtype)
+        v_cache[place] = v.to(v_cache.dtype)
+        lengths = lengths + k.shape[1]
+    causal, left, right = _window(what, window_size, causal)
+    how = without_defaults(causal, left, right, scale_of(what, softmax_scale))
+    if block_table is not None:
+        out, lse = call(attend_paged, policy, q, k_cache, v_cache, lengths, block_table, *how)
+    elif queries <= 16 and (size := _page_of(room)) and policy is None:
+        # A sequence's room is its pages, in order.
+        row = room // size
+        table = torch.arange(batch * row, dtype=torch.int32, device=q.device).view(batch, row)
+        pages = (cache.view(batch * row, size, -1, dim) for cache in (k_cache, v_cache))
+        out, lse = call(attend_paged, None, q, *pages, lengths, table, *how)
+    else:
+        # Packed, with the room behind each sequence's keys as a sequence without queries.
+        numbers = torch.arange(batch + 1, device=q.device, dtype=torch.int32)
+        k_starts = torch.stack((numbers[:-1] * room, numbers[:-1] * room + lengths), dim=1).flatten()
+        k_starts = torch.cat((k_starts, numbers[-1:] * room))
+        q_starts = torch.stack((numbers[:-1] * queries, numbers[1:] * queries), dim=1).flatten()
+        q_starts = torch.cat((q_starts, numbers[-1:] * queries))
+        out, lse = call(
+            attend_packed, policy, q.reshape(batch * queries, heads, dim), k_cache.view(batch * room, -1, dim),
+            v_cache.view(batch * room, -1, dim), q_starts, k_starts, queries, room, *how,
+        )  # fmt: skip
+    out = out.view(batch, queries, heads, dim)
+    if return_softmax_lse:
+        return out, lse.view(heads, batch, queries).transpose(0, 1)
+    return out
+
+
+def _filled(what: str, q: torch.Tensor, lengths: Any, new: int, room: int, appends: bool) -> torch.Tensor:
+    """How many rows of each sequence are in the cache, as a tensor."""
+    batch = q.shape[0]
+    if lengths is None:
+        lengths = 0 if appends else room
+    if isinstance(lengths, int):
+        if not 0 <= lengths <= room - new:
+            raise ValueError(f"{what}: cache_seqlens={lengths} and {new} new rows do not fit a cache with room for {room}")
+        return torch.full((batch,), lengths, dtype=torch.int32, device=q.device)
+    tensors_only(what, cache_seqlens=lengths)
+    if lengths.shape != (batch,) or lengths.dtype != torch.int32 or lengths.device != q.device:
+        raise ValueError(
+            f"{what}: cache_seqlens is {lengths.dtype} of {tuple(lengths.shape)} on {lengths.device}; it must be int32 "
+            f"with one number for each of {batch} sequences, on {q.device}"
+        )
+    return lengths
+
+
+def _page_of(room: int) -> int:
+    """The largest page, a power of two, that a sequence's room is a multiple of; zero where
+    there is none."""
+    size = min(room & -room, 4096)
+    return size if size >= 8 else 0

@@ -1,0 +1,183 @@
+"""The gradients of attention as operations, and how autograd comes to them."""
+
+from __future__ import annotations
+
+import torch
+
+from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of
+from ._layout import check, check_starts, dense, empty, fits, mostly_rows, window_of
+from ._library import Gradient, call, define, remember
+
+#: The widest head whose gradients can be had.
+WIDEST = 128
+
+#: Arguments of all operations of attention.
+QKV = "Tensor query, Tensor key, Tensor value"
+HOW = "bool causal=False, int left=-1, int right=-1, float scale=0.0"
+#: What the backward takes besides.
+_SWITCH = "bool deterministic=False"
+
+
+def check_heads(what: str, q: torch.Tensor) -> None:
+    """Refuses heads of which no gradient can be had."""
+    if q.shape[-1] > WIDEST:
+        raise UnsupportedError(
+            f"{what}: heads of {q.shape[-1]} elements; gradients can be had of heads up to {WIDEST}: call it under "
+            "`torch.no_grad()`, or use PyTorch's own"
+        )
+
+
+def _check_results(what, d_out, q, out, lse, sums):
+    """Fails where results, their gradient or the log-sum-exps are not those of the queries;
+    `sums` is the shape that the last have."""
+    for name, tensor in (("the gradient", d_out), ("out", out)):
+        if tensor.shape != q.shape or tensor.dtype != q.dtype:
+            raise ValueError(f"{what}: {name} is {tensor.dtype} of {tuple(tensor.shape)}, and the query {q.dtype} of {tuple(q.shape)}")
+    if lse.shape != sums or lse.dtype != torch.float32:
+        raise ValueError(f"{what}: lse is {lse.dtype} of {tuple(lse.shape)}; float32 of {tuple(sums)} is wanted")
+    check_heads(what, q)
+
+
+def _key(what, *given):
+    return what, *((t.shape, t.stride(), t.dtype, t.get_device()) if isinstance(t, torch.Tensor) else t for t in given)
+
+
+# --- Sequences that are all alike -------------------------------------------
+
+
+def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy=""):
+    """The gradients of query, key and value, (batch, heads, rows, elements)."""
+    key = _key("attention_backward", d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy)
+    found = PLANS.get(key)
+    if found is None:
+        found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy)
+    launcher, rows = found
+    gradients = [empty(tensor, rows) for tensor in (q, k, v)]
+    if launcher is None:
+        return tuple(gradient.zero_() for gradient in gradients)
+    given = (q, k, v, out, d_out)
+    own = [tensor if fits(tensor, rows) else dense(tensor, rows) for tensor in given]
+    own.append(lse.contiguous())
+    launcher(*(t.data_ptr() for t in own), 0, 0, *(t.data_ptr() for t in gradients))
+    if all(a is b for a, b in zip(own, (*given, lse))):
+        remember(launcher, [4, 0, 1, 2, 3, 5], list(zip(gradients, (8, 9, 10))))
+    return tuple(gradients)
+
+
+def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy):
+    what = "attention backward"
+    check(what, q, k, v, 1, 2)
+    _check_results(what, d_out, q, out, lse, q.shape[:3])
+    index = device_of(what, q, k, v, d_out, out, lse)
+    rows = mostly_rows(q, k, v)
+    if q.numel() == 0 or k.numel() == 0:
+        return None, rows
+    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
+    aligned(what, **{name: tensor for name, tensor in named if fits(tensor, rows)})
+    batch, heads, queries, dim = q.shape
+    plan = ops_of(index).attention_backward(
+        batch, queries, k.shape[2], heads, k.shape[1], dim, dtype=DTYPES[q.dtype], rows=rows, causal=causal,
+        window=window_of(left, right), scale=scale or None, deterministic=deterministic, policy=policy or None,
+    )  # fmt: skip
+    return Launcher(index, plan), rows
+
+
+def _like(d_out, q, k, v, out, lse, *how):
+    one_device("attention backward", q, k, v, d_out, out, lse)
+    check("attention backward", q, k, v, 1, 2)
+    _check_results("attention backward", d_out, q, out, lse, q.shape[:3])
+    rows = mostly_rows(q, k, v)
+    return tuple(empty(tensor, rows) for tensor in (q, k, v))
+
+
+_RESULTS = "(Tensor, Tensor, Tensor)"
+differentiate = define(
+    "attention_backward", f"Tensor grad, {QKV}, Tensor out, Tensor lse, {HOW}, {_SWITCH}", _RESULTS, _backward, _like
+)
+
+
+# --- Packed sequences ---------------------------------------------------------
+
+
+def _backward_packed(
+    d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0,
+    deterministic=False, policy="",
+):  # fmt: skip
+    """The same for (rows of all sequences, heads, elements). Rows that are in no sequence
+    have a gradient of zero."""
+    key = _key(
+        "attention_packed_backward", d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left,
+        right, scale, deterministic, policy,
+    )  # fmt: skip
+    found = PLANS.get(key)
+    if found is None:
+        found = PLANS[key] = _plan_packed(
+            d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy
+        )
+    launcher = found[0]
+    gradients = [torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v)]
+    if launcher is not None:
+        own = [tensor.contiguous() for tensor in (q, k, v, out, d_out, lse, q_starts, k_starts)]
+        launcher(*(t.data_ptr() for t in own), *(t.data_ptr() for t in gradients))
+    return tuple(gradients)
+
+
+def _plan_packed(
+    d_out, q, k, v, out, lse, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, deterministic, policy
+):
+    what = "packed attention backward"
+    check(what, q, k, v, 1, None)
+    _check_results(what, d_out, q, out, lse, (q.shape[1], q.shape[0]))
+    check_starts(what, q_starts, k_starts)
+    index = device_of(what, q, k, v, d_out, out, lse, q_starts, k_starts)
+    sequences = q_starts.numel() - 1
+    if q.numel() == 0 or k.numel() == 0 or sequences == 0:
+        return (None,)
+    named = (("query", q), ("key", k), ("value", v), ("out", out), ("grad", d_out))
+    aligned(what, **{name: tensor for name, tensor in named if tensor.is_contiguous()})
+    plan = ops_of(index).attention_backward(
+        sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
+        dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, window=window_of(left, right),
+        scale=scale or None, deterministic=deterministic, policy=policy or None,
+    )  # fmt: skip
+    return (Launcher(index, plan),)
+
+
+def _like_packed(d_out, q, k, v, out, lse, q_starts, k_starts, *how):
+    what = "packed attention backward"
+    one_device(what, q, k, v, d_out, out, lse, q_starts, k_starts)
+    check(what, q, k, v, 1, None)
+    _check_results(what, d_out, q, out, lse, (q.shape[1], q.shape[0]))
+    return tuple(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v))
+
+
+differentiate_packed = define(
+    "attention_packed_backward",
+    f"Tensor grad, {QKV}, Tensor out, Tensor lse, Tensor q_starts, Tensor k_starts, int most_queries, int most_keys, "
+    f"{HOW}, {_SWITCH}",
+    _RESULTS, _backward_packed, _like_packed,
+)  # fmt: skip
+
+
+# --- Autograd -------------------------------------------------------------------
+
+
+def _keep(ctx, inputs, output):
+    """What the backward needs: the inputs, the results and the log-sum-exps, of which there
+    is no gradient."""
+    tensors = [given for given in inputs if isinstance(given, torch.Tensor)]
+    ctx.save_for_backward(*tensors[:3], *output, *tensors[3:])
+    ctx.how = inputs[len(tensors) :]
+    ctx.mark_non_differentiable(output[1])
+
+
+def _gradients(ctx, d_out, _):
+    return (*call(differentiate, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 5)
+
+
+def _gradients_packed(ctx, d_out, _):
+    return (*call(differentiate_packed, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 9)
+
+
+GRADIENT = Gradient(_keep, _gradients, _SWITCH)
+GRADIENT_PACKED = Gradient(_keep, _gradients_packed, _SWITCH)

@@ -1,0 +1,135 @@
+"""Attention's tensors: what the kernels take, and how heads and rows lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._device import UnsupportedError
+
+#: The widest window: as good as none.
+_WIDE = 1 << 28
+
+
+def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: int, rows: int | None) -> None:
+    """Fails where shapes, types or devices do not fit each other; `heads` is the axis
+    of the heads and `rows` that of a sequence's rows."""
+    want = "three" if rows is None else "four"
+    for name, tensor in (("query", q), ("key", k), ("value", v)):
+        if tensor.dim() != (3 if rows is None else 4):
+            raise ValueError(f"{what}: {name} has {tensor.dim()} dimensions, and {want} are wanted: {axes(heads, rows)}")
+        if any(extent >= 2**28 for extent in tensor.shape):
+            raise UnsupportedError(f"{what}: {name} is {tuple(tensor.shape)}; axes shorter than 2^28 are supported: split the batch")
+        if tensor.dtype not in (torch.float16, torch.bfloat16):
+            raise UnsupportedError(
+                f"{what}: {name} is {tensor.dtype}; float16 and bfloat16 are supported: convert with `.to(torch.bfloat16)`"
+            )
+        if tensor.dtype != q.dtype:
+            raise ValueError(f"{what}: query is {q.dtype} and {name} is {tensor.dtype}; convert one with `.to(..)`")
+    if k.shape != v.shape:
+        raise UnsupportedError(
+            f"{what}: key is {tuple(k.shape)} and value is {tuple(v.shape)}; heads of keys and values of the same size are supported"
+        )
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"{what}: heads of the query have {q.shape[-1]} elements and those of the key {k.shape[-1]}")
+    dim = q.shape[-1]
+    if dim % 16 or not 16 <= dim <= 256:
+        raise UnsupportedError(f"{what}: heads of {dim} elements; multiples of 16 from 16 to 256 are supported: pad the last axis")
+    if rows is not None and q.shape[0] != k.shape[0]:
+        raise ValueError(f"{what}: a batch of {q.shape[0]} queries and one of {k.shape[0]} keys; make them the same")
+    if k.shape[heads] == 0 or q.shape[heads] % k.shape[heads]:
+        raise ValueError(
+            f"{what}: {q.shape[heads]} query heads over {k.shape[heads]} key heads; the query heads must be a multiple of the key heads"
+        )
+    for name, tensor in (("query", q), ("key", k), ("value", v)):
+        if tensor.stride(-1) != 1 and tensor.numel() > 0:
+            raise ValueError(
+                f"{what}: the elements of a head of {name} are {tensor.stride(-1)} apart, and must follow each other: "
+                f"pass `.contiguous()`"
+            )
+
+
+def axes(heads: int, rows: int | None) -> str:
+    if rows is None:
+        return "(rows of all sequences, heads, elements)"
+    return "(batch, heads, rows, elements)" if heads == 1 else "(batch, rows, heads, elements)"
+
+
+def lies_as(tensor: torch.Tensor) -> str | None:
+    """How a tensor of (batch, heads, rows, elements) lies: `heads`, `rows`, or neither."""
+    batch, heads, rows, dim = tensor.shape
+    stride = tensor.stride()
+
+    def like(*expected: int) -> bool:
+        return all(a == b or n == 1 for a, b, n in zip(stride, expected, tensor.shape))
+
+    if like(heads * rows * dim, rows * dim, dim, 1):
+        return "heads"
+    if like(rows * heads * dim, dim, heads * dim, 1):
+        return "rows"
+    return None
+
+
+def scale_of(what: str, scale: float | None) -> float:
+    """A scale as the operations take it: zero is 1 / sqrt(elements)."""
+    if scale is None:
+        return 0.0
+    scale = float(scale)
+    if not 0.0 < scale < float("inf"):
+        raise UnsupportedError(f"{what}: a scale of {scale}; scales above zero are supported")
+    return scale
+
+
+def without_defaults(causal: bool, left: int, right: int, scale: float) -> tuple[Any, ...]:
+    """The last arguments of an operation, without those that have their default."""
+    if scale:
+        return causal, left, right, scale
+    if left >= 0 or right >= 0:
+        return causal, left, right
+    return (True,) if causal else ()
+
+
+def mostly_rows(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> bool:
+    """Whether most of them are rows of heads: the layout that a kernel is made for, to
+    which the others are copied."""
+    lies = [lies_as(tensor) for tensor in (q, k, v)]
+    return lies.count("rows") > lies.count("heads")
+
+
+def fits(tensor: torch.Tensor, rows: bool) -> bool:
+    """Whether a tensor lies so; one of a single head, or of a single row, lies both ways."""
+    return lies_as(tensor) == ("rows" if rows else "heads") or (tensor.transpose(1, 2) if rows else tensor).is_contiguous()
+
+
+def dense(tensor: torch.Tensor, rows: bool) -> torch.Tensor:
+    """A copy that lies so."""
+    return tensor.transpose(1, 2).contiguous().transpose(1, 2) if rows else tensor.contiguous()
+
+
+def empty(tensor: torch.Tensor, rows: bool) -> torch.Tensor:
+    """A tensor of the same shape that lies so."""
+    if not rows:
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    batch, heads, length, dim = tensor.shape
+    return tensor.new_empty((batch, length, heads, dim)).transpose(1, 2)
+
+
+def window_of(left: int, right: int) -> tuple[int, int] | None:
+    """A window as a plan takes it."""
+    if left < 0 and right < 0:
+        return None
+    return left if left >= 0 else _WIDE, right if right >= 0 else _WIDE
+
+
+def check_starts(what: str, q_starts: torch.Tensor, k_starts: torch.Tensor) -> None:
+    """Fails where first rows of sequences are none."""
+    for name, starts in (("cu_seqlens_q", q_starts), ("cu_seqlens_k", k_starts)):
+        if starts.dim() != 1 or starts.dtype != torch.int32:
+            raise ValueError(
+                f"{what}: {name} is {starts.dtype} of {tuple(starts.shape)}; it must be int32 with one entry more than sequences"
+            )
+    if q_starts.shape != k_starts.shape or q_starts.numel() < 1:
+        raise ValueError(
+            f"{what}: cu_seqlens_q has {q_starts.numel()} entries and cu_seqlens_k {k_starts.numel()}; both have one more than sequences"
+        )
