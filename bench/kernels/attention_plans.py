@@ -1,6 +1,6 @@
 """Runs the plans of `attention_plans` beside PyTorch's cuDNN and flash backends.
 
-    cargo run -p heist-kernels --example attention_plans -- DIR SET...
+    cargo run -p heist-bench --bin attention_plans -- DIR SET...
     python3 bench/kernels/attention_plans.py DIR [--rounds N] [--only TEXT]
 
 Every plan is compared with attention in f64 (poisoned outputs, every element); then

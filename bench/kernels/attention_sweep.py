@@ -1,6 +1,6 @@
 """Runs the attention configurations of `attention_sweep` beside PyTorch's backends.
 
-    cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
+    cargo run -p heist-bench --bin attention_sweep -- DIR [SET]
     python3 bench/kernels/attention_sweep.py DIR [--rounds N] [--only TEXT]
 
 Every configuration is compared with a reference (f64 math for short sequences,

@@ -1,6 +1,6 @@
 """Runs the multiplications of `gemm_tiles` beside cuBLAS (groups: torch._grouped_mm).
 
-    cargo run -p heist-kernels --example gemm_tiles -- DIR [SET]
+    cargo run -p heist-bench --bin gemm_tiles -- DIR [SET]
     python3 bench/kernels/gemm_tiles.py DIR [--rounds N] [--only TEXT] [--best N] [--guard N]
 
 Every arm works on poisoned results and is compared with an f32 product; then all

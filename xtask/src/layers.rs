@@ -95,13 +95,15 @@ fn table(page: &str) -> BTreeMap<String, Uses> {
         let uses = uses.trim();
         for folder in folders.split(',') {
             let folder = folder.trim().trim_matches('`').trim_end_matches('/');
-            if folder == "xtask" || folder == "python" || folder.starts_with("crates/") {
+            let outside = ["bench/programs", "python", "xtask"].contains(&folder);
+            if outside || folder.starts_with("crates/") {
                 let uses = match uses {
                     "all" => Uses::All,
                     "-" => Uses::These(BTreeSet::new()),
                     _ => Uses::These(uses.split(',').map(|name| name.trim().to_owned()).collect()),
                 };
-                rows.insert(folder.trim_start_matches("crates/").to_owned(), uses);
+                let name = folder.rsplit('/').next().unwrap_or(folder);
+                rows.insert(name.to_owned(), uses);
             }
         }
     }

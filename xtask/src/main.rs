@@ -146,8 +146,15 @@ fn fuzz_check(words: &[&str]) -> Result<(), Failed> {
 }
 
 fn bench_check() -> Result<(), Failed> {
-    let example = ["run", "--release", "-p", "heist-check", "--example", "time"];
-    shell::cargo(&example)
+    let program = [
+        "run",
+        "--release",
+        "-p",
+        "heist-bench",
+        "--bin",
+        "check_time",
+    ];
+    shell::cargo(&program)
 }
 
 /// Runs a benchmark of the workspace of peers.

@@ -44,7 +44,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const KERNELS: &str = "crates/gpu/examples/hardware/kernels.ptx";
+const KERNELS: &str = "crates/gpu/tests/hardware/kernels.ptx";
 
 #[test]
 fn without_a_gpu_every_command_explains_itself() {
@@ -145,7 +145,7 @@ fn exec_runs_and_prints() {
         "G004",
         "kernel `store_far` faulted",
         "not in any allocation",
-        "heist check crates/gpu/examples/hardware/kernels.ptx --entry store_far --grid 1,1,1 --block 1,1,1 --arg 'inout:u32:[7]'",
+        "heist check crates/gpu/tests/hardware/kernels.ptx --entry store_far --grid 1,1,1 --block 1,1,1 --arg 'inout:u32:[7]'",
     ] {
         assert!(text.contains(part), "{part} in:\n{text}");
     }

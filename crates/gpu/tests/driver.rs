@@ -7,7 +7,7 @@
 
 #![cfg(target_os = "linux")]
 
-#[path = "../examples/hardware/checks.rs"]
+#[path = "hardware/checks.rs"]
 mod checks;
 
 use std::path::Path;

@@ -4,7 +4,7 @@
  * it: work in a stream runs later, in order; a fault surfaces in a later call and
  * sticks until the context is reset; a launch copies as many parameter bytes as
  * the kernel takes. Device memory is host memory, and the kernels of
- * `examples/hardware/kernels.ptx` are known by name. Of any other kernel it writes
+ * `tests/hardware/kernels.ptx` are known by name. Of any other kernel it writes
  * down how it was launched, into the file that STAND_IN_RECORD names.
  */
 #include <stdint.h>

@@ -288,7 +288,7 @@ impl fmt::Display for Config {
     }
 }
 
-/// The tiles that were fastest in the sweep (`examples/attention_sweep.rs`) among
+/// The tiles that were fastest in the sweep (`bench/programs/attention_sweep.rs`) among
 /// those that the device has the shared memory for.
 fn large(plain: Config, problem: &Problem, target: Target) -> Config {
     let (queries, keys) = problem.longest();

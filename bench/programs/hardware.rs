@@ -1,10 +1,11 @@
-//! Checks this crate on the GPU of this machine, one thing after another.
+//! Checks the GPU crate on the GPU of this machine, one thing after another.
 //!
-//! `cargo run --example hardware -p heist-gpu`; exits with 0 when all is well, 1
+//! `cargo run -p heist-bench --bin hardware`; exits with 0 when all is well, 1
 //! when a check failed, 2 when there is no GPU to check. The kernels are for
 //! sm_90 and later. With a number, it runs only that one of the checks which cost
 //! the context.
 
+#[path = "../../crates/gpu/tests/hardware/checks.rs"]
 mod checks;
 
 use std::process::ExitCode;

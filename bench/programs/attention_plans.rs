@@ -2,7 +2,7 @@
 //! `bench/kernels/attention_plans.py`, which runs them beside PyTorch's backends.
 //!
 //! ```text
-//! cargo run -p heist-kernels --example attention_plans -- DIR SET...
+//! cargo run -p heist-bench --bin attention_plans -- DIR SET...
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other

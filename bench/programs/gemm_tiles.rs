@@ -2,7 +2,7 @@
 //! for `bench/kernels/gemm_tiles.py`, which runs them beside cuBLAS.
 //!
 //! ```text
-//! cargo run -p heist-kernels --example gemm_tiles -- DIR [SET]
+//! cargo run -p heist-bench --bin gemm_tiles -- DIR [SET]
 //! ```
 //!
 //! A set is `tiles` (every tile shape that may suit, from which the constants of

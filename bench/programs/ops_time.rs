@@ -1,6 +1,6 @@
 //! How long a launch of a planned operation takes the host, on a real GPU.
 //!
-//! `cargo run --release -p heist --example ops_time`
+//! `cargo run --release -p heist-bench --bin ops_time`
 
 use heist::gpu::{JitOptions, PtxText};
 use heist::kernels::attention::{Dtype, Layout, Mask};

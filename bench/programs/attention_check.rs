@@ -1,7 +1,7 @@
 //! Runs the cases of attention on the GPU and compares each with softmax in f64.
 //!
 //! ```text
-//! cargo run --release -p heist-kernels --example attention_check [-- --small|--large|--warpgroups] [--processes N]
+//! cargo run --release -p heist-bench --bin attention_check [-- --small|--large|--warpgroups] [--processes N]
 //! ```
 //!
 //! With `--small` every ninth of the small cases: few enough for the tools of

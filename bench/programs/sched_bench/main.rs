@@ -2,18 +2,18 @@
 //! ranks them alike.
 //!
 //! ```text
-//! cargo run --release -p heist --example sched_bench -- once 1000 --json once.json
-//! cargo run --release -p heist --example sched_bench -- grouped
-//! cargo run --release -p heist --example sched_bench -- loaded
+//! cargo run --release -p heist-bench --bin sched_bench -- once 1000 --json once.json
+//! cargo run --release -p heist-bench --bin sched_bench -- grouped
+//! cargo run --release -p heist-bench --bin sched_bench -- loaded
 //! nvcc -O3 -arch=sm_90 -ptx -o plain.ptx bench/sched/plain.cu
-//! cargo run --release -p heist --example sched_bench -- table --peer plain.ptx --json table.json
-//! cargo run --release -p heist --example sched_bench -- agree table.json
+//! cargo run --release -p heist-bench --bin sched_bench -- table --peer plain.ptx --json table.json
+//! cargo run --release -p heist-bench --bin sched_bench -- agree table.json
 //! ```
 //!
 //! `once`, `grouped`, `loaded` and `table` need a GPU; `agree` compares a table with the simulator and
 //! needs none.
 
-#[path = "../../../sched/tests/common/adversaries.rs"]
+#[path = "../../../crates/sched/tests/common/adversaries.rs"]
 mod adversaries;
 mod agree;
 mod grouped;

@@ -1,12 +1,12 @@
 //! Pages to look at, and how long the browser takes for a frame of the largest.
 //!
-//! `cargo run -p heist-view --example pages -- FOLDER` writes a small comparison, a shared GPU
+//! `cargo run -p heist-bench --bin pages -- FOLDER` writes a small comparison, a shared GPU
 //! and 200,000 tiles into the folder, and draws the last one sixty times at several zooms where
 //! there is a browser.
 
-#[path = "../tests/browser/chromium.rs"]
+#[path = "../../crates/view/tests/browser/chromium.rs"]
 mod chromium;
-#[path = "../tests/browser/traces.rs"]
+#[path = "../../crates/view/tests/browser/traces.rs"]
 mod traces;
 
 use heist_view::{Run, html, svg};

@@ -2,9 +2,9 @@
 //! against the others' result, then timed over rotated buffers.
 //!
 //! ```text
-//! cargo run --release -p heist --example gemm_sweep -- [SIZE...] [--layout nt] [--dtype bf16] [--shapes A,B]
+//! cargo run --release -p heist-bench --bin gemm_sweep -- [SIZE...] [--layout nt] [--dtype bf16] [--shapes A,B]
 //!     [--sources direct,static:1x2] [--groups 8,16] [--submit late]
-//! cargo run --release -p heist --example gemm_sweep -- --emit DIR      the PTX of each, without a GPU
+//! cargo run --release -p heist-bench --bin gemm_sweep -- --emit DIR      the PTX of each, without a GPU
 //! ```
 //! The exit status is 1 when a result is wrong, and 2 without a GPU.
 

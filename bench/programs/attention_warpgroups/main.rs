@@ -2,7 +2,7 @@
 //! GPU: a sample of each result against f64, then timed over rotated buffers.
 //!
 //! ```text
-//! cargo run --release -p heist --example attention_warpgroups -- [WORD...]
+//! cargo run --release -p heist-bench --bin attention_warpgroups -- [WORD...]
 //! ```
 //! Only problems whose name has all the words, and none of those that follow a
 //! minus, as in `-split`. The exit status is 1 when a result is wrong.

@@ -1,6 +1,6 @@
 //! How fast the simulator is, with every check on.
 //!
-//! `cargo run --release -p heist-sim --example speed [KERNEL|all] [ROUNDS] [THREADS]`
+//! `cargo run --release -p heist-bench --bin simulator_speed [KERNEL|all] [ROUNDS] [THREADS]`
 //!
 //! Four kernels, each with one host thread and with two: thread-instructions a
 //! second of the wall clock and of processor time (what an idle machine would

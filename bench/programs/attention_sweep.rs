@@ -2,7 +2,7 @@
 //! `bench/kernels/attention_sweep.py`, which runs them beside PyTorch's.
 //!
 //! ```text
-//! cargo run -p heist-kernels --example attention_sweep -- DIR [SET]
+//! cargo run -p heist-bench --bin attention_sweep -- DIR [SET]
 //! ```
 //!
 //! A set is `small`, `large`, `wide`, `feeds`, `ladder`, `anchors` or `precision`;

@@ -2,7 +2,7 @@
 //! and schedule on a device of your choice, each against f64.
 //!
 //! ```text
-//! cargo run --release -p heist --example gemm_check -- --device gpu
+//! cargo run --release -p heist-bench --bin gemm_check -- --device gpu
 //! compute-sanitizer --tool memcheck target/release/examples/gemm_check --device gpu --small
 //! ```
 //! `--small` runs a few small ones of each kind, for a sanitizer, and `--part 2/4` the

@@ -6,9 +6,9 @@
 //! after the L2 cache was overwritten.
 //!
 //! ```text
-//! cargo run --release -p heist --example grouped_bench -- [--cases 1,3] [--shapes A,B] [--schedules S,T]
-//! cargo run --release -p heist --example grouped_bench -- --soak 3000
-//! cargo run --release -p heist --example grouped_bench -- --emit DIR     the PTX of each, without a GPU
+//! cargo run --release -p heist-bench --bin grouped_bench -- [--cases 1,3] [--shapes A,B] [--schedules S,T]
+//! cargo run --release -p heist-bench --bin grouped_bench -- --soak 3000
+//! cargo run --release -p heist-bench --bin grouped_bench -- --emit DIR     the PTX of each, without a GPU
 //! ```
 //! A schedule is a source, with an order and a cluster behind it: `ticket-late`,
 //! `static@hilbert`, `ticket@grouped(4):1x2`; the order is linear unless given.
