@@ -32,9 +32,10 @@ cargo xtask COMMAND
   deny         licences and sources of what we depend on, against deny.toml, without a network
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
-  mutants [CRATE] [--base REV] [--sample N]
+  mutants CRATE [--base REV | --sample N [--offset K] | --from FILE] [--tests CRATE,...]
                small mistakes in what changed since REV (HEAD unless told), or N of them all
-               over a crate: each must fail a test of its crate
+               over a crate (another K, another sample), or those that FILE names: each must
+               fail a test of the crates that --tests names (CRATE itself unless told)
   mutate-ptx [--values] [--only TEXT] [--every N] [--schedules N] [PATH...]
                mistakes in the PTX of test files: each must be found
   bless        rewrite the golden files with what the code prints now

@@ -1,100 +1,283 @@
 //! Tests that bite: small mistakes are made in the code, one at a time, and each must
 //! fail a test.
 //!
-//! Rust code is mutated by cargo-mutants, which this command installs below `target`.
-//! What it can't see into, code that is emitted, is mutated as PTX
-//! (`cargo xtask mutate-ptx`). Neither is part of the tests: a sample takes minutes to hours.
+//! cargo-mutants, which this command installs below `target`, lists the mutants of Rust
+//! code. They are built together (`weave`), since a build for each takes hours; what
+//! can't be woven is built alone. What Rust can't see into, code that is emitted, is
+//! mutated as PTX (`cargo xtask mutate-ptx`). Neither is part of the tests.
+
+mod body;
+mod mutant;
+mod programs;
+
+mod weave;
 
 use crate::shell::{self, Failed};
+use mutant::Mutant;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use weave::{Blame, Woven};
 
 /// The version that is installed; survivors are compared between runs of one version.
 const VERSION: &str = "27.1.0";
 
 /// What to mutate.
 pub(crate) struct Plan {
-    /// A crate's folder; the whole workspace without one.
-    pub(crate) member: Option<String>,
-    /// About how many mutants, spread over the crate; without it only lines that
-    /// changed since `base` are mutated.
-    pub(crate) sample: Option<usize>,
-    /// What counts as changed.
-    pub(crate) base: String,
+    /// A crate's folder.
+    member: String,
+    choice: Choice,
+    /// Crates whose tests judge.
+    tests: Vec<String>,
+}
+
+/// Which of a crate's mutants are tried.
+#[derive(Debug, PartialEq)]
+enum Choice {
+    /// Those in lines that changed since a revision.
+    Since(String),
+    /// About so many, spread over the crate; another offset is another sample.
+    Sample { wanted: usize, offset: usize },
+    /// Those that a file names, such as the survivors of a run before.
+    Named(String),
 }
 
 impl Plan {
-    /// Reads `[CRATE] [--sample N] [--base REV]`.
+    /// Reads `CRATE [--sample N [--offset K] | --base REV | --from FILE] [--tests CRATE,...]`.
     pub(crate) fn read(words: &[&str]) -> Result<Plan, Failed> {
-        let mut plan = Plan {
-            member: None,
-            sample: None,
-            base: "HEAD".to_owned(),
+        let [member, words @ ..] = words else {
+            return Err(Failed("which crate? Such as `mutants sim`".to_owned()));
         };
+        if member.starts_with('-') {
+            return Err(Failed(format!("a crate goes first, not {member}")));
+        }
+        let mut plan = Plan {
+            member: (*member).to_owned(),
+            choice: Choice::Since("HEAD".to_owned()),
+            tests: vec![(*member).to_owned()],
+        };
+        let mut start = None;
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = |what: &str| {
                 let missing = || Failed(format!("{word} needs {what}"));
                 words.next().copied().ok_or_else(missing)
             };
+            let number = |word: &str| {
+                let wrong = || Failed(format!("a number from 0 up, not {word}"));
+                word.parse().map_err(|_| wrong())
+            };
             match *word {
                 "--sample" => {
-                    let number = value("a number of mutants")?;
-                    let whole = number.parse().ok().filter(|&count| count > 0);
-                    let wrong =
-                        || Failed(format!("--sample takes a number from 1 up, not {number}"));
-                    plan.sample = Some(whole.ok_or_else(wrong)?);
+                    let wanted = number(value("a number of mutants")?)?;
+                    if wanted == 0 {
+                        return Err(Failed("--sample takes a number from 1 up".to_owned()));
+                    }
+                    plan.choice = Choice::Sample { wanted, offset: 0 };
                 }
-                "--base" => plan.base = value("a revision")?.to_owned(),
-                name if !name.starts_with('-') && plan.member.is_none() => {
-                    plan.member = Some(name.to_owned());
+                "--offset" => start = Some(number(value("a number")?)?),
+                "--base" => plan.choice = Choice::Since(value("a revision")?.to_owned()),
+                "--from" => plan.choice = Choice::Named(value("a file")?.to_owned()),
+                "--tests" => {
+                    let names = value("crates, with commas between")?;
+                    plan.tests = names.split(',').map(str::to_owned).collect();
                 }
                 other => return Err(Failed(format!("mutants does not take {other}"))),
             }
         }
-        if plan.sample.is_some() && plan.member.is_none() {
-            return Err(Failed("--sample needs a crate, such as `sim`".to_owned()));
+        match (&mut plan.choice, start) {
+            (_, None) => {}
+            (Choice::Sample { offset, .. }, Some(start)) => *offset = start,
+            _ => return Err(Failed("--offset goes with --sample".to_owned())),
         }
         Ok(plan)
     }
 }
 
-/// Runs cargo-mutants; survivors are listed in `target/mutants/mutants.out/missed.txt`.
+/// How a mutant ended.
+#[derive(Clone, Debug, PartialEq)]
+enum Verdict {
+    /// By a test of this program.
+    Caught(String),
+    Missed,
+    /// It is no program.
+    Unviable,
+}
+
+/// Tries each mutant; survivors are listed in `target/mutants/CRATE/missed.txt`.
 pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
-    let program = install()?;
-    let base = || {
-        let mut command = shell::command(&program);
-        command.args(["mutants", "--output", "target/mutants"]);
-        if let Some(member) = &plan.member {
-            command.arg("--package").arg(package(member));
-        }
-        command
+    let root = shell::root();
+    let folder = root.join("target/mutants").join(&plan.member);
+    fs::create_dir_all(&folder)
+        .map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
+    // Before anything is listed: what a killed run has left is put back.
+    let mut woven = Woven::new(&root, &root.join("target/mutants/originals"))?;
+    let mutants = choose(plan, &install()?, &root)?;
+    if mutants.is_empty() {
+        eprintln!("no mutants");
+        return Ok(());
+    }
+    let packages: Vec<String> = plan.tests.iter().map(|test| package(test)).collect();
+    let mut verdicts: Vec<Option<Verdict>> = vec![None; mutants.len()];
+    let mut tell = |number: usize, verdict: Verdict| {
+        eprintln!("{}: {verdict:?}", mutants[number - 1].name);
+        verdicts[number - 1] = Some(verdict);
     };
-    match plan.sample {
-        Some(wanted) => {
-            let listed = base().arg("--list").output();
-            let listed = listed.map_err(|error| Failed(format!("cargo-mutants: {error}")))?;
-            let all = String::from_utf8_lossy(&listed.stdout).lines().count();
-            // A shard takes every n-th mutant, so it is spread over all files.
-            let shards = (all / wanted).max(1);
-            eprintln!("{all} mutants; every {shards}th is tried");
-            shell::run(
-                base()
-                    .args(["--sharding", "round-robin"])
-                    .arg(format!("--shard=0/{shards}")),
-            )
+
+    let (together, alone) = weave_all(&mut woven, plan, &mutants, &mut tell)?;
+    let built = programs::build(&packages)?;
+    let mut programs = built.ok_or_else(|| Failed("the tests don't build".to_owned()))?;
+    for program in &mut programs {
+        program.learn(&folder.join("trace"))?;
+    }
+    for number in together {
+        let catcher = programs::catcher(&programs, number)?;
+        tell(number, catcher.map_or(Verdict::Missed, Verdict::Caught));
+    }
+    for number in alone {
+        woven.alone(&mutants[number - 1])?;
+        let verdict = match programs::build(&packages)? {
+            None => Verdict::Unviable,
+            Some(built) => {
+                let built = programs::in_order(built, &programs);
+                let catcher = programs::catcher_of_all(&built)?;
+                catcher.map_or(Verdict::Missed, Verdict::Caught)
+            }
+        };
+        tell(number, verdict);
+    }
+    drop(woven);
+    report(&folder, &mutants, &verdicts)
+}
+
+/// Weaves all that can be; gives those that are woven and those that must be built alone.
+fn weave_all(
+    woven: &mut Woven,
+    plan: &Plan,
+    mutants: &[Mutant],
+    tell: &mut impl FnMut(usize, Verdict),
+) -> Result<(Vec<usize>, Vec<usize>), Failed> {
+    let root = shell::root();
+    let mut texts = BTreeMap::new();
+    for mutant in mutants {
+        let text = fs::read_to_string(root.join(&mutant.file));
+        let text = text.map_err(|error| Failed(format!("{}: {error}", mutant.file)))?;
+        texts.insert(mutant.file.clone(), text);
+    }
+    let roots = ["lib.rs", "main.rs"].map(|file| format!("crates/{}/src/{file}", plan.member));
+    let roots: Vec<String> = roots
+        .into_iter()
+        .filter(|file| root.join(file).is_file())
+        .collect();
+    let can = weave::can_be_woven(mutants, &texts);
+    let (mut together, mut alone): (Vec<usize>, Vec<usize>) =
+        (1..=mutants.len()).partition(|&number| can[number - 1]);
+    eprintln!("{} mutants together, {} alone", together.len(), alone.len());
+    loop {
+        woven.weave(mutants, &together, &roots)?;
+        let mistakes = programs::mistakes(&package(&plan.member))?;
+        if mistakes.is_empty() {
+            return Ok((together, alone));
         }
-        None => {
-            let difference = shell::command("git")
-                .args(["diff", &plan.base])
-                .output()
-                .map_err(|error| Failed(format!("git: {error}")))?;
-            let file = shell::root().join("target/mutants.diff");
-            fs::write(&file, difference.stdout)
-                .map_err(|error| Failed(format!("{}: {error}", file.display())))?;
-            shell::run(base().arg("--in-diff").arg(file))
+        let mut out = BTreeSet::new();
+        for mistake in &mistakes {
+            let place = mistake.place.as_ref();
+            match place.map_or(Blame::Nobody, |(file, offset)| woven.blame(file, *offset)) {
+                Blame::Mutant(number) => {
+                    if out.insert(number) {
+                        tell(number, Verdict::Unviable);
+                    }
+                }
+                Blame::Function(numbers) => {
+                    let new: Vec<usize> = numbers
+                        .into_iter()
+                        .filter(|&number| out.insert(number))
+                        .collect();
+                    alone.extend(new);
+                }
+                Blame::Nobody => {}
+            }
+        }
+        if out.is_empty() {
+            let first = mistakes.first().map_or("", |mistake| &mistake.text);
+            return Err(Failed(format!("woven sources don't build: {first}")));
+        }
+        together.retain(|number| !out.contains(number));
+    }
+}
+
+/// The mutants that the plan asks for.
+fn choose(plan: &Plan, program: &Path, root: &Path) -> Result<Vec<Mutant>, Failed> {
+    let mut command = shell::command(program);
+    command.args(["mutants", "--list", "--json", "--package"]);
+    command.arg(package(&plan.member));
+    if let Choice::Since(base) = &plan.choice {
+        let difference = shell::command("git")
+            .args(["diff", base])
+            .output()
+            .map_err(|error| Failed(format!("git: {error}")))?;
+        let file = root.join("target/mutants/diff");
+        fs::write(&file, difference.stdout)
+            .map_err(|error| Failed(format!("{}: {error}", file.display())))?;
+        command.arg("--in-diff").arg(file);
+    }
+    let listed = command.output();
+    let listed = listed.map_err(|error| Failed(format!("cargo-mutants: {error}")))?;
+    if !listed.status.success() {
+        let why = String::from_utf8_lossy(&listed.stderr);
+        return Err(Failed(format!("cargo-mutants: {why}")));
+    }
+    let all = mutant::read(&listed.stdout, root)?;
+    match &plan.choice {
+        Choice::Since(_) => Ok(all),
+        Choice::Sample { wanted, offset } => {
+            let every = (all.len() / wanted).max(1);
+            eprintln!("{} mutants; every {every}th is tried", all.len());
+            Ok(all
+                .into_iter()
+                .skip(offset % every)
+                .step_by(every)
+                .collect())
+        }
+        Choice::Named(file) => {
+            let text =
+                fs::read_to_string(file).map_err(|error| Failed(format!("{file}: {error}")))?;
+            let names: BTreeSet<String> = text.lines().map(Mutant::change).collect();
+            let named = |mutant: &Mutant| names.contains(&Mutant::change(&mutant.name));
+            Ok(all.into_iter().filter(named).collect())
         }
     }
+}
+
+/// Writes the names down, by how they ended, and prints the figures.
+fn report(folder: &Path, mutants: &[Mutant], verdicts: &[Option<Verdict>]) -> Result<(), Failed> {
+    let [mut caught, mut missed, mut unviable] = [const { Vec::new() }; 3];
+    for (mutant, verdict) in mutants.iter().zip(verdicts) {
+        match verdict {
+            Some(Verdict::Caught(_)) => caught.push(&mutant.name[..]),
+            Some(Verdict::Unviable) => unviable.push(&mutant.name[..]),
+            Some(Verdict::Missed) | None => missed.push(&mutant.name[..]),
+        }
+    }
+    for (name, list) in [
+        ("caught", &caught),
+        ("missed", &missed),
+        ("unviable", &unviable),
+    ] {
+        let path = folder.join(name).with_extension("txt");
+        fs::write(&path, list.join("\n"))
+            .map_err(|error| Failed(format!("{}: {error}", path.display())))?;
+    }
+    let viable = caught.len() + missed.len();
+    let (caught, unviable) = (caught.len(), unviable.len());
+    println!(
+        "{viable} mutants: {caught} caught, {} missed; {unviable} more are no programs",
+        missed.len()
+    );
+    if missed.is_empty() {
+        return Ok(());
+    }
+    Err(Failed(format!("no test notices:\n{}", missed.join("\n"))))
 }
 
 /// A crate's package: folders leave out the prefix.
@@ -129,15 +312,26 @@ mod tests {
 
     #[test]
     fn words_are_read() {
-        let plan = Plan::read(&["sim", "--sample", "60"]).ok().unwrap();
-        assert_eq!(plan.member.as_deref(), Some("sim"));
-        assert_eq!((plan.sample, &plan.base[..]), (Some(60), "HEAD"));
+        let words = [
+            "sim", "--sample", "60", "--offset", "3", "--tests", "sim,run",
+        ];
+        let plan = Plan::read(&words).ok().unwrap();
+        assert_eq!(plan.member, "sim");
+        let (wanted, offset) = (60, 3);
+        assert_eq!(plan.choice, Choice::Sample { wanted, offset });
+        assert_eq!(plan.tests, ["sim", "run"]);
+        let plan = Plan::read(&["ptx"]).ok().unwrap();
+        assert_eq!(plan.choice, Choice::Since("HEAD".to_owned()));
+        assert_eq!(plan.tests, ["ptx"]);
         for wrong in [
-            &["--sample", "60"][..],
+            &[][..],
+            &["--sample", "60"],
             &["sim", "--sample"],
             &["sim", "--sample", "0"],
+            &["sim", "--sample", "some"],
+            &["sim", "--offset", "3"],
             &["sim", "ptx"],
-            &["--all"],
+            &["sim", "--all"],
         ] {
             assert!(Plan::read(wrong).is_err(), "{wrong:?}");
         }
