@@ -35,7 +35,8 @@ cargo xtask COMMAND
   mutants CRATE [--base REV | --sample N [--offset K] | --from FILE] [--tests CRATE,...]
                small mistakes in what changed since REV (HEAD unless told), or N of them all
                over a crate (another K, another sample), or those that FILE names: each must
-               fail a test of the crates that --tests names (CRATE itself unless told)
+               fail a test of those that --tests names, as CRATE or CRATE:PROGRAM (all of
+               CRATE itself unless told)
   mutate-ptx [--values] [--only TEXT] [--every N] [--schedules N] [PATH...]
                mistakes in the PTX of test files: each must be found
   bless        rewrite the golden files with what the code prints now

@@ -27,8 +27,29 @@ pub(crate) struct Plan {
     /// A crate's folder.
     member: String,
     choice: Choice,
-    /// Crates whose tests judge.
-    tests: Vec<String>,
+    /// Crates whose tests judge, or one program of a crate's tests.
+    tests: Vec<Tests>,
+}
+
+/// Tests that judge: of a crate, or one program of them.
+#[derive(Debug, PartialEq)]
+struct Tests {
+    member: String,
+    program: Option<String>,
+}
+
+impl Tests {
+    /// Reads `CRATE` or `CRATE:PROGRAM`.
+    fn read(word: &str) -> Tests {
+        let (member, program) = match word.split_once(':') {
+            Some((member, program)) => (member, Some(program.to_owned())),
+            None => (word, None),
+        };
+        Tests {
+            member: member.to_owned(),
+            program,
+        }
+    }
 }
 
 /// Which of a crate's mutants are tried.
@@ -54,7 +75,7 @@ impl Plan {
         let mut plan = Plan {
             member: (*member).to_owned(),
             choice: Choice::Since("HEAD".to_owned()),
-            tests: vec![(*member).to_owned()],
+            tests: vec![Tests::read(member)],
         };
         let mut start = None;
         let mut words = words.iter();
@@ -80,7 +101,7 @@ impl Plan {
                 "--from" => plan.choice = Choice::Named(value("a file")?.to_owned()),
                 "--tests" => {
                     let names = value("crates, with commas between")?;
-                    plan.tests = names.split(',').map(str::to_owned).collect();
+                    plan.tests = names.split(',').map(Tests::read).collect();
                 }
                 other => return Err(Failed(format!("mutants does not take {other}"))),
             }
@@ -117,7 +138,6 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
         eprintln!("no mutants");
         return Ok(());
     }
-    let packages: Vec<String> = plan.tests.iter().map(|test| package(test)).collect();
     let mut verdicts: Vec<Option<Verdict>> = vec![None; mutants.len()];
     let mut tell = |number: usize, verdict: Verdict| {
         eprintln!("{}: {verdict:?}", mutants[number - 1].name);
@@ -125,7 +145,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
     };
 
     let (together, alone) = weave_all(&mut woven, plan, &mutants, &mut tell)?;
-    let built = programs::build(&packages)?;
+    let built = programs::build(&plan.tests)?;
     let mut programs = built.ok_or_else(|| Failed("the tests don't build".to_owned()))?;
     for program in &mut programs {
         program.learn(&folder.join("trace"))?;
@@ -136,7 +156,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
     }
     for number in alone {
         woven.alone(&mutants[number - 1])?;
-        let verdict = match programs::build(&packages)? {
+        let verdict = match programs::build(&plan.tests)? {
             None => Verdict::Unviable,
             Some(built) => {
                 let built = programs::in_order(built, &programs);
@@ -313,16 +333,23 @@ mod tests {
     #[test]
     fn words_are_read() {
         let words = [
-            "sim", "--sample", "60", "--offset", "3", "--tests", "sim,run",
+            "sim",
+            "--sample",
+            "60",
+            "--offset",
+            "3",
+            "--tests",
+            "sim,cli:run",
         ];
         let plan = Plan::read(&words).ok().unwrap();
         assert_eq!(plan.member, "sim");
         let (wanted, offset) = (60, 3);
         assert_eq!(plan.choice, Choice::Sample { wanted, offset });
-        assert_eq!(plan.tests, ["sim", "run"]);
+        assert_eq!(plan.tests, ["sim", "cli:run"].map(Tests::read));
+        assert_eq!(plan.tests[1].program.as_deref(), Some("run"));
         let plan = Plan::read(&["ptx"]).ok().unwrap();
         assert_eq!(plan.choice, Choice::Since("HEAD".to_owned()));
-        assert_eq!(plan.tests, ["ptx"]);
+        assert_eq!(plan.tests, [Tests::read("ptx")]);
         for wrong in [
             &[][..],
             &["--sample", "60"],

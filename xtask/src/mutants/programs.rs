@@ -2,6 +2,7 @@
 //! fails.
 
 use super::weave::{ACTIVE, TRACE, TRACE_FILE};
+use super::{Tests, package};
 use crate::shell::{self, Failed};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,10 +72,11 @@ pub(super) fn mistakes(package: &str) -> Result<Vec<Mistake>, Failed> {
         .collect())
 }
 
-/// Builds the test programs of these packages; `None` when that fails.
-pub(super) fn build(packages: &[String]) -> Result<Option<Vec<Program>>, Failed> {
+/// Builds the programs of these tests; `None` when that fails.
+pub(super) fn build(tests: &[Tests]) -> Result<Option<Vec<Program>>, Failed> {
+    let packages: Vec<String> = tests.iter().map(|tests| package(&tests.member)).collect();
     let mut arguments = vec!["test", "--no-run", "--quiet"];
-    for package in packages {
+    for package in &packages {
         arguments.extend(["--package", package]);
     }
     let (good, messages) = cargo(&arguments)?;
@@ -88,7 +90,8 @@ pub(super) fn build(packages: &[String]) -> Result<Option<Vec<Program>>, Failed>
             met: BTreeMap::new(),
         })
     });
-    Ok(good.then(|| programs.collect()))
+    let wanted = programs.filter(|program| tests.iter().any(|tests| program.is_of(tests)));
+    Ok(good.then(|| wanted.collect()))
 }
 
 impl Program {
@@ -96,6 +99,11 @@ impl Program {
     fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         name.split('-').next().unwrap_or_default().to_owned()
+    }
+
+    fn is_of(&self, tests: &Tests) -> bool {
+        let named = |name: &String| *name == self.name();
+        self.folder.ends_with(&tests.member) && tests.program.as_ref().is_none_or(named)
     }
 
     /// Runs it without a mutant, and learns which mutants its tests meet.
