@@ -583,6 +583,8 @@ mod tests {
         for (ty, text, says) in [
             (U8, "256", "0 to 255"),
             (S8, "128", "-128 to 127"),
+            (S8, "-129", "-128 to 127"),
+            (B8, "-129", "8 bits"),
             (U32, "-1", "0 to 4294967295"),
             (B16, "0x10000", "16 bits"),
             (U32, "1.5", "write 7"),
@@ -609,6 +611,37 @@ mod tests {
             for bits in 0..=0xffff {
                 assert_eq!(ty.parse_bits(&ty.spell(bits)), Ok(bits), "{ty} {bits:#x}");
             }
+        }
+    }
+
+    #[test]
+    fn bits_are_the_numbers_of_their_type() {
+        for (ty, bits, number) in [
+            (F16, 0xc000, -2.0),
+            (Bf16, 0xc000, -2.0),
+            (F32, 0xc000_0000, -2.0),
+            (F64, 0xc000_0000_0000_0000, -2.0),
+            (E4m3, 0xc0, -2.0),
+            (E5m2, 0xc0, -2.0),
+            (S8, 0xfe, -2.0),
+            (U8, 0xfe, 254.0),
+            (B16, 0x1_0005, 5.0),
+        ] {
+            assert_eq!(ty.to_f64(bits), number, "{ty}");
+        }
+    }
+
+    #[test]
+    fn values_are_spelled_as_their_type_is_read() {
+        for (ty, bits, text) in [
+            (U8, 0xfe, "254"),
+            (S8, 0xfe, "-2"),
+            (B8, 0xfe, "0xfe"),
+            (Bf16, 0xc000, "-2.0"),
+            (F32, 0x7f80_0000, "inf"),
+            (F32, 0x7f80_0001, "0x7f800001"),
+        ] {
+            assert_eq!(ty.spell(bits), text, "{ty}");
         }
     }
 

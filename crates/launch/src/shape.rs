@@ -433,6 +433,19 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_itself_is_allowed() {
+        let limits = Limits::PORTABLE;
+        for full in [
+            Launch::new((1, limits.grid.y, limits.grid.z), 1),
+            Launch::new(1, limits.threads_per_block),
+            Launch::new(limits.blocks_per_cluster, 32).cluster(limits.blocks_per_cluster),
+            Launch::new(1, 1).dynamic_shared(limits.shared_per_block),
+        ] {
+            assert_eq!(full.validate(&limits), Ok(()), "{full}");
+        }
+    }
+
+    #[test]
     fn spelled_as_flags() {
         let launch = Launch::new(2, 64).cluster(2).dynamic_shared(16);
         assert_eq!(

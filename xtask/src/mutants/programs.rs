@@ -150,6 +150,8 @@ impl Program {
             .args(arguments)
             .current_dir(&self.folder)
             .env("CARGO_MANIFEST_DIR", &self.folder)
+            // Inputs that break a mutant are no regressions.
+            .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1")
             .stdin(Stdio::null());
         command
     }

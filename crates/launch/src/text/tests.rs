@@ -288,3 +288,15 @@ fn a_stream_without_an_end_is_read_up_to_a_bound() {
     );
     assert!(super::read_file("no/such/file").is_err());
 }
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_to_its_end() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"12 34").unwrap();
+    drop(writer);
+    let path = format!("/dev/fd/{}", reader.as_raw_fd());
+    assert_eq!(super::read_file(&path), Ok(b"12 34".to_vec()));
+}
