@@ -333,6 +333,7 @@ fn known_kernels(known: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use heist_launch::Launch;
 
     const H200: Capability = Capability { major: 9, minor: 0 };
     const CUDA_13: CudaVersion = CudaVersion {
@@ -390,6 +391,30 @@ mod tests {
         assert_eq!(error.code().0, "G003");
         assert!(error.to_string().contains("  line 7; error\n"));
         assert_eq!(error.diagnostic().helps, ["`heist check k.ptx` says more"]);
+    }
+
+    #[test]
+    fn a_launch_over_a_limit_has_the_rule_of_the_limit() {
+        let limits = heist_launch::Limits::PORTABLE;
+        for (launch, rule) in [
+            (Launch::new(0, 32), rule::GRID_SIZE),
+            (Launch::new((1, 70_000, 1), 32), rule::GRID_SIZE),
+            (Launch::new(1, 0), rule::BLOCK_SIZE),
+            (Launch::new(1, 2048), rule::BLOCK_SIZE),
+            (Launch::new(1, (1, 1, 65)), rule::BLOCK_SIZE),
+            (Launch::new(1, (32, 64, 1)), rule::BLOCK_SIZE),
+            (Launch::new(16, 32).cluster(16), rule::CLUSTER_SIZE),
+            (Launch::new(3, 32).cluster(2), rule::GRID_CLUSTER),
+            (
+                Launch::new(1, 32).dynamic_shared(300_000),
+                rule::DYNAMIC_SHARED,
+            ),
+        ] {
+            let error = launch.validate(&limits).unwrap_err();
+            let kernel = "k".to_owned();
+            let error = GpuError::Launch { kernel, error };
+            assert_eq!(error.code().0, rule.0, "{launch}");
+        }
     }
 
     #[test]

@@ -333,6 +333,8 @@ mod tests {
             assert!(text.contains(part), "{part} in:\n{text}");
         }
         assert_eq!(fault.diagnostic().code.0, "G004");
+        let message = fault.diagnostic().message;
+        assert!(message.starts_with("kernel `add` faulted: "), "{message}");
         assert_eq!(fault.diagnostic().helps.len(), 1);
     }
 

@@ -10,14 +10,19 @@
 #[path = "hardware/checks.rs"]
 mod checks;
 
+use heist_gpu::{Gpu, GpuError, JitOptions, KernelArg, LaunchOptions, PtxText};
+use heist_launch::Launch;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 const INNER: &str = "HEIST_GPU_TEST_INNER";
 
 #[test]
 fn everything_works_against_a_stand_in() {
     if std::env::var_os(INNER).is_some() {
+        device();
+        refusals();
         let failed = checks::run_all().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(failed, 0, "checks failed");
         return;
@@ -50,4 +55,124 @@ fn everything_works_against_a_stand_in() {
         "{text}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
+}
+
+/// What the stand-in says of its device.
+fn device() {
+    let gpu = Gpu::open(0).unwrap();
+    let info = gpu.info();
+    assert_eq!(format!("{gpu:?}"), "Gpu(0, Stand-in)");
+    assert_eq!(
+        (info.name.as_str(), info.uuid, info.sms),
+        ("Stand-in", [7; 16], 132)
+    );
+    assert_eq!((info.memory, info.threads_per_sm), (141 << 30, 2048));
+    assert!(info.clusters && info.tensor_maps && !info.cluster_launch_control());
+    assert_eq!(info.limits.grid, (0x7fff_ffff, 65535, 65535).into());
+    assert_eq!(info.limits.block, (1024, 1024, 64).into());
+    assert_eq!(
+        (info.limits.blocks_per_cluster, info.limits.shared_per_block),
+        (16, 232_448)
+    );
+    let mut blackwell = info.clone();
+    blackwell.capability.major = 10;
+    assert!(blackwell.cluster_launch_control());
+    assert!(matches!(
+        Gpu::open(1),
+        Err(GpuError::NoSuchDevice {
+            ordinal: 1,
+            count: 1
+        })
+    ));
+}
+
+/// What only the stand-in does: it refuses blocks of 13 threads with the status that the
+/// grid says, and one such block with 950 and a bit for each attribute.
+fn refusals() {
+    let gpu = Gpu::open(0).unwrap();
+    let text = PtxText::new(
+        "kernels.ptx",
+        include_str!("hardware/kernels.ptx"),
+    );
+    let program = gpu.load(&text, &JitOptions::default()).unwrap();
+    let kernel = Arc::new(program.kernel("add_one").unwrap());
+    let stream = gpu.stream().unwrap();
+    let status_and_note = |result| match result {
+        Err(GpuError::Refused { status, note, .. }) => (status.code, note.unwrap_or_default()),
+        other => panic!("{other:?}"),
+    };
+    let refused = |launch: &Launch, options: &LaunchOptions| {
+        let arguments = [KernelArg::address(0), KernelArg::scalar(1u32)];
+        status_and_note(kernel.launch_with(&stream, launch, &arguments, options))
+    };
+
+    let plain = LaunchOptions::default;
+    let one = Launch::new(1, 13);
+    for (launch, options, status) in [
+        (one, plain(), 950),
+        (
+            one,
+            LaunchOptions {
+                cooperative: true,
+                ..plain()
+            },
+            951,
+        ),
+        (one.cluster(1), plain(), 952),
+        (
+            one,
+            LaunchOptions {
+                programmatic: true,
+                ..plain()
+            },
+            954,
+        ),
+        (
+            one,
+            LaunchOptions {
+                priority: Some(-1),
+                ..plain()
+            },
+            958,
+        ),
+    ] {
+        assert_eq!(
+            refused(&launch, &options),
+            (status, String::new()),
+            "{options:?}"
+        );
+    }
+    for (launch, part) in [
+        (
+            Launch::new(701, 13).dynamic_shared(64),
+            "16 registers a thread and 64 bytes of shared",
+        ),
+        (
+            Launch::new(912, 13).cluster(2),
+            "66 clusters of this shape fit Stand-in",
+        ),
+        (Launch::new(912, 13), ""),
+        (Launch::new(914, 13).cluster(2), ""),
+    ] {
+        let (status, note) = refused(&launch, &plain());
+        assert_eq!(status, launch.grid.x);
+        assert!(
+            note.contains(part) && note.is_empty() == part.is_empty(),
+            "{launch}: {note}"
+        );
+    }
+    let too_many = LaunchOptions {
+        cooperative: true,
+        ..plain()
+    };
+    assert_eq!(refused(&Launch::new(265, 1024), &too_many).0, 720);
+
+    let ready = |launch: Launch| kernel.ready(&launch).unwrap();
+    let parameters = vec![0; ready(one).parameter_bytes()];
+    let launched = ready(Launch::new(701, 13)).launch(stream.borrowed(), &parameters);
+    assert_eq!(status_and_note(launched).0, 701);
+    let launched = ready(one)
+        .programmatic()
+        .launch(stream.borrowed(), &parameters);
+    assert_eq!(status_and_note(launched).0, 954);
 }

@@ -3,8 +3,10 @@
  * It has the calls that this crate makes and keeps the promises that matter to
  * it: work in a stream runs later, in order; a fault surfaces in a later call and
  * sticks until the context is reset; a launch copies as many parameter bytes as
- * the kernel takes. Device memory is host memory, and the kernels of
- * `tests/hardware/kernels.ptx` are known by name. Of any other kernel it writes
+ * the kernel takes; what goes beyond the ordinary must be asked for first. A launch
+ * with blocks of 13 threads is refused with the number of its blocks, and with 950 and
+ * a bit for each of its attributes if it is one block. Device memory is host memory, and
+ * the kernels of `tests/hardware/kernels.ptx` are known by name. Of any other kernel it writes
  * down how it was launched, into the file that STAND_IN_RECORD names.
  */
 #include <stdint.h>
@@ -19,7 +21,15 @@ enum {
 };
 
 static int fault; /* What the context died of. */
-#define ALIVE do { if (fault) return fault; } while (0)
+static int told;  /* Whether a call has said so. */
+static int answer(int result) {
+    if (fault && result == fault) told = 1;
+    return result;
+}
+#define ALIVE do { if (fault) return answer(fault); } while (0)
+/* Nothing is given back in a context that is known to be lost. */
+#define GIVEN_BACK do { if (told) broken("something of a lost context is given back"); \
+                        if (fault) return fault; } while (0)
 
 /* The device's time, in seconds. It passes only while somebody waits for the device,
  * so no test depends on how busy the host is. It starts after 0, which in an event
@@ -37,16 +47,21 @@ static void broken(const char *what) {
 int cuInit(unsigned flags) { return OK; }
 int cuDriverGetVersion(int *version) { *version = 13000; return OK; }
 int cuDeviceGetCount(int *count) { *count = 1; return OK; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return OK; }
-int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = 141ull << 30; return OK; }
-int cuDeviceGetUuid_v2(char *uuid, int device) { memset(uuid, 7, 16); return OK; }
+/* Handles are not ordinals. */
+enum { DEVICE = 100 };
+#define KNOWN do { if (device != DEVICE) return 101; } while (0)
+int cuDeviceGet(int *device, int ordinal) { *device = DEVICE + ordinal; return OK; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { KNOWN; *bytes = 141ull << 30; return OK; }
+int cuDeviceGetUuid_v2(char *uuid, int device) { KNOWN; memset(uuid, 7, 16); return OK; }
 
 int cuDeviceGetName(char *name, int length, int device) {
+    KNOWN;
     snprintf(name, length, "Stand-in");
     return OK;
 }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    KNOWN;
     switch (attribute) {
     case 1: case 2: case 3: *value = 1024; break;      /* threads a block, x, y */
     case 4: *value = 64; break;                        /* z */
@@ -72,9 +87,10 @@ int cuGetErrorString(unsigned code, const char **text) { *text = "a sentence"; r
 
 /* Contexts */
 
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = &fault; return OK; }
-int cuDevicePrimaryCtxRelease_v2(int device) { return OK; }
-int cuDevicePrimaryCtxReset_v2(int device) { fault = 0; return OK; }
+static int forget_memory(void);
+int cuDevicePrimaryCtxRetain(void **context, int device) { KNOWN; *context = &fault; return OK; }
+int cuDevicePrimaryCtxRelease_v2(int device) { KNOWN; return OK; }
+int cuDevicePrimaryCtxReset_v2(int device) { KNOWN; fault = told = 0; return forget_memory(); }
 static _Thread_local void *current;
 int cuCtxSetCurrent(void *context) { current = context; return OK; }
 int cuCtxGetCurrent(void **context) { *context = current; return OK; }
@@ -89,6 +105,8 @@ struct kernel {
     int sizes[MOST];
     unsigned cluster;
     int recorded;
+    unsigned opted_in; /* Shared memory beyond what every block has. */
+    int non_portable;
 };
 
 static struct kernel kernels[] = {
@@ -111,8 +129,15 @@ static uint64_t word(const struct launch *l, int i) {
 }
 
 /* Where memory was allocated, for records. */
-static struct { uint64_t address; size_t bytes; } allocated[256];
+static struct { uint64_t address; size_t bytes; int live; } allocated[256];
 static int allocations;
+static size_t used;
+
+static int forget_memory(void) {
+    for (int i = 0; i < allocations; i++) allocated[i].live = 0;
+    used = 0;
+    return OK;
+}
 
 /* An address as the number of its allocation, the bytes from its start, and the first
  * bytes that are there. */
@@ -208,7 +233,7 @@ struct graph {
 };
 
 struct operation {
-    enum { LAUNCH, WRITE, RECORD } what;
+    enum { LAUNCH, WRITE, RECORD, WAIT } what;
     struct launch launch;
     volatile uint32_t *address;
     uint32_t value;
@@ -241,6 +266,13 @@ static int work(struct stream *s) {
         case LAUNCH: s->busy_until = now + run(&op->launch); break;
         case WRITE: *op->address = op->value; break;
         case RECORD: op->event->at = now; break;
+        case WAIT:
+            if (!op->event->stream) break;
+            if (!op->event->at) work(op->event->stream);
+            if (op->event->at || fault) break;
+            s->first--;
+            s->busy_until = op->event->stream->busy_until;
+            return NOT_READY;
         }
     }
     return fault;
@@ -263,19 +295,26 @@ int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) 
     return OK;
 }
 
-int cuStreamDestroy_v2(struct stream *s) { ALIVE; free(s); return OK; }
-int cuStreamSynchronize(struct stream *s) { ALIVE; return finish(s); }
+int cuStreamDestroy_v2(struct stream *s) { GIVEN_BACK; free(s); return OK; }
+int cuStreamSynchronize(struct stream *s) { ALIVE; return answer(finish(s)); }
 int cuStreamQuery(struct stream *s) {
     ALIVE;
     now += 1e-6;
-    return work(s);
+    return answer(work(s));
 }
 int cuStreamIsCapturing(struct stream *s, int *status) {
     ALIVE;
     *status = s && s->capture;
     return OK;
 }
-int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) { ALIVE; return OK; }
+static struct operation *put(struct stream *s);
+int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
+    ALIVE;
+    struct operation *op = put(s);
+    op->what = WAIT;
+    op->event = e;
+    return OK;
+}
 
 int cuStreamWriteValue32_v2(struct stream *s, uint64_t address, uint32_t value, unsigned flags) {
     ALIVE;
@@ -297,7 +336,7 @@ int cuEventCreate(struct event **e, unsigned flags) {
 }
 
 /* A stream may still refer to it, so it is kept. */
-int cuEventDestroy_v2(struct event *e) { ALIVE; return OK; }
+int cuEventDestroy_v2(struct event *e) { GIVEN_BACK; return OK; }
 
 int cuEventRecord(struct event *e, struct stream *s) {
     ALIVE;
@@ -313,7 +352,13 @@ int cuEventRecord(struct event *e, struct stream *s) {
 int cuEventSynchronize(struct event *e) {
     while (!fault && e->at == 0)
         if (work(e->stream) == NOT_READY) now = e->stream->busy_until;
-    return fault;
+    return answer(fault);
+}
+
+int cuEventQuery(struct event *e) {
+    ALIVE;
+    if (e->stream) work(e->stream);
+    return answer(fault ? fault : e->stream && !e->at ? NOT_READY : OK);
 }
 
 int cuEventElapsedTime_v2(float *milliseconds, struct event *from, struct event *to) {
@@ -336,11 +381,24 @@ struct config {
 int cuLaunchKernelEx(const struct config *c, struct kernel *k, void **parameters, void **extra) {
     ALIVE;
     struct launch l = {k, c->grid[0], c->block[0], c->shared, k->cluster ? k->cluster : 1};
+    unsigned asked = 0;
     for (unsigned i = 0; i < c->count; i++) {
-        if (c->attributes[i].id != 4) continue;
-        if (k->cluster) broken("a required cluster is said a second time");
-        l.cluster = c->attributes[i].value[0];
+        switch (c->attributes[i].id) {
+        case 2: asked |= 1; break;                     /* all blocks at once */
+        case 4:                                        /* a cluster */
+            if (k->cluster) broken("a required cluster is said a second time");
+            l.cluster = c->attributes[i].value[0];
+            asked |= 2;
+            break;
+        case 6: asked |= 4; break;                     /* before the end of the one before */
+        case 8: asked |= 8; break;                     /* a priority */
+        default: broken("an attribute that nobody asked for");
+        }
     }
+    if (l.threads == 13) return l.blocks == 1 ? 950 + asked : l.blocks;
+    if ((asked & 1) && l.blocks > 132 * (2048 / l.threads)) return 720;
+    if (l.shared > 48 << 10 && l.shared > k->opted_in) return INVALID_VALUE;
+    if (l.cluster > 8 && !k->non_portable) return 912;
     for (int i = 0; i < k->parameters; i++) memcpy(l.parameters[i], parameters[i], k->sizes[i]);
     if (c->stream->capture) {
         c->stream->capture->launches[c->stream->capture->count++] = l;
@@ -374,7 +432,7 @@ int cuGraphInstantiateWithFlags(struct graph **exec, struct graph *g, uint64_t f
 }
 
 int cuGraphDestroy(struct graph *g) { free(g); return OK; }
-int cuGraphExecDestroy(struct graph *g) { free(g); return OK; }
+int cuGraphExecDestroy(struct graph *g) { GIVEN_BACK; free(g); return OK; }
 
 int cuGraphLaunch(struct graph *g, struct stream *s) {
     ALIVE;
@@ -390,7 +448,7 @@ int cuGraphLaunch(struct graph *g, struct stream *s) {
 
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     ALIVE;
-    *free_bytes = 140ull << 30;
+    *free_bytes = (140ull << 30) - used;
     *total = 141ull << 30;
     return OK;
 }
@@ -402,12 +460,26 @@ int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
     *address = (uint64_t)aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (allocations < 256) {
         allocated[allocations].address = *address;
+        allocated[allocations].live = 1;
         allocated[allocations++].bytes = bytes;
+        used += bytes;
     }
     return OK;
 }
 
-int cuMemFree_v2(uint64_t address) { ALIVE; free((void *)address); return OK; }
+int cuMemFree_v2(uint64_t address) {
+    GIVEN_BACK;
+    for (int i = allocations; i-- > 0;) {
+        if (!allocated[i].live || allocated[i].address != address) continue;
+        allocated[i].live = 0;
+        used -= allocated[i].bytes;
+        free((void *)address);
+        return OK;
+    }
+    if (allocations < 256) broken("memory is freed that nobody has");
+    free((void *)address);
+    return OK;
+}
 
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, struct stream *s) {
     ALIVE;
@@ -421,6 +493,12 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, struct stream *s
     return OK;
 }
 
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, struct stream *s) {
+    ALIVE;
+    memcpy((void *)to, (void *)from, bytes);
+    return OK;
+}
+
 int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, struct stream *s) {
     ALIVE;
     memset((void *)to, byte, bytes);
@@ -428,7 +506,7 @@ int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, struct stream
 }
 
 int cuMemHostAlloc(void **p, size_t bytes, unsigned flags) { *p = malloc(bytes); return OK; }
-int cuMemFreeHost(void *p) { free(p); return OK; }
+int cuMemFreeHost(void *p) { GIVEN_BACK; free(p); return OK; }
 
 int cuMemHostGetDevicePointer_v2(uint64_t *address, void *p, unsigned flags) {
     *address = (uint64_t)p;
@@ -479,7 +557,7 @@ static struct kernel *described(const char *image, const char *name) {
     return k;
 }
 
-int cuModuleUnload(void *module) { free(module); return OK; }
+int cuModuleUnload(void *module) { GIVEN_BACK; free(module); return OK; }
 
 int cuModuleGetFunction(struct kernel **k, void *module, const char *name) {
     ALIVE;
@@ -505,7 +583,15 @@ int cuFuncGetAttribute(int *value, int attribute, struct kernel *k) {
     return OK;
 }
 
-int cuFuncSetAttribute(struct kernel *k, int attribute, int value) { ALIVE; return OK; }
+int cuFuncSetAttribute(struct kernel *k, int attribute, int value) {
+    ALIVE;
+    switch (attribute) {
+    case 8: k->opted_in = value; break;
+    case 14: k->non_portable = value; break;
+    default: broken("an attribute of a kernel that nobody asked for");
+    }
+    return OK;
+}
 
 int cuFuncGetParamInfo(struct kernel *k, size_t index, size_t *offset, size_t *size) {
     if ((int)index >= k->parameters) return INVALID_VALUE;

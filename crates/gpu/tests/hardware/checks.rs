@@ -38,7 +38,13 @@ const PEACEFUL: &[Check] = &[
         wrong_tensor_map,
     ),
     ("memory is filled, and says how much there is", memory),
+    (
+        "memory is written by a stream, copied, and free again",
+        memory_in_order,
+    ),
     ("events measure", events),
+    ("a stream waits for an event of another", waiting),
+    ("warming up is not measuring", warm_up),
     ("a sample of several is one's share", share_of_a_sample),
     ("a graph is captured and replayed", graph),
     ("arms are measured in turns", measure),
@@ -63,6 +69,10 @@ const FATAL: &[Check] = &[
         fault_in_run,
     ),
     ("a misaligned access is named", misaligned),
+    (
+        "a fault is laid at its launch while other streams work",
+        fault_of_two_streams,
+    ),
     (
         "a fault on an untracked stream lists the suspects",
         untracked_fault,
@@ -358,6 +368,13 @@ fn required_cluster(gpu: &Gpu) -> Found {
         stream.synchronize().map_err(say)?;
         equal("ranks", data.read().map_err(say)?, vec![200, 201, 200, 201])?;
     }
+    let [own, said] = [Launch::new(4, 32), Launch::new(4, 32).cluster(2)].map(|launch| {
+        let occupancy = kernel.occupancy(&launch).map_err(say)?;
+        occupancy
+            .active_clusters
+            .ok_or_else(|| "no clusters".to_owned())
+    });
+    equal("clusters at a time", own?, said?)?;
     refused(
         kernel.launch(
             &stream,
@@ -395,16 +412,19 @@ fn occupancy(gpu: &Gpu) -> Found {
     Ok(format!("{:?}", kernel.info()))
 }
 
-/// A tensor of halves, 128 by 64, that holds its own indices.
+/// A tensor of halves, 128 by 64, that holds its own indices, and one row more.
 fn halves() -> Vec<u16> {
-    (0..128 * 64).collect()
+    (0..128 * 65).collect()
 }
 
 fn tensor_map(gpu: &Gpu) -> Found {
     let plain = TensorMap::dense("tensor", TensorElement::F16, &[128, 64], &[64, 8]);
-    for (map, swizzled) in [
-        (plain.clone(), false),
-        (plain.swizzle(Swizzle::Bytes128), true),
+    let mut second_row = plain.clone();
+    second_row.offset = 256;
+    for (map, swizzled, skipped) in [
+        (plain.clone(), false, 0),
+        (second_row, false, 128),
+        (plain.swizzle(Swizzle::Bytes128), true, 0),
     ] {
         let arguments = Arguments::new([
             Arg::TensorMap(map),
@@ -429,12 +449,12 @@ fn tensor_map(gpu: &Gpu) -> Found {
             .map(|at: u16| {
                 let (row, chunk, half) = (at / 64, at % 64 / 8, at % 8);
                 let from = if swizzled { chunk ^ row } else { chunk };
-                (16 + row) * 128 + 64 + from * 8 + half
+                skipped + (16 + row) * 128 + 64 + from * 8 + half
             })
             .collect();
         equal("the box", found, Some(expected))?;
     }
-    Ok("plain and with a 128-byte swizzle".to_owned())
+    Ok("plain, at an offset, and with a 128-byte swizzle".to_owned())
 }
 
 fn wrong_tensor_map(gpu: &Gpu) -> Found {
@@ -466,6 +486,80 @@ fn memory(gpu: &Gpu) -> Found {
     data.read(0, &mut bytes).map_err(say)?;
     equal("the bytes", bytes, [7; 64])?;
     Ok(format!("{free} bytes of {total} are free"))
+}
+
+fn memory_in_order(gpu: &Gpu) -> Found {
+    const MANY: usize = 1 << 30;
+    let free = || gpu.memory().map(|(free, _)| free).map_err(say);
+    let before = free()?;
+    let (from, to) = (
+        gpu.upload(&[1u32, 2, 3, 4]).map_err(say)?,
+        gpu.zeros::<u32>(6).map_err(say)?,
+    );
+    let large = gpu.allocate(MANY).map_err(say)?;
+    let written = format!("{MANY} bytes at {:#x}", large.address());
+    equal("what memory says", format!("{large:?}"), written)?;
+    let written = format!("u32[4] at {:#x}", from.address());
+    equal("what an array says", format!("{from:?}"), written)?;
+    equal("taken", before - free()? >= MANY as u64, true)?;
+    drop(large);
+    equal("free again", before - free()? < MANY as u64, true)?;
+
+    let stream = gpu.stream().map_err(say)?;
+    from.memory().write_in(&stream, 8, 7).map_err(say)?;
+    stream.synchronize().map_err(say)?;
+    let mut word = [0; 4];
+    from.memory().peek(8, &mut word).map_err(say)?;
+    equal("the word", u32::from_le_bytes(word), 7)?;
+    to.memory().copy_from(from.memory(), &stream).map_err(say)?;
+    stream.synchronize().map_err(say)?;
+    equal("the copy", to.read().map_err(say)?, vec![1, 2, 7, 4, 0, 0])?;
+    refused(from.memory().copy_from(to.memory(), &stream), &["24"])?;
+    refused(from.memory().write_in(&stream, 13, 7), &["13"])?;
+    refused(from.memory().peek(13, &mut word), &["13"])
+}
+
+fn waiting(gpu: &Gpu) -> Found {
+    let (long, short) = (kernel(gpu, "linger")?, kernel(gpu, "add_one")?);
+    let (first, second) = (gpu.stream().map_err(say)?, gpu.stream().map_err(say)?);
+    let [middle, end] = [gpu.event().map_err(say)?, gpu.event().map_err(say)?];
+    let data = gpu.zeros::<u32>(64).map_err(say)?;
+    let nanoseconds = [KernelArg::scalar(100_000_000u64)];
+    long.launch(&first, &Launch::new(1, 1), &nanoseconds)
+        .map_err(say)?;
+    middle.record(&first).map_err(say)?;
+    equal("early", middle.has_happened().map_err(say)?, false)?;
+    second.wait_for(&middle).map_err(say)?;
+    let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
+    short
+        .launch(&second, &Launch::new(1, 64), &arguments)
+        .map_err(say)?;
+    end.record(&second).map_err(say)?;
+    second.synchronize().map_err(say)?;
+    equal("late", middle.has_happened().map_err(say)?, true)?;
+    let time = end.since(&middle).map_err(say)?;
+    Ok(format!("{time} from the event to the end"))
+}
+
+/// As long as warming up takes, nothing is measured: a minute is over by a failure here.
+fn warm_up(gpu: &Gpu) -> Found {
+    let mut samples = 0;
+    let work = |_: &heist_gpu::Stream| {
+        samples += 1;
+        match samples {
+            3 => Err(GpuError::NoDevice),
+            _ => Ok(()),
+        }
+    };
+    let protocol = Protocol {
+        warm_up: Duration::from_secs(60),
+        rounds: 0,
+        repeats: 1,
+    };
+    let measured = gpu.measure(&mut [Arm::new("fails", work)], &protocol);
+    let found = refused(measured, &[])?;
+    equal("samples", samples, 3)?;
+    Ok(found)
 }
 
 fn share_of_a_sample(gpu: &Gpu) -> Found {
@@ -540,21 +634,32 @@ fn graph(gpu: &Gpu) -> Found {
     let data = gpu.zeros::<u32>(64).map_err(say)?;
     let stream = gpu.stream().map_err(say)?;
     let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
+    let is_capturing = || gpu.is_capturing(stream.borrowed());
+    equal("capturing before", is_capturing(), false)?;
+    let mut during = false;
     let graph = stream
         .capture(|stream| {
+            during = gpu.is_capturing(stream.borrowed());
             for _ in 0..5 {
                 kernel.launch(stream, &Launch::new(1, 64), &arguments)?;
             }
             Ok(())
         })
         .map_err(say)?;
+    equal("capturing", (during, is_capturing()), (true, false))?;
     equal("nodes", graph.nodes(), 5)?;
+    equal("launches", graph.launches().len(), 5)?;
     equal("before the replay", data.read().map_err(say)?, vec![0; 64])?;
     for _ in 0..3 {
         graph.launch(&stream).map_err(say)?;
     }
     stream.synchronize().map_err(say)?;
     equal("after the replay", data.read().map_err(say)?, vec![15; 64])?;
+    gpu.fill_borrowed(data.address(), 1, 128, stream.borrowed())
+        .map_err(say)?;
+    stream.synchronize().map_err(say)?;
+    let expected = [vec![0x0101_0101; 32], vec![15; 32]].concat();
+    equal("what was filled", data.read().map_err(say)?, expected)?;
     Ok(String::new())
 }
 
@@ -690,13 +795,41 @@ fn misaligned(gpu: &Gpu) -> Found {
     )
 }
 
+fn fault_of_two_streams(gpu: &Gpu) -> Found {
+    let (good, bad) = (kernel(gpu, "add_one")?, kernel(gpu, "store_far")?);
+    let long = kernel(gpu, "linger")?;
+    let data = gpu.zeros::<u32>(64).map_err(say)?;
+    let (other, stream) = (gpu.stream().map_err(say)?, gpu.stream().map_err(say)?);
+    let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
+    let launched = || {
+        let shape = Launch::new(1, 64);
+        good.launch(&stream, &shape, &arguments)?;
+        stream.synchronize()?;
+        // So long that the other stream is done before the fault.
+        let nanoseconds = [KernelArg::scalar(50_000_000u64)];
+        long.launch(&stream, &Launch::new(1, 1), &nanoseconds)?;
+        bad.launch(&stream, &shape, &[KernelArg::pointer(&data)])?;
+        good.launch(&other, &shape, &arguments)?;
+        other.synchronize()
+    };
+    launched().map_err(say)?;
+    let Err(GpuError::Fault(fault)) = stream.synchronize() else {
+        return Err("not a fault".to_owned());
+    };
+    match &fault.suspects {
+        Suspects::One(record) if record.kernel == "store_far" => Ok(fault.to_string()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
 fn untracked_fault(gpu: &Gpu) -> Found {
     let (good, bad) = (kernel(gpu, "add_one")?, kernel(gpu, "store_far")?);
     let data = gpu.zeros::<u32>(64).map_err(say)?;
     let stream = gpu.untracked_stream().map_err(say)?;
     let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
-    let result = good
-        .launch(&stream, &Launch::new(1, 64), &arguments)
+    let mut before = (0..40).map(|_| good.launch(&stream, &Launch::new(1, 64), &arguments));
+    let result = before
+        .try_for_each(|launched| launched)
         .and_then(|()| bad.launch(&stream, &Launch::new(2, 32), &[KernelArg::pointer(&data)]))
         .and_then(|()| stream.synchronize());
     let Err(GpuError::Fault(fault)) = result else {
@@ -704,6 +837,7 @@ fn untracked_fault(gpu: &Gpu) -> Found {
     };
     match &fault.suspects {
         Suspects::Several(records) if records.iter().any(|r| r.kernel == "store_far") => {
+            equal("the launches that are remembered", records.len(), 32)?;
             Ok(fault.to_string())
         }
         other => Err(format!("{other:?}")),
@@ -711,6 +845,13 @@ fn untracked_fault(gpu: &Gpu) -> Found {
 }
 
 fn timeout(gpu: &Gpu) -> Found {
+    // A launch of another stream is not to blame.
+    let (other, innocent) = (gpu.stream().map_err(say)?, self::kernel(gpu, "add_one")?);
+    let data = gpu.zeros::<u32>(64).map_err(say)?;
+    let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
+    innocent
+        .launch(&other, &Launch::new(1, 64), &arguments)
+        .map_err(say)?;
     let kernel = kernel(gpu, "linger")?;
     let stream = gpu.stream().map_err(say)?;
     kernel
