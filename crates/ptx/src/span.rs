@@ -126,11 +126,6 @@ impl Source {
         &self.text
     }
 
-    /// How many lines there are; a text without a newline has one.
-    pub fn line_count(&self) -> usize {
-        self.line_starts.len()
-    }
-
     /// The text of line `line` (from 1) without its line ending; empty past the end.
     pub fn line(&self, line: u32) -> &str {
         let Some(&start) = self.line_starts.get(line as usize - 1) else {

@@ -559,3 +559,22 @@ fn version_exists(version: Version) -> bool {
     };
     version.minor <= last || version.minor >= 10
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_there_were() {
+        for (major, last) in [(1, 5), (2, 3), (3, 2), (4, 3), (5, 1), (6, 5), (7, 8), (8, 8)] {
+            assert!(version_exists(Version::new(major, 0)), "{major}.0");
+            assert!(version_exists(Version::new(major, last)), "{major}.{last}");
+            assert!(!version_exists(Version::new(major, last + 1)), "{major}");
+            assert!(version_exists(Version::new(major, 10)), "{major}.10");
+        }
+        assert!(version_exists(NEWEST_PTX));
+        assert!(!version_exists(Version::new(0, 1)));
+        // What is newer than this is not known to be wrong.
+        assert!(version_exists(Version::new(10, 0)));
+    }
+}

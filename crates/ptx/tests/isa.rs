@@ -2,28 +2,48 @@
 //! a file that has its opcode, or says why there is none.
 
 use heist_oracle::workspace_root;
-use heist_ptx::isa::{Tested, rows};
-use heist_ptx::{Module, Source, Statement, parse};
-use std::collections::BTreeSet;
+use heist_ptx::isa::{Tested, features_of, rows};
+use heist_ptx::{Instruction, Module, Source, Statement, parse};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
-/// The opcodes of a module, by what stands before the first dot.
-fn opcodes(module: &Module) -> BTreeSet<String> {
-    fn walk(statements: &[Statement], found: &mut BTreeSet<String>) {
+/// Every instruction of a module.
+fn instructions(module: &Module, look: &mut dyn FnMut(&Instruction)) {
+    fn walk(statements: &[Statement], look: &mut dyn FnMut(&Instruction)) {
         for statement in statements {
             match statement {
-                Statement::Instruction(instruction) => {
-                    found.insert(instruction.opcode.base().to_string());
-                }
-                Statement::Block(inner) => walk(inner, found),
+                Statement::Instruction(instruction) => look(instruction),
+                Statement::Block(inner) => walk(inner, look),
                 _ => {}
             }
         }
     }
-    let mut found = BTreeSet::new();
     for function in module.functions() {
-        walk(function.body.as_deref().unwrap_or(&[]), &mut found);
+        walk(function.body.as_deref().unwrap_or(&[]), look);
     }
+}
+
+/// The opcodes of a module, by what stands before the first dot.
+fn opcodes(module: &Module) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    instructions(module, &mut |instruction| {
+        found.insert(instruction.opcode.base().to_string());
+    });
     found
+}
+
+fn ptx_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(ptx_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "ptx") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
 }
 
 #[test]
@@ -47,4 +67,91 @@ fn every_row_is_tested_or_says_why_not() {
         }
     }
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+/// Spellings that no test file has, for needs that have several ways to be spelled.
+const SPELLED: &[&str] = &[
+    "add.rn.bf16x2",
+    "add.rn.f32.bf16",
+    "add.rn.f32.f16",
+    "add.rn.f32x2",
+    "add.s16x2",
+    "add.s8x4",
+    "add.u16x2",
+    "add.u8x4",
+    "fma.rn.f32.bf16",
+    "ld.global.L2::128B.u32",
+    "ld.global.L2::64B.u32",
+    "ld.global.v4.b64",
+    "ld.global.v8.b32",
+    "ld.shared::cta.u32",
+    "mbarrier.arrive.release.cta.shared::cta.b64",
+    "mbarrier.arrive.relaxed.cluster.shared::cluster.b64",
+    "mbarrier.arrive_drop.expect_tx.shared::cta.b64",
+    "mbarrier.complete_tx.shared::cta.b64",
+    "mbarrier.test_wait.acquire.cta.shared::cta.b64",
+    "mbarrier.test_wait.relaxed.cta.shared::cta.b64",
+    "mbarrier.try_wait.relaxed.cta.shared::cta.b64",
+    "min.s16x2",
+    "min.u16x2",
+    "neg.bf16",
+    "red.global.add.noftz.bf16x2",
+    "st.global.v4.b64",
+];
+
+/// What the table says of every instruction that a test file has: what it needs of the
+/// target, what it does to memory, and what its first operand is.
+#[test]
+fn what_the_table_says_of_every_spelling_is_golden() {
+    let mut found: BTreeMap<String, Instruction> = BTreeMap::new();
+    for folder in ["tests/ptx", "rules"] {
+        for path in ptx_files(&workspace_root().join(folder)) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            // Files that are no PTX are there as well: they test the parser.
+            if let Ok(module) = parse(&Source::new(path.display().to_string(), text)) {
+                instructions(&module, &mut |instruction| {
+                    let spelled = instruction.opcode.as_str().to_owned();
+                    found.entry(spelled).or_insert_with(|| instruction.clone());
+                });
+            }
+        }
+    }
+    for spelled in SPELLED {
+        let instruction = Instruction::new(*spelled, vec![]);
+        found.entry((*spelled).to_owned()).or_insert(instruction);
+    }
+    let mut told: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (spelled, instruction) in &found {
+        let opcode = &instruction.opcode;
+        let Some(row) = opcode.row() else { continue };
+        let mut properties: Vec<String> = features_of(instruction)
+            .iter()
+            .map(|feature| format!("needs {}", feature.name()))
+            .collect();
+        properties.push(format!("memory: {:?}", row.memory_of(opcode)));
+        properties.push(format!("first operand: {:?}", row.first(instruction)));
+        if row.is_asynchronous(opcode) {
+            properties.push("asynchronous".to_owned());
+        }
+        for property in properties {
+            told.entry(property).or_default().push(spelled);
+        }
+    }
+    // What most instructions are is not listed.
+    let usual = ["memory: None", "first operand: Written"];
+    let mut text = String::new();
+    for (property, spelled) in told {
+        if !usual.contains(&property.as_str()) {
+            text.push_str(&format!("{property}\n    {}\n", spelled.join("\n    ")));
+        }
+    }
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/isa.txt");
+    if std::env::var_os("HEIST_BLESS").is_some() {
+        std::fs::write(&golden, &text).expect("golden files can be written");
+    }
+    let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+    for (line, expected) in text.lines().zip(expected.lines()) {
+        assert_eq!(line, expected, "`cargo xtask bless` accepts a new table");
+    }
+    assert_eq!(text.len(), expected.len());
 }

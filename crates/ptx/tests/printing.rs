@@ -66,3 +66,31 @@ fn a_comment_inside_an_opcode_stands_before_the_instruction() {
         "{printed}"
     );
 }
+
+/// Beside blanks and parentheses, what is printed is what was read; floats are their bits.
+#[test]
+fn what_is_rare_is_printed_as_it_is_written() {
+    let bits = ".global .f32 a[2] = {0d3FF8000000000000, 0dBFD0000000000000};";
+    for (line, expected) in [
+        (".global .attribute(.managed) .b32 a;", None),
+        (".global .attribute(.unified(0x1, 0x2)) .b32 a;", None),
+        (".global .b32 a[2] = {(1+2)*3, 1<<4};", None),
+        (".global .f32 a[2] = {1.5, -0.25};", Some(bits)),
+        (".func f() { ; .loc 1 2 3; ret; }", Some(".loc 1 2 3")),
+        (
+            ".func f() { .loc 1 2 3, function_name x, inlined_at 1 2 3; ret; }",
+            Some(".loc 1 2 3, function_name x, inlined_at 1 2 3"),
+        ),
+        (
+            ".func f() { .loc 1 2 3, function_name x+4, inlined_at 1 2 3; ret; }",
+            Some(".loc 1 2 3, function_name x+4, inlined_at 1 2 3"),
+        ),
+    ] {
+        let text = format!(".version 8.0\n.target sm_90\n.address_size 64\n{line}\n");
+        survives(&text);
+        let printed = print(&parse(&Source::new("text", text)).expect("accepted"));
+        let plain = |text: &str| text.replace([' ', '(', ')'], "");
+        let expected = plain(expected.unwrap_or(line));
+        assert!(plain(&printed).contains(&expected), "{printed}");
+    }
+}

@@ -344,6 +344,8 @@ mod tests {
         let graph = graph(&[Maybe(3), On, To(4), On, End]);
         assert_eq!(meets(&graph, 0), Some(4));
         assert!(graph.dominates(0, 4) && !graph.dominates(3, 4));
+        // In one block the order decides, and nothing stands before itself.
+        assert!(graph.dominates(1, 2) && !graph.dominates(2, 1) && !graph.dominates(1, 1));
         assert_eq!(graph.join_of(graph.block_of(0)), Some(graph.block_of(4)));
     }
 

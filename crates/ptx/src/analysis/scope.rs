@@ -309,6 +309,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_declared_anew_is_the_newer_one() {
+        let mut scopes: Scopes<'_, char> = Scopes::new();
+        let name = Name::from("x");
+        assert!(scopes.declare(&name, 'a', Span::NONE).is_ok());
+        assert!(scopes.declare(&name, 'b', Span::NONE).is_err());
+        scopes.redeclare(&name, 'c', Span::NONE);
+        assert_eq!(scopes.find("x").map(|found| found.entity), Some('c'));
+    }
+
+    #[test]
     fn a_single_name_stands_in_the_way_of_a_family() {
         let mut scopes: Scopes<'_, char> = Scopes::new();
         for name in ["%r7", "%r12"] {
