@@ -53,6 +53,11 @@ pub(crate) fn woven_mutant(number: usize) -> bool {
 }
 "#;
 
+/// Where the text of a mutant stands, by its number.
+type Place = (Range<usize>, usize);
+/// Where a function stands, and the mutants in it.
+type Function = (Range<usize>, Vec<usize>);
+
 /// Files with mutants in them, until it is dropped: then they are as they were.
 ///
 /// The originals also lie in a folder, for a run that is killed.
@@ -61,9 +66,9 @@ pub(super) struct Woven {
     aside: PathBuf,
     originals: BTreeMap<String, String>,
     /// In each file, where the text of which mutant stands.
-    places: BTreeMap<String, Vec<(Range<usize>, usize)>>,
+    places: BTreeMap<String, Vec<Place>>,
     /// In each file, where functions stand that have mutants, and those mutants.
-    functions: BTreeMap<String, Vec<(Range<usize>, Vec<usize>)>>,
+    functions: BTreeMap<String, Vec<Function>>,
 }
 
 impl Woven {
@@ -217,8 +222,8 @@ pub(super) fn can_be_woven(mutants: &[Mutant], texts: &BTreeMap<String, String>)
 
 struct File {
     text: String,
-    places: Vec<(Range<usize>, usize)>,
-    functions: Vec<(Range<usize>, Vec<usize>)>,
+    places: Vec<Place>,
+    functions: Vec<Function>,
 }
 
 fn file_text(source: &str, mutants: &[Mutant], numbers: &[usize]) -> File {
