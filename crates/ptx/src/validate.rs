@@ -566,7 +566,16 @@ mod tests {
 
     #[test]
     fn versions_that_there_were() {
-        for (major, last) in [(1, 5), (2, 3), (3, 2), (4, 3), (5, 1), (6, 5), (7, 8), (8, 8)] {
+        for (major, last) in [
+            (1, 5),
+            (2, 3),
+            (3, 2),
+            (4, 3),
+            (5, 1),
+            (6, 5),
+            (7, 8),
+            (8, 8),
+        ] {
             assert!(version_exists(Version::new(major, 0)), "{major}.0");
             assert!(version_exists(Version::new(major, last)), "{major}.{last}");
             assert!(!version_exists(Version::new(major, last + 1)), "{major}");
