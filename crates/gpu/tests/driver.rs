@@ -90,10 +90,7 @@ fn device() {
 /// grid says, and one such block with 950 and a bit for each attribute.
 fn refusals() {
     let gpu = Gpu::open(0).unwrap();
-    let text = PtxText::new(
-        "kernels.ptx",
-        include_str!("hardware/kernels.ptx"),
-    );
+    let text = PtxText::new("kernels.ptx", include_str!("hardware/kernels.ptx"));
     let program = gpu.load(&text, &JitOptions::default()).unwrap();
     let kernel = Arc::new(program.kernel("add_one").unwrap());
     let stream = gpu.stream().unwrap();
