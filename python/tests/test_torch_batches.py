@@ -26,6 +26,25 @@ def test_bmm(a_t, b_t):
         close(found.grad, want.grad)
 
 
+@pytest.mark.parametrize("m, n, k", [(5, 77, 19), (24, 9, 16), (7, 16, 33)])
+def test_bmm_of_rows_that_begin_anywhere(m, n, k):
+    for a, b in [
+        (torch.randn(3, m, k, dtype=BF16), torch.randn(3, n, k, dtype=BF16).transpose(1, 2)),
+        (torch.randn(3, k, m, dtype=BF16).transpose(1, 2), torch.randn(3, k, n, dtype=BF16)),
+    ]:
+        for _ in range(2):
+            close(ht.bmm(a, b), a.double() @ b.double())
+
+
+def test_bmm_of_tf32_is_asked_for():
+    a, b = torch.randn(2, 8, 18), torch.randn(2, 18, 12)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        close(ht.bmm(a, b), a.double() @ b.double(), 5e-3)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
 def test_bmm_of_other_strides_and_of_nothing():
     a, b = torch.randn(16, 3, 24, dtype=F16).transpose(0, 1), torch.randn(3, 24, 16, dtype=F16)[:, :, 4:12]
     close(ht.bmm(a, b, out_dtype=F32), a.double() @ b.double(), 1e-3)

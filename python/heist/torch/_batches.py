@@ -44,13 +44,21 @@ def _check_bmm(a: torch.Tensor, b: torch.Tensor) -> None:
         raise ValueError(f"{what}: matrices of {a.dtype} and {b.dtype}; convert one with `.to(..)`")
 
 
-def _lying(batch: torch.Tensor) -> tuple[torch.Tensor, str]:
-    """A batch whose matrices follow each other without gaps, and how they are stored."""
-    if batch.is_contiguous():
-        return batch, "n"
-    if batch.transpose(1, 2).is_contiguous():
-        return batch, "t"
-    return batch.contiguous(), "n"
+def _stored(batch: torch.Tensor, way: str | None = None) -> tuple[torch.Tensor, str]:
+    """A batch as it is stored, its matrices one after the other, and whether that is row
+    after row (`n`) or column after column (`t`). Rows of what is stored begin at multiples
+    of 16 bytes. Others are copied, and those that are not stored in the way that is asked for."""
+    if way is None:
+        way = "t" if batch.transpose(1, 2).is_contiguous() and not batch.is_contiguous() else "n"
+    stored = (batch.transpose(1, 2) if way == "t" else batch).contiguous()
+    short = -stored.shape[2] % (16 // stored.element_size())
+    return torch.nn.functional.pad(stored, (0, short)) if short else stored, way
+
+
+def _factors(a: torch.Tensor, b: torch.Tensor) -> tuple[tuple[torch.Tensor, str], tuple[torch.Tensor, str]]:
+    """Both as the kernels take them: those of tf32 want both stored along the depth."""
+    deep = a.dtype == torch.float32
+    return _stored(a, "n" if deep else None), _stored(b, "t" if deep else None)
 
 
 def _bmm(a, b, out_dtype=-1, policy=""):
@@ -67,18 +75,18 @@ def _bmm(a, b, out_dtype=-1, policy=""):
         (batch, m, k), n = a.shape, b.shape[2]
         if not batch * m * n * k:
             return torch.zeros((batch, m, n), dtype=out_dtype, device=a.device)
-        (_, a_way), (_, b_way) = _lying(a), _lying(b)
+        (left, a_way), (right, b_way) = _factors(a, b)
         plan = ops_of(index).gemm(
             m, n, k, dtype=_input(what, "input", a), out=_output(what, out_dtype), layout=a_way + b_way,
-            lda=k if a_way == "n" else m, ldb=n if b_way == "n" else k, ldc=n, batch=batch, policy=policy or None,
+            lda=left.shape[2], ldb=right.shape[2], ldc=n, batch=batch, policy=policy or None,
         )  # fmt: skip
         launcher = PLANS[key] = Launcher(index, plan)
-    (left, _), (right, _) = _lying(a), _lying(b)
+    (left, _), (right, _) = _factors(a, b)
     if (left.data_ptr() | right.data_ptr()) % 16:
         aligned(what, input=left, mat2=right)
     out = torch.empty((a.shape[0], a.shape[1], b.shape[2]), dtype=out_dtype, device=a.device)
     launcher(left.data_ptr(), right.data_ptr(), 0, out.data_ptr())
-    if left is a and right is b and a.dtype != torch.float32:
+    if left.data_ptr() == a.data_ptr() and right.data_ptr() == b.data_ptr() and a.dtype != torch.float32:
         remember(launcher, [0, 1], [(out, 3)])
     return out
 
@@ -112,7 +120,8 @@ def bmm(
     input: torch.Tensor, mat2: torch.Tensor, *, out_dtype: torch.dtype | None = None, policy: Any = None
 ) -> torch.Tensor:
     """As ``torch.bmm``: a batch of products, in one kernel. Matrices of a batch follow each
-    other, each stored row after row or column after column; others are copied.
+    other, each stored row after row or column after column, rows at multiples of 16 bytes;
+    others are copied.
 
     >>> a, b = torch.ones(2, 8, 16, dtype=torch.float16), torch.ones(2, 16, 8, dtype=torch.float16)
     >>> float(bmm(a, b)[1, 0, 0])
