@@ -274,6 +274,48 @@ def graphs():
             close(results[2], grouped(x, b, offs))
 
 
+def graphs_of_decoding():
+    """A token at a time: a captured step reads and moves the lengths on the device, and
+    everything beside it stays as it was."""
+    room, heads, kv, dim = 128, 16, 4, 128
+    cache = [torch.zeros(2, room, kv, dim, dtype=BF16, device="cuda") for _ in range(2)]
+    x, w = randn(2, 1, 2048), randn(8192, 2048)
+    deep = randn(2048, 8192)
+    q, k, v = randn(2, 1, heads, dim), randn(2, 1, kv, dim), randn(2, 1, kv, dim)
+    lengths = torch.zeros(2, dtype=torch.int32, device="cuda")
+
+    def step():
+        at = lengths.long()
+        out = ht.flash_attn_with_kvcache(q, *cache, k, v, cache_seqlens=lengths)
+        hidden = ht.linear(x, w, activation="relu")
+        last = ht.linear(hidden, deep)
+        after = at.clone()
+        lengths.add_(1)
+        return out, hidden, last, at, after
+
+    step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out, hidden, last, at, after = step()
+    lengths.copy_(torch.tensor([40, 3], dtype=torch.int32))
+    for tensor in cache:
+        tensor.normal_()
+    for number in range(5):
+        for tensor in (q, k, v, x):
+            tensor.normal_()
+        graph.replay()
+        torch.cuda.synchronize()
+        ends = [40 + number, 3 + number]
+        assert at.tolist() == after.tolist() == ends and lengths.tolist() == [end + 1 for end in ends]
+        for i, end in enumerate(ends):
+            assert torch.equal(cache[0][i, end], k[i, 0]) and torch.equal(cache[1][i, end], v[i, 0])
+            keys, values = (c[i, : end + 1].transpose(0, 1)[None] for c in cache)
+            close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
+        close(hidden, (x.double() @ w.double().t()).relu())
+        close(last, hidden.double() @ deep.double().t())
+
+
 def graphs_beside_each_other():
     """Two graphs of the same plan, and the same call without one, at the same time."""
     made = []
@@ -520,7 +562,7 @@ def more_than_2_31_elements_of_attention():
 
 CHECKS = [
     attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, batches_and_eight_bit_floats, gradients,
-    gradients_of_attention, graphs_of_training, groups, graphs,
+    gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_decoding,
     graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,
 ]  # fmt: skip
 
