@@ -16,7 +16,7 @@
 
 enum {
     OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_BINARY = 209, INVALID_PTX = 218,
-    UNSUPPORTED_PTX = 222, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
+    NO_CONTEXT = 201, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
     MISALIGNED = 716
 };
 
@@ -26,7 +26,8 @@ static int answer(int result) {
     if (fault && result == fault) told = 1;
     return result;
 }
-#define ALIVE do { if (fault) return answer(fault); } while (0)
+static _Thread_local void *current; /* The context of this thread. */
+#define ALIVE do { if (!current) return NO_CONTEXT; if (fault) return answer(fault); } while (0)
 /* Nothing is given back in a context that is known to be lost. */
 #define GIVEN_BACK do { if (told) broken("something of a lost context is given back"); \
                         if (fault) return fault; } while (0)
@@ -91,7 +92,6 @@ static int forget_memory(void);
 int cuDevicePrimaryCtxRetain(void **context, int device) { KNOWN; *context = &fault; return OK; }
 int cuDevicePrimaryCtxRelease_v2(int device) { KNOWN; return OK; }
 int cuDevicePrimaryCtxReset_v2(int device) { KNOWN; fault = told = 0; return forget_memory(); }
-static _Thread_local void *current;
 int cuCtxSetCurrent(void *context) { current = context; return OK; }
 int cuCtxGetCurrent(void **context) { *context = current; return OK; }
 

@@ -242,11 +242,17 @@ fn borrowed(gpu: &Gpu) -> Found {
     for _ in 0..3 {
         ready.launch(stream.borrowed(), &parameters).map_err(say)?;
     }
+    // A thread that has no context yet gets by as well.
+    let elsewhere = std::thread::scope(|threads| {
+        let launch = || ready.launch(stream.borrowed(), &parameters);
+        threads.spawn(launch).join()
+    });
+    elsewhere.map_err(|_| "a panic")?.map_err(say)?;
     let short = ready.launch(stream.borrowed(), &parameters[8..]);
     let short = short.err().map(say).unwrap_or_default();
     equal("a refusal", short.contains("were given"), true)?;
     stream.synchronize().map_err(say)?;
-    equal("the sums", data.read().map_err(say)?, vec![10u32; 1000])?;
+    equal("the sums", data.read().map_err(say)?, vec![11u32; 1000])?;
     Ok(String::new())
 }
 
