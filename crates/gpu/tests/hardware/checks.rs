@@ -77,6 +77,7 @@ const FATAL: &[Check] = &[
         "a fault on an untracked stream lists the suspects",
         untracked_fault,
     ),
+    ("... and the last of many", many_suspects),
 ];
 
 /// Runs one of the checks that cost the context, and nothing else.
@@ -279,6 +280,7 @@ fn cache(gpu: &Gpu) -> Found {
         load(&changed, &plain)?.is_same(&first),
         false,
     )?;
+    equal("three are kept", gpu.cached_programs() >= 3, true)?;
     Ok(format!(
         "{} programs, a hit takes {:.1} us",
         gpu.cached_programs(),
@@ -816,7 +818,10 @@ fn fault_of_two_streams(gpu: &Gpu) -> Found {
         long.launch(&stream, &Launch::new(1, 1), &nanoseconds)?;
         bad.launch(&stream, &shape, &[KernelArg::pointer(&data)])?;
         good.launch(&other, &shape, &arguments)?;
-        other.synchronize()
+        other.synchronize()?;
+        // A stream that goes takes its own launches with it.
+        let third = gpu.stream()?;
+        good.launch(&third, &shape, &arguments)
     };
     launched().map_err(say)?;
     let Err(GpuError::Fault(fault)) = stream.synchronize() else {
@@ -829,11 +834,24 @@ fn fault_of_two_streams(gpu: &Gpu) -> Found {
 }
 
 fn untracked_fault(gpu: &Gpu) -> Found {
+    untracked(gpu, 10, 11)
+}
+
+fn many_suspects(gpu: &Gpu) -> Found {
+    untracked(gpu, 40, 32)
+}
+
+/// A fault after good launches that nobody waited for, and how many are suspects then.
+fn untracked(gpu: &Gpu, before: usize, suspects: usize) -> Found {
     let (good, bad) = (kernel(gpu, "add_one")?, kernel(gpu, "store_far")?);
     let data = gpu.zeros::<u32>(64).map_err(say)?;
     let stream = gpu.untracked_stream().map_err(say)?;
     let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
-    let mut before = (0..40).map(|_| good.launch(&stream, &Launch::new(1, 64), &arguments));
+    // What was waited for is no suspect.
+    good.launch(&stream, &Launch::new(1, 64), &arguments)
+        .and_then(|()| stream.synchronize())
+        .map_err(say)?;
+    let mut before = (0..before).map(|_| good.launch(&stream, &Launch::new(1, 64), &arguments));
     let result = before
         .try_for_each(|launched| launched)
         .and_then(|()| bad.launch(&stream, &Launch::new(2, 32), &[KernelArg::pointer(&data)]))
@@ -843,7 +861,7 @@ fn untracked_fault(gpu: &Gpu) -> Found {
     };
     match &fault.suspects {
         Suspects::Several(records) if records.iter().any(|r| r.kernel == "store_far") => {
-            equal("the launches that are remembered", records.len(), 32)?;
+            equal("the launches that are remembered", records.len(), suspects)?;
             Ok(fault.to_string())
         }
         other => Err(format!("{other:?}")),
