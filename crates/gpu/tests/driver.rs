@@ -93,6 +93,7 @@ fn refusals() {
     let gpu = Gpu::open(0).unwrap();
     let text = PtxText::new("kernels.ptx", include_str!("hardware/kernels.ptx"));
     let program = gpu.load(&text, &JitOptions::default()).unwrap();
+    assert_eq!(program.log(), "ptxas info    : Used 16 registers");
     let kernel = Arc::new(program.kernel("add_one").unwrap());
     let stream = gpu.stream().unwrap();
     let status_and_note = |result| match result {

@@ -520,6 +520,7 @@ int cuModuleLoadDataEx(void **module, const char *image, unsigned count, unsigne
     ALIVE;
     char *error = NULL;
     for (unsigned i = 0; i < count; i++) {
+        if (options[i] == 3) strcpy(values[i], "ptxas info    : Used 16 registers");
         if (options[i] == 5) error = values[i];
     }
     if (strstr(image, ".version 99")) return UNSUPPORTED_PTX;
