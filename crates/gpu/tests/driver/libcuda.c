@@ -289,13 +289,18 @@ static struct operation *put(struct stream *s) {
     return &s->queue[s->last++];
 }
 
+/* What is not given back runs out. */
+enum { MOST_STREAMS = 128, MOST_EVENTS = 256 };
+static int streams, events;
+
 int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) {
     ALIVE;
+    if (streams++ == MOST_STREAMS) return OUT_OF_MEMORY;
     *s = calloc(1, sizeof **s);
     return OK;
 }
 
-int cuStreamDestroy_v2(struct stream *s) { GIVEN_BACK; free(s); return OK; }
+int cuStreamDestroy_v2(struct stream *s) { GIVEN_BACK; streams--; free(s); return OK; }
 int cuStreamSynchronize(struct stream *s) { ALIVE; return answer(finish(s)); }
 int cuStreamQuery(struct stream *s) {
     ALIVE;
@@ -331,12 +336,13 @@ int cuCtxSynchronize(void) { ALIVE; return OK; }
 
 int cuEventCreate(struct event **e, unsigned flags) {
     ALIVE;
+    if (events++ == MOST_EVENTS) return OUT_OF_MEMORY;
     *e = calloc(1, sizeof **e);
     return OK;
 }
 
 /* A stream may still refer to it, so it is kept. */
-int cuEventDestroy_v2(struct event *e) { GIVEN_BACK; return OK; }
+int cuEventDestroy_v2(struct event *e) { GIVEN_BACK; events--; return OK; }
 
 int cuEventRecord(struct event *e, struct stream *s) {
     ALIVE;

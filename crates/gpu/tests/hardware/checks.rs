@@ -42,6 +42,7 @@ const PEACEFUL: &[Check] = &[
         "memory is written by a stream, copied, and free again",
         memory_in_order,
     ),
+    ("streams and events are given back", given_back),
     ("events measure", events),
     ("a stream waits for an event of another", waiting),
     ("warming up is not measuring", warm_up),
@@ -525,6 +526,15 @@ fn memory_in_order(gpu: &Gpu) -> Found {
     refused(from.memory().copy_from(to.memory(), &stream), &["24"])?;
     refused(from.memory().write_in(&stream, 13, 7), &["13"])?;
     refused(from.memory().peek(13, &mut word), &["13"])
+}
+
+/// More of them, one after the other, than are tracked at a time.
+fn given_back(gpu: &Gpu) -> Found {
+    for _ in 0..300 {
+        gpu.stream().map_err(say)?;
+        gpu.event().map_err(say)?;
+    }
+    Ok(String::new())
 }
 
 fn waiting(gpu: &Gpu) -> Found {
