@@ -302,6 +302,20 @@ fn run_with_arguments(gpu: &Gpu) -> Found {
         .map_err(say)?;
     let found = ran.outcome.output(0).and_then(Buffer::to_vec::<u32>);
     equal("the buffer", found, Some(vec![2, 3, 3]))?;
+    let from_the_second = Arg::Pointer {
+        buffer: "data".into(),
+        offset: 4,
+    };
+    let arguments = Arguments::new([from_the_second, Arg::scalar(2u32)]).buffer(
+        "data",
+        Role::InOut,
+        Buffer::from_slice(&[1u32, 2, 3, 4]),
+    );
+    let (launch, options) = (Launch::new(1, 32), RunOptions::default());
+    let pointed = gpu.run(&text(), "add_one", &launch, &arguments, &options);
+    let outputs = pointed.map_err(say)?.outcome.outputs;
+    let found = outputs.first().and_then(|(_, data)| data.to_vec::<u32>());
+    equal("behind an offset", found, Some(vec![1, 3, 4, 4]))?;
     Ok(format!("{:?}, {}", ran.kernel, ran.elapsed))
 }
 
