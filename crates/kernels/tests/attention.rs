@@ -107,6 +107,153 @@ fn decoding() {
     assert!(cases(Topic::Decode, without).is_empty());
 }
 
+#[test]
+fn what_models_add() {
+    right(Topic::Models, "sim:h200");
+    right(Topic::Models, "sim:a100");
+}
+
+/// Runs a problem on a variant with what `change` makes of its buffers; within the bound.
+fn right_on(
+    variant: &str,
+    problem: &Problem,
+    change: impl Fn(&str) -> Option<heist_launch::Buffer>,
+) {
+    let (device, target) = common::device("sim:h200");
+    let chosen = FAMILY.choose(Some(variant), problem, target);
+    let chosen = chosen.unwrap_or_else(|error| panic!("{variant} {problem}: {error}"));
+    let mut job = chosen.job(problem, None, target).expect("a job");
+    randomise(&mut job, problem, 7);
+    for buffer in &mut job.buffers {
+        if let Some(data) = change(&buffer.name) {
+            assert_eq!(data.len(), buffer.data.len(), "{}", buffer.name);
+            buffer.data = data;
+        }
+    }
+    common::run(&mut job, &device, &Settings::default());
+    let verdict = verify(&job, problem, Sample::All).expect("its buffers");
+    if let Err(wrong) = verdict.judge(problem) {
+        panic!("{variant} {problem}: {wrong}");
+    }
+}
+
+/// Every sequence has a prefix of its own: none, one that ends inside of a block, at an edge of
+/// one, behind the last key.
+#[test]
+fn prefixes_are_read_on_the_device() {
+    let lengths = vec![(70, 130), (33, 33), (5, 200), (1, 64), (40, 9)];
+    for variant in ["tensor", "large", "wgmma", "decode"] {
+        for mask in [Mask::Causal, Mask::Window { left: 11, right: 2 }] {
+            let mut problem = Problem::ragged(lengths.clone(), 2, 64);
+            if variant == "decode" {
+                problem.lengths =
+                    Lengths::Each(vec![(3, 200), (1, 300), (2, 500), (1, 64), (4, 9)]);
+            }
+            (problem.mask, problem.scoring.prefix) = (mask, Some(200));
+            let prefixes = [17u32, 0, 128, 64, 200];
+            right_on(variant, &problem, |name| {
+                (name == "prefixes").then(|| heist_launch::Buffer::from_slice(&prefixes))
+            });
+        }
+    }
+}
+
+/// A sink that is far above every score, one far below, and rows that see no key.
+#[test]
+fn sinks_of_any_size() {
+    for variant in ["tensor", "large", "wgmma", "decode"] {
+        let mut problem = Problem::ragged(vec![(3, 130), (4, 1), (2, 0), (1, 70)], 4, 64);
+        (problem.mask, problem.scoring.sinks) = (Mask::Causal, true);
+        // Small results are not zeros in f32.
+        problem.output = Output::F32;
+        let sinks = [60.0f32, -200.0, f32::NEG_INFINITY, 0.0];
+        right_on(variant, &problem, |name| {
+            (name == "sinks").then(|| heist_launch::Buffer::from_slice(&sinks))
+        });
+    }
+}
+
+/// A change of scores that this crate does not ship: a bias for each distance, from a table.
+#[test]
+fn a_change_of_ones_own() {
+    const FAR: i64 = 20;
+    let relative = ScoreMod::new(
+        "relative",
+        |row| {
+            let row = *row;
+            Box::new(move |score, key| {
+                let distance = (row.position - key.number()).abs().min(FAR as i32);
+                score + row.tables.custom.at(distance.cast::<u32>()).load_readonly()
+            })
+        },
+        |at| at.score + at.tables.custom[(at.position - at.key).abs().min(FAR) as usize],
+    )
+    .table(Table::Custom(FAR as usize + 1));
+    let biases: Vec<f32> = (0..=FAR).map(|i| (i as f32 * 0.7).sin()).collect();
+    for variant in ["tensor", "large", "persistent", "wgmma", "decode"] {
+        let mut problem = Problem::ragged(vec![(5, 90), (2, 33)], 2, 64);
+        problem.scoring.mods = vec![softcap(4.0), relative.clone()];
+        problem.mask = Mask::Causal;
+        right_on(variant, &problem, |name| {
+            (name == "custom").then(|| heist_launch::Buffer::from_slice(&biases))
+        });
+    }
+}
+
+#[test]
+fn what_is_not_added_is_not_in_the_kernel() {
+    let target = target();
+    let mut problem = Problem::ragged(vec![(5, 90), (2, 33)], 2, 64);
+    for variant in ["tensor", "large", "wgmma", "decode"] {
+        let plan = |problem: &Problem| {
+            let plan = FAMILY.plan(Some(variant), problem, target).expect("a plan");
+            plan.steps[0].ptx().to_string()
+        };
+        let plain = plan(&problem);
+        for name in ["slopes", "sinks", "prefixes", "documents", "custom"] {
+            assert!(!plain.contains(name), "{variant}: {name}");
+        }
+        problem.scoring.sinks = true;
+        assert!(plan(&problem).contains("sinks"), "{variant}");
+        problem.scoring.sinks = false;
+        assert_eq!(plan(&problem), plain, "{variant}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let told = |words: &[&str]| {
+        let settings = heist_kernels::catalogue::Settings::from_words(words).expect("words");
+        problem(&settings).map_err(|error| error.to_string())
+    };
+    assert!(told(&["softcap=30", "sinks=true", "alibi=true", "documents=true"]).is_ok());
+    for (words, why) in [
+        (&["prefix=5"][..], "mask=causal"),
+        (&["softcap=0"], "above zero"),
+        (&["softcap=x"], "not a number"),
+        (&["sinks=2"], "true or false"),
+        (
+            &["documents=true", "lengths=1:9", "page=16"],
+            "leave page out",
+        ),
+    ] {
+        let error = told(words).expect_err(why);
+        assert!(error.contains(why), "{words:?}: {error}");
+    }
+    let mut asked = Problem::new(1, 1, 64, 64);
+    asked.scoring.sinks = true;
+    for variant in ["scalar", "mixed"] {
+        let error = FAMILY.choose(Some(variant), &asked, target());
+        let error = error.err().expect("refused").to_string();
+        assert!(
+            error.contains("sinks") && error.contains("wgmma"),
+            "{error}"
+        );
+    }
+    let error = Backward::of(asked).check().expect_err("no gradients");
+    assert!(error.to_string().contains("sinks"), "{error}");
+}
+
 /// What is in a page past the end of its sequence is nobody's: it may be anything.
 #[test]
 fn decoding_does_not_see_past_the_end_of_a_page() {

@@ -3,8 +3,8 @@
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung, Weights, job, schedule,
-    warpgroup_job, warpgroup_shape,
+    Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung, Scoring, Weights, alibi,
+    documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
 };
 use heist_kernels::{Step, Target};
 use heist_oracle::Ptxas;
@@ -233,6 +233,83 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
             }
         }
         wrong
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What models add, with the tiles that are chosen for it: one change of scores at a time, and
+/// all that there is.
+#[test]
+fn what_models_add_does_not_spill() {
+    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    let window = Mask::Window { left: 99, right: 0 };
+    let plain = Scoring::default;
+    let scorings = [
+        (vec![softcap(30.0)], plain(), Mask::Causal),
+        (vec![softcap(30.0)], plain(), Mask::Full),
+        (vec![alibi()], plain(), Mask::Causal),
+        (vec![documents()], plain(), Mask::Causal),
+        (
+            Vec::new(),
+            Scoring {
+                prefix: Some(64),
+                ..plain()
+            },
+            window,
+        ),
+        (
+            vec![softcap(30.0), alibi(), documents()],
+            Scoring {
+                sinks: true,
+                prefix: Some(64),
+                ..plain()
+            },
+            window,
+        ),
+    ];
+    let mut cases = Vec::new();
+    for (index, (mods, scoring, mask)) in scorings.into_iter().enumerate() {
+        for (variant, dim, arch) in [
+            ("wgmma", 64, Arch::SM_90A),
+            ("wgmma", 128, Arch::SM_90A),
+            ("large", [64, 128][index % 2], Arch::SM_90),
+            ("large", [128, 64][index % 2], Arch::SM_80),
+            ("decode", [64, 128][index % 2], Arch::SM_90),
+        ] {
+            let mut problem = Problem::new(8, 16, 4096, dim);
+            if variant == "decode" {
+                problem.kv_heads = 4;
+                problem.lengths = Lengths::Same {
+                    batch: 8,
+                    queries: 1 + 8 * (index as u32 % 2),
+                    keys: 20_000,
+                };
+            }
+            (problem.mask, problem.dtype) = (mask, Dtype::ALL[index % 2]);
+            problem.scoring = Scoring {
+                mods: mods.clone(),
+                ..scoring.clone()
+            };
+            cases.push((problem, variant, Target { arch, sms: 132 }));
+        }
+    }
+    let wrong = heist_oracle::parallel(&cases, |(problem, variant, target)| {
+        let plan = FAMILY
+            .plan(Some(variant), problem, *target)
+            .unwrap_or_else(|error| panic!("{variant} {problem}: {error}"));
+        let judge = |step: &Step| {
+            let cubin = ptxas
+                .assemble(&step.ptx(), &target.arch.to_string())
+                .unwrap_or_else(|refusal| panic!("{}: {refusal}", plan.name));
+            let usage = cubin.usage()[&step.entry];
+            let spills = usage.spill_loads + usage.spill_stores > 0;
+            let wrong = spills || !cubin.complaints().is_empty();
+            wrong.then(|| format!("{}: {usage:?} {:?}", plan.name, cubin.complaints()))
+        };
+        plan.steps.iter().filter_map(judge).collect::<Vec<_>>()
     });
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -5,7 +5,9 @@ use super::library::{Key, Ops};
 use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
-use heist_kernels::attention::{Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Weights};
+use heist_kernels::attention::{
+    Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring, Weights,
+};
 use heist_kernels::{KernelError, LaunchPlan};
 use heist_launch::{Arg, ElementType, Role};
 use heist_sched::Schedule;
@@ -202,6 +204,7 @@ impl Attention {
             weights: Weights::Rounded,
             output: Output::Same,
             scale: self.scale,
+            scoring: Scoring::default(),
         })
     }
 }

@@ -5,6 +5,7 @@ use super::config::{Config, Feed};
 use super::finish::{MergeShape, merge, store};
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
+use super::score::Scores;
 use super::span::Blocks;
 use super::team::{Team, key_tile, query_tile};
 use heist_builder::{FillTile, Kernel, On, Val};
@@ -15,9 +16,10 @@ pub(crate) fn tile<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     config: &Config,
+    scores: &Scores<'_, 'k>,
     tile: &Tile<'k>,
 ) {
-    let place = QueryTile::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, scores, tile);
     k.if_(place.rows.gt(0), || {
         let queries = k.copy_once(query_tile::<T>(config), |q| {
             q.copy_rows(place.q(), args.q_row, Some(place.rows));
@@ -44,7 +46,7 @@ pub(crate) fn tile<'k, T: Element>(
                     values(blocks.begin + index as i32, &to_v, true);
                 });
                 let queries = queries.wait();
-                let team = Team::new(k, args, config, &place, &queries);
+                let team = Team::new(k, args, config, scores, &place, &queries);
                 blocks.each(|number, masked| {
                     running.step(
                         |(to_k, to_v)| {
@@ -53,7 +55,8 @@ pub(crate) fn tile<'k, T: Element>(
                         },
                         |(keys, values)| {
                             let scores = team.scores();
-                            team.score(&scores, &keys, masked.then(|| blocks.first_key(number)));
+                            let block = team.block(masked, || blocks.first_key(number));
+                            team.score(&scores, &keys, &block);
                             team.weigh(&scores, &values);
                         },
                     );
@@ -75,19 +78,20 @@ pub(crate) fn tile<'k, T: Element>(
                 };
                 let running = pipeline.start(|turn, to| turns(blocks.begin, turn, &to, true));
                 let queries = queries.wait();
-                let team = Team::new(k, args, config, &place, &queries);
-                let scores = team.scores();
+                let team = Team::new(k, args, config, scores, &place, &queries);
+                let products = team.scores();
                 blocks.each(|number, masked| {
                     running.step(
                         |to| turns(number, ahead, &to, masked),
                         |keys| {
-                            scores.clear();
-                            team.score(&scores, &keys, masked.then(|| blocks.first_key(number)));
+                            products.clear();
+                            let block = team.block(masked, || blocks.first_key(number));
+                            team.score(&products, &keys, &block);
                         },
                     );
                     running.step(
                         |to| turns(number, ahead + 1, &to, masked),
-                        |values| team.weigh(&scores, &values),
+                        |values| team.weigh(&products, &values),
                     );
                 });
                 running.finish();

@@ -101,13 +101,15 @@ pub enum Topic {
     Warpgroups,
     /// Few queries over many keys, packed, in pages.
     Decode,
+    /// What models add: changed scores, sinks, prefixes, documents, on every kernel.
+    Models,
     /// Sizes that only a real GPU does in a moment, with the tiles for them.
     Large,
 }
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 13] = [
+    pub const SMALL: [Topic; 14] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -121,6 +123,7 @@ impl Topic {
         Topic::Precision,
         Topic::Warpgroups,
         Topic::Decode,
+        Topic::Models,
     ];
 }
 
@@ -174,6 +177,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::Precision => cases.precision(),
         Topic::Warpgroups => cases.warpgroups(),
         Topic::Decode => cases.decode(),
+        Topic::Models => cases.models(),
         Topic::Large => cases.large(),
     }
     cases.list

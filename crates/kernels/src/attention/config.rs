@@ -83,6 +83,8 @@ pub struct Config {
     pub mask: MaskKind,
     /// Whether sequences have lengths of their own.
     pub ragged: bool,
+    /// Whether scores are changed before the softmax, which takes registers.
+    pub changed: bool,
     /// Blocks of 16 query rows that a warp holds.
     pub row_blocks: u32,
     /// Warps with rows of their own.
@@ -122,6 +124,7 @@ impl Config {
             output: problem.output,
             mask: problem.mask.kind(),
             ragged: problem.is_ragged(),
+            changed: !problem.scoring.mods.is_empty(),
             row_blocks: 1,
             down: 4,
             across: 1,
@@ -333,6 +336,7 @@ fn for_many_tiles(plain: Config, target: Target) -> Config {
     let measured = matches!(target.arch.to_string().as_str(), "sm_90" | "sm_90a")
         && !plain.ragged
         && plain.mask != MaskKind::Window
+        && !plain.changed
         && plain.weights == Weights::Rounded;
     let stays = plain.rung == Rung::Persistent;
     let wide = Config {

@@ -28,7 +28,7 @@ impl Cases {
     }
 
     /// With few stages and shares of `least` key blocks, so that tiles are cut.
-    fn dealt(&mut self, problem: &Problem, blocks: u32, least: u32) {
+    pub(super) fn dealt(&mut self, problem: &Problem, blocks: u32, least: u32) {
         self.on_decode(problem, |shape, _| {
             let grid = Grid {
                 blocks,

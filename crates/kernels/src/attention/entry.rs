@@ -7,6 +7,7 @@ use super::kernel::{contents, job, ladder_plan, schedule};
 use super::order::HeaviestFirst;
 use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
+use super::score::{Scoring, alibi, documents, softcap};
 use super::space;
 use super::verdict::{LSE_BOUND, bound, verify};
 use super::warpgroup::{Wgmma, warpgroup_schedule};
@@ -42,6 +43,9 @@ impl Variant for Step {
     fn suits(&self, problem: &Problem, _: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
         problem.not_paged().map_err(|error| error.to_string())?;
+        if matches!(self.0, Rung::Scalar | Rung::Mixed) {
+            problem.is_plain().map_err(|error| error.to_string())?;
+        }
         Ok(match self.0 {
             Rung::Large => 5,
             Rung::Persistent => 4,
@@ -127,6 +131,31 @@ const PARAMETERS: &[Parameter] = &[
     ),
     parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
     parameter(
+        "softcap",
+        "",
+        "scores s become CAP*tanh(s/CAP); none unless given",
+    ),
+    parameter(
+        "alibi",
+        "false",
+        "a bias by distance, with a slope for each query head: true or false",
+    ),
+    parameter(
+        "sinks",
+        "false",
+        "a score of no key for each query head: true or false",
+    ),
+    parameter(
+        "prefix",
+        "0",
+        "first keys that every query sees, whatever the mask",
+    ),
+    parameter(
+        "documents",
+        "false",
+        "a query sees the keys of its own document alone: true or false",
+    ),
+    parameter(
         "splits",
         "",
         "blocks that share a tile's keys; chosen unless given",
@@ -199,6 +228,7 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     if !scale.is_empty() {
         problem.scale = Some(settings.read(PARAMETERS, "scale")?);
     }
+    problem.scoring = scoring(settings)?;
     let lengths = text("lengths")?;
     if !lengths.is_empty() {
         let each: Result<Vec<(u32, u32)>, KernelError> = lengths.split(',').map(sequence).collect();
@@ -229,6 +259,33 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     holds("Q", size(|pair| pair.0, problem.heads))?;
     holds("K", problem.elements().1 as u64)?;
     Ok(problem)
+}
+
+/// What the settings add to attention.
+fn scoring(settings: &Settings) -> Result<Scoring, KernelError> {
+    let flag = |name| settings.read::<bool>(PARAMETERS, name);
+    let mut scoring = Scoring {
+        sinks: flag("sinks")?,
+        ..Scoring::default()
+    };
+    if !settings.word(PARAMETERS, "softcap").is_empty() {
+        let cap: f32 = settings.read(PARAMETERS, "softcap")?;
+        if !(cap.is_finite() && cap > 0.0) {
+            return Err(KernelError::unfit(format!(
+                "softcap={cap}: a cap is a number above zero; leave it out for none"
+            )));
+        }
+        scoring.mods.push(softcap(cap));
+    }
+    if flag("alibi")? {
+        scoring.mods.push(alibi());
+    }
+    if flag("documents")? {
+        scoring.mods.push(documents());
+    }
+    let prefix = settings.read(PARAMETERS, "prefix")?;
+    scoring.prefix = (prefix > 0).then_some(prefix);
+    Ok(scoring)
 }
 
 /// `17`, or `1:500` for one query and 500 keys.

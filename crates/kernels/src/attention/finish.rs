@@ -123,6 +123,14 @@ pub(crate) fn store<'k, T: Element>(
     k.if_(mine, || {
         k.comment("normalise and store");
         team.softmax.finish();
+        if let Some(sink) = team.sink {
+            // Where keys are shared out, the first share has it.
+            let sink = match config.splits {
+                2.. => to.split.eq(0).select(sink, f32::NEG_INFINITY),
+                _ => sink,
+            };
+            team.softmax.add_sinks(&team.results, |_, _| sink);
+        }
         for (m, rows) in team.softmax.rows.iter().enumerate() {
             scale_rows(&team.results, m, rows.map(|row| row.normaliser()));
         }

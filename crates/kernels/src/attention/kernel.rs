@@ -5,12 +5,13 @@ use super::config::{Config, Rung};
 use super::order::HeaviestFirst;
 use super::params::{AttentionArgs, Element};
 use super::problem::{Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
+use super::score::{Modified, Parameters, Scores, Scoring};
 use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
 use crate::job::buffer;
 use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
-use heist_builder::{Arch, BuildError, Feature, Kernel, On, With, bf16, f16};
+use heist_builder::{Arch, BuildError, Feature, Kernel, KernelParams, On, With, bf16, f16};
 use heist_launch::{Arg, Buffer, Dim3, ElementType};
 use heist_sched::{AnyOrder, Schedule, Tile, TileSource, Tiled, TiledKernel};
 
@@ -19,14 +20,15 @@ fn emit<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     config: &Config,
+    scores: &Scores<'_, 'k>,
     tile: &Tile<'k>,
 ) {
     match config.rung {
-        Rung::Scalar => scalar::tile::<T>(k, args, config, tile),
-        Rung::Mixed => mixed::tile::<T>(k, args, config, tile),
-        Rung::Tensor => tensor::tile::<T>(k, args, config, tile),
+        Rung::Scalar => scalar::tile::<T>(k, args, config, scores, tile),
+        Rung::Mixed => mixed::tile::<T>(k, args, config, scores, tile),
+        Rung::Tensor => tensor::tile::<T>(k, args, config, scores, tile),
         Rung::Buffered | Rung::Large | Rung::Persistent => {
-            buffered::tile::<T>(k, args, config, tile);
+            buffered::tile::<T>(k, args, config, scores, tile);
         }
     }
 }
@@ -51,9 +53,19 @@ pub fn build(
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<AttentionArgs>, BuildError> {
+    build_with(config, &Scoring::default(), schedule, arch)
+}
+
+/// The same with what a model adds.
+fn build_with<P: Parameters<AttentionArgs>>(
+    config: &Config,
+    scoring: &Scoring,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<P>, BuildError> {
     let name = format!("attention_{}", config.rung);
     // Some grid with three axes: the launch has the real one.
-    Tiled::<AttentionArgs>::new(name, Dim3::new(2, 2, 2))
+    Tiled::<P>::new(name, Dim3::new(2, 2, 2))
         .schedule(schedule)
         .block(config.threads())
         .min_blocks(config.min_blocks)
@@ -61,9 +73,11 @@ pub fn build(
             if !config.hoisted {
                 k.keep_arithmetic_in_loops();
             }
+            let (args, tables) = P::parts(args);
+            let scores = Scores { scoring, tables };
             tiles.each(|tile| match config.dtype {
-                Dtype::F16 => emit::<f16>(k, &args, config, &tile),
-                Dtype::Bf16 => emit::<bf16>(k, &args, config, &tile),
+                Dtype::F16 => emit::<f16>(k, &args, config, &scores, &tile),
+                Dtype::Bf16 => emit::<bf16>(k, &args, config, &scores, &tile),
             })
         })
 }
@@ -132,7 +146,7 @@ impl Strides {
 
 /// How many blocks run at a time, if the assembler uses the registers that it is
 /// allowed.
-fn resident(config: &Config, kernel: &TiledKernel<AttentionArgs>, target: Target) -> u32 {
+fn resident<P: KernelParams>(config: &Config, kernel: &TiledKernel<P>, target: Target) -> u32 {
     let limits = target.arch.limits();
     let each = limits.registers_per_sm / (config.threads() * config.min_blocks);
     let registers = each.min(limits.registers_per_thread) / 8 * 8;
@@ -165,10 +179,11 @@ pub(super) fn ladder_plan(
 ) -> Result<LaunchPlan, KernelError> {
     problem.check()?;
     problem.not_paged()?;
+    if matches!(config.rung, Rung::Scalar | Rung::Mixed) {
+        problem.is_plain()?;
+    }
     config.check()?;
     let grid = tiles(problem, config);
-    let kernel = build(config, schedule, target.arch)?;
-    let tiles = kernel.plan_for(grid, resident(config, &kernel, target))?;
     let (queries, keys) = problem.longest();
     let q = Strides::of(problem, problem.heads, queries)?;
     let kv = Strides::of(problem, problem.kv_heads, keys)?;
@@ -200,7 +215,7 @@ pub(super) fn ladder_plan(
         group: problem.heads / problem.kv_heads,
         left,
         right,
-        scale: problem.scale() * std::f32::consts::LOG2_E,
+        scale: problem.scoring.scale(problem.scale()),
     };
     let q_elements = problem.elements().0;
     let name = format!("attention {problem}: {config}");
@@ -218,7 +233,16 @@ pub(super) fn ladder_plan(
                 parts * lse_count as usize,
             );
     }
-    plan = plan.step(Step::tiled(&kernel, &tiles, args));
+    let tiled = Tiling {
+        problem,
+        config,
+        schedule,
+        target,
+    };
+    plan = plan.step(match problem.scoring.is_plain() {
+        true => tiled.step::<AttentionArgs>(grid, args)?,
+        false => tiled.step::<Modified<AttentionArgs>>(grid, args)?,
+    });
     if split {
         let args = CombineArgs::<With<Arg>> {
             partial: buffer("partial"),
@@ -237,6 +261,28 @@ pub(super) fn ladder_plan(
         plan = plan.step(Step::plain(&kernel, grid, args));
     }
     Ok(plan)
+}
+
+/// What a tiled launch is made of.
+struct Tiling<'a> {
+    problem: &'a Problem,
+    config: &'a Config,
+    schedule: &'a Schedule,
+    target: Target,
+}
+
+impl Tiling<'_> {
+    fn step<P: Parameters<AttentionArgs>>(
+        &self,
+        grid: Dim3,
+        args: AttentionArgs<With<Arg>>,
+    ) -> Result<Step, KernelError> {
+        let scoring = &self.problem.scoring;
+        let kernel = build_with::<P>(self.config, scoring, self.schedule, self.target.arch)?;
+        let tiles = kernel.plan_for(grid, resident(self.config, &kernel, self.target))?;
+        let args = P::join(args, scoring.args("q_starts"));
+        Ok(Step::tiled(&kernel, &tiles, args))
+    }
 }
 
 /// Log-sum-exps from one sequence to the next, and from one head to the next.
@@ -263,6 +309,7 @@ pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
         .buffer("lse", Purpose::Output, ElementType::F32, lse)
         .buffer("q_starts", Purpose::Input, ElementType::U32, q_starts.len())
         .buffer("k_starts", Purpose::Input, ElementType::U32, k_starts.len());
+    let plan = problem.scoring.buffers(plan, problem);
     match problem.page_size {
         None => plan,
         Some(_) => {
@@ -276,11 +323,15 @@ pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
 pub(super) fn contents(problem: &Problem) -> impl Fn(&str) -> Option<Buffer> + use<> {
     let (q_starts, k_starts) = starts(problem);
     let pages = problem.page_table();
+    let tables = problem.scoring.contents(problem);
     move |name| match name {
         "q_starts" => Some(Buffer::from_slice(&q_starts)),
         "k_starts" => Some(Buffer::from_slice(&k_starts)),
         "pages" => Some(Buffer::from_slice(&pages)),
-        _ => None,
+        _ => {
+            let table = tables.iter().find(|(table, _)| *table == name)?;
+            Some(table.1.clone())
+        }
     }
 }
 

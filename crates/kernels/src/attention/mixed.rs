@@ -6,6 +6,7 @@ use super::load::fill;
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
 use super::scalar::{LANES, floats};
+use super::score::Scores;
 use super::softmax::Row;
 use super::team::{Team, key_tile, query_tile};
 use heist_builder::{Group, Kernel, On, Ptr, Shared, Val, Var};
@@ -19,9 +20,10 @@ pub(crate) fn tile<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     config: &Config,
+    plain: &Scores<'_, 'k>,
     tile: &Tile<'k>,
 ) {
-    let place = QueryTile::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, plain, tile);
     let queries = k.tile(query_tile::<T>(config));
     let keys = k.tile(key_tile::<T>(config, "k"));
     let values = k.tile(key_tile::<T>(config, "v"));
@@ -32,7 +34,7 @@ pub(crate) fn tile<'k, T: Element>(
     k.if_(place.rows.gt(0), || {
         fill(k, &queries, place.q(), args.q_row, place.rows);
         k.sync();
-        let team = Team::new(k, args, config, &place, &queries);
+        let team = Team::new(k, args, config, plain, &place, &queries);
         let (group, part) = (k.lane() / LANES, k.lane() % LANES);
         let col = part * each;
         let rows: Vec<SharedRow<'k>> = (0..ROWS)
@@ -50,7 +52,7 @@ pub(crate) fn tile<'k, T: Element>(
                 fill(k, &values, place.v(first), args.k_row, inside);
                 k.sync();
                 let products = team.scores();
-                team.score(&products, &keys, masked.then_some(first));
+                team.score(&products, &keys, &team.block(masked, || first));
                 products.each_pair(|row, col, pair| {
                     let to = scores.at((team.row + row).mul_add(pitch, col));
                     to.store(pair[0] * args.scale);

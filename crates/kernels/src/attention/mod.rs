@@ -3,7 +3,8 @@
 //! f16 or bf16 in and out, softmax in f32; heads of 16 to 256 elements, fewer key
 //! heads than query heads, full, causal and windowed masks, sequences of the same
 //! length or packed with lengths of their own (read on the device), and the
-//! log-sum-exp of every row.
+//! log-sum-exp of every row. What models add besides, soft-caps, biases, sinks, prefixes,
+//! documents, is in [`Scoring`].
 //!
 //! There are six kernels, the rungs of a ladder ([`Rung`]): each adds one idea to
 //! the one before; and one for Hopper's warpgroups ([`WarpgroupShape`]). A tile is
@@ -25,12 +26,14 @@ mod large_cases;
 mod load;
 mod meeting;
 mod mixed;
+mod model_cases;
 mod order;
 mod params;
 mod problem;
 mod query_tile;
 mod reference;
 mod scalar;
+mod score;
 mod softmax;
 mod space;
 mod span;
@@ -54,6 +57,10 @@ pub use order::HeaviestFirst;
 pub use params::AttentionArgs;
 pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 pub use reference::{Attended, Row, Sample, attend};
+pub use score::{
+    HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table, Tables, alibi, documents,
+    softcap,
+};
 pub use verdict::{LSE_BOUND, Odd, Verdict, bound, verify};
 pub use warpgroup::{
     Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,

@@ -1,5 +1,6 @@
 //! What is asked: shapes, masks, and what they cost.
 
+use super::score::Scoring;
 use crate::{KernelError, Work};
 use heist_launch::ElementType;
 use std::fmt;
@@ -244,6 +245,8 @@ pub struct Problem {
     /// The factor of the scores; one over the root of the head dimension unless
     /// given.
     pub scale: Option<f32>,
+    /// What a model adds: changes of scores, sinks, prefixes.
+    pub scoring: Scoring,
 }
 
 /// The largest window, length and head count: sums of a few fit in 31 bits.
@@ -268,6 +271,7 @@ impl Problem {
             weights: Weights::Rounded,
             output: Output::Same,
             scale: None,
+            scoring: Scoring::default(),
         }
     }
 
@@ -337,7 +341,7 @@ impl Problem {
         if !(scale.is_finite() && scale > 0.0) {
             return fail(format!("a scale of {scale}: it must be above zero"));
         }
-        Ok(())
+        self.scoring.check(self)
     }
 
     /// The factor of the scores.
@@ -443,6 +447,17 @@ impl Problem {
         }
     }
 
+    /// Fails where something is added to attention, for kernels that can't.
+    pub(super) fn is_plain(&self) -> Result<(), KernelError> {
+        match self.scoring.is_plain() {
+            true => Ok(()),
+            false => Err(KernelError::unfit(format!(
+                "attention with{}: the variants tensor, buffered, large, persistent, wgmma and decode have it",
+                self.scoring
+            ))),
+        }
+    }
+
     /// Elements of the queries and of the keys.
     pub fn elements(&self) -> (usize, usize) {
         let (q, mut k) = self.rows();
@@ -461,7 +476,12 @@ impl Problem {
         match self.mask {
             Mask::Full => f64::from(queries) * f64::from(keys),
             _ => (0..queries)
-                .map(|row| self.mask.seen(row, queries, keys).len() as f64)
+                .map(|row| {
+                    let seen = self.mask.seen(row, queries, keys);
+                    let prefix = self.scoring.prefix.unwrap_or(0).min(keys);
+                    let both = prefix.min(seen.end).saturating_sub(seen.start);
+                    f64::from(seen.end - seen.start + prefix - both)
+                })
                 .sum(),
         }
     }
@@ -519,6 +539,6 @@ impl fmt::Display for Problem {
         if self.output == Output::F32 {
             f.write_str(" out f32")?;
         }
-        Ok(())
+        self.scoring.fmt(f)
     }
 }

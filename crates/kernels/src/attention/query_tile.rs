@@ -4,6 +4,7 @@
 use super::config::Config;
 use super::params::{AttentionArgs, Element};
 use super::problem::Output;
+use super::score::{Rules, ScoreRow, Scores};
 use super::span::{Masked, Span};
 use heist_builder::{Global, Kernel, On, Ptr, SharedArray, Val};
 use heist_sched::Tile;
@@ -22,6 +23,10 @@ pub(crate) struct QueryTile<'k, T> {
     span: Span<'k>,
     /// The number of the tile's first row among all rows.
     pub(crate) row_number: Val<'k, u32>,
+    sequence: Val<'k, u32>,
+    head: Val<'k, u32>,
+    /// The first key row of the sequence, where sequences are packed.
+    k_start: Option<Val<'k, u32>>,
 }
 
 /// Where a tile's results go.
@@ -89,6 +94,7 @@ impl<'k, T: Element> QueryTile<'k, T> {
         k: &Kernel<'k>,
         args: &AttentionArgs<On<'k>>,
         config: &Config,
+        scores: &Scores<'_, 'k>,
         tile: &Tile<'k>,
     ) -> Self {
         let (sequence, head) = (tile.z, tile.y);
@@ -114,6 +120,7 @@ impl<'k, T: Element> QueryTile<'k, T> {
             kind: config.mask,
             left: args.left,
             right: args.right,
+            prefix: scores.prefix(sequence),
         };
         QueryTile {
             queries,
@@ -122,7 +129,33 @@ impl<'k, T: Element> QueryTile<'k, T> {
             element: PhantomData,
             span: Span::new(first_row, q_len, keys, split, mask),
             row_number: sequence * args.lse_batch + head * args.lse_head + q_start + first_row,
+            sequence,
+            head,
+            k_start: config.ragged.then_some(k_start),
         }
+    }
+
+    /// What becomes of the scores of a row of the tile, where something does.
+    pub(crate) fn rules(
+        &self,
+        scores: &Scores<'_, 'k>,
+        row: impl FnOnce() -> Val<'k, u32>,
+    ) -> Option<Rules<'k>> {
+        scores.rules(|tables| ScoreRow {
+            sequence: self.sequence,
+            head: self.head,
+            position: self.span.position(row()),
+            keys: self.span.keys(),
+            first_key: self
+                .k_start
+                .unwrap_or_else(|| self.sequence * self.args.k_len),
+            tables,
+        })
+    }
+
+    /// The score of no key of the tile's head, where it has one.
+    pub(crate) fn sink(&self, scores: &Scores<'_, 'k>) -> Option<Val<'k, f32>> {
+        scores.sink(self.head)
     }
 
     /// Where its results go.

@@ -1,6 +1,8 @@
 //! What is right: attention in f64 on the host, of all rows or of some.
 
 use super::problem::{Layout, Lengths, Problem};
+use super::score::{HostScore, Tables};
+use crate::Job;
 use half::{bf16, f16};
 use heist_launch::{Buffer, ElementType};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,8 +98,11 @@ impl Strides {
 struct Group {
     queries: u32,
     keys: u32,
-    /// Which sequence.
+    /// Which sequence, and which head.
     sequence: usize,
+    head: usize,
+    /// The number of the sequence's first key among the keys of all.
+    key_number: usize,
     /// The first key's and value's first element; in pages, that of every page.
     first_key: usize,
     /// The rows, and where they are.
@@ -141,6 +146,8 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
                 queries,
                 keys,
                 sequence,
+                head,
+                key_number: k_start,
                 first_key: sequence * k.batch + first_k * k.row + head / share * k.head,
                 rows: rows.iter().map(|&row| place(row)).collect(),
             }));
@@ -151,8 +158,14 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
     groups
 }
 
-/// Attends in f64 to what is in the buffers, on every core.
-pub fn attend(problem: &Problem, sample: Sample, q: &Buffer, k: &Buffer, v: &Buffer) -> Attended {
+/// Attends in f64 to what is in the buffers, on every core. What a model adds finds its
+/// `tables`.
+pub fn attend(
+    problem: &Problem,
+    sample: Sample,
+    [q, k, v]: [&Buffer; 3],
+    tables: &Tables,
+) -> Attended {
     let groups = groups(problem, sample);
     let next = AtomicUsize::new(0);
     let work = || {
@@ -161,7 +174,7 @@ pub fn attend(problem: &Problem, sample: Sample, q: &Buffer, k: &Buffer, v: &Buf
             let index = next.fetch_add(1, Ordering::Relaxed);
             groups.get(index).map(|group| (index, group))
         } {
-            done.push((index, attend_group(problem, group, q, k, v)));
+            done.push((index, attend_group(problem, group, [q, k, v], tables)));
         }
         done
     };
@@ -201,7 +214,12 @@ struct Part {
     lse: Vec<f64>,
 }
 
-fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Buffer) -> Part {
+fn attend_group(
+    problem: &Problem,
+    group: &Group,
+    [q, k, v]: [&Buffer; 3],
+    tables: &Tables,
+) -> Part {
     let dim = problem.head_dim as usize;
     let pitch = Strides::of(problem, problem.kv_heads, problem.longest().1).row;
     let scale = f64::from(problem.scale());
@@ -216,6 +234,10 @@ fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Bu
             (query, seen.start as usize..seen.end as usize)
         })
         .collect();
+    let prefix = match problem.scoring.prefix {
+        None => 0,
+        Some(_) => tables.prefixes[group.sequence] as usize,
+    };
     let mut block = vec![0.0; BLOCK * dim];
     let table = problem.page_table();
     let table_row = problem.pages().0;
@@ -234,7 +256,7 @@ fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Bu
             let end = (first + BLOCK).min(keys);
             if rows
                 .iter()
-                .all(|(_, seen)| seen.end <= first || seen.start >= end)
+                .all(|(_, seen)| first >= prefix && (seen.end <= first || seen.start >= end))
             {
                 continue;
             }
@@ -242,7 +264,7 @@ fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Bu
                 decode(from, at(key), to);
             }
             for (number, (_, seen)) in rows.iter().enumerate() {
-                for key in seen.start.max(first)..seen.end.min(end) {
+                for key in (first..end).filter(|key| *key < prefix || seen.contains(key)) {
                     each(number, key, &block[(key - first) * dim..][..dim]);
                 }
             }
@@ -250,11 +272,27 @@ fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Bu
     };
     let mut weights: Vec<Vec<f64>> = rows.iter().map(|_| vec![f64::NEG_INFINITY; keys]).collect();
     each_seen(k, &mut |number, key, elements| {
-        weights[number][key] = dot(&rows[number].0, elements) * scale;
+        let product = dot(&rows[number].0, elements) * scale;
+        weights[number][key] = problem.scoring.mods.iter().fold(product, |score, one| {
+            one.in_f64(&HostScore {
+                score,
+                sequence: group.sequence,
+                head: group.head,
+                position: i64::from(group.rows[number].0) + keys as i64 - i64::from(queries),
+                key: key as i64,
+                keys: keys as i64,
+                first_key: group.key_number,
+                tables,
+            })
+        });
     });
+    let sink = match problem.scoring.sinks {
+        true => tables.sinks[group.head],
+        false => f64::NEG_INFINITY,
+    };
     let mut lse = Vec::new();
     for weights in &mut weights {
-        let highest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let highest = weights.iter().copied().fold(sink, f64::max);
         if highest == f64::NEG_INFINITY {
             lse.push(highest);
             weights.fill(0.0);
@@ -263,7 +301,7 @@ fn attend_group(problem: &Problem, group: &Group, q: &Buffer, k: &Buffer, v: &Bu
         for weight in &mut *weights {
             *weight = (*weight - highest).exp();
         }
-        let sum: f64 = weights.iter().sum();
+        let sum: f64 = weights.iter().sum::<f64>() + (sink - highest).exp();
         for weight in &mut *weights {
             *weight /= sum;
         }
@@ -290,6 +328,25 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum()
 }
 
+/// What is in the tables of a job.
+pub(super) fn tables(job: &Job) -> Tables {
+    let one = |name: &str| {
+        let Some(buffer) = job.data(name) else {
+            return Vec::new();
+        };
+        let mut values = vec![0.0; buffer.len()];
+        decode(buffer, 0, &mut values);
+        values
+    };
+    Tables {
+        slopes: one("slopes"),
+        sinks: one("sinks"),
+        prefixes: one("prefixes"),
+        documents: one("documents"),
+        custom: one("custom"),
+    }
+}
+
 /// The elements of a buffer from `first` on; NaNs past its end.
 pub(super) fn decode(buffer: &Buffer, first: usize, to: &mut [f64]) {
     let size = buffer.ty().bytes();
@@ -302,6 +359,10 @@ pub(super) fn decode(buffer: &Buffer, first: usize, to: &mut [f64]) {
             ElementType::Bf16 => f64::from(bf16::from_bits(half(bytes)).to_f32()),
             ElementType::F32 => match bytes {
                 &[a, b, c, d] => f32::from_le_bytes([a, b, c, d]).into(),
+                _ => f64::NAN,
+            },
+            ElementType::U32 => match bytes {
+                &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
                 _ => f64::NAN,
             },
             _ => f64::NAN,
@@ -325,9 +386,8 @@ mod tests {
         let attended = attend(
             &problem,
             Sample::All,
-            &zeros,
-            &zeros,
-            &Buffer::from_slice(&values),
+            [&zeros, &zeros, &Buffer::from_slice(&values)],
+            &Tables::default(),
         );
         for row in 0..4 {
             assert!((attended.out[row * 16] - row as f64 / 2.0).abs() < 1e-12);
@@ -345,7 +405,8 @@ mod tests {
             keys: 1,
         };
         let ones = |count| Buffer::from_slice(&vec![half::f16::ONE; count]);
-        let attended = attend(&problem, Sample::All, &ones(32), &ones(16), &ones(16));
+        let data = [&ones(32), &ones(16), &ones(16)];
+        let attended = attend(&problem, Sample::All, data, &Tables::default());
         assert_eq!(attended.lse[0], f64::NEG_INFINITY);
         assert_eq!((attended.out[0], attended.out[16]), (0.0, 1.0));
     }
@@ -359,10 +420,11 @@ mod tests {
             crate::random::uniform(ElementType::F16, seed, rows * heads * 16)
         };
         let (q, k, v) = (random(1, 200, 4), random(2, 398, 2), random(3, 398, 2));
-        let all = attend(&problem, Sample::All, &q, &k, &v);
+        let (data, none) = ([&q, &k, &v], Tables::default());
+        let all = attend(&problem, Sample::All, data, &none);
         assert_eq!(all.lse.len(), 200 * 4);
         let sample = Sample::Some { random: 3, seed: 5 };
-        let some = attend(&problem, sample, &q, &k, &v);
+        let some = attend(&problem, sample, data, &none);
         // Every head of every sequence that has rows, its first and its last.
         for head in 0..4 {
             for row in [0, 69, 70, 71, 199] {

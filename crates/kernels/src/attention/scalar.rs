@@ -5,6 +5,7 @@ use super::config::Config;
 use super::load::fill;
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
+use super::score::Scores;
 use super::softmax::Row;
 use super::team::key_tile;
 use heist_builder::{Group, Kernel, On, Ptr, Space, Val};
@@ -18,9 +19,10 @@ pub(crate) fn tile<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     config: &Config,
+    plain: &Scores<'_, 'k>,
     tile: &Tile<'k>,
 ) {
-    let place = QueryTile::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, plain, tile);
     let keys = k.tile(key_tile::<T>(config, "k"));
     let values = k.tile(key_tile::<T>(config, "v"));
     let each = config.head_dim / LANES;

@@ -202,6 +202,27 @@ impl<'k> Softmax<'k> {
         }
     }
 
+    /// Adds a score of no key to the sums, which are complete: what `sink` gives for a row (of
+    /// 16 rows, the upper or the lower), to base 2; minus infinity where there is none.
+    pub(crate) fn add_sinks(
+        &self,
+        results: &WarpTile<'k>,
+        sink: impl Fn(usize, usize) -> Val<'k, f32>,
+    ) {
+        for (m, rows) in self.rows.iter().enumerate() {
+            let mut factors = [self.k.c(1.0f32); 2];
+            for (at, row) in rows.iter().enumerate() {
+                let sink = sink(m, at);
+                let level = row.level.get().max(sink);
+                factors[at] = (row.level.get() - level).exp2_approx();
+                row.sum
+                    .update(|sum| sum.mul_add(factors[at], (sink - level).exp2_approx()));
+                row.level.set(level);
+            }
+            scale_rows(results, m, factors);
+        }
+    }
+
     /// Adds up the sums of each row's four lanes.
     pub(crate) fn finish(&self) {
         for row in self.rows.iter().flatten() {

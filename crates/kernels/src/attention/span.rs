@@ -30,6 +30,8 @@ pub(crate) struct Masked<'k> {
     pub(crate) left: Val<'k, i32>,
     /// How many after its own.
     pub(crate) right: Val<'k, i32>,
+    /// How many keys from the first on every query sees besides.
+    pub(crate) prefix: Option<Val<'k, u32>>,
 }
 
 /// The blocks of keys that a tile goes through, `width` keys each, from the last
@@ -58,6 +60,30 @@ struct LeftEdge<'k> {
     count: Val<'k, i32>,
     /// The first block's place.
     first: Val<'k, i32>,
+    /// Behind them come as many blocks from the first key on, the last of them first.
+    prefix: Option<Val<'k, i32>>,
+}
+
+impl<'k> LeftEdge<'k> {
+    /// How many numbers they take.
+    fn numbers(&self) -> Val<'k, i32> {
+        match self.prefix {
+            None => self.count,
+            Some(prefix) => self.count + prefix,
+        }
+    }
+
+    /// The place of one of them.
+    fn block(&self, number: Val<'k, i32>) -> Val<'k, i32> {
+        let at = number - self.begin;
+        let in_window = self.first + at;
+        match self.prefix {
+            None => in_window,
+            Some(prefix) => at
+                .lt(self.count)
+                .select(in_window, self.count + prefix - 1 - at),
+        }
+    }
 }
 
 impl<'k> Span<'k> {
@@ -75,8 +101,27 @@ impl<'k> Span<'k> {
             keys,
             shift: keys.cast::<i32>() - queries.cast::<i32>(),
             split,
-            mask,
+            mask: Masked {
+                prefix: mask.prefix.map(|prefix| prefix.min(keys)),
+                ..mask
+            },
         }
+    }
+
+    /// The position of row `row` of the tile among the keys.
+    pub(crate) fn position(&self, row: Val<'k, u32>) -> Val<'k, i32> {
+        (self.first_row + row).cast::<i32>() + self.shift
+    }
+
+    /// Keys of the sequence.
+    pub(crate) fn keys(&self) -> Val<'k, u32> {
+        self.keys
+    }
+
+    /// The keys that every row sees besides what a causal mask shows: with a window they are
+    /// a stretch of their own.
+    fn prefix_of(&self, kind: MaskKind) -> Option<Val<'k, u32>> {
+        self.mask.prefix.filter(|_| self.mask.kind == kind)
     }
 
     /// The blocks of `width` keys that a tile of `height` rows goes through.
@@ -94,6 +139,11 @@ impl<'k> Span<'k> {
                 clamp(top + self.mask.right + 1),
             ),
         };
+        let seen = self.mask.prefix.map_or(seen, |prefix| seen.max(prefix));
+        let by_all = match self.prefix_of(MaskKind::Causal) {
+            None => by_all,
+            Some(prefix) => by_all.max(prefix),
+        };
         let (from, from_all) = match self.mask.kind {
             MaskKind::Window => (
                 clamp(top - self.mask.left),
@@ -103,6 +153,14 @@ impl<'k> Span<'k> {
         };
         let (mut first, mut last) = (from / width, seen.div_ceil(width));
         last = seen.gt(from).select(last, first);
+        let prefix = self.prefix_of(MaskKind::Window).map(|prefix| {
+            // Those before the window. Where keys are shared out, the first share has them.
+            let own = prefix.div_ceil(width).min(first);
+            match splits {
+                2.. => self.split.eq(0).select(own, 0),
+                _ => own,
+            }
+        });
         if splits > 1 {
             let each = (last - first).div_ceil(splits);
             let begin = (first + self.split * each).min(last);
@@ -115,12 +173,14 @@ impl<'k> Span<'k> {
             begin: place(inside),
             count: (from.div_ceil(width).max(first).min(inside) - first).cast(),
             first: first.cast(),
+            prefix: prefix.map(|blocks| blocks.cast()),
         });
-        let at_left = left.as_ref().map_or(k.c(0), |left| left.count);
+        let at_left = left.as_ref().map_or(k.c(0), LeftEdge::numbers);
+        let behind = left.as_ref().and_then(|left| left.prefix);
         Blocks {
             begin: place(last),
             masked: place(inside) + at_left,
-            end: place(first),
+            end: behind.map_or(place(first), |blocks| place(first) + blocks),
             left,
             width,
         }
@@ -136,11 +196,13 @@ impl<'k> Span<'k> {
         let keys = self.keys.cast::<i32>();
         let own = (self.first_row + row).cast::<i32>() + self.shift;
         Seen {
-            end: match self.mask.kind {
-                MaskKind::Full => keys,
-                _ => keys.min(own + self.mask.right + 1),
+            end: match (self.mask.kind, self.prefix_of(MaskKind::Causal)) {
+                (MaskKind::Full, _) => keys,
+                (_, None) => keys.min(own + self.mask.right + 1),
+                (_, Some(prefix)) => keys.min((own + self.mask.right + 1).max(prefix.cast())),
             },
             start: (self.mask.kind == MaskKind::Window).then(|| own - self.mask.left),
+            prefix: self.prefix_of(MaskKind::Window).map(|prefix| prefix.cast()),
         }
     }
 
@@ -151,6 +213,7 @@ impl<'k> Span<'k> {
         Seen {
             end: self.seen_by(k.c(0)).end,
             start: self.seen_by(rows - 1).start,
+            prefix: self.prefix_of(MaskKind::Window).map(|prefix| prefix.cast()),
         }
     }
 }
@@ -206,8 +269,8 @@ impl<'k> Blocks<'k> {
             None => down,
             Some(left) => {
                 let at_left = number.ge(left.begin) & number.lt(self.masked);
-                let later = number.ge(self.masked).select(down + left.count, down);
-                at_left.select(left.first + (number - left.begin), later)
+                let later = number.ge(self.masked).select(down + left.numbers(), down);
+                at_left.select(left.block(number), later)
             }
         };
         block.cast::<u32>() * self.width
@@ -219,20 +282,25 @@ impl<'k> Blocks<'k> {
 pub(crate) struct Seen<'k> {
     end: Val<'k, i32>,
     start: Option<Val<'k, i32>>,
+    /// And all before this one.
+    prefix: Option<Val<'k, i32>>,
 }
 
 impl<'k> Seen<'k> {
     /// Whether `key` is one of them.
     pub(crate) fn has(&self, key: Val<'k, i32>) -> Bool<'k> {
         let before = key.lt(self.end);
-        self.start.map_or(before, |start| before & key.ge(start))
+        let inside = self.start.map_or(before, |start| before & key.ge(start));
+        self.prefix.map_or(inside, |prefix| inside | key.lt(prefix))
     }
 
     /// Whether the `count` keys from `first` on are all of them.
     pub(crate) fn has_all(&self, first: Val<'k, u32>, count: u32) -> Bool<'k> {
         let first = first.cast::<i32>();
-        let before = (first + count as i32).le(self.end);
-        self.start.map_or(before, |start| before & first.ge(start))
+        let end = first + count as i32;
+        let before = end.le(self.end);
+        let inside = self.start.map_or(before, |start| before & first.ge(start));
+        self.prefix.map_or(inside, |prefix| inside | end.le(prefix))
     }
 
     /// The score of `key`, or minus infinity where it is not seen.

@@ -4,6 +4,7 @@ use super::config::Config;
 use super::params::{AttentionArgs, Element};
 use super::problem::Weights;
 use super::query_tile::QueryTile;
+use super::score::{Rules, Scores, modify};
 use super::softmax::Softmax;
 use super::span::{Seen, hide};
 use heist_builder::{
@@ -22,6 +23,11 @@ pub(crate) struct Team<'k, T: Element> {
     col: Val<'k, u32>,
     queries: Queries<'k, T>,
     seen: Vec<[Seen<'k>; 2]>,
+    /// What becomes of the scores, where something does, and the factor of the products.
+    rules: Option<Vec<[Rules<'k>; 2]>>,
+    scale: Val<'k, f32>,
+    /// The score of no key, where there is one.
+    pub(crate) sink: Option<Val<'k, f32>>,
     pub(crate) softmax: Softmax<'k>,
     /// What the values weighed so far come to.
     pub(crate) results: WarpTile<'k>,
@@ -33,6 +39,14 @@ enum Queries<'k, T: Element> {
     Shared(ASource<'k, T>),
     /// Kept: row blocks by steps.
     Registers(Vec<Vec<FragmentA<'k, T>>>),
+}
+
+/// The block of keys whose scores are worked out.
+pub(crate) struct KeyBlock<'k> {
+    /// Its first key, where it matters which keys they are.
+    pub(crate) first: Option<Val<'k, u32>>,
+    /// Whether some rows may not see all of it.
+    pub(crate) masked: bool,
 }
 
 /// The shape of the queries in shared memory.
@@ -51,6 +65,7 @@ impl<'k, T: Element> Team<'k, T> {
         k: &Kernel<'k>,
         args: &AttentionArgs<On<'k>>,
         config: &Config,
+        scores: &Scores<'_, 'k>,
         place: &QueryTile<'k, T>,
         queries: &SharedTile<'k, T>,
     ) -> Team<'k, T> {
@@ -73,6 +88,10 @@ impl<'k, T: Element> Team<'k, T> {
         let lane_row = row + Accumulator::row(k);
         let seen =
             (0..blocks).map(|m| [0, 8].map(|down| place.seen_by(lane_row + (16 * m + down))));
+        let rules = |m: u32| {
+            let rules = |down: u32| place.rules(scores, || lane_row + (16 * m + down));
+            Some([rules(0)?, rules(8)?])
+        };
         Team {
             k: *k,
             head_dim: config.head_dim,
@@ -82,7 +101,10 @@ impl<'k, T: Element> Team<'k, T> {
             col: across * config.cols,
             queries,
             seen: seen.collect(),
-            softmax: Softmax::new(k, args.scale, blocks as usize),
+            rules: (0..blocks).map(rules).collect(),
+            scale: args.scale,
+            sink: place.sink(scores),
+            softmax: Softmax::new(k, scores.factor(args.scale), blocks as usize),
             results: WarpTile::zero(k, blocks as usize, (config.head_dim / 8) as usize),
         }
     }
@@ -92,13 +114,21 @@ impl<'k, T: Element> Team<'k, T> {
         WarpTile::zero(&self.k, self.seen.len(), (self.cols / 8) as usize)
     }
 
-    /// The scores of a block of keys, unscaled. `first` is its first key, where
-    /// some rows may not see all of it.
+    /// A block of keys: whether some rows may not see all of it, and its first key, where
+    /// it matters which keys they are.
+    pub(crate) fn block(&self, masked: bool, first: impl FnOnce() -> Val<'k, u32>) -> KeyBlock<'k> {
+        KeyBlock {
+            first: (masked || self.rules.is_some()).then(first),
+            masked,
+        }
+    }
+
+    /// The scores of a block of keys, unscaled unless they are changed.
     pub(crate) fn score(
         &self,
         scores: &WarpTile<'k>,
         keys: &SharedTile<'k, T>,
-        first: Option<Val<'k, u32>>,
+        block: &KeyBlock<'k>,
     ) {
         let keys = keys.b_rows(self.col);
         for step in 0..self.head_dim / 16 {
@@ -115,7 +145,10 @@ impl<'k, T: Element> Team<'k, T> {
                 multiply(scores, pair as usize, &left, &right);
             }
         }
-        if let Some(first) = first {
+        if let (Some(first), Some(rules)) = (block.first, &self.rules) {
+            modify(scores, rules, self.scale, first + self.col);
+        }
+        if let (Some(first), true) = (block.first, block.masked) {
             hide(scores, &self.seen, first + self.col);
         }
     }

@@ -6,6 +6,7 @@ use super::finish::store;
 use super::load::fill;
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
+use super::score::Scores;
 use super::team::{Team, key_tile, query_tile};
 use heist_builder::{Kernel, On};
 use heist_sched::Tile;
@@ -15,16 +16,17 @@ pub(crate) fn tile<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     config: &Config,
+    scores: &Scores<'_, 'k>,
     tile: &Tile<'k>,
 ) {
-    let place = QueryTile::<T>::of(k, args, config, tile);
+    let place = QueryTile::<T>::of(k, args, config, scores, tile);
     let queries = k.tile(query_tile::<T>(config));
     let keys = k.tile(key_tile::<T>(config, "k"));
     let values = k.tile(key_tile::<T>(config, "v"));
     k.if_(place.rows.gt(0), || {
         fill(k, &queries, place.q(), args.q_row, place.rows);
         k.sync();
-        let team = Team::new(k, args, config, &place, &queries);
+        let team = Team::new(k, args, config, scores, &place, &queries);
         place
             .blocks(config.rows(), config.width(), 1)
             .each_with_first_key(|first, masked| {
@@ -33,7 +35,7 @@ pub(crate) fn tile<'k, T: Element>(
                 fill(k, &values, place.v(first), args.k_row, inside);
                 k.sync();
                 let scores = team.scores();
-                team.score(&scores, &keys, masked.then_some(first));
+                team.score(&scores, &keys, &team.block(masked, || first));
                 team.weigh(&scores, &values);
                 k.sync();
             });

@@ -2,7 +2,7 @@
 //! every element of its results for what no result can be.
 
 use super::problem::{Dtype, Output, Problem, Weights};
-use super::reference::{Attended, Sample, attend, decode};
+use super::reference::{Attended, Sample, attend, decode, tables};
 use crate::reference::Difference;
 use crate::{Job, KernelError};
 use heist_launch::Buffer;
@@ -102,7 +102,8 @@ pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Verdict, K
             .ok_or_else(|| KernelError::unfit(format!("{} has no buffer `{name}`", job.name)))
     };
     let (out, lse, v) = (data("out")?, data("lse")?, data("v")?);
-    let attended = attend(problem, sample, data("q")?, data("k")?, v);
+    let inputs = [data("q")?, data("k")?, v];
+    let attended = attend(problem, sample, inputs, &tables(job));
     let dim = problem.head_dim as usize;
     let (mut found_out, mut found_lse) =
         (vec![0.0; attended.out.len()], vec![0.0; attended.lse.len()]);

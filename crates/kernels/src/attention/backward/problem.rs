@@ -50,6 +50,12 @@ impl Backward {
                 "keys in pages: training has none; leave page out",
             ));
         }
+        if !problem.scoring.is_plain() {
+            return Err(KernelError::unfit(format!(
+                "attention with{}: its gradients can't be had yet",
+                problem.scoring
+            )));
+        }
         if problem.head_dim > WIDEST {
             return Err(KernelError::unfit(format!(
                 "heads of {} elements: gradients can be had for up to {WIDEST}",

@@ -111,6 +111,7 @@ impl<'k> KeyTile<'k> {
             kind: shape.mask,
             left: args.left,
             right: args.right,
+            prefix: None,
         };
         let query_head = head * args.group;
         KeyTile {

@@ -9,6 +9,7 @@ use super::work::{Part, Work};
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
+use crate::attention::score::Scores;
 use heist_builder::{BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, TileSpec, Val};
 
 /// The whole kernel.
@@ -16,6 +17,7 @@ pub(super) fn emit<'k, T: Element>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
+    scores: &Scores<'_, 'k>,
     combine: Combine,
 ) {
     let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), WARPS);
@@ -26,7 +28,7 @@ pub(super) fn emit<'k, T: Element>(
         shape.head_dim,
         shape.query_layout(),
     ));
-    let work = Work::new(k, shape, args);
+    let work = Work::new(k, shape, args, scores);
     let begin = (k.block().x * work.share).named("begin");
     let warp = k.warp_uniform();
     k.if_(begin.lt(work.total), || {
@@ -53,14 +55,17 @@ pub(super) fn emit<'k, T: Element>(
                 work.each_part(at, begin, |part| {
                     fill_queries(args, part, &queries, k.thread_index(), 32 * WARPS);
                     meeting.meet();
-                    let rows = Rows::<T>::new(k, shape, args, part, &queries, warp);
+                    let rows = Rows::<T>::new(k, shape, args, scores, part, &queries, warp);
                     products(k, shape, args, part, &stages, &rows, &meeting);
                     rows.merge(warp, || meeting.meet());
                     k.if_(warp.lt(shape.down), || {
                         k.if_else(
                             part.whole(),
-                            || rows.store(args, part),
-                            || rows.store_part(args, part, slot(part, begin, k.block().x)),
+                            || rows.store(args, scores, part),
+                            || {
+                                let slot = slot(part, begin, k.block().x);
+                                rows.store_part(args, scores, part, slot);
+                            },
                         );
                     });
                     // Nobody reads what the next part's queries and sums replace.
@@ -127,7 +132,8 @@ fn products<'k, T: Element>(
         .seen_by_all(part.sequence.queries);
     let first = part.first_key(shape.keys);
     let end = first + part.count * shape.keys;
-    k.for_step(first, end, shape.keys, |first| {
+    k.for_step(first, end, shape.keys, |at| {
+        let first = part.sequence.key(at, shape.keys);
         if shape.ragged() {
             // What follows the last key is another sequence's, or nobody's: no weight
             // times an infinity is not nothing.
@@ -180,7 +186,10 @@ impl<'k> Copies<'_, '_, 'k> {
         let first = part.first_key(keys);
         let end = first + part.count * keys;
         let Storage::Paged(size) = self.shape.storage else {
-            return k.for_step(first, end, keys, |key| self.stage(part, |_| (key, None)));
+            return k.for_step(first, end, keys, |at| {
+                let key = part.sequence.key(at, keys);
+                self.stage(part, |_| (key, None));
+            });
         };
         // The pages of a stage are looked up while the stage before is waited for.
         let table = self
@@ -193,11 +202,14 @@ impl<'k> Copies<'_, '_, 'k> {
             table.at(page.min(last)).load_readonly()
         };
         let copies = keys / self.shape.copied_rows();
-        let ahead: Vec<_> = (0..copies).map(|at| k.var(look_up(first, at))).collect();
-        k.for_step(first, end, keys, |key| {
+        let begin = part.sequence.key(first, keys);
+        let ahead: Vec<_> = (0..copies).map(|at| k.var(look_up(begin, at))).collect();
+        k.for_step(first, end, keys, |at| {
+            let key = part.sequence.key(at, keys);
+            let next = part.sequence.key(at + keys, keys);
             let pages: Vec<_> = ahead.iter().map(|page| page.get()).collect();
             for (at, page) in (0..).zip(&ahead) {
-                page.set(look_up(key + keys, at));
+                page.set(look_up(next, at));
             }
             self.stage(part, |at| {
                 let row = key + at * self.shape.copied_rows();

@@ -9,6 +9,7 @@ use super::shape::DecodeShape;
 use super::work::{Part, Work};
 use crate::attention::params::Element;
 use crate::attention::problem::Output;
+use crate::attention::score::Scores;
 use crate::attention::softmax::NO_LEVEL;
 use heist_builder::{Group, Kernel, On, Val, Var};
 
@@ -17,8 +18,13 @@ pub(super) const WARPS: u32 = 4;
 
 /// The launch: row `x` of the tile that goes on from share `y` to the next, if that
 /// tile begins in share `y`.
-pub(super) fn emit<'k, T: Element>(k: &Kernel<'k>, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) {
-    let work = Work::new(k, shape, args);
+pub(super) fn emit<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    scores: &Scores<'_, 'k>,
+) {
+    let work = Work::new(k, shape, args, scores);
     let (row, block) = (k.block().x, k.block().y);
     let (begin, end) = (block * work.share, (block + 1) * work.share);
     k.if_(end.lt(work.total), || {

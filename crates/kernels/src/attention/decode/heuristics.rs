@@ -34,7 +34,8 @@ const LEAST_BYTES: u32 = 64 << 10;
 /// The tiles that suit a problem on a device.
 pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
     let rows = problem.heads / problem.kv_heads * problem.longest().0;
-    let wide = problem.head_dim > 128;
+    // Changes of scores take registers: then a warp holds 16 rows alone.
+    let wide = problem.head_dim > 128 || problem.scoring.mods.len() > 1;
     let (row_blocks, down) = match (rows, wide) {
         (..=16, _) => (1, 1),
         (..=32, false) => (2, 1),

@@ -7,6 +7,7 @@ use super::work::Part;
 use crate::attention::finish::{MergeShape, merge};
 use crate::attention::params::Element;
 use crate::attention::problem::Output;
+use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Softmax, scale_rows};
 use crate::attention::span::{Seen, hide};
 use heist_builder::{
@@ -23,6 +24,9 @@ pub(super) struct Rows<'k, T: Element> {
     col: Val<'k, u32>,
     queries: Queries<'k, T>,
     seen: Vec<[Seen<'k>; 2]>,
+    /// What becomes of the scores, where something does, and the factor of the products.
+    rules: Option<Vec<[Rules<'k>; 2]>>,
+    scale: Val<'k, f32>,
     softmax: Softmax<'k>,
     results: WarpTile<'k>,
 }
@@ -73,6 +77,7 @@ impl<'k, T: Element> Rows<'k, T> {
         k: &Kernel<'k>,
         shape: &DecodeShape,
         args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'_, 'k>,
         part: &Part<'k>,
         queries: &SharedTile<'k, T>,
         warp: Val<'k, u32>,
@@ -91,6 +96,23 @@ impl<'k, T: Element> Rows<'k, T> {
         let own = part.first_row + row + Accumulator::row(k);
         let seen = (0..shape.row_blocks)
             .map(|m| [0, 8].map(|down| span.seen_by((own + (16 * m + down)) / args.group)));
+        let rule = |down: u32| {
+            scores.rules(|tables| {
+                let row = own + down;
+                ScoreRow {
+                    sequence: part.sequence.number,
+                    head: part.head(args, row),
+                    position: span.position(row / args.group),
+                    keys: part.sequence.keys,
+                    first_key: match shape.ragged() {
+                        true => part.sequence.k_start,
+                        false => part.sequence.number * args.k_len,
+                    },
+                    tables,
+                }
+            })
+        };
+        let rules = |m: u32| Some([rule(16 * m)?, rule(16 * m + 8)?]);
         Rows {
             k: *k,
             shape: *shape,
@@ -98,7 +120,9 @@ impl<'k, T: Element> Rows<'k, T> {
             col: across * shape.cols(),
             queries,
             seen: seen.collect(),
-            softmax: Softmax::new(k, args.scale, shape.row_blocks as usize),
+            rules: (0..shape.row_blocks).map(rules).collect(),
+            scale: args.scale,
+            softmax: Softmax::new(k, scores.factor(args.scale), shape.row_blocks as usize),
             results: WarpTile::zero(k, shape.row_blocks as usize, (shape.head_dim / 8) as usize),
         }
     }
@@ -123,6 +147,9 @@ impl<'k, T: Element> Rows<'k, T> {
                     multiply(&scores, pair, &left, &right);
                 }
             }
+        }
+        if let Some(rules) = &self.rules {
+            modify(&scores, rules, self.scale, first + self.col);
         }
         k.if_(masked, || hide(&scores, &self.seen, first + self.col));
         self.softmax.admit(&scores, &self.results);
@@ -169,9 +196,14 @@ impl<'k, T: Element> Rows<'k, T> {
 
     /// Normalises, and writes results and log-sum-exps of a whole tile. For warps
     /// that have all of their rows.
-    pub(super) fn store(&self, args: &DecodeArgs<On<'k>>, part: &Part<'k>) {
+    pub(super) fn store(
+        &self,
+        args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'_, 'k>,
+        part: &Part<'k>,
+    ) {
         let k = self.k;
-        self.normalise();
+        self.normalise(args, scores, part);
         let rows = part.rows(args.group);
         self.each_row(|row, state, values| {
             k.if_(row.lt(rows), || {
@@ -200,11 +232,12 @@ impl<'k, T: Element> Rows<'k, T> {
     pub(super) fn store_part(
         &self,
         args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'_, 'k>,
         part: &Part<'k>,
         slot: Val<'k, u32>,
     ) {
         let (k, dim) = (self.k, self.shape.head_dim);
-        self.normalise();
+        self.normalise(args, scores, part);
         let rows = part.rows(args.group);
         let first = slot * self.shape.rows();
         self.each_row(|row, state, values| {
@@ -219,8 +252,18 @@ impl<'k, T: Element> Rows<'k, T> {
         });
     }
 
-    fn normalise(&self) {
+    fn normalise(&self, args: &DecodeArgs<On<'k>>, scores: &Scores<'_, 'k>, part: &Part<'k>) {
         self.softmax.finish();
+        if scores.scoring.sinks {
+            let own = part.first_row + self.row + Accumulator::row(&self.k);
+            // Once for a tile: with its first key block.
+            let first = part.unit.eq(part.tile_unit);
+            self.softmax.add_sinks(&self.results, |m, at| {
+                let head = part.head(args, own + (16 * m + 8 * at) as u32);
+                let none = self.k.c(f32::NEG_INFINITY);
+                first.select(scores.sink(head).unwrap_or(none), none)
+            });
+        }
         for (m, rows) in self.softmax.rows.iter().enumerate() {
             scale_rows(&self.results, m, rows.map(|row| row.normaliser()));
         }

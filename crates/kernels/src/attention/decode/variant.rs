@@ -4,6 +4,7 @@ use super::shape::{Combine, DecodeShape, Grid, PANEL, Storage};
 use super::{DecodeArgs, block, combine, heuristics};
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::problem::{Dtype, Lengths, Problem};
+use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::plan::{LaunchPlan, Purpose};
@@ -15,33 +16,43 @@ use heist_sched::Schedule;
 /// Decoding: keys dealt evenly to all multiprocessors.
 pub(in crate::attention) struct Decode;
 
-fn build(
+fn build<P: Parameters<DecodeArgs>>(
     shape: DecodeShape,
     combine: Combine,
     dtype: Dtype,
+    scoring: &Scoring,
     arch: Arch,
-) -> Result<BuiltKernel<DecodeArgs>, BuildError> {
-    KernelSpec::<DecodeArgs>::new("attention_decode")
+) -> Result<BuiltKernel<P>, BuildError> {
+    KernelSpec::<P>::new("attention_decode")
         .block(shape.threads())
         .min_blocks(1)
-        .build(arch, |k, args| match dtype {
-            Dtype::F16 => block::emit::<f16>(k, &shape, &args, combine),
-            Dtype::Bf16 => block::emit::<bf16>(k, &shape, &args, combine),
+        .build(arch, |k, args| {
+            let (args, tables) = P::parts(args);
+            let scores = Scores { scoring, tables };
+            match dtype {
+                Dtype::F16 => block::emit::<f16>(k, &shape, &args, &scores, combine),
+                Dtype::Bf16 => block::emit::<bf16>(k, &shape, &args, &scores, combine),
+            }
         })
 }
 
-fn build_combine(
+fn build_combine<P: Parameters<DecodeArgs>>(
     shape: DecodeShape,
     dtype: Dtype,
+    scoring: &Scoring,
     arch: Arch,
-) -> Result<BuiltKernel<DecodeArgs>, BuildError> {
-    KernelSpec::<DecodeArgs>::new("attention_decode_combine")
+) -> Result<BuiltKernel<P>, BuildError> {
+    KernelSpec::<P>::new("attention_decode_combine")
         .block(32 * combine::WARPS)
         // Left alone, the assembler keeps to 32 registers and spills one.
         .min_blocks(8)
-        .build(arch, |k, args| match dtype {
-            Dtype::F16 => combine::emit::<f16>(k, &shape, &args),
-            Dtype::Bf16 => combine::emit::<bf16>(k, &shape, &args),
+        .build(arch, |k, args| {
+            let (args, tables) = P::parts(args);
+            let scores = Scores { scoring, tables };
+            match dtype {
+                Dtype::F16 => combine::emit::<f16>(k, &shape, &args, &scores),
+                Dtype::Bf16 => combine::emit::<bf16>(k, &shape, &args, &scores),
+            }
         })
 }
 
@@ -190,22 +201,41 @@ pub fn decode_plan(
         group: problem.heads / problem.kv_heads,
         left,
         right,
-        scale: problem.scale() * std::f32::consts::LOG2_E,
+        scale: problem.scoring.scale(problem.scale()),
         blocks: grid.blocks,
         least: grid.least,
     };
     let name = format!("attention {problem}: {shape}, {grid}");
     let plan = LaunchPlan::new(name, "decode", problem.work());
     let dim = shape.head_dim as usize;
-    let mut plan = buffers(plan, problem)
+    let plan = buffers(plan, problem)
         .buffer("partial", Purpose::Workspace, ElementType::F32, slots * dim)
         .buffer("partial_lse", Purpose::Workspace, ElementType::F32, slots);
-    let kernel = build(shape, grid.combine, problem.dtype, target.arch)?;
-    plan = plan.step(Step::plain(&kernel, grid.blocks, args.clone()));
+    let steps = match problem.scoring.is_plain() {
+        true => steps::<DecodeArgs>(problem, shape, grid, target, args)?,
+        false => steps::<Modified<DecodeArgs>>(problem, shape, grid, target, args)?,
+    };
+    Ok(steps.into_iter().fold(plan, LaunchPlan::step))
+}
+
+/// The launches of a shape.
+fn steps<P: Parameters<DecodeArgs>>(
+    problem: &Problem,
+    shape: DecodeShape,
+    grid: Grid,
+    target: Target,
+    args: DecodeArgs<With<Arg>>,
+) -> Result<Vec<Step>, KernelError> {
+    let (scoring, dtype) = (&problem.scoring, problem.dtype);
+    let args = || P::join(args.clone(), scoring.args("q_starts"));
+    let kernel = build::<P>(shape, grid.combine, dtype, scoring, target.arch)?;
+    let mut steps = vec![Step::plain(&kernel, grid.blocks, args())];
     if grid.combine == Combine::Launch {
-        let kernel = build_combine(shape, problem.dtype, target.arch)?;
-        let rows = shape.rows().min(problem.heads / problem.kv_heads * queries);
-        plan = plan.step(Step::plain(&kernel, Dim3::new(rows, grid.blocks, 1), args));
+        let kernel = build_combine::<P>(shape, dtype, scoring, target.arch)?;
+        let group = problem.heads / problem.kv_heads;
+        let rows = shape.rows().min(group * problem.longest().0);
+        let grid = Dim3::new(rows, grid.blocks, 1);
+        steps.push(Step::plain(&kernel, grid, args()));
     }
-    Ok(plan)
+    Ok(steps)
 }

@@ -10,15 +10,18 @@
 use super::DecodeArgs;
 use super::shape::{DecodeShape, Storage};
 use crate::attention::problem::MaskKind;
+use crate::attention::score::Scores;
 use crate::attention::span::{Masked, Span};
 use heist_builder::{Group, Kernel, On, Val};
 
 /// All work of a launch, as a warp sees it. Every lane of a warp takes part in
 /// making it and in [`Work::locate`].
-pub(super) struct Work<'k> {
+pub(super) struct Work<'a, 'k> {
     k: Kernel<'k>,
     shape: DecodeShape,
     args: DecodeArgs<On<'k>>,
+    /// What a model adds.
+    scores: Scores<'a, 'k>,
     /// Units of all sequences.
     pub(super) total: Val<'k, u32>,
     /// Units of a share.
@@ -39,6 +42,16 @@ pub(super) struct Sequence<'k> {
     /// without keys has one, of which nothing is seen: its results are zeros.
     pub(super) first_block: Val<'k, u32>,
     pub(super) blocks: Val<'k, u32>,
+    prefix: Option<Prefix<'k>>,
+}
+
+/// The keys from the first on that every query sees.
+#[derive(Clone, Copy)]
+struct Prefix<'k> {
+    keys: Val<'k, u32>,
+    /// The key blocks that come before those of a window, whose first is then the block of
+    /// that number.
+    blocks: Val<'k, u32>,
 }
 
 /// A tile, or the part of it that is one block's.
@@ -61,6 +74,11 @@ impl<'k> Part<'k> {
     pub(super) fn rows(&self, group: Val<'k, u32>) -> Val<'k, u32> {
         let all = self.sequence.queries * group;
         all.max(self.first_row) - self.first_row
+    }
+
+    /// The query head of row `row`, of the tile's key head.
+    pub(super) fn head(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> Val<'k, u32> {
+        self.kv_head * args.group + row % args.group
     }
 
     /// Where a row of the tile is in the queries and the results, counted in elements,
@@ -86,7 +104,7 @@ impl<'k> Part<'k> {
         self.unit.eq(self.tile_unit) & self.count.eq(self.sequence.blocks)
     }
 
-    /// The first key of the part.
+    /// Where the part begins among the keys that are gone through.
     pub(super) fn first_key(&self, keys: u32) -> Val<'k, u32> {
         (self.sequence.first_block + (self.unit - self.tile_unit)) * keys
     }
@@ -97,6 +115,17 @@ impl<'k> Sequence<'k> {
         kv_heads * self.tiles * self.blocks
     }
 
+    /// The first key of the block at `at`: before a window come the blocks of the prefix.
+    pub(super) fn key(&self, at: Val<'k, u32>, keys: u32) -> Val<'k, u32> {
+        let Some(Prefix { blocks, .. }) = self.prefix else {
+            return at;
+        };
+        let first = self.first_block * keys;
+        let ahead = blocks * keys;
+        let past = at - first;
+        past.lt(ahead).select(past, at - ahead)
+    }
+
     /// Which of its keys which of its queries sees.
     pub(super) fn span(&self, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) -> Span<'k> {
         let k = self.queries.kernel();
@@ -104,17 +133,24 @@ impl<'k> Sequence<'k> {
             kind: shape.mask,
             left: args.left,
             right: args.right,
+            prefix: self.prefix.map(|prefix| prefix.keys),
         };
         Span::new(k.c(0), self.queries, self.keys, k.c(0), mask)
     }
 }
 
-impl<'k> Work<'k> {
-    pub(super) fn new(k: &Kernel<'k>, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) -> Self {
+impl<'a, 'k> Work<'a, 'k> {
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'a, 'k>,
+    ) -> Self {
         let mut work = Work {
             k: *k,
             shape: *shape,
             args: *args,
+            scores: *scores,
             total: k.c(0),
             share: k.c(0),
         };
@@ -151,7 +187,19 @@ impl<'k> Work<'k> {
             }
             Storage::Paged(_) => (k.c(0), args.k_starts.at(number).load_readonly()),
         };
-        let (first_block, blocks) = self.seen_blocks(queries, keys);
+        let (first_block, mut blocks) = self.seen_blocks(queries, keys);
+        let prefix = self.scores.prefix(number).map(|prefix| {
+            let prefix = prefix.min(keys);
+            let ahead = match self.shape.mask {
+                MaskKind::Full | MaskKind::Causal => k.c(0),
+                MaskKind::Window => prefix.div_ceil(self.shape.keys).min(first_block),
+            };
+            blocks = blocks + ahead;
+            Prefix {
+                keys: prefix,
+                blocks: ahead,
+            }
+        });
         Sequence {
             number,
             q_start,
@@ -161,6 +209,7 @@ impl<'k> Work<'k> {
             tiles: (queries * args.group).div_ceil(self.shape.rows()),
             first_block,
             blocks,
+            prefix,
         }
     }
 

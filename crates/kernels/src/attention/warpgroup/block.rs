@@ -8,6 +8,7 @@ use crate::attention::meeting::Meeting;
 use crate::attention::order::HeaviestFirst;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
+use crate::attention::score::Scores;
 use crate::attention::span::{Blocks, Masked, Span};
 use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
@@ -49,6 +50,8 @@ pub(super) struct Ends<'p, 'k> {
     all: Option<Meeting<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
+    /// What a model adds.
+    scores: Scores<'p, 'k>,
 }
 
 /// A sequence: where its rows are, and how many.
@@ -70,7 +73,12 @@ pub(super) struct Rows<'k> {
 }
 
 impl<'p, 'k> Ends<'p, 'k> {
-    pub(super) fn new(k: &Kernel<'k>, shape: WarpgroupShape, rings: &'p Rings<'k>) -> Ends<'p, 'k> {
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        shape: WarpgroupShape,
+        scores: Scores<'p, 'k>,
+        rings: &'p Rings<'k>,
+    ) -> Ends<'p, 'k> {
         let group = k.warp_uniform() / 4;
         Ends {
             k: *k,
@@ -87,6 +95,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             turns: shape
                 .turns
                 .then(|| [k.named_barrier(256), k.named_barrier(256)]),
+            scores,
         }
     }
 
@@ -173,7 +182,8 @@ impl<'p, 'k> Ends<'p, 'k> {
         rows: &Rows<'k>,
     ) {
         let k = self.k;
-        let work = Work::<T>::new(&k, &self.shape, args.scale, self.group, &rows.span);
+        let at = (tile, rows);
+        let work = Work::<T>::new(&k, &self.shape, args, &self.scores, self.group, at);
         self.queries.consume(|queries| {
             let queries = queries.cast();
             k.if_(rows.blocks.any(), || {
@@ -182,7 +192,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             });
             // All of the warpgroup's products have read them.
             self.own.meet();
-            work.store(args, tile, rows, &queries);
+            work.store(args, tile, rows, self.scores.sink(tile.y), &queries);
             k.fence_async_shared();
         });
     }
@@ -221,6 +231,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             kind: self.shape.mask,
             left: args.left,
             right: args.right,
+            prefix: self.scores.prefix(tile.z),
         };
         let one = |number: Val<'k, u32>| {
             let first = number * height;
@@ -323,13 +334,12 @@ impl<'p, 'k> Ends<'p, 'k> {
         blocks: &Blocks<'k>,
     ) {
         let k = self.k;
-        let first = |number, masked: bool| masked.then(|| blocks.first_key(number));
         let scores = self.keys.consume(|keys| {
             work.score(queries, &keys.cast());
             work.scores.settled(0)
         });
         // There are no results yet that would have to be brought to the levels.
-        let _ = work.admit(&scores, first(blocks.begin, true));
+        let _ = work.admit(&scores, true, || blocks.first_key(blocks.begin));
         work.round(&scores);
         // The first warpgroup has the first turn.
         if let Some([first, _]) = self.turns {
@@ -344,7 +354,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                     });
                     work.scores.settled(1)
                 });
-                let raised = work.admit(&scores, first(number, masked));
+                let raised = work.admit(&scores, masked, || blocks.first_key(number));
                 (scores, raised, work.results.settled(0))
             });
             raised.apply(&results);

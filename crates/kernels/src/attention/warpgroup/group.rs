@@ -2,12 +2,13 @@
 //! results.
 
 use super::WarpgroupArgs;
-use super::block::Rows;
+use super::block::{Rows, Sequence};
 use super::shape::{GROUP_ROWS, PANEL, WarpgroupShape};
 use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
+use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
-use crate::attention::span::{Seen, Span, hide};
+use crate::attention::span::{Seen, hide};
 use heist_builder::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
 use heist_sched::Position;
 
@@ -18,6 +19,9 @@ pub(super) struct Work<'k, T: Element> {
     /// Its first row in the tile.
     row: Val<'k, u32>,
     seen: [Seen<'k>; 2],
+    /// What becomes of the scores, where something does, and the factor of the products.
+    rules: Option<[[Rules<'k>; 2]; 1]>,
+    scale: Val<'k, f32>,
     softmax: Softmax<'k>,
     pub(super) scores: WgmmaSums<'k>,
     /// The weights of a block in halves, 16 keys each, or two terms of them.
@@ -58,18 +62,34 @@ impl<'k, T: Element> Work<'k, T> {
     pub(super) fn new(
         k: &Kernel<'k>,
         shape: &WarpgroupShape,
-        scale: Val<'k, f32>,
+        args: &WarpgroupArgs<On<'k>>,
+        scores: &Scores<'_, 'k>,
         group: Val<'k, u32>,
-        span: &Span<'k>,
+        (tile, rows): (&Position<'k>, &Rows<'k>),
     ) -> Self {
         let row = group * GROUP_ROWS;
         let own = row + ((k.warp() & 3) << 4) + Accumulator::row(k);
+        let span = &rows.span;
+        let rules = |down: u32| {
+            scores.rules(|tables| ScoreRow {
+                sequence: tile.z,
+                head: tile.y,
+                position: span.position(own + down),
+                keys: span.keys(),
+                first_key: first_key(shape, args, tile, &rows.sequence),
+                tables,
+            })
+        };
         Work {
             k: *k,
             shape: *shape,
             row,
             seen: [0, 8].map(|down| span.seen_by(own + down)),
-            softmax: Softmax::new(k, scale, 1),
+            rules: rules(0)
+                .zip(rules(8))
+                .map(|(upper, lower)| [[upper, lower]]),
+            scale: args.scale,
+            softmax: Softmax::new(k, scores.factor(args.scale), 1),
             scores: WgmmaSums::zero(k, shape.keys),
             weights: (0..shape.keys / 16)
                 .map(|_| Terms::new(k, shape.weights))
@@ -112,10 +132,19 @@ impl<'k, T: Element> Work<'k, T> {
         });
     }
 
-    /// Turns scores into weights, in place. `first` is the block's first key,
-    /// where some rows may not see all of it.
-    pub(super) fn admit(&self, scores: &WarpTile<'k>, first: Option<Val<'k, u32>>) -> Raised<'k> {
-        if let Some(first) = first {
+    /// Turns scores into weights, in place. `first` gives the block's first key, and some rows
+    /// may not see all of it where it is `masked`.
+    pub(super) fn admit(
+        &self,
+        scores: &WarpTile<'k>,
+        masked: bool,
+        first: impl FnOnce() -> Val<'k, u32>,
+    ) -> Raised<'k> {
+        let first = (masked || self.rules.is_some()).then(first);
+        if let (Some(first), Some(rules)) = (first, &self.rules) {
+            modify(scores, rules, self.scale, first);
+        }
+        if let (Some(first), true) = (first, masked) {
             hide(scores, &[self.seen], first);
         }
         let raised = self.softmax.raise(scores);
@@ -140,12 +169,16 @@ impl<'k, T: Element> Work<'k, T> {
         args: &WarpgroupArgs<On<'k>>,
         tile: &Position<'k>,
         rows: &Rows<'k>,
+        sink: Option<Val<'k, f32>>,
         stage: &heist_builder::SharedTile<'k, T>,
     ) {
         let k = self.k;
         k.comment("normalise and store");
         self.softmax.finish();
         let results = self.results.settled(0);
+        if let Some(sink) = sink {
+            self.softmax.add_sinks(&results, |_, _| sink);
+        }
         let own = self.row + ((k.warp() & 3) << 4);
         let (first, inside) = (rows.sequence.q_start + rows.first, rows.span.rows);
         let line = tile.z * args.lse_batch + tile.y * args.lse_head + first;
@@ -198,5 +231,18 @@ impl<'k, T: Element> Work<'k, T> {
     /// The row of a panel, which lie one below the other.
     fn panel_row(&self, row: Val<'k, u32>, panel: Val<'k, u32>) -> Val<'k, u32> {
         panel.mul_add(self.shape.rows(), row)
+    }
+}
+
+/// The number of a sequence's first key among the keys of all sequences.
+fn first_key<'k>(
+    shape: &WarpgroupShape,
+    args: &WarpgroupArgs<On<'k>>,
+    tile: &Position<'k>,
+    sequence: &Sequence<'k>,
+) -> Val<'k, u32> {
+    match shape.ragged {
+        true => sequence.k_start,
+        false => tile.z * args.k_len,
     }
 }

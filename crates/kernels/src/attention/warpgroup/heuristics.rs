@@ -17,10 +17,12 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     // leave too much of the last one empty. Blocks of keys are as large as
     // registers and shared memory have room for.
     let split = problem.weights == Weights::Split;
+    // Changes of scores take registers of their own.
+    let mods = problem.scoring.mods.len();
     let (groups, keys) = match (problem.head_dim, queries) {
-        (..=64, 2048..) => (3, if split { 96 } else { 128 }),
-        (65..=112, 2048..) if !split => (3, 96),
-        (..=128, _) => (2, 128),
+        (..=64, 2048..) if mods < 2 => (3, if split || mods > 0 { 96 } else { 128 }),
+        (65..=112, 2048..) if !split && mods == 0 => (3, 96),
+        (..=128, _) => (2, if mods < 2 { 128 } else { 96 }),
         (..=192, _) => (2, 80),
         _ => (2, 64),
     };
@@ -34,6 +36,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         turns: false,
         mask: problem.mask.kind(),
         ragged: problem.is_ragged(),
+        prefix: problem.scoring.prefix.is_some(),
         layout: problem.layout,
         weights: problem.weights,
         output: problem.output,
@@ -71,6 +74,10 @@ fn fewest_rounds(problem: &Problem, shape: WarpgroupShape, target: Target) -> Wa
         keys: 96,
         ..shape
     };
+    // Changes of scores take the registers of a warpgroup.
+    if problem.scoring.mods.len() > 1 {
+        return shape;
+    }
     let two = WarpgroupShape {
         groups: 2,
         keys: 128,
@@ -116,7 +123,9 @@ const SHORT: u64 = 1024 * 64;
 fn strip(problem: &Problem, rows: u32, keys: u32, target: Target) -> u32 {
     // Wide heads leave no room for the queries of the next tile, and short
     // sequences none to even out.
-    if problem.head_dim > 128 || problem.is_ragged() {
+    // The thread that copies has few registers: not enough to find the blocks of a prefix and
+    // of a window for several tiles.
+    if problem.head_dim > 128 || problem.is_ragged() || problem.scoring.prefix.is_some() {
         return 1;
     }
     let (queries, _) = problem.longest();

@@ -35,6 +35,9 @@ pub struct WarpgroupShape {
     pub mask: MaskKind,
     /// Whether sequences have lengths of their own and lie one after the other.
     pub ragged: bool,
+    /// Whether there are keys from the first on that every query sees: finding their blocks
+    /// takes registers of the thread that copies.
+    pub prefix: bool,
     /// How heads and rows lie: maps have the axis with the larger stride last.
     pub layout: Layout,
     /// How weights enter the product with the values.
@@ -127,6 +130,7 @@ impl WarpgroupShape {
     pub(in crate::attention) fn registers(&self) -> Registers {
         let even = 65536 / self.threads() / 8 * 8;
         let (multiplying, copying) = match self.groups {
+            2 if self.prefix => (232, 40),
             2 => (240, 24),
             _ => (160, 32),
         };

@@ -6,6 +6,7 @@ use super::heuristics::{self, strips, warpgroup_schedule, warpgroup_shape};
 use super::shape::{PANEL, WarpgroupShape};
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::problem::{Dtype, Layout, Lengths, Problem};
+use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::plan::LaunchPlan;
@@ -18,17 +19,19 @@ use heist_sched::{Position, Schedule, Tile, TileSource, Tiled, TiledKernel};
 pub(in crate::attention) struct Wgmma;
 
 /// The kernel with blocks that stay.
-fn build_staying(
+fn build_staying<P: Parameters<WarpgroupArgs>>(
     shape: WarpgroupShape,
     dtype: Dtype,
+    scoring: &Scoring,
     arch: Arch,
-) -> Result<BuiltKernel<WarpgroupArgs>, BuildError> {
-    KernelSpec::<WarpgroupArgs>::new("attention_wgmma")
+) -> Result<BuiltKernel<P>, BuildError> {
+    KernelSpec::<P>::new("attention_wgmma")
         .block(shape.threads())
         .min_blocks(1)
         .build(arch, |k, args| {
+            let (args, tables) = P::parts(args);
             let rings = Rings::new(k, &shape);
-            let ends = Ends::new(k, shape, &rings);
+            let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings);
             match dtype {
                 Dtype::F16 => ends.stay::<f16>(&args),
                 Dtype::Bf16 => ends.stay::<bf16>(&args),
@@ -37,20 +40,22 @@ fn build_staying(
         })
 }
 
-fn build(
+fn build<P: Parameters<WarpgroupArgs>>(
     shape: WarpgroupShape,
     dtype: Dtype,
+    scoring: &Scoring,
     schedule: &Schedule,
     arch: Arch,
-) -> Result<TiledKernel<WarpgroupArgs>, BuildError> {
+) -> Result<TiledKernel<P>, BuildError> {
     // Some grid with three axes: the launch has the real one.
-    Tiled::<WarpgroupArgs>::new("attention_wgmma", Dim3::new(2, 2, 2))
+    Tiled::<P>::new("attention_wgmma", Dim3::new(2, 2, 2))
         .schedule(schedule)
         .block(shape.threads())
         .min_blocks(1)
         .build(arch, |k, args, tiles| {
+            let (args, tables) = P::parts(args);
             let rings = Rings::new(k, &shape);
-            let ends = Ends::new(k, shape, &rings);
+            let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings);
             let done = tiles.each(|tile| match dtype {
                 Dtype::F16 => ends.strip::<f16>(&args, &position(&tile)),
                 Dtype::Bf16 => ends.strip::<bf16>(&args, &position(&tile)),
@@ -205,25 +210,42 @@ pub fn warpgroup_plan(
         group: problem.heads / problem.kv_heads,
         left,
         right,
-        scale: problem.scale() * std::f32::consts::LOG2_E,
+        scale: problem.scoring.scale(problem.scale()),
         tiles: strips.x,
         heads: problem.heads,
         count: strips.count() as u32,
     };
     let name = format!("attention {problem}: {shape}");
     let plan = buffers(LaunchPlan::new(name, "wgmma", problem.work()), problem);
-    let step = match shape.stay {
+    let step = match problem.scoring.is_plain() {
+        true => step::<WarpgroupArgs>(problem, shape, schedule, strips, target, args),
+        false => step::<Modified<WarpgroupArgs>>(problem, shape, schedule, strips, target, args),
+    };
+    Ok(plan.step(step?))
+}
+
+/// The launch of a shape.
+fn step<P: Parameters<WarpgroupArgs>>(
+    problem: &Problem,
+    shape: WarpgroupShape,
+    schedule: &Schedule,
+    strips: Dim3,
+    target: Target,
+    args: WarpgroupArgs<With<Arg>>,
+) -> Result<Step, KernelError> {
+    let scoring = &problem.scoring;
+    let args = P::join(args, scoring.args("q_starts"));
+    Ok(match shape.stay {
         Some(stay) => {
-            let kernel = build_staying(shape, problem.dtype, target.arch)?;
+            let kernel = build_staying::<P>(shape, problem.dtype, scoring, target.arch)?;
             let blocks = strips.count().min(stay.blocks.into()) as u32;
             Step::plain(&kernel, blocks, args)
         }
         None => {
-            let kernel = build(shape, problem.dtype, schedule, target.arch)?;
+            let kernel = build::<P>(shape, problem.dtype, scoring, schedule, target.arch)?;
             let resident = target.resident(&kernel.built.launch, shape.registers().even);
             let tiles = kernel.plan_for(strips, resident)?;
             Step::tiled(&kernel, &tiles, args)
         }
-    };
-    Ok(plan.step(step))
+    })
 }

@@ -232,6 +232,7 @@ impl<'p, 'k> Block<'p, 'k> {
             kind: self.shape.mask,
             left: args.left,
             right: args.right,
+            prefix: None,
         };
         let lengths = [sequence.queries, sequence.keys];
         let reach = Reach::new(tile.x * KEYS, KEYS, lengths, mask);

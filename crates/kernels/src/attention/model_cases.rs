@@ -1,0 +1,149 @@
+//! Cases of what models add to attention: changed scores, sinks, prefixes, documents, on
+//! every kernel that has them.
+
+use super::cases::{Cases, exact, small_tiles};
+use super::config::{Config, Rung};
+use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
+use super::score::{Scoring, alibi, documents, softcap};
+use super::warpgroup::{WarpgroupShape, staying, warpgroup_shape};
+use heist_sched::{Schedule, TileSource};
+
+/// What is added, and the mask that it is tried with.
+fn additions() -> Vec<(Scoring, Mask)> {
+    let plain = Scoring::default;
+    let window = Mask::Window { left: 17, right: 3 };
+    let with = |mods| Scoring { mods, ..plain() };
+    let prefix = |prefix| Scoring {
+        prefix: Some(prefix),
+        ..plain()
+    };
+    vec![
+        (with(vec![softcap(2.0)]), Mask::Causal),
+        (with(vec![softcap(30.0)]), Mask::Full),
+        (with(vec![alibi()]), Mask::Causal),
+        (with(vec![alibi()]), window),
+        (with(vec![documents()]), Mask::Causal),
+        (with(vec![documents()]), Mask::Full),
+        (
+            Scoring {
+                sinks: true,
+                ..plain()
+            },
+            Mask::Causal,
+        ),
+        (prefix(21), Mask::Causal),
+        (prefix(4), window),
+        (prefix(50), window),
+        (prefix(1000), Mask::Window { left: 5, right: 0 }),
+        (
+            Scoring {
+                mods: vec![softcap(3.0), alibi(), documents()],
+                sinks: true,
+                prefix: Some(7),
+            },
+            Mask::Window { left: 40, right: 0 },
+        ),
+    ]
+}
+
+impl Cases {
+    pub(super) fn models(&mut self) {
+        self.models_on_the_ladder();
+        self.models_on_warpgroups();
+        self.models_decoding();
+    }
+
+    fn models_on_the_ladder(&mut self) {
+        let rungs = [Rung::Tensor, Rung::Buffered, Rung::Large, Rung::Persistent];
+        for (index, (scoring, mask)) in additions().into_iter().enumerate() {
+            let lengths = vec![
+                (5, 5),
+                (33, 40),
+                (0, 9),
+                (1, 50),
+                (40, 3),
+                (70, 70),
+                (17, 0),
+            ];
+            let mut problem = match index % 3 {
+                0 => Problem::ragged(lengths, 2, 32),
+                _ => Problem::new(2, 2, 70, 32),
+            };
+            if index % 3 == 2 {
+                problem.lengths = Lengths::Same {
+                    batch: 2,
+                    queries: 37,
+                    keys: 90,
+                };
+            }
+            problem.kv_heads = [1, 2][index % 2];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            (problem.scoring, problem.mask) = (scoring, mask);
+            let rung = rungs[index % rungs.len()];
+            self.add(&problem, small_tiles(rung, &problem, self.target));
+            // Keys shared out among warps and among blocks.
+            let small = small_tiles(Rung::Large, &problem, self.target);
+            let config = Config {
+                across: [2, 1][index % 2],
+                splits: [1, 3][index % 2],
+                ..small
+            };
+            if !problem.is_ragged() {
+                self.add(&problem, config);
+            }
+        }
+    }
+
+    fn models_on_warpgroups(&mut self) {
+        for (index, (scoring, mask)) in additions().into_iter().enumerate() {
+            let lengths = vec![(5, 5), (130, 140), (0, 7), (1, 300), (140, 3), (17, 0)];
+            let mut problem = match index % 2 {
+                0 => Problem::ragged(lengths, 2, 64),
+                _ => Problem::new(1, 2, 200, 64),
+            };
+            problem.kv_heads = [1, 2][index / 2 % 2];
+            problem.dtype = Dtype::ALL[index / 2 % 2];
+            problem.weights = exact(problem.dtype);
+            if !problem.is_ragged() {
+                problem.layout = [Layout::Heads, Layout::Rows][index / 2 % 2];
+            }
+            (problem.scoring, problem.mask) = (scoring, mask);
+            let shape = WarpgroupShape {
+                keys: 48,
+                ..warpgroup_shape(&problem, self.target)
+            };
+            let shape = match index % 3 {
+                2 => staying(&problem, shape, self.target),
+                _ => shape,
+            };
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+        }
+    }
+
+    fn models_decoding(&mut self) {
+        for (index, (scoring, mask)) in additions().into_iter().enumerate() {
+            let lengths = vec![(1, 5), (2, 300), (0, 70), (1, 0), (3, 64), (1, 260), (4, 3)];
+            let mut problem = match index % 2 {
+                0 => Problem::ragged(lengths, 4, 64),
+                _ => Problem::new(2, 8, 1, 64),
+            };
+            if index % 2 == 1 {
+                problem.lengths = Lengths::Same {
+                    batch: 2,
+                    queries: 1 + index as u32 % 3,
+                    keys: 400,
+                };
+            }
+            problem.kv_heads = [1, 2][index / 2 % 2];
+            let documents = scoring.mods.iter().any(|one| one.name() == "documents");
+            if problem.is_ragged() && !documents && index % 4 == 2 {
+                problem.page_size = Some(16);
+            }
+            problem.dtype = Dtype::ALL[index / 2 % 2];
+            problem.weights = exact(problem.dtype);
+            (problem.scoring, problem.mask) = (scoring, mask);
+            self.dealt(&problem, [5, 6, 1][index % 3], 1);
+        }
+    }
+}

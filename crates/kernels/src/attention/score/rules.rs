@@ -1,0 +1,116 @@
+//! Changes of scores inside of a kernel.
+
+use super::{Key, Rule, ScoreArgs, ScoreRow, Scoring, Table};
+use crate::job::buffer;
+use heist_builder::{Accumulator, On, Val, WarpTile, With};
+use heist_launch::Arg;
+use std::f32::consts::LOG2_E;
+
+/// What a model adds, inside of a kernel.
+#[derive(Clone, Copy)]
+pub(in crate::attention) struct Scores<'a, 'k> {
+    pub(in crate::attention) scoring: &'a Scoring,
+    /// The tables, where anything is added.
+    pub(in crate::attention) tables: Option<ScoreArgs<On<'k>>>,
+}
+
+/// What becomes of the scores of one row.
+pub(in crate::attention) struct Rules<'k>(Vec<Rule<'k>>);
+
+impl<'k> Rules<'k> {
+    fn apply(&self, score: Val<'k, f32>, key: &Key<'k>) -> Val<'k, f32> {
+        self.0.iter().fold(score, |score, rule| rule(score, key))
+    }
+}
+
+impl<'k> Scores<'_, 'k> {
+    /// The factor that the softmax multiplies scores with, of the kernel's parameter: scores
+    /// that are changed have been multiplied with it.
+    pub(in crate::attention) fn factor(&self, scale: Val<'k, f32>) -> Val<'k, f32> {
+        match self.scoring.mods.is_empty() {
+            true => scale,
+            false => scale.kernel().c(LOG2_E),
+        }
+    }
+
+    /// What becomes of the scores of a row, where something does.
+    pub(in crate::attention) fn rules(
+        &self,
+        row: impl FnOnce(ScoreArgs<On<'k>>) -> ScoreRow<'k>,
+    ) -> Option<Rules<'k>> {
+        let tables = self.tables.filter(|_| !self.scoring.mods.is_empty())?;
+        let row = row(tables);
+        let rules = self.scoring.mods.iter().map(|one| (one.device)(&row));
+        Some(Rules(rules.collect()))
+    }
+
+    /// How many keys of a sequence all of its queries see, where it has a prefix.
+    pub(in crate::attention) fn prefix(&self, sequence: Val<'k, u32>) -> Option<Val<'k, u32>> {
+        let tables = self.tables.filter(|_| self.scoring.prefix.is_some())?;
+        Some(tables.prefixes.at(sequence).load_readonly())
+    }
+
+    /// The score of no key, to base 2, where heads have one.
+    pub(in crate::attention) fn sink(&self, head: Val<'k, u32>) -> Option<Val<'k, f32>> {
+        let tables = self.tables.filter(|_| self.scoring.sinks)?;
+        Some(tables.sinks.at(head).load_readonly() * LOG2_E)
+    }
+}
+
+/// Changes the products of a tile of scores. `rules` has two rows for each 16 of the tile,
+/// whose first column is key `first`.
+pub(in crate::attention) fn modify<'k>(
+    scores: &WarpTile<'k>,
+    rules: &[[Rules<'k>; 2]],
+    scale: Val<'k, f32>,
+    first: Val<'k, u32>,
+) {
+    let (_, cols) = scores.shape();
+    let first = (first + Accumulator::col(&first.kernel())).cast::<i32>();
+    let float = first.cast::<f32>();
+    for (m, rows) in rules.iter().enumerate() {
+        for n in 0..cols {
+            let Some(block) = scores.block(m, n) else {
+                continue;
+            };
+            let key = |next: u32| Key {
+                first,
+                float,
+                offset: 8 * n as u32 + next,
+            };
+            let [a, b, c, d] = block.get();
+            block.set([
+                rows[0].apply(a * scale, &key(0)),
+                rows[0].apply(b * scale, &key(1)),
+                rows[1].apply(c * scale, &key(0)),
+                rows[1].apply(d * scale, &key(1)),
+            ]);
+        }
+    }
+}
+
+impl Scoring {
+    /// The tables as a launch has them. What there is no use for is `other`.
+    pub(in crate::attention) fn args(&self, other: &str) -> ScoreArgs<With<Arg>> {
+        let tables = self.tables();
+        let one = |name: &str| {
+            let used = tables.iter().any(|table: &Table| table.name() == name);
+            buffer(if used { name } else { other })
+        };
+        ScoreArgs {
+            slopes: one("slopes"),
+            sinks: one("sinks"),
+            prefixes: one("prefixes"),
+            documents: one("documents"),
+            custom: one("custom"),
+        }
+    }
+
+    /// The factor of the scores that a kernel is given.
+    pub(in crate::attention) fn scale(&self, scale: f32) -> f32 {
+        match self.mods.is_empty() {
+            true => scale * LOG2_E,
+            false => scale,
+        }
+    }
+}
