@@ -224,8 +224,14 @@ def captured(call):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        call.kept = call()
-    return graph.replay
+        kept = call()
+
+    def replay():
+        # A graph has addresses: what the call reads and makes must live as long as it.
+        graph.replay()
+        return call, kept
+
+    return replay
 
 
 def timed(call, calls=20):

@@ -100,3 +100,20 @@ fn a_launch_past_48_kib_is_told_of_the_opt_in() {
     assert!(with(114_752).is_none(), "no opt-in gives so much: X010");
     assert!(heist_check::shared_opt_in(&module, "other", 57_376).is_none());
 }
+
+#[test]
+fn registers_are_called_by_their_names() {
+    let text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p) {\n\
+                .reg .b32 %r<4>; .reg .b32 sum; .reg .b64 %rd<2>;\n\
+                ld.param.u64 %rd1, [p]; add.u32 %r1, %r2, sum; st.global.u32 [%rd1], %r1; ret; }\n";
+    let module = heist_ptx::parse(&Source::new("unset.ptx", text)).expect("it parses");
+    let found = heist_check::check(&module);
+    let told: Vec<&str> = found.iter().map(|found| found.message.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "uses register `%r2`, which nothing has set before",
+            "uses register `sum`, which nothing has set before"
+        ]
+    );
+}

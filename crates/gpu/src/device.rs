@@ -147,6 +147,7 @@ mod tests {
     #[test]
     fn versions_of_ptx() {
         let isa = |major, minor| CudaVersion { major, minor }.ptx_isa().to_string();
+        assert_eq!(isa(11, 8), "7.8");
         assert_eq!(isa(12, 4), "8.4");
         assert_eq!(isa(12, 6), "8.5");
         assert_eq!(isa(12, 8), "8.7");

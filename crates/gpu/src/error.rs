@@ -374,6 +374,7 @@ mod tests {
     fn a_version_that_the_driver_knows_is_not_at_fault() {
         let log = "line 3; error : a message that has .version in it";
         assert_eq!(jit(218, log, Version::new(8, 0), "sm_90").code().0, "G003");
+        assert_eq!(jit(218, log, Version::new(9, 0), "sm_90").code().0, "G003");
         assert_eq!(
             jit(218, "line 3; error", Version::new(9, 4), "sm_90")
                 .code()

@@ -135,6 +135,8 @@ mod tests {
         let nothing = PtxText::new("x", "/* open");
         assert_eq!((nothing.version(), nothing.target()), (None, None));
         assert_eq!(PtxText::new("x", ".version 9").version(), None);
+        let behind_nothing = PtxText::new("x", "/**/.version 9.1\n");
+        assert_eq!(behind_nothing.version(), Some(Version::new(9, 1)));
     }
 
     #[test]

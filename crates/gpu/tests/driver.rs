@@ -11,7 +11,7 @@
 mod checks;
 
 use heist_gpu::{Gpu, GpuError, JitOptions, KernelArg, LaunchOptions, PtxText};
-use heist_launch::Launch;
+use heist_launch::{Launch, Swizzle, TensorElement, TensorMap};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ fn everything_works_against_a_stand_in() {
     if std::env::var_os(INNER).is_some() {
         device();
         refusals();
+        tensor_map();
         let failed = checks::run_all().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(failed, 0, "checks failed");
         return;
@@ -92,6 +93,7 @@ fn refusals() {
     let gpu = Gpu::open(0).unwrap();
     let text = PtxText::new("kernels.ptx", include_str!("hardware/kernels.ptx"));
     let program = gpu.load(&text, &JitOptions::default()).unwrap();
+    assert_eq!(program.log(), "ptxas info    : Used 16 registers");
     let kernel = Arc::new(program.kernel("add_one").unwrap());
     let stream = gpu.stream().unwrap();
     let status_and_note = |result| match result {
@@ -172,4 +174,17 @@ fn refusals() {
         .programmatic()
         .launch(stream.borrowed(), &parameters);
     assert_eq!(status_and_note(launched).0, 954);
+}
+
+/// The stand-in's tensor map is the address of the tensor and the kind of its swizzle.
+fn tensor_map() {
+    let gpu = Gpu::open(0).unwrap();
+    let mut map = TensorMap::dense(0, TensorElement::F16, &[128, 64], &[64, 8]);
+    map.offset = 256;
+    for (swizzle, number) in [(Swizzle::None, 0), (Swizzle::Bytes128, 3)] {
+        let encoded = gpu.encode_tensor_map(&map.clone().swizzle(swizzle), 0x1000);
+        let encoded = encoded.unwrap();
+        assert_eq!(encoded[..8], 0x1100u64.to_le_bytes());
+        assert_eq!((encoded[8], &encoded[9..]), (number, &[0; 119][..]));
+    }
 }

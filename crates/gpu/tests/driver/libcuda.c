@@ -16,7 +16,7 @@
 
 enum {
     OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_BINARY = 209, INVALID_PTX = 218,
-    UNSUPPORTED_PTX = 222, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
+    NO_CONTEXT = 201, UNSUPPORTED_PTX = 222, NOT_FOUND = 500, NOT_READY = 600, ILLEGAL_ADDRESS = 700,
     MISALIGNED = 716
 };
 
@@ -26,7 +26,8 @@ static int answer(int result) {
     if (fault && result == fault) told = 1;
     return result;
 }
-#define ALIVE do { if (fault) return answer(fault); } while (0)
+static _Thread_local void *current; /* The context of this thread. */
+#define ALIVE do { if (!current) return NO_CONTEXT; if (fault) return answer(fault); } while (0)
 /* Nothing is given back in a context that is known to be lost. */
 #define GIVEN_BACK do { if (told) broken("something of a lost context is given back"); \
                         if (fault) return fault; } while (0)
@@ -91,7 +92,6 @@ static int forget_memory(void);
 int cuDevicePrimaryCtxRetain(void **context, int device) { KNOWN; *context = &fault; return OK; }
 int cuDevicePrimaryCtxRelease_v2(int device) { KNOWN; return OK; }
 int cuDevicePrimaryCtxReset_v2(int device) { KNOWN; fault = told = 0; return forget_memory(); }
-static _Thread_local void *current;
 int cuCtxSetCurrent(void *context) { current = context; return OK; }
 int cuCtxGetCurrent(void **context) { *context = current; return OK; }
 
@@ -289,13 +289,18 @@ static struct operation *put(struct stream *s) {
     return &s->queue[s->last++];
 }
 
+/* What is not given back runs out. */
+enum { MOST_STREAMS = 128, MOST_EVENTS = 256 };
+static int streams, events;
+
 int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) {
     ALIVE;
+    if (streams++ == MOST_STREAMS) return OUT_OF_MEMORY;
     *s = calloc(1, sizeof **s);
     return OK;
 }
 
-int cuStreamDestroy_v2(struct stream *s) { GIVEN_BACK; free(s); return OK; }
+int cuStreamDestroy_v2(struct stream *s) { GIVEN_BACK; streams--; free(s); return OK; }
 int cuStreamSynchronize(struct stream *s) { ALIVE; return answer(finish(s)); }
 int cuStreamQuery(struct stream *s) {
     ALIVE;
@@ -331,12 +336,13 @@ int cuCtxSynchronize(void) { ALIVE; return OK; }
 
 int cuEventCreate(struct event **e, unsigned flags) {
     ALIVE;
+    if (events++ == MOST_EVENTS) return OUT_OF_MEMORY;
     *e = calloc(1, sizeof **e);
     return OK;
 }
 
 /* A stream may still refer to it, so it is kept. */
-int cuEventDestroy_v2(struct event *e) { GIVEN_BACK; return OK; }
+int cuEventDestroy_v2(struct event *e) { GIVEN_BACK; events--; return OK; }
 
 int cuEventRecord(struct event *e, struct stream *s) {
     ALIVE;
@@ -520,6 +526,7 @@ int cuModuleLoadDataEx(void **module, const char *image, unsigned count, unsigne
     ALIVE;
     char *error = NULL;
     for (unsigned i = 0; i < count; i++) {
+        if (options[i] == 3) strcpy(values[i], "ptxas info    : Used 16 registers");
         if (options[i] == 5) error = values[i];
     }
     if (strstr(image, ".version 99")) return UNSUPPORTED_PTX;

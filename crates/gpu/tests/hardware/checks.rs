@@ -42,6 +42,7 @@ const PEACEFUL: &[Check] = &[
         "memory is written by a stream, copied, and free again",
         memory_in_order,
     ),
+    ("streams and events are given back", given_back),
     ("events measure", events),
     ("a stream waits for an event of another", waiting),
     ("warming up is not measuring", warm_up),
@@ -77,6 +78,7 @@ const FATAL: &[Check] = &[
         "a fault on an untracked stream lists the suspects",
         untracked_fault,
     ),
+    ("... and the last of many", many_suspects),
 ];
 
 /// Runs one of the checks that cost the context, and nothing else.
@@ -242,11 +244,17 @@ fn borrowed(gpu: &Gpu) -> Found {
     for _ in 0..3 {
         ready.launch(stream.borrowed(), &parameters).map_err(say)?;
     }
+    // A thread that has no context yet gets by as well.
+    let elsewhere = std::thread::scope(|threads| {
+        let launch = || ready.launch(stream.borrowed(), &parameters);
+        threads.spawn(launch).join()
+    });
+    elsewhere.map_err(|_| "a panic")?.map_err(say)?;
     let short = ready.launch(stream.borrowed(), &parameters[8..]);
     let short = short.err().map(say).unwrap_or_default();
     equal("a refusal", short.contains("were given"), true)?;
     stream.synchronize().map_err(say)?;
-    equal("the sums", data.read().map_err(say)?, vec![10u32; 1000])?;
+    equal("the sums", data.read().map_err(say)?, vec![11u32; 1000])?;
     Ok(String::new())
 }
 
@@ -273,6 +281,7 @@ fn cache(gpu: &Gpu) -> Found {
         load(&changed, &plain)?.is_same(&first),
         false,
     )?;
+    equal("three are kept", gpu.cached_programs() >= 3, true)?;
     Ok(format!(
         "{} programs, a hit takes {:.1} us",
         gpu.cached_programs(),
@@ -293,6 +302,20 @@ fn run_with_arguments(gpu: &Gpu) -> Found {
         .map_err(say)?;
     let found = ran.outcome.output(0).and_then(Buffer::to_vec::<u32>);
     equal("the buffer", found, Some(vec![2, 3, 3]))?;
+    let from_the_second = Arg::Pointer {
+        buffer: "data".into(),
+        offset: 4,
+    };
+    let arguments = Arguments::new([from_the_second, Arg::scalar(2u32)]).buffer(
+        "data",
+        Role::InOut,
+        Buffer::from_slice(&[1u32, 2, 3, 4]),
+    );
+    let (launch, options) = (Launch::new(1, 32), RunOptions::default());
+    let pointed = gpu.run(&text(), "add_one", &launch, &arguments, &options);
+    let outputs = pointed.map_err(say)?.outcome.outputs;
+    let found = outputs.first().and_then(|(_, data)| data.to_vec::<u32>());
+    equal("behind an offset", found, Some(vec![1, 3, 4, 4]))?;
     Ok(format!("{:?}, {}", ran.kernel, ran.elapsed))
 }
 
@@ -517,6 +540,15 @@ fn memory_in_order(gpu: &Gpu) -> Found {
     refused(from.memory().copy_from(to.memory(), &stream), &["24"])?;
     refused(from.memory().write_in(&stream, 13, 7), &["13"])?;
     refused(from.memory().peek(13, &mut word), &["13"])
+}
+
+/// More of them, one after the other, than are tracked at a time.
+fn given_back(gpu: &Gpu) -> Found {
+    for _ in 0..300 {
+        gpu.stream().map_err(say)?;
+        gpu.event().map_err(say)?;
+    }
+    Ok(String::new())
 }
 
 fn waiting(gpu: &Gpu) -> Found {
@@ -810,7 +842,10 @@ fn fault_of_two_streams(gpu: &Gpu) -> Found {
         long.launch(&stream, &Launch::new(1, 1), &nanoseconds)?;
         bad.launch(&stream, &shape, &[KernelArg::pointer(&data)])?;
         good.launch(&other, &shape, &arguments)?;
-        other.synchronize()
+        other.synchronize()?;
+        // A stream that goes takes its own launches with it.
+        let third = gpu.stream()?;
+        good.launch(&third, &shape, &arguments)
     };
     launched().map_err(say)?;
     let Err(GpuError::Fault(fault)) = stream.synchronize() else {
@@ -823,11 +858,24 @@ fn fault_of_two_streams(gpu: &Gpu) -> Found {
 }
 
 fn untracked_fault(gpu: &Gpu) -> Found {
+    untracked(gpu, 10, 11)
+}
+
+fn many_suspects(gpu: &Gpu) -> Found {
+    untracked(gpu, 40, 32)
+}
+
+/// A fault after good launches that nobody waited for, and how many are suspects then.
+fn untracked(gpu: &Gpu, before: usize, suspects: usize) -> Found {
     let (good, bad) = (kernel(gpu, "add_one")?, kernel(gpu, "store_far")?);
     let data = gpu.zeros::<u32>(64).map_err(say)?;
     let stream = gpu.untracked_stream().map_err(say)?;
     let arguments = [KernelArg::pointer(&data), KernelArg::scalar(64u32)];
-    let mut before = (0..40).map(|_| good.launch(&stream, &Launch::new(1, 64), &arguments));
+    // What was waited for is no suspect.
+    good.launch(&stream, &Launch::new(1, 64), &arguments)
+        .and_then(|()| stream.synchronize())
+        .map_err(say)?;
+    let mut before = (0..before).map(|_| good.launch(&stream, &Launch::new(1, 64), &arguments));
     let result = before
         .try_for_each(|launched| launched)
         .and_then(|()| bad.launch(&stream, &Launch::new(2, 32), &[KernelArg::pointer(&data)]))
@@ -837,7 +885,7 @@ fn untracked_fault(gpu: &Gpu) -> Found {
     };
     match &fault.suspects {
         Suspects::Several(records) if records.iter().any(|r| r.kernel == "store_far") => {
-            equal("the launches that are remembered", records.len(), 32)?;
+            equal("the launches that are remembered", records.len(), suspects)?;
             Ok(fault.to_string())
         }
         other => Err(format!("{other:?}")),

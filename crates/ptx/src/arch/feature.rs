@@ -296,6 +296,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_feature_may_come_later_to_one_target() {
+        let version =
+            |arch: &str, feature| Arch::parse(arch).and_then(|arch| arch.ptx_for(feature));
+        assert_eq!(
+            version("sm_89", Feature::Fp8Convert),
+            Some(Version::new(8, 1))
+        );
+        assert_eq!(
+            version("sm_90", Feature::Fp8Convert),
+            Some(Version::new(7, 8))
+        );
+        assert_eq!(version("sm_80", Feature::Fp8Convert), None);
+        // Nothing comes before its target.
+        let elect = version("sm_100", Feature::Elect);
+        assert_eq!(elect, Arch::parse("sm_100").map(Arch::min_ptx));
+    }
+
+    #[test]
     fn every_feature_exists_somewhere_and_no_later_than_now() {
         for &feature in Feature::ALL {
             let first = feature.support().first();

@@ -243,6 +243,24 @@ mod tests {
     }
 
     #[test]
+    fn generations_differ_in_shared_memory() {
+        for (arch, reserved, start, unit) in [
+            (Arch::SM_75, 0, 0, 256),
+            (Arch::SM_80, KIB, 0, 128),
+            (Arch::SM_89, KIB, 0, 128),
+            (Arch::SM_90, KIB, KIB, 128),
+        ] {
+            let limits = arch.limits();
+            let found = (
+                limits.shared_reserved,
+                limits.shared_start,
+                limits.shared_unit,
+            );
+            assert_eq!(found, (reserved, start, unit), "{arch:?}");
+        }
+    }
+
+    #[test]
     fn the_system_takes_its_share_of_shared_memory() {
         // Two blocks of 114 KiB would fill an SM; each has 1 KiB more.
         assert_eq!(residency(Arch::SM_90, 128, 32, 113 * KIB).0, 2);
