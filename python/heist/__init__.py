@@ -7,6 +7,7 @@
 * :class:`Kernel`: PTX that is assembled once and launched over arrays of a GPU.
 * :class:`Emitted`: a kernel written in Rust, as ``heist emit --json`` prints it.
 * :class:`Policy`: when a block asks for another tile.
+* :func:`sweep`: the fastest kernel for a problem, tried by any executor; :mod:`heist.jobs`: other lists of jobs.
 
 >>> import heist
 >>> heist.Policy("max-steals(8) & first-half")
@@ -28,6 +29,7 @@ from ._native import (
 )
 from ._policy import Policy
 from ._run import Kernel, run
+from .tuning import Swept, sweep
 
 __all__ = [
     "Emitted",
@@ -37,10 +39,12 @@ __all__ = [
     "Kernel",
     "Policy",
     "Report",
+    "Swept",
     "Trace",
     "UnsupportedError",
     "__version__",
     "check",
     "explain",
     "run",
+    "sweep",
 ]

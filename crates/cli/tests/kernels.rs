@@ -333,6 +333,22 @@ fn tuning_finds_what_run_takes() {
         &[&run[..], &["variant=mma-64x64", "--json"]].concat(),
     );
     assert!(parsed(&own)["tuned"].is_null());
+    // An answer of another version is told, and not obeyed.
+    {
+        let store = heist_tune::Store::open(&answers).unwrap();
+        let mut answer = store.all().unwrap().remove(0);
+        answer.key.version = "0.0.1".to_owned();
+        store.forget(None).unwrap();
+        store.keep(&answer).unwrap();
+    }
+    let stale = with_answers(&answers, &[&run[..], &["--json"]].concat());
+    assert_eq!(stale.status.code(), Some(0));
+    assert!(parsed(&stale)["tuned"].is_null());
+    let said = err(&stale);
+    assert!(
+        said.contains("version 0.0.1, and is not taken") && said.contains("`heist tune gemm "),
+        "{said}"
+    );
     // A broken file is told, and not obeyed.
     std::fs::write(&answers, "no database at all, but a text that is long enough to have a header in it: one hundred bytes and more").unwrap();
     let broken = with_answers(&answers, &[&run[..], &["--json"]].concat());
@@ -344,6 +360,89 @@ fn tuning_finds_what_run_takes() {
     );
     assert!(parsed(&broken)["tuned"].is_null());
     assert_eq!(with_answers(&answers, &["tuned"]).status.code(), Some(2));
+}
+
+/// The rows of a sweep by candidate, as text.
+fn rows_of(found: &serde_json::Value) -> std::collections::BTreeMap<String, serde_json::Value> {
+    let rows = found["rows"].as_array().unwrap();
+    let by = |row: &serde_json::Value| (row["candidate"].to_string(), row.clone());
+    rows.iter().map(by).collect()
+}
+
+#[test]
+fn shards_and_plans_come_to_what_one_process_finds() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("shards");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let nowhere = std::path::Path::new("");
+    let problem = [
+        "tune", "gemm", "m=32", "n=32", "k=32", "--device", "sim:h200", "--json",
+    ];
+    let limit = ["--limit", "12"];
+    let tune = |more: &[&str]| {
+        let ran = with_answers(nowhere, &[&problem[..], more].concat());
+        assert_eq!(ran.status.code(), Some(0), "{}{}", out(&ran), err(&ran));
+        parsed(&ran)
+    };
+    let alone = tune(&limit);
+    // In parts, each with a journal, that are put together and gone on from.
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let parts = ["1/3", "2/3", "3/3"].map(|shard| {
+        let part = file(&format!("{}.jsonl", &shard[..1]));
+        tune(&[&limit[..], &["--shard", shard, "--journal", &part]].concat());
+        part
+    });
+    let whole = file("whole.jsonl");
+    let merge = [
+        "tuned",
+        "rows",
+        &parts[0],
+        &parts[1],
+        &parts[2],
+        "--journal",
+        &whole,
+        "--json",
+    ];
+    assert_eq!(with_answers(nowhere, &merge).status.code(), Some(0));
+    let again = with_answers(nowhere, &merge);
+    assert_eq!(
+        again.status.code(),
+        Some(2),
+        "a journal is not written over"
+    );
+    // Nothing of the tiles is left to try.
+    let named = tune(&[&limit[..], &["--journal", &whole, "--plan"]].concat());
+    let named = named["planned"].as_array().unwrap().clone();
+    let is_schedule = |one: &serde_json::Value| one.as_str().unwrap().contains("schedule=");
+    assert!(
+        !named.is_empty() && named.iter().all(is_schedule),
+        "{named:?}"
+    );
+    let together = tune(&[&limit[..], &["--journal", &whole]].concat());
+    let (one, many) = (rows_of(&alone), rows_of(&together));
+    assert_eq!(one.len(), many.len());
+    for (name, row) in &one {
+        assert_eq!(
+            row["timing"]["median_ns"],
+            many[name]["timing"]["median_ns"]
+        );
+        assert_eq!(row["facts"], many[name]["facts"]);
+    }
+    assert_eq!(alone["best"]["candidate"], together["best"]["candidate"]);
+    // One candidate by itself has the row that it has in the sweep.
+    let schedule = named[0].as_str().unwrap();
+    let row = tune(&["--candidate", schedule, "--candidate", ""]);
+    let tried = rows_of(&row);
+    assert_eq!(tried.len(), 2, "the default is a candidate without words");
+    for (name, row) in tried {
+        assert_eq!(row["facts"], one[&name]["facts"]);
+        assert_eq!(
+            row["timing"]["median_ns"],
+            one[&name]["timing"]["median_ns"]
+        );
+    }
+    let refused = tune(&["--candidate", "rows=7 cols=3"]);
+    assert_eq!(refused["rows"][0]["status"], "refused", "{refused}");
 }
 
 #[test]

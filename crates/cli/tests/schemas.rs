@@ -190,6 +190,20 @@ fn every_answer_is_as_its_schema_says() {
         &[
             "tune", "gemm", "m=32", "n=32", "k=32", "--limit", "2", "--device", "sim:h200",
         ],
+        &[
+            "tune", "gemm", "m=32", "n=32", "k=32", "--device", "sim:h200", "--plan",
+        ],
+        &[
+            "tune",
+            "gemm",
+            "m=32",
+            "n=32",
+            "k=32",
+            "--device",
+            "sim:h200",
+            "--candidate",
+            "",
+        ],
         &["tuned"],
         &["evidence", "verify", "docs"],
         &["evidence", "verify", "bench/evidence/h200-gemm-4096"],
@@ -227,7 +241,15 @@ fn every_schema_is_named_in_this_test() {
         .map(|file| file.file_name().to_string_lossy().into_owned())
         .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
         .collect();
-    let by_other_names = ["common", "error", "rules", "policy", "kernel-run"];
+    let by_other_names = [
+        "common",
+        "error",
+        "rules",
+        "policy",
+        "kernel-run",
+        "tune-plan",
+        "tune-rows",
+    ];
     for name in names {
         let named = this.contains(&format!("\"{name}\""));
         assert!(named || by_other_names.contains(&name.as_str()), "{name}");

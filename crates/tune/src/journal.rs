@@ -192,6 +192,10 @@ impl Journal {
 
 /// The newest row of each candidate, in the order in which they first came.
 pub fn latest(rows: &[Row]) -> Vec<Row> {
+    newest(rows).into_iter().cloned().collect()
+}
+
+pub(crate) fn newest<'r>(rows: impl IntoIterator<Item = &'r Row>) -> Vec<&'r Row> {
     let mut places: BTreeMap<&Candidate, usize> = BTreeMap::new();
     let mut newest: Vec<&Row> = Vec::new();
     for row in rows {
@@ -203,7 +207,7 @@ pub fn latest(rows: &[Row]) -> Vec<Row> {
             }
         }
     }
-    newest.into_iter().cloned().collect()
+    newest
 }
 
 /// Reads a journal without writing to it: which sweep it is of, and its rows.

@@ -4,6 +4,7 @@ use crate::bench::Facts;
 use crate::candidate::Candidate;
 use crate::statistics::Estimate;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// What became of a candidate.
@@ -101,6 +102,26 @@ pub struct Row {
 }
 
 impl Row {
+    /// The faster first. Of two that take the same time the one whose words come first: the order in which they
+    /// were tried, by how many machines, does not matter.
+    pub fn by_time(one: &Row, other: &Row) -> Ordering {
+        let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
+        let times = time(one).total_cmp(&time(other));
+        times.then_with(|| one.candidate.cmp(&other.candidate))
+    }
+
+    /// Of one that can't be had.
+    pub(crate) fn refused(candidate: Candidate, why: String) -> Row {
+        Row {
+            candidate,
+            default: false,
+            status: Status::Refused { why },
+            model_us: None,
+            timing: None,
+            facts: None,
+        }
+    }
+
     /// The median, in nanoseconds.
     pub fn median_ns(&self) -> Option<f64> {
         self.timing.as_ref().map(|timing| timing.estimate.median_ns)

@@ -5,7 +5,7 @@
 
 use crate::bench::{Bench, Failure};
 use crate::candidate::{Candidate, Narrowing, Proposal, Shard};
-use crate::journal::{Journal, JournalError, latest};
+use crate::journal::{Journal, JournalError, latest, newest};
 use crate::row::{Row, Status, Timing};
 use crate::statistics::{Estimate, estimate};
 use std::collections::BTreeSet;
@@ -36,6 +36,9 @@ pub struct Budget {
     pub shard: Shard,
     /// What it keeps to.
     pub narrowed: Vec<Narrowing>,
+    /// Candidates are not tried but named ([`Sweep::planned`]): others try them, and write their
+    /// rows into the journal.
+    pub plan: bool,
 }
 
 impl Default for Budget {
@@ -46,6 +49,7 @@ impl Default for Budget {
             seed: 1,
             shard: Shard::WHOLE,
             narrowed: Vec::new(),
+            plan: false,
         }
     }
 }
@@ -101,6 +105,7 @@ pub struct Sweep<'s> {
     begun: Instant,
     said: &'s mut dyn FnMut(&Progress<'_>),
     left_out: usize,
+    planned: Vec<Candidate>,
 }
 
 impl<'s> Sweep<'s> {
@@ -120,12 +125,18 @@ impl<'s> Sweep<'s> {
             begun: Instant::now(),
             said,
             left_out: 0,
+            planned: Vec::new(),
         }
     }
 
     /// Candidates that were not tried because the time was over.
     pub fn left_out(&self) -> usize {
         self.left_out
+    }
+
+    /// Candidates that others are to try, where the budget is a plan. A stage that has some is not over.
+    pub fn planned(&self) -> &[Candidate] {
+        &self.planned
     }
 
     /// The newest row of every candidate.
@@ -136,27 +147,20 @@ impl<'s> Sweep<'s> {
     /// The fastest one that is right. Times of one race are compared with each other: where
     /// there was one, its best is the best.
     pub fn best(&self) -> Option<Row> {
-        let rows = self.rows();
-        let raced = |row: &&Row| {
-            let race = row
-                .timing
-                .as_ref()
-                .is_some_and(|timing| timing.stage.starts_with(RACING));
-            race && row.status == Status::Right
-        };
-        let last = self.journal.rows().iter().rev().find(|row| raced(row));
-        let stage = last.and_then(|row| Some(row.timing.as_ref()?.stage.clone()));
-        let in_last = |row: &&Row| {
-            stage.is_none() || row.timing.as_ref().map(|timing| &timing.stage) == stage.as_ref()
-        };
-        let timed = rows
+        let is_race = |row: &&Row| row.status == Status::Right && stage_of(row).starts_with(RACING);
+        let last = self.journal.rows().iter().rev().find(is_race);
+        // Asked after every candidate: of thousands that were refused, none has a time.
+        let timed = self
+            .journal
+            .rows()
             .iter()
-            .filter(|row| row.status.is_timed())
-            .filter(in_last);
-        let best = timed.min_by(|one, other| {
-            let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
-            time(one).total_cmp(&time(other))
-        });
+            .filter(|row| row.timing.is_some());
+        let mut timed = newest(timed);
+        timed.retain(|row| row.status.is_timed());
+        timed.retain(|row| last.is_none_or(|last| stage_of(row) == stage_of(last)));
+        let best = timed
+            .into_iter()
+            .min_by(|one, other| Row::by_time(one, other));
         best.cloned()
     }
 
@@ -173,8 +177,16 @@ impl<'s> Sweep<'s> {
         if self.journal.is_done(stage.name) {
             return Ok(());
         }
-        let mut chosen = vec![self.default_proposal(stage)];
+        let mut chosen = vec![self.proposal(stage, &self.default)];
         chosen.extend(self.choose(stage)?);
+        if self.budget.plan {
+            let unknown = chosen.iter().map(|proposal| &proposal.candidate);
+            let unknown = unknown.filter(|candidate| !self.is_known(candidate));
+            self.planned = unknown.cloned().collect();
+            if !self.planned.is_empty() {
+                return Ok(());
+            }
+        }
         for (at, proposal) in chosen.iter().enumerate() {
             let best = self.best();
             (self.said)(&Progress {
@@ -184,11 +196,7 @@ impl<'s> Sweep<'s> {
                 best: best.as_ref(),
             });
             let default = proposal.candidate == self.default;
-            let known = self
-                .journal
-                .rows()
-                .iter()
-                .any(|row| row.candidate == proposal.candidate);
+            let known = self.is_known(&proposal.candidate);
             if known || !(default || self.budget.shard.has(at)) {
                 continue;
             }
@@ -208,16 +216,39 @@ impl<'s> Sweep<'s> {
         Ok(())
     }
 
+    /// Tries the candidates that are named, and nothing else: a part of a plan. Each gets the row that
+    /// it would get in its stage.
+    ///
+    /// # Errors
+    /// When the journal can't be written.
+    pub fn attempt(&mut self, stage: &Stage, named: &[Candidate]) -> Result<(), SweepError> {
+        for candidate in named {
+            let proposal = self.proposal(stage, candidate);
+            let row = match proposal.judged {
+                Err(why) => Row::refused(proposal.candidate, why),
+                Ok(_) => self.enter(&proposal, None, stage.name),
+            };
+            self.journal.add(row)?;
+        }
+        Ok(())
+    }
+
+    fn is_known(&self, candidate: &Candidate) -> bool {
+        let mut rows = self.journal.rows().iter();
+        rows.any(|row| row.candidate == *candidate)
+    }
+
     fn is_late(&self, share: f64) -> bool {
         let time = self.budget.time;
         time.is_some_and(|time| self.begun.elapsed() >= time.mul_f64(share))
     }
 
-    fn default_proposal(&self, stage: &Stage) -> Proposal {
-        let judged = stage.proposals.iter();
-        let same = judged.clone().find(|one| one.candidate == self.default);
+    /// A candidate as its stage judges it; one that the stage does not have is not judged.
+    fn proposal(&self, stage: &Stage, candidate: &Candidate) -> Proposal {
+        let mut judged = stage.proposals.iter();
+        let same = judged.find(|one| one.candidate == *candidate);
         same.cloned().unwrap_or(Proposal {
-            candidate: self.default.clone(),
+            candidate: candidate.clone(),
             judged: Ok(None),
         })
     }
@@ -241,14 +272,10 @@ impl<'s> Sweep<'s> {
             }
             match &proposal.judged {
                 Ok(_) => possible.push(proposal.clone()),
-                Err(why) if !written.contains(candidate) => self.journal.add(Row {
-                    candidate: candidate.clone(),
-                    default: false,
-                    status: Status::Refused { why: why.clone() },
-                    model_us: None,
-                    timing: None,
-                    facts: None,
-                })?,
+                Err(why) if !written.contains(candidate) => {
+                    self.journal
+                        .add(Row::refused(candidate.clone(), why.clone()))?;
+                }
                 Err(_) => {}
             }
         }
@@ -325,8 +352,7 @@ impl<'s> Sweep<'s> {
             let close = row.median_ns().is_some_and(|time| time <= best * CLOSE);
             row.status == Status::Right && (close || row.default)
         });
-        let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
-        rows.sort_by(|one, other| time(one).total_cmp(&time(other)));
+        rows.sort_by(Row::by_time);
         let default = rows
             .iter()
             .position(|row| row.default)
@@ -372,6 +398,11 @@ impl<'s> Sweep<'s> {
 }
 
 const RACING: &str = "race of ";
+
+/// The stage that a row's time is of.
+fn stage_of(row: &Row) -> &str {
+    row.timing.as_ref().map_or("", |timing| &timing.stage)
+}
 
 fn crashed(why: &str) -> Status {
     Status::Crashed {

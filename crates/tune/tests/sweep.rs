@@ -304,6 +304,72 @@ fn shards_together_try_what_one_process_tries() {
     assert_eq!(whole, parts);
 }
 
+#[test]
+fn of_two_that_take_the_same_time_the_order_does_not_matter() {
+    let named = |rows: &str| Candidate::new([("rows", rows), ("stages", "2")]);
+    // As far from 96 on either side.
+    for order in [["64", "128"], ["128", "64"]] {
+        let mut bench = Planted {
+            exact: true,
+            ..Planted::default()
+        };
+        let mut journal = Journal::in_memory();
+        let mut silent = |_: &heist_tune::Progress<'_>| {};
+        let budget = Budget::default();
+        let default = Candidate::default();
+        let mut sweep = Sweep::new(&mut bench, &mut journal, budget, default, &mut silent);
+        let stage = Stage {
+            name: "tiles",
+            proposals: Vec::new(),
+            share: 1.0,
+        };
+        sweep.attempt(&stage, &order.map(named)).expect("rows");
+        assert_eq!(sweep.best().expect("one").candidate, named("128"));
+    }
+}
+
+#[test]
+fn a_plan_names_what_is_left_and_is_gone_on_from() {
+    let mut bench = Planted {
+        exact: true,
+        ..Planted::default()
+    };
+    let (expected, best) = swept(&mut bench, &mut Journal::in_memory(), Budget::default());
+    let mut journal = Journal::in_memory();
+    let planned = |bench: &mut Planted, journal: &mut Journal| {
+        let mut silent = |_: &heist_tune::Progress<'_>| {};
+        let budget = Budget {
+            plan: true,
+            ..Budget::default()
+        };
+        let default = Candidate::default();
+        let mut sweep = Sweep::new(bench, journal, budget, default, &mut silent);
+        sweep.stage(&stage()).expect("it ends");
+        sweep.planned().to_vec()
+    };
+    bench.solved.take();
+    let named = planned(&mut bench, &mut journal);
+    assert!(bench.solved.borrow().is_empty(), "nothing was tried");
+    // Others try them, in another order.
+    let mut rows = Journal::in_memory();
+    {
+        let mut silent = |_: &heist_tune::Progress<'_>| {};
+        let (budget, default) = (Budget::default(), Candidate::default());
+        let mut sweep = Sweep::new(&mut bench, &mut rows, budget, default, &mut silent);
+        let backwards: Vec<Candidate> = named.iter().rev().cloned().collect();
+        sweep.attempt(&stage(), &backwards).expect("rows");
+    }
+    for row in rows.rows() {
+        journal.add(row.clone()).expect("a row");
+    }
+    assert_eq!(planned(&mut bench, &mut journal), [], "nothing is left");
+    bench.solved.take();
+    let (rows, found) = swept(&mut bench, &mut journal, Budget::default());
+    assert!(bench.solved.borrow().is_empty(), "nothing is tried again");
+    assert_eq!(rows.len(), expected.len());
+    assert_eq!(found, best);
+}
+
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);

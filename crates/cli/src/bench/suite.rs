@@ -9,6 +9,7 @@ use heist_kernels::catalogue::{self, Parameter, Settings};
 use heist_kernels::{Job, KernelError, Step, Target};
 use heist_launch::{Arg, Buffer, ElementType, Launch};
 use heist_sched::{Schedule, TileSource};
+use heist_tune::Candidate as Tuned;
 use serde_json::json;
 
 /// One of ours in a contest: what it is told besides the problem.
@@ -20,6 +21,8 @@ pub struct Ours {
     pub told: Vec<(&'static str, String)>,
     /// Its schedule; its own unless given.
     pub schedule: Option<Schedule>,
+    /// What the tuner found for the problem, which says both.
+    pub tuned: Option<Tuned>,
 }
 
 impl Ours {
@@ -29,6 +32,7 @@ impl Ours {
             name: "best".into(),
             told: Vec::new(),
             schedule: None,
+            tuned: None,
         }
     }
 
@@ -38,6 +42,7 @@ impl Ours {
             name: "split weights".into(),
             told: vec![("weights", "split".into())],
             schedule: None,
+            tuned: None,
         }
     }
 
@@ -47,6 +52,17 @@ impl Ours {
             name: "deterministic".into(),
             told: vec![("deterministic", "true".into())],
             schedule: None,
+            tuned: None,
+        }
+    }
+
+    /// What the tuner found.
+    pub fn tuned(candidate: Tuned) -> Ours {
+        Ours {
+            name: format!("tuned: {candidate}"),
+            told: Vec::new(),
+            schedule: None,
+            tuned: Some(candidate),
         }
     }
 
@@ -56,6 +72,7 @@ impl Ours {
             name: name.to_owned(),
             told: vec![("variant", name.to_owned())],
             schedule: None,
+            tuned: None,
         }
     }
 }
@@ -112,7 +129,11 @@ impl Spec {
             for (name, value) in &ours.told {
                 told.set(*name, value.clone());
             }
-            let job = entry.prepare(&told, ours.schedule.as_ref(), target)?.job;
+            let prepared = match &ours.tuned {
+                Some(candidate) => entry.tuned(&told, candidate, target)?,
+                None => entry.prepare(&told, ours.schedule.as_ref(), target)?,
+            };
+            let job = prepared.job;
             let name = match ours.name.as_str() {
                 "best" => job.name.clone(),
                 other => other.to_owned(),
@@ -361,6 +382,7 @@ fn grouped() -> Vec<Spec> {
                     name: "static schedule".into(),
                     told: Vec::new(),
                     schedule: Some(Schedule::new(TileSource::Static)),
+                    tuned: None,
                 },
             ],
             peers: peers_of("grouped-gemm"),

@@ -1,12 +1,14 @@
 //! `heist bench`: our kernels beside what people use today.
 
+use super::kernel::remembered;
 use crate::answer::{BadQuestion, Output, Verdict, question};
-use crate::bench::suite::{self, Spec};
+use crate::bench::suite::{self, Ours, Spec};
 use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence, pack};
 use crate::file;
 use clap::Args;
 use heist::job;
 use heist_gpu::Gpu;
+use heist_kernels::catalogue;
 use heist_run::{Device, DeviceName};
 use heist_view::table;
 use serde_json::{Value, json};
@@ -18,7 +20,8 @@ use std::time::Duration;
 #[command(after_help = "\
 The peers are cuBLAS, PyTorch's attention backends and grouped product, and Triton, through a
 Python that has PyTorch. Results are compared before anything is timed. Each round takes one
-sample of every kernel, on a cold L2 cache; a ratio is of two samples of the same round.
+sample of every kernel, on a cold L2 cache; a ratio is of two samples of the same round. What
+`heist tune` found for a problem is one of ours.
 
 Examples:
   heist bench                                  every family at its shapes
@@ -66,7 +69,7 @@ impl Bench {
                 vec![Spec::new(family, &self.told).map_err(question)?]
             }
             Some(family) => {
-                heist_kernels::catalogue::entry(family).map_err(question)?;
+                catalogue::entry(family).map_err(question)?;
                 suite::suite(family)
             }
             None => suite::FAMILIES
@@ -86,7 +89,7 @@ impl Bench {
     }
 
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
-        let specs = self.specs()?;
+        let mut specs = self.specs()?;
         if let Some(path) = &self.save {
             file::writable(path)?;
         }
@@ -105,6 +108,11 @@ impl Bench {
             return Err(question(REAL));
         };
         let target = job::target(&device).map_err(question)?;
+        for spec in &mut specs {
+            let entry = catalogue::entry(spec.family).map_err(question)?;
+            let found = remembered(entry, &spec.told, &device);
+            spec.ours.extend(found.map(Ours::tuned));
+        }
         let mut peers = match self.no_peers {
             true => None,
             false => Some(Peers::start(&self.python).map_err(question)?),

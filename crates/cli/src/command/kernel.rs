@@ -132,16 +132,21 @@ fn tuned(entry: &dyn Entry, asked: &Asked<'_>) -> Option<Candidate> {
     if asked.candidate.is_some() {
         return asked.candidate.clone();
     }
-    let chosen = ["variant", "config", "splits", "together"]
-        .iter()
-        .any(|name| asked.told.get(name).is_some_and(|value| !value.is_empty()));
-    if chosen || asked.schedule.is_some() {
+    if asked.schedule.is_some() {
         return None;
     }
-    match memory::look_up(entry, &asked.told, &asked.device) {
-        Ok(answer) => answer
-            .map(|answer| answer.candidate)
-            .filter(|candidate| *candidate != Candidate::default()),
+    remembered(entry, &asked.told, &asked.device)
+}
+
+/// The remembered answer for a problem. Why one is not taken is told, and not taken it is.
+pub(super) fn remembered(entry: &dyn Entry, told: &Told, device: &Device) -> Option<Candidate> {
+    match memory::look_up(entry, told, device) {
+        Ok(memory) => {
+            if let Some(why) = memory.refusal() {
+                eprintln!("heist: {why}");
+            }
+            memory.candidate().cloned()
+        }
         Err(error) => {
             eprintln!("heist: {error}\nheist: going on as without tuning");
             None

@@ -8,8 +8,8 @@ use heist::tune::{self, Catalogued, DeviceBench, Tuning, memory};
 use heist_kernels::catalogue::{self, Settings as Told};
 use heist_run::{Device, DeviceName, Settings};
 use heist_tune::{
-    Bench, Budget, Failure, Journal, Narrowing, Progress, Response, Row, Shard, Status, Worker,
-    WorkerCommand,
+    Bench, Budget, Candidate, Failure, Journal, Narrowing, Progress, Response, Row, Shard, Status,
+    Worker, WorkerCommand,
 };
 use heist_view::table;
 use serde_json::{Value, json};
@@ -59,6 +59,7 @@ Examples:
   heist tune gemm m=16 n=8192 k=8192 --only rows=64 --only stages=4..8
   heist tune gemm m=4096 n=4096 k=4096 --journal sweep.jsonl      goes on where it was stopped
   heist tune gemm m=512 n=512 k=128 --device sim:h200 --shard 2/8 --journal part2.jsonl
+  heist tune gemm m=512 n=512 k=128 --device sim:h200 --plan      for machines that take --candidate
 
 Exit status: 0 an answer, and no candidate that ran was wrong; 1 a candidate was wrong, crashed or hung (the
 answer stands); 2 nothing could be tried.")]
@@ -80,6 +81,13 @@ pub(crate) struct Tune {
     /// Try one part of the candidates, such as 2/8; `heist tuned rows` puts journals together.
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: Shard,
+    /// Name the candidates that are to be tried next, and try none: others try them with --candidate, and
+    /// write their rows into the journal.
+    #[arg(long, conflicts_with_all = ["candidate", "page"])]
+    plan: bool,
+    /// Try this candidate and no other, as --plan names it. May be said again. No answer is kept.
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["journal", "shard", "page", "only", "limit", "time"])]
+    candidate: Vec<Candidate>,
     /// Draw the sweep: a page with every row, the front, the tiles and the model.
     #[arg(long, value_name = "FILE.html")]
     page: Option<PathBuf>,
@@ -111,6 +119,23 @@ impl Question {
             limit: self.timeout,
             ..Settings::default()
         }
+    }
+
+    /// What builds and times candidates: a process of its own on a GPU. A simulation keeps to its
+    /// time by itself and does not fault.
+    fn bench<'d>(
+        &self,
+        device: &'d Device,
+        problem: &'d Catalogued<'d>,
+    ) -> Result<Box<dyn Bench + 'd>, BadQuestion> {
+        Ok(match device {
+            Device::Sim(_) => {
+                Box::new(DeviceBench::new(device, problem, self.settings()).map_err(question)?)
+            }
+            Device::Gpu(_) => Box::new(
+                Worker::start(self.worker()?).map_err(|failure| question(Status::from(failure)))?,
+            ),
+        })
     }
 
     /// The process that answers for this one.
@@ -178,32 +203,30 @@ impl Tune {
             seed: self.question.seed,
             shard: self.shard,
             narrowed: self.only.clone(),
+            plan: self.plan,
         };
         let mut teller = Teller::new(out);
         let mut said = |progress: &Progress<'_>| teller.hear(progress);
         let found = {
-            // A simulation keeps to its time by itself and does not fault.
-            let mut bench: Box<dyn Bench> = match &device {
-                Device::Sim(_) => Box::new(
-                    DeviceBench::new(&device, &problem, self.question.settings())
-                        .map_err(question)?,
+            let mut bench = self.question.bench(&device, &problem)?;
+            match self.candidate.as_slice() {
+                [] => tune::search(
+                    &problem,
+                    target,
+                    &mut *bench,
+                    &mut journal,
+                    &budget,
+                    &mut said,
                 ),
-                Device::Gpu(_) => Box::new(
-                    Worker::start(self.question.worker()?)
-                        .map_err(|failure| question(Status::from(failure)))?,
-                ),
-            };
-            tune::search(
-                &problem,
-                target,
-                &mut *bench,
-                &mut journal,
-                &budget,
-                &mut said,
-            )
+                named => tune::attempt(&problem, target, &mut *bench, named),
+            }
         };
         teller.end();
         let found = found.map_err(question)?;
+        if !found.planned.is_empty() || !self.candidate.is_empty() || self.plan {
+            self.tell_part(&found, out);
+            return Ok(verdict(&found.rows));
+        }
         if found.best.is_none() {
             return Err(nothing(&found));
         }
@@ -225,16 +248,25 @@ impl Tune {
         } else {
             self.tell(&found, kept.as_ref());
         }
-        let broken = |row: &Row| {
-            matches!(
-                row.status,
-                Status::Wrong { .. } | Status::Crashed { .. } | Status::Hung { .. }
-            )
-        };
-        Ok(match found.rows.iter().any(broken) {
-            false => Verdict::Clean,
-            true => Verdict::Found,
-        })
+        Ok(verdict(&found.rows))
+    }
+
+    /// What a part of a sweep has to say: the candidates of a plan, or the rows of some.
+    fn tell_part(&self, found: &Tuning, out: Output) {
+        let planned: Vec<String> = found.planned.iter().map(in_words).collect();
+        match (out.json, self.plan) {
+            (true, true) => out.json_as("tune-plan", &json!({ "planned": planned })),
+            (true, false) => out.json_as("tune-rows", &json!({ "rows": found.rows })),
+            (false, true) => {
+                for candidate in planned {
+                    println!("{candidate}");
+                }
+            }
+            (false, false) => {
+                let modelled = matches!(self.question.device, DeviceName::Sim(_));
+                print!("{}", rows_as_table(&found.rows, modelled));
+            }
+        }
     }
 
     /// The command that runs a candidate.
@@ -298,11 +330,28 @@ impl Tune {
 }
 
 fn words(row: &Row) -> String {
-    let words = row
-        .candidate
+    in_words(&row.candidate)
+}
+
+/// A candidate as the command line takes it; what is taken without tuning has no words.
+fn in_words(candidate: &Candidate) -> String {
+    let words = candidate
         .words()
         .map(|(name, value)| format!("{name}={value}"));
     words.collect::<Vec<_>>().join(" ")
+}
+
+fn verdict(rows: &[Row]) -> Verdict {
+    let broken = |row: &Row| {
+        matches!(
+            row.status,
+            Status::Wrong { .. } | Status::Crashed { .. } | Status::Hung { .. }
+        )
+    };
+    match rows.iter().any(broken) {
+        false => Verdict::Clean,
+        true => Verdict::Found,
+    }
 }
 
 /// No candidate has a time: what kept the one that is taken without tuning from it says most.

@@ -4,10 +4,10 @@ use super::tune::rows_as_table;
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use clap::{Args, Subcommand};
 use heist::tune::memory;
-use heist_tune::{Answer, Store, latest};
+use heist_tune::{Answer, Journal, Store, latest};
 use heist_view::table;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Show what `heist tune` found, put answers together, forget them.
 #[derive(Args)]
@@ -19,7 +19,9 @@ Examples:
   heist tuned                                  every answer
   heist tuned merge other.sqlite               take another machine's answers over
   heist tuned forget gemm                      forget those of one kernel
-  heist tuned rows part1.jsonl part2.jsonl     the rows of journals, together")]
+  heist tuned rows part1.jsonl part2.jsonl     the rows of journals, together
+  heist tuned rows part*.jsonl --journal whole.jsonl
+                                               in one journal: `heist tune --journal whole.jsonl` goes on from it")]
 pub(crate) struct Tuned {
     #[command(subcommand)]
     what: Option<What>,
@@ -46,6 +48,9 @@ enum What {
         /// Draw them, too.
         #[arg(long, value_name = "FILE.html")]
         page: Option<PathBuf>,
+        /// Write them into a new journal of the whole sweep.
+        #[arg(long, value_name = "FILE")]
+        journal: Option<PathBuf>,
     },
 }
 
@@ -73,13 +78,17 @@ impl Tuned {
                 let gone = store.forget(kernel.as_deref()).map_err(question)?;
                 tell(out, "forgotten", gone, store.path());
             }
-            Some(What::Rows { journals, page }) => rows(&journals, page.as_deref(), out)?,
+            Some(What::Rows {
+                journals,
+                page,
+                journal,
+            }) => rows(&journals, page.as_deref(), journal.as_deref(), out)?,
         }
         Ok(Verdict::Clean)
     }
 }
 
-fn tell(out: Output, what: &str, count: usize, path: &std::path::Path) {
+fn tell(out: Output, what: &str, count: usize, path: &Path) {
     match out.json {
         true => out.json(&json!({ what: count, "file": path })),
         false => println!("{count} answers {what}: {}", path.display()),
@@ -144,7 +153,8 @@ fn list(out: Output) -> Result<(), BadQuestion> {
 
 fn rows(
     journals: &[PathBuf],
-    page: Option<&std::path::Path>,
+    page: Option<&Path>,
+    journal: Option<&Path>,
     out: Output,
 ) -> Result<(), BadQuestion> {
     let mut together = Vec::new();
@@ -161,6 +171,18 @@ fn rows(
         together.extend(rows);
     }
     let rows = latest(&together);
+    if let (Some(path), Some(sweep)) = (journal, &whose) {
+        if path.exists() {
+            return Err(question(format!(
+                "{}: it is there already, and is left alone; name a new file",
+                path.display()
+            )));
+        }
+        let mut whole = Journal::open(path, sweep).map_err(question)?;
+        for row in &rows {
+            whole.add(row.clone()).map_err(question)?;
+        }
+    }
     if let Some(path) = page {
         let title = whose.as_ref().map_or_else(String::new, |sweep| {
             format!(

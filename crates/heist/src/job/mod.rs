@@ -8,7 +8,7 @@ pub use on_gpu::OnGpu;
 
 use crate::tiled::unexpected;
 use heist_kernels::{Job, KernelError, Target};
-use heist_launch::Buffer;
+use heist_launch::{Buffer, ElementType};
 use heist_ptx::Source;
 use heist_run::{Device, Execution, Found, NotRun, Program, RunError, Settings, UnknownArch};
 use heist_sched::{LaunchReport, ReportError, TraceDevice, Watch};
@@ -145,17 +145,43 @@ pub fn distance(reference: &Buffer, other: &Buffer) -> f64 {
     if reference.len() != other.len() {
         return f64::NAN;
     }
+    // Parts of a fixed size, so that the sums are the same on every machine.
+    const PART: usize = 1 << 20;
     let (a, b) = (reference.ty(), other.ty());
-    let (mut square, mut norm) = (0.0, 0.0);
-    for (one, two) in reference.iter().zip(other.iter()) {
-        let (one, two) = (a.to_f64(one), b.to_f64(two));
-        square += (one - two) * (one - two);
-        norm += one * one;
-    }
+    let ones = reference.bytes().chunks(PART * a.bytes());
+    let parts = ones.zip(other.bytes().chunks(PART * b.bytes()));
+    let sums: Vec<(f64, f64)> = std::thread::scope(|scope| {
+        let parts = parts.map(|(ones, twos)| scope.spawn(move || squares((a, ones), (b, twos))));
+        let running: Vec<_> = parts.collect();
+        // A part that can't be summed is not close to anything.
+        let sums = running
+            .into_iter()
+            .map(|part| part.join().unwrap_or((f64::NAN, 1.0)));
+        sums.collect()
+    });
+    let (square, norm) = sums
+        .iter()
+        .fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
     if norm == 0.0 {
         return square.sqrt();
     }
     (square / norm).sqrt()
+}
+
+/// The squares of the differences, and of the first, summed.
+fn squares((a, ones): (ElementType, &[u8]), (b, twos): (ElementType, &[u8])) -> (f64, f64) {
+    let number = |ty: ElementType, bytes: &[u8]| {
+        let mut wide = [0; 8];
+        wide[..bytes.len()].copy_from_slice(bytes);
+        ty.to_f64(u64::from_le_bytes(wide))
+    };
+    let pairs = ones
+        .chunks_exact(a.bytes())
+        .zip(twos.chunks_exact(b.bytes()));
+    pairs.fold((0.0, 0.0), |(square, norm), (one, two)| {
+        let (one, two) = (number(a, one), number(b, two));
+        (square + (one - two) * (one - two), norm + one * one)
+    })
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@ use heist_kernels::catalogue::Prepared;
 use heist_kernels::{KernelError, Target};
 use heist_launch::{Buffer, Launch};
 use heist_ptx::arch::Footprint;
+use heist_ptx::rule;
 use heist_run::{Device, NotRun, Settings};
 use heist_tune::{Bench, Candidate, Facts, Failure};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A larger problem is held against the kernel that is taken without tuning: the reference
 /// would take minutes.
@@ -75,15 +77,15 @@ impl<'d> DeviceBench<'d> {
     fn run(&self, prepared: &mut Prepared, facts: &mut Facts) -> Result<Ready, Failure> {
         match self.device {
             Device::Sim(_) => {
-                let steps =
-                    job::run(self.device, &mut prepared.job, &self.settings).map_err(failed)?;
+                let steps = job::run(self.device, &mut prepared.job, &self.settings)
+                    .map_err(|error| self.failed(error))?;
                 let times = steps.iter().filter_map(|step| step.execution.elapsed);
                 Ok(Ready::Simulated(times.map(|time| time.ns()).sum()))
             }
             #[cfg(feature = "gpu")]
             Device::Gpu(gpu) => {
-                let loaded = OnGpu::new(gpu, &prepared.job).map_err(failed)?;
-                let told = |error| failed(JobError::Gpu(error));
+                let loaded = OnGpu::new(gpu, &prepared.job).map_err(|error| self.failed(error))?;
+                let told = |error| self.failed(JobError::Gpu(error));
                 for kernel in loaded.kernels() {
                     let most = |field: &mut Option<u32>, value: u32| {
                         *field = Some(field.map_or(value, |before| before.max(value)));
@@ -99,6 +101,10 @@ impl<'d> DeviceBench<'d> {
                 Ok(Ready::Gpu(Box::new(loaded)))
             }
         }
+    }
+
+    fn failed(&self, error: JobError) -> Failure {
+        failure(error, self.settings.limit)
     }
 
     /// Holds a result against the reference, or against the first right one.
@@ -176,7 +182,7 @@ impl Bench for DeviceBench<'_> {
                 times
                     .map(|time| time.map(|time| time.ns()))
                     .collect::<Result<_, _>>()
-                    .map_err(|error| failed(JobError::Gpu(error)))
+                    .map_err(|error| self.failed(JobError::Gpu(error)))
             }
             None => Err(Failure::Refused {
                 why: "it was built, and is gone".to_owned(),
@@ -213,17 +219,23 @@ fn refused(error: KernelError) -> Failure {
     }
 }
 
-/// Which kind of failure an error is.
-fn failed(error: JobError) -> Failure {
+/// Which kind of failure an error is, after so much time at most.
+fn failure(error: JobError, limit: Duration) -> Failure {
     let why = |error: &dyn std::fmt::Display| error.to_string();
     match &error {
         JobError::Found(found) => {
             let first = found.execution.findings.first();
-            Failure::Wrong {
-                why: first.map_or_else(
-                    || why(found),
-                    |one| format!("{}: {}", one.code, one.message),
-                ),
+            let why = first.map_or_else(
+                || why(found),
+                |one| format!("{}: {}", one.code, one.message),
+            );
+            match first.map(|one| one.code) {
+                // What a GPU does without end, and what it faults on.
+                Some(rule::TIME_BUDGET | rule::DEADLOCK) => Failure::Hung {
+                    seconds: limit.as_secs_f64(),
+                },
+                Some(rule::GLOBAL_OUT_OF_BOUNDS | rule::MISALIGNED) => Failure::Crashed { why },
+                _ => Failure::Wrong { why },
             }
         }
         #[cfg(feature = "gpu")]

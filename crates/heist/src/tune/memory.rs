@@ -7,7 +7,7 @@
 
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_run::Device;
-use heist_tune::{Answer, Key, Row, Store, StoreError};
+use heist_tune::{Answer, Candidate, Key, Row, Store, StoreError};
 use std::path::PathBuf;
 
 /// Names the file.
@@ -48,22 +48,78 @@ pub fn key(entry: &dyn Entry, told: &Told, device: &Device) -> Key {
     }
 }
 
-/// The answer for a problem on a device, where there is one.
+/// What is remembered of a problem on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Memory {
+    /// Nothing, or that the kernel that is taken without tuning is the fastest.
+    Nothing,
+    /// What is the fastest here.
+    Answer(Answer),
+    /// An answer of another driver or version, which is not taken.
+    Stale(Answer),
+}
+
+impl Memory {
+    /// The candidate that is to be taken.
+    pub fn candidate(&self) -> Option<&Candidate> {
+        match self {
+            Memory::Answer(answer) => Some(&answer.candidate),
+            Memory::Nothing | Memory::Stale(_) => None,
+        }
+    }
+
+    /// Why an answer is not taken, and what to do, where there is one.
+    pub fn refusal(&self) -> Option<String> {
+        let Memory::Stale(Answer { key, .. }) = self else {
+            return None;
+        };
+        Some(format!(
+            "the tuner's answer for this problem is of driver {} and version {}, and is not taken; \
+             `heist tune {} {}` finds one for this driver and version",
+            key.driver, key.version, key.kernel, key.problem
+        ))
+    }
+}
+
+/// What is remembered for a problem on a device. A problem that names its kernel by itself
+/// (`variant=`, `config=` and their like) asks for nothing.
 ///
 /// # Errors
 /// When the file is broken, or not one of answers: it is not obeyed then.
-pub fn look_up(
-    entry: &dyn Entry,
-    told: &Told,
-    device: &Device,
-) -> Result<Option<Answer>, StoreError> {
-    let Some(path) = place() else {
-        return Ok(None);
-    };
-    match Store::existing(&path)? {
-        Some(store) => store.find(&key(entry, told, device)),
-        None => Ok(None),
+pub fn look_up(entry: &dyn Entry, told: &Told, device: &Device) -> Result<Memory, StoreError> {
+    let chosen = ["variant", "config", "splits", "together"]
+        .iter()
+        .any(|name| told.get(name).is_some_and(|value| !value.is_empty()));
+    if chosen {
+        return Ok(Memory::Nothing);
     }
+    remembered(&key(entry, told, device))
+}
+
+/// What is remembered under a key.
+///
+/// # Errors
+/// When the file is broken, or not one of answers.
+pub fn remembered(key: &Key) -> Result<Memory, StoreError> {
+    let store = match place() {
+        Some(path) => Store::existing(&path)?,
+        None => None,
+    };
+    let Some(store) = store else {
+        return Ok(Memory::Nothing);
+    };
+    Ok(match store.find(key)? {
+        Some(answer) if answer.candidate == Candidate::default() => Memory::Nothing,
+        Some(answer) => Memory::Answer(answer),
+        None => {
+            let mut others = store.all()?;
+            others.retain(|Answer { key: one, .. }| {
+                one.kernel == key.kernel && one.problem == key.problem && one.device == key.device
+            });
+            let newest = others.into_iter().max_by(|one, two| one.at.cmp(&two.at));
+            newest.map_or(Memory::Nothing, Memory::Stale)
+        }
+    })
 }
 
 /// Keeps an answer. The file, unless nothing is to be remembered.

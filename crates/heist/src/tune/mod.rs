@@ -122,6 +122,8 @@ pub struct Tuning {
     pub default: Option<Row>,
     /// Candidates that were not tried because the time was over.
     pub left_out: usize,
+    /// Candidates that others are to try, where the budget is a plan.
+    pub planned: Vec<Candidate>,
 }
 
 /// Looks for the fastest way: tiles first, then the schedules of the two fastest.
@@ -136,31 +138,68 @@ pub fn search(
     budget: &Budget,
     said: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Tuning, TuneError> {
-    let proposals = problem.space(target).map_err(JobError::from)?;
+    let tiles = tiles(problem, target)?;
     let whole = budget.shard == heist_tune::Shard::WHOLE;
     let mut sweep = Sweep::new(bench, journal, budget.clone(), Candidate::default(), said);
-    sweep.stage(&Stage {
-        name: "tiles",
-        proposals,
-        share: 0.6,
-    })?;
+    sweep.stage(&tiles)?;
     // A part of the candidates does not know which tiles are the fastest of all.
-    if whole {
+    if whole && sweep.planned().is_empty() {
         let proposals = scheduled(&sweep.rows(), &problem.schedules(target));
         if !proposals.is_empty() {
             sweep.stage(&Stage {
-                name: "schedules",
+                name: SCHEDULES,
                 proposals,
                 share: 0.9,
             })?;
         }
     }
-    Ok(Tuning {
+    Ok(tuning(&sweep))
+}
+
+/// Tries the candidates that are named, and nothing else: a part of a plan that [`search`] made.
+///
+/// # Errors
+/// When there is no such problem.
+pub fn attempt(
+    problem: &dyn Tunable,
+    target: Target,
+    bench: &mut dyn Bench,
+    named: &[Candidate],
+) -> Result<Tuning, TuneError> {
+    let mut tiles = tiles(problem, target)?;
+    let (mut journal, budget) = (Journal::in_memory(), Budget::default());
+    let mut silent = |_: &Progress<'_>| {};
+    let default = Candidate::default();
+    let mut sweep = Sweep::new(bench, &mut journal, budget, default, &mut silent);
+    for candidate in named {
+        tiles.name = match candidate.get("schedule") {
+            None => TILES,
+            Some(_) => SCHEDULES,
+        };
+        sweep.attempt(&tiles, std::slice::from_ref(candidate))?;
+    }
+    Ok(tuning(&sweep))
+}
+
+const TILES: &str = "tiles";
+const SCHEDULES: &str = "schedules";
+
+fn tiles(problem: &dyn Tunable, target: Target) -> Result<Stage, TuneError> {
+    Ok(Stage {
+        name: TILES,
+        proposals: problem.space(target).map_err(JobError::from)?,
+        share: 0.6,
+    })
+}
+
+fn tuning(sweep: &Sweep<'_>) -> Tuning {
+    Tuning {
         rows: sweep.rows(),
         best: sweep.best(),
         default: sweep.default_row(),
         left_out: sweep.left_out(),
-    })
+        planned: sweep.planned().to_vec(),
+    }
 }
 
 /// The two fastest tiles under every schedule.
@@ -171,8 +210,7 @@ fn scheduled(rows: &[Row], schedules: &[String]) -> Vec<Proposal> {
             row.status == heist_tune::Status::Right && row.candidate.get("schedule").is_none()
         })
         .collect();
-    let time = |row: &Row| row.median_ns().unwrap_or(f64::INFINITY);
-    timed.sort_by(|one, other| time(one).total_cmp(&time(other)));
+    timed.sort_by(|one, other| Row::by_time(one, other));
     let fastest = timed.iter().take(2);
     fastest
         .flat_map(|row| {
