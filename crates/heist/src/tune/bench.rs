@@ -152,6 +152,10 @@ impl Bench for DeviceBench<'_> {
             // held against.
             self.solve(&Candidate::default())?;
         }
+        if *candidate == Candidate::default() {
+            // It is held against the reference whenever it is asked for: the same row every time.
+            self.first = None;
+        }
         let mut prepared = self.build(candidate)?;
         let mut facts = Facts::default();
         let shape = prepared.job.steps.first().map(|step| step.launch);
