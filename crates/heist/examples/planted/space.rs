@@ -14,10 +14,10 @@ const HELD: u32 = 540;
 const REGISTERS: u32 = 32;
 
 /// Adds one to some numbers.
-pub struct Planted;
+pub(crate) struct Planted;
 
 /// What is wrong with a candidate.
-pub const DISASTERS: [&str; 5] = ["hang", "fault", "wrong", "shared", "spills"];
+pub(crate) const DISASTERS: [&str; 5] = ["hang", "fault", "wrong", "shared", "spills"];
 
 impl Tunable for Planted {
     fn space(&self, target: Target) -> Result<Vec<Proposal>, KernelError> {
