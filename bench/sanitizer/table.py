@@ -24,6 +24,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LOGS = HERE / "logs"
 PAGE = ROOT / "docs" / "checking.md"
+BY_HAND = "## What is found, and what is not"
 
 # Which tools can have something to say, by the letter of the rule or the rule itself.
 TOOLS = {
@@ -280,7 +281,9 @@ def table(options):
     for kernel, alone, cell, ptxas, still, ran in rows:
         name = f"`{kernel.path.parent.name}/{kernel.path.stem}`"
         lines.append(f"| {name} {kernel.name} | {alone} | {cell} | {ptxas} | {still} | {ran} |")
-    PAGE.write_text("\n".join(lines) + "\n")
+    # What stands below the table is written by hand.
+    by_hand = PAGE.read_text().partition(BY_HAND)
+    PAGE.write_text("\n".join(lines) + "\n\n" + by_hand[1] + by_hand[2])
     print(f"{PAGE.relative_to(ROOT)}: {len(rows)} kernels")
 
 

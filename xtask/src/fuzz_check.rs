@@ -22,10 +22,15 @@ const ADDRESS_SPACE: u64 = 8 << 20;
 /// Files longer than this take longer to read than to check.
 const LONGEST: usize = 12_000;
 
-/// A command line: how many inputs, and the first seed.
-pub(crate) fn run(inputs: u64, seed: u64) -> Result<(), Failed> {
-    shell::cargo(&["build", "-p", "heist-cli"])?;
-    let heist = shell::root().join("target/debug/heist");
+/// How many inputs, the first seed, and the command if it is not to be built.
+pub(crate) fn run(inputs: u64, seed: u64, built: Option<&str>) -> Result<(), Failed> {
+    let heist = match built {
+        Some(path) => PathBuf::from(path),
+        None => {
+            shell::cargo(&["build", "-p", "heist-cli"])?;
+            shell::root().join("target/debug/heist")
+        }
+    };
     let originals = originals()?;
     let folder = shell::root().join("target/fuzz-check");
     fs::create_dir_all(&folder)

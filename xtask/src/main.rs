@@ -41,9 +41,12 @@ cargo xtask COMMAND
                mistakes in the PTX of test files: each must be found
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser
-  fuzz-check [N [SEED]]
+  fuzz-check [N [SEED [HEIST]]]
                put N mutated test files (100,000 unless told) through `heist check` with
                their launches: time and memory are kept, and the status is 0, 1 or 2
+  foreign [--every N] [--device NAME]
+               run what Triton compiles on simulated GPUs of sm_80, sm_90 and sm_100: the
+               checker must say nothing
   bench check  check the largest kernel of the corpus without a launch
   bench parse  parse the corpus beside the crate ptx-syntax
   bench simulate
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         ["fuzz"] => fuzz("10000000"),
         ["fuzz", inputs] if inputs.parse::<u64>().is_ok() => fuzz(inputs),
         ["fuzz-check", ref words @ ..] => fuzz_check(words),
+        ["foreign", ref words @ ..] => wheel::foreign(words),
         ["bench", "check"] => bench_check(),
         ["bench", name] => bench(name),
         _ => {
@@ -144,7 +148,8 @@ fn fuzz_check(words: &[&str]) -> Result<(), Failed> {
         word.parse::<u64>().map_err(|_| wrong())
     };
     let inputs = words.first().map_or(Ok(100_000), number)?;
-    fuzz_check::run(inputs, words.get(1).map_or(Ok(0), number)?)
+    let seed = words.get(1).map_or(Ok(0), number)?;
+    fuzz_check::run(inputs, seed, words.get(2).copied())
 }
 
 fn bench_check() -> Result<(), Failed> {

@@ -23,15 +23,7 @@ pub(crate) fn wheel() -> Result<PathBuf, Failed> {
 /// the package. Those of the operations for PyTorch need PyTorch: a machine that
 /// can't have it is told so, and they are skipped by name.
 pub(crate) fn test() -> Result<(), Failed> {
-    let python = environment()?;
-    install(&python, &[&[BUILDER], ALWAYS].concat())?;
-    let wheel = build(&python, &[], "target/python/wheels")?;
-    shell::run(
-        shell::command(&python)
-            .args(["-m", "pip", "install", "--quiet", "--force-reinstall"])
-            .args(["--no-deps", "--no-index"])
-            .arg(&wheel),
-    )?;
+    let python = installed()?;
     if let Err(Failed(why)) = install(&python, &["torch"]) {
         eprintln!(
             "{why}\nPyTorch, and Triton with it, can't be had here: python/tests/test_torch_ops.py, \
@@ -47,6 +39,28 @@ pub(crate) fn test() -> Result<(), Failed> {
             .arg("--rootdir")
             .arg(&tests),
     )
+}
+
+/// Runs what Triton compiles on simulated GPUs, and counts what the checker says.
+pub(crate) fn foreign(words: &[&str]) -> Result<(), Failed> {
+    let python = installed()?;
+    install(&python, &["torch"])?;
+    let script = shell::root().join("corpus/foreign.py");
+    shell::run(shell::command(&python).arg(script).args(words))
+}
+
+/// The interpreter of the environment with the package in it, as the Rust tests are built.
+fn installed() -> Result<PathBuf, Failed> {
+    let python = environment()?;
+    install(&python, &[&[BUILDER], ALWAYS].concat())?;
+    let wheel = build(&python, &[], "target/python/wheels")?;
+    shell::run(
+        shell::command(&python)
+            .args(["-m", "pip", "install", "--quiet", "--force-reinstall"])
+            .args(["--no-deps", "--no-index"])
+            .arg(&wheel),
+    )?;
+    Ok(python)
 }
 
 /// The interpreter of the environment, which is made where there is none.

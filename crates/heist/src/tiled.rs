@@ -33,7 +33,7 @@
 
 use heist_builder::{BuildError, KernelParams};
 use heist_launch::{Arg, Buffer, Dim3, Launch};
-use heist_ptx::{Diagnostic, Source as Text, rule};
+use heist_ptx::Source as Text;
 use heist_run::{Device, Execution, Found, NotRun, Program, Settings, UnknownArch};
 use heist_sched::{LaunchReport, Plan, PlanError, ReportError, TiledKernel, TraceDevice};
 
@@ -223,9 +223,8 @@ impl Ready {
         &self,
         device: &Device,
         kernel: &TiledKernel<A>,
-        mut execution: Execution,
+        execution: Execution,
     ) -> Result<TiledRun, TiledError> {
-        execution.findings = unexpected(execution.findings);
         let report = match kernel.report(&self.plan, &execution.outcome, &place(device)) {
             Ok(report) => report,
             // After a fault there are no records; the fault is what there is to say.
@@ -240,12 +239,4 @@ impl Ready {
             tiles: kernel.tiles(),
         })
     }
-}
-
-/// What was found in a kernel of ours, less what the tile loop does knowingly: in a
-/// cluster it hands the answer of launch control on by itself, with the policy's
-/// decision, which is the other way out that the warning names.
-pub(crate) fn unexpected(found: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    let knowingly = |found: &Diagnostic| found.code == rule::CLC_PLAIN_IN_CLUSTER;
-    found.into_iter().filter(|one| !knowingly(one)).collect()
 }

@@ -23,7 +23,9 @@ pub struct Buffer {
 impl Buffer {
     /// The most bytes that a buffer written as text may have, so that a slip of
     /// the keyboard does not ask the machine for all its memory.
-    pub const MAX_TEXT_BYTES: usize = 4 << 30;
+    pub const MAX_TEXT_BYTES: usize = 1 << 30;
+    /// The most bytes that are read of a file.
+    pub const MAX_FILE_BYTES: usize = 4 << 30;
 
     /// Elements from a slice of values.
     pub fn from_slice<T: Element>(values: &[T]) -> Buffer {
@@ -58,7 +60,9 @@ impl Buffer {
 
     /// `count` elements that were never written.
     pub fn poisoned(ty: ElementType, count: usize) -> Buffer {
-        Buffer::from_bits(ty, std::iter::repeat_n(ty.poison(), count))
+        let one = &ty.poison().to_le_bytes()[..ty.bytes()];
+        let bytes = Arc::new(one.repeat(count));
+        Buffer { ty, bytes }
     }
 
     /// `count` zeros.

@@ -129,6 +129,9 @@ pub fn no_files(_: &str) -> Result<Vec<u8>, String> {
     Err("files can't be read here: write the values as a list".to_owned())
 }
 
+/// Elements that a list may have: each is read as a number of its own.
+const MOST_LISTED: usize = 1 << 22;
+
 /// Bytes that are read of what is no ordinary file, such as a pipe: it may have no end.
 const MOST_OF_A_STREAM: u64 = 256 << 20;
 
@@ -141,7 +144,7 @@ pub fn read_file(path: &str) -> Result<Vec<u8>, String> {
     let file = std::fs::File::open(path).map_err(told)?;
     let known = file.metadata().map_err(told)?;
     let most = if known.is_file() {
-        Buffer::MAX_TEXT_BYTES as u64
+        Buffer::MAX_FILE_BYTES as u64
     } else {
         MOST_OF_A_STREAM
     };
@@ -330,6 +333,15 @@ impl<'t> Reader<'t> {
         }
     }
 
+    fn can_be_listed(&self, count: usize, at: Range<usize>) -> Result<(), ArgTextError> {
+        if count <= MOST_LISTED {
+            return Ok(());
+        }
+        let told = format!("{count} elements are more than a list may have ({MOST_LISTED})");
+        let help = "write `rand(SEED,COUNT)`, `zeros(COUNT)` or a file's path";
+        Err(self.error(at, told).help(help))
+    }
+
     fn filled(
         &self,
         ty: ElementType,
@@ -462,7 +474,7 @@ impl<'t> Reader<'t> {
                     .help("a range `a..b` counts up from a to b-1"));
             }
             let count = usize::try_from(high.abs_diff(low)).unwrap_or(usize::MAX);
-            self.fits(ty, values.len().saturating_add(count), at.clone())?;
+            self.can_be_listed(values.len().saturating_add(count), at.clone())?;
             for n in low..high {
                 // The text of the number takes the same checks as one written out.
                 values.push(
@@ -483,7 +495,7 @@ impl<'t> Reader<'t> {
             None => (at.clone(), 1),
         };
         let bits = self.value(ty, value)?;
-        self.fits(ty, values.len().saturating_add(count), at)?;
+        self.can_be_listed(values.len().saturating_add(count), at)?;
         values.extend(std::iter::repeat_n(bits, count));
         Ok(())
     }

@@ -152,6 +152,17 @@ impl<'f> Original<'f> {
         if wrong { Fate::Wrong } else { Fate::Survives }
     }
 
+    /// Whether the case comes by the trap in a text.
+    pub(crate) fn comes_by(&self, probe: &str) -> bool {
+        let limit = self.cost.saturating_mul(20).max(100_000);
+        let stops = |module: Module| {
+            let (_, found, _) = execute(self.run, &module, (0, Chaos::NONE), limit)?;
+            Some(found.iter().any(|one| one.code == heist_ptx::rule::TRAP))
+        };
+        let module = parsed(self.file.source.name(), probe);
+        module.and_then(stops).unwrap_or(true)
+    }
+
     /// Whether results are not what the case expects, or not what they were.
     fn differs(&self, outcome: &Outcome) -> bool {
         let expected = self.run.expects.iter().any(|expect| {

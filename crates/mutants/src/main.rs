@@ -88,7 +88,8 @@ struct Count {
     unreached: usize,
     found: BTreeMap<String, usize>,
     wrong: usize,
-    explained: usize,
+    /// By the reason why they are as right as what they were made of.
+    explained: BTreeMap<&'static str, usize>,
     open: usize,
 }
 
@@ -147,8 +148,8 @@ fn main() -> ExitCode {
 
 /// Whether any case of the file runs what a mutant changes.
 fn reached(originals: &[Original<'_>], mutant: &mutation::Mutant) -> bool {
-    let runs = |original: &Original<'_>| original.judge(&mutant.probe, 0) != Fate::Survives;
-    originals.iter().any(runs)
+    let mut originals = originals.iter();
+    originals.any(|original| original.comes_by(&mutant.probe))
 }
 
 /// What becomes of a mutant in the cases of its file: the first that notices it counts.
@@ -169,12 +170,10 @@ fn judge(originals: &[Original<'_>], mutant: &mutation::Mutant, wish: &Wish) -> 
     fate
 }
 
-/// The names of explained survivors; `*` stands for anything.
-fn explained() -> Vec<&'static str> {
+/// The names of explained survivors, where `*` stands for anything, and the reasons.
+fn explained() -> Vec<(&'static str, &'static str)> {
     let lines = EXPLAINED.lines().filter(|line| !line.starts_with('#'));
-    lines
-        .filter_map(|line| Some(line.split_once(" | ")?.0))
-        .collect()
+    lines.filter_map(|line| line.split_once(" | ")).collect()
 }
 
 /// Whether a name is one that a pattern means.
@@ -195,7 +194,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 impl Count {
-    fn add(&mut self, fate: Fate, name: &str, explained: &[&str], wish: &Wish) {
+    fn add(&mut self, fate: Fate, name: &str, explained: &[(&str, &'static str)], wish: &Wish) {
         self.made += 1;
         let open = match fate {
             Fate::Refused => {
@@ -217,10 +216,11 @@ impl Count {
             Fate::Wrong => "wrong results without a word",
             Fate::Survives => "no difference",
         };
-        if explained.iter().any(|pattern| matches(pattern, name)) {
-            self.explained += 1;
+        let reason = explained.iter().find(|(pattern, _)| matches(pattern, name));
+        if let Some((_, reason)) = reason {
+            *self.explained.entry(reason).or_default() += 1;
             if wish.explained {
-                println!("{name} | {open}, as explained");
+                println!("{name} | {reason}");
             }
         } else {
             self.open += 1;
@@ -238,17 +238,20 @@ impl Count {
         let noticed = found + self.wrong;
         let broken = noticed + self.open;
         println!(
-            "{} mutants: {} refused, {} where no launch comes by, {} explained, {broken} broken, of which {noticed} are noticed ({:.1}%)",
+            "{} mutants: {} refused, {} where no launch comes by, {} not broken, {broken} broken, of which {noticed} are noticed ({:.1}%)",
             self.made,
             self.refused,
             self.unreached,
-            self.explained,
+            self.explained.values().sum::<usize>(),
             100.0 * noticed as f64 / broken.max(1) as f64,
         );
         if kind == MutationKind::Value {
             println!("{} by results, {found} by findings", self.wrong);
         }
         println!("by code: {}", codes.join(", "));
+        for (reason, count) in &self.explained {
+            println!("not broken, {count}: {reason}");
+        }
         ExitCode::from(u8::from(self.open > 0))
     }
 }

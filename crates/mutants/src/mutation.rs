@@ -21,7 +21,7 @@ pub(crate) struct Mutant {
     /// In words.
     pub(crate) change: String,
     pub(crate) text: String,
-    /// With a trap where the change is: what no launch stops at is not run at all.
+    /// With a trap before what is changed: where no launch stops there, it is not run at all.
     pub(crate) probe: String,
 }
 
@@ -147,8 +147,10 @@ impl Line<'_> {
                 let fence = matches!(parts[0], "fence" | "membar");
                 let scope = !matches!(*weak, "relaxed");
                 // There is no relaxed fence and no relaxed wait at a cluster's barrier, such
-                // a barrier has no scope, and neither has a fence of inits.
+                // a barrier has no scope, and neither has a fence of inits; `st.async` and
+                // `red.async` have one scope alone.
                 let unknown = fence && !scope
+                    || parts.get(1) == Some(&"async")
                     || parts[0] == "barrier" && (scope || parts.contains(&"wait"))
                     || parts.contains(&"mbarrier_init");
                 if part != strong || unknown {
@@ -172,7 +174,7 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
             continue;
         };
         let probe = {
-            let trap = line.with("trap", ";");
+            let trap = line.with("trap", ";\n") + whole;
             let mut changed: Vec<&str> = lines.clone();
             changed[at] = &trap;
             changed.join("\n") + "\n"

@@ -29,14 +29,7 @@ pub(crate) fn run(job: &mut Job, device: &Device, settings: &Settings) {
         let execution = device
             .inspect(&program, &step.entry, &step.launch, &arguments, &settings)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
-        // In a cluster the answer of launch control goes on through the channel,
-        // with the policy's decision; that is the other way out that the warning
-        // names.
-        let found: Vec<_> = execution
-            .findings
-            .iter()
-            .filter(|found| found.code != heist_ptx::rule::CLC_PLAIN_IN_CLUSTER)
-            .collect();
+        let found = &execution.findings;
         assert!(found.is_empty(), "{what}: {:#?}", found.first());
         job.absorb(&execution.outcome);
     }

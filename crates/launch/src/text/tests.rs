@@ -12,6 +12,16 @@ fn error(text: &str) -> ArgTextError {
 }
 
 #[test]
+fn what_is_written_in_a_line_takes_no_more_room_than_it_may() {
+    let told = |text: &str| error(text).message;
+    assert!(told("out:bf16:2147483648").contains("more than a buffer may have (1 GiB)"));
+    assert!(told("in:u8:zeros(1073741825)").contains("1 GiB"));
+    assert!(told("in:u8:[0..4194305]").contains("more than a list may have"));
+    assert!(told("in:u8:[1, 0*4194304]").contains("more than a list may have"));
+    assert_eq!(ok("out:u16:3"), Arg::output::<u16>(3));
+}
+
+#[test]
 fn every_form() {
     assert_eq!(ok(" u32 : 7 "), Arg::scalar(7u32));
     assert_eq!(ok("f32:-0.0"), Arg::scalar(-0.0f32));

@@ -47,8 +47,11 @@ pub(crate) fn complete(
                 .filter_map(|(_, warp)| warp.as_mut().map(|warp| &mut warp.clock)),
         );
         if meet(&mut clocks) {
-            for clock in clocks {
-                team.floor.raise(clock.agent, clock.now);
+            // The async proxy has not met with anybody: what it may still conflict with stays.
+            if block.shared.history.defers() {
+                for clock in clocks {
+                    team.floor.raise(clock.agent, clock.now);
+                }
             }
             block.shared.history.all_met();
         }

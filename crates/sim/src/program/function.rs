@@ -43,8 +43,9 @@ impl<'m> Decoder<'m> {
         self.formals(function);
         self.statements(body, errors);
         self.span = function.span;
-        // What runs past the last statement has nowhere to go.
-        if function.kind == FunctionKind::Entry || self.leaves.last() != Some(&Leaves::Ends) {
+        // What runs past the last statement has nowhere to go, nor has what finds none.
+        let ends = self.ops.len() > start && self.leaves.last() == Some(&Leaves::Ends);
+        if function.kind == FunctionKind::Entry || !ends {
             self.guard = None;
             self.emit_with(
                 Box::new(ops::control::branch::RunsOff),

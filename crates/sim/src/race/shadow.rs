@@ -55,6 +55,8 @@ impl Plain {
             lanes: IN_ORDER[usize::from(self.order) % IN_ORDER.len()],
             pc: self.pc,
             pcs: None,
+            carried: 0,
+            observers: Vec::new(),
         }
     }
 }
@@ -219,6 +221,8 @@ impl Line {
             let same = trace.is_of(access, agent, now);
             if same {
                 own = at;
+            } else if trace.carried & access.bytes != 0 {
+                trace.meet(access, (agent, now), geography);
             }
             if !(trace.write || access.write) {
                 continue;
@@ -226,7 +230,7 @@ impl Line {
             let near = geography.block(trace.agent) == geography.block(agent);
             if clock.knows_all(trace.agent, trace.clock) {
                 if access.replaces(trace.kind, near) {
-                    dead |= trace.forget(access.bytes);
+                    dead |= trace.forget(access.bytes & !trace.hidden_by(access));
                 }
                 continue;
             }
@@ -248,7 +252,7 @@ impl Line {
                 conflict = trace.find_conflict(access, overlap, clock);
             }
             if access.replaces(trace.kind, near) && !same {
-                dead |= trace.forget(access.bytes);
+                dead |= trace.forget(access.bytes & !trace.hidden_by(access));
             }
         }
         more.quiet = quiet;
@@ -305,6 +309,8 @@ impl Line {
             lanes: [SEVERAL; 32],
             pc,
             pcs: None,
+            carried: 0,
+            observers: Vec::new(),
         });
     }
 }
@@ -350,6 +356,8 @@ impl Line {
                 lanes: [SEVERAL; 32],
                 pc,
                 pcs: None,
+                carried: 0,
+                observers: Vec::new(),
             });
         }
         more.retain(|trace| trace.bytes != 0);

@@ -1,6 +1,6 @@
 //! One warp's accesses to one line in one epoch, as the line remembers them.
 
-use super::access::{Access, AccessKind, Conflict};
+use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, SEVERAL, WarpClock};
 use crate::lanes::{Mask, each};
 
@@ -23,7 +23,28 @@ pub(super) struct Trace {
     /// The instruction, and the one of each cell where they differ.
     pub(super) pc: u32,
     pub(super) pcs: Option<Places>,
+    /// Of a strong write: the bytes that still have its value, or one that
+    /// read-modify-writes have made of it.
+    pub(super) carried: u128,
+    /// The strong reads that have seen that value: whoever comes after one of them comes
+    /// after this write (PTX's observation order), and after nothing else of its warp.
+    pub(super) observers: Vec<Observer>,
 }
+
+/// A strong read that has seen a strong write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Observer {
+    agent: Agent,
+    clock: u32,
+    lane: u8,
+    kind: AccessKind,
+    /// Whether it has put another value there, made of the one that it saw.
+    modifies: bool,
+    bytes: u128,
+}
+
+/// Observers of one write that are remembered: the latest ones.
+const MOST_OBSERVERS: usize = 8;
 
 impl Trace {
     pub(super) fn of(access: &Access<'_>, agent: Agent, clock: u32) -> Trace {
@@ -39,7 +60,71 @@ impl Trace {
             lanes: *access.lanes,
             pc: access.pc,
             pcs: None,
+            carried: carried_by(access),
+            observers: Vec::new(),
         }
+    }
+
+    /// Another access comes to bytes that this write's value is in: it sees the value, if
+    /// it and who has put it there last are strong towards each other, or puts an end to it.
+    #[cold]
+    pub(super) fn meet(&mut self, access: &Access<'_>, by: (Agent, u32), geography: Geography) {
+        let modifies = matches!(access.kind, AccessKind::Atomic(..));
+        let (agent, clock) = by;
+        let overlap = self.carried & access.bytes;
+        for cell in each(cell_mask(overlap, access.shift, access.first)) {
+            let (lane, width) = (access.lanes[cell], 1u32 << access.shift);
+            let bytes = ((1u128 << width) - 1) << (u32::from(access.first) + cell as u32 * width);
+            let carriers = self.observers.iter().rev();
+            let mut carriers = carriers.filter(|one| one.modifies && one.bytes & bytes != 0);
+            let (carrier, kind) = carriers
+                .next()
+                .map_or((self.agent, self.kind), |one| (one.agent, one.kind));
+            if !geography.morally_strong([kind, access.kind], carrier, agent)
+                || access.write && !modifies
+            {
+                if access.write {
+                    self.carried &= !bytes;
+                }
+                continue;
+            }
+            self.observers.retain_mut(|one| {
+                if (one.agent, one.clock, one.lane, one.modifies) == (agent, clock, lane, modifies)
+                {
+                    one.bytes &= !bytes;
+                }
+                one.bytes != 0
+            });
+            if self.observers.len() >= MOST_OBSERVERS {
+                self.observers.remove(0);
+            }
+            self.observers.push(Observer {
+                agent,
+                clock,
+                lane,
+                kind: access.kind,
+                modifies,
+                bytes,
+            });
+        }
+    }
+
+    /// The bytes that a strong write takes out of sight: who has merely seen that write does
+    /// not come after this access, unless a read-modify-write has seen this one itself.
+    pub(super) fn hidden_by(&self, access: &Access<'_>) -> u128 {
+        match access.kind {
+            AccessKind::Atomic(..) => self.bytes & access.bytes & !self.carried,
+            AccessKind::Strong(_) => self.bytes & access.bytes,
+            _ => 0,
+        }
+    }
+
+    /// Whether a lane comes after a read that has seen what was written to a byte.
+    fn is_observed(&self, byte: u32, clock: &WarpClock, lane: u8) -> bool {
+        self.observers.iter().any(|one| {
+            let own = one.agent == clock.agent && (one.lane == lane || one.lane == SEVERAL);
+            one.bytes >> byte & 1 != 0 && (own || clock.knows(one.agent, one.clock, one.lane, lane))
+        })
     }
 
     /// Whether an access of an agent in its epoch belongs to this trace.
@@ -93,6 +178,14 @@ impl Trace {
     /// Adds an access that belongs to this trace. `spare` are boxes to use again.
     #[inline(always)]
     pub(super) fn merge(&mut self, access: &Access<'_>, spare: &mut Vec<Places>) {
+        let carried = carried_by(access);
+        if carried != 0 {
+            // Nobody has seen the new value yet, nor will anybody see the one before it.
+            self.carried = (self.carried | carried & !self.bytes) & !self.hidden_by(access);
+            for one in &mut self.observers {
+                one.bytes &= !carried;
+            }
+        }
         if access.bytes == u128::MAX && (self.bytes == 0 || self.lanes == *access.lanes) {
             self.lanes = *access.lanes;
             (self.bytes, self.cells) = (u128::MAX, access.cells);
@@ -143,7 +236,9 @@ impl Trace {
             {
                 continue;
             }
-            if clock.knows(self.agent, self.clock, their_lane, lane) {
+            if clock.knows(self.agent, self.clock, their_lane, lane)
+                || self.is_observed(byte, clock, lane)
+            {
                 continue;
             }
             return Some(Conflict {
@@ -158,6 +253,15 @@ impl Trace {
             });
         }
         None
+    }
+}
+
+/// The bytes that a strong write gives a value that others may see.
+#[inline(always)]
+fn carried_by(access: &Access<'_>) -> u128 {
+    match access.write && access.kind.scope().is_some() {
+        true => access.bytes,
+        false => 0,
     }
 }
 

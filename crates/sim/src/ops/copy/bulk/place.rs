@@ -129,6 +129,7 @@ impl Cx<'_> {
         let write = does == Does::Writes;
         let mut found = None;
         let mut missing = None;
+        let mut unfenced = None;
         {
             let region = match home {
                 Home::Global(at) => match self.machine.global.get_mut(at) {
@@ -142,6 +143,15 @@ impl Cx<'_> {
                 missing = region.first_unwritten(start, len as usize);
             }
             let end = start + len;
+            if matches!(home, Home::Global(_)) && !write && checks.races {
+                let minds = flight::Minds {
+                    reads: false,
+                    fence: Some(Behind::Global),
+                    but: &[],
+                };
+                let clock = &self.warp.clock;
+                unfenced = flight::unready(region, clock, lane as u8, start..end, minds);
+            }
             let mut at = start;
             while at < end && checks.races {
                 let line = at / LINE as u64;
@@ -195,6 +205,14 @@ impl Cx<'_> {
         }
         if let Some((conflict, offset)) = found {
             report_race(self, home, offset, conflict, does, kind);
+        } else if let Some(unfenced) = unfenced.filter(|one| one.known) {
+            let them = self.whom(unfenced.agent, unfenced.lane);
+            self.report(rule::PROXY_FENCE_BEFORE_ASYNC_READ, 1 << lane, |cx, mut told| {
+                let at = place(cx, home, unfenced.offset);
+                told.message = format!("copies {at}, which {them} wrote without `fence.proxy.async` since");
+                told.other(cx.code.span(unfenced.pc), "it was written here")
+                    .help("every thread that wrote runs `fence.proxy.async.global` before it hands the data over, or the copying thread does when it has received it")
+            });
         }
     }
 

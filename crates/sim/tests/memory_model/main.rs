@@ -1,0 +1,109 @@
+//! Random small kernels against PTX's memory model, worked out by brute force.
+//!
+//! A kernel is four threads in two blocks, of one cluster or of two, each with a few
+//! accesses to a few words of global and shared memory: weak, relaxed, acquire, release and
+//! read-modify-write, of every scope, with fences, barriers, arrivals and looks at
+//! mbarriers, bulk copies both ways and fences of the proxies between them. Every write
+//! has a value of its own, so that a run tells which write each read has seen. From
+//! that the [`definition`] says what is ordered: program order, barriers, release and
+//! acquire patterns whose every step is morally strong, and what a strong read has seen,
+//! closed over each other; between the generic and the async proxy only by way of
+//! a fence of both. Two accesses race that conflict, are not both strong towards each
+//! other, and are not ordered. The detector must say so of the same run, and must say
+//! nothing of any other.
+//!
+//! `HEIST_PROGRAMS` is how many kernels are tried, and `HEIST_FIRST_PROGRAM` the number of the
+//! first, so that several processes can share a million.
+
+mod definition;
+mod kernel;
+
+use definition::Execution;
+use heist_launch::{Arg, Arguments, Launch};
+use heist_sim::{Budget, Device, Options, Program, Report};
+use kernel::{GLOBAL, Kernel, MOST_ACTS, RESULTS, Random, THREADS};
+
+/// What the detector calls two accesses that nothing orders, of either proxy.
+const RACES: &[&str] = &[
+    "R001", "R002", "R003", "R004", "R005", "R006", "R007", "R008", "A005", "A006", "A007", "A008",
+    "A029",
+];
+
+/// A kernel as PTX, run, and what its reads have seen.
+fn run(kernel: &Kernel, text: &str, device: &Device, seed: u64) -> (Report, Vec<u32>) {
+    let source = heist_ptx::Source::new("random.ptx", text);
+    let module = heist_ptx::parse(&source).expect("it is PTX");
+    let program = Program::new(module).expect("it can be run");
+    let arguments = Arguments::new([
+        Arg::in_out(&[0u32; GLOBAL]),
+        Arg::in_out(&[0u32; RESULTS * THREADS]),
+        Arg::in_out(&[u32::MAX; 4 + 4 * THREADS * MOST_ACTS]),
+    ]);
+    let options = Options {
+        seed,
+        threads: 1,
+        budget: Budget {
+            warp_instructions: 100_000,
+            ..Budget::default()
+        },
+        ..Options::default()
+    };
+    let launch = match kernel.clustered {
+        true => Launch::new(2, 64).cluster(2),
+        false => Launch::new(2, 64),
+    };
+    let report = program
+        .run(device, "k", &launch, &arguments, &options)
+        .expect("it runs");
+    let results = report.outcome.output(1usize).expect("results");
+    let results = results.to_vec::<u32>().expect("words");
+    (report, results)
+}
+
+/// A number from the environment.
+fn asked(name: &str, unless: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().expect("it is a number"),
+        Err(_) => unless,
+    }
+}
+
+#[test]
+fn the_detector_agrees_with_the_definition() {
+    let first = asked("HEIST_FIRST_PROGRAM", 0);
+    let programs = asked("HEIST_PROGRAMS", 2000);
+    let device = Device::named("sim:h200").expect("there is such a device");
+    let (mut races, mut wrong) = (0, Vec::new());
+    for number in first..first + programs {
+        let mut random = Random(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed);
+        let kernel = Kernel::random(&mut random);
+        let text = kernel.text();
+        let (report, results) = run(&kernel, &text, &device, number);
+        let mut said = report.diagnostics.iter();
+        let said = said.find(|one| RACES.contains(&one.code.0));
+        let race = Execution::of(&kernel, &results).race();
+        races += u64::from(race.is_some());
+        if said.is_some() != race.is_some() {
+            wrong.push(number);
+            if wrong.len() <= 3 {
+                println!(
+                    "kernel {number}: the definition says {race:?}, the detector {said:#?}\nresults {results:?}\n{text}"
+                );
+            }
+        }
+    }
+    println!(
+        "{programs} kernels, {races} with a race, {} judged otherwise",
+        wrong.len()
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} of {programs}: {:?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(20)]
+    );
+    assert!(
+        races > programs / 10 && races < programs - programs / 10,
+        "{races} races"
+    );
+}
