@@ -181,7 +181,7 @@ def cases(device):
     yield from every(matmul, (F16,), tiles[:2], (4,), (4, 8), ("leaky_relu",))
     yield from every(dropout, (F32, F16), (256, 512), (1, 4))
     yield from every(norm_forward, (F32, F16), (100, 300), (128, 256), (2, 4))
-    yield from every(norm_backward, (F32, F16), (64, 200), (2, 4))
+    yield from every(norm_backward, (F32, F16), (128, 200), (2, 4))
     yield from every(norm_sums, (100,), (4, 8), (32, 64), (1, 4))
     yield from every(attention, (F16, BF16), (16, 32, 64), (False, True), ((32, 32),), (4,), (2,))
     yield from every(attention, (F16,), (64,), (True,), ((64, 32), (64, 64)), (4, 8), (1, 3))
