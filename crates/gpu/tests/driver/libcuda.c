@@ -290,8 +290,8 @@ static struct operation *put(struct stream *s) {
 }
 
 /* What is not given back runs out. */
-enum { MOST_STREAMS = 128, MOST_EVENTS = 256 };
-static int streams, events;
+enum { MOST_STREAMS = 128, MOST_EVENTS = 256, MOST_GRAPHS = 64 };
+static int streams, events, graphs;
 
 int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) {
     ALIVE;
@@ -432,13 +432,14 @@ int cuStreamEndCapture(struct stream *s, struct graph **g) {
 int cuGraphGetNodes(struct graph *g, void **nodes, size_t *count) { *count = g->count; return OK; }
 
 int cuGraphInstantiateWithFlags(struct graph **exec, struct graph *g, uint64_t flags) {
+    if (graphs++ == MOST_GRAPHS) return OUT_OF_MEMORY;
     *exec = malloc(sizeof **exec);
     **exec = *g;
     return OK;
 }
 
 int cuGraphDestroy(struct graph *g) { free(g); return OK; }
-int cuGraphExecDestroy(struct graph *g) { GIVEN_BACK; free(g); return OK; }
+int cuGraphExecDestroy(struct graph *g) { GIVEN_BACK; graphs--; free(g); return OK; }
 
 int cuGraphLaunch(struct graph *g, struct stream *s) {
     ALIVE;
@@ -601,7 +602,8 @@ int cuFuncSetAttribute(struct kernel *k, int attribute, int value) {
 }
 
 int cuFuncGetParamInfo(struct kernel *k, size_t index, size_t *offset, size_t *size) {
-    if ((int)index >= k->parameters) return INVALID_VALUE;
+    /* The text says how many there are; a sanitizer reports the question. */
+    if ((int)index >= k->parameters) broken("a parameter is asked for that is not there");
     *offset = 0;
     *size = k->sizes[index];
     return OK;

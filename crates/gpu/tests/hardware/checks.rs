@@ -42,7 +42,7 @@ const PEACEFUL: &[Check] = &[
         "memory is written by a stream, copied, and free again",
         memory_in_order,
     ),
-    ("streams and events are given back", given_back),
+    ("streams, events and graphs are given back", given_back),
     ("events measure", events),
     ("a stream waits for an event of another", waiting),
     ("warming up is not measuring", warm_up),
@@ -544,9 +544,11 @@ fn memory_in_order(gpu: &Gpu) -> Found {
 
 /// More of them, one after the other, than are tracked at a time.
 fn given_back(gpu: &Gpu) -> Found {
+    let stream = gpu.stream().map_err(say)?;
     for _ in 0..300 {
         gpu.stream().map_err(say)?;
         gpu.event().map_err(say)?;
+        stream.capture(|_| Ok(())).map_err(say)?;
     }
     Ok(String::new())
 }
