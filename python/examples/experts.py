@@ -10,7 +10,19 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from transformer import Ours, Theirs, Transformer, beside, captured, compare, error, no_further, time_all
+from transformer import (
+    Ours,
+    Theirs,
+    Transformer,
+    beside,
+    captured,
+    compare_generation,
+    compare_logits,
+    error,
+    no_further,
+    time_forward,
+    time_generation,
+)
 
 
 def experts(ops, x, gates, up, down, k=2):
@@ -53,13 +65,15 @@ def main(device="cuda", *how):
         exact = experts(Theirs, x.double(), *(w.double() for w in layer))
         no_further("a layer of experts", *(error(experts(ops, x, *layer), exact) for ops in (Ours, Theirs)))
     prompt, count = tokens[:, : 64 if large else 6], 32 if large else 2
-    compare(model, tokens, prompt, count)
+    compare_logits(model, tokens)
+    compare_generation(model, prompt, count)
     if not large:
         return
     with torch.inference_mode():
         one = lambda ops: lambda: experts(ops, x, *layer)  # noqa: E731
         beside("a layer of experts", {"eager": one, "graph": lambda ops: captured(one(ops))})
-    time_all(model, tokens, prompt, count, "compile" in how)
+    time_forward(model, tokens, "compile" in how)
+    time_generation(model, prompt, count)
 
 
 if __name__ == "__main__":

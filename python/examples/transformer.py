@@ -170,7 +170,7 @@ class Transformer:
             first = torch.full(tokens.shape[:1], tokens.shape[1], device=tokens.device)
             tokens = torch.cat((tokens, last), 1)
             logits = self.forward(ops, last, cache, first)
-        return tokens
+        return tokens.cpu()
 
     def generator(self, ops, tokens, count):
         """The same with a cache of a fixed size; on a GPU every step but the first is a
@@ -200,7 +200,8 @@ class Transformer:
             begin()
             for _ in range(count - 1):
                 once()
-            return held[:, : rows + count]
+            # On the host, so that nobody lets go of the graph while it runs.
+            return held[:, : rows + count].cpu()
 
         return generated
 
@@ -269,10 +270,15 @@ def no_further(what, ours, theirs):
 
 
 @torch.inference_mode()
-def compare(model, tokens, prompt, count):
-    """Logits and generated tokens beside PyTorch's."""
+def compare_logits(model, tokens):
+    """Logits of all tokens beside PyTorch's."""
     exact = model.double().forward(Theirs, tokens)
     no_further("forward", *(error(model.forward(ops, tokens), exact) for ops in (Ours, Theirs)))
+
+
+@torch.inference_mode()
+def compare_generation(model, prompt, count):
+    """Generated tokens beside PyTorch's."""
     theirs = model.generate(Theirs, prompt, count)
     for how, ours in (("growing", model.generate(Ours, prompt, count)), ("fixed", model.generator(Ours, prompt, count)())):
         same = (ours == theirs).float().mean()
@@ -292,21 +298,26 @@ def compare_training(model, tokens):
     no_further("training", found[Ours], found[Theirs])
 
 
-def time_all(model, tokens, prompt, count, compiles):
-    """All end to end."""
+@torch.inference_mode()
+def time_forward(model, tokens, compiles):
+    """Logits of all tokens, end to end."""
     def forward(ops):
         return lambda: model.forward(ops, tokens)
 
-    with torch.inference_mode():
-        ways = {"eager": forward, "graph": lambda ops: captured(forward(ops))}
-        if compiles:
-            ways["compiled"] = lambda ops: torch.compile(forward(ops), fullgraph=True)
-        beside("forward", ways)
-        ways = {
-            "eager": lambda ops: lambda: model.generate(ops, prompt, count),
-            "graph": lambda ops: model.generator(ops, prompt, count),
-        }
-        beside(f"{count} tokens", ways, 5)
+    ways = {"eager": forward, "graph": lambda ops: captured(forward(ops))}
+    if compiles:
+        ways["compiled"] = lambda ops: torch.compile(forward(ops), fullgraph=True)
+    beside("forward", ways)
+
+
+@torch.inference_mode()
+def time_generation(model, prompt, count):
+    """Tokens one by one, end to end."""
+    ways = {
+        "eager": lambda ops: lambda: model.generate(ops, prompt, count),
+        "graph": lambda ops: model.generator(ops, prompt, count),
+    }
+    beside(f"{count} tokens", ways, 5)
 
 
 def main(device="cuda", *how):
@@ -315,11 +326,13 @@ def main(device="cuda", *how):
     model = Transformer(4, *((2048, 16, 4, 8192) if large else (64, 4, 2, 64)), device)
     tokens = torch.randint(0, model.embedding.shape[0], (2, 1024) if large else (1, 12), device=device)
     prompt, count = tokens[:, : 64 if large else 6], 32 if large else 2
-    compare(model, tokens, prompt, count)
+    compare_logits(model, tokens)
     compare_training(model, tokens)
+    compare_generation(model, prompt, count)
     if large:
-        time_all(model, tokens, prompt, count, "compile" in how)
+        time_forward(model, tokens, "compile" in how)
         beside("training", {"eager": lambda ops: lambda: model.train(ops, tokens)}, 10)
+        time_generation(model, prompt, count)
 
 
 if __name__ == "__main__":

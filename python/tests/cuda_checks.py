@@ -544,13 +544,13 @@ def more_than_2_31_elements_of_attention():
     last = rows[-512:].transpose(0, 1)[None]
     close(out[-512:].transpose(0, 1)[None], attention(last, last, last)[0])
     del out
-    mine = q.requires_grad_()
-    ht.scaled_dot_product_attention(mine, mine, mine, is_causal=True).backward(q.detach())
-    one = q[-1:].detach().double().requires_grad_()
-    attention(one, one, one, causal=True)[0].backward(one.detach())
-    close(mine.grad[-1:], one.grad)
-    mine.grad = None
-    q = q.detach()
+    inputs = [q.detach().requires_grad_(), *(torch.randn_like(q).requires_grad_() for _ in range(2))]
+    ht.scaled_dot_product_attention(*inputs, is_causal=True).backward(q)
+    exact = [t[-1:].detach().double().requires_grad_() for t in inputs]
+    attention(*exact, causal=True)[0].backward(q[-1:].double())
+    for found, want in zip(inputs, exact):
+        close(found.grad[-1:], want.grad)
+    del inputs
     table = torch.tensor([[2099, 5]], dtype=torch.int32, device="cuda")
     pages = q.view(2100, 512, 16, 128)
     lengths = torch.tensor([700], dtype=torch.int32, device="cuda")
