@@ -200,7 +200,6 @@ class Transformer:
             begin()
             for _ in range(count - 1):
                 once()
-            # On the host, so that nobody lets go of the graph while it runs.
             return held[:, : rows + count].cpu()
 
         return generated
@@ -209,12 +208,10 @@ class Transformer:
         """The loss of guessing every next token, and the gradients of all weights."""
         for w in self.weights():
             w.requires_grad_()
-            w.grad = None
         logits = self.forward(ops, tokens[:, :-1]).flatten(0, 1)
         kind = torch.float64 if logits.dtype == torch.float64 else torch.float32
         loss = F.cross_entropy(logits.to(kind), tokens[:, 1:].flatten())
-        loss.backward()
-        gradients = [w.grad for w in self.weights()]
+        gradients = torch.autograd.grad(loss, self.weights())
         for w in self.weights():
             w.requires_grad_(False)
         return loss.detach(), gradients
@@ -331,7 +328,8 @@ def main(device="cuda", *how):
     compare_generation(model, prompt, count)
     if large:
         time_forward(model, tokens, "compile" in how)
-        beside("training", {"eager": lambda ops: lambda: model.train(ops, tokens)}, 10)
+        step = lambda ops: lambda: model.train(ops, tokens)  # noqa: E731
+        beside("training", {"eager": step, "graph": lambda ops: captured(step(ops))}, 10)
         time_generation(model, prompt, count)
 
 
