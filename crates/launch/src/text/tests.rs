@@ -92,15 +92,11 @@ fn mistakes_are_placed_and_explained() {
         ("in:u8:[0..300]", "0..300", "0 to 255"),
         ("in:f32:[0.5..2]", "0.5", "not a whole number"),
         ("in:u8:[1*x]", "x", "repeats"),
-        (
-            "in:u8:[1*99999999999]",
-            "1*99999999999",
-            "more than a buffer",
-        ),
+        ("in:u8:[1*99999999999]", "1*99999999999", "more than a list"),
         (
             "in:u64:[0..9999999999999]",
             "0..9999999999999",
-            "more than a buffer",
+            "more than a list",
         ),
         ("out:f32:[1]", "[1]", "no contents"),
         ("out:f32:x", "x", "number of elements"),
