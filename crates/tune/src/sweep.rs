@@ -286,9 +286,7 @@ impl<'s> Sweep<'s> {
                 why: why.to_owned(),
             });
         }
-        let model = |one: &Proposal| one.judged.clone().ok().flatten().unwrap_or(f64::INFINITY);
-        // Stable: without a model they stay as they were declared.
-        possible.sort_by(|one, other| model(one).total_cmp(&model(other)));
+        let mut possible = in_turns(possible);
         let favoured = (self.budget.limit * 3).div_ceil(4).min(possible.len());
         let mut rest = possible.split_off(favoured);
         let mut random = fastrand::Rng::with_seed(self.budget.seed);
@@ -395,6 +393,26 @@ impl<'s> Sweep<'s> {
         }
         Ok(())
     }
+}
+
+/// By the model; those that it says nothing of are neither before nor behind the others, and come among them
+/// in their own order, as dense as they are in the space.
+fn in_turns(possible: Vec<Proposal>) -> Vec<Proposal> {
+    let model = |one: &Proposal| one.judged.clone().ok().flatten();
+    let (mut modelled, others): (Vec<_>, Vec<_>) =
+        possible.into_iter().partition(|one| model(one).is_some());
+    modelled.sort_by(|one, other| {
+        let time = |one: &Proposal| model(one).unwrap_or(f64::INFINITY);
+        time(one).total_cmp(&time(other))
+    });
+    let placed = |list: Vec<Proposal>| {
+        let count = list.len() as f64;
+        let places = list.into_iter().enumerate();
+        places.map(move |(at, one)| (at as f64 / count, one))
+    };
+    let mut all: Vec<(f64, Proposal)> = placed(modelled).chain(placed(others)).collect();
+    all.sort_by(|(one, _), (other, _)| one.total_cmp(other));
+    all.into_iter().map(|(_, one)| one).collect()
 }
 
 const RACING: &str = "race of ";

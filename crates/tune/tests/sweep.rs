@@ -236,6 +236,37 @@ fn a_limit_is_kept_and_leaves_room_for_the_unlikely() {
 }
 
 #[test]
+fn what_no_model_speaks_of_is_not_last() {
+    let mut bench = Planted {
+        exact: true,
+        ..Planted::default()
+    };
+    let named = |rows: usize, stages: &str, model| Proposal {
+        candidate: Candidate::new([("rows", rows.to_string().as_str()), ("stages", stages)]),
+        judged: Ok(model),
+    };
+    // Thirty with a model, which are all slower than it says, and ten that it says nothing of.
+    let modelled = (0..30).map(|at| named(200 + at, "7", Some(at as f64)));
+    let others = (0..10).map(|at| named(96 + at, "2", None));
+    let stage = Stage {
+        name: "tiles",
+        proposals: modelled.chain(others).collect(),
+        share: 1.0,
+    };
+    let mut journal = Journal::in_memory();
+    let mut silent = |_: &heist_tune::Progress<'_>| {};
+    let budget = Budget {
+        limit: 8,
+        ..Budget::default()
+    };
+    let default = Candidate::default();
+    let mut sweep = Sweep::new(&mut bench, &mut journal, budget, default, &mut silent);
+    sweep.stage(&stage).expect("it ends");
+    let best = sweep.best().expect("an answer").candidate;
+    assert_eq!(best.to_string(), "rows=96 stages=2");
+}
+
+#[test]
 fn a_part_of_the_space_is_kept_to() {
     let mut bench = Planted {
         exact: true,

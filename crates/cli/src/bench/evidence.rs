@@ -16,6 +16,7 @@ pub fn write(
     contest: &Contest<'_>,
     outcome: &Outcome,
     machine: &Value,
+    profile: &Value,
 ) -> std::io::Result<PathBuf> {
     let folder = folder.join(slug(&contest.name));
     std::fs::create_dir_all(&folder)?;
@@ -41,6 +42,7 @@ pub fn write(
         "contest": outcome.to_json(),
         "kernels": kernels,
         "machine": machine,
+        "profile": profile,
     });
     let text = serde_json::to_string_pretty(&pack).unwrap_or_default();
     std::fs::write(folder.join("evidence.json"), text)?;

@@ -8,6 +8,7 @@
 pub mod evidence;
 pub(crate) mod pack;
 mod peers;
+pub(crate) mod profile;
 pub mod suite;
 
 pub use peers::{PeerError, Peers, Posed, PreparedPeer, Problem, Tensor};

@@ -218,6 +218,29 @@ fn contest(folder: &Path, path: &Path, assemble: Option<Assemble<'_>>, verified:
         let place = path.with_file_name(file);
         self::kernel(folder, &place, kernel, assemble, verified);
     }
+    profile(&pack["profile"], &name.to_string(), verified);
+}
+
+/// Shares of a peak are between nothing and all of it. Nobody can count again here what was counted there.
+fn profile(profile: &Value, name: &str, verified: &mut Verified) {
+    let Some(kernels) = profile["kernels"].as_array() else {
+        let why = profile["not_profiled"].as_str();
+        let why = why.unwrap_or("the pack was made without ncu");
+        verified.skipped.push(format!("{name}: no profile: {why}"));
+        return;
+    };
+    verified.hold(!kernels.is_empty(), || format!("{name}: an empty profile"));
+    for kernel in kernels {
+        let shares = kernel.as_object().into_iter().flatten();
+        for (metric, share) in shares.filter(|(metric, _)| metric.ends_with("_percent")) {
+            let possible = share
+                .as_f64()
+                .is_some_and(|share| (0.0..=100.5).contains(&share));
+            verified.hold(possible, || {
+                format!("{name}: {metric} of {} is {share}", kernel["entry"])
+            });
+        }
+    }
 }
 
 /// The median that is told is that of the samples.
@@ -314,6 +337,7 @@ mod tests {
                 "arm": "ours", "ptx": "0-0-k.ptx", "sha256": hex(&Sha256::digest(PTX.as_bytes())),
                 "entry": "k", "registers": 32, "local_bytes": 0, "instructions": instructions(PTX),
             }],
+            "profile": { "kernels": [{ "entry": "k", "tensor_cores_percent": 81.5, "bank_conflicts": 12.0 }] },
         });
         fs::write(folder.join("gemm-4096/evidence.json"), contest.to_string()).expect("a contest");
         let mut verdicts = serde_json::Map::new();
@@ -436,6 +460,14 @@ mod tests {
                 "\"ret\":2",
                 true,
                 "its instructions are",
+            ),
+            (
+                "profile",
+                contest,
+                "\"tensor_cores_percent\":81.5",
+                "\"tensor_cores_percent\":181.5",
+                true,
+                "tensor_cores_percent of \"k\" is 181.5",
             ),
             (
                 "log",

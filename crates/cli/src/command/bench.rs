@@ -3,7 +3,7 @@
 use super::kernel::remembered;
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::bench::suite::{self, Ours, Spec};
-use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence, pack};
+use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence, pack, profile};
 use crate::file;
 use clap::Args;
 use heist::job;
@@ -128,7 +128,9 @@ impl Bench {
                 print(&outcome);
             }
             if let Some(folder) = &self.evidence {
-                let written = evidence::write(folder, &contest, &outcome, &machine);
+                let entry = catalogue::entry(spec.family).map_err(question)?;
+                let counted = profile::profile(entry, &spec.told);
+                let written = evidence::write(folder, &contest, &outcome, &machine, &counted);
                 written.map_err(|error| question(format!("{}: {error}", folder.display())))?;
             }
             outcomes.push(outcome);
