@@ -1,4 +1,4 @@
-//! Operands that break things, and pseudo-random ones, for the tests.
+//! Edge-case operands, and pseudo-random ones, for the tests.
 
 /// A small generator (splitmix64), so that tests repeat.
 pub(crate) struct Random(pub(crate) u64);

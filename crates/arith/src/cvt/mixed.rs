@@ -1,8 +1,7 @@
 //! Between integers and floats.
 //!
-//! To an integer, what is out of range becomes the nearest end of it, always; a
-//! NaN becomes zero, except that an `f64` source or a 64-bit destination gives the
-//! destination's top bit alone.
+//! Conversions to an integer always saturate; a NaN becomes zero, except that an `f64` source or a
+//! 64-bit destination gives the destination's top bit alone.
 
 use super::float::FloatType;
 use super::integer::IntType;

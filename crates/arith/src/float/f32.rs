@@ -2,8 +2,8 @@
 //!
 //! Plain functions are `.rn` and made of native operations on values that the
 //! compiler can vectorise over lanes. Directed rounding goes through `f64`: the
-//! result there is rounded to odd (its last bit set if anything was lost), which
-//! keeps the second rounding, to `f32`, from seeing a tie that is none.
+//! result there is rounded to odd (its last bit set if anything was lost), which keeps the second
+//! rounding, to `f32`, from seeing a false tie.
 
 use super::{NAN32, Rounding};
 

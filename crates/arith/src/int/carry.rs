@@ -4,10 +4,9 @@
 //! Subtraction adds the complement: after `sub.cc` the flag is the carry out of
 //! `a + !b + 1`, that is, set where nothing was borrowed, and `subc` computes
 //! `a + !b + CC.CF`. PTX speaks of a borrow, which is the same within a chain of
-//! subtractions; the carry is what the assembler makes of it, and what an `addc`
-//! behind a `sub.cc` sees, as in the compiler's own 128-bit division.
-//! The signed and unsigned spellings compute the same, except for the upper half
-//! of a product.
+//! subtractions; the assembler implements it as a carry, which an `addc` after a `sub.cc` sees, as
+//! in the compiler's own 128-bit division. The signed and unsigned spellings compute the same,
+//! except for the upper half of a product.
 
 macro_rules! carry_module {
     ($(#[$doc:meta])* $name:ident, $signed:ident, $unsigned:ident) => {

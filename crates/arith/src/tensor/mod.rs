@@ -1,4 +1,4 @@
-//! Tensor cores: who holds which element, and what the products are.
+//! Tensor cores: fragment layouts and products.
 //!
 //! Registers come as arrays over the 32 lanes of a warp, one array a register
 //! ([`crate::lanes::Lanes`]). [`mma`] is `mma.sync`, with [`quad_pair`] for its

@@ -1,11 +1,10 @@
 //! Products of small floats, the commonest of all: `m16n8`, of any depth.
 //!
-//! Fragments are not put together to matrices here. A register of A is eight rows of
-//! four members, one of B four members of eight columns, and both count k alike; so the
-//! members of B's registers, brought together, are lines of B, and A's factors are taken
-//! from where they lie. A register of C holds every other column, so columns are in the
-//! order 0, 2, 4, 6, 1, 3, 5, 7 all the way. Each element sums its products in the
-//! order of k, in `f64`.
+//! Fragments are multiplied in place, without building matrices. A register of A is eight rows of
+//! four members, one of B four members of eight columns, and both count k alike; so the members of
+//! B's registers, brought together, are lines of B, and A's factors are taken from where they lie.
+//! A register of C holds every other column, so columns are in the order 0, 2, 4, 6, 1, 3, 5, 7 all
+//! the way. Each element sums its products in the order of k, in `f64`.
 
 use super::super::element::{Accumulator, Element, each, round_f16, round_f32};
 use super::super::gemm::Number;
