@@ -3,10 +3,10 @@
 //!
 //! A tensor core waits for `ldmatrix` unless the loads of the next step are
 //! under way while this step multiplies. The assembler does that by itself only
-//! as far as it thinks registers allow, and not across a barrier. Here the order
-//! is written down: the fragments of a stage's next part are loaded before this
-//! part is multiplied, and those of the next stage's first part, behind the
-//! barrier that makes it readable, before this stage's last part is.
+//! as far as it thinks registers allow, and not across a barrier. Here the order is explicit
+//! (software pipelining): the fragments of a stage's next part are loaded before this part is
+//! multiplied; those of the next stage's first part are loaded after the barrier that makes it
+//! readable, and before this stage's last part is multiplied.
 //!
 //! ```
 //! # use heist_builder::*;
@@ -38,11 +38,10 @@ use crate::scalar::Scalar;
 use crate::value::{IntoVal, Val};
 use std::panic::Location;
 
-/// Registers that a loop carries from one trip to the next: fragments, and
-/// lists and pairs of them.
+/// Loop-carried registers: fragments, and lists and pairs of them.
 pub trait Carried<'k>: Sized {
-    /// Calls `each` with every register and the suffix of a move of it, and
-    /// gives the same with the registers that it answered.
+    /// Calls `each` with every register and the type suffix of its `mov`, and returns the same with
+    /// the registers that `each` returned.
     #[doc(hidden)]
     fn map(&self, each: &mut dyn FnMut(Reg, &'static str) -> Reg) -> Self;
 }
@@ -151,16 +150,15 @@ impl<'k, S: StageSpec> CopyPipeline<'k, S> {
                         load(ready(read), part + 1)
                     } else {
                         arrived();
-                        // There is no stage after the last: load this one's
-                        // again, and use it for nothing.
+                        // There is no stage after the last: load this one's again, unused.
                         let more = (step + 1).lt(steps);
                         let after = more.select(turn(read), read);
                         to_read.set(after);
                         load(ready(after), 0)
                     };
                     if part == 0 && parts > 1 {
-                        // Behind the loads: the assembler moves no load from
-                        // shared memory over a copy into it.
+                        // After the loads: the assembler moves no load from shared memory across a
+                        // copy into it.
                         fill_next();
                     }
                     work(&now);

@@ -7,20 +7,20 @@ use crate::scalar::{ScalarKind, Storable};
 use crate::value::{IntoVal, Val};
 use heist_ptx::arch::Feature;
 
-/// What an access orders.
+/// The memory order of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Nothing but itself.
+    /// Orders no other access.
     Relaxed,
-    /// What comes later stays later.
+    /// Later accesses are not moved before it.
     Acquire,
-    /// What came before stays before.
+    /// Earlier accesses are not moved after it.
     Release,
     /// Both.
     AcquireRelease,
 }
 
-/// Among whom.
+/// The threads for which an order holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The threads of a block.
@@ -86,9 +86,9 @@ impl AtomicInteger for i32 {}
 impl AtomicInteger for u64 {}
 
 impl<'k> Ptr<'k, Global, f32> {
-    /// Adds 2 or 4 neighbours at once without asking what was there: each by itself,
-    /// relaxed, over the whole GPU. The address is a multiple of their size. From
-    /// Hopper on.
+    /// Adds to 2 or 4 neighbours in one instruction, without returning the old values: each
+    /// addition is atomic alone, relaxed, over the whole GPU. The address is a multiple of their
+    /// size. From Hopper on.
     #[track_caller]
     pub fn reduce_add_vec<const N: usize>(self, values: [Val<'k, f32>; N]) {
         const { assert!(N == 2 || N == 4, "a vector reduction has 2 or 4 numbers") }
@@ -118,13 +118,13 @@ impl<'k, S: AtomicSpace, T: Atomic> Ptr<'k, S, T> {
         self.k.emit::<T>(format!("{name}.{op}.{ty}"), operands)
     }
 
-    /// Adds and returns what was there; relaxed, over the whole GPU.
+    /// Adds and returns the old value; relaxed, over the whole GPU.
     #[track_caller]
     pub fn atomic_add(self, value: impl IntoVal<'k, T>) -> Val<'k, T> {
         self.atomic_add_with(Order::Relaxed, Scope::Gpu, value)
     }
 
-    /// Adds and returns what was there.
+    /// Adds and returns the old value.
     #[track_caller]
     pub fn atomic_add_with(
         self,
@@ -136,7 +136,7 @@ impl<'k, S: AtomicSpace, T: Atomic> Ptr<'k, S, T> {
         self.atomic(order, scope, "add", T::ADD, vec![value])
     }
 
-    /// Adds without asking what was there; relaxed, over the whole GPU.
+    /// Adds without returning the old value; relaxed, over the whole GPU.
     #[track_caller]
     pub fn reduce_add(self, value: impl IntoVal<'k, T>) {
         let value = value.into_val(&self.k).operand();
@@ -147,7 +147,7 @@ impl<'k, S: AtomicSpace, T: Atomic> Ptr<'k, S, T> {
         );
     }
 
-    /// Writes `value` and returns what was there.
+    /// Writes `value` and returns the old value.
     #[track_caller]
     pub fn atomic_exchange(
         self,
@@ -159,7 +159,7 @@ impl<'k, S: AtomicSpace, T: Atomic> Ptr<'k, S, T> {
         self.atomic(order, scope, "exch", T::BITS, vec![value])
     }
 
-    /// Writes `new` where `old` is there; returns what was there.
+    /// Writes `new` where `old` is there; returns the old value.
     #[track_caller]
     pub fn atomic_compare_exchange(
         self,
@@ -175,28 +175,28 @@ impl<'k, S: AtomicSpace, T: Atomic> Ptr<'k, S, T> {
 }
 
 impl<'k, S: AtomicSpace, T: AtomicInteger> Ptr<'k, S, T> {
-    /// Writes the smaller one and returns what was there; relaxed, over the GPU.
+    /// Writes the smaller one and returns the old value; relaxed, over the GPU.
     #[track_caller]
     pub fn atomic_min(self, value: impl IntoVal<'k, T>) -> Val<'k, T> {
         let value = value.into_val(&self.k).operand();
         self.atomic(Order::Relaxed, Scope::Gpu, "min", T::ADD, vec![value])
     }
 
-    /// Writes the larger one and returns what was there; relaxed, over the GPU.
+    /// Writes the larger one and returns the old value; relaxed, over the GPU.
     #[track_caller]
     pub fn atomic_max(self, value: impl IntoVal<'k, T>) -> Val<'k, T> {
         let value = value.into_val(&self.k).operand();
         self.atomic(Order::Relaxed, Scope::Gpu, "max", T::ADD, vec![value])
     }
 
-    /// Sets bits and returns what was there; relaxed, over the GPU.
+    /// Sets bits and returns the old value; relaxed, over the GPU.
     #[track_caller]
     pub fn atomic_or(self, value: impl IntoVal<'k, T>) -> Val<'k, T> {
         let value = value.into_val(&self.k).operand();
         self.atomic(Order::Relaxed, Scope::Gpu, "or", T::BITS, vec![value])
     }
 
-    /// Keeps bits and returns what was there; relaxed, over the GPU.
+    /// Keeps bits and returns the old value; relaxed, over the GPU.
     #[track_caller]
     pub fn atomic_and(self, value: impl IntoVal<'k, T>) -> Val<'k, T> {
         let value = value.into_val(&self.k).operand();
@@ -205,8 +205,8 @@ impl<'k, S: AtomicSpace, T: AtomicInteger> Ptr<'k, S, T> {
 }
 
 impl<'k, S: AtomicSpace> Ptr<'k, S, u32> {
-    /// Counts up to `last` and then starts again at zero; returns what was
-    /// there. A counter that resets itself.
+    /// Counts up to `last` and then wraps to zero; returns the old value. A counter that resets
+    /// itself.
     #[track_caller]
     pub fn atomic_wrapping_inc(
         self,
@@ -220,13 +220,13 @@ impl<'k, S: AtomicSpace> Ptr<'k, S, u32> {
 }
 
 impl<'k, S: AtomicSpace, T: Storable> Ptr<'k, S, T> {
-    /// Reads it, and what comes later stays later.
+    /// An acquire load: later accesses are not moved before it.
     #[track_caller]
     pub fn load_acquire(self, scope: Scope) -> Val<'k, T> {
         self.ordered_load("acquire", scope)
     }
 
-    /// Reads it whole, and orders nothing else.
+    /// A relaxed load: it is never torn, and orders nothing else.
     #[track_caller]
     pub fn load_relaxed(self, scope: Scope) -> Val<'k, T> {
         self.ordered_load("relaxed", scope)
@@ -241,13 +241,13 @@ impl<'k, S: AtomicSpace, T: Storable> Ptr<'k, S, T> {
         )
     }
 
-    /// Writes it after everything that came before.
+    /// A release store: earlier accesses are not moved after it.
     #[track_caller]
     pub fn store_release(self, scope: Scope, value: impl IntoVal<'k, T>) {
         self.ordered_store("release", scope, value.into_val(&self.k));
     }
 
-    /// Writes it whole, and orders nothing else.
+    /// A relaxed store: it is never torn, and orders nothing else.
     #[track_caller]
     pub fn store_relaxed(self, scope: Scope, value: impl IntoVal<'k, T>) {
         self.ordered_store("relaxed", scope, value.into_val(&self.k));
@@ -278,14 +278,14 @@ fn atomic_name<S: AtomicSpace>(name: &str, order: Order, scope: Scope) -> String
 }
 
 impl<'k> Kernel<'k> {
-    /// Orders what came before against what comes later, among `scope`.
+    /// A fence: orders earlier accesses before later ones, for the threads of `scope`.
     #[track_caller]
     pub fn fence(&self, scope: Scope) {
         self.effect(format!("fence.acq_rel.{}", scope.as_str()), vec![]);
     }
 
-    /// The same, and all such fences have one order: for two that each write one word
-    /// and then look at the other's.
+    /// A sequentially consistent fence: for two threads that each write one word and then read the
+    /// other's.
     #[track_caller]
     pub fn fence_sequential(&self, scope: Scope) {
         self.effect(format!("fence.sc.{}", scope.as_str()), vec![]);

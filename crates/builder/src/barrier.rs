@@ -1,4 +1,4 @@
-//! Barriers of the block: the one for everybody, and the named ones.
+//! Barriers of the block: the one for all threads, and the named ones.
 
 use crate::error::Problem;
 use crate::kernel::{Kernel, number};
@@ -65,7 +65,7 @@ impl NamedBarrier<'_> {
         );
     }
 
-    /// Arrives and goes on; somebody else waits.
+    /// Arrives and continues; other threads wait.
     #[track_caller]
     pub fn arrive(&self) {
         self.k.effect(

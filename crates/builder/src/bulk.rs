@@ -1,8 +1,7 @@
-//! Bulk copies: one thread asks, the copy engine moves whole rows and tiles,
-//! and an mbarrier counts the bytes.
+//! Bulk copies: one thread issues them, the copy engine (TMA) moves whole rows and tiles, and an
+//! mbarrier counts the bytes.
 //!
-//! The bytes that a barrier expects are the sum of the copies that
-//! [`Mbarrier::fill`] sees: they can't disagree.
+//! [`Mbarrier::fill`] sums the bytes of its copies, so the expected bytes are always right.
 
 use crate::cp_async::StageSpec;
 use crate::emit::{Base, Line, Opnd};
@@ -17,7 +16,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Memory that bulk copies land in: handed out for filling, not for reading.
+/// The destination of bulk copies: can be filled, not read.
 #[derive(Debug)]
 pub struct Landing<'k, T> {
     at: Ptr<'k, Shared, T>,
@@ -371,8 +370,8 @@ impl<'k> Kernel<'k> {
         PendingStore::commit(*self)
     }
 
-    /// Waits until all bulk stores of this thread but the newest `newer` have read
-    /// what they store, so that it may be written again.
+    /// Waits until all bulk stores of this thread but the newest `newer` have read their source, so
+    /// that it may be written again.
     #[track_caller]
     pub fn wait_stores_read(&self, newer: u32) {
         self.require(Feature::BulkCopy);
@@ -380,7 +379,7 @@ impl<'k> Kernel<'k> {
     }
 }
 
-/// A bulk store on its way out of shared memory.
+/// A bulk store in flight from shared memory.
 #[must_use = "the memory a bulk store reads must not change before `.wait_read()`, and the block must not exit"]
 #[derive(Debug)]
 pub struct PendingStore<'k> {
@@ -401,8 +400,7 @@ impl<'k> PendingStore<'k> {
             .effect("cp.async.bulk.wait_group.read", vec![number(0)]);
     }
 
-    /// Leaves it on its way: the same thread waits later, with
-    /// [`Kernel::wait_stores_read`].
+    /// Leaves it in flight: the same thread waits later, with [`Kernel::wait_stores_read`].
     pub fn in_flight(self) {}
 
     /// Waits until everything has been written.
@@ -470,8 +468,8 @@ impl<'k> Kernel<'k> {
 
     /// The same, with stages that all `peers` blocks of the cluster fill together:
     /// each copies a part and sends it to all of them. A stage is empty when all of
-    /// them have consumed it. Every block fills as many stages as the others, and the
-    /// cluster meets before any of its blocks exits.
+    /// them have consumed it. Every block fills as many stages as the others, and the cluster
+    /// synchronises before any of its blocks exits.
     #[track_caller]
     pub fn bulk_pipeline_among<S: StageSpec>(
         &self,
@@ -587,19 +585,17 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
     }
 
     /// Waits for the next stage and works on it, without giving it back: it is
-    /// still the next one after that. What threads write to it by themselves must
-    /// be fenced ([`fence_async_shared`](Kernel::fence_async_shared)) before it is
-    /// consumed.
+    /// still the next one after that. What threads write to it with ordinary stores must be fenced
+    /// ([`fence_async_shared`](Kernel::fence_async_shared)) before it is consumed.
     #[track_caller]
     pub fn peek<R>(&self, work: impl FnOnce(S::Ready<'k>) -> R) -> R {
         self.next(work).1
     }
 
-    /// Waits for the next stage, works on it, and gives back the one before: for
-    /// work that goes on by itself, such as multiplications in flight. `work`
-    /// must not return before what it started on the stage before has ended
-    /// ([`WgmmaSums::wait_for_older`](crate::WgmmaSums::wait_for_older) of 1).
-    /// End with [`release_last`](BulkConsumer::release_last).
+    /// Waits for the next stage, works on it, and gives back the one before: for asynchronous work,
+    /// such as `wgmma` in flight. `work` must not return before what it started on the stage before
+    /// has ended ([`WgmmaSums::wait_for_older`](crate::WgmmaSums::wait_for_older) of 1). End with
+    /// [`release_last`](BulkConsumer::release_last).
     #[track_caller]
     pub fn consume_lagging(&self, work: impl FnOnce(S::Ready<'k>)) {
         let k = self.pipeline.k;

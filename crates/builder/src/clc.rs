@@ -9,11 +9,10 @@
 //!                                        +-- refused -----> Refused   (the end)
 //! ```
 //!
-//! Only an [`Answer`] can be looked into, and only after its wait. Only
-//! [`Granted`] has coordinates. [`Refused`] has no way back, so nobody asks
-//! again after a refusal. A loop over requests ([`Idle::steal_loop`]) can be
-//! left only while nothing is in flight, so a block never exits with a request
-//! on its way. None of the states can be copied, so there is one submitter.
+//! Only an [`Answer`] can be decoded, and only after its wait. Only [`Granted`] has coordinates.
+//! [`Refused`] can't become a request again, so no request follows a refusal. A loop over requests
+//! ([`Idle::steal_loop`]) can be left only while nothing is in flight, so a block never exits with
+//! a request in flight. None of the states can be copied, so there is one submitter.
 //!
 //! One thread does all of it: make the request inside
 //! `k.if_(k.thread_index().eq(0), || ...)`, and hand what it finds to the other
@@ -36,21 +35,21 @@ struct Slot<'k> {
     full: Waiter<'k>,
 }
 
-/// No request is on its way; one may be made.
+/// No request is in flight; one may be submitted.
 #[must_use = "a request that is dropped can never be made again"]
 #[derive(Debug)]
 pub struct Idle<'k> {
     slot: Slot<'k>,
 }
 
-/// A request is on its way.
+/// A request is in flight.
 #[must_use = "a request in flight must be waited for before its block exits: call `.wait()`"]
 #[derive(Debug)]
 pub struct InFlight<'k> {
     slot: Slot<'k>,
 }
 
-/// The response has arrived and has not been looked at.
+/// The response has arrived and has not been decoded.
 #[must_use = "an answer says whether there is more work: call `.granted_or_break()` or `.decide()`"]
 #[derive(Debug)]
 pub struct Answer<'k> {
@@ -59,8 +58,8 @@ pub struct Answer<'k> {
     granted: Bool<'k>,
 }
 
-/// A block (the first of its cluster) was taken over: it must be run here, for
-/// nobody else will.
+/// A block (the first of its cluster) was taken over: it must be run here, because no other block
+/// will.
 #[must_use = "the tile that was granted must be run, and `.release()` gives the request back"]
 #[derive(Debug)]
 pub struct Granted<'k> {
@@ -275,7 +274,8 @@ impl<'k> Granted<'k> {
     /// Gives the request back, so that the next one can be made.
     #[track_caller]
     pub fn release(self) -> Idle<'k> {
-        // The slot was read; the next response is written by another proxy.
+        // The slot was read through the generic proxy; the next response is written through the
+        // async proxy.
         self.slot.k.fence_async_shared();
         Idle { slot: self.slot }
     }
@@ -290,13 +290,11 @@ impl<'k> Refused<'k> {
 
 /// The request of a scheduler: submitted in one branch, collected in another.
 ///
-/// The chain of types above fits code that asks and waits in one place. A tile
-/// loop does neither: whether a request is on its way is known while the kernel
-/// runs, and the tile's work lies in between. So here the order is the
-/// scheduler's promise: the thread that made it calls [`Request::submit`] and
-/// [`Request::collect`] in turns, stops after a refusal, and does not exit with
-/// a request on its way. `heist-sched` keeps that promise for every kernel
-/// built with it, and the simulator checks it.
+/// The typestate above fits code that submits and waits in one place. In a tile loop the tile's
+/// work lies between the two, and only at run time is it known whether a request is in flight. So
+/// here the scheduler guarantees the order: the thread that made it calls [`Request::submit`] and
+/// [`Request::collect`] in turns, stops after a refusal, and does not exit with a request in
+/// flight. `heist-sched` does so for every kernel, and the simulator checks it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'k> {
@@ -304,7 +302,7 @@ pub struct Request<'k> {
 }
 
 impl<'k> Idle<'k> {
-    /// Gives up the chain of types for a scheduler's own order.
+    /// Leaves the typestate, for a scheduler that keeps the order itself.
     #[doc(hidden)]
     pub fn into_request(self) -> Request<'k> {
         Request { slot: self.slot }

@@ -106,9 +106,9 @@ impl ClusterArrival<'_> {
 }
 
 impl<'k, T: Storable> Ptr<'k, Shared, T> {
-    /// The same place in the shared memory of the cluster's block `rank`. That
-    /// block must have started, and must not have exited: meet in
-    /// [`Kernel::cluster_sync`] first and last.
+    /// The same place in the shared memory of the cluster's block `rank`. That block must have
+    /// started, and must not have exited: call [`Kernel::cluster_sync`] before the first and after
+    /// the last access.
     #[track_caller]
     pub fn on(self, rank: impl IntoVal<'k, u32>) -> Ptr<'k, Cluster, T> {
         self.k.require(Feature::Clusters);
@@ -122,8 +122,8 @@ impl<'k, T: Storable> Ptr<'k, Shared, T> {
 }
 
 impl<'k, T: Word> Ptr<'k, Cluster, T> {
-    /// Writes it by itself; `barrier`, in the same block, counts the bytes when
-    /// they have arrived.
+    /// Writes it asynchronously; `barrier`, in the same block, counts the bytes when they have
+    /// arrived.
     #[track_caller]
     pub fn store_async(self, value: impl IntoVal<'k, T>, barrier: &RemoteMbarrier<'k>) {
         self.k.require(Feature::StAsync);
@@ -134,8 +134,8 @@ impl<'k, T: Word> Ptr<'k, Cluster, T> {
         );
     }
 
-    /// Writes four words by themselves; `barrier`, in the same block, counts
-    /// the 16 bytes when they have arrived.
+    /// Writes four words asynchronously; `barrier`, in the same block, counts the 16 bytes when
+    /// they have arrived.
     #[track_caller]
     pub fn store_async_vec(self, values: [Val<'k, T>; 4], barrier: &RemoteMbarrier<'k>) {
         self.k.require(Feature::StAsync);

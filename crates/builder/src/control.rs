@@ -2,10 +2,9 @@
 //!
 //! The bodies are closures that run once, while the kernel is built, and emit
 //! what the GPU may run many times or not at all. They are `Fn`, not `FnMut`,
-//! on purpose: assigning a Rust variable inside would look like a loop carried
-//! value and be something else, so it does not compile; use a
-//! [`Var`](crate::Var). Nor can a body consume a value that each step must use
-//! up once. A Rust `for` around emitted code unrolls.
+//! on purpose: assigning a Rust variable inside would look like a loop-carried value without being
+//! one, so it does not compile; use a [`Var`](crate::Var). Nor can a body consume a typestate
+//! value. A Rust `for` around emitted code unrolls.
 
 use crate::emit::{LabelId, Line, Opnd};
 use crate::fold::Compare;
@@ -65,8 +64,8 @@ impl<'k> Kernel<'k> {
         result.get()
     }
 
-    /// A branch whose sides each run once while building, so that they may use
-    /// up a value: the backbone of typed outcomes.
+    /// A branch whose sides each run once while building, so that they may consume a typestate
+    /// value.
     #[track_caller]
     pub(crate) fn either(
         &self,

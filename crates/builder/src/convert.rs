@@ -155,7 +155,7 @@ impl<'k> Val<'k, f32> {
     }
 
     /// Two numbers rounded to floats of eight bits in one word of 16, the first in its low
-    /// bits; what is too large becomes the largest.
+    /// bits; saturates at the largest value.
     #[track_caller]
     pub fn pack_tiny<H: Tiny>(low: Val<'k, f32>, high: Val<'k, f32>) -> Val<'k, u16> {
         low.k.require(Feature::Fp8Convert);
@@ -165,8 +165,8 @@ impl<'k> Val<'k, f32> {
         )
     }
 
-    /// Two numbers as two terms each: rounded to halves, and what rounding took,
-    /// rounded too. Together they have twice the bits of a half.
+    /// Two numbers as two terms each: the number rounded to a half, and the rounding error, rounded
+    /// too. Together they have twice the bits of a half.
     #[track_caller]
     pub fn split_as<H: Half>(low: Val<'k, f32>, high: Val<'k, f32>) -> [Val<'k, H::Pair>; 2] {
         let rounded = Val::pack_as::<H>(low, high);
@@ -246,8 +246,8 @@ unary! {
 }
 
 impl<'k> Val<'k, f32> {
-    /// The nearest whole number, ties to even; the ends of the range for what lies
-    /// outside of it, and zero for what is not a number.
+    /// The nearest whole number, ties to even; saturates at the ends of the range, and is zero for
+    /// NaN.
     #[track_caller]
     pub fn nearest(self) -> Val<'k, i32> {
         self.k

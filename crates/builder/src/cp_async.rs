@@ -1,5 +1,5 @@
-//! Pipelines of `cp.async`: copies from global to shared memory that go on
-//! while earlier stages are worked on.
+//! Pipelines of `cp.async`: copies from global to shared memory that overlap the work on earlier
+//! stages.
 //!
 //! A stage comes in two forms. While it is filled it is a target
 //! ([`FillTile`], [`FillArray`]) that can be written and not read; after its
@@ -173,7 +173,7 @@ pub struct CopyPipeline<'k, S: StageSpec> {
     pub(crate) memory: S::Memory<'k>,
 }
 
-/// A pipeline whose stages, all but one, are on their way.
+/// A running pipeline: the copies of all stages but one are in flight.
 #[must_use = "a running pipeline has copies in flight: call `.finish()` before its memory is reused"]
 #[derive(Debug)]
 pub struct RunningPipeline<'k, S: StageSpec> {
@@ -228,8 +228,8 @@ impl<'k> Kernel<'k> {
 }
 
 impl<'k, S: StageSpec> CopyPipeline<'k, S> {
-    /// The same memory for another run, on another path through the kernel: a
-    /// run ends with everybody done with it.
+    /// The same memory for another run, on another path through the kernel: at the end of a run no
+    /// thread uses the memory any more.
     pub fn again(&self) -> CopyPipeline<'k, S> {
         CopyPipeline {
             k: self.k,

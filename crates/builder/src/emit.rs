@@ -79,7 +79,7 @@ pub(crate) struct Op {
 pub(crate) enum Origin {
     /// The builder: it writes registers in its first operand only.
     Builder,
-    /// The builder, into the first lines: it may go when nobody reads its result.
+    /// The builder, into the prologue: removed if its result is not used.
     Prologue,
     /// The kernel's author: it may write any register that it names.
     Raw,
@@ -148,7 +148,7 @@ pub(crate) struct Recorder {
     pub(crate) features: RefCell<Vec<Feature>>,
     pub(crate) named_barriers: Cell<u32>,
     pub(crate) max_registers: Cell<Option<u32>>,
-    /// Whether a loop's unchanging arithmetic is moved before it.
+    /// Whether loop-invariant arithmetic is hoisted.
     pub(crate) hoists: Cell<bool>,
     pub(crate) clc_requests: Cell<u32>,
     /// How many emitted branches and loops surround what is emitted now.
@@ -274,7 +274,7 @@ impl Recorder {
     }
 
     /// Appends an instruction to the kernel's first lines, where it dominates
-    /// everything. It goes away if nobody reads its result.
+    /// everything. It is removed if its result is not used.
     pub(crate) fn prologue_op(
         &self,
         opcode: impl Into<SmolStr>,

@@ -56,7 +56,7 @@ pub enum Problem {
         /// The largest allowed.
         high: i64,
     },
-    /// Anything else, said by whoever found it.
+    /// Any other problem, as a sentence.
     Other(String),
 }
 

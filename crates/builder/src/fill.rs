@@ -1,5 +1,4 @@
-//! What is filled by `cp.async`: arrays and tiles that can be written and not
-//! read yet.
+//! Destinations of `cp.async`: arrays and tiles that can be written and not read yet.
 //!
 //! They are handed out by a [pipeline](crate::CopyPipeline), which gives the
 //! same memory back for reading after its wait.
@@ -157,9 +156,9 @@ impl<'k, T: Storable> FillTile<'k, T> {
         });
     }
 
-    /// Like [`copy_all`](FillTile::copy_all), with zeros in place of what lies
-    /// at or past `rows` rows and `cols` columns of the source. Rows of the
-    /// source must start at multiples of 16 bytes.
+    /// Like [`copy_all`](FillTile::copy_all), with zeros in place of elements at or past `rows`
+    /// rows and `cols` columns of the source. Rows of the source must start at multiples of 16
+    /// bytes.
     #[track_caller]
     pub fn copy_inside(
         &self,
@@ -174,7 +173,7 @@ impl<'k, T: Storable> FillTile<'k, T> {
         self.each_piece::<16>(|piece| {
             let left = cols.max(piece.col) - piece.col;
             let bytes = piece.row.lt(rows).select(left.min(per) * T::BYTES, 0u32);
-            // Nothing is read where nothing is inside, so stay at the start.
+            // Where nothing is inside nothing is read, so keep the start address.
             let index = bytes
                 .gt(0)
                 .select(piece.row.mul_add(pitch, piece.col), 0u32);

@@ -1,4 +1,4 @@
-//! Arithmetic on constants while a kernel is built.
+//! Constant folding while a kernel is built.
 //!
 //! Whole numbers wrap as they do on the GPU. `f32` and `f64` round to nearest
 //! even, as the emitted `.rn` instructions do; a NaN is left to the GPU, whose
@@ -135,8 +135,7 @@ pub(crate) fn compare(op: Compare, kind: ScalarKind, a: u64, b: u64) -> Option<b
     Some(op.holds(order))
 }
 
-/// What stays of `a op b` when one side is a constant that changes nothing, or
-/// that decides everything.
+/// The result of `a op b` when one side is a neutral or an absorbing constant.
 pub(crate) enum Simple {
     Left,
     Right,

@@ -1,5 +1,5 @@
-//! The kernel while its body is written: what a thread knows about itself,
-//! constants, variables, comments.
+//! The handle of the kernel being built: thread and block positions, constants, variables,
+//! comments.
 
 use crate::emit::{Line, Opnd, Recorder};
 use crate::error::{BuildError, Problem};
@@ -180,8 +180,7 @@ impl<'k> Kernel<'k> {
         self.emit("mov.u64", vec![Opnd::Special("%clock64", None)])
     }
 
-    /// How many threads, warps and clusters there may be is known per block;
-    /// this is a position with a constant where an extent is one.
+    /// A position, with the constant zero along axes whose extent is one.
     #[track_caller]
     pub(crate) fn position(
         &self,
@@ -275,9 +274,8 @@ impl<'k> Kernel<'k> {
         self.rec.max_registers.set(Some(registers));
     }
 
-    /// Leaves unchanging arithmetic where it is written, also in a loop. For
-    /// kernels that need every register for something else: what is computed
-    /// before a loop holds one all through it.
+    /// Turns off loop-invariant code motion, for kernels that are short of registers: a hoisted
+    /// value holds one during the whole loop.
     pub fn keep_arithmetic_in_loops(&self) {
         self.rec.hoists.set(false);
     }
@@ -290,8 +288,8 @@ impl<'k> Kernel<'k> {
 }
 
 impl<'k> Kernel<'k> {
-    /// A variable without a first value: whoever reads it has written it
-    /// before, on every path. For schedulers; [`Kernel::var`] is for everybody.
+    /// An uninitialised variable: on every path a write must come before a read. For schedulers;
+    /// others use [`Kernel::var`].
     #[doc(hidden)]
     pub fn var_written_first<T: Scalar>(&self) -> Var<'k, T> {
         Var::unset(*self)

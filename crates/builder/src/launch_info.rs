@@ -1,5 +1,4 @@
-//! What is known of a finished kernel besides its PTX: how to launch it, and what
-//! went into it.
+//! A finished kernel besides its PTX: its launch requirements and its contents.
 
 use crate::emit::RawUse;
 use crate::params::ParamInfo;

@@ -1,4 +1,4 @@
-//! What the compiler says when a step is taken out of order.
+//! Compiler messages for steps taken out of order.
 //!
 //! A method that a state does not have would be reported as "not found", which
 //! helps nobody. So a few methods exist on the wrong states too, hidden, and

@@ -27,13 +27,11 @@
 //! Three ideas keep mistakes from compiling. Everything carries the brand `'k`
 //! of its kernel, so nothing leaks from one to another. The bodies of emitted
 //! branches and loops are `Fn` closures, so a Rust variable can't be mistaken
-//! for one that lives on the GPU, and a value that is used up once can't be
-//! used up in a loop. And what must happen in order (wait, then read; fence,
-//! then multiply; ask, then look at the answer) is a chain of types, each made
-//! by the step before.
+//! for one that lives on the GPU, and a value that must be consumed once can't be consumed in a
+//! loop. And protocols (wait, then read; fence, then multiply; request, then decode the answer) are
+//! typestates: each step takes the type that the step before returned.
 //!
-//! What is wrong in a way that types can't say is a [`BuildError`], with the
-//! numbers and the Rust line.
+//! Mistakes that types can't express are a [`BuildError`], with the numbers and the Rust line.
 
 mod ahead;
 mod atomic;

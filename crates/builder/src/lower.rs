@@ -179,7 +179,7 @@ fn lay_out(rec: &Recorder, header: &Header<'_>) -> Result<SharedLayout, BuildErr
     })
 }
 
-/// The prologue without what nobody reads.
+/// The prologue without dead instructions.
 fn live_prologue(rec: &Recorder) -> Vec<Line> {
     let prologue = rec.prologue.borrow();
     let mut read = HashSet::new();

@@ -37,16 +37,16 @@ pub struct Mbarrier<'k> {
     arrivals: u32,
 }
 
-/// A barrier in another block of the cluster. One can arrive at it and not
-/// wait for it: waiting is for the block that has it.
+/// A barrier in another block of the cluster. Only arrivals are possible: waiting is for the block
+/// that owns it.
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteMbarrier<'k> {
     at: Ptr<'k, Cluster, u64>,
 }
 
 impl<'k> Kernel<'k> {
-    /// Makes barriers, initialises them in thread 0, and meets: the whole block
-    /// takes part, and the whole cluster where there is one.
+    /// Makes barriers, initialises them in thread 0, and synchronises: the whole block takes part,
+    /// and the whole cluster where there is one.
     ///
     /// ```
     /// # use heist_builder::*;
@@ -157,8 +157,8 @@ impl<'k> Mbarrier<'k> {
         Mbarrier { at, arrivals: 1 }
     }
 
-    /// Arrives: one of the [`arrivals`](Mbarrier::arrivals) of this phase. What
-    /// this thread wrote before is visible to who waits.
+    /// Arrives: one of the [`arrivals`](Mbarrier::arrivals) of this phase. Earlier writes of this
+    /// thread are visible to threads that wait.
     #[track_caller]
     pub fn arrive(&self) {
         let k = self.at.k;
@@ -191,18 +191,17 @@ impl<'k> Mbarrier<'k> {
         k.branch_unless(done, again);
     }
 
-    /// Whether the phase with this parity has ended. On Hopper and later it may
-    /// take a nap before it says no.
+    /// Whether the phase with this parity has ended. On Hopper and later it may suspend the thread
+    /// for a while before it returns false.
     #[track_caller]
     pub fn test(&self, parity: impl IntoVal<'k, u32>) -> Bool<'k> {
         let scope = scope(&self.at.k);
         self.test_in(scope, parity.into_val(&self.at.k))
     }
 
-    /// Waits like [`wait`](Mbarrier::wait) for copies of the copy engine, and for
-    /// threads that have only read: nothing that a thread of another block wrote is
-    /// made visible. In a cluster that is far cheaper, since waiting for writes of other
-    /// blocks empties the L1 cache.
+    /// Waits like [`wait`](Mbarrier::wait), but only for bulk copies and for threads that have only
+    /// read: writes of threads of other blocks are not made visible. In a cluster that is far
+    /// cheaper, since an acquire of other blocks' writes invalidates the L1 cache.
     #[track_caller]
     pub(crate) fn wait_for_copies(&self, parity: impl IntoVal<'k, u32>) {
         let k = self.at.k;
@@ -235,8 +234,7 @@ impl<'k> Mbarrier<'k> {
         }
     }
 
-    /// Somebody who waits for one phase after the other, starting with the
-    /// first.
+    /// A waiter that waits for one phase after the other, starting with the first.
     #[track_caller]
     pub fn waiter(&self) -> Waiter<'k> {
         Waiter {
@@ -262,8 +260,8 @@ impl<'k> RemoteMbarrier<'k> {
         );
     }
 
-    /// Arrives at the other block's barrier after reading alone: what this thread
-    /// wrote is not made visible there, which would take a fence of the whole GPU.
+    /// Arrives at the other block's barrier after reads only (relaxed): writes of this thread are
+    /// not made visible there, which would take a fence of the whole GPU.
     #[track_caller]
     pub(crate) fn arrive_after_reading(&self) {
         let k = self.at.k;
@@ -319,8 +317,8 @@ impl<'k> Waiter<'k> {
     }
 }
 
-/// A place in a ring of stages and the parity of its barriers: goes round and
-/// turns the parity each time it passes the start.
+/// A position in a ring of stages and the parity of its barriers: the parity flips each time it
+/// wraps around.
 #[derive(Clone, Copy, Debug)]
 pub struct RingCursor<'k> {
     stage: Var<'k, u32>,

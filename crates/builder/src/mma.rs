@@ -231,8 +231,8 @@ impl<'k, T: MmaInput + Half> FragmentA<'k, T>
 where
     T::Reg: Word,
 {
-    /// Two neighbouring accumulators (16 x 16) rounded to halves, as the left
-    /// matrix of the next multiplication: no lane has to give anything away.
+    /// Two neighbouring accumulators (16 x 16) rounded to halves, as the left matrix of the next
+    /// multiplication: no exchange between lanes is needed.
     #[track_caller]
     pub fn from_accumulators(left: [Val<'k, f32>; 4], right: [Val<'k, f32>; 4]) -> Self {
         let pack = |low, high| Val::pack_as::<T>(low, high).relabel::<T::Reg>();
@@ -305,7 +305,7 @@ impl<'k> FragmentB<'k, Tf32> {
     }
 }
 
-/// A 16 x 8 block of sums in the registers of a warp.
+/// An accumulator of 16 x 8 in the registers of a warp.
 ///
 /// A lane holds rows `lane / 4` and 8 further down, columns `2 * (lane % 4)`
 /// and the next: in that order.
@@ -368,7 +368,7 @@ impl<'k> Accumulator<'k> {
     }
 }
 
-/// The sums of a warp: blocks of 16 rows by 8 columns, side by side.
+/// The accumulators of a warp: blocks of 16 rows by 8 columns, side by side.
 #[derive(Clone, Debug)]
 pub struct WarpTile<'k> {
     k: Kernel<'k>,
@@ -391,7 +391,7 @@ impl<'k> WarpTile<'k> {
         }
     }
 
-    /// One row of blocks over registers that are somebody else's too.
+    /// One row of blocks over existing registers.
     pub(crate) fn over(k: &Kernel<'k>, sums: &[[Var<'k, f32>; 4]]) -> Self {
         let blocks = sums.iter().map(|&sums| Accumulator { sums });
         WarpTile {

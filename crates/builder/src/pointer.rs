@@ -159,26 +159,26 @@ impl<'k> IntoIndex<'k> for Var<'k, u32> {
 /// How a load uses the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LoadCache {
-    /// As the GPU likes.
+    /// The default.
     #[default]
     Default,
     /// In L2 alone.
     L2,
-    /// Likely used once: leave first.
+    /// Likely used once: evict first.
     Streaming,
-    /// Past the caches' promises: read again each time.
+    /// Volatile: every read goes to memory.
     Volatile,
 }
 
 /// How a store uses the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum StoreCache {
-    /// As the GPU likes.
+    /// The default.
     #[default]
     Default,
     /// In L2 alone.
     L2,
-    /// Likely used once: leave first.
+    /// Likely used once: evict first.
     Streaming,
     /// Written at once.
     Volatile,
@@ -326,7 +326,7 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
         self.load_cached(LoadCache::Default)
     }
 
-    /// Reads it, with a word about caches.
+    /// Reads it, with a cache hint.
     #[track_caller]
     pub fn load_cached(self, cache: LoadCache) -> Val<'k, T> {
         let opcode = format!("{}.{}", load_name::<S>(cache), T::KIND.memory());
@@ -339,7 +339,7 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
         self.store_cached(StoreCache::Default, value);
     }
 
-    /// Writes it, with a word about caches.
+    /// Writes it, with a cache hint.
     #[track_caller]
     pub fn store_cached(self, cache: StoreCache, value: impl IntoVal<'k, T>) {
         let value = value.into_val(&self.k).operand();
@@ -347,7 +347,7 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
         self.k.effect(opcode, vec![self.operand(), value]);
     }
 
-    /// Writes what `change` makes of what is there.
+    /// Reads it, applies `change`, and writes the result.
     #[track_caller]
     pub fn update(self, change: impl FnOnce(Val<'k, T>) -> Val<'k, T>) {
         self.store(change(self.load()));
@@ -360,7 +360,7 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
         self.load_vec_cached(LoadCache::Default)
     }
 
-    /// Reads `N` neighbours in one instruction, with a word about caches.
+    /// Reads `N` neighbours in one instruction, with a cache hint.
     #[track_caller]
     pub fn load_vec_cached<const N: usize>(self, cache: LoadCache) -> [Val<'k, T>; N] {
         self.load_vec_as(load_name::<S>(cache))
@@ -385,7 +385,7 @@ impl<'k, S: Space, T: Storable> Ptr<'k, S, T> {
         self.store_vec_cached(StoreCache::Default, values);
     }
 
-    /// Writes `N` neighbours in one instruction, with a word about caches.
+    /// Writes `N` neighbours in one instruction, with a cache hint.
     #[track_caller]
     pub fn store_vec_cached<const N: usize>(self, cache: StoreCache, values: [Val<'k, T>; N]) {
         const { vector_fits(N, T::BYTES) }
@@ -440,7 +440,7 @@ impl<'k, T: Storable> Ptr<'k, Global, T> {
         self.load_vec_as("ld.global.nc".into())
     }
 
-    /// Asks for the line to be in L2 soon.
+    /// Prefetches the line into L2.
     #[track_caller]
     pub fn prefetch(self) {
         self.k.effect("prefetch.global.L2", vec![self.operand()]);
@@ -448,7 +448,7 @@ impl<'k, T: Storable> Ptr<'k, Global, T> {
 
     /// A pointer from an address computed as a number.
     ///
-    /// Where it points is the caller's promise; the simulator checks it.
+    /// The caller guarantees that it is valid; the simulator checks accesses.
     pub fn from_address(address: Val<'k, u64>) -> Ptr<'k, Global, T> {
         let reg = address.register();
         Ptr::new(address.k, Base::Reg(reg), 0)

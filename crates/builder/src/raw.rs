@@ -1,4 +1,4 @@
-//! Raw PTX, for what the builder has no words for yet.
+//! Raw PTX, for instructions that the builder does not have yet.
 //!
 //! It is `unsafe`: nothing here is checked, neither types nor order nor
 //! targets. Each use is named and counted in the kernel's

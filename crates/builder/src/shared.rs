@@ -1,8 +1,8 @@
 //! Arrays in shared memory and in a thread's own memory.
 //!
-//! The builder lays them out: each is aligned, all are summed and checked
-//! against the architecture when the kernel is finished, and past 48 KiB they
-//! all move into dynamic shared memory, whose size is in the launch.
+//! The builder lays them out: each is aligned, their total is checked against the architecture's
+//! limit when the kernel is finished, and past 48 KiB they all move into dynamic shared memory,
+//! whose size is in the launch.
 
 use crate::emit::{Base, LocalPiece, SharedId, SharedPiece};
 use crate::error::Problem;

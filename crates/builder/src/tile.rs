@@ -1,5 +1,5 @@
-//! Matrices in shared memory, laid out so that neither filling them nor loading
-//! fragments from them meets bank conflicts.
+//! Matrices in shared memory, laid out without bank conflicts for filling them and for loading
+//! fragments.
 
 use crate::emit::Opnd;
 use crate::kernel::Kernel;
@@ -13,7 +13,7 @@ use heist_ptx::arch::Feature;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TileLayout {
     /// Row after row, each followed by this many unused elements. The pitch in
-    /// bytes must be a multiple of 16; an odd multiple meets no conflicts.
+    /// bytes must be a multiple of 16; an odd multiple has no conflicts.
     Padded(u32),
     /// Row after row without gaps, the 16-byte chunks of each row permuted by
     /// an exclusive or with the row's number. The row must be a power of two
@@ -281,8 +281,8 @@ impl<'k, T: Storable> SharedTile<'k, T> {
             TileLayout::Padded(_) => chunk,
             TileLayout::Swizzled => chunk ^ self.turn(row),
         };
-        // The offset first: it does not change when the base goes to another
-        // stage, and leaves loops over stages.
+        // The offset first: it does not depend on the stage, so it can be hoisted out of loops over
+        // stages.
         let offset = row.mul_add(self.pitch * T::BYTES, chunk * 16);
         self.base.byte_offset(offset)
     }

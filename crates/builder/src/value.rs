@@ -206,7 +206,7 @@ impl<T: Scalar> fmt::Debug for Var<'_, T> {
 }
 
 impl<'k, T: Scalar> Var<'k, T> {
-    /// A variable whose first value is written by whoever makes it.
+    /// An uninitialised variable, which the caller writes first.
     pub(crate) fn unset(k: Kernel<'k>) -> Var<'k, T> {
         Var {
             k,
@@ -252,7 +252,7 @@ impl<'k, T: Scalar> Var<'k, T> {
         );
     }
 
-    /// Writes what `change` makes of what it holds.
+    /// Applies `change` to its value.
     #[track_caller]
     pub fn update(self, change: impl FnOnce(Val<'k, T>) -> Val<'k, T>) {
         self.set(change(self.get()));

@@ -177,8 +177,8 @@ impl<'k> Bool<'k> {
 }
 
 impl<'k> Kernel<'k> {
-    /// The number of this thread's warp in its block. Every lane of a warp has
-    /// the same one, and the assembler is told so by a shuffle.
+    /// The number of this thread's warp in its block. A shuffle makes it uniform over the warp, so
+    /// that the assembler can see that.
     #[track_caller]
     pub fn warp_uniform(&self) -> Val<'k, u32> {
         let warp = self.warp();

@@ -1,9 +1,8 @@
 //! `wgmma`: a warpgroup of 128 threads multiplies straight from shared memory.
 //!
-//! The sums live in registers that the hardware works on while the threads go
-//! on. Fence, multiplications and commit are one call
-//! ([`WgmmaSums::accumulate`]), and the registers can be read only through
-//! [`WgmmaSums::finish`], which waits; before that there is no way to name them.
+//! The accumulators live in registers that the tensor cores update asynchronously. Fence,
+//! multiplications and commit are one call ([`WgmmaSums::accumulate`]), and the registers can be
+//! read only through [`WgmmaSums::finish`], which waits; before that there is no way to name them.
 //!
 //! Operands are tiles with rows of 128 bytes, [`Swizzled`](crate::TileLayout),
 //! as a tensor copy with the 128-byte swizzle writes them. Their rows run along
@@ -157,8 +156,8 @@ impl<'k, H> WgmmaOperand<'k, H> {
     }
 }
 
-/// Sums of 64 rows by 8 to 256 columns, spread over a warpgroup: in each thread
-/// four numbers of every 8 columns. They can't be read while they may be in use.
+/// Accumulators of 64 rows by 8 to 256 columns, spread over a warpgroup: in each thread four
+/// numbers of every 8 columns. They can't be read while a multiplication may be in flight.
 #[derive(Debug)]
 pub struct WgmmaSums<'k> {
     k: Kernel<'k>,
@@ -177,7 +176,7 @@ pub struct WgmmaBatch<'b, 'k> {
     sums: &'b WgmmaSums<'k>,
 }
 
-/// Sums that nothing works on any more.
+/// Accumulators after their wait.
 #[derive(Debug)]
 pub struct WgmmaResult<'k> {
     sums: Vec<[Var<'k, f32>; 4]>,
@@ -255,19 +254,18 @@ impl<'k> WgmmaSums<'k> {
         }
     }
 
-    /// Waits until all but the newest `newer` batches have ended, and gives these
-    /// sums as each warp has them, 16 of the 64 rows: to be read and changed in
-    /// place before the next batch. None of the newer batches may be theirs.
+    /// Waits until all but the newest `newer` batches have ended, and gives these accumulators as
+    /// each warp has them, 16 of the 64 rows: to be read and changed in place before the next
+    /// batch. None of the newer batches may write these accumulators.
     #[track_caller]
     pub fn settled(&self, newer: u32) -> WarpTile<'k> {
         self.wait_for_older(newer);
         WarpTile::over(&self.k, &self.sums)
     }
 
-    /// Waits until all but the newest `newer` batches have ended, and adds these sums to
-    /// `total`, those of each block of 8 columns times the factors for it, if there are any. None of the newer batches may be of these sums. The
-    /// tensor cores' own sums of 8-bit floats keep 13 bits of fraction, so a deep product
-    /// is summed in parts; the next one begins with [`mma_fresh`](WgmmaBatch::mma_fresh).
+    /// Waits until all but the newest `newer` batches have ended, and adds these accumulators to `total`, each block of 8 columns times its
+    /// factors, if there are any. None of the newer batches may write these accumulators. Tensor cores accumulate 8-bit floats with 13 bits of
+    /// fraction, so a deep product is summed in parts; the next part begins with [`mma_fresh`](WgmmaBatch::mma_fresh).
     #[track_caller]
     pub fn add_to(
         &self,
@@ -480,8 +478,8 @@ impl<'k> WgmmaResult<'k> {
 }
 
 impl<'k> Kernel<'k> {
-    /// Gives up registers down to `registers` per thread, so that other
-    /// warpgroups can have more. Whole warpgroups do it.
+    /// Releases registers down to `registers` per thread, so that other warpgroups can have more.
+    /// Whole warpgroups do it.
     #[track_caller]
     pub fn give_registers(&self, registers: u32) {
         self.set_registers("dec", registers);

@@ -1,8 +1,8 @@
 //! WMMA: 16x16x16 multiplications whose fragment layout is the hardware's own.
 //!
-//! Simpler than [`mma.sync`](crate::Accumulator) and without a say in where an
-//! element lies: fragments are loaded and stored whole. They load from shared
-//! or global memory; a pointer into any other space does not compile.
+//! Simpler than [`mma.sync`](crate::Accumulator), but the position of an element in a fragment is
+//! unknown: fragments are loaded and stored whole. They load from shared or global memory; a
+//! pointer into any other space does not compile.
 
 use crate::emit::{Opnd, Reg};
 use crate::kernel::Kernel;
@@ -118,7 +118,7 @@ impl<'k, H: WmmaInput> WmmaB<'k, H> {
     }
 }
 
-/// A 16 x 16 block of sums in a layout that only the hardware knows.
+/// An accumulator of 16 x 16 in an opaque layout.
 #[derive(Clone, Copy, Debug)]
 pub struct WmmaSums<'k> {
     sums: [Var<'k, f32>; 8],
@@ -158,7 +158,7 @@ impl<'k> WmmaSums<'k> {
         );
     }
 
-    /// Changes every sum by itself: to scale, to clamp.
+    /// Changes every element: to scale, to clamp.
     #[track_caller]
     pub fn map(&self, change: impl Fn(Val<'k, f32>) -> Val<'k, f32>) {
         for sum in self.sums {
