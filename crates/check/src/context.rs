@@ -1,4 +1,4 @@
-//! What a rule is given of a function.
+//! The input of a rule: one function with its analyses.
 
 use crate::facts::Facts;
 use crate::uniform::Uniformity;

@@ -12,7 +12,7 @@ struct Page {
 
 const PAGES: &[Page] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));
 
-/// What there is to say about one rule.
+/// The page of one rule.
 #[derive(Clone, Copy, Debug)]
 pub struct Explanation {
     /// The rule itself.
@@ -21,7 +21,7 @@ pub struct Explanation {
     pub text: Option<&'static str>,
     /// A kernel that breaks it.
     pub bad: Option<&'static str>,
-    /// The same kernel, mended.
+    /// The corrected kernel.
     pub good: Option<&'static str>,
 }
 

@@ -1,9 +1,8 @@
-//! What can be known of a register without running anything.
+//! Flow-insensitive facts about registers: address spaces and congruences.
 //!
 //! For each register: which memories it may point into, and what it is modulo a
-//! power of two. Both hold for every value that the register ever has (the
-//! facts do not follow the flow), so what they exclude is excluded, and a fact
-//! that says "may" means that some assignment makes it so.
+//! power of two. Both hold for every value that the register ever has, so an excluded value is
+//! impossible; a fact that says "may" means that some assignment makes it so.
 
 use crate::flow::{Flow, Op, Register};
 use heist_ptx::isa::space_of;
@@ -79,7 +78,7 @@ impl Congruence {
         }
     }
 
-    /// What holds of either.
+    /// The join: what holds for both.
     fn join(self, other: Congruence) -> Congruence {
         let modulus = self.modulus.min(other.modulus);
         let differ = (self.residue ^ other.residue) & (modulus - 1);
@@ -180,8 +179,8 @@ impl Facts {
         let mut facts = Facts {
             registers: vec![None; flow.registers],
         };
-        // Each round can only lose knowledge; a congruence loses at most 62
-        // times, and in practice a handful of rounds settles everything.
+        // The facts descend in a lattice: a congruence loses precision at most 62 times, and in
+        // practice a few rounds reach the fixed point.
         for _ in 0..64 {
             let mut changed = false;
             for op in &flow.ops {
@@ -252,11 +251,10 @@ impl Facts {
         }
     }
 
-    /// Lets one instruction add to what is known; says whether it did.
+    /// Applies the transfer function of one instruction; says whether a fact changed.
     fn apply(&mut self, flow: &Flow<'_>, op: &Op<'_>) -> bool {
         let [written] = op.roles.writes[..] else {
-            // Several registers at once come from memory or from a unit that
-            // knows more than we do.
+            // Several results at once come from memory or from a unit that is not modelled.
             let mut changed = false;
             for &register in &op.roles.writes {
                 changed |= self.assign(register, Fact::UNKNOWN);

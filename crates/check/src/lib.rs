@@ -1,12 +1,11 @@
 //! Why does my kernel die? Rules over PTX without running it.
 //!
-//! [`check`] takes a module, whoever made it, and says what is wrong with it,
-//! where and what to do. Each rule works on a control-flow graph with facts
-//! about pointers: which memory they may point into, and what they are modulo
-//! a power of two. A rule that can prove something reports an error; one that
-//! sees only that it may happen reports a warning that says "may" and why. No
-//! rule guesses: silence means nothing was proven, not that nothing is wrong,
-//! and the simulator finds what only a run can show.
+//! [`check`] takes a module from any compiler, and says what is wrong with it, where and what to
+//! do. Each rule works on a control-flow graph with facts about pointers: which memory they may
+//! point into, and what they are modulo a power of two. A rule that can prove something reports an
+//! error; one that sees only that it may happen reports a warning that says "may" and why. No rule
+//! guesses. No finding means that nothing was proven, not that nothing is wrong; the simulator
+//! finds mistakes that only a run can show.
 //!
 //! ```
 //! use heist_ptx::{Source, parse};

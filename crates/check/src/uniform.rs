@@ -1,10 +1,9 @@
-//! Which predicates can differ between the lanes of one warp.
+//! Divergence analysis: which predicates can differ between the lanes of one warp.
 //!
 //! A value is *laned* when it is computed from `%laneid` or `%tid` in a way
 //! that keeps their low five bits. Comparing `%tid.x` with a multiple of 32
-//! splits a block between warps, not a warp, and is not laned. What comes from
-//! memory is not known and counts as not laned: this is for rules that must
-//! not cry wolf.
+//! splits a block between warps, not a warp, and is not laned. Values from memory are unknown and
+//! count as not laned: rules that use this must have no false positives.
 
 use crate::flow::{Flow, Op, Register};
 use heist_ptx::isa::{Unit, Value};
@@ -20,7 +19,7 @@ impl Uniformity {
         let mut uniformity = Uniformity {
             laned: vec![false; flow.registers],
         };
-        // Who must be looked at again when a register turns out to be laned.
+        // The instructions to visit again when a register turns out to be laned.
         let mut readers = vec![Vec::new(); flow.registers];
         for (at, op) in flow.ops.iter().enumerate() {
             for read in &op.roles.reads {
@@ -42,7 +41,7 @@ impl Uniformity {
         uniformity
     }
 
-    /// Whether lanes of one warp can part at the guard of instruction `at`.
+    /// Whether a warp can diverge at the guard of instruction `at`.
     pub(crate) fn guard_is_laned(&self, flow: &Flow<'_>, at: usize) -> bool {
         let Some(guard) = flow.ops[at].roles.guard else {
             return false;

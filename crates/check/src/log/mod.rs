@@ -1,10 +1,9 @@
-//! What a build or a run left behind: ptxas's verbose output, compute-sanitizer's
-//! reports, CUDA error names, what Triton and CUTLASS say when they give up.
+//! Readers of logs: ptxas's verbose output, compute-sanitizer's reports, CUDA error names, messages
+//! of Triton and CUTLASS.
 //!
 //! [`recognise`] finds out what a text is; [`read`] turns it into findings, one
-//! for each cause and place however often it was repeated, and into a table of
-//! what each kernel takes. The text of a log is its own source: a finding points
-//! at the first line that speaks of it.
+//! for each cause and place however often it was repeated, and into a table of each kernel's
+//! resources. A finding points at the first line of the log that mentions it.
 
 mod cuda;
 mod lines;
@@ -65,7 +64,7 @@ pub fn read(kind: TextKind, source: &Source) -> Reading {
     if kind == TextKind::Ptx {
         return Reading::default();
     }
-    // A log may hold a build and a run; each part is read by who knows it.
+    // A log may hold a build and a run; each part has its own reader.
     let mut reading = ptxas::read(source);
     let refused = |finding: &Diagnostic| finding.code == rule::ASSEMBLER_ERROR;
     let assembled = !reading.findings.iter().any(refused);

@@ -1,4 +1,4 @@
-//! ptxas's verbose output: what each kernel takes, and the warnings that matter.
+//! ptxas's verbose output: each kernel's resources, and the warnings that matter.
 
 use super::lines::lines;
 use super::reading::{KernelUsage, Reading};
@@ -215,7 +215,7 @@ fn is_about(line: &str, known: &Known) -> bool {
         && (known.part.len() > 12 || line.contains("wgmma") || line.contains("ignored"))
 }
 
-/// An error or warning that we have no page for: told as it is.
+/// An error or warning without a page: reported verbatim.
 fn complaint(line: &str) -> Option<(Severity, String)> {
     let text = |after: &str| {
         line.split_once(after)
@@ -260,7 +260,7 @@ fn usage_line(
     if line.contains("Used ") && line.contains(" registers") && current.is_none() {
         *current = Some((KernelUsage::default(), span));
     }
-    // A line without its neighbours is of a kernel without a name.
+    // A line without the lines around it belongs to a kernel of unknown name.
     if line.contains("bytes stack frame") && current.is_none() {
         *current = Some((KernelUsage::default(), span));
     }

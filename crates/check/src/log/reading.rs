@@ -1,4 +1,4 @@
-//! What a log says, whoever wrote it.
+//! The contents of a log, whatever tool wrote it.
 
 use heist_ptx::Diagnostic;
 

@@ -109,7 +109,7 @@ fn classify(text: &str) -> Option<(Code, Severity)> {
     if text.starts_with("Invalid __") || text.starts_with("Invalid access") {
         return error(rule::SANITIZER_MEMCHECK);
     }
-    // What the hardware said, before the tool had a look: it has no address then.
+    // A hardware exception that the tool only passes on: it has no address.
     if text.starts_with("Out-of-range ") || text == "Unknown Error" {
         return error(rule::SANITIZER_MEMCHECK);
     }

@@ -5,7 +5,7 @@ use crate::flow::Op;
 use heist_ptx::isa::{Family, lanes_of};
 use heist_ptx::{Constant, Diagnostic, Operand, ScalarType, rule};
 
-/// M007: an address that is never a multiple of what it must be one of.
+/// M007: an address that is never aligned as its access requires.
 pub(super) fn alignment(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     for (_, op) in cx.flow.reachable_ops() {
         let Some(bytes) = needed_alignment(op) else {

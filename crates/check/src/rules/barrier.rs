@@ -5,14 +5,14 @@ use crate::flow::{BlockId, Op};
 use heist_ptx::isa::Control;
 use heist_ptx::{Diagnostic, Severity, rule};
 
-/// B001: an aligned barrier where lanes of one warp can have parted.
+/// B001: an aligned barrier where a warp can be divergent.
 pub(super) fn divergent(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     let barriers = cx.all(is_aligned_barrier);
     if barriers.is_empty() {
         return;
     }
-    // Barriers that nothing is told of yet. Blocks behind which there is none, up to where
-    // the ways met that led to them: kernels have thousands of branches to one end.
+    // Barriers that are not reported yet, and a cache of blocks without a barrier up to the
+    // reconvergence point: kernels have thousands of branches to one end.
     let mut open = vec![false; cx.flow.ops.len()];
     let mut closed: Vec<Option<Option<BlockId>>> = vec![None; cx.flow.graph.blocks()];
     barriers.iter().for_each(|&at| open[at] = true);
@@ -30,9 +30,8 @@ pub(super) fn divergent(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
             continue;
         }
         let block = cx.flow.graph.block_of(branch);
-        // One way that only leaves the kernel is the usual bounds check: on
-        // today's GPUs threads that left are not waited for, though the rule
-        // says that all must take part.
+        // A side that only exits is the usual bounds check: today's GPUs do not wait for exited
+        // threads, although the manual says that all must take part.
         let ways = cx.flow.graph.successors(block);
         let severity = if ways.iter().any(|&way| only_leaves(cx, way)) {
             Severity::Warning

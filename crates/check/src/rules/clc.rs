@@ -1,5 +1,5 @@
-//! Cluster launch control: ask, wait, test, and only then decode; after a
-//! refusal, never again.
+//! Cluster launch control: request, wait, test, and only then decode; after a refusal, no further
+//! request.
 
 use crate::Context;
 use crate::flow::{Op, Register};
@@ -69,9 +69,9 @@ fn early_query(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic> 
     )
 }
 
-/// The registers that hold a test's answer, who writes them, and whether they say
-/// "granted" rather than "refused": the test's own predicate, its negation, and
-/// what nvcc makes of a `bool` (1 or 0 by `selp`, compared with 0 again).
+/// The registers that hold a test's answer, their writers, and whether they mean "granted" rather
+/// than "refused": the test's own predicate, its negation, and nvcc's form of a `bool` (1 or 0 by
+/// `selp`, compared with 0 again).
 fn answers(cx: &Context<'_, '_>, test: usize) -> Vec<(Register, usize, bool)> {
     let Some(&answer) = cx.flow.ops[test].roles.writes.first() else {
         return Vec::new();
@@ -115,13 +115,13 @@ struct Refusal {
     granted: Vec<(usize, usize)>,
     /// The branches on the answer.
     branches: Vec<usize>,
-    /// The branches on something that the answer decided, and that may say it again.
+    /// The branches on a value that depends on the answer.
     passed_on: Vec<usize>,
 }
 
 impl Refusal {
-    /// Whether control can come to `to` after the refusal. A second branch on the
-    /// same answer goes one way only, and that is one of the ways.
+    /// Whether `to` is reachable after the refusal. A second branch on the same answer takes only
+    /// the refused side.
     fn reaches(&self, cx: &Context<'_, '_>, to: usize, stops: impl Fn(usize) -> bool) -> bool {
         let known = |at: usize| self.branches.contains(&at) || self.passed_on.contains(&at);
         let stops = |at: usize| known(at) || stops(at);
@@ -166,11 +166,10 @@ fn refusal(cx: &Context<'_, '_>, test: usize) -> Refusal {
     refusal
 }
 
-/// The branches after a refusal whose condition comes from what the answer decided:
-/// a word that the granted side sets, or to which the refused side gives a constant,
-/// also where other threads get it through shared memory. Which way they go is not
-/// known here; a kernel that asks there tells its threads to leave. A count of
-/// refusals is no such word.
+/// The branches after a refusal whose condition depends on the answer: on a word that the granted
+/// side sets, or that the refused side sets to a constant, also through shared memory. Their
+/// direction is not known here; typically such a word tells other threads to leave. A count of
+/// refusals is not such a word.
 fn passed_on(
     cx: &Context<'_, '_>,
     test: usize,
@@ -262,7 +261,7 @@ fn decode_of_a_refusal(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diag
 
 /// The tests of the response that a decode takes apart. Where several requests are in
 /// flight, or a loop is unrolled, each response has tests of its own: those of the same
-/// load, or else of a load from the same place. Where there is none, any may be meant.
+/// load, or else of a load from the same place. Without one, any test may be meant.
 fn tests_of(cx: &Context<'_, '_>, protocol: &Protocol, decode: usize) -> Vec<usize> {
     let loads = slot_reads(cx, decode);
     let of = |same: &dyn Fn(usize, usize) -> bool| -> Vec<usize> {
@@ -303,9 +302,8 @@ fn same_place(cx: &Context<'_, '_>, one: usize, other: usize) -> bool {
     }
 }
 
-/// Whether the decoded id, or the decode itself, is reached on a refused way.
-/// Compilers move the decode up before the test, which is harmless as long as
-/// nobody looks at what came out of a refusal.
+/// Whether the decoded id, or the decode itself, is reachable after a refusal. Compilers hoist the
+/// decode above the test, which is harmless as long as the result of a refusal is not used.
 fn used_after_refusal(cx: &Context<'_, '_>, tests: &[usize], decode: usize) -> bool {
     let before_a_test = tests
         .iter()
@@ -381,7 +379,7 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
     let (submit, read) = protocol.tests.iter().find_map(|&test| {
         let refusal = refusal(cx, test);
         let graph = &cx.flow.graph;
-        // Past the branch on the answer, or before it; what is refused asks no more.
+        // After the branch on the answer, or before it; the refused side makes no more requests.
         let unfenced = |read: usize, submit: usize| {
             let untold = |at: usize| fences(at) || refusal.branches.contains(&at);
             let before = |branch: usize| graph.reaches(read, branch, fences);
@@ -419,7 +417,7 @@ fn missing_fence(cx: &Context<'_, '_>, protocol: &Protocol) -> Option<Diagnostic
 
 /// The loads that a test's response comes from, through the `mov`s that put its
 /// parts together (nvcc makes the 128 bits out of two halves, and those out of
-/// four words); the test itself where they are not to be seen.
+/// four words); the test itself where they can't be found.
 fn slot_reads(cx: &Context<'_, '_>, test: usize) -> Vec<usize> {
     let mut seen = HashSet::from([test]);
     let (mut open, mut loads) = (vec![test], Vec::new());
@@ -539,7 +537,7 @@ fn not_elected(cx: &Context<'_, '_>, submit: usize) -> Option<Diagnostic> {
     )
 }
 
-/// Whether something is sent to a peer after the request: the answer may be handed on.
+/// Whether something is sent to a peer after the request: it may be the answer.
 fn hands_on(cx: &Context<'_, '_>, submit: usize) -> bool {
     let sends = cx.all(|op| {
         let opcode = &op.instruction.opcode;

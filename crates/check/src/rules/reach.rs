@@ -5,10 +5,8 @@ use crate::flow::BlockId;
 use heist_ptx::isa::Control;
 use heist_ptx::{Diagnostic, rule};
 
-/// X019: instructions that no way leads to. Lone `ret`, `exit`, `trap` and jumps
-/// are what compilers leave behind an endless loop or a call that never
-/// returns, and what follows a trap is what they think it returns to; neither
-/// is worth a word.
+/// X019: unreachable instructions. Not reported: a lone `ret`, `exit`, `trap` or jump, which
+/// compilers leave after an endless loop or a call that never returns, and code after a trap.
 pub(super) fn dead_code(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     let worth_a_word = |&at: &usize| !cx.flow.ops[at].control().leaves();
     let dead: Vec<usize> = cx

@@ -84,8 +84,8 @@ pub(crate) fn shared_opt_in(flow: &Flow<'_>, arch: Arch, dynamic: u32) -> Option
 }
 
 /// The static shared variables that a kernel uses, in the order of the text, and
-/// how many bytes they take together. Behind what the system has, a variable that is
-/// aligned to more begins further behind.
+/// how many bytes they take together. They begin after the bytes reserved by the system, so
+/// alignment may add padding.
 fn static_shared<'m>(flow: &Flow<'m>, arch: Arch) -> (Vec<(&'m Variable, u64)>, u64) {
     let mut used: Vec<(&Variable, u64)> = used_names(flow)
         .iter()

@@ -1,4 +1,4 @@
-//! Tensor cores: what they are fed from, and what compilers make of mistakes.
+//! Tensor cores: the memory of fragments, and traps that compilers put in place of mistakes.
 
 use crate::Context;
 use crate::facts::Spaces;

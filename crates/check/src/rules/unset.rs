@@ -1,12 +1,11 @@
-//! Registers that are read before anything can have set them.
+//! Reads of uninitialised registers.
 
 use crate::Context;
 use heist_ptx::{Diagnostic, FunctionKind, rule};
 
-/// M013: a read that every write of the register comes behind. Reads that only some ways
-/// reach without a write are left to a run: compilers make them, and guard what they
-/// compute. So are moves, of which nothing may come, and accumulators of `wgmma`, which
-/// starts them by itself.
+/// M013: a read before every write of the register. Reads that only some paths reach without a
+/// write are left to a run: compilers make them, and guard their use. So are moves, whose result
+/// may be unused, and accumulators of `wgmma`, which can start at zero.
 pub(super) fn reads(cx: &Context<'_, '_>, out: &mut Vec<Diagnostic>) {
     // The parameters of a function are registers that its caller sets.
     if cx.function().kind != FunctionKind::Entry {

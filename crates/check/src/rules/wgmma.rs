@@ -1,5 +1,4 @@
-//! The order that wgmma asks for: fence, multiply, commit, wait, and only then
-//! look at the registers.
+//! The protocol of `wgmma`: fence, multiply, commit, wait, and only then use the registers.
 
 use crate::Context;
 use crate::flow::Register;
@@ -72,8 +71,8 @@ fn follows(cx: &Context<'_, '_>, at: usize, parts: &str) -> bool {
         .any(|to| cx.flow.graph.reaches(at, to, |_| false))
 }
 
-/// An instruction that uses an accumulator with no wait on the way. Another
-/// wgmma may: the tensor core keeps their order.
+/// An instruction that uses an accumulator without a wait before it. Another `wgmma` may: the
+/// tensor core keeps their order.
 fn touched_in_flight(cx: &Context<'_, '_>, multiplies: &[usize]) -> Option<Diagnostic> {
     let (toucher, multiply) = multiplies.iter().find_map(|&at| {
         let accumulators = &cx.flow.ops[at].roles.writes;
