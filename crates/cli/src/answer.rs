@@ -1,11 +1,11 @@
-//! What a command answers, and how it says so: its exit status is 0 clean, 1 something
-//! was found, 2 the question was wrong.
+//! The answer of a command and its exit status: 0 clean, 1 something was found, 2 the question was
+//! wrong.
 
 use crate::render;
 use heist_ptx::{Diagnostic, Source};
 use heist_run::NotRun;
 
-/// What a command that could answer found.
+/// The verdict of a command that could answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing wrong: exit status 0.
@@ -14,7 +14,7 @@ pub(crate) enum Verdict {
     Found,
     /// What a program that was run ended with.
     Status(u8),
-    /// Of several files one could not be read, which was told: exit status 2.
+    /// One of several files could not be read, which was reported: exit status 2.
     Partly,
 }
 
@@ -88,7 +88,7 @@ impl Output {
         self.json_plain(&answer.unwrap_or_default());
     }
 
-    /// Prints JSON whose format is somebody else's.
+    /// Prints JSON in an external format.
     pub(crate) fn json_plain(self, value: &serde_json::Value) {
         println!("{value:#}");
     }
@@ -106,7 +106,7 @@ pub(crate) fn question(error: impl std::fmt::Display) -> BadQuestion {
     BadQuestion::Sentence(error.to_string())
 }
 
-/// What kept a launch from running.
+/// The reason why a launch did not run.
 pub(crate) fn not_run(why: NotRun) -> BadQuestion {
     match why {
         NotRun::Refused(list, text) => BadQuestion::Diagnostics(list, *text),

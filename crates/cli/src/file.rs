@@ -1,5 +1,5 @@
-//! Files that commands read, and those that they write: whole or not at all, and known
-//! to be writable before any work is done for them.
+//! Files that commands read, and those that they write: atomically, and only after a check, before
+//! any work, that they are writable.
 
 use crate::answer::BadQuestion;
 use heist_ptx::Source;
@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Puts `bytes` in a file, in place of what was there. They are written beside it
-/// first, so that a full disk costs nobody a file; a link stays a link.
+/// first, so that a full disk destroys no file; a link stays a link.
 pub(crate) fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), BadQuestion> {
     let written = target(path).and_then(|target| match target {
         // A device or a pipe holds nothing that could be lost.

@@ -1,4 +1,4 @@
-//! One bug is one finding: what is the same at many places is told once.
+//! One bug is one finding: the same finding at many places is reported once.
 
 use heist_ptx::{Diagnostic, Source};
 

@@ -1,5 +1,5 @@
-//! The `heist` command: everything that is about a terminal, a file or a table, and
-//! nothing that a program of its own would need; that is the `heist` library.
+//! The `heist` command: terminal, files and tables. Whatever another program could use is in the
+//! `heist` library.
 //!
 //! * [`command`]: the subcommands, one file each.
 //! * `fold`: one bug is one finding.

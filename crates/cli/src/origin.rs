@@ -1,4 +1,4 @@
-//! The CUDA source behind a piece of PTX, where `.file` and `.loc` tell.
+//! The CUDA source line of a piece of PTX, from `.file` and `.loc`.
 
 use heist_ptx::{Diagnostic, Item, Loc, Module, Source, Span, Statement};
 use std::collections::HashMap;
@@ -122,9 +122,9 @@ fn read(folder: &Path, path: &str) -> Option<String> {
         .find_map(|path: PathBuf| fs::read_to_string(path).ok())
 }
 
-/// A finding told at the source that its PTX was made from, with that source: the place and
-/// the other places are lines of it, and the PTX is a note. Nothing where the PTX does not
-/// tell, or the file is not there.
+/// A finding moved to the source that its PTX was compiled from, with that source: all its places
+/// are lines of it, and the PTX is a note. None where the PTX has no line information, or the file
+/// does not exist.
 pub fn lifted(
     module: &Module,
     source: &Source,

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What runs now, for the one who interrupts it.
+/// The work in progress, for the message after Ctrl-C.
 static UNDER_WAY: Mutex<Option<String>> = Mutex::new(None);
 
 /// Where there is no terminal, a line comes at most this often.

@@ -34,7 +34,7 @@ pub(crate) fn painted(text: &str) {
 
 /// Writes a line to standard error; its colours as [`painted`] does.
 pub(crate) fn err(words: Arguments<'_>) {
-    // Where that can't be written to, there is nobody left to tell.
+    // There is nowhere to report an error of standard error.
     let _ = writeln!(anstream::stderr().lock(), "{words}");
 }
 

@@ -28,7 +28,7 @@ pub trait Candidate {
     /// When the driver refuses it.
     fn enqueue(&self, stream: &Stream) -> Result<(), GpuError>;
 
-    /// Overwrites the outputs, so that what is left out shows.
+    /// Overwrites the outputs, so that unwritten elements are visible.
     ///
     /// # Errors
     /// When the driver refuses it.

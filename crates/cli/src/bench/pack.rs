@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 const SEAL: &str = "evidence.json";
 /// The version of its shape.
 const SCHEMA: &str = "heist-evidence-pack/1";
-/// Whoever hands a kernel in has had all four look at it.
+/// All four are required.
 const SANITIZERS: [&str; 4] = ["memcheck", "racecheck", "synccheck", "initcheck"];
 
 /// Seals a folder: what was measured where, what the sanitizers said, and the hash of every
@@ -60,14 +60,14 @@ fn inside(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What verifying a pack came to.
+/// The result of verifying a pack.
 #[derive(Debug, Default)]
 pub(crate) struct Verified {
-    /// Items that were looked at and hold.
+    /// Items that were checked and are right.
     pub(crate) held: usize,
     /// What is missing or false, each with its file.
     pub(crate) broken: Vec<String>,
-    /// What could not be looked at again here, and why.
+    /// Items that could not be checked here, and why.
     pub(crate) skipped: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl Verified {
 /// Assembles a module again: whether each kernel spills, or why that is not known.
 pub(crate) type Assemble<'a> = &'a dyn Fn(&Source) -> Result<Vec<(String, bool)>, String>;
 
-/// Holds a pack against itself, and what can be done again against what it says.
+/// Checks that a pack is consistent, and repeats what can be repeated.
 pub(crate) fn verify(folder: &Path, assemble: Option<Assemble<'_>>) -> Verified {
     let mut verified = Verified::default();
     let Some(seal) = read(&folder.join(SEAL), &mut verified) else {
@@ -138,7 +138,7 @@ fn read(path: &Path, verified: &mut Verified) -> Option<Value> {
     }
 }
 
-/// Every file is there and as it was, and none was added.
+/// Every file exists with its hash, and none was added.
 fn hashes(folder: &Path, seal: &Value, verified: &mut Verified) {
     let Some(files) = seal["files"].as_object() else {
         verified.broken.push(format!("{SEAL}: files is missing"));
@@ -243,7 +243,7 @@ fn profile(profile: &Value, name: &str, verified: &mut Verified) {
     }
 }
 
-/// The median that is told is that of the samples.
+/// The stated median is that of the samples.
 fn median(arm: &Value, name: &str, verified: &mut Verified) {
     let samples = arm["samples_ns"].as_array().cloned().unwrap_or_default();
     let mut numbers: Vec<f64> = samples.iter().filter_map(Value::as_f64).collect();
@@ -375,7 +375,7 @@ mod tests {
         let _ = fs::remove_dir_all(folder);
     }
 
-    /// Changes a file's text, and seals the pack again where that is part of the deceit.
+    /// Changes a file's text, and seals the pack again if `sealed`.
     fn bent(name: &str, file: &str, from: &str, to: &str, sealed: bool) -> Vec<String> {
         let folder = pack(name);
         let path = folder.join(file);

@@ -1,4 +1,4 @@
-//! The peers: what people use today, in a Python process of its own.
+//! The peers (cuBLAS, PyTorch, Triton), in a Python process of their own.
 //!
 //! The script is part of this binary. It is started once, gets inputs as files,
 //! and is asked for one sample at a time, so that its samples and ours alternate.
@@ -40,8 +40,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// What a peer is told. It says of which type the result is to be: results of
-    /// another one can't be compared.
+    /// The request to a peer. It names the type of the result: results of another type can't be
+    /// compared.
     fn request(&self, peer: &str) -> Value {
         json!({
             "op": "prepare", "family": self.family, "peer": peer, "options": self.options,
@@ -216,7 +216,7 @@ impl Peers {
 
     /// Frees what problems and peers hold on the GPU.
     pub fn forget(&mut self) {
-        // If they can't be told, they are gone, and so is their memory.
+        // If the request fails, the process is gone, and so is its memory.
         let _ = self.ask(&json!({ "op": "forget" }));
     }
 

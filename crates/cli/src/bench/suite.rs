@@ -12,7 +12,7 @@ use heist_sched::{Schedule, TileSource};
 use heist_tune::Candidate as Tuned;
 use serde_json::json;
 
-/// One of ours in a contest: what it is told besides the problem.
+/// One of our kernels in a contest: its settings besides the problem.
 #[derive(Clone, Debug)]
 pub struct Ours {
     /// What it is called.
@@ -473,9 +473,8 @@ fn backward() -> Vec<Spec> {
     specs
 }
 
-/// What a step of a job runs, whatever it is called. Variants may come to the same
-/// for some shape: times of the same code differ by chance alone, so it is one
-/// contestant, under both names.
+/// The identity of a step's code. Several variants may be the same code for some shape: their times
+/// would differ only by chance, so they are one contestant, under both names.
 #[derive(PartialEq)]
 struct Code {
     ptx: String,

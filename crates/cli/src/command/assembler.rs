@@ -33,8 +33,8 @@ fn in_virtual_environment(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What the assembler says of each kernel for its target, as of a log of it: what it
-/// takes, and what is worth a finding, a spill for example. Or why that is not known.
+/// The assembler's log of each kernel for its target, read: resources, and findings such as spills.
+/// Or why that is not known.
 pub(super) fn read(source: &Source, module: &Module) -> Result<Reading, String> {
     let Some((ptxas, _)) = find() else {
         return Err(

@@ -228,13 +228,13 @@ impl Check {
     }
 }
 
-/// Whether a finding fails the check. Whether a launch opts in to more than 48 KiB of
-/// shared memory is written in the host's code, which nobody has shown us.
+/// Whether a finding fails the check. X011 does not: the opt-in to more than 48 KiB of shared
+/// memory is in the host's code, which is not checked.
 fn fails(found: &Diagnostic) -> bool {
     found.code != rule::SHARED_OPT_IN
 }
 
-/// Whether a finding says what may happen, and a run would have told if it did.
+/// Whether a finding is only possible, and a run would have reported it if it happened.
 fn only_possible(found: &Diagnostic) -> bool {
     let says_may = || found.message.split(' ').any(|word| word == "may");
     let told_by_runs = !matches!(found.code, rule::UNREACHABLE | rule::SETMAXNREG_IGNORED);
@@ -242,7 +242,7 @@ fn only_possible(found: &Diagnostic) -> bool {
 }
 
 impl Found {
-    /// Drops what is only possible in kernels that were launched: the runs have answered.
+    /// Drops possible findings in kernels that were launched: the runs have refuted them.
     fn drop_refuted(&mut self, launched: &Bodies) {
         let refuted = |one: &Diagnostic| only_possible(one) && launched.have(one.span);
         let (dropped, kept): (Vec<_>, Vec<_>) =
@@ -284,8 +284,8 @@ impl Bodies {
     }
 }
 
-/// Adds what a run found to what was found without one. Where both say the same
-/// of the same place, the run knows more: which thread, which address.
+/// Merges the findings of a run into the static ones. Where both report the same rule at the same
+/// place, the run's finding is kept: it names the thread and the address.
 fn merge(found: &mut Vec<Diagnostic>, from_run: Vec<Diagnostic>) {
     let same = |a: &Diagnostic, b: &Diagnostic| {
         a.code == b.code && a.span.start == b.span.start && !a.span.is_none()

@@ -151,7 +151,7 @@ fn introduce(workload: Workload, synthetic: &Synthetic, device: DeviceName) {
     );
 }
 
-/// The first table: who is fast when the GPU is his alone.
+/// The first table: times alone on the GPU.
 fn alone(runs: &[Named<'_>]) {
     let rows: Vec<Vec<String>> = heist_view::story::ranked(runs)
         .into_iter()
@@ -176,7 +176,7 @@ fn alone(runs: &[Named<'_>]) {
     println!("\n=> {}\n", heist_view::story(runs));
 }
 
-/// The second table: how long somebody else would wait.
+/// The second table: how long another kernel would wait.
 fn shared(runs: &[Named<'_>]) {
     let mut waits: Vec<_> = runs
         .iter()

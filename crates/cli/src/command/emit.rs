@@ -23,7 +23,7 @@ Examples:
 pub(crate) struct Emit {
     /// The kernel: see `heist kernels`.
     kernel: String,
-    /// What it is told, such as m=512.
+    /// Its settings, such as m=512.
     #[arg(value_name = "NAME=VALUE")]
     told: Vec<String>,
     /// For which architecture.

@@ -27,7 +27,7 @@ pub(crate) struct Evidence {
 
 #[derive(Subcommand)]
 enum What {
-    /// Hold a pack against itself and what can be done again.
+    /// Check that a pack is consistent, and repeat what can be repeated.
     Verify {
         /// The pack.
         folder: PathBuf,

@@ -31,7 +31,7 @@ pub(super) struct Asked<'a> {
     pub(super) trace: Option<&'a Path>,
 }
 
-/// What is between a run and its verdict.
+/// The result of a run, before its verdict.
 struct Answer {
     name: String,
     work: Work,
@@ -127,7 +127,7 @@ pub(super) fn run(
 }
 
 /// What the tuner chose: the candidate that was asked for, or the remembered answer for this
-/// problem where nothing else was said. Answers that can't be read are told and not obeyed.
+/// problem where nothing else was said. Answers that can't be read are reported and not used.
 fn tuned(entry: &dyn Entry, asked: &Asked<'_>) -> Option<Candidate> {
     if asked.candidate.is_some() {
         return asked.candidate.clone();
@@ -280,8 +280,8 @@ fn as_json(answer: &Answer, asked: &Asked<'_>) -> serde_json::Value {
     })
 }
 
-/// The figures of a step. A kernel that was not watched tells of its blocks alone: what
-/// is not known of its tiles is null, and no zero.
+/// The figures of a step. A kernel that was not watched reports only its blocks: unknown figures of
+/// its tiles are null, not zero.
 fn summary(trace: &Trace) -> serde_json::Value {
     let mut figures = json!(trace.summary());
     if trace.tiles.is_empty() {

@@ -22,8 +22,8 @@ pub(super) struct Launches<'p> {
     pub(super) entries: Vec<&'p str>,
 }
 
-/// Runs every launch that a file says, of one kernel where one is asked for. What is
-/// said on the command line goes before what the file says.
+/// Runs every launch of a file, or only those of one kernel. Flags of the command line have
+/// precedence over the file.
 pub(super) fn run<'p>(
     path: &Path,
     program: &'p Program,
@@ -67,7 +67,7 @@ pub(super) fn run<'p>(
         all.count += 1;
         all.entries.push(entry);
         for diagnostic in launch(run, entry, program, how, started)? {
-            // Several launches find one mistake once.
+            // A mistake that several launches find is reported once.
             let known = |other: &Diagnostic| {
                 other.code == diagnostic.code && other.span.start == diagnostic.span.start
             };

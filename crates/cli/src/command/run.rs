@@ -48,7 +48,7 @@ pub(crate) struct Run {
     /// The workload or kernel.
     #[arg(value_name = "WORKLOAD")]
     name: String,
-    /// What a kernel is told, such as m=512.
+    /// Settings of the kernel, such as m=512.
     #[arg(value_name = "NAME=VALUE")]
     told: Vec<String>,
     /// When a block asks for more: see `heist policies`; greedy unless given.
@@ -154,7 +154,7 @@ fn times(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What kept a workload from running, as the command tells it.
+/// The reason why a workload did not run, as an error of the command.
 pub(super) fn not_run(error: TiledError) -> BadQuestion {
     match error {
         TiledError::NotRun(why) => answer::not_run(why),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What PyTorch does in the same company.
+/// The script that measures PyTorch beside the same kernels.
 const PEER: &str = include_str!("../../../../bench/kernels/share.py");
 
 /// Measure a kernel as one of two tenants of a GPU: an interactive kernel beside it, and
@@ -35,7 +35,7 @@ pub(crate) struct Share {
     /// The kernel that runs as the batch.
     #[arg(default_value = "gemm")]
     kernel: String,
-    /// What it is told, such as m=8192.
+    /// Its settings, such as m=8192.
     #[arg(value_name = "NAME=VALUE")]
     told: Vec<String>,
     /// A schedule of the batch; several may be given.

@@ -69,7 +69,7 @@ pub(crate) struct Tune {
     /// How many candidates are built at most, in each of the two stages.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// How long the sweep may take; what is not tried by then is left out, and told.
+    /// How long the sweep may take; candidates not tried by then are left out, and reported.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time: Option<Duration>,
     /// Keep to a part of the space: rows=64,128 or stages=3..6. May be said again.
@@ -354,7 +354,7 @@ fn verdict(rows: &[Row]) -> Verdict {
     }
 }
 
-/// No candidate has a time: what kept the one that is taken without tuning from it says most.
+/// No candidate has a time: the failure of the default kernel says most.
 fn nothing(found: &Tuning) -> BadQuestion {
     let telling = found.default.as_ref().or(found.rows.first());
     question(match telling {
@@ -426,7 +426,7 @@ pub(super) fn rows_as_table(rows: &[Row], modelled: bool) -> String {
     for row in rows.iter().filter(|row| row.median_ns().is_none()) {
         let reason = row.status.to_string();
         if let Status::Refused { .. } = row.status {
-            // Reasons differ in tile shapes and numbers: one of each kind is told.
+            // Reasons differ in tile shapes and numbers: one of each kind is shown.
             let kind = kind_of(&reason);
             let same = |(other, _): &&mut (String, usize)| kind_of(other) == kind;
             match refused.iter_mut().find(same) {
