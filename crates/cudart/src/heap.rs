@@ -1,8 +1,8 @@
 //! Memory that outlives launches.
 //!
-//! Device memory has addresses that the host can't touch, as on a real device. What both may
-//! touch (managed and pinned memory) is memory of the host at an address that the simulator
-//! takes as well; its bytes are copied in and out around each launch.
+//! Device memory has addresses that the host can't access, as on a real device. Managed and pinned
+//! memory is host memory at an address that is valid in the simulator as well; its bytes are copied
+//! in and out around each launch.
 
 use crate::raw;
 use heist_launch::Placed;
@@ -32,7 +32,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Device memory that nobody has written.
+    /// Uninitialised device memory.
     pub(crate) fn device(&mut self, len: usize) -> u64 {
         let at = DEVICE + self.device;
         self.device += (len as u64).next_multiple_of(512) + GAP;
@@ -43,7 +43,7 @@ impl Heap {
         at
     }
 
-    /// Memory that host and device touch at one address; nothing where the host has none.
+    /// Memory that host and device access at one address; none where the host can't map it.
     pub(crate) fn shared(&mut self, what: &str, len: usize) -> Option<u64> {
         let room = len.max(1).next_multiple_of(4096);
         let at = HOST + self.mapped;

@@ -1,5 +1,5 @@
-//! The pointers of callers. A C program vouches for them as it does to the real library: each
-//! function here is the one place where that is relied on.
+//! Pointers from callers. A C program guarantees their validity, as it does to the real library;
+//! only the functions here rely on that.
 
 use std::ffi::{CStr, c_char, c_void};
 

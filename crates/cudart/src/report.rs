@@ -1,4 +1,4 @@
-//! What is told to whoever started the program: a line of JSON for each thing.
+//! The report to `heist cuda`: a line of JSON for each launch or remark.
 
 use heist_ptx::{Diagnostic, Severity, Span};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Where the lines go. Without a file, what is found is told on standard error in short.
+/// Where the lines go. Without a file, findings are printed in short on standard error.
 pub(crate) struct ReportFile {
     file: Option<File>,
     folder: Option<PathBuf>,
@@ -26,7 +26,7 @@ impl ReportFile {
     /// One line.
     pub(crate) fn line(&mut self, value: &Value) {
         if let Some(file) = &mut self.file {
-            // A report that can't be written has nobody to be told to.
+            // There is nowhere to report that a report can't be written.
             let _ = writeln!(file, "{value}");
         }
     }
@@ -107,7 +107,7 @@ fn host_frames() -> Vec<String> {
         };
         let place = lines.next_if(|next| next.starts_with("at "));
         if name.contains("__device_stub__") {
-            // What nvcc makes of `<<<>>>`: below it are this library and the stub of the kernel.
+            // nvcc's stub of `<<<>>>`: the frames below it are this library and the kernel's stub.
             frames.clear();
             frames.push(String::new());
             continue;

@@ -40,7 +40,7 @@ struct Module {
 struct Function {
     module: usize,
     name: String,
-    /// Bytes of dynamic shared memory that were asked for beyond the usual.
+    /// Bytes of dynamic shared memory that were opted in to.
     dynamic: u32,
 }
 
@@ -145,7 +145,7 @@ impl Runtime {
         self.handles
     }
 
-    /// The last error, which is forgotten unless it stays.
+    /// The last error, which is cleared unless it is sticky.
     pub(crate) fn last_error(&mut self, forget: bool) -> c_int {
         let last = if self.sticky != 0 {
             self.sticky
@@ -412,7 +412,7 @@ impl Runtime {
         }
     }
 
-    /// Says at the end what was never given back.
+    /// Reports leaked memory at the end.
     pub(crate) fn end(&mut self) {
         let (count, bytes) = self.heap.leaked();
         self.report.line(&json!({ "leaked": [count, bytes] }));
@@ -428,7 +428,8 @@ fn target(text: &str) -> Option<Arch> {
     Arch::parse(word.split([',', ' ', ';']).next()?)
 }
 
-/// Puts a module's constants where its kernels look for them, and takes those of others away.
+/// Places a module's constants at the address that its kernels use, and removes those of other
+/// modules.
 fn constants(placed: &mut Vec<heist_launch::Placed>, program: &Program, number: usize) {
     let start = VARIABLES + number as u64 * MODULE_ROOM + MODULE_ROOM / 2;
     let of = |at: u64| {
@@ -479,7 +480,7 @@ fn print(text: &str) {
     }
 }
 
-/// The error that a device would be left with.
+/// The sticky error that a device would have.
 fn stays(found: &[Diagnostic]) -> c_int {
     let has = |codes: &[heist_ptx::Code]| found.iter().any(|one| codes.contains(&one.code));
     if has(&[rule::ASSERTION]) {

@@ -1,6 +1,6 @@
-//! Programs that hold the runtime themselves, as nvcc links by default: when this library is
-//! loaded in front of such a program, each function of the runtime that the program's symbol
-//! table names gets a jump to ours.
+//! Programs with a statically linked runtime, nvcc's default: when this library is preloaded into
+//! such a program, each runtime function in the program's symbol table is overwritten with a jump
+//! to ours.
 
 use crate::api::FUNCTIONS;
 use std::ffi::c_void;

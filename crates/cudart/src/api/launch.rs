@@ -31,7 +31,7 @@ struct Configuration {
 }
 
 thread_local! {
-    /// What `<<<>>>` has said, until the kernel's stub takes it.
+    /// The configuration of `<<<>>>`, until the kernel's stub takes it.
     static CONFIGURATIONS: RefCell<Vec<Configuration>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -159,7 +159,7 @@ pub(crate) struct Config {
     count: c_uint,
 }
 
-/// `cudaLaunchAttribute`: a number, and 64 bytes that hang on it.
+/// `cudaLaunchAttribute`: an id, and 64 bytes whose meaning depends on it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Attribute {
@@ -207,7 +207,7 @@ pub(crate) extern "C" fn cudaFuncSetAttribute(
             let bytes = u32::try_from(value).map_err(|_| INVALID_VALUE)?;
             runtime.allow_dynamic(function, bytes)
         }
-        // What else there is asks for caches and clusters, and changes nothing here.
+        // The other attributes are about caches and clusters, and change nothing here.
         _ => Ok(()),
     })
 }

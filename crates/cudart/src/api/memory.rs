@@ -86,7 +86,7 @@ fn copy(to: Pointer, from: *const c_void, len: usize, kind: c_int) -> c_int {
 pub(crate) extern "C" fn cudaMalloc(to: *mut Pointer, len: usize) -> c_int {
     call(|runtime| {
         fits(runtime, len)?;
-        // Nothing is what an empty allocation is.
+        // An empty allocation is a null pointer.
         let at = if len == 0 {
             0
         } else {

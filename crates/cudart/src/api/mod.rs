@@ -1,7 +1,7 @@
 //! The functions of the runtime library, with its types and numbers.
 //!
-//! What is not written out here is generated: names for per-thread default streams jump to
-//! those without the suffix, and every other name says that it is not there.
+//! The rest is generated: names for per-thread default streams jump to those without the suffix,
+//! and every other function reports that it is not supported.
 
 #![allow(
     non_snake_case,

@@ -1,10 +1,11 @@
-//! What a program's constructors call: its device code, kernels and variables.
+//! The registration functions that a program's constructors call: device code, kernels and
+//! variables.
 
 use crate::raw;
 use crate::runtime::runtime;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Handles are pointers that nobody follows; the number of the registration, from one on.
+/// Handles are pointers that are never dereferenced: the number of the registration, from one on.
 fn handle(number: usize) -> *mut *mut c_void {
     std::ptr::without_provenance_mut(number + 1)
 }
@@ -71,8 +72,8 @@ pub(crate) extern "C" fn __cudaRegisterManagedVar(
     let Some((at, size)) = runtime.add_variable(number(handle), host.cast(), &name) else {
         return;
     };
-    // The device's copy moves into memory that the host can touch, at the same address where
-    // it can be had there; the kernel knows it by that address alone.
+    // The device's copy moves into memory that the host can touch, at the same address if that is
+    // free there; the kernel knows it by that address only.
     if let Some(place) = runtime.heap.map_variable(at, size as usize) {
         raw::put(host, place as *mut c_void);
     } else {

@@ -1,5 +1,5 @@
-//! Streams and events. Everything is done when it is asked for, in the order of the calls,
-//! which is an order that streams allow; so there is nothing to wait for.
+//! Streams and events. Every call is synchronous: operations run in the order of the calls, which
+//! is one of the orders that streams allow, so there is nothing to wait for.
 
 use crate::raw;
 use crate::runtime::{INVALID_VALUE, call, runtime};
@@ -70,7 +70,7 @@ pub(crate) extern "C" fn cudaEventCreateWithFlags(to: *mut Handle, _: c_uint) ->
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaEventRecord(event: Handle, _: Handle) -> c_int {
     call(|runtime| {
-        // Two moments are never the same: programs divide by what is between.
+        // Two events never have the same time: programs divide by the difference.
         runtime.now_ns += 1.0;
         let now = runtime.now_ns;
         runtime.events.insert(event.addr(), now);
