@@ -1,10 +1,10 @@
-//! What a test file says: its cases, as data.
+//! The cases of a test file, as data.
 
 use crate::compare::Tolerance;
 use heist_launch::{Arguments, Buffer, BufferRef, Launch};
 use heist_ptx::{Code, Source};
 
-/// A PTX file and what it says about itself.
+/// A PTX file and its directives.
 #[derive(Clone, Debug)]
 pub struct TestFile {
     /// The text, named by its path.
@@ -17,8 +17,8 @@ pub struct TestFile {
 }
 
 impl TestFile {
-    /// The marks that a case answers for: those of the codes it says it finds,
-    /// or all of them when it says nothing of the kind.
+    /// The marks that a case must produce: those of the codes it lists with `finds`, or all of them
+    /// without such a list.
     pub fn marks_of<'f>(&'f self, case: &'f Case) -> impl Iterator<Item = &'f Mark> {
         self.marks.iter().filter(move |mark| match &case.findings {
             Findings::Marked => true,
@@ -38,7 +38,7 @@ impl TestFile {
         codes
     }
 
-    /// Whether the file is one half of a rule's pair that breaks the rule.
+    /// Whether the file is the half of a rule's pair that breaks the rule.
     pub fn is_bad(&self) -> bool {
         self.file_name().starts_with("bad")
     }

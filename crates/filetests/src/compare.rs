@@ -1,8 +1,8 @@
 //! Whether two buffers hold the same, and where they do not.
 //!
 //! Without a tolerance, bits count, with one exception: an expected `nan` is
-//! any NaN that something computed. The poison of an output that nobody wrote
-//! is a NaN too, and never counts as one.
+//! any NaN that something computed. The poison of an unwritten output is a NaN too, but never
+//! matches.
 
 use heist_launch::{Buffer, ElementType};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where cases run: the simulator, the GPU, or what stands for one in a test.
+//! The devices that run cases: the simulator, the GPU, or a mock in a test.
 
 use crate::case::Run;
 use heist_gpu::GpuError;
@@ -17,8 +17,8 @@ pub trait TestDevice: Sync {
     /// Whether it is real, so that a kernel that is wrong on purpose may harm it.
     fn is_real(&self) -> bool;
 
-    /// Runs one launch. What the device has to say about the kernel is in the
-    /// findings; an error is for what kept it from running.
+    /// Runs one launch. Findings about the kernel are in the result; an error means that it did not
+    /// run.
     fn run(&self, request: &Request<'_>) -> Result<Execution, CaseError>;
 }
 
@@ -62,8 +62,8 @@ impl fmt::Display for CaseError {
     }
 }
 
-/// The kernel that a run launches. One that the file does not have is the device's to
-/// refuse: a case may expect that.
+/// The kernel that a run launches. A kernel that the file does not have is refused by the device: a
+/// case may expect that.
 pub(crate) fn entry_of<'p>(program: &'p Program, run: &'p Run) -> Result<&'p str, String> {
     if let Some(entry) = &run.entry {
         return Ok(entry);
@@ -81,7 +81,7 @@ pub(crate) fn entry_of<'p>(program: &'p Program, run: &'p Run) -> Result<&'p str
 pub struct NoDevice {
     /// The reason.
     pub why: String,
-    /// Whether it is for want of a GPU or its driver.
+    /// Whether the machine has no GPU or driver.
     pub about_the_machine: bool,
 }
 
@@ -91,7 +91,7 @@ pub trait Losable: TestDevice {
     fn is_lost(&self) -> bool;
 }
 
-/// Something that finds fault with a module without running it.
+/// A static checker of modules.
 pub trait Checker: Sync {
     /// Everything it finds.
     fn check(&self, module: &Module, source: &Source) -> Vec<Diagnostic>;
@@ -119,7 +119,7 @@ const BUDGET: Budget = Budget {
 pub struct SimDevice {
     /// At least so many schedules of each case, until one finds something.
     pub explore: u16,
-    /// Refuse, delay and reorder in every case what hardware may.
+    /// Chaos in every case: refusals, delays and reorderings that hardware may do.
     pub chaos: bool,
 }
 
@@ -242,7 +242,8 @@ impl TestDevice for GpuDevice {
         }
         match answer {
             Ok(execution) => Ok(execution),
-            // What a kernel asks for is a finding about it, which a case may expect.
+            // A launch that the driver refuses is a finding about the kernel, which a case may
+            // expect.
             Err(NotRun::Gpu(error @ GpuError::Refused { .. })) => Ok(Execution {
                 findings: vec![error.diagnostic()],
                 ..Execution::default()

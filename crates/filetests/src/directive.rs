@@ -87,7 +87,7 @@ fn run_case(name: String, line: u32, run: Run) -> Case {
     }
 }
 
-/// A launch of which nothing is said yet.
+/// A launch with the defaults.
 fn no_run() -> Run {
     Run {
         entry: None,
@@ -106,7 +106,7 @@ fn no_run() -> Run {
 struct Reader {
     cases: Vec<Case>,
     marks: Vec<Mark>,
-    /// What `finds` and its like before any case belong to.
+    /// The case that `finds` and similar directives before any case belong to.
     implicit: Case,
     implicit_line: Option<u32>,
     errors: Vec<(u32, String)>,
@@ -161,7 +161,7 @@ impl Reader {
             "run" => {
                 let read = self.run(rest);
                 if read.is_err() {
-                    // What follows belongs to it all the same, and is not to blame.
+                    // The directives after it still belong to it, and are not errors.
                     let name = format!("line {}", self.line);
                     self.cases.push(run_case(name, self.line, no_run()));
                 }
@@ -305,7 +305,7 @@ impl Reader {
         self.start(run_case(name.to_owned(), self.line, run))
     }
 
-    /// What can be said only when a case is complete.
+    /// Checks that need the complete case.
     fn complete(&mut self, case: &Case) {
         self.line = case.line;
         let Action::Run(run) = &case.action else {

@@ -1,4 +1,4 @@
-//! What became of a selftest, for people and for machines.
+//! The report of a selftest, for people and for machines.
 
 use crate::verdict::Verdict;
 use serde::Serialize;

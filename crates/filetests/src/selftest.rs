@@ -1,4 +1,4 @@
-//! Runs files on devices and gathers what became of every case.
+//! Runs files on devices and collects the verdict of every case.
 
 use crate::case::{Action, Case, OnGpu, Run, TestFile};
 use crate::device::{CaseError, Checker, Request, TestDevice, entry_of};
@@ -165,10 +165,9 @@ impl Selftest<'_> {
         Verdict::from_complaints(judge_findings(&job.loaded.file, job.case, &diagnostics))
     }
 
-    /// A file with launches may be found fault with only for what its cases are
-    /// to find anyway; the checker need not find it, since it sees no launch. Its
-    /// warnings may be about what a launch rules out, so they count in the good
-    /// half of a rule's pair alone, where there must be none.
+    /// In a file with launches the static checker may report only codes that a case expects; it
+    /// need not report them, since it sees no launch. Its warnings may be about cases that a launch
+    /// rules out, so they count only in the good half of a rule's pair, where there must be none.
     fn check_unlaunched(&self, job: &Job<'_>) -> Verdict {
         let file = &job.loaded.file;
         let fine: Vec<_> = file

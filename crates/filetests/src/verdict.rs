@@ -1,4 +1,4 @@
-//! From what a device gave to whether a case passed.
+//! Judges whether a case passed.
 
 use crate::case::{Case, Run, TestFile};
 use crate::compare::{Tolerance, compare, compare_devices};

@@ -2,9 +2,8 @@
 //!
 //! A kernel that faults can take its whole process with it: after some faults the
 //! driver refuses every call until the process ends. So the cases of a real device run
-//! in a child. [`ChildDevice`] starts it, hands it one case at a time, and starts a new
-//! one after a loss, so that a fault costs the case that caused it and no other;
-//! [`serve`] is what the child does.
+//! in a child. [`ChildDevice`] starts it, hands it one case at a time, and starts a new one after a
+//! loss, so that a fault fails only the case that caused it; [`serve`] is the child's side.
 
 mod wire;
 
@@ -43,8 +42,8 @@ impl ChildDevice {
         ChildDevice::start_with(name, |_| PATIENCE, command)
     }
 
-    /// [`ChildDevice::start`] with a limit of one's own on how long a child may be silent
-    /// in a case, which is told by its name.
+    /// [`ChildDevice::start`] with another limit on how long a child may be silent in a case,
+    /// chosen by the case's name.
     pub fn start_with(
         name: &str,
         patience: impl Fn(&str) -> Duration + Send + Sync + 'static,
@@ -192,8 +191,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Without its input a healthy child leaves by itself; one that hangs in the
-        // driver does not, and a lost one has nothing to lose.
+        // When its input is closed, a healthy child exits; one that hangs in the driver does not,
+        // and is killed.
         self.asks = None;
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -203,7 +202,8 @@ impl Drop for Running {
 /// The child's side: opens the device, then runs the cases that `asks` names until
 /// there are no more, or the device is lost.
 ///
-/// `open` gives the reason why there is no device, and whether that is for want of one.
+/// `open` gives the reason why there is no device, and whether that is because the machine has
+/// none.
 pub fn serve<D: Losable>(
     open: impl FnOnce() -> Result<D, NoDevice>,
     asks: impl BufRead,

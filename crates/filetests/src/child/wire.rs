@@ -1,4 +1,4 @@
-//! What parent and child say to each other: one JSON value a line.
+//! The protocol between parent and child: one JSON value a line.
 //!
 //! A line of ours begins with [`MARK`], on a line of its own. Anything else on the
 //! child's standard output was printed by a kernel, or by the driver, and is no answer.
@@ -24,10 +24,10 @@ pub(super) struct Ask {
 /// Child to parent.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// The first word: there is a device.
+    /// The first message: there is a device.
     Ready,
-    /// The first word: there is none. `machine` says that it is for want of a GPU or
-    /// of its driver, not for anything that went wrong.
+    /// The first message: there is none. `machine` says that the machine has no GPU or driver, and
+    /// that nothing failed.
     NoDevice { why: String, machine: bool },
     /// A case ran. After `lost` the child runs nothing more.
     Ran {
@@ -137,7 +137,7 @@ impl Finding {
     }
 }
 
-/// What a child ran; `None` for what can't have been said by one of this version.
+/// The result of a child; `None` for a message that this version can't have sent.
 pub(super) fn ran(outputs: Vec<WireBuffer>, findings: Vec<Finding>) -> Option<Execution> {
     Some(Execution {
         outcome: Outcome {
