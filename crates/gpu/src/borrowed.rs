@@ -83,12 +83,10 @@ impl ReadyLaunch {
         self.bytes
     }
 
-    /// Puts it into a stream of the caller's. The parameters are copied before
-    /// this returns.
+    /// Puts it into a stream of the caller. The parameters are copied before this returns.
     ///
     /// # Errors
-    /// What the driver had against it; a fault of something launched before may
-    /// come out here.
+    /// An error of the driver; a fault of an earlier launch may be reported here.
     pub fn launch(&self, stream: BorrowedStream, parameters: &[u8]) -> Result<(), GpuError> {
         if parameters.len() != self.bytes {
             return Err(GpuError::Arguments {
@@ -131,7 +129,7 @@ impl Gpu {
     /// that [`TensorMap::validate`] accepts; this is done once, not here.
     ///
     /// # Errors
-    /// What the driver had against it.
+    /// An error of the driver.
     pub fn encode_tensor_map(
         &self,
         map: &TensorMap,
@@ -144,7 +142,7 @@ impl Gpu {
     /// Sets bytes of the caller's memory, in the order of its stream.
     ///
     /// # Errors
-    /// What the driver had against it.
+    /// An error of the driver.
     pub fn fill_borrowed(
         &self,
         address: u64,
@@ -174,7 +172,7 @@ impl Gpu {
         self.enter()?;
         let done = work();
         if !before.0.is_null() {
-            // What the caller asked for is done; nobody can act on a failure here.
+            // The work is done; the caller could not act on a failure here.
             let _ = raw::context_make_current(before.0);
         }
         Ok(done)

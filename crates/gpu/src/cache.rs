@@ -1,4 +1,4 @@
-//! The cache of assembled programs: what a program depends on, and what is kept of it.
+//! The cache of assembled programs: its key, and what is stored for each.
 
 use crate::capability::CudaVersion;
 use crate::device::DeviceInfo;
@@ -6,7 +6,7 @@ use crate::ptx::PtxText;
 use crate::raw::{self, Handle};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What to ask of the assembler in the driver.
+/// Options of the assembler in the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct JitOptions {
     /// At most this many registers a thread.

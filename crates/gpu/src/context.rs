@@ -1,4 +1,4 @@
-//! An open GPU: its context, what is at work in it, and its loss.
+//! An open GPU: its context, the launches in flight, and the loss of the context.
 
 use crate::cache::{Loaded, ProgramKey};
 use crate::device::{self, DeviceInfo};
@@ -110,8 +110,8 @@ impl Gpu {
     /// A context that is not lost stays as it is.
     ///
     /// Some faults leave the whole process without a GPU; then this fails, and
-    /// only a new process helps. The context is the process's primary one, so
-    /// whoever else uses that loses it too.
+    /// only a new process helps. The context is the process's primary one, so other users of it in
+    /// the process lose it too.
     pub fn reopen(&self) -> Result<Gpu, GpuError> {
         if self.state().lost.is_none() {
             return Ok(self.clone());
@@ -206,7 +206,7 @@ impl Gpu {
         fault
     }
 
-    /// Gives up on a context that will not answer any more.
+    /// Marks a context that no longer responds as lost.
     pub(crate) fn abandon(&self, status: Status) {
         self.lose(status);
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, in words that say what to do.
+//! The errors of this crate, each with what to do.
 
 use crate::capability::{Capability, CudaVersion};
 use crate::fault::Fault;
@@ -7,7 +7,7 @@ use heist_launch::{BindError, LaunchError};
 use heist_ptx::{Code, Diagnostic, Span, Version, rule};
 use thiserror::Error;
 
-/// Everything that this crate answers instead of a result.
+/// The error type of this crate.
 #[derive(Clone, Debug, Error)]
 pub enum GpuError {
     /// No driver library.

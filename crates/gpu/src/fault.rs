@@ -1,4 +1,4 @@
-//! Which launch a fault belongs to.
+//! Attribution of a fault to a launch.
 //!
 //! A kernel that faults does so while the host is doing something else, and the
 //! driver reports it from whatever call comes next. So every launch leaves a
@@ -13,7 +13,7 @@ use heist_ptx::Diagnostic;
 use heist_ptx::Span;
 use std::fmt::{self, Write};
 
-/// What is remembered of a launch until it is known to have ended well.
+/// The record of a launch, kept until it is known to have ended without a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaunchRecord {
     /// The module: a path, where it came from a file.
@@ -63,7 +63,7 @@ pub(crate) struct Pending {
     pub(crate) record: LaunchRecord,
 }
 
-/// How sure it is which launch faulted.
+/// The launches that may have faulted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Suspects {
     /// It was this one.
@@ -82,7 +82,7 @@ pub struct Fault {
     pub device: String,
     /// What the driver said, and which call it said it in.
     pub status: Status,
-    /// Whose fault it was.
+    /// The launches that may have caused it.
     pub suspects: Suspects,
 }
 

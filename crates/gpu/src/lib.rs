@@ -9,13 +9,13 @@
 //! anywhere. Without a driver, without a GPU, or with a driver that is too old,
 //! every way in answers with a [`GpuError`] that says what to do.
 //!
-//! A kernel that faults ends its context, and the driver tells from whatever call
-//! comes next. Here the error names the launch that caused it ([`Fault`]), later
-//! calls repeat it ([`GpuError::Lost`]), and [`Gpu::reopen`] starts anew.
+//! A kernel that faults ends its context, and the driver reports it from whatever call comes next.
+//! Here the error names the launch that caused it ([`Fault`]), later calls repeat it
+//! ([`GpuError::Lost`]), and [`Gpu::reopen`] starts anew.
 //!
 //! Launching is safe in Rust's sense: a kernel reaches the memory of its own
 //! context on the GPU and one page of host memory that holds counters and nothing
-//! else. What it does wrong in there is its own outcome.
+//! else. A mistake of the kernel affects only that memory.
 
 mod borrowed;
 mod cache;

@@ -1,4 +1,4 @@
-//! Measuring kernels beside each other.
+//! Measuring several kernels against each other.
 //!
 //! A time alone says little: clocks change with heat and load. So several arms
 //! are measured in turns, round after round, each in every position, and compared

@@ -61,8 +61,8 @@ impl DeviceMemory {
         self.gpu.check(copied)
     }
 
-    /// Writes a word at an offset, a multiple of four, when the stream comes to it. No
-    /// kernel is needed for that, so it does not wait for room on the GPU.
+    /// Writes a word at an offset, a multiple of four, in stream order. No kernel is needed for
+    /// that, so it does not wait for room on the GPU.
     pub fn write_in(&self, stream: &Stream, offset: usize, value: u32) -> Result<(), GpuError> {
         let address = self.range(offset, 4)?;
         self.gpu.enter()?;
@@ -182,7 +182,7 @@ impl<T: Element> fmt::Debug for Array<T> {
 }
 
 impl Gpu {
-    /// Memory with whatever was in it.
+    /// Uninitialised memory.
     pub fn allocate(&self, bytes: usize) -> Result<DeviceMemory, GpuError> {
         self.enter()?;
         // The driver gives no memory of size zero, and a pointer is needed anyway.
@@ -209,7 +209,7 @@ impl Gpu {
         })
     }
 
-    /// An array that nobody has written: poisoned, so that what is left of it shows.
+    /// An uninitialised array: poisoned, so that elements that no thread writes are visible.
     pub fn output<T: Element>(&self, count: usize) -> Result<Array<T>, GpuError> {
         Ok(Array {
             memory: self.allocate_with(Buffer::poisoned(T::TYPE, count).bytes())?,

@@ -1,5 +1,4 @@
-//! PTX as text for the driver: what it says of itself, and the one change that
-//! may be made to it.
+//! PTX as text for the driver: its header, and the one change that may be made to it.
 
 use heist_ptx::{Module, Version};
 use std::borrow::Cow;

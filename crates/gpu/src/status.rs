@@ -1,4 +1,4 @@
-//! What the driver answers when a call fails.
+//! The status of a failed driver call.
 
 use heist_ptx::{Code, rule};
 use std::fmt;
@@ -85,7 +85,7 @@ impl Status {
         })
     }
 
-    /// What it means for whoever wrote the kernel.
+    /// What it means for the author of the kernel.
     pub fn in_words(self) -> &'static str {
         match self.code {
             code::ILLEGAL_ADDRESS => {

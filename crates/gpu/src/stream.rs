@@ -22,14 +22,13 @@ pub struct Stream {
     capture: Mutex<Option<Vec<LaunchRecord>>>,
 }
 
-/// A stream that somebody else made, by the driver's handle for it. Zero is the
-/// default stream.
+/// A stream made by another library, by the driver's handle for it. Zero is the default stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BorrowedStream(pub u64);
 
 impl Gpu {
-    /// A new stream. Each launch on it is tracked, so that a fault can be laid at
-    /// the right door; that costs about a microsecond a launch.
+    /// A new stream. Each launch on it is tracked, so that a fault can be attributed to its launch;
+    /// that costs about a microsecond a launch.
     pub fn stream(&self) -> Result<Stream, GpuError> {
         self.make_stream(true, 0)
     }
@@ -91,8 +90,8 @@ impl Stream {
         BorrowedStream(self.handle.0.addr() as u64)
     }
 
-    /// Waits until everything on it is done. A fault of any launch comes out here,
-    /// with the name of the one that caused it.
+    /// Waits until everything on it is done. A fault of any launch is reported here, with the name
+    /// of the launch that caused it.
     pub fn synchronize(&self) -> Result<(), GpuError> {
         self.gpu.enter()?;
         self.gpu.check(raw::stream_synchronize(self.raw()))?;
@@ -139,8 +138,7 @@ impl Stream {
             .check(raw::stream_wait_event(self.raw(), event.handle.0))
     }
 
-    /// Puts something that launches into the stream: notes who it is, has `work`
-    /// do it, and has the device say when it is done.
+    /// Puts a launch into the stream: records it, runs `work`, and has the device signal its end.
     pub(crate) fn launch_tracked(
         &self,
         record: LaunchRecord,
@@ -199,7 +197,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.gpu.enter_to_drop() {
-            // Its mailbox slot goes to another stream, so nothing may be on its way.
+            // Its mailbox slot goes to another stream, so no write may be in flight.
             if let Err(status) = raw::stream_synchronize(self.raw()) {
                 let _ = self.gpu.check::<()>(Err(status));
                 return;
@@ -274,8 +272,8 @@ impl Graph {
         &self.records
     }
 
-    /// Puts the whole of it into a stream. A fault in it is laid at the graph's
-    /// first launch, by a name that says how many there are.
+    /// Puts the whole of it into a stream. A fault in it is attributed to the graph's first launch,
+    /// with a name that says how many there are.
     pub fn launch(&self, stream: &Stream) -> Result<(), GpuError> {
         self.gpu.enter()?;
         let record = match self.records.as_slice() {

@@ -1,4 +1,4 @@
-//! Memory of the host that kernels leave marks in.
+//! Host memory that the device writes launch numbers into.
 
 use super::{CUdeviceptr, CUstream, check};
 use crate::status::Status;
@@ -51,7 +51,7 @@ impl Mailbox {
         unsafe { self.host.add(slot).read_volatile() }
     }
 
-    /// Sets a slot to zero; only while no write to it is on its way.
+    /// Sets a slot to zero; only while no write to it is in flight.
     pub(crate) fn clear(&self, slot: usize) {
         assert!(slot < self.slots, "a slot of this mailbox");
         // SAFETY: inside the allocation, aligned, and nobody writes it now.
