@@ -29,13 +29,12 @@ use std::collections::hash_map::Entry;
 /// Which of the candidates is the fastest: the one that the tuner remembers for
 /// this kernel, grid and device, or the one that it measures now.
 ///
-/// `own` gives the kernel's own arguments, `build` the kernel of a schedule. A
-/// candidate is built and launched once before its first sample, so that what
-/// happens once is not in the time. Give a [`Tuner`] with
+/// `own` gives the kernel's own arguments, `build` the kernel of a schedule. A candidate is built
+/// and launched once before its first sample: a warm-up. Give a [`Tuner`] with
 /// [`Effort::EXACT`](heist_sched::Effort::EXACT) for a simulated device.
 ///
 /// # Errors
-/// What kept a candidate from being built or run, and whatever was found in its run.
+/// Why a candidate could not be built or run, and the findings of its run.
 pub fn fastest<A: KernelParams>(
     device: &Device,
     settings: &Settings,

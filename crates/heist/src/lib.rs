@@ -1,7 +1,7 @@
 //! Heist steals work: GPU kernels whose tiles are scheduled while the kernel runs.
 //!
-//! This crate is the front door: a program needs no other. Each part is a crate of
-//! its own, found here under a short name.
+//! A program needs only this crate. Each part is a crate of its own, re-exported here under a short
+//! name.
 //!
 //! | to | start at |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | have its tiles scheduled | [`sched::Tiled`], and [`sched::Policy`] for a policy of your own |
 //! | run it, on a simulated GPU or a real one | [`tiled::run`], with a whole program |
 //! | run any PTX | [`run::Device`] |
-//! | multiply or attend over memory of your own | [`ops`] |
+//! | run a GEMM or attention over memory of your own | [`ops`] |
 //! | run a kernel that is there | [`kernels::catalogue`] and [`job`] |
 //! | take the fastest schedule | [`auto::fastest`] for a kernel of yours, [`tune`] for one that is there |
 //! | see what kernels do to each other on a shared GPU | `share`, with the feature `gpu` |
@@ -17,8 +17,8 @@
 //! | draw a run | [`view`] |
 //!
 //! Two features are on unless turned off: `gpu` (real GPUs, through the driver) and
-//! `kernels` (what writes, schedules and ships kernels). A program that checks PTX
-//! or runs it on a simulated GPU needs neither.
+//! `kernels` (the builder, the scheduler and the shipped kernels). A program that checks PTX or
+//! runs it on a simulated GPU needs neither.
 
 #[cfg(feature = "kernels")]
 pub mod auto;

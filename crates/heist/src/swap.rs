@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 /// Policies that take turns, and how long each stays.
 #[derive(Clone, Debug)]
 pub struct Turns {
-    /// Loaded one after the other, from the first on again, until the kernel ends.
+    /// Loaded one after the other, in a cycle, until the kernel ends.
     pub policies: Vec<PolicyWords>,
     /// From one to the next.
     pub every: Duration,
 }
 
-/// What became of the turns.
+/// What became of the loads.
 #[derive(Clone, Debug, Default)]
 pub struct Swaps {
     /// Policies that were loaded.
     pub loaded: usize,
-    /// Times that one could not be, because blocks still used all other slots.
+    /// Loads that failed because blocks still used all other slots.
     pub in_use: usize,
     /// How long each took on the host, from the verifier until every block that decides
     /// sees it, in microseconds; on a simulated GPU there is nothing to measure.
@@ -76,7 +76,7 @@ impl PolicyMemory for OnDevice<'_> {
 /// until the kernel ends.
 ///
 /// # Errors
-/// What kept it from running, and a policy that the verifier refuses.
+/// The reason why it did not run, or a policy that the verifier refuses.
 pub fn run<A: KernelParams>(
     device: &Device,
     kernel: &TiledKernel<A>,

@@ -40,7 +40,7 @@ use heist_sched::{LaunchReport, Plan, PlanError, ReportError, TiledKernel, Trace
 /// What a launch gave.
 #[derive(Clone, Debug)]
 pub struct TiledRun {
-    /// What the device gave; no findings where it comes from [`run`].
+    /// The device's outcome; without findings where it comes from [`run`].
     pub execution: Execution,
     /// What the scheduler reported: as much as the kernel's
     /// [`Watch`](heist_sched::Watch) asks for.
@@ -75,7 +75,7 @@ impl TiledRun {
     }
 }
 
-/// Why there is no run, or none to rely on.
+/// Why there is no run, or why its results are not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum TiledError {
     /// The kernel could not be built.
@@ -96,7 +96,7 @@ pub enum TiledError {
     /// The architecture of the GPU is not one that Heist knows.
     #[error(transparent)]
     UnknownArch(#[from] UnknownArch),
-    /// A policy that is no policy.
+    /// The verifier refuses the policy.
     #[error("the policy is refused: {0}")]
     Policy(heist_sched::program::Refusal),
     /// There was nothing to choose from.
@@ -140,13 +140,11 @@ fn place(device: &Device) -> TraceDevice {
     }
 }
 
-/// Runs a kernel once over the tiles that it was built for. `own` are its own
-/// parameters, with an [`Arg`] in place of every address; what the scheduler needs
-/// besides is added.
+/// Runs a kernel once over the tiles that it was built for. `own` are its own parameters, with an
+/// [`Arg`] in place of every address; the scheduler's parameters are added.
 ///
 /// # Errors
-/// What kept it from running, and whatever was found in the run: see [`inspect`] for
-/// a run whose findings are looked at.
+/// The reason why it did not run, and the findings of the run; [`inspect`] returns them instead.
 pub fn run<A: KernelParams>(
     device: &Device,
     kernel: &TiledKernel<A>,
@@ -156,10 +154,10 @@ pub fn run<A: KernelParams>(
     Ready::new(device, kernel)?.run(device, kernel, own, settings)
 }
 
-/// The same for a caller that looks at the findings.
+/// The same, but findings are returned in the result.
 ///
 /// # Errors
-/// What kept it from running.
+/// The reason why it did not run.
 pub fn inspect<A: KernelParams>(
     device: &Device,
     kernel: &TiledKernel<A>,
@@ -185,7 +183,7 @@ impl Ready {
         Ok(Ready { plan, program })
     }
 
-    /// One launch; what is found in it is an error.
+    /// One launch; findings are an error.
     pub(crate) fn run<A: KernelParams>(
         &self,
         device: &Device,
@@ -198,7 +196,7 @@ impl Ready {
         Ok(TiledRun { execution, ..run })
     }
 
-    /// One launch, with what is found in it.
+    /// One launch, with its findings.
     pub(crate) fn inspect<A: KernelParams>(
         &self,
         device: &Device,
@@ -218,7 +216,7 @@ impl Ready {
         self.read(device, kernel, execution)
     }
 
-    /// What a launch gave, with what the scheduler reported.
+    /// The outcome of a launch, with the scheduler's report.
     pub(crate) fn read<A: KernelParams>(
         &self,
         device: &Device,
@@ -227,7 +225,7 @@ impl Ready {
     ) -> Result<TiledRun, TiledError> {
         let report = match kernel.report(&self.plan, &execution.outcome, &place(device)) {
             Ok(report) => report,
-            // After a fault there are no records; the fault is what there is to say.
+            // After a fault there are no records, only the finding.
             Err(_) if !execution.findings.is_empty() => LaunchReport::default(),
             Err(error) => return Err(error.into()),
         };

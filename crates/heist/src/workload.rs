@@ -46,10 +46,10 @@ impl WorkloadRun {
     }
 }
 
-/// Runs a workload. The schedule is traced, whatever it says.
+/// Runs a workload. The schedule is always traced.
 ///
 /// # Errors
-/// What kept it from running.
+/// The reason why it did not run.
 pub fn run(
     synthetic: &Synthetic,
     schedule: &Schedule,
@@ -67,7 +67,7 @@ pub fn run(
 /// others.
 ///
 /// # Errors
-/// What kept it from running.
+/// The reason why it did not run.
 #[cfg(feature = "gpu")]
 pub fn run_swapping(
     synthetic: &Synthetic,

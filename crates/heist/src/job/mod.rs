@@ -28,10 +28,10 @@ pub enum JobError {
     /// Something was found in a step.
     #[error(transparent)]
     Found(#[from] Found),
-    /// The device is none that kernels can be built for.
+    /// Kernels can't be built for this device.
     #[error(transparent)]
     Device(#[from] UnknownArch),
-    /// What the scheduler wrote down can't be read.
+    /// The scheduler's records can't be read.
     #[error(transparent)]
     Report(#[from] ReportError),
 }
@@ -61,20 +61,19 @@ pub fn target(device: &Device) -> Result<Target, UnknownArch> {
 pub struct StepRun {
     /// The PTX that ran, for the findings.
     pub text: Source,
-    /// What it gave. Where the schedule is traced, its trace has every tile.
+    /// Its outcome. Where the schedule is traced, the trace has every tile.
     pub execution: Execution,
-    /// What the scheduler wrote down, where the schedule is watched.
+    /// The scheduler's records, where the schedule is watched.
     pub scheduled: Option<LaunchReport>,
 }
 
-/// Runs every step of a job in order and waits; its buffers then hold what the
-/// kernels left there.
+/// Runs every step of a job in order and waits; its buffers then hold the results.
 ///
 /// # Errors
-/// What kept a step from running, and whatever was found in one.
+/// The reason why a step did not run, and the findings of a step.
 pub fn run(device: &Device, job: &mut Job, settings: &Settings) -> Result<Vec<StepRun>, JobError> {
     let mut steps = inspect(device, job, settings)?;
-    // No step follows one in which something was found.
+    // A step with findings is the last one.
     if let Some(last) = steps.pop() {
         let execution = last.execution.clean(&last.text)?;
         steps.push(StepRun { execution, ..last });
@@ -82,11 +81,11 @@ pub fn run(device: &Device, job: &mut Job, settings: &Settings) -> Result<Vec<St
     Ok(steps)
 }
 
-/// The same for a caller that looks at the findings: the job stops after a step in
-/// which something was found, and that is the last one here.
+/// Like [`run`], but findings are returned, not an error. The job stops after a step with findings,
+/// which is then the last one here.
 ///
 /// # Errors
-/// What kept a step from running.
+/// The reason why a step did not run.
 pub fn inspect(
     device: &Device,
     job: &mut Job,
@@ -137,8 +136,7 @@ pub fn output_of(family: &str) -> &'static str {
     }
 }
 
-/// The norm of the difference of two buffers over the norm of the first; not a
-/// number where they can't be compared.
+/// The relative norm of the difference of two buffers; NaN where they can't be compared.
 pub fn distance(reference: &Buffer, other: &Buffer) -> f64 {
     if reference.len() != other.len() {
         return f64::NAN;

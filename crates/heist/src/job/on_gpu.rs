@@ -29,16 +29,16 @@ impl OnGpu {
     /// Assembles the kernels and fills the buffers.
     ///
     /// # Errors
-    /// What the assembler or the driver had against it.
+    /// An error of the assembler or the driver.
     pub fn new(gpu: &Gpu, job: &Job) -> Result<OnGpu, JobError> {
         OnGpu::over(gpu, job, BTreeMap::new())
     }
 
-    /// The same over memory that is there already, by the names of the job's
-    /// buffers; what is not named is allocated.
+    /// The same over existing memory, by the names of the job's buffers; buffers that are not named
+    /// are allocated.
     ///
     /// # Errors
-    /// What the assembler or the driver had against it.
+    /// An error of the assembler or the driver.
     pub fn over(
         gpu: &Gpu,
         job: &Job,
@@ -60,16 +60,16 @@ impl OnGpu {
     /// Puts every step into the stream, in order, and returns.
     ///
     /// # Errors
-    /// What the driver had against a launch.
+    /// An error of the driver.
     pub fn launch(&self, stream: &Stream) -> Result<(), GpuError> {
         (0..self.steps.len()).try_for_each(|index| self.launch_step(index, stream))
     }
 
-    /// Puts one step alone into the stream: for a job whose steps are several
-    /// ways to do the same. A step that there is not is nothing to do.
+    /// Puts one step alone into the stream: for a job whose steps are alternatives. An index past
+    /// the last step does nothing.
     ///
     /// # Errors
-    /// What the driver had against the launch.
+    /// An error of the driver.
     pub fn launch_step(&self, index: usize, stream: &Stream) -> Result<(), GpuError> {
         match self.steps.get(index) {
             Some(step) => step.kernel.launch(stream, &step.launch, &step.arguments),
@@ -83,10 +83,10 @@ impl OnGpu {
     }
 
     /// Rings the bell of every scheduled step, or silences it: a policy that listens
-    /// ([`UntilAsked`](heist_sched::UntilAsked)) lets go of its blocks.
+    /// ([`UntilAsked`](heist_sched::UntilAsked)) retires its blocks.
     ///
     /// # Errors
-    /// What the driver had against the write.
+    /// An error of the driver.
     pub fn ring(&self, on: bool) -> Result<(), GpuError> {
         for step in &self.steps {
             if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {
@@ -96,11 +96,11 @@ impl OnGpu {
         Ok(())
     }
 
-    /// The same when the stream comes to it: whoever is behind it in the stream finds the
-    /// bell rung, and the host waits for nothing.
+    /// The same in stream order: later work in the stream sees the bell rung, and the host does not
+    /// wait.
     ///
     /// # Errors
-    /// What the driver had against the write.
+    /// An error of the driver.
     pub fn ring_in(&self, stream: &Stream, on: bool) -> Result<(), GpuError> {
         for step in &self.steps {
             if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {

@@ -24,8 +24,7 @@ pub enum Sequences {
         /// Keys of each.
         keys: u32,
     },
-    /// One after the other, each as long as it is: where they begin is read on the
-    /// device.
+    /// Packed one after the other, with different lengths: their starts are read on the device.
     Packed {
         /// How many.
         batch: u32,
@@ -38,9 +37,8 @@ pub enum Sequences {
         /// Key rows of the whole tensor.
         key_rows: u32,
     },
-    /// As many queries each, over keys and values that lie in pages (page, token,
-    /// head, element). How many keys a sequence has, and which pages, is read on the
-    /// device.
+    /// The same number of queries each, over paged keys and values (page, token, head, element).
+    /// The number of keys of a sequence, and its pages, are read on the device.
     Paged {
         /// How many.
         batch: u32,
@@ -88,8 +86,7 @@ pub struct AttentionOperands<'m> {
     pub v: Memory<'m>,
     /// Results, laid out as the queries.
     pub out: Memory<'m>,
-    /// The log-sum-exp of every query row, in f32, head after head: given by
-    /// whoever wants it.
+    /// The log-sum-exp of every query row, in f32, head after head; optional.
     pub lse: Option<Memory<'m>>,
     /// For packed and paged sequences: the first query row of each, and one past the
     /// last.
@@ -166,7 +163,7 @@ impl Attention {
                 key_rows,
             } => {
                 let queries = lengths_like("queries", batch, most_queries, query_rows)?;
-                // Room behind the last sequence of keys is not reached.
+                // Memory past the last sequence of keys is not accessed.
                 let reached = u64::from(batch) * u64::from(most_keys);
                 let key_rows = u64::from(key_rows).min(reached) as u32;
                 let keys = lengths_like("keys", batch, most_keys, key_rows)?;
@@ -209,8 +206,8 @@ impl Attention {
     }
 }
 
-/// Lengths with this sum, the first of them the longest. Kernels are chosen and
-/// grids made by their number, sum and maximum; the real ones are read on the device.
+/// Lengths with this sum, the first of them the longest. The choice of kernel and grid depends only
+/// on their number, sum and maximum; the real lengths are read on the device.
 fn lengths_like(what: &str, batch: u32, most: u32, rows: u32) -> Result<Vec<u32>, KernelError> {
     if most > rows {
         return Err(KernelError::unfit(format!(
@@ -226,7 +223,7 @@ fn lengths_like(what: &str, batch: u32, most: u32, rows: u32) -> Result<Vec<u32>
     let mut left = rows;
     let mut lengths = Vec::with_capacity(batch as usize);
     for index in 0..batch {
-        // As even as can be behind the first.
+        // The others are as even as possible.
         let even = left.div_ceil(batch - index);
         let length = if index == 0 { most } else { even };
         lengths.push(length);
@@ -250,7 +247,7 @@ impl Ops {
             let asked = problem.problem()?;
             asked.check()?;
             let mut variant = FAMILY.choose(None, &asked, self.target())?;
-            // The kernel for decoding deals its keys by itself.
+            // The decoding kernel distributes its keys itself.
             if schedule.is_some() && variant.name() == "decode" {
                 variant = FAMILY.choose(Some("large"), &asked, self.target())?;
             }
@@ -263,8 +260,8 @@ impl Ops {
     }
 }
 
-/// Lets the tensor maps of keys and values reach all pages there are: a plan knows of
-/// those that its sequences have.
+/// Extends the tensor maps of keys and values to all pages: a plan covers only those of its
+/// sequences.
 fn reach_pages(plan: &mut LaunchPlan, pages: u32) {
     let params = plan.steps.iter_mut().flat_map(|step| &mut step.params);
     for param in params {

@@ -103,7 +103,7 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
     let halves = asked.dtype.element();
     let (u32s, f32s) = (ElementType::U32, ElementType::F32);
     let read = |name, count| Operand::tensor(name, Role::In, halves, count, false);
-    // What is in no sequence stays as it was.
+    // Rows that are in no sequence keep their contents.
     let role = if starts == 0 { Role::Out } else { Role::InOut };
     let written = |name, count| Operand::tensor(name, role, halves, count, false);
     let first_rows = |name| Operand::tensor(name, Role::In, u32s, starts, starts == 0).list();

@@ -9,7 +9,7 @@ use heist_kernels::gemm::{FAMILY, Gemm, Major};
 use heist_launch::{ElementType, Role};
 use heist_sched::Schedule;
 
-/// What a multiplication works on.
+/// The operands of a multiplication.
 #[derive(Clone, Copy, Debug)]
 pub struct GemmOperands<'m> {
     /// The left matrix.
@@ -104,7 +104,7 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
         Major::Outer => outer,
     };
     let (m, n) = (problem.m, problem.n);
-    // All but the last of a batch are whole.
+    // All matrices of a batch but the last include the gap after their last row.
     let span = |rows: u32, pitch: u32, cols: u32| {
         u64::from(problem.batch - 1) * u64::from(rows) * u64::from(pitch) + span(rows, pitch, cols)
     };
@@ -131,7 +131,7 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
         Operand::tensor("a", Role::In, input, a, false),
         Operand::tensor("b", Role::In, input, b, false),
         Operand::tensor("c", Role::In, output, when(with_c, d), !with_c),
-        // Gaps between its rows keep what was in them.
+        // Gaps between its rows keep their contents.
         Operand::tensor(
             "d",
             if problem.ldc == n {

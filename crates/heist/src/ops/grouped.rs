@@ -1,4 +1,4 @@
-//! Many multiplications at once, whose rows are dealt out on the device.
+//! Grouped GEMM: many multiplications at once, whose rows are assigned to groups on the device.
 
 use super::error::OpError;
 use super::library::{Key, Ops};
@@ -30,7 +30,7 @@ pub struct GroupedGemm {
     pub layout: Layout,
 }
 
-/// What a grouped multiplication works on.
+/// The operands of a grouped multiplication.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupedOperands<'m> {
     /// The left matrices, one after the other: rows x k.
@@ -54,8 +54,8 @@ impl Operands for GroupedOperands<'_> {
 }
 
 impl GroupedGemm {
-    /// As the kernels take it. They go by the sum and the number of groups; how
-    /// the rows are dealt out is read on the device, so any way will do here.
+    /// As the kernels take it. They depend on the number of rows and of groups; which rows belong
+    /// to which group is read on the device, so any distribution is right here.
     fn problem(&self) -> Grouped {
         let groups = self.groups.max(1);
         let (each, more) = (self.rows / groups, self.rows % groups);
@@ -98,11 +98,11 @@ impl Ops {
             let mut operands = vec![
                 Operand::tensor("a", Role::In, input, m * k, false),
                 Operand::tensor("b", Role::In, input, g * n * k, false),
-                // Rows after the last group's end keep what was in them.
+                // Rows after the last group's end keep their contents.
                 Operand::tensor("d", Role::InOut, output, m * n, false),
                 Operand::tensor("shapes", Role::In, ElementType::U32, g, false).list(),
             ];
-            // Read in other forms of the problem alone.
+            // Read only in other forms of the problem.
             for name in ["places", "record"] {
                 operands.push(Operand::tensor(name, Role::In, ElementType::U32, 0, true));
             }

@@ -69,8 +69,8 @@ impl Ops {
         self.len() == 0
     }
 
-    /// The plan for a key, or the one that `make` describes: its launches, and what
-    /// they ask of the operands.
+    /// The plan for a key: the cached one, or the one that `make` describes (its launches and the
+    /// requirements on operands).
     pub(super) fn plan<O: Operands>(
         &self,
         key: Key,

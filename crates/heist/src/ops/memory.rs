@@ -1,12 +1,12 @@
-//! Memory of the caller's.
+//! The caller's memory.
 
 #![allow(unsafe_code)]
 
 use heist_gpu::DeviceMemory;
 use std::marker::PhantomData;
 
-/// Some bytes of the caller's, on the device that an operation runs on: those of a
-/// GPU, or the host's for a simulated one.
+/// Bytes of the caller, on the device that an operation runs on: a GPU's memory, or the host's for
+/// a simulated one.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory<'m> {
     address: u64,
@@ -138,7 +138,7 @@ impl<'m> Memory<'m> {
             return Some(Vec::new());
         }
         let from = std::ptr::with_exposed_provenance::<u8>(self.address as usize);
-        // SAFETY: whoever made this promised that these bytes can be read.
+        // SAFETY: the constructor's contract guarantees that these bytes can be read.
         let slice = unsafe { std::slice::from_raw_parts(from, bytes as usize) };
         Some(slice.to_vec())
     }
@@ -149,7 +149,7 @@ impl<'m> Memory<'m> {
             return false;
         }
         let to = std::ptr::with_exposed_provenance_mut::<u8>(self.address as usize);
-        // SAFETY: whoever made this promised that these bytes can be written, and
+        // SAFETY: the constructor's contract guarantees that these bytes can be written, and
         // `bytes` is a vector of our own, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         true

@@ -1,13 +1,12 @@
-//! Operations over memory that the caller owns: multiply, multiply in groups,
-//! attend, and the gradients of attention.
+//! Operations over the caller's memory: GEMM, grouped GEMM, attention and its gradients.
 //!
 //! A plan is made once for a problem: the kernel is chosen, built, assembled and
 //! checked. Launching it puts it into the caller's stream with the caller's
 //! memory: nothing is allocated, nothing waits, and a CUDA graph can capture it.
 //! [`Ops`] keeps the plans by problem; it can be used from any number of threads.
 //!
-//! A simulated GPU takes the same calls over host memory. What it finds wrong is
-//! an error ([`OpError::Found`]).
+//! A simulated GPU takes the same calls over host memory. Its findings are an error
+//! ([`OpError::Found`]).
 //!
 //! ```
 //! use heist::run::Device;

@@ -1,4 +1,4 @@
-//! What an operation works on, and the memory that it needs besides.
+//! The operands of an operation, and its workspace.
 
 use super::memory::Memory;
 use heist_launch::{ElementType, Role};
@@ -69,8 +69,8 @@ pub struct Operand {
     pub bytes: u64,
     /// Its address must be a multiple of this.
     pub alignment: u64,
-    /// Whether it may be left out: where the kernel has no use for it, or where
-    /// the workspace has room for what nobody wants to see.
+    /// Whether it may be omitted: the kernel does not use it, or writes it to the workspace
+    /// instead.
     pub optional: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Workspace {
     /// Counters that blocks draw their tiles from: zero before the first launch. A
     /// launch leaves them zero, so plans may take turns with the same.
     pub counters: u64,
-    /// What is written and read within a launch: any contents.
+    /// Scratch memory within a launch; its contents before do not matter.
     pub scratch: u64,
 }
 

@@ -38,7 +38,7 @@ enum Patch {
     Scratch(u64),
 }
 
-/// Where everything lies that the kernels of a job need besides their operands.
+/// The workspace layout of a job.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) workspace: Workspace,
@@ -116,9 +116,8 @@ pub(super) fn used(steps: &[Step], operands: &[Operand]) -> Vec<bool> {
 }
 
 impl Scratch {
-    /// Lays out what the kernels of a job need besides their operands: what must be
-    /// zero; and buffers of the job that are no operands, with operands that may be
-    /// left out although they are written.
+    /// Lays out the workspace of a job: the counters, which must be zero; and the scratch memory,
+    /// for buffers that are not operands and for written operands that may be omitted.
     pub(super) fn of(plan: &LaunchPlan, operands: &[Operand]) -> Result<Scratch, KernelError> {
         let mut scratch = Scratch::default();
         for (index, step) in plan.steps.iter().enumerate() {

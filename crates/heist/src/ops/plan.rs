@@ -105,8 +105,7 @@ impl<O: Operands> Plan<O> {
     /// returns when it is done.
     ///
     /// # Errors
-    /// What does not fit, what the driver had against it, or what the simulated
-    /// GPU found.
+    /// Memory that does not fit, an error of the driver, or findings of the simulated GPU.
     pub fn launch(
         &self,
         operands: &O,
@@ -147,7 +146,7 @@ impl Planned {
                 }
                 Ok(())
             }
-            // It has memory of its own, so that it knows what was never written.
+            // It has its own memory, so that it can detect uninitialised reads.
             On::Sim {
                 device,
                 steps,

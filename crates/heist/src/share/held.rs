@@ -9,11 +9,11 @@ use heist_launch::Launch;
 use std::time::Duration;
 
 kernel_params! {
-    /// What the holder looks at.
+    /// The holder's parameters.
     pub struct HolderArgs { leave: Global<u32> }
 }
 
-/// The longest that blocks are held, in nanoseconds: nobody may forget them there.
+/// The longest that blocks are held, in nanoseconds, in case nobody releases them.
 const LONGEST: u64 = 10_000_000_000;
 
 /// The PTX of the holder: blocks that stay until a word is not zero.
@@ -47,7 +47,7 @@ impl Holder {
     /// A holder that holds nothing yet.
     ///
     /// # Errors
-    /// What the driver had against it.
+    /// An error of the driver.
     pub fn new(gpu: &Gpu, arch: Arch) -> Result<Holder, JobError> {
         let text = holder_ptx(arch)
             .map_err(|error| JobError::Kernel(KernelError::unfit(error.to_string())))?;
@@ -72,7 +72,7 @@ impl Holder {
             let launch = Launch::new(sms, 32).dynamic_shared(self.shared);
             let arguments = [KernelArg::memory(&self.leave)];
             self.kernel.launch(&self.stream, &launch, &arguments)?;
-            // Nothing else runs: they are there at once.
+            // Nothing else runs, so the blocks start at once.
             std::thread::sleep(Duration::from_millis(2));
         }
         let timed = alone(&self.gpu, tenants, rounds, 1);

@@ -1,10 +1,10 @@
 //! Two tenants of one GPU: what a kernel costs the others, and what the others
 //! cost it.
 //!
-//! A running block is never stopped, so who keeps blocks keeps the GPU. Two
-//! questions, measured on a real GPU: how long an interactive kernel waits beside
-//! a batch that runs back to back ([`beside`]), and how long a kernel takes while
-//! somebody else holds some of the multiprocessors ([`Holder`]).
+//! A running block is never stopped, so a kernel that keeps its blocks keeps the GPU. Two
+//! questions, measured on a real GPU: how long an interactive kernel waits beside a batch that runs
+//! back to back ([`beside`]), and how long a kernel takes while another kernel holds some of the
+//! multiprocessors ([`Holder`]).
 
 mod held;
 
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 /// A kernel of the catalogue under a schedule, as a tenant of the GPU.
 #[derive(Clone, Debug)]
 pub struct Tenant {
-    /// What the row of a table is called.
+    /// The name of its row in a table.
     pub name: String,
     /// The kernel.
     pub kernel: &'static str,
-    /// What it is told.
+    /// Its settings.
     pub told: Settings,
     /// The kernel's own unless given.
     pub schedule: Option<Schedule>,
@@ -84,7 +84,7 @@ pub fn move_in(
 pub struct Tail {
     /// Half of the samples are below.
     pub p50: f64,
-    /// All but one in a hundred are.
+    /// 99% of the samples are below.
     pub p99: f64,
 }
 
@@ -123,7 +123,7 @@ pub fn alone(
     let stream = gpu.untracked_stream()?;
     let (start, end) = (gpu.event()?, gpu.event()?);
     let mut samples = vec![Vec::new(); tenants.len()];
-    // The first round is for the clocks.
+    // The first round warms up the clocks.
     for round in 0..=rounds {
         for turn in 0..tenants.len() {
             let at = (round + turn) % tenants.len();
@@ -149,11 +149,11 @@ pub fn alone(
 pub struct Beside {
     /// How long the interactive one took, from its launch to its end.
     pub interactive: Tail,
-    /// How long one launch of the batch took in this company, in microseconds.
+    /// How long one launch of the batch took meanwhile, in microseconds.
     pub batch: f64,
 }
 
-/// How the two are put beside each other.
+/// How the two are run beside each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Company {
     /// Launches of the interactive kernel.

@@ -14,8 +14,8 @@ use heist_tune::{Bench, Candidate, Facts, Failure};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A larger problem is held against the kernel that is taken without tuning: the reference
-/// would take minutes.
+/// The result of a larger problem is compared with the default kernel's: the reference would take
+/// minutes.
 const MOST_FLOPS: f64 = 2e10;
 /// So many candidates stay loaded, for races.
 const LOADED: usize = 12;
@@ -107,7 +107,7 @@ impl<'d> DeviceBench<'d> {
         failure(error, self.settings.limit)
     }
 
-    /// Holds a result against the reference, or against the first right one.
+    /// Compares a result with the reference, or with the first right result.
     fn check(&mut self, prepared: &Prepared, facts: &mut Facts) -> Result<(), Failure> {
         let name = self.problem.output();
         let result = prepared.job.data(name).ok_or_else(|| Failure::Refused {
@@ -117,7 +117,7 @@ impl<'d> DeviceBench<'d> {
             let off = distance(first, result);
             facts.against = "first".to_owned();
             facts.error = Some(off);
-            // Not a number is not right either.
+            // NaN is not right either.
             if off <= *bound {
                 return Ok(());
             }
@@ -139,7 +139,7 @@ impl<'d> DeviceBench<'d> {
         } else {
             facts.against = "nothing: it is the first, and too large for the reference".to_owned();
         }
-        // Two right results may be on two sides of the reference.
+        // Two right results may lie on either side of the reference.
         self.first = Some((result.clone(), 2.0 * prepared.bound));
         Ok(())
     }
@@ -148,8 +148,7 @@ impl<'d> DeviceBench<'d> {
 impl Bench for DeviceBench<'_> {
     fn solve(&mut self, candidate: &Candidate) -> Result<Facts, Failure> {
         if self.first.is_none() && *candidate != Candidate::default() {
-            // A process that was begun anew: what is taken without tuning is what others are
-            // held against.
+            // A new process: the others are compared with the default kernel's result.
             self.solve(&Candidate::default())?;
         }
         if *candidate == Candidate::default() {

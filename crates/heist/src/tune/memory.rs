@@ -1,9 +1,10 @@
-//! Answers that are remembered, and when one is taken.
+//! The store of tuned answers, and when one is used.
 //!
 //! They lie in one SQLite file: `$HEIST_TUNED`, or `heist/tuned.sqlite` in the cache folder of
 //! the user. An answer is for one kernel, one problem, one kind of GPU, one driver and one version of
-//! the kernels; under another driver or version it is not taken, and the problem is to be tuned again. It
-//! names tiles and a schedule and nothing else, so it can make a kernel slower and never wrong.
+//! the kernels; under another driver or version it is not used, and the problem must be tuned
+//! again. It names tiles and a schedule and nothing else, so it can make a kernel slower and never
+//! wrong.
 
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_run::Device;
@@ -13,8 +14,8 @@ use std::path::PathBuf;
 /// Names the file.
 pub const VARIABLE: &str = "HEIST_TUNED";
 
-/// Where answers are kept. `None` where the system has no place for it; an empty `HEIST_TUNED` is
-/// the wish to remember nothing.
+/// Where answers are kept. `None` where the system has no place for it; an empty `HEIST_TUNED`
+/// turns the store off.
 pub fn place() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE) {
         return (!named.is_empty()).then(|| PathBuf::from(named));
@@ -85,7 +86,7 @@ impl Memory {
 /// (`variant=`, `config=` and their like) asks for nothing.
 ///
 /// # Errors
-/// When the file is broken, or not one of answers: it is not obeyed then.
+/// When the file is damaged, or is not a store of answers: it is not used then.
 pub fn look_up(entry: &dyn Entry, told: &Told, device: &Device) -> Result<Memory, StoreError> {
     let chosen = ["variant", "config", "splits", "together"]
         .iter()
@@ -122,7 +123,7 @@ pub fn remembered(key: &Key) -> Result<Memory, StoreError> {
     })
 }
 
-/// Keeps an answer. The file, unless nothing is to be remembered.
+/// Keeps an answer. Returns the file, unless the store is off.
 ///
 /// # Errors
 /// When the file can't be written.

@@ -1,11 +1,11 @@
-//! The fastest way to solve one problem on one device, by trying many.
+//! Autotuning: the fastest kernel and schedule for one problem on one device.
 //!
 //! What can be tried is declared by a [`Tunable`]: a kernel of the catalogue ([`Catalogued`]), or
 //! your own. Tiles come first, then the schedules of the two fastest: each stage is a sweep of
-//! [`heist_tune`], with the kernel that is taken without tuning in every race. [`DeviceBench`] builds,
-//! checks and times the candidates; [`memory`] keeps the answers.
+//! [`heist_tune`], with the default kernel in every race. [`DeviceBench`] builds, checks and times
+//! the candidates; [`memory`] keeps the answers.
 //!
-//! A kernel of one's own:
+//! A kernel of your own:
 //!
 //! ```
 //! use heist::kernels::catalogue::Prepared;
@@ -53,10 +53,10 @@ pub trait Tunable {
     fn space(&self, target: Target) -> Result<Vec<Proposal>, KernelError>;
 
     /// A candidate with data, ready to run, and how to tell whether it was right. The candidate
-    /// without words is what is taken without tuning.
+    /// without words is the default kernel.
     ///
     /// # Errors
-    /// Why it can't be had.
+    /// Why it can't be built.
     fn prepare(&self, candidate: &Candidate, target: Target) -> Result<Prepared, KernelError>;
 
     /// The buffer that holds the result.
@@ -64,8 +64,8 @@ pub trait Tunable {
         "d"
     }
 
-    /// Schedules to try for a candidate, as a word `schedule` of it; none where the kernel deals
-    /// its tiles by itself.
+    /// Schedules to try for a candidate, as a word `schedule` of it; none where the kernel
+    /// distributes its tiles itself.
     fn schedules(&self, _: Target) -> Vec<String> {
         Vec::new()
     }
@@ -103,7 +103,7 @@ impl Tunable for Catalogued<'_> {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// The problem is none, or the device can't do it.
+    /// The problem is invalid, or the device can't solve it.
     #[error(transparent)]
     Job(#[from] JobError),
     /// The sweep could not go on.
@@ -118,7 +118,7 @@ pub struct Tuning {
     pub rows: Vec<Row>,
     /// The fastest one that is right.
     pub best: Option<Row>,
-    /// What is taken without tuning.
+    /// The default kernel's row.
     pub default: Option<Row>,
     /// Candidates that were not tried because the time was over.
     pub left_out: usize,
@@ -142,7 +142,7 @@ pub fn search(
     let whole = budget.shard == heist_tune::Shard::WHOLE;
     let mut sweep = Sweep::new(bench, journal, budget.clone(), Candidate::default(), said);
     sweep.stage(&tiles)?;
-    // A part of the candidates does not know which tiles are the fastest of all.
+    // A shard does not know which tiles are the fastest of all candidates.
     if whole && sweep.planned().is_empty() {
         let proposals = scheduled(&sweep.rows(), &problem.schedules(target));
         if !proposals.is_empty() {
