@@ -1,5 +1,4 @@
-//! What kernels there are, and how they are asked for by name: what `heist
-//! kernels`, `run`, `emit` and `bench` go by.
+//! The catalogue of kernels by name, for `heist kernels`, `run`, `emit` and `bench`.
 
 use crate::error::KernelError;
 

@@ -1,5 +1,5 @@
-//! What a kernel family offers to those who ask for it by name: its parameters, its
-//! variants, and one of them prepared with random data.
+//! A kernel family in the catalogue: its parameters, its variants, and one of them prepared with
+//! random data.
 
 use crate::error::KernelError;
 use crate::family::Target;
@@ -10,20 +10,20 @@ use heist_tune::{Candidate, Proposal};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// A number, a word or a list that a kernel can be told.
+/// A setting of a kernel: a number, a word or a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// Its value unless told.
+    /// Its default value.
     pub default: &'static str,
     /// What it is, in a line.
     pub about: &'static str,
 }
 
-/// Elements that a buffer with random data may have: the reference holds the same
-/// numbers in f64 beside it, and there are several buffers. A part of the memory
-/// that is free, where the system says how much that is.
+/// The largest number of elements in a buffer with random data: the reference holds the same
+/// numbers in f64 beside it, and there are several buffers. A part of the free memory, where the
+/// system reports it.
 pub fn most_elements() -> u64 {
     const BYTES_AN_ELEMENT: u64 = 16;
     const UNLESS_KNOWN: u64 = 8 << 30;
@@ -50,7 +50,7 @@ pub(crate) fn holds(what: &str, elements: u64) -> Result<(), KernelError> {
     )))
 }
 
-/// What a kernel was told, by name.
+/// The settings of a kernel, by name.
 ///
 /// ```
 /// use heist_kernels::catalogue::Settings;
@@ -66,7 +66,7 @@ impl Settings {
     /// From words of the form `name=value`.
     ///
     /// # Errors
-    /// When a word has another form, or says again what one before it said.
+    /// When a word has another form, or repeats a name.
     pub fn from_words<W: AsRef<str>>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Settings, KernelError> {
@@ -88,17 +88,17 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Says one.
+    /// Sets one.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.0.insert(name.into(), value.into());
     }
 
-    /// What was said.
+    /// The given value.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// What was said, or the default of the parameter.
+    /// The given value, or the parameter's default.
     pub fn word<'s>(&'s self, known: &[Parameter], name: &str) -> &'s str {
         let default = known.iter().find(|p| p.name == name).map(|p| p.default);
         self.get(name).or(default).unwrap_or_default()
@@ -122,7 +122,7 @@ impl Settings {
         })
     }
 
-    /// Fails where `name` is said and one of those that it is said instead of.
+    /// Fails where both `name` and one of the settings that it replaces are given.
     ///
     /// # Errors
     /// Both.
@@ -173,12 +173,11 @@ pub trait Entry: Sync {
     fn name(&self) -> &'static str;
     /// What it computes, in a line.
     fn about(&self) -> &'static str;
-    /// What it can be told.
+    /// Its settings.
     fn parameters(&self) -> &'static [Parameter];
     /// Its variants, with a line about each.
     fn variants(&self) -> Vec<(&'static str, &'static str)>;
-    /// The schedule that it takes unless it is given one; `None` where that is not
-    /// known beforehand.
+    /// Its default schedule; `None` where that is not known beforehand.
     ///
     /// # Errors
     /// Why there is no kernel for these settings on this device.
@@ -200,8 +199,8 @@ pub trait Entry: Sync {
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<Prepared, KernelError>;
-    /// What can be tried for a problem on a device: each candidate is judged by arithmetic
-    /// alone. Whatever does not fit is among them, with its reason.
+    /// The search space of a problem on a device: each candidate is judged by arithmetic alone.
+    /// Candidates that do not fit are included, with the reason.
     ///
     /// # Errors
     /// When the settings describe no problem.
@@ -217,8 +216,8 @@ pub trait Entry: Sync {
         candidate: &Candidate,
         target: Target,
     ) -> Result<Prepared, KernelError>;
-    /// The problem in words, every parameter but those that choose a kernel or the data: what an
-    /// answer of the tuner is for.
+    /// The problem in words: every parameter except those that choose a kernel or the data. An
+    /// answer of the tuner is filed under it.
     fn problem_words(&self, settings: &Settings) -> String {
         const CHOICES: [&str; 5] = ["variant", "config", "seed", "splits", "together"];
         let problem = self

@@ -1,10 +1,9 @@
 //! Kernel families: one thing to compute, and several ways to do it.
 //!
-//! A *problem* says what is wanted: shapes, types, what happens to the result.
-//! A [`Variant`] is one kernel that does it: a tensor-core generation, a tile
-//! shape, a step of a ladder. A [`Family`] holds the variants and chooses the
-//! one that suits problem and device best, so that a variant for a newer GPU is
-//! added beside the others and found by itself.
+//! A *problem* is what to compute: shapes, types, the epilogue. A [`Variant`] is one kernel that
+//! computes it: a tensor-core generation, a tile shape, a step of a ladder. A [`Family`] holds the
+//! variants and chooses the one that suits problem and device best, so that a variant for a newer
+//! GPU only has to be added to the list.
 
 use crate::error::KernelError;
 use crate::job::Job;
@@ -23,8 +22,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// The same without `spare` multiprocessors: kernels whose blocks stay leave them
-    /// to others, and a small kernel beside them starts at once. At least one is left.
+    /// The same without `spare` multiprocessors: persistent kernels leave them free, so that a
+    /// small kernel beside them starts at once. At least one remains.
     #[must_use]
     pub fn leaving(self, spare: u32) -> Target {
         Target {
@@ -34,8 +33,8 @@ impl Target {
     }
 
     /// How many clusters of a kernel run at a time, when each of its threads
-    /// takes `registers` registers. It decides about speed alone, so a guess is
-    /// safe; it is at least one.
+    /// takes `registers` registers. It affects speed only, so an estimate is safe; it is at least
+    /// one.
     pub fn resident(&self, kernel: &LaunchInfo, registers: u32) -> u32 {
         let blocks = kernel.cluster.map_or(1, |cluster| cluster.iter().product());
         let footprint = Footprint {

@@ -1,10 +1,9 @@
 //! A piece of work that is ready for a device: kernels, launches and buffers.
 //!
-//! A [`Job`] is what every kernel family makes and every runner takes. It knows
-//! no device: a runner allocates its buffers, launches its steps in order, and
-//! reads back what they wrote. The simulator and a real GPU take the same job,
-//! and a program that keeps its own device memory binds that to the buffers'
-//! names instead.
+//! A [`Job`] is what every kernel family makes and every runner takes. It is independent of the
+//! device: a runner allocates its buffers, launches its steps in order, and reads the results back.
+//! The simulator and a real GPU take the same job, and a program that keeps its own device memory
+//! binds that to the buffers' names instead.
 
 use crate::error::KernelError;
 use heist_builder::{BuiltKernel, KernelParams};
@@ -12,7 +11,7 @@ use heist_launch::{Arg, Arguments, Buffer, BufferRef, Launch, NamedBuffer, Outco
 use heist_ptx::Module;
 use heist_sched::{Plan, Readout, TiledKernel};
 
-/// What a job costs at least, for figures.
+/// The least work of a job, for figures such as TFLOP/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Floating-point operations.
@@ -31,8 +30,7 @@ pub struct Step {
     /// Grid, block, cluster, shared memory.
     pub launch: Launch,
     /// The parameters in order. Buffers of the job are [`Arg::Pointer`]s (or
-    /// tensor maps) to their names; a buffer that the step brings by itself is
-    /// its own and nobody else's.
+    /// tensor maps) to their names; a buffer that the step brings itself is private to it.
     pub params: Vec<Arg>,
     /// How the scheduler's records are read, for a kernel that is scheduled.
     pub readout: Option<Readout>,
@@ -148,13 +146,13 @@ impl Job {
         Ok(arguments)
     }
 
-    /// Takes over what a step left in the buffers, before the next one runs.
+    /// Copies the results of a step into the job's buffers, before the next one runs.
     pub fn absorb(&mut self, outcome: &Outcome) {
         for buffer in &mut self.buffers {
             let name = BufferRef::Named(buffer.name.clone());
             if let Some(after) = outcome.output(name) {
                 buffer.data = after.clone();
-                // It has contents now, which the next launch must find.
+                // It has contents now, which the next launch must see.
                 buffer.role = Role::InOut;
             }
         }

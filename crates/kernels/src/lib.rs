@@ -1,10 +1,8 @@
-//! Kernels made of tiles, each with a reference that says what is right.
+//! Kernels made of tiles, each with a reference implementation.
 //!
 //! * [`synthetic`]: uneven workloads whose cost is known, to try schedules on.
-//! * [`reference`](mod@reference): what is right, in f64 on the host; [`random`]: data to
-//!   try it with.
-//! * [`family`]: one thing to compute, several kernels that do it, and the
-//!   choice between them by device.
+//! * [`reference`](mod@reference): references in f64 on the host; [`random`]: random data.
+//! * [`family`]: one problem, several kernels that solve it, and the choice between them by device.
 //! * [`gemm`] and [`grouped`]: matrix multiplication, one and many at a time.
 //! * [`job`]: kernels, launches and buffers, as every runner takes them.
 //! * [`plan`]: the same without data, for callers with device memory of their own.

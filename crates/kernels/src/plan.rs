@@ -1,5 +1,4 @@
-//! What a kernel needs to run, without any data: which kernels, which launches, which
-//! buffers of which size.
+//! Launch plans: kernels, launches and buffer sizes, without any data.
 //!
 //! A [`LaunchPlan`] is for callers that have device memory of their own: they bind
 //! an address to each [`BufferSpec`] by its name. A [`Job`] is a plan with data on the
@@ -8,7 +7,7 @@
 use crate::job::{Job, Step, Work};
 use heist_launch::{Buffer, ElementType, Role};
 
-/// Launches in order, over buffers that are still open.
+/// Launches in order, over buffers that are not bound yet.
 #[derive(Clone, Debug)]
 pub struct LaunchPlan {
     /// What it is, in words.
@@ -43,7 +42,8 @@ pub enum Purpose {
     Input,
     /// The caller's, written.
     Output,
-    /// Needed between the launches of one call, with anything in it before and after.
+    /// Scratch memory between the launches of one call; its contents before and after do not
+    /// matter.
     Workspace,
 }
 

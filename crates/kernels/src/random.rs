@@ -6,8 +6,8 @@
 use half::{bf16, f16};
 use heist_launch::{Buffer, ElementType};
 
-/// One number of the sequence that `seed` starts: a hash of its place, so that
-/// any part of it can be made by itself.
+/// One number of the sequence of `seed`: a hash of its index, so that any part can be generated
+/// alone.
 fn unit(seed: u64, index: u64) -> f32 {
     let mut bits =
         (seed ^ 0x9E37_79B9_7F4A_7C15).wrapping_add(index.wrapping_mul(0xBF58_476D_1CE4_E5B9));

@@ -1,4 +1,4 @@
-//! What the spaces of all families have in common: candidates read as numbers, and schedules.
+//! Shared by the search spaces of all families: candidates read as numbers, and schedules.
 
 use crate::error::KernelError;
 use crate::family::Target;
@@ -19,7 +19,7 @@ const ORDERS: [&str; 5] = [
 /// `policy`, in every order.
 pub fn schedules(target: Target, policy: &AnyPolicy) -> Vec<String> {
     let schedules = Schedule::candidates(target.arch, policy).into_iter();
-    // How many blocks tickets have can't be said in words.
+    // The text of a schedule can't name the ticket grid.
     let plain = schedules.filter(|schedule| schedule.grid.is_none());
     plain
         .flat_map(|schedule| ORDERS.map(|order| in_order(&schedule, order)))
@@ -60,7 +60,7 @@ pub(crate) fn choice_or<T: FromStr>(
     }
 }
 
-/// Why so much shared memory can't be had, with the numbers.
+/// Why so much shared memory does not fit, with the numbers.
 pub(crate) fn too_much_shared(bytes: u64, room: u64, target: Target) -> Option<String> {
     (bytes > room).then(|| {
         format!(

@@ -1,5 +1,5 @@
 //! Tensor cores fed by asynchronous copies: the `buffered`, `large` and
-//! `persistent` rungs, which differ in their tiles and in who runs them.
+//! `persistent` rungs, which differ in their tiles and in their schedule.
 
 use super::config::{Config, Feed};
 use super::finish::{MergeShape, merge, store};

@@ -1,7 +1,6 @@
-//! What the kernels are tried with: the same cases on the simulated GPU and on a
-//! real one. Those of the kernel on warpgroups are in
-//! [`warpgroup_cases`](super::warpgroup_cases), and sizes that only a real GPU does in a
-//! moment in [`large_cases`](super::large_cases).
+//! The test cases of the kernels: the same on the simulated GPU and on a real one. Those of the
+//! kernel on warpgroups are in [`warpgroup_cases`](super::warpgroup_cases), and sizes that are
+//! quick only on a real GPU in [`large_cases`](super::large_cases).
 
 use super::config::{Config, Feed, Rung};
 use super::decode::{DecodeShape, Grid, decode_plan};

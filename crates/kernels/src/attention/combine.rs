@@ -1,4 +1,4 @@
-//! Joins what blocks with the same rows and other keys have found.
+//! Combines the partial results of blocks with the same rows and different keys (split keys).
 
 use super::config::Config;
 use super::params::Element;

@@ -1,5 +1,4 @@
-//! Which kernel, of which shape: the rungs of the ladder, and what can be
-//! turned on each.
+//! The configuration of a kernel: the rungs of the ladder, and the options of each.
 
 use super::problem::{Dtype, MaskKind, Output, Problem, Weights};
 use crate::KernelError;

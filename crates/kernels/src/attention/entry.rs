@@ -1,5 +1,4 @@
-//! Attention by name: the rungs as variants of a family, and what a command can
-//! tell them.
+//! Attention in the catalogue: the rungs as variants of a family, and their settings.
 
 use super::config::{Config, Rung};
 use super::decode::Decode;

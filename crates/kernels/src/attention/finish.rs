@@ -1,4 +1,4 @@
-//! From sums in registers to results in memory.
+//! The epilogue: from accumulators in registers to results in memory.
 
 use super::config::Config;
 use super::params::{AttentionArgs, Element};

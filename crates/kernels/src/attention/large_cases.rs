@@ -1,5 +1,4 @@
-//! Sizes that only a real GPU does in a moment, with the tiles that are chosen for
-//! them.
+//! Sizes that are quick only on a real GPU, with the tiles that are chosen for them.
 
 use super::cases::Cases;
 use super::config::{Config, Rung};

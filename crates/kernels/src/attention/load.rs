@@ -1,4 +1,4 @@
-//! Tiles by ordinary loads and stores, for the rungs before asynchronous copies.
+//! Loading tiles by ordinary loads and stores, for the rungs without asynchronous copies.
 
 use super::params::Element;
 use heist_builder::{Global, Kernel, Ptr, SharedTile, Val};

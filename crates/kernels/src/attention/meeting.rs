@@ -1,4 +1,4 @@
-//! Where some warps of a block wait for each other.
+//! Barriers of some warps of a block.
 
 use heist_builder::{BarrierSpec, Kernel, Val, Waiter};
 

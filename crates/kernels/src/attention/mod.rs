@@ -7,10 +7,9 @@
 //! documents, is in [`Scoring`].
 //!
 //! There are six kernels, the rungs of a ladder ([`Rung`]): each adds one idea to
-//! the one before; and one for Hopper's warpgroups ([`WarpgroupShape`]). A tile is
-//! some query rows of one head of one sequence; who runs which tile is the
-//! scheduler's, so every kernel runs under every
-//! [`Schedule`](heist_sched::Schedule).
+//! the one before; and one for Hopper's warpgroups ([`WarpgroupShape`]). A tile is some query rows
+//! of one head of one sequence; the scheduler decides which block runs which tile, so every kernel
+//! runs under every [`Schedule`](heist_sched::Schedule).
 
 mod backward;
 mod buffered;

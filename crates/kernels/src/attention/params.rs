@@ -1,4 +1,4 @@
-//! What an attention kernel is given.
+//! The parameters of an attention kernel.
 
 use heist_builder::{Global, Half, MmaInput, bf16, f16, kernel_params};
 

@@ -1,4 +1,4 @@
-//! What is asked: shapes, masks, and what they cost.
+//! The problem: shapes, masks, and their cost.
 
 use super::score::Scoring;
 use crate::{KernelError, Work};

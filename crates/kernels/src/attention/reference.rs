@@ -1,4 +1,4 @@
-//! What is right: attention in f64 on the host, of all rows or of some.
+//! The reference: attention in f64 on the host, of all rows or of some.
 
 use super::problem::{Layout, Lengths, Problem};
 use super::score::{HostScore, Tables};

@@ -1,4 +1,5 @@
-//! Every way to cut attention up that can be tried, and what arithmetic says of each.
+//! The search space of attention: every tile shape that can be tried, with its guards and its
+//! modelled time.
 
 use super::decode::{Combine, Decode, decode_grid, decode_plan, decode_shape};
 use super::entry::FAMILY;

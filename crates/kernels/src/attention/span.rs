@@ -1,5 +1,4 @@
-//! The rows of a tile, the keys that they see, and which of those every row
-//! sees.
+//! The mask of a tile: its rows, the keys that they see, and which of those every row sees.
 
 use super::problem::MaskKind;
 use heist_builder::{Accumulator, Bool, Val, WarpTile};

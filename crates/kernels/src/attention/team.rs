@@ -1,4 +1,4 @@
-//! What one warp does with its rows: scores, softmax, weighed values.
+//! The mainloop of one warp over its rows: scores, softmax, weighted values.
 
 use super::config::Config;
 use super::params::{AttentionArgs, Element};

@@ -1,5 +1,5 @@
-//! Both products on tensor cores, and nothing else clever: keys and values by
-//! ordinary loads, one block at a time.
+//! Both products on tensor cores, without other optimisations: keys and values by ordinary loads,
+//! one block at a time.
 
 use super::config::Config;
 use super::finish::store;

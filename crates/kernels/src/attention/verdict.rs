@@ -1,5 +1,5 @@
-//! Whether a job that has run is right: its rows beside softmax in f64, and
-//! every element of its results for what no result can be.
+//! The check of a job that has run: its rows compared with softmax in f64, and every element of its
+//! results with the range that a result can have.
 
 use super::problem::{Dtype, Output, Problem, Weights};
 use super::reference::{Attended, Sample, attend, decode, tables};

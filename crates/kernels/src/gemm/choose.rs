@@ -1,16 +1,16 @@
 //! Which tiles suit a problem: a model of waves and bytes.
 //!
 //! Every tile shape that may suit is given an estimate of its time, and the lowest
-//! wins. The estimate is made of what a multiplication can't do without:
+//! wins. The parts of the estimate:
 //!
 //! * **A step** of a block, one stage deep, takes as long as the slowest of the
-//!   tensor cores, shared memory (which the copies write and the products read) and
-//!   the way from L2. With little on its way it takes the latency of memory instead.
-//! * **A wave** is as many blocks as fit on the GPU. Each has its steps, and what a
-//!   tile costs besides: the first stage's latency, the epilogue, the way to the next
-//!   tile. A last wave that is nearly empty takes as long as a full one.
+//!   tensor cores, shared memory (which the copies write and the products read) and the bandwidth
+//!   of L2. With too few bytes in flight it takes the latency of memory instead.
+//! * **A wave** is as many blocks as fit on the GPU. Each has its steps and the fixed costs of a
+//!   tile: the first stage's latency, the epilogue, the transition to the next tile. A last wave
+//!   that is nearly empty takes as long as a full one.
 //! * **Memory** moves every matrix once at least.
-//! * **Shares** of the depth write and read their sums, in a second launch.
+//! * **Split-K**: the partial sums are written, and read again by a second launch.
 //!
 //! The constants were fitted to 1480 times that an H200 took for 50 shapes in up to
 //! 75 tile shapes each: what they choose took 1.01 times as long as the best in the
@@ -29,8 +29,7 @@ pub(crate) const LARGE: Tiling = Tiling::new(128, 256, 64, 4);
 
 /// Cycles in a microsecond at the clock of short kernels.
 const CLOCK: f64 = 1755.0;
-/// Cycles of a product of 64 rows and 16 halves of depth, for each column: half of
-/// one is the peak.
+/// Cycles of a product of 64 rows and 16 halves of depth, for each column; at the peak rate 0.5.
 const PRODUCT: f64 = 0.529;
 /// Cycles that it takes at least.
 const LEAST_PRODUCT: f64 = 33.1;
@@ -40,7 +39,7 @@ const SHARED: f64 = 175.7;
 const L2: f64 = 89.9;
 /// Cycles from asking for a stage to having it, where memory is busy.
 const LATENCY: f64 = 2018.0;
-/// How much longer the copies of rows take that start anywhere in a line of 128 bytes.
+/// How much longer copies take whose rows are not aligned to lines of 128 bytes.
 const ASTRIDE: f64 = 2.47;
 /// Cycles that a tile costs besides its steps.
 const TILE: f64 = 2815.0;
@@ -48,7 +47,7 @@ const TILE: f64 = 2815.0;
 const TILE_ROWS: f64 = 6.22;
 /// Megabytes that memory moves in a microsecond.
 const MEMORY: f64 = 3.68;
-/// Megabytes of sums of shares that are written and read in a microsecond.
+/// Megabytes of partial sums (split-K) that are written and read in a microsecond.
 const SUMS: f64 = 3.07;
 /// Microseconds of a second launch.
 const SECOND: f64 = 2.69;
@@ -57,7 +56,7 @@ const CLUSTER: f64 = 1.22;
 /// Microseconds of a launch.
 const LAUNCH: f64 = 1.57;
 
-/// Parts that run beside each other take a little longer than the slowest.
+/// Overlapping parts take a little longer than the slowest of them.
 fn beside<const N: usize>(parts: [f64; N], sharp: f64) -> f64 {
     let sum: f64 = parts.iter().map(|part| part.powf(sharp)).sum();
     sum.powf(1.0 / sharp)
@@ -71,7 +70,7 @@ fn sides(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
     }
 }
 
-/// Tiles that run: a cluster's are whole, past the last row too.
+/// Tiles that run: clusters are whole, so some tiles may lie past the last row.
 fn tiles(problem: &Gemm, tiling: &Tiling) -> u64 {
     let [high, wide] = sides(problem, tiling);
     let down = high.div_ceil(tiling.rows).next_multiple_of(tiling.cluster);
@@ -140,7 +139,7 @@ impl Load {
             12.2,
         );
         // Blocks on one multiprocessor share all of that, but not the latency.
-        // The latency grows with what is asked for twice; a cluster asks for less.
+        // The latency grows with bytes that several blocks load; a cluster loads fewer.
         let asked = astride * f64::from(self.fetched) / (rows + cols);
         let waiting = LATENCY * asked.max(1.0) / f64::from(tiling.stages);
         let wave = |blocks: f64| {
@@ -158,10 +157,10 @@ impl Load {
     }
 }
 
-/// Tile shapes without swapped operands: rows, columns, blocks on a multiprocessor. Every
-/// width makes another number of tiles: one of them nearly fills the multiprocessors. Odd
-/// multiples of 16 leave in panels of 16 columns, which cost a tile of 64 rows 4 us at
-/// its end; of 256 rows they gained.
+/// Tile shapes without swapped operands: rows, columns, blocks on a multiprocessor. Every width
+/// makes another number of tiles, and one of them nearly fills the last wave. Odd multiples of 16
+/// are stored in panels of 16 columns, which costs a tile of 64 rows 4 us in the epilogue; tiles of
+/// 256 rows gained.
 fn tile_shapes() -> impl Iterator<Item = (u32, u32, u32)> {
     let twice = [(64, 64, 2), (64, 128, 2)];
     let wide = |rows, most, step| {
@@ -177,7 +176,7 @@ fn tile_shapes() -> impl Iterator<Item = (u32, u32, u32)> {
 /// In how many shares the depth may be cut.
 const SHARES: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 33, 44, 66];
 
-/// As many stages as fit beside the staging of results.
+/// As many stages as fit beside the epilogue's staging buffers.
 fn deepest(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling> {
     let one = Tiling {
         stages: 1,
@@ -205,8 +204,7 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
         let tiling = Tiling::new(rows, cols, 64, 2).blocks(blocks);
         let alone = deepest(tiling, majors(problem, false), target);
         shapes.extend(alone);
-        // Two blocks that copy together ask L2 for less: worth it where the copies are
-        // what takes long.
+        // Two blocks that copy together read less from L2: worth it where copies are the bound.
         let halves = problem.layout.b() == Major::Depth || cols.is_multiple_of(128);
         if blocks == 1 && cols >= 96 && problem.m > rows && halves {
             shapes.extend(alone.map(|tiling| tiling.cluster(2)));
@@ -224,8 +222,8 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
         let steps = halves.div_ceil(tiling.depth.into()) as u32;
         let slots = u64::from(target.sms * tiling.blocks);
         for shares in SHARES {
-            // A share of few steps is all beginning and end, and more than one wave
-            // of shares is no help.
+            // A split of few steps is mostly prologue and epilogue, and more than one wave of
+            // splits does not help.
             let useful = steps / shares >= 4 && tiles * u64::from(shares) <= slots;
             if shares == 1 || (useful && tiling.cluster == 1) {
                 all.push(tiling.split(shares));
@@ -243,12 +241,11 @@ pub(crate) fn tiling(problem: &Gemm, target: Target) -> Tiling {
     best.map_or(LARGE, |(_, tiling)| tiling)
 }
 
-/// The schedule that suits. What fits on the GPU at once is launched as it is: asking
-/// for a tile that is not there cost 0.5 to 4 us at the end. Of more tiles than that each
-/// is asked for when it is wanted: on a GPU that is all ours this is 0.1 to 0.3% behind
-/// dealing them out, and where others hold multiprocessors up to half as fast again. A
-/// cluster deals them out, since only so each of its blocks knows the next one early. In
-/// bands, so that what is read stays in L2.
+/// The schedule that suits. A grid of one wave is launched directly: requests that find no tile
+/// cost 0.5 to 4 us at the end. In a larger grid blocks ask for each tile late: alone on the GPU
+/// this is 0.1 to 0.3% slower than a static schedule, and up to 1.5 times as fast where other
+/// kernels hold multiprocessors. Clusters have a static schedule, because only then does each block
+/// know the next tile early. Tiles go in bands, so that their operands stay in L2.
 pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Schedule {
     let tiles = tiles(problem, tiling) * u64::from(tiling.split);
     let source = if tiles <= u64::from(target.sms * tiling.blocks) {

@@ -1,4 +1,4 @@
-//! How a multiplication is cut up: tiles of blocks and warps, depth, stages.
+//! Tile shapes on `mma.sync`: tiles of blocks and warps, depth, stages.
 
 use crate::error::KernelError;
 use std::fmt;

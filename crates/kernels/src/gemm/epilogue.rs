@@ -1,4 +1,4 @@
-//! From sums to results: scaled, added to, activated, rounded and stored.
+//! The epilogue: accumulators are scaled, added to C and bias, activated, rounded and stored.
 
 use super::kernel::left;
 use super::problem::{Activation, Epilogue, Scales};
@@ -6,7 +6,7 @@ use heist_builder::{
     Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
 };
 
-/// Pairs whose addends are read before the first of them is finished.
+/// How many pairs have their addends loaded before the first of them is stored.
 const BATCH: usize = 8;
 
 /// A type that results are stored in.
@@ -48,11 +48,10 @@ impl Stored for f32 {
     }
 }
 
-/// What receives a row of sums: the row, its first column, and its pairs.
+/// Receives a row of accumulators: the row, its first column, and its pairs.
 type EachRow<'e, 'k> = &'e dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]]);
 
-/// Sums of a warp. A thread has some of several rows: two neighbours, and two more
-/// every 8 columns.
+/// The accumulators of a warp. A thread has two neighbours in every 8 columns, in several rows.
 pub(crate) trait Sums<'k> {
     /// Calls `each` with every row.
     fn rows(&self, each: EachRow<'_, 'k>);
@@ -81,7 +80,7 @@ pub(crate) struct To<'k, T> {
     pub(crate) bias: Ptr<'k, Global, T>,
     /// Elements from one row of C and D to the next.
     pub(crate) pitch: Val<'k, u32>,
-    /// Rows from there on that are inside; `None` where all of the tile's are.
+    /// Rows inside of the result, from the first on; `None` where all of the tile's are inside.
     pub(crate) rows: Option<Val<'k, u32>>,
     /// Columns likewise.
     pub(crate) cols: Option<Val<'k, u32>>,
@@ -143,7 +142,7 @@ impl<'k> RowScales<'k> {
     }
 }
 
-/// What is emitted of an epilogue.
+/// Which parts of an epilogue are emitted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Finish {
     pub(crate) scaled: bool,
@@ -151,7 +150,7 @@ pub(crate) struct Finish {
     pub(crate) adds: bool,
     pub(crate) bias: bool,
     pub(crate) activation: Activation,
-    /// Elements that every row of C and D starts at a multiple of: 1, 2 or 8.
+    /// The alignment of rows of C and D in elements: 1, 2 or 8.
     pub(crate) aligned: u32,
 }
 
@@ -197,8 +196,8 @@ impl Finish {
         })
     }
 
-    /// A pair of sums finished, `further` columns from where `to` begins. Nothing is
-    /// read outside.
+    /// The results of a pair of accumulators, `further` columns from where `to` begins. Nothing
+    /// outside is read.
     pub(super) fn pair<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
@@ -226,7 +225,7 @@ impl Finish {
         [0, 1].map(|i| self.value(k, sums[i], addends, i, to))
     }
 
-    /// One sum finished with its factor and what is added to it.
+    /// The result of one accumulator, with its factor and addend.
     pub(super) fn single<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
@@ -243,17 +242,16 @@ impl Finish {
         self.value(k, sum, addends, 0, to)
     }
 
-    /// Stores a warp's sums. What is added to them is read a batch at a time: were
-    /// each pair read, finished and stored before the next one is read, then every
-    /// read would be waited for, since it may not pass the store before it.
+    /// Stores a warp's accumulators. Addends are loaded in batches: a load may not be moved before
+    /// an earlier store, so with one pair at a time every load's latency would be exposed.
     pub(crate) fn store<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         sums: &impl Sums<'k>,
         to: &To<'k, T>,
     ) {
-        // Whole lines of halves are stored 16 bytes at a time. For that lanes
-        // exchange words, all of them, so no row may be left out before.
+        // Whole lines of halves are stored 16 bytes at a time. For that all lanes exchange words,
+        // so rows are masked only afterwards.
         let wide = self.aligned == 8 && T::BYTES == 2 && to.cols.is_none();
         let exchanged = wide && (to.rows.is_none() || !self.adds);
         sums.rows(&|row, col, pairs| {
@@ -358,7 +356,7 @@ impl Finish {
         })
     }
 
-    /// What is added to the sums of a place, and their factor, of these columns.
+    /// The addends and factors of a pair in these columns.
     fn addends<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
@@ -414,7 +412,7 @@ impl Finish {
     }
 }
 
-/// What a pair of sums is multiplied by, and what is added to it.
+/// The factor and the addend of a pair of accumulators.
 #[derive(Clone, Copy)]
 struct Addends<'k> {
     scale: Option<[Val<'k, f32>; 2]>,
@@ -444,7 +442,7 @@ impl<'k> ColumnPair<'k> {
         }
     }
 
-    /// What is there, of the elements that are inside.
+    /// Loads the elements that are inside.
     fn read<T: Stored>(
         &self,
         k: &Kernel<'k>,

@@ -1,5 +1,5 @@
-//! The kernel: tiles of the result, each a pipeline of copies, fragments one
-//! step ahead, sums in registers, and an epilogue.
+//! The `mma.sync` kernel: per tile of the result a pipeline of copies, fragments loaded one step
+//! ahead, accumulators in registers, and an epilogue.
 
 use super::config::Config;
 use super::epilogue::{Finish, Stored, To};
@@ -14,7 +14,7 @@ use heist_launch::Dim3;
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
 
 kernel_params! {
-    /// What a multiplication works on: [`Gemm`] says what is in the buffers.
+    /// The kernel's parameters: [`Gemm`] describes the buffers.
     pub struct GemmArgs {
         /// The left matrix.
         a: Global<u8>,
@@ -189,8 +189,7 @@ fn build_typed<T: Element, O: Stored>(
         })
 }
 
-/// How many there are from `at` on. A warp's tile may start outside; then
-/// nothing of it is inside.
+/// How many there are from `at` on: zero for a warp's tile that starts outside.
 pub(crate) fn left<'k>(all: Val<'k, u32>, at: Val<'k, u32>) -> Val<'k, u32> {
     all.max(at) - at
 }
@@ -276,7 +275,7 @@ pub(crate) fn pipeline<'k, T: Element>(k: &Kernel<'k>, plan: &Plan) -> Stages<'k
     k.copy_pipeline_of(plan.config.stages, spec)
 }
 
-/// The sums of a warp: a block's tile of A times its tile of B.
+/// The mainloop of a warp: its accumulators of the block's tile of A times its tile of B.
 pub(crate) fn multiply<'k, T: Element>(
     k: &Kernel<'k>,
     plan: &Plan,

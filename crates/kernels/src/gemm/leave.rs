@@ -1,17 +1,16 @@
-//! How the sums of a tile on warpgroups leave the block.
+//! The epilogue's stores on warpgroups: from accumulators to global memory.
 //!
 //! * **Staged**: each warp puts its rows into shared memory and lets the copy
-//!   engine store them. What lies past the edges of the result is clipped there,
-//!   so ragged shapes store as fast as even ones, and the next tile begins while
-//!   the stores are on their way. Results are halves, in rows that start at
-//!   multiples of 16 bytes.
-//! * **In rows**: the same through shared memory, but stored by threads, for rows
-//!   that start anywhere (a vocabulary of 50257).
-//! * **By threads**, straight from the sums: everything else.
-//! * **As partial sums**: a share of a tile's depth, in f32, for [`super::split`].
+//!   engine store them. Tensor stores clip at the edges of the result, so ragged shapes store as
+//!   fast as even ones, and the next tile begins while the stores are in flight. Results are
+//!   halves, in rows that start at multiples of 16 bytes.
+//! * **In rows**: the same through shared memory, but stored by threads, for unaligned rows (a
+//!   vocabulary of 50257).
+//! * **By threads**, straight from the registers: everything else.
+//! * **As partial sums** in f32: a part of a tile's depth, for split-K ([`super::split`]).
 //!
-//! A tile whose operands are swapped is turned on the way: by `stmatrix`, or by the
-//! addresses of the stores.
+//! A tile with swapped operands is transposed here: by `stmatrix`, or by the addresses of the
+//! stores.
 
 use super::epilogue::{Finish, Stored, Sums, To};
 use super::kernel::left;
@@ -21,10 +20,10 @@ use heist_builder::{
 };
 use heist_launch::Swizzle;
 
-/// Rows of a tile that a warp has sums of, at a time.
+/// Rows of accumulators that a warp has at a time.
 const WARP_ROWS: u32 = 16;
 
-/// The shared memory through which a warp's results leave.
+/// The staging buffers of a warp in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Staging {
     /// Rows of a buffer.
@@ -36,8 +35,8 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// What fits into so many bytes; `None` where nothing does. One buffer does for
-    /// rows that threads store.
+    /// The largest staging that fits into `room` bytes; `None` where nothing fits. One buffer is
+    /// enough for rows that threads store.
     pub(crate) fn new(tiling: &Tiling, room: u32, most: u32) -> Option<Staging> {
         let warps = tiling.groups() * 4;
         let shape = |rows, width: u32, turns: u32| {
@@ -59,9 +58,8 @@ impl Staging {
         shape(WARP_ROWS, width, tiling.cols / width)
     }
 
-    /// How many stores of a warp are newer than the last one from the buffer of panel
-    /// `panel`, where 64 rows of sums have `panels`. Each 64 rows begin with the first
-    /// buffer again.
+    /// How many stores of a warp are newer than the last one from the buffer of panel `panel`,
+    /// where 64 rows of accumulators have `panels`. Each 64 rows start again with the first buffer.
     fn newer(&self, panel: u32, panels: u32) -> u32 {
         if panel >= self.buffers {
             return self.buffers - 1;
@@ -115,8 +113,8 @@ impl<'k> Staged<'k> {
         }
     }
 
-    /// Stores 64 rows of sums. `at` is the column and the row where they begin in the
-    /// result, and which of several it is; `to` likewise.
+    /// Stores 64 rows of accumulators. `at` is the column and row where they begin in the result,
+    /// and the number of the result in a batch; `to` is the same place as addresses.
     pub(crate) fn store<O: Stored>(
         &self,
         finish: &Finish,
@@ -132,9 +130,8 @@ impl<'k> Staged<'k> {
         });
     }
 
-    /// Stores 64 rows of sums where rows of the result start anywhere: a warp stores
-    /// row after row in words, which in every other row begin between two of the
-    /// words that lie in shared memory.
+    /// Stores 64 rows of accumulators where rows of the result are unaligned: a warp stores row
+    /// after row in words. In every other row these words straddle two words in shared memory.
     pub(crate) fn store_rows<O: Stored>(
         &self,
         finish: &Finish,
@@ -154,7 +151,7 @@ impl<'k> Staged<'k> {
                 let below = warp_row + row;
                 let there = to.rows.map_or(k.c(true), |rows| below.lt(rows));
                 let line = to.d.at(below.mul_add(to.pitch, first)).cast::<u16>();
-                // Rows of fewer words leave lanes without one.
+                // In shorter rows some lanes have no word.
                 let word = (lane * 2).min(self.shape.width - 2);
                 let word = tile.at(row, word).cast::<u32>().load();
                 k.if_(there, || match finish.aligned {
@@ -180,8 +177,8 @@ impl<'k> Staged<'k> {
         });
     }
 
-    /// Finishes the sums of a panel after the other, and calls `each` with its number
-    /// and the buffer that the warp has put it into.
+    /// Computes the results panel after panel, and calls `each` with the panel's number and the
+    /// staging buffer that holds it.
     fn each_panel<O: Stored>(
         &self,
         finish: &Finish,
@@ -192,7 +189,7 @@ impl<'k> Staged<'k> {
         let k = self.k;
         let lane = k.lane();
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
-        // Where this thread's sums are, for what is added to them.
+        // The position of this thread's accumulators, for their addends.
         let (row, col) = (warp_row + (lane >> 2), (lane & 3) << 1);
         let lines = [0, 8].map(|further| to.from(row + further, col));
         let per = self.shape.width / 8;
@@ -291,7 +288,7 @@ impl<'k> Staged<'k> {
         });
     }
 
-    /// Waits for what is on its way, before the block exits.
+    /// Waits for the stores in flight, before the block exits.
     pub(crate) fn finish(&self) {
         let k = self.k;
         if self.map.is_some() {
@@ -325,8 +322,8 @@ fn packed<'k, O: Stored>(k: &Kernel<'k>, pair: [Val<'k, f32>; 2]) -> Val<'k, u32
     })
 }
 
-/// A sum of a tile whose operands were swapped, finished; `place` is its row and
-/// column from where `to` begins.
+/// The result of one accumulator of a tile with swapped operands; `place` is its row and column
+/// from where `to` begins.
 fn turned<'k, O: Stored>(
     k: &Kernel<'k>,
     finish: &Finish,
@@ -358,7 +355,7 @@ fn inside<'k, O>([row, col]: [Val<'k, u32>; 2], to: &To<'k, O>) -> heist_builder
     rows & to.cols.map_or(yes, |cols| col.lt(cols))
 }
 
-/// Stores 64 rows of sums of a tile whose operands were swapped, by threads.
+/// Stores 64 rows of accumulators of a tile with swapped operands, by threads.
 pub(crate) fn store_turned<'k, O: Stored>(
     k: &Kernel<'k>,
     finish: &Finish,
@@ -379,7 +376,7 @@ pub(crate) fn store_turned<'k, O: Stored>(
     });
 }
 
-/// Where a share's sums go: rows and columns of the tile as it is multiplied.
+/// Where the partial sums of a split go: rows and columns of the tile as it is multiplied.
 #[derive(Clone, Copy)]
 pub(crate) struct Share<'k> {
     /// The first of the tile's sums.
@@ -392,7 +389,7 @@ pub(crate) struct Share<'k> {
     pub(crate) cols: Val<'k, u32>,
 }
 
-/// Stores 64 rows of sums as they are.
+/// Stores 64 rows of accumulators unchanged.
 pub(crate) fn store_share<'k>(k: &Kernel<'k>, sums: &WgmmaResult<'k>, share: &Share<'k>) {
     sums.rows(&|row, col, pairs| {
         k.if_(row.lt(share.rows), || {
@@ -429,7 +426,7 @@ mod tests {
                         !still.contains(buffer),
                         "{panels} panels, {buffers} buffers"
                     );
-                    // And no more than needed is waited for.
+                    // And it does not wait for more than needed.
                     assert_eq!(stores[at - newer - 1], *buffer);
                 }
             }

@@ -1,9 +1,8 @@
 //! `D = activation(alpha * A * B + beta * C + bias)`, on tensor cores.
 //!
-//! [`Gemm`] says what is multiplied, [`Config`] how it is cut up. Any shape is
-//! taken: what lies past the edge of a matrix is neither read nor stored, and
-//! rows that start at odd places are copied in smaller pieces. Matrices start
-//! at multiples of 16 bytes.
+//! [`Gemm`] is the problem, [`Config`] the tile shape. Any shape works: elements past the edge of a
+//! matrix are neither read nor stored, and unaligned rows are copied in smaller pieces. Matrices
+//! start at multiples of 16 bytes.
 
 mod choose;
 mod config;

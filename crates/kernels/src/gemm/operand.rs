@@ -1,7 +1,6 @@
-//! One of the two matrices on its way: from global memory into a stage, and
-//! from there into fragments.
+//! The loads of an operand: from global memory into a stage, and from there into fragments.
 //!
-//! What lies past the end of a matrix is zero in a stage and is not read.
+//! Elements past the edge of a matrix are zero in a stage; global memory there is not read.
 
 use super::problem::Major;
 use heist_builder::{
@@ -10,7 +9,7 @@ use heist_builder::{
 };
 use std::cell::Cell;
 
-/// How many bytes are copied at once: as many as every row's start allows.
+/// How many bytes are copied at once: as many as the alignment of rows allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Width {
     /// One element, through a register.
@@ -169,8 +168,8 @@ impl Operand {
         let layout = if bytes.is_power_of_two() && bytes >= 32 && !words {
             TileLayout::Swizzled
         } else if words {
-            // Eight words further each row: lanes that walk down rows and along
-            // them meet no conflict.
+            // Padded by eight words a row, so that accesses along rows and along columns have no
+            // bank conflicts.
             TileLayout::Padded(8)
         } else {
             TileLayout::Padded(16 / T::BYTES)
@@ -201,8 +200,8 @@ impl Operand {
     ) {
         let stage = self.stage(step, from);
         let per = BYTES / T::BYTES;
-        // Each piece a step below the one before: an address of its own for each
-        // would take registers that the sums need.
+        // The address of each piece is computed from the one before: separate addresses would take
+        // registers that the accumulators need.
         let above: Cell<Option<Ptr<'k, Global, T>>> = Cell::new(None);
         to.each_piece::<BYTES>(|piece| {
             let at = match above.get().filter(|_| piece.below > 0) {

@@ -1,5 +1,4 @@
-//! What is to be multiplied: shapes, types, layouts, and what becomes of the
-//! sums.
+//! The problem of a multiplication: shapes, types, layouts, and the epilogue.
 
 use super::scales::BLOCK;
 use crate::error::KernelError;
@@ -107,9 +106,10 @@ words! {
     /// How products of 8-bit floats are added. Tensor cores keep 13 bits of fraction
     /// when they do; all other types are added in f32.
     Summing: "way to sum" {
-        /// 128 elements of the depth by the tensor cores, these sums in f32.
+        /// Two levels: tensor cores accumulate 128 elements of the depth, threads add these sums in
+        /// f32.
         Levels = "levels",
-        /// By the tensor cores alone: faster, and less exact the deeper it is.
+        /// By the tensor cores alone: faster, and less exact for a larger depth.
         Fast = "fast",
     }
 }
@@ -189,7 +189,7 @@ impl Layout {
     }
 }
 
-/// What becomes of the sums: `activation(alpha * sum + beta * C + bias)`.
+/// The epilogue: `activation(alpha * sum + beta * C + bias)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Epilogue {
     /// The factor of the product.
@@ -295,7 +295,7 @@ impl Gemm {
         self
     }
 
-    /// Whether sums are made in two levels.
+    /// Whether products are accumulated in two levels.
     pub(crate) fn in_levels(&self) -> bool {
         self.input.is_tiny() && (self.scales == Scales::Blocks || self.sums == Summing::Levels)
     }
@@ -372,7 +372,7 @@ impl Gemm {
             ("B", self.ldb, row(self.layout.b(), self.n)),
             ("C", self.ldc, self.n),
         ] {
-            // Places inside of a tile are counted in 32 bits.
+            // Offsets inside of a tile have 32 bits.
             if pitch > MOST_PITCH {
                 return Err(KernelError::unfit(format!(
                     "rows of {name} that start {pitch} elements apart are too far: at most {MOST_PITCH}"

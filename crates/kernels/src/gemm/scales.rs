@@ -1,10 +1,10 @@
-//! Scales of blocks of the depth, and sums in two levels.
+//! Block scales, and accumulation in two levels.
 //!
-//! Tensor cores add products of 8-bit floats with 13 bits of fraction, so a deep sum
-//! loses what is small beside it. In *two levels* they add 128 elements of the depth
-//! at a time, and the threads add these sums in f32. Matrices with a scale for every
-//! 128 elements of the depth need that in any case: between the levels the sums are
-//! multiplied by the scales of their blocks.
+//! Tensor cores accumulate products of 8-bit floats with 13 bits of fraction, so a large
+//! accumulator loses small products. In *two levels* they accumulate 128 elements of the depth at a
+//! time, and the threads add these partial sums in f32. Matrices with a scale for every 128
+//! elements of the depth need that in any case: between the levels the sums are multiplied by the
+//! scales of their blocks.
 
 use heist_builder::{Global, Kernel, Ptr, Val, Var};
 
@@ -46,8 +46,8 @@ struct Scale<'k> {
 }
 
 impl<'k> BlockScales<'k> {
-    /// The scales for 64 rows from `row` on and `cols` columns from `col` on. What lies
-    /// outside has the scale of the last one inside: its products are zero.
+    /// The scales for 64 rows from `row` on and `cols` columns from `col` on. Rows and columns
+    /// outside take the scale of the last one inside: their products are zero.
     pub(crate) fn room(
         &self,
         k: &Kernel<'k>,

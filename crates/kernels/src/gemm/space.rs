@@ -1,4 +1,5 @@
-//! Every way to cut a multiplication up that can be tried, and what arithmetic says of each.
+//! The search space of a multiplication: every tile shape that can be tried, with its guards and
+//! its modelled time.
 
 use super::choose;
 use super::config::Config;
@@ -39,7 +40,7 @@ pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
 
 type Judge = fn(&Gemm, &Candidate, Target) -> Result<f64, String>;
 
-/// The job of a candidate, over buffers that are still to be added.
+/// The job of a candidate, over buffers that the caller adds.
 pub(super) fn job(
     problem: &Gemm,
     candidate: &Candidate,
@@ -91,7 +92,7 @@ fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
     ]
 }
 
-/// The depth is shared out where one wave of tiles leaves multiprocessors idle.
+/// Split-K is tried where one wave of tiles leaves multiprocessors idle.
 fn splits(problem: &Gemm) -> Vec<u32> {
     let smallest = u64::from(problem.m.div_ceil(128)) * u64::from(problem.n.div_ceil(256));
     let most = if smallest >= 132 { 1 } else { problem.k / 256 };
@@ -237,7 +238,7 @@ mod tests {
         Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt)
     }
 
-    /// What arithmetic lets pass can be built: the guards are as strict as the kernels.
+    /// A candidate that passes the guards can be built: they are as strict as the kernels.
     #[test]
     fn what_is_not_refused_can_be_built() {
         for (problem, target) in [

@@ -1,8 +1,8 @@
-//! The sum of the shares of a tile's depth, and what becomes of it.
+//! Split-K: the kernel that adds the partial sums and applies the epilogue.
 //!
-//! Each share's sums are in memory. Threads of several warps add shares of their
-//! own and then the first warp adds what they found: always in the same order, so
-//! that a result does not depend on which share was done first.
+//! The partial sums of all shares are in memory. Each warp adds some of the shares, then the first
+//! warp adds the warps' sums: always in the same order, so that a result does not depend on which
+//! share was done first.
 
 use super::epilogue::{Finish, Stored, To};
 use super::problem::{Gemm, Output, Scales};
@@ -15,7 +15,7 @@ use heist_builder::{
 };
 
 kernel_params! {
-    /// What the adding kernel works on.
+    /// The kernel's parameters.
     pub(crate) struct SplitArgs {
         /// Sums of each share, share after share.
         partial: Global<f32>,

@@ -1,4 +1,4 @@
-//! How a multiplication on warpgroups is cut up.
+//! Tile shapes on warpgroups.
 
 use super::problem::Major;
 use crate::error::KernelError;
@@ -93,7 +93,7 @@ impl Tiling {
         if self.rows > GROUP_ROWS { 2 } else { 1 }
     }
 
-    /// Threads of a block: a warpgroup that copies, and those that multiply.
+    /// Threads of a block: the producer warpgroup and the consumers.
     pub const fn threads(&self) -> u32 {
         (1 + self.groups()) * 128
     }
@@ -175,9 +175,9 @@ impl Tiling {
         sums + 36 <= self.registers()
     }
 
-    /// Whether a thread has room for sums in two levels: besides all of them for those
-    /// of 64 rows. Where its columns are `scaled` by themselves, it has factors and their
-    /// addresses for each of them: more than 32 columns spilled, or were slower.
+    /// Whether a thread has registers for two levels of accumulators: all of them, and those of 64
+    /// rows once more. Where each column is `scaled`, it also holds a factor and an address for
+    /// each: more than 32 columns spilled, or were slower.
     pub(crate) fn holds_levels(&self, scaled: bool) -> bool {
         let few = !(scaled && self.swapped) || self.cols <= 32;
         few && self.holds(self.sums() + self.cols / 2)

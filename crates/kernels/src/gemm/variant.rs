@@ -70,8 +70,8 @@ pub static FAMILY: Family<Gemm> = Family {
     ],
 };
 
-/// The schedule that suits a multiplication: tiles in bands, and each asked for
-/// when it is wanted, so that what is read stays in L2.
+/// The default schedule of a multiplication: tiles in bands, with late submission, so that operands
+/// stay in L2.
 pub fn schedule(target: Target) -> Schedule {
     let greedy = heist_sched::AnyPolicy::new(heist_sched::Greedy);
     let source = TileSource::auto(target.arch, &greedy, false).source;
@@ -80,8 +80,8 @@ pub fn schedule(target: Target) -> Schedule {
     schedule
 }
 
-/// A multiplication with a tile shape of one's own, over buffers called `a`,
-/// `b`, `c`, `d` and `bias` that are still empty: what [`Job::buffer`] adds.
+/// A multiplication with a tile shape of your own, over buffers called `a`, `b`, `c`, `d` and
+/// `bias` that are still empty: what [`Job::buffer`] adds.
 ///
 /// # Errors
 /// What could not be built or planned.
@@ -115,9 +115,8 @@ pub fn job_with(
     Ok(Job::new(format!("gemm {problem} {config}"), problem.work()).step(step))
 }
 
-/// A multiplication on warpgroups in tiles of one's own, over buffers called `a`,
-/// `b`, `c`, `d` and `bias` that are still to be added. What buffers the job has
-/// already are its workspace.
+/// A multiplication on warpgroups in tiles of your own, over buffers called `a`, `b`, `c`, `d` and
+/// `bias` that are still to be added. Buffers that the job already has are its workspace.
 ///
 /// # Errors
 /// What could not be built or planned.
@@ -275,8 +274,8 @@ impl Variant for MmaSync {
                 target.arch
             ));
         }
-        // Larger tiles read less; but every multiprocessor should have work, and
-        // the last round should not be nearly empty.
+        // Larger tiles read less; but every multiprocessor should have work, and the last wave
+        // should not be nearly empty.
         let tiles = tiles(problem.m, problem.n, &self.config).count() as f64;
         let slots = f64::from(target.sms * self.config.blocks);
         let rounds = (tiles / slots).ceil();
@@ -522,7 +521,7 @@ pub fn prepared(job: Job, problem: Gemm, seed: u64) -> Prepared {
         verify: Box::new(move |ran| {
             let found = found(ran, &problem);
             let before = buffers(Job::default(), &problem, seed);
-            // Rounded as the result is: what is left is the kernel's own error.
+            // Rounded like the result, so that the rest is the kernel's own error.
             let ty = problem.output.element();
             let expected: Vec<f64> = result(&before, &problem)
                 .into_iter()

@@ -1,10 +1,9 @@
-//! The mainloop on Hopper's warpgroups: one thread asks the copy engine for
-//! stages, one or two warpgroups multiply them straight from shared memory.
+//! The mainloop on Hopper's warpgroups: one producer thread issues the tensor copies of stages, one
+//! or two consumer warpgroups multiply them straight from shared memory.
 //!
 //! [`Tiling`] says how large a tile and a stage are. Of the two operands the left
-//! one has the tile's rows and the right one its columns. The matrices are stored
-//! either way, in rows that start at multiples of 16 bytes; what lies past their
-//! ends is zero.
+//! one has the tile's rows and the right one its columns. The matrices are stored either way, in
+//! rows that start at multiples of 16 bytes; elements past their edges are zero.
 
 use super::problem::Major;
 use super::scales::{BlockScales, Fetched};
@@ -16,7 +15,7 @@ use heist_builder::{
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
-/// What a stage holds. Whatever is multiplied is copied as bits, rows of 128 bytes.
+/// The contents of a stage. Every element type is copied as bits, in rows of 128 bytes.
 type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
 
 /// The stages of a block, for operands stored like this.
@@ -36,14 +35,14 @@ pub(crate) fn ring<'k>(
     k.bulk_pipeline_among(tiling.stages, stage, tiling.groups() * 4, tiling.cluster)
 }
 
-/// Both ends of the ring. They are made once a block and go on from tile to
-/// tile.
+/// The producer's and the consumers' end of the ring. They are made once a block, and their state
+/// continues from tile to tile.
 pub(crate) struct Ends<'p, 'k> {
     k: Kernel<'k>,
     tiling: Tiling,
     producer: BulkProducer<'p, 'k, Stage>,
     consumer: BulkConsumer<'p, 'k, Stage>,
-    /// Stages of the next tile that are on their way already.
+    /// Stages of the next tile that are already in flight.
     ahead: Var<'k, u32>,
     /// The number of this thread's warpgroup.
     group: Val<'k, u32>,
@@ -86,9 +85,9 @@ pub(crate) enum Levels<'k> {
 }
 
 impl<'k> Side<'k> {
-    /// Asks for the part of a stage that is `at` deep in the matrix, in pieces as
-    /// wide as the swizzle: side by side along the depth, or across it. Of what
-    /// `peers` blocks of a cluster have in common each asks for its part, for all.
+    /// Issues the copies of the part of a stage that is `at` deep in the matrix, in pieces as wide
+    /// as the swizzle: side by side along the depth, or across it. An operand that `peers` blocks
+    /// of a cluster share is multicast: each block copies its part for all.
     fn copy(
         &self,
         copies: &Transaction<'k>,
@@ -180,8 +179,8 @@ impl<'p, 'k> Ends<'p, 'k> {
         }
     }
 
-    /// One tile: `store` receives 64 rows of sums of a warpgroup, and the first of
-    /// these rows in the tile.
+    /// One tile: `store` receives 64 rows of a warpgroup's accumulators, and the first of these
+    /// rows in the tile.
     pub(crate) fn tile<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
@@ -217,7 +216,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         );
     }
 
-    /// The sums of 64 rows from each of `rows` on, added by the tensor cores.
+    /// The accumulators of 64 rows from each of `rows` on, added by the tensor cores.
     fn in_one_level<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
@@ -233,7 +232,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 for (sums, row) in sums.iter().zip(rows) {
                     self.multiply::<H>(factors, stage, sums, *row);
                 }
-                // The batches before have ended: their stage may go.
+                // The products before have ended: their stage can be released.
                 sums[0].wait_for_older(rows.len() as u32);
             });
         });
@@ -271,8 +270,8 @@ impl<'p, 'k> Ends<'p, 'k> {
         let last = (pieces - 1, rows.len() - 1);
         k.for_range(0, factors.steps, |step| {
             let block = first + step * pieces;
-            // Products of 64 rows and 128 bytes of the depth; the last ones are added when
-            // the stage has been given back.
+            // Products of 64 rows and 128 bytes of the depth; the last ones are added after the
+            // stage has been released.
             let products = |stage, piece: u32, number: usize| {
                 self.products::<H>(factors, stage, &part, rows[number], piece);
                 let scaled = scaled.as_ref().map(|scaled| &scaled[number]);
@@ -362,15 +361,15 @@ impl<'p, 'k> Ends<'p, 'k> {
         });
     }
 
-    /// Begins a tile while the one before is still worked on: thread 0 asks for as
-    /// many stages as there are.
+    /// Begins a tile while the one before is still worked on: thread 0 issues the copies of as many
+    /// stages as there are.
     pub(crate) fn begin(&self, factors: Factors<'k>) {
         let steps = factors.steps.min(self.tiling.stages);
         self.fill(factors, self.k.c(0), steps);
         self.ahead.set(steps);
     }
 
-    /// Waits until nothing is on its way, before the block exits.
+    /// Waits until no copy is in flight, before the block exits.
     pub(crate) fn finish(&self) {
         let k = self.k;
         k.if_(self.group.eq(0u32), || {
@@ -410,7 +409,7 @@ impl Matrices {
         let mut map = TensorMap::dense(buffer, self.element, &dims, &boxed);
         let row = u64::from(self.pitch) * self.element.bytes();
         map.strides = vec![row, row * dims[1]];
-        // Rows that start anywhere in a line bring the line before along.
+        // Unaligned rows also fetch the line before.
         map.l2 = match row.is_multiple_of(256) {
             true => L2Promotion::Bytes256,
             false => L2Promotion::Bytes128,

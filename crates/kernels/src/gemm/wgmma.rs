@@ -21,7 +21,7 @@ use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap a
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
 
 kernel_params! {
-    /// What a multiplication on warpgroups works on.
+    /// The kernel's parameters.
     pub(crate) struct WgmmaArgs {
         /// The operand with the tile's rows: A, or B where they are swapped.
         left: TensorMap<f16, 3>,
@@ -39,7 +39,7 @@ kernel_params! {
         scale_a: Global<f32>,
         /// Of B.
         scale_b: Global<f32>,
-        /// Sums of the shares of the depth, where it is shared.
+        /// Partial sums of split-K, where the depth is split.
         partial: Global<f32>,
         /// Rows of the result.
         m: u32,
@@ -90,7 +90,7 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     None
 }
 
-/// How sums leave a block.
+/// How accumulators are stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Way {
     Staged(Staging),
@@ -110,7 +110,7 @@ struct Form {
     majors: [Major; 2],
     finish: Finish,
     scales: Scales,
-    /// Whether sums are made in two levels.
+    /// Whether products are accumulated in two levels.
     levels: bool,
     /// Whether there are several products.
     batched: bool,
@@ -171,7 +171,7 @@ impl Form {
     }
 }
 
-/// Whether sums in two levels can be made in such tiles.
+/// Whether such tiles have room for accumulation in two levels.
 ///
 /// # Errors
 /// Why not.
@@ -239,7 +239,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         .min_blocks(tiling.blocks);
     let tiled = match tiling.cluster {
         1 => tiled,
-        // Blocks that work together do so past the last tile too.
+        // The blocks of a cluster work together past the last tile too.
         high => tiled.cluster(Dim3::new(1, high, 1)).padded(),
     };
     tiled.build(arch, |k, args, tiles| {
@@ -321,8 +321,8 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
     }
 }
 
-/// Where 64 rows of sums belong: row and column as the tile is multiplied, the number of
-/// the product, and the share of the depth, counted through all products.
+/// The position of 64 rows of accumulators: row and column as the tile is multiplied, the number of
+/// the product, and the split of the depth, numbered over all products.
 struct OutputOrigin<'k> {
     row: Val<'k, u32>,
     col: Val<'k, u32>,
@@ -377,7 +377,7 @@ impl<'k> OutputOrigin<'k> {
         }
     }
 
-    /// Stores them as a share's sums.
+    /// Stores them as partial sums of a split.
     fn share(
         &self,
         k: &Kernel<'k>,
@@ -402,9 +402,8 @@ impl<'k> OutputOrigin<'k> {
     }
 }
 
-/// The launches of a multiplication cut up like this, over buffers called `a`, `b`,
-/// `c`, `d` and `bias`. Of the plan's own is the workspace `partial`, for the sums of
-/// the shares where the depth is shared.
+/// The launches of a multiplication in these tiles, over buffers called `a`, `b`, `c`, `d` and
+/// `bias`. The plan's own workspace is `partial`, for the partial sums of split-K.
 ///
 /// # Errors
 /// What could not be built or planned.
@@ -436,7 +435,7 @@ pub(crate) fn plan(
     let resident = target.resident(&kernel.built.launch, tiling.registers());
     let launch = kernel.plan(resident)?;
     let steps = problem.k.div_ceil(tiling.depth * 2 / problem.input.bytes());
-    // Whatever is not used is any buffer there is.
+    // An unused parameter is set to any buffer.
     let either = |used, name| buffer(if used { name } else { "d" });
     let scaled = problem.scales != Scales::None;
     let [left, right, out] = maps(problem, &form);

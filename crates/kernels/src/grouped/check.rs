@@ -1,10 +1,9 @@
 //! The check of every decoded tile, on the device.
 //!
 //! A scheduler that decodes a wrong coordinate, or shapes that are not what the
-//! host thinks, would make a kernel write wherever the numbers point. In check
-//! mode a tile touches memory only after its group, its coordinates and the
-//! ends of its matrices were found to lie where they must, and the first that
-//! does not is written down.
+//! host thinks, would make a kernel write wherever the numbers point. In check mode a tile touches
+//! memory only after its group, its coordinates and the ends of its matrices were checked, and the
+//! first bad tile is recorded.
 
 use super::kernel::GroupedArgs;
 use super::table::{Found, Member};
@@ -105,7 +104,7 @@ impl fmt::Display for BadTile {
     }
 }
 
-/// Whether a tile is good; where it is not, it is written down.
+/// Whether a tile is good; a bad one is recorded.
 pub(crate) fn good<'k>(
     k: &Kernel<'k>,
     args: &GroupedArgs<On<'k>>,
@@ -131,7 +130,7 @@ pub(crate) fn good<'k>(
         behind(ends(member.d, member.m, member.n), args.d_len),
     ];
     let mut code = k.c(0u32);
-    // The first that holds is named, so look from the last.
+    // The first failed test is named, so go from the last to the first.
     for (index, test) in tests.into_iter().enumerate().rev() {
         code = test.select(index as u32 + 1, code);
     }

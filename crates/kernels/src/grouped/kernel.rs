@@ -15,7 +15,7 @@ use heist_launch::Dim3;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
 kernel_params! {
-    /// What a grouped multiplication works on.
+    /// The kernel's parameters.
     pub struct GroupedArgs {
         /// The left matrices.
         a: Global<u8>,
@@ -110,8 +110,8 @@ impl GroupedPlan {
     }
 }
 
-/// The plane of tiles that covers every way to deal `total` rows to groups, or
-/// exactly the groups where each has its own shape.
+/// The grid of tiles that covers every distribution of `total` rows over groups, or exactly the
+/// groups where each has its own shape.
 pub(crate) fn tiles_of(problem: &Grouped, height: u32, width: u32) -> Dim3 {
     let groups = problem.groups();
     let wide = groups.iter().map(|g| g.n.div_ceil(width)).max();
@@ -245,8 +245,8 @@ fn build_typed<T: Element, O: Stored>(
         })
 }
 
-/// The ways to cut a tile, from the fewest rows to all of them: what a group has
-/// few rows of is multiplied with little more than those.
+/// Tile heights from the smallest to the whole tile: a group with few rows is multiplied with
+/// little more than those.
 fn cuts(config: &Config) -> Vec<Cut> {
     let short = [32, 64]
         .into_iter()

@@ -1,10 +1,8 @@
 //! Many multiplications of different shapes in one launch.
 //!
-//! Shapes are read on the device, so that what decides them (the routing of a
-//! mixture of experts) never has to come back to the host. Groups may be empty.
-//! [`Grouped`] says what is multiplied; in check mode every decoded tile is
-//! validated before it touches memory, and [`BadTile`] names the first that
-//! was not.
+//! Shapes are read on the device, so that the routing of a mixture of experts never has to come
+//! back to the host. Groups may be empty. [`Grouped`] is the problem; in check mode every decoded
+//! tile is validated before it touches memory, and [`BadTile`] is the first invalid one.
 
 mod check;
 mod data;

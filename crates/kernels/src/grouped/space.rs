@@ -1,4 +1,5 @@
-//! Every way to cut groups up that can be tried, and what arithmetic says of each.
+//! The search space of a grouped multiplication: every tile shape that can be tried, with its
+//! guards and its modelled time.
 
 use super::problem::Grouped;
 use super::variant::FAMILY;
@@ -10,8 +11,8 @@ use crate::job::Job;
 use crate::space::{choice, choice_or, schedule, too_much_shared};
 use heist_tune::{Axis, Candidate, Proposal};
 
-/// The candidates of a problem, each judged: tiles on warpgroups where they can be had, and the
-/// kernels with tiles of their own.
+/// The candidates of a problem, each judged: tiles on warpgroups where the device has them, and the
+/// kernels with fixed tiles.
 pub(super) fn proposals(problem: &Grouped, target: Target) -> Vec<Proposal> {
     let named = FAMILY.variants.iter().map(|variant| Proposal {
         candidate: Candidate::new([("variant", variant.name())]),
@@ -31,7 +32,7 @@ pub(super) fn proposals(problem: &Grouped, target: Target) -> Vec<Proposal> {
     tiled.chain(named).collect()
 }
 
-/// The job of a candidate, over buffers that are still to be added.
+/// The job of a candidate, over buffers that the caller adds.
 pub(super) fn job(
     problem: &Grouped,
     candidate: &Candidate,

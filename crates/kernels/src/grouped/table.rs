@@ -1,10 +1,9 @@
 //! Which group a tile belongs to.
 //!
 //! Tiles form a plane: columns along x, and along y the rows of all groups, one
-//! group's tiles after the other's. Each block makes, once, a table in shared
-//! memory of where each group's tiles begin, from what it reads on the device;
-//! a tile's group is found in it by bisection. What a launch covers beyond the
-//! last group's tiles is nobody's.
+//! group's tiles after the other's. Each block makes, once, a table in shared memory of where each
+//! group's tiles begin, from the shapes on the device; a tile's group is found in it by bisection.
+//! Tiles of the launch past the last group's do nothing.
 
 use super::kernel::GroupedArgs;
 use heist_builder::{Bool, Kernel, On, SharedArray, Val};
@@ -52,8 +51,8 @@ pub(crate) enum Described {
 }
 
 impl Described {
-    /// The rows of a group. Rows that end before they begin are none: the
-    /// difference is taken as a signed number.
+    /// The rows of a group. Rows that end before they begin count as none: the difference is
+    /// signed.
     fn rows<'k>(self, args: &GroupedArgs<On<'k>>, group: Val<'k, u32>) -> Val<'k, u32> {
         match self {
             Described::Rows => {
@@ -116,7 +115,7 @@ fn ends<'k>(args: &GroupedArgs<On<'k>>, group: Val<'k, u32>) -> (Val<'k, u32>, V
 }
 
 impl<'k> Table<'k> {
-    /// Makes the table. The whole block takes part, and has met when it is made.
+    /// Makes the table. The whole block takes part; a barrier follows.
     pub(crate) fn new(
         k: &Kernel<'k>,
         args: &GroupedArgs<On<'k>>,
@@ -129,7 +128,7 @@ impl<'k> Table<'k> {
         k.comment("how many rows of tiles each group has");
         k.for_step(k.thread_index(), groups, k.threads(), |group| {
             let rows = described.rows(args, group);
-            // Without overflow, whatever is there.
+            // Does not overflow for any value read.
             let tiles = rows / height + (rows % height).gt(0u32).to_u32();
             first.at(group + 1).store(tiles);
         });

@@ -96,9 +96,8 @@ pub static FAMILY: Family<Grouped> = Family {
     ],
 };
 
-/// A grouped multiplication with a tile shape of one's own, over buffers called
-/// `a`, `b`, `d`, `shapes`, `places` and `record` that are still to be added.
-/// Without a tile there is no launch.
+/// A grouped multiplication with a tile shape of your own, over buffers called `a`, `b`, `d`,
+/// `shapes`, `places` and `record` that are still to be added. Without a tile there is no launch.
 ///
 /// # Errors
 /// What could not be built or planned.

@@ -2,7 +2,7 @@
 //!
 //! Groups that differ in their rows alone are one matrix A to the copy engine, in
 //! which a group is a row to begin at, and as many matrices B as there are groups.
-//! Rows of the next group that a tile takes along are not stored.
+//! A tile may also load rows of the next group; they are not stored.
 
 use super::check;
 use super::data::places;
@@ -24,7 +24,7 @@ use heist_launch::Dim3;
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
 
 kernel_params! {
-    /// What a grouped multiplication on warpgroups works on.
+    /// The kernel's parameters.
     pub(crate) struct WgmmaArgs {
         /// The rows of all groups.
         a: TensorMap<f16, 3>,
@@ -144,7 +144,7 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                 });
             };
             let done = if problem.check {
-                // Nothing is begun before it has been found good.
+                // No copy is issued before the tile has passed the check.
                 tiles.each(body)
             } else {
                 let begin = |tile| groups.locate(tile, |_, factors| ends.begin(factors));

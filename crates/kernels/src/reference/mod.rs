@@ -1,5 +1,5 @@
-//! What is right: references in f64 on the host, blocked and threaded so that
-//! tests stay short, and how far a result is from them.
+//! References in f64 on the host, blocked and threaded so that tests stay short, and the difference
+//! between a result and its reference.
 
 mod difference;
 mod gemm;

@@ -1,11 +1,10 @@
-//! Buffers as f64, and work dealt out to the host's cores.
+//! Buffers as f64, and work divided among the host's cores.
 
 use half::{bf16, f16};
 use heist_launch::{Buffer, ElementType};
 use std::ops::Range;
 
-/// The elements of a buffer as f64. Integers are what they are; nothing is
-/// rounded.
+/// The elements of a buffer as f64. Integers keep their value; nothing is rounded.
 pub fn numbers(buffer: &Buffer) -> Vec<f64> {
     numbers_in(buffer, 0..buffer.len())
 }

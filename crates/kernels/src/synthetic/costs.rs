@@ -25,7 +25,7 @@ pub enum Workload {
     VideoFrames,
     /// One tile in twenty is heavy, all of them next to each other.
     ClusteredHeavy,
-    /// Loops whose end only the data knows.
+    /// Loops whose length depends on the data.
     DataDependent,
 }
 
@@ -40,7 +40,7 @@ pub struct Parameters {
     pub imbalance: f64,
     /// Steps of the prologue.
     pub prologue: u32,
-    /// Which of the many workloads of that kind.
+    /// The seed of the random costs.
     pub seed: u64,
     /// Bytes of shared memory that a block holds, as a tensor kernel's stages
     /// do; with 150,000 one block fits on an SM.

@@ -5,7 +5,7 @@
 //! grid: x counts columns of tiles, y counts the row tiles of all groups one
 //! after the other, so that a cluster's neighbours in y may belong to different
 //! groups. Whole numbers are used, so the result is the same on every device.
-//! It is there to be checked, not to be fast.
+//! It is for tests, not for speed.
 
 use heist_builder::{Arch, BuildError, Global, Kernel, Val, With, kernel_params};
 use heist_launch::{Arg, Dim3};
@@ -13,7 +13,7 @@ use heist_sched::{Schedule, Tiled, TiledKernel};
 
 /// Rows and columns of a tile.
 const SIDE: u32 = 32;
-/// Steps along the inner axis between two meetings of the block.
+/// Steps along the inner axis between two barriers of the block.
 const DEPTH: u32 = 8;
 /// Threads of a block; each makes elements of one column.
 const THREADS: u32 = 128;
@@ -22,7 +22,7 @@ const ROWS_APART: u32 = THREADS / SIDE;
 const WORDS: u32 = 3;
 
 kernel_params! {
-    /// What a grouped product works on.
+    /// The kernel's parameters.
     pub struct GroupedArgs {
         /// All rows of all groups.
         a: Global<u32>,
@@ -179,7 +179,7 @@ impl Grouped {
     /// Builds its kernel.
     ///
     /// # Errors
-    /// Why the schedule can't be had on `arch`.
+    /// Why the schedule is not possible on `arch`.
     pub fn build(
         &self,
         schedule: &Schedule,

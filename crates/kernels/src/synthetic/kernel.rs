@@ -6,7 +6,7 @@ use heist_launch::Arg;
 use heist_sched::{Schedule, Tiled, TiledKernel};
 
 kernel_params! {
-    /// What a synthetic workload works on.
+    /// The kernel's parameters.
     pub struct SyntheticArgs {
         /// The steps of each tile.
         costs: Global<u32>,
@@ -40,7 +40,7 @@ impl Synthetic {
 /// Builds a workload's kernel.
 ///
 /// # Errors
-/// Why the schedule can't be had on `arch`.
+/// Why the schedule is not possible on `arch`.
 pub fn build(
     synthetic: &Synthetic,
     schedule: &Schedule,
@@ -110,7 +110,8 @@ fn search<'k>(
     k.loop_(|flow| {
         value.set(value.get().mul_add(k.c(FACTOR), addend));
         step.set(step.get() + 1);
-        // Two conditions to go on, not one to stop: the branch takes both.
+        // Two conditions to continue, rather than one to stop: the branch can use both as its
+        // predicate.
         flow.continue_if((value.get() >> shift).ne(0) & step.get().lt(limit));
         flow.break_();
     });

@@ -3,8 +3,8 @@
 //! Each is a real kernel with a result that is checked element by element. A
 //! tile is a block's worth of numbers; each number goes through a chain of
 //! dependent multiply-adds, as long as the workload's distribution says for that
-//! tile. A prologue, once a block, computes the addend of the chain by a chain
-//! of its own: that is what a block which runs several tiles saves.
+//! tile. A prologue, once a block, computes the addend of the chain by a chain of its own: a block
+//! that runs several tiles does this once.
 //!
 //! Whole numbers are used, so the result is the same on every device, and the
 //! end of a chain is known from its start without walking it.

@@ -1,4 +1,4 @@
-//! What a workload's result must be, and whether it is.
+//! The expected result of a workload, and its verification.
 
 use super::{FACTOR, PROLOGUE_ADDEND, PROLOGUE_FACTOR, Parameters, THREADS, Workload};
 use heist_launch::Dim3;

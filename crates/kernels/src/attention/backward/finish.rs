@@ -1,4 +1,4 @@
-//! The gradient of the queries: sums, scaled and rounded.
+//! The gradient of the queries: accumulators, scaled and rounded.
 
 use super::numbers::{Sequence, Sequences};
 use super::prepare::{ROWS, RowShape, each_piece};

@@ -1,5 +1,4 @@
-//! The largest key and the largest value of each head, which bound what a gradient of
-//! a query can be.
+//! The largest key and the largest value of each head, which bound the gradient of a query.
 //!
 //! The weights of a row add up to one, no `|dP|` and no `|delta|` exceeds the sum of
 //! the row's `|dO|` times the largest `|V|`; so no element of `dS K`, nor any part of

@@ -1,9 +1,8 @@
-//! How query rows are numbered, for what is kept of each between the launches.
+//! The numbering of query rows in the workspace between the launches.
 //!
 //! A block of queries of one head has numbers of its own, that start at a multiple of
-//! its height, whether its sequence has rows for all of them or not. So the copy engine
-//! takes a block's numbers whole, and rows past the end of a sequence have sums that
-//! nobody asks for.
+//! its height, whether its sequence has rows for all of them or not. So a bulk copy takes a whole
+//! block, and accumulators of rows past the end of a sequence are never used.
 
 use crate::attention::problem::{Lengths, Problem};
 use heist_builder::{Global, Ptr, Val};

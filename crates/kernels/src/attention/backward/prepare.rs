@@ -1,5 +1,6 @@
-//! What each query row needs before its blocks: the product of its result and its
-//! gradient, its log-sum-exp to base 2, the unit of its sums; and its sums at zero.
+//! The first launch, for each query row: the dot product of its result and its gradient, its
+//! log-sum-exp to base 2, the unit of its fixed-point accumulators; and its accumulators set to
+//! zero.
 
 use super::numbers::{Numbers, Sequences};
 use super::problem::Sums;

@@ -1,4 +1,4 @@
-//! What is asked, and what it costs.
+//! The problem and its cost.
 
 use crate::attention::problem::{Output, Problem};
 use crate::{KernelError, Work};

@@ -1,4 +1,4 @@
-//! Which queries see a tile's keys.
+//! The mask, seen from the keys: which queries see a tile's keys.
 
 use crate::attention::problem::MaskKind;
 use crate::attention::span::Masked;

@@ -1,4 +1,4 @@
-//! What is right: gradients in f64 on the host, of all rows or of some.
+//! The reference: gradients in f64 on the host, of all rows or of some.
 //!
 //! They are worked out from the results and the log-sum-exps that the kernels are
 //! given, so a sample of rows and keys needs no whole attention.

@@ -1,5 +1,5 @@
-//! Whether a job that has run is right: its gradients beside those in f64, and every
-//! element of them for what no gradient of finite numbers is.
+//! The check of a job that has run: its gradients compared with those in f64, and every element
+//! checked not to be NaN.
 
 use super::problem::Backward;
 use super::reference::gradients;

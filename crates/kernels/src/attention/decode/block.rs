@@ -1,5 +1,5 @@
-//! What a block does: one thread asks for key blocks and values, four warps go
-//! through them as they come.
+//! The work of a block: a producer thread issues copies of keys and values, four consumer warps
+//! process them as they arrive.
 
 use super::DecodeArgs;
 use super::combine::{Parts, by_last_block};
@@ -135,8 +135,8 @@ fn products<'k, T: Element>(
     k.for_step(first, end, shape.keys, |at| {
         let first = part.sequence.key(at, shape.keys);
         if shape.ragged() {
-            // What follows the last key is another sequence's, or nobody's: no weight
-            // times an infinity is not nothing.
+            // The values after the last key belong to another sequence, or to none, and are set to
+            // zero: a weight of zero times an infinity is NaN.
             let inside = part.sequence.keys.max(first) - first;
             k.if_(inside.lt(shape.keys), || {
                 stages.peek(|stage| clear_values(k, shape, &stage, inside));

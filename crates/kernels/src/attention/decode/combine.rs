@@ -1,8 +1,7 @@
 //! Combines the parts of tiles that several blocks had: a launch of its own, or the
 //! block that is the last to write a part of a tile.
 //!
-//! Either way the parts are added up in the order of the keys, whoever does it and
-//! whenever it is done: the same bits in every run.
+//! Either way the parts are added in the order of the keys: the same bits in every run.
 
 use super::DecodeArgs;
 use super::shape::DecodeShape;

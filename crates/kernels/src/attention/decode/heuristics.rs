@@ -1,7 +1,7 @@
-//! Which tiles a decoding kernel has, and how its work is dealt.
+//! Heuristics: the tiles of a decoding kernel, and the distribution of its work.
 //!
 //! Memory bounds decoding, so a choice is good if all multiprocessors read all the
-//! time, with enough on its way (50 to 64 KB each), and nothing is read twice:
+//! time, with enough bytes in flight (50 to 64 KB each), and nothing is read twice:
 //!
 //! * **Rows**: 16, 32 or 64, the least that holds the query heads of a group times the
 //!   queries of a sequence. `mma.sync` needs 16; what is empty costs nothing, since

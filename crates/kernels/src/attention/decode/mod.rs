@@ -3,12 +3,11 @@
 //!
 //! * The query heads that share a key head, times the queries of a sequence, are
 //!   the rows of one tile (GQA packing): a key is copied once for all of them.
-//! * The key blocks of all tiles of all sequences are counted through and dealt
-//!   evenly to the blocks of the grid ([`work`]): one share may end inside a tile
-//!   and the next begin there, whatever the lengths are. Lengths are read on the
-//!   device.
-//! * One thread of a block asks the copy engine for key blocks, as far ahead as
-//!   shared memory has room; four warps multiply with `mma.sync` ([`block`]).
+//! * The key blocks of all tiles of all sequences are numbered and dealt evenly to the blocks of
+//!   the grid ([`work`]): one share may end inside a tile and the next begin there, whatever the
+//!   lengths are. Lengths are read on the device.
+//! * One producer thread of a block issues the copies of key blocks, as far ahead as shared memory
+//!   has room; four warps multiply with `mma.sync` ([`block`]).
 //! * A tile that several blocks share is combined by the block that ends last or by a
 //!   second launch, in the order of the keys: the same bits in every run ([`combine`]).
 //! * Keys and values may lie in pages ([`Problem::page_size`](super::Problem)): a page

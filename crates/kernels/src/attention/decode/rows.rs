@@ -1,4 +1,4 @@
-//! What a warp does with the rows of a tile: scores, softmax, weighed values,
+//! The mainloop and epilogue of a warp over the rows of a tile: scores, softmax, weighted values,
 //! results.
 
 use super::DecodeArgs;

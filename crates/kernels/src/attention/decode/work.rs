@@ -1,11 +1,10 @@
-//! Who reads which keys: the key blocks of all tiles, counted through and dealt
-//! evenly.
+//! Work distribution: the key blocks of all tiles, numbered and dealt evenly to the blocks.
 //!
 //! A tile is the rows of one key head of one sequence. Tiles are numbered sequence
-//! by sequence, key head by key head, and their key blocks are numbered through: that
-//! is a *unit*. Block `g` of the grid has units `g * share` to `(g + 1) * share`. At
-//! most one tile goes on from one share to the next, so two slots a block are
-//! enough for parts of tiles, whatever the batch is.
+//! by sequence, key head by key head, and their key blocks are numbered consecutively: each is a
+//! *unit*. Block `g` of the grid has units `g * share` to `(g + 1) * share`. At most one tile
+//! continues from one share into the next, so two slots a block are enough for parts of tiles,
+//! whatever the batch is.
 
 use super::DecodeArgs;
 use super::shape::{DecodeShape, Storage};

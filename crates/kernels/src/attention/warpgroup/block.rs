@@ -1,5 +1,5 @@
-//! What a block does: one thread asks for copies, and warpgroups go through the
-//! blocks of keys and values as they come.
+//! The work of a block: a producer thread issues copies, and consumer warpgroups process the blocks
+//! of keys and values as they arrive.
 
 use super::WarpgroupArgs;
 use super::group::Work;

@@ -1,4 +1,4 @@
-//! What a warpgroup does with its 64 rows: scores, softmax, weighed values,
+//! The mainloop and epilogue of a warpgroup over its 64 rows: scores, softmax, weighted values,
 //! results.
 
 use super::WarpgroupArgs;

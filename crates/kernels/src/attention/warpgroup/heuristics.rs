@@ -1,5 +1,5 @@
-//! Which tiles a problem is given on warpgroups, in which order, and where warpgroups are
-//! ahead of the ladder.
+//! Heuristics: the tiles of a problem on warpgroups, their order, and where warpgroups are faster
+//! than the ladder.
 
 use super::shape::{Stay, WarpgroupShape};
 use crate::attention::kernel::heads_at_once;

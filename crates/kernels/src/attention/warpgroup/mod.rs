@@ -1,12 +1,11 @@
-//! Attention on Hopper's warpgroups: one warp asks the copy engine for queries,
-//! keys and values, and each warpgroup works on 64 query rows, with products
+//! Attention on Hopper's warpgroups, warp-specialised: a producer warp issues the tensor copies of
+//! queries, keys and values, and each consumer warpgroup works on 64 query rows, with products
 //! straight from shared memory.
 //!
-//! While a block's weights multiply its values, the scores of the next block are
-//! on their way, and its softmax runs: a warpgroup waits for its scores alone.
-//! What lies past the end of the last sequence is zero. Past the end of a packed
-//! one is the next: its keys are hidden, its queries give results that nobody
-//! stores, and its values are cleared, as no weight makes nothing of an infinity.
+//! The products of a block's weights and values overlap the scores and the softmax of the next
+//! block: a warpgroup waits only for its scores. Rows past the end of the last sequence are zero. A
+//! packed sequence is followed by the next one: its keys are masked, results of its queries are not
+//! stored, and its values are set to zero, because a weight of zero times an infinity is NaN.
 
 mod block;
 mod group;

@@ -1,5 +1,5 @@
-//! What a block does with a tile: one thread asks for copies, and warpgroups go through
-//! the blocks of queries as they come.
+//! The work of a block on a tile: a producer thread issues copies, and consumer warpgroups process
+//! the blocks of queries as they arrive.
 
 use super::shape::{
     GROUPS, HalfTile, KEYS, PANEL, REGISTERS, RowArray, STAGES, WarpgroupArgs, WarpgroupShape,

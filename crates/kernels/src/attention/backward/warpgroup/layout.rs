@@ -1,5 +1,5 @@
-//! Where the sums of a block of queries lie: in the order of the registers that hold
-//! them.
+//! The memory layout of dQ's accumulators of a block of queries: in the order of the registers that
+//! hold them.
 //!
 //! A block's dQ is two pieces of 64 x 64, one to a warpgroup: for heads of 64 one below
 //! the other, for heads of 128 side by side. A thread has of every 8 columns of its piece

@@ -1,13 +1,13 @@
 //! The main kernel on Hopper's warpgroups.
 //!
-//! A tile has 128 keys. One thread asks the copy engine for its keys and values, and
-//! then for blocks of queries and of gradients of results, two of each on their way; two
-//! warpgroups have 64 keys each. Scores and gradients of weights are worked out
-//! transposed, keys down and queries across, so that weights and gradients of scores are
-//! in registers as left operands of dV and dK. For dQ the gradients of scores of both
-//! warpgroups go through shared memory; each then works out half of it, and adds it to
-//! the sums straight from its registers: the sums of a block lie in the order of the
-//! registers ([`layout`]), so that a warp adds to neighbours.
+//! A tile has 128 keys. One producer thread issues the tensor copies of its keys and values, and
+//! then of blocks of queries and of gradients of results, two of each in flight; two consumer
+//! warpgroups have 64 keys each. Scores and gradients of weights are computed transposed, keys down
+//! and queries across, so that weights and gradients of scores are in registers as left operands of
+//! dV and dK. For dQ the gradients of scores of both warpgroups go through shared memory; each then
+//! computes half of it, and adds it to the accumulators in memory straight from its registers:
+//! those of a block lie in the order of the registers ([`layout`]), so that a warp adds to
+//! neighbours.
 
 mod block;
 pub(super) mod layout;

@@ -1,4 +1,4 @@
-//! What the kernel on warpgroups takes, and what it is built for.
+//! The parameters and the shape of the kernel on warpgroups.
 
 use crate::attention::backward::problem::Sums;
 use crate::attention::problem::{Dtype, Layout, MaskKind};

@@ -1,4 +1,4 @@
-//! What a warpgroup does with its 64 keys.
+//! The mainloop of a warpgroup over its 64 keys.
 
 use super::block::{KeyTile, QueryBlock};
 use super::layout::{self, PARTS, PIECE};
