@@ -1,9 +1,8 @@
-//! What a kernel is called with.
+//! The arguments of a kernel.
 //!
-//! [`Arguments`] is how people say it: one [`Arg`] a parameter, and buffers with
-//! names for what no parameter points to directly. [`Bound`] is how a device
-//! wants it: a table of buffers to allocate, and parameters that are bytes,
-//! pointers into that table or tensor maps over it.
+//! [`Arguments`] is the user's form: one [`Arg`] a parameter, and named buffers that are not
+//! themselves parameters. [`Bound`] is the device's form: a table of buffers to allocate, and
+//! parameters that are bytes, pointers into that table or tensor maps over it.
 
 use crate::buffer::Buffer;
 use crate::element::{Element, ElementType, Scalar};
@@ -16,7 +15,7 @@ use thiserror::Error;
 /// What a kernel may do with a buffer, and what happens to it before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Filled before; not looked at after.
+    /// Filled before; not read back.
     In,
     /// Poisoned before, "never written"; read back after.
     Out,
@@ -65,7 +64,7 @@ pub enum Arg {
         /// What is in it; poison for [`Role::Out`].
         data: Buffer,
     },
-    /// A pointer into a buffer that something else brings.
+    /// A pointer into another argument's buffer or a named one.
     Pointer {
         /// Which.
         buffer: BufferRef,
@@ -143,7 +142,7 @@ impl fmt::Display for BufferRef {
     }
 }
 
-/// A buffer that is no parameter by itself; pointers and tensor maps name it.
+/// A buffer that is not itself a parameter; pointers and tensor maps name it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedBuffer {
     /// What it is called.
@@ -314,7 +313,7 @@ fn known(slots: &[Slot]) -> String {
 /// A buffer that a device allocates for a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
-    /// Who brought it: a parameter's index, or a name.
+    /// Its origin: a parameter's index, or a name.
     pub name: BufferRef,
     /// What happens to it.
     pub role: Role,

@@ -21,8 +21,8 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// The most bytes that a buffer written as text may have, so that a slip of
-    /// the keyboard does not ask the machine for all its memory.
+    /// The most bytes that a buffer written as text may have, so that a typing mistake does not
+    /// allocate all memory.
     pub const MAX_TEXT_BYTES: usize = 1 << 30;
     /// The most bytes that are read of a file.
     pub const MAX_FILE_BYTES: usize = 4 << 30;

@@ -1,8 +1,8 @@
-//! What a launch is, and what comes out of one.
+//! A launch and its outcome, independent of the device.
 //!
 //! The simulator and the GPU take the same [`Launch`] and [`Arguments`] and give
-//! the same [`Outcome`], so that a kernel, a test or a command says once what it
-//! wants and runs on either. Nothing here knows PTX, a driver, or a device.
+//! the same [`Outcome`], so that a kernel, a test or a command describes a launch once and runs it
+//! on either. Nothing here depends on PTX, a driver, or a device.
 //!
 //! * [`Launch`]: grid, block, cluster, dynamic shared memory, and their limits.
 //! * [`Arg`], [`Arguments`]: what a kernel is called with. The textual form that

@@ -1,10 +1,10 @@
-//! What a launch gives back, on every device.
+//! The outcome of a launch, the same on every device.
 
 use crate::argument::BufferRef;
 use crate::buffer::Buffer;
 use crate::trace::Trace;
 
-/// The buffers after a run, and what the run looked like.
+/// The buffers after a run, and its trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// The buffers that are read back ([`crate::Role::is_read_back`]), in slot order.

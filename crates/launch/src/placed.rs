@@ -1,7 +1,7 @@
 //! Memory that outlives a launch, at addresses that its owner has chosen.
 //!
-//! Programs keep pointers in structs and in memory, so what they allocate has to stay where
-//! it is from launch to launch, with what is known of it: which bytes were ever written.
+//! Programs keep pointers in structs and in memory, so their allocations keep their addresses from
+//! launch to launch, with the written bit of each byte.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Placed {
         }
     }
 
-    /// Notes that somebody else than a kernel wrote some bytes.
+    /// Notes that the host wrote some bytes.
     pub fn mark(&mut self, offset: usize, len: usize) {
         if let Some(written) = &mut self.written {
             written.mark(offset, len);

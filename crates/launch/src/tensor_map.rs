@@ -1,4 +1,4 @@
-//! Tensor maps: how the bulk tensor copy engine sees a buffer.
+//! Tensor maps: descriptors of a buffer for bulk tensor copies.
 //!
 //! The fields are those of the driver's encoder, in its order and units, and
 //! [`TensorMap::validate`] holds its published rules, so that a map is refused
@@ -124,7 +124,7 @@ impl Swizzle {
 spelled! {
     /// How much the L2 fetches at once.
     L2Promotion: "an L2 promotion" {
-        /// What is asked for.
+        /// No promotion.
         None = "none",
         /// 64 bytes.
         Bytes64 = "64",

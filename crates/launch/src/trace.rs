@@ -1,4 +1,4 @@
-//! What one run of a kernel looked like: which block ran which tile, where, when.
+//! The trace of one run of a kernel: which block ran which tile, where and when.
 //!
 //! The simulator records it as it goes; for the GPU it is decoded from records
 //! that the kernel wrote. Either way it is the same structure, so one renderer
@@ -60,7 +60,7 @@ impl fmt::Display for Time {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// From the simulator's model. Good for ranking, not a promise.
+    /// From the simulator's model: good for ranking, not a prediction.
     Modelled,
     /// From a GPU's clock.
     Measured,
@@ -92,7 +92,7 @@ pub struct Trace {
     pub blocks: Vec<BlockSpan>,
     /// Every tile that ran, where the kernel has tiles.
     pub tiles: Vec<TileSpan>,
-    /// What a policy decided, and what came of it.
+    /// The policy's decisions and their results.
     pub decisions: Vec<Decision>,
 }
 
@@ -163,9 +163,9 @@ pub enum DecisionKind {
     Declined,
     /// The source had a tile.
     Granted,
-    /// The source had none, or would not say.
+    /// The source had none, or refused.
     Refused,
-    /// The policy declined where tiles would have been lost, and was not heard.
+    /// The policy declined where tiles would have been lost, and was overruled.
     Overruled,
 }
 
@@ -221,8 +221,8 @@ impl Trace {
             .map_or(Time::ZERO, |(start, end)| end.since(start))
     }
 
-    /// From the moment the first SM had nothing more to do to the end: how long
-    /// the machine was thinning out. SMs that never had work do not count.
+    /// From the moment the first SM had nothing more to do to the end: the tail, in which the GPU
+    /// is only partly busy. SMs that never had work do not count.
     pub fn tail(&self) -> Time {
         let mut last_end = BTreeMap::new();
         for (sm, _, end) in self.work() {
