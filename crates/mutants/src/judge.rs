@@ -1,4 +1,4 @@
-//! Whether anything notices a mutant: the rules without a launch, a run, or its results.
+//! Whether a mutant is killed: by the static rules, by a run, or by its results.
 
 use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
@@ -11,17 +11,17 @@ use heist_sim::{Budget, Chaos, Device, Options, Program};
 pub(crate) enum Fate {
     /// No launch runs what it changes.
     Unreached,
-    /// It is no PTX any more.
+    /// It is not valid PTX any more.
     Refused,
-    /// Something was found, first of all this.
+    /// Killed by a finding; this is the first.
     Found(String),
-    /// Nothing was found, and the results are not what they were.
+    /// No finding, but different results.
     Wrong,
-    /// Nothing is different.
+    /// It survives: no difference.
     Survives,
 }
 
-/// A case that is clean as it is, to hold mutants against.
+/// A clean case, with which mutants are compared.
 pub(crate) struct Original<'f> {
     file: &'f TestFile,
     run: &'f Run,

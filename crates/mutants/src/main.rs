@@ -1,4 +1,5 @@
-//! Breaks right kernels one place at a time, and tells which breaks nothing notices.
+//! Mutation testing of PTX: breaks correct kernels one place at a time, and lists the mutants that
+//! survive.
 //!
 //! ```text
 //! heist-mutants [--values] [--explained] [--only TEXT] [--every N] [--schedules N] [PATH...]
@@ -7,11 +8,10 @@
 //! Every file whose launches are clean is taken (`rules`, `cases` and `corpus` unless paths
 //! are given). In each, every fence, wait, commit, arrival, barrier and announcement is
 //! taken away or moved behind the next access, and every scope and order is made
-//! weaker, one at a time; the mutant is then checked with its launch. With `--values`
-//! comparisons are flipped and constants are one more instead, and it is the results that
-//! have to notice. Survivors that are no worse than the original are listed in
-//! `explained.txt` with the reason, and printed with `--explained`; all others are always
-//! printed, and the status is 1.
+//! weaker, one at a time; the mutant is then checked with its launch. With `--values` comparisons
+//! are flipped and constants are incremented instead, and the results must differ. Survivors that
+//! are equivalent to the original are listed in `explained.txt` with the reason, and printed with
+//! `--explained`; all others are always printed, and the status is 1.
 
 mod judge;
 mod mutation;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::{env, fs};
 
-/// Survivors that are as right as what they were made of: `NAME | REASON`.
+/// Equivalent mutants: `NAME | REASON`.
 const EXPLAINED: &str = include_str!("../explained.txt");
 
 /// What the command line asks for.
@@ -34,7 +34,7 @@ struct Wish {
     only: Option<String>,
     /// Whether explained survivors are printed too.
     explained: bool,
-    /// Every how manyth mutant is run.
+    /// Every n-th mutant is run.
     every: usize,
     /// Schedules beside the first.
     schedules: u64,
@@ -80,7 +80,7 @@ impl Wish {
     }
 }
 
-/// How many mutants came to what.
+/// The number of mutants of each fate.
 #[derive(Default)]
 struct Count {
     made: usize,

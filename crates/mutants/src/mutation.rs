@@ -3,12 +3,12 @@
 //! A change is made in the text, line by line: the files that it is for have one
 //! instruction a line, and a finding about a mutant then names the line of the original.
 
-/// What a change does, and so what ought to notice it.
+/// The kind of a change, and so what must kill the mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MutationKind {
-    /// It takes an order away: the checker is to find that.
+    /// It removes an order: the checker must find that.
     Order,
-    /// It computes something else: a test's expectation is to notice that.
+    /// It computes something else: a test's expectation must fail.
     Value,
 }
 
