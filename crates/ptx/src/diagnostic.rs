@@ -1,8 +1,8 @@
-//! What every part of Heist says when something is wrong.
+//! Diagnostics: one type for all findings of Heist.
 //!
 //! The parser, the structural rules, the checker and the simulator all produce
 //! [`Diagnostic`]s; the command renders them. A diagnostic carries the
-//! [`Code`] of a rule, so that `heist explain CODE` can tell the rest.
+//! [`Code`] of a rule, so that `heist explain CODE` can explain it.
 
 use crate::span::Span;
 use std::fmt;

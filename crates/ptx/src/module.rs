@@ -1,9 +1,8 @@
-//! The form in the middle: a PTX module as plain data.
+//! The intermediate representation: a PTX module as plain data.
 //!
 //! A [`Module`] says what a PTX file says and nothing more. An instruction is
-//! an opcode with its modifiers, and operands; whoever needs a meaning (the
-//! simulator, the checker, the structural rules) adds it. Every field is
-//! public: a parser and a builder make the same thing, and
+//! an opcode with its modifiers, and operands; the simulator, the checker and the structural rules
+//! add the meaning. Every field is public: a parser and a builder make the same thing, and
 //! `parse(print(module)) == module` holds for both.
 //!
 //! Comments are part of it, because generated PTX uses them to say what it is
@@ -153,10 +152,10 @@ pub enum Item {
     Comment(Comment),
 }
 
-/// How a symbol meets other files.
+/// The linkage of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linkage {
-    /// Said nothing: private to the file.
+    /// The default: private to the file.
     Private,
     /// `.visible`.
     Visible,

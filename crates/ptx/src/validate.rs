@@ -1,5 +1,4 @@
-//! The structural rules of PTX: what a file must keep to before anyone asks
-//! what it does.
+//! The structural rules of PTX: whether a file is well-formed, before any question of what it does.
 //!
 //! Checked here, each with a negative file in `tests/invalid/`:
 //!

@@ -4,7 +4,7 @@ use super::block::BlockId;
 
 /// A tree of immediate dominators.
 pub(super) struct Tree {
-    /// The immediate dominator; none for the root and for what it does not reach.
+    /// The immediate dominator; none for the root and for unreachable nodes.
     above: Vec<Option<BlockId>>,
     /// The numbers of a node's first and last descendant in a walk over the tree.
     span: Vec<(u32, u32)>,
@@ -53,15 +53,15 @@ impl Tree {
         self.above[node.index()]
     }
 
-    /// Whether every way from the root to `b` leads through `a`; a node dominates itself.
+    /// Whether every path from the root to `b` leads through `a`; a node dominates itself.
     pub(super) fn dominates(&self, a: BlockId, b: BlockId) -> bool {
         let ((first, last), (inner, _)) = (self.span[a.index()], self.span[b.index()]);
         first <= inner && inner <= last
     }
 }
 
-/// The first and last number of each node's descendants, itself included. What is not
-/// in the tree has nothing below it and is below nothing.
+/// The first and last number of each node's descendants, itself included. A node that is not in the
+/// tree has no descendants and no ancestors.
 fn spans(order: &[BlockId], above: &[Option<BlockId>]) -> Vec<(u32, u32)> {
     let mut size = vec![1u32; above.len()];
     for node in order.iter().rev() {
@@ -99,7 +99,7 @@ fn meet(above: &[Option<BlockId>], rank: &[u32], mut a: BlockId, mut b: BlockId)
     a
 }
 
-/// What `root` reaches, each node before those that only it leads to.
+/// The nodes that `root` reaches, in reverse postorder.
 pub(super) fn reverse_postorder(root: BlockId, successors: &[Vec<BlockId>]) -> Vec<BlockId> {
     let mut order = Vec::with_capacity(successors.len());
     if successors.is_empty() {

@@ -1,7 +1,7 @@
 //! A function as instructions in a row, with its names resolved.
 //!
-//! Registers become numbers and labels become places once, here, so that whoever looks
-//! at the function compares numbers.
+//! Registers become numbers and labels become indices once, here, so that all analyses compare
+//! numbers.
 
 use super::block::BlockId;
 use super::graph::{Graph, Leave};
@@ -60,7 +60,7 @@ impl Roles {
 pub struct Op<'m> {
     /// The instruction.
     pub instruction: &'m Instruction,
-    /// What the table knows of it; none for an opcode that PTX does not have.
+    /// Its row in the instruction table; none for an unknown opcode.
     pub row: Option<&'static Row>,
     /// What it reads and writes.
     pub roles: Roles,
@@ -84,7 +84,7 @@ impl Op<'_> {
         self.instruction.opcode.has(modifier)
     }
 
-    /// Where control goes behind it.
+    /// Where control goes after it.
     pub fn control(&self) -> Control {
         self.row.map_or(Control::Next, |row| row.control)
     }
@@ -96,7 +96,7 @@ pub struct Flow<'m> {
     pub function: &'m Function,
     /// Its instructions, in order.
     pub ops: Vec<Op<'m>>,
-    /// The ways through them.
+    /// Its control-flow graph.
     pub graph: Graph,
     /// How many registers it mentions.
     pub registers: usize,
@@ -148,8 +148,8 @@ impl<'m> Flow<'m> {
 
     /// The instructions whose value `register` can have at instruction `at`.
     ///
-    /// Compilers give each value a register of its own, people reuse theirs:
-    /// for a guard it matters which of its meanings is meant.
+    /// The reaching definitions. Compilers give each value a register of its own, people reuse
+    /// theirs: for a guard it matters which value is meant.
     pub fn definitions(&self, register: Register, at: usize) -> Vec<usize> {
         let all = &self.writers[register.index()];
         if all.len() < 2 {

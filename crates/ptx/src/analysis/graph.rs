@@ -1,8 +1,7 @@
-//! The control-flow graph: basic blocks, the ways between them, and who stands before
-//! whom on every way.
+//! The control-flow graph: basic blocks, edges, dominators and post-dominators.
 //!
-//! It knows its instructions by number alone, so that the checker has one over PTX and
-//! the simulator one over what it made of it.
+//! Instructions are numbers here, so that the checker uses it for PTX and the simulator for its
+//! decoded operations.
 
 use super::block::BlockId;
 use super::dominators::{Tree, reverse_postorder};
@@ -37,8 +36,8 @@ impl Graph {
     /// The graph of `count` instructions. `leave` says how control leaves one, `None`
     /// where it goes on; blocks begin at targets, and at `starts` besides.
     ///
-    /// A table of targets is an empty block of its own: a hundred branches that share
-    /// one of a hundred targets are two hundred ways, not ten thousand.
+    /// A table of targets is an empty block of its own: a hundred branches that share one of a
+    /// hundred targets are two hundred edges, not ten thousand.
     pub fn new(
         count: usize,
         starts: impl Iterator<Item = usize>,
@@ -97,12 +96,12 @@ impl Graph {
         self.block_of[at]
     }
 
-    /// Where control can go behind a block.
+    /// The successors of a block.
     pub fn successors(&self, block: BlockId) -> &[BlockId] {
         &self.successors[block.index()]
     }
 
-    /// From which blocks that can run control comes to a block.
+    /// The reachable predecessors of a block.
     pub fn predecessors(&self, block: BlockId) -> &[BlockId] {
         let all = self.predecessors.get_or_init(|| {
             let mut all = vec![Vec::new(); self.blocks()];
@@ -121,24 +120,24 @@ impl Graph {
         self.ranges.len()
     }
 
-    /// What can run, each block after one of its predecessors.
+    /// The reachable blocks, each after one of its predecessors.
     pub fn reachable_blocks(&self) -> impl Iterator<Item = BlockId> {
         self.order.iter().copied()
     }
 
-    /// What can never run; tables that no such block uses are not told.
+    /// The unreachable blocks, without tables that no such block uses.
     pub fn unreachable_blocks(&self) -> impl Iterator<Item = BlockId> {
         (0..self.blocks())
             .map(BlockId::new)
             .filter(|block| !self.is_reachable(*block) && !self.range(*block).is_empty())
     }
 
-    /// Whether a block can run.
+    /// Whether a block is reachable.
     pub fn is_reachable(&self, block: BlockId) -> bool {
         block.index() == 0 || self.tree.above(block).is_some()
     }
 
-    /// Whether every way from the entry to instruction `b` passes instruction `a` first.
+    /// Whether every path from the entry to instruction `b` passes instruction `a` first.
     pub fn dominates(&self, a: usize, b: usize) -> bool {
         let (block_a, block_b) = (self.block_of[a], self.block_of[b]);
         if block_a == block_b {
@@ -148,8 +147,8 @@ impl Graph {
         }
     }
 
-    /// The immediate post-dominator of a block that can run: where all ways out of it
-    /// meet again. None where it leads to several ends, or to none.
+    /// The immediate post-dominator of a reachable block: where all paths out of it join. None
+    /// where it leads to several ends, or to none.
     pub fn join_of(&self, block: BlockId) -> Option<BlockId> {
         let joins = self.post_dominators.get_or_init(|| {
             let end = self.blocks();
@@ -168,9 +167,9 @@ impl Graph {
         joins[block.index()]
     }
 
-    /// Where the lanes of a warp that part behind each block meet again. Lanes that
-    /// exit meet nobody, so ways that end do not count, and an early return does not
-    /// keep the others apart.
+    /// The reconvergence point of a warp that diverges after each block. Lanes that exit do not
+    /// reconverge, so paths that end do not count, and an early return does not keep the others
+    /// diverged.
     pub fn meeting_points(&self) -> Vec<Option<BlockId>> {
         let all = || (0..self.blocks()).rev().map(BlockId::new);
         let mut before = vec![Vec::new(); self.blocks()];
@@ -179,8 +178,8 @@ impl Graph {
                 before[to.index()].push(block);
             }
         }
-        // The last end is where lanes meet at last. Blocks that can't reach it have an end
-        // of their own, and blocks that reach no end (endless loops) their last block.
+        // The last end is the final reconvergence point. Blocks that can't reach it have an end of
+        // their own, and blocks that reach no end (endless loops) their last block.
         let ends = all().filter(|&block| self.successors(block).is_empty());
         let mut home: Vec<Option<BlockId>> = vec![None; self.blocks()];
         let mut anchors = Vec::new();
@@ -197,7 +196,7 @@ impl Graph {
                 }
             }
         }
-        // A way to another end only is a way of lanes that are lost.
+        // An edge that leads only to another end is taken by lanes that exit.
         for (block, sources) in before.iter_mut().enumerate() {
             sources.retain(|from| home[from.index()] == home[block]);
         }
@@ -205,11 +204,11 @@ impl Graph {
         self.above_in(&before)
     }
 
-    /// The dominators of a reversed graph whose root is behind all blocks.
+    /// The dominators of the reversed graph, whose root follows all blocks.
     fn above_in(&self, reversed: &[Vec<BlockId>]) -> Vec<Option<BlockId>> {
         let end = BlockId::new(self.blocks());
         let tree = Tree::new(end, reversed);
-        // Nothing meets at a table, which has no instruction.
+        // A table is no reconvergence point: it has no instruction.
         let is_place = |&block: &BlockId| block == end || !self.range(block).is_empty();
         (0..self.blocks())
             .map(|block| {
@@ -221,14 +220,13 @@ impl Graph {
             .collect()
     }
 
-    /// The blocks on ways from `from`'s successors that stop at `stop`: what
-    /// runs only on some of the ways when `from` ends in a branch and `stop`
-    /// is where they meet.
+    /// The blocks on paths from `from`'s successors that stop at `stop`: the divergent region when
+    /// `from` ends in a branch and `stop` is its reconvergence point.
     pub fn between(&self, from: BlockId, stop: Option<BlockId>) -> Vec<BlockId> {
         self.between_unless(from, stop, |_| false)
     }
 
-    /// [`Graph::between`], where ways end before blocks for which `skip` holds, too.
+    /// [`Graph::between`], where paths also end before blocks for which `skip` holds.
     pub fn between_unless(
         &self,
         from: BlockId,

@@ -1,4 +1,4 @@
-//! Liveness: which registers have a value that somebody is going to read.
+//! Liveness: which registers hold a value that is read later.
 
 use super::block::BlockId;
 use super::graph::Graph;
@@ -13,8 +13,8 @@ pub struct Touched<'a> {
     pub sets: &'a [u32],
 }
 
-/// The registers that are live when a function is entered, in order: some way leads to a
-/// read of them with no write before it.
+/// The registers that are live at the entry of a function, in order: some path leads to a read of
+/// them without a write before it.
 pub fn live_at_entry<'a>(graph: &Graph, touched: impl Fn(usize) -> Touched<'a>) -> Vec<u32> {
     // For each register the blocks that read it before they set it.
     let mut exposed: FxHashMap<u32, Vec<BlockId>> = FxHashMap::default();

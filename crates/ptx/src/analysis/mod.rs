@@ -1,12 +1,12 @@
-//! Names and flow: what a function's names mean, and the ways through it.
+//! Names and control flow of a function.
 //!
-//! Everybody who looks further than a single instruction starts here, so that all
-//! agree on what a register is and where a branch goes:
+//! Every analysis of more than a single instruction starts here, so that all agree on what a
+//! register is and where a branch goes:
 //!
 //! - [`Scopes`]: names in nested scopes, families of registers, labels;
 //! - [`Flow`]: a function's instructions with their registers and branch targets;
 //! - [`Graph`]: basic blocks, dominators, post-dominators;
-//! - [`live_at_entry`]: registers that some way reads before it sets them.
+//! - [`live_at_entry`]: registers that some path reads before it writes them.
 
 mod block;
 mod dominators;

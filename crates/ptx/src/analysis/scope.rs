@@ -1,4 +1,4 @@
-//! Which name means what, where.
+//! Name resolution in nested scopes.
 //!
 //! PTX has nested scopes of names. A register or variable exists from its
 //! declaration to the end of its scope; a label exists in all of its scope and

@@ -3,9 +3,9 @@
 //! A feature is a group of instructions that came together; the targets that
 //! have it and the PTX ISA version that brought it are in the "Target ISA
 //! Notes" and "PTX ISA Notes" of the instruction's section in the PTX ISA.
-//! ptxas has the last word: `tests/arch.rs` holds one instruction of each
-//! feature against its first target, the one below, and the version before.
-//! [`crate::isa`] knows which instruction needs which feature.
+//! ptxas has the last word: `tests/arch.rs` assembles one instruction of each feature for its first
+//! target, the one below, and the version before. [`crate::isa`] says which instruction needs which
+//! feature.
 
 use super::Arch;
 use crate::module::Version;

@@ -1,4 +1,4 @@
-//! The products that Heist names: what the simulator can stand in for.
+//! The GPU products that the simulator can model.
 //!
 //! Sources: the product data sheets and architecture white papers for SM
 //! counts, clocks and bandwidth; for L2, what the driver reports where a data

@@ -1,5 +1,4 @@
-//! How much of everything there is, by compute capability, and how many blocks
-//! of a kernel fit on an SM.
+//! Resource limits by compute capability, and occupancy: how many blocks of a kernel fit on an SM.
 //!
 //! Sources: CUDA Programming Guide, "Compute Capabilities" (technical
 //! specifications), the occupancy rules that come with the CUDA toolkit, and
@@ -125,7 +124,7 @@ pub struct Footprint {
     pub shared: u32,
 }
 
-/// What keeps more blocks off an SM.
+/// The resource that limits the blocks on an SM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limiter {
     /// The number of blocks itself.
@@ -143,7 +142,7 @@ pub enum Limiter {
 pub struct Residency {
     /// Blocks at a time; 0 when not even one fits.
     pub blocks: u32,
-    /// What there is not enough of.
+    /// The resource that limits it.
     pub limiter: Limiter,
 }
 

@@ -1,4 +1,4 @@
-//! Memory and addresses: moves, loads, stores, atomics, and what caches are told.
+//! Memory and addresses: moves, loads, stores, atomics, and cache hints.
 
 use super::modifiers::lanes_of;
 use super::needs::{Asking, Needs};

@@ -1,10 +1,9 @@
 //! The table of instructions: one [`Row`] for each opcode of PTX.
 //!
-//! A row says what everybody who looks at an instruction has to know: what its
-//! operands are, which of them it writes, what it does to memory and to control, the
-//! unit that runs it, and what it needs of the target. The structural rules, the
-//! checker, the simulator's decoder and its model of time read it here. What an
-//! instruction *computes* is not here: that is `heist-arith`'s and the simulator's.
+//! A row has the facts about an instruction: its operands, which of them it writes, its effects on
+//! memory and control flow, the execution unit, and the required target features. The structural
+//! rules, the checker, the simulator's decoder and its model of time read it here. What an
+//! instruction *computes* is in `heist-arith` and the simulator.
 //!
 //! An opcode stays a string ([`Opcode`]); a row is found by what stands before its
 //! first dot. Where a modifier decides, the row says which one.

@@ -1,7 +1,7 @@
 //! Which features of the target an instruction needs, by its spelling.
 //!
-//! Says nothing about an instruction that every target of the table has. One
-//! that needs several features names them all, the most telling one first.
+//! An instruction that every target of the table has needs none. One that needs several features
+//! lists them all, the most specific first.
 
 use super::row::Family;
 use crate::arch::Feature;

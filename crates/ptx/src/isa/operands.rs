@@ -1,8 +1,8 @@
 //! What operands an instruction takes.
 //!
 //! A signature is a list of [`Slot`]s, the last few of which may be left out.
-//! A form whose rules are not known takes whatever it is given: a missing signature
-//! loses a check, a wrong one would condemn a good file.
+//! A form whose rules are not known accepts any operands: a missing signature loses a check, a
+//! wrong one would reject a correct file.
 
 use crate::instruction::{Constant, Instruction, Integer, Opcode, Operand};
 use crate::types::ScalarType;

@@ -17,11 +17,11 @@ pub struct Row {
     pub value: Value,
     memory: Effect,
     proxy: ProxyRule,
-    /// Where control goes behind it.
+    /// Where control goes after it.
     pub control: Control,
     /// Whether threads wait for each other or order their accesses with it.
     pub synchronises: bool,
-    /// Whether it can tell another block nothing, but through memory that both use.
+    /// Whether it can communicate with another block only through memory that both use.
     pub stays_in_block: bool,
     /// The unit that runs it.
     pub unit: Unit,
@@ -186,7 +186,7 @@ pub(super) enum ProxyRule {
     AsyncWith(&'static str),
 }
 
-/// Where control goes behind an instruction.
+/// Where control goes after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
     /// To the next one.
@@ -231,7 +231,7 @@ pub enum Unit {
     Other,
 }
 
-/// What shows that an instruction does what it should.
+/// The evidence that an instruction is implemented correctly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tested {
     /// A file of the repository that runs it.
@@ -373,7 +373,7 @@ impl Row {
                     && instruction.operands.len() > 1
             }
         };
-        // Whatever it is called: nobody writes an address.
+        // An address is never written.
         match instruction.operands.first() {
             Some(Operand::Address(_)) => First::Read,
             _ if written => First::Written,

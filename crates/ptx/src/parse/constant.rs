@@ -1,4 +1,4 @@
-//! Numbers, and the expressions that an assembler works out.
+//! Numbers and constant expressions.
 
 use super::cursor::{Cursor, Parsed};
 use crate::diagnostic::Diagnostic;
@@ -48,8 +48,8 @@ impl Cursor<'_> {
             if op.strength() < weakest {
                 break;
             }
-            // A chain such as a+b+c is read without recursion, but whoever
-            // walks or drops it recurses: so its length is limited too.
+            // A chain such as a+b+c is read without recursion, but walking or dropping it recurses:
+            // so its length is limited too.
             self.terms += 1;
             if self.terms > MAX_TERMS {
                 let span = self.span();

@@ -157,8 +157,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Ends a statement. A missing `;` is told where it is missing, behind what
-    /// was read, and the next line is not thrown away for it.
+    /// Ends a statement. A missing `;` is reported where it is missing, after what was read, and
+    /// the next line is not skipped.
     pub(super) fn end_statement(&mut self, what: impl std::fmt::Display) -> Parsed<()> {
         if self.eat(b';') || self.swallowed_the_line() {
             return Ok(());
@@ -178,8 +178,8 @@ impl<'a> Cursor<'a> {
         Err(self.unexpected("`,` or `;`"))
     }
 
-    /// Whether what was just read is a string without its end: it took the
-    /// rest of its line along, and that was told.
+    /// Whether what was just read is a string without its end: it took the rest of its line along,
+    /// and that was reported.
     fn swallowed_the_line(&self) -> bool {
         let text = self.slice_of(self.previous());
         text.starts_with('"') && (text.len() < 2 || !text.ends_with('"'))
