@@ -126,8 +126,8 @@ impl Device {
     /// Runs a kernel once and waits for its end.
     ///
     /// # Errors
-    /// What kept it from running, and whatever was found in the run: see
-    /// [`Device::inspect`] for a run whose findings are looked at.
+    /// The reason why it did not run, and the findings of the run; [`Device::inspect`] returns them
+    /// instead.
     pub fn run(
         &self,
         program: &Program,
@@ -145,7 +145,7 @@ impl Device {
     /// first with an error, or the last.
     ///
     /// # Errors
-    /// What kept it from running.
+    /// The reason why it did not run.
     pub fn inspect(
         &self,
         program: &Program,
@@ -162,8 +162,8 @@ impl Device {
     }
 
     /// How many clusters of a launch are on the device at a time. `static_shared` are
-    /// the bytes of shared memory that the kernel declares itself. It decides speed
-    /// alone: where a real device does not tell, it is a guess.
+    /// the bytes of shared memory that the kernel declares itself. It affects speed only: where a
+    /// real device does not report it, it is an estimate.
     #[cfg_attr(
         not(feature = "gpu"),
         allow(unused_variables, reason = "the simulator goes by the launch alone")
@@ -251,8 +251,8 @@ fn simulate(
             .findings
             .iter()
             .any(|found| found.code == rule::TIME_BUDGET);
-        // What ran clean is told of the first, which has the seed that was asked for. Where
-        // the time was up, it was up for one schedule more.
+        // If all are clean, the first schedule is reported, which has the requested seed. A later
+        // one that runs out of time does not count.
         match first.take() {
             Some(clean) if late => return Ok(clean),
             None if execution.has_errors() || count <= 1 => return Ok(execution),
@@ -308,7 +308,7 @@ fn on_gpu(
             }),
             ..once
         }),
-        // What the kernel did is an answer; what kept it from running is not.
+        // A fault or a timeout is a result of the kernel; other errors mean that it did not run.
         Err(error @ (GpuError::Fault(_) | GpuError::Timeout { .. })) => Ok(Execution {
             findings: vec![error.diagnostic()],
             ..once

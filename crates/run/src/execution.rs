@@ -1,4 +1,4 @@
-//! What a launch gave, and why there is nothing.
+//! The outcome of a launch, and the errors in its place.
 
 use heist_launch::{Outcome, Placed, Time};
 use heist_ptx::{Diagnostic, Severity, Source};
@@ -59,7 +59,7 @@ pub struct Resources {
     pub local: u32,
 }
 
-/// A run in which something was found.
+/// A run with findings.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// The run; its findings are not empty.
@@ -79,8 +79,8 @@ impl std::error::Error for Found {}
 /// Why there is no execution.
 #[derive(Clone, Debug)]
 pub enum NotRun {
-    /// The program, the launch or the arguments are none that the device takes; with
-    /// the program's text.
+    /// The device does not accept the program, the launch or the arguments; with the program's
+    /// text.
     Refused(Vec<Diagnostic>, Box<Source>),
     /// The GPU, or the driver's assembler, could not do it.
     #[cfg(feature = "gpu")]
@@ -106,13 +106,13 @@ impl From<heist_gpu::GpuError> for NotRun {
     }
 }
 
-/// Why a run is none to rely on.
+/// Why the results of a run are not valid.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RunError {
     /// It did not take place.
     #[error(transparent)]
     NotRun(#[from] NotRun),
-    /// It did, and something was found.
+    /// It did, and there were findings.
     #[error(transparent)]
     Found(#[from] Found),
 }

@@ -3,9 +3,8 @@
 //! * [`Program`]: PTX, as text and as a module, parsed once.
 //! * [`Device`]: where it runs; [`DeviceName`] is how people write that.
 //! * [`Settings`]: how it runs, where a device has a choice.
-//! * [`Execution`]: what a launch gave. What was found in it is part of it:
-//!   [`Device::run`] fails where something was found, and [`Device::inspect`] is for
-//!   callers that look at the findings themselves.
+//! * [`Execution`]: what a launch gave. Findings are part of it: [`Device::run`] fails if there are
+//!   any, and [`Device::inspect`] returns them.
 //!
 //! ```
 //! use heist_launch::{Arg, Arguments, Launch};

@@ -25,8 +25,7 @@ impl Program {
         }
     }
 
-    /// A module that was built: printed, and read back, so that whatever is found
-    /// has its line.
+    /// A built module: printed and parsed again, so that findings have lines.
     pub fn from_module(name: impl Into<String>, module: &Module) -> Program {
         let source = Source::new(name.into(), heist_ptx::print(module));
         let read = heist_ptx::parse(&source).unwrap_or_else(|_| module.clone());
@@ -99,7 +98,7 @@ impl Program {
     /// The same for the simulator.
     ///
     /// # Errors
-    /// What it has against the module.
+    /// Why it does not accept the module.
     pub fn simulated(&self) -> Result<&heist_sim::Program, NotRun> {
         self.simulated
             .get_or_init(|| heist_sim::Program::new(self.module.clone()))

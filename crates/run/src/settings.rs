@@ -31,12 +31,12 @@ pub struct Settings {
 pub enum Schedules {
     /// So many, or as many as the time limit has room for; at least one.
     Exactly(u64),
-    /// A few where blocks or warps can meet and a run is short, else one.
+    /// A few where blocks or warps interact and a run is short, else one.
     WhileCheap,
 }
 
 impl Schedules {
-    /// Schedules that are tried unasked.
+    /// Schedules that are tried by default.
     const FEW: u64 = 4;
     /// Instructions of warps up to which a run is short: some tens of milliseconds.
     const SHORT: u64 = 500_000;
