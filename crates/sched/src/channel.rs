@@ -1,19 +1,19 @@
-//! How one word gets from the scheduler thread to every thread of the cluster.
+//! The channel from the scheduler thread to every thread of the cluster: one word per tile.
 //!
 //! Whatever the source, the scheduler thread (thread 0 of the cluster's first
 //! block) sends one word per tile: the index of the next tile, or [`NONE`].
 //!
-//! In a block of its own the word goes through one of two slots in turns, with
-//! one barrier: a slot is written again only after the barrier that follows the
-//! reading of the other one, so nobody can still be reading it.
+//! In a single block the word goes through two slots in turns, with one barrier per tile: a slot is
+//! overwritten only after the barrier that follows the reads of the other slot, so no thread can
+//! still be reading it.
 //!
 //! In a cluster every block has a slot and a *full* barrier, and the first block
 //! an *empty* barrier that takes one arrival from each block. The scheduler
 //! waits for *empty*, writes each block's slot, and arrives at each block's
-//! *full*, which releases the write to whoever waits there. Every thread waits for its own block's *full*, reads its own
-//! block's slot, and after the block has met one thread releases the slot to the
-//! first block. Nobody reads what was not waited for, nothing is overwritten
-//! before everybody has read it, and no block reads another one's memory.
+//! *full*, which releases the write to the threads that wait there. Every thread waits for its own block's *full* and
+//! reads its own block's slot; after a barrier of the block one thread releases the slot to the first block. So every
+//! read happens after its write, no slot is overwritten before all threads have read it, and no block reads another
+//! block's memory.
 
 use heist_builder::{BarrierSpec, Kernel, Mbarrier, Ptr, Shared, SharedArray, Val, Var, Waiter};
 
@@ -46,7 +46,7 @@ fn here<'k>(address: Var<'k, u32>) -> Ptr<'k, Shared, u32> {
 }
 
 impl<'k> Channel<'k> {
-    /// Makes it; the whole cluster takes part, and has met when it returns.
+    /// Makes it; the whole cluster takes part and is synchronised when it returns.
     pub(crate) fn new(k: &Kernel<'k>) -> Channel<'k> {
         let blocks = k.cluster_size();
         if blocks == 1 {
@@ -105,8 +105,8 @@ impl<'k> Channel<'k> {
         }
     }
 
-    /// Receives the word. Every thread of the cluster calls this; the block has
-    /// met when it returns.
+    /// Receives the word. Every thread of the cluster calls this; it includes a barrier of the
+    /// block.
     #[track_caller]
     pub(crate) fn receive(&self) -> Val<'k, u32> {
         let k = self.k;

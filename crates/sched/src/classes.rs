@@ -1,10 +1,9 @@
 //! Tiles of several classes in one launch: the urgent ones first, and a share for the rest.
 //!
-//! A source hands out rights: as many as there are tiles, each to run one. Which tile that
-//! is, is then drawn from a counter for each class. A right draws from the class whose turn
-//! it is, and where that has nothing left from the most urgent one that has. Nobody draws
-//! in vain: there are as many rights as tiles, so one that found every class empty would be
-//! one too many.
+//! A source hands out rights: as many as there are tiles, each to run one tile. A right then draws
+//! its tile from the counter of a class: the class whose turn it is, or, if that is empty, the most
+//! urgent class that has tiles left. A draw always succeeds, because there are as many rights as
+//! tiles.
 
 use crate::channel::NONE;
 use crate::control::Control;
@@ -51,7 +50,7 @@ pub struct Classes {
     shares: [u32; 3],
 }
 
-/// Shares that are none.
+/// Invalid shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("shares of {0:?} sixteenths are {sum}, not 16", sum = .0.iter().sum::<u32>())]
 pub struct SharesError(pub [u32; 3]);
@@ -149,8 +148,8 @@ pub(crate) struct Drawer<'k> {
     /// Where each class ends in the order of tiles.
     ends: [Val<'k, u32>; 3],
     pattern: u32,
-    /// The number of the right that the block runs for. Written and not read: a debugger
-    /// finds it there, and the checker sees that what was granted is used.
+    /// The number of the right that the block uses. Written and never read: a debugger finds it
+    /// there, and the checker sees that the granted tile is used.
     right: SharedArray<'k, u32>,
     /// Classes that have nothing left, a bit each.
     spent: Var<'k, u32>,

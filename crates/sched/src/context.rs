@@ -29,7 +29,7 @@ pub struct PolicyCx<'k> {
 pub(crate) enum Misdeed {
     /// It kept a block waiting.
     Waited = 0,
-    /// A step that is none.
+    /// A step with an unknown operation.
     UnknownStep = 1,
     /// Its words are not those that were loaded.
     Changed = 2,
@@ -37,7 +37,7 @@ pub(crate) enum Misdeed {
     DividedByZero = 3,
 }
 
-/// What overrules a policy that keeps a block waiting.
+/// The watchdog: overrules a policy that keeps a block waiting.
 #[derive(Clone, Copy)]
 pub(crate) struct Watchdog<'k> {
     /// Set in the scheduler thread once its policy was overruled.
@@ -123,8 +123,8 @@ impl<'k> PolicyCx<'k> {
 
     /// One of the words that all blocks of the launch share, out of
     /// [`shared_words`](crate::Policy::shared_words). They are zero when the launch
-    /// starts, and whatever is left in them is cleared at its end. Other blocks use
-    /// them at the same time: atomically, all of them.
+    /// starts, and whatever is left in them is cleared at its end. Other blocks use them at the
+    /// same time, so all accesses are atomic.
     #[track_caller]
     pub fn word(&self, index: u32) -> Ptr<'k, Global, u64> {
         let at = self.first_word + index;
@@ -134,7 +134,7 @@ impl<'k> PolicyCx<'k> {
         self.control.policy_word(at)
     }
 
-    /// What a policy behind one with `words` shared words is given.
+    /// The context of the second policy of a combination whose first has `words` shared words.
     pub(crate) fn behind(&self, words: u32) -> PolicyCx<'k> {
         PolicyCx {
             first_word: self.first_word + words,
@@ -149,7 +149,7 @@ impl<'k> PolicyCx<'k> {
         self.control.bell().load_relaxed(Scope::System).ne(0)
     }
 
-    /// Waits until `ready`, and says whether it came to that.
+    /// Waits until `ready`, and says whether that happened before the bound.
     ///
     /// This is how a policy may wait. A wait that is longer than the kernel's
     /// watchdog bound ends: the policy is overruled, in this block at once and in
@@ -174,7 +174,7 @@ impl<'k> PolicyCx<'k> {
         holds.get()
     }
 
-    /// Writes the launch's exit record, unless somebody did: who, why and when.
+    /// Writes the launch's exit record, unless one was written: which block, why and when.
     #[track_caller]
     pub(crate) fn record(&self, misdeed: Val<'k, u32>) {
         let (k, record) = (self.k, self.watchdog.record);

@@ -60,9 +60,8 @@ impl<'k> Control<'k> {
 
 /// Clears a policy's words, and the counters of classes, at the end of a launch.
 ///
-/// Every cluster reports how many clusters of the grid it stood for: itself, and
-/// with launch control those that it took over. Whoever completes the grid is the
-/// last one, and writes zeros.
+/// Every cluster reports how many clusters of the grid it ran for: itself, and with launch control
+/// those that it took over. The cluster that completes the grid is the last one, and writes zeros.
 #[derive(Clone, Copy)]
 pub(crate) struct Sweeper<'k> {
     control: Control<'k>,
@@ -70,7 +69,7 @@ pub(crate) struct Sweeper<'k> {
     classes: bool,
     /// Clusters of the grid.
     grid: Val<'k, u32>,
-    /// What this cluster stands for.
+    /// How many clusters of the grid this cluster ran for.
     pub(crate) share: Var<'k, u32>,
 }
 

@@ -1,4 +1,4 @@
-//! A policy whose type is not known while compiling: from text, or from a list.
+//! Type-erased policies: from text, or from a list.
 
 use crate::context::PolicyCx;
 use crate::policy::{Policy, TileId};
@@ -22,7 +22,7 @@ pub struct AnyPolicy {
     name: String,
 }
 
-/// A policy's callbacks with the state inside, so that its type can go away.
+/// A policy's callbacks with the state inside, type-erased.
 pub(crate) trait Running<'k> {
     fn should_try_steal(&self, cx: &PolicyCx<'k>) -> Bool<'k>;
     fn keep_going_after_success(&self, cx: &PolicyCx<'k>, stolen: TileId<'k>) -> Bool<'k>;

@@ -1,4 +1,4 @@
-//! The parameters that the scheduler adds behind a kernel's own.
+//! The parameters that the scheduler appends to a kernel's own.
 
 use heist_builder::{
     DevicePtr, Global, Kernel, KernelParams, Param, ParamShape, ParamValue, ParamsWith, Passed,
@@ -8,8 +8,8 @@ use std::fmt;
 
 /// A kernel's own parameters and, behind them, the scheduler's.
 ///
-/// [`TiledKernel::arguments`](crate::TiledKernel::arguments) fills them in; who keeps device
-/// memory of their own between launches fills in this struct.
+/// [`TiledKernel::arguments`](crate::TiledKernel::arguments) fills them in; a program that keeps
+/// its own device memory between launches fills in this struct.
 #[derive(Clone, Copy, Debug)]
 pub struct Scheduled<A> {
     /// The kernel's own.

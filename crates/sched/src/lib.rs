@@ -2,9 +2,9 @@
 //!
 //! You write the body of one tile and pick a [`Policy`]; [`Tiled`] makes the
 //! kernel. Where a block's next tile comes from is a [`TileSource`]: cluster launch
-//! control on Blackwell, a counter in memory elsewhere, or no asking at all. In
-//! which order tiles are handed out is a [`TileOrder`]. The tile loop owns
-//! everything else: who asks, who waits, who may leave.
+//! control on Blackwell, a counter in memory elsewhere, or a fixed assignment. The order in which
+//! tiles are handed out is a [`TileOrder`]. The tile loop owns everything else: requests, waits and
+//! exits.
 //!
 //! Whatever a policy answers, every tile runs exactly once, on every source.
 

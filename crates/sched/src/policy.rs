@@ -8,8 +8,8 @@
 //! * There is one opportunity to ask per tile. With early submission it comes
 //!   before the tile's work, which the request then overlaps; with late
 //!   submission it comes after it.
-//! * A decline skips that opportunity. A block that has ended its tile and has
-//!   nothing in hand gets one last call; declined there too, it retires.
+//! * A decline skips that opportunity. A block that has finished its tile without a pending request
+//!   gets one last call; if the policy declines that too, the block retires.
 //! * A granted tile is always run, also when
 //!   [`keep_going_after_success`](Policy::keep_going_after_success) says no:
 //!   then the block retires after it.
@@ -73,8 +73,8 @@ pub trait Policy {
         stolen: TileId<'k>,
     ) -> Bool<'k>;
 
-    /// Once, when the block is about to leave: gives back what it holds of the words
-    /// that blocks share. Nothing unless told otherwise.
+    /// Once, when the block is about to leave: gives back what it holds of the words that blocks
+    /// share. Does nothing by default.
     fn leave<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
         let _ = (cx, state);
     }
@@ -84,8 +84,8 @@ pub trait Policy {
         0
     }
 
-    /// What it is called in tables and records; the shipped ones answer the
-    /// text that makes them. The type's name unless told otherwise.
+    /// What it is called in tables and records; the shipped policies return the text that makes
+    /// them. By default the type's name.
     fn name(&self) -> String {
         let name = std::any::type_name::<Self>();
         let name = name.split('<').next().unwrap_or(name);
@@ -101,8 +101,8 @@ pub trait Policy {
     /// Whether it may ever decline a last call, or stop after a success.
     ///
     /// The ticket source launches a block for every tile when a policy may, and
-    /// only as many as fit on the GPU when it does not. A policy that says it
-    /// never does and then does is overruled; no tile is lost.
+    /// only as many as fit on the GPU when it does not. A policy that answers `false` here and
+    /// retires a block anyway is overruled; no tile is lost.
     fn may_retire(&self) -> bool {
         self.constant() != Some(true)
     }
@@ -113,20 +113,19 @@ pub trait Policy {
         None
     }
 
-    /// The words that a launch begins with, where the policy lies in its memory.
+    /// The initial words of a launch, for a loaded policy.
     #[doc(hidden)]
     fn loaded(&self) -> Option<&PolicyWords> {
         None
     }
 
-    /// Before a tile's work, for a policy that lies in memory: asks whether it is still
-    /// the current one.
+    /// Before a tile's work, for a loaded policy: checks whether it is still the current one.
     #[doc(hidden)]
     fn look_ahead<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
         let _ = (cx, state);
     }
 
-    /// Before a decision, for a policy that lies in memory: follows the current one.
+    /// Before a decision, for a loaded policy: switches to the current one.
     #[doc(hidden)]
     fn take_up<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
         let _ = (cx, state);
@@ -146,7 +145,7 @@ pub struct Or<A, B>(pub A, pub B);
 pub struct Inverse<A>(pub A);
 
 impl<A: Policy, B> And<A, B> {
-    /// The second one's words lie behind the first one's.
+    /// The second policy's words follow the first's.
     fn second<'k>(&self, cx: &PolicyCx<'k>) -> PolicyCx<'k> {
         cx.behind(self.0.shared_words())
     }
@@ -213,7 +212,7 @@ impl<A: Policy, B: Policy> Policy for And<A, B> {
 }
 
 impl<A: Policy, B> Or<A, B> {
-    /// The second one's words lie behind the first one's.
+    /// The second policy's words follow the first's.
     fn second<'k>(&self, cx: &PolicyCx<'k>) -> PolicyCx<'k> {
         cx.behind(self.0.shared_words())
     }

@@ -1,4 +1,4 @@
-//! What a watched launch wrote down, read back.
+//! The records of a watched launch, read back.
 
 use crate::context::Misdeed;
 use crate::plan::Plan;
@@ -44,7 +44,7 @@ pub struct ClusterStats {
     pub refusals: u32,
     /// Opportunities that its policy passed up.
     pub declines: u32,
-    /// Times its policy was not heard.
+    /// How often its policy was overruled.
     pub overruled: u32,
     /// How long it held nothing between tiles, in nanoseconds.
     pub idle_ns: u64,
@@ -82,13 +82,13 @@ pub struct Ejected {
     pub policy: String,
 }
 
-/// What a policy did that it is not asked any more.
+/// Why a policy was ejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Misbehaviour {
     /// It kept a block waiting.
     Waited,
-    /// It had a step that is none.
+    /// It had a step with an unknown operation.
     UnknownStep,
     /// Its words were not those that were loaded.
     Changed,

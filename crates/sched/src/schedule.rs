@@ -1,4 +1,4 @@
-//! A schedule as one value: what a command line or a table row says.
+//! A schedule as one value, with a text form for command lines and tables.
 
 use crate::classes::Classes;
 use crate::erased::AnyPolicy;
@@ -102,7 +102,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// A text that says no schedule.
+/// A text that is not a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is no schedule: {why}; a schedule is a source, a moment, a policy and an order, such as `ticket late max-steals(8) grouped(16)`, and all but the source may be left out"

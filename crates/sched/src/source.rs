@@ -17,8 +17,8 @@ pub enum TileSource {
     Clc,
     /// A counter in global memory. Any GPU from sm_80 on.
     Ticket,
-    /// Dealt out in advance: block `i` of `w` runs tiles `i`, `i + w`, ... The
-    /// policy is not asked, for nobody else would run what a block declines.
+    /// Dealt out in advance: block `i` of `w` runs tiles `i`, `i + w`, ... The policy is not asked,
+    /// because no other block would run a declined tile.
     Static,
     /// One block a tile, by the hardware's own launch order. The policy is not
     /// asked.
@@ -29,8 +29,8 @@ pub enum TileSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Submit {
-    /// Before a tile's work, which hides the latency of the answer and can park
-    /// a tile behind a heavy one.
+    /// Before a tile's work, which hides the latency of the answer, but can leave a tile waiting
+    /// behind a heavy one.
     #[default]
     Early,
     /// After it.
@@ -107,8 +107,7 @@ impl TileSource {
     /// Without a prologue the hardware's own launch order is hard to beat, so a
     /// policy that never steals, or a greedy one with nothing to share, is
     /// `direct`. Otherwise tiles are stolen: by the hardware where it can, by
-    /// tickets elsewhere. Measuring is better than guessing; the choice comes
-    /// with its reason so that it can be doubted.
+    /// tickets elsewhere. Measuring is better than guessing; the choice comes with its reason.
     pub fn auto(arch: Arch, policy: &impl Policy, prologue: bool) -> Choice {
         let clc = arch.supports(Feature::ClusterLaunchControl);
         if policy.constant() == Some(false) {
@@ -145,7 +144,7 @@ pub struct Choice {
     pub why: &'static str,
 }
 
-/// Why a source can't be had.
+/// Why a source is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// The target has no cluster launch control.

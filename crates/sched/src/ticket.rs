@@ -1,4 +1,4 @@
-//! Tickets: a counter in global memory stands in for the hardware.
+//! Tickets: a counter in global memory, in place of the hardware's launch control.
 //!
 //! The counter starts at zero, and a launch leaves it at zero, so no memset is
 //! needed between launches. Launches that overlap on different streams use
@@ -15,9 +15,9 @@
 //!   retired. Each cluster ends in exactly one way, a failed draw or a
 //!   retirement, and both are one atomic on the same word, so they have one
 //!   order. Once the low half has reached `t`, failed draws so far are `low - t`;
-//!   with the high half they are all the endings so far. Whoever brings that
-//!   to `n` is the last one out, and writes zero. Nobody touches the word after
-//!   its own ending, so nobody is left to disturb.
+//!   with the high half they are all the endings so far. The cluster that brings that to `n` is the
+//!   last one, and writes zero. No cluster touches the word after its own ending, so this write
+//!   races with nothing.
 
 use crate::channel::NONE;
 use crate::control::CONTROL_BYTES;
@@ -71,8 +71,7 @@ impl<'k> Tickets<'k> {
         }
     }
 
-    /// Draws; the answer is looked at later, so its latency can hide behind the
-    /// tile's work.
+    /// Draws; the answer is used later, so that the tile's work can hide its latency.
     #[track_caller]
     pub(crate) fn draw(&self) {
         match self.drawn {
@@ -126,7 +125,7 @@ impl<'k> Tickets<'k> {
         }
         let before = self.counter.atomic_add(1u64 << 32);
         let (low, high) = (before.cast::<u32>(), (before >> 32).cast::<u32>());
-        // With tickets left somebody else is still to end, whatever the sum.
+        // While tickets are left, some other cluster has yet to end, whatever the sum.
         self.k.if_(low.ge(self.tickets), || {
             self.reset_if_last(low - self.tickets + high + 1);
         });

@@ -56,17 +56,17 @@ pub struct Done<'k>(PhantomData<fn(&'k ()) -> &'k ()>);
 
 /// Where requests go.
 enum Asking<'k> {
-    /// Nowhere: nothing is ever asked.
+    /// There are no requests.
     Nobody,
     Clc(Request<'k>),
     Tickets(Tickets<'k>),
 }
 
-/// A policy at work in the scheduler thread.
+/// The policy's state in the scheduler thread.
 struct Judge<'k> {
     cx: PolicyCx<'k>,
     policy: Box<dyn Running<'k> + 'k>,
-    /// A request is on its way.
+    /// A request is in flight.
     pending: Var<'k, bool>,
     /// No more requests.
     stop: Var<'k, bool>,
@@ -207,13 +207,13 @@ impl<'k> TileLoop<'k> {
         this
     }
 
-    /// The judge whose policy lies in memory.
+    /// The judge, if its policy is loaded.
     fn loaded(&self) -> Option<&Judge<'k>> {
         let judge = self.judge.as_ref();
         judge.filter(|judge| judge.cx.has_area)
     }
 
-    /// A policy that lies in memory may be another one by now.
+    /// A loaded policy may have been exchanged.
     fn take_up(&self) {
         if let Some(judge) = self.loaded() {
             let take_up = || judge.policy.take_up(&judge.cx);
@@ -267,10 +267,9 @@ impl<'k> TileLoop<'k> {
 
     /// Emits the loop; `body` says what happens for one tile.
     ///
-    /// All threads of the block run the body, for the same tile; between two
-    /// tiles the block meets, so that the next tile can use the same shared
-    /// memory. In a cluster all blocks run the same number of tiles, each the
-    /// one at its own place.
+    /// All threads of the block run the body, for the same tile; between two tiles there is a
+    /// barrier of the block, so that the next tile can use the same shared memory. In a cluster all
+    /// blocks run the same number of tiles, each the one at its own position.
     #[track_caller]
     pub fn each(self, body: impl Fn(Tile<'k>)) -> Done<'k> {
         self.emit(&body, None)
@@ -278,12 +277,10 @@ impl<'k> TileLoop<'k> {
 
     /// The same for a body that can begin a tile ahead: `ahead` says what thread 0
     /// does for the next tile as soon as it knows it, while the other threads are
-    /// still busy with the one before. It may ask for copies, and must not meet
-    /// anybody.
+    /// still busy with the one before. It may issue copies, but must not wait at a barrier.
     ///
-    /// A tile that `ahead` did not see is as likely as one that it did: the first
-    /// of a block, every one that comes without asking ([`TileSource::Direct`]) and
-    /// every one that a cluster asks for.
+    /// Many tiles are never passed to `ahead`: the first of a block, every tile that comes without
+    /// a request ([`TileSource::Direct`]), and every tile that a cluster requests.
     #[track_caller]
     pub fn each_ahead(self, body: impl Fn(Tile<'k>), ahead: impl Fn(Tile<'k>)) -> Done<'k> {
         // In a cluster the next tile is known to every block only where none asks.
@@ -352,7 +349,7 @@ impl<'k> TileLoop<'k> {
         }
         k.comment("end of the tile");
         if let Some(scribe) = &self.scribe {
-            // The last thread ends the tile, not the one that writes it down.
+            // A tile ends with its last thread, not with the thread that records it.
             k.sync();
             let then = match self.shape.source {
                 TileSource::Static => RecordKind::StaticTile,
@@ -385,10 +382,10 @@ impl<'k> TileLoop<'k> {
             if let Some(ahead) = ahead {
                 k.one_thread(|| {
                     let tile = self.tile(next);
-                    // What is not run is not begun.
+                    // A tile that is not run is not begun either.
                     k.if_(tile.inside | self.shape.padded, || ahead(tile));
                 });
-                // Its warp waits for it, before it meets the others.
+                // Its warp reconverges here, before the barrier of the block.
                 k.sync_warp();
             }
             k.sync();
@@ -414,8 +411,8 @@ impl<'k> TileLoop<'k> {
             }
             if let Some(judge) = self.loaded() {
                 k.if_(self.leader, || judge.policy.look_ahead(&judge.cx));
-                // An interpreter is too much for the assembler to see where its warp meets
-                // again; apart, the scheduler thread would run the tile after the others.
+                // The assembler does not find the reconvergence point after the interpreter;
+                // without this the scheduler thread would run the tile apart from its warp.
                 k.sync_warp();
             }
             self.run(body);
@@ -438,7 +435,7 @@ impl<'k> TileLoop<'k> {
                 send(next.get());
             });
             if ahead.is_some() {
-                // Its warp waits for it, before it meets the others.
+                // Its warp reconverges here, before the barrier of the block.
                 k.sync_warp();
             }
             let next = channel.receive();
@@ -507,7 +504,7 @@ impl<'k> TileLoop<'k> {
             k.if_(judge.pending.get(), || self.submit());
         });
         if let (Asking::Tickets(_), true) = (&self.asking, self.shape.fixed_draws()) {
-            // Nobody would run what is left: the policy is not heard.
+            // No other block would run the remaining tiles, so the policy is overruled.
             k.if_(!judge.pending.get(), || {
                 self.note(RecordKind::Overruled);
                 self.submit();
@@ -562,8 +559,8 @@ impl<'k> TileLoop<'k> {
         }
     }
 
-    /// The end: records, and nobody leaves before the others. `decided` says whether the
-    /// policy may have been asked anything.
+    /// The end: records, and a barrier of the cluster before any block exits. `decided` says
+    /// whether the policy may have been asked anything.
     fn finish(&self, decided: bool) {
         let k = self.k;
         if let Some(scribe) = &self.scribe {

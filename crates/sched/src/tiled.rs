@@ -143,7 +143,7 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
-    /// Where tiles come from. Unless told, [`TileSource::auto`] with a prologue.
+    /// Where tiles come from. By default, [`TileSource::auto`] with a prologue.
     #[must_use]
     pub fn source(mut self, source: TileSource) -> Self {
         self.source = Some(source);
@@ -157,8 +157,8 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
-    /// How many blocks the ticket source launches. Unless told, as many as fit
-    /// for a policy that never retires one, and one for every tile otherwise.
+    /// How many blocks the ticket source launches. By default, as many as fit for a policy that
+    /// never retires one, and one for every tile otherwise.
     #[must_use]
     pub fn ticket_grid(mut self, grid: TicketGrid) -> Self {
         self.grid = Some(grid);
@@ -172,7 +172,7 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
-    /// The same, for an order whose type is not known.
+    /// The same, for a type-erased order.
     #[must_use]
     pub fn any_order(mut self, order: AnyOrder) -> Self {
         self.order = order;
@@ -231,7 +231,7 @@ impl<A: KernelParams> Tiled<A> {
 
     /// How long a policy may keep a block waiting
     /// ([`PolicyCx::wait_until`](crate::PolicyCx::wait_until)) before it is
-    /// overruled, in nanoseconds. A millisecond unless told.
+    /// overruled, in nanoseconds. One millisecond by default.
     #[must_use]
     pub fn watchdog(mut self, nanoseconds: u64) -> Self {
         self.watchdog = nanoseconds;
@@ -278,7 +278,7 @@ impl<A: KernelParams> Tiled<A> {
             source,
             submit: self.submit,
             grid: match self.policy.constant() {
-                // A cluster that asks nobody leaves what it did not claim.
+                // A cluster that never asks runs only the tile that it claimed.
                 Some(false) => TicketGrid::Full,
                 _ => self.grid.unwrap_or(default_grid),
             },

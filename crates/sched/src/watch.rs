@@ -1,4 +1,4 @@
-//! What a watched kernel writes down, and where.
+//! The records of a watched kernel, and their layout.
 //!
 //! The buffer, in 64-bit words: a header of four (records written, records that
 //! fit, word of the first record, unused), then four words for each cluster,
@@ -88,7 +88,7 @@ struct Counts<'k> {
     idle: Var<'k, u64>,
 }
 
-/// The pen of a watched kernel. All its methods are for thread 0 of a block.
+/// Writes the records of a watched kernel. All its methods are for thread 0 of a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Scribe<'k> {
     k: Kernel<'k>,

@@ -1,5 +1,5 @@
-//! The Hilbert curve over a rectangle: the curve of the enclosing square with
-//! what lies outside left out.
+//! The Hilbert curve over a rectangle: the curve of the enclosing square without the points
+//! outside.
 
 /// The points of a `width` by `height` rectangle along the curve.
 ///

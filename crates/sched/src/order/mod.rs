@@ -1,10 +1,9 @@
 //! In which order tiles are handed out: a pure map from an index to a tile.
 //!
-//! Order is a different question from policy: whoever asks, the next index is
-//! handed out, and the order says which tile that is. An order is a bijection
-//! of `0..n` onto the grid of tiles, and says so on the host
-//! ([`TileOrder::tile`]) and on the device ([`TileOrder::emit`]); tests compare
-//! the two. In a kernel with clusters, a "tile" here is a cluster of tiles.
+//! Order is independent of policy: the source hands out the next index to whichever block asks, and
+//! the order maps it to a tile. An order is a bijection of `0..n` onto the grid of tiles,
+//! implemented on the host ([`TileOrder::tile`]) and on the device ([`TileOrder::emit`]); tests
+//! compare the two. In a kernel with clusters, a "tile" here is a cluster of tiles.
 
 mod hilbert;
 
@@ -104,7 +103,7 @@ pub struct Grouped {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hilbert;
 
-/// As a table says: the position of the tile at each index, x fastest.
+/// An order from a table: the position of the tile at each index, x fastest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     positions: Vec<u32>,

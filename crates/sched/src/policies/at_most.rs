@@ -2,7 +2,7 @@ use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Parameter, Value};
 
 /// At most `blocks` blocks of the launch steal at a time; the others run their own
-/// tile and retire. Whoever leaves makes a place.
+/// tile and retire. A block that leaves frees its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtMost {
     /// How many.
@@ -23,7 +23,7 @@ impl PortablePolicy for AtMost {
         let wants = !has;
         let before = w.word_add(TAKEN, 1u64, wants);
         let free = before.lt(u64::from(self.blocks));
-        // Back with what is none.
+        // Undo the addition: there was no free place.
         w.word_add(TAKEN, u64::MAX, wants & !free);
         let has = has | free;
         place.set(has);

@@ -6,7 +6,7 @@ use crate::text::{Named, Parameter, Value};
 ///
 /// Blocks are counted in the order of their launch. With launch control, and with
 /// tickets, the later blocks of a grid start where others have retired: they do
-/// not steal either, so `1 - part` of the GPU changes hands after every tile.
+/// not steal either, so on `1 - part` of the GPU a new block starts after every tile.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fraction {
     /// From 0 (none) to 1 (all).

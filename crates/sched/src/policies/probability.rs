@@ -1,8 +1,8 @@
 use crate::program::{Num, PortablePolicy, Slot, Writer};
 use crate::text::{Named, Parameter, Value};
 
-/// Takes each opportunity with probability `p`. Each block throws its own
-/// dice, the same ones in every launch.
+/// Takes each opportunity with probability `p`. Each block has its own random sequence, the same in
+/// every launch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Probability {
     /// From 0 to 1.
@@ -23,7 +23,7 @@ impl Probability {
 }
 
 impl PortablePolicy for Probability {
-    /// The dice, where some are thrown.
+    /// The state of the random generator, where one is needed.
     type State<'w> = Option<Slot<'w, u32>>;
     fn init<'w>(&self, w: &'w Writer) -> Option<Slot<'w, u32>> {
         if self.always().is_some() {
@@ -37,7 +37,7 @@ impl PortablePolicy for Probability {
         let Some(dice) = dice else {
             return w.c(self.always() == Some(true));
         };
-        // A linear congruential generator; its high bits are good enough dice.
+        // A linear congruential generator; its high bits are random enough.
         let next = dice.get() * 1_664_525u32 + 1_013_904_223u32;
         dice.set(next);
         let scrambled = next ^ (next >> 16);

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 /// fills at `rate` tokens a millisecond.
 ///
 /// One word holds the time at which the bucket will be full again (the generic cell
-/// rate algorithm): a token moves it by the time that one takes to come, and a
-/// request may move it no further than a whole bucket ahead of now.
+/// rate algorithm): taking a token moves it by one token's interval, and a request may move it at
+/// most a whole bucket ahead of now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedBucket {
     /// Tokens a millisecond; a token takes whole nanoseconds to come.
@@ -35,7 +35,7 @@ impl PortablePolicy for SharedBucket {
         w.word_max(FULL_AT, now, true);
         let before = w.word_add(FULL_AT, self.interval(), true);
         let enough = before.le(now + ahead);
-        // Back with it. Who asks in between may be turned away as well.
+        // Undo it. A request in between may be declined as well.
         w.word_add(FULL_AT, self.interval().wrapping_neg(), !enough);
         enough
     }

@@ -4,8 +4,8 @@ use crate::text::{Named, Value};
 /// Keeps its blocks until somebody asks for the GPU; then each leaves after its tile.
 ///
 /// Somebody asks by writing the launch's bell ([`BELL_BYTES`](crate::BELL_BYTES)).
-/// While it is set, every block runs one tile and retires, so a kernel of higher
-/// priority gets in as tiles end, and the rest of the grid comes back behind it.
+/// While it is set, every block runs one tile and retires, so a kernel of higher priority starts as
+/// tiles end, and the rest of the grid runs after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UntilAsked;
 

@@ -13,7 +13,7 @@ use heist_builder::{Bool, Global, Kernel, Order, Ptr, Scope, SharedArray, Val, V
 
 /// Words that are copied at a time, so that their latencies overlap.
 const CHUNK: u32 = 8;
-/// How often a block looks again when policies are exchanged faster than it reads.
+/// How often a block retries when policies are exchanged faster than it reads.
 const TRIES: u32 = 8;
 
 /// The interpreter of one kernel. All of it is for the scheduler thread.
@@ -34,7 +34,7 @@ pub(super) struct Interpreter<'k> {
     states: SharedArray<'k, u64>,
 }
 
-/// One step on its way.
+/// One step being executed.
 struct Stepping<'k> {
     word: Val<'k, u64>,
     number: Val<'k, u32>,
@@ -68,8 +68,7 @@ impl<'k> Interpreter<'k> {
         interpreter
     }
 
-    /// Reads the current word; what comes is looked at later, so that its latency hides
-    /// behind a tile's work.
+    /// Loads the current word; the value is used later, so that a tile's work hides the latency.
     pub(super) fn look(&self, cx: &PolicyCx<'k>) {
         self.next.set(current(cx).load_relaxed(Scope::System));
     }
@@ -88,7 +87,7 @@ impl<'k> Interpreter<'k> {
                 let index = (now >> 2) & (SLOTS as u32 - 1);
                 let users = users(cx, index);
                 users.atomic_add_with(Order::AcquireRelease, Scope::System, 1u64);
-                // Either whoever loads sees the count, or this sees what was loaded.
+                // Either the loader sees the count, or this thread sees the new policy.
                 k.fence_sequential(Scope::System);
                 self.next.set(current(cx).load_acquire(Scope::System));
                 let offset = index * SLOT_WORDS as u32 + area::slot(0) as u32;
@@ -117,7 +116,7 @@ impl<'k> Interpreter<'k> {
         let k = self.k;
         k.if_(self.kind.get().eq(kind::PROGRAM), || {
             self.run(cx, Section::Leave, None);
-            // It may have misbehaved there, and be gone already.
+            // It may have been ejected there already.
             k.if_(self.kind.get().eq(kind::PROGRAM), || self.count_out(cx));
         });
     }
@@ -143,7 +142,7 @@ impl<'k> Interpreter<'k> {
         let head = slot.load_relaxed(Scope::Gpu);
         let steps = ((head >> 24).cast::<u32>() & 0xff).min(MOST_STEPS as u32);
         self.ends.set(head.cast::<u32>());
-        // Whatever the words say, no step takes what nothing wrote.
+        // No step can read an uninitialised register, whatever the words contain.
         for at in 0..REGISTERS as u32 {
             self.registers.at(at).store(0u64);
         }
@@ -187,7 +186,7 @@ impl<'k> Interpreter<'k> {
     fn run(&self, cx: &PolicyCx<'k>, section: Section, granted: Option<Val<'k, u32>>) -> Bool<'k> {
         let k = self.k;
         k.comment(&format!("interpret: {}", section.as_str()));
-        // Only what was copied, whatever the head says.
+        // Only the copied steps, whatever the header says.
         let copied = (self.ends.get() >> 24).min(MOST_STEPS as u32);
         let end = |section: usize| ((self.ends.get() >> (8 * section as u32)) & 0xff).min(copied);
         let first = match section as usize {

@@ -38,7 +38,7 @@ pub enum NotPortable {
 }
 
 impl Loaded {
-    /// What stands before its name, and before the text that makes it.
+    /// The prefix of its name and of its text.
     pub(crate) const PREFIX: &'static str = "loaded:";
 
     /// Starts with this policy.
@@ -62,7 +62,7 @@ impl Loaded {
     }
 }
 
-/// Where the interpreter of a kernel keeps its things.
+/// The state of a kernel's interpreter.
 pub struct Taken<'k>(Interpreter<'k>);
 
 impl fmt::Debug for Taken<'_> {

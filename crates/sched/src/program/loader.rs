@@ -1,6 +1,6 @@
-//! Where loaded policies lie, and how one is put there while a kernel runs.
+//! The memory layout of loaded policies, and how one is loaded while a kernel runs.
 //!
-//! Behind a launch's control words is an area of its own:
+//! After a launch's control words comes this area:
 //!
 //! | word | holds |
 //! |---|---|
@@ -8,11 +8,11 @@
 //! | 1 ... 8 | how many blocks use each slot |
 //! | 9 ... | eight slots: a policy's words, and 16 words that its blocks share |
 //!
-//! A policy is written into a slot that nobody uses, and then made current with one
-//! write of 32 bits: no block sees a part of it. A block counts itself in **before**
-//! it looks at the current word a second time, and reads the slot only if that word is
-//! still the same; whoever loads looks at the count only **after** another slot was
-//! made current. So a slot that is written has no reader, and never gets one.
+//! A policy is written into an unused slot, and then made current with one write of 32 bits: no
+//! block sees a part of it. A block increments the slot's count **before** it reads the current
+//! word a second time, and reads the slot only if that word is unchanged; the loader reads the
+//! count only **after** another slot was made current. So a slot that is being written has no
+//! reader and gets none.
 
 use super::verify::Refusal;
 use super::words::{HEAD, PolicyWords};
@@ -69,8 +69,7 @@ pub(crate) fn control_words(policy: &PolicyWords) -> Vec<u64> {
     words
 }
 
-/// The control words of a launch, as whoever exchanges its policy reaches them while
-/// the kernel runs.
+/// Access to the control words of a launch while the kernel runs.
 pub trait PolicyMemory {
     /// What can go wrong.
     type Error;
@@ -78,12 +77,12 @@ pub trait PolicyMemory {
     /// bytes is seen whole.
     ///
     /// # Errors
-    /// What the memory's owner had against it.
+    /// An error of the memory.
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Self::Error>;
     /// Reads bytes at an offset, while the kernel runs.
     ///
     /// # Errors
-    /// What the memory's owner had against it.
+    /// An error of the memory.
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<(), Self::Error>;
 }
 
@@ -104,8 +103,8 @@ pub enum Busy<E> {
     Memory(E),
 }
 
-/// Exchanges the policy of the launches that use some control words. There is one
-/// for them, from their first launch on.
+/// Exchanges the policy of the launches that use some control words. Use one loader for these
+/// words, from their first launch on.
 #[derive(Clone, Copy, Debug)]
 pub struct Loader {
     slot: usize,

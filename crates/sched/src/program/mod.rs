@@ -1,15 +1,15 @@
-//! Policies as data: one language, two ways down.
+//! Policies as data: one language, with a compiler and an interpreter.
 //!
-//! A [`PortablePolicy`] writes its callbacks down once, as a [`Program`]: a few typed
-//! steps without jumps. The program is then either **built in**, step by step as
-//! device code, or **loaded**: encoded as words ([`PolicyWords`]) that the scheduler
-//! thread interprets, and that can be exchanged while the kernel runs
-//! ([`Loaded`], [`Loader`]). Text, Rust and words are three ways into the same language.
+//! A [`PortablePolicy`] records its callbacks once, as a [`Program`]: a few typed steps without
+//! jumps. The program is then either **built in**, step by step as device code, or **loaded**:
+//! encoded as words ([`PolicyWords`]) that the scheduler thread interprets, and that can be
+//! exchanged while the kernel runs ([`Loaded`], [`Loader`]). Text, Rust and words are three forms
+//! of the same language.
 //!
-//! A program can't hurt a launch. Steps run once each and in order, so it ends; every
-//! register, state and shared word that a step names exists, whatever its bits say; and
-//! a policy decides when a block asks, never which tile it gets. What the
-//! [verifier](PolicyWords::verify) refuses is what would not mean anything.
+//! A program can't hurt a launch. Steps run once each and in order, so it ends; every register,
+//! state and shared word that a step can encode exists; and a policy decides when a block asks,
+//! never which tile it gets. The [verifier](PolicyWords::verify) refuses words that are not a valid
+//! program.
 
 mod interpreter;
 mod loaded;

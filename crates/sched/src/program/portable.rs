@@ -1,4 +1,4 @@
-//! Policies that are written down, not emitted: they can be built in, and loaded.
+//! Policies recorded as programs: they can be built in or loaded.
 
 use super::recorder::{Num, Writer};
 use super::staged::Staged;
@@ -73,7 +73,7 @@ pub trait PortablePolicy {
 
 /// A portable policy's program.
 pub trait Recording {
-    /// Writes it down.
+    /// Records it.
     fn record(&self) -> Program;
 }
 
@@ -84,7 +84,7 @@ impl<P: PortablePolicy + ?Sized> Recording for P {
             w.begin(Section::Ask);
             w.answer(policy.should_try_steal(w, &state));
             w.begin(Section::Granted);
-            // Written down only where it is looked at.
+            // Recorded only where it is used.
             w.answer(policy.keep_going_after_success(w, &state, w.granted()));
             w.begin(Section::Leave);
             policy.leave(w, &state);

@@ -1,4 +1,4 @@
-//! How a policy writes itself down: every operation on its values is a step.
+//! The recorder of a policy: every operation on its values becomes a step.
 
 use super::step::{Op, Program, Section, Step, Type, answer};
 use std::cell::RefCell;
@@ -40,7 +40,7 @@ pub trait Whole: PortableType {}
 impl Whole for u32 {}
 impl Whole for u64 {}
 
-/// The pen of a policy. Its methods put steps into the program.
+/// Records a policy: its methods append steps to the program.
 pub struct Writer {
     program: RefCell<Program>,
     section: RefCell<Section>,

@@ -6,7 +6,7 @@ use heist_builder::{Bool, Val, Var};
 use std::cell::RefCell;
 use std::fmt;
 
-/// A program at work in a kernel that it was built into.
+/// A program that is built into a kernel.
 pub struct Staged<'k> {
     program: Program,
     states: RefCell<Vec<State<'k>>>,

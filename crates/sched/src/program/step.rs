@@ -1,4 +1,4 @@
-//! What a program is made of.
+//! The steps of a program.
 
 use std::fmt;
 
@@ -180,7 +180,7 @@ impl Op {
 pub struct Step {
     /// What it does.
     pub op: Op,
-    /// What comes out; for a step without a value, what goes in.
+    /// The type of its result; for a step without a result, of its argument.
     pub ty: Type,
     /// Earlier steps, as many as the operation takes; zero behind them.
     pub args: [u16; 3],
@@ -188,7 +188,7 @@ pub struct Step {
     pub number: u32,
 }
 
-/// A policy, written down.
+/// A policy as a program.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Program {
     pub(crate) sections: [Vec<Step>; 4],

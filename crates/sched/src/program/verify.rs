@@ -1,4 +1,4 @@
-//! What keeps words that mean nothing out of a kernel.
+//! The verifier: refuses words that are not a valid program.
 
 use super::step::{Op, Section, Type};
 use super::words::{HEAD, PolicyWords, VERSION, checksum};
@@ -6,7 +6,7 @@ use super::{MOST_STEPS, REGISTERS, STATES};
 use crate::control::POLICY_WORDS;
 use heist_ptx::{Code, rule};
 
-/// Why words are no policy.
+/// Why words are not a valid policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {why}{}", place(*.section, *.step))]
 pub struct Refusal {

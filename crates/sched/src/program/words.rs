@@ -27,8 +27,8 @@ pub(crate) const HEAD: usize = 2;
 /// What the checksum multiplies with; odd, with its bits all over the word.
 pub(crate) const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A policy as words, from [`Policy::words`](crate::Policy::words) or from anywhere.
-/// What came from anywhere is [verified](PolicyWords::verify) before it is loaded.
+/// A policy as words, from [`Policy::words`](crate::Policy::words) or from outside. They are
+/// [verified](PolicyWords::verify) before they are loaded.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PolicyWords(pub Vec<u64>);
 
@@ -36,7 +36,7 @@ pub struct PolicyWords(pub Vec<u64>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the policy needs {needed} {what}, and {most} fit: combine fewer policies, or build it in")]
 pub struct TooLarge {
-    /// Of what there is too little.
+    /// Which resource is too small.
     pub what: &'static str,
     /// How much it needs.
     pub needed: usize,

@@ -25,7 +25,7 @@ impl Catalogue {
         }
     }
 
-    /// Adds a policy; one with the same name goes.
+    /// Adds a policy; it replaces one with the same name.
     #[must_use]
     pub fn with(mut self, entry: Entry) -> Catalogue {
         self.entries.retain(|other| other.name != entry.name);
@@ -46,7 +46,7 @@ impl Catalogue {
     /// Reads the text of a policy.
     ///
     /// # Errors
-    /// Where it stops making sense, and what would make sense there.
+    /// The position of the mistake, and what was expected there.
     pub fn parse(&self, text: &str) -> Result<PolicyExpr, PolicyTextError> {
         parser::parse(&self.entries, text)
     }
@@ -56,11 +56,11 @@ impl Catalogue {
     /// [loaded](Loaded), not built in.
     ///
     /// # Errors
-    /// Where it stops making sense, and what would make sense there.
+    /// The position of the mistake, and what was expected there.
     pub fn policy(&self, text: &str) -> Result<AnyPolicy, PolicyTextError> {
         let behind = text.trim_start().strip_prefix(Loaded::PREFIX);
         let expression = self.parse(behind.unwrap_or(text))?;
-        // What was just read is in this catalogue; the caret is for nobody.
+        // Parsed names are in this catalogue, so only loading can fail: an error without a position.
         let wrong =
             |error: &dyn std::fmt::Display| PolicyTextError::new(text, 0, error.to_string());
         let policy = self.make(&expression).map_err(|error| wrong(&error))?;
