@@ -2,12 +2,12 @@
 //!
 //! Names are gone. A register is a [`Slot`] in the window of the function that
 //! runs, an immediate is a row of the constant pool, a label is an index into
-//! the list, and every instruction knows where lanes that part at it meet again.
+//! the list, and every instruction has its reconvergence point.
 
 use crate::lanes::Row;
 use heist_ptx::{Name, Span};
 
-/// No place: a branch whose sides meet nowhere.
+/// No reconvergence point: a branch whose sides never meet.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// A register of the running function, a special register, or a constant.
@@ -66,10 +66,10 @@ pub(crate) struct PredSrc {
     pub(crate) negated: bool,
 }
 
-/// Whom an instruction can interact with, and so in whose time order it must run.
+/// The scope of an instruction's interaction, and so in which time order it must run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reach {
-    /// Nobody, or only through memory that something else orders.
+    /// None, or only through memory that other instructions order.
     Own,
     /// The cluster: barriers, shared atomics.
     Cluster,
@@ -144,7 +144,7 @@ pub(crate) struct FunctionCode {
     pub(crate) frame: u32,
 }
 
-/// What a run needs to know of a kernel apart from its operations.
+/// The facts about a kernel that a run needs besides its operations.
 pub(crate) struct Code {
     pub(crate) sites: Vec<Site>,
     /// `.loc` lines: file, line, column.
@@ -158,9 +158,9 @@ pub(crate) struct Code {
     /// The special registers that are read, in the order of their rows.
     pub(crate) specials: Vec<crate::special::Special>,
     pub(crate) shape: Shape,
-    /// What warps keep for the checks that are wrapped around operations.
+    /// What warps store for the value-following checks around operations.
     pub(crate) watched: Watched,
-    /// The registers of each instruction; empty where nobody wants to know.
+    /// The registers of each instruction; empty where no check needs them.
     pub(crate) touched: Vec<Touched>,
 }
 
@@ -179,17 +179,18 @@ pub(crate) struct Shape {
     pub(crate) max_block: Option<[u32; 3]>,
     pub(crate) required_cluster: Option<[u32; 3]>,
     pub(crate) uses_dynamic_shared: bool,
-    /// Whether no block can order, or be told by, another one; see [`crate::decode::isolation`].
+    /// Whether blocks can't communicate or synchronise with each other; see
+    /// [`crate::decode::isolation`].
     pub(crate) isolated: bool,
-    /// Whether another schedule may do something else: an instruction waits for its turn (an
-    /// atomic, a barrier, a request), or reads the time.
+    /// Whether the result may depend on the schedule: it has an interacting instruction (an atomic,
+    /// a barrier, a request), or reads a clock.
     pub(crate) interacts: bool,
     /// Whether something reads or writes shared memory by the asynchronous proxy; see
     /// [`crate::decode::isolation`].
     pub(crate) asynchronous: bool,
     /// Whether the kernel has `tcgen05.fence`: compilers that rely on other means write none.
     pub(crate) tensor_fences: bool,
-    /// 32-bit words of the live registers that the declarations amount to.
+    /// 32-bit words of all declared registers that are live.
     pub(crate) register_words: u32,
 }
 
@@ -231,8 +232,8 @@ pub(crate) struct Touched {
 /// What a warp must keep for the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watched {
-    /// Registers that may hold what comes of one that was read before it was set, by name.
+    /// Registers that may depend on an uninitialised register, by name.
     pub(crate) unset: Vec<Name>,
-    /// Registers that may hold something of a granted cluster's place.
+    /// Registers that may depend on a granted cluster's coordinates.
     pub(crate) lineage: usize,
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 /// Findings kept; later ones at new places are only counted.
 const MOST: usize = 200;
 
-/// Collects diagnostics; the same rule at the same place is told once and counted.
+/// Collects diagnostics; the same rule at the same place is reported once and counted.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     known: FxHashMap<(&'static str, u32), usize>,

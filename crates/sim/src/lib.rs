@@ -10,12 +10,11 @@
 //!   one vectorised loop.
 //! - `race`: a vector clock for each warp tells a race from an ordered pair of accesses,
 //!   whatever order the run took.
-//! - `state`: memories, barriers, copies in flight, warps, blocks, the machine. Addresses
-//!   are made up, every byte knows whether it was written, and every 128-byte line who
-//!   touched it.
+//! - `state`: memories, barriers, copies in flight, warps, blocks, the machine. Addresses are
+//!   virtual; every byte has a written bit, and every 128-byte line its access history.
 //! - `access`: how lanes touch memory, and what is checked and recorded then.
 //! - `engine`: runs warps whose lanes may diverge, clusters of blocks, and the grid,
-//!   in the order of modelled time wherever order can be seen.
+//!   in the order of modelled time wherever the order matters.
 //! - `decode` and `ops`: one folder for each family of instructions, with how it is
 //!   decoded and what it does.
 //! - `program`: a module made ready to launch, and its launches.

@@ -13,8 +13,8 @@ pub struct Options {
     pub checks: Checks,
     /// Whether all blocks are to be on the device at once, so that they can meet.
     pub cooperative: bool,
-    /// Threads of the host for kernels whose blocks can't tell; 0 is one for each
-    /// core. What comes out does not depend on it.
+    /// Threads of the host, used for kernels with isolated blocks; 0 is one for each core. Results
+    /// do not depend on it.
     pub threads: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for Options {
     }
 }
 
-/// Things that go otherwise than usual, injected on purpose.
+/// Fault injection: rare but legal behaviour of the hardware.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chaos {
     /// Launch-control requests refused for no visible reason, one in this many; 0 is never.
@@ -95,8 +95,8 @@ pub struct Checks {
     pub races: bool,
     /// Reads of memory that nothing wrote.
     pub unwritten: bool,
-    /// With `races`: stores of the same value by two threads, too. They are a race by the
-    /// book, but no run can tell which of the two came last.
+    /// With `races`: stores of the same value by two threads, too. They are a race by the PTX
+    /// memory model, but without visible effect.
     pub same_value: bool,
 }
 
@@ -107,7 +107,7 @@ impl Checks {
         unwritten: true,
         same_value: false,
     };
-    /// Only what execution can't do without: bounds, alignment, barriers.
+    /// Only the checks that execution needs: bounds, alignment, barriers.
     pub const FEWEST: Checks = Checks {
         races: false,
         unwritten: false,

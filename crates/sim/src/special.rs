@@ -1,4 +1,4 @@
-//! Special registers whose value a thread keeps for life; clocks are not among them.
+//! Special registers with a constant value for each thread; clocks are not among them.
 
 use crate::state::memory::window::SharedPlace;
 use heist_launch::Dim3;
@@ -106,7 +106,7 @@ impl Special {
             ("%lanemask_gt", None) => LanemaskGt,
             ("%dynamic_smem_size", None) => DynamicSmem,
             ("%total_smem_size" | "%aggr_smem_size", None) => TotalSmem,
-            // As an H200 answers.
+            // As on an H200.
             ("%reserved_smem_offset_begin", None) => Fixed(0),
             ("%reserved_smem_offset_0" | "%reserved_smem_offset_1", None) => Fixed(0),
             ("%reserved_smem_offset_end", None) => Fixed(288),
@@ -176,7 +176,7 @@ impl Special {
     }
 }
 
-/// What the special registers of a warp are made of.
+/// The inputs of a warp's special registers.
 pub(crate) struct Standing {
     pub(crate) block: Dim3,
     pub(crate) grid: Dim3,

@@ -1,4 +1,4 @@
-//! What is said about two accesses that do not go together, and about a read of nothing.
+//! The texts of findings about races, and about reads of uninitialised memory.
 
 use super::context::Cx;
 use super::group::{Does, Group, Home};
@@ -22,7 +22,7 @@ pub(crate) fn place(cx: &Cx<'_>, home: Home, offset: u64) -> String {
     }
 }
 
-/// Reports a read of what nothing has written.
+/// Reports a read of uninitialised memory.
 #[cold]
 pub(crate) fn report_unwritten(cx: &mut Cx<'_>, group: &Group, offset: u64) {
     let size = u64::from(group.size);
@@ -42,7 +42,7 @@ pub(crate) fn report_unwritten(cx: &mut Cx<'_>, group: &Group, offset: u64) {
     });
 }
 
-/// Reports two accesses that nothing orders.
+/// Reports a race: two accesses without a happens-before order.
 #[cold]
 pub(crate) fn report_race(
     cx: &mut Cx<'_>,
@@ -131,8 +131,8 @@ pub(crate) fn report_race(
     });
 }
 
-/// Reports a write to what an asynchronous operation reads, by a thread that does not know
-/// it to be over.
+/// Reports a write to the source of an asynchronous operation whose completion the thread has not
+/// observed.
 #[cold]
 fn report_source(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict) {
     let (code, reader, help) = match conflict.their_kind {
@@ -162,8 +162,8 @@ fn report_source(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict) {
     });
 }
 
-/// Reports an access to what an asynchronous operation has written, by a thread
-/// that has not seen it complete.
+/// Reports an access to the destination of an asynchronous operation whose completion the thread
+/// has not observed.
 #[cold]
 fn report_unseen(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict, does: Does) {
     let lane = if conflict.lane == SEVERAL {
@@ -187,7 +187,7 @@ fn report_unseen(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict, d
         .mbarriers
         .iter()
         .any(|(_, barrier)| barrier.agent == conflict.agent && barrier.control);
-    // Somebody who has seen an earlier phase of the same mbarrier came too late, not too early.
+    // A thread that has observed an earlier phase of the same mbarrier is late, not early.
     let late = cx.warp.clock.has_heard_of(conflict.agent, lane as u8);
     let (code, message, help) = match (control, late) {
         (true, true) => (

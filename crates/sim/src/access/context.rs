@@ -52,7 +52,7 @@ pub(crate) fn rows<'a>(
 pub(crate) struct Cx<'a> {
     pub(crate) code: &'a Code,
     pub(crate) warp: &'a mut Warp,
-    /// The lanes that run, and their place.
+    /// The active lanes, and their program counter.
     pub(crate) fragment: Fragment,
     /// All blocks of the cluster, by rank.
     pub(crate) blocks: &'a mut [Block],
@@ -91,7 +91,7 @@ impl Cx<'_> {
         T::unpack(self.rows(slot, T::ROWS))
     }
 
-    /// All lanes of a register where they lie; [`Lane::of`] makes values of them.
+    /// All lanes of a register, without a copy; [`Lane::of`] makes values of them.
     #[inline(always)]
     pub(crate) fn view<T: Lane>(&self, slot: Slot) -> &[T::Bits; LANES] {
         T::view(self.rows(slot, T::ROWS))
@@ -112,7 +112,7 @@ impl Cx<'_> {
             T::pack(values, rows);
             return;
         }
-        // A copy, so that what is written whole need never be in memory itself.
+        // A copy, so that values written to all lanes can stay in vector registers.
         let values = *values;
         blend(rows, &values, self.mask);
     }
@@ -229,10 +229,10 @@ impl Machine {
 }
 
 impl Cx<'_> {
-    /// Whether a lane has learnt anything of a block of its cluster, so that it
+    /// Whether some event of a block of the cluster happens before this lane, so that the block
     /// must have started.
     pub(crate) fn has_heard_of(&self, rank: u32, lane: usize) -> bool {
-        // A round of the cluster's barrier is over: everybody has started.
+        // A phase of the cluster's barrier has completed: all blocks have started.
         if rank == self.warp.rank || self.team.cluster_barrier.phase > 0 {
             return true;
         }

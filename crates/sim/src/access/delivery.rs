@@ -1,34 +1,27 @@
-//! Bytes that arrive at an mbarrier, and whether they count in the phase that was to
-//! wait for them.
+//! Bytes that arrive at an mbarrier (complete_tx), and whether they count in the intended phase.
 //!
-//! A phase ends when no arrival is pending and its count of bytes is zero. A copy
-//! lowers the count of whatever phase is in progress when it completes; announcing
-//! (`expect_tx`) raises it. The two may come in either order: the count may be below
-//! zero for a while, and with a multicast it often is, since a peer's copy can be
-//! there before the receiving block has announced it. That does no harm as long as an
-//! arrival is pending, because the phase can't end meanwhile. What does harm:
+//! A phase ends when no arrival is pending and its count of bytes is zero. A copy lowers the byte
+//! count of the phase in progress when it completes; `expect_tx` raises it. The two may come in
+//! either order: the count may be negative for a while, and with a multicast it often is, since a
+//! peer's copy can arrive before the receiving block's `expect_tx`. That is harmless as long as an
+//! arrival is pending, because the phase can't end meanwhile. The mistakes:
 //!
 //! - *Late* bytes. The copy was started in one phase of the mbarrier and completes in
 //!   another: a phase ended without waiting for it.
-//! - *Short* announcements. All arrivals are in and the count is below zero. Nothing
-//!   that holds the phase open would have waited for these bytes: had they come a
-//!   little later, they would have been late ones.
-//! - *Unclaimed* bytes. The block ends, or the mbarrier is invalidated, with the count
-//!   below zero: nobody ever announced them.
-//! - *Lost* bytes. The mbarrier was invalidated, or initialised again, on the way.
+//! - *Short* announcements. All arrivals are in and the count is negative: the phase does not wait
+//!   for these bytes. Had they come a little later, they would have been late.
+//! - *Unclaimed* bytes. The block ends, or the mbarrier is invalidated, with a negative count:
+//!   there was no `expect_tx` for them.
+//! - *Lost* bytes. The mbarrier was invalidated, or initialised again, while they were in flight.
 //!
-//! Bytes that are announced and never come leave threads waiting, which is told as a
-//! deadlock.
+//! Bytes that are expected and never arrive leave threads waiting, which is reported as a deadlock.
 //!
-//! The phase in progress when a copy starts is the one that it is for, also where a
-//! peer starts it. Nothing but the phase itself orders the completion of a copy and
-//! the end of a phase. So whoever starts a copy for a phase must know that the one
-//! before has ended, or the bytes could just as well be counted in that one; and once
-//! it has ended, the phase in progress is the right one and stays so until the bytes
-//! are there. (A peer knows it from who frees the buffer: they have waited for that
-//! end.) A program that announces half of its bytes in one phase and half in the next,
-//! and does not mind which copy ends which, would work, and is reported: no phase of it
-//! says that any of the data is there.
+//! A copy belongs to the phase in progress when it starts, also where a peer starts it. The thread
+//! that starts it must have observed the end of the phase before, or the bytes could count in that
+//! one; after that the phase in progress can't end until the bytes arrive. (A peer observes it
+//! through the threads that release the buffer: they have waited for that end.) A program that
+//! expects half of its bytes in one phase and half in the next, with either copy ending either
+//! phase, would work but is reported: no phase of it guarantees that any of the data has arrived.
 
 use super::context::Cx;
 use crate::code::Code;
@@ -40,7 +33,7 @@ use crate::state::mbarrier::{Case, Mbarrier, Sender, Trouble};
 use crate::state::team::Happening;
 use heist_ptx::{Diagnostic, rule};
 
-/// Bytes on their way to an mbarrier.
+/// Bytes in flight to an mbarrier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivery {
     sender: Sender,
@@ -52,7 +45,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Bytes that start now on their way to an mbarrier.
+    /// Bytes that are sent to an mbarrier now.
     pub(crate) fn new(
         blocks: &[Block],
         sender: Sender,
@@ -70,7 +63,7 @@ impl Delivery {
         }
     }
 
-    /// The bytes are there, and the data before them; `clock` is what their sender knew.
+    /// The bytes have arrived, after their data; `clock` is the vector clock of the sender.
     pub(crate) fn arrive(self, happening: &mut Happening<'_>, clock: Option<&Clock>) {
         let Delivery {
             sender,
@@ -123,7 +116,7 @@ impl Delivery {
     }
 }
 
-/// What a block that exits leaves behind.
+/// Reports what is unfinished when a block exits.
 pub(crate) fn block_exited(cx: &mut Cx<'_>) {
     let rank = cx.warp.rank;
     let barriers = &mut cx.blocks[rank as usize].mbarriers;

@@ -33,7 +33,7 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
     }
 }
 
-/// Clusters that were granted and that nobody runs.
+/// Reports granted clusters that are never run.
 fn grants_dropped(cx: &mut Cx<'_>) {
     let control = &cx.team.control;
     let Some((grant, count)) = control.dropped() else {
@@ -57,7 +57,7 @@ fn grants_dropped(cx: &mut Cx<'_>) {
     });
 }
 
-/// An answer that one block of a cluster has kept for itself.
+/// Reports an answer that one block of a cluster has not passed to the others.
 pub(crate) fn answer_kept(control: &Control, code: &Code, machine: &mut Machine) {
     let Some(pc) = control.kept() else {
         return;
@@ -69,7 +69,7 @@ pub(crate) fn answer_kept(control: &Control, code: &Code, machine: &mut Machine)
     });
 }
 
-/// What a warp that exits leaves behind.
+/// Reports what is unfinished when a warp exits.
 pub(crate) fn copies_left(cx: &mut Cx<'_>) {
     let (open, grouped) = cx.warp.copies.left_over();
     if let Some(pc) = open {
@@ -91,7 +91,7 @@ pub(crate) fn copies_left(cx: &mut Cx<'_>) {
     }
 }
 
-/// What a block that exits leaves behind.
+/// Reports what is unfinished when a block exits.
 pub(crate) fn bulk_in_flight(cx: &mut Cx<'_>) {
     let rank = cx.warp.rank;
     let flight = cx.blocks[rank as usize]
@@ -121,7 +121,7 @@ pub(crate) fn bulk_in_flight(cx: &mut Cx<'_>) {
     }
 }
 
-/// What a warp that exits leaves behind.
+/// Reports what is unfinished when a warp exits.
 pub(crate) fn bulk_left(cx: &mut Cx<'_>) {
     let rank = cx.warp.rank as usize;
     let (open, grouped) = cx.warp.copies.bulk.left_over();

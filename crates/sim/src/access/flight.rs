@@ -1,8 +1,8 @@
 //! Accesses that meet an asynchronous operation in flight.
 //!
-//! Whoever touches bytes that a copy in flight uses is told at once, every time, whatever
-//! the timing was. When the copy has completed, the race detector takes over: the write
-//! belongs to the mbarrier's phase, and only who has seen that phase end may read it.
+//! An access to bytes that a copy in flight uses is always reported, whatever the timing. After the
+//! copy has completed, the race detector takes over: the write is ordered before the end of the
+//! mbarrier's phase, and only a thread that has observed that end may read it.
 
 use super::context::Cx;
 use super::group::{Does, Group, Home};
@@ -55,7 +55,8 @@ pub(crate) fn check(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
     met.is_some()
 }
 
-/// An answer of launch control that is read in parts is about to be decoded by hand.
+/// Reports an answer of launch control that is read in parts: it must be decoded by its
+/// instructions.
 fn check_taken_apart(cx: &mut Cx<'_>, rank: u32, group: &Group) {
     let lane = each(group.mask).find(|&lane| cx.team.control.is_slot(rank, group.offsets[lane]));
     if let Some(lane) = lane {
@@ -88,7 +89,7 @@ fn report_early(cx: &mut Cx<'_>, rank: u32, lane: usize, offset: u64, flight: Fl
     });
 }
 
-/// The rule that an access breaks which meets an operation in flight, and what to do.
+/// The rule that an access to the bytes of an operation in flight breaks, and what to do.
 pub(crate) fn explain(what: What, write: bool, does: Does) -> (Code, &'static str) {
     match (what, write, does) {
         (What::Answer, ..) => (
@@ -114,8 +115,7 @@ pub(crate) fn explain(what: What, write: bool, does: Does) -> (Code, &'static st
     }
 }
 
-/// A conflict between an asynchronous access about to start and what the race
-/// detector remembers.
+/// A conflict between an asynchronous access about to start and a recorded access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unready {
     pub(crate) offset: u64,
@@ -124,23 +124,23 @@ pub(crate) struct Unready {
     pub(crate) pc: u32,
     pub(crate) write: bool,
     pub(crate) kind: AccessKind,
-    /// Whether the starter knows of it at all; else only the proxy fence is missing.
+    /// Whether it happens before the start; then only the proxy fence is missing.
     pub(crate) known: bool,
 }
 
-/// Which earlier accesses an asynchronous one minds.
+/// Which earlier accesses can conflict with an asynchronous one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Minds<'a> {
     /// Reads, and not only writes.
     pub(crate) reads: bool,
-    /// Generic ones that no proxy fence for this memory covers, also if it knows of them.
+    /// Generic-proxy accesses without a proxy fence for this memory, even if they happen before.
     pub(crate) fence: Option<Behind>,
     /// But not the asynchronous ones of these instructions.
     pub(crate) but: &'a [u32],
 }
 
-/// Looks for earlier accesses to `range` that the starting lane does not know, or that no
-/// proxy fence covers.
+/// Finds earlier accesses to `range` that do not happen before the starting lane, or that no proxy
+/// fence covers.
 pub(crate) fn unready(
     region: &mut Region,
     clock: &crate::race::clock::WarpClock,
@@ -150,7 +150,7 @@ pub(crate) fn unready(
 ) -> Option<Unready> {
     let Minds { reads, fence, but } = minds;
     let mut found: Option<Unready> = None;
-    // The last access that was known and fenced: a tile is touched by few.
+    // A cache of the last access that was ordered and fenced: a tile has few different ones.
     let mut ready = None;
     each_line(range, |at, bytes| {
         region.history.each(at, bytes, |seen| {
@@ -189,8 +189,8 @@ pub(crate) fn unready(
     found
 }
 
-/// Records what an asynchronous operation reads from now on: it is known to be over to
-/// whoever knows of its agent's `clock`.
+/// Records the reads of an asynchronous operation: they happen before everything after its agent's
+/// `clock`.
 pub(crate) fn reads(region: &mut Region, range: std::ops::Range<u64>, by: (Agent, u32), pc: u32) {
     each_line(range, |line, bytes| {
         region
@@ -209,8 +209,8 @@ fn each_line(range: std::ops::Range<u64>, mut f: impl FnMut(u64, u128)) {
     }
 }
 
-/// Records what a completed asynchronous operation wrote, as known to whoever has
-/// seen phase `clock` of mbarrier `agent` end.
+/// Records the writes of a completed asynchronous operation: they happen before the end of phase
+/// `clock` of mbarrier `agent`.
 pub(crate) fn written(
     region: &mut Region,
     range: std::ops::Range<u64>,
@@ -223,7 +223,7 @@ pub(crate) fn written(
     });
 }
 
-/// Reports accesses to words that a `cp.async` is on its way to.
+/// Reports accesses to the destination of a `cp.async` in flight.
 #[inline]
 pub(crate) fn check_expected(cx: &mut Cx<'_>, group: &Group, does: Does) -> bool {
     let Home::Shared(rank) = group.home else {

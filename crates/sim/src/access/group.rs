@@ -1,9 +1,8 @@
 //! Accesses to memory by the lanes of a warp: finding the memory, and checking.
 //!
-//! An access is cut into [`Group`]s of lanes whose addresses lie in one memory.
-//! Lanes with a bad address are reported and left out: they read zero and write
-//! nothing. [`super::look`] then holds a group against what was written and who else
-//! was there.
+//! An access is split into [`Group`]s of lanes whose addresses lie in one memory. Lanes with a bad
+//! address are reported and masked: they read zero and write nothing. [`super::look`] then checks a
+//! group for uninitialised bytes and races.
 
 use super::context::Cx;
 use crate::lanes::{ALL, LANES, Mask, each, wide};
@@ -136,8 +135,8 @@ pub(crate) fn groups(
     }
 }
 
-/// Generic addresses of local memory without the thread that they are of; lanes
-/// that use another thread's are reported and left out.
+/// Generic addresses of local memory without the thread's tag; lanes that use another thread's are
+/// reported and masked.
 fn own_local(
     cx: &mut Cx<'_>,
     addresses: &[u64; LANES],
@@ -395,8 +394,7 @@ fn complain_of_own(cx: &mut Cx<'_>, address: u32, lanes: Mask, size: u32, does: 
             told.help("check the index against the array's length, and the launch's dynamic shared memory against what the kernel uses")
         }
     });
-    // Nothing that the kernel does without its memory means anything, and it may
-    // wait for it as long as it is let.
+    // Without its shared memory the kernel's results mean nothing, and it might never end.
     cx.machine.stopped |= missing;
 }
 

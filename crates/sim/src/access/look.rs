@@ -1,4 +1,4 @@
-//! Holding an access against what was written and who else was there, and recording it.
+//! Checks an access for uninitialised bytes and races, and records it.
 
 use super::conflict::{report_race, report_unwritten};
 use super::context::Cx;
@@ -13,7 +13,7 @@ use crate::race::touch::LineTouch;
 use crate::state::memory::region::Region;
 use crate::state::team::Team;
 
-/// Checks a group for bytes that nobody wrote and for races, and records it.
+/// Checks a group for uninitialised bytes and races, and records it.
 #[inline]
 pub(crate) fn watch(
     cx: &mut Cx<'_>,
@@ -25,8 +25,7 @@ pub(crate) fn watch(
     watch_unless(cx, group, contiguous, does, kind, |_| false);
 }
 
-/// The same, where two writes that nothing orders may be harmless: whichever comes
-/// last, the memory holds the same.
+/// The same, where unordered writes may be harmless because both write the same value.
 #[inline]
 pub(crate) fn watch_unless(
     cx: &mut Cx<'_>,
@@ -39,7 +38,7 @@ pub(crate) fn watch_unless(
     if matches!(group.home, Home::Const | Home::Param | Home::Local) {
         return;
     }
-    // What is on its way has not been written yet, and that is told already.
+    // Bytes in flight are not written yet; that has been reported already.
     let told =
         super::flight::check(cx, group, does) | super::flight::check_expected(cx, group, does);
     let mut look = Look::at(cx.fragment.pc, cx.machine.watches(), does, kind);
@@ -70,8 +69,8 @@ pub(crate) fn watch_unless(
     }
 }
 
-/// Below what everybody who can reach a memory has met: the cluster's own meetings say
-/// nothing about global memory.
+/// The epoch below which all agents that can reach this memory have synchronised; cluster barriers
+/// do not count for global memory.
 #[inline(always)]
 pub(crate) fn floor(team: &Team, home: Home) -> &Floor {
     match home {
@@ -80,16 +79,16 @@ pub(crate) fn floor(team: &Team, home: Home) -> &Floor {
     }
 }
 
-/// An access while it is held against memory, line by line.
+/// The check of an access, line by line.
 pub(crate) struct Look {
     does: Does,
     kind: AccessKind,
     pc: u32,
     checks: Checks,
     geography: Geography,
-    /// Whether it was told already why nobody has written something.
+    /// Whether the cause of the uninitialised bytes was reported already.
     told: bool,
-    /// The first byte that nobody has written.
+    /// The first uninitialised byte.
     unwritten: Option<u64>,
     /// The first race, and its line.
     found: Option<(Conflict, u64)>,
@@ -150,7 +149,7 @@ impl Look {
         self.record(&mut region.history, line, clock, floor);
     }
 
-    /// Holds the part of the access in one line against others, and records it.
+    /// Checks the part of the access in one line for races, and records it.
     #[inline(never)]
     fn record(
         &mut self,
@@ -168,7 +167,7 @@ impl Look {
         }
     }
 
-    /// Whether there is something to tell.
+    /// Whether there is something to report.
     #[inline]
     pub(crate) fn has_found(&self) -> bool {
         self.unwritten.is_some() || self.found.is_some()
@@ -204,8 +203,8 @@ pub(crate) fn tell(
     }
 }
 
-/// A conflict with both of its lanes where they can be known, and never one lane twice: the
-/// line remembers that several lanes of a warp touched a cell, and not which.
+/// A conflict with the lanes of both accesses where they are known, and never the same lane twice:
+/// a line records that several lanes of a warp touched a cell, not which.
 fn named(cx: &Cx<'_>, group: &Group, offset: u64, conflict: Conflict, pc: u32) -> Conflict {
     let own = conflict.agent == cx.warp.clock.agent;
     let size = u64::from(group.size);
@@ -216,7 +215,7 @@ fn named(cx: &Cx<'_>, group: &Group, offset: u64, conflict: Conflict, pc: u32) -
         let other = lanes.find(|&lane| !own || lane != conflict.their_lane);
         conflict.lane = other.unwrap_or(conflict.lane);
     }
-    // Of one instruction: the next lane that is there.
+    // Two lanes of one instruction: take the next active lane.
     if own && conflict.their_lane == SEVERAL && conflict.their_pc == pc {
         let other = lanes.find(|&lane| lane != conflict.lane);
         conflict.their_lane = other.unwrap_or(SEVERAL);

@@ -1,9 +1,9 @@
-//! How the lanes of a warp touch memory and registers, and what the race detector is told.
+//! Memory and register accesses of a warp's lanes, with the checks and the race detector's records.
 //!
-//! A running instruction sees a [`context::Cx`]. [`group`] finds the memory behind the
-//! addresses of its lanes, [`look`] holds the access against what was written and who else was
-//! there, [`flight`] against copies that have not completed; [`order`] is what strong accesses
-//! do to the order of everything else. [`conflict`] puts findings into words.
+//! A running instruction sees a [`context::Cx`]. [`group`] finds the memory behind the addresses of
+//! its lanes, [`look`] checks the access for uninitialised bytes and races, [`flight`] for copies
+//! in flight; [`order`] handles the synchronisation by strong accesses. [`conflict`] has the texts
+//! of findings.
 
 pub(crate) mod conflict;
 pub(crate) mod context;

@@ -1,4 +1,4 @@
-//! What strong accesses do to the order of everything else: see [`crate::race::sync`].
+//! Synchronisation by strong accesses (acquire and release): see [`crate::race::sync`].
 
 use super::context::Cx;
 use super::group::{Group, Home};
@@ -6,7 +6,7 @@ use crate::lanes::{LANES, Mask, each};
 use crate::race::access::{AccessKind, Scope};
 use std::sync::Arc;
 
-/// A name for a location that is the same for everybody who can reach it.
+/// A key of a location that is the same for all blocks that can reach it.
 fn key(cx: &Cx<'_>, home: Home, offset: u64) -> Option<u64> {
     match home {
         Home::Global(at) => cx.machine.global.get(at).map(|one| one.base + offset),
@@ -44,7 +44,7 @@ fn by_place(group: &Group) -> impl Iterator<Item = (u64, Mask)> {
     })
 }
 
-/// A strong read: it may acquire, by itself or with a fence to come.
+/// A strong read: it may acquire, by its own order or with a later fence.
 pub(crate) fn read(cx: &mut Cx<'_>, group: &Group, order: Order) {
     note_flag(cx, group);
     if !cx.machine.options.checks.races || cx.machine.flags.is_empty() {
@@ -101,8 +101,8 @@ fn note_flag(cx: &mut Cx<'_>, group: &Group) {
     }
 }
 
-/// A strong write: it may release, by itself or for a fence before it. `reads` says
-/// that it is a read-modify-write, which hands on what the value before it carried.
+/// A strong write: it may release, by its own order or for a fence before it. `reads` marks a
+/// read-modify-write, which continues the release sequence of the value before.
 pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order, reads: bool) {
     if !cx.machine.options.checks.races {
         return;
@@ -137,11 +137,12 @@ pub(crate) fn write(cx: &mut Cx<'_>, group: &Group, order: Order, reads: bool) {
     }
 }
 
-/// Strong reads of a warp during which nobody writes anything, after which it is
-/// taken to spin in vain: tens of milliseconds of modelled time.
+/// Strong reads of a warp without any write in between, after which it is a livelock: tens of
+/// milliseconds of modelled time.
 const IN_VAIN: u32 = 200_000;
 
-/// Counts a strong read; true, and told, when nobody is going to change what it reads.
+/// Counts a strong read; reports a livelock and returns true when no thread can still change the
+/// value.
 pub(crate) fn spins(cx: &mut Cx<'_>) -> bool {
     let changes = cx.machine.changes;
     let (seen, count) = &mut cx.warp.spinning;
@@ -160,7 +161,7 @@ pub(crate) fn spins(cx: &mut Cx<'_>) -> bool {
     spins
 }
 
-/// What an access says about order.
+/// The memory order of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Weak,

@@ -1,16 +1,16 @@
 //! Instructions that touch the registers of `wgmma` products in flight.
 //!
-//! The registers of every instruction are held against the products in flight, in
-//! kernels that have any. Registers that ordinary instructions wrote since the last
-//! `wgmma.fence` are remembered, for a product may not use those.
+//! In kernels with `wgmma` the registers of every instruction are compared with those of the
+//! products in flight. Registers that ordinary instructions wrote since the last `wgmma.fence` are
+//! remembered: a product must not use them.
 
 use super::context::Cx;
 use crate::code::Touched;
 use crate::lanes::ALL;
 use heist_ptx::rule;
 
-/// Holds the registers of the instruction about to run against the products in
-/// flight. Rows are counted from one in [`Touched`].
+/// Compares the registers of the instruction about to run with the products in flight. Rows are
+/// counted from one in [`Touched`].
 pub(crate) fn note(cx: &mut Cx<'_>) {
     let code = cx.code;
     let Some(touched) = code.touched.get(cx.fragment.pc as usize) else {
@@ -59,8 +59,8 @@ pub(crate) fn note(cx: &mut Cx<'_>) {
     }
 }
 
-/// Holds the registers of an instruction against loads of tensor memory. One that reads them
-/// waits for them by itself, and the wait may come later; one that writes them does not.
+/// Compares the registers of an instruction with loads of tensor memory in flight. A read waits for
+/// the load implicitly, and the explicit wait may come later; a write does not wait.
 fn note_loading(cx: &mut Cx<'_>, touched: &Touched) {
     let base = cx.fragment.base;
     let row = |&number: &u16| u32::from(number) - 1 + base;

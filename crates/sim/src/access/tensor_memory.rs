@@ -1,8 +1,8 @@
-//! Uses of tensor memory, held against what is in flight there.
+//! Checks of tensor-memory accesses against the operations in flight.
 //!
-//! Two operations are in order if the later one knows that the earlier is over: by the
-//! mbarrier of its commit, or by its wait. Products and copies of one thread are also
-//! in order among each other as far as [`What::is_before`] says.
+//! Two operations are ordered if the completion of the earlier one happens before the later: by the
+//! mbarrier of its commit, or by its wait. Products and copies of one thread are also in order
+//! among each other as far as [`What::is_before`] says.
 
 use super::context::Cx;
 use crate::lanes::{Mask, each, first};
@@ -10,7 +10,7 @@ use crate::race::clock::Agent;
 use crate::state::tensor_memory::{Span, TensorMemory, Use, What};
 use heist_ptx::rule;
 
-/// What a use of tensor memory finds there before its time: a number that shows.
+/// The poison value of tensor memory that is read too early.
 pub(crate) const POISON: u32 = 0x7fff_dead;
 
 impl Cx<'_> {
@@ -39,8 +39,8 @@ impl Cx<'_> {
         &mut mover.kinds[which]
     }
 
-    /// Whether all lanes of `lanes` know that an operation is over. Where races are not
-    /// checked, nobody's knowledge is followed, and time tells.
+    /// Whether the completion of an operation happens before all lanes of `lanes`. Without race
+    /// checks there are no vector clocks, and the modelled time decides.
     fn knows_over(&self, one: &Use, lanes: Mask) -> bool {
         let (agent, clock) = one.over;
         if !self.machine.options.checks.races {
@@ -56,7 +56,7 @@ impl Cx<'_> {
             || self.warp.clock.knows(agent, clock, their, lane as u8)
     }
 
-    /// Whether the warp has fenced since it learnt that an operation is over.
+    /// Whether the warp has fenced since it observed the completion of an operation.
     fn has_fenced(&self, rank: u32, one: &Use, lane: usize) -> bool {
         let (agent, clock) = one.over;
         let Some(tensor) = &self.blocks[rank as usize].tensor else {
@@ -79,8 +79,8 @@ pub(crate) struct Doing {
     pub(crate) lanes: Mask,
 }
 
-/// Holds a use of some lanes and columns of a block against what the block has, what was
-/// written and what is in flight. False if what lies there may not be looked at.
+/// Checks a use of some lanes and columns of a block's tensor memory: allocated, written, and not
+/// in flight. False if the contents must not be read.
 pub(crate) fn check(cx: &mut Cx<'_>, rank: u32, span: Span, doing: Doing) -> bool {
     let lane = first(doing.lanes);
     let tensor = cx.tensor(rank);

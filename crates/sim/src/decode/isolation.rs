@@ -1,14 +1,14 @@
-//! Whether the blocks of a kernel can tell each other anything.
+//! Whether the blocks of a kernel can communicate.
 //!
-//! Where they can't, nothing that a block does depends on when it runs or beside
-//! whom: a plain access to memory that another block also uses is either a read
-//! of what nobody writes, or a race. The list is of what is known to keep to its
-//! block; an instruction that is not on it counts as a way out.
+//! Where they can't, the result of a block does not depend on when it runs or next to which others:
+//! a plain access to memory that another block also uses is either a read of memory that nobody
+//! writes, or a race. The list has the instructions that stay within their block; any other counts
+//! as communication.
 
 use heist_ptx::{Function, Instruction, Operand, Statement};
 
-/// Whether nothing in a function reaches beyond its block but plain loads and
-/// stores. Accesses with an order are left to their [`crate::code::Reach`].
+/// Whether a function communicates beyond its block only by plain loads and stores. Accesses with
+/// an order are left to their [`crate::code::Reach`].
 pub(crate) fn is_isolated(function: &Function) -> bool {
     function.body.iter().flatten().all(keeps_to_itself)
 }

@@ -1,5 +1,5 @@
-//! The tools with which families of instructions decode: names become slots, labels become
-//! places, operands become registers, constants and addresses.
+//! The decoder's tools: names become slots, labels become indices, operands become registers,
+//! constants and addresses.
 //!
 //! A [`Decoder`] holds one kernel while it is decoded; a family in [`crate::ops`] takes an
 //! instruction apart and emits [operations](crate::engine::executable::Instr). An instruction

@@ -1,5 +1,4 @@
-//! What the families of instructions share when they are decoded: the modifiers of
-//! an opcode, the number of its operands.
+//! Decoding shared by all families: the modifiers of an opcode, the number of its operands.
 
 use super::{Decoded, Decoder};
 use heist_arith::float::Rounding;

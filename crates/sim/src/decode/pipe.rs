@@ -1,15 +1,15 @@
-//! What an instruction takes from the SM, by the unit that runs it.
+//! The throughput model: how long an instruction keeps a unit of the SM busy.
 //!
 //! An SM has four schedulers; each issues one instruction of a warp a cycle, and
 //! has a pipe for multiply-adds and one for other arithmetic. From the
 //! throughput table of the CUDA programming guide (results a cycle and SM): 128
 //! single-precision multiply-adds (64 on sm_80), 64 of integers, and 64
 //! additions, shifts, comparisons and logic of integers. So a pipe is busy for
-//! one or two cycles with an instruction of 32 lanes. Between an SM and L2 go 64
-//! bytes a cycle; what misses L2 is not told apart.
+//! one or two cycles with an instruction of 32 lanes. Between an SM and L2 go 64 bytes a cycle; L2
+//! misses are not modelled.
 //!
-//! PTX is not what runs: the assembler merges registers, so copies cost nothing,
-//! and leaves out what nobody reads.
+//! The hardware does not run PTX itself: the assembler merges registers, so moves cost nothing, and
+//! it removes dead code.
 
 use super::cost::Cost;
 use crate::code::{Site, Touched};
@@ -35,7 +35,7 @@ pub(crate) enum Pipe {
     Memory(u32),
 }
 
-/// Bytes a cycle and SM on the way to L2, over the schedulers that share it.
+/// Bytes a cycle to L2, for each of the SM's schedulers.
 const BYTES_OF_A_SCHEDULER: u32 = 64 / 4;
 
 impl Pipe {
@@ -72,8 +72,7 @@ impl Pipe {
     }
 }
 
-/// Takes the demand from arithmetic whose result no instruction of its function
-/// reads.
+/// Sets the demand of dead arithmetic to zero.
 pub(crate) fn leave_out_unread(ops: &mut [Op], sites: &[Site], touched: &[Touched]) {
     let read: FxHashSet<(u32, u16)> = touched
         .iter()

@@ -1,4 +1,4 @@
-//! What the checks that follow values need to know of an operation.
+//! The facts about an operation that the value-following checks need.
 
 use super::address::Addr;
 use crate::special::Axis;
@@ -12,7 +12,7 @@ pub(crate) struct Trail {
     pub(crate) writes: Vec<u32>,
     /// Whether its results come from memory.
     pub(crate) loads: bool,
-    /// Whether it does nothing but make results of what it reads.
+    /// Whether it has no effect besides its results.
     pub(crate) pure: bool,
     /// Whether it runs under a guard, so that some lanes may not take part.
     pub(crate) guarded: bool,

@@ -1,4 +1,4 @@
-//! The end of a round at the barriers of a block and of a cluster.
+//! The completion of a phase of the barriers of a block and of a cluster.
 
 use crate::code::Wait;
 use crate::race::clock::{WarpClock, meet};
@@ -10,7 +10,8 @@ use std::mem::take;
 /// Cycles from the last arrival until the waiting warps go on.
 const LATENCY: u64 = 20;
 
-/// Ends a round: everybody who waits learns of everybody who came, and goes on.
+/// Completes a phase: the clocks of all arrived warps are joined into the waiting ones, which
+/// continue.
 pub(crate) fn complete(
     block: &mut Block,
     id: u32,
@@ -82,7 +83,7 @@ pub(crate) fn complete(
             team.enqueue(at, warp.cycle);
         }
     }
-    // The next round needs as much room.
+    // The next phase needs as much room.
     waiting.clear();
     barrier.waiting = waiting;
     team.progress += 1;
@@ -115,7 +116,7 @@ impl FromIterator<usize> for Mask64 {
 /// Cycles from the last arrival until the cluster goes on.
 const CLUSTER_LATENCY: u64 = 200;
 
-/// Ends a round of the cluster barrier if everybody has arrived.
+/// Completes a phase of the cluster barrier if all threads have arrived.
 pub(crate) fn settle_cluster(team: &mut Team, warps: &mut [Option<Box<Warp>>], blocks: &[Block]) {
     let changed = std::mem::replace(&mut team.cluster_barrier.changed, false);
     if !changed || team.cluster_barrier.arrived == 0 {

@@ -40,7 +40,7 @@ pub(crate) enum Pause {
     Done,
     /// It is about to interact with the device at this time.
     At(u64),
-    /// Nobody can go on, ever.
+    /// No warp can ever continue.
     Deadlock,
     /// The launch is over: a trap, or the budget.
     Stopped,
@@ -102,7 +102,7 @@ impl Cluster {
                 let spare = cluster.warps[at].take();
                 let (mut made, known) = match spare.or_else(|| spares.warp()) {
                     Some(mut spare) => {
-                        // Its special registers are of the same thread of another block.
+                        // Its special registers were set for the same thread of another block.
                         let known = (spare.number, spare.rank) == (warp, rank);
                         spare.reuse(warp, rank, lanes, code, (agent, first, agents), cycle);
                         (spare, known)
@@ -177,7 +177,7 @@ impl Cluster {
         }
     }
 
-    /// The job up to a time of its own: what it asked of its SMs since the last one.
+    /// The job up to a local time: its demand on the SMs since the last one.
     pub(crate) fn job(&mut self, until: u64, shapes: &mut Shapes) -> Arc<[Piece]> {
         let until = until.max(self.reached);
         let from = std::mem::replace(&mut self.reached, until);
@@ -235,7 +235,7 @@ impl Cluster {
                 continue;
             };
             if warp.cycle > time {
-                // Somebody moved it on in the meantime.
+                // Another event has advanced it in the meantime.
                 if warp.is_ready() {
                     self.team.enqueue(at, warp.cycle);
                 }
@@ -268,8 +268,8 @@ impl Cluster {
         barrier::settle_cluster(&mut self.team, &mut self.warps, &self.blocks);
     }
 
-    /// Last resorts when nobody can run: lanes that wait at a join go on alone,
-    /// and instructions run without the lanes that never came.
+    /// Last resorts when no warp can run: lanes that wait at a join continue alone, and
+    /// instructions run without the missing lanes.
     fn unstick(&mut self) -> bool {
         let mut any = false;
         for (at, warp) in self.warps.iter_mut().enumerate() {
@@ -294,7 +294,7 @@ impl Cluster {
         any
     }
 
-    /// Whether every thread that has not exited waits in vain.
+    /// Whether every live thread waits for something that can't happen.
     pub(crate) fn waits(
         &self,
     ) -> impl Iterator<Item = (&Warp, &crate::state::warp::Fragment, Wait)> {

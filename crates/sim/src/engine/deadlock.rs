@@ -1,4 +1,4 @@
-//! Telling a deadlock: who waits for what.
+//! The report of a deadlock: which threads wait for what.
 
 use super::cluster::Cluster;
 use crate::code::{Code, Wait};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Reports that a cluster can't go on.
 pub(crate) fn report(cluster: &Cluster, code: &Code, machine: &mut Machine) {
-    // Threads that wait for the same thing at the same place are told together.
+    // Threads that wait for the same thing at the same place are reported together.
     let mut groups: BTreeMap<(u32, u32), (u32, String, String)> = BTreeMap::new();
     for (warp, fragment, wait) in cluster.waits() {
         let pc = place(fragment, wait);

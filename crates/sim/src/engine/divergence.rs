@@ -1,9 +1,9 @@
-//! How the lanes of a warp part and meet again.
+//! Divergence and reconvergence of a warp's lanes.
 //!
-//! A branch whose lanes disagree splits a [`Fragment`]; a [`Join`] remembers who is expected
-//! where the sides meet again, and the fragments that arrive there wait and become one.
-//! Nothing depends on that for progress: a fragment that waits at a join while its siblings
-//! spin, or wait for it elsewhere, is let go alone.
+//! A divergent branch splits a [`Fragment`]; a [`Join`] records the lanes expected at the
+//! reconvergence point, where fragments wait and merge. Forward progress does not depend on it: a
+//! fragment that waits at a join while its siblings spin, or wait for it elsewhere, continues
+//! alone.
 
 use crate::code::{NOWHERE, Wait};
 use crate::lanes::Mask;
@@ -45,7 +45,7 @@ impl Warp {
             || (self.is_alone() && self.let_go())
     }
 
-    /// Makes one of fragments that wait for each other, where all have come.
+    /// Merges fragments that wait for each other, where all have arrived.
     pub(crate) fn gather(&mut self) -> bool {
         for at in 0..self.fragments.len() {
             let one = &self.fragments[at];

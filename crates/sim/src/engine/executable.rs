@@ -16,15 +16,14 @@ pub(crate) struct Op {
     pub(crate) reach: Reach,
     /// Cycles of the issue port.
     pub(crate) issue: u16,
-    /// What it takes from the units of its scheduler; nothing for what the assembler
-    /// leaves out.
+    /// Its demand on the units of its scheduler; zero for dead code.
     pub(crate) demand: crate::state::demand::Demand,
     /// Cycles until its result can be used.
     pub(crate) latency: u16,
     /// Rows of the window whose values it needs and makes; 0 is always ready.
     pub(crate) reads: [u16; 4],
     pub(crate) writes: u16,
-    /// Where lanes that part here meet again.
+    /// The reconvergence point of lanes that diverge here.
     pub(crate) join: u32,
 }
 

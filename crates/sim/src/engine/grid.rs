@@ -12,8 +12,8 @@ use heist_launch::{BlockSpan, Time};
 use heist_ptx::{Diagnostic, Span, rule};
 use std::sync::Arc;
 
-/// Runs all clusters of the machine's pool, or some of them if one stirs global memory
-/// that was to be still.
+/// Runs all clusters of the machine's pool; stops early if one writes global memory that was
+/// assumed read-only.
 pub(crate) fn run(
     executable: &Executable,
     machine: &mut Machine,
@@ -199,7 +199,7 @@ pub(super) enum ClusterSlot {
     Starting {
         number: u32,
     },
-    /// A cluster is here, or is still in time that it has run through already.
+    /// A cluster runs here, or its modelled time has not passed yet.
     Taken(Box<Cluster>),
 }
 

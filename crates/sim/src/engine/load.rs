@@ -1,4 +1,4 @@
-//! When a warp kept which units busy, and what that is for its cluster.
+//! The load of a cluster on the SM's units over time, from its warps.
 
 use super::site::Piece;
 use crate::state::demand::{Stretch, Stretches, UNITS};
@@ -11,8 +11,7 @@ const SHORT: u64 = 32;
 /// Nor are there more than about this many in a job.
 const PIECES: u64 = 512;
 
-/// What a cluster has kept busy, told from the start of a job: clusters of which it
-/// is the same have the same pieces.
+/// The load of a cluster relative to the start of a job: equal loads have equal pieces.
 #[derive(Debug, PartialEq)]
 struct Shape {
     cycles: u64,

@@ -1,9 +1,9 @@
 //! The engine: warps, the clusters that they form, and the grid.
 //!
-//! Time orders what interacts. A warp runs ahead until an instruction that others
-//! can see (an atomic, a barrier, a launch-control request); that one waits
-//! until the warp is the earliest in its cluster, or on the device. Plain loads and
-//! stores run when they come: in a program without races nobody can tell.
+//! Modelled time orders interactions. A warp runs ahead until an instruction with an effect visible
+//! to others (an atomic, a barrier, a launch-control request); that one waits until the warp is the
+//! earliest in its cluster, or on the device. Plain loads and stores run at once: in a program
+//! without races the order makes no difference.
 //!
 //! A cluster's time is its own, as if its SM were empty; [`site`] says when that is
 //! on the device, with what the SM's other blocks take.

@@ -1,16 +1,15 @@
-//! Blocks on several threads of the host, where nobody can tell.
+//! Blocks on several threads of the host, where the result is the same.
 //!
 //! A kernel whose blocks are isolated (see [`crate::decode::isolation`]) runs each
 //! block from its launch to its end in one go, and what it asks of its SM does not depend
 //! on when it was launched. So every worker takes blocks as they come, on its
 //! own copy of global memory that also notes which bytes it has read and written;
-//! afterwards the copies are put together and the timeline is told from the jobs.
+//! afterwards the copies are merged and the timeline is computed from the jobs.
 //!
-//! Whatever is not plain is left to the run in order: if anything was found, if a
-//! budget is spent, or if one worker has written a byte that another one has
-//! touched, [`run`] gives nothing, and the machine is as it was before. So the results
-//! are those of one thread, whatever the number of threads. If a worker has written what
-//! nobody was expected to write, global memory is stirred, too.
+//! The serial run handles every other case: if there is a finding, if a budget is spent, or if one
+//! worker has written a byte that another one has touched, [`run`] returns nothing, and the machine
+//! is unchanged. So the results are those of one thread, whatever the number of threads. If a
+//! worker has written memory that was assumed read-only, global memory is marked as stirred, too.
 
 use super::cluster::{Cluster, Pause};
 use super::executable::Executable;

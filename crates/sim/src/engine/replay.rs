@@ -4,8 +4,8 @@
 //! room, and SMs that have room at once take their blocks in the order of their numbers.
 //!
 //! Most kernels ask the same of the SM in every block. SMs that have got
-//! the same jobs at the same times are in the same state, so they are played as one
-//! group, until their next blocks differ.
+//! the same jobs at the same times are in the same state, so they are modelled as one group until
+//! their next blocks differ.
 
 use super::site::{LAUNCH, Piece, Site};
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ pub(crate) struct Launched {
     pub(crate) end: u64,
 }
 
-/// The jobs of all blocks, with equal ones told once.
+/// The jobs of all blocks, deduplicated.
 #[derive(Debug, Default)]
 pub(crate) struct Jobs {
     kinds: Vec<Arc<[Piece]>>,

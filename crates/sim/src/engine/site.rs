@@ -1,4 +1,4 @@
-//! What the blocks on one SM take from each other.
+//! How the blocks on one SM share its units.
 //!
 //! A cluster runs on a clock of its own, as if its SM were empty, until it must
 //! interact with the rest of the device. That stretch is a job: pieces of time,

@@ -1,4 +1,4 @@
-//! The inner loop: runs one warp until somebody else has to.
+//! The inner loop: runs one warp until another one must run.
 
 use super::executable::{Executable, Op};
 use crate::access::context::Cx;
@@ -134,8 +134,8 @@ pub(crate) fn run_slice(
 }
 
 impl Cx<'_> {
-    /// Why somebody else has to run before an operation, if so. An interaction waits for its
-    /// turn; the rest runs until the warp's share of instructions is used up.
+    /// Why another warp must run before an operation, if so. An interaction waits for its turn; the
+    /// rest runs until the warp's share of instructions is used up.
     #[inline(always)]
     fn has_to_wait(&mut self, op: &Op, left: u32, block: u64, device: u64) -> Option<Slice> {
         if op.reach == Reach::Own {

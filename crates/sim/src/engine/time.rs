@@ -3,7 +3,7 @@
 use crate::state::demand::Demand;
 use crate::state::warp::Warp;
 
-/// Cycles of waiting for an operand that are told apart from work.
+/// A wait for an operand of at least this many cycles counts as a stall.
 const STALL: u64 = 64;
 
 impl Warp {

@@ -1,4 +1,4 @@
-//! What each family of instructions does: how it is decoded, and how it runs.
+//! The families of instructions: decoding and execution.
 //!
 //! A family is a module with a `decode` function that takes an instruction apart
 //! and emits one or more [`crate::engine::executable::Instr`]s. [`decode`] finds the family in the
@@ -80,7 +80,7 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
     }
 }
 
-/// Arithmetic goes by the type of its numbers.
+/// Arithmetic is dispatched by its type.
 fn arithmetic(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     use ScalarType::*;
     match mods.arithmetic_type() {

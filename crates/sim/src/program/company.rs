@@ -123,7 +123,7 @@ impl Floor<'_> {
         let guest = self.company.guests[now.guest].as_mut()?;
         let global = &mut guest.machine.global;
         let found = global.find(now.memory.addresses[at])?;
-        // Whoever spins for this does not spin in vain.
+        // Counts as a change, so that a thread that spins on it is no livelock.
         guest.machine.changes += 1;
         Some(apply(&mut global.get_mut(found)?.region))
     }
@@ -254,7 +254,7 @@ impl Party<'_> {
         let executable = order.program.executable(order.entry, self.device)?;
         let (program, code) = (order.program, &executable.code);
         let mut options = self.options.clone();
-        // Every launch has dice of its own.
+        // Every launch has its own random generator.
         if options.seed != 0 {
             options.seed = self.rng.below(u64::MAX - 1) + 1;
         }

@@ -92,7 +92,7 @@ impl<'m> Decoder<'m> {
         })
     }
 
-    /// Says where lanes that part at a branch meet again.
+    /// Sets the reconvergence point of each branch.
     fn set_joins(&mut self, start: usize, graph: &Graph) {
         let meets = graph.meeting_points();
         for at in 0..self.ops.len() - start {

@@ -151,8 +151,8 @@ impl Program {
             if !machine.global.is_stirred() {
                 return Ok(report(entry, machine, &memory, spans));
             }
-            // It writes an input, of which reads may race with that: once more, and
-            // all reads are remembered.
+            // It writes an input, and unrecorded reads may race with that: run again with all reads
+            // recorded.
             still = false;
         }
     }

@@ -27,8 +27,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Fails with everything that the device has against the launch, each at the
-    /// kernel's name.
+    /// Fails with every limit of the device that the launch breaks, each at the kernel's name.
     pub(crate) fn of(
         module: &Module,
         entry: &str,
@@ -57,7 +56,7 @@ impl Plan {
         check.directives(&code.shape);
         let shared = check.shared(&code.shape);
         check.local(code);
-        // What does not fit in itself can't be counted.
+        // An invalid launch has no residency.
         if !check.errors.is_empty() {
             return Err(check.errors);
         }
@@ -77,7 +76,7 @@ impl Plan {
     }
 }
 
-/// A launch while it is held against a device.
+/// A launch while it is validated against a device.
 struct Check<'c> {
     kernel: Span,
     device: &'c Device,

@@ -1,4 +1,5 @@
-//! One warp's access to one line of memory: its kind, its scope, its bytes, and whom it may conflict with.
+//! One warp's access to one line of memory: its kind, its scope, its bytes, and what it may
+//! conflict with.
 
 use super::clock::Agent;
 use super::touch::LineTouch;
@@ -20,7 +21,7 @@ pub(crate) enum AccessKind {
     Copy,
     /// A write or read by an asynchronous copy.
     Async,
-    /// A write that comes to an mbarrier by the generic proxy: `st.async`, `red.async`,
+    /// A write through the generic proxy that completes at an mbarrier: `st.async`, `red.async`,
     /// and `cp.async` with `cp.async.mbarrier.arrive`.
     Delivered,
     /// A read by the tensor cores.
@@ -103,18 +104,18 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Whether an access of that kind to the same bytes, before this one, need not be
-    /// remembered any more. Whoever comes after a plain write comes after what was before
-    /// it, or races with the write. But nobody need come after an atomic to be in
-    /// order with it, so a plain access before it still counts, and so does one of another
-    /// block (`near` says that it is of the same), which is in other scopes.
+    /// Whether an earlier access of that kind to the same bytes need not be remembered any more. An
+    /// access ordered after a plain write is also ordered after everything before it, or races with
+    /// the write. But an access need not be ordered after an atomic to be free of races with it, so
+    /// a plain access before an atomic is kept, and so is one of another block (`near`: the same
+    /// block), which is in other scopes.
     #[inline]
     pub(crate) fn replaces(&self, kind: AccessKind, near: bool) -> bool {
         self.write && (self.kind.scope().is_none() || self.kind == kind && near)
     }
 }
 
-/// Two accesses that nothing orders.
+/// A race: two accesses without a happens-before order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
     /// The byte of the line.
@@ -130,7 +131,7 @@ pub(crate) struct Conflict {
     pub(crate) their_kind: AccessKind,
 }
 
-/// Whether two agents are in the same block or cluster: what a scope is held against.
+/// Whether two agents are in the same block or cluster, for comparing scopes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geography {
     pub(crate) warps_per_block: u32,

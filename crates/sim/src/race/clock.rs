@@ -1,13 +1,12 @@
-//! Who knows what of whom: the happens-before order as vector clocks.
+//! Vector clocks: the happens-before order.
 //!
 //! An [`Agent`] is a warp of the grid. Its own clock counts its
 //! synchronisations, not its instructions: two accesses of a warp with no
-//! synchronisation between them carry the same clock. [`Known`] is what somebody
-//! knows of one agent, and keeps apart what all of its lanes did from what only
-//! some of them have published, so that one elected lane's release does not
-//! cover for its neighbours' stores. Where two such partial facts meet, the join
-//! claims more order rather than less: a race may be missed there, a false one
-//! is never reported.
+//! synchronisation between them carry the same clock. [`Known`] is one component of a vector clock:
+//! what is known of one agent. It distinguishes what all of its lanes did from what only some of
+//! them have released, so that one elected lane's release does not cover its neighbours' stores.
+//! The join of two such partial facts over-approximates the order: a race may be missed there, but
+//! none is reported falsely.
 
 use crate::lanes::{ALL, Mask};
 use rustc_hash::FxHashMap;
@@ -66,20 +65,19 @@ impl Known {
     }
 }
 
-/// What somebody knows of everybody: densely of the agents of one cluster,
-/// sparsely of the rest of the grid.
+/// A vector clock: dense for the agents of one cluster, sparse for the rest of the grid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     /// The first agent of the cluster that `near` is about.
     first: Agent,
     near: Vec<Known>,
     far: Option<Arc<FxHashMap<Agent, Known>>>,
-    /// Of everything that anybody did, what a fence of each special kind lies behind.
+    /// For each special kind of fence, the accesses that happen before such a fence.
     fenced: [Option<Arc<Clock>>; Behind::COUNT],
 }
 
-/// What a fence of a special kind lies behind: ordinary accesses to shared or global
-/// memory, for the asynchronous ones to come, or the `mbarrier.init`s alone.
+/// What a special fence orders: generic accesses to shared or global memory before later
+/// asynchronous ones, or `mbarrier.init`s only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Shared,
@@ -166,7 +164,7 @@ impl Clock {
         }
     }
 
-    /// Learns what special fences lie behind.
+    /// Joins the clocks of special fences.
     fn join_fenced(&mut self, other: &Clock) {
         for (mine, theirs) in self.fenced.iter_mut().zip(&other.fenced) {
             match (mine, theirs) {
@@ -178,7 +176,7 @@ impl Clock {
         }
     }
 
-    /// Whether a special fence lies behind an access and is known here.
+    /// Whether a special fence after an access happens before this clock.
     fn has_fenced(&self, kind: Behind, agent: Agent, clock: u32, lane: u8) -> bool {
         let fenced = self.fenced[kind as usize].as_ref();
         fenced.is_some_and(|fenced| fenced.of(agent).covers(clock, lane))
@@ -195,7 +193,7 @@ pub(crate) struct WarpClock {
     pub(crate) agent: Agent,
     /// The present epoch; starts at one, since zero means never.
     pub(crate) now: u32,
-    /// Every lane knows what every other lane did before this epoch.
+    /// All lanes are synchronised up to this epoch.
     synced: u32,
     /// For warps that synchronised in parts: `pairs[a][b]` is the epoch before
     /// which lane `a` knows what lane `b` did.
@@ -319,15 +317,15 @@ impl WarpClock {
         self.settle_partial(live);
     }
 
-    /// What the lanes in `lanes` may hand on: everything they know and did.
-    /// Starts a new epoch, so that what they do next is not covered.
+    /// The clock that a release of the lanes in `lanes` carries. Starts a new epoch, so that later
+    /// accesses are not covered.
     pub(crate) fn release(&mut self, lanes: Mask, live: Mask) -> Clock {
         let snapshot = self.snapshot(lanes, live);
         self.now += 1;
         snapshot
     }
 
-    /// What the lanes know and did, without starting a new epoch.
+    /// The clock of the lanes, without starting a new epoch.
     pub(crate) fn snapshot(&self, lanes: Mask, live: Mask) -> Clock {
         let mut clock = self.common.clone();
         for (knowing, partial) in &self.partial {
@@ -359,8 +357,7 @@ impl WarpClock {
         clock
     }
 
-    /// What a special fence of the lanes in `lanes` hands on: it lies behind everything
-    /// that they know and did.
+    /// A special fence of the lanes in `lanes`: it orders everything that happens before it.
     pub(crate) fn fence(&mut self, kinds: &[Behind], lanes: Mask, live: Mask) -> Clock {
         let mut behind = self.release(lanes, live);
         behind.fenced = Default::default();
@@ -373,7 +370,7 @@ impl WarpClock {
         fence
     }
 
-    /// Whether a special fence lies between an access and what `lane` does now.
+    /// Whether a special fence lies between an access and the present of `lane`.
     pub(crate) fn knows_fenced(
         &self,
         kind: Behind,
@@ -402,7 +399,7 @@ impl WarpClock {
                 let mut partial = self.common.clone();
                 partial.join(clock);
                 self.partial.push((lanes, partial));
-                // Many different groups: forget who knew first.
+                // Too many different groups: merge them.
                 if self.partial.len() > 32 {
                     for (_, clock) in std::mem::take(&mut self.partial) {
                         self.common.join(&clock);
@@ -425,9 +422,8 @@ impl WarpClock {
     }
 }
 
-/// Warps that meet at one barrier with all of their lanes learn of each other.
-/// True when they are all warps of the cluster: then nobody is left who does not
-/// know what they did before.
+/// A barrier of whole warps: their clocks are joined. True when they are all warps of the cluster:
+/// then everything before happens before all of them.
 pub(crate) fn meet(warps: &mut [&mut WarpClock]) -> bool {
     let Some(agents) = warps.first().map(|warp| warp.common.near.len()) else {
         return false;

@@ -1,19 +1,15 @@
-//! What the race detector remembers of a stretch of memory: its lines, and reads that
-//! nobody has had to look at yet.
+//! The access history of a region of memory: its lines, and a list of deferred reads.
 //!
-//! Where everybody who can reach a line knows all that was written to it, a read
-//! conflicts with nothing, and all there is to do is to remember it for the next write.
-//! The lines of a block's shared memory are like that between a barrier of the whole
-//! block and the first write behind it, and a tile's worth of reads goes by without a
-//! write. Such a read is put on a list as it is, whatever its lanes touch. A barrier of
-//! the whole block makes all of the list known to everybody and clears it; who writes a
-//! line of which the list has reads first gives the lines their reads. And the first
-//! write behind a barrier finds nothing in its line that is worth remembering.
+//! Where all writes to a line happen before every agent that can reach it, a read can't conflict;
+//! it must only be recorded for the next write. That holds for a block's shared memory between a
+//! barrier of the whole block and the first write after it. Such a read is deferred: it is put on a
+//! list, whatever its lanes touch. A barrier of the whole block orders all reads of the list and
+//! clears it; a write to a line with deferred reads first records them in their lines. And for the
+//! first write after a barrier the earlier history of its line is superfluous.
 //!
-//! Memory that the launch calls an input is [still](History::is_still): nobody is
-//! expected to write it, and as long as nobody does, no read of it can conflict and none
-//! is remembered. A write stirs it, and what was not remembered is lost: then the launch
-//! is to be run again with no such memory.
+//! An input buffer of the launch is [still](History::is_still): it is assumed read-only. As long as
+//! nobody writes it, no read of it can conflict and none is recorded. A write *stirs* it: then the
+//! missing reads are lost, and the launch is run again without still memory.
 
 use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, WarpClock};
@@ -24,34 +20,34 @@ use crate::lanes::{LANES, Mask};
 
 /// Lines that are allocated together.
 const PAGE: usize = 64;
-/// Reads that are put off at first, and at most; then their lines get them.
+/// How many reads are deferred at first, and at most; then they are recorded in their lines.
 const PUT_OFF: std::ops::Range<usize> = 64..2048;
 
 /// The memory of a region.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     pages: Vec<Option<Box<[Line; PAGE]>>>,
-    /// Whether reads are put off.
+    /// Whether reads are deferred.
     defers: bool,
-    /// How often all who can reach the region have met; never zero.
+    /// The number of barriers of all agents that can reach the region, plus one.
     met: u32,
-    /// What has happened to each line since they have, where reads are put off.
+    /// What has happened to each line since the last such barrier, where reads are deferred.
     marks: Vec<Mark>,
-    /// Reads that were put off, the first `waiting` of the list.
+    /// Deferred reads, the first `waiting` of the list.
     reads: Vec<Read>,
     waiting: usize,
-    /// Whether reads are not remembered, since nobody is expected to write.
+    /// Whether reads are not recorded, because the memory is assumed read-only.
     still: bool,
-    /// Whether somebody has written nevertheless.
+    /// Whether it was written nevertheless.
     stirred: bool,
 }
 
-/// At which meeting a line was last touched, by what.
+/// At which barrier a line was last touched, by what kind of access.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     /// A write.
     written: u32,
-    /// A read that was put off.
+    /// A deferred read.
     put_off: u32,
     /// Whatever the line itself remembers.
     recorded: u32,
@@ -105,31 +101,31 @@ impl History {
         }
     }
 
-    /// From now on, nobody is expected to write.
+    /// From now on the memory is assumed read-only.
     pub(crate) fn keep_still(&mut self) {
         self.still = true;
     }
 
-    /// Whether no read is remembered.
+    /// Whether no read is recorded.
     #[inline(always)]
     pub(crate) fn is_still(&self) -> bool {
         self.still
     }
 
-    /// Somebody writes.
+    /// Notes a write.
     #[inline(always)]
     pub(crate) fn stir(&mut self) {
         self.stirred |= self.still;
     }
 
-    /// Whether somebody has written what was to be still.
+    /// Whether still memory was written.
     pub(crate) fn is_stirred(&self) -> bool {
         self.stirred
     }
 
-    /// Of a block's own memory, for the next block; keeps its buffers. `defers` says
-    /// whether reads may be put off: not where asynchronous operations come after them,
-    /// which look for the reads that no fence has made known to them.
+    /// Of a block's own memory, for the next block; keeps its buffers. `defers` says whether reads
+    /// may be deferred: not where asynchronous operations may follow, which must find earlier reads
+    /// without a proxy fence.
     pub(crate) fn restart(&mut self, lines: usize, defers: bool) {
         for page in self.pages.iter_mut().flatten() {
             page.iter_mut().for_each(Line::clear);
@@ -140,7 +136,7 @@ impl History {
         self.all_met();
     }
 
-    /// All who can reach the memory have met: they know what was done to it.
+    /// A barrier of all agents that can reach the memory: all earlier accesses are ordered.
     pub(crate) fn all_met(&mut self) {
         self.waiting = 0;
         self.met = self.met.wrapping_add(1);
@@ -150,14 +146,14 @@ impl History {
         }
     }
 
-    /// Whether plain reads can be put off at all.
+    /// Whether plain reads can be deferred at all.
     #[inline(always)]
     pub(crate) fn defers(&self) -> bool {
         self.defers
     }
 
-    /// Puts off a plain read that touches these lines. False, and nothing has happened,
-    /// if one of them was written since all have met, or if there are too many reads.
+    /// Defers a plain read that touches these lines. False, without effect, if one of them was
+    /// written since the last barrier, or if there are too many reads.
     #[inline(always)]
     pub(crate) fn put_off(
         &mut self,
@@ -191,9 +187,8 @@ impl History {
         self.waiting < more
     }
 
-    /// Records a plain access to a whole line in an order of the lanes, of which it is a
-    /// write or not, if that is simple and it conflicts with nothing. False if nothing
-    /// has happened.
+    /// Records a plain access to a whole line in an order of the lanes, if that is simple and there
+    /// is no conflict. False, without effect, otherwise.
     #[inline(always)]
     pub(crate) fn access_in_order(
         &mut self,
@@ -245,15 +240,15 @@ impl History {
         line.access(access, clock, geography, floor)
     }
 
-    /// Whether reads of a line were put off.
+    /// Whether a line has deferred reads.
     #[inline(always)]
     fn has_waiting(&self, line: u64) -> bool {
         let of_line = |mark: &Mark| !self.defers || mark.put_off == self.met;
         self.waiting != 0 && self.marks.get(line as usize).is_none_or(of_line)
     }
 
-    /// Marks a line that is about to be accessed. True if everybody knows all that it
-    /// remembers, and a write makes that superfluous.
+    /// Marks a line that is about to be accessed. True if its whole history is ordered before every
+    /// agent, so that a write makes it superfluous.
     #[inline(always)]
     fn touch(&mut self, line: u64, write: bool) -> bool {
         if !self.defers {
@@ -307,15 +302,15 @@ impl History {
         }
     }
 
-    /// Calls `f` for every recorded access to one of `bytes` of a line, cell by cell.
-    /// Reads that were put off are not among them.
+    /// Calls `f` for every recorded access to one of `bytes` of a line, cell by cell. Deferred
+    /// reads are not included.
     pub(crate) fn each(&self, line: u64, bytes: u128, f: impl FnMut(Seen)) {
         if let Some(Some(page)) = self.pages.get(line as usize / PAGE) {
             page[line as usize % PAGE].each(bytes, f);
         }
     }
 
-    /// Gives each line the reads that were put off.
+    /// Records the deferred reads in their lines.
     #[cold]
     #[inline(never)]
     fn catch_up(&mut self, geography: Geography, floor: &Floor) {

@@ -1,7 +1,6 @@
-//! Happens-before race detection: [`clock`] says who knows what of whom,
-//! [`shadow`] remembers who touched what, as [`trace`]s, for all lines of a [`history`], and
-//! together they tell a race from an ordered pair of accesses, whatever interleaving the run
-//! happened to take.
+//! Happens-before race detection: [`clock`] has the vector clocks, [`shadow`] the access history of
+//! a line as [`trace`]s, for all lines of a [`history`]. Together they distinguish a race from an
+//! ordered pair of accesses, whatever interleaving the run happened to take.
 
 pub(crate) mod access;
 pub(crate) mod clock;

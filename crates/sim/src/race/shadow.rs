@@ -1,11 +1,10 @@
-//! What the race detector remembers of memory.
+//! Shadow memory: the race detector's history of each line of memory.
 //!
 //! Memory is watched in lines of 128 bytes. A line keeps a short list of
 //! [`Trace`]s, one for each warp, epoch and kind of access: which bytes were
-//! touched, by which lane, and by which instruction. A new access is held
-//! against the traces that conflict with it; the check is a comparison of two
-//! numbers for a trace whose warp has synchronised with this one, and byte by
-//! byte only where it has not. Neighbouring bytes never race.
+//! touched, by which lane, and by which instruction. A new access is compared with the traces that
+//! conflict with it; for a trace whose warp has synchronised with this one that is a comparison of
+//! two numbers, otherwise byte by byte. Neighbouring bytes never race.
 
 use super::access::{Access, AccessKind, Conflict, Geography};
 use super::clock::{Agent, SEVERAL, WarpClock};
@@ -74,12 +73,11 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, Default)]
 struct Traces {
     list: Vec<Trace>,
-    /// Bytes that two blocks have read and nobody has written, where blocks can't
-    /// be ordered: whoever writes them races with one of the two, so that later
-    /// readers need not be remembered.
+    /// Bytes that two blocks have read and nobody has written, where blocks can't synchronise: any
+    /// write to them races with one of the two reads, so later reads need not be recorded.
     crowded: u128,
-    /// The trace that was found or made last. If `quiet`, its warp knows all writes
-    /// in the list: whatever else it reads in that epoch conflicts with nothing.
+    /// The trace that was found or made last. If `quiet`, all writes in the list happen before its
+    /// warp: its other reads in that epoch conflict with nothing.
     last: usize,
     quiet: bool,
     spare: Vec<Places>,
@@ -132,7 +130,7 @@ impl Line {
         self.access_any(access, clock, geography, floor)
     }
 
-    /// Records a read of an agent in an epoch that knows all writes to the line.
+    /// Records a read in an epoch after all writes to the line.
     pub(super) fn read_quietly(
         &mut self,
         access: &Access<'_>,
@@ -176,8 +174,8 @@ impl Line {
             let before = self.plain;
             let same_warp = before.agent == clock.agent && before.order == order;
             let stays = if write {
-                // Whoever comes after this write comes after that access too: it is
-                // known to all, or each lane was where it is now.
+                // An access ordered after this write is also ordered after that one: it happens
+                // before all lanes, or each lane touched the same cell.
                 clock.knows_all(before.agent, before.clock) || same_warp
             } else {
                 !before.write && same_warp && before.clock == clock.now
@@ -317,7 +315,7 @@ impl Line {
 
 impl Line {
     /// Notes that an asynchronous operation of `agent`, its `clock`th, reads some bytes.
-    /// Whoever knows of a later one knows of the earlier.
+    /// A later one of the same agent implies the earlier ones.
     pub(crate) fn read_by_proxy(
         &mut self,
         bytes: u128,
@@ -406,7 +404,7 @@ impl Traces {
     }
 
     fn push(&mut self, trace: Trace, floor: &Floor) {
-        // Now and then: it looks at all of them.
+        // Only now and then: it visits all of them.
         if self.list.len() >= 4 && self.list.len().is_power_of_two() {
             self.retain(|trace| !floor.is_below(trace.agent, trace.clock));
         }
@@ -421,8 +419,8 @@ impl Traces {
     }
 }
 
-/// The epoch of each warp of a cluster before which everybody who can reach the
-/// memory knows what it did; traces below it are forgotten.
+/// For each warp of a cluster the epoch before which its accesses happen before all agents that can
+/// reach the memory; older traces are dropped.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Floor {
     first: Agent,
@@ -430,7 +428,7 @@ pub(crate) struct Floor {
 }
 
 impl Floor {
-    /// Of memory that others can reach who have not met with the cluster.
+    /// Of memory that agents outside the cluster can reach.
     pub(crate) const NONE: Floor = Floor {
         first: 0,
         epochs: Vec::new(),

@@ -1,10 +1,9 @@
-//! What fences do: the release and acquire patterns of the memory model.
+//! Fences: the release and acquire patterns of the memory model.
 //!
-//! A release is a fence followed by a strong write, or a write that releases by
-//! itself; an acquire is a strong read followed by a fence, or a read that
-//! acquires. [`Fences`] remembers for a warp what its last fence covers and what
-//! its strong reads may acquire with the next one. [`Flags`] holds what has been
-//! released through each location.
+//! A release is a fence followed by a strong write, or a releasing write; an acquire is a strong
+//! read followed by a fence, or an acquiring read. [`Fences`] holds for a warp the clock of its
+//! last fence and the clocks that its strong reads may acquire with the next one. [`Flags`] holds
+//! the clocks released through each location.
 
 use super::access::{Geography, Scope};
 use super::clock::{Agent, Clock};
@@ -12,7 +11,7 @@ use crate::lanes::Mask;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What was released to whoever looks with a scope of at least `needs`.
+/// A released clock, for reads with a scope of at least `needs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) needs: Scope,
@@ -27,7 +26,7 @@ struct Seen {
     offer: Offer,
 }
 
-/// What some lanes released through a place by an operation that releases by itself.
+/// What some lanes released through a place by a releasing operation.
 #[derive(Clone, Debug)]
 struct Through {
     lanes: Mask,
@@ -38,14 +37,14 @@ struct Through {
 /// A warp's fences.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
-    /// What the last fences cover: the lanes, the scope, and what they know.
+    /// What the last fences cover: the lanes, the scope, and their clock.
     released: Vec<(Mask, Scope, Arc<Clock>)>,
-    /// What releasing writes to each place covered: a strong write of the same thread to
-    /// the same place hands it on once more.
+    /// What releasing writes to each place covered: a later strong write of the same thread to the
+    /// same place continues the release sequence.
     through: FxHashMap<u64, Vec<Through>>,
-    /// What strong reads have seen, to be learnt at the next fence.
+    /// The clocks that strong reads have seen, acquired by the next fence.
     seen: Vec<Seen>,
-    /// What was released, and did not come here for a scope that is too narrow: for messages.
+    /// Released clocks that were not acquired because of a scope that is too narrow, for messages.
     missed: Vec<Arc<Clock>>,
 }
 
@@ -56,8 +55,7 @@ const MOST_MISSED: usize = 8;
 const MOST_SEEN: usize = 64;
 
 impl Fences {
-    /// A fence that covers what its lanes know. A wider fence before it covers less, but
-    /// for more: it is kept.
+    /// A fence with the clock of its lanes. An earlier fence with a wider scope is kept.
     pub(crate) fn fence(&mut self, lanes: Mask, scope: Scope, clock: Clock) {
         self.released.retain_mut(|(mask, known, _)| {
             if *known <= scope {
@@ -73,7 +71,7 @@ impl Fences {
         self.released.push((lanes, scope, Arc::new(clock)));
     }
 
-    /// What a strong write by these lanes hands on.
+    /// The clocks that a strong write by these lanes releases.
     pub(crate) fn covered(&self, lanes: Mask) -> impl Iterator<Item = (Scope, &Arc<Clock>)> {
         self.released
             .iter()
@@ -118,7 +116,7 @@ impl Fences {
     pub(crate) fn saw(&mut self, lanes: Mask, place: u64, offer: Offer) {
         let needs = offer.needs;
         let same = |one: &&mut Seen| one.lanes == lanes && one.offer.needs == needs;
-        // Who looks again sees what was there before, and more.
+        // A second read sees at least what the first one saw.
         if let Some(known) = self
             .seen
             .iter_mut()
@@ -227,8 +225,8 @@ fn add(to: &mut Arc<Clock>, clock: &Arc<Clock>) {
 }
 
 impl Flags {
-    /// A strong write by block `block`. Whoever sees its value sees nothing of what the value
-    /// before it carried, unless it is a read-modify-write that has seen that itself.
+    /// A strong write by block `block`. A read of its value does not synchronise with earlier
+    /// releases, unless it is a read-modify-write of such a value.
     pub(crate) fn write(
         &mut self,
         place: u64,
@@ -315,8 +313,8 @@ impl Flags {
             .collect()
     }
 
-    /// What was released through `place` and a read by block `block` with `scope` can't
-    /// acquire, for one of the two scopes.
+    /// The clocks released through `place` that a read by block `block` with `scope` can't acquire,
+    /// because one of the two scopes is too narrow.
     pub(crate) fn out_of_reach(
         &self,
         place: u64,
@@ -350,8 +348,8 @@ mod tests {
         isolated: false,
     };
 
-    /// What a fence and a flag of these scopes hand from block 0 to block 1: the scopes
-    /// of the writer's fence, its write, the reader's read and its fence.
+    /// Whether a fence and a flag of these scopes synchronise block 0 with block 1: the scopes of
+    /// the writer's fence, its write, the reader's read and its fence.
     fn handed_on(scopes: [Scope; 4]) -> bool {
         let mut writer = WarpClock::new(0, 0, 1);
         let mut reader = WarpClock::new(1, 1, 1);

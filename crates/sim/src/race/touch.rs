@@ -1,4 +1,4 @@
-//! How the lanes of a warp touch memory: which lines, which bytes, which lane.
+//! The memory footprint of a warp's access: which lines, which bytes, which lane.
 //!
 //! A [`Touch`] is one access of a warp to one region, already checked against its
 //! bounds. It is cut into lines for the checks, with short cuts for what kernels do most:
@@ -100,8 +100,8 @@ impl Touch<'_> {
             let (mut cells, mut shared) = (0u32, 0u32);
             let width = (self.size >> shift).max(1);
             if width == 1 {
-                // First what they touch at all, many at a time; who shares a cell
-                // is only asked where somebody does.
+                // First the union of their cells, vectorised; sharing is computed only where there
+                // is some.
                 let at = cells_of(self.offsets, shift);
                 cells = union_of(&at, here);
                 if cells.count_ones() == here.count_ones() {

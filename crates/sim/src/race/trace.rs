@@ -7,7 +7,7 @@ use crate::lanes::{Mask, each};
 /// An instruction for each cell.
 pub(super) type Places = Box<[u32; 32]>;
 
-/// What a line remembers.
+/// A trace of a line.
 #[derive(Clone, Debug)]
 pub(super) struct Trace {
     pub(super) agent: Agent,
@@ -221,7 +221,7 @@ impl Trace {
         mut overlap: u128,
         clock: &WarpClock,
     ) -> Option<Conflict> {
-        // Cells are whole in both, and the smaller of the two decides nothing twice.
+        // Cells are whole in both, so the smaller width suffices.
         let width = 1u32 << self.shift.min(access.shift);
         while overlap != 0 {
             let byte = overlap.trailing_zeros();
@@ -294,8 +294,8 @@ static BYTES_OF_BITS: [u64; 256] = {
     table
 };
 
-/// Who touches each cell, with the lanes of another access: whoever comes new to a
-/// cell, and several where somebody else was there.
+/// Merges the lanes of another access into each cell: the new lane where the cell was free, and
+/// `SEVERAL` where another lane was there.
 #[inline(always)]
 fn join_lanes(lanes: &mut [u8; 32], new: &[u8; 32], cells: Mask, present: Mask) {
     let (chunks, _) = lanes.as_chunks_mut::<8>();

@@ -7,20 +7,20 @@ use std::mem::take;
 /// One numbered barrier.
 #[derive(Debug, Default)]
 pub(crate) struct Barrier {
-    /// Threads that this round waits for; none for all of the block.
+    /// Threads that this phase expects; none for all of the block.
     pub(crate) expected: Option<u32>,
-    /// Threads that have come, counted as the hardware does: a whole warp is 32.
+    /// Threads that have arrived, counted as the hardware does: a whole warp is 32.
     pub(crate) counted: u32,
-    /// Threads that have come, counted one by one.
+    /// Threads that have arrived, counted one by one.
     pub(crate) threads: u32,
     /// The first instruction of this round, for messages about mismatches.
     pub(crate) first_pc: Option<u32>,
     pub(crate) first_reduces: bool,
-    /// Who has come in this round: warp and lanes.
+    /// The arrivals of this phase: warp and lanes.
     pub(crate) came: Vec<(usize, Mask)>,
     /// The fragments that wait.
     pub(crate) waiting: Vec<(usize, Mask)>,
-    /// What those who only arrived have released.
+    /// The clock released by threads that only arrive.
     pub(crate) arrived: Option<Clock>,
     pub(crate) latest: u64,
     /// Lanes whose predicate holds, and whether it holds for all and for any.
@@ -48,7 +48,8 @@ impl Barrier {
         self.threads == 0
     }
 
-    /// Whether everybody has come; `live` are the block's threads that have not exited.
+    /// Whether all expected threads have arrived; `live` are the block's threads that have not
+    /// exited.
     pub(crate) fn is_complete(&self, live: u32) -> bool {
         match self.expected {
             Some(count) => self.counted >= count,
@@ -65,9 +66,9 @@ pub(crate) struct ClusterBarrier {
     /// Threads that have arrived in this round.
     pub(crate) arrived: u32,
     pub(crate) clock: Option<Clock>,
-    /// What the last round released.
+    /// The clock that the last phase released.
     pub(crate) done: Option<Clock>,
     pub(crate) latest: u64,
-    /// Set when a thread arrived or exited, so that the count is looked at again.
+    /// Set when a thread arrived or exited, so that the count is checked again.
     pub(crate) changed: bool,
 }

@@ -18,7 +18,7 @@ pub(crate) struct Block {
     pub(crate) live: u32,
     pub(crate) live_warps: u32,
     pub(crate) barriers: [Barrier; BARRIERS],
-    /// One bit for each of them that somebody has come to.
+    /// One bit for each barrier with an arrival.
     pub(crate) used_barriers: u16,
     pub(crate) mbarriers: crate::state::mbarrier::Mbarriers,
     pub(crate) flights: crate::state::flight::Flights,
@@ -85,6 +85,6 @@ pub(crate) struct RegisterPool {
     pub(crate) held: Vec<u32>,
     /// Registers a thread of one warp, that nobody holds.
     pub(crate) free: u32,
-    /// How often somebody has waited in vain since the pool last changed.
+    /// How often a wait has failed since the pool last changed.
     pub(crate) waits: u32,
 }

@@ -1,12 +1,12 @@
-//! Groups of bulk stores, which are a thread's own.
+//! Bulk-store groups (`cp.async.bulk.commit_group`), which belong to one thread.
 //!
 //! A commit closes a group for each thread that runs it, also where that thread has
 //! started nothing, and a wait is for the groups of the threads that run it: a store of
 //! one lane is not waited for by another.
 //!
-//! A wait with `.read` is for the sources to be free. What was written is known to
-//! nobody before a wait without: for the race detector a lane's stores are an agent of
-//! their own, whose clock is the number of the group.
+//! A wait with `.read` only frees the sources. The writes are visible only after a wait without
+//! `.read`: for the race detector a lane's stores are an agent of their own, whose clock is the
+//! number of the group.
 
 use crate::lanes::{LANES, Mask, each};
 use crate::race::clock::{Agent, Clock, Known};
@@ -26,8 +26,7 @@ pub(crate) struct Groups {
     stores: Vec<Store>,
     /// How many groups each lane has closed.
     closed: [u32; LANES],
-    /// The lanes that have stored, and what the race detector calls what their stores
-    /// write, and what they read.
+    /// The lanes that have stored, and the agents of their stores' writes and reads.
     agents: Vec<(u8, [Agent; 2])>,
 }
 
@@ -41,8 +40,8 @@ impl Groups {
         });
     }
 
-    /// What the race detector calls what a lane stores now, and where it reads that from;
-    /// `new` makes a name.
+    /// The agents and clocks of the write and the read of a lane's next store; `new` makes an
+    /// agent.
     pub(crate) fn stamps(
         &mut self,
         lane: usize,
@@ -62,9 +61,8 @@ impl Groups {
         found.map(|&(_, agents)| agents)
     }
 
-    /// What a lane learns by waiting until `left` groups of it are open at most, if it
-    /// has stored at all: that their sources are free, and unless it waits for no more
-    /// than that, that the data is there.
+    /// The clocks that a lane acquires by waiting until at most `left` of its groups are open: the
+    /// ends of the reads, and, unless `sources_only`, of the writes.
     pub(crate) fn over(&self, lane: usize, left: u32, sources_only: bool) -> Option<Clock> {
         let [written, read] = self.agents(lane)?;
         let mut clock = Clock::default();
@@ -106,7 +104,7 @@ impl Groups {
         over
     }
 
-    /// A store that no group covers, and one that nobody has waited for.
+    /// A store without a commit, and one without a wait.
     pub(crate) fn left_over(&self) -> (Option<u64>, Option<u64>) {
         let find = |grouped: bool| {
             let found = self

@@ -3,17 +3,17 @@
 use heist_launch::Dim3;
 use rustc_hash::FxHashMap;
 
-/// What the cluster's requests are at.
+/// The state of the cluster's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(crate) made: u64,
     pub(crate) in_flight: Vec<Request>,
-    /// Whether somebody of the cluster has seen a refusal.
+    /// Whether a thread of the cluster has seen a refusal.
     pub(crate) refusal_seen: bool,
     pub(crate) granted: Vec<Grant>,
     /// Where answers have arrived: rank and offset.
     pub(crate) slots: Vec<(u32, u32)>,
-    /// Where blocks stored for a grant without minding their own place.
+    /// Where blocks stored for a grant at an address that does not depend on their own rank.
     pub(crate) unplaced: crate::state::control::Unplaced,
     /// The first request of a block with peers whose answer goes to that block alone.
     pub(crate) plain: Option<u32>,
@@ -33,7 +33,7 @@ pub(crate) struct Request {
 pub(crate) struct Grant {
     pub(crate) first: Dim3,
     pub(crate) decoded: bool,
-    /// Whether anything has come of its id: an access, a decision, a word for others.
+    /// Whether its id was used: for an access, a branch, or a message to others.
     pub(crate) used: bool,
     pub(crate) pc: u32,
 }
@@ -54,7 +54,7 @@ impl Control {
             .map(|request| request.pc)
     }
 
-    /// The first grant of whose id nothing has come, and how many of those there are.
+    /// The first grant whose id was never used, and how many of those there are.
     pub(crate) fn dropped(&self) -> Option<(Grant, usize)> {
         let mut dropped = self.granted.iter().filter(|grant| !grant.used);
         let first = dropped.next()?;

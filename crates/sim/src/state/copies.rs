@@ -1,4 +1,4 @@
-//! The copies of `cp.async` that have not been waited for, and the words that they are on their way to.
+//! The copies of `cp.async` in flight, and the words that they will write.
 
 use crate::lanes::{LANES, Mask, each, first};
 use crate::race::access::LINE;
@@ -35,7 +35,7 @@ impl WarpCopies {
             .push_back(std::mem::replace(&mut self.open, next));
     }
 
-    /// A copy that no group covers, and one that nobody has waited for.
+    /// A copy without a commit, and one without a wait.
     pub(crate) fn left_over(&self) -> (Option<u32>, Option<u32>) {
         let in_groups = self.groups.iter().flatten().next();
         (
@@ -45,7 +45,7 @@ impl WarpCopies {
     }
 }
 
-/// The words of a block's shared memory that copies are on their way to.
+/// The words of a block's shared memory that copies in flight will write.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     lines: Vec<ExpectedLine>,
@@ -62,7 +62,7 @@ struct ExpectedLine {
 }
 
 impl Expected {
-    /// Whether no copy is on its way.
+    /// Whether no copy is in flight.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
@@ -77,7 +77,7 @@ impl Expected {
         ((offset / LINE as u64) as usize, words)
     }
 
-    /// A copy to some bytes is on its way. If there is one already, that.
+    /// Adds a copy in flight to some bytes. Returns one that is already in flight to them.
     pub(crate) fn expect(&mut self, offset: u64, size: u32, pc: u32) -> Option<u32> {
         let other = self.at(offset, size);
         let (line, words) = Expected::place(offset, size);
@@ -93,7 +93,7 @@ impl Expected {
         other
     }
 
-    /// What was on its way to some bytes is there.
+    /// The copy to some bytes has completed.
     pub(crate) fn land(&mut self, offset: u64, size: u32) {
         let (line, words) = Expected::place(offset, size);
         if let Some(line) = self.lines.get_mut(line) {
@@ -102,7 +102,7 @@ impl Expected {
         }
     }
 
-    /// The copy that is on its way to one of some bytes.
+    /// The copy in flight to one of some bytes.
     #[inline(always)]
     pub(crate) fn at(&self, offset: u64, size: u32) -> Option<u32> {
         let (line, words) = Expected::place(offset, size);

@@ -1,6 +1,6 @@
-//! What instructions take from the units of an SM, and when a warp kept them busy.
+//! The demand of instructions on the units of an SM, and a warp's load over time.
 
-/// The units of an SM: issue ports, multiply-add pipes, other arithmetic, the way to L2.
+/// The units of an SM: issue ports, multiply-add pipes, other arithmetic, the path to L2.
 pub(crate) const UNITS: usize = 4;
 
 /// Cycles of a scheduler's units, packed for adding, 32 bits each: its issue

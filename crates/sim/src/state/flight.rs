@@ -1,4 +1,4 @@
-//! Asynchronous operations in flight: what they are going to write or still read.
+//! Asynchronous operations in flight, with their sources and destinations.
 //!
 //! Data of an asynchronous copy is held back until its completion, and the bytes
 //! that it will write are known here meanwhile.
@@ -48,7 +48,7 @@ impl Flights {
         self.list.push(flight);
     }
 
-    /// The places of the reductions, if those do not mind each other.
+    /// The instructions of the reductions, if reductions do not conflict with each other.
     pub(crate) fn reductions(&self, reduces: bool) -> &[u32] {
         if reduces { &self.reductions } else { &[] }
     }

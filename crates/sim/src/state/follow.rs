@@ -1,12 +1,12 @@
-//! What is known of the registers whose values are followed.
+//! Taint tracking: what is known of the followed registers.
 
 use crate::lanes::Mask;
 use crate::special::Axis;
 
-/// What a value is made of.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stock {
-    /// Nothing that matters.
+    /// No tracked origin.
     #[default]
     Other,
     /// A coordinate of a granted cluster's first block, as it was decoded, and the
@@ -14,14 +14,14 @@ pub(crate) enum Stock {
     First(Axis, u32),
     /// The block's place in its cluster, as it was read.
     Own(ClusterRegister),
-    /// Something computed from the first block's place alone.
+    /// Computed from the first block's coordinates alone.
     FromFirst(u32),
-    /// Something computed from the block's own place, and perhaps from the other.
+    /// Computed from the block's own rank, and perhaps also from the first block's coordinates.
     FromOwn(Option<u32>),
 }
 
 impl Stock {
-    /// What a value is that was computed from both.
+    /// The origin of a value computed from both.
     pub(crate) fn mixed(self, other: Stock) -> Stock {
         use Stock::*;
         let grant = self.grant().or(other.grant());
@@ -55,7 +55,7 @@ pub(crate) enum ClusterRegister {
 pub(crate) struct Followed {
     /// Lanes in which it has a value.
     pub(crate) set: Mask,
-    /// The instruction that made the others of a register without one, and the number
-    /// of that register.
+    /// For the other lanes: the instruction that read an uninitialised register, and the number of
+    /// that register.
     pub(crate) origin: Option<(u32, u32)>,
 }

@@ -1,4 +1,4 @@
-//! The device while a kernel runs on it: its memory, its rules, what was found.
+//! The device while a kernel runs on it: its memory, its options, its findings.
 
 use super::memory::global::Global;
 use super::memory::region::Region;
@@ -37,11 +37,11 @@ pub(crate) struct Machine {
     /// Bytes of a block's shared memory, and where they start in its stretch of the window.
     pub(crate) shared_len: u32,
     pub(crate) shared_start: u32,
-    /// The memory through which the blocks of a cooperative grid meet; 0 for none.
+    /// The workspace of a cooperative grid's barrier; 0 for none.
     pub(crate) workspace: u64,
     /// Bytes that the stacks of warps have taken since they were launched.
     pub(crate) grown: u64,
-    /// Counts stores and atomics, so that spinning in vain can be told.
+    /// Counts stores and atomics, to detect livelock.
     pub(crate) changes: u64,
     /// The shapes of recent accesses.
     pub(crate) patterns: super::pattern::Patterns,
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    /// What accesses are held against memory with.
+    /// The parameters of the race checks.
     #[inline(always)]
     pub(crate) fn watches(&self) -> (crate::options::Checks, Geography) {
         (self.options.checks, self.geography)
@@ -126,7 +126,7 @@ pub struct Stats {
     pub blocks: u64,
     /// The longest modelled time of any block's end, in cycles of the SM clock.
     pub cycles: u64,
-    /// Whether blocks or warps can meet otherwise than by plain accesses, so that another
-    /// schedule may do something else.
+    /// Whether blocks or warps interact other than by plain accesses, so that the result may depend
+    /// on the schedule.
     pub interactions: bool,
 }

@@ -1,10 +1,9 @@
 //! mbarriers: arrivals and bytes, in phases.
 //!
-//! The state lives beside the memory, one [`Mbarrier`] for each initialised eight
-//! bytes; the bytes themselves are only marked. A phase is complete when as many
-//! threads have arrived as it expects and as many bytes as were announced. For the
-//! race detector an mbarrier is an agent of its own whose clock is its phase:
-//! what an asynchronous copy wrote is known to whoever has seen that phase end.
+//! The state is kept outside of the memory, one [`Mbarrier`] for each initialised eight bytes; the
+//! bytes themselves are only marked. A phase completes when all expected arrivals and bytes are in.
+//! For the race detector an mbarrier is an agent of its own whose clock is its phase: the writes of
+//! an asynchronous copy happen before the end of that phase.
 
 use super::flight::What;
 use crate::race::access::Scope;
@@ -18,15 +17,14 @@ pub(crate) struct Mbarrier {
     /// Arrivals that a phase expects, and that are still to come.
     pub(crate) count: u32,
     pub(crate) pending: u32,
-    /// Bytes announced and not arrived; below zero while more have arrived than were
-    /// announced.
+    /// Bytes expected and not arrived; negative while more have arrived than were expected.
     pub(crate) bytes: i64,
-    /// Who brought the count below zero; of meaning only while it is.
+    /// The sender whose bytes made the count negative; valid only while it is.
     pub(crate) early: Option<Sender>,
     /// Phases completed, and where the last one was.
     pub(crate) phase: u64,
     pub(crate) ended: u32,
-    /// What was released in this phase, and in the last one.
+    /// The clocks released in this phase, and in the last one.
     pub(crate) told: Told,
     pub(crate) done: Told,
     /// Its name for the race detector.
@@ -39,13 +37,13 @@ pub(crate) struct Mbarrier {
     pub(crate) latest: u64,
 }
 
-/// What arrivals have released.
+/// The clocks that arrivals have released.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) all: Clock,
-    /// What threads of the own block have, where that is less.
+    /// The clock for threads of the own block, where that is less.
     pub(crate) near: Option<Box<Clock>>,
-    /// What a peer has, in a scope that does not reach here: for messages.
+    /// What a peer released with a scope that is too narrow, for messages.
     pub(crate) missed: Option<Arc<Clock>>,
 }
 
@@ -58,7 +56,7 @@ impl Told {
         }
     }
 
-    /// Somebody of the own block has released something, or of a peer.
+    /// Joins a clock released by a thread of the own block, or of a peer.
     pub(crate) fn learn(&mut self, clock: &Clock, remote: bool) {
         if remote && self.near.is_none() {
             self.near = Some(Box::new(self.all.clone()));
@@ -85,8 +83,8 @@ impl Told {
 pub(crate) struct Order {
     /// It releases or acquires, which is the default.
     pub(crate) synchronises: bool,
-    /// It says `.cta`. Who names no scope has that one by the book as well, but
-    /// compilers rely on arrivals at a peer's mbarrier without one.
+    /// It says `.cta`. By the manual that is also the default, but compilers rely on arrivals at a
+    /// peer's mbarrier without a scope.
     pub(crate) narrow: bool,
 }
 
@@ -150,8 +148,8 @@ impl Mbarriers {
 }
 
 impl Mbarrier {
-    /// Ends the phase if everybody and everything has come, with what was done at `pc`.
-    /// Gives back bytes that it can't wait for.
+    /// Completes the phase, by the instruction at `pc`, if all arrivals and bytes are in. Returns
+    /// bytes that it can't wait for.
     #[must_use]
     pub(crate) fn settle(
         &mut self,
@@ -184,14 +182,14 @@ impl Mbarrier {
         self.phase & 1 != u64::from(parity & 1)
     }
 
-    /// What the race detector calls writes that complete in the present phase.
+    /// The agent and clock of writes that complete in the present phase.
     pub(crate) fn stamp(&self) -> (Agent, u32) {
         (self.agent, self.phase as u32 + 1)
     }
 }
 
-/// Arrivals that were promised earlier, at `pc`, with what was known when they were.
-/// Gives back bytes that the phase can't wait for.
+/// Arrivals that were requested earlier, at `pc`, with the clock of that time. Returns bytes that
+/// the phase can't wait for.
 #[must_use]
 pub(crate) fn arrive_later(
     barriers: &mut Mbarriers,
@@ -243,8 +241,8 @@ pub(crate) struct Case {
 }
 
 impl Mbarrier {
-    /// Bytes have come. Who brings the count below zero is remembered until they are
-    /// announced; nobody, if that was told already.
+    /// Bytes have arrived. A sender that makes the count negative is remembered until the bytes are
+    /// expected; none, if that was reported already.
     pub(crate) fn count_down(&mut self, bytes: u32, sender: Option<Sender>) {
         let before = self.bytes;
         self.bytes -= i64::from(bytes);
@@ -253,7 +251,7 @@ impl Mbarrier {
         }
     }
 
-    /// The bytes that nobody has announced, if any.
+    /// The bytes that were never expected, if any.
     pub(crate) fn unannounced(&mut self, rank: u32, offset: u32, trouble: Trouble) -> Option<Case> {
         if self.bytes >= 0 {
             return None;

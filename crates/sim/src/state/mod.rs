@@ -1,9 +1,9 @@
-//! The state of a launch: data, and what is true of it.
+//! The state of a launch: data and its invariants.
 //!
 //! Memories ([`memory`]), barriers ([`barrier`], [`mbarrier`]), copies in flight ([`flight`],
 //! [`copies`], [`bulk_group`]), tensor maps, launch control, registers, and the structs that
 //! hold them together: [`warp`], [`block`], [`team`] (a cluster without its blocks),
-//! [`machine`]. Nothing here runs an instruction or knows of the layers above.
+//! [`machine`]. Nothing here runs an instruction or uses the layers above.
 
 pub(crate) mod barrier;
 pub(crate) mod block;

@@ -1,10 +1,9 @@
-//! How the lanes of an access lay to each other the last time.
+//! Access patterns: a cache of the relative addresses of an instruction's lanes.
 //!
 //! An instruction in a loop touches other words every time and mostly in the same
 //! shape: lane after lane, two rows of a tile, one word for all. The shape is
-//! worked out once and remembered by the instruction's place; when the addresses
-//! fit it again, bounds, lines and lanes are known without looking at each lane.
-//! Shapes are of 32-bit words and whole warps.
+//! computed once and cached for the instruction; when the addresses match it again, bounds, lines
+//! and lanes are known without looking at each lane. Shapes are of 32-bit words and whole warps.
 
 use super::memory::region::{Region, Word};
 use crate::lanes::{ALL, LANES, Mask};

@@ -1,4 +1,4 @@
-//! The clusters of a grid that nobody has launched yet.
+//! The clusters of a grid that are not launched yet.
 
 use crate::rng::Rng;
 

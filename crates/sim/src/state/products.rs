@@ -68,7 +68,7 @@ pub(crate) struct Products {
     /// When the tensor cores are free again.
     pub(crate) busy_until: u64,
     pub(crate) made: u64,
-    /// How often the warp has looked whether its warpgroup is there.
+    /// How often the warp has checked whether its warpgroup has arrived.
     pub(crate) looks: u32,
     /// Rows that a `tcgen05.ld` is going to write, and the last one of them.
     pub(crate) loading: Rows,
@@ -77,12 +77,12 @@ pub(crate) struct Products {
     pub(crate) used: Option<u32>,
 }
 
-/// How many products each warp of a block has issued. A product is one operation of
-/// the whole warpgroup: it is done when all four warps have issued it, and then all
-/// of it is done, so that one thread can speak for the group.
+/// How many products each warp of a block has issued. A product is one operation of the whole
+/// warpgroup: it completes as a whole once all four warps have issued it, so one thread can wait
+/// for the group.
 ///
 /// For the race detector a warpgroup's products are an agent of its own, whose clock is
-/// the number of the group: who has waited for it may let others know that the
+/// the number of the group: a thread that has waited for it may tell others, by a release, that the
 /// operands are free.
 #[derive(Debug, Default)]
 pub(crate) struct Issued {

@@ -1,4 +1,4 @@
-//! What the warps of a cluster share apart from their blocks, and what happens to it at a moment.
+//! The state that the warps of a cluster share apart from their blocks, and timed events on it.
 
 use super::block::Block;
 use super::machine::Machine;
@@ -19,7 +19,7 @@ pub(crate) struct Team {
     /// What the device's time is ahead of the cluster's own.
     pub(crate) offset: u64,
     pub(crate) floor: Floor,
-    /// Counts everything that could end somebody's wait.
+    /// Counts everything that could end a wait.
     pub(crate) progress: u64,
     /// Barriers that are complete, by rank and number.
     pub(crate) completed: Vec<(u32, u32)>,

@@ -1,14 +1,13 @@
-//! Tensor memory: 128 lanes of 512 words for a block, what was done to them, and who may.
+//! Tensor memory: 128 lanes of 512 words for a block, its access history, and its allocations.
 //!
-//! A word holds what the operations that were started make of it: those of one thread see
-//! each other's results in their order. Whoever else looks must know that the operation is
-//! over, and is told otherwise (see [`crate::access::tensor_memory`]).
+//! A word holds the result of all started operations: those of one thread see each other's results
+//! in order. Any other thread must have observed the completion of the operation, or the access is
+//! reported (see [`crate::access::tensor_memory`]).
 //!
-//! For that every sixteen lanes of a column are a [`Unit`], which remembers its last
-//! writer and who has read it since. An operation in flight is an agent's of its own for the
-//! race detector: a thread's products and copies are one agent, whose clock is the number of
-//! the commit; a warp's loads and its stores are one each, whose clock is the number of
-//! the wait.
+//! For that every sixteen lanes of a column are a [`Unit`], which records its last writer and the
+//! readers since. For the race detector operations in flight have agents of their own: a thread's
+//! products and copies are one agent, whose clock is the number of the commit; a warp's loads and
+//! its stores are one each, whose clock is the number of the wait.
 
 use crate::race::clock::{Agent, Clock};
 use heist_arith::tensor::tcgen05::place::{COLUMNS, LANES};
@@ -18,7 +17,7 @@ const HALF: usize = 16;
 /// Of a column.
 const HALVES: usize = LANES / HALF;
 
-/// What an operation is, as far as the order of two of them goes.
+/// The kind of an operation, for the order of two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A product; those with the same number follow each other in order.
@@ -32,7 +31,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// Whether a commit tells that it is over.
+    /// Whether a commit signals its completion.
     pub(crate) fn is_committed(self) -> bool {
         matches!(self, What::Product(_) | What::Copy | What::Shift)
     }
@@ -63,7 +62,7 @@ impl What {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Use {
     pub(crate) what: What,
-    /// Who knows this knows that it is over.
+    /// The agent and clock of its completion.
     pub(crate) over: (Agent, u32),
     /// Who started it: agent, clock and lane.
     pub(crate) by: (Agent, u32, u8),
@@ -204,8 +203,7 @@ impl TensorMemory {
             .map(|unit| unit / HALVES)
     }
 
-    /// The operations that one which reads, or writes, has to come after: each with
-    /// whether it wrote.
+    /// The operations that a read, or a write, must be ordered after: each with whether it wrote.
     pub(crate) fn before(&self, span: Span, writes: bool) -> Vec<(Use, bool)> {
         let mut found: Vec<(u32, bool)> = Vec::new();
         let mut last = (0, false);
@@ -358,7 +356,7 @@ pub(crate) struct Allocator {
     pub(crate) group: Option<(bool, u32)>,
     /// A pair's request that waits for the other block: what is asked, and the answer.
     pub(crate) request: Option<Request>,
-    /// How often somebody has looked in vain.
+    /// How often an attempt has failed.
     pub(crate) looks: u32,
 }
 
@@ -366,7 +364,7 @@ pub(crate) struct Allocator {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) step: Step,
-    /// The answer, when the other block has come.
+    /// The answer, when the other block has arrived.
     pub(crate) answer: Option<u32>,
 }
 

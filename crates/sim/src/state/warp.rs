@@ -1,6 +1,6 @@
 //! A warp: the registers of its lanes, and where each of them is in the program.
 //!
-//! Lanes that run together are a [`Fragment`]; a [`Join`] is where some of them meet again.
+//! Lanes that run together are a [`Fragment`]; a [`Join`] is a reconvergence point.
 
 use super::demand::{Demand, Stretches};
 use super::memory::local::Local;
@@ -24,7 +24,7 @@ pub(crate) struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
-    /// At the meeting point of join `.0`.
+    /// At the reconvergence point of join `.0`.
     Joining(u32),
     /// Waiting; the flag says whether to run the instruction at `pc` again.
     Waiting(Wait),
@@ -87,7 +87,7 @@ impl Fragment {
     }
 }
 
-/// Where the sides of a branch meet again.
+/// The reconvergence point of a branch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Join {
     pub(crate) pc: u32,
@@ -107,9 +107,9 @@ pub(crate) struct Warp {
     pub(crate) preds: Vec<Mask>,
     /// The carry of extended-precision arithmetic.
     pub(crate) carry: Mask,
-    /// Which lanes have set the registers that are followed.
+    /// Which lanes have written the followed registers.
     pub(crate) unset: Vec<super::follow::Followed>,
-    /// What followed registers are made of, see [`crate::watch::lineage`].
+    /// The origins of followed registers, see [`crate::watch::lineage`].
     pub(crate) lineage: Vec<[super::follow::Stock; crate::lanes::LANES]>,
     /// While a grant is decoded whose id is followed: which one each lane has.
     pub(crate) decoding: Option<Box<[Option<u32>; crate::lanes::LANES]>>,
@@ -160,8 +160,8 @@ impl Warp {
         let specials: u32 = code.specials.iter().map(|special| special.rows()).sum();
         let entry = &code.functions[0];
         (self.number, self.rank, self.live) = (number, rank, lanes);
-        // What a register holds before it is set must not tell which warp was here before.
-        // The special registers stay: they are not the kernel's to set.
+        // The initial value of a register must not depend on which warp used the buffer before. The
+        // special registers stay: they are not the kernel's to set.
         if let Some(own) = self.regs.get_mut(specials as usize..) {
             bytemuck::cast_slice_mut::<Row, u8>(own).fill(0);
         }

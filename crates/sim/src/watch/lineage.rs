@@ -1,4 +1,4 @@
-//! Where a stolen tile's coordinates come from.
+//! Taint tracking of a stolen tile's coordinates.
 //!
 //! A grant names the first block of its cluster, and every block adds its own offset
 //! dimension by dimension. Two ways to get that wrong are followed here, in kernels that
@@ -6,11 +6,11 @@
 //! dimension (the linear rank to x, or another dimension's offset), which is reported at
 //! the addition; and adding nothing, which is reported when a second block of the cluster
 //! stores to where the first one did, at an address that comes from the same grant.
-//! And a grant of which nothing comes at all, no access, no decision and no word for
-//! others, was granted in vain, in kernels of single blocks as well.
+//! A third mistake, also in kernels without clusters: a grant that is never used, for no access, no
+//! branch and no message to others.
 //!
-//! What becomes of a coordinate is remembered for each lane of each register that can
-//! hold something of it. Through memory it is not followed.
+//! The origin is tracked for each lane of each register that may depend on a coordinate, but not
+//! through memory.
 
 use super::body::{Body, around};
 use crate::access::context::Cx;
@@ -67,7 +67,7 @@ pub(super) fn wrap(body: &mut Body<'_>) -> usize {
                 .map(|n| (addr, n)),
             _ => None,
         };
-        // What only makes another register of it has not used it yet.
+        // An operation that only computes another register is not a use.
         let makes = trail.pure && !trail.writes.is_empty()
             || matches!(trail.role, Role::Copies | Role::Moves | Role::Adds);
         let uses: Vec<u32> = match makes {
@@ -201,7 +201,7 @@ impl Follow {
         }
     }
 
-    /// A decoded coordinate gets the block's offset in its own dimension, or else.
+    /// Checks that a decoded coordinate is added to the block's offset in its own dimension.
     fn check_sum(&self, cx: &mut Cx<'_>, firsts: &[Stock], owns: &[Stock], own_row: u32) {
         let within = within(cx);
         let wrong = each(cx.mask).find_map(|lane| match (firsts[lane], owns[lane]) {
@@ -260,7 +260,7 @@ fn report_sum(
     });
 }
 
-/// Two blocks of a cluster that store to one place for one grant do the same tile.
+/// Reports two blocks of a cluster that store to one address for one grant: they run the same tile.
 fn check_store(cx: &mut Cx<'_>, addr: Addr, number: u32) {
     let stocks = cx.warp.lineage[number as usize];
     let raw = |stock: Stock| matches!(stock, Stock::FromFirst(_) | Stock::First(..));

@@ -1,4 +1,4 @@
-//! Checks that follow values through registers.
+//! Value-following checks (taint tracking through registers).
 //!
 //! Most instructions of most kernels need no such check, so nothing is done in the
 //! engine. When a kernel has been decoded, [`wrap`] finds the instructions that matter

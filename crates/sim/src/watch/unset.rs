@@ -1,11 +1,10 @@
-//! Registers that are read before anything has set them.
+//! Reads of uninitialised registers.
 //!
-//! A walk over the flow graph finds the reads that some path reaches without a write.
-//! In most kernels there is none. Where there is, a path may still be one that no
-//! launch takes, and what is read may be thrown away: compilers compute on elements that
-//! were not loaded, and do not store the results. So the registers in question are
-//! followed lane by lane while the kernel runs, with what is computed of them, and one is
-//! reported when something has come of it: a store, an address, a decision.
+//! A data-flow analysis finds the reads that some path reaches without a write. Most kernels have
+//! none. Where there is one, the path may be infeasible, or the value unused: compilers compute on
+//! elements that were not loaded, and do not store the results. So these registers, and values
+//! computed from them, are followed lane by lane at run time, and one is reported when it has an
+//! effect: in a store, an address or a branch.
 
 use super::body::{Body, around};
 use crate::access::context::Cx;
@@ -17,8 +16,8 @@ use heist_ptx::analysis::{Touched, live_at_entry};
 use heist_ptx::{Name, rule};
 use rustc_hash::FxHashMap;
 
-/// Follows the registers that may be read before they are set, and what is computed of
-/// them; their names.
+/// Follows the registers that may be read uninitialised, and the values computed from them; returns
+/// their names.
 pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
     let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
     let mut rows = Vec::new();
@@ -91,8 +90,8 @@ fn touched(trail: &Trail) -> Touched<'_> {
 struct Follow {
     inner: Box<dyn Instr>,
     pure: bool,
-    /// Set for what puts several registers into one, of which a part may be all that is
-    /// used: whether all parts are followed, so that all may be unset.
+    /// Set for an operation that packs several registers into one, of which only a part may be
+    /// used: whether all parts are followed, so that all may be uninitialised.
     packs: Option<bool>,
     reads: Vec<u32>,
     writes: Vec<u32>,
@@ -135,7 +134,7 @@ impl Instr for Follow {
     }
 }
 
-/// Reports what has come of a register that was not set, where it was read first.
+/// Reports the effect of an uninitialised register, where it was read first.
 #[cold]
 fn report(cx: &mut Cx<'_>, lanes: Mask, (pc, number): (u32, u32)) {
     let here = std::mem::replace(&mut cx.fragment.pc, pc);

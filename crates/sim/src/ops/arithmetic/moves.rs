@@ -289,7 +289,7 @@ fn cvta(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     let (source, source_rows) = d.src_any(&o[1], ty)?;
     let (target, rows) = d.dst_any(&o[0], ty)?;
     if window != Window::Local && (source_rows, rows) == (2, 2) {
-        // What is taken away is added as well, around the end.
+        // A subtraction is an addition that wraps around.
         let plus = if to_space {
             start.wrapping_neg()
         } else {

@@ -102,7 +102,7 @@ fn barrier(
         cx.fragment.resumed = false;
         return finish(cx, act, id);
     }
-    // An aligned barrier is for whole warps: the rest of the warp may be on its way.
+    // An aligned barrier is for whole warps: the other lanes of the warp may still arrive.
     let missing = cx.warp.live & !cx.mask;
     if aligned && missing != 0 {
         if !cx.fragment.forced && cx.mask == cx.fragment.mask {

@@ -134,7 +134,7 @@ fn first_ctaid(cx: &mut Cx<'_>, response: Slot, targets: [Option<Slot>; 3]) -> F
         let mut known = cx.team.control.granted.iter_mut().enumerate();
         if let Some((number, grant)) = known.find(|(_, grant)| grant.first == at) {
             grant.decoded = true;
-            // What comes of an id that nobody follows is not known.
+            // The use of an id that is not followed is unknown.
             grant.used |= !followed;
             grants[lane] = Some(number as u32);
         }
@@ -398,7 +398,7 @@ fn decide(cx: &mut Cx<'_>, lane: usize, slot: u32, barrier: u32, targets: Vec<u3
         .after(time, move |happening| answer.arrive(happening));
 }
 
-/// An answer on its way.
+/// An answer in flight.
 struct Answer {
     id: u64,
     flight_id: u64,

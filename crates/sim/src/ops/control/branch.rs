@@ -65,7 +65,7 @@ impl Instr for Bra {
     }
 }
 
-/// What stands behind the last statement of a function.
+/// The operation after the last statement of a function: control must not reach it.
 pub(crate) struct RunsOff;
 
 impl Instr for RunsOff {

@@ -301,7 +301,7 @@ impl Instr for Call {
                     });
                     return Flow::Stop;
                 };
-                // The lanes that call somebody else come by again.
+                // Lanes that call another function run this instruction again.
                 let here = each(mask)
                     .filter(|&lane| addresses[lane] == first)
                     .fold(0, |mask, lane| mask | 1 << lane);

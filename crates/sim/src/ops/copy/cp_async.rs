@@ -1,8 +1,8 @@
 //! `cp.async`: copies of a thread, in groups or tied to an mbarrier.
 //!
-//! What is copied is taken when the copy starts and put down when it is waited
-//! for; in between the words at its target are known to be on their way. Once it
-//! has been waited for it is a store of the copying lane like any other.
+//! The data is read when the copy starts and written when it is waited for; in between the words at
+//! its destination are marked as in flight. After the wait it is an ordinary store of the copying
+//! lane.
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group, Home, groups};
@@ -233,7 +233,7 @@ fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
     (cx.mask, cx.fragment.pc) = (mask, pc);
 }
 
-/// `cp.async.mbarrier.arrive`: an arrival when all copies so far have come.
+/// `cp.async.mbarrier.arrive`: an arrival when all copies so far have completed.
 fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
     let addresses = addr.eval(cx);
     let rank = cx.warp.rank;

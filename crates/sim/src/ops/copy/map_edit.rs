@@ -1,7 +1,7 @@
 //! `tensormap.replace` and `tensormap.cp_fenceproxy`: tensor maps made by kernels.
 //!
-//! The bytes of a map stand for one kept beside the memory, so a changed map is a
-//! new one: copies of the old bytes mean what they meant.
+//! The bytes of a map are a handle of a map kept outside of memory. A changed map gets a new
+//! handle, so copies of the old bytes still mean the old map.
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Home, groups};

@@ -1,9 +1,8 @@
 //! Tensor cores of a warp: `ldmatrix`, `stmatrix`, `movmatrix`, `mma`, `wmma`.
 //!
-//! Who holds which element and what the products are is `heist-arith`'s. Here an
-//! instruction is taken apart, the warp is brought together, and memory is touched
-//! by the same path as any load or store, so that bounds, alignment, unwritten
-//! bytes and races are found as they are there.
+//! Fragment layouts and products are in `heist-arith`. Here an instruction is decoded, the warp is
+//! reconverged, and memory is accessed by the same path as any load or store, with the same checks
+//! of bounds, alignment, uninitialised bytes and races.
 
 mod fragment;
 mod mma;

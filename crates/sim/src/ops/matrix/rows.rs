@@ -274,7 +274,7 @@ impl Instr for Store {
             rows.copy_from_slice(&stored);
         }
         let addresses = self.addr.eval(cx);
-        // Warps that each write the same result are a race that no program can see.
+        // Warps that each write the same value are a race without visible effect.
         let same = |cx: &mut Cx<'_>, group: &Group| {
             let held = |region: &mut Region, lane: usize| {
                 region.bytes(group.offsets[lane], 16) == &rows[lane][..]

@@ -182,8 +182,8 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
         invalidate(cx, rank, offset);
         return 0;
     }
-    // What the lane knows goes with its arrival, or without a release of its own what a
-    // fence before it covers.
+    // The arrival carries the lane's clock, or, if it is not a release, what an earlier fence
+    // covers.
     let mut carried: Vec<Arc<Clock>> = Vec::new();
     let mut narrow = false;
     if let Act::Arrive { order, .. } = act

@@ -1,5 +1,5 @@
-//! Instructions that change nothing that a kernel running alone can see: cache
-//! policies, what is fetched ahead, and the order of grids.
+//! Instructions without visible effect for a kernel that runs alone: cache policies, prefetches,
+//! and the order of grids.
 
 use crate::code::Flow;
 use crate::decode::map::with;
@@ -15,7 +15,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, _: &Mods<'_>) -> Deco
             return Ok(());
         };
         let target = d.dst(operand, ScalarType::B64)?;
-        // What is in a policy is the hardware's secret; nobody looks.
+        // The contents of a policy are opaque.
         let instr = with(move |cx| {
             cx.write(target, &[0u64; LANES]);
             Flow::Next

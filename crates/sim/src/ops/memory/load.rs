@@ -24,7 +24,7 @@ pub(super) struct Load {
     order: Order,
     element: u32,
     signed: bool,
-    /// Through the path that does not see what the kernel writes.
+    /// Through the non-coherent path, which does not see the kernel's writes.
     non_coherent: bool,
     /// Registers with their rows.
     targets: Vec<(Slot, u32)>,
@@ -178,7 +178,7 @@ impl Instr for Load {
                 if group.home == Home::Local {
                     self.read_local(cx, group);
                 } else {
-                    // What it acquires comes before the read itself.
+                    // The acquire comes before the read itself.
                     if self.order != Order::Weak {
                         crate::access::order::read(cx, group, self.order);
                         spun |= crate::access::order::spins(cx);

@@ -165,8 +165,8 @@ impl Store {
         }
     }
 
-    /// Whether memory holds already what is stored: warps that each write the same
-    /// result are a race that no program can see.
+    /// Whether memory already holds the stored value: warps that each write the same value are a
+    /// race without visible effect.
     #[cold]
     pub(super) fn changes_nothing(&self, cx: &mut Cx<'_>, group: &Group) -> bool {
         let size = self.element as usize;

@@ -1,8 +1,8 @@
 //! Plain loads and stores of a 32-bit word, the commonest accesses there are: whole warps,
 //! to global memory or the block's own shared memory, in a shape that the instruction has
 //! had before ([`pattern`](crate::state::pattern)). All checks are made, once for each line instead
-//! of once for each lane. Whatever else there is to it makes the quick way give up before
-//! anything has happened, and [`Load`] or [`Store`] does it.
+//! of once for each lane. In any other case the fast path gives up before it has any effect, and
+//! [`Load`] or [`Store`] does the access.
 
 use super::load::Load;
 use super::store::Store;
@@ -100,14 +100,14 @@ fn stored(cx: &mut Cx<'_>) -> Flow {
     Flow::Next
 }
 
-/// Whether reads of the block's shared memory may be put off.
+/// Whether reads of the block's shared memory may be deferred.
 #[inline(always)]
 fn defers(cx: &Cx<'_>) -> bool {
     let block = cx.blocks.get(cx.warp.rank as usize);
     block.is_some_and(|block| block.shared.history.defers())
 }
 
-/// Does an access, and remembers its shape.
+/// Does an access by the slow path, and remembers its shape.
 fn the_long_way(cx: &mut Cx<'_>, addr: &Addr, instr: &dyn Instr) -> Flow {
     let pc = cx.fragment.pc;
     if cx.mask == ALL && cx.machine.patterns.misses(pc) {
@@ -242,8 +242,8 @@ impl RepeatedAccess<'_> {
         }
     }
 
-    /// Records an access to a whole line in the order of the lanes that conflicts with
-    /// nothing. Nothing, and nothing has happened, if it is not as simple as that.
+    /// Records an access to a whole line in the order of the lanes that conflicts with nothing.
+    /// None, without effect, in any other case.
     #[inline(always)]
     fn record_in_order(&mut self, write: bool) -> Option<()> {
         let order = self.pattern.whole_line()?;
@@ -266,7 +266,7 @@ impl RepeatedAccess<'_> {
         Some(())
     }
 
-    /// Holds an access against others, and records it.
+    /// Checks an access for races, and records it.
     #[inline(always)]
     fn look(&mut self, does: Does) -> Look {
         let mut look = Look::at(self.pc, self.watches, does, AccessKind::Plain);
@@ -280,8 +280,8 @@ impl RepeatedAccess<'_> {
         look
     }
 
-    /// Puts off a read. Nothing, and nothing has happened, where it can't be put off or
-    /// is of what nobody has written.
+    /// Defers a read. None, without effect, where it can't be deferred or is of uninitialised
+    /// bytes.
     #[inline(always)]
     fn put_off(&mut self) -> Option<()> {
         let (parts, start) = (self.pattern.parts(), self.start);
@@ -298,7 +298,7 @@ impl RepeatedAccess<'_> {
 }
 
 impl<const SHARED: bool> LoadWord<SHARED> {
-    /// Loads from lines that nobody has written since all have met.
+    /// Loads from lines without a write since the last barrier of the block.
     #[inline(always)]
     fn quietly(&self, cx: &mut Cx<'_>) -> Option<()> {
         let mut place = find::<true>(self.long.addr(), cx, |_| true)?;

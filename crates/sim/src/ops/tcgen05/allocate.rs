@@ -18,8 +18,8 @@ use crate::state::memory::window::Window;
 use crate::state::tensor_memory::{Allocation, GRAIN, Request, Span, Step, What};
 use heist_ptx::{Instruction, ScalarType, rule};
 
-/// Looks in vain before columns are taken never to be free: at first one every few
-/// cycles, then each after twice the time of the last.
+/// Failed attempts after which columns count as never free: at first one every few cycles, then
+/// with exponential backoff.
 const PATIENCE: u32 = 256 + 16;
 
 const KNOWN: &[&str] = &[

@@ -77,7 +77,7 @@ fn multicast_ranks(cx: &mut Cx<'_>, lane: usize, mask: u32) -> Vec<u32> {
     (0..size).filter(|rank| mask >> rank & 1 != 0).collect()
 }
 
-/// What a warp knows now is behind a fence, lane by lane.
+/// Marks the warp's current clock as fenced, lane by lane.
 fn fence(cx: &mut Cx<'_>) {
     if !cx.machine.options.checks.races {
         return;
@@ -91,7 +91,7 @@ fn fence(cx: &mut Cx<'_>) {
     }
 }
 
-/// Everything that the thread has started arrives at an mbarrier when it is over.
+/// Arrives at an mbarrier when all operations that the thread has started are complete.
 fn commit(cx: &mut Cx<'_>, lane: usize, ranks: &[u32], offset: u32) {
     let (agent, number) = cx.pipe(lane);
     let (warp, own, pc) = (cx.warp.number, cx.warp.rank, cx.pc());

@@ -1,7 +1,7 @@
 //! `tcgen05`: tensor cores that work on a memory of their own.
 //!
-//! An operation on tensor memory is worked out when it is started, and what it has made is
-//! looked at by others only when they know that it is over ([`crate::access::tensor_memory`]).
+//! An operation on tensor memory is computed when it is started; its result may be read only by
+//! threads that have observed its completion ([`crate::access::tensor_memory`]).
 
 mod allocate;
 mod commit;

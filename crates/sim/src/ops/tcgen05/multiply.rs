@@ -43,7 +43,7 @@ struct Multiply {
     /// Lanes that are left as they are.
     disabled: Option<Vec<Slot>>,
     accumulate: Result<PredSrc, u32>,
-    /// What is there is divided by this power of two first.
+    /// The accumulator is divided by this power of two first.
     shift: u32,
 }
 
@@ -250,7 +250,7 @@ impl Multiply {
         self.finish(cx, lane, product, (a, b), accumulate, &disabled);
     }
 
-    /// What is in order with this product without being waited for.
+    /// The key of products that are ordered with this one without a wait.
     fn key(&self, form: &Form, address: u32) -> u64 {
         let kind = match form.kind {
             MmaKind::F16 => 0,

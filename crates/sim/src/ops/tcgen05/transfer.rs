@@ -255,7 +255,7 @@ impl Transfer {
     }
 }
 
-/// The warp's loads, or its stores, are over, and it knows.
+/// Waits for the warp's loads, or its stores.
 fn wait(cx: &mut Cx<'_>, which: usize) -> Flow {
     let mover = cx.mover(which);
     let (agent, number, time) = *mover;

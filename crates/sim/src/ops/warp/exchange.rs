@@ -1,9 +1,9 @@
 //! What the lanes of a warp do together: shuffles, votes, matches, reductions.
 //!
 //! A `.sync` instruction waits for the lanes that its mask names, wherever they
-//! are, and runs for all of them at once. That orders the lanes' memory accesses
-//! here, also where the text promises it for `bar.warp.sync` alone: hardware does,
-//! and nobody is helped by an alarm about it.
+//! are, and runs for all of them at once. Here that also orders the lanes' memory accesses,
+//! although the PTX manual promises it for `bar.warp.sync` only: hardware does it, and reports
+//! about it would help nobody.
 
 use crate::access::context::Cx;
 use crate::code::{Flow, Pred, PredSrc, Slot, Wait};
@@ -79,8 +79,8 @@ fn report_missing(cx: &mut Cx<'_>, named: Mask) {
     }
 }
 
-/// The mask of the first lane. Lanes that name others run by themselves: tiles of a
-/// warp meet at one instruction, each with the mask of its own.
+/// The mask of the first lane. Lanes with another mask run separately: subgroups of a warp may
+/// reach one instruction together, each with its own mask.
 fn own_mask(cx: &mut Cx<'_>, members: Slot) -> Mask {
     let masks = *cx.row(members);
     let named = masks[first(cx.mask)];

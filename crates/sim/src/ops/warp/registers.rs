@@ -12,7 +12,7 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::ALL;
 use heist_ptx::{Instruction, rule};
 
-/// Waits in vain, each twice as long as the last, before nobody is taken to come.
+/// Failed waits, each twice as long as the last, before it counts as a deadlock.
 const PATIENCE: u32 = 16;
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {

@@ -1,10 +1,9 @@
 //! `wgmma`: asynchronous products of a warpgroup.
 //!
-//! Each of the four warps computes its sixteen rows by itself, and none sees a
-//! product complete before all four have issued it. A product is worked
-//! out when it is issued, and its result is held back until a `wgmma.wait_group`
-//! that covers it: whoever touches its registers before ([`pending`]), or writes
-//! over its operands in shared memory ([`source`]), is told, whatever the timing.
+//! Each of the four warps computes its own sixteen rows, and no product completes before all four
+//! have issued it. A product is computed when it is issued, and its result is held back until a
+//! `wgmma.wait_group` that covers it: an access to its registers before that ([`pending`]), or a
+//! write to its operands in shared memory ([`source`]), is reported, whatever the timing.
 
 pub(crate) mod pending;
 pub(crate) mod source;

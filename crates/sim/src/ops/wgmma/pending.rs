@@ -9,8 +9,8 @@ use crate::race::clock::{Agent, Clock, Known};
 use crate::state::products::Product;
 use heist_ptx::rule;
 
-/// Looks in vain before the rest of a warpgroup is taken not to come: at first one
-/// every few cycles, then each after twice the time of the last.
+/// Failed attempts after which the rest of a warpgroup counts as missing: at first one every few
+/// cycles, then with exponential backoff.
 const PATIENCE: u32 = 256 + 24;
 
 /// Checks the registers of a product's first factor.
@@ -53,7 +53,7 @@ pub(super) fn accumulators(cx: &mut Cx<'_>, rows: &[u32], slots: &[Slot]) -> Vec
         if product.makes(rows) {
             return product.values.clone();
         }
-        // Only products of the same shape follow each other unasked.
+        // Only products of the same shape may follow each other without a wait.
         other = rows.iter().copied().find(|&row| product.uses(row));
         if other.is_some() {
             break;
@@ -87,7 +87,7 @@ pub(super) fn start(cx: &mut Cx<'_>, mut product: Product, lines: &Lines, busy: 
     products.refresh();
 }
 
-/// What the race detector calls the products of the warp's group.
+/// The race detector's agent of the warpgroup's products.
 fn group_agent(cx: &mut Cx<'_>) -> Agent {
     let warp = cx.warp.number;
     let block = cx.block();

@@ -1,5 +1,5 @@
-//! The operands of tensor cores in shared memory: reading those of `wgmma` through
-//! descriptors, and who else uses that memory.
+//! The operands of tensor cores in shared memory: reading those of `wgmma` through descriptors, and
+//! the race checks of that memory.
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group, Home};
@@ -138,7 +138,7 @@ pub(super) fn read_columns(cx: &mut Cx<'_>, operand: &SharedOperand, lines: &mut
     operand.read_columns(|address| chunk(cx, address))
 }
 
-/// An access of another that a product does not know, or that no fence covers.
+/// An earlier access that does not happen before a product, or that no proxy fence covers.
 struct Unready {
     offset: u64,
     agent: Agent,
@@ -147,8 +147,7 @@ struct Unready {
     known: bool,
 }
 
-/// Holds what a product reads of a block's shared memory against what was written and who
-/// wrote it.
+/// Checks a product's operands in shared memory for uninitialised bytes and races.
 pub(crate) fn check(cx: &mut Cx<'_>, rank: u32, lines: &Lines) {
     check_flights(cx, rank, lines);
     let checks = cx.machine.options.checks;
@@ -234,7 +233,7 @@ fn report_unready(cx: &mut Cx<'_>, rank: u32, found: &Unready) {
     });
 }
 
-/// Holds what is read against asynchronous copies in flight.
+/// Checks the operands against asynchronous copies in flight.
 fn check_flights(cx: &mut Cx<'_>, rank: u32, lines: &Lines) {
     if cx.blocks[rank as usize].flights.is_empty() {
         return;
@@ -265,8 +264,8 @@ fn check_flights(cx: &mut Cx<'_>, rank: u32, lines: &Lines) {
     }
 }
 
-/// A product reads a block's shared memory until `by`, a group of a warpgroup's or a
-/// commit, is known to be over.
+/// Records that a product reads a block's shared memory until the completion of `by`, a warpgroup's
+/// group or a commit, is observed.
 pub(crate) fn fly(cx: &mut Cx<'_>, rank: u32, pc: u32, lines: &Lines, by: (Agent, u32)) {
     if !cx.machine.options.checks.races {
         return;

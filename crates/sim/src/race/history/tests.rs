@@ -1,4 +1,4 @@
-//! What is put off and what is forgotten changes nothing that is found.
+//! Deferring and forgetting accesses does not change which races are found.
 
 use super::*;
 use crate::lanes::{ALL, each};
@@ -47,7 +47,7 @@ impl One {
         found
     }
 
-    /// Put off, if it can be.
+    /// Deferred, if possible.
     fn put_off(&self, history: &mut History, clock: &WarpClock) -> bool {
         let offsets = self.offsets.map(|offset| offset as u32);
         let read = Read::of(offsets, (self.mask, self.size), self.pc, clock);
@@ -163,8 +163,8 @@ fn memory_that_is_still_remembers_no_read_and_is_stirred_by_a_write() {
     assert!(history.is_stirred() && history.fork(8).is_still());
 }
 
-/// The same accesses and barriers with reads put off and without: every access finds
-/// the same conflict.
+/// The same accesses and barriers with deferred reads and without: every access finds the same
+/// conflict.
 #[test]
 fn putting_off_changes_nothing_that_is_found() {
     let mut found = 0;

@@ -40,7 +40,7 @@ fn unordered_warps_race_and_ordered_ones_do_not() {
     assert!(found.is_some_and(|conflict| conflict.agent == 0 && conflict.their_write));
     b.acquire(&a.release(ALL, ALL), ALL, ALL);
     assert_eq!(line.access(&access(false, &lanes), &b, WIDE, &floor), None);
-    // The first warp does not know of that read, so it may not write again.
+    // That read does not happen before the first warp, so it may not write again.
     assert!(
         line.access(&access(true, &lanes), &a, WIDE, &floor)
             .is_some()

@@ -1,6 +1,6 @@
 //! Which bytes of a fork of memory were read and which were written.
 //!
-//! Most accesses are to whole lines, so a line is a byte until somebody touches a part of it.
+//! Most accesses are to whole lines, so a line is one byte until a part of it is touched.
 
 /// Lines of which parts are kept together.
 const PAGE: usize = 64;
@@ -74,7 +74,7 @@ impl Footprint {
         self.lines.len()
     }
 
-    /// Whether nobody has written a byte of these lines that another one has touched.
+    /// Whether no fork has written a byte of these lines that another one has touched.
     pub(crate) fn are_apart(all: &[&Footprint], mut lines: std::ops::Range<usize>) -> bool {
         lines.all(|line| {
             let states = || all.iter().filter_map(|one| one.lines.get(line).copied());

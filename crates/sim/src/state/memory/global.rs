@@ -1,7 +1,7 @@
 //! Global memory: allocations with wide gaps between them.
 //!
-//! The gaps are as large as the allocations' neighbours need to be told apart: an
-//! address just past the end of a buffer lies in nothing, and is still nearest to it.
+//! The gaps identify out-of-bounds accesses: an address just past the end of a buffer lies in no
+//! allocation, and the nearest one is that buffer.
 
 use super::region::Region;
 use super::window;
@@ -31,7 +31,7 @@ pub(crate) struct Global {
     next: u64,
     /// The allocation that was found last.
     recent: usize,
-    /// Whether a fork has [stirred](Global::is_stirred) what is still.
+    /// Whether a fork has written [still](Global::is_stirred) memory.
     stirred: bool,
 }
 
@@ -110,8 +110,8 @@ impl Global {
         }
     }
 
-    /// Whether somebody has written an allocation that nobody was expected to
-    /// write, and reads of it are missing in its [history](crate::race::history).
+    /// Whether an allocation that was assumed read-only was written: reads of it are missing in its
+    /// [history](crate::race::history).
     pub(crate) fn is_stirred(&self) -> bool {
         let is_stirred = |one: &Allocation| one.region.history.is_stirred();
         self.stirred || self.allocations.iter().any(is_stirred)

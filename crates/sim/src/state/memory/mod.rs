@@ -1,9 +1,8 @@
 //! The memories of the simulated GPU.
 //!
-//! Every address that a kernel sees is made up: [`window`] says which part of the
-//! 64-bit space is which, and nothing in it is an address of the host. Memory
-//! itself is [`region::Region`]s: bytes, which of them were ever written, and
-//! what the race detector remembers of them.
+//! Every address that a kernel sees is virtual: [`window`] has the layout of the 64-bit space, and
+//! no address of the host is in it. Memory itself is [`region::Region`]s: bytes, a written bit for
+//! each, and the race detector's history.
 
 pub(crate) mod footprint;
 pub(crate) mod global;

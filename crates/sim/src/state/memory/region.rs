@@ -1,5 +1,4 @@
-//! A stretch of memory: its bytes, which of them were ever written, and what the
-//! race detector remembers.
+//! A region of memory: its bytes, a written bit for each, and the race detector's history.
 
 use super::footprint::Footprint;
 use crate::lanes::{LANES, Mask, each};
@@ -17,9 +16,9 @@ const SHARE: usize = 1 << 13;
 #[derive(Debug, Default)]
 pub(crate) struct Region {
     data: Vec<u8>,
-    /// The bytes as somebody else holds them, as long as they are not written. A fork
-    /// copies the lines that it writes, and `present` says which; a region that is no
-    /// fork copies everything at its first write.
+    /// Copy-on-write: the shared bytes, as long as they are not written. A fork copies the lines
+    /// that it writes, and `present` says which; a region that is no fork copies everything at its
+    /// first write.
     base: Option<Arc<Vec<u8>>>,
     present: Vec<bool>,
     /// One bit per byte, a line each; empty when everything counts as written.
@@ -99,8 +98,8 @@ impl Region {
         }
     }
 
-    /// Notes an access to some bytes of a line, in a fork. Reads of what is
-    /// [still](History::is_still) are nobody's business.
+    /// Notes an access to some bytes of a line, in a fork. Reads of [still](History::is_still)
+    /// memory are not noted.
     #[inline]
     pub(crate) fn note(&mut self, line: u64, bytes: u128, write: bool) {
         if write || !self.history.is_still() {
@@ -364,8 +363,8 @@ impl Region {
         }
     }
 
-    /// Puts off a read of which all bytes are written; see [`History::put_off`]. False
-    /// if that can't be, and nothing has happened.
+    /// Defers a read of which all bytes are written; see [`History::put_off`]. False, without
+    /// effect, if that is not possible.
     #[inline]
     pub(crate) fn put_off(&mut self, touch: &Touch<'_>, pc: u32, clock: &WarpClock) -> bool {
         if !self.history.defers() || !self.is_written(touch) {

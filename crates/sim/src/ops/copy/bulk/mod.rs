@@ -1,9 +1,9 @@
 //! Bulk and tensor copies and bulk reductions; [`remote`] has `st.async` and `red.async`.
 //!
-//! A copy into shared memory is asynchronous to the end: its data is taken when it
-//! starts and put down when it completes, with its bytes counted at an mbarrier.
-//! A copy out of shared memory writes at once and holds its source until its group
-//! is waited for ([`crate::state::bulk_group`]); one to a peer holds it until it completes there.
+//! A copy into shared memory is fully asynchronous: its data is read when it starts and written
+//! when it completes, with its bytes counted at an mbarrier. A copy out of shared memory writes at
+//! once and holds its source until its group is waited for ([`crate::state::bulk_group`]); one to a
+//! peer holds it until it completes there.
 
 mod place;
 pub(crate) mod remote;

@@ -1,4 +1,4 @@
-//! Where copies go, and who else is there: bounds, races, and the fences between proxies.
+//! The checks of a copy's source and destination: bounds, races, and proxy fences.
 
 use crate::access::conflict::{place, report_race};
 use crate::access::context::Cx;
@@ -216,7 +216,7 @@ impl Cx<'_> {
         }
     }
 
-    /// Whether what a copy reads from shared memory is there, and ready for the async proxy.
+    /// Whether the source of a copy in shared memory is written and visible to the async proxy.
     pub(super) fn check_source(&mut self, lane: usize, rank: u32, start: u64, len: u64) {
         let flight = self.blocks[rank as usize]
             .flights
@@ -264,7 +264,7 @@ impl Cx<'_> {
         );
         let Some(found) = found else { return };
         let them = self.whom(found.agent, found.lane);
-        // Without an order there is no fence either: both are told by the fence's rule.
+        // Without an order there is no fence either: both are reported by the fence's rule.
         self.report(rule::PROXY_FENCE_BEFORE_ASYNC_READ, 1 << lane, |cx, mut told| {
             let why = if found.known { "without `fence.proxy.async` since" } else { "and nothing orders that before the copy" };
             told.message = format!("copies {}, which {them} wrote {why}", place(cx, Home::Shared(rank), found.offset));
@@ -273,8 +273,8 @@ impl Cx<'_> {
         });
     }
 
-    /// Whether everybody is done with what a copy is going to overwrite. `reduces` says
-    /// that it combines with what is there, and `fence` that it goes through the async proxy.
+    /// Whether all earlier accesses to the destination of a copy happen before it. `reduces` says
+    /// that it combines with the old value, and `fence` that it goes through the async proxy.
     pub(super) fn check_target(
         &mut self,
         lane: usize,

@@ -1,4 +1,4 @@
-//! What one copy moves, and how it goes: into shared memory, or out of it.
+//! The transfer of one copy: into shared memory, or out of it.
 
 use super::{Bulk, LATENCY, Move, RATE, Shape};
 use crate::access::context::Cx;
