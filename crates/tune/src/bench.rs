@@ -1,5 +1,5 @@
-//! What builds and times candidates: a [`Bench`] in this process, or one behind a line protocol
-//! in another ([`serve`] is its side).
+//! Building and timing candidates: a [`Bench`] in this process, or in a worker process behind a
+//! line protocol ([`serve`] is the worker's side).
 
 use crate::candidate::Candidate;
 use serde::{Deserialize, Serialize};
@@ -26,10 +26,10 @@ pub struct Facts {
     /// Blocks of the launch over those that run at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waves: Option<f64>,
-    /// The norm of the difference from what it was held against, over the norm of that.
+    /// The relative norm of the difference from the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// What it was held against: `f64`, or `first` for the first right result.
+    /// The reference: `f64`, or `first` for the first right result.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub against: String,
 }
@@ -38,7 +38,7 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "failure", rename_all = "lowercase")]
 pub enum Failure {
-    /// It can't be had.
+    /// It can't be built.
     Refused {
         /// Why.
         why: String,
@@ -48,7 +48,7 @@ pub enum Failure {
         /// How far it is off.
         why: String,
     },
-    /// It broke what it ran on: a fault on a GPU, a process that died.
+    /// A fault on the GPU, or its process died.
     Crashed {
         /// Of what.
         why: String,
@@ -119,8 +119,8 @@ pub enum Response {
 }
 
 /// The other side of a [`Worker`](crate::Worker): answers every line of `questions` with one of `answers`,
-/// until there are no more. A failure that broke the device ends it, after it was told: the
-/// next candidate gets a fresh process.
+/// until there are no more. A failure that broke the device ends the process, after it was
+/// reported: the next candidate gets a fresh process.
 ///
 /// # Errors
 /// When a line can't be read or written.

@@ -1,5 +1,4 @@
-//! What can be tried: candidates in words, the axes that they vary along, and the part of a
-//! space that a sweep keeps to.
+//! Candidates as words, the axes of a search space, and restrictions of a sweep.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -90,13 +89,13 @@ impl FromStr for Candidate {
     }
 }
 
-/// A candidate and what arithmetic knows of it before anything is built.
+/// A candidate, judged by arithmetic before anything is built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
     /// What.
     pub candidate: Candidate,
-    /// How long it should take, in microseconds, where the family has a model; or why it
-    /// can't be had, with the numbers.
+    /// How long it should take, in microseconds, where the family has a model; or why it can't be
+    /// built, with the numbers.
     pub judged: Result<Option<f64>, String>,
 }
 
@@ -130,7 +129,7 @@ impl Axis {
     }
 }
 
-/// What a sweep keeps to: `rows=64,128`, `stages=3..6`.
+/// A restriction of a sweep: `rows=64,128`, `stages=3..6`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Narrowing {
     name: String,

@@ -1,8 +1,8 @@
-//! The rows of a sweep as JSON lines in a file: written as they come, read again when a sweep
-//! goes on.
+//! The rows of a sweep as JSON lines in a file: written one by one, and read again when a sweep is
+//! resumed.
 //!
-//! The first line says which sweep it is; another sweep does not write into it. A process that is
-//! killed leaves a last line without an end at worst, which is cut off when the file is opened.
+//! The first line says which sweep it is; another sweep does not write into it. A killed process
+//! may leave an incomplete last line, which is removed when the file is opened.
 
 use crate::candidate::Candidate;
 use crate::row::Row;

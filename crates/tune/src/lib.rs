@@ -1,13 +1,12 @@
-//! Finding the fastest way to solve a problem, by trying many.
+//! Autotuning: the fastest way to solve a problem, by trying many.
 //!
-//! A *space* is declared by whoever knows the kernel: [`Candidate`]s, each with what
-//! arithmetic says of it beforehand ([`Proposal`]): that it can't fit, or how long it should take.
-//! A [`Sweep`] tries the promising ones on a [`Bench`], slow ones briefly and close ones in
-//! turns, and writes a [`Row`] for every one into a [`Journal`], so that a sweep that was killed
-//! goes on where it was. A bench may be a [`Worker`], a process of its own: a candidate that hangs
-//! or crashes costs that candidate alone. The answers are kept in a `Store`, an SQLite file (feature `store`).
+//! A kernel family declares its search *space*: [`Candidate`]s, each judged by arithmetic ([`Proposal`]): that
+//! it can't fit, or how long it should take. A [`Sweep`] tries the promising ones on a [`Bench`], slow ones
+//! briefly and close ones in turns, and writes a [`Row`] for every one into a [`Journal`], so that a killed
+//! sweep can be resumed. A bench may be a [`Worker`], a process of its own: a hang or a crash affects only its
+//! candidate. The answers are kept in a `Store`, an SQLite file (feature `store`).
 //!
-//! Nothing here knows what a kernel is: the crate can sweep anything that is told in words.
+//! The crate is independent of kernels: it can sweep anything that is described by words.
 
 mod bench;
 mod candidate;

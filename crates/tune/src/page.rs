@@ -1,5 +1,5 @@
-//! A sweep as a page that stands alone: what was tried, where the front is, which tiles are fast,
-//! and how good the model was.
+//! A sweep as a self-contained page: the candidates, the Pareto front, the fast tiles, and the
+//! quality of the model.
 
 use crate::row::Row;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +79,7 @@ fn summary(rows: &[Row], timed: &[&Row]) -> String {
     text + "</p>"
 }
 
-/// Times over another quantity, with the front of those that nothing beats in both.
+/// Times over another quantity, with the Pareto front.
 fn scatter<'r>(
     title: &str,
     across: &str,

@@ -1,4 +1,4 @@
-//! What every candidate leaves behind.
+//! The row of a candidate.
 
 use crate::bench::Facts;
 use crate::candidate::Candidate;
@@ -13,14 +13,14 @@ use std::fmt;
 pub enum Status {
     /// Its result is right, and it was timed.
     Right,
-    /// Its result is right, and after a few samples it was too far behind for more.
+    /// Its result is right, but after a few samples it was too far behind for more.
     Slow,
     /// It ran, and its result is not right.
     Wrong {
         /// How far it is off.
         why: String,
     },
-    /// It can't be had: arithmetic, the builder or the assembler say why.
+    /// It can't be built: arithmetic, the builder or the assembler say why.
     Refused {
         /// The reason, with its numbers.
         why: String,
@@ -84,7 +84,7 @@ pub struct Timing {
 pub struct Row {
     /// What was tried.
     pub candidate: Candidate,
-    /// Whether it is what is taken without tuning.
+    /// Whether it is the default.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub default: bool,
     /// What became of it.

@@ -1,4 +1,4 @@
-//! What a few samples say about a time.
+//! Estimates from a few samples.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Whether it is slower than another, beyond doubt.
+    /// Whether it is significantly slower than another: the intervals do not overlap.
     pub fn is_slower_than(&self, other: &Estimate) -> bool {
         self.low_ns > other.high_ns
     }

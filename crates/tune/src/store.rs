@@ -1,4 +1,4 @@
-//! Answers that are remembered: an SQLite file that several processes may use at once.
+//! The store of answers: an SQLite file that several processes may use at once.
 
 use crate::candidate::Candidate;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
@@ -72,7 +72,7 @@ pub struct Answer {
     pub candidate: Candidate,
     /// Its median.
     pub median_ns: f64,
-    /// The median of what is taken without tuning, in the same race.
+    /// The median of the default, in the same race.
     pub default_ns: Option<f64>,
     /// How many candidates were tried.
     pub tried: u32,
@@ -94,7 +94,7 @@ impl Store {
     /// When the file is something else, or broken.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         if let Some(folder) = path.parent() {
-            // Opening tells if that did not work.
+            // Opening the file reports if that failed.
             let _ = std::fs::create_dir_all(folder);
         }
         Store::with(
@@ -138,7 +138,7 @@ impl Store {
         match (application, layout, tables) {
             (APPLICATION, LAYOUT, _) => {}
             (0, 0, 0) => {
-                // Several processes may find it empty at once: each statement can be said twice. The
+                // Several processes may find it empty at once: each statement can be run twice. The
                 // one that is late with the journal's mode finds it set.
                 let _ = connection.pragma_update(None, "journal_mode", "WAL");
                 connection
@@ -209,7 +209,8 @@ impl Store {
         })
     }
 
-    /// Keeps an answer; one for the same key makes way. One that does not say when is of now.
+    /// Keeps an answer; it replaces one with the same key. An answer without a time gets the
+    /// present one.
     ///
     /// # Errors
     /// When it can't be written.

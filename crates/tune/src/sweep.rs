@@ -1,7 +1,7 @@
 //! A sweep: which candidates are tried, how long each is timed, and which one is best.
 //!
-//! What to do next follows from the rows so far and from nothing else, so that a sweep that was
-//! killed and begins again on the same journal does the rest and no more.
+//! The next step depends only on the rows so far, so that a killed sweep that is resumed on the
+//! same journal does only the rest.
 
 use crate::bench::{Bench, Failure};
 use crate::candidate::{Candidate, Narrowing, Proposal, Shard};
@@ -28,7 +28,7 @@ const TURN: u32 = 3;
 pub struct Budget {
     /// Candidates that are built, at most, in each stage.
     pub limit: usize,
-    /// How long it may take; what is not tried by then is left out, and said.
+    /// How long it may take; candidates not tried by then are left out, and reported.
     pub time: Option<Duration>,
     /// Fixes which candidates the model does not favour are tried too.
     pub seed: u64,
@@ -100,7 +100,7 @@ pub struct Sweep<'s> {
     bench: &'s mut dyn Bench,
     journal: &'s mut Journal,
     budget: Budget,
-    /// What is taken without tuning.
+    /// The default candidate.
     default: Candidate,
     begun: Instant,
     said: &'s mut dyn FnMut(&Progress<'_>),
@@ -164,7 +164,7 @@ impl<'s> Sweep<'s> {
         best.cloned()
     }
 
-    /// The row of what is taken without tuning.
+    /// The row of the default.
     pub fn default_row(&self) -> Option<Row> {
         self.rows().into_iter().find(|row| row.default)
     }
@@ -253,8 +253,8 @@ impl<'s> Sweep<'s> {
         })
     }
 
-    /// Writes the rows of what can't be had, and chooses among the rest: three of four by the
-    /// model, and the others anywhere in the space, since a model is wrong somewhere.
+    /// Writes the rows of refused candidates, and chooses among the rest: three of four by the
+    /// model, and the others at random, since every model is wrong somewhere.
     fn choose(&mut self, stage: &Stage) -> Result<Vec<Proposal>, SweepError> {
         let mut seen = BTreeSet::from([self.default.clone()]);
         let written: BTreeSet<Candidate> = self
@@ -339,7 +339,7 @@ impl<'s> Sweep<'s> {
         if self.bench.is_exact() { 1 } else { FIRST }
     }
 
-    /// Times those that are close to the best in turns, until they are told apart.
+    /// Times the candidates close to the best in turns, until their intervals do not overlap.
     fn race(&mut self, stage: &'static str) -> Result<(), SweepError> {
         let name = format!("{RACING}{stage}");
         let Some(best) = self.best().and_then(|row| row.median_ns()) else {
@@ -472,8 +472,8 @@ impl Racer {
     }
 }
 
-/// Those that are behind the leader beyond doubt are out. The default runs to the end: it is
-/// what the answer is compared with.
+/// Drops racers that are significantly slower than the leader. The default runs to the end: the
+/// answer is compared with it.
 fn drop_the_slower(field: &mut [Racer]) {
     const ENOUGH: u32 = 9;
     let estimates = field

@@ -33,8 +33,8 @@ enum Waited {
 /// Waits for lines; tests have one that knows no clock.
 type Patience = Box<dyn Fn(&Receiver<String>) -> Waited + Send>;
 
-/// A bench in a process of its own. One that hangs is killed, one that dies is told, and the
-/// next question starts another.
+/// A bench in a process of its own. A hung process is killed, a crash is reported, and the next
+/// question starts another process.
 pub struct Worker {
     command: WorkerCommand,
     patience: Patience,
@@ -124,7 +124,7 @@ impl Worker {
                     |error| format!("it closed its output, and can't be waited for: {error}"),
                     ended,
                 );
-                // What it said last may still be on its way.
+                // Its last output may still be in the pipe.
                 if let Some(listener) = running.listener.take() {
                     let _ = listener.join();
                 }
@@ -153,7 +153,7 @@ impl Worker {
         }
         let text = serde_json::to_string(request).unwrap_or_default();
         if let Some(running) = &mut self.running {
-            // One that has died does not take it; waiting for its answer tells why.
+            // The write fails if it has died; waiting for the answer gives the reason.
             let _ = running.questions.write_all(format!("{text}\n").as_bytes());
         }
         let response = self.answer()?;
