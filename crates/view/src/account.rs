@@ -1,4 +1,4 @@
-//! Where the time of the multiprocessors went.
+//! Accounting of the multiprocessors' time.
 //!
 //! At each moment of a run a multiprocessor is in one of six states. Averaged over the
 //! multiprocessors the times in them add up to the time that the run took, so two runs can
@@ -51,7 +51,7 @@ impl Account {
     }
 }
 
-/// What a moment changes: how many tiles and blocks are there, of this run and of others.
+/// The change at a moment: numbers of tiles and blocks, of this run and of others.
 #[derive(Clone, Copy, Default)]
 struct There {
     tiles: i32,
@@ -123,7 +123,7 @@ pub fn account(run: &Run<'_>) -> Account {
     }
 }
 
-/// How many multiprocessors there are; a trace that says fewer than it shows is not believed.
+/// How many multiprocessors there are: the trace's number, or more if the trace shows more.
 fn sm_count(trace: &Trace, shown: usize) -> u64 {
     u64::from(trace.sm_count).max(shown as u64).max(1)
 }

@@ -1,10 +1,10 @@
 //! The timeline as a page of its own.
 //!
-//! The page has its data, its style and its script inside: it opens from a file and asks
-//! nothing of the network. Spans are columns of little-endian numbers in base64, sorted by row
-//! and time, so that two hundred thousand tiles load at once and the script finds the visible
-//! ones by a search. What the page says in words (the summary, where the time went, the
-//! critical path) is computed here, where tests read it.
+//! The page is self-contained (data, style and script): it opens from a file without a network.
+//! Spans are columns of little-endian numbers in base64, sorted by row and time, so that two
+//! hundred thousand tiles load at once and the script finds the visible ones by a search. What the
+//! page says in words (the summary, where the time went, the critical path) is computed here, where
+//! tests read it.
 
 use crate::account::account;
 use crate::lanes::{Bar, lanes};

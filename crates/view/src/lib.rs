@@ -1,8 +1,7 @@
-//! What a run looked like, drawn.
+//! Drawings of a run: tables, timelines, pages.
 //!
 //! Everything here takes a [`Trace`](heist_launch::Trace), from the simulator or
-//! from a GPU, and says on its face whether the times in it are modelled or
-//! measured.
+//! from a GPU, and shows whether its times are modelled or measured.
 //!
 //! * [`table`]: figures in columns, for a terminal.
 //! * [`svg`]: the timeline as a picture.
@@ -10,7 +9,7 @@
 //!   axis, zoom, search, two runs compared, the critical path. No external resources.
 //! * [`account()`] and [`path()`]: where the time of the multiprocessors went, and what the
 //!   end of the run waited for; [`newcomer()`]: how long another kernel would wait for room;
-//!   [`story()`] says what there is to see in a sentence.
+//!   [`story()`] is the conclusion in a sentence.
 //! * [`perfetto`]: trace-event JSON, which Perfetto and `chrome://tracing` open.
 
 pub mod account;

@@ -1,8 +1,8 @@
 //! How long another kernel would wait for a multiprocessor.
 //!
-//! The hardware never stops a running block. A kernel that comes while this one runs, with a
-//! higher priority, gets a block slot that is free, or the next one that a block leaves. Both
-//! are in the trace, so the wait is known for every moment at which it may come.
+//! The hardware never stops a running block. A kernel of higher priority that arrives while this
+//! one runs gets a free block slot, or the next one that a block frees. Both are in the trace, so
+//! the wait is known for every moment of arrival.
 
 use crate::lanes::blocks;
 use heist_launch::{Time, Trace};

@@ -1,4 +1,4 @@
-//! What there is to see in a set of runs, in a sentence or two.
+//! The conclusion from a set of runs, in a sentence or two.
 
 use crate::Run;
 use crate::account::{Account, account};
@@ -27,7 +27,7 @@ pub fn ranked(runs: &[Run<'_>]) -> Vec<usize> {
     order
 }
 
-/// What to see: who wins on each device and where the slowest loses it, or where the time of a
+/// The fastest run on each device and where the slowest loses its time, or where the time of a
 /// single run goes.
 pub fn story(runs: &[Run<'_>]) -> String {
     let order = ranked(runs);
