@@ -48,7 +48,7 @@ class _Array(NamedTuple):
 
 
 def _array(what: str, value: Any) -> _Array | None:
-    """Where an array lies; None for what is no array."""
+    """Where an array lies; None if it is not an array."""
     if type(value).__module__.split(".")[0] == "torch" and hasattr(value, "data_ptr"):
         if value.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{what} is on {value.device}: arrays of the host and of CUDA are taken; pass `.cpu()`")
@@ -87,7 +87,8 @@ def _dlpack(what: str, value: Any) -> _Array:
     kind, index = value.__dlpack_device__()
     if kind not in (1, 2):
         raise ValueError(f"{what} is on DLPack's device {int(kind)}: the CPU (1) and CUDA (2) are taken; copy it to the host")
-    # Of a GPU's array, its library has the default stream wait for what it has under way.
+    # For an array on a GPU the exporting library makes the default stream wait for its pending
+    # work.
     capsule = value.__dlpack__() if kind == 1 else value.__dlpack__(stream=_stream(index) or 1)
     try:
         address, size, ty, _, _ = _native.dlpack(capsule)
@@ -139,7 +140,7 @@ class _Given:
                 raise TypeError(f"buffer {name!r} is a {type(value).__name__}: pass an array (numpy, torch, DLPack)")
             self.buffers.append((name, array))
         arrays = [a for a in (*self.arguments, *(array for _, array in self.buffers)) if isinstance(a, _Array)]
-        # What has no elements is nowhere.
+        # An empty array has no location.
         places = {array.gpu for array in arrays if array.bytes}
         if len(places) > 1:
             words = ", ".join("the host" if place is None else f"GPU {place}" for place in sorted(places, key=str))
@@ -148,7 +149,7 @@ class _Given:
         self.gpu = places.pop() if places else None
 
     def plain(self) -> tuple[list[Any], list[Any]]:
-        """As the compiled part takes them."""
+        """In the form of the compiled extension."""
         arguments = [a.plain() if isinstance(a, _Array) else a for a in self.arguments]
         return arguments, [(name, array.plain()) for name, array in self.buffers]
 

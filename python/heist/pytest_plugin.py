@@ -116,7 +116,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         return
     found = [finding for launch in session.launches for finding in launch.findings]
     if call.excinfo is not None and hasattr(call.excinfo.value, "findings"):
-        # Findings of what was refused before it ran are in the exception alone.
+        # Findings of a launch that was refused before it ran are only in the exception.
         found += [finding for finding in call.excinfo.value.findings if finding not in found]
     report.heist = {
         "launches": len(session.launches),

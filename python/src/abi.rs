@@ -10,7 +10,7 @@ use libloading::Library;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
-/// A tensor of PyTorch's. Whoever has one lets it go with [`Abi::release`].
+/// A tensor of PyTorch. Its owner releases it with [`Abi::release`].
 pub(crate) type Tensor = *mut c_void;
 
 /// What PyTorch calls for an operation: the arguments come in the list, the results
@@ -121,8 +121,8 @@ impl Abi {
         Ok(())
     }
 
-    /// Calls an operation. Its arguments are let go; its results are in the list.
-    /// Whether it could be called.
+    /// Calls an operation. Its arguments are released; its results are in the list. Returns whether
+    /// it could be called.
     ///
     /// # Safety
     /// The list has arguments of the types that the operation takes, and room for its
@@ -132,7 +132,7 @@ impl Abi {
         unsafe { (self.call)(name.as_ptr(), c"".as_ptr(), stack.as_mut_ptr()) == 0 }
     }
 
-    /// Leaves for PyTorch with an exception of C++.
+    /// Throws a C++ exception to PyTorch.
     pub(crate) fn throw(&self, why: &CStr) {
         // SAFETY: names that end with a zero. It unwinds through this function, which
         // has nothing to clean up.
@@ -205,7 +205,7 @@ impl Abi {
         (status == 0).then_some(tensor)
     }
 
-    /// Lets a tensor go.
+    /// Releases a tensor.
     ///
     /// # Safety
     /// It was given by PyTorch, and is not used any more.

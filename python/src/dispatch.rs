@@ -1,12 +1,10 @@
-//! Calls of PyTorch's operations, without the interpreter where they are like one
-//! before.
+//! The dispatch of PyTorch's operations: a repeated call does not enter the interpreter.
 //!
-//! PyTorch calls [`body`] for an operation `heist::NAME`. What the call is made of
-//! (shapes, strides, types, devices and numbers) is looked up: if a plan was
-//! remembered for it, results are allocated and it is launched. In every other case
-//! the operation `heist::_NAME` is called, which Python does: it checks, plans,
-//! launches, and remembers what was planned ([`remember`]). So nothing is decided
-//! here, and what fails here is tried again there, where it is told with all words.
+//! PyTorch calls [`body`] for an operation `heist::NAME`. The call's shapes, strides, types,
+//! devices and numbers are the key of a cache: if there is a plan, results are allocated and it is
+//! launched. In every other case the operation `heist::_NAME` is called, which is implemented in
+//! Python: it checks, plans, launches, and caches the plan ([`remember`]). So nothing is decided
+//! here, and a call that fails here is tried again there, where errors have full messages.
 
 #![allow(unsafe_code)]
 
@@ -169,7 +167,7 @@ pub(crate) fn remember(
     Ok(())
 }
 
-/// Says that Python did not do what it was asked for on this thread.
+/// Records why Python refused the call on this thread.
 #[pyfunction]
 pub(crate) fn refuse(why: String) {
     REFUSED.set(Some(why));
@@ -216,7 +214,7 @@ pub(crate) fn remembered() -> usize {
     })
 }
 
-/// One body for each operation: PyTorch says nothing of which it calls.
+/// One body for each operation: PyTorch does not pass the operation's name.
 const BODIES: [Boxed; 24] = [
     body::<0>, body::<1>, body::<2>, body::<3>, body::<4>, body::<5>, body::<6>, body::<7>,
     body::<8>, body::<9>, body::<10>, body::<11>, body::<12>, body::<13>, body::<14>, body::<15>,
@@ -277,7 +275,7 @@ impl Dispatch {
         unsafe { self.ask(operation, call, stack, results) }
     }
 
-    /// All that a plan depends on, as numbers; nothing where they are too many.
+    /// The cache key of a plan, as numbers; none where they are too many.
     ///
     /// # Safety
     /// The list has the arguments of the operation.

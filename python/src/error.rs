@@ -24,7 +24,7 @@ pyo3::create_exception!(
     "The simulated GPU found something wrong. `findings` has all of it."
 );
 
-/// One thing that was found: a rule that was broken, where, and what to do.
+/// A finding: the rule that was broken, where, and what to do.
 ///
 /// `print(finding)` shows it with the source.
 #[pyclass(frozen, module = "heist", get_all)]
@@ -63,8 +63,8 @@ impl Finding {
 }
 
 impl Finding {
-    /// A finding in PTX that a compiler made: told at the line of its source, where the PTX
-    /// says which that is.
+    /// A finding in compiled PTX, moved to its line of the source where the PTX has line
+    /// information.
     pub(crate) fn compiled(diagnostic: &Diagnostic, program: &heist::run::Program) -> Finding {
         let (module, source) = (program.module(), program.source());
         match heist_cli::origin::lifted(module, source, diagnostic) {

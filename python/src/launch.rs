@@ -58,8 +58,8 @@ impl Report {
 
 #[pymethods]
 impl Report {
-    /// Of a kernel that ran where its arrays are, on a real GPU: it is done, and that
-    /// is all that is known.
+    /// Of a kernel that ran on a real GPU, on arrays there: it has ended, and nothing more is
+    /// known.
     #[staticmethod]
     fn done() -> Report {
         Report {
@@ -153,7 +153,7 @@ fn argument(given: &Argument) -> PyResult<Arg> {
     }
 }
 
-/// Writes what a kernel left into an array that can be written.
+/// Copies a kernel's output into a writable array.
 fn write(array: &Argument, after: &Buffer) {
     let Argument::Array(address, bytes, ..) = array else {
         return;

@@ -1,5 +1,5 @@
-//! Launches over memory that lies in other libraries' arrays: one allocation for each array,
-//! with an address that the Python side has chosen, so that pointers can be anywhere.
+//! Launches over other libraries' arrays: one allocation for each array, at an address that the
+//! Python side has chosen, so that pointers may be stored anywhere.
 
 #![allow(unsafe_code)]
 
@@ -90,7 +90,7 @@ impl Memory {
         })
     }
 
-    /// Writes what the kernel left to the array; which of its bytes were ever written.
+    /// Copies the kernel's output into the array; returns which of its bytes were ever written.
     fn take_back(&self, after: &Placed) -> Option<Vec<u8>> {
         let len = after.bytes.len().min(self.len as usize);
         if self.writable && len > 0 {

@@ -1,4 +1,4 @@
-//! What a run looked like.
+//! The trace of a run.
 
 use heist::launch::TileOrigin;
 use heist::view::{Run, html, perfetto, svg};

@@ -11,8 +11,8 @@ torch.Size([1, 2, 32, 16])
 
 Every operation takes ``policy``, text or a :class:`heist.Policy`: when a block asks
 for another tile. All are registered with ``torch.library``, so ``torch.compile``
-takes them. What no kernel does raises :class:`heist.UnsupportedError`, and says what
-is supported.
+takes them. Unsupported arguments raise :class:`heist.UnsupportedError`, which says what is
+supported.
 """
 
 from ._flash import (

@@ -1,4 +1,4 @@
-"""Devices, their memory and their streams: what is between a tensor and a launch."""
+"""Devices, their memory and their streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
 #: What a simulated GPU is asked at most, in floating-point operations of one call.
 SIMULATED_LIMIT = 4e8
 
-#: What was planned, by all that it depends on.
+#: The cache of plans, by everything that they depend on.
 PLANS: dict[Any, Any] = {}
 
 _ops: dict[int, _native.Ops] = {}
@@ -30,7 +30,7 @@ _owner = os.getpid()
 _counters: dict[tuple[int, int], torch.Tensor] = {}
 _scratch: dict[tuple[int, int], torch.Tensor] = {}
 _COUNTER_BYTES = 4096
-# Those that a larger one took the place of. A thread may be about to launch with them.
+# Those that were replaced by larger ones. A thread may still be about to launch with them.
 _replaced: list[torch.Tensor] = []
 
 _lock = threading.Lock()
@@ -176,7 +176,7 @@ def wants_gradient(*tensors: torch.Tensor | None) -> bool:
 
 
 def no_gradient(what: str, *tensors: torch.Tensor | None) -> None:
-    """Refuses tensors that want a gradient, where there is no backward."""
+    """Refuses tensors that require a gradient, where there is no backward."""
     if wants_gradient(*tensors):
         raise UnsupportedError(
             f"{what}: there is no backward for it, and an input requires a gradient; call it under `torch.no_grad()` "
@@ -194,7 +194,7 @@ def no_policy(what: str, policy: Any) -> None:
 
 
 def tensors_only(what: str, **values: Any) -> None:
-    """Refuses what is no tensor."""
+    """Refuses values that are not tensors."""
     for name, value in values.items():
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"{what}: {name} must be a torch.Tensor; given: {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""Attention by the names that people know."""
+"""Attention with the interfaces of PyTorch and flash_attn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products by the names that people know."""
+"""Products with the interfaces of PyTorch."""
 
 from __future__ import annotations
 
