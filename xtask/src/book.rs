@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What builds the book; any release of the same minor version does.
+/// The builder of the book; any release of the same minor version works.
 const BUILDER: &str = "mdbook 0.5.4";
 
 /// Writes programs into the pages, checks, and builds the book where mdBook is.
@@ -36,7 +36,7 @@ pub(crate) fn book() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What must hold of the pages: programs, links, contents.
+/// Checks the pages: programs, links, contents.
 pub(crate) fn check() -> Result<(), Failed> {
     let mut wrong = Vec::new();
     let pages = pages()?;

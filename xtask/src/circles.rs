@@ -1,9 +1,9 @@
-//! Circles of imports between the files of a crate.
+//! Import cycles between the files of a crate.
 //!
 //! A file depends on another when it names something that is defined there, through
 //! whatever re-exports. Files that depend on each other in a circle can't be read
-//! one after the other; a pair (a parent and its child, say) still can, so larger
-//! circles are what is refused. Tests are left out: they may look everywhere.
+//! one after the other; a pair (a parent and its child, say) still can, so only larger cycles are
+//! refused. Tests are exempt.
 
 use crate::shell::Failed;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
-/// The largest circle that is let pass.
+/// The largest cycle that is allowed.
 const ALLOWED: usize = 2;
 
 /// A path, name by name.

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a check is told to keep, in seconds.
+/// The time limit given to a check, in seconds.
 const TIMEOUT: u64 = 2;
-/// Seconds of a processor that it may take in all: a second more, on both of two threads. A
-/// busy machine lets a process wait, which is no fault of the check's.
+/// Seconds of a processor that it may take in all: a second more, on both of two threads. Processor
+/// time, because on a busy machine a process may wait.
 const PROCESSOR: u64 = 2 * (TIMEOUT + 1);
 /// A check that does not even use a processor hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -269,7 +269,7 @@ fn replace(
     text.splice(start..start + len, word.bytes());
 }
 
-/// Numbers by chance, the same for the same seed (splitmix64).
+/// A random generator (splitmix64), the same for the same seed.
 struct Dice(u64);
 
 impl Dice {

@@ -1,6 +1,6 @@
-//! The promise of the arrows: which crate may use which, and no circles inside one.
+//! The layering check: which crate may use which, and no import cycles inside a crate.
 //!
-//! The promise is the table in `docs/architecture.md`. A crate that uses more than
+//! The allowed dependencies are the table in `docs/architecture.md`. A crate that uses more than
 //! its row allows, or has no row, fails the tests.
 
 use crate::circles;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 const TABLE: &str = "docs/architecture.md";
 
-/// Holds every `Cargo.toml` against the table, and every crate's files against each other.
+/// Checks every `Cargo.toml` against the table, and every crate's files for import cycles.
 pub(crate) fn check() -> Result<(), Failed> {
     let page = shell::root().join(TABLE);
     let text = fs::read_to_string(&page)
