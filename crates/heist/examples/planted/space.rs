@@ -124,6 +124,8 @@ fn ptx(disaster: &str) -> String {
 /// Values that are all read before the first is used, and come to nothing.
 fn spilling() -> String {
     let read = (0..HELD).map(|at| format!(" ld.volatile.global.u32 %v{at}, [%rd3];\n"));
+    // The factor comes of the last: no product can be made before all are there.
+    let last = format!(" and.b32 %r8, %r8, %v{};\n", HELD - 1);
     let used = (0..HELD).map(|at| format!(" mad.lo.u32 %r3, %v{at}, %r8, %r3;\n"));
-    read.chain(used).collect()
+    read.chain([last]).chain(used).collect()
 }
