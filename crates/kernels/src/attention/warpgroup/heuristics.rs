@@ -188,8 +188,7 @@ pub(super) fn rank(problem: &Problem, target: Target) -> u32 {
         .iter()
         .map(|(queries, _)| u64::from(queries.div_ceil(128)) * u64::from(problem.heads))
         .sum();
-    let (queries, keys) = problem.rows();
-    let mean = queries.min(keys) / sequences.len().max(1);
+    let length = typical_length(&sequences);
     let sms = u64::from(target.sms);
     let (enough, long) = match problem.head_dim {
         ..=64 => (2 * sms / 3, 768),
@@ -203,10 +202,20 @@ pub(super) fn rank(problem: &Problem, target: Target) -> u32 {
         false => (enough, long),
     };
     let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
-    match tiles >= enough && mean >= long && !narrow {
+    match tiles >= enough && length >= long && !narrow {
         true => 6,
         false => 0,
     }
+}
+
+/// The length of the sequence in which a product of a query and a key lies on average: one long
+/// sequence among many short ones has nearly all of the work.
+fn typical_length(sequences: &[(u32, u32)]) -> u64 {
+    let (weighted, pairs) = sequences.iter().fold((0, 0), |(weighted, pairs), &(q, k)| {
+        let own = u128::from(q) * u128::from(k);
+        (weighted + own * u128::from(q.min(k)), pairs + own)
+    });
+    u64::try_from(weighted / pairs.max(1)).unwrap_or(u64::MAX)
 }
 
 /// The schedule that suits it.
@@ -238,4 +247,19 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
         });
     }
     schedule
+}
+
+#[cfg(test)]
+mod tests {
+    use super::typical_length;
+
+    #[test]
+    fn one_long_sequence_among_short_ones_decides() {
+        assert_eq!(typical_length(&[(512, 512); 7]), 512);
+        let mut skewed = vec![(128, 128); 60];
+        skewed.push((8192, 8192));
+        assert!(typical_length(&skewed) > 8000);
+        assert_eq!(typical_length(&[(1, 4096), (0, 9), (1, 4096)]), 1);
+        assert_eq!(typical_length(&[]), 0);
+    }
 }
