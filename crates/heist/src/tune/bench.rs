@@ -234,7 +234,7 @@ fn failure(error: JobError, limit: Duration) -> Failure {
             );
             match first.map(|one| one.code) {
                 // What a GPU does without end, and what it faults on.
-                Some(rule::TIME_BUDGET | rule::DEADLOCK) => Failure::Hung {
+                Some(rule::TIME_BUDGET | rule::DEADLOCK | rule::LIVELOCK) => Failure::Hung {
                     seconds: limit.as_secs_f64(),
                 },
                 Some(rule::GLOBAL_OUT_OF_BOUNDS | rule::MISALIGNED) => Failure::Crashed { why },

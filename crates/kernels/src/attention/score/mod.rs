@@ -24,10 +24,12 @@
 //!
 //! A problem without any gets the same kernel as if there were none of this.
 
+mod change;
 mod params;
 mod rules;
 mod shipped;
 
+pub use change::{HostScore, Key, Rule, ScoreMod, ScoreRow, Table, Tables};
 pub use params::ScoreArgs;
 pub(super) use params::{Modified, Parameters};
 pub(super) use rules::{Rules, Scores, modify};
@@ -36,202 +38,8 @@ pub use shipped::{alibi, documents, softcap};
 use super::problem::{Mask, Problem};
 use crate::KernelError;
 use crate::plan::{LaunchPlan, Purpose};
-use heist_builder::{On, Val};
-use heist_launch::{Buffer, ElementType};
+use heist_launch::Buffer;
 use std::fmt;
-use std::sync::Arc;
-
-/// A query row, as a change of scores sees it inside of a kernel.
-#[derive(Clone, Copy)]
-pub struct ScoreRow<'k> {
-    /// The number of its sequence.
-    pub sequence: Val<'k, u32>,
-    /// Its query head.
-    pub head: Val<'k, u32>,
-    /// Its position among the keys of its sequence: the last query has that of the last key.
-    /// Negative where there are more queries than keys; rows past the end of a sequence are
-    /// worked out too, and not stored.
-    pub position: Val<'k, i32>,
-    /// How many keys its sequence has.
-    pub keys: Val<'k, u32>,
-    /// The number of its sequence's first key among the keys of all sequences.
-    pub first_key: Val<'k, u32>,
-    /// Tables in device memory.
-    pub tables: ScoreArgs<On<'k>>,
-}
-
-impl<'k> ScoreRow<'k> {
-    /// The document of a key of its sequence, or of the key next to it that there is.
-    pub fn document(&self, key: Val<'k, i32>) -> Val<'k, u32> {
-        // A sequence without keys has no entry to look at.
-        let first = self.keys.gt(0).select(self.first_key, 0);
-        let last = self.keys.max(1).cast::<i32>() - 1;
-        let at = first + key.max(0).min(last).cast::<u32>();
-        self.tables.documents.at(at).load_readonly()
-    }
-}
-
-/// A key whose score is changed.
-pub struct Key<'k> {
-    first: Val<'k, i32>,
-    float: Val<'k, f32>,
-    offset: u32,
-}
-
-impl<'k> Key<'k> {
-    /// Its number in its sequence. It may lie past the last key: what such a key's score
-    /// becomes does not matter, but nothing may be loaded for it.
-    pub fn number(&self) -> Val<'k, i32> {
-        self.first + self.offset as i32
-    }
-
-    /// The same in f32.
-    pub fn float(&self) -> Val<'k, f32> {
-        self.float + self.offset as f32
-    }
-}
-
-/// What becomes of the scores of one row.
-pub type Rule<'k> = Box<dyn Fn(Val<'k, f32>, &Key<'k>) -> Val<'k, f32> + 'k>;
-
-/// A score in f64, for the reference.
-#[derive(Clone, Copy, Debug)]
-pub struct HostScore<'a> {
-    /// The product of query and key, times the scale.
-    pub score: f64,
-    /// The number of the sequence.
-    pub sequence: usize,
-    /// The query head.
-    pub head: usize,
-    /// The query's position among the keys.
-    pub position: i64,
-    /// The key's number in its sequence.
-    pub key: i64,
-    /// How many keys the sequence has.
-    pub keys: i64,
-    /// The number of the sequence's first key among the keys of all sequences.
-    pub first_key: usize,
-    /// What is in the tables.
-    pub tables: &'a Tables,
-}
-
-/// What is in the tables; empty where a problem has no such table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Tables {
-    /// Of [`Table::Slopes`].
-    pub slopes: Vec<f64>,
-    /// Of [`Table::Sinks`].
-    pub sinks: Vec<f64>,
-    /// Of [`Table::Prefixes`].
-    pub prefixes: Vec<f64>,
-    /// Of [`Table::Documents`].
-    pub documents: Vec<f64>,
-    /// Of [`Table::Custom`].
-    pub custom: Vec<f64>,
-}
-
-/// A buffer that changes of scores read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Table {
-    /// `slopes`: an f32 for each query head.
-    Slopes,
-    /// `sinks`: an f32 for each query head.
-    Sinks,
-    /// `prefixes`: a u32 for each sequence.
-    Prefixes,
-    /// `documents`: a u32 for each key of each sequence.
-    Documents,
-    /// `custom`: so many f32, for a change of one's own.
-    Custom(usize),
-}
-
-impl Table {
-    /// The name of its buffer.
-    pub fn name(self) -> &'static str {
-        match self {
-            Table::Slopes => "slopes",
-            Table::Sinks => "sinks",
-            Table::Prefixes => "prefixes",
-            Table::Documents => "documents",
-            Table::Custom(_) => "custom",
-        }
-    }
-
-    fn element(self) -> ElementType {
-        match self {
-            Table::Slopes | Table::Sinks | Table::Custom(_) => ElementType::F32,
-            Table::Prefixes | Table::Documents => ElementType::U32,
-        }
-    }
-
-    fn len(self, problem: &Problem) -> usize {
-        match self {
-            Table::Slopes | Table::Sinks => problem.heads as usize,
-            Table::Prefixes => problem.sequences().len(),
-            Table::Documents => problem.rows().1,
-            Table::Custom(len) => len,
-        }
-    }
-}
-
-type OnDevice = dyn for<'k> Fn(&ScoreRow<'k>) -> Rule<'k> + Send + Sync;
-type OnHost = dyn Fn(&HostScore<'_>) -> f64 + Send + Sync;
-
-/// A change of scores: what it does inside of a kernel, and the same in f64.
-#[derive(Clone)]
-pub struct ScoreMod {
-    name: String,
-    tables: Vec<Table>,
-    device: Arc<OnDevice>,
-    host: Arc<OnHost>,
-}
-
-impl ScoreMod {
-    /// One of your own. `name` has its numbers too: two of the same name are taken to do the
-    /// same. `device` is called once for each query row of a thread, `host` for each score.
-    /// A score of minus infinity hides its key.
-    pub fn new(
-        name: impl Into<String>,
-        device: impl for<'k> Fn(&ScoreRow<'k>) -> Rule<'k> + Send + Sync + 'static,
-        host: impl Fn(&HostScore<'_>) -> f64 + Send + Sync + 'static,
-    ) -> ScoreMod {
-        ScoreMod {
-            name: name.into(),
-            tables: Vec::new(),
-            device: Arc::new(device),
-            host: Arc::new(host),
-        }
-    }
-
-    /// The same with a table that it reads.
-    #[must_use]
-    pub fn table(mut self, table: Table) -> ScoreMod {
-        self.tables.push(table);
-        self
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What becomes of a score.
-    pub fn in_f64(&self, at: &HostScore<'_>) -> f64 {
-        (self.host)(at)
-    }
-}
-
-impl PartialEq for ScoreMod {
-    fn eq(&self, other: &ScoreMod) -> bool {
-        self.name == other.name && self.tables == other.tables
-    }
-}
-
-impl fmt::Debug for ScoreMod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
-    }
-}
 
 /// What a model adds to attention.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -281,7 +89,7 @@ impl Scoring {
         if tables.contains(&Table::Documents) && problem.page_size.is_some() {
             return fail("documents with keys in pages: the documents of keys that lie whole can be told; leave page out".into());
         }
-        if let Some(one) = self.mods.iter().find(|one| one.name.is_empty()) {
+        if let Some(one) = self.mods.iter().find(|one| one.name().is_empty()) {
             return fail(format!(
                 "a change of scores without a name: {:?}",
                 one.tables
@@ -293,7 +101,7 @@ impl Scoring {
     /// Adds the tables to a plan.
     pub(super) fn buffers(&self, plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
         self.tables().into_iter().fold(plan, |plan, table| {
-            let (element, len) = (table.element(), table.len(problem));
+            let (element, len) = (table.element(), len(table, problem));
             plan.buffer(table.name(), Purpose::Input, element, len)
         })
     }
@@ -301,7 +109,7 @@ impl Scoring {
     /// What tables have in them to try kernels with.
     pub(super) fn contents(&self, problem: &Problem) -> Vec<(&'static str, Buffer)> {
         let one = |table: Table| {
-            let len = table.len(problem);
+            let len = len(table, problem);
             let data = match table {
                 Table::Slopes => Buffer::from_slice(&shipped::slopes(problem.heads)),
                 Table::Sinks => {
@@ -309,7 +117,7 @@ impl Scoring {
                     Buffer::from_slice(&(0..len).map(own).collect::<Vec<_>>())
                 }
                 Table::Prefixes => Buffer::from_slice(&vec![self.prefix.unwrap_or_default(); len]),
-                Table::Documents => Buffer::from_slice(&shipped::cut(problem)),
+                Table::Documents => Buffer::from_slice(&shipped::cut(&problem.sequences())),
                 Table::Custom(_) => Buffer::zeros(table.element(), len),
             };
             (table.name(), data)
@@ -324,8 +132,18 @@ impl fmt::Display for Scoring {
             write!(f, " prefix={most}")?;
         }
         for one in &self.mods {
-            write!(f, " {}", one.name)?;
+            write!(f, " {}", one.name())?;
         }
         f.write_str(if self.sinks { " sinks" } else { "" })
+    }
+}
+
+/// How many elements a table has.
+fn len(table: Table, problem: &Problem) -> usize {
+    match table {
+        Table::Slopes | Table::Sinks => problem.heads as usize,
+        Table::Prefixes => problem.sequences().len(),
+        Table::Documents => problem.rows().1,
+        Table::Custom(len) => len,
     }
 }

@@ -1,7 +1,6 @@
 //! The changes of scores that come with the kernels.
 
-use super::{ScoreMod, Table};
-use crate::attention::problem::Problem;
+use super::change::{ScoreMod, Table};
 use std::f32::consts::LOG2_E;
 
 /// Soft-capping: `cap * tanh(score / cap)`, so that no score exceeds `cap`.
@@ -71,9 +70,9 @@ pub(super) fn slopes(heads: u32) -> Vec<f32> {
 }
 
 /// Documents to try kernels with: each sequence is cut into some of uneven lengths.
-pub(super) fn cut(problem: &Problem) -> Vec<u32> {
-    let mut documents = Vec::with_capacity(problem.rows().1);
-    for (_, keys) in problem.sequences() {
+pub(super) fn cut(sequences: &[(u32, u32)]) -> Vec<u32> {
+    let mut documents = Vec::new();
+    for &(_, keys) in sequences {
         let (mut document, mut left) = (0, 1);
         for _ in 0..keys {
             if left == 0 {

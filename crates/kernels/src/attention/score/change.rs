@@ -1,0 +1,190 @@
+//! A change of scores: what it sees, the tables that it reads, and the same in f64.
+
+use super::params::ScoreArgs;
+use heist_builder::{On, Val};
+use heist_launch::ElementType;
+use std::fmt;
+use std::sync::Arc;
+
+/// A query row, as a change of scores sees it inside of a kernel.
+#[derive(Clone, Copy)]
+pub struct ScoreRow<'k> {
+    /// The number of its sequence.
+    pub sequence: Val<'k, u32>,
+    /// Its query head.
+    pub head: Val<'k, u32>,
+    /// Its position among the keys of its sequence: the last query has that of the last key.
+    /// Negative where there are more queries than keys; rows past the end of a sequence are
+    /// worked out too, and not stored.
+    pub position: Val<'k, i32>,
+    /// How many keys its sequence has.
+    pub keys: Val<'k, u32>,
+    /// The number of its sequence's first key among the keys of all sequences.
+    pub first_key: Val<'k, u32>,
+    /// Tables in device memory.
+    pub tables: ScoreArgs<On<'k>>,
+}
+
+impl<'k> ScoreRow<'k> {
+    /// The document of a key of its sequence, or of the key next to it that there is.
+    pub fn document(&self, key: Val<'k, i32>) -> Val<'k, u32> {
+        // A sequence without keys has no entry to look at.
+        let first = self.keys.gt(0).select(self.first_key, 0);
+        let last = self.keys.max(1).cast::<i32>() - 1;
+        let at = first + key.max(0).min(last).cast::<u32>();
+        self.tables.documents.at(at).load_readonly()
+    }
+}
+
+/// A key whose score is changed.
+pub struct Key<'k> {
+    pub(super) first: Val<'k, i32>,
+    pub(super) float: Val<'k, f32>,
+    pub(super) offset: u32,
+}
+
+impl<'k> Key<'k> {
+    /// Its number in its sequence. It may lie past the last key: what such a key's score
+    /// becomes does not matter, but nothing may be loaded for it.
+    pub fn number(&self) -> Val<'k, i32> {
+        self.first + self.offset as i32
+    }
+
+    /// The same in f32.
+    pub fn float(&self) -> Val<'k, f32> {
+        self.float + self.offset as f32
+    }
+}
+
+/// What becomes of the scores of one row.
+pub type Rule<'k> = Box<dyn Fn(Val<'k, f32>, &Key<'k>) -> Val<'k, f32> + 'k>;
+
+/// A score in f64, for the reference.
+#[derive(Clone, Copy, Debug)]
+pub struct HostScore<'a> {
+    /// The product of query and key, times the scale.
+    pub score: f64,
+    /// The number of the sequence.
+    pub sequence: usize,
+    /// The query head.
+    pub head: usize,
+    /// The query's position among the keys.
+    pub position: i64,
+    /// The key's number in its sequence.
+    pub key: i64,
+    /// How many keys the sequence has.
+    pub keys: i64,
+    /// The number of the sequence's first key among the keys of all sequences.
+    pub first_key: usize,
+    /// What is in the tables.
+    pub tables: &'a Tables,
+}
+
+/// What is in the tables; empty where a problem has no such table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tables {
+    /// Of [`Table::Slopes`].
+    pub slopes: Vec<f64>,
+    /// Of [`Table::Sinks`].
+    pub sinks: Vec<f64>,
+    /// Of [`Table::Prefixes`].
+    pub prefixes: Vec<f64>,
+    /// Of [`Table::Documents`].
+    pub documents: Vec<f64>,
+    /// Of [`Table::Custom`].
+    pub custom: Vec<f64>,
+}
+
+/// A buffer that changes of scores read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// `slopes`: an f32 for each query head.
+    Slopes,
+    /// `sinks`: an f32 for each query head.
+    Sinks,
+    /// `prefixes`: a u32 for each sequence.
+    Prefixes,
+    /// `documents`: a u32 for each key of each sequence.
+    Documents,
+    /// `custom`: so many f32, for a change of one's own.
+    Custom(usize),
+}
+
+impl Table {
+    /// The name of its buffer.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Slopes => "slopes",
+            Table::Sinks => "sinks",
+            Table::Prefixes => "prefixes",
+            Table::Documents => "documents",
+            Table::Custom(_) => "custom",
+        }
+    }
+
+    pub(super) fn element(self) -> ElementType {
+        match self {
+            Table::Slopes | Table::Sinks | Table::Custom(_) => ElementType::F32,
+            Table::Prefixes | Table::Documents => ElementType::U32,
+        }
+    }
+}
+
+type OnDevice = dyn for<'k> Fn(&ScoreRow<'k>) -> Rule<'k> + Send + Sync;
+type OnHost = dyn Fn(&HostScore<'_>) -> f64 + Send + Sync;
+
+/// A change of scores: what it does inside of a kernel, and the same in f64.
+#[derive(Clone)]
+pub struct ScoreMod {
+    name: String,
+    pub(super) tables: Vec<Table>,
+    pub(super) device: Arc<OnDevice>,
+    host: Arc<OnHost>,
+}
+
+impl ScoreMod {
+    /// One of your own. `name` has its numbers too: two of the same name are taken to do the
+    /// same. `device` is called once for each query row of a thread, `host` for each score.
+    /// A score of minus infinity hides its key.
+    pub fn new(
+        name: impl Into<String>,
+        device: impl for<'k> Fn(&ScoreRow<'k>) -> Rule<'k> + Send + Sync + 'static,
+        host: impl Fn(&HostScore<'_>) -> f64 + Send + Sync + 'static,
+    ) -> ScoreMod {
+        ScoreMod {
+            name: name.into(),
+            tables: Vec::new(),
+            device: Arc::new(device),
+            host: Arc::new(host),
+        }
+    }
+
+    /// The same with a table that it reads.
+    #[must_use]
+    pub fn table(mut self, table: Table) -> ScoreMod {
+        self.tables.push(table);
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What becomes of a score.
+    pub fn in_f64(&self, at: &HostScore<'_>) -> f64 {
+        (self.host)(at)
+    }
+}
+
+impl PartialEq for ScoreMod {
+    fn eq(&self, other: &ScoreMod) -> bool {
+        self.name == other.name && self.tables == other.tables
+    }
+}
+
+impl fmt::Debug for ScoreMod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
