@@ -6,7 +6,7 @@ use heist_kernels::attention::{
     Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung, Scoring, Weights, alibi,
     documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
 };
-use heist_kernels::{Step, Target};
+use heist_kernels::{LaunchPlan, Step, Target};
 use heist_oracle::Ptxas;
 use heist_sched::{Schedule, TileSource};
 
@@ -96,6 +96,20 @@ fn cases() -> Vec<Case> {
         }
     }
     cases
+}
+
+/// What ptxas spills or complains about in the kernels of a plan.
+fn spills_and_complaints(ptxas: &Ptxas, plan: &LaunchPlan, arch: Arch) -> Vec<String> {
+    let judge = |step: &Step| {
+        let cubin = ptxas
+            .assemble(&step.ptx(), &arch.to_string())
+            .unwrap_or_else(|refusal| panic!("{}: {refusal}", plan.name));
+        let usage = cubin.usage()[&step.entry];
+        let spills = usage.spill_loads + usage.spill_stores > 0;
+        let wrong = spills || !cubin.complaints().is_empty();
+        wrong.then(|| format!("{}: {usage:?} {:?}", plan.name, cubin.complaints()))
+    };
+    plan.steps.iter().filter_map(judge).collect()
 }
 
 /// What is wrong with a kernel.
@@ -300,16 +314,7 @@ fn what_models_add_does_not_spill() {
         let plan = FAMILY
             .plan(Some(variant), problem, *target)
             .unwrap_or_else(|error| panic!("{variant} {problem}: {error}"));
-        let judge = |step: &Step| {
-            let cubin = ptxas
-                .assemble(&step.ptx(), &target.arch.to_string())
-                .unwrap_or_else(|refusal| panic!("{}: {refusal}", plan.name));
-            let usage = cubin.usage()[&step.entry];
-            let spills = usage.spill_loads + usage.spill_stores > 0;
-            let wrong = spills || !cubin.complaints().is_empty();
-            wrong.then(|| format!("{}: {usage:?} {:?}", plan.name, cubin.complaints()))
-        };
-        plan.steps.iter().filter_map(judge).collect::<Vec<_>>()
+        spills_and_complaints(&ptxas, &plan, target.arch)
     });
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -362,16 +367,7 @@ fn decoding_does_not_spill() {
         let plan = FAMILY
             .plan(Some("decode"), problem, *target)
             .unwrap_or_else(|error| panic!("{problem}: {error}"));
-        let judge = |step: &Step| {
-            let cubin = ptxas
-                .assemble(&step.ptx(), &target.arch.to_string())
-                .unwrap_or_else(|refusal| panic!("{}: {refusal}", plan.name));
-            let usage = cubin.usage()[&step.entry];
-            let spills = usage.spill_loads + usage.spill_stores > 0;
-            let wrong = spills || !cubin.complaints().is_empty();
-            wrong.then(|| format!("{}: {usage:?} {:?}", plan.name, cubin.complaints()))
-        };
-        plan.steps.iter().filter_map(judge).collect::<Vec<_>>()
+        spills_and_complaints(&ptxas, &plan, target.arch)
     });
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{wrong:#?}");

@@ -48,8 +48,10 @@ pub trait Candidate {
 pub struct Contest<'c> {
     /// What it is called in the table.
     pub name: String,
-    /// The problem.
-    pub problem: Problem,
+    /// The problem as the peers take it, or why they can't.
+    pub problem: Result<Problem, String>,
+    /// How often it is solved in one measured call.
+    pub calls: u32,
     /// Arithmetic operations of one call.
     pub flops: f64,
     /// Bytes that must move at least once.
@@ -171,7 +173,10 @@ impl Contest<'_> {
             runners.push(Runner::Ours(self.capture(candidate.as_ref(), &sampler)?));
         }
         if let Some(peers) = peers.as_deref_mut() {
-            let posed = peers.pose(&self.problem);
+            let posed = match &self.problem {
+                Ok(problem) => peers.pose(problem),
+                Err(why) => Err(PeerError::Unable(why.clone())),
+            };
             for name in &self.peers {
                 let peer = match &posed {
                     Ok(posed) => peers.prepare(name, posed),
@@ -190,7 +195,7 @@ impl Contest<'_> {
         }
         let mut sample = |runner: &Runner| match (runner, peers.as_deref_mut()) {
             (Runner::Ours(graph), _) => {
-                let calls = self.problem.calls.max(1);
+                let calls = self.calls.max(1);
                 let time = sampler.sample(1, |stream| graph.launch(stream))?;
                 Ok(heist_launch::Time(time.0 / u64::from(calls)))
             }
@@ -218,7 +223,7 @@ impl Contest<'_> {
 
     fn capture(&self, candidate: &dyn Candidate, sampler: &Sampler) -> Result<Graph, GpuError> {
         sampler.stream().capture(|stream| {
-            for _ in 0..self.problem.calls.max(1) {
+            for _ in 0..self.calls.max(1) {
                 candidate.enqueue(stream)?;
             }
             Ok(())

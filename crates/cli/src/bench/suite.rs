@@ -148,29 +148,30 @@ impl Spec {
             let ready = Ready::new(gpu, &job, output_of(self.family))?;
             let contest = match &mut contest {
                 Some(contest) => contest,
-                None => contest.insert(self.empty(&job, entry.parameters())?),
+                None => contest.insert(self.empty(&job, entry.parameters())),
             };
             contest.ours.push((name, Box::new(ready)));
         }
         contest.ok_or_else(|| KernelError::unfit("a contest without a kernel of ours").into())
     }
 
-    fn empty(&self, job: &Job, known: &[Parameter]) -> Result<Contest<'static>, KernelError> {
-        let problem = problem(self.family, &self.told, known, job, self.calls)?;
+    fn empty(&self, job: &Job, known: &[Parameter]) -> Contest<'static> {
         // Both sides round their results to this type, and weights on the way.
-        let tolerance = match problem.output {
+        let tolerance = match output_type(self.family, job) {
             ElementType::Bf16 => 1e-2,
             _ => 2e-3,
         };
-        Ok(Contest {
+        let problem = problem(self.family, &self.told, known, job, self.calls);
+        Contest {
             name: self.name.clone(),
-            problem,
+            problem: problem.map_err(|why| why.to_string()),
+            calls: self.calls,
             flops: job.work.flops,
             bytes: job.work.bytes,
             ours: Vec::new(),
             peers: self.peers.to_vec(),
             tolerance,
-        })
+        }
     }
 }
 
@@ -181,6 +182,41 @@ fn peers_of(family: &str) -> &'static [&'static str] {
         "attention" | "attention-backward" => &["flash", "cudnn"],
         _ => &[],
     }
+}
+
+/// The type of a job's results.
+fn output_type(family: &str, job: &Job) -> ElementType {
+    let data = job.data(output_of(family));
+    data.map_or(ElementType::F32, Buffer::ty)
+}
+
+/// What the peers of attention can't do, of what a problem asks for.
+fn beyond_the_peers(told: &Settings, known: &[Parameter]) -> Option<String> {
+    let word = |name| told.word(known, name);
+    if !matches!(word("mask"), "full" | "causal") || word("layout") != "heads" {
+        return Some("the peers take full and causal masks and layout=heads".into());
+    }
+    let changed = known.iter().find(|parameter| {
+        const OURS: [&str; 6] = [
+            "softcap",
+            "alibi",
+            "sinks",
+            "prefix",
+            "documents",
+            "lengths",
+        ];
+        OURS.contains(&parameter.name) && word(parameter.name) != parameter.default
+    });
+    if let Some(changed) = changed {
+        return Some(format!("the peers are run without `{}`", changed.name));
+    }
+    let (queries, keys) = (word("queries"), word("keys"));
+    let square = matches!(keys, "" | "0") || keys == queries;
+    (word("mask") == "causal" && !square).then(|| {
+        "the peers' causal mask begins at the first key, ours ends at the last: they agree where \
+         queries and keys are as many"
+            .into()
+    })
 }
 
 /// A problem as the peers take it, with the data of a job.
@@ -201,9 +237,7 @@ fn problem(
         }),
         None => Err(KernelError::unfit(format!("the job has no buffer {name}"))),
     };
-    let output = job
-        .data(output_of(family))
-        .map_or(ElementType::F32, Buffer::ty);
+    let output = output_type(family, job);
     let (inputs, options) = match family {
         "gemm" => {
             let (m, n, k) = (number("m")?, number("n")?, number("k")?);
@@ -234,11 +268,8 @@ fn problem(
             let queries = number("queries")?;
             let keys = or(number("keys")?, queries);
             let mask = word("mask")?;
-            if !matches!(mask.as_str(), "full" | "causal") || word("layout")? != "heads" {
-                return Err(KernelError::unfit(
-                    "the peers take full and causal masks and layout=heads; leave them out with \
-                     --no-peers",
-                ));
+            if let Some(why) = beyond_the_peers(told, known) {
+                return Err(KernelError::unfit(why));
             }
             let q = tensor("q", vec![batch, heads, queries, dim])?;
             let k = tensor("k", vec![batch, kv_heads, keys, dim])?;
@@ -548,6 +579,36 @@ mod tests {
     use super::*;
     use heist_ptx::arch::Gpu as Simulated;
 
+    #[test]
+    fn peers_are_compared_only_where_they_compute_the_same() {
+        let known = catalogue::entry("attention").unwrap().parameters();
+        let why = |words: &[(&str, &str)]| {
+            let mut told = Settings::default();
+            for (name, value) in words {
+                told.set(*name, *value);
+            }
+            beyond_the_peers(&told, known)
+        };
+        let long = [("mask", "causal"), ("queries", "64"), ("keys", "64")];
+        for alike in [&[][..], &[("mask", "causal")], &[("alibi", "false")], &long] {
+            assert_eq!(why(alike), None, "{alike:?}");
+        }
+        for (words, told) in [
+            (&[("mask", "window(9,0)")][..], "full and causal"),
+            (&[("layout", "rows")], "layout=heads"),
+            (&[("softcap", "30")], "without `softcap`"),
+            (&[("sinks", "true")], "without `sinks`"),
+            (&[("lengths", "7,9")], "without `lengths`"),
+            (
+                &[("mask", "causal"), ("queries", "1"), ("keys", "64")],
+                "first key",
+            ),
+        ] {
+            let why = why(words).unwrap_or_default();
+            assert!(why.contains(told), "{words:?}: {why}");
+        }
+    }
+
     fn target() -> Target {
         let Simulated { arch, sms, .. } = Simulated::H200;
         Target { arch, sms }
@@ -598,8 +659,8 @@ mod tests {
                     .job;
                 let mut small = spec.clone();
                 small.told = told;
-                let contest = small.empty(&job, entry.parameters()).unwrap();
-                for tensor in &contest.problem.inputs {
+                let contest = small.empty(&job, entry.parameters());
+                for tensor in &contest.problem.unwrap().inputs {
                     let count: usize = tensor.shape.iter().product();
                     assert_eq!(count, tensor.data.len(), "{}: {}", spec.name, tensor.name);
                 }
