@@ -1,6 +1,6 @@
 //! Disasters in a space of candidates are told apart, and cost nothing but themselves.
 
-#[path = "../examples/planted/space.rs"]
+#[path = "planted/space.rs"]
 mod space;
 
 use heist::run::{Device, Settings};

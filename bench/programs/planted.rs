@@ -1,7 +1,8 @@
 //! A sweep over a space with planted disasters: a hang, a fault, a wrong result, too much shared memory, and
 //! registers that spill. Each ends in a row of its own, and the rest is right:
-//! `cargo run --example planted`, or `-- gpu`.
+//! `cargo run -p heist-bench --bin planted`, or `-- gpu`.
 
+#[path = "../../crates/heist/tests/planted/space.rs"]
 mod space;
 
 use heist::run::{Device, Settings};
