@@ -141,11 +141,29 @@ class Arm:
             )
 
 
+def tiny_scales(problem):
+    """The factors of keys and of values, one for each key head."""
+    heads = torch.arange(problem["kv_heads"], dtype=torch.float32, device="cuda")
+    return 0.5 + heads / 8, 0.75 + heads / 8
+
+
+def as_tiny(keys):
+    """As 8-bit floats, in bytes."""
+    return keys.to(torch.float8_e4m3fn).view(torch.uint8)
+
+
+def of_tiny(keys, scales):
+    """The numbers that bytes stand for."""
+    return keys.view(torch.float8_e4m3fn).double() * scales.double()[None, :, None, None]
+
+
 def ours(directory, problem, arm, q, k, v):
     """The buffers of a plan: as the plan's storage has them."""
     batch, queries, keys = problem["batch"], problem["queries"], problem["keys"]
     words = lambda numbers: torch.tensor(numbers, dtype=torch.int64).to(torch.int32).cuda()
     buffers = {"q": q, "k": k, "v": v}
+    if arm["cache"] == "e4m3":
+        buffers["k_scale"], buffers["v_scale"] = tiny_scales(problem)
     if arm["ragged"]:
         rows = lambda t: t.transpose(1, 2).reshape(-1, t.shape[1], t.shape[3]).contiguous()
         buffers["q"] = rows(q)
@@ -159,7 +177,8 @@ def ours(directory, problem, arm, q, k, v):
         each = -(-keys // size)
         used = table.view(batch, -1)[:, :each].reshape(-1).long()
         for name in "kv":
-            whole = torch.zeros((batch, each * size) + buffers[name].shape[1:], dtype=q.dtype, device="cuda")
+            shape = (batch, each * size) + buffers[name].shape[1:]
+            whole = torch.zeros(shape, dtype=buffers[name].dtype, device="cuda")
             whole[:, :keys] = buffers[name].view(batch, keys, *buffers[name].shape[1:])
             pages = whole.view(batch * each, size, *whole.shape[2:])
             cache = torch.empty_like(pages)
@@ -287,7 +306,13 @@ def main():
             expected = peer(SDPBackend.FLASH_ATTENTION, *inputs[0], causal)().double()
         else:
             expected = reference(*inputs[0], causal)
-        graphs, notes, kept = {}, {}, []
+        graphs, notes, kept, sizes = {}, {}, [], {}
+        tiny, expected_tiny = None, None
+        if any(arm["cache"] == "e4m3" for arm in problem["arms"]):
+            tiny = [(q, as_tiny(k), as_tiny(v)) for q, k, v in inputs]
+            numbers = [of_tiny(one, scales) for one, scales in zip(tiny[0][1:], tiny_scales(problem))]
+            expected_tiny = reference(tiny[0][0], *numbers, causal)
+            del numbers
         for name, backend in (("cudnn", SDPBackend.CUDNN_ATTENTION), ("flash", SDPBackend.FLASH_ATTENTION)):
             work = [peer(backend, *one, causal) for one in inputs]
             try:
@@ -303,11 +328,14 @@ def main():
                 print(f"  {name}: {told}")
                 continue
             try:
-                arms = [ours(options.directory, problem, arm, *one) for one in inputs]
+                small = arm["cache"] == "e4m3"
+                arms = [ours(options.directory, problem, arm, *one) for one in (tiny if small else inputs)]
+                right = expected_tiny if small else expected
+                sizes[name] = arm["bytes"]
                 arms[0]()
                 torch.cuda.synchronize()
                 found = result(problem, arm, arms[0], dtype).double()
-                error = ((found - expected).norm() / expected.norm()).item()
+                error = ((found - right).norm() / right.norm()).item()
                 bound = (5e-4 if dtype == torch.float16 else 2.5e-3) * (1.5 if large else 1)
                 wrong = "" if error <= bound else "  WRONG"
                 # The same bits in another run.
@@ -326,17 +354,18 @@ def main():
         cudnn, flash = (medians.get(name, float("nan")) for name in ("cudnn", "flash"))
         print(f"{problem['set']}: {problem['name']}   us, TB/s, share of copy, TFLOP/s, against cuDNN, against flash")
         for name, time in medians.items():
-            rate = problem["bytes"] / time / 1e6
+            rate = sizes.get(name, problem["bytes"]) / time / 1e6
             print(
                 f"  {name[:34]:34s} {time:9.2f} {rate:5.2f} {100 * rate / copy:5.1f}% {problem['flops'] / time / 1e6:6.1f} "
                 f"{cudnn / time:6.2f} {flash / time:6.2f}  {notes[name]}"
             )
         sys.stdout.flush()
         results.append({"set": problem["set"], "problem": problem["name"], "us": medians, "notes": notes, "bytes": problem["bytes"]})
-        del graphs, kept, inputs, expected
+        del graphs, kept, inputs, expected, tiny, expected_tiny
         torch.cuda.empty_cache()
     out = os.environ.get("JOB_OUT", options.directory)
     json.dump({"copy": copy, "results": results}, open(os.path.join(out, "results.json"), "w"), indent=1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,5 @@
-"""Runs the multiplications of `gemm_tiles` beside cuBLAS (groups: torch._grouped_mm).
+"""Runs the multiplications of `gemm_tiles` beside cuBLAS (groups: torch._grouped_mm; layers of experts:
+it and PyTorch's other pieces, as they are and compiled).
 
     cargo run -p heist-bench --bin gemm_tiles -- DIR [SET]
     python3 bench/kernels/gemm_tiles.py DIR [--rounds N] [--only TEXT] [--best N] [--guard N]
@@ -404,6 +405,100 @@ def measure_groups(problem, options, made, flush):
     return timed(work, options.rounds, 1, flush), notes
 
 
+def expert_pieces(compiled):
+    """The gate, and the weighed sum of each token's slots."""
+
+    def gate(pair):
+        left, right = pair.chunk(2, dim=-1)
+        return torch.nn.functional.silu(left) * right
+
+    def weigh(rows, slots, weights):
+        rows = rows[slots].view(*weights.shape, -1)
+        return (rows * weights[..., None]).sum(1).to(rows.dtype)
+
+    return [torch.compile(one, dynamic=False) if compiled else one for one in (gate, weigh)]
+
+
+def expert_reference(x, up, down, order, ends, weights, per):
+    """In f64, rounded where something is stored."""
+    slots = torch.zeros(order.numel(), x.shape[1], dtype=torch.float64, device="cuda")
+    begin, gate = 0, torch.nn.functional.silu
+    for expert, end in enumerate(ends.tolist()):
+        own = order[begin:end]
+        begin = end
+        rows = x[own // per].double()
+        left, right = (rows @ up[expert].double().t()).chunk(2, dim=-1)
+        inner = (gate(left) * right).to(x.dtype).double()
+        rows = weights.view(-1)[own, None].double() * (inner @ down[expert].double().t())
+        slots[own] = rows.to(x.dtype).double()
+    return slots.view(-1, per, x.shape[1]).sum(1)
+
+
+def measure_experts(problem, options, made, flush):
+    rows, per, hidden, inner = (problem[name] for name in ("rows", "per", "hidden", "inner"))
+    total, experts = sum(rows), len(rows)
+    generator = torch.Generator("cuda").manual_seed(1)
+    make = lambda scale, *shape: (
+        (torch.rand(shape, generator=generator, device="cuda", dtype=torch.float32) * 2 - 1) * scale
+    ).to(torch.bfloat16)
+    x = make(1, total // per, hidden)
+    up, down = make(hidden**-0.5, experts, 2 * inner, hidden), make(inner**-0.5, experts, hidden, inner)
+    order = torch.randperm(total, generator=generator, device="cuda")
+    weights = torch.rand(total // per, per, generator=generator, device="cuda")
+    ends = torch.cumsum(torch.tensor(rows, dtype=torch.int32, device="cuda"), 0, dtype=torch.int32)
+    d = torch.empty(total // per, hidden, dtype=torch.bfloat16, device="cuda")
+    reference = expert_reference(x, up, down, order, ends, weights, per)
+    wrong = lambda found: ((found.double() - reference).norm() / reference.norm()).item()
+    work, notes, kept = {}, {}, []
+    tokens, slots = order // per, torch.argsort(order)
+    torch._dynamo.reset()
+    for name, compiled in (("cuBLAS", True), ("eager", False)):
+        gate, weigh = expert_pieces(compiled)
+
+        def peer(gate=gate, weigh=weigh):
+            pair = torch._grouped_mm(x[tokens], up.transpose(1, 2), offs=ends)
+            return weigh(torch._grouped_mm(gate(pair), down.transpose(1, 2), offs=ends), slots, weights)
+
+        error = wrong(peer())
+        work[name], notes[name] = graph_of([peer], 1), f"{error:.1e}"
+    given = {
+        "x": x, "up": up, "down": down, "order": order.to(torch.int32), "weights": weights,
+        "shapes": ends, "d": d,
+    }
+    for arm in problem["arms"]:
+        name = arm["name"]
+        told = [made[step["ptx"]] for step in arm["steps"]]
+        if any(registers is None for registers, _ in told):
+            print(f"{name}: {told}")
+            continue
+        d.view(torch.uint8).fill_(255)
+        try:
+            one = Arm(options.directory, arm, given)
+            one()
+            torch.cuda.synchronize()
+            first = d.clone()
+            same = True
+            for _ in range(options.again):
+                d.view(torch.uint8).fill_(255)
+                one()
+                torch.cuda.synchronize()
+                same = same and torch.equal(first.view(torch.uint8), d.view(torch.uint8))
+        except RuntimeError as failure:
+            print(f"{name}: {str(failure).splitlines()[0]}")
+            continue
+        error = wrong(d)
+        notes[name] = f"{error:.1e} {'+'.join(registers for registers, _ in told)}r"
+        if not error < options.error or not same:
+            print(f"WRONG {problem['name']} {name}: error {error}, same {same}")
+            continue
+        work[name] = graph_of([one], 1)
+        kept.append(one)
+    del reference
+    medians = timed(work, options.rounds, 1, flush)
+    print(f"PyTorch compiled {medians['cuBLAS']:.2f} us, as it is {medians['eager']:.2f} us")
+    return medians, notes
+
+
 def timed(work, rounds, calls, flush):
     times = {name: [] for name in work}
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -451,15 +546,17 @@ def main():
         if time.time() - began > options.limit:
             print("out of time")
             break
+        experts = "per" in problem
         grouped = "rows" in problem
         if options.guard and not grouped:
             guard(problem, options, made)
             torch.cuda.empty_cache()
             continue
-        take = measure_groups if grouped else measure
+        take = measure_experts if experts else measure_groups if grouped else measure
         medians, notes = take(problem, options, made, flush)
         peer = medians.get("cuBLAS", math.nan)
-        n, k = problem["n"], problem["k"]
+        # A layer of experts multiplies three matrices of one size.
+        n, k = (3 * problem["inner"], problem["hidden"]) if experts else (problem["n"], problem["k"])
         m = sum(problem["rows"]) if grouped else problem["m"]
         times = len(problem["rows"]) if grouped else 1
         flops, size = 2 * m * n * k, 2 * (m * k + times * n * k + m * n)

@@ -134,6 +134,45 @@ def grouped_loop(inputs, options):
     return work
 
 
+# --- layers of experts -------------------------------------------------------
+
+
+def gate(pair):
+    left, right = pair.chunk(2, dim=-1)
+    return F.silu(left) * right
+
+
+def weigh(rows, slots, weights):
+    """The rows of each token's slots, times their weights, added."""
+    rows = rows[slots].view(*weights.shape, -1)
+    return (rows * weights[..., None]).sum(1).to(rows.dtype)
+
+
+def experts_torch(compiled):
+    """PyTorch's pieces of a layer: gather, product, gate, product, weighed sum. What routing knows (which
+    row is whose) is made before."""
+
+    def prepare(inputs, options):
+        if not hasattr(torch, "_grouped_mm"):
+            raise Unavailable("this PyTorch has no _grouped_mm")
+        x, ends = inputs["x"], inputs["shapes"]
+        up, down = (inputs[name].transpose(1, 2) for name in ("up", "down"))
+        order, per = inputs["order"].long(), options["per"]
+        tokens, slots = order // per, torch.argsort(order)
+        weights = inputs["weights"].view(-1, per)
+        # Without the pieces in f32 between them, as a fused kernel has them.
+        gating, weighing = (torch.compile(one, dynamic=False) if compiled else one for one in (gate, weigh))
+
+        def work():
+            pair = torch._grouped_mm(x[tokens], up, offs=ends)
+            rows = torch._grouped_mm(gating(pair), down, offs=ends)
+            return weighing(rows, slots, weights)
+
+        return work
+
+    return prepare
+
+
 # --- attention ---------------------------------------------------------------
 
 
@@ -194,6 +233,8 @@ PEERS = {
     ("gemm", "triton"): gemm_triton,
     ("grouped-gemm", "torch"): grouped_torch,
     ("grouped-gemm", "cublas-loop"): grouped_loop,
+    ("experts", "torch"): experts_torch(False),
+    ("experts", "torch-compiled"): experts_torch(True),
     ("attention", "flash"): attention("flash"),
     ("attention", "cudnn"): attention("cudnn"),
     ("attention", "efficient"): attention("efficient"),

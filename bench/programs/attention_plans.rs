@@ -6,14 +6,14 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `stages` (how much is on its way), `paged` (pages beside whole sequences), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `long` (2k to 8k) and `one`
-//! (one sequence of 512 tokens).
+//! shares and stages), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `long` (2k to 8k), `one`
+//! (one sequence of 512 tokens) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask, Problem, Rung,
+    Cache, Combine, Config, DecodeShape, Dtype, FAMILY, Grid, Lengths, Mask, Problem, Rung,
     WarpgroupShape, decode_grid, decode_plan, decode_shape, job, schedule, staying, warpgroup_plan,
-    warpgroup_shape,
+    warpgroup_schedule, warpgroup_shape,
 };
 use heist_kernels::{KernelError, LaunchPlan, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
@@ -189,6 +189,55 @@ fn paged(problem: &Problem) -> Set {
     }
 }
 
+/// Keys and values of 8 bits beside those of 16: whole, and in pages.
+fn tiny(problem: &Problem) -> Set {
+    let Lengths::Same { batch, keys, .. } = problem.lengths else {
+        unreachable!("a shape of `decode`");
+    };
+    let mut arms = vec![chosen(problem)];
+    let mut small = problem.clone();
+    small.cache = Cache::E4m3;
+    let (_, _, plan) = chosen(&small);
+    arms.push(("e4m3".into(), small.clone(), plan));
+    for (keys, stages, blocks) in [(64, 3, 1), (64, 6, 1), (128, 2, 2), (64, 4, 2), (256, 3, 1)] {
+        let base = decode_shape(&small, H200);
+        let shape = DecodeShape {
+            keys,
+            stages,
+            ..base
+        };
+        let grid = decode_grid(&small, &shape, H200);
+        let dealt = Grid {
+            blocks: grid.blocks * blocks,
+            least: (grid.least / blocks).max(1),
+            // Shares may end inside of tiles.
+            combine: if blocks > 1 {
+                Combine::Launch
+            } else {
+                grid.combine
+            },
+        };
+        let plan = decode_plan(&small, shape, dealt, H200);
+        let name = format!("e4m3 {stages} stages of {keys}, {blocks} blocks");
+        arms.push((name, small.clone(), plan));
+    }
+    for (cache, mark) in [(Cache::Same, ""), (Cache::E4m3, "e4m3 ")] {
+        for page_size in [Some(16), Some(64), Some(128)] {
+            let lengths = vec![(1, keys); batch as usize];
+            let mut other = Problem::ragged(lengths, problem.heads, problem.head_dim);
+            (other.kv_heads, other.dtype, other.page_size, other.cache) =
+                (problem.kv_heads, problem.dtype, page_size, cache);
+            let (_, other, plan) = chosen(&other);
+            let size = page_size.unwrap_or(0);
+            arms.push((format!("{mark}pages of {size}"), other, plan));
+        }
+    }
+    Set {
+        problem: problem.clone(),
+        arms,
+    }
+}
+
 /// Several queries, as speculative decoding has them.
 fn speculative(queries: u32, kv_heads: u32) -> Set {
     let mut problem = decode(16, 32, kv_heads, 8192, 128, Dtype::Bf16);
@@ -300,6 +349,86 @@ fn one_set() -> Set {
     set
 }
 
+/// Lengths of ten batches, 16 heads: one long sequence among short ones, power laws, two kinds.
+fn packed_batches() -> Vec<(Vec<u32>, u32, Mask)> {
+    let zipf = |count: u32, first: u32| (1..=count).map(|i| (first / i).max(64)).collect();
+    let with = |long: u32, count: usize, short: u32| {
+        let mut all = vec![short; count];
+        all.insert(count / 2, long);
+        all
+    };
+    let uniform = (0..32u32).map(|i| 128 + (i * 1237) % 1920).collect();
+    let geometric = (0..12u32).map(|i| 8192u32 >> (i / 2)).collect();
+    let lognormal = (0..48u32)
+        .map(|i| {
+            let at = (f64::from((i * 29) % 48) + 0.5) / 48.0;
+            (600.0 * (1.2 * (at / (1.0 - at)).ln() / 1.7).exp()) as u32
+        })
+        .collect();
+    let two: Vec<u32> = (0..64)
+        .map(|i| if i % 16 == 0 { 4096 } else { 256 })
+        .collect();
+    let short = (0..128u32).map(|i| 32 + (i * 97) % 480).collect();
+    vec![
+        (with(8192, 63, 128), 128, Mask::Causal),
+        (zipf(64, 16384), 128, Mask::Causal),
+        (uniform, 128, Mask::Causal),
+        (geometric, 128, Mask::Causal),
+        (lognormal, 128, Mask::Full),
+        (two, 128, Mask::Full),
+        (vec![2048; 8], 128, Mask::Causal),
+        (zipf(64, 16384), 64, Mask::Full),
+        (with(16384, 100, 64), 64, Mask::Causal),
+        (short, 64, Mask::Causal),
+    ]
+}
+
+/// A packed batch: what is chosen, and every way to hand out its tiles.
+fn packed_set((lengths, dim, mask): (Vec<u32>, u32, Mask)) -> Set {
+    let each = lengths.iter().map(|&length| (length, length)).collect();
+    let mut problem = Problem::ragged(each, 16, dim);
+    (problem.mask, problem.dtype) = (mask, Dtype::Bf16);
+    let mut arms = vec![chosen(&problem)];
+    let own = warpgroup_shape(&problem, H200).scheduled();
+    let longest = WarpgroupShape {
+        listed: None,
+        ..own
+    };
+    let listed = own;
+    let narrow = WarpgroupShape {
+        groups: 2,
+        keys: 128,
+        ..listed
+    };
+    for source in [TileSource::Direct, TileSource::Static, TileSource::Ticket] {
+        for (name, shape) in [("for the longest", longest), ("listed", listed)] {
+            let mut schedule = Schedule::new(source);
+            if shape.listed.is_none() {
+                schedule.order = warpgroup_schedule(&problem, H200).order;
+            }
+            let plan = warpgroup_plan(&problem, shape, &schedule, H200);
+            arms.push((format!("{name} {source}"), problem.clone(), plan));
+        }
+    }
+    let direct = Schedule::new(TileSource::Direct);
+    let mut stay = |shape: WarpgroupShape, name: &str| {
+        let shape = staying(&problem, shape, H200);
+        let plan = warpgroup_plan(&problem, shape, &direct, H200);
+        arms.push((format!("{name} stay"), problem.clone(), plan));
+    };
+    if narrow != listed {
+        stay(narrow, "listed 128x128");
+    }
+    for heads in [1, 2, 4, 8, 16] {
+        let shape = WarpgroupShape {
+            listed: Some(heads),
+            ..listed
+        };
+        stay(shape, &format!("listed {heads}"));
+    }
+    Set { problem, arms }
+}
+
 fn sets(name: &str) -> Vec<Set> {
     let shapes = decode_shapes();
     let some = |at: &[usize]| at.iter().map(|at| shapes[*at].clone()).collect::<Vec<_>>();
@@ -316,12 +445,19 @@ fn sets(name: &str) -> Vec<Set> {
         "short" => short_sets(),
         "long" => long_sets(),
         "one" => vec![one_set()],
+        "packed" => packed_batches().into_iter().map(packed_set).collect(),
         "paged" => some(&[0, 1, 8]).iter().map(paged).collect(),
+        "tiny" => some(&[0, 1, 2, 4, 8, 9, 12, 15, 16, 18])
+            .iter()
+            .map(tiny)
+            .collect(),
         "spec" => [(2, 8), (4, 8), (8, 8), (16, 8), (4, 4)]
             .map(|(queries, kv_heads)| speculative(queries, kv_heads))
             .into(),
         other => {
-            eprintln!("`{other}` is no set: decode, deal, stages, paged, spec, short, long, one");
+            eprintln!(
+                "`{other}` is no set: decode, deal, stages, paged, tiny, spec, short, long, one, packed"
+            );
             std::process::exit(2);
         }
     }
@@ -387,6 +523,7 @@ fn describe(
     Ok(json!({
         "name": name, "plan": plan.name, "variant": plan.variant,
         "page": problem.page_size, "ragged": problem.is_ragged(),
+        "cache": problem.cache.to_string(), "bytes": problem.work().bytes,
         "table": problem.page_table(),
         "buffers": buffers.collect::<Vec<_>>(), "steps": steps,
     }))
@@ -414,6 +551,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 "heads": problem.heads, "kv_heads": problem.kv_heads, "queries": queries,
                 "keys": keys, "dim": problem.head_dim, "dtype": problem.dtype.to_string(),
                 "causal": problem.mask == Mask::Causal,
+                "lengths": problem.sequences().iter().map(|(q, _)| *q).collect::<Vec<_>>(),
                 "flops": problem.work().flops, "bytes": problem.work().bytes, "arms": arms,
             }));
         }

@@ -8,13 +8,15 @@
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
 //! ones), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
-//! it chooses first, then every tile shape) or `groups` (grouped multiplications, in every
-//! variant). Shapes are from models, and odd ones.
+//! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
+//! variant) or `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
+//! ones.
 
 use heist_builder::Arch;
 use heist_kernels::gemm::{
     FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling,
 };
+use heist_kernels::grouped::experts::{self, Experts, Gathering};
 use heist_kernels::grouped::{self, Grouped, Shapes};
 use heist_kernels::{Job, KernelError, Target};
 use heist_launch::{Arg, BufferRef, TensorMap};
@@ -377,6 +379,97 @@ fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Layers of experts: slots of each, experts a token, hidden, inner.
+fn expert_problems() -> Vec<(String, Experts)> {
+    let spread = |count: u32, mean: u32| -> Vec<u32> {
+        let share = |i: u32| mean / 2 + (i * 37) % 17 * mean / 16;
+        let mut rows: Vec<u32> = (0..count).map(share).collect();
+        let total: u32 = rows.iter().sum();
+        rows[0] += total.next_multiple_of(8) - total;
+        rows
+    };
+    let mut skewed: Vec<u32> = (1..=64).map(|i: u32| (4096 / i).max(16)).collect();
+    let total: u32 = skewed.iter().sum();
+    skewed[0] += total.next_multiple_of(8) - total;
+    let cases = [
+        ("Mixtral, 4096 tokens", spread(8, 1024), 2, 4096, 14336),
+        ("Mixtral, 512 tokens", spread(8, 128), 2, 4096, 14336),
+        ("Mixtral, 32 tokens", vec![8; 8], 2, 4096, 14336),
+        (
+            "32 of DeepSeek's, 1024 tokens",
+            spread(32, 256),
+            8,
+            7168,
+            2048,
+        ),
+        ("32 of DeepSeek's, 48 tokens", vec![12; 32], 8, 7168, 2048),
+        (
+            "128 of Qwen3's, 4096 tokens",
+            spread(128, 256),
+            8,
+            2048,
+            768,
+        ),
+        ("128 of Qwen3's, 128 tokens", vec![8; 128], 8, 2048, 768),
+        ("64 skewed", skewed, 8, 2048, 1408),
+        (
+            "16 of Llama 4's, 2048 tokens",
+            spread(16, 128),
+            1,
+            5120,
+            8192,
+        ),
+    ];
+    let problem = |(name, rows, per, hidden, inner): (&str, Vec<u32>, u32, u32, u32)| {
+        let problem = Experts {
+            rows,
+            per,
+            hidden,
+            inner,
+            dtype: Input::Bf16,
+        };
+        (name.to_owned(), problem)
+    };
+    cases.into_iter().map(problem).collect()
+}
+
+/// Writes layers of experts in pairs of tile shapes, with rows gathered on the way in and by a launch.
+fn expert_layers(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
+    let shapes = [
+        Tiling::new(128, 256, 64, 4),
+        Tiling::new(64, 256, 64, 5),
+        Tiling::new(64, 128, 64, 4).blocks(2),
+    ];
+    for (name, problem) in expert_problems() {
+        let chosen = experts::FAMILY.choose(None, &problem, H200)?;
+        let job = chosen.job(&problem, None, H200)?;
+        let mut arms = vec![describe("chosen", &job, directory, &mut written)?];
+        for (gathering, mark) in [(Gathering::Fused, ""), (Gathering::Launch, " copied")] {
+            for (up, down) in shapes
+                .iter()
+                .flat_map(|up| shapes.iter().map(move |down| (up, down)))
+            {
+                let plan = experts::plan_with(&problem, [*up, *down], gathering, None, H200)?;
+                let name = format!("{up} {down}{mark}");
+                arms.push(describe(
+                    &name,
+                    &plan.job(|_| None),
+                    directory,
+                    &mut written,
+                )?);
+            }
+        }
+        all.push(json!({
+            "name": name, "rows": problem.rows, "per": problem.per, "hidden": problem.hidden,
+            "inner": problem.inner, "arms": arms,
+        }));
+    }
+    std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
+    println!("{} kernels in {}", written.len(), directory.display());
+    Ok(())
+}
+
 /// Everything that a launcher needs, with the PTX in files of their own.
 fn describe(
     name: &str,
@@ -409,13 +502,15 @@ fn describe(
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
-        return Err("usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups]".into());
+        return Err("usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups|experts]".into());
     };
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;
     let set = rest.first().map_or("tiles", String::as_str);
-    if set == "groups" {
-        return groups(directory);
+    match set {
+        "groups" => return groups(directory),
+        "experts" => return expert_layers(directory),
+        _ => {}
     }
     let (mut written, mut all) = (BTreeMap::new(), Vec::new());
     let half =

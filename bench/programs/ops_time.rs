@@ -3,7 +3,7 @@
 //! `cargo run --release -p heist-bench --bin ops_time`
 
 use heist::gpu::{JitOptions, PtxText};
-use heist::kernels::attention::{Dtype, Layout, Mask};
+use heist::kernels::attention::{Cache, Dtype, Layout, Mask};
 use heist::kernels::gemm::{Gemm, Input, Layout as Stored, Output};
 use heist::launch::{Launch, TensorElement, TensorMap};
 use heist::ops::{
@@ -100,6 +100,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             kv_heads: 2,
             head_dim: 64,
             dtype: Dtype::Bf16,
+            cache: Cache::Same,
             mask: Mask::Causal,
             layout: Layout::Heads,
             scale: None,
@@ -127,6 +128,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             q_starts: None,
             k_starts: None,
             pages: None,
+            k_scale: None,
+            v_scale: None,
         };
         let workspace = WorkspaceMemory {
             counters: Memory::device(&counters),

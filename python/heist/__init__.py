@@ -1,6 +1,7 @@
 """GPU kernels whose tiles are scheduled while they run, and a simulated GPU for any PTX.
 
 * :mod:`heist.torch`: attention, products and grouped products for PyTorch.
+* :mod:`heist.triton`, :mod:`heist.cute`: kernels of Triton and of the CuTe DSL, as they are, on a simulated GPU.
 * :func:`check`: what is wrong with PTX, or what a log means, without running it.
 * :func:`explain`: the page about a rule.
 * :func:`run`: PTX on a simulated or a real GPU, with arrays as arguments.

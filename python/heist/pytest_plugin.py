@@ -8,8 +8,10 @@ every run of pytest in an environment that has Heist.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
+import sys
 from collections import Counter
 from typing import Any, Iterator
 
@@ -25,7 +27,7 @@ _MARKER = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("heist", "kernels on a simulated GPU")
     group.addoption(
-        "--heist", action="store_true", help="run every Triton kernel that a test launches on a simulated GPU, and check it"
+        "--heist", action="store_true", help="run every Triton and CuTe DSL kernel of a test on a simulated GPU, and check it"
     )
     group.addoption("--heist-device", default=_DEVICE, metavar="NAME", help=f"which simulated GPU ({_DEVICE})")
     group.addoption(
@@ -45,16 +47,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check(device: str) -> None:
-    import importlib.util
-
     from heist import _native
 
     try:
         _native.simulated(device)
     except ValueError as error:
         raise pytest.UsageError(f"--heist-device={device}: {error}") from None
-    if importlib.util.find_spec("triton") is None:
-        raise pytest.UsageError("--heist simulates the launches of Triton kernels, and Triton is not installed")
+    if not any(importlib.util.find_spec(name) for name in ("triton", "cutlass")):
+        raise pytest.UsageError("--heist simulates the launches of Triton and CuTe DSL kernels, and neither is installed")
 
 
 class _Tally:
@@ -93,11 +93,25 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: Any) -> Iterator[None]:
     wish = _wish(item)
     with contextlib.ExitStack() as stack:
         if wish is not None:
-            from heist.triton import simulate
-
-            device = wish.pop("device")
-            item.stash[_session] = stack.enter_context(simulate(device, **wish))
+            item.stash[_session] = _simulated(stack, wish.pop("device"), wish)
         yield
+
+
+def _simulated(stack: contextlib.ExitStack, device: str, how: dict[str, Any]) -> Any:
+    """The session of a test: of Triton where that is installed, and of the CuTe DSL where the test
+    module or another has imported it. Both keep one list of launches, and one of unwritten memory."""
+    sessions = []
+    if importlib.util.find_spec("triton") is not None:
+        from heist import triton
+
+        sessions.append(stack.enter_context(triton.simulate(device, **how)))
+    if "cutlass" in sys.modules or not sessions:
+        from heist import cute
+
+        sessions.append(stack.enter_context(cute.simulate(device, **how)))
+    for other in sessions[1:]:
+        other.launches, other.unwritten = sessions[0].launches, sessions[0].unwritten
+    return sessions[0]
 
 
 @pytest.fixture

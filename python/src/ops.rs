@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{HeistError, bad_word, of_op};
-use heist::kernels::attention::{Layout as Heads, Mask};
+use heist::kernels::attention::{Cache, Layout as Heads, Mask};
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
     Attention, AttentionBackward, BorrowedStream, GroupedGemm, Memory, OpError, Operands, SLOTS,
@@ -156,6 +156,7 @@ impl Ops {
             kv_heads,
             head_dim: dim,
             dtype: dtype.parse().map_err(bad_word)?,
+            cache: Cache::Same,
             mask: mask(causal, window),
             layout: if rows { Heads::Rows } else { Heads::Heads },
             scale,
@@ -193,6 +194,7 @@ impl Ops {
                 kv_heads,
                 head_dim: dim,
                 dtype: dtype.parse().map_err(bad_word)?,
+                cache: Cache::Same,
                 mask: mask(causal, window),
                 layout: if rows { Heads::Rows } else { Heads::Heads },
                 scale,

@@ -20,7 +20,7 @@ def halves(*shape):
     return random(*shape, dtype=torch.float16)
 
 
-@pytest.fixture(params=["a100", "h200"])
+@pytest.fixture(params=["a100", "h200", "b200"])
 def gpu(request):
     with heist.triton.simulate(request.param) as session:
         yield session
@@ -110,11 +110,49 @@ def test_descriptors_made_by_the_kernel(gpu):
     close(kernels.doubled(x), x * 2, 0)
 
 
+_E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+_EIGHT_BITS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+
+
+def scaled(rows, depth, form):
+    """Elements as the kernel takes them, their scales, and what the two mean."""
+    made = torch.Generator().manual_seed(rows)
+    exponents = torch.randint(-3, 4, (rows, depth // 32), generator=made)
+    if form == "e2m1":
+        codes = torch.randint(0, 16, (rows, depth), generator=made, dtype=torch.uint8)
+        values = _E2M1[(codes & 7).long()] * torch.where(codes > 7, -1, 1)
+        elements = codes[:, 0::2] | codes[:, 1::2] << 4
+    else:
+        elements = torch.randn(rows, depth, generator=made).to(_EIGHT_BITS[form])
+        values = elements.float()
+    return elements, (exponents + 127).to(torch.uint8), values * (2.0**exponents).repeat_interleave(32, 1)
+
+
+@pytest.mark.parametrize("form", ["e4m3", "e5m2", "e2m1"])
+def test_block_scaled_matmul(gpu, form):
+    a, a_scales, a_means = scaled(128, 256, form)
+    b, b_scales, b_means = scaled(64, 256, form)
+    if (gpu.gpu.capability, form) == (80, "e4m3"):
+        with pytest.raises(Exception, match="fp8e4nv not supported in this architecture"):
+            kernels.scaled_matmul(a, b, a_scales, b_scales, form)
+        return
+    got = kernels.scaled_matmul(a, b, a_scales, b_scales, form)
+    # Before Blackwell Triton multiplies in bfloat16.
+    close(got, a_means @ b_means.T, 1e-3 if gpu.gpu.capability >= 100 else 1e-1)
+
+
 def test_heuristics_and_atomics(gpu):
     x = random(5, 100)
     close(kernels.row_sum(x), x.sum(1), 1e-4)
     bins = torch.arange(1000) % 7
     assert kernels.histogram(bins, 7).tolist() == torch.bincount(bins).tolist()
+
+
+def test_programs_may_count_blocks_by_registers(gpu):
+    x = random(9, 200)
+    made = kernels.softmax_kernel.warmup(x, x, 200, 200, 9, 200, 256, 2, num_warps=8, grid=(1,))
+    made._init_handles()
+    assert 65536 // (made.n_regs * 32 * 8) == 1
 
 
 def test_arrays_of_numpy():

@@ -399,3 +399,34 @@ def histogram(x, bins):
     counts = torch.zeros(bins, dtype=torch.int32, device=x.device)
     histogram_kernel[(triton.cdiv(x.numel(), 128),)](x, counts, x.numel(), BLOCK=128)
     return counts
+
+
+@triton.jit
+def scaled_kernel(
+    a_ptr, b_ptr, c_ptr, a_scales, b_scales, N, K, FORMAT: tl.constexpr, PACK: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    depth = tl.arange(0, BLOCK_K // PACK)
+    scale = tl.arange(0, BLOCK_K // 32)
+    sum = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for k in range(0, K, BLOCK_K):
+        a = tl.load(a_ptr + rows[:, None] * (K // PACK) + k // PACK + depth[None, :])
+        b = tl.load(b_ptr + columns[:, None] * (K // PACK) + k // PACK + depth[None, :])
+        a_scale = tl.load(a_scales + rows[:, None] * (K // 32) + k // 32 + scale[None, :])
+        b_scale = tl.load(b_scales + columns[:, None] * (K // 32) + k // 32 + scale[None, :])
+        sum = tl.dot_scaled(a, a_scale, FORMAT, b.T, b_scale, FORMAT, sum)
+    tl.store(c_ptr + rows[:, None] * N + columns[None, :], sum)
+
+
+def scaled_matmul(a, b, a_scales, b_scales, form):
+    """The product of `a` and the transpose of `b`, with a power of two for every 32 elements of a row."""
+    m, n = a.shape[0], b.shape[0]
+    pack = 2 if form == "e2m1" else 1
+    c = torch.empty((m, n), dtype=torch.float32, device=a.device)
+    grid = (m // 128, n // 64)
+    scaled_kernel[grid](
+        a, b, c, a_scales, b_scales, n, a.shape[1] * pack, form, pack, 128, 64, 128, num_stages=2
+    )
+    return c

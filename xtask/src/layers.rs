@@ -35,6 +35,7 @@ pub(crate) fn check() -> Result<(), Failed> {
         }
     }
     wrong.extend(heavy_in_the_checker()?);
+    wrong.extend(compiled_twice()?);
     if wrong.is_empty() {
         eprintln!(
             "layers: {} crates keep to {TABLE}, without circles",
@@ -48,16 +49,51 @@ pub(crate) fn check() -> Result<(), Failed> {
 /// What a program that only checks PTX must not compile: the library without its features
 /// has neither the command line nor the driver.
 fn heavy_in_the_checker() -> Result<Vec<String>, Failed> {
+    let library = ["--package", "heist", "--no-default-features"];
+    Ok(heavy(&tree(&library, &["normal"], "{p}")?))
+}
+
+/// Crates that the tests of the workspace and the wheel resolve to different features: each is
+/// compiled twice by the test command, and with it whatever uses it.
+fn compiled_twice() -> Result<Vec<String>, Failed> {
+    const FEATURES: &str = "{p} [{f}]";
+    let tests = tree(&["--workspace"], &["normal", "build", "dev"], FEATURES)?;
+    let wheel = ["--package", "heist-python"];
+    let wheel = tree(&wheel, &["normal", "build"], FEATURES)?;
+    Ok(differing(&tests, &wheel))
+}
+
+/// The lines of the wheel's tree that the tests' tree does not have.
+fn differing(tests: &str, wheel: &str) -> Vec<String> {
+    let lines = |tree: &str| -> BTreeSet<String> {
+        let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
+        lines.map(str::to_owned).collect()
+    };
+    lines(wheel)
+        .difference(&lines(tests))
+        .map(|line| {
+            format!(
+                "python: {line} is compiled twice, since the workspace's tests need other features of \
+                 it: name them where the workspace's Cargo.toml names the crate"
+            )
+        })
+        .collect()
+}
+
+/// What `cargo tree` prints of some packages, a line for each crate that they use.
+fn tree(packages: &[&str], edges: &[&str], format: &str) -> Result<String, Failed> {
     let output = shell::command("cargo")
-        .args(["tree", "--package", "heist", "--no-default-features"])
-        .args(["--edges", "normal", "--prefix", "none"])
+        .arg("tree")
+        .args(packages)
+        .args(["--edges", &edges.join(","), "--format", format])
+        .args(["--prefix", "none"])
         .output()
         .map_err(|error| Failed(format!("`cargo tree` can't be started: {error}")))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Failed(format!("`cargo tree`: {said}")));
     }
-    Ok(heavy(&String::from_utf8_lossy(&output.stdout)))
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The lines of `cargo tree` that name a crate which a checker does not need.
@@ -177,6 +213,15 @@ fn read(package: &serde_json::Value) -> Option<Crate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crate_with_other_features_in_the_wheel_is_named() {
+        let tests = "serde v1.0.0 [alloc,std]\nhalf v2.0.0 [] (*)\nproptest v1.0.0 []\n";
+        assert!(differing(tests, "serde v1.0.0 [alloc,std] (*)\nhalf v2.0.0 []\n").is_empty());
+        let found = differing(tests, "serde v1.0.0 [std]\nhalf v2.0.0 []\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("serde v1.0.0 [std]"), "{found:?}");
+    }
 
     #[test]
     fn a_heavy_crate_below_the_checker_is_named() {

@@ -17,7 +17,7 @@ mod suite;
 mod tools;
 mod wheel;
 
-use shell::Failed;
+use shell::{Aside, Failed};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -26,6 +26,7 @@ cargo xtask COMMAND
   setup        make the virtual environment with ptxas that the tests ask
   test         setup, a browser (Debian's chromium, where it may be installed), then
                formatting, layers, lints, every test, and those of the Python package
+  python       the Python package, built as the Rust tests are, and its tests
   book         the programs written into the pages of docs, links checked, and HTML where mdbook is
   wheel        the Python package, to install: target/wheels/heist-*.whl
   dist         a release in target/dist: the command, the wheel, notes, the list of parts, checksums
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["setup"] => tools::setup(),
         ["test"] => test(),
+        ["python"] => wheel::test(),
         ["book"] => book::book(),
         ["wheel"] => wheel::wheel().map(drop),
         ["dist"] => dist::dist(),
@@ -94,13 +96,18 @@ fn main() -> ExitCode {
 fn test() -> Result<(), Failed> {
     tools::setup()?;
     browser::setup();
-    type Step = fn() -> Result<(), Failed>;
-    let steps: [(&str, Step); 5] = [
-        ("layers", layers::check),
-        ("formatting", || shell::cargo(&["fmt", "--all", "--check"])),
-        ("lints", lint),
-        ("tests", suite::run),
-        ("the Python package", wheel::test),
+    // Its downloads take minutes and little of the processor.
+    let python = Aside::start("python")?;
+    type Step<'a> = Box<dyn FnOnce() -> Result<(), Failed> + 'a>;
+    let steps: [(&str, Step<'_>); 5] = [
+        ("layers", Box::new(layers::check)),
+        (
+            "formatting",
+            Box::new(|| shell::cargo(&["fmt", "--all", "--check"])),
+        ),
+        ("lints", Box::new(lint)),
+        ("tests", Box::new(suite::run)),
+        ("the Python package", Box::new(|| python.finish())),
     ];
     let mut failed = Vec::new();
     for (name, step) in steps {

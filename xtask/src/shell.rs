@@ -1,7 +1,8 @@
 //! Running other programs, and saying which one failed.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::{fs, io};
 
 /// A chore that did not come off, with the reason.
 pub(crate) struct Failed(pub(crate) String);
@@ -37,4 +38,49 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failed> {
 /// Runs cargo in the root of the workspace.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<(), Failed> {
     run(command("cargo").args(arguments))
+}
+
+/// A chore that runs beside others: what it prints is kept, and shown when it has ended.
+pub(crate) struct Aside {
+    chore: &'static str,
+    running: Child,
+    log: PathBuf,
+}
+
+impl Aside {
+    /// Starts `cargo xtask CHORE`.
+    pub(crate) fn start(chore: &'static str) -> Result<Aside, Failed> {
+        let log = root().join(format!("target/{chore}.log"));
+        let cannot = |error: io::Error| Failed(format!("`cargo xtask {chore}`: {error}"));
+        fs::create_dir_all(root().join("target")).map_err(cannot)?;
+        let out = fs::File::create(&log).map_err(cannot)?;
+        let running = command(std::env::current_exe().map_err(cannot)?)
+            .arg(chore)
+            .stdin(Stdio::null())
+            .stderr(out.try_clone().map_err(cannot)?)
+            .stdout(out)
+            .spawn()
+            .map_err(cannot)?;
+        eprintln!("$ cargo xtask {chore} & (its lines follow at the end)");
+        Ok(Aside {
+            chore,
+            running,
+            log,
+        })
+    }
+
+    /// Waits for it, and shows what it printed.
+    pub(crate) fn finish(mut self) -> Result<(), Failed> {
+        let cannot = |error: io::Error| Failed(format!("`cargo xtask {}`: {error}", self.chore));
+        let status = self.running.wait().map_err(cannot)?;
+        let said = fs::read(&self.log).map_err(cannot)?;
+        println!("{}", String::from_utf8_lossy(&said));
+        match status.success() {
+            true => Ok(()),
+            false => Err(Failed(format!(
+                "`cargo xtask {}` failed: {status}",
+                self.chore
+            ))),
+        }
+    }
 }

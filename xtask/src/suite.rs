@@ -4,36 +4,47 @@ use crate::shell::{self, Failed};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+/// Those that are compiled with optimisation for the tests that run them (see `Cargo.toml`).
+const OPTIMISED: [&str; 7] = [
+    "arith", "builder", "kernels", "launch", "ptx", "sched", "sim",
+];
+
 /// Runs all test programs, also after one has failed.
 pub(crate) fn run() -> Result<(), Failed> {
-    let arguments = ["test", "--workspace", "--no-fail-fast"];
-    eprintln!("$ cargo {}", arguments.join(" "));
-    let mut cargo = shell::command("cargo")
-        .args(arguments)
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| Failed(format!("cargo can't be started: {error}")))?;
+    // Unit tests run for seconds, and each crate is compiled once more for them: to
+    // optimise that takes minutes and saves none.
+    let plain: Vec<String> = OPTIMISED
+        .iter()
+        .flat_map(|name| {
+            let plain = format!("profile.dev.package.heist-{name}.opt-level=0");
+            ["--config".to_owned(), plain]
+        })
+        .collect();
+    let plain: Vec<&str> = plain.iter().map(String::as_str).collect();
+    // The programs of `bench` are measurements: they have no unit tests, and take long to link.
+    let units = ["--lib", "--bins", "--exclude", "heist-bench"];
+    let phases = [
+        [&units[..], &plain].concat(),
+        vec!["--test", "*"],
+        vec!["--doc"],
+    ];
     let mut tally = Tally::default();
-    if let Some(output) = cargo.stdout.take() {
-        // A line that is not text is shown as far as it is.
-        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
-            let line = String::from_utf8_lossy(&line);
-            println!("{line}");
-            tally.read(&line);
+    let mut broken = Vec::new();
+    for phase in phases {
+        let arguments = [&["test", "--workspace", "--no-fail-fast"][..], &phase].concat();
+        if let Err(Failed(why)) = tally.cargo(&arguments) {
+            broken.push(why);
         }
     }
-    let status = cargo
-        .wait()
-        .map_err(|error| Failed(format!("cargo: {error}")))?;
     println!("{} passed, {} failed", tally.passed, tally.failed);
-    if status.success() {
+    if broken.is_empty() {
         return Ok(());
     }
     let names = match &tally.names[..] {
         [] => "a test program did not build, or ended early: its lines are above".to_owned(),
         names => names.join("\n  "),
     };
-    Err(Failed(format!("cargo test ended with {status}\n  {names}")))
+    Err(Failed(format!("{}\n  {names}", broken.join("\n"))))
 }
 
 /// What the lines of test programs add up to.
@@ -45,6 +56,31 @@ struct Tally {
 }
 
 impl Tally {
+    /// Runs cargo, and adds up what its test programs print.
+    fn cargo(&mut self, arguments: &[&str]) -> Result<(), Failed> {
+        eprintln!("$ cargo {}", arguments.join(" "));
+        let mut cargo = shell::command("cargo")
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| Failed(format!("cargo can't be started: {error}")))?;
+        if let Some(output) = cargo.stdout.take() {
+            // A line that is not text is shown as far as it is.
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                self.read(&line);
+            }
+        }
+        let status = cargo
+            .wait()
+            .map_err(|error| Failed(format!("cargo: {error}")))?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(Failed(format!("cargo test ended with {status}"))),
+        }
+    }
+
     /// Reads `test NAME ... FAILED` and `test result: ok. N passed; N failed; …`.
     fn read(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result: ") {

@@ -414,14 +414,16 @@ impl<'k> PendingStore<'k> {
 /// is readable only between its wait and its release.
 #[derive(Debug)]
 pub struct BulkPipeline<'k, S: StageSpec> {
-    k: Kernel<'k>,
-    stages: u32,
-    spec: S,
-    memory: S::Memory<'k>,
-    full: Mbarriers<'k>,
-    empty: Mbarriers<'k>,
+    pub(crate) k: Kernel<'k>,
+    pub(crate) stages: u32,
+    pub(crate) spec: S,
+    pub(crate) memory: S::Memory<'k>,
+    pub(crate) full: Mbarriers<'k>,
+    pub(crate) empty: Mbarriers<'k>,
     /// Blocks of the cluster that fill each other's stages.
     peers: u32,
+    /// Threads that fill a part of every stage themselves.
+    pub(crate) gatherers: u32,
 }
 
 /// The producing end of a [`BulkPipeline`].
@@ -478,6 +480,31 @@ impl<'k> Kernel<'k> {
         consumers: u32,
         peers: u32,
     ) -> BulkPipeline<'k, S> {
+        self.ring_of(stages, spec, consumers, peers, 0)
+    }
+
+    /// The same for one block, with `gatherers` threads that fill a part of every stage themselves
+    /// ([`BulkPipeline::gatherer`]): rows that no box has.
+    #[track_caller]
+    pub fn bulk_pipeline_gathered<S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+        consumers: u32,
+        gatherers: u32,
+    ) -> BulkPipeline<'k, S> {
+        self.ring_of(stages, spec, consumers, 1, gatherers)
+    }
+
+    #[track_caller]
+    fn ring_of<S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+        consumers: u32,
+        peers: u32,
+        gatherers: u32,
+    ) -> BulkPipeline<'k, S> {
         self.require(Feature::MbarrierTransactions);
         if peers != 1 && peers != self.cluster_size() {
             self.fail(format!(
@@ -499,7 +526,7 @@ impl<'k> Kernel<'k> {
             BarrierSpec {
                 name: "full",
                 count: stages,
-                arrivals: 1,
+                arrivals: 1 + gatherers,
             },
             BarrierSpec {
                 name: "empty",
@@ -515,6 +542,7 @@ impl<'k> Kernel<'k> {
             full,
             empty,
             peers,
+            gatherers,
         }
     }
 }
@@ -613,6 +641,15 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
         let k = self.pipeline.k;
         k.if_(self.holding, || self.release(self.held.get()));
         self.holding.set(false);
+    }
+
+    /// The same in one thread, for work that the caller has the stage given back after: at the
+    /// barrier that is returned.
+    #[track_caller]
+    pub(crate) fn next_by_one_thread(&self, work: impl FnOnce(S::Ready<'k>)) -> Mbarrier<'k> {
+        let (stage, ()) = self.next(work);
+        self.cursor.advance();
+        self.pipeline.empty.at(stage)
     }
 
     #[track_caller]

@@ -127,6 +127,15 @@ pub struct RawUse {
     pub at: String,
 }
 
+/// What a kernel has done with tensor memory so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TensorMemoryUse {
+    #[default]
+    Never,
+    Now,
+    Before,
+}
+
 /// Everything a kernel's body writes into.
 pub(crate) struct Recorder {
     pub(crate) arch: Arch,
@@ -151,6 +160,7 @@ pub(crate) struct Recorder {
     /// Whether loop-invariant arithmetic is hoisted.
     pub(crate) hoists: Cell<bool>,
     pub(crate) clc_requests: Cell<u32>,
+    pub(crate) tensor_memory: Cell<TensorMemoryUse>,
     /// How many emitted branches and loops surround what is emitted now.
     pub(crate) depth: Cell<u32>,
     /// Bytes that each tensor map parameter's box has, as copies use it.
@@ -186,6 +196,7 @@ impl Recorder {
             max_registers: Cell::new(None),
             hoists: Cell::new(true),
             clc_requests: Cell::new(0),
+            tensor_memory: Cell::default(),
             depth: Cell::new(0),
             tensor_boxes: RefCell::default(),
             specials: RefCell::default(),

@@ -1,7 +1,7 @@
 //! The handle of the kernel being built: thread and block positions, constants, variables,
 //! comments.
 
-use crate::emit::{Line, Opnd, Recorder};
+use crate::emit::{Line, Opnd, Recorder, TensorMemoryUse};
 use crate::error::{BuildError, Problem};
 use crate::scalar::{Class, Scalar, Word};
 use crate::value::{IntoVal, Val, Var};
@@ -266,6 +266,9 @@ impl<'k> Kernel<'k> {
     /// Leaves the kernel: this thread is done.
     #[track_caller]
     pub fn exit(&self) {
+        if self.rec.tensor_memory.get() == TensorMemoryUse::Now {
+            self.fail("a thread leaves the kernel while the block has tensor memory, which would not be freed");
+        }
         self.effect("ret", vec![]);
     }
 

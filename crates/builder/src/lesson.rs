@@ -9,6 +9,8 @@ use crate::clc::{InFlight, Refused, StealFlow};
 use crate::cp_async::{PendingCopy, StageSpec};
 use crate::fill::{FillArray, FillTile};
 use crate::mbarrier::RemoteMbarrier;
+use crate::tcgen05::AccumulatorWriter;
+use crate::tensor_memory::{Accumulators, LoadingSums};
 use crate::wgmma::WgmmaSums;
 
 macro_rules! lessons {
@@ -38,6 +40,15 @@ lessons! {
     IsFinished:
         "the tensor cores may still be working on these sums",
         "`.finish()` waits for them and gives sums that can be read";
+    IsCommitted:
+        "products are not read where they are multiplied",
+        "`.reader()` of the accumulators waits for their commit, and `.read(..)` gives sums that can be loaded";
+    IsAProduct:
+        "multiplications belong to a product",
+        "the multiplying thread begins one with `.product(thread, |product| ..)`, whose commit tells the readers";
+    IsLoaded:
+        "these sums are on their way from tensor memory",
+        "`.wait()` waits for them and gives values";
     IsLocal:
         "a barrier in another block's shared memory can't be waited for",
         "arrive there with `.arrive()`; waiting is for the block that has the barrier, on its own `Mbarrier`";
@@ -147,6 +158,51 @@ impl RemoteMbarrier<'_> {
     pub fn wait<P>(&self, _: P)
     where
         Self: IsLocal,
+    {
+    }
+}
+
+impl AccumulatorWriter<'_, '_> {
+    #[doc(hidden)]
+    pub fn read<F>(&self, _: F)
+    where
+        Self: IsCommitted,
+    {
+    }
+    #[doc(hidden)]
+    pub fn load<C>(&self, _: C)
+    where
+        Self: IsCommitted,
+    {
+    }
+    #[doc(hidden)]
+    pub fn mma<A, B>(&self, _: A, _: B)
+    where
+        Self: IsAProduct,
+    {
+    }
+}
+
+impl Accumulators<'_, '_> {
+    #[doc(hidden)]
+    pub fn load<C>(&self, _: C)
+    where
+        Self: IsCommitted,
+    {
+    }
+    #[doc(hidden)]
+    pub fn mma<A, B>(&self, _: A, _: B)
+    where
+        Self: IsAProduct,
+    {
+    }
+}
+
+impl<const N: usize> LoadingSums<'_, '_, N> {
+    #[doc(hidden)]
+    pub fn at<I>(&self, _: I)
+    where
+        Self: IsLoaded,
     {
     }
 }

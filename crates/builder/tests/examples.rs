@@ -12,6 +12,9 @@ mod reduction;
 #[path = "../examples/01_saxpy.rs"]
 mod saxpy;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../examples/08_tcgen05_gemm.rs"]
+mod tcgen05_gemm;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../examples/03_tiled_gemm.rs"]
 mod tiled_gemm;
 
@@ -66,4 +69,12 @@ fn steal_assembles() {
 #[test]
 fn wgmma_gemm_assembles() {
     assembles(&[Arch::SM_90A], wgmma_gemm::wgmma_gemm);
+}
+
+#[test]
+fn tcgen05_gemm_assembles() {
+    assembles(
+        &[Arch::SM_100A, Arch::SM_100F, Arch::SM_103A, Arch::SM_110A],
+        tcgen05_gemm::tcgen05_gemm,
+    );
 }

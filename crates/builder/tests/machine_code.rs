@@ -14,6 +14,9 @@ mod reduction;
 #[path = "../examples/01_saxpy.rs"]
 mod saxpy;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../examples/08_tcgen05_gemm.rs"]
+mod tcgen05_gemm;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../examples/03_tiled_gemm.rs"]
 mod tiled_gemm;
 #[allow(dead_code, unreachable_pub)]
@@ -83,21 +86,39 @@ fn mma_gemm() {
 #[test]
 fn wgmma_is_pipelined() {
     let kernel = wgmma_gemm::wgmma_gemm(Arch::SM_90A).expect("builds");
-    let Some(ptxas) = Ptxas::find_or_say_skipped() else {
+    let Some(listing) = listing(&kernel, "sm_90a") else {
         return;
     };
+    assert_eq!(count(&listing, &["HGMMA.64x128x16.F32"]), 4);
+    assert_eq!(count(&listing, &["HGMMA", "gsb0"]), 1);
+    assert_eq!(count(&listing, &["WARPGROUP.ARRIVE"]), 1);
+}
+
+/// Four products a stage; a commit for the stage and one for the accumulator.
+#[test]
+fn tcgen05_is_committed_once_a_stage() {
+    let kernel = tcgen05_gemm::tcgen05_gemm(Arch::SM_100A).expect("builds");
+    let Some(listing) = listing(&kernel, "sm_100a") else {
+        return;
+    };
+    assert_eq!(count(&listing, &["UTCHMMA"]), 4);
+    assert_eq!(count(&listing, &["UTCBAR"]), 2);
+    assert_eq!(count(&listing, &["LDTM"]), 4);
+}
+
+fn listing<A>(kernel: &BuiltKernel<A>, arch: &str) -> Option<String> {
+    let ptxas = Ptxas::find_or_say_skipped()?;
     let cubin = ptxas
-        .assemble(&heist_ptx::print(&kernel.module), "sm_90a")
+        .assemble(&heist_ptx::print(&kernel.module), arch)
         .unwrap_or_else(|refusal| panic!("{refusal}"));
-    let Some(listing) = cubin.disassembly() else {
+    let listing = cubin.disassembly();
+    if listing.is_none() {
         println!("skipped: nvdisasm not found");
-        return;
-    };
-    let count = |words: &[&str]| {
-        let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
-        listing.lines().filter(has_all).count()
-    };
-    assert_eq!(count(&["HGMMA.64x128x16.F32"]), 4);
-    assert_eq!(count(&["HGMMA", "gsb0"]), 1);
-    assert_eq!(count(&["WARPGROUP.ARRIVE"]), 1);
+    }
+    listing
+}
+
+fn count(listing: &str, words: &[&str]) -> usize {
+    let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+    listing.lines().filter(has_all).count()
 }

@@ -19,6 +19,9 @@ mod saxpy;
 #[path = "../examples/06_steal.rs"]
 mod steal;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../examples/08_tcgen05_gemm.rs"]
+mod tcgen05_gemm;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../examples/03_tiled_gemm.rs"]
 mod tiled_gemm;
 #[allow(dead_code, unreachable_pub)]
@@ -26,7 +29,7 @@ mod tiled_gemm;
 mod wgmma_gemm;
 
 use half::f16;
-use heist_builder::Arch;
+use heist_builder::{Arch, BuiltKernel, KernelParams};
 use heist_launch::{Arg, Buffer, NamedBuffer, Role, Swizzle, TensorElement, TensorMap};
 use heist_run::Settings;
 use sim::{output, random, run};
@@ -197,9 +200,36 @@ fn steal_runs_every_tile_once() {
 
 #[test]
 fn wgmma_gemm_multiplies() {
+    let kernel = wgmma_gemm::wgmma_gemm(Arch::SM_90A).expect("builds");
+    multiplies(&kernel, "sim:h200", |a, b, c, n, k| wgmma_gemm::Gemm {
+        a,
+        b,
+        c,
+        n,
+        k,
+    });
+}
+
+#[test]
+fn tcgen05_gemm_multiplies() {
+    let kernel = tcgen05_gemm::tcgen05_gemm(Arch::SM_100A).expect("builds");
+    multiplies(&kernel, "sim:b200", |a, b, c, n, k| tcgen05_gemm::Gemm {
+        a,
+        b,
+        c,
+        n,
+        k,
+    });
+}
+
+/// A kernel whose tiles are 128 x 128 and 64 deep, fed by the copy engine.
+fn multiplies<A: KernelParams>(
+    kernel: &BuiltKernel<A>,
+    device: &str,
+    args: impl Fn(Arg, Arg, Arg, u32, u32) -> A::With<Arg>,
+) {
     let (m, n, k) = (128, 256, 64 * 6);
     let (a, b) = (halves(7, m * k), halves(8, n * k));
-    let kernel = wgmma_gemm::wgmma_gemm(Arch::SM_90A).expect("builds");
     // Boxes of 128 rows by 64 halves, as the kernel's copies ask for.
     let map = |name: &str, rows: usize| {
         let dims = [k as u64, rows as u64];
@@ -212,16 +242,11 @@ fn wgmma_gemm_multiplies() {
         role: Role::In,
         data: Buffer::from_slice(values),
     };
-    let args = wgmma_gemm::Gemm {
-        a: map("a", m),
-        b: map("b", n),
-        c: Arg::output::<f32>(m * n),
-        n: n as u32,
-        k: k as u32,
-    };
+    let c = Arg::output::<f32>(m * n);
+    let args = args(map("a", m), map("b", n), c, n as u32, k as u32);
     let run = sim::Run {
-        kernel: &kernel,
-        device: "sim:h200",
+        kernel,
+        device,
         grid: [2, 1, 1],
         args,
         buffers: vec![named("a", &a), named("b", &b)],

@@ -67,7 +67,9 @@ fn without_a_gpu_every_command_explains_itself() {
     let workload = ["run", "power-law", "--device", "gpu"];
     let kernel = ["run", "gemm", "--device", "gpu"];
     let bench = ["bench", "gemm"];
+    let qualify = ["qualify"];
     for args in [
+        &qualify[..],
         &exec[..],
         &selftest[..],
         &workload[..],
@@ -170,6 +172,90 @@ fn exec_runs_and_prints() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(err(&output).contains(says), "{}", err(&output));
     }
+}
+
+/// A GPU that we have none of: what needs it is not skipped there. The stand-in computes a few
+/// kernels alone, so schedules fail on it; that they ran is what is looked at.
+#[test]
+fn qualify_runs_what_the_gpu_has_and_says_what_it_skips() {
+    let driver = stand_in("qualify");
+    let files = driver.join("files");
+    std::fs::create_dir_all(&files).unwrap();
+    let kernels = std::fs::read_to_string(root().join(KERNELS)).unwrap();
+    let case = "
+// heist: run gated entry=add_one grid=1 block=4 gpu=no \"needs sm_100\"
+// heist: arg inout:u32:[1,2]
+// heist: arg u32:2
+// heist: expect 0 u32:[2,3]
+// heist: run other entry=add_one grid=1 block=4 gpu=no \"needs sm_120\"
+// heist: arg inout:u32:[1,2]
+// heist: arg u32:2
+// heist: run broken entry=store_far grid=1 block=1 gpu=no \"needs sm_100\"
+// heist: arg inout:u32:[1]
+// heist: finds M001
+";
+    std::fs::write(files.join("a.ptx"), format!("{kernels}{case}")).unwrap();
+    let qualify = |capability: &str, more: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_heist"))
+            .args(["qualify", "--json", "--files"])
+            .arg(&files)
+            .args(more)
+            .current_dir(root())
+            .env("LD_LIBRARY_PATH", &driver)
+            .env("CUDA_VISIBLE_DEVICES", "")
+            .env("STAND_IN_CAPABILITY", capability)
+            .env("STAND_IN_RECORD", driver.join("launches"))
+            .output()
+            .unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", err(&output)));
+        (output.status.code(), json)
+    };
+    let only_files = ["--only", "files"];
+    let (status, hopper) = qualify("90", &only_files);
+    assert_eq!(hopper["device"]["arch"], "sm_90a", "{hopper}");
+    let counts = &hopper["parts"][0]["counts"];
+    assert_eq!(
+        (&counts["passed"], &counts["skipped"]),
+        (&0.into(), &3.into()),
+        "{hopper}"
+    );
+    assert_eq!(status, Some(0), "{hopper}");
+    let whys = hopper["parts"][0]["skipped"].to_string();
+    assert!(whys.contains("sm_100") && whys.contains("sm_120"), "{whys}");
+    assert!(whys.contains("breaks a rule on purpose"), "{whys}");
+
+    let (status, blackwell) = qualify("100", &only_files);
+    assert_eq!(blackwell["device"]["arch"], "sm_100a", "{blackwell}");
+    let counts = &blackwell["parts"][0]["counts"];
+    assert_eq!(
+        (&counts["passed"], &counts["skipped"]),
+        (&1.into(), &2.into()),
+        "{blackwell}"
+    );
+    assert_eq!(
+        (status, &blackwell["success"]),
+        (Some(0), &true.into()),
+        "{blackwell}"
+    );
+
+    // There are schedules with launch control among these.
+    let schedules = ["--only", "schedules", "--schedules", "6", "--seed", "3"];
+    let (status, blackwell) = qualify("100", &schedules);
+    let part = &blackwell["parts"][0];
+    assert_eq!(part["counts"]["skipped"], 0, "{blackwell}");
+    assert_eq!(
+        (status, &blackwell["success"]),
+        (Some(1), &false.into()),
+        "{blackwell}"
+    );
+    assert!(
+        part["checks"].to_string().contains("--source clc"),
+        "{part}"
+    );
+    let (_, hopper) = qualify("90", &schedules);
+    let skipped = hopper["parts"][0]["skipped"].to_string();
+    assert!(skipped.contains("launch control"), "{hopper}");
 }
 
 #[test]

@@ -118,6 +118,8 @@ pub enum OnGpu {
     IfClean,
     /// `gpu=yes`: also where something is expected to be found.
     Yes,
+    /// `gpu=no "needs sm_100a"`: where it is expected to run clean, on a GPU that runs this target.
+    Needs(String),
     /// `gpu=no "why"`.
     No(String),
 }

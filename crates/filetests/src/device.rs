@@ -1,6 +1,6 @@
 //! The devices that run cases: the simulator, the GPU, or a mock in a test.
 
-use crate::case::Run;
+use crate::case::{OnGpu, Run};
 use heist_gpu::GpuError;
 use heist_ptx::{Diagnostic, Module, Source};
 use heist_run::{Device, DeviceName, Execution, NotRun, OpenError, Program, Settings};
@@ -217,9 +217,15 @@ impl TestDevice for GpuDevice {
         if let Some(why) = &*lost {
             return Err(CaseError::Failed(why.clone()));
         }
-        self.gpu
-            .takes(&request.program.module().target.arch)
-            .map_err(CaseError::NotForThisDevice)?;
+        let mut targets = vec![request.program.module().target.arch.as_str()];
+        if let OnGpu::Needs(target) = &request.run.gpu {
+            targets.push(target);
+        }
+        for target in targets {
+            self.gpu
+                .takes(target)
+                .map_err(CaseError::NotForThisDevice)?;
+        }
         let settings = Settings {
             cooperative: request.run.cooperative,
             limit: LIMIT,

@@ -21,6 +21,7 @@ use crate::case::{Action, Case, Expect, Findings, Mark, OnGpu, Run, TestFile};
 use crate::compare::Tolerance;
 use heist_launch::text::{no_files, parse_named_buffer};
 use heist_launch::{Arguments, BufferRef, Dim3, Launch, parse_arg, parse_values};
+use heist_ptx::arch::Arch;
 use heist_ptx::{Code, Source, rule};
 use std::fmt;
 
@@ -290,7 +291,12 @@ impl Reader {
                             "`gpu=no` needs its reason in quotes: `gpu=no \"why\"`".to_owned()
                         );
                     };
-                    run.gpu = OnGpu::No(why.to_owned());
+                    run.gpu = match why.strip_prefix("needs ") {
+                        Some(target) if Arch::parse(target).is_some() => {
+                            OnGpu::Needs(target.to_owned())
+                        }
+                        _ => OnGpu::No(why.to_owned()),
+                    };
                     rest = after.trim_start();
                 }
                 _ => {

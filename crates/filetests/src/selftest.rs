@@ -265,13 +265,14 @@ fn kept_from(file: &TestFile, case: &Case, run: &Run) -> Option<String> {
     match &run.gpu {
         OnGpu::Yes => None,
         OnGpu::No(why) => Some(why.clone()),
-        OnGpu::IfClean if file.is_bad() => {
+        OnGpu::IfClean | OnGpu::Needs(_) if file.is_bad() => {
             Some("the file breaks a rule on purpose; `gpu=yes` would run it".to_owned())
         }
-        OnGpu::IfClean if !file.expected_codes(case).is_empty() => {
+        OnGpu::IfClean | OnGpu::Needs(_) if !file.expected_codes(case).is_empty() => {
             Some("the case breaks a rule on purpose; `gpu=yes` would run it".to_owned())
         }
-        OnGpu::IfClean => None,
+        // The device says whether it has what a case needs.
+        OnGpu::IfClean | OnGpu::Needs(_) => None,
     }
 }
 

@@ -12,7 +12,7 @@
 //! | run a GEMM or attention over memory of your own | [`ops`] |
 //! | run a kernel that is there | [`kernels::catalogue`] and [`job`] |
 //! | take the fastest schedule | [`auto::fastest`] for a kernel of yours, [`tune`] for one that is there |
-//! | see what kernels do to each other on a shared GPU | `share`, with the feature `gpu` |
+//! | see what kernels do to each other on a shared GPU | [`share`] |
 //! | find what is wrong with PTX, or what a log means | [`check`] |
 //! | draw a run | [`view`] |
 //!
@@ -26,7 +26,7 @@ pub mod auto;
 pub mod job;
 #[cfg(all(feature = "gpu", feature = "kernels"))]
 pub mod ops;
-#[cfg(all(feature = "gpu", feature = "kernels"))]
+#[cfg(feature = "kernels")]
 pub mod share;
 #[cfg(all(feature = "gpu", feature = "kernels"))]
 pub mod swap;

@@ -1,13 +1,14 @@
 //! The operations over host memory on a simulated GPU.
 
 use half::{bf16, f16};
-use heist::kernels::attention::{Dtype, Layout, Mask};
+use heist::kernels::attention::{Cache, Dtype, Layout, Mask};
 use heist::kernels::gemm::{
     Activation, Epilogue, Gemm, Input, Layout as GemmLayout, Output, Scales,
 };
 use heist::ops::{
     Attention, AttentionBackward, AttentionBackwardOperands, AttentionOperands, BorrowedStream,
-    GemmOperands, GroupedGemm, GroupedOperands, Memory, OpError, Ops, Sequences, WorkspaceMemory,
+    ExpertLayer, ExpertOperands, GemmOperands, GroupedGemm, GroupedOperands, Memory, OpError, Ops,
+    Sequences, WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
 
@@ -133,6 +134,7 @@ fn attention_with_shared_heads() {
         kv_heads: 2,
         head_dim: 16,
         dtype: Dtype::F16,
+        cache: Cache::Same,
         mask: Mask::Causal,
         layout: Layout::Rows,
         scale: Some(0.5),
@@ -155,6 +157,8 @@ fn attention_with_shared_heads() {
         q_starts: None,
         k_starts: None,
         pages: None,
+        k_scale: None,
+        v_scale: None,
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");
@@ -183,6 +187,8 @@ fn attention_with_shared_heads() {
         q_starts: None,
         k_starts: None,
         pages: None,
+        k_scale: None,
+        v_scale: None,
     };
     let error = plan.launch(&operands, WorkspaceMemory::NONE, STREAM);
     let error = error
@@ -209,6 +215,7 @@ fn packed_sequences_are_read_on_the_device() {
         kv_heads: 2,
         head_dim: 32,
         dtype: Dtype::Bf16,
+        cache: Cache::Same,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,
@@ -228,6 +235,8 @@ fn packed_sequences_are_read_on_the_device() {
             q_starts: Some(Memory::host(&starts)),
             k_starts: Some(Memory::host(&starts)),
             pages: None,
+            k_scale: None,
+            v_scale: None,
         };
         plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
             .expect("a launch");
@@ -267,6 +276,7 @@ fn pages_are_read_on_the_device() {
         kv_heads: 2,
         head_dim: 64,
         dtype: Dtype::F16,
+        cache: Cache::Same,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,
@@ -287,6 +297,8 @@ fn pages_are_read_on_the_device() {
         q_starts: Some(Memory::host(&starts)),
         k_starts: Some(Memory::host(&lengths)),
         pages: Some(Memory::host(&table)),
+        k_scale: None,
+        v_scale: None,
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");
@@ -346,6 +358,145 @@ fn groups_are_read_on_the_device() {
                 );
             }
         }
+    }
+}
+
+#[test]
+fn experts_find_their_tokens_on_the_device() {
+    let ops = ops();
+    let (tokens, hidden, inner) = (12usize, 64usize, 32usize);
+    let layer = ExpertLayer {
+        experts: 3,
+        tokens: 12,
+        per: 2,
+        hidden: 64,
+        inner: 32,
+        dtype: Input::Bf16,
+    };
+    let plan = ops.expert_layer(&layer, None).expect("a plan");
+    assert_eq!(plan.launches(), 3);
+    let x = random(1, tokens * hidden);
+    let (up, down) = (
+        random(2, 3 * 2 * inner * hidden),
+        random(3, 3 * hidden * inner),
+    );
+    let weights: Vec<f32> = random(4, tokens * 2).iter().map(|w| *w as f32).collect();
+    let bits = [brains(&x), brains(&up), brains(&down)];
+    // Every slot once; one expert has no token, another has nearly all.
+    let order: Vec<u32> = (0..24).map(|i| i * 7 % 24).collect();
+    for ends in [[8u32, 15, 24], [1, 1, 24]] {
+        let mut d = vec![0u16; tokens * hidden];
+        let operands = ExpertOperands {
+            x: Memory::host(&bits[0]),
+            up: Memory::host(&bits[1]),
+            down: Memory::host(&bits[2]),
+            weights: Memory::host(&weights),
+            order: Memory::host(&order),
+            ends: Memory::host(&ends),
+            d: Memory::host_mut(&mut d),
+        };
+        plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+            .expect("a launch");
+        let mut expected = vec![0.0; tokens * hidden];
+        for (row, slot) in order.iter().enumerate() {
+            let slot = *slot as usize;
+            let token = slot / 2;
+            let expert = ends
+                .iter()
+                .position(|end| row < *end as usize)
+                .expect("one");
+            let dot = |weights: &[f64], from: usize, with: &[f64]| -> f64 {
+                with.iter().zip(&weights[from..]).map(|(a, b)| a * b).sum()
+            };
+            let own = &x[token * hidden..][..hidden];
+            let gated: Vec<f64> = (0..inner)
+                .map(|i| {
+                    let gate = dot(&up, (expert * 2 * inner + i) * hidden, own);
+                    let other = dot(&up, (expert * 2 * inner + inner + i) * hidden, own);
+                    gate / (1.0 + (-gate).exp()) * other
+                })
+                .collect();
+            for col in 0..hidden {
+                let sum = dot(&down, (expert * hidden + col) * inner, &gated);
+                expected[token * hidden + col] += f64::from(weights[slot]) * sum;
+            }
+        }
+        let largest = expected
+            .iter()
+            .fold(0.0f64, |most, value| most.max(value.abs()));
+        close(&from_brains(&d), &expected, largest * 1e-2);
+    }
+}
+
+#[test]
+fn keys_of_eight_bits_in_pages() {
+    let ops = ops();
+    let problem = Attention {
+        sequences: Sequences::Paged {
+            batch: 1,
+            queries: 1,
+            page: 16,
+            most_pages: 3,
+            pages: 5,
+        },
+        heads: 2,
+        kv_heads: 1,
+        head_dim: 64,
+        dtype: Dtype::Bf16,
+        cache: Cache::E4m3,
+        mask: Mask::Causal,
+        layout: Layout::Rows,
+        scale: Some(0.125),
+    };
+    let plan = ops.attention(&problem, None).expect("a plan");
+    let q = random(1, 2 * 64);
+    // Of 8-bit floats: a sign, four bits of exponent, three of fraction.
+    let mut random = fastrand::Rng::with_seed(2);
+    let tiny: [Vec<u8>; 2] =
+        [(); 2].map(|()| (0..5 * 16 * 64).map(|_| random.u8(..) & 0xBF).collect());
+    let value = |bits: u8| {
+        let (exponent, fraction) = (i32::from(bits >> 3 & 15), f64::from(bits & 7) / 8.0);
+        let size = match exponent {
+            0 => fraction * 2f64.powi(-6),
+            _ => (1.0 + fraction) * 2f64.powi(exponent - 7),
+        };
+        if bits & 0x80 == 0 { size } else { -size }
+    };
+    let (pages, keys, scales) = ([4u32, 0, 2], 37usize, [0.5f32, 3.0]);
+    let (bits, lengths) = (brains(&q), [keys as u32]);
+    let mut out = vec![0u16; 2 * 64];
+    let operands = AttentionOperands {
+        q: Memory::host(&bits),
+        k: Memory::host(&tiny[0]),
+        v: Memory::host(&tiny[1]),
+        out: Memory::host_mut(&mut out),
+        lse: None,
+        q_starts: Some(Memory::host(&[0u32, 1])),
+        k_starts: Some(Memory::host(&lengths)),
+        pages: Some(Memory::host(&pages)),
+        k_scale: Some(Memory::host(&scales[..1])),
+        v_scale: Some(Memory::host(&scales[1..])),
+    };
+    plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+        .expect("a launch");
+    let rows = |which: usize| -> Vec<Vec<f64>> {
+        let row = |key: usize| (pages[key / 16] as usize * 16 + key % 16) * 64;
+        let scale = f64::from(scales[which]);
+        (0..keys)
+            .map(|key| {
+                tiny[which][row(key)..][..64]
+                    .iter()
+                    .map(|bits| value(*bits) * scale)
+                    .collect()
+            })
+            .collect()
+    };
+    let (keys, values) = (rows(0), rows(1));
+    let keys: Vec<&[f64]> = keys.iter().map(Vec::as_slice).collect();
+    let values: Vec<&[f64]> = values.iter().map(Vec::as_slice).collect();
+    for head in 0..2 {
+        let (expected, _) = attend(&q[head * 64..][..64], &keys, &values, 0.125);
+        close(&from_brains(&out)[head * 64..][..64], &expected, 2e-2);
     }
 }
 
@@ -506,6 +657,7 @@ fn gradients_of_packed_attention() {
         kv_heads: 2,
         head_dim: 32,
         dtype: Dtype::Bf16,
+        cache: Cache::Same,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,

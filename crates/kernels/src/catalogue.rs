@@ -10,6 +10,7 @@ pub fn entries() -> &'static [&'static dyn Entry] {
     &[
         &crate::gemm::GemmEntry,
         &crate::grouped::GroupedEntry,
+        &crate::grouped::experts::ExpertsEntry,
         &crate::attention::Attention,
         &crate::attention::AttentionBackward,
     ]

@@ -189,6 +189,16 @@ pub trait Entry: Sync {
         let _ = (settings, target);
         Ok(None)
     }
+    /// Its launches alone, without any data.
+    ///
+    /// # Errors
+    /// Why there is none for these settings on this device.
+    fn launches(
+        &self,
+        settings: &Settings,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError>;
     /// Makes one with random data.
     ///
     /// # Errors

@@ -3,12 +3,14 @@
 //! * [`synthetic`]: uneven workloads whose cost is known, to try schedules on.
 //! * [`reference`](mod@reference): references in f64 on the host; [`random`]: random data.
 //! * [`family`]: one problem, several kernels that solve it, and the choice between them by device.
-//! * [`gemm`] and [`grouped`]: matrix multiplication, one and many at a time.
+//! * [`gemm`] and [`grouped`]: matrix multiplication, one and many at a time; [`blackwell`]: on
+//!   tensor memory.
 //! * [`job`]: kernels, launches and buffers, as every runner takes them.
 //! * [`plan`]: the same without data, for callers with device memory of their own.
 //! * [`catalogue`]: all of it by name.
 
 pub mod attention;
+pub mod blackwell;
 pub mod catalogue;
 mod entry;
 mod error;

@@ -207,7 +207,8 @@ fn what_is_not_added_is_not_in_the_kernel() {
     for variant in ["tensor", "large", "wgmma", "decode"] {
         let plan = |problem: &Problem| {
             let plan = FAMILY.plan(Some(variant), problem, target).expect("a plan");
-            plan.steps[0].ptx().to_string()
+            let texts: Vec<_> = plan.steps.iter().map(heist_kernels::Step::ptx).collect();
+            texts.concat()
         };
         let plain = plan(&problem);
         for name in ["slopes", "sinks", "prefixes", "documents", "custom"] {
@@ -358,6 +359,8 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
     assert_eq!(chosen(&packed, "sim:h200"), "wgmma");
     let short = Problem::ragged(vec![(100, 100); 64], 16, 128);
     assert_eq!(chosen(&short, "sim:h200"), "large");
+    let middling = Problem::ragged(vec![(350, 350); 64], 16, 64);
+    assert_eq!(chosen(&middling, "sim:h200"), "wgmma");
     assert_eq!(chosen(&Problem::new(4, 16, 4096, 256), "sim:h200"), "wgmma");
     let named = FAMILY.choose(Some("wgmma"), &large, common::device("sim:a100").1);
     let error = named.err().expect("a refusal").to_string();

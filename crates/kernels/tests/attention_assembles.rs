@@ -3,11 +3,11 @@
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung, Scoring, Weights, alibi,
-    documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
+    Cache, Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung, Scoring, Weights,
+    alibi, documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
 };
 use heist_kernels::{LaunchPlan, Step, Target};
-use heist_oracle::Ptxas;
+use heist_oracle::{MachineCodes, Ptxas};
 use heist_sched::{Schedule, TileSource};
 
 /// A kernel that some shape is given.
@@ -113,7 +113,12 @@ fn spills_and_complaints(ptxas: &Ptxas, plan: &LaunchPlan, arch: Arch) -> Vec<St
 }
 
 /// What is wrong with a kernel.
-fn judge(ptxas: &Ptxas, case: &Case, config: &Config, step: &Step) -> Vec<String> {
+fn judge(
+    (ptxas, codes): (&Ptxas, &MachineCodes),
+    case: &Case,
+    config: &Config,
+    step: &Step,
+) -> Vec<String> {
     let what = format!("{} {}: {config}", case.arch, case.problem);
     let mut wrong = Vec::new();
     let mut expect = |holds: bool, but: String| {
@@ -134,7 +139,8 @@ fn judge(ptxas: &Ptxas, case: &Case, config: &Config, step: &Step) -> Vec<String
         spilled == 0,
         format!("{registers} registers, {spilled} bytes spilled"),
     );
-    let Some(machine_code) = cubin.disassembly() else {
+    let arch = case.arch.to_string();
+    let Some(machine_code) = codes.first_of_its_kind(&arch, &text, &cubin) else {
         return wrong;
     };
     let tile = step.entry != "attention_combine";
@@ -157,6 +163,7 @@ fn no_spills_and_tensor_cores_where_they_should_be() {
     let Some(ptxas) = Ptxas::find_or_say_skipped() else {
         return;
     };
+    let codes = MachineCodes::default();
     let wrong = heist_oracle::parallel(&cases(), |case| {
         let target = Target {
             arch: case.arch,
@@ -168,7 +175,7 @@ fn no_spills_and_tensor_cores_where_they_should_be() {
             .unwrap_or_else(|error| panic!("{case:?}: {error}"));
         let steps = job.steps.iter();
         steps
-            .flat_map(|step| judge(&ptxas, case, &config, step))
+            .flat_map(|step| judge((&ptxas, &codes), case, &config, step))
             .collect::<Vec<_>>()
     });
     let wrong = wrong.concat();
@@ -219,6 +226,7 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
             }
         }
     }
+    let codes = MachineCodes::default();
     let wrong = heist_oracle::parallel(&cases, |(problem, schedule)| {
         let mut shape = warpgroup_shape(problem, target);
         if schedule.source != TileSource::Direct {
@@ -227,10 +235,13 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
         let what = format!("{problem}: {shape}, {schedule}");
         let job = warpgroup_job(problem, shape, schedule, target)
             .unwrap_or_else(|error| panic!("{what}: {error}"));
+        // Packed sequences have a launch before, which lists their tiles.
+        let step = job.steps.last().expect("a launch");
+        let (ptx, arch) = (step.ptx(), target.arch.to_string());
         let cubin = ptxas
-            .assemble(&job.steps[0].ptx(), &target.arch.to_string())
+            .assemble(&ptx, &arch)
             .unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
-        let usage = cubin.usage()[&job.steps[0].entry];
+        let usage = cubin.usage()[&step.entry];
         let mut wrong: Vec<String> = cubin
             .complaints()
             .iter()
@@ -239,7 +250,7 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
         if usage.spill_loads + usage.spill_stores > 0 {
             wrong.push(format!("{what}: {usage:?}"));
         }
-        if let Some(machine_code) = cubin.disassembly() {
+        if let Some(machine_code) = codes.first_of_its_kind(&arch, &ptx, &cubin) {
             for (name, wanted) in [("HGMMA", true), ("UTMALDG", true), ("LDL", false)] {
                 if machine_code.contains(name) != wanted {
                     wrong.push(format!("{what}: {name}, not {wanted}"));
@@ -361,6 +372,11 @@ fn decoding_does_not_spill() {
         ][index / 2 % 3];
         (problem.dtype, problem.weights) = (Dtype::ALL[index % 2], Weights::ALL[index / 3 % 2]);
         let arch = [Arch::SM_90, Arch::SM_90A, Arch::SM_100][index % 3];
+        if dim % 32 == 0 {
+            let mut tiny = problem.clone();
+            tiny.cache = Cache::E4m3;
+            cases.push((tiny, Target { arch, sms: 132 }));
+        }
         cases.push((problem, Target { arch, sms: 132 }));
     }
     let wrong = heist_oracle::parallel(&cases, |(problem, target)| {

@@ -6,7 +6,7 @@ mod common;
 use heist_builder::Arch;
 use heist_kernels::attention::*;
 use heist_kernels::{Job, Target};
-use heist_oracle::Ptxas;
+use heist_oracle::{MachineCodes, Ptxas};
 use heist_run::{Device, Settings};
 use heist_sched::{AnyOrder, Schedule, TileSource};
 
@@ -249,6 +249,7 @@ fn few_spills_and_tensor_cores_where_they_belong() {
         cases.push((Arch::SM_90A, "wgmma", some(64, which)));
         cases.push((Arch::SM_90A, "wgmma", some(128, which)));
     }
+    let codes = MachineCodes::default();
     let wrong = heist_oracle::parallel(&cases, |(arch, variant, problem)| {
         let target = Target {
             arch: *arch,
@@ -260,8 +261,9 @@ fn few_spills_and_tensor_cores_where_they_belong() {
         let mut wrong = Vec::new();
         for step in &plan.steps {
             let what = format!("{arch} {problem}: {variant}, {}", step.entry);
+            let (ptx, name) = (step.ptx(), arch.to_string());
             let cubin = ptxas
-                .assemble(&step.ptx(), &arch.to_string())
+                .assemble(&ptx, &name)
                 .unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
             let complaints = cubin.complaints();
             let usage = cubin.usage()[&step.entry];
@@ -278,7 +280,8 @@ fn few_spills_and_tensor_cores_where_they_belong() {
                 ("attention_backward_wgmma", _) => Some("HGMMA"),
                 _ => None,
             };
-            if let (Some(code), Some(products)) = (cubin.disassembly(), products)
+            if let Some(products) = products
+                && let Some(code) = codes.first_of_its_kind(&name, &ptx, &cubin)
                 && !code.contains(products)
             {
                 wrong.push(format!("{what}: no {products}"));

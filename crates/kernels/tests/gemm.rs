@@ -159,7 +159,7 @@ fn every_variant_on_every_device() {
                 Ok(variant) => variant.job(&problem, None, target).expect("a job"),
                 Err(error) => {
                     let text = error.to_string();
-                    let lacks = ["shared memory", "has no wgmma"];
+                    let lacks = ["shared memory", "has no wgmma", "has no tcgen05"];
                     assert!(
                         lacks.iter().any(|lack| text.contains(lack)),
                         "{device}: {text}"

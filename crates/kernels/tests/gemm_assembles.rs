@@ -6,7 +6,7 @@ use heist_kernels::gemm::{
 };
 use heist_kernels::grouped::{self, Grouped};
 use heist_kernels::{Family, Job, Target, Variant};
-use heist_oracle::{Ptxas, parallel};
+use heist_oracle::{MachineCodes, Ptxas, parallel};
 use heist_sched::{Schedule, TileSource};
 
 const MACHINES: [(&str, u32); 7] = [
@@ -186,9 +186,11 @@ fn every_variant_on_every_architecture() {
     warpgroups(&mut all);
     tile_shapes(&mut all);
     assert!(all.len() > 40, "{} kernels", all.len());
+    let codes = MachineCodes::default();
     let wrong: Vec<String> = parallel(&all, |(target, job)| {
         let name = format!("{} for {}", job.name, target.arch);
-        let cubin = match ptxas.assemble(&job.steps[0].ptx(), target.arch.name()) {
+        let (ptx, arch) = (job.steps[0].ptx(), target.arch.name());
+        let cubin = match ptxas.assemble(&ptx, arch) {
             Ok(cubin) => cubin,
             Err(rejected) => return Some(format!("{name}: {}", rejected.log)),
         };
@@ -201,7 +203,7 @@ fn every_variant_on_every_architecture() {
                 return Some(format!("{name}: {usage:?}"));
             }
         }
-        match cubin.disassembly() {
+        match codes.first_of_its_kind(arch, &ptx, &cubin) {
             Some(listing)
                 if !["HMMA", "HGMMA", "QGMMA"]
                     .iter()

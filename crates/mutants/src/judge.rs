@@ -3,7 +3,7 @@
 use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
-use heist_ptx::{Diagnostic, Module, Severity, Source};
+use heist_ptx::{Code, Diagnostic, Module, Severity, Source};
 use heist_sim::{Budget, Chaos, Device, Options, Program};
 
 /// What became of a mutant.
@@ -28,6 +28,8 @@ pub(crate) struct Original<'f> {
     outcome: Outcome,
     /// Instructions that it took.
     cost: u64,
+    /// What it is warned of as it stands.
+    warned: Vec<Code>,
 }
 
 fn device(run: &Run, module: &Module) -> Option<Device> {
@@ -115,6 +117,7 @@ impl<'f> Original<'f> {
                 run,
                 outcome,
                 cost,
+                warned: found.iter().map(|one| one.code).collect(),
             })
         })
         .collect()
@@ -144,12 +147,18 @@ impl<'f> Original<'f> {
             let Some((outcome, found, _)) = execute(self.run, &module, (seed, chaos), limit) else {
                 return Fate::Refused;
             };
-            if let Some(code) = errors(&found) {
+            if let Some(code) = errors(&found).or_else(|| self.new_warning(&found)) {
                 return Fate::Found(code);
             }
             wrong |= seed == 0 && self.differs(&outcome);
         }
         if wrong { Fate::Wrong } else { Fate::Survives }
+    }
+
+    /// A warning that the original does not have.
+    fn new_warning(&self, found: &[Diagnostic]) -> Option<String> {
+        let new = found.iter().find(|one| !self.warned.contains(&one.code));
+        new.map(|one| one.code.0.to_owned())
     }
 
     /// Whether the case comes by the trap in a text.

@@ -54,6 +54,10 @@ const ORDERING: &[&str] = &[
     "wgmma.fence",
     "wgmma.commit_group",
     "wgmma.wait_group",
+    "tcgen05.fence",
+    "tcgen05.commit",
+    "tcgen05.wait",
+    "tcgen05.dealloc",
     "griddepcontrol.wait",
 ];
 

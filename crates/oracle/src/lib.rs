@@ -27,7 +27,7 @@ pub use elf::ElfError;
 pub use usage::Usage;
 
 use scratch::Scratch;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -225,7 +225,9 @@ impl Cubin {
         if !self.disassembler.is_file() {
             return None;
         }
+        // The code alone, and no analysis of its branches: half the time.
         let run = Command::new(&self.disassembler)
+            .args(["--print-code", "--no-dataflow"])
             .arg(self.path())
             .output()
             .expect("nvdisasm can be started");
@@ -286,6 +288,33 @@ pub fn parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// One machine code for each architecture and set of tensor-core and copy instructions:
+/// ptxas translates an instruction alike in every kernel, and reading machine code takes
+/// longer than making it.
+#[derive(Debug, Default)]
+pub struct MachineCodes(Mutex<BTreeSet<(String, BTreeSet<String>)>>);
+
+impl MachineCodes {
+    /// The machine code of a text that was assembled, if it is the first of its kind;
+    /// `None` also when there is no nvdisasm.
+    ///
+    /// # Panics
+    /// When nvdisasm does not understand what ptxas made.
+    pub fn first_of_its_kind(&self, arch: &str, ptx: &str, cubin: &Cubin) -> Option<String> {
+        let instructions = ptx.lines().filter_map(|line| {
+            let opcode = line
+                .split_whitespace()
+                .find(|word| !word.starts_with('@'))?;
+            let kinds = ["mma", "wgmma", "tcgen05", "ldmatrix", "cp."];
+            let of_a_kind = kinds.iter().any(|kind| opcode.starts_with(kind));
+            of_a_kind.then(|| opcode.trim_end_matches(';').to_owned())
+        });
+        let kind = (arch.to_owned(), instructions.collect());
+        let first = self.0.lock().expect("no worker panicked").insert(kind);
+        first.then(|| cubin.disassembly()).flatten()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,8 +350,14 @@ mod tests {
         let usage = &cubin.usage()["k"];
         assert_eq!((usage.shared, usage.barriers, usage.stack), (1000, 1, 0));
         assert!(usage.registers > 0);
-        if let Some(listing) = cubin.disassembly() {
+        let codes = MachineCodes::default();
+        let first = |arch, ptx| codes.first_of_its_kind(arch, ptx, &cubin);
+        if let Some(listing) = first("sm_80", KERNEL) {
             assert!(listing.contains("BAR.SYNC"), "{listing}");
+            assert_eq!(first("sm_80", KERNEL), None);
+            let copies = KERNEL.replace("bar.sync 0", "@p cp.async.wait_all");
+            assert!(first("sm_80", &copies).is_some(), "another instruction");
+            assert!(first("sm_90", KERNEL).is_some(), "another architecture");
         }
         let folder = cubin.scratch.path().to_path_buf();
         drop(cubin);

@@ -54,6 +54,6 @@ pub use settings::{Schedules, Settings};
 /// Several kernels on one simulated GPU.
 pub mod company {
     pub use heist_sim::{
-        Budget, Chaos, Device, Host, Options, Order, Ran, Reach, Silent, Stream, together,
+        Budget, Chaos, Checks, Device, Host, Options, Order, Ran, Reach, Silent, Stream, together,
     };
 }

@@ -29,6 +29,7 @@ pub(crate) trait Running<'k> {
     fn leave(&self, cx: &PolicyCx<'k>);
     fn look_ahead(&self, cx: &PolicyCx<'k>);
     fn take_up(&self, cx: &PolicyCx<'k>);
+    fn is_plain(&self, cx: &PolicyCx<'k>) -> Option<Bool<'k>>;
 }
 
 trait Erased {
@@ -61,6 +62,9 @@ impl<'k, P: Policy> Running<'k> for Started<'k, P> {
     }
     fn take_up(&self, cx: &PolicyCx<'k>) {
         self.policy.take_up(cx, &self.state);
+    }
+    fn is_plain(&self, cx: &PolicyCx<'k>) -> Option<Bool<'k>> {
+        self.policy.is_plain(cx, &self.state)
     }
 }
 
@@ -154,6 +158,9 @@ impl Policy for AnyPolicy {
     fn take_up<'k>(&self, cx: &PolicyCx<'k>, state: &Held<'k>) {
         state.0.take_up(cx);
     }
+    fn is_plain<'k>(&self, cx: &PolicyCx<'k>, state: &Held<'k>) -> Option<Bool<'k>> {
+        state.0.is_plain(cx)
+    }
 }
 
 /// The state of a policy whose type is not known.
@@ -178,3 +185,16 @@ impl fmt::Display for AnyPolicy {
 }
 
 crate::policy_operators!(AnyPolicy);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policies::MaxSteals;
+
+    #[test]
+    fn a_policy_is_shown_by_its_name() {
+        let policy = AnyPolicy::new(MaxSteals { limit: 3 });
+        assert_eq!(format!("{policy:?}"), "AnyPolicy(max-steals(3))");
+        assert_eq!(policy.to_string(), "max-steals(3)");
+    }
+}

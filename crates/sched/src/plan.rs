@@ -173,3 +173,50 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{TileSource, Tiled};
+    use heist_builder::{Arch, Global, kernel_params};
+    use heist_launch::Dim3;
+
+    kernel_params! { pub struct Fill { data: Global<u32> } }
+
+    fn kernel(cluster: u32) -> crate::TiledKernel<Fill> {
+        Tiled::<Fill>::new("fill", 100)
+            .source(TileSource::Static)
+            .cluster(cluster)
+            .build(Arch::SM_90A, |_, args, tiles| {
+                tiles.each(|tile| args.data.at(tile.x).store(1))
+            })
+            .expect("a kernel")
+    }
+
+    #[test]
+    fn a_launch_says_its_cluster_where_there_is_one() {
+        let plan = kernel(1).plan(12).expect("a launch");
+        assert_eq!((plan.launch.cluster, plan.launch.grid.x), (None, 12));
+        let plan = kernel(2).plan(12).expect("a launch");
+        let two = Dim3::new(2, 1, 1);
+        assert_eq!((plan.launch.cluster, plan.launch.grid.x), (Some(two), 24));
+    }
+
+    #[test]
+    fn a_grid_has_no_more_axes_than_the_kernel_was_built_for() {
+        let error = kernel(1).plan_for([10, 10, 1], 4).expect_err("two axes");
+        assert!(error.to_string().contains("grids of 1 axes"), "{error}");
+        let plan = kernel(1).plan_for([50, 1, 1], 4).expect("a launch");
+        assert_eq!(plan.numbers.count, 50);
+    }
+
+    #[test]
+    fn a_readout_knows_what_was_planned() {
+        let kernel = kernel(2);
+        let names = [kernel.order(), kernel.policy(), kernel.source().to_string()];
+        assert_eq!(names, ["linear", "greedy", "static"]);
+        let readout = kernel.readout(&kernel.plan(12).expect("a launch"));
+        assert_eq!(readout.tiles(), Dim3::new(100, 1, 1));
+        assert_eq!(readout.cluster(), Dim3::new(2, 1, 1));
+        assert_eq!(readout.resident(), 12);
+    }
+}

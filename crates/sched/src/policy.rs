@@ -75,9 +75,7 @@ pub trait Policy {
 
     /// Once, when the block is about to leave: gives back what it holds of the words that blocks
     /// share. Does nothing by default.
-    fn leave<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
-        let _ = (cx, state);
-    }
+    fn leave<'k>(&self, _cx: &PolicyCx<'k>, _state: &Self::State<'k>) {}
 
     /// How many words of memory its blocks share ([`PolicyCx::word`]).
     fn shared_words(&self) -> u32 {
@@ -121,14 +119,18 @@ pub trait Policy {
 
     /// Before a tile's work, for a loaded policy: checks whether it is still the current one.
     #[doc(hidden)]
-    fn look_ahead<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
-        let _ = (cx, state);
-    }
+    fn look_ahead<'k>(&self, _cx: &PolicyCx<'k>, _state: &Self::State<'k>) {}
 
     /// Before a decision, for a loaded policy: switches to the current one.
     #[doc(hidden)]
-    fn take_up<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) {
+    fn take_up<'k>(&self, _cx: &PolicyCx<'k>, _state: &Self::State<'k>) {}
+
+    /// For a loaded policy: whether it is still the current one and always asks. Then nothing
+    /// needs to be interpreted.
+    #[doc(hidden)]
+    fn is_plain<'k>(&self, cx: &PolicyCx<'k>, state: &Self::State<'k>) -> Option<Bool<'k>> {
         let _ = (cx, state);
+        None
     }
 }
 

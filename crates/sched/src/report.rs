@@ -179,6 +179,7 @@ pub struct Readout {
     tiles: Dim3,
     grid: Dim3,
     workers: u32,
+    resident: u32,
     own_params: usize,
 }
 
@@ -193,6 +194,7 @@ impl<A: KernelParams> TiledKernel<A> {
             tiles: Dim3::from(plan.numbers.tiles),
             grid: plan.launch.grid,
             workers: plan.workers,
+            resident: plan.numbers.resident,
             own_params: plan.own_params,
         }
     }
@@ -220,6 +222,16 @@ impl Readout {
     /// The grid of tiles.
     pub fn tiles(&self) -> Dim3 {
         self.tiles
+    }
+
+    /// Blocks of a cluster.
+    pub fn cluster(&self) -> Dim3 {
+        self.cluster
+    }
+
+    /// How many clusters the launch was planned to have on the GPU at a time.
+    pub fn resident(&self) -> u32 {
+        self.resident
     }
 
     /// How closely the kernel is watched.

@@ -70,6 +70,8 @@ struct Judge<'k> {
     pending: Var<'k, bool>,
     /// No more requests.
     stop: Var<'k, bool>,
+    /// Of a loaded policy: it always asks, so that nothing was interpreted for the last request.
+    plain: Option<Var<'k, bool>>,
 }
 
 /// The loop of one kernel, not yet emitted.
@@ -138,6 +140,7 @@ impl<'k> TileLoop<'k> {
             )),
             _ => Asking::Nobody,
         };
+        let has_area = shape.policy.loaded().is_some();
         let judge = (asks && constant.is_none()).then(|| {
             let held = OnceCell::new();
             let cx = PolicyCx {
@@ -153,7 +156,7 @@ impl<'k> TileLoop<'k> {
                 },
                 control,
                 first_word: 0,
-                has_area: shape.policy.loaded().is_some(),
+                has_area,
             };
             k.if_(leader, || {
                 k.comment(&format!("policy: {}", shape.policy.name()));
@@ -164,6 +167,7 @@ impl<'k> TileLoop<'k> {
                 policy,
                 pending: k.var(false).named("pending"),
                 stop: k.var(false).named("stop"),
+                plain: has_area.then(|| k.var(false).named("plain")),
             })
         });
         let shared = match judge {
@@ -406,8 +410,9 @@ impl<'k> TileLoop<'k> {
         };
         k.loop_(|flow| {
             if self.shape.submit == Submit::Early {
-                self.take_up();
-                k.if_(self.leader, || self.opportunity());
+                k.if_(self.leader, || {
+                    self.unless_plain(|| self.submit(), || self.opportunity());
+                });
             }
             if let Some(judge) = self.loaded() {
                 k.if_(self.leader, || judge.policy.look_ahead(&judge.cx));
@@ -416,9 +421,6 @@ impl<'k> TileLoop<'k> {
                 k.sync_warp();
             }
             self.run(body);
-            if self.shape.submit == Submit::Late {
-                self.take_up();
-            }
             k.if_(self.leader, || {
                 let plain = self.judge.is_none() && self.drawer.is_none();
                 let quiet = plain && self.scribe.is_none();
@@ -431,7 +433,7 @@ impl<'k> TileLoop<'k> {
                     }
                 }
                 let next = k.var(NONE).named("next");
-                self.settle(next);
+                self.answer(next);
                 send(next.get());
             });
             if ahead.is_some() {
@@ -443,6 +445,43 @@ impl<'k> TileLoop<'k> {
             flow.continue_if(next.ne(NONE));
             flow.break_();
         });
+    }
+
+    /// Before a request, in the scheduler thread: `ask` where a loaded policy always asks, else
+    /// `decide`, after a change of policies if there was one. The first is what a greedy policy
+    /// that is built in does; the other jumps over the interpreter, which is long.
+    fn unless_plain(&self, ask: impl Fn(), decide: impl Fn()) {
+        let found = self.judge.as_ref().and_then(|judge| {
+            let plain = judge.policy.is_plain(&judge.cx)?;
+            Some((judge, judge.plain?, plain & !judge.stop.get()))
+        });
+        let Some((judge, held, plain)) = found else {
+            return decide();
+        };
+        held.set(plain);
+        self.k.if_else(plain, ask, || {
+            judge.policy.take_up(&judge.cx);
+            decide();
+        });
+    }
+
+    /// After a tile, in the scheduler thread: the next one, or none.
+    fn answer(&self, next: Var<'k, u32>) {
+        let plain = || {
+            self.submit();
+            self.collect(next, None);
+        };
+        if self.shape.submit == Submit::Late {
+            return self.unless_plain(plain, || self.settle(next));
+        }
+        match self.judge.as_ref().and_then(|judge| judge.plain) {
+            Some(plain) => self.k.if_else(
+                plain.get(),
+                || self.collect(next, None),
+                || self.settle(next),
+            ),
+            None => self.settle(next),
+        }
     }
 
     /// The early opportunity, in the scheduler thread.
@@ -487,7 +526,7 @@ impl<'k> TileLoop<'k> {
             if late {
                 self.submit();
             }
-            self.collect(next);
+            self.collect(next, None);
             return;
         };
         if late {
@@ -509,12 +548,12 @@ impl<'k> TileLoop<'k> {
                 self.note(RecordKind::Overruled);
                 self.submit();
             });
-            self.collect(next);
+            self.collect(next, Some(judge));
             return;
         }
         k.if_else(
             judge.pending.get(),
-            || self.collect(next),
+            || self.collect(next, Some(judge)),
             || {
                 if let Asking::Tickets(tickets) = &self.asking {
                     tickets.retire();
@@ -523,8 +562,9 @@ impl<'k> TileLoop<'k> {
         );
     }
 
-    /// Waits for the answer and writes it into `next`, which holds [`NONE`].
-    fn collect(&self, next: Var<'k, u32>) {
+    /// Waits for the answer and writes it into `next`, which holds [`NONE`]. A judge, where there
+    /// is one to be asked, says whether to go on.
+    fn collect(&self, next: Var<'k, u32>, judge: Option<&Judge<'k>>) {
         let k = self.k;
         let granted = |right: Val<'k, u32>| {
             self.note(RecordKind::Granted);
@@ -534,7 +574,7 @@ impl<'k> TileLoop<'k> {
                 // The cluster that was taken over will not report.
                 sweeper.share.update(|share| share + 1);
             }
-            let Some(judge) = &self.judge else {
+            let Some(judge) = judge else {
                 return;
             };
             let at = self.position(index);

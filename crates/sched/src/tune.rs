@@ -435,6 +435,29 @@ mod tests {
     }
 
     #[test]
+    fn slower_is_who_is_beyond_all_doubts_together() {
+        // Medians of 104 and of `median`, doubts of 4 and 2, and a hundredth that is close anyway.
+        let dropped = |median: f64| {
+            let mut running = Vec::new();
+            for (at, samples) in [
+                [0.0, 100.0, 104.0, 200.0],
+                [0.0, median - 2.0, median, 300.0],
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let mut contender = Contender::new(at);
+                for sample in samples {
+                    contender.add(sample);
+                }
+                running.push(contender);
+            }
+            drop_slower(&mut running, 0.01).len()
+        };
+        assert_eq!([dropped(111.0), dropped(112.0)], [0, 1]);
+    }
+
+    #[test]
     fn nothing_is_chosen_from_nothing_and_a_failure_is_passed_on() {
         let mut tuner = Tuner::new(Effort::EXACT);
         let measure = |_| Err::<Time, &str>("lost");

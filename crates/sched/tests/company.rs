@@ -2,13 +2,13 @@
 //! bells, policies that are exchanged, classes, chaos. Every tile of every launch runs exactly
 //! once, nobody hangs, and every launch leaves its memory as the next one needs it.
 //!
-//! `HEIST_SCHEDULES=100000 cargo test -p heist-sched --test company` tries that many.
+//! `HEIST_SCHEDULES=100000 cargo test -p heist-sched --test company small` tries that many.
 
 use heist_builder::{Arch, Global, kernel_params};
 use heist_launch::{Arg, Arguments, BufferRef};
 use heist_ptx::arch::Gpu;
 use heist_run::Program;
-use heist_run::company::{Chaos, Device, Host, Options, Order, Reach, Stream, together};
+use heist_run::company::{Chaos, Checks, Device, Host, Options, Order, Reach, Stream, together};
 use heist_sched::program::PolicyMemory;
 use heist_sched::*;
 
@@ -63,7 +63,17 @@ struct Pooled {
     tiles: u32,
 }
 
-fn pool(clc: bool) -> Vec<Pooled> {
+/// How large companies are, and what is looked for in them.
+#[derive(Clone, Copy, PartialEq)]
+enum Size {
+    /// Dozens of tiles, up to four launches a stream, every check.
+    Large,
+    /// A few tiles and one or two launches a stream: a million of them take minutes. Tiles are
+    /// counted; races are looked for in the large ones.
+    Small,
+}
+
+fn pool(clc: bool, size: Size) -> Vec<Pooled> {
     let mut all = Vec::new();
     for (at, text) in POLICIES.iter().enumerate() {
         for submit in [Submit::Early, Submit::Late] {
@@ -79,7 +89,10 @@ fn pool(clc: bool) -> Vec<Pooled> {
                 true => format!("loaded: {text}"),
                 false => (*text).to_owned(),
             };
-            let tiles = 7 + 5 * at as u32;
+            let tiles = match size {
+                Size::Large => 7 + 5 * at as u32,
+                Size::Small => 3 + (at as u32 * 7 + submit as u32) % 10,
+            };
             let mut tiled = Tiled::<Count>::new("count", tiles)
                 .source(source)
                 .submit(submit)
@@ -165,11 +178,19 @@ impl Host for Meddler {
 }
 
 /// One random company; how many launches ran, and how many policies were loaded.
-fn one(seed: u64, pools: &[(Gpu, Vec<Pooled>)], words: &[PolicyWords]) -> (usize, usize) {
+fn one(
+    seed: u64,
+    size: Size,
+    pools: &[(Gpu, Vec<Pooled>)],
+    words: &[PolicyWords],
+) -> (usize, usize) {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (gpu, pool) = &pools[dice.below(pools.len() as u64) as usize];
     let device = Device::of(Gpu {
-        sms: 2 + dice.below(5) as u32,
+        sms: match size {
+            Size::Large => 2 + dice.below(5) as u32,
+            Size::Small => 1 + dice.below(3) as u32,
+        },
         ..*gpu
     });
     struct Tenant<'p> {
@@ -192,7 +213,10 @@ fn one(seed: u64, pools: &[(Gpu, Vec<Pooled>)], words: &[PolicyWords]) -> (usize
                 pooled,
                 plan,
                 priority: -(dice.below(3) as i32),
-                launches: (0..1 + dice.below(4)).map(|_| dice.below(30_000)).collect(),
+                launches: match size {
+                    Size::Large => (0..1 + dice.below(4)).map(|_| dice.below(30_000)).collect(),
+                    Size::Small => (0..1 + dice.below(2)).map(|_| dice.below(8_000)).collect(),
+                },
             }
         })
         .collect();
@@ -216,6 +240,10 @@ fn one(seed: u64, pools: &[(Gpu, Vec<Pooled>)], words: &[PolicyWords]) -> (usize
     let options = Options {
         seed: seed + 1,
         chaos: dice.of(&[Chaos::NONE, Chaos::FULL]),
+        checks: match size {
+            Size::Large => Checks::ALL,
+            Size::Small => Checks::FEWEST,
+        },
         ..Options::default()
     };
     let mut host = Meddler {
@@ -256,31 +284,29 @@ fn one(seed: u64, pools: &[(Gpu, Vec<Pooled>)], words: &[PolicyWords]) -> (usize
     (launches, host.loaded)
 }
 
-#[test]
-fn random_companies_run_every_tile_exactly_once_and_end() {
-    let count: u64 = std::env::var("HEIST_SCHEDULES")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(150);
-    let first: u64 = std::env::var("HEIST_FIRST_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or(1);
-    let pools = [(Gpu::H200, pool(false)), (Gpu::B200, pool(true))];
+/// A number from the environment.
+fn asked(name: &str, default: u64) -> u64 {
+    let told = std::env::var(name).ok();
+    told.map_or(default, |text| text.parse().expect("a number"))
+}
+
+fn random_companies(size: Size, count: u64) {
+    let first = asked("HEIST_FIRST_SEED", 1);
+    let pools = [
+        (Gpu::H200, pool(false, size)),
+        (Gpu::B200, pool(true, size)),
+    ];
     let words: Vec<PolicyWords> = POLICIES
         .iter()
         .map(|text| {
             let policy: AnyPolicy = text.parse().expect("a policy");
-            policy
-                .program()
-                .expect("a program")
-                .words()
-                .expect("it fits")
+            let program = policy.program().expect("a program");
+            program.words().expect("it fits")
         })
         .collect();
     let (mut launches, mut loaded) = (0, 0);
     for seed in first..first + count {
-        let (ran, swapped) = one(seed, &pools, &words);
+        let (ran, swapped) = one(seed, size, &pools, &words);
         launches += ran;
         loaded += swapped;
     }
@@ -289,4 +315,16 @@ fn random_companies_run_every_tile_exactly_once_and_end() {
         launches as u64 > 2 * count && loaded > 0,
         "{launches} {loaded}"
     );
+}
+
+#[test]
+fn random_companies_run_every_tile_exactly_once_and_end() {
+    random_companies(Size::Large, asked("HEIST_COMPANIES", 60));
+}
+
+/// `HEIST_SCHEDULES=1000000 cargo test --release -p heist-sched --test company small` runs a
+/// million.
+#[test]
+fn many_small_companies_run_every_tile_exactly_once_and_end() {
+    random_companies(Size::Small, asked("HEIST_SCHEDULES", 400));
 }

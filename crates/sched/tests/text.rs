@@ -137,6 +137,11 @@ fn errors_say_what_where_and_what_else() {
             "there is no policy `MaxSteals`; did you mean `max-steals`?",
         ),
         (
+            "FairSharing",
+            0,
+            "there is no policy `FairSharing`; did you mean `fair-share`?",
+        ),
+        (
             "max-steals",
             10,
             "`max-steals` needs arguments: `max-steals(n)`",

@@ -173,6 +173,8 @@ pub(crate) struct Shape {
     pub(crate) param_bytes: u32,
     /// Registers a thread, where the kernel says.
     pub(crate) max_registers: Option<u32>,
+    /// Whether it names more than a thread can have.
+    pub(crate) all_registers: bool,
     /// Blocks an SM is to hold at least.
     pub(crate) min_blocks: Option<u32>,
     pub(crate) required_block: Option<[u32; 3]>,
@@ -190,6 +192,8 @@ pub(crate) struct Shape {
     pub(crate) asynchronous: bool,
     /// Whether the kernel has `tcgen05.fence`: compilers that rely on other means write none.
     pub(crate) tensor_fences: bool,
+    /// Whether it has those before an arrival: some compilers write only those after a wait.
+    pub(crate) tensor_fences_before: bool,
     /// 32-bit words of all declared registers that are live.
     pub(crate) register_words: u32,
 }

@@ -12,6 +12,7 @@ mod bench;
 mod candidate;
 mod journal;
 mod page;
+mod refusals;
 mod row;
 mod statistics;
 #[cfg(feature = "store")]
@@ -23,6 +24,7 @@ pub use bench::{Bench, Facts, Failure, Request, Response, serve};
 pub use candidate::{Axis, Candidate, CandidateError, Narrowing, Proposal, Shard, ShardError};
 pub use journal::{Journal, JournalError, latest, read};
 pub use page::page;
+pub use refusals::{Refusals, refusals};
 pub use row::{Row, Status, Timing};
 pub use statistics::{Estimate, estimate};
 #[cfg(feature = "store")]

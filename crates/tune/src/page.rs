@@ -1,7 +1,8 @@
 //! A sweep as a self-contained page: the candidates, the Pareto front, the fast tiles, and the
 //! quality of the model.
 
-use crate::row::Row;
+use crate::refusals::{Refusals, refusals};
+use crate::row::{Row, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -41,6 +42,7 @@ pub fn page(title: &str, rows: &[Row]) -> String {
     ));
     page.push_str(&heat(&timed, "rows", "cols"));
     page.push_str(&table(rows, &timed));
+    page.push_str(&refused(rows));
     page.push_str("</html>\n");
     page
 }
@@ -205,11 +207,13 @@ fn heat(timed: &[&Row], down: &str, across: &str) -> String {
 
 fn table(rows: &[Row], timed: &[&Row]) -> String {
     let mut text = String::from(
-        "<h2>Every candidate</h2><table><tr><th>candidate<th>us<th>over best<th>from<th>to<th>samples\
+        "<h2>Every candidate that was tried</h2><table><tr><th>candidate<th>us<th>over best<th>from<th>to<th>samples\
          <th>model, us<th>registers<th>shared<th>local<th>waves<th>error<th>status",
     );
     let best = timed.first().map_or(1.0, |row| us(row));
-    let rest = rows.iter().filter(|row| !row.status.is_timed());
+    let rest = rows
+        .iter()
+        .filter(|row| !row.status.is_timed() && !matches!(row.status, Status::Refused { .. }));
     for row in timed.iter().copied().chain(rest) {
         let facts = row.facts.clone().unwrap_or_default();
         let number = |value: Option<u32>| value.map_or("-".to_owned(), |value| value.to_string());
@@ -246,6 +250,19 @@ fn table(rows: &[Row], timed: &[&Row]) -> String {
                 .map_or("-".to_owned(), |error| format!("{error:.1e}")),
             escaped(&row.status.to_string())
         );
+    }
+    text + "</table>"
+}
+
+/// What was refused, by its reason: the journal has a row for each.
+fn refused(rows: &[Row]) -> String {
+    let refusals = refusals(rows);
+    if refusals.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("<h2>Refused</h2><table><tr><th>candidates<th>one of them");
+    for Refusals { count, reason } in &refusals {
+        let _ = write!(text, "<tr><td>{count}<td>{}", escaped(reason));
     }
     text + "</table>"
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ._memory import Allocations
+from .._memory import Allocations
 
 _NUMBERS = {
     "i1": "<b", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q",

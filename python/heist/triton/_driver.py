@@ -6,37 +6,11 @@ has compiled; this one keeps the PTX and has it simulated.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Callable
 
 from .. import _native
-
-# Triton keeps compiled kernels by the number of the device: each simulated GPU has its own.
-_FIRST_NUMBER = 0x4E15
-_numbers: dict[str, int] = {}
-
-
-class Gpu:
-    """What Triton and its users may know of a simulated GPU."""
-
-    def __init__(self, name: str) -> None:
-        device, arch, sms, shared, registers = _native.simulated(name)
-        self.device = device
-        self.capability = int("".join(c for c in arch.removeprefix("sm_") if c.isdigit()))
-        self.sms = sms
-        self.shared = shared
-        self.registers = registers
-        self.number = _numbers.setdefault(device, _FIRST_NUMBER + len(_numbers))
-
-    def properties(self) -> dict[str, Any]:
-        return {
-            "max_shared_mem": self.shared,
-            "max_num_regs": self.registers,
-            "multiprocessor_count": self.sms,
-            "warpSize": 32,
-            "sm_clock_rate": 1_500_000,
-            "mem_clock_rate": 2_000_000,
-            "mem_bus_width": 4096,
-        }
+from .._launches import Gpu
 
 
 class Loaded:
@@ -46,6 +20,13 @@ class Loaded:
         self.name = name
         self.ptx = ptx
         self.module = _native.Module(ptx, f"{name}.ptx")
+
+
+def _most_registers(ptx: str, of_sm: int) -> int:
+    """The most registers that a thread may have for one block to fit. Only ptxas knows how many it
+    has; programs that count blocks by them, as Triton's softmax does, so count at least one."""
+    threads = re.search(r"\.(?:reqntid|maxntid) (\d+)", ptx)
+    return min(255, of_sm // int(threads[1]) // 8 * 8) if threads else 255
 
 
 class _Utils:
@@ -59,8 +40,7 @@ class _Utils:
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[Any, ...]:
         loaded = Loaded(name, kernel.decode())
-        # Registers and spills are what ptxas would tell; nothing here hangs on them.
-        return loaded, loaded, 0, 0, 1024
+        return loaded, loaded, _most_registers(loaded.ptx, self._gpu.registers), 0, 1024
 
     def unload_module(self, module: Any) -> None:
         pass

@@ -11,9 +11,10 @@ from typing import Any, Iterator
 from unittest import mock
 
 from .. import _native
+from .._launches import Gpu, How, Launched, finding_error, folded
+from .._memory import Allocations, NumpyTensor
 from ._arguments import Parameters
-from ._driver import Gpu, Loaded, SimulatedDriver, ptx_instead_of_cubin
-from ._memory import Allocations, NumpyTensor
+from ._driver import Loaded, SimulatedDriver, ptx_instead_of_cubin
 
 _sessions: list["Session"] = []
 
@@ -21,29 +22,6 @@ _sessions: list["Session"] = []
 def active() -> "Session | None":
     """The innermost :func:`simulate` that this is inside of."""
     return _sessions[-1] if _sessions else None
-
-
-@dataclass
-class Launched:
-    """One launch: what ran, and what was found in it; apart from that, what the compiler did
-    on its own and no source can change."""
-
-    kernel: str
-    grid: tuple[int, int, int]
-    findings: list[Any]
-    from_compiler: list[Any]
-    elapsed_ns: float | None
-    seconds: float
-    printed: str
-
-
-@dataclass
-class _How:
-    device: str
-    explore: int | None
-    seed: int
-    cooperative: bool
-    limit_s: float
 
 
 @dataclass
@@ -81,7 +59,7 @@ class Session:
         given = loaded.module.parameters(loaded.name)
         # Older compilers leave hidden parameters out that they do not use.
         del parameters.list[len(given) :]
-        how = _How(
+        how = How(
             self.gpu.device, self.explore, self.seed, bool(getattr(metadata, "launch_cooperative_grid", False)), self.limit_s
         )
         started = time.perf_counter()
@@ -100,7 +78,7 @@ class Session:
         seconds = time.perf_counter() - started
         gluon = "GLUON" in str(getattr(source, "language", "")).upper()
         own = [] if gluon else [finding for finding in report.findings if _is_compilers(finding)]
-        found = _folded([finding for finding in report.findings if finding not in own])
+        found = folded([finding for finding in report.findings if finding not in own])
         self.launches.append(Launched(loaded.name, grid, found, own, report.elapsed_ns, seconds, report.printed))
         if report.printed:
             print(report.printed, end="")
@@ -115,33 +93,19 @@ class CompilerWarning(UserWarning):
     """Something is wrong in a kernel that its source can't be the reason of."""
 
 
-def finding_error(findings: list[Any]) -> _native.FindingError:
-    """All that was found in a launch, as one exception."""
-    error = _native.FindingError("\n" + "\n".join(finding.text for finding in findings))
-    error.findings = findings
-    return error
-
-
-def _folded(findings: list[Any]) -> list[Any]:
-    """One finding for each rule and line: a line of Triton is many instructions."""
-    first: dict[Any, Any] = {}
-    for finding in findings:
-        first.setdefault((finding.code, finding.file, finding.line), finding)
-    return list(first.values())
-
-
 def _is_compilers(finding: Any) -> bool:
-    """Whether only the compiler can be the reason. A Triton kernel names no shared memory and no
-    asynchronous copy, and knows no threads: what is wrong with those is not in the source."""
+    """Whether only the compiler can be the reason. A Triton kernel names no shared memory, no
+    asynchronous copy, no instruction of tensor cores or warp groups, knows no threads, and gives
+    every name a value: what is wrong with those is not in the source."""
     # Sums are an example: each lane stores the one it has, of which the first addition may be
     # fused with a product, and so is rounded otherwise in each half of the warp.
     in_shared = "of the block's shared memory" in finding.message
-    return in_shared and finding.code[0] in "AMRT"
+    return finding.code == "M013" or finding.code[0] == "T" or in_shared and finding.code[0] in "AMR"
 
 
 def _about_compiler(kernel: str, findings: list[Any]) -> str:
     text = "\n".join(finding.text for finding in findings)
-    return f"`{kernel}`: Triton itself places shared memory and orders what touches it, so this is its compiler's doing:\n{text}"
+    return f"`{kernel}`: Triton itself places shared memory and registers and orders what touches them, so this is its compiler's doing:\n{text}"
 
 
 def _name(source: Any, name: Any) -> str:
@@ -192,9 +156,9 @@ def simulate(
             stack.enter_context(mock.patch.object(JITFunction, "run", _with_arrays(JITFunction.run)))
             stack.enter_context(mock.patch.object(Autotuner, "run", _in_one_configuration(Autotuner.run)))
         if _has_torch():
-            from . import _torch
+            from .. import _simulated_torch
 
-            stack.enter_context(_torch.cuda_is_simulated(session))
+            stack.enter_context(_simulated_torch.cuda_is_simulated(session))
         _sessions.append(session)
         stack.callback(_sessions.remove, session)
         yield session

@@ -179,6 +179,7 @@ fn peers_of(family: &str) -> &'static [&'static str] {
     match family {
         "gemm" => &["cublas", "triton"],
         "grouped-gemm" => &["torch", "cublas-loop"],
+        "experts" => &["torch", "torch-compiled"],
         "attention" | "attention-backward" => &["flash", "cudnn"],
         _ => &[],
     }
@@ -309,6 +310,20 @@ fn problem(
             ];
             (inputs, json!({ "layout": layout }))
         }
+        "experts" => {
+            let (hidden, inner, per) = (number("hidden")?, number("inner")?, number("per")?);
+            let length = |name| job.data(name).map_or(0, Buffer::len);
+            let experts = length("shapes");
+            let inputs = vec![
+                tensor("x", vec![length("x") / hidden.max(1), hidden])?,
+                tensor("up", vec![experts, 2 * inner, hidden])?,
+                tensor("down", vec![experts, hidden, inner])?,
+                tensor("weights", vec![length("weights")])?,
+                tensor("order", vec![length("order")])?,
+                tensor("shapes", vec![experts])?,
+            ];
+            (inputs, json!({ "per": per }))
+        }
         other => {
             return Err(KernelError::unfit(format!("{other} has no peers to race")));
         }
@@ -327,6 +342,7 @@ pub fn suite(family: &str) -> Vec<Spec> {
     match family {
         "gemm" => gemm(),
         "grouped-gemm" => grouped(),
+        "experts" => experts(),
         "attention" => attention(),
         "attention-backward" => backward(),
         _ => Vec::new(),
@@ -334,13 +350,20 @@ pub fn suite(family: &str) -> Vec<Spec> {
 }
 
 /// The families that have a suite.
-pub const FAMILIES: [&str; 4] = ["gemm", "grouped-gemm", "attention", "attention-backward"];
+pub const FAMILIES: [&str; 5] = [
+    "gemm",
+    "grouped-gemm",
+    "experts",
+    "attention",
+    "attention-backward",
+];
 
 /// A problem of a family that is small enough for a sanitizer.
 pub fn small(family: &str) -> &'static [&'static str] {
     match family {
         "gemm" => &["m=200", "n=136", "k=72"],
         "grouped-gemm" => &["rows=40,0,130,1", "n=136", "k=72"],
+        "experts" => &["rows=40,0,130,1", "per=3", "hidden=72", "inner=136"],
         "attention" | "attention-backward" => &["batch=1", "heads=2", "queries=130", "mask=causal"],
         _ => &[],
     }
@@ -417,6 +440,36 @@ fn grouped() -> Vec<Spec> {
                 },
             ],
             peers: peers_of("grouped-gemm"),
+            calls: 1,
+        }
+    };
+    cases.into_iter().map(spec).collect()
+}
+
+/// Layers of experts, as models have them: tokens spread unevenly, in prefill and in decode. Of
+/// DeepSeek's 256 experts a GPU has 32 here.
+fn experts() -> Vec<Spec> {
+    let mixtral = vec![900, 1200, 1024, 800, 1100, 1000, 1144, 1024];
+    let deepseek: Vec<u32> = (0..32).map(|i: u32| 128 + (i * 37) % 17 * 16).collect();
+    let cases: [(&str, Vec<u32>, u32, u32, u32); 4] = [
+        ("as Mixtral's, 4096 tokens", mixtral, 2, 4096, 14336),
+        ("as Mixtral's, 32 tokens", vec![8; 8], 2, 4096, 14336),
+        ("as DeepSeek's, 1024 tokens", deepseek, 8, 7168, 2048),
+        ("as DeepSeek's, 48 tokens", vec![12; 32], 8, 7168, 2048),
+    ];
+    let spec = |(name, rows, per, hidden, inner): (&str, Vec<u32>, u32, u32, u32)| {
+        let rows: Vec<String> = rows.iter().map(u32::to_string).collect();
+        Spec {
+            family: "experts",
+            name: format!("experts bf16 {name}"),
+            told: told([
+                ("rows", rows.join(",")),
+                ("per", per.to_string()),
+                ("hidden", hidden.to_string()),
+                ("inner", inner.to_string()),
+            ]),
+            ours: vec![Ours::best()],
+            peers: peers_of("experts"),
             calls: 1,
         }
     };
@@ -644,7 +697,9 @@ mod tests {
                     ("m", "256"),
                     ("n", "256"),
                     ("k", "64"),
-                    ("rows", "40,0,7"),
+                    ("rows", "40,0,8"),
+                    ("hidden", "64"),
+                    ("inner", "128"),
                     ("batch", "1"),
                     ("heads", "2"),
                     ("queries", "64"),

@@ -23,6 +23,7 @@ mod launch_file;
 mod man;
 mod new;
 mod policies;
+mod qualify;
 mod run;
 mod schedule;
 mod selftest;
@@ -104,6 +105,7 @@ enum Command {
     Man(man::Man),
     New(new::New),
     Policies(policies::Policies),
+    Qualify(qualify::Qualify),
     Run(run::Run),
     Selftest(selftest::SelftestCommand),
     Share(share::Share),
@@ -132,6 +134,7 @@ impl Command {
             Command::Man(_) => "man",
             Command::New(_) => "new",
             Command::Policies(_) => "policies",
+            Command::Qualify(_) => "qualify",
             Command::Run(_) => "run",
             Command::Selftest(_) => "selftest",
             Command::Share(_) => "share",
@@ -220,6 +223,7 @@ impl Heist {
             Command::Man(command) => command.run(whole(), out),
             Command::New(command) => command.run(out),
             Command::Policies(command) => command.run(out),
+            Command::Qualify(command) => command.run(out),
             Command::Run(command) => command.run(out),
             Command::Selftest(command) => command.run(out),
             Command::Share(command) => command.run(out),

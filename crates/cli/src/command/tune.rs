@@ -8,8 +8,8 @@ use heist::tune::{self, Catalogued, DeviceBench, Tuning, memory};
 use heist_kernels::catalogue::{self, Settings as Told};
 use heist_run::{Device, DeviceName, Settings};
 use heist_tune::{
-    Bench, Budget, Candidate, Failure, Journal, Narrowing, Progress, Response, Row, Shard, Status,
-    Worker, WorkerCommand,
+    Bench, Budget, Candidate, Failure, Journal, Narrowing, Progress, Refusals, Response, Row,
+    Shard, Status, Worker, WorkerCommand, refusals,
 };
 use heist_view::table;
 use serde_json::{Value, json};
@@ -422,38 +422,22 @@ pub(super) fn rows_as_table(rows: &[Row], modelled: bool) -> String {
         "status",
     ];
     let mut text = table::columns(&heads, &lines);
-    let mut refused: Vec<(String, usize)> = Vec::new();
     for row in rows.iter().filter(|row| row.median_ns().is_none()) {
-        let reason = row.status.to_string();
-        if let Status::Refused { .. } = row.status {
-            // Reasons differ in tile shapes and numbers: one of each kind is shown.
-            let kind = kind_of(&reason);
-            let same = |(other, _): &&mut (String, usize)| kind_of(other) == kind;
-            match refused.iter_mut().find(same) {
-                Some((_, count)) => *count += 1,
-                None => refused.push((reason, 1)),
-            }
-        } else {
-            text.push_str(&format!("{}: {reason}\n", row.candidate));
+        if !matches!(row.status, Status::Refused { .. }) {
+            text.push_str(&format!("{}: {}\n", row.candidate, row.status));
         }
     }
-    refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    for (reason, count) in refused.iter().take(6) {
+    let refused = refusals(rows);
+    for Refusals { count, reason } in refused.iter().take(6) {
         text.push_str(&format!("{count} {reason}\n"));
     }
-    let rest: usize = refused.iter().skip(6).map(|(_, count)| count).sum();
+    let rest: usize = refused.iter().skip(6).map(|one| one.count).sum();
     if rest > 0 {
         text.push_str(&format!(
             "{rest} refused for other reasons: they are in the journal and the page\n"
         ));
     }
     text
-}
-
-/// A reason without what changes from one candidate to the next.
-fn kind_of(reason: &str) -> String {
-    let last = reason.rsplit(": ").next().unwrap_or(reason);
-    last.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
 /// Says how far a sweep is: a line that is written over on a terminal, now and then a line elsewhere.

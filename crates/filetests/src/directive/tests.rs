@@ -51,6 +51,21 @@ fn a_whole_case() {
 }
 
 #[test]
+fn a_target_that_a_case_needs_is_no_refusal() {
+    let gpu = |why: &str| {
+        let line = format!("// heist: run one grid=1 block=1 gpu=no \"{why}\"\n");
+        let file = read(&format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n{line}"
+        ));
+        run(&file, 0).gpu.clone()
+    };
+    assert_eq!(gpu("needs sm_100a"), OnGpu::Needs("sm_100a".to_owned()));
+    for why in ["needs sm_1000", "needs a driver", "it traps on purpose"] {
+        assert_eq!(gpu(why), OnGpu::No(why.to_owned()));
+    }
+}
+
+#[test]
 fn marks_and_findings() {
     let file = read(
         "a //~ R001

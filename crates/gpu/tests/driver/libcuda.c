@@ -7,7 +7,8 @@
  * with blocks of 13 threads is refused with the number of its blocks, and with 950 and
  * a bit for each of its attributes if it is one block. Device memory is host memory, and
  * the kernels of `tests/hardware/kernels.ptx` are known by name. Of any other kernel it writes
- * down how it was launched, into the file that STAND_IN_RECORD names.
+ * down how it was launched, into the file that STAND_IN_RECORD names. STAND_IN_CAPABILITY says
+ * which GPU it stands for.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -61,6 +62,12 @@ int cuDeviceGetName(char *name, int length, int device) {
     return OK;
 }
 
+/* The compute capability without its dot: 90, or what STAND_IN_CAPABILITY says. */
+static int capability(void) {
+    const char *asked = getenv("STAND_IN_CAPABILITY");
+    return asked ? atoi(asked) : 90;
+}
+
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     KNOWN;
     switch (attribute) {
@@ -70,8 +77,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 6: case 7: *value = 65535; break;             /* grid y, z */
     case 16: *value = 132; break;                      /* SMs */
     case 39: *value = 2048; break;                     /* threads an SM */
-    case 75: *value = 9; break;                        /* compute capability */
-    case 76: *value = 0; break;
+    case 75: *value = capability() / 10; break;
+    case 76: *value = capability() % 10; break;
     case 97: *value = 232448; break;                   /* shared memory a block */
     default: *value = 1;
     }

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::attention::{
-    Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring, Weights,
+    Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring, Weights,
 };
 use heist_kernels::{KernelError, LaunchPlan};
 use heist_launch::{Arg, ElementType, Role};
@@ -66,6 +66,8 @@ pub struct Attention {
     pub head_dim: u32,
     /// Of what type.
     pub dtype: Dtype,
+    /// What keys and values are stored as; in 8 bits for decoding alone.
+    pub cache: Cache,
     /// Which keys a query sees.
     pub mask: Mask,
     /// How heads and rows lie; packed sequences are rows of heads.
@@ -95,16 +97,22 @@ pub struct AttentionOperands<'m> {
     pub k_starts: Option<Memory<'m>>,
     /// For paged sequences: the pages of each, a row of the table after the other.
     pub pages: Option<Memory<'m>>,
+    /// For keys of 8 bits: the factor of each key head's, in f32.
+    pub k_scale: Option<Memory<'m>>,
+    /// The same for values.
+    pub v_scale: Option<Memory<'m>>,
 }
 
 impl Operands for AttentionOperands<'_> {
-    const NAMES: &'static [&'static str] =
-        &["q", "k", "v", "out", "lse", "q_starts", "k_starts", "pages"];
+    const NAMES: &'static [&'static str] = &[
+        "q", "k", "v", "out", "lse", "q_starts", "k_starts", "pages", "k_scale", "v_scale",
+    ];
 
     fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
         let mut list = [None; SLOTS];
         list[..4].copy_from_slice(&[self.q, self.k, self.v, self.out].map(Some));
         list[4..8].copy_from_slice(&[self.lse, self.q_starts, self.k_starts, self.pages]);
+        list[8..10].copy_from_slice(&[self.k_scale, self.v_scale]);
         list
     }
 }
@@ -139,7 +147,12 @@ impl Attention {
             Mask::Window { left, right } => [2, left, right],
         });
         let scale = self.scale.map_or(u32::MAX, f32::to_bits);
-        numbers.extend([self.dtype as u32, self.layout as u32, scale]);
+        numbers.extend([
+            self.dtype as u32,
+            self.layout as u32,
+            scale,
+            self.cache as u32,
+        ]);
         numbers.into_iter().map(u64::from).collect()
     }
 
@@ -195,6 +208,7 @@ impl Attention {
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
             dtype: self.dtype,
+            cache: self.cache,
             mask: self.mask,
             layout: if packed { Layout::Rows } else { self.layout },
             page_size,
@@ -298,14 +312,20 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
     }
     let (q, kv, lse) = (q as u64, kv as u64, lse as u64);
     let (u32s, f32s) = (ElementType::U32, ElementType::F32);
+    let scales = match asked.cache {
+        Cache::Same => 0,
+        Cache::E4m3 => asked.kv_heads.into(),
+    };
     vec![
         Operand::tensor("q", Role::In, halves, q, false),
-        Operand::tensor("k", Role::In, halves, kv, false),
-        Operand::tensor("v", Role::In, halves, kv, false),
+        Operand::tensor("k", Role::In, asked.cache_element(), kv, false),
+        Operand::tensor("v", Role::In, asked.cache_element(), kv, false),
         Operand::tensor("out", Role::Out, halves, q, false),
         Operand::tensor("lse", Role::Out, f32s, lse, true).list(),
         Operand::tensor("q_starts", Role::In, u32s, starts, starts == 0).list(),
         Operand::tensor("k_starts", Role::In, u32s, ends, ends == 0).list(),
         Operand::tensor("pages", Role::In, u32s, table, table == 0).list(),
+        Operand::tensor("k_scale", Role::In, f32s, scales, scales == 0).list(),
+        Operand::tensor("v_scale", Role::In, f32s, scales, scales == 0).list(),
     ]
 }

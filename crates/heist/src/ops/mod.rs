@@ -1,4 +1,5 @@
-//! Operations over the caller's memory: GEMM, grouped GEMM, attention and its gradients.
+//! Operations over the caller's memory: GEMM, grouped GEMM, layers of experts, attention and its
+//! gradients.
 //!
 //! A plan is made once for a problem: the kernel is chosen, built, assembled and
 //! checked. Launching it puts it into the caller's stream with the caller's
@@ -35,6 +36,7 @@
 mod attention;
 mod backward;
 mod error;
+mod experts;
 mod gemm;
 mod grouped;
 mod library;
@@ -46,6 +48,7 @@ mod plan;
 pub use attention::{Attention, AttentionOperands, Sequences};
 pub use backward::{AttentionBackward, AttentionBackwardOperands};
 pub use error::OpError;
+pub use experts::{ExpertLayer, ExpertOperands};
 pub use gemm::GemmOperands;
 pub use grouped::{GroupedGemm, GroupedOperands};
 pub use heist_gpu::BorrowedStream;

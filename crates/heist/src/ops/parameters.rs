@@ -32,6 +32,8 @@ enum Patch {
     },
     /// A tensor map over an operand.
     Map { slot: usize, map: Box<TensorMap> },
+    /// A tensor map over a part of the scratch memory.
+    ScratchMap { place: u64, map: Box<TensorMap> },
     /// An address among the counters.
     Counter(u64),
     /// An address in the scratch memory.
@@ -240,17 +242,24 @@ impl Parameters {
                 }
                 Arg::TensorMap(map) => {
                     map.validate().map_err(|error| wrong(error.to_string()))?;
-                    let Some(slot) = slot else {
-                        return Err(wrong(format!(
-                            "a tensor map over `{}`, which is no operand",
-                            map.buffer
-                        ))
-                        .into());
+                    let spare = named(param).and_then(|name| scratch.find(name));
+                    let boxed = Box::new(map.clone());
+                    let patch = match (slot, spare) {
+                        (Some(slot), _) => {
+                            map.validate_within(operands[slot].bytes)
+                                .map_err(|error| wrong(error.to_string()))?;
+                            Patch::Map { slot, map: boxed }
+                        }
+                        (None, Some(place)) => Patch::ScratchMap { place, map: boxed },
+                        (None, None) => {
+                            return Err(wrong(format!(
+                                "a tensor map over `{}`, which is neither operand nor workspace",
+                                map.buffer
+                            ))
+                            .into());
+                        }
                     };
-                    map.validate_within(operands[slot].bytes)
-                        .map_err(|error| wrong(error.to_string()))?;
-                    let map = Box::new(map.clone());
-                    parameters.places.push((at, Patch::Map { slot, map }));
+                    parameters.places.push((at, patch));
                 }
             }
         }
@@ -296,6 +305,12 @@ impl Parameters {
                 Patch::Scratch(place) => workspace.scratch.address() + place,
                 Patch::Map { slot, map } => {
                     let encoded = gpu.encode_tensor_map(map, address(*slot).unwrap_or(0))?;
+                    bytes[*at..*at + encoded.len()].copy_from_slice(&encoded);
+                    continue;
+                }
+                Patch::ScratchMap { place, map } => {
+                    let address = workspace.scratch.address() + place;
+                    let encoded = gpu.encode_tensor_map(map, address)?;
                     bytes[*at..*at + encoded.len()].copy_from_slice(&encoded);
                     continue;
                 }

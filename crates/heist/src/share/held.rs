@@ -1,6 +1,6 @@
 //! A kernel that holds multiprocessors and does nothing.
 
-use super::alone;
+use super::measured::alone;
 use crate::job::{JobError, OnGpu};
 use heist_builder::{Arch, BuildError, Global, KernelSpec, Scope, kernel_params};
 use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, PtxText, Stream};

@@ -2,21 +2,27 @@
 //! cost it.
 //!
 //! A running block is never stopped, so a kernel that keeps its blocks keeps the GPU. Two
-//! questions, measured on a real GPU: how long an interactive kernel waits beside a batch that runs
-//! back to back ([`beside`]), and how long a kernel takes while another kernel holds some of the
-//! multiprocessors ([`Holder`]).
+//! questions: how long an interactive kernel waits beside a batch that runs back to back, and how
+//! long a kernel takes while another kernel holds some of the multiprocessors. A real GPU is asked
+//! with the kernels themselves ([`beside`], [`Holder`]), a simulated one with kernels that stand in
+//! for them ([`modelled`]).
 
+#[cfg(feature = "gpu")]
 mod held;
+#[cfg(feature = "gpu")]
+mod measured;
+pub mod modelled;
+mod stand_in;
 
+#[cfg(feature = "gpu")]
 pub use held::{Holder, holder_ptx};
+#[cfg(feature = "gpu")]
+pub use measured::{alone, beside, move_in};
 
-use crate::job::{JobError, OnGpu};
-use heist_gpu::{Event, Gpu, GpuError};
 use heist_kernels::catalogue::{self, Settings};
-use heist_kernels::{KernelError, Target};
-use heist_sched::Schedule;
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use heist_kernels::{Job, KernelError, Target};
+use heist_sched::{Policy, Schedule};
+use std::time::Duration;
 
 /// A kernel of the catalogue under a schedule, as a tenant of the GPU.
 #[derive(Clone, Debug)]
@@ -34,6 +40,25 @@ pub struct Tenant {
 }
 
 impl Tenant {
+    /// Whether its blocks leave when its bell is rung.
+    pub fn listens(&self) -> bool {
+        let policy = self.schedule.as_ref().map(|one| one.policy.name());
+        policy.is_some_and(|name| name.contains("until-asked"))
+    }
+
+    /// Its launches, without data.
+    ///
+    /// # Errors
+    /// Why there is no such kernel.
+    pub fn launches(&self, target: Target) -> Result<Job, KernelError> {
+        let entry = catalogue::entry(self.kernel)?;
+        entry.launches(
+            &self.told,
+            self.schedule.as_ref(),
+            target.leaving(self.spare),
+        )
+    }
+
     /// Builds it with random data. Takes a while on the host, and needs no GPU.
     ///
     /// # Errors
@@ -46,37 +71,6 @@ impl Tenant {
             target.leaving(self.spare),
         )
     }
-}
-
-/// Tenants are prepared on the host side by side, then put on the GPU.
-///
-/// # Errors
-/// The first that could not be.
-pub fn move_in(
-    gpu: &Gpu,
-    target: Target,
-    tenants: &[Tenant],
-) -> Result<Vec<(catalogue::Prepared, OnGpu)>, JobError> {
-    let prepared: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = tenants
-            .iter()
-            .map(|tenant| scope.spawn(move || tenant.prepare(target)))
-            .collect();
-        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        joined
-            .map(|result| match result {
-                Ok(prepared) => prepared,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
-    });
-    let mut all = Vec::new();
-    for one in prepared {
-        let one = one?;
-        let on = OnGpu::new(gpu, &one.job)?;
-        all.push((one, on));
-    }
-    Ok(all)
 }
 
 /// A median and a ninety-ninth percentile, in microseconds.
@@ -104,44 +98,36 @@ impl Tail {
     }
 }
 
-/// Microseconds between two events that have happened.
-fn microseconds(from: &Event, to: &Event) -> Result<f64, GpuError> {
-    Ok(to.since(from)?.ns() / 1e3)
+/// What was seen of two tenants beside each other, in one go or in several.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// How long the interactive one took, from each launch to its end, in microseconds.
+    pub samples: Vec<f64>,
+    /// For how long the batch was watched, in microseconds.
+    pub watched: f64,
+    /// Launches of the batch that ended meanwhile.
+    pub ended: usize,
 }
 
-/// Each tenant alone, in turns, `burst` launches back to back a sample: the
-/// median microseconds of one launch.
-///
-/// # Errors
-/// A fault of a launch.
-pub fn alone(
-    gpu: &Gpu,
-    tenants: &[&OnGpu],
-    rounds: usize,
-    burst: u32,
-) -> Result<Vec<f64>, GpuError> {
-    let stream = gpu.untracked_stream()?;
-    let (start, end) = (gpu.event()?, gpu.event()?);
-    let mut samples = vec![Vec::new(); tenants.len()];
-    // The first round warms up the clocks.
-    for round in 0..=rounds {
-        for turn in 0..tenants.len() {
-            let at = (round + turn) % tenants.len();
-            start.record(&stream)?;
-            for _ in 0..burst {
-                tenants[at].launch(&stream)?;
-            }
-            end.record(&stream)?;
-            end.synchronize()?;
-            if round > 0 {
-                samples[at].push(microseconds(&start, &end)? / f64::from(burst));
-            }
+impl Seen {
+    /// Adds what was seen later.
+    pub fn extend(&mut self, later: Seen) {
+        self.samples.extend(later.samples);
+        self.watched += later.watched;
+        self.ended += later.ended;
+    }
+
+    /// In short; not numbers where nothing was seen.
+    pub fn in_short(&self) -> Beside {
+        let nothing = Tail {
+            p50: f64::NAN,
+            p99: f64::NAN,
+        };
+        Beside {
+            interactive: Tail::of(self.samples.iter().copied()).unwrap_or(nothing),
+            batch: self.watched / self.ended as f64,
         }
     }
-    let medians = samples
-        .into_iter()
-        .map(|times| Tail::of(times).map_or(f64::NAN, |tail| tail.p50));
-    Ok(medians.collect())
 }
 
 /// What two tenants did to each other.
@@ -158,10 +144,33 @@ pub struct Beside {
 pub struct Company {
     /// Launches of the interactive kernel.
     pub samples: usize,
-    /// From one to the next.
+    /// From one to the next, in the mean.
     pub period: Duration,
     /// How much of the batch is in its stream at any time, at least.
     pub queued: Duration,
+}
+
+/// Multiples of it, without their whole parts, lie evenly between zero and one.
+const GOLDEN: f64 = 0.618_033_988_749_895;
+
+impl Company {
+    /// From one launch of the interactive kernel to the next: a period in the mean. A fixed one
+    /// would find a batch of nearly the same length at the same few moments over and over.
+    #[cfg(feature = "gpu")]
+    fn after(&self, sample: usize) -> Duration {
+        self.period.mul_f64(0.5 + (sample as f64 * GOLDEN).fract())
+    }
+
+    /// For a simulated GPU: the interactive kernel comes no more rarely than every third launch of
+    /// a batch that takes `alone` microseconds, so that less is simulated.
+    pub fn for_model(alone: f64) -> Company {
+        let usual = Company::default();
+        let often = Duration::from_micros((3.0 * alone) as u64 + 200);
+        Company {
+            period: usual.period.min(often),
+            ..usual
+        }
+    }
 }
 
 impl Default for Company {
@@ -174,86 +183,24 @@ impl Default for Company {
     }
 }
 
-/// The batch back to back on a stream of low priority, the interactive kernel now
-/// and then on one of high priority. With `ring` the batch's bell is rung just before
-/// each launch of the interactive kernel, and silenced after its end, by writes in the
-/// order of its stream.
-///
-/// # Errors
-/// A fault of a launch.
-pub fn beside(
-    gpu: &Gpu,
-    batch: (&OnGpu, f64),
-    interactive: &OnGpu,
-    company: Company,
-    ring: bool,
-) -> Result<Beside, GpuError> {
-    let (batch, alone_us) = batch;
-    let low = gpu.untracked_stream_with_priority(0)?;
-    let high = gpu.untracked_stream_with_priority(-5)?;
-    let depth = (company.queued.as_micros() as f64 / alone_us).ceil() as usize + 1;
-    let mut queue: VecDeque<Event> = VecDeque::new();
-    let mut spare: Vec<Event> = Vec::new();
-    let (start, end) = (gpu.event()?, gpu.event()?);
-    let mut ended = 0usize;
-    let mut top_up = |ended: &mut usize| -> Result<(), GpuError> {
-        while let Some(front) = queue.front() {
-            if !front.has_happened()? {
-                break;
-            }
-            *ended += 1;
-            spare.extend(queue.pop_front());
-        }
-        while queue.len() < depth {
-            batch.launch(&low)?;
-            let event = match spare.pop() {
-                Some(event) => event,
-                None => gpu.event()?,
-            };
-            event.record(&low)?;
-            queue.push_back(event);
-        }
-        Ok(())
-    };
-    let warm = Instant::now();
-    while warm.elapsed() < Duration::from_millis(60) {
-        top_up(&mut ended)?;
-    }
-    let (began, before) = (Instant::now(), ended);
-    let mut samples = Vec::with_capacity(company.samples);
-    let mut next = Instant::now();
-    for _ in 0..company.samples {
-        while Instant::now() < next {
-            top_up(&mut ended)?;
-        }
-        next = Instant::now() + company.period;
-        start.record(&high)?;
-        if ring {
-            batch.ring_in(&high, true)?;
-        }
-        interactive.launch(&high)?;
-        end.record(&high)?;
-        if ring {
-            batch.ring_in(&high, false)?;
-        }
-        end.synchronize()?;
-        samples.push(microseconds(&start, &end)?);
-    }
-    top_up(&mut ended)?;
-    let batch = began.elapsed().as_secs_f64() * 1e6 / (ended - before).max(1) as f64;
-    low.synchronize()?;
-    Ok(Beside {
-        interactive: Tail::of(samples).unwrap_or(Tail {
-            p50: f64::NAN,
-            p99: f64::NAN,
-        }),
-        batch,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_seen_in_turns_counts_together() {
+        let mut all = Seen::default();
+        assert!(all.in_short().batch.is_nan() && all.in_short().interactive.p50.is_nan());
+        for turn in [1.0, 3.0] {
+            all.extend(Seen {
+                samples: vec![turn, turn + 1.0],
+                watched: 100.0 * turn,
+                ended: 2,
+            });
+        }
+        let Beside { interactive, batch } = all.in_short();
+        assert_eq!((interactive.p50, interactive.p99, batch), (2.0, 4.0, 100.0));
+    }
 
     #[test]
     fn a_tail_is_the_nearest_sample() {

@@ -4,7 +4,7 @@
 use super::cases::{Case, Cases, MASKS, Which, exact};
 use super::decode::{Combine, DecodeShape, Grid, decode_grid, decode_shape};
 use super::entry::FAMILY;
-use super::problem::{Dtype, Layout, Lengths, Output, Problem};
+use super::problem::{Cache, Dtype, Layout, Lengths, Output, Problem, Weights};
 use heist_sched::{Schedule, TileSource};
 
 impl Cases {
@@ -43,6 +43,46 @@ impl Cases {
         self.decode_groups();
         self.decode_storages();
         self.decode_heads();
+        self.decode_tiny();
+    }
+
+    /// Keys and values of 8 bits: every storage, tiles of 16 to 64 rows, one to four panels.
+    fn decode_tiny(&mut self) {
+        let lengths = [(1, 5), (2, 300), (0, 70), (1, 0), (3, 64), (1, 129), (4, 3)];
+        for (index, (head_dim, page_size)) in [
+            (128, None),
+            (64, Some(16)),
+            (128, Some(128)),
+            (96, Some(64)),
+            (256, None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::ragged(lengths.to_vec(), 8, head_dim);
+            problem.kv_heads = [4, 1, 2][index % 3];
+            problem.page_size = page_size;
+            problem.cache = Cache::E4m3;
+            problem.mask = MASKS[(index + 1) % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = [Weights::Rounded, Weights::Split][index % 2];
+            problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+            self.dealt(&problem, [5, 64, 2][index % 3], 1 + index as u32 % 2);
+        }
+        for (index, (queries, kv_heads)) in [(1, 8), (1, 1), (16, 2)].into_iter().enumerate() {
+            let mut problem = Problem::new(2, 8, queries, [128, 64, 32][index]);
+            problem.kv_heads = kv_heads;
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys: 200,
+            };
+            problem.cache = Cache::E4m3;
+            problem.mask = MASKS[index % 3];
+            problem.layout = [Layout::Heads, Layout::Rows][index % 2];
+            problem.dtype = Dtype::ALL[(index + 1) % 2];
+            self.on_decode(&problem, |shape, grid| (shape, grid));
+        }
     }
 
     /// Groups and queries: tiles of 16, 32 and 64 rows, several tiles a head.

@@ -97,7 +97,11 @@ pub fn randomise(job: &mut Job, problem: &Problem, seed: u64) {
     for (index, name) in ["q", "k", "v"].into_iter().enumerate() {
         if let Some(buffer) = job.buffers.iter_mut().find(|buffer| buffer.name == name) {
             let count = buffer.data.len();
-            buffer.data = uniform(problem.dtype.element(), seed * 3 + index as u64, count);
+            let element = match name {
+                "q" => problem.dtype.element(),
+                _ => problem.cache_element(),
+            };
+            buffer.data = uniform(element, seed * 3 + index as u64, count);
         }
     }
 }
@@ -115,6 +119,11 @@ const PARAMETERS: &[Parameter] = &[
     ),
     parameter("dim", "64", "elements of a head: multiples of 16 up to 256"),
     parameter("dtype", "f16", "f16 or bf16"),
+    parameter(
+        "cache",
+        "same",
+        "of keys and values: same as the queries, or e4m3 with a factor for each key head",
+    ),
     parameter(
         "weights",
         "rounded",
@@ -197,6 +206,7 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     let mut problem = Problem::new(number("batch")?, number("heads")?, queries, number("dim")?);
     problem.kv_heads = or(number("kv-heads")?, problem.heads);
     problem.dtype = text("dtype")?.parse()?;
+    problem.cache = text("cache")?.parse()?;
     problem.weights = text("weights")?.parse()?;
     problem.output = match text("out")?.as_str() {
         "f32" => Output::F32,
@@ -337,17 +347,17 @@ impl Entry for Attention {
         }))
     }
 
-    fn prepare(
+    fn launches(
         &self,
         settings: &Settings,
         given: Option<&Schedule>,
         target: Target,
-    ) -> Result<Prepared, KernelError> {
+    ) -> Result<Job, KernelError> {
         let problem = problem(settings)?;
         let named = settings.get("variant").filter(|name| !name.is_empty());
         let variant = FAMILY.choose(named, &problem, target)?;
         let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
-        let job = if told("splits") || told("together") {
+        if told("splits") || told("together") {
             if named == Some(Wgmma.name()) {
                 return Err(KernelError::unfit(
                     "attention wgmma: it neither shares a tile's keys among blocks nor takes heads together; leave splits and together out, or take variant=large",
@@ -364,11 +374,21 @@ impl Entry for Attention {
                 let heads = settings.read(PARAMETERS, "together")?;
                 own.order = AnyOrder::new(HeaviestFirst { heads });
             }
-            job(&problem, &config, given.unwrap_or(&own), target)?
+            job(&problem, &config, given.unwrap_or(&own), target)
         } else {
-            variant.job(&problem, given, target)?
-        };
-        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+            variant.job(&problem, given, target)
+        }
+    }
+
+    fn prepare(
+        &self,
+        settings: &Settings,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Prepared, KernelError> {
+        let job = self.launches(settings, given, target)?;
+        let seed = settings.read(PARAMETERS, "seed")?;
+        Ok(prepared(job, problem(settings)?, seed))
     }
 
     fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {

@@ -4,7 +4,7 @@ use super::combine::{self, CombineArgs};
 use super::config::{Config, Rung};
 use super::order::HeaviestFirst;
 use super::params::{AttentionArgs, Element};
-use super::problem::{Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
+use super::problem::{Cache, Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
 use super::score::{Modified, Parameters, Scores, Scoring};
 use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
@@ -303,13 +303,20 @@ pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
     let (q_starts, k_starts) = starts(problem);
     let plan = plan
         .buffer("q", Purpose::Input, halves, q)
-        .buffer("k", Purpose::Input, halves, kv)
-        .buffer("v", Purpose::Input, halves, kv)
+        .buffer("k", Purpose::Input, problem.cache_element(), kv)
+        .buffer("v", Purpose::Input, problem.cache_element(), kv)
         .buffer("out", Purpose::Output, problem.output_element(), q)
         .buffer("lse", Purpose::Output, ElementType::F32, lse)
         .buffer("q_starts", Purpose::Input, ElementType::U32, q_starts.len())
         .buffer("k_starts", Purpose::Input, ElementType::U32, k_starts.len());
     let plan = problem.scoring.buffers(plan, problem);
+    let heads = problem.kv_heads as usize;
+    let plan = match problem.cache {
+        Cache::Same => plan,
+        Cache::E4m3 => plan
+            .buffer("k_scale", Purpose::Input, ElementType::F32, heads)
+            .buffer("v_scale", Purpose::Input, ElementType::F32, heads),
+    };
     match problem.page_size {
         None => plan,
         Some(_) => {
@@ -324,10 +331,18 @@ pub(super) fn contents(problem: &Problem) -> impl Fn(&str) -> Option<Buffer> + u
     let (q_starts, k_starts) = starts(problem);
     let pages = problem.page_table();
     let tables = problem.scoring.contents(problem);
+    let heads = problem.kv_heads;
+    // Another one for each key head.
+    let factors = move |first: f32| {
+        let factors: Vec<f32> = (0..heads).map(|head| first + head as f32 / 8.0).collect();
+        Buffer::from_slice(&factors)
+    };
     move |name| match name {
         "q_starts" => Some(Buffer::from_slice(&q_starts)),
         "k_starts" => Some(Buffer::from_slice(&k_starts)),
         "pages" => Some(Buffer::from_slice(&pages)),
+        "k_scale" => Some(factors(0.5)),
+        "v_scale" => Some(factors(0.75)),
         _ => {
             let table = tables.iter().find(|(table, _)| *table == name)?;
             Some(table.1.clone())

@@ -54,7 +54,7 @@ pub use entry::{Attention, FAMILY, problem, randomise};
 pub use kernel::{build, job, schedule, tiles};
 pub use order::HeaviestFirst;
 pub use params::AttentionArgs;
-pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
+pub use problem::{Cache, Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 pub use reference::{Attended, Row, Sample, attend};
 pub use score::{
     HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table, Tables, alibi, documents,

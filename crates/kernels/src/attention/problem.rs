@@ -51,6 +51,38 @@ impl FromStr for Dtype {
     }
 }
 
+/// What keys and values are stored as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Cache {
+    /// As the queries are.
+    #[default]
+    Same,
+    /// 8-bit floats, with a factor for the keys and one for the values of each key head.
+    E4m3,
+}
+
+impl fmt::Display for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cache::Same => "same",
+            Cache::E4m3 => "e4m3",
+        })
+    }
+}
+
+impl FromStr for Cache {
+    type Err = KernelError;
+    fn from_str(text: &str) -> Result<Cache, KernelError> {
+        match text {
+            "" | "same" => Ok(Cache::Same),
+            "e4m3" => Ok(Cache::E4m3),
+            _ => Err(KernelError::unfit(format!(
+                "keys and values are stored as the queries or in e4m3, and `{text}` is neither"
+            ))),
+        }
+    }
+}
+
 /// How the weights of the softmax enter the product with the values.
 ///
 /// It matters to the kernels that multiply on tensor cores alone: the others
@@ -230,6 +262,8 @@ pub struct Problem {
     pub head_dim: u32,
     /// Of what type.
     pub dtype: Dtype,
+    /// What keys and values are stored as.
+    pub cache: Cache,
     /// Which keys a query sees.
     pub mask: Mask,
     /// How heads and rows lie.
@@ -265,6 +299,7 @@ impl Problem {
             kv_heads: heads,
             head_dim,
             dtype: Dtype::F16,
+            cache: Cache::Same,
             mask: Mask::Full,
             layout: Layout::Heads,
             page_size: None,
@@ -336,6 +371,12 @@ impl Problem {
                     "pages of {size} tokens: multiples of 8 up to 4096 can be had"
                 ));
             }
+        }
+        if self.cache == Cache::E4m3 && !self.head_dim.is_multiple_of(32) {
+            return fail(format!(
+                "keys in e4m3 with heads of {} elements: multiples of 32 can be had",
+                self.head_dim
+            ));
         }
         let scale = self.scale();
         if !(scale.is_finite() && scale > 0.0) {
@@ -437,13 +478,23 @@ impl Problem {
         table
     }
 
-    /// Fails where keys lie in pages, for kernels that can't find them there.
+    /// Fails where keys lie in pages or have 8 bits, for kernels that can't read them.
     pub(super) fn not_paged(&self) -> Result<(), KernelError> {
-        match self.page_size {
-            None => Ok(()),
-            Some(_) => Err(KernelError::unfit(
-                "keys in pages: variant=decode alone takes them",
-            )),
+        let what = match (self.page_size, self.cache) {
+            (None, Cache::Same) => return Ok(()),
+            (Some(_), _) => "keys in pages",
+            (None, Cache::E4m3) => "keys in e4m3",
+        };
+        Err(KernelError::unfit(format!(
+            "{what}: variant=decode alone takes them"
+        )))
+    }
+
+    /// The type of keys and values in memory.
+    pub fn cache_element(&self) -> ElementType {
+        match self.cache {
+            Cache::Same => self.dtype.element(),
+            Cache::E4m3 => ElementType::E4m3,
         }
     }
 
@@ -503,7 +554,10 @@ impl Problem {
         let rows = rows * self.heads as usize;
         Work {
             flops: 4.0 * pairs * f64::from(self.heads) * f64::from(self.head_dim),
-            bytes: (2 * (q + 2 * kv) + self.output_element().bytes() * q + 4 * rows) as f64,
+            bytes: (2 * q
+                + self.cache_element().bytes() * 2 * kv
+                + self.output_element().bytes() * q
+                + 4 * rows) as f64,
         }
     }
 }
@@ -530,6 +584,9 @@ impl fmt::Display for Problem {
             write!(f, "/{}", self.kv_heads)?;
         }
         write!(f, " D{} {} {}", self.head_dim, self.dtype, self.mask)?;
+        if self.cache == Cache::E4m3 {
+            f.write_str(" keys e4m3")?;
+        }
         if let Some(size) = self.page_size {
             write!(f, " pages of {size}")?;
         }

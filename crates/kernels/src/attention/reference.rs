@@ -222,7 +222,10 @@ fn attend_group(
 ) -> Part {
     let dim = problem.head_dim as usize;
     let pitch = Strides::of(problem, problem.kv_heads, problem.longest().1).row;
-    let scale = f64::from(problem.scale());
+    // The factor of a key head's keys, or of its values.
+    let kv_head = group.head * problem.kv_heads as usize / problem.heads as usize;
+    let factor = |scales: &[f64]| scales.get(kv_head).copied().unwrap_or(1.0);
+    let scale = f64::from(problem.scale()) * factor(&tables.key_scales);
     let (queries, keys) = (group.queries, group.keys as usize);
     let rows: Vec<_> = group
         .rows
@@ -309,7 +312,7 @@ fn attend_group(
     }
     let mut out = vec![0.0; rows.len() * dim];
     each_seen(v, &mut |number, key, elements| {
-        let weight = weights[number][key];
+        let weight = weights[number][key] * factor(&tables.value_scales);
         for (sum, value) in out[number * dim..][..dim].iter_mut().zip(elements) {
             *sum += weight * value;
         }
@@ -344,6 +347,8 @@ pub(super) fn tables(job: &Job) -> Tables {
         prefixes: one("prefixes"),
         documents: one("documents"),
         custom: one("custom"),
+        key_scales: one("k_scale"),
+        value_scales: one("v_scale"),
     }
 }
 
@@ -361,6 +366,7 @@ pub(super) fn decode(buffer: &Buffer, first: usize, to: &mut [f64]) {
                 &[a, b, c, d] => f32::from_le_bytes([a, b, c, d]).into(),
                 _ => f64::NAN,
             },
+            ty @ ElementType::E4m3 => ty.to_f64(bytes[0].into()),
             ElementType::U32 => match bytes {
                 &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
                 _ => f64::NAN,

@@ -50,6 +50,13 @@ pub(crate) struct Blocks<'k> {
     width: u32,
 }
 
+impl<'k> Blocks<'k> {
+    /// How many there are.
+    pub(crate) fn count(&self) -> Val<'k, u32> {
+        (self.end - self.begin).cast()
+    }
+}
+
 /// Where a window begins, some blocks at the left edge are masked too: their
 /// numbers follow those at the right edge.
 struct LeftEdge<'k> {

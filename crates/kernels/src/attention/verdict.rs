@@ -103,7 +103,8 @@ pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Verdict, K
     };
     let (out, lse, v) = (data("out")?, data("lse")?, data("v")?);
     let inputs = [data("q")?, data("k")?, v];
-    let attended = attend(problem, sample, inputs, &tables(job));
+    let tables = tables(job);
+    let attended = attend(problem, sample, inputs, &tables);
     let dim = problem.head_dim as usize;
     let (mut found_out, mut found_lse) =
         (vec![0.0; attended.out.len()], vec![0.0; attended.lse.len()]);
@@ -120,7 +121,7 @@ pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Verdict, K
         out: Difference::between(&found_out, &expected_out),
         row: worst_row(&found_out, &expected_out, dim),
         lse: Difference::between(&found_lse, &expected_lse),
-        odd: odd(out, lse, v),
+        odd: odd(out, lse, v, &tables.value_scales),
         rows: [rows.len(), lse.len()],
     })
 }
@@ -135,14 +136,15 @@ fn worst_row(found: &[f64], expected: &[f64], dim: usize) -> Difference {
 }
 
 /// Looks at every element. Poison is a NaN.
-fn odd(out: &Buffer, lse: &Buffer, v: &Buffer) -> Option<Odd> {
+fn odd(out: &Buffer, lse: &Buffer, v: &Buffer, scales: &[f64]) -> Option<Odd> {
     let mut largest = 0.0f64;
     let _ = first(v, |value| {
         largest = largest.max(value.abs());
         false
     });
     // Rounded up by half a unit at most.
-    let largest = largest * (1.0 + 1.0 / 128.0);
+    let factor = scales.iter().copied().reduce(f64::max).unwrap_or(1.0);
+    let largest = largest * factor * (1.0 + 1.0 / 128.0);
     let of = |buffer| move |(at, value)| Odd { buffer, at, value };
     first(out, |value| value.is_nan() || value.abs() > largest)
         .map(of("out"))

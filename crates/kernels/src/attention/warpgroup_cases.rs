@@ -199,8 +199,31 @@ impl Cases {
             let shape = warpgroup_shape(&problem, self.target);
             let own = warpgroup_schedule(&problem, self.target);
             self.on_warpgroups(&problem, shape, own);
-            let shape = WarpgroupShape { strip: 2, ..shape };
-            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Ticket));
+            let strips = WarpgroupShape {
+                strip: 2,
+                listed: None,
+                ..shape.scheduled()
+            };
+            self.on_warpgroups(&problem, strips, Schedule::new(TileSource::Ticket));
+            self.listed(&problem, shape, index);
+        }
+    }
+
+    /// The tiles by list: a block each, and blocks that stay.
+    fn listed(&mut self, problem: &Problem, shape: WarpgroupShape, turn: usize) {
+        let listed = WarpgroupShape {
+            listed: Some(1 + turn as u32 % 2),
+            ..shape.scheduled()
+        };
+        let sources = [TileSource::Direct, TileSource::Ticket, TileSource::Static];
+        self.on_warpgroups(problem, listed, Schedule::new(sources[turn % 3]));
+        if (64..=128).contains(&problem.head_dim) {
+            let shape = staying(problem, listed, self.target);
+            let stay = Some(Stay {
+                blocks: 1 + turn as u32,
+            });
+            let shape = WarpgroupShape { stay, ..shape };
+            self.on_warpgroups(problem, shape, Schedule::new(TileSource::Direct));
         }
     }
 

@@ -96,6 +96,7 @@ pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
         fetched: tiling.rows.min(high) + tiling.cols.min(wide) / tiling.cluster,
         bytes: problem.work().bytes,
         astride: astride(problem.lda) || astride(problem.ldb),
+        longer: 0.0,
     };
     let mut time = load.time(tiling, target);
     if tiling.cluster > 1 {
@@ -121,6 +122,8 @@ pub(crate) struct Load {
     pub(crate) bytes: f64,
     /// Whether rows start anywhere in a line.
     pub(crate) astride: bool,
+    /// Cycles that a step takes longer, where something else is done in it.
+    pub(crate) longer: f64,
 }
 
 impl Load {
@@ -143,7 +146,7 @@ impl Load {
         let asked = astride * f64::from(self.fetched) / (rows + cols);
         let waiting = LATENCY * asked.max(1.0) / f64::from(tiling.stages);
         let wave = |blocks: f64| {
-            let steps = self.steps * (step * blocks).max(waiting);
+            let steps = self.steps * (step * blocks + self.longer).max(waiting);
             steps + TILE + TILE_ROWS * rows * cols / 128.0
         };
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));

@@ -49,7 +49,7 @@ impl Stored for f32 {
 }
 
 /// Receives a row of accumulators: the row, its first column, and its pairs.
-type EachRow<'e, 'k> = &'e dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]]);
+pub(super) type EachRow<'e, 'k> = &'e dyn Fn(Val<'k, u32>, Val<'k, u32>, &[[Val<'k, f32>; 2]]);
 
 /// The accumulators of a warp. A thread has two neighbours in every 8 columns, in several rows.
 pub(crate) trait Sums<'k> {
@@ -90,6 +90,17 @@ pub(crate) struct To<'k, T> {
     pub(crate) beta: Val<'k, f32>,
     /// Those of rows and columns, where they have any.
     pub(crate) scales: Option<RowScales<'k>>,
+    /// Where each row goes instead, and its factor.
+    pub(crate) placed: Option<Placed<'k>>,
+}
+
+/// Rows that go to places of their own, times factors of their own: D begins at its first place.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed<'k> {
+    /// The place of each row, from the tile's first on.
+    pub(crate) places: Ptr<'k, Global, u32>,
+    /// The factor of each place.
+    pub(crate) factors: Ptr<'k, Global, f32>,
 }
 
 /// Factors of rows and columns.
@@ -106,15 +117,47 @@ pub(crate) struct RowScales<'k> {
 impl<'k, T: Storable> To<'k, T> {
     /// The same from a row and column on. One address a row; from there on columns
     /// are constants.
-    pub(super) fn from(&self, row: Val<'k, u32>, col: Val<'k, u32>) -> To<'k, T> {
+    pub(crate) fn from(&self, row: Val<'k, u32>, col: Val<'k, u32>) -> To<'k, T> {
         let first = row.mul_add(self.pitch, col);
         let rows = self.rows.map(|rows| left(rows, row));
+        if let Some(placed) = self.placed {
+            return self.placed(placed, row, col, rows);
+        }
         To {
             d: self.d.at(first),
             c: self.c.at(first),
             bias: self.bias.at(col),
             rows,
             scales: self.scales.map(|scales| scales.from(row, col, rows)),
+            cols: self.cols.map(|cols| left(cols, col)),
+            ..*self
+        }
+    }
+
+    /// The same, where the row has a place of its own. A row outside has the first place, and is not
+    /// stored.
+    fn placed(
+        &self,
+        placed: Placed<'k>,
+        row: Val<'k, u32>,
+        col: Val<'k, u32>,
+        rows: Option<Val<'k, u32>>,
+    ) -> To<'k, T> {
+        let k = row.kernel();
+        let (place, factor) = (k.var(0u32), k.var(0.0f32));
+        let read = || {
+            place.set(placed.places.at(row).load_readonly());
+            factor.set(placed.factors.at(place.get()).load_readonly());
+        };
+        match rows {
+            None => read(),
+            Some(rows) => k.if_(rows.gt(0u32), read),
+        }
+        let first = place.get().mul_wide(self.pitch) + col.cast::<u64>();
+        To {
+            d: self.d.at(first),
+            alpha: self.alpha * factor.get(),
+            rows,
             cols: self.cols.map(|cols| left(cols, col)),
             ..*self
         }
@@ -170,12 +213,12 @@ impl Finish {
     }
 
     /// Whether anything is read to be added to the sums.
-    pub(super) fn reads(&self) -> bool {
+    pub(crate) fn reads(&self) -> bool {
         self.adds || self.bias || self.scales == Scales::Rows
     }
 
     /// The factor of all products: with those of the matrices, where they have one each.
-    pub(super) fn factor<'k>(
+    pub(crate) fn factor<'k>(
         &self,
         alpha: Val<'k, f32>,
         scales: [Ptr<'k, Global, f32>; 2],
@@ -187,7 +230,7 @@ impl Finish {
     }
 
     /// The factors of rows and columns, where there are any.
-    pub(super) fn of_rows<'k>(&self, scales: [Ptr<'k, Global, f32>; 2]) -> Option<RowScales<'k>> {
+    pub(crate) fn of_rows<'k>(&self, scales: [Ptr<'k, Global, f32>; 2]) -> Option<RowScales<'k>> {
         let [rows, cols] = scales;
         (self.scales == Scales::Rows).then_some(RowScales {
             rows,
@@ -198,7 +241,7 @@ impl Finish {
 
     /// The results of a pair of accumulators, `further` columns from where `to` begins. Nothing
     /// outside is read.
-    pub(super) fn pair<'k, T: Stored>(
+    pub(crate) fn pair<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         sums: [Val<'k, f32>; 2],
@@ -332,7 +375,7 @@ impl Finish {
         }
     }
 
-    fn put<'k, T: Stored>(&self, at: Ptr<'k, Global, T>, pair: [Val<'k, f32>; 2]) {
+    pub(crate) fn put<'k, T: Stored>(&self, at: Ptr<'k, Global, T>, pair: [Val<'k, f32>; 2]) {
         if self.aligned > 1 {
             T::store_pair(at, pair);
         } else {
@@ -343,7 +386,7 @@ impl Finish {
 
     /// The factors of two columns, `further` from where `to` begins: the same for every
     /// row, so they are read once.
-    pub(super) fn columns<'k, T: Stored>(
+    pub(crate) fn columns<'k, T: Stored>(
         &self,
         k: &Kernel<'k>,
         further: u32,
@@ -478,7 +521,11 @@ fn transposed<'k>(k: &Kernel<'k>, mut words: [Val<'k, u32>; 4]) -> [Val<'k, u32>
 }
 
 /// An activation in f32.
-fn activate<'k>(k: &Kernel<'k>, x: Val<'k, f32>, activation: Activation) -> Val<'k, f32> {
+pub(super) fn activate<'k>(
+    k: &Kernel<'k>,
+    x: Val<'k, f32>,
+    activation: Activation,
+) -> Val<'k, f32> {
     // x / (1 + exp(-y)): for a large negative y the divisor is infinite, and
     // the result zero, as it should be.
     let gate = |y: Val<'k, f32>| {

@@ -183,6 +183,7 @@ fn build_typed<T: Element, O: Stored>(
                     alpha: args.alpha,
                     beta: args.beta,
                     scales: None,
+                    placed: None,
                 };
                 plan.finish.store(k, &sums, &to);
             })

@@ -4,9 +4,12 @@
 //! matrix are neither read nor stored, and unaligned rows are copied in smaller pieces. Matrices
 //! start at multiples of 16 bytes.
 
+mod buffers;
 mod choose;
 mod config;
 mod epilogue;
+mod gated;
+pub(crate) mod gather;
 mod kernel;
 mod leave;
 mod operand;
@@ -20,9 +23,11 @@ mod variant;
 pub(crate) mod warpgroup;
 mod wgmma;
 
+pub(crate) use buffers::over_operands;
 pub(crate) use choose::Load;
 pub use config::Config;
-pub(crate) use epilogue::{Finish, Stored, To};
+pub(crate) use epilogue::{Finish, Placed, Stored, To};
+pub(crate) use gated::Gated;
 pub use kernel::GemmArgs;
 pub(crate) use kernel::{Cut, Plan, WarpPlace, left, multiply, pipeline, skip};
 pub use operand::Width;

@@ -165,6 +165,7 @@ fn store<'k, O: Stored>(
         alpha: form.finish.factor(args.alpha, [args.scale_a, args.scale_b]),
         beta: args.beta,
         scales: form.finish.of_rows([args.scale_a, args.scale_b]),
+        placed: None,
     };
     let place = |next: u32| match form.swapped {
         true => (col + next, row),

@@ -1,20 +1,21 @@
 //! The kernels of the family, and which of them suits what.
 
+use super::buffers::over_operands;
 use super::choose;
 use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
-use super::problem::{Gemm, Scales};
+use super::problem::Gemm;
 use super::reference::{buffers, found, result};
 use super::space;
 use super::tiling::Tiling;
 use super::wgmma;
+use crate::blackwell::{self, TensorCores};
 use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, buffer};
-use crate::plan::{LaunchPlan, Purpose};
+use crate::plan::LaunchPlan;
 use crate::reference::Difference;
-use heist_launch::ElementType;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 use heist_tune::{Candidate, Proposal};
 
@@ -50,6 +51,7 @@ struct LargeTiles;
 pub static FAMILY: Family<Gemm> = Family {
     name: "gemm",
     variants: &[
+        &TensorCores,
         &Warpgroups,
         &LargeTiles,
         &MmaSync {
@@ -138,32 +140,6 @@ fn plan_with_tiling(
 ) -> Result<LaunchPlan, KernelError> {
     let own = choose::schedule(problem, &tiling, target);
     wgmma::plan(problem, &tiling, schedule.unwrap_or(&own), target)
-}
-
-/// The same plan with the buffers of the caller.
-fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm) -> LaunchPlan {
-    plan.variant = variant.to_owned();
-    let (input, output) = (problem.input.element(), problem.output.element());
-    let size = |rows: u32, pitch: u32| rows as usize * pitch as usize;
-    let size = |rows, pitch| size(rows, pitch) * problem.batch as usize;
-    let result = size(problem.m, problem.ldc);
-    let adds = problem.epilogue.beta != 0.0;
-    let a = size(problem.rows_of_a(), problem.lda);
-    let b = size(problem.rows_of_b(), problem.ldb);
-    let bias = problem.n as usize * usize::from(problem.epilogue.bias);
-    let plan = match problem.scales {
-        Scales::None => plan,
-        _ => {
-            let [a, b] = problem.scale_counts();
-            plan.buffer("scale_a", Purpose::Input, ElementType::F32, a)
-                .buffer("scale_b", Purpose::Input, ElementType::F32, b)
-        }
-    };
-    plan.buffer("a", Purpose::Input, input, a)
-        .buffer("b", Purpose::Input, input, b)
-        .buffer("c", Purpose::Input, output, result * usize::from(adds))
-        .buffer("d", Purpose::Output, output, result)
-        .buffer("bias", Purpose::Input, output, bias)
 }
 
 impl Variant for Warpgroups {
@@ -384,7 +360,7 @@ const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "config",
         default: "",
-        about: "a tile shape instead: 128x256x32/64x64/4, wgmma:128x256x64/4",
+        about: "a tile shape instead: 128x256x32/64x64/4, wgmma:128x256x64/4, tcgen05:128x256x64/4",
     },
     Parameter {
         name: "seed",
@@ -450,11 +426,18 @@ impl Entry for GemmEntry {
     ) -> Result<Option<Schedule>, KernelError> {
         let problem = problem(settings)?;
         let tiling = match settings.get("config") {
+            Some(text) if text.starts_with("tcgen05:") => {
+                let tiling = Some(text.parse()?);
+                return Ok(Some(blackwell::schedule(&problem, tiling, target)));
+            }
             Some(text) if text.starts_with("wgmma:") => Some(text.parse()?),
             Some(_) => None,
             None => {
                 let variant = FAMILY.choose(settings.get("variant"), &problem, target)?;
                 match variant.name() {
+                    name if name == TensorCores.name() => {
+                        return Ok(Some(blackwell::schedule(&problem, None, target)));
+                    }
                     name if name == Warpgroups.name() => Some(choose::tiling(&problem, target)),
                     name if name == LargeTiles.name() => Some(choose::LARGE),
                     _ => None,
@@ -467,27 +450,39 @@ impl Entry for GemmEntry {
         }))
     }
 
+    fn launches(
+        &self,
+        settings: &Settings,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        let problem = problem(settings)?;
+        match settings.get("config") {
+            Some(text) if text.starts_with("tcgen05:") => {
+                blackwell::job_with_tiling(&problem, text.parse()?, schedule, target)
+            }
+            Some(text) if text.starts_with("wgmma:") => {
+                job_with_tiling(&problem, text.parse()?, schedule, target)
+            }
+            Some(text) => {
+                let own = self::schedule(target);
+                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)
+            }
+            None => FAMILY
+                .choose(settings.get("variant"), &problem, target)?
+                .job(&problem, schedule, target),
+        }
+    }
+
     fn prepare(
         &self,
         settings: &Settings,
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<Prepared, KernelError> {
-        let problem = problem(settings)?;
-        let job = match settings.get("config") {
-            Some(text) if text.starts_with("wgmma:") => {
-                job_with_tiling(&problem, text.parse()?, schedule, target)?
-            }
-            Some(text) => {
-                let own = self::schedule(target);
-                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)?
-            }
-            None => FAMILY
-                .choose(settings.get("variant"), &problem, target)?
-                .job(&problem, schedule, target)?,
-        };
+        let job = self.launches(settings, schedule, target)?;
         let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem, seed))
+        Ok(prepared(job, problem(settings)?, seed))
     }
 
     fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {

@@ -5,24 +5,27 @@
 //! one has the tile's rows and the right one its columns. The matrices are stored either way, in
 //! rows that start at multiples of 16 bytes; elements past their edges are zero.
 
+use super::gather::{GATHERERS, Gather};
 use super::problem::Major;
 use super::scales::{BlockScales, Fetched};
 use super::tiling::{GROUP_ROWS, SPAN, Tiling};
 use heist_builder::{
-    BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, SharedTile, TensorMapRef,
-    TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput, WgmmaOperand, WgmmaResult, WgmmaSums,
-    f16,
+    BulkConsumer, BulkGatherer, BulkPipeline, BulkProducer, Kernel, Landing, SharedTile,
+    TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, WgmmaInput, WgmmaOperand,
+    WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
 /// The contents of a stage. Every element type is copied as bits, in rows of 128 bytes.
 type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
 
-/// The stages of a block, for operands stored like this.
+/// The stages of a block, for operands stored like this. Rows of the left one that are `gathered`
+/// ([`Gather`]) are copied by the producer warpgroup.
 pub(crate) fn ring<'k>(
     k: &Kernel<'k>,
     tiling: &Tiling,
     [left, right]: [Major; 2],
+    gathered: bool,
 ) -> BulkPipeline<'k, Stage> {
     let spec = |name, outer, major| {
         let rows = tiling.stage_rows(outer, major);
@@ -32,7 +35,11 @@ pub(crate) fn ring<'k>(
         spec("left", tiling.rows, left),
         spec("right", tiling.cols, right),
     );
-    k.bulk_pipeline_among(tiling.stages, stage, tiling.groups() * 4, tiling.cluster)
+    let consumers = tiling.groups() * 4;
+    match gathered {
+        false => k.bulk_pipeline_among(tiling.stages, stage, consumers, tiling.cluster),
+        true => k.bulk_pipeline_gathered(tiling.stages, stage, consumers, GATHERERS),
+    }
 }
 
 /// The producer's and the consumers' end of the ring. They are made once a block, and their state
@@ -42,6 +49,7 @@ pub(crate) struct Ends<'p, 'k> {
     tiling: Tiling,
     producer: BulkProducer<'p, 'k, Stage>,
     consumer: BulkConsumer<'p, 'k, Stage>,
+    gatherer: Option<BulkGatherer<'p, 'k, Stage>>,
     /// Stages of the next tile that are already in flight.
     ahead: Var<'k, u32>,
     /// The number of this thread's warpgroup.
@@ -61,6 +69,9 @@ pub(crate) struct Side<'k> {
     pub(crate) first: Val<'k, u32>,
     /// Elements in 128 bytes.
     pub(crate) span: u32,
+    /// Where the second half of the tile's rows or columns begins, behind the first: a gated pair's
+    /// halves lie apart, and a tile has as many of one as of the other.
+    pub(crate) apart: Option<Val<'k, u32>>,
 }
 
 /// What a tile multiplies: two operands, and the steps of the depth.
@@ -68,6 +79,8 @@ pub(crate) struct Side<'k> {
 pub(crate) struct Factors<'k> {
     pub(crate) left: Side<'k>,
     pub(crate) right: Side<'k>,
+    /// Where the left one's rows are, in a ring that gathers them.
+    pub(crate) gather: Option<Gather<'k>>,
     /// The first step, in stages.
     pub(crate) from: Val<'k, u32>,
     /// How many there are.
@@ -88,7 +101,7 @@ impl<'k> Side<'k> {
     /// Issues the copies of the part of a stage that is `at` deep in the matrix, in pieces as wide
     /// as the swizzle: side by side along the depth, or across it. An operand that `peers` blocks
     /// of a cluster share is multicast: each block copies its part for all.
-    fn copy(
+    pub(crate) fn copy(
         &self,
         copies: &Transaction<'k>,
         to: Landing<'k, f16>,
@@ -115,7 +128,19 @@ impl<'k> Side<'k> {
             1 => at.kernel().c(0),
             _ => at.kernel().cluster_rank(),
         };
+        let halves = 1 + u32::from(self.apart.is_some());
+        let begin = |half: u32| match self.apart {
+            Some(apart) if half > 0 => self.first + apart,
+            _ => self.first,
+        };
         match self.major {
+            Major::Depth if halves > 1 => {
+                let high = outer / halves;
+                for (piece, half) in (0..pieces).flat_map(|piece| [(piece, 0), (piece, 1)]) {
+                    let to = to.part(piece * len + half * high * SPAN, high * SPAN);
+                    send(to, [at + piece * self.span, begin(half)]);
+                }
+            }
             Major::Depth => {
                 let high = outer / peers;
                 for piece in 0..pieces {
@@ -127,10 +152,13 @@ impl<'k> Side<'k> {
             }
             Major::Outer => {
                 let own = pieces / peers;
+                let each = own / halves;
                 for piece in 0..own {
                     let number = rank * own + piece;
                     let to = to.part_at(number * len, len);
-                    send(to, [self.first + number * self.span, at]);
+                    let half = piece / each.max(1);
+                    let column = rank * own + (piece - half * each);
+                    send(to, [begin(half) + column * self.span, at]);
                 }
             }
         }
@@ -161,12 +189,13 @@ impl<'k> Side<'k> {
 }
 
 impl<'p, 'k> Ends<'p, 'k> {
-    /// Both ends, for matrices of these maps.
+    /// Both ends, for matrices of these maps, and of a ring that was made likewise.
     pub(crate) fn new(
         k: &Kernel<'k>,
         tiling: &Tiling,
         ring: &'p BulkPipeline<'k, Stage>,
-        maps: [TensorMapRef<'k, f16, 3>; 2],
+        maps: &[TensorMapRef<'k, f16, 3>],
+        gathered: bool,
     ) -> Ends<'p, 'k> {
         k.one_thread(|| maps.iter().for_each(TensorMapRef::prefetch));
         Ends {
@@ -174,6 +203,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             tiling: *tiling,
             producer: ring.producer(),
             consumer: ring.consumer(),
+            gatherer: gathered.then(|| ring.gatherer()),
             ahead: k.var(0u32).named("ahead"),
             group: k.warp_uniform() / 4,
         }
@@ -192,11 +222,16 @@ impl<'p, 'k> Ends<'p, 'k> {
             self.group.eq(0u32),
             || {
                 k.comment("the copies");
-                k.one_thread(|| {
-                    self.fill(factors, self.ahead.get(), factors.steps);
-                    self.ahead.set(0u32);
-                });
-                k.sync_warp();
+                match factors.gather {
+                    None => {
+                        k.one_thread(|| {
+                            self.fill(factors, self.ahead.get(), factors.steps);
+                            self.ahead.set(0u32);
+                        });
+                        k.sync_warp();
+                    }
+                    Some(gather) => self.gather(factors, gather),
+                }
             },
             || {
                 k.comment("the products");
@@ -229,6 +264,10 @@ impl<'p, 'k> Ends<'p, 'k> {
             .collect();
         k.for_range(0, factors.steps, |_| {
             self.consumer.consume_lagging(|stage| {
+                if factors.gather.is_some() {
+                    // What threads copied becomes visible to the tensor cores.
+                    k.fence_async_shared();
+                }
                 for (sums, row) in sums.iter().zip(rows) {
                     self.multiply::<H>(factors, stage, sums, *row);
                 }
@@ -348,17 +387,42 @@ impl<'p, 'k> Ends<'p, 'k> {
 
     /// Fills the stages from `first` to `last` of a tile.
     fn fill(&self, factors: Factors<'k>, first: Val<'k, u32>, last: Val<'k, u32>) {
+        let k = self.k;
+        k.for_range(first, last, |step| self.fill_stage(factors, step));
+    }
+
+    /// Issues the bulk copies of a stage.
+    fn fill_stage(&self, factors: Factors<'k>, step: Val<'k, u32>) {
         let Tiling {
             rows, cols, depth, ..
         } = self.tiling;
-        self.k.for_range(first, last, |step| {
-            let at = (factors.from + step) * (depth / SPAN * factors.left.span);
-            self.producer.fill(|copies, (left, right)| {
+        let at = (factors.from + step) * (depth / SPAN * factors.left.span);
+        self.producer.fill(|copies, (left, right)| {
+            if factors.gather.is_none() {
                 factors.left.copy(copies, left, rows, depth, at, 1);
-                let peers = self.tiling.cluster;
-                factors.right.copy(copies, right, cols, depth, at, peers);
-            });
+            }
+            let peers = self.tiling.cluster;
+            factors.right.copy(copies, right, cols, depth, at, peers);
         });
+    }
+
+    /// The producer warpgroup fills the stages of a tile: one thread issues the bulk copies, all of
+    /// them copy rows.
+    fn gather(&self, factors: Factors<'k>, gather: Gather<'k>) {
+        let k = self.k;
+        let Some(gatherer) = &self.gatherer else {
+            return k.fail("rows are gathered in a ring that was made for it");
+        };
+        let rows = gather.rows(&k, &self.tiling);
+        k.for_range(0, factors.steps, |step| {
+            k.one_thread(|| {
+                // Some may have been issued while the tile before was worked on.
+                k.if_(step.ge(self.ahead.get()), || self.fill_stage(factors, step));
+            });
+            k.sync_warp();
+            gatherer.fill(|(left, _)| rows.copy(left, factors.from + step));
+        });
+        self.ahead.set(0u32);
     }
 
     /// Begins a tile while the one before is still worked on: thread 0 issues the copies of as many

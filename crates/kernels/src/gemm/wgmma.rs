@@ -243,8 +243,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         high => tiled.cluster(Dim3::new(1, high, 1)).padded(),
     };
     tiled.build(arch, |k, args, tiles| {
-        let ring = ring(k, tiling, form.majors);
-        let ends = Ends::new(k, tiling, &ring, [args.left, args.right]);
+        let ring = ring(k, tiling, form.majors, false);
+        let ends = Ends::new(k, tiling, &ring, &[args.left, args.right], false);
         let staged = match form.way {
             Way::Staged(shape) => Some(Staged::new(k, tiling, shape, Some(args.out))),
             Way::Rows(shape) => Some(Staged::new(k, tiling, shape, None)),
@@ -305,6 +305,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
         number,
         first,
         span: 128 / form.bytes,
+        apart: None,
     };
     let (from, steps) = match form.way {
         Way::Shares => {
@@ -316,6 +317,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
     Factors {
         left: side(args.left, rows, tile.y * form.tiling.rows),
         right: side(args.right, cols, tile.x * form.tiling.cols),
+        gather: None,
         from,
         steps,
     }
@@ -362,6 +364,7 @@ impl<'k> OutputOrigin<'k> {
             scales: form
                 .finish
                 .of_rows([args.scale_a.at(row), args.scale_b.at(col)]),
+            placed: None,
         };
         let finish = &form.finish;
         match (staged, swapped) {

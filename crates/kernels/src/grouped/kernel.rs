@@ -223,6 +223,7 @@ fn build_typed<T: Element, O: Stored>(
                                 alpha: k.c(1.0),
                                 beta: k.c(0.0),
                                 scales: None,
+                                placed: None,
                             };
                             tile_plan.finish.store(k, &sums, &to);
                         };

@@ -6,6 +6,7 @@
 
 mod check;
 mod data;
+pub mod experts;
 mod kernel;
 mod problem;
 mod schedule;

@@ -295,24 +295,33 @@ impl Entry for GroupedEntry {
         Ok(Some(usual(target)))
     }
 
+    fn launches(
+        &self,
+        settings: &Settings,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        let problem = problem(settings)?;
+        match settings.get("config") {
+            Some(text) => {
+                let own = usual(target);
+                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)
+            }
+            None => FAMILY
+                .choose(settings.get("variant"), &problem, target)?
+                .job(&problem, schedule, target),
+        }
+    }
+
     fn prepare(
         &self,
         settings: &Settings,
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<Prepared, KernelError> {
-        let problem = problem(settings)?;
-        let job = match settings.get("config") {
-            Some(text) => {
-                let own = usual(target);
-                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)?
-            }
-            None => FAMILY
-                .choose(settings.get("variant"), &problem, target)?
-                .job(&problem, schedule, target)?,
-        };
+        let job = self.launches(settings, schedule, target)?;
         let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem, seed))
+        Ok(prepared(job, problem(settings)?, seed))
     }
 
     fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {

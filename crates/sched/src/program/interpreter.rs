@@ -73,6 +73,11 @@ impl<'k> Interpreter<'k> {
         self.next.set(current(cx).load_relaxed(Scope::System));
     }
 
+    /// Whether the policy that it follows was current at the last look, and always asks.
+    pub(super) fn is_plain(&self) -> Bool<'k> {
+        self.next.get().eq(self.seen.get()) & self.kind.get().eq(kind::ALWAYS)
+    }
+
     /// Changes over to the policy that was current at the last look.
     pub(super) fn take_up(&self, cx: &PolicyCx<'k>) {
         let k = self.k;

@@ -103,6 +103,10 @@ impl Policy for Loaded {
         state.0.take_up(cx);
     }
 
+    fn is_plain<'k>(&self, _: &PolicyCx<'k>, state: &Taken<'k>) -> Option<Bool<'k>> {
+        Some(state.0.is_plain())
+    }
+
     fn loaded(&self) -> Option<&PolicyWords> {
         Some(&self.words)
     }

@@ -6,7 +6,7 @@
 
 use super::context::Cx;
 use crate::lanes::{Mask, each, first};
-use crate::race::clock::Agent;
+use crate::race::clock::{Agent, Behind};
 use crate::state::tensor_memory::{Span, TensorMemory, Use, What};
 use heist_ptx::rule;
 
@@ -68,6 +68,17 @@ impl Cx<'_> {
                 && known.of(agent).covers(clock, 0)
         })
     }
+
+    /// Whether a thread handed a load or a store over without a fence before; a commit has one. Only
+    /// in kernels that have such fences: others leave all of them out.
+    fn lacks_fence_before(&self, one: &Use, lane: usize) -> bool {
+        self.code.shape.tensor_fences_before
+            && !one.what.is_committed()
+            && !self
+                .warp
+                .clock
+                .knows_fenced(Behind::Tensor, one.by, lane as u8)
+    }
 }
 
 /// How tensor memory is used.
@@ -114,9 +125,12 @@ pub(crate) fn check(cx: &mut Cx<'_>, rank: u32, span: Span, doing: Doing) -> boo
             && cx.code.shape.tensor_fences
             && cx.machine.options.checks.races
             && one.by.0 != cx.warp.clock.agent
-            && !cx.has_fenced(cx.warp.rank, &one, lane)
         {
-            report_unfenced(cx, &one, doing);
+            if !cx.has_fenced(cx.warp.rank, &one, lane) {
+                report_unfenced(cx, &one, doing, "after");
+            } else if cx.lacks_fence_before(&one, lane) {
+                report_unfenced(cx, &one, doing, "before");
+            }
         }
     }
     good
@@ -174,14 +188,24 @@ fn report_early(cx: &mut Cx<'_>, one: &Use, wrote: bool, doing: Doing) {
 }
 
 #[cold]
-fn report_unfenced(cx: &mut Cx<'_>, one: &Use, doing: Doing) {
+fn report_unfenced(cx: &mut Cx<'_>, one: &Use, doing: Doing, which: &str) {
     let (name, mine) = (one.what.name(), doing.what.name());
     cx.report(rule::TENSOR_THREAD_FENCE, doing.lanes, |cx, mut told| {
+        let (place, help) = match which {
+            "after" => (
+                "behind",
+                "put `tcgen05.fence::after_thread_sync` behind the wait, before the first tcgen05 instruction that relies on it",
+            ),
+            _ => (
+                "in front of",
+                "put `tcgen05.fence::before_thread_sync` behind the operation and its wait, before the arrival or barrier that hands it over",
+            ),
+        };
         told.message = format!(
-            "{mine} comes after another thread's {name} by a barrier alone, and no `tcgen05.fence::after_thread_sync` stands behind it"
+            "{mine} comes after another thread's {name} by a barrier alone, and no `tcgen05.fence::{which}_thread_sync` stands {place} it"
         );
         told.other(cx.code.span(one.pc), format!("the {name} is here"))
-            .help("put `tcgen05.fence::after_thread_sync` behind the wait, before the first tcgen05 instruction that relies on it")
+            .help(help)
     });
 }
 

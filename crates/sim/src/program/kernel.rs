@@ -144,6 +144,7 @@ impl Decoder<'_> {
                 "maxnreg" => {
                     let most = values.first().map(|&n| n as u32);
                     self.shape.max_registers = most.filter(|&most| most <= MOST_REGISTERS);
+                    self.shape.all_registers = most.is_some_and(|most| most > MOST_REGISTERS);
                 }
                 _ => {}
             }

@@ -77,16 +77,17 @@ pub(crate) struct Clock {
 }
 
 /// What a special fence orders: generic accesses to shared or global memory before later
-/// asynchronous ones, or `mbarrier.init`s only.
+/// asynchronous ones, `mbarrier.init`s only, or operations in tensor memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Shared,
     Global,
     Inits,
+    Tensor,
 }
 
 impl Behind {
-    const COUNT: usize = 3;
+    const COUNT: usize = 4;
 }
 
 impl Clock {

@@ -85,18 +85,28 @@ impl Entry for AttentionBackward {
         BACKWARD.list()
     }
 
+    fn launches(
+        &self,
+        settings: &Settings,
+        given: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        let problem = problem(settings)?;
+        let named = settings.get(VARIANT).filter(|name| !name.is_empty());
+        BACKWARD
+            .choose(named, &problem, target)?
+            .job(&problem, given, target)
+    }
+
     fn prepare(
         &self,
         settings: &Settings,
         given: Option<&Schedule>,
         target: Target,
     ) -> Result<Prepared, KernelError> {
-        let problem = problem(settings)?;
-        let named = settings.get(VARIANT).filter(|name| !name.is_empty());
-        let job = BACKWARD
-            .choose(named, &problem, target)?
-            .job(&problem, given, target)?;
-        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+        let job = self.launches(settings, given, target)?;
+        let seed = settings.read(PARAMETERS, "seed")?;
+        Ok(prepared(job, problem(settings)?, seed))
     }
 
     fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {

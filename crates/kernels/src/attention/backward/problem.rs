@@ -1,6 +1,6 @@
 //! The problem and its cost.
 
-use crate::attention::problem::{Output, Problem};
+use crate::attention::problem::{Cache, Output, Problem};
 use crate::{KernelError, Work};
 use std::fmt;
 
@@ -48,6 +48,11 @@ impl Backward {
         if problem.page_size.is_some() {
             return Err(KernelError::unfit(
                 "keys in pages: training has none; leave page out",
+            ));
+        }
+        if problem.cache != Cache::Same {
+            return Err(KernelError::unfit(
+                "keys of 8 bits: training has none; leave cache out",
             ));
         }
         if !problem.scoring.is_plain() {

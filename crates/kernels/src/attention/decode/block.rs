@@ -5,12 +5,16 @@ use super::DecodeArgs;
 use super::combine::{Parts, by_last_block};
 use super::rows::{Rows, fill_queries};
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
+use super::tiny;
 use super::work::{Part, Work};
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
-use crate::attention::problem::Layout;
+use crate::attention::problem::{Cache, Layout};
 use crate::attention::score::Scores;
-use heist_builder::{BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, TileSpec, Val};
+use heist_builder::{
+    Bool, BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile, TileSpec, Val,
+    f16,
+};
 
 /// The whole kernel.
 pub(super) fn emit<'k, T: Element>(
@@ -20,9 +24,48 @@ pub(super) fn emit<'k, T: Element>(
     scores: &Scores<'_, 'k>,
     combine: Combine,
 ) {
+    match shape.cache {
+        Cache::Same => {
+            let fill = |part: &Part<'k>, queries: &SharedTile<'k, T>| {
+                fill_queries(args, part, queries, k.thread_index(), 32 * WARPS);
+            };
+            let stage = |rows: &Rows<'k, T>, stage: &SharedTile<'k, f16>, first, masked| {
+                rows.stage(&stage.cast(), first, masked);
+            };
+            emit_as::<T, T>(k, shape, args, scores, combine, &fill, &stage);
+        }
+        Cache::E4m3 => {
+            let fill = |part: &Part<'k>, queries: &SharedTile<'k, f16>| {
+                let thread = k.thread_index();
+                tiny::fill_queries::<T>(args, part, queries, thread, 32 * WARPS);
+            };
+            let stage = |rows: &Rows<'k, f16>, stage: &SharedTile<'k, f16>, first, masked| {
+                rows.tiny_stage(stage, first, masked);
+            };
+            emit_as::<T, f16>(k, shape, args, scores, combine, &fill, &stage);
+        }
+    }
+}
+
+/// Works on a stage: its rows, the stage, its first key, and whether some rows do not see all of it.
+type OnStage<'s, 'k, M> = &'s dyn Fn(&Rows<'k, M>, &SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
+
+/// The same for some rows.
+type OnRows<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
+
+/// The kernel for queries and results of `T`, with products of `M`.
+fn emit_as<'k, T: Element, M: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    scores: &Scores<'_, 'k>,
+    combine: Combine,
+    fill: &dyn Fn(&Part<'k>, &SharedTile<'k, M>),
+    on_stage: OnStage<'_, 'k, M>,
+) {
     let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), WARPS);
     let meeting = Meeting::of(k, "met", 1, WARPS, &k.c(0));
-    let queries = k.tile(TileSpec::<T>::new(
+    let queries = k.tile(TileSpec::<M>::new(
         "q",
         shape.rows(),
         shape.head_dim,
@@ -53,15 +96,18 @@ pub(super) fn emit<'k, T: Element>(
                 k.comment("the products");
                 let stages = ring.consumer();
                 work.each_part(at, begin, |part| {
-                    fill_queries(args, part, &queries, k.thread_index(), 32 * WARPS);
+                    fill(part, &queries);
                     meeting.meet();
-                    let rows = Rows::<T>::new(k, shape, args, scores, part, &queries, warp);
-                    products(k, shape, args, part, &stages, &rows, &meeting);
+                    let rows = Rows::<M>::new(k, shape, args, scores, part, &queries, warp);
+                    let on_rows = |stage: &SharedTile<'k, f16>, first, masked| {
+                        on_stage(&rows, stage, first, masked);
+                    };
+                    products(k, shape, args, part, &stages, &on_rows, &meeting);
                     rows.merge(warp, || meeting.meet());
                     k.if_(warp.lt(shape.down), || {
                         k.if_else(
                             part.whole(),
-                            || rows.store(args, scores, part),
+                            || rows.store::<T>(args, scores, part),
                             || {
                                 let slot = slot(part, begin, k.block().x);
                                 rows.store_part(args, scores, part, slot);
@@ -117,13 +163,13 @@ fn combine_if_last<'k, T: Element>(
 }
 
 /// Goes through the stages of a part.
-fn products<'k, T: Element>(
+fn products<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
     part: &Part<'k>,
     stages: &BulkConsumer<'_, 'k, Spec>,
-    rows: &Rows<'k, T>,
+    work: OnRows<'_, 'k>,
     meeting: &Meeting<'k>,
 ) {
     let by_all = part
@@ -146,7 +192,7 @@ fn products<'k, T: Element>(
         }
         stages.consume(|stage| {
             let masked = !by_all.has_all(first, shape.keys);
-            rows.stage(&stage.cast(), first, masked);
+            work(&stage, first, masked);
             // These reads come before the copy that fills the stage again.
             k.fence_async_shared();
         });
@@ -157,7 +203,7 @@ fn products<'k, T: Element>(
 fn clear_values<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
-    stage: &heist_builder::SharedTile<'k, heist_builder::f16>,
+    stage: &SharedTile<'k, f16>,
     inside: Val<'k, u32>,
 ) {
     let chunks = (k.c(shape.keys) - inside) * stage.chunks();
@@ -224,34 +270,32 @@ impl<'k> Copies<'_, '_, 'k> {
         let (k, shape) = (self.k, self.shape);
         let height = shape.copied_rows();
         let head = part.kv_head.cast::<i32>();
-        self.fill
-            .fill(|copies, to: Landing<'k, heist_builder::f16>| {
-                for copy in 0..shape.keys / height {
-                    let (row, page) = at(copy);
-                    let row = (part.sequence.k_start + row).cast::<i32>();
-                    for (which, from) in [(0, self.args.k), (1, self.args.v)] {
-                        for panel in 0..shape.panels() {
-                            let first =
-                                (which * shape.panels() + panel) * shape.keys + copy * height;
-                            let to = to.part(first * PANEL, height * PANEL);
-                            let element = k.c((panel * PANEL) as i32);
-                            let at = match shape.storage {
-                                Storage::Dense(Layout::Heads) => {
-                                    [element, row, head, part.sequence.number.cast()]
-                                }
-                                Storage::Dense(Layout::Rows) => {
-                                    [element, head, row, part.sequence.number.cast()]
-                                }
-                                Storage::Packed => [element, head, row, k.c(0)],
-                                Storage::Paged(_) => {
-                                    let page = page.unwrap_or(k.c(0)).cast();
-                                    [element, head, row, page]
-                                }
-                            };
-                            copies.copy_tensor(to, from, at);
-                        }
+        self.fill.fill(|copies, to: Landing<'k, f16>| {
+            for copy in 0..shape.keys / height {
+                let (row, page) = at(copy);
+                let row = (part.sequence.k_start + row).cast::<i32>();
+                for (which, from) in [(0, self.args.k), (1, self.args.v)] {
+                    for panel in 0..shape.panels() {
+                        let first = (which * shape.panels() + panel) * shape.keys + copy * height;
+                        let to = to.part(first * PANEL, height * PANEL);
+                        let element = k.c((panel * shape.panel()) as i32);
+                        let at = match shape.storage {
+                            Storage::Dense(Layout::Heads) => {
+                                [element, row, head, part.sequence.number.cast()]
+                            }
+                            Storage::Dense(Layout::Rows) => {
+                                [element, head, row, part.sequence.number.cast()]
+                            }
+                            Storage::Packed => [element, head, row, k.c(0)],
+                            Storage::Paged(_) => {
+                                let page = page.unwrap_or(k.c(0)).cast();
+                                [element, head, row, page]
+                            }
+                        };
+                        copies.copy_tensor(to, from, at);
                     }
                 }
-            });
+            }
+        });
     }
 }

@@ -15,7 +15,7 @@
 //! * **Shares**: see [`decode_grid`].
 
 use super::shape::{Combine, DecodeShape, Grid, Storage};
-use crate::attention::problem::{Lengths, Mask, Problem};
+use crate::attention::problem::{Cache, Lengths, Mask, Problem};
 use crate::family::Target;
 
 /// Bytes of a key block that a multiprocessor reads in a nanosecond when all read:
@@ -43,8 +43,12 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         (_, false) => (2, 2),
         (_, true) => (1, 4),
     };
-    let keys = match problem.head_dim {
-        ..=64 => 128,
+    // As many bytes, whatever a key has; but a warp's scores of 64 keys take registers that the
+    // results of 32 rows need.
+    let keys = match (problem.head_dim, problem.cache) {
+        (..=64, Cache::Same) => 128,
+        (..=64, Cache::E4m3) if (row_blocks, down) == (1, 1) => 256,
+        (..=128, Cache::E4m3) if down == 1 => 128,
         _ => 64,
     };
     let shape = DecodeShape {
@@ -59,6 +63,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
             (Lengths::Each(_), None) => Storage::Packed,
             (Lengths::Same { .. }, None) => Storage::Dense(problem.layout),
         },
+        cache: problem.cache,
         weights: problem.weights,
         output: problem.output,
     };
@@ -68,6 +73,33 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         stages: stages.min(3),
         ..shape
     }
+}
+
+/// How many tiles there are, and the key blocks of each, where sequences have one length.
+fn equal_tiles(problem: &Problem, shape: &DecodeShape) -> Option<(u64, u64)> {
+    let Lengths::Same {
+        batch,
+        queries,
+        keys,
+    } = problem.lengths
+    else {
+        return None;
+    };
+    let rows = problem.heads / problem.kv_heads * queries;
+    let tiles = u64::from(batch) * u64::from(problem.kv_heads * rows.div_ceil(shape.rows()));
+    let seen = match problem.mask {
+        Mask::Full | Mask::Causal => keys,
+        Mask::Window { left, .. } => keys.min(left.saturating_add(queries)),
+    };
+    Some((tiles, u64::from(seen.div_ceil(shape.keys).max(1))))
+}
+
+/// Whether every share is of whole tiles, so that nobody has to combine parts of one.
+pub(super) fn shares_are_whole(problem: &Problem, shape: &DecodeShape, grid: &Grid) -> bool {
+    equal_tiles(problem, shape).is_some_and(|(tiles, blocks)| {
+        let share = u64::from(grid.least);
+        share.is_multiple_of(blocks) && share * u64::from(grid.blocks) >= tiles * blocks
+    })
 }
 
 /// How the work of a problem is dealt.
@@ -87,21 +119,9 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
         least,
         combine: Combine::Launch,
     };
-    let Lengths::Same {
-        batch,
-        queries,
-        keys,
-    } = problem.lengths
-    else {
+    let Some((tiles, blocks)) = equal_tiles(problem, shape) else {
         return dealt;
     };
-    let rows = problem.heads / problem.kv_heads * queries;
-    let tiles = u64::from(batch) * u64::from(problem.kv_heads * rows.div_ceil(shape.rows()));
-    let seen = match problem.mask {
-        Mask::Full | Mask::Causal => keys,
-        Mask::Window { left, .. } => keys.min(left.saturating_add(queries)),
-    };
-    let blocks = u64::from(seen.div_ceil(shape.keys).max(1));
     let total = tiles * blocks;
     let block_time = f64::from(shape.stage_bytes()) / FAIR_RATE;
     let time = |share: u64| {
@@ -121,6 +141,7 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     }
     // A tile of `blocks` key blocks lies in at most so many shares.
     let parts = blocks.div_ceil(even) + 1;
+    let rows = problem.heads / problem.kv_heads * problem.longest().0;
     let bytes = parts * u64::from(rows.min(shape.rows()) * shape.head_dim * 4);
     Grid {
         blocks: total.div_ceil(even) as u32,
@@ -151,6 +172,6 @@ pub(super) fn rank(problem: &Problem, target: Target) -> Result<u32, String> {
     // more are full, and the kernels for prefill read keys as seldom.
     let few = queries <= 16 && rows <= 16 * shape.rows();
     let more_keys = keys >= 4 * queries;
-    let only = problem.page_size.is_some();
+    let only = problem.page_size.is_some() || problem.cache == Cache::E4m3;
     Ok(if only || few && more_keys { 7 } else { 0 })
 }

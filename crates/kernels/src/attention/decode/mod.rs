@@ -10,6 +10,7 @@
 //!   has room; four warps multiply with `mma.sync` ([`block`]).
 //! * A tile that several blocks share is combined by the block that ends last or by a
 //!   second launch, in the order of the keys: the same bits in every run ([`combine`]).
+//! * Keys and values may be 8-bit floats ([`tiny`]): half the bytes, and each warp turns them into halves.
 //! * Keys and values may lie in pages ([`Problem::page_size`](super::Problem)): a page
 //!   is one more coordinate of the copy.
 
@@ -18,6 +19,7 @@ mod combine;
 mod heuristics;
 mod rows;
 mod shape;
+mod tiny;
 mod variant;
 mod work;
 
@@ -55,6 +57,10 @@ kernel_params! {
         k_starts: Global<u32>,
         /// The pages of each sequence, in order.
         pages: Global<u32>,
+        /// The factor of the keys of each key head, where they have 8 bits.
+        k_scale: Global<f32>,
+        /// The same of the values.
+        v_scale: Global<f32>,
         /// How many sequences.
         sequences: u32,
         /// Query rows of a sequence, where all are alike.

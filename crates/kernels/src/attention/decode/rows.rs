@@ -6,9 +6,9 @@ use super::shape::{DecodeShape, PANEL};
 use super::work::Part;
 use crate::attention::finish::{MergeShape, merge};
 use crate::attention::params::Element;
-use crate::attention::problem::Output;
+use crate::attention::problem::{Cache, Output};
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
-use crate::attention::softmax::{Softmax, scale_rows};
+use crate::attention::softmax::{Row, Softmax, scale_rows};
 use crate::attention::span::{Seen, hide};
 use heist_builder::{
     ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, SharedTile, Val, WarpTile,
@@ -29,6 +29,8 @@ pub(super) struct Rows<'k, T: Element> {
     scale: Val<'k, f32>,
     softmax: Softmax<'k>,
     results: WarpTile<'k>,
+    /// The factor of the values, where they have one.
+    value_scale: Option<Val<'k, f32>>,
 }
 
 /// Where the left fragments of the scores are.
@@ -113,6 +115,14 @@ impl<'k, T: Element> Rows<'k, T> {
             })
         };
         let rules = |m: u32| Some([rule(16 * m)?, rule(16 * m + 8)?]);
+        let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.kv_head).load_readonly();
+        let (scale, value_scale) = match shape.cache {
+            Cache::Same => (args.scale, None),
+            Cache::E4m3 => (
+                args.scale * of_head(args.k_scale),
+                Some(of_head(args.v_scale)),
+            ),
+        };
         Rows {
             k: *k,
             shape: *shape,
@@ -121,10 +131,32 @@ impl<'k, T: Element> Rows<'k, T> {
             queries,
             seen: seen.collect(),
             rules: (0..shape.row_blocks).map(rules).collect(),
-            scale: args.scale,
-            softmax: Softmax::new(k, scores.factor(args.scale), shape.row_blocks as usize),
+            scale,
+            softmax: Softmax::new(k, scores.factor(scale), shape.row_blocks as usize),
             results: WarpTile::zero(k, shape.row_blocks as usize, (shape.head_dim / 8) as usize),
+            value_scale,
         }
+    }
+
+    pub(super) fn shape(&self) -> &DecodeShape {
+        &self.shape
+    }
+
+    /// The warp's first key in a stage.
+    pub(super) fn col(&self) -> Val<'k, u32> {
+        self.col
+    }
+
+    pub(super) fn results(&self) -> &WarpTile<'k> {
+        &self.results
+    }
+
+    pub(super) fn softmax(&self) -> &Softmax<'k> {
+        &self.softmax
+    }
+
+    pub(super) fn kernel(&self) -> Kernel<'k> {
+        self.k
     }
 
     /// One stage: the scores of its keys, and its values weighed by them. `first` is
@@ -148,11 +180,7 @@ impl<'k, T: Element> Rows<'k, T> {
                 }
             }
         }
-        if let Some(rules) = &self.rules {
-            modify(&scores, rules, self.scale, first + self.col);
-        }
-        k.if_(masked, || hide(&scores, &self.seen, first + self.col));
-        self.softmax.admit(&scores, &self.results);
+        self.admit(&scores, first, masked);
         let values = stage.b_columns_from(self.col + shape.panels() * shape.keys, 0);
         for step in 0..shape.cols() / 16 {
             let weights: Vec<Vec<FragmentA<'k, T>>> = (0..blocks)
@@ -174,8 +202,23 @@ impl<'k, T: Element> Rows<'k, T> {
         }
     }
 
+    /// Changes and hides scores, and raises the levels where they need it.
+    pub(super) fn admit(
+        &self,
+        scores: &WarpTile<'k>,
+        first: Val<'k, u32>,
+        masked: heist_builder::Bool<'k>,
+    ) {
+        if let Some(rules) = &self.rules {
+            modify(scores, rules, self.scale, first + self.col);
+        }
+        let hide = || hide(scores, &self.seen, first + self.col);
+        self.k.if_(masked, hide);
+        self.softmax.admit(scores, &self.results);
+    }
+
     /// The left fragments of 16 elements, one for each 16 rows.
-    fn queries(&self, step: u32) -> Vec<FragmentA<'k, T>> {
+    pub(super) fn queries(&self, step: u32) -> Vec<FragmentA<'k, T>> {
         match &self.queries {
             Queries::Shared(source) => (0..self.shape.row_blocks)
                 .map(|m| source.fragment(m, step))
@@ -196,7 +239,7 @@ impl<'k, T: Element> Rows<'k, T> {
 
     /// Normalises, and writes results and log-sum-exps of a whole tile. For warps
     /// that have all of their rows.
-    pub(super) fn store(
+    pub(super) fn store<O: Element>(
         &self,
         args: &DecodeArgs<On<'k>>,
         scores: &Scores<'_, 'k>,
@@ -212,17 +255,8 @@ impl<'k, T: Element> Rows<'k, T> {
                     args.lse.at(lse).store(state.log_sum());
                 });
                 match self.shape.output {
-                    Output::Same => {
-                        let to = args.out.cast::<T>().at(at).at(Accumulator::col(&k));
-                        for (n, pair) in values.iter().enumerate() {
-                            let packed = Val::pack_as::<T>(pair[0], pair[1]);
-                            to.at(8 * n).cast::<T::Pair>().store(packed);
-                        }
-                    }
-                    Output::F32 => {
-                        let to = args.out.cast::<f32>().at(at).at(Accumulator::col(&k));
-                        wide(to, values);
-                    }
+                    Output::Same => self.narrow::<O>(args.out.cast::<O>().at(at), values),
+                    Output::F32 => self.wide(args.out.cast::<f32>().at(at), values),
                 }
             });
         });
@@ -246,8 +280,7 @@ impl<'k, T: Element> Rows<'k, T> {
                 k.if_((k.lane() & 3).eq(0), || {
                     args.partial_lse.at(number).store(state.log_sum());
                 });
-                let to = args.partial.at(number.mul_wide(dim));
-                wide(to.at(Accumulator::col(&k)), values);
+                self.wide(args.partial.at(number.mul_wide(dim)), values);
             });
         });
     }
@@ -265,7 +298,49 @@ impl<'k, T: Element> Rows<'k, T> {
             });
         }
         for (m, rows) in self.softmax.rows.iter().enumerate() {
-            scale_rows(&self.results, m, rows.map(|row| row.normaliser()));
+            let factor = |row: &Row<'k>| match self.value_scale {
+                None => row.normaliser(),
+                Some(scale) => row.normaliser() * scale,
+            };
+            scale_rows(&self.results, m, [factor(&rows[0]), factor(&rows[1])]);
+        }
+    }
+
+    /// Stores what this lane has of a row, rounded.
+    fn narrow<O: Element>(&self, to: Ptr<'k, Global, O>, values: &[[Val<'k, f32>; 2]]) {
+        match self.shape.cache {
+            Cache::Same => {
+                let to = to.at(Accumulator::col(&self.k));
+                for (n, pair) in values.iter().enumerate() {
+                    let packed = Val::pack_as::<O>(pair[0], pair[1]);
+                    to.at(8 * n).cast::<O::Pair>().store(packed);
+                }
+            }
+            Cache::E4m3 => {
+                let to = to.at((self.k.lane() & 3) * 4);
+                for (n, [a, b, c, d]) in in_order(values).into_iter().enumerate() {
+                    let pairs = [Val::pack_as::<O>(a, b), Val::pack_as::<O>(c, d)];
+                    to.at(16 * n).cast::<O::Pair>().store_vec(pairs);
+                }
+            }
+        }
+    }
+
+    /// The same in f32.
+    fn wide(&self, to: Ptr<'k, Global, f32>, values: &[[Val<'k, f32>; 2]]) {
+        match self.shape.cache {
+            Cache::Same => {
+                let to = to.at(Accumulator::col(&self.k));
+                for (n, pair) in values.iter().enumerate() {
+                    to.at(8 * n).store_vec(*pair);
+                }
+            }
+            Cache::E4m3 => {
+                let to = to.at((self.k.lane() & 3) * 4);
+                for (n, four) in in_order(values).into_iter().enumerate() {
+                    to.at(16 * n).store_vec(four);
+                }
+            }
         }
     }
 
@@ -293,11 +368,13 @@ impl<'k, T: Element> Rows<'k, T> {
     }
 }
 
-/// Pairs that are 8 columns apart, in f32.
-fn wide<'k>(to: Ptr<'k, Global, f32>, values: &[[Val<'k, f32>; 2]]) {
-    for (n, pair) in values.iter().enumerate() {
-        to.at(8 * n).store_vec(*pair);
-    }
+/// The results of a row in the order of their elements: from pairs that are even and odd elements of 16
+/// to four neighbours, `4 * (lane % 4)` from each multiple of 16 on.
+fn in_order<'k>(values: &[[Val<'k, f32>; 2]]) -> Vec<[Val<'k, f32>; 4]> {
+    let pairs = values.chunks_exact(2);
+    pairs
+        .map(|pair| [pair[0][0], pair[1][0], pair[0][1], pair[1][1]])
+        .collect()
 }
 
 /// Adds the products of all row blocks with two neighbouring columns of blocks.

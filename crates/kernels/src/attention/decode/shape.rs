@@ -1,7 +1,7 @@
 //! The tiles of a decoding kernel, and what a block has for them.
 
 use crate::KernelError;
-use crate::attention::{Layout, MaskKind, Output, Weights};
+use crate::attention::{Cache, Layout, MaskKind, Output, Weights};
 use heist_builder::{TileLayout, TileSpec, f16};
 use std::fmt;
 
@@ -39,6 +39,8 @@ pub struct DecodeShape {
     pub mask: MaskKind,
     /// Where keys and values are.
     pub storage: Storage,
+    /// What they are stored as.
+    pub cache: Cache,
     /// How weights enter the product with the values.
     pub weights: Weights,
     /// What results are made of.
@@ -123,7 +125,15 @@ impl DecodeShape {
     /// Panels of a head's elements. The last may be part empty: copies fill it
     /// with zeros, and products leave it out.
     pub(super) fn panels(&self) -> u32 {
-        self.head_dim.div_ceil(PANEL)
+        self.head_dim.div_ceil(self.panel())
+    }
+
+    /// Elements of a panel: 128 bytes.
+    pub(super) fn panel(&self) -> u32 {
+        match self.cache {
+            Cache::Same => PANEL,
+            Cache::E4m3 => 2 * PANEL,
+        }
     }
 
     /// Steps of 16 elements that a panel has.
@@ -179,6 +189,9 @@ impl fmt::Display for DecodeShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, keys, stages) = (self.rows(), self.keys, self.stages);
         write!(f, "decode {rows}x{keys} {stages} stages")?;
+        if self.cache == Cache::E4m3 {
+            f.write_str(" e4m3")?;
+        }
         if let Storage::Paged(size) = self.storage {
             write!(f, " pages of {size}")?;
         }

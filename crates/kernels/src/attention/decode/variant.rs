@@ -1,9 +1,9 @@
 //! The variant for decoding.
 
-use super::shape::{Combine, DecodeShape, Grid, PANEL, Storage};
+use super::shape::{Combine, DecodeShape, Grid, Storage};
 use super::{DecodeArgs, block, combine, heuristics};
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
-use crate::attention::problem::{Dtype, Lengths, Problem};
+use crate::attention::problem::{Cache, Dtype, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
@@ -59,10 +59,12 @@ fn build_combine<P: Parameters<DecodeArgs>>(
 /// The map of keys or values, in boxes of the rows of one copy.
 fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
     use crate::attention::Layout;
-    let element = match problem.dtype {
-        Dtype::F16 => TensorElement::F16,
-        Dtype::Bf16 => TensorElement::Bf16,
+    let element = match (problem.cache, problem.dtype) {
+        (Cache::E4m3, _) => TensorElement::U8,
+        (Cache::Same, Dtype::F16) => TensorElement::F16,
+        (Cache::Same, Dtype::Bf16) => TensorElement::Bf16,
     };
+    let panel = shape.panel();
     let dim = u64::from(problem.head_dim);
     let heads = u64::from(problem.kv_heads);
     let (_, keys) = problem.longest();
@@ -71,17 +73,17 @@ fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
     let (dims, boxed) = match (shape.storage, &problem.lengths) {
         (Storage::Paged(size), _) => (
             [dim, heads, size.into(), problem.pages().1 as u64],
-            [PANEL, 1, high, 1],
+            [panel, 1, high, 1],
         ),
         (Storage::Dense(Layout::Heads), Lengths::Same { batch, .. }) => (
             [dim, keys.into(), heads, (*batch).into()],
-            [PANEL, high, 1, 1],
+            [panel, high, 1, 1],
         ),
         (Storage::Dense(_), Lengths::Same { batch, .. }) => (
             [dim, heads, keys.into(), (*batch).into()],
-            [PANEL, 1, high, 1],
+            [panel, 1, high, 1],
         ),
-        (_, _) => ([dim, heads, rows.max(1), 1], [PANEL, 1, high, 1]),
+        (_, _) => ([dim, heads, rows.max(1), 1], [panel, 1, high, 1]),
     };
     let buffer = BufferRef::Named(name.to_owned());
     // No promotion in the L2: with one of 256 bytes reading went at 4.1 TB/s of an H200,
@@ -159,6 +161,11 @@ pub fn decode_plan(
             "{grid}: at least one block with one key block is wanted"
         )));
     }
+    if grid.combine == Combine::Nobody && !heuristics::shares_are_whole(problem, &shape, &grid) {
+        return Err(KernelError::unfit(format!(
+            "{grid}: shares that cut a tile have to be combined, by a launch or by the last block"
+        )));
+    }
     let (queries, keys) = problem.longest();
     let (left, right) = window(problem.mask, shape.mask)?;
     let q = Strides::of(problem, problem.heads, queries)?;
@@ -167,6 +174,10 @@ pub fn decode_plan(
     let slots = match grid.combine {
         Combine::Nobody => 1,
         _ => 2 * grid.blocks as usize * shape.rows() as usize,
+    };
+    let scales = match problem.cache {
+        Cache::Same => ["k_starts"; 2],
+        Cache::E4m3 => ["k_scale", "v_scale"],
     };
     let args = DecodeArgs::<With<Arg>> {
         q: buffer("q"),
@@ -188,6 +199,8 @@ pub fn decode_plan(
         } else {
             "k_starts"
         }),
+        k_scale: buffer(scales[0]),
+        v_scale: buffer(scales[1]),
         sequences: problem.sequences().len() as u32,
         q_len: queries,
         k_len: keys,
@@ -238,4 +251,43 @@ fn steps<P: Parameters<DecodeArgs>>(
         steps.push(Step::plain(&kernel, grid, args()));
     }
     Ok(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heuristics::{decode_grid, decode_shape};
+    use super::*;
+
+    /// Parts of a tile that nobody combines would be written past the one slot that there is.
+    #[test]
+    fn shares_that_cut_a_tile_are_not_left_to_nobody() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let mut problem = Problem::new(16, 32, 4096, 128);
+        problem.kv_heads = 8;
+        problem.lengths = Lengths::Same {
+            batch: 16,
+            queries: 1,
+            keys: 4096,
+        };
+        let shape = decode_shape(&problem, target);
+        let whole = decode_grid(&problem, &shape, target);
+        assert_eq!(whole.combine, Combine::Nobody);
+        assert!(decode_plan(&problem, shape, whole, target).is_ok());
+        for cut in [
+            Grid {
+                least: whole.least - 1,
+                ..whole
+            },
+            Grid {
+                blocks: whole.blocks - 1,
+                ..whole
+            },
+        ] {
+            let refused = decode_plan(&problem, shape, cut, target).expect_err("it cuts tiles");
+            assert!(refused.to_string().contains("combined"), "{refused}");
+        }
+    }
 }

@@ -93,6 +93,10 @@ pub struct Tables {
     pub documents: Vec<f64>,
     /// Of [`Table::Custom`].
     pub custom: Vec<f64>,
+    /// The factor of each key head's keys, where they have one.
+    pub key_scales: Vec<f64>,
+    /// The same of its values.
+    pub value_scales: Vec<f64>,
 }
 
 /// A buffer that changes of scores read.

@@ -3,6 +3,7 @@
 
 use super::WarpgroupArgs;
 use super::group::Work;
+use super::list::entry;
 use super::shape::{PANEL, Spec, WarpgroupShape};
 use crate::attention::meeting::Meeting;
 use crate::attention::order::HeaviestFirst;
@@ -123,8 +124,18 @@ impl<'p, 'k> Ends<'p, 'k> {
                 forth.set(!forth.get());
                 let index = first + place;
                 k.if_(index.lt(args.count), || {
-                    let tile = HeaviestFirst { heads: 1 }.emit(&k, index, &extent);
-                    self.each_tile(args, &tile, |rows| body(&tile, rows));
+                    if let Some(heads) = self.shape.listed {
+                        let line = index / heads;
+                        let section = line / args.tiles;
+                        let head = section * heads + (index - line * heads);
+                        let (tile, there) = entry(args.list, line - section * args.tiles, head);
+                        k.if_(there, || {
+                            self.each_tile(args, &tile, |rows| body(&tile, rows));
+                        });
+                    } else {
+                        let tile = HeaviestFirst { heads: 1 }.emit(&k, index, &extent);
+                        self.each_tile(args, &tile, |rows| body(&tile, rows));
+                    }
                 });
             });
         };
@@ -144,6 +155,17 @@ impl<'p, 'k> Ends<'p, 'k> {
                 each(&|tile, rows| self.multiply::<T>(args, tile, rows));
             },
         );
+    }
+
+    /// A tile of the list: some heads along x, entries along y, the other heads along z.
+    pub(super) fn listed<T: Element>(
+        &self,
+        args: &WarpgroupArgs<On<'k>>,
+        at: &Position<'k>,
+        heads: u32,
+    ) {
+        let (tile, there) = entry(args.list, at.y, at.z * heads + at.x);
+        self.k.if_(there, || self.strip::<T>(args, &tile));
     }
 
     /// A strip of tiles: strips along x, heads along y, sequences along z.

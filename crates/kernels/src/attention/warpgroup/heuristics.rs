@@ -1,6 +1,7 @@
 //! Heuristics: the tiles of a problem on warpgroups, their order, and where warpgroups are faster
 //! than the ladder.
 
+use super::list::most_tiles;
 use super::shape::{Stay, WarpgroupShape};
 use crate::attention::kernel::heads_at_once;
 use crate::attention::order::HeaviestFirst;
@@ -36,12 +37,13 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         turns: false,
         mask: problem.mask.kind(),
         ragged: problem.is_ragged(),
+        listed: listed(problem, target),
         prefix: problem.scoring.prefix.is_some(),
         layout: problem.layout,
         weights: problem.weights,
         output: problem.output,
     };
-    match stays(problem) {
+    match stays(problem, target) {
         true => staying(problem, fewest_rounds(problem, shape, target), target),
         false => shape,
     }
@@ -54,12 +56,13 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
 /// tokens, by 0 to 3 beyond. There new blocks are better neighbours: they leave the GPU to
 /// others after every strip (`docs/sharing.md`). Heads of 64 elements and 2048 tokens have
 /// tiles of 192 rows, which leave no room for the next one's queries.
-fn stays(problem: &Problem) -> bool {
+fn stays(problem: &Problem, target: Target) -> bool {
     let (queries, _) = problem.longest();
     let window = matches!(problem.mask, Mask::Window { .. });
     let room = problem.head_dim > 64 || queries < 2048;
     let short = u64::from(seen_keys(problem)) * u64::from(problem.head_dim) <= 2 * SHORT;
-    (64..=128).contains(&problem.head_dim) && room && short && !window && !problem.is_ragged()
+    let alike = !problem.is_ragged() || listed(problem, target).is_some();
+    (64..=128).contains(&problem.head_dim) && room && short && !window && alike
 }
 
 /// Tiles of 128 or 192 rows: whichever leaves less of the last round of tiles, and of the
@@ -99,16 +102,68 @@ const WIDE_TILE: f64 = 1.37;
 /// The strips of a problem: along the rows of a sequence, heads, sequences.
 pub(super) fn strips(problem: &Problem, shape: &WarpgroupShape) -> Dim3 {
     let (queries, _) = problem.longest();
+    let sequences = problem.sequences().len() as u32;
+    if let Some(heads) = shape.listed {
+        let sections = problem.heads / heads.max(1);
+        return Dim3::new(heads, entries(problem, shape), sections);
+    }
     Dim3::new(
         queries.div_ceil(shape.rows()).div_ceil(shape.strip),
         problem.heads,
-        problem.sequences().len() as u32,
+        sequences,
     )
+}
+
+/// Whether the tiles of packed sequences are listed, and how many heads go through the list at a
+/// time. A single sequence has no empty tiles and no other to be evened out with.
+///
+/// Tiles of the same sequence and head that run at a time read their keys from memory once. Where
+/// many sequences are about as long, their tiles alternate in the list: then fewer heads go at a time,
+/// so that two tiles or more share their keys. Of short sequences keys are too few to be the bound.
+fn listed(problem: &Problem, target: Target) -> Option<u32> {
+    let sequences = problem.sequences();
+    if !problem.is_ragged() || sequences.len() < 2 {
+        return None;
+    }
+    if typical_length(&sequences) <= 512 {
+        return Some(problem.heads);
+    }
+    let group = f64::from(problem.heads / problem.kv_heads);
+    let most = f64::from(target.sms) * group / (2.0 * alike(&sequences));
+    let divides = |heads: &u32| f64::from(*heads) <= most && problem.heads.is_multiple_of(*heads);
+    let heads = (1..=problem.heads).rev().find(divides);
+    Some(heads.unwrap_or(1))
+}
+
+/// How many sequences of the same length would have their products so spread: of one long sequence
+/// among short ones, about one.
+fn alike(sequences: &[(u32, u32)]) -> f64 {
+    let products = sequences.iter().map(|&(q, k)| f64::from(q) * f64::from(k));
+    let (sum, squares) = products.fold((0.0, 0.0), |(sum, squares), own| {
+        (sum + own, squares + own * own)
+    });
+    if squares == 0.0 {
+        1.0
+    } else {
+        sum * sum / squares
+    }
+}
+
+/// Entries of the list of tiles.
+pub(super) fn entries(problem: &Problem, shape: &WarpgroupShape) -> u32 {
+    let (queries, _) = problem.longest();
+    let (rows, _) = problem.rows();
+    let sequences = problem.sequences().len() as u64;
+    let most = most_tiles(rows as u64, sequences, queries, shape.rows());
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// How many keys a row sees, about.
 fn seen_keys(problem: &Problem) -> u32 {
-    let (_, all) = problem.longest();
+    let all = match problem.is_ragged() {
+        false => problem.longest().1,
+        true => u32::try_from(typical_length(&problem.sequences())).unwrap_or(u32::MAX),
+    };
     match problem.mask {
         Mask::Full => all,
         Mask::Causal => all / 2,
@@ -165,8 +220,9 @@ pub fn staying(problem: &Problem, shape: WarpgroupShape, target: Target) -> Warp
     let shape = WarpgroupShape {
         stay: Some(Stay { blocks: target.sms }),
         strip: match problem.mask {
-            Mask::Causal => 2,
-            Mask::Full | Mask::Window { .. } => 1,
+            // A list is in order, and evens out by itself.
+            Mask::Causal if shape.listed.is_none() => 2,
+            _ => 1,
         },
         ..shape
     };
@@ -197,9 +253,11 @@ pub(super) fn rank(problem: &Problem, target: Target) -> u32 {
     };
     // With blocks that stay, short sequences are ahead too, where there is a tile for
     // every multiprocessor.
-    let (enough, long) = match stays(problem) && tiles >= sms {
-        true => (enough, 100),
-        false => (enough, long),
+    let long = match (stays(problem, target) && tiles >= sms, problem.is_ragged()) {
+        (true, false) => 100,
+        // The list takes its time before.
+        (true, true) => 256,
+        (false, _) => long,
     };
     let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
     match tiles >= enough && length >= long && !narrow {
@@ -224,8 +282,8 @@ fn typical_length(sequences: &[(u32, u32)]) -> u64 {
 /// strips are long, and leaves the GPU to others after every strip: a small kernel beside
 /// it waits a third of the time, and with multiprocessors held by others it is ahead
 /// (`docs/sharing.md`). Tickets are ahead by 1 to 2 in a hundred where strips are short; not
-/// under a causal mask with a long tile and a short one in turns, and not for packed
-/// sequences.
+/// under a causal mask with a long tile and a short one in turns. Tiles of packed sequences are
+/// taken by ticket in the order of their list.
 pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let shape = warpgroup_shape(problem, target);
     if shape.stay.is_some() {
@@ -235,7 +293,14 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
     let causal = problem.mask.kind() == MaskKind::Causal;
     let even = causal && shape.strip > 1;
     let short = u64::from(seen_keys(problem)) * u64::from(problem.head_dim) <= SHORT;
-    let tickets = short && strips > u64::from(target.sms) && !even && !problem.is_ragged();
+    let many = strips > u64::from(target.sms);
+    if shape.listed.is_some() {
+        return Schedule::new(match many {
+            true => TileSource::Ticket,
+            false => TileSource::Direct,
+        });
+    }
+    let tickets = short && many && !even && !problem.is_ragged();
     let mut schedule = Schedule::new(if tickets {
         TileSource::Ticket
     } else {
@@ -251,7 +316,16 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
 
 #[cfg(test)]
 mod tests {
-    use super::typical_length;
+    use super::{alike, typical_length};
+
+    #[test]
+    fn sequences_that_are_alike_are_counted() {
+        assert_eq!(alike(&[(512, 512); 7]), 7.0);
+        let mut skewed = vec![(128, 128); 60];
+        skewed.push((8192, 8192));
+        assert!(alike(&skewed) < 1.1);
+        assert_eq!(alike(&[(0, 9)]), 1.0);
+    }
 
     #[test]
     fn one_long_sequence_among_short_ones_decides() {

@@ -10,6 +10,7 @@
 mod block;
 mod group;
 mod heuristics;
+mod list;
 mod shape;
 mod variant;
 
@@ -38,6 +39,8 @@ kernel_params! {
         q_starts: Global<u32>,
         /// The same for keys.
         k_starts: Global<u32>,
+        /// The tiles of packed sequences, where they are listed.
+        list: Global<u32>,
         /// Query rows of a sequence, where all are alike.
         q_len: u32,
         /// Key rows of a sequence, where all are alike.
@@ -60,7 +63,7 @@ kernel_params! {
         right: i32,
         /// The factor of the scores, times the logarithm of e to base 2.
         scale: f32,
-        /// Tiles of a head, for blocks that stay.
+        /// Tiles of a head, for blocks that stay; entries of the list, where there is one.
         tiles: u32,
         /// Query heads.
         heads: u32,

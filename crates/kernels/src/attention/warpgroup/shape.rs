@@ -35,6 +35,9 @@ pub struct WarpgroupShape {
     pub mask: MaskKind,
     /// Whether sequences have lengths of their own and lie one after the other.
     pub ragged: bool,
+    /// Their tiles are listed by a launch before, those with the most keys first, and so many heads
+    /// at a time go through the list: a divisor of the query heads. Their keys stay in L2.
+    pub listed: Option<u32>,
     /// Whether there are keys from the first on that every query sees: finding their blocks
     /// takes registers of the thread that copies.
     pub prefix: bool,
@@ -107,6 +110,11 @@ impl WarpgroupShape {
         if self.stay.is_some_and(|stay| stay.blocks == 0) {
             return Err(KernelError::unfit("no blocks that stay: one at least"));
         }
+        if self.listed.is_some() && !(self.ragged && self.strip == 1) {
+            return Err(KernelError::unfit(
+                "a list of tiles is for packed sequences, tile by tile",
+            ));
+        }
         if self.turns && groups != 2 {
             return Err(KernelError::unfit(format!(
                 "{groups} warpgroups in turns: two can take turns"
@@ -165,6 +173,9 @@ impl fmt::Display for WarpgroupShape {
         write!(f, "wgmma {rows}x{keys} {} stages", self.stages)?;
         if self.strip > 1 {
             write!(f, " strips of {}", self.strip)?;
+        }
+        if let Some(heads) = self.listed {
+            write!(f, " listed for {heads} heads")?;
         }
         if self.stay.is_some() {
             f.write_str(" staying")?;

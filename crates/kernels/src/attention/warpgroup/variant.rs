@@ -2,17 +2,20 @@
 
 use super::WarpgroupArgs;
 use super::block::{Ends, Rings};
-use super::heuristics::{self, strips, warpgroup_schedule, warpgroup_shape};
+use super::heuristics::{self, entries, strips, warpgroup_schedule, warpgroup_shape};
+use super::list::{self, ListArgs, TileList};
 use super::shape::{PANEL, WarpgroupShape};
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::problem::{Dtype, Layout, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
-use crate::plan::LaunchPlan;
+use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
-use heist_launch::{Arg, BufferRef, Dim3, L2Promotion, Swizzle, TensorElement, TensorMap};
+use heist_launch::{
+    Arg, BufferRef, Dim3, ElementType, L2Promotion, Swizzle, TensorElement, TensorMap,
+};
 use heist_sched::{Position, Schedule, Tile, TileSource, Tiled, TiledKernel};
 
 /// `wgmma` fed by the copy engine.
@@ -56,9 +59,14 @@ fn build<P: Parameters<WarpgroupArgs>>(
             let (args, tables) = P::parts(args);
             let rings = Rings::new(k, &shape);
             let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings);
-            let done = tiles.each(|tile| match dtype {
-                Dtype::F16 => ends.strip::<f16>(&args, &position(&tile)),
-                Dtype::Bf16 => ends.strip::<bf16>(&args, &position(&tile)),
+            let done = tiles.each(|tile| {
+                let at = position(&tile);
+                match (dtype, shape.listed) {
+                    (Dtype::F16, None) => ends.strip::<f16>(&args, &at),
+                    (Dtype::F16, Some(heads)) => ends.listed::<f16>(&args, &at, heads),
+                    (Dtype::Bf16, None) => ends.strip::<bf16>(&args, &at),
+                    (Dtype::Bf16, Some(heads)) => ends.listed::<bf16>(&args, &at, heads),
+                }
             });
             ends.finish();
             done
@@ -200,6 +208,10 @@ pub fn warpgroup_plan(
         lse: buffer("lse"),
         q_starts: buffer("q_starts"),
         k_starts: buffer("k_starts"),
+        list: buffer(match shape.listed {
+            Some(_) => "list",
+            None => "q_starts",
+        }),
         q_len: queries,
         k_len: keys,
         q_batch: q.batch,
@@ -211,17 +223,61 @@ pub fn warpgroup_plan(
         left,
         right,
         scale: problem.scoring.scale(problem.scale()),
-        tiles: strips.x,
+        tiles: match shape.listed {
+            Some(_) => strips.y,
+            None => strips.x,
+        },
         heads: problem.heads,
         count: strips.count() as u32,
     };
     let name = format!("attention {problem}: {shape}");
-    let plan = buffers(LaunchPlan::new(name, "wgmma", problem.work()), problem);
+    let mut plan = buffers(LaunchPlan::new(name, "wgmma", problem.work()), problem);
+    if let Some(heads) = shape.listed {
+        if heads == 0 || !problem.heads.is_multiple_of(heads) {
+            return Err(KernelError::unfit(format!(
+                "{shape}: a divisor of {} query heads goes through the list at a time",
+                problem.heads
+            )));
+        }
+        plan = listed(plan, problem, &shape, [left, right], target)?;
+    }
     let step = match problem.scoring.is_plain() {
         true => step::<WarpgroupArgs>(problem, shape, schedule, strips, target, args),
         false => step::<Modified<WarpgroupArgs>>(problem, shape, schedule, strips, target, args),
     };
     Ok(plan.step(step?))
+}
+
+/// The same with the list of tiles, and the launch that writes it.
+fn listed(
+    plan: LaunchPlan,
+    problem: &Problem,
+    shape: &WarpgroupShape,
+    [left, right]: [i32; 2],
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    let entries = entries(problem, shape);
+    let (_, keys) = problem.longest();
+    let kernel = TileList {
+        height: shape.rows(),
+        keys: shape.keys,
+        mask: shape.mask,
+        most_blocks: keys.div_ceil(shape.keys),
+    }
+    .build(target.arch)?;
+    let args = ListArgs::<With<Arg>> {
+        q_starts: buffer("q_starts"),
+        k_starts: buffer("k_starts"),
+        list: buffer("list"),
+        sequences: problem.sequences().len() as u32,
+        entries,
+        left,
+        right,
+    };
+    let words = entries as usize * list::WORDS as usize;
+    Ok(plan
+        .buffer("list", Purpose::Workspace, ElementType::U32, words)
+        .step(Step::plain(&kernel, 1, args)))
 }
 
 /// The launch of a shape.

@@ -8,7 +8,7 @@ use crate::decode::mods::{Mods, only, operands};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::each;
 use crate::ops::mbarrier::{check_use, each_barrier};
-use crate::race::clock::{Clock, Known};
+use crate::race::clock::{Behind, Clock, Known};
 use crate::state::team::Happening;
 use heist_ptx::{Instruction, ScalarType, rule};
 use std::sync::Arc;
@@ -27,10 +27,12 @@ pub(super) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         operands(d, i, 0)?;
         let after = mods.has("fence::after_thread_sync");
         d.shape.tensor_fences = true;
+        d.shape.tensor_fences_before |= !after;
         d.emit(
             with(move |cx| {
-                if after {
-                    fence(cx);
+                match after {
+                    true => fence(cx),
+                    false => fence_before(cx),
                 }
                 Flow::Next
             }),
@@ -88,6 +90,14 @@ fn fence(cx: &mut Cx<'_>) {
         let fenced = &mut cx.tensor(cx.warp.rank).fenced;
         fenced.retain(|(of, at, _)| (*of, usize::from(*at)) != (warp, lane));
         fenced.push((warp, lane as u8, known));
+    }
+}
+
+/// Orders what the lanes have done in tensor memory before what they tell others.
+fn fence_before(cx: &mut Cx<'_>) {
+    if cx.machine.options.checks.races {
+        let (lanes, live) = (cx.mask, cx.warp.live);
+        cx.warp.clock.fence(&[Behind::Tensor], lanes, live);
     }
 }
 

@@ -44,7 +44,8 @@ fn at_entry(cx: &Cx<'_>) -> Option<u32> {
     if let Some(most) = shape.max_registers {
         return Some(most);
     }
-    let blocks = shape.min_blocks?;
+    // ptxas says that it ignores `.maxnreg 256`, and moves registers all the same.
+    let blocks = shape.min_blocks.or(shape.all_registers.then_some(1))?;
     let block = shape.required_block.or(shape.max_block)?;
     let threads = block.iter().fold(1u32, |all, n| all.saturating_mul(*n));
     let threads = threads.max(1).next_multiple_of(128);

@@ -21,6 +21,8 @@ pub(crate) struct Region {
     /// first write.
     base: Option<Arc<Vec<u8>>>,
     present: Vec<bool>,
+    /// From the first byte that was written since the last [`Region::reset`] to behind the last.
+    dirty: (usize, usize),
     /// One bit per byte, a line each; empty when everything counts as written.
     written: Vec<u128>,
     /// What the race detector remembers.
@@ -92,6 +94,7 @@ impl Region {
             data: Vec::new(),
             base: Some(base),
             present: vec![false; lines],
+            dirty: (0, 0),
             written: self.written.clone(),
             history: self.history.fork(lines),
             touched: Footprint::new(lines),
@@ -209,12 +212,19 @@ impl Region {
     }
 
     /// Back to unwritten, for the next block; keeps its buffers. `defers` is for its
-    /// [history](History::restart).
+    /// [history](History::restart). Not for a region that has absorbed forks.
     pub(crate) fn reset(&mut self, len: usize, defers: bool) {
         let lines = len.div_ceil(LINE);
-        self.base = None;
-        self.data.clear();
-        self.data.resize(lines * LINE, 0);
+        let clean = self.base.take().is_none() && self.data.len() == lines * LINE;
+        match self.data.get_mut(self.dirty.0..self.dirty.1) {
+            // Most blocks write little of what they have.
+            Some(dirty) if clean => dirty.fill(0),
+            _ => {
+                self.data.clear();
+                self.data.resize(lines * LINE, 0);
+            }
+        }
+        self.dirty = (0, 0);
         self.written.clear();
         self.written.resize(lines, 0);
         self.history.restart(lines, defers);
@@ -261,7 +271,13 @@ impl Region {
         if self.base.is_some() {
             self.copy_in(&range);
         }
-        self.data.get_mut(range).unwrap_or(&mut [])
+        let bytes = self.data.get_mut(range.clone()).unwrap_or(&mut []);
+        if !bytes.is_empty() {
+            let (first, end) = self.dirty;
+            let first = if end == 0 { range.start } else { first };
+            self.dirty = (first.min(range.start), end.max(range.end));
+        }
+        bytes
     }
 
     /// Makes the lines of a range the region's own. No byte is ever written before.

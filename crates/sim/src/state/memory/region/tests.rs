@@ -24,6 +24,26 @@ fn a_reset_region_is_unwritten_and_zero() {
 }
 
 #[test]
+fn whatever_was_written_is_zero_after_a_reset() {
+    let mut region = Region::default();
+    region.reset(1024, true);
+    for turn in 0..20u64 {
+        let at = turn * 389 % 900;
+        region.write_bytes(at, &[7; 100]);
+        region.scatter(&[(at * 7) % 1000; LANES], 1, 0, &[u32::MAX; LANES]);
+        region.put_run((at * 3) % 896, &[1u32; LANES]);
+        region.reset(1024, true);
+        assert!(region.bytes(0, 1024).iter().all(|byte| *byte == 0));
+        assert_eq!(region.first_unwritten(at, 1), Some(at));
+    }
+    // It may have another length for the next launch.
+    region.write(1016, 8, 3);
+    region.reset(512, true);
+    region.reset(1024, true);
+    assert!(region.bytes(0, 1024).iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn forks_are_put_together_byte_by_byte() {
     let mut whole = Region::unwritten(256);
     let (mut a, mut b) = (whole.fork(), whole.fork());

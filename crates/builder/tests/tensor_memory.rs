@@ -1,0 +1,144 @@
+//! Tensor memory: how much is allocated, and what does not build.
+
+use heist_builder::*;
+
+kernel_params! { struct Args { out: Global<f32>, n: u32 } }
+
+fn build(body: impl for<'k> Fn(&Kernel<'k>, Args<On<'k>>)) -> Result<String, BuildError> {
+    KernelSpec::<Args>::new("k")
+        .block(192)
+        .build(Arch::SM_100A, |k, args| body(k, args))
+        .map(|kernel| heist_ptx::print(&kernel.module))
+}
+
+fn refused(why: &str, body: impl for<'k> Fn(&Kernel<'k>, Args<On<'k>>)) {
+    let error = build(body).expect_err(why).to_string();
+    assert!(error.contains(why), "{error}");
+}
+
+#[test]
+fn as_much_is_allocated_as_accumulators_take() {
+    for (count, columns, allocated) in [(1, 16, 32), (2, 96, 256), (1, 256, 256), (2, 256, 512)] {
+        let text = build(|k, _| {
+            k.tensor_memory(|memory| {
+                memory.accumulators(count, columns, 4);
+            });
+        })
+        .expect("builds");
+        for (opcode, many) in [("tcgen05.alloc", 1), ("tcgen05.dealloc", 1)] {
+            let lines: Vec<_> = text.lines().filter(|line| line.contains(opcode)).collect();
+            assert_eq!(lines.len(), many, "{text}");
+            assert!(
+                lines[0].ends_with(&format!(", {allocated};")),
+                "{}",
+                lines[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn it_is_taken_once_and_outside_of_branches() {
+    refused("taken twice", |k, _| {
+        for _ in 0..2 {
+            k.tensor_memory(|memory| {
+                memory.accumulators(1, 32, 4);
+            });
+        }
+    });
+    refused("inside of a branch or loop", |k, args| {
+        k.if_(args.n.gt(3), || {
+            k.tensor_memory(|memory| {
+                memory.accumulators(1, 32, 4);
+            });
+        });
+    });
+}
+
+#[test]
+fn nobody_leaves_before_it_is_freed() {
+    refused("would not be freed", |k, args| {
+        k.tensor_memory(|memory| {
+            memory.accumulators(1, 32, 4);
+            k.if_(args.n.eq(0), || k.exit());
+        });
+    });
+}
+
+#[test]
+fn shapes_are_told_with_their_numbers() {
+    refused("528", |k, _| {
+        k.tensor_memory(|memory| {
+            memory.accumulators(2, 256, 4);
+            memory.accumulators(1, 16, 4);
+        });
+    });
+    refused("the columns of an accumulator", |k, _| {
+        k.tensor_memory(|memory| {
+            memory.accumulators(1, 24, 4);
+        });
+    });
+    refused("the columns of tensor memory", |k, _| {
+        k.tensor_memory(|_| {})
+    });
+    refused("the warps that read an accumulator", |k, _| {
+        k.tensor_memory(|memory| {
+            memory.accumulators(1, 32, 3);
+        });
+    });
+    refused("the end of a load from an accumulator", |k, args| {
+        k.tensor_memory(|memory| {
+            memory.accumulators(1, 48, 4).reader().read(|sums| {
+                let row = sums.load::<32>(32).wait();
+                args.out.at(sums.row()).store(row[0]);
+            });
+        });
+    });
+    refused("the number of the multiplying warp", |k, _| {
+        k.multiplying_thread(6, |_| {});
+    });
+}
+
+#[test]
+fn a_load_in_flight_holds_its_accumulator() {
+    refused("while a load of them is in flight", |k, _| {
+        k.tensor_memory(|memory| {
+            memory.accumulators(1, 32, 4).reader().read(|sums| {
+                let _ = sums.load::<32>(0);
+            });
+        });
+    });
+}
+
+#[test]
+fn a_ring_that_is_multiplied_has_one_consumer() {
+    refused("a commit is one arrival", |k, _| {
+        let tile = TileSpec::<f16>::new("a", 128, 64, TileLayout::Swizzled);
+        let ring = k.bulk_pipeline::<2, _>(tile, 4);
+        k.tensor_memory(|memory| {
+            let writer = memory.accumulators(1, 128, 4).writer();
+            k.multiplying_thread(1, |thread| {
+                writer.product(thread, |product| {
+                    ring.consumer().multiply(product, |a| {
+                        product.mma(a.tensor_operand::<f16>(0), a.tensor_operand(0));
+                    });
+                });
+            });
+        });
+    });
+}
+
+#[test]
+fn only_blackwell_with_its_own_features_has_it() {
+    for arch in [Arch::SM_90A, Arch::SM_100, Arch::SM_120] {
+        let error = KernelSpec::<Args>::new("k")
+            .block(192)
+            .build(arch, |k, _| {
+                k.tensor_memory(|memory| {
+                    memory.accumulators(1, 32, 4);
+                });
+            })
+            .expect_err("no tensor memory");
+        assert!(error.to_string().contains("tcgen05"), "{error}");
+    }
+}

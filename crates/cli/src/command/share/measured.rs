@@ -1,0 +1,147 @@
+//! The tables of a real GPU.
+
+use super::Share;
+use super::figures::{Figures, Row};
+use crate::answer::{BadQuestion, Output, Verdict, question};
+use heist::job::{self, OnGpu};
+use heist::share::{self, Company, Holder, Seen, Tenant};
+use heist_gpu::Gpu;
+use heist_kernels::Target;
+use heist_kernels::catalogue::Prepared;
+use heist_run::Device;
+
+/// Launches of an interactive kernel for each figure.
+const SAMPLES: u32 = 400;
+/// In how many turns.
+const TURNS: u32 = 5;
+
+impl Share {
+    pub(super) fn measured(&self, out: Output) -> Result<Verdict, BadQuestion> {
+        const REAL: &str = "`--device sim:h200` models the same tables on any machine";
+        let device = Device::open(self.device)
+            .map_err(|error| question(format!("{error}\n  help: {REAL}")))?;
+        let Device::Gpu(gpu) = &device else {
+            return Err(question(format!("{} is no real GPU", device.label())));
+        };
+        if self.trace.is_some() {
+            return Err(question(
+                "a timeline of both tenants is drawn on a simulated GPU: say --device sim:h200",
+            ));
+        }
+        let target = job::target(&device).map_err(question)?;
+        let (tenants, interactives) = (self.tenants(target)?, self.interactives(target)?);
+        self.holds(target)?;
+        let batches = share::move_in(gpu, target, &tenants).map_err(question)?;
+        let different = differing(gpu, &tenants, &batches)?;
+        if let Some(row) = different {
+            eprintln!(
+                "heist: WRONG: the result under `{row}` differs from the one under `{}`",
+                tenants[0].name
+            );
+            return Ok(Verdict::Found);
+        }
+        let small = share::move_in(gpu, target, &interactives).map_err(question)?;
+        let small: Vec<&OnGpu> = small.iter().map(|(_, on)| on).collect();
+        let idle = share::alone(gpu, &small, 50, 1).map_err(question)?;
+        let rows = self.measure(gpu, target, &tenants, &batches, &small)?;
+        let peer = match self.no_peers {
+            true => None,
+            false => Some(self.peer(target)?),
+        };
+        let figures = Figures {
+            question: self,
+            device: device.label(),
+            clock: device.clock(),
+            target,
+            rows,
+            idle,
+            peer,
+            timeline: None,
+        };
+        figures.answer(out);
+        Ok(Verdict::Clean)
+    }
+
+    fn measure(
+        &self,
+        gpu: &Gpu,
+        target: Target,
+        tenants: &[Tenant],
+        batches: &[(Prepared, OnGpu)],
+        small: &[&OnGpu],
+    ) -> Result<Vec<Row>, BadQuestion> {
+        let all: Vec<&OnGpu> = batches.iter().map(|(_, on)| on).collect();
+        let alone = share::alone(gpu, &all, 30, 4).map_err(question)?;
+        // In turns, so that a GPU that gets warmer does so under all schedules.
+        let company = Company {
+            samples: self.samples.unwrap_or(SAMPLES).div_ceil(TURNS) as usize,
+            ..Company::default()
+        };
+        let mut seen = vec![vec![Seen::default(); small.len()]; tenants.len()];
+        for turn in 0..TURNS as usize {
+            for at in 0..tenants.len() {
+                let row = (at + turn) % tenants.len();
+                let (batch, ring) = ((all[row], alone[row]), tenants[row].listens());
+                for (interactive, seen) in small.iter().zip(&mut seen[row]) {
+                    let now = share::beside(gpu, batch, interactive, company, ring);
+                    seen.extend(now.map_err(question)?);
+                }
+            }
+        }
+        let mut rows: Vec<Row> = tenants
+            .iter()
+            .zip(&alone)
+            .zip(&seen)
+            .map(|((tenant, us), seen)| Row {
+                name: tenant.name.clone(),
+                alone: *us,
+                beside: seen.iter().map(Seen::in_short).collect(),
+                held: Vec::new(),
+                stands_for: Vec::new(),
+            })
+            .collect();
+        let holder = Holder::new(gpu, target.arch).map_err(question)?;
+        for sms in self.held(target) {
+            let times = holder.time(sms, &all, 15).map_err(question)?;
+            for (row, time) in rows.iter_mut().zip(times) {
+                row.held.push(time);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// The first schedule whose result is not bit for bit that of the first, over outputs
+/// that were poisoned before.
+fn differing(
+    gpu: &Gpu,
+    tenants: &[Tenant],
+    batches: &[(Prepared, OnGpu)],
+) -> Result<Option<String>, BadQuestion> {
+    let stream = gpu.stream().map_err(question)?;
+    let mut first: Option<Vec<Vec<u8>>> = None;
+    for (tenant, (prepared, on)) in tenants.iter().zip(batches) {
+        let outputs = || {
+            let buffers = prepared.job.buffers.iter();
+            let buffers = buffers.filter(|buffer| buffer.role.is_read_back());
+            buffers.filter_map(|buffer| on.memory(&buffer.name))
+        };
+        for memory in outputs() {
+            memory.fill(0xff, &stream).map_err(question)?;
+        }
+        on.launch(&stream).map_err(question)?;
+        stream.synchronize().map_err(question)?;
+        let mut results = Vec::new();
+        for memory in outputs() {
+            let mut bytes = vec![0; memory.len()];
+            memory.read(0, &mut bytes).map_err(question)?;
+            results.push(bytes);
+        }
+        match &first {
+            None => first = Some(results),
+            Some(first) if *first != results => return Ok(Some(tenant.name.clone())),
+            Some(_) => {}
+        }
+    }
+    Ok(None)
+}

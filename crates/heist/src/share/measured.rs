@@ -1,0 +1,155 @@
+//! Two tenants of a real GPU, timed by events.
+
+use super::{Company, Seen, Tail, Tenant};
+use crate::job::{JobError, OnGpu};
+use heist_gpu::{Event, Gpu, GpuError};
+use heist_kernels::Target;
+use heist_kernels::catalogue;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Tenants are prepared on the host side by side, then put on the GPU.
+///
+/// # Errors
+/// The first that could not be.
+pub fn move_in(
+    gpu: &Gpu,
+    target: Target,
+    tenants: &[Tenant],
+) -> Result<Vec<(catalogue::Prepared, OnGpu)>, JobError> {
+    let prepared: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = tenants
+            .iter()
+            .map(|tenant| scope.spawn(move || tenant.prepare(target)))
+            .collect();
+        let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+        joined
+            .map(|result| match result {
+                Ok(prepared) => prepared,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    let mut all = Vec::new();
+    for one in prepared {
+        let one = one?;
+        let on = OnGpu::new(gpu, &one.job)?;
+        all.push((one, on));
+    }
+    Ok(all)
+}
+
+/// Microseconds between two events that have happened.
+fn microseconds(from: &Event, to: &Event) -> Result<f64, GpuError> {
+    Ok(to.since(from)?.ns() / 1e3)
+}
+
+/// Each tenant alone, in turns, `burst` launches back to back a sample: the
+/// median microseconds of one launch.
+///
+/// # Errors
+/// A fault of a launch.
+pub fn alone(
+    gpu: &Gpu,
+    tenants: &[&OnGpu],
+    rounds: usize,
+    burst: u32,
+) -> Result<Vec<f64>, GpuError> {
+    let stream = gpu.untracked_stream()?;
+    let (start, end) = (gpu.event()?, gpu.event()?);
+    let mut samples = vec![Vec::new(); tenants.len()];
+    // The first round warms up the clocks.
+    for round in 0..=rounds {
+        for turn in 0..tenants.len() {
+            let at = (round + turn) % tenants.len();
+            start.record(&stream)?;
+            for _ in 0..burst {
+                tenants[at].launch(&stream)?;
+            }
+            end.record(&stream)?;
+            end.synchronize()?;
+            if round > 0 {
+                samples[at].push(microseconds(&start, &end)? / f64::from(burst));
+            }
+        }
+    }
+    let medians = samples
+        .into_iter()
+        .map(|times| Tail::of(times).map_or(f64::NAN, |tail| tail.p50));
+    Ok(medians.collect())
+}
+
+/// The batch back to back on a stream of low priority, the interactive kernel now
+/// and then on one of high priority, a period apart in the mean. With `ring` the batch's bell is rung just before
+/// each launch of the interactive kernel, and silenced after its end, by writes in the
+/// order of its stream.
+///
+/// # Errors
+/// A fault of a launch.
+pub fn beside(
+    gpu: &Gpu,
+    batch: (&OnGpu, f64),
+    interactive: &OnGpu,
+    company: Company,
+    ring: bool,
+) -> Result<Seen, GpuError> {
+    let (batch, alone_us) = batch;
+    let low = gpu.untracked_stream_with_priority(0)?;
+    let high = gpu.untracked_stream_with_priority(-5)?;
+    let depth = (company.queued.as_micros() as f64 / alone_us).ceil() as usize + 1;
+    let mut queue: VecDeque<Event> = VecDeque::new();
+    let mut spare: Vec<Event> = Vec::new();
+    let (start, end) = (gpu.event()?, gpu.event()?);
+    let mut ended = 0usize;
+    let mut top_up = |ended: &mut usize| -> Result<(), GpuError> {
+        while let Some(front) = queue.front() {
+            if !front.has_happened()? {
+                break;
+            }
+            *ended += 1;
+            spare.extend(queue.pop_front());
+        }
+        while queue.len() < depth {
+            batch.launch(&low)?;
+            let event = match spare.pop() {
+                Some(event) => event,
+                None => gpu.event()?,
+            };
+            event.record(&low)?;
+            queue.push_back(event);
+        }
+        Ok(())
+    };
+    let warm = Instant::now();
+    while warm.elapsed() < Duration::from_millis(60) {
+        top_up(&mut ended)?;
+    }
+    let (began, before) = (Instant::now(), ended);
+    let mut samples = Vec::with_capacity(company.samples);
+    let mut next = Instant::now();
+    for _ in 0..company.samples {
+        while Instant::now() < next {
+            top_up(&mut ended)?;
+        }
+        next = Instant::now() + company.after(samples.len());
+        start.record(&high)?;
+        if ring {
+            batch.ring_in(&high, true)?;
+        }
+        interactive.launch(&high)?;
+        end.record(&high)?;
+        if ring {
+            batch.ring_in(&high, false)?;
+        }
+        end.synchronize()?;
+        samples.push(microseconds(&start, &end)?);
+    }
+    top_up(&mut ended)?;
+    let watched = began.elapsed().as_secs_f64() * 1e6;
+    low.synchronize()?;
+    Ok(Seen {
+        samples,
+        watched,
+        ended: ended - before,
+    })
+}

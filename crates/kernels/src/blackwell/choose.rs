@@ -1,0 +1,117 @@
+//! Which tiles suit a problem: a model of waves.
+//!
+//! A tile has 128 rows, since a product of one block does. More columns read less for each product;
+//! fewer make more tiles, so that every multiprocessor has work and the last wave is full. The
+//! width with the lowest estimate is taken:
+//!
+//! * **A step**, 128 bytes of depth, takes as long as the slowest of the tensor cores, of shared
+//!   memory, which both operands are read from and written to, and of L2.
+//!   With too few bytes in flight it takes the latency of memory instead.
+//! * **A wave** is a block on each multiprocessor. All of its blocks have a tile's steps; the first
+//!   tile waits for memory, and the last one stores with nothing beside it.
+//!
+//! The rates are those that NVIDIA and public microbenchmarks give for B200, per multiprocessor and
+//! cycle: 8192 dense 16-bit operations (2.25 PFLOP/s over 148 at 1.85 GHz), 128 bytes of shared
+//! memory, about 64 bytes of L2. No Blackwell GPU has confirmed the choice: `heist qualify` runs
+//! it on one, and `heist tune` searches.
+
+use super::kernel::tiles;
+use super::tiling::{ROW_BYTES, ROWS, TensorTiling};
+use crate::family::Target;
+use crate::gemm::Gemm;
+use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
+
+/// Columns of a tile.
+pub(super) const WIDTHS: [u32; 4] = [256, 192, 128, 64];
+
+/// Operations of a cycle on operands of 16 bits; twice as many on 8, half as many on 32.
+const OPERATIONS: f64 = 8192.0;
+/// Bytes that shared memory moves in a cycle.
+const SHARED: f64 = 128.0;
+/// Bytes that come from L2 in a cycle.
+const L2: f64 = 64.0;
+/// Cycles of a tile beside its steps: what the mainloop waits between two tiles.
+const TILE: f64 = 500.0;
+/// Cycles from asking for a stage to having it.
+const LATENCY: f64 = 2000.0;
+/// Cycles of the last epilogue, for each column.
+const STORE: f64 = 8.0;
+/// Cycles of a microsecond.
+const CLOCK: f64 = 1850.0;
+
+/// Microseconds that a problem takes in these tiles, about.
+pub(super) fn time(problem: &Gemm, tiling: &TensorTiling, target: Target) -> f64 {
+    let [rows, wide] = [ROWS, tiling.cols].map(f64::from);
+    // An operand of 128 bytes has 64 halves, or 128 elements of 8 bits: as many operations a cycle.
+    let halves = f64::from(ROW_BYTES) / 2.0;
+    let bytes = (rows + wide) * f64::from(ROW_BYTES);
+    let step = [
+        2.0 * rows * wide * halves / OPERATIONS,
+        2.0 * bytes / SHARED,
+        bytes / L2,
+        LATENCY / f64::from(tiling.stages),
+    ];
+    let step = step.into_iter().fold(0.0, f64::max);
+    let depth = f64::from(problem.k) * f64::from(problem.input.bytes());
+    let steps = (depth / f64::from(ROW_BYTES)).ceil();
+    let tiles = tiles(problem, tiling.cols).count() as f64;
+    let waves = (tiles / f64::from(target.sms)).ceil();
+    (waves * (steps * step + TILE) + LATENCY + STORE * wide) / CLOCK
+}
+
+/// The tiles that suit.
+pub(super) fn tiling(problem: &Gemm, target: Target) -> TensorTiling {
+    let deepest = WIDTHS.map(|cols| TensorTiling::deepest(cols, target.arch));
+    let time = |tiling: &TensorTiling| time(problem, tiling, target);
+    let best = deepest
+        .into_iter()
+        .min_by(|one, other| time(one).total_cmp(&time(other)));
+    best.unwrap_or(deepest[0])
+}
+
+/// The schedule that suits. A grid of one wave is launched directly. In a larger one blocks ask
+/// the hardware for each tile, early: tiles are alike, so nothing is gained by waiting, and the
+/// answer takes about a microsecond. Tiles go in bands, so that their operands stay in L2.
+pub(super) fn schedule(problem: &Gemm, tiling: &TensorTiling, target: Target) -> Schedule {
+    let tiles = tiles(problem, tiling.cols).count();
+    let source = match tiles <= u64::from(target.sms) {
+        true => TileSource::Direct,
+        false => TileSource::Clc,
+    };
+    let mut schedule = Schedule::new(source).submit(Submit::Early);
+    schedule.order = AnyOrder::new(Grouped { rows: 16 });
+    schedule
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::{Input, Layout, Output};
+    use heist_builder::Arch;
+
+    fn width(m: u32, n: u32, k: u32) -> u32 {
+        let target = Target {
+            arch: Arch::SM_100A,
+            sms: 148,
+        };
+        let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
+        tiling(&problem, target).cols
+    }
+
+    #[test]
+    fn large_problems_have_wide_tiles_and_small_ones_many() {
+        assert_eq!(width(8192, 8192, 8192), 256);
+        assert_eq!(width(512, 512, 512), 64);
+        // 64 tiles of 256 columns leave half of the GPU idle, 128 of 128 do not.
+        assert_eq!(width(2048, 1024, 4096), 128);
+    }
+
+    #[test]
+    fn every_width_fits_the_shared_memory() {
+        for cols in WIDTHS {
+            let tiling = TensorTiling::deepest(cols, Arch::SM_100A);
+            assert!(tiling.stages >= 4, "{tiling}");
+            assert!(tiling.check().is_ok() && tiling.fits(Arch::SM_100A).is_ok());
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The kernel, from a problem and a tile shape to a launch.
+
+use super::epilogue::{Origin, Staging, panel_columns, store_by_threads};
+use super::mainloop::{Factors, Mainloop, ring};
+use super::tiling::{ACCUMULATORS, DEPTH, ROWS, STORING_WARPS, THREADS, TensorTiling};
+use crate::error::KernelError;
+use crate::family::Target;
+use crate::gemm::tensor_element;
+use crate::gemm::warpgroup::{Matrices, Side};
+use crate::gemm::{Finish, Gemm, Input, Layout, Major, Output, Scales, Stored, To, left};
+use crate::job::{Step, buffer};
+use crate::plan::LaunchPlan;
+use heist_builder::{
+    Arch, BuildError, E4m3, E5m2, Feature, Global, Kernel, On, TensorInput, TensorMap, TensorSums,
+    Tf32, Val, Var, bf16, f16, kernel_params,
+};
+use heist_launch::{Arg, BufferRef, Dim3, Swizzle, TensorElement, TensorMap as Map};
+use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
+
+kernel_params! {
+    /// The kernel's parameters.
+    pub(crate) struct TensorArgs {
+        /// A.
+        left: TensorMap<f16, 3>,
+        /// B.
+        right: TensorMap<f16, 3>,
+        /// The result, where the copy engine stores it.
+        out: TensorMap<f16, 3>,
+        /// What is added; not read where beta is zero.
+        c: Global<u8>,
+        /// The result. May be C.
+        d: Global<u8>,
+        /// What is added to every row; not read where there is none.
+        bias: Global<u8>,
+        /// Factors of A, where it has any.
+        scale_a: Global<f32>,
+        /// Of B.
+        scale_b: Global<f32>,
+        /// Rows of the result.
+        m: u32,
+        /// Its columns.
+        n: u32,
+        /// Elements from row to row of C and D.
+        ldc: u32,
+        /// Steps of the depth, each a stage.
+        steps: u32,
+        /// The factor of the product.
+        alpha: f32,
+        /// The factor of C.
+        beta: f32,
+    }
+}
+
+/// The warp that copies; its first thread is the scheduler as well.
+const COPYING_WARP: u32 = 0;
+const MULTIPLYING_WARP: u32 = 1;
+
+/// Why these tensor cores can't multiply this on that device.
+pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
+    if !target.arch.supports(Feature::Tcgen05) {
+        return Some(format!(
+            "{} has no tcgen05: it needs sm_100a, sm_103a or sm_110a",
+            target.arch
+        ));
+    }
+    if problem.scales == Scales::Blocks {
+        return Some("scales of blocks are applied between products, which wgmma does".into());
+    }
+    let halves = matches!(problem.input, Input::F16 | Input::Bf16);
+    if !halves && problem.layout != Layout::Nt {
+        return Some(format!(
+            "it multiplies {} stored along the depth, in layout nt, not {}",
+            problem.input, problem.layout
+        ));
+    }
+    let per = 16 / problem.input.bytes();
+    if problem.k == 0 || !(problem.lda.is_multiple_of(per) && problem.ldb.is_multiple_of(per)) {
+        return Some("tensor copies need rows that start at multiples of 16 bytes".into());
+    }
+    None
+}
+
+/// Everything that is fixed when a kernel is built.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    tiling: TensorTiling,
+    /// Bytes of an element of the operands.
+    bytes: u32,
+    /// How A and B are stored.
+    majors: [Major; 2],
+    finish: Finish,
+    /// Whether the copy engine stores the result.
+    staged: bool,
+    /// Whether all tiles lie inside of the result, down and across.
+    even: [bool; 2],
+}
+
+impl Form {
+    fn new(problem: &Gemm, tiling: &TensorTiling) -> Form {
+        let finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
+        let row = problem.ldc * output_bytes(problem);
+        let staged = row.is_multiple_of(16);
+        // The copy engine clips what it stores; what is read has to be looked at.
+        let clipped = staged && !finish.reads();
+        Form {
+            tiling: *tiling,
+            bytes: problem.input.bytes(),
+            majors: [problem.layout.a(), problem.layout.b()],
+            finish,
+            staged,
+            even: [
+                clipped || problem.m.is_multiple_of(ROWS),
+                clipped || problem.n.is_multiple_of(tiling.cols),
+            ],
+        }
+    }
+}
+
+fn output_bytes(problem: &Gemm) -> u32 {
+    problem.output.element().bytes() as u32
+}
+
+/// The grid of tiles: columns along x, rows along y, the products of a batch along z.
+pub(super) fn tiles(problem: &Gemm, cols: u32) -> Dim3 {
+    Dim3::new(
+        problem.n.div_ceil(cols),
+        problem.m.div_ceil(ROWS),
+        problem.batch,
+    )
+}
+
+/// The tile whose sums are not stored yet.
+#[derive(Clone, Copy)]
+struct Unstored<'k> {
+    there: Var<'k, bool>,
+    at: [Var<'k, u32>; 3],
+}
+
+impl<'k> Unstored<'k> {
+    fn none(k: &Kernel<'k>) -> Unstored<'k> {
+        Unstored {
+            there: k.var(false).named("unstored"),
+            at: [(); 3].map(|()| k.var(0u32)),
+        }
+    }
+
+    fn set(&self, tile: Tile<'k>) {
+        self.there.set(true);
+        for (var, at) in self.at.iter().zip([tile.x, tile.y, tile.z]) {
+            var.set(at);
+        }
+    }
+
+    fn origin(&self, tiling: &TensorTiling) -> Origin<'k> {
+        let [x, y, z] = self.at.map(Var::get);
+        Origin {
+            row: y * ROWS,
+            col: x * tiling.cols,
+            number: z,
+        }
+    }
+}
+
+fn build<H: TensorInput, O: Stored>(
+    form: &Form,
+    tiles: Dim3,
+    schedule: &Schedule,
+    arch: Arch,
+) -> Result<TiledKernel<TensorArgs>, BuildError> {
+    let tiling = &form.tiling;
+    let tiled = Tiled::<TensorArgs>::new("gemm_tcgen05", tiles)
+        .schedule(schedule)
+        .block(THREADS)
+        .min_blocks(1);
+    tiled.build(arch, |k, args, tiles| {
+        let warp = k.warp_uniform();
+        let ring = ring(k, tiling, form.majors);
+        let mainloop = Mainloop::new(k, tiling, &ring);
+        let staging = form.staged.then(|| Staging::new(k, args.out));
+        k.tensor_memory(|memory| {
+            let accumulators = memory.accumulators(ACCUMULATORS, tiling.cols, STORING_WARPS);
+            let (writer, reader) = (accumulators.writer(), accumulators.reader());
+            let unstored = Unstored::none(k);
+            let store_last = || {
+                k.if_(warp.gt(MULTIPLYING_WARP) & unstored.there.get(), || {
+                    k.comment("the epilogue of the tile before");
+                    let at = unstored.origin(tiling);
+                    reader.read(|sums| store::<O>(k, &args, form, staging, sums, at));
+                });
+            };
+            let tile = |tile| {
+                let factors = factors(&args, form, tile);
+                k.if_(warp.eq(COPYING_WARP), || {
+                    k.comment("the copies");
+                    k.one_thread(|| mainloop.copy(factors));
+                    k.sync_warp();
+                });
+                k.comment("the products");
+                k.multiplying_thread(MULTIPLYING_WARP, |thread| {
+                    mainloop.multiply::<H>(thread, &writer, factors);
+                });
+                store_last();
+                unstored.set(tile);
+            };
+            let done = tiles.each_ahead(tile, |next| mainloop.begin(factors(&args, form, next)));
+            store_last();
+            k.if_(warp.eq(COPYING_WARP), || {
+                k.one_thread(|| mainloop.finish());
+                k.sync_warp();
+            });
+            if let Some(staging) = staging {
+                staging.finish();
+            }
+            done
+        })
+    })
+}
+
+/// What a tile multiplies.
+fn factors<'k>(args: &TensorArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors<'k> {
+    let side = |map, major, first: Val<'k, u32>| Side {
+        map,
+        major,
+        number: tile.z,
+        first,
+        span: 128 / form.bytes,
+        apart: None,
+    };
+    let [rows, cols] = form.majors;
+    Factors {
+        left: side(args.left, rows, tile.y * ROWS),
+        right: side(args.right, cols, tile.x * form.tiling.cols),
+        steps: args.steps,
+    }
+}
+
+/// Stores the sums of the tile at `at`.
+fn store<'k, O: Stored>(
+    k: &Kernel<'k>,
+    args: &TensorArgs<On<'k>>,
+    form: &Form,
+    staging: Option<Staging<'k>>,
+    sums: &TensorSums<'k>,
+    at: Origin<'k>,
+) {
+    let Origin { row, col, number } = at;
+    let down = number.mul_wide(args.m) + row.cast::<u64>();
+    let first = down * args.ldc.cast::<u64>() + col.cast::<u64>();
+    let finish = &form.finish;
+    let to = To {
+        d: args.d.cast::<O>().at(first),
+        c: args.c.cast::<O>().at(first),
+        bias: args.bias.cast::<O>().at(col),
+        pitch: args.ldc,
+        rows: (!form.even[0]).then(|| left(args.m, row)),
+        cols: (!form.even[1]).then(|| left(args.n, col)),
+        alpha: finish.factor(args.alpha, [args.scale_a, args.scale_b]),
+        beta: args.beta,
+        scales: finish.of_rows([args.scale_a.at(row), args.scale_b.at(col)]),
+        placed: None,
+    };
+    match staging {
+        Some(staging) => staging.store(finish, sums, at, &to),
+        None => store_by_threads(k, finish, sums, &to),
+    }
+}
+
+/// The launch of a multiplication in these tiles, over buffers called `a`, `b`, `c`, `d` and
+/// `bias`.
+///
+/// # Errors
+/// What could not be built or planned.
+pub(super) fn plan(
+    problem: &Gemm,
+    tiling: &TensorTiling,
+    schedule: &Schedule,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    problem.check()?;
+    tiling.check()?;
+    if let Some(why) = refusal(problem, target) {
+        return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
+    }
+    tiling.fits(target.arch)?;
+    let form = Form::new(problem, tiling);
+    let tiles = tiles(problem, tiling.cols);
+    let build = match problem.input {
+        Input::F16 => with_output::<f16>(problem.output),
+        Input::Bf16 => with_output::<bf16>(problem.output),
+        Input::Tf32 => with_output::<Tf32>(problem.output),
+        Input::E4m3 => with_output::<E4m3>(problem.output),
+        Input::E5m2 => with_output::<E5m2>(problem.output),
+    };
+    let kernel = build(&form, tiles, schedule, target.arch)?;
+    // One block a multiprocessor: its accumulators may take all of the tensor memory.
+    let launch = kernel.plan(target.resident(&kernel.built.launch, 255))?;
+    // An unused parameter is set to any buffer.
+    let either = |used, name| buffer(if used { name } else { "d" });
+    let scaled = problem.scales != Scales::None;
+    let [left, right, out] = maps(problem, &form);
+    let args = TensorArgs {
+        left,
+        right,
+        out,
+        c: buffer("c"),
+        d: buffer("d"),
+        bias: buffer("bias"),
+        scale_a: either(scaled, "scale_a"),
+        scale_b: either(scaled, "scale_b"),
+        m: problem.m,
+        n: problem.n,
+        ldc: problem.ldc,
+        steps: problem.k.div_ceil(DEPTH * 2 / problem.input.bytes()),
+        alpha: problem.epilogue.alpha,
+        beta: problem.epilogue.beta,
+    };
+    let name = format!("gemm {problem} {tiling}");
+    Ok(LaunchPlan::new(name, tiling.to_string(), problem.work())
+        .step(Step::tiled(&kernel, &launch, args)))
+}
+
+type Build = fn(&Form, Dim3, &Schedule, Arch) -> Result<TiledKernel<TensorArgs>, BuildError>;
+
+fn with_output<H: TensorInput>(output: Output) -> Build {
+    match output {
+        Output::F16 => build::<H, f16>,
+        Output::Bf16 => build::<H, bf16>,
+        Output::F32 => build::<H, f32>,
+    }
+}
+
+/// The tensor maps of both operands and of the result.
+fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
+    let map = |name, major, outer: u32, pitch, high| {
+        let matrix = Matrices {
+            element: tensor_element(problem.input),
+            major,
+            outer: outer.into(),
+            depth: problem.k,
+            pitch,
+            count: problem.batch,
+        };
+        matrix.map(name, high, DEPTH)
+    };
+    let [a, b] = form.majors;
+    let left = map("a", a, problem.m, problem.lda, ROWS);
+    let right = map("b", b, problem.n, problem.ldb, form.tiling.cols);
+    if !form.staged {
+        // The kernel does not look at it.
+        return [left.clone(), right, left];
+    }
+    let element = match problem.output {
+        Output::F16 => TensorElement::F16,
+        Output::Bf16 => TensorElement::Bf16,
+        Output::F32 => TensorElement::F32,
+    };
+    let bytes = output_bytes(problem);
+    let dims = [problem.n, problem.m, problem.batch].map(u64::from);
+    let d = BufferRef::Named("d".to_owned());
+    let mut out = Map::dense(d, element, &dims, &[panel_columns(bytes), 32, 1]);
+    let row = u64::from(problem.ldc) * u64::from(bytes);
+    out.strides = vec![row, row * u64::from(problem.m)];
+    [left, right, Arg::TensorMap(out.swizzle(Swizzle::Bytes128))]
+}

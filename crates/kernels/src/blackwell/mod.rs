@@ -1,0 +1,21 @@
+//! Multiplication on Blackwell's tensor cores (sm_100a and its kin).
+//!
+//! A block has six warps and three roles. One thread has the copy engine fill a ring of stages in
+//! shared memory ([`mainloop`]); one thread multiplies them into tensor memory; four warps store
+//! the sums ([`epilogue`]). There are two accumulators: while the sums of one tile are stored, the
+//! next tile is multiplied. Blocks are persistent under any schedule ([`kernel`]).
+//!
+//! [`choose`] says how large tiles are, and [`variant`] when this kernel is taken.
+
+mod choose;
+mod epilogue;
+mod kernel;
+mod mainloop;
+pub(crate) mod space;
+mod tiling;
+mod variant;
+
+pub(crate) use kernel::refusal;
+pub use tiling::TensorTiling;
+pub use variant::job_with_tiling;
+pub(crate) use variant::{TensorCores, schedule};

@@ -1,0 +1,122 @@
+//! Tile shapes on Blackwell's tensor cores.
+
+use crate::error::KernelError;
+use crate::gemm::Major;
+use heist_ptx::arch::Arch;
+use std::fmt;
+use std::str::FromStr;
+
+/// Rows of a tile: those of one product.
+pub(super) const ROWS: u32 = 128;
+/// The depth of a stage in elements of 16 bits: the 128 bytes that are swizzled together.
+pub(super) const DEPTH: u32 = 64;
+/// Accumulators in tensor memory.
+pub(super) const ACCUMULATORS: u32 = 2;
+/// Warps that store the sums.
+pub(super) const STORING_WARPS: u32 = 4;
+/// Threads of a block: a warp that copies, one that multiplies, four that store.
+pub(super) const THREADS: u32 = (2 + STORING_WARPS) * 32;
+/// Bytes of a row of a stage, and of a row of the storing warps' buffers.
+pub(super) const ROW_BYTES: u32 = 128;
+/// Buffers that a storing warp takes in turns.
+pub(super) const BUFFERS: u32 = 2;
+
+/// The shape of a kernel on Blackwell's tensor cores. Written `tcgen05:128x256x64/4`: rows and
+/// columns of a tile, the depth of a stage in elements of 16 bits, stages.
+///
+/// ```
+/// use heist_kernels::blackwell::TensorTiling;
+/// let tiling: TensorTiling = "tcgen05:128x256x64/4".parse().unwrap();
+/// assert_eq!(tiling.to_string(), "tcgen05:128x256x64/4");
+/// assert!("tcgen05:128x48x64/4".parse::<TensorTiling>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TensorTiling {
+    /// Columns of a tile: 64, 128, 192 or 256.
+    pub cols: u32,
+    /// Stages of the ring.
+    pub stages: u32,
+}
+
+impl TensorTiling {
+    /// Rows of 128 bytes that a stage has of one operand.
+    pub(super) fn stage_rows(outer: u32, major: Major) -> u32 {
+        match major {
+            Major::Depth => outer,
+            Major::Outer => outer / DEPTH * DEPTH,
+        }
+    }
+
+    /// Bytes of a stage.
+    const fn stage_bytes(cols: u32) -> u32 {
+        (ROWS + cols) * ROW_BYTES
+    }
+
+    /// As many stages as fit beside the storing warps' buffers.
+    pub(super) fn deepest(cols: u32, arch: Arch) -> TensorTiling {
+        let buffers = STORING_WARPS * BUFFERS * 32 * ROW_BYTES;
+        // Barriers, the scheduler's words, and what alignment to 1024 bytes leaves.
+        let room = arch.limits().shared_opt_in - buffers - 2048;
+        let stages = (room / Self::stage_bytes(cols)).clamp(2, 16);
+        TensorTiling { cols, stages }
+    }
+
+    /// Fails where the parts do not fit together.
+    ///
+    /// # Errors
+    /// What does not.
+    pub fn check(&self) -> Result<(), KernelError> {
+        let wrong = |why: &str| Err(KernelError::unfit(format!("tile shape {self}: {why}")));
+        if !matches!(self.cols, 64 | 128 | 192 | 256) {
+            return wrong("a tile has 64, 128, 192 or 256 columns");
+        }
+        if !(2..=16).contains(&self.stages) {
+            return wrong("a ring has 2 to 16 stages");
+        }
+        Ok(())
+    }
+
+    /// Fails where it does not fit the shared memory of a block.
+    ///
+    /// # Errors
+    /// By how much.
+    pub(super) fn fits(&self, arch: Arch) -> Result<(), KernelError> {
+        let most = Self::deepest(self.cols, arch).stages;
+        if self.stages > most {
+            return Err(KernelError::unfit(format!(
+                "tile shape {self}: a block on {arch} has shared memory for {most} such stages"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for TensorTiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tcgen05:{ROWS}x{}x{DEPTH}/{}", self.cols, self.stages)
+    }
+}
+
+impl FromStr for TensorTiling {
+    type Err = KernelError;
+
+    fn from_str(text: &str) -> Result<TensorTiling, KernelError> {
+        let read = || {
+            let (shape, stages) = text.strip_prefix("tcgen05:")?.split_once('/')?;
+            let shape: Option<Vec<u32>> = shape.split('x').map(|n| n.parse().ok()).collect();
+            let [ROWS, cols, DEPTH] = <[u32; 3]>::try_from(shape?).ok()? else {
+                return None;
+            };
+            let stages = stages.parse().ok()?;
+            Some(TensorTiling { cols, stages })
+        };
+        let tiling = read().ok_or_else(|| {
+            KernelError::unfit(format!(
+                "`{text}` is no tile shape on Blackwell's tensor cores: write one like tcgen05:128x256x64/4, \
+                 with 128 rows and a depth of 64"
+            ))
+        })?;
+        tiling.check()?;
+        Ok(tiling)
+    }
+}

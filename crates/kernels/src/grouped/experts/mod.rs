@@ -1,0 +1,26 @@
+//! An expert layer: each token goes through a few of many gated MLPs, and the results are added with
+//! the router's weights.
+//!
+//! The tokens were routed before, on the device: `order` has the slots of all tokens (token `t` has
+//! slots `t * per` to `t * per + per - 1`) sorted by expert, and `shapes` where each expert's part of it
+//! ends. The launches:
+//!
+//! 1. **Up**: rows of `x` are gathered by `order`, multiplied with gate and up of their expert, and
+//!    `silu(gate) * up` is stored, expert after expert. The pair itself never reaches memory. Where that
+//!    is faster, the rows are gathered by a launch of its own ([`copy`]).
+//! 2. **Down**: the second product. Each row is multiplied by its slot's weight and stored in its slot.
+//! 3. **Sum** ([`sum`]): the slots of each token are added in their order, so that the same inputs give
+//!    the same bits. A layer with one expert a token needs no third launch.
+//!
+//! Adding in the second launch instead (atomics in f32) would need zeros first and a rounding after,
+//! and sums in the order of arrival.
+
+mod copy;
+mod data;
+mod problem;
+mod sum;
+mod variant;
+
+pub use problem::{Experts, Gathering};
+pub(crate) use variant::ExpertsEntry;
+pub use variant::{FAMILY, plan_with, prepared};

@@ -1,0 +1,18 @@
+// Registers of a load hold nothing before its wait.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").block(192).build(Arch::SM_100A, |k, args| {
+        k.tensor_memory(|memory| {
+            let reader = memory.accumulators(1, 128, 4).reader();
+            reader.read(|sums| {
+                let row = sums.load::<32>(0);
+                args.data.at(0).store(row.at(0));
+            });
+        });
+    });
+}

@@ -1,0 +1,17 @@
+// After `read` the next product may be written there.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").block(192).build(Arch::SM_100A, |k, args| {
+        k.tensor_memory(|memory| {
+            let reader = memory.accumulators(1, 128, 4).reader();
+            let kept = reader.read(|sums| sums);
+            let _ = kept.load::<32>(0);
+        });
+        let _ = args;
+    });
+}

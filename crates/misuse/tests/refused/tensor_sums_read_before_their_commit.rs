@@ -1,0 +1,16 @@
+// Accumulators alone can't be loaded from.
+use heist_builder::*;
+
+kernel_params! {
+    pub struct Args { data: Global<f32>, halves: Global<f16>, n: u32 }
+}
+
+fn main() {
+    let _ = KernelSpec::<Args>::new("k").block(192).build(Arch::SM_100A, |k, args| {
+        k.tensor_memory(|memory| {
+            let sums = memory.accumulators(1, 128, 4);
+            sums.load(0);
+        });
+        let _ = args;
+    });
+}

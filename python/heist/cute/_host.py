@@ -1,0 +1,40 @@
+"""What programs ask of the machine around their launches, answered for the simulated GPU."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable
+from unittest import mock
+
+
+def answer(stack: contextlib.ExitStack, session: Callable[[], Any]) -> None:
+    """Replaces the DSL's questions to the driver, and its stop-watch, until the stack is left."""
+    import cutlass.cute.testing
+    import cutlass.testing
+    from cuda.bindings import driver
+    from cutlass.utils import HardwareInfo
+
+    success = driver.CUresult.CUDA_SUCCESS
+    answers: tuple[tuple[Any, str, Any], ...] = (
+        (HardwareInfo, "__init__", lambda self, device_id=0: None),
+        (HardwareInfo, "get_max_active_clusters", lambda self, size, stream=None: max(1, session().gpu.sms // size)),
+        (HardwareInfo, "get_device_multiprocessor_count", lambda self: session().gpu.sms),
+        (driver, "cuInit", lambda flags: (success,)),
+        (driver, "cuDeviceGetCount", lambda: (success, 1)),
+        (cutlass.testing, "benchmark", _once(session)),
+        (cutlass.cute.testing, "benchmark", _once(session)),
+    )
+    for owner, name, function in answers:
+        stack.enter_context(mock.patch.object(owner, name, function))
+
+
+def _once(session: Callable[[], Any]) -> Callable[..., float]:
+    """Instead of a measurement: one call, and the simulated time of its launches in microseconds."""
+
+    def benchmark(function: Any, *_: Any, kernel_arguments: Any = None, workspace_generator: Any = None, **__: Any) -> float:
+        given = workspace_generator() if workspace_generator is not None else kernel_arguments
+        before = len(session().launches)
+        function(*getattr(given, "args", ()), **getattr(given, "kwargs", {}))
+        return sum(launch.elapsed_ns or 0.0 for launch in session().launches[before:]) / 1e3
+
+    return benchmark
