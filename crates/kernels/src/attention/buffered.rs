@@ -2,12 +2,12 @@
 //! `persistent` rungs, which differ in their tiles and in their schedule.
 
 use super::config::{Config, Feed};
-use super::finish::{MergeShape, merge, store};
+use super::epilogue::{MergeShape, merge, store};
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
 use super::score::Scores;
-use super::span::Blocks;
-use super::team::{Team, key_tile, query_tile};
+use super::mask::Blocks;
+use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use heist_builder::{FillTile, Kernel, On, Val};
 use heist_sched::Tile;
 
@@ -46,7 +46,7 @@ pub(crate) fn tile<'k, T: Element>(
                     values(blocks.begin + index as i32, &to_v, true);
                 });
                 let queries = queries.wait();
-                let team = Team::new(k, args, config, scores, &place, &queries);
+                let warp = WarpMainloop::new(k, args, config, scores, &place, &queries);
                 blocks.each(|number, masked| {
                     running.step(
                         |(to_k, to_v)| {
@@ -54,16 +54,16 @@ pub(crate) fn tile<'k, T: Element>(
                             values(number + ahead, &to_v, masked);
                         },
                         |(keys, values)| {
-                            let scores = team.scores();
-                            let block = team.block(masked, || blocks.first_key(number));
-                            team.score(&scores, &keys, &block);
-                            team.weigh(&scores, &values);
+                            let scores = warp.scores();
+                            let block = warp.block(masked, || blocks.first_key(number));
+                            warp.score(&scores, &keys, &block);
+                            warp.weigh(&scores, &values);
                         },
                     );
                 });
                 running.finish();
-                merge_warps(k, config, &team);
-                store(k, args, config, &destination(), &team, &queries);
+                merge_warps(k, config, &warp);
+                store(k, args, config, &destination(), &warp, &queries);
             }
             Feed::Turns => {
                 // Stage after stage: keys of a block, its values, the next one's keys.
@@ -78,37 +78,37 @@ pub(crate) fn tile<'k, T: Element>(
                 };
                 let running = pipeline.start(|turn, to| turns(blocks.begin, turn, &to, true));
                 let queries = queries.wait();
-                let team = Team::new(k, args, config, scores, &place, &queries);
-                let products = team.scores();
+                let warp = WarpMainloop::new(k, args, config, scores, &place, &queries);
+                let products = warp.scores();
                 blocks.each(|number, masked| {
                     running.step(
                         |to| turns(number, ahead, &to, masked),
                         |keys| {
                             products.clear();
-                            let block = team.block(masked, || blocks.first_key(number));
-                            team.score(&products, &keys, &block);
+                            let block = warp.block(masked, || blocks.first_key(number));
+                            warp.score(&products, &keys, &block);
                         },
                     );
                     running.step(
                         |to| turns(number, ahead + 1, &to, masked),
-                        |values| team.weigh(&products, &values),
+                        |values| warp.weigh(&products, &values),
                     );
                 });
                 running.finish();
-                merge_warps(k, config, &team);
-                store(k, args, config, &destination(), &team, &queries);
+                merge_warps(k, config, &warp);
+                store(k, args, config, &destination(), &warp, &queries);
             }
         }
     });
 }
 
 /// Brings together what warps with the same rows have.
-fn merge_warps<'k, T: Element>(k: &Kernel<'k>, config: &Config, team: &Team<'k, T>) {
+fn merge_warps<'k, T: Element>(k: &Kernel<'k>, config: &Config, warp: &WarpMainloop<'k, T>) {
     let shape = MergeShape {
         down: config.down,
         across: config.across,
     };
-    merge(k, shape, k.warp(), &team.softmax, &team.results, || {
+    merge(k, shape, k.warp(), &warp.softmax, &warp.results, || {
         k.sync()
     });
 }

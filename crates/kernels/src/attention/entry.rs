@@ -8,7 +8,7 @@ use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::score::{Scoring, alibi, documents, softcap};
 use super::space;
-use super::verdict::{LSE_BOUND, bound, verify};
+use super::accuracy::{LSE_BOUND, bound, verify};
 use super::warpgroup::{Wgmma, warpgroup_schedule};
 use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};
@@ -414,16 +414,16 @@ fn prepared(mut job: Job, problem: Problem, seed: u64) -> Prepared {
     Prepared {
         job,
         verify: Box::new(move |job| {
-            let verdict = verify(job, &problem, Sample::suited(&problem))?;
+            let accuracy = verify(job, &problem, Sample::suited(&problem))?;
             // The caller holds the results against the bound; the rest is held here.
-            if let Some(odd) = verdict.odd {
+            if let Some(odd) = accuracy.odd {
                 return Err(KernelError::unfit(odd.to_string()));
             }
-            if !verdict.lse.within(LSE_BOUND) {
-                let why = format!("log-sum-exps: {}, more than {LSE_BOUND}", verdict.lse);
+            if !accuracy.lse.within(LSE_BOUND) {
+                let why = format!("log-sum-exps: {}, more than {LSE_BOUND}", accuracy.lse);
                 return Err(KernelError::unfit(why));
             }
-            Ok(verdict.out)
+            Ok(accuracy.out)
         }),
         bound,
     }

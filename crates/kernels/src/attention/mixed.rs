@@ -8,7 +8,7 @@ use super::query_tile::QueryTile;
 use super::scalar::{LANES, floats};
 use super::score::Scores;
 use super::softmax::Row;
-use super::team::{Team, key_tile, query_tile};
+use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use heist_builder::{Group, Kernel, On, Ptr, Shared, Val, Var};
 use heist_sched::Tile;
 
@@ -34,12 +34,12 @@ pub(crate) fn tile<'k, T: Element>(
     k.if_(place.rows.gt(0), || {
         fill(k, &queries, place.q(), args.q_row, place.rows);
         k.sync();
-        let team = Team::new(k, args, config, plain, &place, &queries);
+        let warp = WarpMainloop::new(k, args, config, plain, &place, &queries);
         let (group, part) = (k.lane() / LANES, k.lane() % LANES);
         let col = part * each;
         let rows: Vec<SharedRow<'k>> = (0..ROWS)
             .map(|index| SharedRow {
-                row: team.row + group + index * (16 / ROWS),
+                row: warp.row + group + index * (16 / ROWS),
                 state: Row::new(k),
                 results: (0..each).map(|_| k.var(0.0f32)).collect(),
             })
@@ -51,10 +51,10 @@ pub(crate) fn tile<'k, T: Element>(
                 fill(k, &keys, place.k(first), args.k_row, inside);
                 fill(k, &values, place.v(first), args.k_row, inside);
                 k.sync();
-                let products = team.scores();
-                team.score(&products, &keys, &team.block(masked, || first));
+                let products = warp.scores();
+                warp.score(&products, &keys, &warp.block(masked, || first));
                 products.each_pair(|row, col, pair| {
-                    let to = scores.at((team.row + row).mul_add(pitch, col));
+                    let to = scores.at((warp.row + row).mul_add(pitch, col));
                     to.store(pair[0] * args.scale);
                     to.at(1).store(pair[1] * args.scale);
                 });

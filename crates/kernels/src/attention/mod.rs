@@ -19,7 +19,7 @@ mod config;
 mod decode;
 mod decode_cases;
 mod entry;
-mod finish;
+mod epilogue;
 mod kernel;
 mod large_cases;
 mod load;
@@ -35,15 +35,15 @@ mod scalar;
 mod score;
 mod softmax;
 mod space;
-mod span;
-mod team;
+mod mask;
+mod mainloop;
 mod tensor;
-mod verdict;
+mod accuracy;
 mod warpgroup;
 mod warpgroup_cases;
 
 pub use backward::{
-    AttentionBackward, BACKWARD, Backward, BackwardVerdict, Gradients, Sums, backward_bound,
+    AttentionBackward, BACKWARD, Backward, BackwardAccuracy, Gradients, Sums, backward_bound,
     fill_backward, gradients, verify_backward,
 };
 pub use cases::{Case, Topic, Which, cases, small_tiles};
@@ -60,7 +60,7 @@ pub use score::{
     HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table, Tables, alibi, documents,
     softcap,
 };
-pub use verdict::{LSE_BOUND, Odd, Verdict, bound, verify};
+pub use accuracy::{LSE_BOUND, Odd, Accuracy, bound, verify};
 pub use warpgroup::{
     Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,
     warpgroup_shape,

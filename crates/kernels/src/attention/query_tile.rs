@@ -5,7 +5,7 @@ use super::config::Config;
 use super::params::{AttentionArgs, Element};
 use super::problem::Output;
 use super::score::{Rules, ScoreRow, Scores};
-use super::span::{Masked, Span};
+use super::mask::{MaskArgs, TileMask};
 use heist_builder::{Global, Kernel, On, Ptr, SharedArray, Val};
 use heist_sched::Tile;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ pub(crate) struct QueryTile<'k, T> {
     key_rows: Val<'k, u64>,
     args: AttentionArgs<On<'k>>,
     element: PhantomData<T>,
-    span: Span<'k>,
+    mask: TileMask<'k>,
     /// The number of the tile's first row among all rows.
     pub(crate) row_number: Val<'k, u32>,
     sequence: Val<'k, u32>,
@@ -81,9 +81,9 @@ impl<'k> SetAside<'k> {
 }
 
 impl<'k, T> Deref for QueryTile<'k, T> {
-    type Target = Span<'k>;
-    fn deref(&self) -> &Span<'k> {
-        &self.span
+    type Target = TileMask<'k>;
+    fn deref(&self) -> &TileMask<'k> {
+        &self.mask
     }
 }
 
@@ -116,7 +116,7 @@ impl<'k, T: Element> QueryTile<'k, T> {
         let kv = sequence.mul_wide(args.k_batch)
             + k_start.mul_wide(args.k_row)
             + kv_head.mul_wide(args.k_head);
-        let mask = Masked {
+        let mask = MaskArgs {
             kind: config.mask,
             left: args.left,
             right: args.right,
@@ -127,7 +127,7 @@ impl<'k, T: Element> QueryTile<'k, T> {
             key_rows: kv,
             args: *args,
             element: PhantomData,
-            span: Span::new(first_row, q_len, keys, split, mask),
+            mask: TileMask::new(first_row, q_len, keys, split, mask),
             row_number: sequence * args.lse_batch + head * args.lse_head + q_start + first_row,
             sequence,
             head,
@@ -144,8 +144,8 @@ impl<'k, T: Element> QueryTile<'k, T> {
         scores.rules(|tables| ScoreRow {
             sequence: self.sequence,
             head: self.head,
-            position: self.span.position(row()),
-            keys: self.span.keys(),
+            position: self.mask.position(row()),
+            keys: self.mask.keys(),
             first_key: self
                 .k_start
                 .unwrap_or_else(|| self.sequence * self.args.k_len),

@@ -2,12 +2,12 @@
 //! one block at a time.
 
 use super::config::Config;
-use super::finish::store;
+use super::epilogue::store;
 use super::load::fill;
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
 use super::score::Scores;
-use super::team::{Team, key_tile, query_tile};
+use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use heist_builder::{Kernel, On};
 use heist_sched::Tile;
 
@@ -26,7 +26,7 @@ pub(crate) fn tile<'k, T: Element>(
     k.if_(place.rows.gt(0), || {
         fill(k, &queries, place.q(), args.q_row, place.rows);
         k.sync();
-        let team = Team::new(k, args, config, scores, &place, &queries);
+        let warp = WarpMainloop::new(k, args, config, scores, &place, &queries);
         place
             .blocks(config.rows(), config.width(), 1)
             .each_with_first_key(|first, masked| {
@@ -34,11 +34,11 @@ pub(crate) fn tile<'k, T: Element>(
                 fill(k, &keys, place.k(first), args.k_row, inside);
                 fill(k, &values, place.v(first), args.k_row, inside);
                 k.sync();
-                let scores = team.scores();
-                team.score(&scores, &keys, &team.block(masked, || first));
-                team.weigh(&scores, &values);
+                let scores = warp.scores();
+                warp.score(&scores, &keys, &warp.block(masked, || first));
+                warp.weigh(&scores, &values);
                 k.sync();
             });
-        store(k, args, config, &place.destination(), &team, &queries);
+        store(k, args, config, &place.destination(), &warp, &queries);
     });
 }

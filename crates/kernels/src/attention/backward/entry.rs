@@ -3,7 +3,7 @@
 use super::data::fill;
 use super::problem::{Backward, Sums};
 use super::variant::BACKWARD;
-use super::verdict::{bound, verify};
+use super::accuracy::{bound, verify};
 use crate::attention::entry::{parameter, problem as attention};
 use crate::attention::reference::Sample;
 use crate::entry::{Entry, Parameter, Prepared, Settings};
@@ -141,10 +141,10 @@ fn prepared(mut job: Job, problem: Backward, seed: u64) -> Prepared {
         job,
         verify: Box::new(move |job| {
             let sample = Sample::suited(&problem.attention);
-            let verdict = verify(job, &problem, sample)?;
-            match verdict.odd {
+            let accuracy = verify(job, &problem, sample)?;
+            match accuracy.odd {
                 Some(odd) => Err(KernelError::unfit(odd.to_string())),
-                None => Ok(verdict.worst().1),
+                None => Ok(accuracy.worst().1),
             }
         }),
         bound,

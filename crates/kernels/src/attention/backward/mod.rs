@@ -17,7 +17,7 @@
 
 mod data;
 mod entry;
-mod finish;
+mod query_gradient;
 mod largest;
 mod numbers;
 mod prepare;
@@ -26,7 +26,7 @@ mod reach;
 mod reference;
 mod tensor;
 mod variant;
-mod verdict;
+mod accuracy;
 mod warpgroup;
 
 pub use data::fill as fill_backward;
@@ -34,7 +34,7 @@ pub use entry::AttentionBackward;
 pub use problem::{Backward, Sums};
 pub use reference::{Gradients, gradients};
 pub use variant::BACKWARD;
-pub use verdict::{Verdict as BackwardVerdict, bound as backward_bound, verify as verify_backward};
+pub use accuracy::{Accuracy as BackwardAccuracy, bound as backward_bound, verify as verify_backward};
 
 use heist_builder::{Global, kernel_params};
 

@@ -1,7 +1,7 @@
 //! The mask, seen from the keys: which queries see a tile's keys.
 
 use crate::attention::problem::MaskKind;
-use crate::attention::span::Masked;
+use crate::attention::mask::MaskArgs;
 use heist_builder::{Accumulator, Bool, Val, WarpTile};
 
 /// A tile of keys, and the queries of its sequence.
@@ -13,7 +13,7 @@ pub(super) struct Reach<'k> {
     pub(super) keys: Val<'k, u32>,
     /// Queries of the sequence.
     pub(super) queries: Val<'k, u32>,
-    mask: Masked<'k>,
+    mask: MaskArgs<'k>,
     /// Row `i` has the place of key `i + shift`.
     shift: Val<'k, i32>,
     /// Keys of a tile.
@@ -34,7 +34,7 @@ impl<'k> Reach<'k> {
         first_key: Val<'k, u32>,
         width: u32,
         [queries, keys]: [Val<'k, u32>; 2],
-        mask: Masked<'k>,
+        mask: MaskArgs<'k>,
     ) -> Reach<'k> {
         Reach {
             first_key,
@@ -88,7 +88,7 @@ impl<'k> Reach<'k> {
     /// Hides scores of keys that a query does not see, or that are not there. Rows of
     /// the scores are keys, from the tile's key `row` on, and columns queries from
     /// `first` on.
-    pub(super) fn hide(&self, scores: &WarpTile<'k>, row: Val<'k, u32>, first: Val<'k, u32>) {
+    pub(super) fn hide_masked(&self, scores: &WarpTile<'k>, row: Val<'k, u32>, first: Val<'k, u32>) {
         let k = row.kernel();
         let (_, cols) = scores.shape();
         let key = (self.first_key + row + Accumulator::row(&k)).cast::<i32>();

@@ -11,7 +11,7 @@ use super::problem::Sums;
 use super::reach::Reach;
 use crate::attention::params::Element;
 use crate::attention::problem::{Dtype, MaskKind};
-use crate::attention::span::Masked;
+use crate::attention::mask::MaskArgs;
 use heist_builder::{
     ASource, Accumulator, Arch, ArraySpec, BSource, BuildError, FillArray, FillTile, FragmentA,
     FragmentB, Global, Kernel, On, Ptr, SharedArray, SharedTile, TileLayout, TileSpec, Val,
@@ -107,7 +107,7 @@ impl<'k> KeyTile<'k> {
             number_batch: args.number_batch,
         }
         .get(sequence);
-        let mask = Masked {
+        let mask = MaskArgs {
             kind: shape.mask,
             left: args.left,
             right: args.right,
@@ -177,7 +177,7 @@ fn emit<'k, T: Element>(
                 let block = block(index);
                 let scores = work.score(&queries);
                 k.if_(!reach.whole(block.first, height), || {
-                    reach.hide(&scores, work.row, block.first);
+                    reach.hide_masked(&scores, work.row, block.first);
                 });
                 work.weigh(&scores, &rows);
                 work.add_values(&scores, &d_out);

@@ -1,7 +1,7 @@
 //! From a problem to launches: what every row needs, the gradients, the rounding.
 
 use super::BackwardArgs;
-use super::finish::{self, FinishArgs};
+use super::query_gradient::{self, QueryGradientArgs};
 use super::largest::{self, LargestArgs};
 use super::numbers::Numbers;
 use super::prepare::{self, PrepareArgs, RowShape};
@@ -206,15 +206,15 @@ impl<'p> Common<'p> {
         let attention = &self.problem.attention;
         let (kernel, grid) = match order {
             Order::Rows => (
-                finish::build(self.rows(), target.arch)?,
+                query_gradient::build(self.rows(), target.arch)?,
                 self.grid(prepare::ROWS),
             ),
             Order::Pieces => (
-                finish::build_pieces(self.rows(), target.arch)?,
+                query_gradient::build_pieces(self.rows(), target.arch)?,
                 self.grid(self.numbers.height / 2),
             ),
         };
-        let args = FinishArgs::<With<Arg>> {
+        let args = QueryGradientArgs::<With<Arg>> {
             sums: buffer("sums"),
             step: self.step(),
             dq: buffer("dq"),

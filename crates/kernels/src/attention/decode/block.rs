@@ -174,7 +174,7 @@ fn products<'k>(
 ) {
     let by_all = part
         .sequence
-        .span(shape, args)
+        .mask(shape, args)
         .seen_by_all(part.sequence.queries);
     let first = part.first_key(shape.keys);
     let end = first + part.count * shape.keys;

@@ -4,12 +4,12 @@
 use super::DecodeArgs;
 use super::shape::{DecodeShape, PANEL};
 use super::work::Part;
-use crate::attention::finish::{MergeShape, merge};
+use crate::attention::epilogue::{MergeShape, merge};
 use crate::attention::params::Element;
 use crate::attention::problem::{Cache, Output};
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Row, Softmax, scale_rows};
-use crate::attention::span::{Seen, hide};
+use crate::attention::mask::{KeyRange, hide_masked};
 use heist_builder::{
     ASource, Accumulator, FragmentA, Global, Kernel, On, Ptr, SharedTile, Val, WarpTile,
 };
@@ -23,7 +23,7 @@ pub(super) struct Rows<'k, T: Element> {
     /// The warp's first key in a stage.
     col: Val<'k, u32>,
     queries: Queries<'k, T>,
-    seen: Vec<[Seen<'k>; 2]>,
+    seen: Vec<[KeyRange<'k>; 2]>,
     /// What becomes of the scores, where something does, and the factor of the products.
     rules: Option<Vec<[Rules<'k>; 2]>>,
     scale: Val<'k, f32>,
@@ -94,17 +94,17 @@ impl<'k, T: Element> Rows<'k, T> {
         } else {
             Queries::Shared(source)
         };
-        let span = part.sequence.span(shape, args);
+        let mask = part.sequence.mask(shape, args);
         let own = part.first_row + row + Accumulator::row(k);
         let seen = (0..shape.row_blocks)
-            .map(|m| [0, 8].map(|down| span.seen_by((own + (16 * m + down)) / args.group)));
+            .map(|m| [0, 8].map(|down| mask.seen_by((own + (16 * m + down)) / args.group)));
         let rule = |down: u32| {
             scores.rules(|tables| {
                 let row = own + down;
                 ScoreRow {
                     sequence: part.sequence.number,
                     head: part.head(args, row),
-                    position: span.position(row / args.group),
+                    position: mask.position(row / args.group),
                     keys: part.sequence.keys,
                     first_key: match shape.ragged() {
                         true => part.sequence.k_start,
@@ -212,8 +212,8 @@ impl<'k, T: Element> Rows<'k, T> {
         if let Some(rules) = &self.rules {
             modify(scores, rules, self.scale, first + self.col);
         }
-        let hide = || hide(scores, &self.seen, first + self.col);
-        self.k.if_(masked, hide);
+        let hide_masked = || hide_masked(scores, &self.seen, first + self.col);
+        self.k.if_(masked, hide_masked);
         self.softmax.admit(scores, &self.results);
     }
 

@@ -10,7 +10,7 @@ use super::DecodeArgs;
 use super::shape::{DecodeShape, Storage};
 use crate::attention::problem::MaskKind;
 use crate::attention::score::Scores;
-use crate::attention::span::{Masked, Span};
+use crate::attention::mask::{MaskArgs, TileMask};
 use heist_builder::{Group, Kernel, On, Val};
 
 /// All work of a launch, as a warp sees it. Every lane of a warp takes part in
@@ -126,15 +126,15 @@ impl<'k> Sequence<'k> {
     }
 
     /// Which of its keys which of its queries sees.
-    pub(super) fn span(&self, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) -> Span<'k> {
+    pub(super) fn mask(&self, shape: &DecodeShape, args: &DecodeArgs<On<'k>>) -> TileMask<'k> {
         let k = self.queries.kernel();
-        let mask = Masked {
+        let mask = MaskArgs {
             kind: shape.mask,
             left: args.left,
             right: args.right,
             prefix: self.prefix.map(|prefix| prefix.keys),
         };
-        Span::new(k.c(0), self.queries, self.keys, k.c(0), mask)
+        TileMask::new(k.c(0), self.queries, self.keys, k.c(0), mask)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::attention::order::HeaviestFirst;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
-use crate::attention::span::{Blocks, Masked, Span};
+use crate::attention::mask::{Blocks, MaskArgs, TileMask};
 use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
     TensorMapRef, Val, f16,
@@ -69,7 +69,7 @@ pub(super) struct Rows<'k> {
     pub(super) sequence: Sequence<'k>,
     /// The first, in the sequence.
     pub(super) first: Val<'k, u32>,
-    pub(super) span: Span<'k>,
+    pub(super) mask: TileMask<'k>,
     pub(super) blocks: Blocks<'k>,
 }
 
@@ -249,7 +249,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     ) {
         let (k, height, strip) = (self.k, self.shape.rows(), self.shape.strip);
         let sequence = self.sequence(args, tile);
-        let mask = Masked {
+        let mask = MaskArgs {
             kind: self.shape.mask,
             left: args.left,
             right: args.right,
@@ -257,12 +257,12 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         let one = |number: Val<'k, u32>| {
             let first = number * height;
-            let span = Span::new(first, sequence.queries, sequence.keys, k.c(0), mask);
+            let mask = TileMask::new(first, sequence.queries, sequence.keys, k.c(0), mask);
             body(&Rows {
                 sequence,
                 first,
-                span,
-                blocks: span.blocks(height, self.shape.keys, 1),
+                mask,
+                blocks: mask.blocks(height, self.shape.keys, 1),
             });
         };
         let all = sequence.queries.div_ceil(height);
@@ -329,7 +329,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         let k = self.k;
         let (keys, threads) = (self.shape.keys, 128 * self.shape.groups);
         let own = rows
-            .span
+            .mask
             .keys_from(rows.blocks.first_key(rows.blocks.begin));
         k.if_(own.lt(keys), || {
             self.values.peek(|values| {

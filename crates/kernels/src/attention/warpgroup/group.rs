@@ -8,7 +8,7 @@ use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
-use crate::attention::span::{Seen, hide};
+use crate::attention::mask::{KeyRange, hide_masked};
 use heist_builder::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
 use heist_sched::Position;
 
@@ -18,7 +18,7 @@ pub(super) struct Work<'k, T: Element> {
     shape: WarpgroupShape,
     /// Its first row in the tile.
     row: Val<'k, u32>,
-    seen: [Seen<'k>; 2],
+    seen: [KeyRange<'k>; 2],
     /// What becomes of the scores, where something does, and the factor of the products.
     rules: Option<[[Rules<'k>; 2]; 1]>,
     scale: Val<'k, f32>,
@@ -69,13 +69,13 @@ impl<'k, T: Element> Work<'k, T> {
     ) -> Self {
         let row = group * GROUP_ROWS;
         let own = row + ((k.warp() & 3) << 4) + Accumulator::row(k);
-        let span = &rows.span;
+        let mask = &rows.mask;
         let rules = |down: u32| {
             scores.rules(|tables| ScoreRow {
                 sequence: tile.z,
                 head: tile.y,
-                position: span.position(own + down),
-                keys: span.keys(),
+                position: mask.position(own + down),
+                keys: mask.keys(),
                 first_key: first_key(shape, args, tile, &rows.sequence),
                 tables,
             })
@@ -84,7 +84,7 @@ impl<'k, T: Element> Work<'k, T> {
             k: *k,
             shape: *shape,
             row,
-            seen: [0, 8].map(|down| span.seen_by(own + down)),
+            seen: [0, 8].map(|down| mask.seen_by(own + down)),
             rules: rules(0)
                 .zip(rules(8))
                 .map(|(upper, lower)| [[upper, lower]]),
@@ -145,7 +145,7 @@ impl<'k, T: Element> Work<'k, T> {
             modify(scores, rules, self.scale, first);
         }
         if let (Some(first), true) = (first, masked) {
-            hide(scores, &[self.seen], first);
+            hide_masked(scores, &[self.seen], first);
         }
         let raised = self.softmax.raise(scores);
         self.softmax.weigh(scores);
@@ -180,7 +180,7 @@ impl<'k, T: Element> Work<'k, T> {
             self.softmax.add_sinks(&results, |_, _| sink);
         }
         let own = self.row + ((k.warp() & 3) << 4);
-        let (first, inside) = (rows.sequence.q_start + rows.first, rows.span.rows);
+        let (first, inside) = (rows.sequence.q_start + rows.first, rows.mask.rows);
         let line = tile.z * args.lse_batch + tile.y * args.lse_head + first;
         for (at, row) in self.softmax.rows.iter().flatten().enumerate() {
             let number = own + Accumulator::row(&k) + 8 * at as u32;

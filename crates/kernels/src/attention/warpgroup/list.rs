@@ -6,7 +6,7 @@
 //! one: those with the most keys first, by counting. The rows of all sequences bound their number.
 
 use crate::attention::problem::MaskKind;
-use crate::attention::span::{Masked, Span};
+use crate::attention::mask::{MaskArgs, TileMask};
 use heist_builder::{
     Arch, Bool, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Ptr, SharedArray, Val,
     kernel_params,
@@ -109,7 +109,7 @@ impl TileList {
         args: &ListArgs<On<'k>>,
         body: impl Fn(Val<'k, u32>, Val<'k, u32>, Val<'k, u32>),
     ) {
-        let mask = Masked {
+        let mask = MaskArgs {
             kind: self.mask,
             left: args.left,
             right: args.right,
@@ -128,8 +128,8 @@ impl TileList {
             let (queries, keys) = (length(args.q_starts), length(args.k_starts));
             let tiles = queries.div_ceil(self.height);
             k.for_step(k.lane(), tiles, 32u32, |number| {
-                let span = Span::new(number * self.height, queries, keys, k.c(0), mask);
-                let blocks = span.blocks(self.height, self.keys, 1).count();
+                let mask = TileMask::new(number * self.height, queries, keys, k.c(0), mask);
+                let blocks = mask.blocks(self.height, self.keys, 1).count();
                 let class = (blocks >> shift).min(CLASSES - 1);
                 body(sequence, number, k.c(CLASSES - 1) - class);
             });

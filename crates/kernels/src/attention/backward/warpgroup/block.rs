@@ -10,7 +10,7 @@ use crate::attention::backward::problem::Sums;
 use crate::attention::backward::reach::{QueryBlocks, Reach};
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
-use crate::attention::span::Masked;
+use crate::attention::mask::MaskArgs;
 use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On, SharedTile,
     TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, f16,
@@ -228,7 +228,7 @@ impl<'p, 'k> Block<'p, 'k> {
             number_batch: args.number_batch,
         }
         .get(tile.z);
-        let mask = Masked {
+        let mask = MaskArgs {
             kind: self.shape.mask,
             left: args.left,
             right: args.right,

@@ -106,7 +106,7 @@ impl<'k, T: Element> Work<'k, T> {
             !place.reach.whole(block.first, self.shape.queries()),
             || {
                 let row = self.group * 64 + ((k.warp() & 3) << 4);
-                place.reach.hide(&scores, row, block.first);
+                place.reach.hide_masked(&scores, row, block.first);
             },
         );
         self.each_column(&scores, levels, |value, level| {

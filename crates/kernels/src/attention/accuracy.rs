@@ -10,7 +10,7 @@ use std::fmt;
 
 /// How far the results of a job that has run are from the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct Accuracy {
     /// Of the results of the rows that were compared.
     pub out: Difference,
     /// Of the row whose results are the furthest off, for their size.
@@ -66,7 +66,7 @@ pub fn bound(problem: &Problem) -> f64 {
 /// The same for log-sum-exps, which are f32 throughout.
 pub const LSE_BOUND: f64 = 1e-5;
 
-impl Verdict {
+impl Accuracy {
     /// Fails where the results are wrong, with what is.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Verdict {
 ///
 /// # Errors
 /// When the job is not one of attention.
-pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Verdict, KernelError> {
+pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Accuracy, KernelError> {
     let data = |name: &str| {
         job.data(name)
             .ok_or_else(|| KernelError::unfit(format!("{} has no buffer `{name}`", job.name)))
@@ -117,7 +117,7 @@ pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Verdict, K
         out: expected_out,
         lse: expected_lse,
     } = attended;
-    Ok(Verdict {
+    Ok(Accuracy {
         out: Difference::between(&found_out, &expected_out),
         row: worst_row(&found_out, &expected_out, dim),
         lse: Difference::between(&found_lse, &expected_lse),

@@ -12,7 +12,7 @@ use heist_builder::{
 
 kernel_params! {
     /// What the kernel works on.
-    pub(crate) struct FinishArgs {
+    pub(crate) struct QueryGradientArgs {
         /// The sums.
         sums: Global<f32>,
         /// Units of a fixed-point sum in one.
@@ -39,8 +39,8 @@ kernel_params! {
 }
 
 /// Builds the kernel: [`ROWS`] rows along x, heads along y, sequences along z.
-pub(super) fn build(shape: RowShape, arch: Arch) -> Result<BuiltKernel<FinishArgs>, BuildError> {
-    KernelSpec::<FinishArgs>::new("attention_finish")
+pub(super) fn build(shape: RowShape, arch: Arch) -> Result<BuiltKernel<QueryGradientArgs>, BuildError> {
+    KernelSpec::<QueryGradientArgs>::new("attention_finish")
         .block(32 * ROWS)
         .build(arch, |k, args| match shape.dtype {
             Dtype::F16 => row::<f16>(k, &args, shape),
@@ -53,8 +53,8 @@ pub(super) fn build(shape: RowShape, arch: Arch) -> Result<BuiltKernel<FinishArg
 pub(super) fn build_pieces(
     shape: RowShape,
     arch: Arch,
-) -> Result<BuiltKernel<FinishArgs>, BuildError> {
-    KernelSpec::<FinishArgs>::new("attention_finish_pieces")
+) -> Result<BuiltKernel<QueryGradientArgs>, BuildError> {
+    KernelSpec::<QueryGradientArgs>::new("attention_finish_pieces")
         .block(128)
         .build(arch, |k, args| match shape.dtype {
             Dtype::F16 => piece::<f16>(k, &args, shape),
@@ -63,7 +63,7 @@ pub(super) fn build_pieces(
 }
 
 /// One piece.
-fn piece<'k, T: Element>(k: &Kernel<'k>, args: &FinishArgs<On<'k>>, shape: RowShape) {
+fn piece<'k, T: Element>(k: &Kernel<'k>, args: &QueryGradientArgs<On<'k>>, shape: RowShape) {
     let (head, thread) = (k.block().y, k.thread_index());
     let of = sequence(args, &shape, k.block().z);
     let first = (k.block().x >> 1) * shape.numbers.height;
@@ -98,7 +98,7 @@ fn piece<'k, T: Element>(k: &Kernel<'k>, args: &FinishArgs<On<'k>>, shape: RowSh
 
 /// Where the rows of a sequence are.
 fn sequence<'k>(
-    args: &FinishArgs<On<'k>>,
+    args: &QueryGradientArgs<On<'k>>,
     shape: &RowShape,
     sequence: Val<'k, u32>,
 ) -> Sequence<'k> {
@@ -115,7 +115,7 @@ fn sequence<'k>(
 }
 
 /// What a row's sums are multiplied with.
-fn factor<'k>(args: &FinishArgs<On<'k>>, shape: &RowShape, number: Val<'k, u32>) -> Val<'k, f32> {
+fn factor<'k>(args: &QueryGradientArgs<On<'k>>, shape: &RowShape, number: Val<'k, u32>) -> Val<'k, f32> {
     match shape.sums {
         Sums::Float => args.scale,
         Sums::Fixed => {
@@ -127,7 +127,7 @@ fn factor<'k>(args: &FinishArgs<On<'k>>, shape: &RowShape, number: Val<'k, u32>)
     }
 }
 
-fn row<'k, T: Element>(k: &Kernel<'k>, args: &FinishArgs<On<'k>>, shape: RowShape) {
+fn row<'k, T: Element>(k: &Kernel<'k>, args: &QueryGradientArgs<On<'k>>, shape: RowShape) {
     let head = k.block().y;
     let place = (k.block().x * ROWS + k.warp()).named("row");
     let of = sequence(args, &shape, k.block().z);

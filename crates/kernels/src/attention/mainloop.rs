@@ -6,13 +6,13 @@ use super::problem::Weights;
 use super::query_tile::QueryTile;
 use super::score::{Rules, Scores, modify};
 use super::softmax::Softmax;
-use super::span::{Seen, hide};
+use super::mask::{KeyRange, hide_masked};
 use heist_builder::{
     ASource, Accumulator, FragmentA, Kernel, On, SharedTile, TileSpec, Val, WarpTile,
 };
 
 /// The part of a tile that is one warp's: some of its rows, some of its keys.
-pub(crate) struct Team<'k, T: Element> {
+pub(crate) struct WarpMainloop<'k, T: Element> {
     k: Kernel<'k>,
     head_dim: u32,
     cols: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Team<'k, T: Element> {
     /// The warp's first key in a block of keys.
     col: Val<'k, u32>,
     queries: Queries<'k, T>,
-    seen: Vec<[Seen<'k>; 2]>,
+    seen: Vec<[KeyRange<'k>; 2]>,
     /// What becomes of the scores, where something does, and the factor of the products.
     rules: Option<Vec<[Rules<'k>; 2]>>,
     scale: Val<'k, f32>,
@@ -59,7 +59,7 @@ pub(crate) fn key_tile<T: Element>(config: &Config, name: &'static str) -> TileS
     TileSpec::new(name, config.width(), config.head_dim, config.layout())
 }
 
-impl<'k, T: Element> Team<'k, T> {
+impl<'k, T: Element> WarpMainloop<'k, T> {
     /// Of the warp that asks, over queries that lie in shared memory.
     pub(crate) fn new(
         k: &Kernel<'k>,
@@ -68,7 +68,7 @@ impl<'k, T: Element> Team<'k, T> {
         scores: &Scores<'_, 'k>,
         place: &QueryTile<'k, T>,
         queries: &SharedTile<'k, T>,
-    ) -> Team<'k, T> {
+    ) -> WarpMainloop<'k, T> {
         let warp = k.warp();
         let (down, across) = if config.across == 1 {
             (warp, k.c(0))
@@ -92,7 +92,7 @@ impl<'k, T: Element> Team<'k, T> {
             let rules = |down: u32| place.rules(scores, || lane_row + (16 * m + down));
             Some([rules(0)?, rules(8)?])
         };
-        Team {
+        WarpMainloop {
             k: *k,
             head_dim: config.head_dim,
             cols: config.cols,
@@ -149,7 +149,7 @@ impl<'k, T: Element> Team<'k, T> {
             modify(scores, rules, self.scale, first + self.col);
         }
         if let (Some(first), true) = (block.first, block.masked) {
-            hide(scores, &self.seen, first + self.col);
+            hide_masked(scores, &self.seen, first + self.col);
         }
     }
 

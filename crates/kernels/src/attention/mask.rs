@@ -5,7 +5,7 @@ use heist_builder::{Accumulator, Bool, Val, WarpTile};
 
 /// The rows of a tile and the keys of their sequence.
 #[derive(Clone, Copy)]
-pub(crate) struct Span<'k> {
+pub(crate) struct TileMask<'k> {
     /// Query rows of the sequence from the tile's first on: none, where the
     /// tile lies past the end of a shorter sequence.
     pub(crate) rows: Val<'k, u32>,
@@ -18,12 +18,12 @@ pub(crate) struct Span<'k> {
     shift: Val<'k, i32>,
     /// Which part of the keys.
     pub(crate) split: Val<'k, u32>,
-    mask: Masked<'k>,
+    mask: MaskArgs<'k>,
 }
 
 /// Which keys a query sees.
 #[derive(Clone, Copy)]
-pub(crate) struct Masked<'k> {
+pub(crate) struct MaskArgs<'k> {
     pub(crate) kind: MaskKind,
     /// How many before its own, in a window.
     pub(crate) left: Val<'k, i32>,
@@ -92,22 +92,22 @@ impl<'k> LeftEdge<'k> {
     }
 }
 
-impl<'k> Span<'k> {
+impl<'k> TileMask<'k> {
     /// From row `first_row` of `queries` on, over `keys` keys or a part of them.
     pub(crate) fn new(
         first_row: Val<'k, u32>,
         queries: Val<'k, u32>,
         keys: Val<'k, u32>,
         split: Val<'k, u32>,
-        mask: Masked<'k>,
-    ) -> Span<'k> {
-        Span {
+        mask: MaskArgs<'k>,
+    ) -> TileMask<'k> {
+        TileMask {
             rows: queries.max(first_row) - first_row,
             first_row,
             keys,
             shift: keys.cast::<i32>() - queries.cast::<i32>(),
             split,
-            mask: Masked {
+            mask: MaskArgs {
                 prefix: mask.prefix.map(|prefix| prefix.min(keys)),
                 ..mask
             },
@@ -198,10 +198,10 @@ impl<'k> Span<'k> {
     }
 
     /// One past the last key that row `row` of the tile sees, and its first.
-    pub(crate) fn seen_by(&self, row: Val<'k, u32>) -> Seen<'k> {
+    pub(crate) fn seen_by(&self, row: Val<'k, u32>) -> KeyRange<'k> {
         let keys = self.keys.cast::<i32>();
         let own = (self.first_row + row).cast::<i32>() + self.shift;
-        Seen {
+        KeyRange {
             end: match (self.mask.kind, self.prefix_of(MaskKind::Causal)) {
                 (MaskKind::Full, _) => keys,
                 (_, None) => keys.min(own + self.mask.right + 1),
@@ -214,9 +214,9 @@ impl<'k> Span<'k> {
 
     /// The keys that every row sees, where there are as many as `rows` from the first
     /// on.
-    pub(crate) fn seen_by_all(&self, rows: Val<'k, u32>) -> Seen<'k> {
+    pub(crate) fn seen_by_all(&self, rows: Val<'k, u32>) -> KeyRange<'k> {
         let k = rows.kernel();
-        Seen {
+        KeyRange {
             end: self.seen_by(k.c(0)).end,
             start: self.seen_by(rows - 1).start,
             prefix: self.prefix_of(MaskKind::Window).map(|prefix| prefix.cast()),
@@ -285,14 +285,14 @@ impl<'k> Blocks<'k> {
 
 /// The keys that one row sees.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'k> {
+pub(crate) struct KeyRange<'k> {
     end: Val<'k, i32>,
     start: Option<Val<'k, i32>>,
     /// And all before this one.
     prefix: Option<Val<'k, i32>>,
 }
 
-impl<'k> Seen<'k> {
+impl<'k> KeyRange<'k> {
     /// Whether `key` is one of them.
     pub(crate) fn has(&self, key: Val<'k, i32>) -> Bool<'k> {
         let before = key.lt(self.end);
@@ -317,7 +317,7 @@ impl<'k> Seen<'k> {
 
 /// Hides the scores of keys that their rows do not see. `seen` has two rows for
 /// each 16 of the tile of scores, whose first column is key `first`.
-pub(crate) fn hide<'k>(scores: &WarpTile<'k>, seen: &[[Seen<'k>; 2]], first: Val<'k, u32>) {
+pub(crate) fn hide_masked<'k>(scores: &WarpTile<'k>, seen: &[[KeyRange<'k>; 2]], first: Val<'k, u32>) {
     let (_, cols) = scores.shape();
     let first = (first + Accumulator::col(&first.kernel())).cast::<i32>();
     for (m, rows) in seen.iter().enumerate() {

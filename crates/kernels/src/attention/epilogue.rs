@@ -5,7 +5,7 @@ use super::params::{AttentionArgs, Element};
 use super::problem::Output;
 use super::query_tile::Destination;
 use super::softmax::{Row, Softmax, scale_rows};
-use super::team::Team;
+use super::mainloop::WarpMainloop;
 use heist_builder::{Accumulator, Kernel, On, SharedTile, Val, WarpTile};
 
 /// Which warps have which rows: `down` of them rows of their own, and of each rows
@@ -115,32 +115,32 @@ pub(crate) fn store<'k, T: Element>(
     args: &AttentionArgs<On<'k>>,
     config: &Config,
     to: &Destination<'k>,
-    team: &Team<'k, T>,
+    warp: &WarpMainloop<'k, T>,
     stage: &SharedTile<'k, T>,
 ) {
     let mine = k.warp().lt(config.down);
     let mine = if config.across == 1 { k.c(true) } else { mine };
     k.if_(mine, || {
         k.comment("normalise and store");
-        team.softmax.finish();
-        if let Some(sink) = team.sink {
+        warp.softmax.finish();
+        if let Some(sink) = warp.sink {
             // Where keys are shared out, the first share has it.
             let sink = match config.splits {
                 2.. => to.split.eq(0).select(sink, f32::NEG_INFINITY),
                 _ => sink,
             };
-            team.softmax.add_sinks(&team.results, |_, _| sink);
+            warp.softmax.add_sinks(&warp.results, |_, _| sink);
         }
-        for (m, rows) in team.softmax.rows.iter().enumerate() {
-            scale_rows(&team.results, m, rows.map(|row| row.normaliser()));
+        for (m, rows) in warp.softmax.rows.iter().enumerate() {
+            scale_rows(&warp.results, m, rows.map(|row| row.normaliser()));
         }
-        log_sums(k, args, to, team);
+        log_sums(k, args, to, warp);
         if config.splits > 1 {
-            partial_results(args, config, to, team);
+            partial_results(args, config, to, warp);
         } else {
             match config.output {
-                Output::Same => results(k, args, config, to, team, stage),
-                Output::F32 => wide_results(args, to, team),
+                Output::Same => results(k, args, config, to, warp, stage),
+                Output::F32 => wide_results(args, to, warp),
             }
         }
     });
@@ -151,13 +151,13 @@ fn log_sums<'k, T: Element>(
     k: &Kernel<'k>,
     args: &AttentionArgs<On<'k>>,
     to: &Destination<'k>,
-    team: &Team<'k, T>,
+    warp: &WarpMainloop<'k, T>,
 ) {
     let part = to.split.mul_wide(args.lse_count);
     k.if_((k.lane() & 3).eq(0), || {
-        for (m, rows) in team.softmax.rows.iter().enumerate() {
+        for (m, rows) in warp.softmax.rows.iter().enumerate() {
             for (at, state) in rows.iter().enumerate() {
-                let row = team.row + Accumulator::row(k) + (16 * m + 8 * at) as u32;
+                let row = warp.row + Accumulator::row(k) + (16 * m + 8 * at) as u32;
                 k.if_(row.lt(to.rows), || {
                     let to = args.lse.at(part).at(to.row_number + row);
                     to.store(state.log_sum());
@@ -172,13 +172,13 @@ fn partial_results<'k, T: Element>(
     args: &AttentionArgs<On<'k>>,
     config: &Config,
     to: &Destination<'k>,
-    team: &Team<'k, T>,
+    warp: &WarpMainloop<'k, T>,
 ) {
-    let k = team.results.kernel();
+    let k = warp.results.kernel();
     let part = to.split.mul_wide(args.lse_count) + to.row_number.cast::<u64>();
     let partial = args.partial.at(part * u64::from(config.head_dim));
-    team.results.each_pair(|row, col, pair| {
-        let row = team.row + row;
+    warp.results.each_pair(|row, col, pair| {
+        let row = warp.row + row;
         k.if_(row.lt(to.rows), || {
             let to = partial.at(row.mul_add(config.head_dim, col));
             to.store_vec(pair);
@@ -190,12 +190,12 @@ fn partial_results<'k, T: Element>(
 fn wide_results<'k, T: Element>(
     args: &AttentionArgs<On<'k>>,
     to: &Destination<'k>,
-    team: &Team<'k, T>,
+    warp: &WarpMainloop<'k, T>,
 ) {
-    let k = team.results.kernel();
+    let k = warp.results.kernel();
     let out = args.out.cast::<f32>().at(to.queries);
-    team.results.each_pair(|row, col, pair| {
-        let row = team.row + row;
+    warp.results.each_pair(|row, col, pair| {
+        let row = warp.row + row;
         k.if_(row.lt(to.rows), || {
             out.at(row.mul_add(args.q_row, col)).store_vec(pair);
         });
@@ -209,13 +209,13 @@ fn results<'k, T: Element>(
     args: &AttentionArgs<On<'k>>,
     config: &Config,
     to: &Destination<'k>,
-    team: &Team<'k, T>,
+    warp: &WarpMainloop<'k, T>,
     stage: &SharedTile<'k, T>,
 ) {
     // All lanes have read the queries that lie there.
     k.sync_warp();
-    team.results.each_pair(|row, col, [a, b]| {
-        let line = stage.at(team.row + row, col).cast::<T::Pair>();
+    warp.results.each_pair(|row, col, [a, b]| {
+        let line = stage.at(warp.row + row, col).cast::<T::Pair>();
         line.store(Val::pack_as::<T>(a, b));
     });
     k.sync_warp();
@@ -224,7 +224,7 @@ fn results<'k, T: Element>(
     let out = args.out.cast::<T>().at(to.queries);
     for trip in 0..total.div_ceil(32) {
         let index = k.lane() + trip * 32;
-        let (row, chunk) = (team.row + index / chunks, index % chunks);
+        let (row, chunk) = (warp.row + index / chunks, index % chunks);
         k.if_(row.lt(to.rows) & index.lt(total), || {
             let words = stage.chunk(row, chunk).cast::<u32>().load_vec::<4>();
             let to = out.at(row.mul_add(args.q_row, chunk * 8));

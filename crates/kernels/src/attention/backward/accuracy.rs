@@ -5,14 +5,14 @@ use super::problem::Backward;
 use super::reference::gradients;
 use crate::attention::problem::Dtype;
 use crate::attention::reference::{Sample, decode};
-use crate::attention::verdict::first;
+use crate::attention::accuracy::first;
 use crate::reference::Difference;
 use crate::{Job, KernelError};
 use std::fmt;
 
 /// How far the gradients of a job that has run are from the reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct Accuracy {
     /// Of queries, keys and values, by the names of their buffers.
     pub gradients: [(&'static str, Difference); 3],
     /// The first element that can't be right.
@@ -38,7 +38,7 @@ impl fmt::Display for Unwritten {
     }
 }
 
-impl Verdict {
+impl Accuracy {
     /// The gradient that is the furthest off.
     pub fn worst(&self) -> (&'static str, Difference) {
         let [first, rest @ ..] = self.gradients;
@@ -77,7 +77,7 @@ pub fn bound(problem: &Backward) -> f64 {
 ///
 /// # Errors
 /// When the job is not one of gradients of attention.
-pub fn verify(job: &Job, problem: &Backward, sample: Sample) -> Result<Verdict, KernelError> {
+pub fn verify(job: &Job, problem: &Backward, sample: Sample) -> Result<Accuracy, KernelError> {
     let expected = gradients(job, problem, sample)?;
     let dim = problem.attention.head_dim as usize;
     let mut odd = None;
@@ -97,5 +97,5 @@ pub fn verify(job: &Job, problem: &Backward, sample: Sample) -> Result<Verdict, 
     let gradients = compared
         .try_into()
         .map_err(|_| KernelError::unfit("a reference has three gradients"))?;
-    Ok(Verdict { gradients, odd })
+    Ok(Accuracy { gradients, odd })
 }
