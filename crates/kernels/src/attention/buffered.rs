@@ -3,11 +3,11 @@
 
 use super::config::{Config, Feed};
 use super::epilogue::{MergeShape, merge, store};
+use super::mainloop::{WarpMainloop, key_tile, query_tile};
+use super::mask::Blocks;
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
 use super::score::Scores;
-use super::mask::Blocks;
-use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use heist_builder::{FillTile, Kernel, On, Val};
 use heist_sched::Tile;
 

@@ -1,5 +1,6 @@
 //! Attention in the catalogue: the rungs as variants of a family, and their settings.
 
+use super::accuracy::{LSE_BOUND, bound, verify};
 use super::config::{Config, Rung};
 use super::decode::Decode;
 use super::kernel::{contents, job, ladder_plan, schedule};
@@ -8,7 +9,6 @@ use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::score::{Scoring, alibi, documents, softcap};
 use super::space;
-use super::accuracy::{LSE_BOUND, bound, verify};
 use super::warpgroup::{Wgmma, warpgroup_schedule};
 use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
 use crate::family::{Family, Target, Variant};

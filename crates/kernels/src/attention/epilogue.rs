@@ -1,11 +1,11 @@
 //! The epilogue: from accumulators in registers to results in memory.
 
 use super::config::Config;
+use super::mainloop::WarpMainloop;
 use super::params::{AttentionArgs, Element};
 use super::problem::Output;
 use super::query_tile::Destination;
 use super::softmax::{Row, Softmax, scale_rows};
-use super::mainloop::WarpMainloop;
 use heist_builder::{Accumulator, Kernel, On, SharedTile, Val, WarpTile};
 
 /// Which warps have which rows: `down` of them rows of their own, and of each rows

@@ -1,12 +1,12 @@
 //! The mainloop of one warp over its rows: scores, softmax, weighted values.
 
 use super::config::Config;
+use super::mask::{KeyRange, hide_masked};
 use super::params::{AttentionArgs, Element};
 use super::problem::Weights;
 use super::query_tile::QueryTile;
 use super::score::{Rules, Scores, modify};
 use super::softmax::Softmax;
-use super::mask::{KeyRange, hide_masked};
 use heist_builder::{
     ASource, Accumulator, FragmentA, Kernel, On, SharedTile, TileSpec, Val, WarpTile,
 };

@@ -317,7 +317,11 @@ impl<'k> KeyRange<'k> {
 
 /// Hides the scores of keys that their rows do not see. `seen` has two rows for
 /// each 16 of the tile of scores, whose first column is key `first`.
-pub(crate) fn hide_masked<'k>(scores: &WarpTile<'k>, seen: &[[KeyRange<'k>; 2]], first: Val<'k, u32>) {
+pub(crate) fn hide_masked<'k>(
+    scores: &WarpTile<'k>,
+    seen: &[[KeyRange<'k>; 2]],
+    first: Val<'k, u32>,
+) {
     let (_, cols) = scores.shape();
     let first = (first + Accumulator::col(&first.kernel())).cast::<i32>();
     for (m, rows) in seen.iter().enumerate() {

@@ -3,12 +3,12 @@
 
 use super::config::Config;
 use super::load::fill;
+use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
 use super::scalar::{LANES, floats};
 use super::score::Scores;
 use super::softmax::Row;
-use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use heist_builder::{Group, Kernel, On, Ptr, Shared, Val, Var};
 use heist_sched::Tile;
 

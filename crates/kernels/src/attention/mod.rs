@@ -11,6 +11,7 @@
 //! of one head of one sequence; the scheduler decides which block runs which tile, so every kernel
 //! runs under every [`Schedule`](heist_sched::Schedule).
 
+mod accuracy;
 mod backward;
 mod buffered;
 mod cases;
@@ -23,6 +24,8 @@ mod epilogue;
 mod kernel;
 mod large_cases;
 mod load;
+mod mainloop;
+mod mask;
 mod meeting;
 mod mixed;
 mod model_cases;
@@ -35,13 +38,11 @@ mod scalar;
 mod score;
 mod softmax;
 mod space;
-mod mask;
-mod mainloop;
 mod tensor;
-mod accuracy;
 mod warpgroup;
 mod warpgroup_cases;
 
+pub use accuracy::{Accuracy, LSE_BOUND, Odd, bound, verify};
 pub use backward::{
     AttentionBackward, BACKWARD, Backward, BackwardAccuracy, Gradients, Sums, backward_bound,
     fill_backward, gradients, verify_backward,
@@ -60,7 +61,6 @@ pub use score::{
     HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table, Tables, alibi, documents,
     softcap,
 };
-pub use accuracy::{LSE_BOUND, Odd, Accuracy, bound, verify};
 pub use warpgroup::{
     Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,
     warpgroup_shape,

@@ -2,10 +2,10 @@
 //! keys and values.
 
 use super::config::Config;
+use super::mask::{MaskArgs, TileMask};
 use super::params::{AttentionArgs, Element};
 use super::problem::Output;
 use super::score::{Rules, ScoreRow, Scores};
-use super::mask::{MaskArgs, TileMask};
 use heist_builder::{Global, Kernel, On, Ptr, SharedArray, Val};
 use heist_sched::Tile;
 use std::marker::PhantomData;

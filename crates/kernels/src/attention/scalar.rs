@@ -3,11 +3,11 @@
 
 use super::config::Config;
 use super::load::fill;
+use super::mainloop::key_tile;
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
 use super::score::Scores;
 use super::softmax::Row;
-use super::mainloop::key_tile;
 use heist_builder::{Group, Kernel, On, Ptr, Space, Val};
 use heist_sched::Tile;
 

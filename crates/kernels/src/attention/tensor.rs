@@ -4,10 +4,10 @@
 use super::config::Config;
 use super::epilogue::store;
 use super::load::fill;
+use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use super::params::{AttentionArgs, Element};
 use super::query_tile::QueryTile;
 use super::score::Scores;
-use super::mainloop::{WarpMainloop, key_tile, query_tile};
 use heist_builder::{Kernel, On};
 use heist_sched::Tile;
 

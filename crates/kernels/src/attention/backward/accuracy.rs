@@ -3,9 +3,9 @@
 
 use super::problem::Backward;
 use super::reference::gradients;
+use crate::attention::accuracy::first;
 use crate::attention::problem::Dtype;
 use crate::attention::reference::{Sample, decode};
-use crate::attention::accuracy::first;
 use crate::reference::Difference;
 use crate::{Job, KernelError};
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Gradients of attention by name.
 
+use super::accuracy::{bound, verify};
 use super::data::fill;
 use super::problem::{Backward, Sums};
 use super::variant::BACKWARD;
-use super::accuracy::{bound, verify};
 use crate::attention::entry::{parameter, problem as attention};
 use crate::attention::reference::Sample;
 use crate::entry::{Entry, Parameter, Prepared, Settings};

@@ -15,26 +15,28 @@
 //! add to a buffer of 32-bit sums ([`Sums`]), which a last kernel scales and
 //! rounds. Memory besides the results is linear in the sequence.
 
+mod accuracy;
 mod data;
 mod entry;
-mod query_gradient;
 mod largest;
 mod numbers;
 mod prepare;
 mod problem;
+mod query_gradient;
 mod reach;
 mod reference;
 mod tensor;
 mod variant;
-mod accuracy;
 mod warpgroup;
 
+pub use accuracy::{
+    Accuracy as BackwardAccuracy, bound as backward_bound, verify as verify_backward,
+};
 pub use data::fill as fill_backward;
 pub use entry::AttentionBackward;
 pub use problem::{Backward, Sums};
 pub use reference::{Gradients, gradients};
 pub use variant::BACKWARD;
-pub use accuracy::{Accuracy as BackwardAccuracy, bound as backward_bound, verify as verify_backward};
 
 use heist_builder::{Global, kernel_params};
 

@@ -39,7 +39,10 @@ kernel_params! {
 }
 
 /// Builds the kernel: [`ROWS`] rows along x, heads along y, sequences along z.
-pub(super) fn build(shape: RowShape, arch: Arch) -> Result<BuiltKernel<QueryGradientArgs>, BuildError> {
+pub(super) fn build(
+    shape: RowShape,
+    arch: Arch,
+) -> Result<BuiltKernel<QueryGradientArgs>, BuildError> {
     KernelSpec::<QueryGradientArgs>::new("attention_finish")
         .block(32 * ROWS)
         .build(arch, |k, args| match shape.dtype {
@@ -115,7 +118,11 @@ fn sequence<'k>(
 }
 
 /// What a row's sums are multiplied with.
-fn factor<'k>(args: &QueryGradientArgs<On<'k>>, shape: &RowShape, number: Val<'k, u32>) -> Val<'k, f32> {
+fn factor<'k>(
+    args: &QueryGradientArgs<On<'k>>,
+    shape: &RowShape,
+    number: Val<'k, u32>,
+) -> Val<'k, f32> {
     match shape.sums {
         Sums::Float => args.scale,
         Sums::Fixed => {

@@ -1,7 +1,7 @@
 //! The mask, seen from the keys: which queries see a tile's keys.
 
-use crate::attention::problem::MaskKind;
 use crate::attention::mask::MaskArgs;
+use crate::attention::problem::MaskKind;
 use heist_builder::{Accumulator, Bool, Val, WarpTile};
 
 /// A tile of keys, and the queries of its sequence.
@@ -88,7 +88,12 @@ impl<'k> Reach<'k> {
     /// Hides scores of keys that a query does not see, or that are not there. Rows of
     /// the scores are keys, from the tile's key `row` on, and columns queries from
     /// `first` on.
-    pub(super) fn hide_masked(&self, scores: &WarpTile<'k>, row: Val<'k, u32>, first: Val<'k, u32>) {
+    pub(super) fn hide_masked(
+        &self,
+        scores: &WarpTile<'k>,
+        row: Val<'k, u32>,
+        first: Val<'k, u32>,
+    ) {
         let k = row.kernel();
         let (_, cols) = scores.shape();
         let key = (self.first_key + row + Accumulator::row(&k)).cast::<i32>();

@@ -9,9 +9,9 @@ use super::BackwardArgs;
 use super::numbers::Sequences;
 use super::problem::Sums;
 use super::reach::Reach;
+use crate::attention::mask::MaskArgs;
 use crate::attention::params::Element;
 use crate::attention::problem::{Dtype, MaskKind};
-use crate::attention::mask::MaskArgs;
 use heist_builder::{
     ASource, Accumulator, Arch, ArraySpec, BSource, BuildError, FillArray, FillTile, FragmentA,
     FragmentB, Global, Kernel, On, Ptr, SharedArray, SharedTile, TileLayout, TileSpec, Val,

@@ -1,11 +1,11 @@
 //! From a problem to launches: what every row needs, the gradients, the rounding.
 
 use super::BackwardArgs;
-use super::query_gradient::{self, QueryGradientArgs};
 use super::largest::{self, LargestArgs};
 use super::numbers::Numbers;
 use super::prepare::{self, PrepareArgs, RowShape};
 use super::problem::{Backward, Sums};
+use super::query_gradient::{self, QueryGradientArgs};
 use super::tensor::{self, TensorShape};
 use super::warpgroup::{self, WarpgroupArgs, WarpgroupShape};
 use crate::attention::kernel::{Strides, contents, log_sum_strides, window};

@@ -8,9 +8,9 @@
 
 use super::DecodeArgs;
 use super::shape::{DecodeShape, Storage};
+use crate::attention::mask::{MaskArgs, TileMask};
 use crate::attention::problem::MaskKind;
 use crate::attention::score::Scores;
-use crate::attention::mask::{MaskArgs, TileMask};
 use heist_builder::{Group, Kernel, On, Val};
 
 /// All work of a launch, as a warp sees it. Every lane of a warp takes part in

@@ -5,12 +5,12 @@ use super::WarpgroupArgs;
 use super::group::Work;
 use super::list::entry;
 use super::shape::{PANEL, Spec, WarpgroupShape};
+use crate::attention::mask::{Blocks, MaskArgs, TileMask};
 use crate::attention::meeting::Meeting;
 use crate::attention::order::HeaviestFirst;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
-use crate::attention::mask::{Blocks, MaskArgs, TileMask};
 use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
     TensorMapRef, Val, f16,

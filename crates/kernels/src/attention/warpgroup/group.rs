@@ -4,11 +4,11 @@
 use super::WarpgroupArgs;
 use super::block::{Rows, Sequence};
 use super::shape::{GROUP_ROWS, PANEL, WarpgroupShape};
+use crate::attention::mask::{KeyRange, hide_masked};
 use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
-use crate::attention::mask::{KeyRange, hide_masked};
 use heist_builder::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
 use heist_sched::Position;
 

@@ -5,8 +5,8 @@
 //! time before every tile. So a launch of one block writes which tile of which sequence is the next
 //! one: those with the most keys first, by counting. The rows of all sequences bound their number.
 
-use crate::attention::problem::MaskKind;
 use crate::attention::mask::{MaskArgs, TileMask};
+use crate::attention::problem::MaskKind;
 use heist_builder::{
     Arch, Bool, BuildError, BuiltKernel, Global, Kernel, KernelSpec, On, Ptr, SharedArray, Val,
     kernel_params,

@@ -8,9 +8,9 @@ use super::work::Work;
 use crate::attention::backward::numbers::{Sequence, Sequences};
 use crate::attention::backward::problem::Sums;
 use crate::attention::backward::reach::{QueryBlocks, Reach};
+use crate::attention::mask::MaskArgs;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
-use crate::attention::mask::MaskArgs;
 use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On, SharedTile,
     TensorMapRef, TileLayout, TileSpec, Transaction, Val, Var, f16,
