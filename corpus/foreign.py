@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs kernels that Triton compiles, of its tutorials' kinds, on simulated GPUs of sm_80, sm_90 and sm_100.
+"""Runs kernels that Triton and Gluon compile, of their tutorials' kinds, on simulated GPUs of sm_80, sm_90 and sm_100.
 
     VENV/bin/python corpus/foreign.py [--every N] [--device a100]
 
 `cargo xtask foreign` does it in the environment of the Python tests. Each kernel is compiled in many
 configurations (types, tiles, warps, stages), and each that differs in its PTX is counted once. It must compute
 what PyTorch does, and the checker must say nothing. Prints what was found, then how many ran and how many of
-them were silent; the status is 1 if one was not, or was wrong.
+them were silent, those with `tcgen05` apart; the status is 1 if one was not, or was wrong.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import torch
 import triton
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python" / "tests"))
+import gluon_kernels as gluon  # noqa: E402
 import triton_kernels as kernels  # noqa: E402
 
 import heist.triton  # noqa: E402
@@ -165,6 +166,37 @@ def histogram(block, warps):
     return made, near(counts, torch.bincount(x, minlength=40))
 
 
+def block_scaled(form, tile, warps):
+    a, a_scales, a_means = kernels.scaled(128, 256, form)
+    b, b_scales, b_means = kernels.scaled(128, 256, form)
+    got, made = kernels.scaled_matmul(a, b, a_scales, b_scales, form, tile, warps=warps)
+    return made, near(got, a_means @ b_means.T)
+
+
+def specialised(dtype, tile, flatten, stages, warps):
+    a, b = random(256, 128, dtype=dtype), random(128, 128, dtype=dtype)
+    got, made = kernels.specialised_matmul(a, b, tile, 2, flatten, stages, warps)
+    return made, near(got, a.float() @ b.float().T)
+
+
+def described_attention(dtype, d, tile, specialise, warps):
+    q, k, v = (random(1, 128, d, dtype=dtype) + shift for shift in (0, 1, 2))
+    got, made = kernels.described_attention(q, k, v, tile, specialise, warps=warps)
+    return made, near(got, torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float()))
+
+
+def gluon_tcgen05(dtype, tile):
+    a, b = random(128, 128, dtype=dtype), random(128, 128, dtype=dtype)
+    got, made = gluon.product(gluon.tcgen05_kernel, a, b, blocks=tile)
+    return made, near(got, a.float() @ b.float())
+
+
+def gluon_specialised(dtype, tile, stages):
+    a, b = random(128, 128, dtype=dtype), random(128, 128, dtype=dtype)
+    got, made = gluon.product(gluon.specialised_tcgen05_kernel, a, b, stages, blocks=tile)
+    return made, near(got, a.float() @ b.float())
+
+
 F32, F16, BF16, I32, I8 = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int8
 
 
@@ -190,6 +222,14 @@ def cases(device):
     if device != "a100":
         yield from every(descriptors, ((64, 64, 32), (64, 128, 64), (128, 64, 32)), (4,), (2, 3))
         yield from every(made_descriptors, (F16, F32), ((16, 32), (32, 32)), (1, 4))
+    if device == "b200":
+        wide = ((128, 64, 64), (128, 128, 64), (64, 64, 64))
+        yield from every(matmul, (F16, BF16), ((128, 128, 64), (128, 256, 32), (64, 128, 64)), (2, 3), (4, 8))
+        yield from every(block_scaled, ("e4m3", "e5m2", "e2m1"), ((128, 64, 128), (128, 128, 128), (128, 64, 256)), (4,))
+        yield from every(specialised, (F16, BF16), wide, (False, True), (2,), (4,))
+        yield from every(described_attention, (F16, BF16), (64, 128), ((128, 64), (64, 64)), (False, True), (4,))
+        yield from every(gluon_tcgen05, (F16, BF16), ((128, 64, 32), (128, 128, 64), (64, 64, 32)))
+        yield from every(gluon_specialised, (F16, BF16), ((128, 64, 32), (128, 128, 64), (64, 64, 32)), (2, 3))
     yield from every(row_sum, (60, 1000), (1, 4, 8))
     yield from every(histogram, (64, 256), (1, 4))
 
@@ -198,12 +238,16 @@ def main():
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--every", type=int, default=1, help="take one of so many configurations")
     asked.add_argument("--device", choices=DEVICES, help="one device instead of all")
+    asked.add_argument("--only", default="", help="functions of this file whose names begin so")
     asked = asked.parse_args()
     warnings.simplefilter("ignore")
     failed, total, refused, compiler = 0, 0, 0, 0
+    tensor_memory, silent_there = 0, 0
     for device in [asked.device] if asked.device else DEVICES:
         seen, silent = set(), 0
         for function, chosen in itertools.islice(cases(device), 0, None, asked.every):
+            if not function.__name__.startswith(asked.only):
+                continue
             name = f"{device} {function.__name__}{chosen}".replace("torch.", "")
             try:
                 with heist.triton.simulate(device, raises=False) as session:
@@ -216,6 +260,8 @@ def main():
             if print_of in seen:
                 continue
             seen.add(print_of)
+            in_tensor_memory = "tcgen05.mma" in made.asm["ptx"]
+            tensor_memory += in_tensor_memory
             found = [one for launch in session.launches for one in launch.findings]
             theirs = {str(one.code) for launch in session.launches for one in launch.from_compiler}
             if theirs:
@@ -228,8 +274,10 @@ def main():
                 print(f"{name}: found {told}{'' if right else ', and the result is wrong'}", flush=True)
             elif not theirs:
                 silent += 1
+                silent_there += in_tensor_memory
         total += len(seen)
         print(f"{device}: {len(seen)} kernels run, {silent} silent", flush=True)
+    print(f"with tcgen05: {tensor_memory} kernels run, {silent_there} silent")
     print(
         f"{total} kernels run, {total - failed - compiler} silent, {failed} not, "
         f"{compiler} with what the compiler does by itself, {refused} that no device takes"

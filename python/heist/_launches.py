@@ -51,6 +51,10 @@ class Launched:
     printed: str
 
 
+class CompilerWarning(UserWarning):
+    """Something is wrong in a kernel that its source can't be the reason of."""
+
+
 @dataclass
 class How:
     """How a launch is simulated, as the compiled part takes it."""

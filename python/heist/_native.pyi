@@ -27,6 +27,7 @@ class Finding:
     line: int | None
     notes: list[str]
     helps: list[str]
+    instructions: list[str]
     text: str
 
 @final

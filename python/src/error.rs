@@ -43,6 +43,8 @@ pub(crate) struct Finding {
     notes: Vec<String>,
     /// What to do about it.
     helps: Vec<String>,
+    /// The PTX at its place and at every other that it names, where those were moved to the source.
+    instructions: Vec<String>,
     /// All of it with the source, as the command shows it.
     text: String,
 }
@@ -68,7 +70,14 @@ impl Finding {
     pub(crate) fn compiled(diagnostic: &Diagnostic, program: &heist::run::Program) -> Finding {
         let (module, source) = (program.module(), program.source());
         match heist_cli::origin::lifted(module, source, diagnostic) {
-            Some((told, above)) => Finding::new(&told, &above),
+            Some((told, above)) => Finding {
+                instructions: std::iter::once(diagnostic.span)
+                    .chain(diagnostic.others.iter().map(|other| other.span))
+                    .filter(|span| !span.is_none())
+                    .map(|span| source.slice(span).to_owned())
+                    .collect(),
+                ..Finding::new(&told, &above)
+            },
             None => Finding::new(diagnostic, source),
         }
     }
@@ -87,6 +96,7 @@ impl Finding {
             line: place.map(|place| place.line),
             notes: diagnostic.notes.clone(),
             helps: diagnostic.helps.clone(),
+            instructions: Vec::new(),
             text: anstream::adapter::strip_str(&text).to_string(),
         }
     }

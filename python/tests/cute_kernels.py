@@ -169,3 +169,34 @@ def gemm(
         block=[128, 1, 1],
         cluster=[2 if multicast else 1, 1, 1],
     )
+
+
+@cute.kernel
+def fill_kernel(store: cute.CopyAtom, out: cute.Tensor, layout: cute.Layout, elect: cutlass.Constexpr):
+    thread, _, _ = cute.arch.thread_idx()
+    tile = cutlass.memory.SmemAllocator().allocate_tensor(cutlass.Float32, layout, 128)
+    for row in cutlass.range_constexpr(8):
+        tile[row, thread] = cutlass.Float32(thread)
+    cute.arch.fence_proxy("async.shared", space="cta")
+    cute.arch.sync_threads()
+    there = cute.local_tile(out, (8, 32), (0, 0))
+    source, target = cpasync.tma_partition(
+        store, 0, cute.make_layout(1), cute.group_modes(tile, 0, 2), cute.group_modes(there, 0, 2)
+    )
+    if cutlass.const_expr(elect):
+        with cute.arch.elect_one():
+            cute.copy(store, source, target)
+            cute.arch.cp_async_bulk_commit_group()
+            cute.arch.cp_async_bulk_wait_group(0)
+    else:
+        cute.copy(store, source, target)
+        cute.arch.cp_async_bulk_commit_group()
+        cute.arch.cp_async_bulk_wait_group(0)
+
+
+@cute.jit
+def fill(out: cute.Tensor, elect: cutlass.Constexpr):
+    """Numbers the columns of a tile of one warp, which goes out by TMA; in PTX by one lane, or by all."""
+    layout = cute.make_layout((8, 32), stride=(32, 1))
+    store, tensor = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), out, layout, (8, 32))
+    fill_kernel(store, tensor, layout, elect).launch(grid=[1, 1, 1], block=[32, 1, 1])

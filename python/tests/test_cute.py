@@ -150,3 +150,29 @@ def test_asynchronous_copies_take_tensors_of_the_host():
     assert (out == x.flip(0)).all()
     found = heist.cute.check(staged, of(x), of(out), True, device="a100")
     assert "A001" in {finding.code for finding in found}
+
+
+def test_stores_of_a_whole_warp_are_the_compilers():
+    out = torch.zeros(8, 32)
+    with heist.cute.simulate("h200") as session, pytest.warns(heist.cute.CompilerWarning, match="elect_one"):
+        kernels.fill(of(out), False)
+    assert (out == torch.arange(32)).all()
+    assert session.launches[0].findings == []
+    assert {finding.code for finding in session.launches[0].from_compiler} == {"A009", "A027"}
+    assert heist.cute.check(kernels.fill, of(out), True) == []
+
+
+class _Finding:
+    def __init__(self, code, line, *instructions):
+        self.code, self.line, self.instructions = code, line, instructions
+
+
+def test_what_the_compiler_is_the_reason_of():
+    from heist.cute._session import _of_compiler
+
+    early, wrong = _Finding("T101", 7, "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"), _Finding("T101", 8, "tcgen05.st")
+    twice, after, lost = _Finding("A027", 9), _Finding("A009", 9), _Finding("A009", 10)
+    found = [early, wrong, twice, after, lost]
+    assert _of_compiler(found, waits=False) == [early, twice, after]
+    # A kernel that waits elsewhere has a wait missing here.
+    assert _of_compiler(found, waits=True) == [twice, after]

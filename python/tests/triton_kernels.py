@@ -358,6 +358,73 @@ def descriptor_matmul(a, b, num_ctas=1):
 
 
 @triton.jit
+def specialised_kernel(
+    a_desc, b_desc, c_desc, M, N, K,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PROGRAMS: tl.constexpr, FLATTEN: tl.constexpr,
+):  # fmt: skip
+    blocks_m = tl.cdiv(M, BLOCK_M)
+    tiles = blocks_m * tl.cdiv(N, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=FLATTEN, warp_specialize=True):
+        row, column = tile % blocks_m * BLOCK_M, tile // blocks_m * BLOCK_N
+        sum = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for k in range(0, K, BLOCK_K):
+            sum = tl.dot(a_desc.load([row, k]), b_desc.load([column, k]).T, sum)
+        c_desc.store([row, column], sum.to(c_desc.dtype))
+
+
+def specialised_matmul(a, b, blocks=(128, 64, 64), programs=2, flatten=True, stages=2, warps=4):
+    """The product of `a` and the transpose of `b` by programs that stay, with warps of their own for copies and products."""
+    (m, k), n = a.shape, b.shape[0]
+    c = torch.empty((m, n), dtype=torch.float16, device=a.device)
+    block_m, block_n, block_k = blocks
+    of = TensorDescriptor.from_tensor
+    descriptors = of(a, [block_m, block_k]), of(b, [block_n, block_k]), of(c, [block_m, block_n])
+    made = specialised_kernel[(programs,)](
+        *descriptors, m, n, k, *blocks, programs, flatten, num_warps=warps, num_stages=stages
+    )
+    return c, made
+
+
+@triton.jit
+def described_attention_kernel(
+    q_desc, k_desc, v_desc, out_desc, scale, N,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, D: tl.constexpr, SPECIALISE: tl.constexpr,
+):  # fmt: skip
+    first = tl.program_id(1) * N
+    row = first + tl.program_id(0) * BLOCK_M
+    q = q_desc.load([row, 0])
+    most = tl.full([BLOCK_M], -float("inf"), dtype=tl.float32)
+    total = tl.zeros([BLOCK_M], dtype=tl.float32)
+    acc = tl.zeros([BLOCK_M, D], dtype=tl.float32)
+    for start in tl.range(0, N, BLOCK_N, warp_specialize=SPECIALISE):
+        k = k_desc.load([first + start, 0])
+        scores = tl.dot(q, k.T)
+        new = tl.maximum(most, tl.max(scores, 1) * scale)
+        p = tl.math.exp2(scores * scale - new[:, None])
+        alpha = tl.math.exp2(most - new)
+        acc = acc * alpha[:, None]
+        v = v_desc.load([first + start, 0])
+        acc = tl.dot(p.to(v.dtype), v, acc)
+        total = total * alpha + tl.sum(p, 1)
+        most = new
+    out_desc.store([row, 0], (acc / total[:, None]).to(out_desc.dtype))
+
+
+def described_attention(q, k, v, blocks=(128, 64), specialise=False, stages=2, warps=4):
+    """Attention of heads whose rows are a multiple of the tiles, through descriptors."""
+    heads, n, d = q.shape
+    out = torch.empty_like(q)
+    block_m, block_n = blocks
+    q_rows, k_rows, v_rows, out_rows = (x.reshape(heads * n, d) for x in (q, k, v, out))
+    of = TensorDescriptor.from_tensor
+    made = described_attention_kernel[(n // block_m, heads)](
+        of(q_rows, [block_m, d]), of(k_rows, [block_n, d]), of(v_rows, [block_n, d]), of(out_rows, [block_m, d]),
+        d**-0.5 * 1.4426950408889634, n, block_m, block_n, d, specialise, num_warps=warps, num_stages=stages,
+    )  # fmt: skip
+    return out, made
+
+
+@triton.jit
 def made_descriptor_kernel(x_ptr, out_ptr, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
     x = tl.make_tensor_descriptor(x_ptr, shape=[M, N], strides=[N, 1], block_shape=[BLOCK_M, BLOCK_N])
     out = tl.make_tensor_descriptor(out_ptr, shape=[M, N], strides=[N, 1], block_shape=[BLOCK_M, BLOCK_N])
@@ -420,13 +487,30 @@ def scaled_kernel(
     tl.store(c_ptr + rows[:, None] * N + columns[None, :], sum)
 
 
-def scaled_matmul(a, b, a_scales, b_scales, form):
+def scaled_matmul(a, b, a_scales, b_scales, form, blocks=(128, 64, 128), stages=2, warps=4):
     """The product of `a` and the transpose of `b`, with a power of two for every 32 elements of a row."""
     m, n = a.shape[0], b.shape[0]
     pack = 2 if form == "e2m1" else 1
     c = torch.empty((m, n), dtype=torch.float32, device=a.device)
-    grid = (m // 128, n // 64)
-    scaled_kernel[grid](
-        a, b, c, a_scales, b_scales, n, a.shape[1] * pack, form, pack, 128, 64, 128, num_stages=2
+    made = scaled_kernel[(m // blocks[0], n // blocks[1])](
+        a, b, c, a_scales, b_scales, n, a.shape[1] * pack, form, pack, *blocks, num_stages=stages, num_warps=warps
     )
-    return c
+    return c, made
+
+
+_E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+_EIGHT_BITS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+
+
+def scaled(rows, depth, form):
+    """Elements as `scaled_matmul` takes them, their scales, and what the two mean."""
+    made = torch.Generator().manual_seed(rows)
+    exponents = torch.randint(-3, 4, (rows, depth // 32), generator=made)
+    if form == "e2m1":
+        codes = torch.randint(0, 16, (rows, depth), generator=made, dtype=torch.uint8)
+        values = _E2M1[(codes & 7).long()] * torch.where(codes > 7, -1, 1)
+        elements = codes[:, 0::2] | codes[:, 1::2] << 4
+    else:
+        elements = torch.randn(rows, depth, generator=made).to(_EIGHT_BITS[form])
+        values = elements.float()
+    return elements, (exponents + 127).to(torch.uint8), values * (2.0**exponents).repeat_interleave(32, 1)

@@ -26,7 +26,9 @@ cargo xtask COMMAND
   setup        make the virtual environment with ptxas that the tests ask
   test         setup, a browser (Debian's chromium, where it may be installed), then
                formatting, layers, lints, every test, and those of the Python package
-  python       the Python package, built as the Rust tests are, and its tests
+  python [--triton VERSION...]
+               the Python package, built as the Rust tests are, and its tests; or those of
+               Triton kernels with other versions of Triton, such as 3.6.0
   book         the programs written into the pages of docs, links checked, and HTML where mdbook is
   wheel        the Python package, to install: target/wheels/heist-*.whl
   dist         a release in target/dist: the command, the wheel, notes, the list of parts, checksums
@@ -61,6 +63,9 @@ fn main() -> ExitCode {
         ["setup"] => tools::setup(),
         ["test"] => test(),
         ["python"] => wheel::test(),
+        ["python", "--triton", ref versions @ ..] if !versions.is_empty() => {
+            wheel::test_with(versions)
+        }
         ["book"] => book::book(),
         ["wheel"] => wheel::wheel().map(drop),
         ["dist"] => dist::dist(),

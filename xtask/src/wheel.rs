@@ -41,6 +41,42 @@ pub(crate) fn test() -> Result<(), Failed> {
     )
 }
 
+/// Runs the tests of Triton kernels with other versions of Triton, each in a folder of its own in
+/// front of the environment's: PyTorch stays as it is.
+pub(crate) fn test_with(versions: &[&str]) -> Result<(), Failed> {
+    let python = installed()?;
+    install(&python, &["torch"])?;
+    let tests = shell::root().join("python/tests");
+    let mut failed = Vec::new();
+    for version in versions {
+        let folder = shell::root().join(format!("target/python/triton-{version}"));
+        if !folder.join("triton").is_dir() {
+            let target = ["--no-deps", "--target", &folder.display().to_string()];
+            let package = format!("triton=={version}");
+            install(&python, &[&target[..], &[&package]].concat())?;
+        }
+        println!("Triton {version}");
+        let done = shell::run(
+            shell::command(&python)
+                .args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider"])
+                .args(["-W", "ignore::heist.triton.CompilerWarning"])
+                .args(["test_triton.py", "test_triton_bugs.py", "test_gluon.py"])
+                .env("PYTHONPATH", &folder)
+                .current_dir(&tests),
+        );
+        if done.is_err() {
+            failed.push(*version);
+        }
+    }
+    match failed[..] {
+        [] => Ok(()),
+        _ => Err(Failed(format!(
+            "tests failed with Triton {}",
+            failed.join(", ")
+        ))),
+    }
+}
+
 /// Runs what Triton compiles on simulated GPUs, and counts what the checker says.
 pub(crate) fn foreign(words: &[&str]) -> Result<(), Failed> {
     let python = installed()?;

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._launches import Launched
+from .._launches import CompilerWarning, Launched
 from ._session import Session, active, simulate
 
-__all__ = ["Launched", "Session", "active", "check", "simulate"]
+__all__ = ["CompilerWarning", "Launched", "Session", "active", "check", "simulate"]
 
 
 def check(function: Any, *args: Any, device: str = "h200", **how: Any) -> list[Any]:

@@ -65,6 +65,7 @@ class Kernel:
             (size or 0, size == 128 and re.search(rf"\.align (64|128) \.b8 {re.escape(parameter)}\[", ptx) is not None)
             for parameter, _, size in module.parameters(name)
         ]
+        self.waits_for_tensor_loads = "tcgen05.wait::ld" in ptx
         found = re.search(r"kernel_cutlass_(\w+?)_(?:tensor|Tensor|Tiled|Copy|builtin|__main__|\d)", name)
         #: The name of the Python function, as far as it can be read from the kernel's.
         self.title = found[1] if found else name

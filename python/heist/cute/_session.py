@@ -12,7 +12,7 @@ from typing import Any, Iterator
 from unittest import mock
 
 from .. import _native
-from .._launches import Gpu, How, Launched, finding_error, folded
+from .._launches import CompilerWarning, Gpu, How, Launched, finding_error, folded
 from .._memory import Allocations
 from . import _host, _memory, _runtime
 
@@ -34,6 +34,8 @@ class Session:
     limit_s: float
     raises: bool
     launches: list[Launched] = field(default_factory=list)
+    # Kernels of which a warning was given.
+    warned: set[str] = field(default_factory=set)
     # What is known of storages of which not everything was written, by their address.
     unwritten: dict[int, bytes] = field(default_factory=dict)
     # What went wrong inside the host code, and is raised when that returns.
@@ -54,12 +56,39 @@ class Session:
         )
         memory.finish(written)
         seconds = time.perf_counter() - started
-        found = folded(report.findings)
-        self.launches.append(Launched(kernel.title, launch.grid, found, [], report.elapsed_ns, seconds, report.printed))
+        own = _of_compiler(report.findings, kernel.waits_for_tensor_loads)
+        found = folded([finding for finding in report.findings if finding not in own])
+        self.launches.append(Launched(kernel.title, launch.grid, found, own, report.elapsed_ns, seconds, report.printed))
         if report.printed:
             print(report.printed, end="")
+        if own and kernel.name not in self.warned:
+            self.warned.add(kernel.name)
+            warnings.warn(_about_compiler(kernel.title, own), CompilerWarning, stacklevel=2)
         if self.raises and found:
             raise finding_error(found)
+
+
+_ONE_COPY = "`cute.copy` by a whole warp is in PTX a copy by each lane: `with cute.arch.elect_one():` around it asks for one"
+_NO_WAIT = "`cute.copy` from tensor memory has no wait in PTX: `cute.arch.fence_view_async_tmem_load()` behind it is one"
+
+
+def _of_compiler(findings: list[Any], waits: bool) -> list[Any]:
+    """What is wrong in the PTX of a source as NVIDIA's examples have it. `waits` is whether the kernel
+    waits for a load from tensor memory anywhere: one that does has a wait missing where it is not."""
+    repeated = {finding.line for finding in findings if finding.code == "A027"}
+    return [
+        finding
+        for finding in findings
+        if finding.code in ("A027", "A009") and finding.line in repeated
+        or finding.code in ("T101", "T103") and not waits and any("tcgen05.ld" in one for one in finding.instructions)
+    ]
+
+
+def _about_compiler(kernel: str, findings: list[Any]) -> str:
+    codes = {finding.code for finding in findings}
+    advice = [_ONE_COPY] * ("A027" in codes) + [_NO_WAIT] * bool(codes & {"T101", "T103"})
+    text = "\n".join(finding.text for finding in findings)
+    return f"`{kernel}`: the DSL's compiler made this from a source that NVIDIA's examples have too. {'; '.join(advice)}.\n{text}"
 
 
 @contextlib.contextmanager

@@ -11,8 +11,9 @@ from typing import Any, Iterator
 from unittest import mock
 
 from .. import _native
-from .._launches import Gpu, How, Launched, finding_error, folded
+from .._launches import CompilerWarning, Gpu, How, Launched, finding_error, folded
 from .._memory import Allocations, NumpyTensor
+from . import _versions
 from ._arguments import Parameters
 from ._driver import Loaded, SimulatedDriver, ptx_instead_of_cubin
 
@@ -77,20 +78,17 @@ class Session:
         memory.finish(written)
         seconds = time.perf_counter() - started
         gluon = "GLUON" in str(getattr(source, "language", "")).upper()
-        own = [] if gluon else [finding for finding in report.findings if _is_compilers(finding)]
+        is_compilers = _is_compilers_of_gluon if gluon else _is_compilers
+        own = [finding for finding in report.findings if is_compilers(finding)]
         found = folded([finding for finding in report.findings if finding not in own])
         self.launches.append(Launched(loaded.name, grid, found, own, report.elapsed_ns, seconds, report.printed))
         if report.printed:
             print(report.printed, end="")
         if own and loaded.name not in self.warned:
             self.warned.add(loaded.name)
-            warnings.warn(_about_compiler(loaded.name, own), CompilerWarning, stacklevel=5)
+            warnings.warn(_about_compiler(loaded.name, gluon, own), CompilerWarning, stacklevel=5)
         if self.raises and found:
             raise finding_error(found)
-
-
-class CompilerWarning(UserWarning):
-    """Something is wrong in a kernel that its source can't be the reason of."""
 
 
 def _is_compilers(finding: Any) -> bool:
@@ -103,9 +101,19 @@ def _is_compilers(finding: Any) -> bool:
     return finding.code == "M013" or finding.code[0] == "T" or in_shared and finding.code[0] in "AMR"
 
 
-def _about_compiler(kernel: str, findings: list[Any]) -> str:
+def _is_compilers_of_gluon(finding: Any) -> bool:
+    """The same of a Gluon kernel, which names its memory, copies and barriers: only the word that
+    the address of tensor memory is put into has no name, and lies where a buffer is."""
+    return any("tcgen05.alloc" in instruction for instruction in finding.instructions) and finding.code[0] in "AR"
+
+
+def _about_compiler(kernel: str, gluon: bool, findings: list[Any]) -> str:
+    what = "puts the address of tensor memory into" if gluon else "places"
     text = "\n".join(finding.text for finding in findings)
-    return f"`{kernel}`: Triton itself places shared memory and registers and orders what touches them, so this is its compiler's doing:\n{text}"
+    return (
+        f"`{kernel}`: Triton itself {what} shared memory{'' if gluon else ' and registers'} and orders what touches "
+        f"{'it' if gluon else 'them'}, so this is its compiler's doing:\n{text}"
+    )
 
 
 def _name(source: Any, name: Any) -> str:
@@ -134,6 +142,8 @@ def simulate(
     runs in the first one that fits the device, or with ``configs="all"`` once in each.
     """
     import triton
+
+    _versions.check(triton.__version__)
     from triton import knobs
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
