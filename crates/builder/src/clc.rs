@@ -14,32 +14,53 @@
 //! ([`Idle::steal_loop`]) can be left only while nothing is in flight, so a block never exits with
 //! a request in flight. None of the states can be copied, so there is one submitter.
 //!
-//! One thread does all of it: make the request inside
-//! `k.if_(k.thread_index().eq(0), || ...)`, and hand what it finds to the other
-//! threads, of this block or of the cluster, through shared memory.
+//! There are two ways to go through the states:
+//!
+//! * **One thread** ([`Kernel::clc`]) does all of it: make the request inside
+//!   `k.if_(k.thread_index().eq(0), || ...)`, and hand what it finds to the other threads, of this
+//!   block or of the cluster, through shared memory.
+//! * **A whole cluster** ([`Kernel::clc_multicast`], on targets such as sm_100a): every thread of
+//!   every block goes through the states together. One thread of the first block submits, and the
+//!   hardware sends the answer to each block, with an mbarrier of its own.
 
 use crate::emit::{LabelId, Line, Opnd};
 use crate::kernel::{Dim3, Kernel};
-use crate::mbarrier::{Mbarrier, Waiter};
+use crate::mbarrier::{BarrierSpec, Mbarrier, Waiter};
 use crate::pointer::{Ptr, Shared};
 use crate::scalar::Class;
-use crate::value::{Bool, IntoVal, Val};
+use crate::value::{Bool, IntoVal, Val, Var};
 use heist_ptx::arch::Feature;
 use std::panic::Location;
 
+/// Bytes of a response.
+const RESPONSE: u32 = 16;
+
 /// Where the response lands and which barrier counts it.
 #[derive(Clone, Copy, Debug)]
-struct Slot<'k> {
-    k: Kernel<'k>,
+pub(crate) struct Slot<'k> {
+    pub(crate) k: Kernel<'k>,
     response: Ptr<'k, Shared, u64>,
     full: Waiter<'k>,
+    /// Where every block of the cluster receives the response.
+    multicast: Option<Multicast<'k>>,
+}
+
+/// What the blocks of a cluster need beside their slots.
+#[derive(Clone, Copy, Debug)]
+struct Multicast<'k> {
+    /// Thread 0 of the first block, which submits.
+    leader: Bool<'k>,
+    /// In the first block: each block has read the last response.
+    empty: Mbarrier<'k>,
+    /// The parity that the leader waits for next.
+    emptied: Var<'k, u32>,
 }
 
 /// No request is in flight; one may be submitted.
 #[must_use = "a request that is dropped can never be made again"]
 #[derive(Debug)]
 pub struct Idle<'k> {
-    slot: Slot<'k>,
+    pub(crate) slot: Slot<'k>,
 }
 
 /// A request is in flight.
@@ -80,23 +101,172 @@ impl<'k> Kernel<'k> {
     #[track_caller]
     pub fn clc(&self) -> Idle<'k> {
         self.require(Feature::ClusterLaunchControl);
-        if self
-            .rec
-            .clc_requests
-            .replace(self.rec.clc_requests.get() + 1)
-            > 0
-        {
-            self.fail("a second request for cluster launch control in one kernel: one submitter asks for all");
-        }
-        let response = self.shared_aligned::<u64>("clc_response", 2, 16).ptr();
+        self.one_submitter();
+        let response = self
+            .shared_aligned::<u64>("clc_response", RESPONSE / 8, RESPONSE)
+            .ptr();
         let full = Mbarrier::private(self, "clc_full").waiter();
         Idle {
             slot: Slot {
                 k: *self,
                 response,
                 full,
+                multicast: None,
             },
         }
+    }
+
+    /// The request of the whole cluster: every thread of every block makes it, and goes through
+    /// its states together with all others, outside of any branch that not all of them take. One
+    /// thread submits, and every block receives the answer from the hardware.
+    ///
+    /// ```
+    /// # use heist_builder::*;
+    /// # kernel_params! { pub struct No {} }
+    /// # KernelSpec::<No>::new("k").cluster([2, 1, 1]).build(Arch::SM_100A, |k, _| {
+    /// k.clc_multicast().steal_loop(|flow, idle| {
+    ///     let asked = idle.submit();
+    ///     // ... run the tile in hand ...
+    ///     let granted = asked.wait().granted_or_break(flow);
+    ///     let mine = granted.first_block().x + k.cluster_block().x;
+    ///     // ... `mine` is the next one ...
+    ///     # let _ = mine;
+    ///     granted.release()
+    /// });
+    /// k.cluster_sync(); // a cluster leaves together
+    /// # }).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn clc_multicast(&self) -> Idle<'k> {
+        self.require(Feature::ClusterLaunchControlMulticast);
+        self.one_submitter();
+        if self.rec.depth.get() != 0 {
+            self.fail("a request of the whole cluster inside of a branch or loop: all threads make it, once");
+        }
+        let response = self
+            .shared_aligned::<u64>("clc_response", RESPONSE / 8, RESPONSE)
+            .ptr();
+        let [full, empty] = self.mbarriers([
+            BarrierSpec {
+                name: "clc_full",
+                count: 1,
+                arrivals: 1,
+            },
+            BarrierSpec {
+                name: "clc_empty",
+                count: 1,
+                arrivals: self.cluster_size(),
+            },
+        ]);
+        let slot = Slot {
+            k: *self,
+            response,
+            full: full.first().waiter(),
+            multicast: Some(Multicast {
+                leader: self.thread_index().eq(0) & self.cluster_rank().eq(0),
+                empty: empty.first(),
+                // Before the first request all slots are empty: the phase before the first counts
+                // as ended.
+                emptied: self.var(1u32).named("clc_emptied"),
+            }),
+        };
+        self.one_thread(|| slot.arm());
+        Idle { slot }
+    }
+
+    #[track_caller]
+    fn one_submitter(&self) {
+        let before = self.rec.clc_requests.get();
+        self.rec.clc_requests.set(before + 1);
+        if before > 0 {
+            self.fail("a second request for cluster launch control in one kernel: one submitter asks for all");
+        }
+    }
+}
+
+impl<'k> Slot<'k> {
+    /// This block's barrier waits for the next response too. It may come earlier than this: until
+    /// the arrival the phase can't end.
+    #[track_caller]
+    fn arm(&self) {
+        self.full.barrier().arrive_expecting(RESPONSE);
+    }
+
+    /// In the submitting thread: asks.
+    #[track_caller]
+    pub(crate) fn submit(&self) {
+        let form = match &self.multicast {
+            None => {
+                self.arm();
+                ""
+            }
+            Some(multicast) => {
+                // Each block armed its own barrier when it had read the last response.
+                multicast.empty.wait_for_copies(multicast.emptied.get());
+                multicast.emptied.update(|parity| parity ^ 1);
+                ".multicast::cluster::all"
+            }
+        };
+        self.k.effect(
+            format!(
+                "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{form}.b128"
+            ),
+            vec![self.response.operand(), self.full.barrier().operand()],
+        );
+    }
+
+    /// Waits for the response, as often as is liked.
+    #[track_caller]
+    pub(crate) fn arrived(&self) {
+        // The hardware wrote it: no thread's writes have to be made visible.
+        self.full.barrier().wait_for_copies(self.full.parity());
+    }
+
+    /// The next wait is for the next response.
+    #[track_caller]
+    pub(crate) fn advance(&self) {
+        self.full.advance();
+    }
+
+    /// Reads the response, which has arrived.
+    #[track_caller]
+    pub(crate) fn read(self) -> Answer<'k> {
+        let k = self.k;
+        let response = k.rec.reg(Class::B128);
+        k.rec.op(
+            "ld.shared.b128",
+            vec![response.into(), self.response.operand()],
+            Location::caller(),
+        );
+        let granted = k.emit::<bool>(
+            "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128",
+            vec![response.into()],
+        );
+        Answer {
+            slot: self,
+            response,
+            granted,
+        }
+    }
+
+    /// The slot may be written again.
+    #[track_caller]
+    pub(crate) fn release(&self) {
+        // The slot was read through the generic proxy; the next response is written through the
+        // async proxy.
+        self.k.fence_async_shared();
+        if let Some(multicast) = &self.multicast {
+            self.k.sync();
+            self.k.one_thread(|| {
+                self.arm();
+                multicast.empty.on(0u32).arrive_after_reading();
+            });
+        }
+    }
+
+    /// The barrier that counts the bytes of the response in each block.
+    pub(crate) fn full(&self) -> Mbarrier<'k> {
+        self.full.barrier()
     }
 }
 
@@ -105,11 +275,10 @@ impl<'k> Idle<'k> {
     #[track_caller]
     pub fn submit(self) -> InFlight<'k> {
         let slot = self.slot;
-        slot.full.barrier().arrive_expecting(16);
-        slot.k.effect(
-            "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128",
-            vec![slot.response.operand(), slot.full.barrier().operand()],
-        );
+        match slot.multicast {
+            None => slot.submit(),
+            Some(multicast) => slot.k.if_(multicast.leader, || slot.submit()),
+        }
         InFlight { slot }
     }
 
@@ -186,25 +355,9 @@ impl<'k> InFlight<'k> {
     /// Waits for the response and takes it out of its slot.
     #[track_caller]
     pub fn wait(self) -> Answer<'k> {
-        let slot = self.slot;
-        let k = slot.k;
-        slot.full.wait();
-        let response = k.rec.reg(Class::B128);
-        let place = Location::caller();
-        k.rec.op(
-            "ld.shared.b128",
-            vec![response.into(), slot.response.operand()],
-            place,
-        );
-        let granted = k.emit::<bool>(
-            "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128",
-            vec![response.into()],
-        );
-        Answer {
-            slot,
-            response,
-            granted,
-        }
+        self.slot.arrived();
+        self.slot.advance();
+        self.slot.read()
     }
 
     /// A loop that carries a request in flight from one trip to the next:
@@ -274,9 +427,7 @@ impl<'k> Granted<'k> {
     /// Gives the request back, so that the next one can be made.
     #[track_caller]
     pub fn release(self) -> Idle<'k> {
-        // The slot was read through the generic proxy; the next response is written through the
-        // async proxy.
-        self.slot.k.fence_async_shared();
+        self.slot.release();
         Idle { slot: self.slot }
     }
 }
@@ -285,48 +436,5 @@ impl<'k> Refused<'k> {
     /// The kernel, which goes on without stealing.
     pub fn kernel(&self) -> Kernel<'k> {
         self.k
-    }
-}
-
-/// The request of a scheduler: submitted in one branch, collected in another.
-///
-/// The typestate above fits code that submits and waits in one place. In a tile loop the tile's
-/// work lies between the two, and only at run time is it known whether a request is in flight. So
-/// here the scheduler guarantees the order: the thread that made it calls [`Request::submit`] and
-/// [`Request::collect`] in turns, stops after a refusal, and does not exit with a request in
-/// flight. `heist-sched` does so for every kernel, and the simulator checks it.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'k> {
-    slot: Slot<'k>,
-}
-
-impl<'k> Idle<'k> {
-    /// Leaves the typestate, for a scheduler that keeps the order itself.
-    #[doc(hidden)]
-    pub fn into_request(self) -> Request<'k> {
-        Request { slot: self.slot }
-    }
-}
-
-impl<'k> Request<'k> {
-    /// Asks.
-    #[track_caller]
-    pub fn submit(&self) {
-        let InFlight { slot: _ } = Idle { slot: self.slot }.submit();
-    }
-
-    /// Waits for the answer and runs one side or the other; a grant brings the
-    /// position of the first block of the cluster that was taken over.
-    #[track_caller]
-    pub fn collect(&self, on_granted: impl FnOnce(Dim3<'k>), on_refused: impl FnOnce()) {
-        InFlight { slot: self.slot }.wait().decide(
-            |granted| {
-                let first = granted.first_block();
-                let Idle { slot: _ } = granted.release();
-                on_granted(first);
-            },
-            |Refused { k: _ }| on_refused(),
-        );
     }
 }

@@ -59,6 +59,7 @@ mod ops;
 mod params;
 mod pointer;
 mod raw;
+mod request;
 mod scalar;
 mod shared;
 mod spec;
@@ -78,7 +79,7 @@ pub use bulk::{
     BulkConsumer, BulkPipeline, BulkProducer, EncodedTensorMap, Landing, PendingStore, TensorMap,
     TensorMapRef, Transaction,
 };
-pub use clc::{Answer, Granted, Idle, InFlight, Refused, Request, StealFlow};
+pub use clc::{Answer, Granted, Idle, InFlight, Refused, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
 pub use cp_async::{ArraySpec, CopyPipeline, PendingCopy, RunningPipeline, StageSpec};
@@ -102,6 +103,7 @@ pub use pointer::{
     StoreCache,
 };
 pub use raw::RawOperand;
+pub use request::Request;
 pub use scalar::{
     Bf16x2, E4m3, E5m2, F16x2, Float, Half, Integer, Number, Ordered, Scalar, Storable, Tf32, Tiny,
     Word,

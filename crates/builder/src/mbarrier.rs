@@ -203,7 +203,7 @@ impl<'k> Mbarrier<'k> {
     /// read: writes of threads of other blocks are not made visible. In a cluster that is far
     /// cheaper, since an acquire of other blocks' writes invalidates the L1 cache.
     #[track_caller]
-    pub(crate) fn wait_for_copies(&self, parity: impl IntoVal<'k, u32>) {
+    pub fn wait_for_copies(&self, parity: impl IntoVal<'k, u32>) {
         let k = self.at.k;
         let parity = parity.into_val(&k);
         let again = k.rec.label("wait");
@@ -263,7 +263,7 @@ impl<'k> RemoteMbarrier<'k> {
     /// Arrives at the other block's barrier after reads only (relaxed): writes of this thread are
     /// not made visible there, which would take a fence of the whole GPU.
     #[track_caller]
-    pub(crate) fn arrive_after_reading(&self) {
+    pub fn arrive_after_reading(&self) {
         let k = self.at.k;
         k.require(Feature::MbarrierTransactions);
         k.effect(
@@ -302,6 +302,12 @@ impl<'k> Waiter<'k> {
     #[track_caller]
     pub fn wait(&self) {
         self.barrier.wait(self.parity.get());
+        self.advance();
+    }
+
+    /// The next wait is for the next phase.
+    #[track_caller]
+    pub fn advance(&self) {
         self.parity.update(|parity| parity ^ 1);
     }
 

@@ -7,24 +7,33 @@
 //! overwritten only after the barrier that follows the reads of the other slot, so no thread can
 //! still be reading it.
 //!
-//! In a cluster every block has a slot and a *full* barrier, and the first block
-//! an *empty* barrier that takes one arrival from each block. The scheduler
-//! waits for *empty*, writes each block's slot, and arrives at each block's
-//! *full*, which releases the write to the threads that wait there. Every thread waits for its own block's *full* and
-//! reads its own block's slot; after a barrier of the block one thread releases the slot to the first block. So every
-//! read happens after its write, no slot is overwritten before all threads have read it, and no block reads another
-//! block's memory.
+//! In a cluster every block has a slot and a *full* barrier, and the first block an *empty* barrier
+//! that takes one arrival from each block. The scheduler waits for *empty* and has the word stored
+//! in each block's slot asynchronously (`st.async`): its bytes are counted by that block's *full*.
+//! Every thread waits for its own block's *full* and reads its own block's slot; after a barrier of
+//! the block one thread arms *full* for the next word and releases the slot to the first block. So
+//! every read happens after its write, no slot is overwritten before all threads have read it, and
+//! no block reads another block's memory. Nothing of this takes a fence of the whole GPU.
+//!
+//! Where the target can, the hardware takes the scheduler's place in that protocol: it writes the
+//! answer of a request to every block (`.multicast::cluster::all`), and every thread takes the word
+//! out of its block's answer. If the policy declines, no answer comes; the scheduler then sends a
+//! note of as many bytes, which says so.
 
-use heist_builder::{BarrierSpec, Kernel, Mbarrier, Ptr, Shared, SharedArray, Val, Var, Waiter};
+use heist_builder::{
+    BarrierSpec, Kernel, Mbarrier, Ptr, Request, Shared, SharedArray, Val, Var, Waiter,
+};
 
 /// The word that says there is no next tile. No index reaches it.
 pub(crate) const NONE: u32 = u32::MAX;
+
+/// Bytes of a word.
+const WORD: u32 = 4;
 
 /// The channel of one kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Channel<'k> {
     k: Kernel<'k>,
-    slot: SharedArray<'k, u32>,
     wiring: Wiring<'k>,
 }
 
@@ -32,11 +41,19 @@ pub(crate) struct Channel<'k> {
 enum Wiring<'k> {
     /// The address of the slot that is used next.
     Block(Var<'k, u32>),
-    Cluster {
+    /// The scheduler hands a word to every block.
+    Handed {
+        slot: SharedArray<'k, u32>,
         full: Waiter<'k>,
         empty: Mbarrier<'k>,
         /// The parity that the scheduler waits for next.
         emptied: Var<'k, u32>,
+    },
+    /// The hardware answers every block.
+    Answered {
+        request: Request<'k>,
+        /// Zero, until the policy declines. Without a policy that may there is none.
+        note: Option<SharedArray<'k, u32>>,
     },
 }
 
@@ -53,11 +70,7 @@ impl<'k> Channel<'k> {
             // Aligned so that one bit of the address tells the slots apart.
             let slot = k.shared_aligned::<u32>("heist_next", 2, 8);
             let wiring = Wiring::Block(k.var(slot.ptr().address()).named("next_slot"));
-            return Channel {
-                k: *k,
-                slot,
-                wiring,
-            };
+            return Channel { k: *k, wiring };
         }
         let slot = k.shared::<u32>("heist_next", 1);
         let [full, empty] = k.mbarriers([
@@ -72,10 +85,11 @@ impl<'k> Channel<'k> {
                 arrivals: blocks,
             },
         ]);
+        k.one_thread(|| full.first().arrive_expecting(WORD));
         Channel {
             k: *k,
-            slot,
-            wiring: Wiring::Cluster {
+            wiring: Wiring::Handed {
+                slot,
                 full: full.first().waiter(),
                 empty: empty.first(),
                 // Before the first message all slots are empty: the phase
@@ -85,45 +99,122 @@ impl<'k> Channel<'k> {
         }
     }
 
-    /// Sends a word. The scheduler thread alone calls this.
+    /// The same for answers that the hardware sends to every block of a cluster; `declines` says
+    /// whether a policy may decline to ask.
+    pub(crate) fn answered(k: &Kernel<'k>, declines: bool) -> Channel<'k> {
+        let note = declines.then(|| {
+            let note = k.shared_aligned::<u32>("heist_note", 4, 16);
+            // The barriers of the request, made next, synchronise the cluster.
+            k.one_thread(|| note.ptr().store(0u32));
+            note
+        });
+        let request = k.clc_multicast().into_request();
+        Channel {
+            k: *k,
+            wiring: Wiring::Answered { request, note },
+        }
+    }
+
+    /// The request whose answers come through here by themselves.
+    pub(crate) fn request(&self) -> Option<Request<'k>> {
+        match self.wiring {
+            Wiring::Answered { request, .. } => Some(request),
+            _ => None,
+        }
+    }
+
+    /// Sends a word. The scheduler thread alone calls this; not where the hardware answers.
     #[track_caller]
     pub(crate) fn send(&self, word: Val<'k, u32>) {
         match self.wiring {
             Wiring::Block(slot) => here(slot).store(word),
-            Wiring::Cluster {
+            Wiring::Handed {
+                slot,
                 full,
                 empty,
                 emptied,
             } => {
-                empty.wait(emptied.get());
+                empty.wait_for_copies(emptied.get());
                 emptied.update(|parity| parity ^ 1);
                 for rank in 0..self.k.cluster_size() {
-                    self.slot.ptr().on(rank).store(word);
-                    full.barrier().on(rank).arrive();
+                    let full = full.barrier().on(rank);
+                    slot.ptr().on(rank).store_async(word, &full);
                 }
+            }
+            Wiring::Answered { .. } => {}
+        }
+    }
+
+    /// In the scheduler thread, in place of a request that the hardware would answer: no block
+    /// gets another tile.
+    #[track_caller]
+    pub(crate) fn decline(&self) {
+        if let Wiring::Answered {
+            request,
+            note: Some(note),
+        } = self.wiring
+        {
+            for rank in 0..self.k.cluster_size() {
+                let full = request.barrier().on(rank);
+                let words = [self.k.c(1u32); 4];
+                note.ptr().on(rank).store_async_vec(words, &full);
             }
         }
     }
 
-    /// Receives the word. Every thread of the cluster calls this; it includes a barrier of the
-    /// block.
+    /// Waits for the word and looks at it, in one thread of each block of a cluster, before all of
+    /// them receive it.
+    #[track_caller]
+    pub(crate) fn peek(&self) -> Val<'k, u32> {
+        match self.wiring {
+            Wiring::Block(slot) => here(slot).load(),
+            Wiring::Handed { slot, full, .. } => {
+                full.barrier().wait_for_copies(full.parity());
+                slot.ptr().load()
+            }
+            Wiring::Answered { request, note } => {
+                request.wait();
+                let next = self.k.var(NONE);
+                let [cluster_x, ..] = self.k.cluster_shape();
+                let look = || request.look(|first| next.set(first.x / cluster_x), || {});
+                match note {
+                    Some(note) => self.k.if_(note.ptr().load().eq(0u32), look),
+                    None => look(),
+                }
+                next.get()
+            }
+        }
+    }
+
+    /// Receives the word. Every thread of the cluster calls this, and [`Channel::release`] before
+    /// the next word.
     #[track_caller]
     pub(crate) fn receive(&self) -> Val<'k, u32> {
-        let k = self.k;
+        if let Wiring::Block(_) = self.wiring {
+            self.k.sync();
+        }
+        let word = self.peek();
         match self.wiring {
-            Wiring::Block(slot) => {
-                k.sync();
-                let word = here(slot).load();
-                slot.update(|at| at ^ 4);
-                word
+            Wiring::Block(slot) => slot.update(|at| at ^ 4),
+            Wiring::Handed { full, .. } => full.advance(),
+            Wiring::Answered { request, .. } => request.advance(),
+        }
+        word
+    }
+
+    /// Every thread of the cluster has received the word, and there will be another.
+    #[track_caller]
+    pub(crate) fn release(&self) {
+        match self.wiring {
+            Wiring::Block(_) => {}
+            Wiring::Handed { full, empty, .. } => {
+                self.k.sync();
+                self.k.one_thread(|| {
+                    full.barrier().arrive_expecting(WORD);
+                    empty.on(0u32).arrive_after_reading();
+                });
             }
-            Wiring::Cluster { full, empty, .. } => {
-                full.wait();
-                let word = self.slot.ptr().load();
-                k.sync();
-                k.one_thread(|| empty.on(0u32).arrive());
-                word
-            }
+            Wiring::Answered { request, .. } => request.release(),
         }
     }
 }

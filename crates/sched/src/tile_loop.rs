@@ -16,7 +16,7 @@ use crate::source::{Submit, TicketGrid, TileSource};
 use crate::ticket::Tickets;
 use crate::tiled::Shape;
 use crate::watch::{RecordKind, Scribe, Watch};
-use heist_builder::{Bool, Global, Kernel, Ptr, Request, Val, Var};
+use heist_builder::{Bool, Dim3, Feature, Global, Kernel, Ptr, Request, Val, Var};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
@@ -120,9 +120,19 @@ impl<'k> TileLoop<'k> {
         });
         let control = Control(hidden.control);
         let classes = shape.classes.as_ref();
-        let channel = (asks || claims || classes.is_some()).then(|| Channel::new(k));
-        let asking = match shape.source {
-            TileSource::Clc if asks => {
+        // Where tiles have classes, an answer is a right: the scheduler says for which tile.
+        let answered = asks
+            && shape.source == TileSource::Clc
+            && classes.is_none()
+            && k.cluster_size() > 1
+            && k.has(Feature::ClusterLaunchControlMulticast);
+        let channel = match answered {
+            true => Some(Channel::answered(k, constant.is_none())),
+            false => (asks || claims || classes.is_some()).then(|| Channel::new(k)),
+        };
+        let asking = match (shape.source, channel.and_then(|channel| channel.request())) {
+            (_, Some(request)) => Asking::Clc(request),
+            (TileSource::Clc, None) if asks => {
                 let request = OnceCell::new();
                 k.if_(leader, || {
                     // `if_` runs its body once; a second value is no case.
@@ -130,7 +140,7 @@ impl<'k> TileLoop<'k> {
                 });
                 request.into_inner().map_or(Asking::Nobody, Asking::Clc)
             }
-            TileSource::Ticket => Asking::Tickets(Tickets::new(
+            (TileSource::Ticket, None) => Asking::Tickets(Tickets::new(
                 k,
                 control.counter(),
                 hidden.count,
@@ -203,6 +213,7 @@ impl<'k> TileLoop<'k> {
             // Its own number is a right like any other.
             k.if_(leader, || channel.send(drawer.draw(worker)));
             this.index.set(channel.receive());
+            channel.release();
         }
         if this.shape.submit == Submit::Late {
             // Its first decision comes after its first tile; it counts from here.
@@ -247,6 +258,7 @@ impl<'k> TileLoop<'k> {
             self.finish(self.loaded().is_none());
             k.exit();
         });
+        channel.release();
     }
 
     /// The index of the tile that a right is for.
@@ -284,11 +296,15 @@ impl<'k> TileLoop<'k> {
     /// still busy with the one before. It may issue copies, but must not wait at a barrier.
     ///
     /// Many tiles are never passed to `ahead`: the first of a block, every tile that comes without
-    /// a request ([`TileSource::Direct`]), and every tile that a cluster requests.
+    /// a request ([`TileSource::Direct`]), and every tile that a cluster requests, unless the
+    /// hardware answers all of its blocks.
     #[track_caller]
     pub fn each_ahead(self, body: impl Fn(Tile<'k>), ahead: impl Fn(Tile<'k>)) -> Done<'k> {
-        // In a cluster the next tile is known to every block only where none asks.
-        let known = self.k.cluster_size() == 1 || self.shape.source == TileSource::Static;
+        // In a cluster the next tile is known to every block where none asks, or where the
+        // hardware answers them all.
+        let known = self.k.cluster_size() == 1
+            || self.shape.source == TileSource::Static
+            || self.answered().is_some();
         self.emit(&body, known.then_some(&ahead))
     }
 
@@ -307,6 +323,21 @@ impl<'k> TileLoop<'k> {
         }
         self.finish(true);
         Done(PhantomData)
+    }
+
+    /// The request whose answers the hardware sends to every block.
+    fn answered(&self) -> Option<Request<'k>> {
+        self.channel.and_then(|channel| channel.request())
+    }
+
+    /// Begins the tile at `index`, which may be none, ahead; in thread 0 of a block. A tile that is
+    /// not run is not begun either.
+    fn begin(&self, index: Val<'k, u32>, ahead: &dyn Fn(Tile<'k>)) {
+        let k = self.k;
+        k.if_(index.ne(NONE), || {
+            let tile = self.tile(index);
+            k.if_(tile.inside | self.shape.padded, || ahead(tile));
+        });
     }
 
     /// The tile of this block in the cluster of tiles at `index`.
@@ -384,11 +415,7 @@ impl<'k> TileLoop<'k> {
             self.index.set(next);
             flow.break_if(next.ge(self.hidden.count));
             if let Some(ahead) = ahead {
-                k.one_thread(|| {
-                    let tile = self.tile(next);
-                    // A tile that is not run is not begun either.
-                    k.if_(tile.inside | self.shape.padded, || ahead(tile));
-                });
+                k.one_thread(|| self.begin(next, ahead));
                 // Its warp reconverges here, before the barrier of the block.
                 k.sync_warp();
             }
@@ -404,8 +431,8 @@ impl<'k> TileLoop<'k> {
         };
         let send = |next: Val<'k, u32>| {
             channel.send(next);
-            if let Some(ahead) = ahead {
-                k.if_(next.ne(NONE), || ahead(self.tile(next)));
+            if let (Some(ahead), None) = (ahead, self.answered()) {
+                self.begin(next, ahead);
             }
         };
         k.loop_(|flow| {
@@ -421,9 +448,9 @@ impl<'k> TileLoop<'k> {
                 k.sync_warp();
             }
             self.run(body);
-            k.if_(self.leader, || {
-                let plain = self.judge.is_none() && self.drawer.is_none();
-                let quiet = plain && self.scribe.is_none();
+            let plain = self.judge.is_none() && self.drawer.is_none();
+            let quiet = plain && self.scribe.is_none();
+            let decide = || {
                 if let (true, Asking::Tickets(tickets)) = (quiet, &self.asking) {
                     if self.shape.submit == Submit::Late {
                         self.submit();
@@ -435,15 +462,29 @@ impl<'k> TileLoop<'k> {
                 let next = k.var(NONE).named("next");
                 self.answer(next);
                 send(next.get());
-            });
+            };
+            match (self.answered(), self.shape.submit) {
+                // Nobody has to look before all blocks do.
+                (Some(_), Submit::Early) if quiet => {}
+                (Some(_), Submit::Late) if quiet => k.if_(self.leader, || self.submit()),
+                _ => k.if_(self.leader, decide),
+            }
+            if let (Some(ahead), Some(_)) = (ahead, self.answered()) {
+                k.one_thread(|| self.begin(channel.peek(), ahead));
+            }
             if ahead.is_some() {
                 // Its warp reconverges here, before the barrier of the block.
                 k.sync_warp();
             }
             let next = channel.receive();
             self.index.set(next);
-            flow.continue_if(next.ne(NONE));
-            flow.break_();
+            if k.cluster_size() > 1 {
+                flow.break_if(next.eq(NONE));
+                channel.release();
+            } else {
+                flow.continue_if(next.ne(NONE));
+                flow.break_();
+            }
         });
     }
 
@@ -554,10 +595,10 @@ impl<'k> TileLoop<'k> {
         k.if_else(
             judge.pending.get(),
             || self.collect(next, Some(judge)),
-            || {
-                if let Asking::Tickets(tickets) = &self.asking {
-                    tickets.retire();
-                }
+            || match (&self.asking, self.channel) {
+                (Asking::Tickets(tickets), _) => tickets.retire(),
+                (Asking::Clc(_), Some(channel)) => channel.decline(),
+                _ => {}
             },
         );
     }
@@ -592,7 +633,15 @@ impl<'k> TileLoop<'k> {
         match &self.asking {
             Asking::Clc(request) => {
                 let [cluster_x, ..] = k.cluster_shape();
-                request.collect(|first| granted(first.x / cluster_x), refused);
+                let granted = |first: Dim3<'k>| granted(first.x / cluster_x);
+                match self.answered() {
+                    None => request.collect(granted, refused),
+                    Some(_) => {
+                        // Later this thread receives it as all others do.
+                        request.wait();
+                        request.look(granted, refused);
+                    }
+                }
             }
             Asking::Tickets(tickets) => tickets.collect(granted, refused),
             Asking::Nobody => {}

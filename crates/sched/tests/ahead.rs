@@ -10,8 +10,8 @@ use heist_sched::*;
 
 /// A tile counts 1 when nobody began it, 2 when it was begun, and 100 when
 /// another one was begun in its place.
-fn count(tiled: Tiled<Count>) -> TiledKernel<Count> {
-    let built = tiled.build(Arch::SM_90A, |k, args, tiles| {
+fn count(tiled: Tiled<Count>, arch: Arch) -> TiledKernel<Count> {
+    let built = tiled.build(arch, |k, args, tiles| {
         let begun = k.var(0u32);
         tiles.each_ahead(
             |tile| {
@@ -57,7 +57,8 @@ fn the_next_tile_is_begun() {
                 },
             ] {
                 let what = format!("{source} {submit} {policy} cluster {cluster}");
-                let ran = run(&count(tiled.clone()), "sim:h200", 3, &settings, &what);
+                let kernel = count(tiled.clone(), Arch::SM_90A);
+                let ran = run(&kernel, "sim:h200", 3, &settings, &what);
                 assert!(
                     ran.runs.iter().all(|&count| count == 1 || count == 2),
                     "{what}: {:?}",
@@ -66,6 +67,34 @@ fn the_next_tile_is_begun() {
                 let first = ran.runs.iter().filter(|&&count| count == 1).count();
                 assert_eq!(first, unseen, "{what}: {:?}", ran.runs);
             }
+        }
+    }
+}
+
+/// Where the hardware answers every block of a cluster, each knows its next tile; where the answer
+/// is handed on, none begins a tile.
+#[test]
+fn a_cluster_that_is_answered_begins_its_next_tile() {
+    for (arch, cluster, policy) in [
+        (Arch::SM_100A, [2, 1, 1], "greedy"),
+        (Arch::SM_100A, [1, 2, 1], "every(2)"),
+        (Arch::SM_100, [2, 1, 1], "greedy"),
+    ] {
+        // Two blocks fit on a multiprocessor. The last tiles of a cluster lie outside.
+        let tiled = Tiled::<Count>::new("count", [33, 21, 1])
+            .source(TileSource::Clc)
+            .policy(policy.parse::<AnyPolicy>().expect("a policy"))
+            .cluster(cluster)
+            .block(1024);
+        let what = format!("{arch} {policy} {cluster:?}");
+        let kernel = count(tiled, arch);
+        let ran = run(&kernel, "sim:b200", 1, &Settings::default(), &what);
+        let of = |weight: u32| ran.runs.iter().filter(|&&count| count == weight).count();
+        assert_eq!(of(1) + of(2), 33 * 21, "{what}: {:?}", ran.runs);
+        if arch == Arch::SM_100 {
+            assert_eq!(of(2), 0, "{what}");
+        } else {
+            assert!(of(2) > 100, "{what}: {} begun", of(2));
         }
     }
 }
