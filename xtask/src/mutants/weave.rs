@@ -53,6 +53,10 @@ pub(crate) fn woven_mutant(number: usize) -> bool {
 }
 "#;
 
+/// What a woven crate lets pass, at the beginning of its root: a mutant such as `1 << 64` ends
+/// the test that meets it, and must not end the build of all the others.
+const ALLOWING: &str = "#![allow(arithmetic_overflow, unconditional_panic)]\n";
+
 /// Where the text of a mutant stands, by its number.
 type Place = (Range<usize>, usize);
 /// Where a function stands, and the mutants in it.
@@ -77,8 +81,12 @@ impl Woven {
         let list = aside.join("files");
         if let Ok(files) = fs::read_to_string(&list) {
             for (index, file) in files.lines().enumerate() {
-                let original = read(&aside.join(index.to_string()))?;
-                write(&root.join(file), &original)?;
+                let (path, kept) = (root.join(file), aside.join(index.to_string()));
+                // A file that has changed since is somebody's work.
+                let woven = fs::read_to_string(kept.with_extension("woven"));
+                if woven.is_ok_and(|woven| read(&path).is_ok_and(|now| now == woven)) {
+                    write(&path, &read(&kept)?)?;
+                }
             }
             let _ = fs::remove_file(&list);
         }
@@ -113,7 +121,7 @@ impl Woven {
         {
             texts.insert(name.to_owned(), read(&self.root.join(name))?);
         }
-        self.keep(texts.clone())?;
+        let originals = texts.clone();
         for (file, numbers) in files {
             let woven = file_text(&texts[file], mutants, &numbers);
             texts.insert(file.to_owned(), woven.text);
@@ -121,18 +129,33 @@ impl Woven {
             self.functions.insert(file.to_owned(), woven.functions);
         }
         for root in roots {
-            texts.entry(root.clone()).or_default().push_str(ASKING);
+            let text = texts.entry(root.clone()).or_default();
+            text.insert_str(0, ALLOWING);
+            text.push_str(ASKING);
+            self.shift(root, ALLOWING.len());
         }
-        self.put(&texts)
+        self.replace(originals, &texts)
+    }
+
+    /// What stands in a file stands so much further on.
+    fn shift(&mut self, file: &str, by: usize) {
+        let move_on = |range: &mut Range<usize>| *range = range.start + by..range.end + by;
+        for (range, _) in self.places.get_mut(file).into_iter().flatten() {
+            move_on(range);
+        }
+        for (range, _) in self.functions.get_mut(file).into_iter().flatten() {
+            move_on(range);
+        }
     }
 
     /// One mutant as cargo-mutants would have it: for those that can't be woven.
     pub(super) fn alone(&mut self, mutant: &Mutant) -> Result<(), Failed> {
         self.unweave()?;
-        let mut text = read(&self.root.join(&mutant.file))?;
-        self.keep(BTreeMap::from([(mutant.file.clone(), text.clone())]))?;
+        let original = read(&self.root.join(&mutant.file))?;
+        let mut text = original.clone();
         text.replace_range(mutant.range.clone(), &mutant.replacement);
-        self.put(&BTreeMap::from([(mutant.file.clone(), text)]))
+        let one = |text| BTreeMap::from([(mutant.file.clone(), text)]);
+        self.replace(one(original), &one(text))
     }
 
     /// Whose text an error in a file points at: of one mutant, or of a function that
@@ -151,16 +174,23 @@ impl Woven {
         mutant.or_else(function).unwrap_or(Blame::Nobody)
     }
 
-    fn keep(&mut self, originals: BTreeMap<String, String>) -> Result<(), Failed> {
+    /// Keeps the originals aside, and puts the woven texts of the same files in their place.
+    fn replace(
+        &mut self,
+        originals: BTreeMap<String, String>,
+        woven: &BTreeMap<String, String>,
+    ) -> Result<(), Failed> {
         fs::create_dir_all(&self.aside)
             .map_err(|error| Failed(format!("{}: {error}", self.aside.display())))?;
-        for (index, text) in originals.values().enumerate() {
-            write(&self.aside.join(index.to_string()), text)?;
+        for (index, (original, woven)) in originals.values().zip(woven.values()).enumerate() {
+            let kept = self.aside.join(index.to_string());
+            write(&kept, original)?;
+            write(&kept.with_extension("woven"), woven)?;
         }
         let names: Vec<&str> = originals.keys().map(String::as_str).collect();
         write(&self.aside.join("files"), &names.join("\n"))?;
         self.originals = originals;
-        Ok(())
+        self.put(woven)
     }
 
     fn put(&self, texts: &BTreeMap<String, String>) -> Result<(), Failed> {
@@ -328,6 +358,7 @@ mod tests {
             let roots = ["a.rs".to_owned()];
             assert!(woven.weave(&mutants, &[1], &roots).is_ok());
             let text = fs::read_to_string(&path).unwrap();
+            assert!(text.starts_with("#![allow(arithmetic_overflow"));
             assert!(text.contains("fn woven_mutant"));
             let at = |part: &str| woven.blame("a.rs", text.find(part).unwrap());
             assert!(matches!(at("a > 3"), Blame::Mutant(1)));
@@ -340,6 +371,11 @@ mod tests {
         std::mem::forget(woven());
         drop(Woven::new(&folder, &aside));
         assert_eq!(fs::read_to_string(&path).unwrap(), source);
+        // What was changed since a run was killed stays.
+        std::mem::forget(woven());
+        fs::write(&path, "fn more() {}").unwrap();
+        drop(Woven::new(&folder, &aside));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "fn more() {}");
         fs::remove_dir_all(&folder).unwrap();
     }
 
