@@ -2,6 +2,7 @@
 
 use crate::error::Problem;
 use crate::kernel::{Kernel, number};
+use crate::value::{Bool, Val};
 
 impl<'k> Kernel<'k> {
     /// Waits for all threads of the block, and makes their writes to shared and
@@ -39,6 +40,28 @@ impl<'k> Kernel<'k> {
             id,
             threads,
         }
+    }
+}
+
+impl<'k> Bool<'k> {
+    /// Whether it holds in some thread of the block. It is a barrier too: all threads come here, and
+    /// it orders their memory accesses as [`Kernel::sync`] does.
+    #[track_caller]
+    pub fn block_any(self) -> Bool<'k> {
+        self.emit("bar.red.or.pred", vec![number(0), self.register().into()])
+    }
+
+    /// Whether it holds in every thread of the block; a barrier, like [`Bool::block_any`].
+    #[track_caller]
+    pub fn block_all(self) -> Bool<'k> {
+        self.emit("bar.red.and.pred", vec![number(0), self.register().into()])
+    }
+
+    /// In how many threads of the block it holds; a barrier, like [`Bool::block_any`].
+    #[track_caller]
+    pub fn block_count(self) -> Val<'k, u32> {
+        let operands = vec![number(0), self.register().into()];
+        self.k.emit::<u32>("bar.red.popc.u32", operands)
     }
 }
 

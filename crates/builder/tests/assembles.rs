@@ -278,6 +278,9 @@ fn warps_and_blocks_together() {
                     k.warp_uniform(),
                     n.lt(7).all().to_u32(),
                     n.lt(7).any().to_u32(),
+                    n.lt(7).block_all().to_u32(),
+                    n.lt(7).block_any().to_u32(),
+                    n.lt(7).block_count(),
                 ];
                 for (index, word) in words.into_iter().enumerate() {
                     args.words.at(k.thread().x + index as u32 * 256).store(word);

@@ -389,6 +389,30 @@ fn warps_exchange() {
     }
 }
 
+/// Votes over the block: 64 threads, of which 10 hold the condition; a constant one is a barrier too.
+#[test]
+fn blocks_vote() {
+    let x: Vec<u32> = (0..64).map(|i| i * 7 % 64).collect();
+    let found = words(&x, 6, |k, v| {
+        let (some, none, all) = (v.lt(10), v.lt(0), v.lt(64));
+        let exchanged = k.shared::<u32>("exchanged", 64);
+        exchanged.at(k.thread().x).store(v);
+        let constant = k.c(1u32).eq(1).block_count();
+        vec![
+            some.block_any().to_u32() * 2 + none.block_any().to_u32(),
+            some.block_all().to_u32() * 2 + all.block_all().to_u32(),
+            some.block_count(),
+            none.block_count(),
+            constant,
+            exchanged.at(63 - k.thread().x).load(),
+        ]
+    });
+    for i in 0..64 {
+        let got: Vec<u32> = found.iter().map(|row| row[i]).collect();
+        assert_eq!(got, [2, 1, 10, 0, 64, x[63 - i]], "thread {i}");
+    }
+}
+
 /// Every element of a tile has a place of its own, in either layout, and a
 /// chunk is where its elements are.
 #[test]

@@ -3,9 +3,12 @@
 //! What stands between `// book: begin` and `// book: end` is in a page of `docs`, word for
 //! word: `cargo xtask book` writes it there, and the tests compare.
 
+mod chained_scan;
+mod cheatsheet;
 mod gemm;
 mod histogram;
 mod layer_norm;
+mod long_top_k;
 mod mistakes;
 mod pipelined_softmax;
 mod saxpy;

@@ -1,6 +1,6 @@
 //! The mistakes that the tutorial names, and what they are told as.
 
-use heist::builder::{Global, Kernel, Ptr, SharedArray, kernel_params};
+use heist::builder::{Global, Kernel, Ptr, Scope, SharedArray, kernel_params};
 use heist::launch::Arg;
 use heist::run::{Device, Settings};
 use heist::sched::Tiled;
@@ -83,5 +83,23 @@ fn bins_that_are_not_zeroed_yet() {
         });
     });
     let named = ["R001", "R005"].iter().any(|code| codes.contains(code));
+    assert!(named, "{codes:?}");
+}
+
+#[test]
+fn a_flag_without_an_order() {
+    let codes = found(|k, shared, x| {
+        k.if_(k.thread().x.eq(0), || {
+            shared.at(0).store(7);
+            x.at(0).store(0); // a plain store
+        });
+        k.if_(k.thread().x.eq(32), || {
+            k.while_(|| x.at(0).load_acquire(Scope::Block).ne(0), || {});
+            x.at(1).store(shared.at(0).load());
+        });
+    });
+    let named = ["R001", "R002", "R005"]
+        .iter()
+        .any(|code| codes.contains(code));
     assert!(named, "{codes:?}");
 }
