@@ -2,6 +2,7 @@
 //! `heist` library.
 //!
 //! * [`command`]: the subcommands, one file each.
+//! * `config`: `heist.toml`, the flags that a project always gives.
 //! * `fold`: one bug is one finding.
 //! * [`render`], [`sarif`]: findings for people and for tools.
 //! * [`origin`]: the source line behind a line of PTX.
@@ -14,6 +15,7 @@ mod say;
 mod answer;
 pub mod bench;
 pub mod command;
+mod config;
 mod file;
 mod fold;
 pub mod origin;

@@ -6,6 +6,7 @@ use clap::Args;
 use heist_gpu::DeviceInfo;
 use heist_run::DeviceName;
 use serde_json::json;
+use std::path::PathBuf;
 
 /// Say what this machine has: driver, GPUs and what they support, and the programs and
 /// packages that Heist can make use of; what each would give, and how to get it.
@@ -17,9 +18,11 @@ Examples:
 pub(crate) struct Doctor {}
 
 impl Doctor {
-    pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
+    /// `config` is the configuration file that holds here.
+    pub(crate) fn run(self, config: Option<PathBuf>, out: Output) -> Result<Verdict, BadQuestion> {
         let gpus = heist_gpu::devices();
         let tools = tools::look();
+        let config = config.map(|file| file.display().to_string());
         if out.json {
             let (devices, problem) = match &gpus {
                 Ok(devices) => (devices.iter().map(device_json).collect(), None),
@@ -30,12 +33,20 @@ impl Doctor {
                 "gpus": devices,
                 "gpu_problem": problem,
                 "commit": env!("HEIST_BUILT_FROM"),
+                "config": config,
                 "tools": tools,
                 "simulated": DeviceName::simulated().map(|d| d.to_string()).collect::<Vec<_>>(),
             }));
             return Ok(Verdict::Clean);
         }
         println!("heist {}", env!("CARGO_PKG_VERSION"));
+        match config {
+            Some(file) => println!("{:<17}  {file}", "config"),
+            None => println!(
+                "{:<17}  none: no heist.toml here or in a folder above",
+                "config"
+            ),
+        }
         match &gpus {
             Ok(devices) => devices.iter().for_each(tell),
             Err(error) => {

@@ -35,8 +35,11 @@ mod tune;
 mod tuned;
 
 use crate::answer::{Output, Verdict, question};
-use crate::say;
+use crate::{config, say};
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `--version` says; `-V` is the number alone.
@@ -64,7 +67,8 @@ Start with:
   heist doctor                  what this machine has
 
 Exit status, of every command: 0 clean, 1 something was found, 2 the question was wrong.
-HEIST_PTXAS names a ptxas, NO_COLOR turns colours off."
+HEIST_PTXAS names a ptxas, NO_COLOR turns colours off. A file heist.toml, here or in a folder above,
+says flags that are always given."
 )]
 pub struct Heist {
     #[command(subcommand)]
@@ -75,6 +79,10 @@ pub struct Heist {
     /// Colours: on a terminal that wants them, always, or never.
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
     color: Colour,
+    /// The file of flags that are always given [default: heist.toml, here or in the nearest folder
+    /// above that has one]; `none` for none.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// When to use colours.
@@ -150,6 +158,11 @@ fn whole() -> clap::Command {
     with_numbers(Heist::command())
 }
 
+/// The configuration file that holds here.
+fn config_file(named: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+    config::find(named, &std::env::current_dir().unwrap_or_default())
+}
+
 /// A negative number is a wrong number, not an unknown flag.
 fn with_numbers(command: clap::Command) -> clap::Command {
     let values = |arg: clap::Arg| match arg.get_action().takes_values() {
@@ -163,9 +176,7 @@ impl Heist {
     /// What the program was called with; says what is wrong with it, and ends.
     pub fn from_words() -> Heist {
         let json = std::env::args_os().any(|word| word == "--json");
-        let parsed = whole()
-            .try_get_matches()
-            .and_then(|words| Heist::from_arg_matches(&words));
+        let parsed = Heist::parse_words(std::env::args_os());
         parsed.unwrap_or_else(|error| {
             if json && error.exit_code() != 0 {
                 // Errors have one shape, also those of the words themselves.
@@ -184,11 +195,24 @@ impl Heist {
 
     /// From other words, the program's name first. The error tells of itself, and has
     /// the exit status; help and version are errors with a status of zero.
-    pub fn parse_words<W: Into<std::ffi::OsString> + Clone>(
+    pub fn parse_words<W: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Heist, clap::Error> {
-        let words = whole().try_get_matches_from(words)?;
-        Heist::from_arg_matches(&words)
+        let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+        let file = config_file(config::named(&words).as_deref());
+        let configured = match &file {
+            Some(file) => config::configured(whole(), file),
+            None => Ok(whole()),
+        };
+        let parsed = match configured {
+            Ok(command) => command.try_get_matches_from(words)?,
+            Err(wrong) => {
+                // Help is there also where the file is wrong.
+                whole().try_get_matches_from(words)?;
+                return Err(clap::Error::raw(ErrorKind::ValueValidation, wrong + "\n"));
+            }
+        };
+        Heist::from_arg_matches(&parsed)
     }
 
     /// Does it.
@@ -213,7 +237,10 @@ impl Heist {
             Command::Completions(command) => command.run(whole(), out),
             Command::Cuda(command) => command.run(out),
             Command::Demo(command) => command.run(out),
-            Command::Doctor(command) => command.run(out),
+            Command::Doctor(command) => {
+                let named = self.config.as_deref().map(Path::as_os_str);
+                command.run(config_file(named), out)
+            }
             Command::Emit(command) => command.run(out),
             Command::Evidence(command) => command.run(out),
             Command::Exec(command) => command.run(out),
