@@ -217,7 +217,7 @@ impl Facts {
         if let Some(register) = op.roles.register_named(name) {
             return self.registers[register.index()];
         }
-        let variable = flow.variables.get(name)?;
+        let variable = flow.variable(name)?;
         Some(Fact {
             spaces: Spaces::of(variable.space),
             congruence: Congruence::multiple_of(variable.alignment()),

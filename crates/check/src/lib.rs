@@ -28,7 +28,7 @@ pub use explain::{Explanation, explain};
 
 use context::Context;
 use facts::Facts;
-use flow::Flow;
+use flow::{Flow, Globals};
 use heist_ptx::analysis as flow;
 use heist_ptx::arch::Arch;
 use heist_ptx::{Diagnostic, Module};
@@ -41,8 +41,9 @@ pub fn check(module: &Module) -> Vec<Diagnostic> {
     let arch = Arch::parse(&module.target.arch);
     let mut found = Vec::new();
     found.extend(arch.and_then(|arch| rules::constant_size(module, arch)));
+    let globals = Globals::of(module);
     for function in module.functions() {
-        let Some(flow) = Flow::new(module, function) else {
+        let Some(flow) = Flow::new(&globals, function) else {
             continue;
         };
         let facts = Facts::of(&flow);
@@ -66,6 +67,7 @@ pub fn check(module: &Module) -> Vec<Diagnostic> {
 /// so this is a warning; a kernel that is not in the module needs nothing.
 pub fn shared_opt_in(module: &Module, entry: &str, dynamic: u32) -> Option<Diagnostic> {
     let function = module.entries().find(|f| f.name.as_str() == entry)?;
-    let flow = Flow::new(module, function)?;
+    let globals = Globals::of(module);
+    let flow = Flow::new(&globals, function)?;
     rules::shared_opt_in(&flow, Arch::parse(&module.target.arch)?, dynamic)
 }

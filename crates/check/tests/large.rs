@@ -98,3 +98,37 @@ fn a_cluster_has_more_blocks_than_can_be_counted() {
     );
     assert!(found.contains(&"L015".to_owned()), "{found:?}");
 }
+
+/// Every branch leads to the end of a long ladder, and back up it: paths in the dominator tree are
+/// as long as the kernel.
+#[test]
+fn dominators_of_ladders() {
+    let count = 40_000;
+    let mut body = String::new();
+    for at in 0..count {
+        writeln!(body, "A{at}: setp.eq.u32 %p1, %r1, {at}; @%p1 bra B{at};").expect("a string");
+    }
+    for at in 0..count {
+        let up = count - 1 - at;
+        writeln!(body, "B{at}: setp.eq.u32 %p1, %r1, {at}; @%p1 bra A{up};").expect("a string");
+    }
+    assert_eq!(codes(&kernel(&body)), Vec::<String>::new());
+}
+
+#[test]
+fn a_module_has_many_functions_and_many_variables() {
+    let mut text = ".version 8.0\n.target sm_80\n.address_size 64\n".to_owned();
+    for at in 0..40_000 {
+        writeln!(text, ".global .u32 g{at}; .func f{at}() {{ ret; }}").expect("a string");
+    }
+    assert_eq!(codes(&text), Vec::<String>::new());
+}
+
+/// A guard that nothing has set is called by its name.
+#[test]
+fn a_guard_has_a_name() {
+    let text = kernel("@%p2 add.u32 %r2, %r2, 1;");
+    let module = parse(&Source::new("guard.ptx", text)).expect("it parses");
+    let told = heist_check::check(&module).remove(0).message;
+    assert!(told.contains("`%p2`"), "{told}");
+}

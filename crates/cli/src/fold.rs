@@ -1,6 +1,7 @@
 //! One bug is one finding: the same finding at many places is reported once.
 
 use heist_ptx::{Diagnostic, Source};
+use std::collections::HashMap;
 
 /// Places that are shown beside the first; the others are named by their lines.
 const SHOWN: usize = 3;
@@ -10,18 +11,16 @@ const NAMED: usize = 12;
 /// Findings with those put together that say the same of different places, in the order of
 /// the first of each.
 pub(crate) fn fold(found: &[Diagnostic], source: &Source) -> Vec<Diagnostic> {
-    let mut groups: Vec<(String, Vec<&Diagnostic>)> = Vec::new();
+    let mut groups: Vec<Vec<&Diagnostic>> = Vec::new();
+    let mut numbers: HashMap<String, usize> = HashMap::new();
     for one in found {
-        let shape = shape(one);
-        match groups.iter_mut().find(|(known, _)| *known == shape) {
-            Some((_, list)) => list.push(one),
-            None => groups.push((shape, vec![one])),
+        let number = *numbers.entry(shape(one)).or_insert(groups.len());
+        match groups.get_mut(number) {
+            Some(list) => list.push(one),
+            None => groups.push(vec![one]),
         }
     }
-    groups
-        .into_iter()
-        .map(|(_, list)| together(&list, source))
-        .collect()
+    groups.iter().map(|list| together(list, source)).collect()
 }
 
 /// What a finding says, without its numbers: threads, addresses and counts differ from place

@@ -19,16 +19,18 @@ pub fn to_text(diagnostic: &Diagnostic, source: &Source) -> String {
         .id(diagnostic.code.0);
     let mut group = Group::with_title(title);
     if !diagnostic.span.is_none() {
+        let window = Window::of(diagnostic, source);
         let primary = AnnotationKind::Primary
-            .span(range(diagnostic.span, source))
+            .span(window.range(diagnostic.span))
             .label(&diagnostic.label);
         let others = diagnostic.others.iter().map(|other| {
             AnnotationKind::Context
-                .span(range(other.span, source))
+                .span(window.range(other.span))
                 .label(&other.text)
         });
         group = group.element(
-            Snippet::source(source.text())
+            Snippet::source(window.text)
+                .line_start(window.line)
                 .path(source.name())
                 .annotation(primary)
                 .annotations(others),
@@ -43,12 +45,47 @@ pub fn to_text(diagnostic: &Diagnostic, source: &Source) -> String {
     renderer.render(&[group])
 }
 
-/// A span as the renderer wants it: inside the text, and on character boundaries.
-fn range(span: Span, source: &Source) -> std::ops::Range<usize> {
-    let text = source.text();
-    let floor = |at: u32| text.floor_char_boundary((at as usize).min(text.len()));
-    let start = floor(span.start);
-    start..floor(span.end).max(start)
+/// The lines of the source that a diagnostic is about. The renderer reads all that it is given,
+/// and a file can have as many diagnostics as lines.
+struct Window<'s> {
+    text: &'s str,
+    start: usize,
+    /// The number of its first line.
+    line: usize,
+}
+
+impl<'s> Window<'s> {
+    fn of(diagnostic: &Diagnostic, source: &'s Source) -> Window<'s> {
+        let text = source.text();
+        let others = diagnostic.others.iter().map(|other| other.span);
+        let spans = || std::iter::once(diagnostic.span).chain(others.clone());
+        let first = spans().map(|span| span.start).min().unwrap_or(0);
+        let last = spans().map(|span| span.end.max(span.start)).max();
+        let first = floor(text, first);
+        let last = floor(text, last.unwrap_or(0));
+        let start = text[..first].rfind('\n').map_or(0, |at| at + 1);
+        let end = text[last..]
+            .find('\n')
+            .map_or(text.len(), |at| last + at + 1);
+        let line = source.position(Span::new(start, start)).line as usize;
+        Window {
+            text: &text[start..end],
+            start,
+            line,
+        }
+    }
+
+    /// A span as the renderer wants it: inside the text, and on character boundaries.
+    fn range(&self, span: Span) -> std::ops::Range<usize> {
+        let within = |at: u32| floor(self.text, at.saturating_sub(self.start as u32));
+        let start = within(span.start);
+        start..within(span.end).max(start)
+    }
+}
+
+/// The character boundary at or before a place, inside the text.
+fn floor(text: &str, at: u32) -> usize {
+    text.floor_char_boundary((at as usize).min(text.len()))
 }
 
 /// A diagnostic in the form that `--json` prints.

@@ -137,3 +137,19 @@ fn a_kernel_without_its_dynamic_shared_memory_ends_at_once() {
     assert!(found.contains(&rule::DYNAMIC_SHARED_MISSING), "{found:?}");
     assert!(!found.contains(&rule::TIME_BUDGET), "{found:?}");
 }
+
+/// Calls through one prototype share the functions that it may mean: a list for each call would
+/// take room and time by the square.
+#[test]
+fn many_indirect_calls_of_many_functions() {
+    let names = 0..8_000;
+    let functions: String = names
+        .clone()
+        .map(|at| format!(".func f{at}() {{ ret; }}\n"))
+        .collect();
+    let calls: String = names
+        .map(|at| format!("mov.u64 d, f{at}; call d, (), P;\n"))
+        .collect();
+    let body = format!(".reg .u64 d;\nP: .callprototype _ ();\n{calls}");
+    assert_eq!(refused(&functions, &body), []);
+}

@@ -89,7 +89,7 @@ pub(crate) fn shared_opt_in(flow: &Flow<'_>, arch: Arch, dynamic: u32) -> Option
 fn static_shared<'m>(flow: &Flow<'m>, arch: Arch) -> (Vec<(&'m Variable, u64)>, u64) {
     let mut used: Vec<(&Variable, u64)> = used_names(flow)
         .iter()
-        .filter_map(|name| flow.variables.get(name).copied())
+        .filter_map(|name| flow.variable(name))
         .filter(|variable| variable.space == Space::Shared)
         .filter_map(|variable| Some((variable, variable.size()?)))
         .collect();

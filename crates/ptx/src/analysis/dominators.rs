@@ -1,4 +1,4 @@
-//! Dominators, by the iteration of Cooper, Harvey and Kennedy.
+//! Dominators, by the algorithm of Lengauer and Tarjan: close to linear for any graph.
 
 use super::block::BlockId;
 
@@ -12,38 +12,50 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Of the graph with these edges, from `root`.
+    ///
+    /// Nodes go by their numbers in a depth-first walk. The semidominator of a node is the least
+    /// number from which a path leads to it through greater numbers alone; immediate dominators
+    /// follow from those.
     pub(super) fn new(root: BlockId, successors: &[Vec<BlockId>]) -> Tree {
-        let order = reverse_postorder(root, successors);
-        let mut rank = vec![u32::MAX; successors.len()];
-        for (at, node) in order.iter().enumerate() {
-            rank[node.index()] = at as u32;
-        }
-        let mut predecessors = vec![Vec::new(); successors.len()];
-        for &node in &order {
+        let Walk {
+            order,
+            rank,
+            parent,
+        } = Walk::new(root, successors);
+        let mut predecessors = vec![Vec::new(); order.len()];
+        for (from, node) in order.iter().enumerate() {
             for to in &successors[node.index()] {
-                predecessors[to.index()].push(node);
+                predecessors[rank[to.index()] as usize].push(from as u32);
             }
         }
-        // The root is its own dominator while the others are looked for.
+        let mut forest = Forest::new(order.len());
+        let mut idom = vec![0u32; order.len()];
+        // The nodes of each semidominator whose dominator is still to be found.
+        let mut waiting: Vec<Vec<u32>> = vec![Vec::new(); order.len()];
+        for node in (1..order.len() as u32).rev() {
+            let up = parent[node as usize];
+            for &before in &predecessors[node as usize] {
+                let least = forest.least(before);
+                let semi = &mut forest.semi;
+                semi[node as usize] = semi[node as usize].min(semi[least as usize]);
+            }
+            waiting[forest.semi[node as usize] as usize].push(node);
+            forest.ancestor[node as usize] = up;
+            for below in std::mem::take(&mut waiting[up as usize]) {
+                let least = forest.least(below);
+                let higher = forest.semi[least as usize] < forest.semi[below as usize];
+                idom[below as usize] = if higher { least } else { up };
+            }
+        }
+        for node in 1..order.len() {
+            if idom[node] != forest.semi[node] {
+                idom[node] = idom[idom[node] as usize];
+            }
+        }
         let mut above: Vec<Option<BlockId>> = vec![None; successors.len()];
-        above[root.index()] = Some(root);
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for &node in order.iter().skip(1) {
-                let mut best: Option<BlockId> = None;
-                for &before in &predecessors[node.index()] {
-                    if above[before.index()].is_some() {
-                        best = Some(best.map_or(before, |best| meet(&above, &rank, best, before)));
-                    }
-                }
-                if best.is_some() && above[node.index()] != best {
-                    above[node.index()] = best;
-                    changed = true;
-                }
-            }
+        for (node, &up) in idom.iter().enumerate().skip(1) {
+            above[order[node].index()] = Some(order[up as usize]);
         }
-        above[root.index()] = None;
         let span = spans(&order, &above);
         Tree { above, span }
     }
@@ -84,19 +96,93 @@ fn spans(order: &[BlockId], above: &[Option<BlockId>]) -> Vec<(u32, u32)> {
     span
 }
 
-fn meet(above: &[Option<BlockId>], rank: &[u32], mut a: BlockId, mut b: BlockId) -> BlockId {
-    while a != b {
-        let deeper = if rank[a.index()] > rank[b.index()] {
-            &mut a
-        } else {
-            &mut b
-        };
-        match above[deeper.index()] {
-            Some(up) if up != *deeper => *deeper = up,
-            _ => return *deeper,
+/// The nodes that have been looked at, in trees of the depth-first walk.
+struct Forest {
+    semi: Vec<u32>,
+    /// The parent, or a node further up once a path has been shortened.
+    ancestor: Vec<u32>,
+    /// The node with the least semidominator on the path up to the ancestor, without it.
+    label: Vec<u32>,
+    /// The path that is being shortened.
+    path: Vec<u32>,
+}
+
+/// A node that is the root of its tree.
+const NO_ANCESTOR: u32 = u32::MAX;
+
+impl Forest {
+    fn new(nodes: usize) -> Forest {
+        Forest {
+            semi: (0..nodes as u32).collect(),
+            ancestor: vec![NO_ANCESTOR; nodes],
+            label: (0..nodes as u32).collect(),
+            path: Vec::new(),
         }
     }
-    a
+
+    /// The node with the least semidominator on the path from `node` up to the root of its tree,
+    /// without that root. Shortens the path, without recursion.
+    fn least(&mut self, node: u32) -> u32 {
+        let mut at = node;
+        while let up = self.ancestor[at as usize]
+            && up != NO_ANCESTOR
+            && self.ancestor[up as usize] != NO_ANCESTOR
+        {
+            self.path.push(at);
+            at = up;
+        }
+        while let Some(at) = self.path.pop() {
+            let up = self.ancestor[at as usize] as usize;
+            let (own, upper) = (self.label[at as usize], self.label[up]);
+            if self.semi[upper as usize] < self.semi[own as usize] {
+                self.label[at as usize] = upper;
+            }
+            self.ancestor[at as usize] = self.ancestor[up];
+        }
+        self.label[node as usize]
+    }
+}
+
+/// A depth-first walk from the root.
+struct Walk {
+    /// The nodes in the order in which they are met.
+    order: Vec<BlockId>,
+    /// The place of each node in that order.
+    rank: Vec<u32>,
+    /// By that order: the node from which each was met.
+    parent: Vec<u32>,
+}
+
+impl Walk {
+    fn new(root: BlockId, successors: &[Vec<BlockId>]) -> Walk {
+        let mut walk = Walk {
+            order: Vec::new(),
+            rank: vec![u32::MAX; successors.len()],
+            parent: Vec::new(),
+        };
+        if successors.is_empty() {
+            return walk;
+        }
+        walk.meet(root, 0);
+        // Without recursion: a generated kernel can have a hundred thousand blocks.
+        let mut stack = vec![(root, 0)];
+        while let Some((node, next)) = stack.pop() {
+            if let Some(&to) = successors[node.index()].get(next) {
+                stack.push((node, next + 1));
+                if walk.rank[to.index()] == u32::MAX {
+                    walk.meet(to, walk.rank[node.index()]);
+                    stack.push((to, 0));
+                }
+            }
+        }
+        walk
+    }
+
+    fn meet(&mut self, node: BlockId, parent: u32) {
+        self.rank[node.index()] = self.order.len() as u32;
+        self.order.push(node);
+        self.parent.push(parent);
+    }
 }
 
 /// The nodes that `root` reaches, in reverse postorder.
@@ -140,5 +226,39 @@ mod tests {
         assert!(dominates(0, 4) && dominates(3, 4) && dominates(3, 3));
         assert!(!dominates(1, 3) && !dominates(4, 3));
         assert!(!dominates(5, 3) && !dominates(3, 5) && !dominates(0, 5));
+    }
+
+    /// Whether `to` can be reached from node 0 on a path that leaves `without` out.
+    fn reached(edges: &[Vec<BlockId>], to: usize, without: Option<usize>) -> bool {
+        let mut seen = vec![false; edges.len()];
+        let mut open = vec![0];
+        while let Some(node) = open.pop() {
+            if Some(node) != without && !std::mem::replace(&mut seen[node], true) {
+                open.extend(edges[node].iter().map(|to| to.index()));
+            }
+        }
+        seen[to]
+    }
+
+    #[test]
+    fn random_graphs_agree_with_the_definition() {
+        let mut state = 1u64;
+        let mut below = |end: usize| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) as usize % end
+        };
+        for nodes in (1..=9).cycle().take(600) {
+            let edges: Vec<Vec<BlockId>> = (0..nodes)
+                .map(|_| (0..below(4)).map(|_| BlockId::new(below(nodes))).collect())
+                .collect();
+            let tree = Tree::new(BlockId::new(0), &edges);
+            for (a, b) in (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b))) {
+                let all_lead_through = reached(&edges, a, None)
+                    && reached(&edges, b, None)
+                    && !reached(&edges, b, Some(a));
+                let answer = tree.dominates(BlockId::new(a), BlockId::new(b));
+                assert_eq!(answer, all_lead_through, "{a} before {b} in {edges:?}");
+            }
+        }
     }
 }

@@ -102,14 +102,25 @@ pub struct Flow<'m> {
     pub registers: usize,
     /// The instructions that write each register.
     writers: Vec<Vec<usize>>,
-    /// Variables of the function and of the module, by name; an inner one hides
-    /// an outer one of the same name.
-    pub variables: FxHashMap<Name, &'m Variable>,
+    variables: FxHashMap<Name, &'m Variable>,
+    globals: &'m Globals<'m>,
+}
+
+/// The variables of a module by their names, for the flows of all its functions.
+#[derive(Debug)]
+pub struct Globals<'m>(FxHashMap<&'m str, &'m Variable>);
+
+impl<'m> Globals<'m> {
+    /// Those of this module.
+    pub fn of(module: &'m Module) -> Globals<'m> {
+        let named = |variable: &'m Variable| (variable.name.as_str(), variable);
+        Globals(module.variables().map(named).collect())
+    }
 }
 
 impl<'m> Flow<'m> {
     /// The flow of a function; `None` for a declaration.
-    pub fn new(module: &'m Module, function: &'m Function) -> Option<Flow<'m>> {
+    pub fn new(globals: &'m Globals<'m>, function: &'m Function) -> Option<Flow<'m>> {
         let body = function.body.as_ref()?;
         let mut walk = Walk {
             ops: Vec::new(),
@@ -122,7 +133,7 @@ impl<'m> Flow<'m> {
             variables: FxHashMap::default(),
         };
         let formals = || function.params.iter().chain(&function.returns);
-        for variable in module.variables().chain(formals()) {
+        for variable in formals() {
             walk.variables.insert(variable.name.clone(), variable);
         }
         for formal in formals().filter(|formal| formal.space == Space::Reg) {
@@ -143,7 +154,15 @@ impl<'m> Flow<'m> {
             registers: walk.numbers.len(),
             writers,
             variables: walk.variables,
+            globals,
         })
+    }
+
+    /// The variable of this name, of the function or of the module; an inner one hides an outer
+    /// one.
+    pub fn variable(&self, name: &str) -> Option<&'m Variable> {
+        let own = self.variables.get(name);
+        own.or_else(|| self.globals.0.get(name)).copied()
     }
 
     /// The instructions whose value `register` can have at instruction `at`.
@@ -332,8 +351,8 @@ impl<'m> Walk<'m> {
     fn roles(&mut self, instruction: &Instruction, row: Option<&Row>) -> Roles {
         let mut roles = Roles::default();
         if let Some(guard) = &instruction.guard {
-            roles.guard = self.register(&guard.register);
-            roles.reads.extend(roles.guard);
+            self.named(&guard.register, false, &mut roles);
+            roles.guard = roles.reads.last().copied();
         }
         let first = row.map_or(First::Written, |row| row.first(instruction));
         for (at, operand) in instruction.operands.iter().enumerate() {

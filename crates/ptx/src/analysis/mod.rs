@@ -16,7 +16,7 @@ mod liveness;
 mod scope;
 
 pub use block::BlockId;
-pub use flow::{Flow, Op, Register, Roles};
+pub use flow::{Flow, Globals, Op, Register, Roles};
 pub use graph::{Graph, Leave};
 pub use liveness::{Touched, live_at_entry};
 pub use scope::{Clash, Found, Label, Scopes, Twice};

@@ -1,7 +1,7 @@
 //! The decoder of one kernel: what it knows so far, and what it has emitted.
 
 use super::cost::{Cost, Leaves};
-use super::names::Declared;
+use super::names::{Declared, Targets, TargetsKey};
 use super::pipe;
 use super::trail::Trail;
 use super::variables::Variables;
@@ -22,6 +22,8 @@ pub(crate) struct Decoder<'m> {
     pub(crate) by_name: FxHashMap<Name, &'m Function>,
     pub(crate) numbers: FxHashMap<Name, u32>,
     pub(crate) queue: Vec<&'m Function>,
+    /// What indirect calls may call.
+    pub(crate) targets: FxHashMap<TargetsKey, Targets>,
 
     pub(crate) ops: Vec<Op>,
     pub(crate) leaves: Vec<Leaves>,

@@ -2,6 +2,8 @@
 
 use crate::code::{Pred, Slot};
 use heist_ptx::ScalarType;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// What a name is declared as.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,4 +95,16 @@ pub(crate) enum Storage {
     Frame(u32),
     /// At this offset of the kernel's parameters.
     Param(u32),
+}
+
+/// The functions that an indirect call may call: their numbers, by their addresses.
+pub(crate) type Targets = Arc<FxHashMap<u64, u32>>;
+
+/// What the functions of an indirect call are known by.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) enum TargetsKey {
+    /// The list at this address.
+    List(usize),
+    /// Functions with so many parameters and results.
+    Signature { params: usize, returns: usize },
 }

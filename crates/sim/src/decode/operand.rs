@@ -3,7 +3,6 @@
 use super::address::{Addr, Base};
 use super::constant::{Symbols, evaluate};
 use super::names::{Named, Register, Storage};
-use super::variables::function_address;
 use super::{Decoded, Decoder};
 use crate::code::{Pred, PredSrc, Slot};
 use crate::special::Special;
@@ -151,13 +150,9 @@ impl Decoder<'_> {
             return Ok(self.special(special));
         }
         if part.is_none()
-            && let Some(at) = self
-                .variables
-                .functions
-                .iter()
-                .position(|known| known == name)
+            && let Some(&address) = self.variables.functions.get(name)
         {
-            return Ok(self.constant(function_address(at), ty.bits()));
+            return Ok(self.constant(address, ty.bits()));
         }
         let code = if name.starts_with('%') {
             rule::UNDECLARED_REGISTER

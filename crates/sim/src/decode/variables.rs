@@ -10,7 +10,7 @@ use heist_ptx::{
 use rustc_hash::FxHashMap;
 
 /// Where functions' addresses begin; sixteen apart.
-pub(crate) const FUNCTIONS: u64 = 0x7e00_0000_0000;
+const FUNCTIONS: u64 = 0x7e00_0000_0000;
 
 /// A variable of the module.
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ pub(crate) struct Variables {
     list: Vec<ModuleVariable>,
     by_name: FxHashMap<Name, usize>,
     pub(crate) const_len: u64,
-    /// Function names in the order of their addresses.
-    pub(crate) functions: Vec<Name>,
+    /// The address of each function.
+    pub(crate) functions: FxHashMap<Name, u64>,
 }
 
 impl Variables {
@@ -44,9 +44,9 @@ impl Variables {
         let mut next = base.max(window::GLOBAL);
         let mut declared: Vec<&Variable> = Vec::new();
         for function in module.functions() {
-            if !variables.functions.contains(&function.name) {
-                variables.functions.push(function.name.clone());
-            }
+            let next = FUNCTIONS + 16 * variables.functions.len() as u64;
+            let address = variables.functions.entry(function.name.clone());
+            address.or_insert(next);
             if let Some(body) = &function.body {
                 static_variables(body, &mut declared);
             }
@@ -140,8 +140,7 @@ impl Variables {
             };
             symbols.insert(variable.name.clone(), (plain, generic));
         }
-        for (at, name) in self.functions.iter().enumerate() {
-            let address = function_address(at);
+        for (name, &address) in &self.functions {
             symbols.insert(name.clone(), (address, address));
         }
         symbols
@@ -167,11 +166,6 @@ fn checked(variable: &Variable) -> Result<u64, Box<Diagnostic>> {
             ),
         ))),
     }
-}
-
-/// The address of the function with this number.
-pub(crate) fn function_address(at: usize) -> u64 {
-    FUNCTIONS + 16 * at as u64
 }
 
 /// `.global` and `.const` variables inside functions.

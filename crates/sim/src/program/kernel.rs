@@ -47,6 +47,7 @@ pub(crate) fn decode(
         module,
         variables,
         by_name,
+        targets: FxHashMap::default(),
         numbers: FxHashMap::default(),
         queue: Vec::new(),
         ops: Vec::new(),

@@ -9,12 +9,12 @@ use crate::code::{Flow, Reach, Slot};
 use crate::decode::declare::signature_layout;
 use crate::decode::map::with;
 use crate::decode::mods::Mods;
-use crate::decode::names::{Memory, Named, Register, Storage, rows_of};
-use crate::decode::variables::FUNCTIONS;
+use crate::decode::names::{Memory, Named, Register, Storage, Targets, TargetsKey, rows_of};
 use crate::decode::{Cost, Decoded, Decoder, Leaves};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
 use heist_ptx::{Function, Instruction, Name, Operand, ScalarType, Statement, Variable, rule};
+use rustc_hash::FxHashMap;
 
 /// Loads a register parameter from the function's own frame.
 pub(crate) fn load_formal(register: Register, offset: u32) -> Box<dyn Instr> {
@@ -62,7 +62,7 @@ type Signature<'m> = (&'m [Variable], &'m [Variable]);
 enum Callee {
     Direct(u32),
     /// The address in a register; functions by their addresses.
-    Indirect(Slot, Vec<(u64, u32)>),
+    Indirect(Slot, Targets),
 }
 
 struct Call {
@@ -159,62 +159,72 @@ fn indirect<'m>(
     };
     let register = d.register(name)?;
     let slot = register.slot(0);
-    let is_target = |function: &&Function| {
-        function.kind == heist_ptx::FunctionKind::Func && function.body.is_some()
+    let formals: Signature<'m> = match d.find_list(list) {
+        Some(Statement::CallTargets { targets, .. }) => {
+            let Some(first) = targets.first() else {
+                return Err(d.wrong(rule::CALL_SIGNATURE, "the list of targets is empty"));
+            };
+            let first = named(d, first)?;
+            (&first.returns, &first.params)
+        }
+        Some(Statement::CallPrototype(prototype)) => (&prototype.returns, &prototype.params),
+        _ => {
+            return Err(d.wrong(
+                rule::UNDECLARED_LABEL,
+                format!("`{list}` is neither `.calltargets` nor `.callprototype`"),
+            ));
+        }
     };
-    let (targets, formals): (Vec<&'m Function>, (&'m [Variable], &'m [Variable])) =
-        match d.find_list(list) {
-            Some(Statement::CallTargets { targets, .. }) => {
-                let mut functions = Vec::new();
-                for target in targets {
-                    match d.by_name.get(target) {
-                        Some(function) => functions.push(*function),
-                        None => {
-                            return Err(d.wrong(
-                                rule::UNDECLARED_FUNCTION,
-                                format!("`{target}` is no function"),
-                            ));
-                        }
-                    }
-                }
-                let Some(first) = functions.first().copied() else {
-                    return Err(d.wrong(rule::CALL_SIGNATURE, "the list of targets is empty"));
-                };
-                (functions, (&first.returns, &first.params))
+    Ok((Callee::Indirect(slot, targets(d, list)?), formals))
+}
+
+/// The functions that a list or a prototype means. Calls that mean the same ones share them.
+fn targets<'m>(d: &mut Decoder<'m>, list: &'m Name) -> Decoded<Targets> {
+    let (key, functions): (TargetsKey, Vec<&'m Function>) = match d.find_list(list) {
+        Some(Statement::CallTargets { targets, .. }) => {
+            let key = TargetsKey::List(targets.as_ptr() as usize);
+            if let Some(known) = d.targets.get(&key) {
+                return Ok(known.clone());
             }
-            Some(Statement::CallPrototype(prototype)) => {
-                // Any function of the module with this signature can be meant.
-                let functions = d
-                    .module
-                    .functions()
-                    .filter(is_target)
-                    .filter(|function| {
-                        function.params.len() == prototype.params.len()
-                            && function.returns.len() == prototype.returns.len()
-                    })
-                    .collect();
-                (functions, (&prototype.returns, &prototype.params))
+            let functions = targets.iter().map(|target| named(d, target));
+            (key, functions.collect::<Decoded<_>>()?)
+        }
+        Some(Statement::CallPrototype(prototype)) => {
+            // Any function of the module with this signature can be meant.
+            let (params, returns) = (prototype.params.len(), prototype.returns.len());
+            let key = TargetsKey::Signature { params, returns };
+            if let Some(known) = d.targets.get(&key) {
+                return Ok(known.clone());
             }
-            _ => {
-                return Err(d.wrong(
-                    rule::UNDECLARED_LABEL,
-                    format!("`{list}` is neither `.calltargets` nor `.callprototype`"),
-                ));
-            }
-        };
-    let mut by_address = Vec::new();
-    for function in targets {
+            let is_meant = |function: &&Function| {
+                function.kind == heist_ptx::FunctionKind::Func
+                    && function.body.is_some()
+                    && (function.params.len(), function.returns.len()) == (params, returns)
+            };
+            (key, d.module.functions().filter(is_meant).collect())
+        }
+        _ => return Ok(Targets::default()),
+    };
+    let mut by_address = FxHashMap::default();
+    for function in functions {
         let number = d.number_of(function);
-        if let Some(at) = d
-            .variables
-            .functions
-            .iter()
-            .position(|known| *known == function.name)
-        {
-            by_address.push((FUNCTIONS + 16 * at as u64, number));
+        if let Some(&address) = d.variables.functions.get(&function.name) {
+            by_address.insert(address, number);
         }
     }
-    Ok((Callee::Indirect(slot, by_address), formals))
+    let targets = Targets::new(by_address);
+    d.targets.insert(key, targets.clone());
+    Ok(targets)
+}
+
+/// The function that is called so.
+fn named<'m>(d: &Decoder<'m>, name: &Name) -> Decoded<&'m Function> {
+    d.by_name.get(name).copied().ok_or_else(|| {
+        d.wrong(
+            rule::UNDECLARED_FUNCTION,
+            format!("`{name}` is no function"),
+        )
+    })
 }
 
 /// Adds what is passed for one parameter: a vector register part by part.
@@ -291,8 +301,7 @@ impl Instr for Call {
             Callee::Indirect(slot, targets) => {
                 let addresses = cx.read::<u64>(*slot);
                 let first = addresses[crate::lanes::first(mask)];
-                let Some(&(_, function)) = targets.iter().find(|(address, _)| *address == first)
-                else {
+                let Some(&function) = targets.get(&first) else {
                     cx.report(rule::INDIRECT_TARGET, mask, |_, mut told| {
                         told.message = format!(
                             "calls {first:#x}, which is the address of no function that it may call"
