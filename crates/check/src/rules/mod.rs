@@ -9,6 +9,7 @@ mod local;
 mod reach;
 mod shared;
 mod tensor;
+mod tensor_memory;
 mod unset;
 mod wgmma;
 
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[Rule] = &[
     tensor::local_fragments,
     tensor::cut_to_a_trap,
     tensor::ignored_setmaxnreg,
+    tensor_memory::discipline,
     wgmma::discipline,
     copies::cp_async,
     copies::mbarrier_init,
