@@ -172,7 +172,8 @@ def test_what_the_compiler_is_the_reason_of():
 
     early, wrong = _Finding("T101", 7, "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%r2];"), _Finding("T101", 8, "tcgen05.st")
     twice, after, lost = _Finding("A027", 9), _Finding("A009", 9), _Finding("A009", 10)
-    found = [early, wrong, twice, after, lost]
-    assert _of_compiler(found, waits=False) == [early, twice, after]
+    decoded = _Finding("L004", 11, "clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r1, %rq1;")
+    found = [early, wrong, twice, after, lost, decoded]
+    assert _of_compiler(found, waits=False) == [early, twice, after, decoded]
     # A kernel that waits elsewhere has a wait missing here.
-    assert _of_compiler(found, waits=True) == [twice, after]
+    assert _of_compiler(found, waits=True) == [twice, after, decoded]

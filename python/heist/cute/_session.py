@@ -71,6 +71,8 @@ class Session:
 _ONE_COPY = "`cute.copy` by a whole warp is in PTX a copy by each lane: `with cute.arch.elect_one():` around it asks for one"
 _NO_WAIT = "`cute.copy` from tensor memory has no wait in PTX: `cute.arch.fence_view_async_tmem_load()` behind it is one"
 
+_DECODED = "`cute.arch.clc_response` decodes an answer of launch control before it is known to grant a block: use what it gives only where that is valid"
+
 
 def _of_compiler(findings: list[Any], waits: bool) -> list[Any]:
     """What is wrong in the PTX of a source as NVIDIA's examples have it. `waits` is whether the kernel
@@ -79,14 +81,16 @@ def _of_compiler(findings: list[Any], waits: bool) -> list[Any]:
     return [
         finding
         for finding in findings
-        if finding.code in ("A027", "A009") and finding.line in repeated
+        if finding.code == "L004"
+        or finding.code in ("A027", "A009") and finding.line in repeated
         or finding.code in ("T101", "T103") and not waits and any("tcgen05.ld" in one for one in finding.instructions)
     ]
 
 
 def _about_compiler(kernel: str, findings: list[Any]) -> str:
     codes = {finding.code for finding in findings}
-    advice = [_ONE_COPY] * ("A027" in codes) + [_NO_WAIT] * bool(codes & {"T101", "T103"})
+    reasons = {"A027": _ONE_COPY, "T101": _NO_WAIT, "T103": _NO_WAIT, "L004": _DECODED}
+    advice = dict.fromkeys(reason for code, reason in reasons.items() if code in codes)
     text = "\n".join(finding.text for finding in findings)
     return f"`{kernel}`: the DSL's compiler made this from a source that NVIDIA's examples have too. {'; '.join(advice)}.\n{text}"
 

@@ -15,6 +15,7 @@ use crate::race::clock::{Clock, Known};
 use crate::state::tensor_memory::{Span, Use, What};
 use heist_arith::tensor::tcgen05::place::Shape;
 use heist_ptx::{Instruction, ScalarType, rule};
+use std::ops::Range;
 
 /// Cycles from a load to its result. A warp reads 32 words a cycle.
 const LATENCY: u64 = 32;
@@ -118,14 +119,17 @@ impl Instr for Transfer {
         }
         let base = self.base(cx);
         let what = if self.stores { What::Store } else { What::Load };
-        let span = self.span(base);
+        let spans = self.spans(base);
         let doing = Doing {
             what,
             writes: self.stores,
             lanes: cx.mask,
         };
         let rank = cx.warp.rank;
-        let good = check(cx, rank, span, doing);
+        let mut good = true;
+        for &span in &spans {
+            good &= check(cx, rank, span, doing);
+        }
         if self.stores {
             self.store(cx, base);
         } else {
@@ -142,13 +146,12 @@ impl Instr for Transfer {
             pc: cx.pc(),
             time,
         };
-        let (reads, writes) = if self.stores {
-            (None, Some(span))
+        let (reads, writes): (&[Span], &[Span]) = if self.stores {
+            (&[], &spans)
         } else {
-            (Some(span), None)
+            (&spans, &[])
         };
-        cx.tensor(rank)
-            .note(one, reads.as_slice(), writes.as_slice());
+        cx.tensor(rank).note(one, reads, writes);
         Flow::Next
     }
 }
@@ -194,20 +197,25 @@ impl Transfer {
         }
     }
 
-    /// Columns that it reaches.
-    fn width(&self) -> usize {
-        let last = (0..LANES).map(|thread| self.shape.place(thread, self.slots.len() - 1).1);
-        let width = last.max().unwrap_or(0) + 1;
-        if self.packs { 2 * width } else { width }
-    }
-
-    fn span(&self, base: TensorAddress) -> Span {
+    /// What it reaches: two parts where the shape has a distance between its halves.
+    fn spans(&self, base: TensorAddress) -> Vec<Span> {
         let first = base.lane / 16;
         let halves = if self.shape.lanes() == 32 { 0b11 } else { 1 };
-        Span {
-            halves: halves << first,
-            start: base.column,
-            width: self.width(),
+        let packed = if self.packs { 2 } else { 1 };
+        let part = |threads: Range<usize>| {
+            let column = |thread, register| self.shape.place(thread, register).1;
+            let start = threads.clone().map(|thread| column(thread, 0)).min();
+            let last = threads.map(|thread| column(thread, self.slots.len() - 1));
+            let (start, end) = (start.unwrap_or(0), last.max().unwrap_or(0) + 1);
+            Span {
+                halves: halves << first,
+                start: base.column + packed * start,
+                width: packed * (end - start),
+            }
+        };
+        match self.shape {
+            Shape::L16x32x2(_) => vec![part(0..LANES / 2), part(LANES / 2..LANES)],
+            _ => vec![part(0..LANES)],
         }
     }
 
