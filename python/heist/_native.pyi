@@ -1,5 +1,6 @@
 """The compiled part of the package."""
 
+import os
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -100,6 +101,9 @@ class Plan:
     """A planned operation."""
 
     name: str
+    problem: str | None
+    answer: str | None
+    refusal: str | None
     counters: int
     scratch: int
     flops: float
@@ -109,8 +113,9 @@ class Plan:
 class Ops:
     """The operations of one device."""
 
-    def __init__(self, device: str) -> None: ...
+    def __init__(self, device: str, answers: str | os.PathLike[str] | None = None) -> None: ...
     def __len__(self) -> int: ...
+    def plans(self) -> list[tuple[str, str | None, str | None, str | None]]: ...
     def gemm(self, m: int, n: int, k: int, **how: Any) -> Plan: ...
     def grouped_gemm(self, groups: int, rows: int, n: int, k: int, **how: Any) -> Plan: ...
     def attention(

@@ -13,6 +13,10 @@ use heist::run::{Device, DeviceName};
 use heist::sched::{AnyPolicy, Schedule, Submit, TileSource};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use std::path::PathBuf;
+
+/// A plan's name, problem, answer and refusal.
+type PlanTold = (String, Option<String>, Option<String>, Option<String>);
 
 /// The operations of one device.
 #[pyclass(frozen, module = "heist._native")]
@@ -23,19 +27,37 @@ pub(crate) struct Ops {
 
 #[pymethods]
 impl Ops {
-    /// Of `gpu:0`, or of a simulated device such as `sim:h200`.
+    /// Of `gpu:0`, or of a simulated device such as `sim:h200`. The file of the tuner's answers is the
+    /// usual one unless given; an empty name is none.
     #[new]
-    fn new(py: Python<'_>, device: &str) -> PyResult<Ops> {
+    #[pyo3(signature = (device, answers=None))]
+    fn new(py: Python<'_>, device: &str, answers: Option<PathBuf>) -> PyResult<Ops> {
         let name: DeviceName = device.parse().map_err(bad_word)?;
         py.detach(|| {
             let device = Device::open(name).map_err(|error| error.to_string())?;
-            heist::ops::Ops::new(device).map_err(|error| error.to_string())
+            let ops = heist::ops::Ops::new(device).map_err(|error| error.to_string())?;
+            Ok(match answers {
+                None => ops,
+                Some(file) => {
+                    ops.with_answers(Some(file).filter(|file| !file.as_os_str().is_empty()))
+                }
+            })
         })
         .map(|ops| Ops {
             ops,
             simulated: matches!(name, DeviceName::Sim(_)),
         })
-        .map_err(HeistError::new_err)
+        .map_err(|why: String| HeistError::new_err(why))
+    }
+
+    /// Of each plan its name, and its problem, answer and refusal ([`Plan`]).
+    fn plans(&self) -> Vec<PlanTold> {
+        let told = self.ops.plans().into_iter();
+        told.map(|(name, tuning)| {
+            let answer = tuning.answer.map(|answer| answer.to_string());
+            (name, tuning.problem, answer, tuning.refusal)
+        })
+        .collect()
     }
 
     /// How many plans were made.
@@ -287,6 +309,25 @@ impl Plan {
     #[getter]
     fn name(&self) -> &str {
         self.plan.name()
+    }
+
+    /// The problem as `heist tune` takes it, where the tuner's answer was looked up.
+    #[getter]
+    fn problem(&self) -> Option<&str> {
+        self.plan.tuning().problem.as_deref()
+    }
+
+    /// The answer that was taken: tiles and schedule.
+    #[getter]
+    fn answer(&self) -> Option<String> {
+        let answer = self.plan.tuning().answer.as_ref();
+        answer.map(ToString::to_string)
+    }
+
+    /// Why an answer, or the file of answers, was not taken.
+    #[getter]
+    fn refusal(&self) -> Option<&str> {
+        self.plan.tuning().refusal.as_deref()
     }
 
     /// Bytes of counters: zero before the first launch.

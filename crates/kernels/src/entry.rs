@@ -50,6 +50,42 @@ pub(crate) fn holds(what: &str, elements: u64) -> Result<(), KernelError> {
     )))
 }
 
+/// A list in words as its items: between commas, `512*8` for eight alike.
+pub(crate) fn items(text: &str) -> Result<Vec<&str>, KernelError> {
+    const MOST: usize = 1 << 20;
+    let mut items = Vec::new();
+    for run in text.split(',') {
+        let (item, count) = match run.split_once('*') {
+            None => (run, Some(1)),
+            Some((item, count)) => (item, count.trim().parse().ok()),
+        };
+        let Some(count) = count.filter(|count| *count <= MOST - items.len()) else {
+            return Err(KernelError::unfit(format!(
+                "`{run}` in a list: eight alike are written 512*8, and there are at most {MOST}"
+            )));
+        };
+        items.extend(std::iter::repeat_n(item, count));
+    }
+    Ok(items)
+}
+
+/// A list in words, as [`items`] reads it.
+pub(crate) fn runs<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    let mut runs: Vec<(String, usize)> = Vec::new();
+    for item in items {
+        let item = item.to_string();
+        match runs.last_mut() {
+            Some((last, count)) if *last == item => *count += 1,
+            _ => runs.push((item, 1)),
+        }
+    }
+    let words = runs.into_iter().map(|(item, count)| match count {
+        1 => item,
+        _ => format!("{item}*{count}"),
+    });
+    words.collect::<Vec<_>>().join(",")
+}
+
 /// The settings of a kernel, by name.
 ///
 /// ```
@@ -134,6 +170,19 @@ impl Settings {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// The problem in words: every parameter that has a value, except those that choose a kernel or the
+    /// data and those that others stand for.
+    pub(crate) fn problem(&self, known: &[Parameter], others: &[&str]) -> String {
+        const CHOICES: [&str; 5] = ["variant", "config", "seed", "splits", "together"];
+        let problem = known
+            .iter()
+            .filter(|one| !CHOICES.contains(&one.name) && !others.contains(&one.name))
+            .map(|one| (one.name, self.word(known, one.name)))
+            .filter(|(_, value)| !value.is_empty());
+        let words = problem.map(|(name, value)| format!("{name}={value}"));
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// Fails on a name that is not among those known.
@@ -226,21 +275,8 @@ pub trait Entry: Sync {
         candidate: &Candidate,
         target: Target,
     ) -> Result<Prepared, KernelError>;
-    /// The problem in words: every parameter except those that choose a kernel or the data. An
-    /// answer of the tuner is filed under it.
+    /// The problem in words. An answer of the tuner is filed under it.
     fn problem_words(&self, settings: &Settings) -> String {
-        const CHOICES: [&str; 5] = ["variant", "config", "seed", "splits", "together"];
-        let problem = self
-            .parameters()
-            .iter()
-            .filter(|one| !CHOICES.contains(&one.name));
-        let words = problem.map(|one| {
-            format!(
-                "{}={}",
-                one.name,
-                settings.word(self.parameters(), one.name)
-            )
-        });
-        words.collect::<Vec<_>>().join(" ")
+        settings.problem(self.parameters(), &[])
     }
 }

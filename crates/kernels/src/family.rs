@@ -9,6 +9,7 @@ use crate::error::KernelError;
 use crate::job::Job;
 use crate::plan::LaunchPlan;
 use heist_builder::{Arch, LaunchInfo};
+use heist_launch::Buffer;
 use heist_ptx::arch::Footprint;
 use heist_sched::Schedule;
 
@@ -65,24 +66,30 @@ pub trait Variant: Sync {
     ///
     /// # Errors
     /// What could not be built or planned.
-    fn job(
-        &self,
-        problem: &Self::Problem,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError>;
-    /// The same without data: for callers with device memory of their own.
-    ///
-    /// # Errors
-    /// What could not be built or planned.
     fn plan(
         &self,
         problem: &Self::Problem,
         schedule: Option<&Schedule>,
         target: Target,
-    ) -> Result<LaunchPlan, KernelError> {
-        let job = self.job(problem, schedule, target)?;
-        Ok(LaunchPlan::of_job(self.name(), job))
+    ) -> Result<LaunchPlan, KernelError>;
+    /// What a buffer must hold for a problem, such as where sequences begin; zeros do where nothing is
+    /// said.
+    fn contents(&self, problem: &Self::Problem, buffer: &str) -> Option<Buffer> {
+        let _ = (problem, buffer);
+        None
+    }
+    /// The same with data on the host.
+    ///
+    /// # Errors
+    /// What could not be built or planned.
+    fn job(
+        &self,
+        problem: &Self::Problem,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<Job, KernelError> {
+        let plan = self.plan(problem, schedule, target)?;
+        Ok(plan.job(|buffer| self.contents(problem, buffer)))
     }
 }
 

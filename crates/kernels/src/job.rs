@@ -105,9 +105,10 @@ impl Job {
         }
     }
 
-    /// The same with one more buffer.
+    /// The same with one more buffer, or with another in the place of one of that name.
     #[must_use]
     pub fn buffer(mut self, name: &str, role: Role, data: Buffer) -> Job {
+        self.buffers.retain(|buffer| buffer.name != name);
         self.buffers.push(NamedBuffer {
             name: name.to_owned(),
             role,

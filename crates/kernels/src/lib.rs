@@ -28,3 +28,4 @@ pub use error::KernelError;
 pub use family::{Family, Target, Variant};
 pub use job::{Job, Step, Work};
 pub use plan::{BufferSpec, LaunchPlan, Purpose};
+pub use space::Tuned;

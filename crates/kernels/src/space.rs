@@ -2,9 +2,25 @@
 
 use crate::error::KernelError;
 use crate::family::Target;
+use crate::plan::LaunchPlan;
 use heist_sched::{AnyPolicy, Schedule};
 use heist_tune::Candidate;
 use std::str::FromStr;
+
+/// A problem whose kernels the tuner chooses among.
+pub trait Tuned {
+    /// Its kernel in the catalogue.
+    const KERNEL: &'static str;
+    /// The problem in words, as the catalogue takes them: an answer of the tuner is filed under
+    /// them. `None` for one that no words describe.
+    fn words(&self) -> Option<String>;
+    /// The launches of a candidate of its space. A word `schedule` in it is the schedule; without
+    /// words it is the kernel that suits best.
+    ///
+    /// # Errors
+    /// Why there is no such kernel, for this problem on this device.
+    fn tuned(&self, candidate: &Candidate, target: Target) -> Result<LaunchPlan, KernelError>;
+}
 
 /// Orders that are tried.
 const ORDERS: [&str; 5] = [

@@ -22,7 +22,7 @@ from ._flash import (
     scaled_dot_product_attention,
 )
 from ._batches import bmm, scaled_mm
-from ._device import empty_cache, simulate
+from ._device import Tuned, answers, empty_cache, simulate, tuned
 from ._hooks import register_transformers, restore, use
 from ._library import install
 from ._products import addmm, grouped_mm, linear, mm
@@ -32,7 +32,9 @@ from ._products import addmm, grouped_mm, linear, mm
 dispatch = install()
 
 __all__ = [
+    "Tuned",
     "addmm",
+    "answers",
     "bmm",
     "empty_cache",
     "flash_attn_func",
@@ -46,5 +48,6 @@ __all__ = [
     "scaled_dot_product_attention",
     "scaled_mm",
     "simulate",
+    "tuned",
     "use",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,6 +23,8 @@ SIMULATED_LIMIT = 4e8
 PLANS: dict[Any, Any] = {}
 
 _ops: dict[int, _native.Ops] = {}
+_answers: str | os.PathLike[str] | None = None
+_log = logging.getLogger("heist")
 _simulated = "sim:h200"
 _owner = os.getpid()
 
@@ -48,10 +51,49 @@ def simulate(device: str = "h200") -> None:
     """
     global _simulated
     name = device if device.startswith("sim:") else f"sim:{device}"
-    ops = _native.Ops(name)
+    ops = _native.Ops(name, _answers)
     _simulated = name
     _ops[-1] = ops
     # Plans are for the device that they were made for.
+    _native.forget()
+    PLANS.clear()
+
+
+class Tuned(NamedTuple):
+    """What the tuner had to do with a plan."""
+
+    #: The plan, in words.
+    plan: str
+    #: The problem as ``heist tune`` takes it, where an answer was looked up.
+    problem: str | None
+    #: The answer that was taken: tiles and schedule.
+    answer: str | None
+    #: Why an answer, or the whole file, was not taken, and what to do.
+    refusal: str | None
+
+
+def tuned() -> list[Tuned]:
+    """Every plan that was made, and whether it is an answer of ``heist tune``.
+
+    Where there is an answer for an operation's problem on its device, it is taken: tiles and schedule, which change
+    how long the operation takes and not what it computes. An operation with a ``policy`` asks for none.
+
+    >>> [plan.problem for plan in tuned() if plan.answer is None]       # doctest: +SKIP
+    ['gemm m=4096 n=4096 k=4096 batch=1 dtype=bf16 ...']
+    """
+    return [Tuned(*told) for ops in list(_ops.values()) for told in ops.plans()]
+
+
+def answers(file: str | os.PathLike[str] | bool = True) -> None:
+    """Says which file of ``heist tune``'s answers operations take: True for the usual one (``$HEIST_TUNED``, or
+    ``heist/tuned.sqlite`` in the cache folder), False for none. Operations are planned anew.
+
+    >>> answers(False)
+    >>> answers()
+    """
+    global _answers
+    _answers = None if file is True else "" if file is False else file
+    _ops.clear()
     _native.forget()
     PLANS.clear()
 
@@ -82,7 +124,7 @@ def ops_of(index: int) -> _native.Ops:
         name = f"gpu:{index}"
     else:
         name = _simulated
-    return _ops.setdefault(index, _native.Ops(name))
+    return _ops.setdefault(index, _native.Ops(name, _answers))
 
 
 def one_device(what: str, *tensors: torch.Tensor) -> torch.device:
@@ -119,6 +161,8 @@ class Launcher:
                 f"{plan.name}: {plan.flops:.2g} operations would take the simulated GPU too long (at most "
                 f"{SIMULATED_LIMIT:.0e}); use smaller tensors, or CUDA tensors"
             )
+        if plan.refusal:
+            _log.warning("%s: %s", plan.name, plan.refusal)
         self.index = index
         self.plan = plan
 

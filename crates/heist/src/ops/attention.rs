@@ -8,7 +8,7 @@ use super::plan::Plan;
 use heist_kernels::attention::{
     Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring, Weights,
 };
-use heist_kernels::{KernelError, LaunchPlan};
+use heist_kernels::{KernelError, LaunchPlan, Tuned};
 use heist_launch::{Arg, ElementType, Role};
 use heist_sched::Schedule;
 
@@ -260,16 +260,26 @@ impl Ops {
         self.plan(key, || {
             let asked = problem.problem()?;
             asked.check()?;
-            let mut variant = FAMILY.choose(None, &asked, self.target())?;
-            // The decoding kernel distributes its keys itself.
-            if schedule.is_some() && variant.name() == "decode" {
-                variant = FAMILY.choose(Some("large"), &asked, self.target())?;
-            }
-            let mut plan = variant.plan(&asked, schedule, self.target())?;
-            if let Sequences::Paged { pages, .. } = problem.sequences {
-                reach_pages(&mut plan, pages);
-            }
-            Ok((plan, operands(problem, &asked)))
+            let target = self.target();
+            let untuned = || {
+                let mut variant = FAMILY.choose(None, &asked, target)?;
+                // The decoding kernel distributes its keys itself.
+                if schedule.is_some() && variant.name() == "decode" {
+                    variant = FAMILY.choose(Some("large"), &asked, target)?;
+                }
+                variant.plan(&asked, schedule, target)
+            };
+            let operands = operands(problem, &asked);
+            self.tuned(&asked, schedule, operands, |answer| {
+                let mut plan = match answer {
+                    Some(answer) => asked.tuned(answer, target)?,
+                    None => untuned()?,
+                };
+                if let Sequences::Paged { pages, .. } = problem.sequences {
+                    reach_pages(&mut plan, pages);
+                }
+                Ok(plan)
+            })
         })
     }
 }

@@ -87,7 +87,7 @@ impl Ops {
             asked.check()?;
             let variant = BACKWARD.choose(None, &asked, self.target())?;
             let plan = variant.plan(&asked, schedule, self.target())?;
-            Ok((plan, operands(&problem.attention, &asked.attention)))
+            self.planned(plan, operands(&problem.attention, &asked.attention))
         })
     }
 }

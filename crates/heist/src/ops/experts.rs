@@ -131,7 +131,7 @@ impl Ops {
                 Operand::tensor("shapes", Role::In, ElementType::U32, e, false).list(),
                 Operand::tensor("d", Role::Out, ty, t * h, false),
             ];
-            Ok((plan, operands))
+            self.planned(plan, operands)
         })
     }
 }

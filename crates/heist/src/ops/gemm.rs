@@ -5,6 +5,7 @@ use super::library::{Key, Ops};
 use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
+use heist_kernels::Tuned;
 use heist_kernels::gemm::{FAMILY, Gemm, Major};
 use heist_launch::{ElementType, Role};
 use heist_sched::Schedule;
@@ -53,9 +54,13 @@ impl Ops {
         let key = Key::new(FAMILY.name, numbers(problem), schedule);
         self.plan(key, || {
             problem.check()?;
-            let variant = FAMILY.choose(None, problem, self.target())?;
-            let plan = variant.plan(problem, schedule, self.target())?;
-            Ok((plan, operands(problem)))
+            let target = self.target();
+            self.tuned(problem, schedule, operands(problem), |answer| match answer {
+                Some(answer) => problem.tuned(answer, target),
+                None => FAMILY
+                    .choose(None, problem, target)?
+                    .plan(problem, schedule, target),
+            })
         })
     }
 }

@@ -5,6 +5,7 @@ use super::library::{Key, Ops};
 use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
+use heist_kernels::Tuned;
 use heist_kernels::gemm::{Input, Layout, Output};
 use heist_kernels::grouped::{FAMILY, Grouped};
 use heist_launch::{ElementType, Role};
@@ -91,8 +92,6 @@ impl Ops {
         self.plan(key, || {
             let grouped = problem.problem();
             grouped.check_shapes()?;
-            let variant = FAMILY.choose(None, &grouped, self.target())?;
-            let plan = variant.plan(&grouped, schedule, self.target())?;
             let (input, output) = (problem.input.element(), problem.output.element());
             let [g, m, n, k] = [groups, rows, n, k].map(u64::from);
             let mut operands = vec![
@@ -106,7 +105,13 @@ impl Ops {
             for name in ["places", "record"] {
                 operands.push(Operand::tensor(name, Role::In, ElementType::U32, 0, true));
             }
-            Ok((plan, operands))
+            let target = self.target();
+            self.tuned(&grouped, schedule, operands, |answer| match answer {
+                Some(answer) => grouped.tuned(answer, target),
+                None => FAMILY
+                    .choose(None, &grouped, target)?
+                    .plan(&grouped, schedule, target),
+            })
         })
     }
 }

@@ -4,12 +4,16 @@ use super::error::OpError;
 use super::operand::{Operand, Operands};
 use super::parameters::{Parameters, Scratch, used};
 use super::plan::{On, Plan, Planned};
+use super::tuning::Tuning;
+use crate::tune::memory;
 use heist_gpu::{JitOptions, PtxText};
-use heist_kernels::{LaunchPlan, Target};
+use heist_kernels::{KernelError, LaunchPlan, Target, Tuned};
 use heist_run::{Device, Settings};
 use heist_sched::Schedule;
+use heist_tune::Candidate;
 use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The operations of a device, and the plans that were made for it.
@@ -19,6 +23,8 @@ pub struct Ops {
     device: Arc<Device>,
     target: Target,
     settings: Settings,
+    /// The file of the tuner's answers.
+    answers: Option<PathBuf>,
     plans: RwLock<HashMap<Key, Arc<Planned>>>,
 }
 
@@ -49,8 +55,20 @@ impl Ops {
             device: Arc::new(device),
             target,
             settings,
+            answers: memory::place(),
             plans: RwLock::default(),
         })
+    }
+
+    /// The same with the tuner's answers of another file than the [usual](memory::place), or without
+    /// any; plans that were made are forgotten.
+    #[must_use]
+    pub fn with_answers(self, file: Option<PathBuf>) -> Ops {
+        Ops {
+            answers: file,
+            plans: RwLock::default(),
+            ..self
+        }
     }
 
     /// What kernels are made for.
@@ -64,17 +82,27 @@ impl Ops {
         plans.len()
     }
 
+    /// Every plan's name, and what the tuner had to do with it; by name.
+    pub fn plans(&self) -> Vec<(String, Tuning)> {
+        let plans = self.plans.read().unwrap_or_else(PoisonError::into_inner);
+        let told = plans
+            .values()
+            .map(|plan| (plan.name.clone(), plan.tuning.clone()));
+        let mut told: Vec<_> = told.collect();
+        told.sort_by(|one, other| one.0.cmp(&other.0));
+        told
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The plan for a key: the cached one, or the one that `make` describes (its launches and the
-    /// requirements on operands).
+    /// The plan for a key: the cached one, or the one that is made.
     pub(super) fn plan<O: Operands>(
         &self,
         key: Key,
-        make: impl FnOnce() -> Result<(LaunchPlan, Vec<Operand>), OpError>,
+        make: impl FnOnce() -> Result<Planned, OpError>,
     ) -> Result<Plan<O>, OpError> {
         let known = {
             let plans = self.plans.read().unwrap_or_else(PoisonError::into_inner);
@@ -85,8 +113,7 @@ impl Ops {
             None => {
                 // Made without holding the lock: two threads may make the same, and
                 // the first one's is kept.
-                let (plan, operands) = make()?;
-                let made = Arc::new(self.planned(plan, operands)?);
+                let made = Arc::new(make()?);
                 let mut plans = self.plans.write().unwrap_or_else(PoisonError::into_inner);
                 plans.entry(key).or_insert(made).clone()
             }
@@ -97,7 +124,37 @@ impl Ops {
         })
     }
 
-    fn planned(&self, plan: LaunchPlan, mut operands: Vec<Operand>) -> Result<Planned, OpError> {
+    /// A problem, planned as the tuner answered, or else as `plan` does without a candidate. A caller's
+    /// schedule asks for no answer.
+    pub(super) fn tuned<P: Tuned>(
+        &self,
+        problem: &P,
+        schedule: Option<&Schedule>,
+        operands: Vec<Operand>,
+        plan: impl Fn(Option<&Candidate>) -> Result<LaunchPlan, KernelError>,
+    ) -> Result<Planned, OpError> {
+        let mut tuning = match (&self.answers, schedule) {
+            (Some(answers), None) => Tuning::of(problem, &self.device, answers),
+            _ => Tuning::default(),
+        };
+        if let Some(answer) = &tuning.answer {
+            let made = plan(Some(answer)).map_err(OpError::from);
+            match made.and_then(|plan| self.planned(plan, operands.clone())) {
+                Ok(planned) => return Ok(Planned { tuning, ..planned }),
+                // Whatever is wrong with the answer, the problem can be solved without.
+                Err(error) => tuning = tuning.refused(error),
+            }
+        }
+        let planned = self.planned(plan(None)?, operands)?;
+        Ok(Planned { tuning, ..planned })
+    }
+
+    /// Launches over operands, made ready for the device.
+    pub(super) fn planned(
+        &self,
+        plan: LaunchPlan,
+        mut operands: Vec<Operand>,
+    ) -> Result<Planned, OpError> {
         let used = used(&plan.steps, &operands);
         for (operand, used) in operands.iter_mut().zip(used) {
             if !used {
@@ -134,6 +191,7 @@ impl Ops {
             work: plan.work,
             operands,
             workspace: scratch.workspace,
+            tuning: Tuning::default(),
             on,
         })
     }

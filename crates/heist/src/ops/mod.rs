@@ -6,6 +6,9 @@
 //! memory: nothing is allocated, nothing waits, and a CUDA graph can capture it.
 //! [`Ops`] keeps the plans by problem; it can be used from any number of threads.
 //!
+//! Where the tuner has an answer for a problem on the device, its tiles and schedule are taken
+//! ([`Plan::tuning`] tells, [`Ops::with_answers`] names another file of answers or none).
+//!
 //! A simulated GPU takes the same calls over host memory. Its findings are an error
 //! ([`OpError::Found`]).
 //!
@@ -44,6 +47,7 @@ mod memory;
 mod operand;
 mod parameters;
 mod plan;
+mod tuning;
 
 pub use attention::{Attention, AttentionOperands, Sequences};
 pub use backward::{AttentionBackward, AttentionBackwardOperands};
@@ -56,3 +60,4 @@ pub use library::Ops;
 pub use memory::Memory;
 pub use operand::{Operand, Operands, SLOTS, Slots, Workspace, WorkspaceMemory};
 pub use plan::Plan;
+pub use tuning::Tuning;

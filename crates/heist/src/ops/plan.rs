@@ -4,6 +4,7 @@ use super::error::OpError;
 use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS, Slots, Workspace, WorkspaceMemory};
 use super::parameters::Parameters;
+use super::tuning::Tuning;
 use heist_gpu::{BorrowedStream, Gpu, ReadyLaunch};
 use heist_kernels::{Job, Step, Work};
 use heist_launch::{Buffer, NamedBuffer, Role};
@@ -26,6 +27,7 @@ pub(super) struct Planned {
     pub(super) work: Work,
     pub(super) operands: Vec<Operand>,
     pub(super) workspace: Workspace,
+    pub(super) tuning: Tuning,
     pub(super) on: On,
 }
 
@@ -72,6 +74,11 @@ impl<O: Operands> Plan<O> {
     /// The memory that it needs besides them.
     pub fn workspace(&self) -> Workspace {
         self.inner.workspace
+    }
+
+    /// Whether it is an answer of the tuner's.
+    pub fn tuning(&self) -> &Tuning {
+        &self.inner.tuning
     }
 
     /// How many kernels a launch puts into the stream.

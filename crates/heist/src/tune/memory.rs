@@ -9,7 +9,7 @@
 use heist_kernels::catalogue::{Entry, Settings as Told};
 use heist_run::Device;
 use heist_tune::{Answer, Candidate, Key, Row, Store, StoreError};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Names the file.
 pub const VARIABLE: &str = "HEIST_TUNED";
@@ -31,6 +31,11 @@ pub fn place() -> Option<PathBuf> {
 
 /// What an answer for this problem on this device is filed under.
 pub fn key(entry: &dyn Entry, told: &Told, device: &Device) -> Key {
+    key_of(entry.name(), entry.problem_words(told), device)
+}
+
+/// The same for a problem that is in words already.
+pub fn key_of(kernel: &str, problem: String, device: &Device) -> Key {
     let (name, driver) = match device {
         // The model of a device is part of the version.
         Device::Sim(_) => (device.label(), "simulated".to_owned()),
@@ -41,8 +46,8 @@ pub fn key(entry: &dyn Entry, told: &Told, device: &Device) -> Key {
         }
     };
     Key {
-        kernel: entry.name().to_owned(),
-        problem: entry.problem_words(told),
+        kernel: kernel.to_owned(),
+        problem,
         device: name,
         driver,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -94,19 +99,18 @@ pub fn look_up(entry: &dyn Entry, told: &Told, device: &Device) -> Result<Memory
     if chosen {
         return Ok(Memory::Nothing);
     }
-    remembered(&key(entry, told, device))
+    match place() {
+        Some(path) => remembered(&path, &key(entry, told, device)),
+        None => Ok(Memory::Nothing),
+    }
 }
 
-/// What is remembered under a key.
+/// What a file of answers has under a key. One that is not there has nothing, and is not made.
 ///
 /// # Errors
 /// When the file is broken, or not one of answers.
-pub fn remembered(key: &Key) -> Result<Memory, StoreError> {
-    let store = match place() {
-        Some(path) => Store::existing(&path)?,
-        None => None,
-    };
-    let Some(store) = store else {
+pub fn remembered(path: &Path, key: &Key) -> Result<Memory, StoreError> {
+    let Some(store) = Store::existing(path)? else {
         return Ok(Memory::Nothing);
     };
     Ok(match store.find(key)? {

@@ -10,11 +10,13 @@ use super::reference::Sample;
 use super::score::{Scoring, alibi, documents, softcap};
 use super::space;
 use super::warpgroup::{Wgmma, warpgroup_schedule};
-use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
+use crate::entry::{Entry, Parameter, Prepared, Settings, holds, items};
 use crate::family::{Family, Target, Variant};
 use crate::plan::LaunchPlan;
 use crate::random::uniform;
+use crate::space::Tuned;
 use crate::{Job, KernelError};
+use heist_launch::Buffer;
 use heist_sched::{AnyOrder, Schedule};
 use heist_tune::{Candidate, Proposal};
 
@@ -55,13 +57,8 @@ impl Variant for Step {
         })
     }
 
-    fn job(
-        &self,
-        problem: &Problem,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        Ok(self.plan(problem, given, target)?.job(contents(problem)))
+    fn contents(&self, problem: &Problem, buffer: &str) -> Option<Buffer> {
+        contents(problem)(buffer)
     }
 
     fn plan(
@@ -106,7 +103,7 @@ pub fn randomise(job: &mut Job, problem: &Problem, seed: u64) {
     }
 }
 
-const PARAMETERS: &[Parameter] = &[
+pub(super) const PARAMETERS: &[Parameter] = &[
     parameter("batch", "2", "sequences"),
     parameter("heads", "8", "query heads"),
     parameter("kv-heads", "0", "key heads; 0: as many as query heads"),
@@ -115,7 +112,7 @@ const PARAMETERS: &[Parameter] = &[
     parameter(
         "lengths",
         "",
-        "packed sequences instead: their lengths, as 17,300,5 or with keys, 1:500,7:7",
+        "packed sequences instead: their lengths, as 17,300,5, with keys 1:500,7:7, eight alike 512*8",
     ),
     parameter("dim", "64", "elements of a head: multiples of 16 up to 256"),
     parameter("dtype", "f16", "f16 or bf16"),
@@ -189,6 +186,9 @@ pub(super) const fn parameter(
     }
 }
 
+/// What `lengths` is said instead of.
+pub(super) const ALIKE: [&str; 4] = ["batch", "queries", "keys", "layout"];
+
 /// Attention in the catalogue.
 pub struct Attention;
 
@@ -198,7 +198,7 @@ pub struct Attention;
 /// What can't be understood.
 pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     settings.check("attention", PARAMETERS)?;
-    settings.instead("lengths", &["batch", "queries", "keys", "layout"])?;
+    settings.instead("lengths", &ALIKE)?;
     let number = |name| settings.read::<u32>(PARAMETERS, name);
     let text = |name| settings.read::<String>(PARAMETERS, name);
     let or = |value: u32, other: u32| if value == 0 { other } else { value };
@@ -240,7 +240,8 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     problem.scoring = scoring(settings)?;
     let lengths = text("lengths")?;
     if !lengths.is_empty() {
-        let each: Result<Vec<(u32, u32)>, KernelError> = lengths.split(',').map(sequence).collect();
+        let each: Result<Vec<(u32, u32)>, KernelError> =
+            items(&lengths)?.into_iter().map(sequence).collect();
         problem.lengths = Lengths::Each(each?);
         problem.layout = Layout::Rows;
     }
@@ -402,8 +403,13 @@ impl Entry for Attention {
         target: Target,
     ) -> Result<Prepared, KernelError> {
         let problem = problem(settings)?;
-        let job = space::job(&problem, candidate, target)?;
+        let job = problem.tuned(candidate, target)?.job(contents(&problem));
         Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+    }
+
+    fn problem_words(&self, settings: &Settings) -> String {
+        let words = problem(settings).ok().and_then(|problem| problem.words());
+        words.unwrap_or_else(|| settings.problem(PARAMETERS, &[]))
     }
 }
 

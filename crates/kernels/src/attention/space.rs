@@ -2,16 +2,16 @@
 //! modelled time.
 
 use super::decode::{Combine, Decode, decode_grid, decode_plan, decode_shape};
-use super::entry::FAMILY;
-use super::kernel::contents;
-use super::problem::{Mask, Problem, Weights};
+use super::entry::{ALIKE, FAMILY, PARAMETERS};
+use super::problem::{Layout, Lengths, Mask, Output, Problem, Weights};
 use super::warpgroup::{
-    Stay, WarpgroupShape, Wgmma, warpgroup_job, warpgroup_schedule, warpgroup_shape,
+    Stay, WarpgroupShape, Wgmma, warpgroup_plan, warpgroup_schedule, warpgroup_shape,
 };
+use crate::entry::{Settings, runs};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::job::Job;
-use crate::space::{choice, choice_or, schedule, too_much_shared};
+use crate::plan::LaunchPlan;
+use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
 use heist_sched::{Schedule, TileSource};
 use heist_tune::{Axis, Candidate, Proposal};
 
@@ -55,37 +55,96 @@ pub(super) fn proposals(problem: &Problem, target: Target) -> Vec<Proposal> {
     all
 }
 
-/// The job of a candidate.
-pub(super) fn job(
-    problem: &Problem,
-    candidate: &Candidate,
-    target: Target,
-) -> Result<Job, KernelError> {
-    let given = schedule(candidate)?;
-    match candidate.get("kernel") {
-        Some("wgmma") => {
-            let shape = shape(problem, candidate, target)?;
-            let own = match shape.stay {
-                Some(_) => Schedule::new(TileSource::Direct),
-                None => warpgroup_schedule(problem, target),
-            };
-            warpgroup_job(problem, shape, given.as_ref().unwrap_or(&own), target)
-        }
-        Some("decode") => {
-            if let Some(given) = given {
-                return Err(KernelError::unfit(format!(
-                    "attention decode deals its keys by itself, and takes no schedule such as {given}"
-                )));
+impl Tuned for Problem {
+    const KERNEL: &'static str = "attention";
+
+    /// Sequences whose lengths are read on the device have those that they are planned for. The
+    /// factor of the scores is no part of it: it costs the same whatever it is.
+    fn words(&self) -> Option<String> {
+        let mut words = Settings::default();
+        let same = |one: u32, other: u32| if one == other { 0 } else { one };
+        let others: &[&str] = match &self.lengths {
+            Lengths::Same {
+                batch,
+                queries,
+                keys,
+            } => {
+                words.set("batch", batch.to_string());
+                words.set("queries", queries.to_string());
+                words.set("keys", same(*keys, *queries).to_string());
+                if self.layout == Layout::Rows {
+                    words.set("layout", "rows");
+                }
+                &[]
             }
-            let (shape, grid) = decoding(problem, candidate, target)?;
-            Ok(decode_plan(problem, shape, grid, target)?.job(contents(problem)))
+            Lengths::Each(each) => {
+                let one = |&(queries, keys): &(u32, u32)| match queries == keys {
+                    true => queries.to_string(),
+                    false => format!("{queries}:{keys}"),
+                };
+                words.set("lengths", runs(each.iter().map(one)));
+                &ALIKE
+            }
+        };
+        for (name, number) in [
+            ("heads", self.heads),
+            ("kv-heads", same(self.kv_heads, self.heads)),
+            ("dim", self.head_dim),
+            ("page", self.page_size.unwrap_or(0)),
+            ("prefix", self.scoring.prefix.unwrap_or(0)),
+        ] {
+            words.set(name, number.to_string());
         }
-        Some(other) => Err(KernelError::unfit(format!(
-            "attention has no kernel `{other}` to try: there are wgmma and decode"
-        ))),
-        None => FAMILY
-            .choose(candidate.get("variant"), problem, target)?
-            .job(problem, given.as_ref(), target),
+        words.set("dtype", self.dtype.to_string());
+        words.set("cache", self.cache.to_string());
+        words.set("weights", self.weights.to_string());
+        words.set("mask", self.mask.to_string());
+        if self.output == Output::F32 {
+            words.set("out", "f32");
+        }
+        words.set("sinks", self.scoring.sinks.to_string());
+        for change in &self.scoring.mods {
+            match change.name().split_once('=') {
+                Some(("softcap", cap)) => words.set("softcap", cap),
+                None if matches!(change.name(), "alibi" | "documents") => {
+                    words.set(change.name(), "true");
+                }
+                // A change of the caller's own has no word.
+                _ => return None,
+            }
+        }
+        Some(words.problem(PARAMETERS, others))
+    }
+
+    fn tuned(&self, candidate: &Candidate, target: Target) -> Result<LaunchPlan, KernelError> {
+        let given = schedule(candidate)?;
+        match candidate.get("kernel") {
+            Some("wgmma") => {
+                judge_warpgroups(self, candidate, target).map_err(KernelError::unfit)?;
+                let shape = shape(self, candidate, target)?;
+                let own = match shape.stay {
+                    Some(_) => Schedule::new(TileSource::Direct),
+                    None => warpgroup_schedule(self, target),
+                };
+                warpgroup_plan(self, shape, given.as_ref().unwrap_or(&own), target)
+            }
+            Some("decode") => {
+                if let Some(given) = given {
+                    return Err(KernelError::unfit(format!(
+                        "attention decode deals its keys by itself, and takes no schedule such as {given}"
+                    )));
+                }
+                judge_decode(self, candidate, target).map_err(KernelError::unfit)?;
+                let (shape, grid) = decoding(self, candidate, target)?;
+                decode_plan(self, shape, grid, target)
+            }
+            Some(other) => Err(KernelError::unfit(format!(
+                "attention has no kernel `{other}` to try: there are wgmma and decode"
+            ))),
+            None => FAMILY
+                .choose(candidate.get("variant"), self, target)?
+                .plan(self, given.as_ref(), target),
+        }
     }
 }
 
@@ -241,7 +300,6 @@ fn judge_decode(problem: &Problem, candidate: &Candidate, target: Target) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::Lengths;
     use heist_builder::Arch;
 
     const H200: Target = Target {

@@ -2,11 +2,11 @@
 
 use super::choose;
 use super::tiling::TensorTiling;
-use super::variant::job_with_tiling;
+use super::variant::plan_with_tiling;
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::Gemm;
-use crate::job::Job;
+use crate::plan::LaunchPlan;
 use crate::space::{choice, schedule};
 use heist_tune::{Axis, Candidate};
 
@@ -46,15 +46,15 @@ pub(crate) fn judge(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
     Ok(choose::time(problem, &tiling, target))
 }
 
-/// The job of a candidate.
+/// The launches of a candidate.
 ///
 /// # Errors
 /// What could not be built or planned.
-pub(crate) fn job(
+pub(crate) fn plan(
     problem: &Gemm,
     candidate: &Candidate,
     target: Target,
-) -> Result<Job, KernelError> {
+) -> Result<LaunchPlan, KernelError> {
     let schedule = schedule(candidate)?;
-    job_with_tiling(problem, tiling(candidate)?, schedule.as_ref(), target)
+    plan_with_tiling(problem, tiling(candidate)?, schedule.as_ref(), target)
 }

@@ -34,7 +34,7 @@ pub fn job_with_tiling(
     Ok(plan_with_tiling(problem, tiling, schedule, target)?.job(|_| None))
 }
 
-fn plan_with_tiling(
+pub(super) fn plan_with_tiling(
     problem: &Gemm,
     tiling: TensorTiling,
     schedule: Option<&Schedule>,
@@ -61,17 +61,6 @@ impl Variant for TensorCores {
             // `mma.sync` has a fraction of the rate on the GPUs that have tcgen05.
             None => Ok(u32::MAX),
         }
-    }
-
-    fn job(
-        &self,
-        problem: &Gemm,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        problem.check()?;
-        let tiling = choose::tiling(problem, target);
-        job_with_tiling(problem, tiling, schedule, target)
     }
 
     fn plan(

@@ -5,13 +5,15 @@ use super::choose;
 use super::config::Config;
 use super::problem::{Gemm, Major};
 use super::tiling::Tiling;
-use super::variant::{FAMILY, job_with, job_with_tiling, schedule as usual};
+use super::buffers::over_operands;
+use super::variant::{FAMILY, PARAMETERS, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
 use crate::blackwell;
 use crate::error::KernelError;
 use crate::family::Target;
-use crate::job::Job;
-use crate::space::{choice, choice_or, schedule, too_much_shared};
+use crate::entry::Settings;
+use crate::plan::LaunchPlan;
+use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// Columns of a tile on warpgroups.
@@ -25,14 +27,8 @@ pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
         _ if blackwell::refusal(problem, target).is_none() => {
             (blackwell::space::axes(), blackwell::space::judge)
         }
-        None => (on_warpgroups(problem), |problem, candidate, target| {
-            let tiling = tiling(candidate).map_err(|error| error.to_string())?;
-            judge_tiling(problem, &tiling, target)
-        }),
-        Some(_) => (with_mma(), |problem, candidate, target| {
-            let config = config(candidate).map_err(|error| error.to_string())?;
-            judge_config(problem, &config, target)
-        }),
+        None => (on_warpgroups(problem), judge_warpgroups),
+        Some(_) => (with_mma(), judge_mma),
     };
     let all = Axis::product(&axes).into_iter();
     all.map(|candidate| Proposal {
@@ -44,21 +40,25 @@ pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
 
 type Judge = fn(&Gemm, &Candidate, Target) -> Result<f64, String>;
 
-/// The job of a candidate, over buffers that the caller adds.
-pub(super) fn job(
+/// The launches of a candidate that the guards let through.
+fn plan(
     problem: &Gemm,
     candidate: &Candidate,
     target: Target,
-) -> Result<Job, KernelError> {
-    if blackwell::space::has(candidate) {
-        return blackwell::space::job(problem, candidate, target);
-    }
+) -> Result<LaunchPlan, KernelError> {
     let schedule = schedule(candidate)?;
-    match (candidate.get("cols"), candidate.get("warp")) {
-        (None, _) => FAMILY
-            .choose(candidate.get("variant"), problem, target)?
-            .job(problem, schedule.as_ref(), target),
+    let judged = |judge: Judge| judge(problem, candidate, target).map_err(KernelError::unfit);
+    let plan = match (candidate.get("cols"), candidate.get("warp")) {
+        (None, _) => {
+            let variant = FAMILY.choose(candidate.get("variant"), problem, target)?;
+            return variant.plan(problem, schedule.as_ref(), target);
+        }
+        _ if blackwell::space::has(candidate) => {
+            judged(blackwell::space::judge)?;
+            blackwell::space::plan(problem, candidate, target)?
+        }
         (Some(_), None) => {
+            judged(judge_warpgroups)?;
             // A cluster is part of the tiles.
             let tiling = tiling(candidate)?;
             let own = choose::schedule(problem, &tiling, target);
@@ -66,17 +66,51 @@ pub(super) fn job(
                 given.cluster = own.cluster;
                 given
             });
-            job_with_tiling(problem, tiling, given.as_ref(), target)
+            plan_with_tiling(problem, tiling, given.as_ref(), target)?
         }
         (Some(_), Some(_)) => {
+            judged(judge_mma)?;
             let own = usual(target);
-            job_with(
-                problem,
-                config(candidate)?,
-                schedule.as_ref().unwrap_or(&own),
-                target,
-            )
+            let schedule = schedule.as_ref().unwrap_or(&own);
+            let job = job_with(problem, config(candidate)?, schedule, target)?;
+            LaunchPlan::of_job("mma", job)
         }
+    };
+    let variant = plan.variant.clone();
+    Ok(over_operands(plan, &variant, problem))
+}
+
+impl Tuned for Gemm {
+    const KERNEL: &'static str = "gemm";
+
+    /// Numbers that scale are no part of it: they cost the same whatever they are.
+    fn words(&self) -> Option<String> {
+        let mut words = Settings::default();
+        for (name, number) in [
+            ("m", self.m),
+            ("n", self.n),
+            ("k", self.k),
+            ("batch", self.batch),
+            ("beta", u32::from(self.epilogue.beta != 0.0)),
+        ] {
+            words.set(name, number.to_string());
+        }
+        for (name, word) in [
+            ("dtype", self.input.as_str()),
+            ("out", self.output.as_str()),
+            ("layout", self.layout.as_str()),
+            ("scales", self.scales.as_str()),
+            ("sums", self.sums.as_str()),
+            ("activation", self.epilogue.activation.as_str()),
+        ] {
+            words.set(name, word);
+        }
+        words.set("bias", self.epilogue.bias.to_string());
+        Some(words.problem(PARAMETERS, &[]))
+    }
+
+    fn tuned(&self, candidate: &Candidate, target: Target) -> Result<LaunchPlan, KernelError> {
+        plan(self, candidate, target)
     }
 }
 
@@ -125,7 +159,8 @@ fn tiling(candidate: &Candidate) -> Result<Tiling, KernelError> {
     Ok(tiling)
 }
 
-fn judge_tiling(problem: &Gemm, tiling: &Tiling, target: Target) -> Result<f64, String> {
+fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<f64, String> {
+    let tiling = &tiling(candidate).map_err(|error| error.to_string())?;
     let [left, right] = [problem.layout.a(), problem.layout.b()];
     let majors = if tiling.swapped {
         [right, left]
@@ -203,7 +238,8 @@ fn config(candidate: &Candidate) -> Result<Config, KernelError> {
 
 /// Microseconds that tiles of `mma.sync` take, about: the products of a wave, with the rate that
 /// tiles of 128 x 256 reach, and less for smaller ones, which read more.
-fn judge_config(problem: &Gemm, config: &Config, target: Target) -> Result<f64, String> {
+fn judge_mma(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<f64, String> {
+    let config = &config(candidate).map_err(|error| error.to_string())?;
     let stage = u64::from((config.rows + config.cols) * config.depth * 2);
     let bytes = u64::from(config.stages) * stage + 1024;
     let limit = u64::from(target.arch.limits().shared_opt_in);
@@ -275,7 +311,7 @@ mod tests {
                 all.len()
             );
             for one in possible.iter().step_by(possible.len() / 8) {
-                let made = job(&problem, &one.candidate, target);
+                let made = problem.tuned(&one.candidate, target);
                 assert!(
                     made.is_ok(),
                     "{problem} {}: {:?}",

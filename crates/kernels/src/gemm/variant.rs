@@ -16,6 +16,7 @@ use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, buffer};
 use crate::plan::LaunchPlan;
 use crate::reference::Difference;
+use crate::space::Tuned;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 use heist_tune::{Candidate, Proposal};
 
@@ -132,7 +133,7 @@ pub fn job_with_tiling(
     Ok(plan.job(|_| None))
 }
 
-fn plan_with_tiling(
+pub(super) fn plan_with_tiling(
     problem: &Gemm,
     tiling: Tiling,
     schedule: Option<&Schedule>,
@@ -159,17 +160,6 @@ impl Variant for Warpgroups {
             // Wherever it can, it is ahead of `mma.sync`.
             None => Ok(u32::MAX),
         }
-    }
-
-    fn job(
-        &self,
-        problem: &Gemm,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        problem.check()?;
-        let tiling = choose::tiling(problem, target);
-        job_with_tiling(problem, tiling, schedule, target)
     }
 
     fn plan(
@@ -201,15 +191,6 @@ impl Variant for LargeTiles {
             Some(why) => Err(why),
             None => Ok(0),
         }
-    }
-
-    fn job(
-        &self,
-        problem: &Gemm,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        job_with_tiling(problem, choose::LARGE, schedule, target)
     }
 
     fn plan(
@@ -262,31 +243,22 @@ impl Variant for MmaSync {
         Ok(1 + (full * side * 1e9) as u32)
     }
 
-    fn job(
-        &self,
-        problem: &Gemm,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        let own = self::schedule(target);
-        job_with(problem, self.config, schedule.unwrap_or(&own), target)
-    }
-
     fn plan(
         &self,
         problem: &Gemm,
         schedule: Option<&Schedule>,
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
-        let plan = LaunchPlan::of_job(self.name, self.job(problem, schedule, target)?);
-        Ok(over_operands(plan, self.name(), problem))
+        let own = self::schedule(target);
+        let job = job_with(problem, self.config, schedule.unwrap_or(&own), target)?;
+        Ok(over_operands(LaunchPlan::of_job(self.name, job), self.name, problem))
     }
 }
 
 /// `gemm` in the catalogue.
 pub(crate) struct GemmEntry;
 
-const PARAMETERS: &[Parameter] = &[
+pub(super) const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "m",
         default: "256",
@@ -496,9 +468,14 @@ impl Entry for GemmEntry {
         target: Target,
     ) -> Result<Prepared, KernelError> {
         let problem = problem(settings)?;
-        let job = space::job(&problem, candidate, target)?;
+        let job = problem.tuned(candidate, target)?.job(|_| None);
         let seed = settings.read(PARAMETERS, "seed")?;
         Ok(prepared(job, problem, seed))
+    }
+
+    fn problem_words(&self, settings: &Settings) -> String {
+        let words = problem(settings).ok().and_then(|problem| problem.words());
+        words.unwrap_or_else(|| settings.problem(PARAMETERS, &[]))
     }
 }
 

@@ -131,6 +131,13 @@ impl Grouped {
     }
 }
 
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Group { m, n, k } = self;
+        write!(f, "{m}x{n}x{k}")
+    }
+}
+
 impl fmt::Display for Grouped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.shapes {

@@ -1,14 +1,15 @@
 //! The search space of a grouped multiplication: every tile shape that can be tried, with its
 //! guards and its modelled time.
 
-use super::problem::Grouped;
-use super::variant::FAMILY;
+use super::problem::{Grouped, Shapes};
+use super::variant::{FAMILY, PARAMETERS, ROWS};
 use super::wgmma::Wgmma;
+use crate::entry::{Settings, runs};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::gemm::{Major, Tiling};
-use crate::job::Job;
-use crate::space::{choice, choice_or, schedule, too_much_shared};
+use crate::plan::LaunchPlan;
+use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// The candidates of a problem, each judged: tiles on warpgroups where the device has them, and the
@@ -32,22 +33,42 @@ pub(super) fn proposals(problem: &Grouped, target: Target) -> Vec<Proposal> {
     tiled.chain(named).collect()
 }
 
-/// The job of a candidate, over buffers that the caller adds.
-pub(super) fn job(
-    problem: &Grouped,
-    candidate: &Candidate,
-    target: Target,
-) -> Result<Job, KernelError> {
-    let schedule = schedule(candidate)?;
-    match candidate.get("cols") {
-        None => FAMILY
-            .choose(candidate.get("variant"), problem, target)?
-            .job(problem, schedule.as_ref(), target),
-        Some(_) => {
-            let variant = variant(candidate)?;
-            variant.suits(problem, target).map_err(KernelError::unfit)?;
-            variant.job(problem, schedule.as_ref(), target)
+impl Tuned for Grouped {
+    const KERNEL: &'static str = "grouped-gemm";
+
+    fn words(&self) -> Option<String> {
+        let mut words = Settings::default();
+        let others: &[&str] = match &self.shapes {
+            Shapes::Rows { rows, n, k } => {
+                words.set("rows", runs(rows));
+                words.set("n", n.to_string());
+                words.set("k", k.to_string());
+                &[]
+            }
+            Shapes::Own(groups) => {
+                words.set("groups", runs(groups));
+                &ROWS
+            }
+        };
+        for (name, word) in [
+            ("dtype", self.input.as_str()),
+            ("out", self.output.as_str()),
+            ("layout", self.layout.as_str()),
+        ] {
+            words.set(name, word);
         }
+        words.set("check", self.check.to_string());
+        Some(words.problem(PARAMETERS, others))
+    }
+
+    fn tuned(&self, candidate: &Candidate, target: Target) -> Result<LaunchPlan, KernelError> {
+        let schedule = schedule(candidate)?;
+        if candidate.get("cols").is_none() {
+            let variant = FAMILY.choose(candidate.get("variant"), self, target)?;
+            return variant.plan(self, schedule.as_ref(), target);
+        }
+        judge(self, candidate, target).map_err(KernelError::unfit)?;
+        variant(candidate)?.plan(self, schedule.as_ref(), target)
     }
 }
 

@@ -7,12 +7,14 @@ use super::problem::{Group, Grouped, Shapes, work};
 use super::schedule::schedule as usual;
 use super::space;
 use super::wgmma::Wgmma;
-use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
+use crate::entry::{Entry, Parameter, Prepared, Settings, holds, items};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::gemm::{Config, Tiling};
 use crate::job::{Job, Step, buffer};
+use crate::plan::LaunchPlan;
 use crate::reference::Difference;
+use crate::space::Tuned;
 use heist_sched::Schedule;
 use heist_tune::{Candidate, Proposal};
 
@@ -174,14 +176,15 @@ impl Variant for MmaSync {
         })
     }
 
-    fn job(
+    fn plan(
         &self,
         problem: &Grouped,
         schedule: Option<&Schedule>,
         target: Target,
-    ) -> Result<Job, KernelError> {
+    ) -> Result<LaunchPlan, KernelError> {
         let own = usual(target);
-        job_with(problem, self.config, schedule.unwrap_or(&own), target)
+        let job = job_with(problem, self.config, schedule.unwrap_or(&own), target)?;
+        Ok(LaunchPlan::of_job(self.name, job))
     }
 }
 
@@ -196,8 +199,12 @@ const fn parameter(name: &'static str, default: &'static str, about: &'static st
     }
 }
 
-const PARAMETERS: &[Parameter] = &[
-    parameter("rows", "40,200,0,1,96", "rows of each group"),
+pub(super) const PARAMETERS: &[Parameter] = &[
+    parameter(
+        "rows",
+        "40,200,0,1,96",
+        "rows of each group; eight alike are 512*8",
+    ),
     parameter(
         "groups",
         "",
@@ -218,6 +225,9 @@ const PARAMETERS: &[Parameter] = &[
     parameter("seed", "1", "of the random data"),
 ];
 
+/// What `groups` is said instead of.
+pub(super) const ROWS: [&str; 3] = ["rows", "n", "k"];
+
 /// A list of numbers, or of shapes.
 fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
     let example = match parts {
@@ -225,7 +235,8 @@ fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
         _ => "of shapes, each m x n x k, such as 40x128x64,7x256x32",
     };
     let wrong = || KernelError::unfit(format!("`{text}` is no list {example}"));
-    text.split(',')
+    items(text)?
+        .into_iter()
         .map(|item| {
             let numbers: Result<Vec<u32>, _> = item.split('x').map(str::parse).collect();
             let numbers = numbers.map_err(|_| wrong())?;
@@ -239,7 +250,7 @@ fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
 fn problem(settings: &Settings) -> Result<Grouped, KernelError> {
     settings.check("grouped-gemm", PARAMETERS)?;
     settings.instead("config", &["variant"])?;
-    settings.instead("groups", &["rows", "n", "k"])?;
+    settings.instead("groups", &ROWS)?;
     let word = |name| settings.word(PARAMETERS, name);
     let shapes = match settings.get("groups") {
         Some(text) => {
@@ -335,9 +346,14 @@ impl Entry for GroupedEntry {
         target: Target,
     ) -> Result<Prepared, KernelError> {
         let problem = problem(settings)?;
-        let job = space::job(&problem, candidate, target)?;
+        let job = problem.tuned(candidate, target)?.job(|_| None);
         let seed = settings.read(PARAMETERS, "seed")?;
         Ok(prepared(job, problem, seed))
+    }
+
+    fn problem_words(&self, settings: &Settings) -> String {
+        let words = problem(settings).ok().and_then(|problem| problem.words());
+        words.unwrap_or_else(|| settings.problem(PARAMETERS, &[]))
     }
 }
 

@@ -21,7 +21,8 @@ use crate::gemm::{
     Epilogue, Finish, Gated, Input, Load, Major, Output, Placed, Scales, Stored, Tiling, To, left,
     tensor_element,
 };
-use crate::job::{Job, Step, buffer};
+use crate::job::{Step, buffer};
+use crate::plan::LaunchPlan;
 use heist_builder::{
     Arch, BuildError, Feature, Global, Half, Kernel, MmaInput, On, TensorMap, Val, WgmmaResult,
     bf16, f16, kernel_params,
@@ -461,14 +462,15 @@ impl Variant for Wgmma {
         Ok(u32::MAX - (time * 100.0).min(1e9) as u32)
     }
 
-    fn job(
+    fn plan(
         &self,
         problem: &Grouped,
         schedule: Option<&Schedule>,
         target: Target,
-    ) -> Result<Job, KernelError> {
-        let name = format!("grouped-gemm {problem} {}", self.name());
-        let job = Job::new(name, work(problem));
+    ) -> Result<LaunchPlan, KernelError> {
+        let Wgmma { name, tiling, .. } = self;
+        let text = format!("grouped-gemm {problem} {tiling}");
+        let plan = LaunchPlan::new(text, *name, work(problem));
         let own = usual(target);
         let step = step(
             problem,
@@ -478,7 +480,7 @@ impl Variant for Wgmma {
             schedule.unwrap_or(&own),
             target,
         )?;
-        Ok(step.into_iter().fold(job, Job::step))
+        Ok(step.into_iter().fold(plan, LaunchPlan::step))
     }
 }
 

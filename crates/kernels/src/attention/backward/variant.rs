@@ -14,9 +14,9 @@ use crate::attention::warpgroup::map;
 use crate::family::{Family, Target, Variant};
 use crate::job::buffer;
 use crate::plan::{LaunchPlan, Purpose};
-use crate::{Job, KernelError, Step};
+use crate::{KernelError, Step};
 use heist_builder::{Feature, With};
-use heist_launch::{Arg, Dim3, ElementType};
+use heist_launch::{Arg, Buffer, Dim3, ElementType};
 use heist_sched::{Schedule, TileSource};
 use std::fmt;
 
@@ -336,14 +336,8 @@ impl Variant for Tensor {
         Ok(0)
     }
 
-    fn job(
-        &self,
-        problem: &Backward,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        let plan = self.plan(problem, given, target)?;
-        Ok(plan.job(contents(&problem.attention)))
+    fn contents(&self, problem: &Backward, buffer: &str) -> Option<Buffer> {
+        contents(&problem.attention)(buffer)
     }
 
     fn plan(
@@ -397,14 +391,8 @@ impl Variant for Wgmma {
         Ok(1)
     }
 
-    fn job(
-        &self,
-        problem: &Backward,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        let plan = self.plan(problem, given, target)?;
-        Ok(plan.job(contents(&problem.attention)))
+    fn contents(&self, problem: &Backward, buffer: &str) -> Option<Buffer> {
+        contents(&problem.attention)(buffer)
     }
 
     fn plan(

@@ -8,9 +8,9 @@ use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::plan::{LaunchPlan, Purpose};
-use crate::{Job, KernelError, Step};
+use crate::{KernelError, Step};
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
-use heist_launch::{Arg, BufferRef, Dim3, ElementType, Swizzle, TensorElement, TensorMap};
+use heist_launch::{Arg, Buffer, BufferRef, Dim3, ElementType, Swizzle, TensorElement, TensorMap};
 use heist_sched::Schedule;
 
 /// Decoding: keys dealt evenly to all multiprocessors.
@@ -117,13 +117,8 @@ impl Variant for Decode {
         heuristics::rank(problem, target)
     }
 
-    fn job(
-        &self,
-        problem: &Problem,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        Ok(self.plan(problem, given, target)?.job(contents(problem)))
+    fn contents(&self, problem: &Problem, buffer: &str) -> Option<Buffer> {
+        contents(problem)(buffer)
     }
 
     fn plan(

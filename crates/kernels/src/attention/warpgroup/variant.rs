@@ -14,6 +14,7 @@ use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
 use heist_launch::{
+    Buffer,
     Arg, BufferRef, Dim3, ElementType, L2Promotion, Swizzle, TensorElement, TensorMap,
 };
 use heist_sched::{Position, Schedule, Tile, TileSource, Tiled, TiledKernel};
@@ -133,13 +134,8 @@ impl Variant for Wgmma {
         Ok(heuristics::rank(problem, target))
     }
 
-    fn job(
-        &self,
-        problem: &Problem,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        Ok(self.plan(problem, given, target)?.job(contents(problem)))
+    fn contents(&self, problem: &Problem, buffer: &str) -> Option<Buffer> {
+        contents(problem)(buffer)
     }
 
     fn plan(

@@ -178,15 +178,6 @@ impl Variant for Wgmma {
         Ok(1)
     }
 
-    fn job(
-        &self,
-        problem: &Experts,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        Ok(self.plan(problem, schedule, target)?.job(|_| None))
-    }
-
     fn plan(
         &self,
         problem: &Experts,
