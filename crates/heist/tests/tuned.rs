@@ -80,9 +80,8 @@ fn halves(values: &[f64]) -> Vec<u16> {
 
 /// `a` (m x k, of pitch `lda`) times `b` (n x k), transposed.
 fn product(a: &[f64], b: &[f64], (m, n, k, lda): (usize, usize, usize, usize)) -> Vec<f64> {
-    let dot = |row: usize, col: usize| -> f64 {
-        (0..k).map(|i| a[row * lda + i] * b[col * k + i]).sum()
-    };
+    let dot =
+        |row: usize, col: usize| -> f64 { (0..k).map(|i| a[row * lda + i] * b[col * k + i]).sum() };
     let all = (0..m * n).map(|at| dot(at / n, at % n));
     all.collect()
 }
@@ -134,8 +133,14 @@ fn a_product_takes_the_answer() {
             "rows=64 cols=32 depth=64 stages=2 swapped=true",
             "wgmma:64x32x64/2/swapped",
         ),
-        ("rows=64 cols=64 depth=32 warp=32x32 stages=2", "64x64x32/32x32/2"),
-        ("variant=mma-64x64 schedule=ticket late", "64x64x32/32x32/4*2"),
+        (
+            "rows=64 cols=64 depth=32 warp=32x32 stages=2",
+            "64x64x32/32x32/2",
+        ),
+        (
+            "variant=mma-64x64 schedule=ticket late",
+            "64x64x32/32x32/4*2",
+        ),
     ] {
         assert!(!untuned.0.ends_with(tile), "{}", untuned.0);
         let planted = plant(&path, key("gemm", words), candidate);
@@ -170,7 +175,11 @@ fn an_answer_with_a_workspace() {
     );
     let (name, tuning) = multiply(&ops(&path), &gemm(64, 64, 1024));
     assert!(tuning.answer.is_some(), "{:?}", tuning.refusal);
-    assert_eq!(tuning.answer.expect("taken").get("split"), Some("4"), "{name}");
+    assert_eq!(
+        tuning.answer.expect("taken").get("split"),
+        Some("4"),
+        "{name}"
+    );
 }
 
 #[test]
@@ -315,7 +324,10 @@ fn attended(
     for (at, (found, expected)) in out.iter().zip(&expected).enumerate() {
         let found = f16::from_bits(*found).to_f64();
         let error = (found - expected).abs();
-        assert!(error < 4e-3, "element {at}: {found}, and {expected} is right");
+        assert!(
+            error < 4e-3,
+            "element {at}: {found}, and {expected} is right"
+        );
     }
     (plan.name().to_owned(), plan.tuning().clone())
 }
@@ -361,7 +373,11 @@ fn attention_takes_the_answer() {
         };
         assert_eq!(attended(&ops(&path), &scaled, &[(200, 200)]).0, name);
     }
-    plant(&path, key("attention", words), "kernel=wgmma groups=2 keys=4000");
+    plant(
+        &path,
+        key("attention", words),
+        "kernel=wgmma groups=2 keys=4000",
+    );
     let (name, tuning) = attended(&ops(&path), &problem, &[(200, 200)]);
     assert_eq!((name, tuning.answer), (untuned, None));
     assert!(tuning.refusal.is_some());
@@ -468,7 +484,10 @@ fn groups_take_the_answer_for_as_many_rows() {
             let (a, b) = (&a[first * 64..end * 64], &b[group * 96 * 64..]);
             let expected = product(a, b, (end - first, 96, 64, 64));
             for (found, expected) in d[first * 96..].iter().zip(expected) {
-                assert!((f64::from(*found) - expected).abs() < 1e-3, "{found} {expected}");
+                assert!(
+                    (f64::from(*found) - expected).abs() < 1e-3,
+                    "{found} {expected}"
+                );
             }
             first = end;
         }
@@ -483,9 +502,18 @@ fn words_of_a_problem_are_read_back() {
         ("gemm", "m=8 beta=0.5 alpha=3 bias=true activation=gelu"),
         ("gemm", "dtype=e4m3 scales=rows sums=fast batch=3 layout=nt"),
         ("attention", "kv-heads=8 keys=512 scale=0.3"),
-        ("attention", "lengths=5,5,5,9:30 page=0 softcap=30 alibi=true"),
-        ("attention", "lengths=1:64,1:64 page=16 cache=e4m3 mask=causal"),
-        ("attention", "mask=window(5,0) prefix=4 sinks=true documents=true out=f32"),
+        (
+            "attention",
+            "lengths=5,5,5,9:30 page=0 softcap=30 alibi=true",
+        ),
+        (
+            "attention",
+            "lengths=1:64,1:64 page=16 cache=e4m3 mask=causal",
+        ),
+        (
+            "attention",
+            "mask=window(5,0) prefix=4 sinks=true documents=true out=f32",
+        ),
         ("grouped-gemm", "rows=5,5,7 layout=nn check=true"),
         ("grouped-gemm", "groups=40x128x64,40x128x64,7x256x32"),
     ] {
@@ -496,8 +524,16 @@ fn words_of_a_problem_are_read_back() {
         let space = entry.space(&told, job::target(&device()).expect("a target"));
         assert!(space.is_ok(), "{kernel} {problem}: {:?}", space.err());
     }
-    let same = |one, other| assert_eq!(key("attention", one).problem, key("attention", other).problem);
+    let same = |one, other| {
+        assert_eq!(
+            key("attention", one).problem,
+            key("attention", other).problem
+        )
+    };
     same("kv-heads=8 keys=512 scale=0.3", "");
     same("lengths=5,5,5", "lengths=5*3");
-    assert_eq!(gemm(8, 8, 8).words(), Some(key("gemm", "m=8 n=8 k=8 out=f32").problem));
+    assert_eq!(
+        gemm(8, 8, 8).words(),
+        Some(key("gemm", "m=8 n=8 k=8 out=f32").problem)
+    );
 }

@@ -55,12 +55,17 @@ impl Ops {
         self.plan(key, || {
             problem.check()?;
             let target = self.target();
-            self.tuned(problem, schedule, operands(problem), |answer| match answer {
-                Some(answer) => problem.tuned(answer, target),
-                None => FAMILY
-                    .choose(None, problem, target)?
-                    .plan(problem, schedule, target),
-            })
+            self.tuned(
+                problem,
+                schedule,
+                operands(problem),
+                |answer| match answer {
+                    Some(answer) => problem.tuned(answer, target),
+                    None => FAMILY
+                        .choose(None, problem, target)?
+                        .plan(problem, schedule, target),
+                },
+            )
         })
     }
 }

@@ -48,7 +48,10 @@ impl Tuning {
         let Tuning {
             problem, answer, ..
         } = self;
-        let [problem, candidate] = [problem.unwrap_or_default(), answer.unwrap_or_default().to_string()];
+        let [problem, candidate] = [
+            problem.unwrap_or_default(),
+            answer.unwrap_or_default().to_string(),
+        ];
         Tuning {
             refusal: Some(format!(
                 "the tuner's answer for this problem, {candidate}, can't be taken: {why}; `heist tune {problem}` finds another"

@@ -141,9 +141,11 @@ impl Tuned for Problem {
             Some(other) => Err(KernelError::unfit(format!(
                 "attention has no kernel `{other}` to try: there are wgmma and decode"
             ))),
-            None => FAMILY
-                .choose(candidate.get("variant"), self, target)?
-                .plan(self, given.as_ref(), target),
+            None => FAMILY.choose(candidate.get("variant"), self, target)?.plan(
+                self,
+                given.as_ref(),
+                target,
+            ),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! The search space of a multiplication: every tile shape that can be tried, with its guards and
 //! its modelled time.
 
+use super::buffers::over_operands;
 use super::choose;
 use super::config::Config;
 use super::problem::{Gemm, Major};
 use super::tiling::Tiling;
-use super::buffers::over_operands;
 use super::variant::{FAMILY, PARAMETERS, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
 use crate::blackwell;
+use crate::entry::Settings;
 use crate::error::KernelError;
 use crate::family::Target;
-use crate::entry::Settings;
 use crate::plan::LaunchPlan;
 use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
 use heist_tune::{Axis, Candidate, Proposal};
@@ -41,11 +41,7 @@ pub(super) fn proposals(problem: &Gemm, target: Target) -> Vec<Proposal> {
 type Judge = fn(&Gemm, &Candidate, Target) -> Result<f64, String>;
 
 /// The launches of a candidate that the guards let through.
-fn plan(
-    problem: &Gemm,
-    candidate: &Candidate,
-    target: Target,
-) -> Result<LaunchPlan, KernelError> {
+fn plan(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<LaunchPlan, KernelError> {
     let schedule = schedule(candidate)?;
     let judged = |judge: Judge| judge(problem, candidate, target).map_err(KernelError::unfit);
     let plan = match (candidate.get("cols"), candidate.get("warp")) {

@@ -251,7 +251,11 @@ impl Variant for MmaSync {
     ) -> Result<LaunchPlan, KernelError> {
         let own = self::schedule(target);
         let job = job_with(problem, self.config, schedule.unwrap_or(&own), target)?;
-        Ok(over_operands(LaunchPlan::of_job(self.name, job), self.name, problem))
+        Ok(over_operands(
+            LaunchPlan::of_job(self.name, job),
+            self.name,
+            problem,
+        ))
     }
 }
 

@@ -14,8 +14,7 @@ use crate::plan::{LaunchPlan, Purpose};
 use crate::{Job, KernelError, Step};
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
 use heist_launch::{
-    Buffer,
-    Arg, BufferRef, Dim3, ElementType, L2Promotion, Swizzle, TensorElement, TensorMap,
+    Arg, Buffer, BufferRef, Dim3, ElementType, L2Promotion, Swizzle, TensorElement, TensorMap,
 };
 use heist_sched::{Position, Schedule, Tile, TileSource, Tiled, TiledKernel};
 
