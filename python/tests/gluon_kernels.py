@@ -80,9 +80,11 @@ def mma(a, b, blocks=(64, 32, 32)):
 # Hopper: the copy engine, mbarriers and warpgroups.
 
 
-def descriptor(tensor, block):
+def descriptor(tensor, block, pair=()):
+    """Of tiles of this shape; a pair of blocks shares one along the axis that `pair` steps along."""
     kinds = {torch.float16: gl.float16, torch.float32: gl.float32, torch.float8_e4m3fn: gl.float8e4nv, torch.bfloat16: gl.bfloat16}
-    return TensorDescriptor.from_tensor(tensor, block, gl.NVMMASharedLayout.get_default_for(block, kinds[tensor.dtype]))
+    layout = gl.NVMMASharedLayout.get_default_for(block, kinds[tensor.dtype], cga_layout=[list(step) for step in pair])
+    return TensorDescriptor.from_tensor(tensor, block, layout)
 
 
 @gluon.jit
@@ -296,6 +298,44 @@ def specialised_tcgen05_kernel(a_desc, b_desc, c_desc, K, STAGES: gl.constexpr):
         [1, 1],
         [24, 24],
     )
+
+
+@gluon.jit
+def paired_kernel(a_desc, b_desc, c_ptr, N, K):
+    """Two blocks of a cluster multiply together: each has half of the rows and half of the columns in its memory."""
+    BLOCK_M: gl.constexpr = a_desc.block_type.shape[0]
+    BLOCK_K: gl.constexpr = a_desc.block_type.shape[1]
+    BLOCK_N: gl.constexpr = b_desc.block_type.shape[1]
+    row, column = gl.program_id(0) * BLOCK_M, gl.program_id(1) * BLOCK_N
+    a = gl.allocate_shared_memory(a_desc.dtype, [BLOCK_M, BLOCK_K], a_desc.layout)
+    b = gl.allocate_shared_memory(b_desc.dtype, [BLOCK_K, BLOCK_N], b_desc.layout)
+    rows_of: gl.constexpr = TensorMemoryLayout([BLOCK_M // 2, BLOCK_N], col_stride=1, cga_layout=[[1, 0]], two_ctas=True)
+    acc = allocate_tensor_memory(gl.float32, [BLOCK_M, BLOCK_N], rows_of)
+    full, done = mbarrier.allocate_mbarrier(two_ctas=True), mbarrier.allocate_mbarrier()
+    mbarrier.init(full, count=1)
+    mbarrier.init(done, count=1)
+    for step in range(K // BLOCK_K):
+        mbarrier.expect(full, a_desc.nbytes_per_cta + b_desc.nbytes_per_cta)
+        tma.async_load(a_desc, [row, step * BLOCK_K], full, a)
+        tma.async_load(b_desc, [step * BLOCK_K, column], full, b)
+        mbarrier.wait(full, step & 1)
+        tcgen05_mma(a, b, acc, use_acc=step > 0)
+        tcgen05_commit(done)
+        mbarrier.wait(done, step & 1)
+    value = acc.load()
+    layout: gl.constexpr = value.type.layout
+    rows = row + gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout))
+    columns = column + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))
+    gl.store(c_ptr + rows[:, None] * N + columns[None, :], value)
+
+
+def paired(a, b, blocks=(256, 64, 32)):
+    (m, k), n = a.shape, b.shape[1]
+    block_m, block_n, block_k = blocks
+    c = torch.empty(m, n)
+    descriptors = descriptor(a, [block_m, block_k], [(1, 0)]), descriptor(b, [block_k, block_n], [(0, 1)])
+    paired_kernel[(m // block_m, n // block_n)](*descriptors, c, n, k, num_ctas=2)
+    return c
 
 
 @gluon.jit

@@ -1,4 +1,4 @@
-"""What `docs/gallery.md` shows of Triton and CuTe DSL kernels is what is printed."""
+"""What `docs/gallery.md` shows of Triton, Gluon and CuTe DSL kernels is what is printed."""
 
 import pathlib
 import re
@@ -20,7 +20,7 @@ def shown(file):
     return {name: lines.splitlines() for name, lines in found}
 
 
-@pytest.mark.parametrize(("file", "least"), [("gallery.py", 6), ("cute_gallery.py", 3)])
+@pytest.mark.parametrize(("file", "least"), [("gallery.py", 6), ("gluon_gallery.py", 3), ("cute_gallery.py", 3)])
 def test_the_gallery_shows_what_is_printed(monkeypatch, file, least):
     if not GALLERY.exists():
         pytest.skip("docs/gallery.md is not beside the package")

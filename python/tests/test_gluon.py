@@ -99,6 +99,12 @@ def test_tensor_memory_with_warps_for_copies_and_products(on):
     close(got, a.float() @ b.float())
 
 
+def test_pairs_of_blocks_that_multiply_together(on):
+    on("b200", UNDER_A_BUFFER)
+    a, b = kernels.halves(256, 96), kernels.halves(96, 128)
+    close(kernels.paired(a, b), a.float() @ b.float())
+
+
 def test_tiles_by_launch_control(on):
     session = on("b200")
     x = floats(256 * 400)
