@@ -5,33 +5,64 @@ use crate::answer::Output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The work in progress, for the message after Ctrl-C.
+/// How far the work in progress is, as the message after Ctrl-C says it.
 static UNDER_WAY: Mutex<Option<String>> = Mutex::new(None);
 
 /// Where there is no terminal, a line comes at most this often.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
+/// What takes no longer than this is over before anybody looks.
+const SOON: Duration = Duration::from_secs(1);
+
+fn note(phrase: Option<String>) {
+    if let Ok(mut under_way) = UNDER_WAY.lock() {
+        *under_way = phrase;
+    }
+}
+
+/// Where progress is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// As a bar.
+    Bar,
+    /// As lines.
+    Lines,
+    /// Not at all.
+    Nowhere,
+}
+
+impl Shown {
+    fn new(out: Output) -> Shown {
+        match (out.json, std::io::stderr().is_terminal()) {
+            (true, _) => Shown::Nowhere,
+            (false, true) => Shown::Bar,
+            (false, false) => Shown::Lines,
+        }
+    }
+}
+
 /// Work of a known number of steps.
 pub(crate) struct Progress {
-    what: &'static str,
     /// Hidden where there is no terminal; it still counts.
     bar: ProgressBar,
-    lines: Option<Mutex<Instant>>,
+    lines: Option<Mutex<Lines>>,
+    what: &'static str,
+    began: Instant,
 }
 
 impl Progress {
     /// Begins. `what` is a noun in the plural: `runs`, `cases`.
     pub(crate) fn new(out: Output, what: &'static str, steps: usize) -> Progress {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = ProgressBar::with_draw_target(
-            Some(steps as u64),
-            match terminal && !out.json {
-                true => ProgressDrawTarget::stderr(),
-                false => ProgressDrawTarget::hidden(),
-            },
-        );
+        let shown = Shown::new(out);
+        let target = match shown {
+            Shown::Bar => ProgressDrawTarget::stderr(),
+            Shown::Lines | Shown::Nowhere => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(Some(steps as u64), target);
         let style = "{prefix} [{bar:32}] {pos}/{len}, {eta} left  {wide_msg}";
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style.progress_chars("=> "));
@@ -39,9 +70,10 @@ impl Progress {
         bar.set_prefix(what);
         bar.enable_steady_tick(Duration::from_millis(200));
         let progress = Progress {
-            what,
             bar,
-            lines: (!terminal && !out.json).then(|| Mutex::new(Instant::now())),
+            lines: (shown == Shown::Lines).then(|| Mutex::new(Lines::default())),
+            what,
+            began: Instant::now(),
         };
         progress.note();
         progress
@@ -52,34 +84,133 @@ impl Progress {
         self.bar.inc(1);
         self.bar.set_message(name.to_owned());
         self.note();
-        let Some(Ok(mut last)) = self.lines.as_ref().map(Mutex::lock) else {
-            return;
-        };
-        if last.elapsed() >= BETWEEN_LINES {
-            *last = Instant::now();
-            let left = self.bar.eta().as_secs();
-            eprintln!("{}, about {left} s left", self.count());
+        if let Some(Ok(mut lines)) = self.lines.as_ref().map(Mutex::lock)
+            && let Some(line) = lines.after_step(self.began.elapsed(), self.count())
+        {
+            eprintln!("{line}");
         }
     }
 
-    fn count(&self) -> String {
-        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
-        format!("{done} of {all} {}", self.what)
+    /// Prints something while the work goes on, so that the bar does not stand in it.
+    pub(crate) fn meanwhile(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
+    fn count(&self) -> Count {
+        Count {
+            done: self.bar.position(),
+            all: self.bar.length().unwrap_or(0),
+            what: self.what,
+        }
     }
 
     fn note(&self) {
-        if let Ok(mut under_way) = UNDER_WAY.lock() {
-            *under_way = Some(self.count());
-        }
+        note(Some(format!("{} were done", self.count())));
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-        if let Ok(mut under_way) = UNDER_WAY.lock() {
-            *under_way = None;
+        note(None);
+    }
+}
+
+/// How many steps are done.
+struct Count {
+    done: u64,
+    all: u64,
+    what: &'static str,
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} {}", self.done, self.all, self.what)
+    }
+}
+
+/// When a line is due. It is told the time, and has no clock.
+#[derive(Default)]
+struct Lines {
+    /// When the last one came.
+    last: Duration,
+}
+
+impl Lines {
+    /// The line after a step, that long after the beginning, if one is due.
+    fn after_step(&mut self, now: Duration, count: Count) -> Option<String> {
+        if now.saturating_sub(self.last) < BETWEEN_LINES {
+            return None;
         }
+        self.last = now;
+        let each = now.as_secs_f64() / count.done.max(1) as f64;
+        let left = each * count.all.saturating_sub(count.done) as f64;
+        Some(format!("{count}, about {left:.0} s left"))
+    }
+}
+
+/// One piece of work whose end is not known, only how long it may take.
+pub(crate) struct Waiting {
+    /// Dropped when the work is done.
+    done: Option<Sender<()>>,
+    teller: Option<JoinHandle<()>>,
+}
+
+impl Waiting {
+    /// Begins. `what` continues "interrupted while": `simulating power-law`.
+    pub(crate) fn new(out: Output, what: String, limit: Duration) -> Waiting {
+        note(Some(format!("while {what}")));
+        let (done, over) = channel::<()>();
+        let shown = Shown::new(out);
+        let tell = move || {
+            let goes_on = |time| over.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            match shown {
+                Shown::Nowhere => {}
+                Shown::Lines => {
+                    let mut spent = Duration::ZERO;
+                    while goes_on(BETWEEN_LINES) {
+                        spent += BETWEEN_LINES;
+                        eprintln!("{}", so_far(&what, spent, limit));
+                    }
+                }
+                Shown::Bar => {
+                    let mut spent = SOON;
+                    if !goes_on(SOON) {
+                        return;
+                    }
+                    let bar = ProgressBar::new_spinner();
+                    loop {
+                        bar.set_message(so_far(&what, spent, limit));
+                        bar.tick();
+                        if !goes_on(SOON) {
+                            return bar.finish_and_clear();
+                        }
+                        spent += SOON;
+                    }
+                }
+            }
+        };
+        Waiting {
+            done: Some(done),
+            teller: (shown != Shown::Nowhere).then(|| std::thread::spawn(tell)),
+        }
+    }
+}
+
+/// A line about work that goes on. When it ends can't be known, only when a run would be ended.
+fn so_far(what: &str, spent: Duration, limit: Duration) -> String {
+    let (spent, limit) = (spent.as_secs(), limit.as_secs_f64());
+    format!("{what}: {spent} s so far; a run may take {limit} s")
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        drop(self.done.take());
+        if let Some(teller) = self.teller.take() {
+            // It ends with the sender; it has nothing to answer.
+            let _ = teller.join();
+        }
+        note(None);
     }
 }
 
@@ -88,27 +219,88 @@ impl Drop for Progress {
 pub fn end_cleanly_when_interrupted() {
     // Without a handler the signal ends the program all the same, with less to read.
     let _ = ctrlc::set_handler(|| {
-        let done = match UNDER_WAY.lock().ok().and_then(|mut what| what.take()) {
-            Some(count) => format!(": {count} were done"),
-            None => String::new(),
-        };
-        eprintln!("heist: interrupted{done}");
+        let done = UNDER_WAY.lock().ok().and_then(|mut what| what.take());
+        eprintln!("heist: {}", interrupted(done));
         std::process::exit(130);
     });
+}
+
+fn interrupted(under_way: Option<String>) -> String {
+    match under_way {
+        Some(phrase) if phrase.starts_with("while") => format!("interrupted {phrase}"),
+        Some(phrase) => format!("interrupted: {phrase}"),
+        None => "interrupted".to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What is under way is one for the whole program: the tests of it take turns.
+    static ONE: Mutex<()> = Mutex::new(());
+
+    fn under_way() -> Option<String> {
+        UNDER_WAY.lock().unwrap().clone()
+    }
+
     #[test]
     fn steps_are_counted_and_known_to_who_interrupts() {
+        let _alone = ONE.lock().unwrap();
         let progress = Progress::new(Output::for_people(), "runs", 3);
         progress.step("one");
         progress.step("two");
-        assert_eq!(progress.count(), "2 of 3 runs");
-        assert_eq!(UNDER_WAY.lock().unwrap().as_deref(), Some("2 of 3 runs"));
+        assert_eq!(progress.count().to_string(), "2 of 3 runs");
+        assert_eq!(under_way().as_deref(), Some("2 of 3 runs were done"));
+        assert_eq!(
+            interrupted(under_way()),
+            "interrupted: 2 of 3 runs were done"
+        );
         drop(progress);
-        assert_eq!(*UNDER_WAY.lock().unwrap(), None);
+        assert_eq!(under_way(), None);
+        assert_eq!(interrupted(None), "interrupted");
+    }
+
+    #[test]
+    fn what_is_waited_for_is_known_to_who_interrupts_and_ends_at_once() {
+        let _alone = ONE.lock().unwrap();
+        let hour = Duration::from_secs(3600);
+        let waiting = Waiting::new(Output::for_people(), "simulating x".to_owned(), hour);
+        assert_eq!(interrupted(under_way()), "interrupted while simulating x");
+        drop(waiting);
+        assert_eq!(under_way(), None);
+    }
+
+    #[test]
+    fn a_line_comes_every_five_seconds_with_the_time_left() {
+        let mut lines = Lines::default();
+        let mut at = |seconds, done| {
+            let count = Count {
+                done,
+                all: 10,
+                what: "runs",
+            };
+            lines.after_step(Duration::from_secs(seconds), count)
+        };
+        assert_eq!(at(4, 1), None);
+        let line = |text: &str| Some(text.to_owned());
+        assert_eq!(at(6, 3), line("3 of 10 runs, about 14 s left"));
+        assert_eq!(at(10, 4), None);
+        assert_eq!(at(11, 5), line("5 of 10 runs, about 11 s left"));
+        assert_eq!(at(30, 10), line("10 of 10 runs, about 0 s left"));
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            so_far("simulating x", seconds(10), seconds(60)),
+            "simulating x: 10 s so far; a run may take 60 s"
+        );
+    }
+
+    #[test]
+    fn machines_are_told_nothing() {
+        let out = Output {
+            json: true,
+            command: "run",
+        };
+        assert!(Shown::new(out) == Shown::Nowhere);
     }
 }

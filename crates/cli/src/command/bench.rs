@@ -5,6 +5,7 @@ use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::bench::suite::{self, Ours, Spec};
 use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence, pack, profile};
 use crate::file;
+use crate::progress::Progress;
 use clap::Args;
 use heist::job;
 use heist_gpu::Gpu;
@@ -119,13 +120,14 @@ impl Bench {
         };
         let machine = evidence::machine(gpu, peers.as_ref().map(|peers| &peers.versions));
         let mut outcomes = Vec::new();
+        let progress = Progress::new(out, "contests", specs.len());
         for spec in &specs {
             let contest = spec.contest(gpu, target).map_err(question)?;
             let outcome = self
                 .measure(gpu, &contest, peers.as_mut())
                 .map_err(question)?;
             if !out.json {
-                print(&outcome);
+                progress.meanwhile(|| print(&outcome));
             }
             if let Some(folder) = &self.evidence {
                 let entry = catalogue::entry(spec.family).map_err(question)?;
@@ -134,7 +136,9 @@ impl Bench {
                 written.map_err(|error| question(format!("{}: {error}", folder.display())))?;
             }
             outcomes.push(outcome);
+            progress.step(&spec.name);
         }
+        drop(progress);
         let sanitizers = self.sanitizers(&specs)?;
         if let Some(folder) = &self.evidence {
             let command: Vec<String> = std::env::args().collect();

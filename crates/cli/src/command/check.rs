@@ -5,13 +5,14 @@ use super::{assembler, entry, launch_file};
 use crate::answer::{BadQuestion, Output, Verdict, not_run};
 use crate::file::read_source;
 use crate::fold::fold;
+use crate::progress::Waiting;
 use crate::say;
 use crate::{origin, render, sarif};
 use clap::{ArgGroup, Args};
 use heist_check::log::{self, KernelUsage, TextKind};
 use heist_check::shared_opt_in;
 use heist_ptx::{Diagnostic, Module, Severity, Source, Span, rule, validate};
-use heist_run::{NotRun, Program};
+use heist_run::{NotRun, Program, Settings};
 use serde_json::json;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -80,7 +81,7 @@ impl Check {
         }
         let mut answers = Vec::new();
         for path in &self.files {
-            match read_source(path).and_then(|source| self.check(source)) {
+            match read_source(path).and_then(|source| self.check(source, out)) {
                 // One file that can't be read does not hide what is in the others.
                 Err(question) if self.files.len() > 1 => answers.push(Err((path, question))),
                 answer => answers.push(Ok(answer?)),
@@ -126,7 +127,7 @@ impl Check {
         self.launch.is_some() || self.launches.is_some()
     }
 
-    fn check(&self, source: Source) -> Result<Found, BadQuestion> {
+    fn check(&self, source: Source, out: Output) -> Result<Found, BadQuestion> {
         let Some(kind) = log::recognise(source.text()) else {
             return Err(BadQuestion::Sentence(format!(
                 "{} is neither PTX (no `.version` or `.target`) nor a log of ptxas, compute-sanitizer \
@@ -150,6 +151,9 @@ impl Check {
                 remarks: Vec::new(),
             });
         }
+        let limit = self.how.settings(Settings::default()).limit;
+        let running = || Waiting::new(out, format!("running {}", source.name()), limit);
+        let _waiting = self.runs().then(running);
         match Program::new(source) {
             Ok(program) => self.check_program(&program),
             Err(NotRun::Refused(diagnostics, source)) => Ok(Found {

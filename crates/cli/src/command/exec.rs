@@ -4,11 +4,12 @@ use super::entry;
 use super::launch::{LaunchFlags, Launched, RunFlags, arguments_help};
 use crate::answer::{BadQuestion, Output, Verdict, not_run, tell_all};
 use crate::file::{self, read_source};
+use crate::progress::Waiting;
 use crate::render;
 use clap::Args;
 use heist_launch::{Buffer, BufferRef};
 use heist_ptx::Source;
-use heist_run::Program;
+use heist_run::{Program, Settings};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -48,7 +49,10 @@ impl Exec {
             file::writable(path)?;
         }
         let entry = entry::find(&program, self.how.entry.as_deref())?;
+        let limit = self.how.settings(Settings::default()).limit;
+        let waiting = Waiting::new(out, format!("running {entry}"), limit);
         let ran = self.launch.run(&program, entry, &self.how)?;
+        drop(waiting);
         for (name, path) in saves {
             let Some(buffer) = ran.execution.outcome.output(name.clone()) else {
                 return Err(BadQuestion::Sentence(format!(

@@ -2,6 +2,7 @@
 //! `heist run` does with a kernel's name.
 
 use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
+use crate::progress::Waiting;
 use crate::render;
 use crate::timeline::draw;
 use heist::job::{self, JobError, StepRun};
@@ -85,6 +86,11 @@ pub(super) fn run(
         let steps = job::inspect(&asked.device, job, &asked.settings);
         steps.map_err(not_run)
     };
+    let waiting = Waiting::new(
+        out,
+        format!("running {}", entry.name()),
+        asked.settings.limit,
+    );
     // What is timed and checked is the kernel as it ships.
     let mut prepared = prepare(schedule.as_ref())?;
     let mut answer = Answer {
@@ -111,6 +117,7 @@ pub(super) fn run(
             step.execution.findings.extend(watched.execution.findings);
         }
     }
+    drop(waiting);
     if let Some(path) = asked.trace {
         trace(path, &answer)?;
     }

@@ -4,6 +4,7 @@ use super::kernel;
 use super::launch::seconds;
 use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
 use crate::file;
+use crate::progress::Waiting;
 use crate::render;
 use crate::timeline::{draw, drawable};
 use clap::Args;
@@ -419,6 +420,7 @@ impl Run {
         let settings = self.settings();
         let schedule = self.schedule(&synthetic, &device, &settings)?;
         let verify = !self.no_verify;
+        let waiting = Waiting::new(out, format!("running {workload}"), self.timeout);
         let (ran, swaps) = if self.swap.is_empty() {
             let ran = workload::run(&synthetic, &schedule, &device, &settings, verify);
             (ran.map_err(not_run)?, None)
@@ -435,6 +437,7 @@ impl Run {
                     .map_err(not_run)?;
             (ran, Some(swaps))
         };
+        drop(waiting);
         let named = Named::new(&ran.schedule, &ran.trace);
         if let Some(path) = &self.trace {
             draw(path, &format!("{workload}, {tiles} tiles"), &[named])?;

@@ -3,6 +3,7 @@
 use super::Share;
 use super::figures::{Figures, Row};
 use crate::answer::{BadQuestion, Output, Verdict, question};
+use crate::progress::Progress;
 use heist::job::{self, OnGpu};
 use heist::share::{self, Company, Holder, Seen, Tenant};
 use heist_gpu::Gpu;
@@ -43,7 +44,10 @@ impl Share {
         let small = share::move_in(gpu, target, &interactives).map_err(question)?;
         let small: Vec<&OnGpu> = small.iter().map(|(_, on)| on).collect();
         let idle = share::alone(gpu, &small, 50, 1).map_err(question)?;
-        let rows = self.measure(gpu, target, &tenants, &batches, &small)?;
+        let figures = TURNS as usize * tenants.len() * small.len() + self.held(target).len();
+        let progress = Progress::new(out, "figures", figures);
+        let rows = self.measure(gpu, target, &tenants, &batches, &small, &progress)?;
+        drop(progress);
         let peer = match self.no_peers {
             true => None,
             false => Some(self.peer(target)?),
@@ -69,6 +73,7 @@ impl Share {
         tenants: &[Tenant],
         batches: &[(Prepared, OnGpu)],
         small: &[&OnGpu],
+        progress: &Progress,
     ) -> Result<Vec<Row>, BadQuestion> {
         let all: Vec<&OnGpu> = batches.iter().map(|(_, on)| on).collect();
         let alone = share::alone(gpu, &all, 30, 4).map_err(question)?;
@@ -85,6 +90,7 @@ impl Share {
                 for (interactive, seen) in small.iter().zip(&mut seen[row]) {
                     let now = share::beside(gpu, batch, interactive, company, ring);
                     seen.extend(now.map_err(question)?);
+                    progress.step(&tenants[row].name);
                 }
             }
         }
@@ -106,6 +112,7 @@ impl Share {
             for (row, time) in rows.iter_mut().zip(times) {
                 row.held.push(time);
             }
+            progress.step(&format!("{sms} multiprocessors held"));
         }
         Ok(rows)
     }
