@@ -21,6 +21,19 @@ pub struct Parameter {
     pub about: &'static str,
 }
 
+/// A parameter, its default, and a line about it.
+pub(crate) const fn parameter(
+    name: &'static str,
+    default: &'static str,
+    about: &'static str,
+) -> Parameter {
+    Parameter {
+        name,
+        default,
+        about,
+    }
+}
+
 /// The largest number of elements in a buffer with random data: the reference holds the same
 /// numbers in f64 beside it, and there are several buffers. A part of the free memory, where the
 /// system reports it.
@@ -234,10 +247,7 @@ pub trait Entry: Sync {
         &self,
         settings: &Settings,
         target: Target,
-    ) -> Result<Option<Schedule>, KernelError> {
-        let _ = (settings, target);
-        Ok(None)
-    }
+    ) -> Result<Option<Schedule>, KernelError>;
     /// Its launches alone, without any data.
     ///
     /// # Errors
@@ -276,7 +286,5 @@ pub trait Entry: Sync {
         target: Target,
     ) -> Result<Prepared, KernelError>;
     /// The problem in words. An answer of the tuner is filed under it.
-    fn problem_words(&self, settings: &Settings) -> String {
-        settings.problem(self.parameters(), &[])
-    }
+    fn problem_words(&self, settings: &Settings) -> String;
 }

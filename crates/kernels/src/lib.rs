@@ -18,6 +18,7 @@ pub mod family;
 pub mod gemm;
 pub mod grouped;
 pub mod job;
+mod listing;
 pub mod plan;
 pub mod random;
 pub mod reference;

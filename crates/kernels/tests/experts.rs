@@ -28,7 +28,7 @@ fn right(problem: &Experts, tilings: [&str; 2], schedule: Option<&Schedule>) {
             .unwrap_or_else(|error| panic!("{what}: {error}"));
         let sum = usize::from(problem.per > 1);
         assert_eq!(plan.steps.len(), first + 2 + sum);
-        let mut prepared = prepared(plan, problem.clone(), 3);
+        let mut prepared = prepared(plan.job(|_| None), problem.clone(), 3);
         common::run(&mut prepared.job, &device, &Settings::default());
         let difference = (prepared.verify)(&prepared.job).expect("a comparison");
         assert!(difference.within(prepared.bound), "{what}: {difference}");
@@ -78,7 +78,7 @@ fn blocks_with_many_tiles_and_without_requests() {
         let plan = variant
             .plan(&problem, Some(&schedule), target)
             .expect("a plan");
-        let mut prepared = prepared(plan, problem.clone(), 7);
+        let mut prepared = prepared(plan.job(|_| None), problem.clone(), 7);
         common::run(&mut prepared.job, &device, &Settings::default());
         let difference = (prepared.verify)(&prepared.job).expect("a comparison");
         assert!(difference.within(prepared.bound), "{source}: {difference}");

@@ -10,8 +10,9 @@ use super::reference::Sample;
 use super::score::{Scoring, alibi, documents, softcap};
 use super::space;
 use super::warpgroup::{Wgmma, warpgroup_schedule};
-use crate::entry::{Entry, Parameter, Prepared, Settings, holds, items};
+use crate::entry::{Parameter, Prepared, Settings, holds, items, parameter};
 use crate::family::{Family, Target, Variant};
+use crate::listing::{Listing, variant};
 use crate::plan::LaunchPlan;
 use crate::random::uniform;
 use crate::space::Tuned;
@@ -174,18 +175,6 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     parameter("variant", "", "a rung of the ladder; chosen unless given"),
 ];
 
-pub(super) const fn parameter(
-    name: &'static str,
-    default: &'static str,
-    about: &'static str,
-) -> Parameter {
-    Parameter {
-        name,
-        default,
-        about,
-    }
-}
-
 /// What `lengths` is said instead of.
 pub(super) const ALIKE: [&str; 4] = ["batch", "queries", "keys", "layout"];
 
@@ -309,54 +298,44 @@ fn sequence(text: &str) -> Result<(u32, u32), KernelError> {
     }
 }
 
-impl Entry for Attention {
-    fn name(&self) -> &'static str {
-        FAMILY.name
-    }
+impl Listing for Attention {
+    type Problem = Problem;
+    const FAMILY: &'static Family<Problem> = &FAMILY;
+    const ABOUT: &'static str = "softmax(Q K^T) V with its log-sum-exp: f16 and bf16, masks, shared key heads, packed sequences";
+    const PARAMETERS: &'static [Parameter] = PARAMETERS;
 
-    fn about(&self) -> &'static str {
-        "softmax(Q K^T) V with its log-sum-exp: f16 and bf16, masks, shared key heads, packed sequences"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
-    }
-
-    fn variants(&self) -> Vec<(&'static str, &'static str)> {
-        FAMILY.list()
+    fn problem(settings: &Settings) -> Result<Problem, KernelError> {
+        problem(settings)
     }
 
     fn schedule(
-        &self,
         settings: &Settings,
+        problem: &Problem,
         target: Target,
     ) -> Result<Option<Schedule>, KernelError> {
         let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
         if told("splits") || told("together") {
             return Ok(None);
         }
-        let problem = problem(settings)?;
-        let named = settings.get("variant").filter(|name| !name.is_empty());
-        let variant = FAMILY.choose(named, &problem, target)?.name();
-        if variant == Wgmma.name() {
-            return Ok(Some(warpgroup_schedule(&problem, target)));
+        let chosen = FAMILY.choose(variant(settings), problem, target)?.name();
+        if chosen == Wgmma.name() {
+            return Ok(Some(warpgroup_schedule(problem, target)));
         }
-        let rung = Rung::ALL.into_iter().find(|r| r.as_str() == variant);
+        let rung = Rung::ALL.into_iter().find(|r| r.as_str() == chosen);
         Ok(rung.map(|rung| {
-            let config = Config::suited(rung, &problem, target);
-            schedule(&config, &problem, target)
+            let config = Config::suited(rung, problem, target);
+            schedule(&config, problem, target)
         }))
     }
 
-    fn launches(
-        &self,
+    fn job(
         settings: &Settings,
+        problem: &Problem,
         given: Option<&Schedule>,
         target: Target,
     ) -> Result<Job, KernelError> {
-        let problem = problem(settings)?;
-        let named = settings.get("variant").filter(|name| !name.is_empty());
-        let variant = FAMILY.choose(named, &problem, target)?;
+        let named = variant(settings);
+        let chosen = FAMILY.choose(named, problem, target)?;
         let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
         if told("splits") || told("together") {
             if named == Some(Wgmma.name()) {
@@ -364,52 +343,37 @@ impl Entry for Attention {
                     "attention wgmma: it neither shares a tile's keys among blocks nor takes heads together; leave splits and together out, or take variant=large",
                 ));
             }
-            let rung = Rung::ALL.into_iter().find(|r| r.as_str() == variant.name());
+            let rung = Rung::ALL.into_iter().find(|r| r.as_str() == chosen.name());
             let rung = rung.unwrap_or(Rung::Large);
-            let mut config = Config::suited(rung, &problem, target);
+            let mut config = Config::suited(rung, problem, target);
             if told("splits") {
                 config.splits = settings.read(PARAMETERS, "splits")?;
             }
-            let mut own = schedule(&config, &problem, target);
+            let mut own = schedule(&config, problem, target);
             if told("together") {
                 let heads = settings.read(PARAMETERS, "together")?;
                 own.order = AnyOrder::new(HeaviestFirst { heads });
             }
-            job(&problem, &config, given.unwrap_or(&own), target)
+            job(problem, &config, given.unwrap_or(&own), target)
         } else {
-            variant.job(&problem, given, target)
+            chosen.job(problem, given, target)
         }
     }
 
-    fn prepare(
-        &self,
-        settings: &Settings,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let job = self.launches(settings, given, target)?;
-        let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem(settings)?, seed))
+    fn prepared(job: Job, problem: Problem, seed: u64) -> Prepared {
+        prepared(job, problem, seed)
     }
 
-    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
-        Ok(space::proposals(&problem(settings)?, target))
+    fn proposals(problem: &Problem, target: Target) -> Vec<Proposal> {
+        space::proposals(problem, target)
     }
 
-    fn tuned(
-        &self,
-        settings: &Settings,
-        candidate: &Candidate,
-        target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let problem = problem(settings)?;
-        let job = problem.tuned(candidate, target)?.job(contents(&problem));
-        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+    fn tuned(problem: &Problem, candidate: &Candidate, target: Target) -> Result<Job, KernelError> {
+        Ok(problem.tuned(candidate, target)?.job(contents(problem)))
     }
 
-    fn problem_words(&self, settings: &Settings) -> String {
-        let words = problem(settings).ok().and_then(|problem| problem.words());
-        words.unwrap_or_else(|| settings.problem(PARAMETERS, &[]))
+    fn words(problem: &Problem) -> Option<String> {
+        problem.words()
     }
 }
 

@@ -4,9 +4,10 @@
 use super::buffers::over_operands;
 use super::choose;
 use super::config::Config;
+use super::entry::PARAMETERS;
 use super::problem::{Gemm, Major};
 use super::tiling::Tiling;
-use super::variant::{FAMILY, PARAMETERS, job_with, plan_with_tiling, schedule as usual};
+use super::variant::{FAMILY, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
 use crate::blackwell;
 use crate::entry::Settings;

@@ -5,20 +5,14 @@ use super::choose;
 use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
 use super::problem::Gemm;
-use super::reference::{buffers, found, result};
-use super::space;
 use super::tiling::Tiling;
 use super::wgmma;
-use crate::blackwell::{self, TensorCores};
-use crate::entry::{Entry, Parameter, Prepared, Settings, holds};
+use crate::blackwell::TensorCores;
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::job::{Job, Step, buffer};
 use crate::plan::LaunchPlan;
-use crate::reference::Difference;
-use crate::space::Tuned;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
-use heist_tune::{Candidate, Proposal};
 
 /// `mma.sync` with a fixed tile shape.
 #[derive(Debug)]
@@ -42,11 +36,11 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
 
 /// `wgmma` fed by the copy engine, in tiles that suit the problem.
 #[derive(Debug)]
-struct Warpgroups;
+pub(super) struct Warpgroups;
 
 /// The same in the largest tiles.
 #[derive(Debug)]
-struct LargeTiles;
+pub(super) struct LargeTiles;
 
 /// Every kernel that multiplies.
 pub static FAMILY: Family<Gemm> = Family {
@@ -256,255 +250,5 @@ impl Variant for MmaSync {
             self.name,
             problem,
         ))
-    }
-}
-
-/// `gemm` in the catalogue.
-pub(crate) struct GemmEntry;
-
-pub(super) const PARAMETERS: &[Parameter] = &[
-    Parameter {
-        name: "m",
-        default: "256",
-        about: "rows of the result",
-    },
-    Parameter {
-        name: "n",
-        default: "256",
-        about: "columns of the result",
-    },
-    Parameter {
-        name: "k",
-        default: "256",
-        about: "the depth",
-    },
-    Parameter {
-        name: "batch",
-        default: "1",
-        about: "how many products, one after the other in memory",
-    },
-    Parameter {
-        name: "dtype",
-        default: "bf16",
-        about: "of A and B: f16, bf16, tf32, e4m3, e5m2",
-    },
-    Parameter {
-        name: "out",
-        default: "bf16",
-        about: "of C and D: f16, bf16, f32",
-    },
-    Parameter {
-        name: "layout",
-        default: "nt",
-        about: "nn, nt, tn, tt: t is stored transposed",
-    },
-    Parameter {
-        name: "scales",
-        default: "none",
-        about: "factors of A and B: none, tensor, rows, blocks (of 128, of 8-bit floats)",
-    },
-    Parameter {
-        name: "sums",
-        default: "levels",
-        about: "of 8-bit floats: levels (every 128 deep added in f32), fast",
-    },
-    Parameter {
-        name: "alpha",
-        default: "1",
-        about: "the factor of the product",
-    },
-    Parameter {
-        name: "beta",
-        default: "0",
-        about: "the factor of C",
-    },
-    Parameter {
-        name: "bias",
-        default: "false",
-        about: "whether a vector is added to every row",
-    },
-    Parameter {
-        name: "activation",
-        default: "none",
-        about: "none, relu, gelu, silu",
-    },
-    Parameter {
-        name: "variant",
-        default: "",
-        about: "the kernel; the best one unless given",
-    },
-    Parameter {
-        name: "config",
-        default: "",
-        about: "a tile shape instead: 128x256x32/64x64/4, wgmma:128x256x64/4, tcgen05:128x256x64/4",
-    },
-    Parameter {
-        name: "seed",
-        default: "1",
-        about: "of the random data",
-    },
-];
-
-/// The problem that settings describe.
-fn problem(settings: &Settings) -> Result<Gemm, KernelError> {
-    settings.check("gemm", PARAMETERS)?;
-    settings.instead("config", &["variant"])?;
-    let number = |name| settings.read::<u32>(PARAMETERS, name);
-    let word = |name| settings.word(PARAMETERS, name);
-    let mut problem = Gemm::new(
-        number("m")?,
-        number("n")?,
-        number("k")?,
-        word("dtype").parse()?,
-        word("out").parse()?,
-        word("layout").parse()?,
-    );
-    problem.batch = number("batch")?;
-    problem.scales = word("scales").parse()?;
-    problem.sums = word("sums").parse()?;
-    for (what, rows, pitch) in [
-        ("A", problem.rows_of_a(), problem.lda),
-        ("B", problem.rows_of_b(), problem.ldb),
-        ("D", problem.m, problem.ldc),
-    ] {
-        let one = u64::from(rows) * u64::from(pitch);
-        holds(what, one.saturating_mul(problem.batch.into()))?;
-    }
-    Ok(problem.epilogue(super::Epilogue {
-        alpha: settings.read(PARAMETERS, "alpha")?,
-        beta: settings.read(PARAMETERS, "beta")?,
-        bias: settings.read(PARAMETERS, "bias")?,
-        activation: word("activation").parse()?,
-    }))
-}
-
-impl Entry for GemmEntry {
-    fn name(&self) -> &'static str {
-        FAMILY.name
-    }
-
-    fn about(&self) -> &'static str {
-        "D = activation(alpha * A * B + beta * C + bias), any shape"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
-    }
-
-    fn variants(&self) -> Vec<(&'static str, &'static str)> {
-        FAMILY.list()
-    }
-
-    fn schedule(
-        &self,
-        settings: &Settings,
-        target: Target,
-    ) -> Result<Option<Schedule>, KernelError> {
-        let problem = problem(settings)?;
-        let tiling = match settings.get("config") {
-            Some(text) if text.starts_with("tcgen05:") => {
-                let tiling = Some(text.parse()?);
-                return Ok(Some(blackwell::schedule(&problem, tiling, target)));
-            }
-            Some(text) if text.starts_with("wgmma:") => Some(text.parse()?),
-            Some(_) => None,
-            None => {
-                let variant = FAMILY.choose(settings.get("variant"), &problem, target)?;
-                match variant.name() {
-                    name if name == TensorCores.name() => {
-                        return Ok(Some(blackwell::schedule(&problem, None, target)));
-                    }
-                    name if name == Warpgroups.name() => Some(choose::tiling(&problem, target)),
-                    name if name == LargeTiles.name() => Some(choose::LARGE),
-                    _ => None,
-                }
-            }
-        };
-        Ok(Some(match tiling {
-            Some(tiling) => choose::schedule(&problem, &tiling, target),
-            None => self::schedule(target),
-        }))
-    }
-
-    fn launches(
-        &self,
-        settings: &Settings,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        let problem = problem(settings)?;
-        match settings.get("config") {
-            Some(text) if text.starts_with("tcgen05:") => {
-                blackwell::job_with_tiling(&problem, text.parse()?, schedule, target)
-            }
-            Some(text) if text.starts_with("wgmma:") => {
-                job_with_tiling(&problem, text.parse()?, schedule, target)
-            }
-            Some(text) => {
-                let own = self::schedule(target);
-                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)
-            }
-            None => FAMILY
-                .choose(settings.get("variant"), &problem, target)?
-                .job(&problem, schedule, target),
-        }
-    }
-
-    fn prepare(
-        &self,
-        settings: &Settings,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let job = self.launches(settings, schedule, target)?;
-        let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem(settings)?, seed))
-    }
-
-    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
-        Ok(space::proposals(&problem(settings)?, target))
-    }
-
-    fn tuned(
-        &self,
-        settings: &Settings,
-        candidate: &Candidate,
-        target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let problem = problem(settings)?;
-        let job = problem.tuned(candidate, target)?.job(|_| None);
-        let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem, seed))
-    }
-
-    fn problem_words(&self, settings: &Settings) -> String {
-        let words = problem(settings).ok().and_then(|problem| problem.words());
-        words.unwrap_or_else(|| settings.problem(PARAMETERS, &[]))
-    }
-}
-
-/// A job with random data and its check.
-pub fn prepared(job: Job, problem: Gemm, seed: u64) -> Prepared {
-    let job = buffers(job, &problem, seed);
-    // Sums that the tensor cores alone make of 8-bit floats lose more the deeper they are:
-    // 1.0e-3 at a depth of 4096, 2.9e-3 at 16384.
-    let lost = match problem.input.is_tiny() && !problem.in_levels() {
-        true => 3e-7 * f64::from(problem.k),
-        false => 0.0,
-    };
-    Prepared {
-        bound: 2e-3 + lost,
-        verify: Box::new(move |ran| {
-            let found = found(ran, &problem);
-            let before = buffers(Job::default(), &problem, seed);
-            // Rounded like the result, so that the rest is the kernel's own error.
-            let ty = problem.output.element();
-            let expected: Vec<f64> = result(&before, &problem)
-                .into_iter()
-                .map(|value| ty.to_f64(ty.from_f64(value)))
-                .collect();
-            Ok(Difference::between(&found, &expected))
-        }),
-        job,
     }
 }

@@ -6,6 +6,7 @@
 
 mod check;
 mod data;
+mod entry;
 pub mod experts;
 mod kernel;
 mod problem;
@@ -16,8 +17,9 @@ mod variant;
 mod wgmma;
 
 pub use check::{BadTile, Wrong};
+pub(crate) use entry::GroupedEntry;
+pub use entry::prepared;
 pub use kernel::GroupedArgs;
 pub use problem::{Group, Grouped, Shapes};
 pub use schedule::schedule;
-pub(crate) use variant::GroupedEntry;
-pub use variant::{FAMILY, job_with, prepared};
+pub use variant::{FAMILY, job_with};

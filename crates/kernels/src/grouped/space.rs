@@ -1,8 +1,9 @@
 //! The search space of a grouped multiplication: every tile shape that can be tried, with its
 //! guards and its modelled time.
 
+use super::entry::{PARAMETERS, ROWS};
 use super::problem::{Grouped, Shapes};
-use super::variant::{FAMILY, PARAMETERS, ROWS};
+use super::variant::FAMILY;
 use super::wgmma::Wgmma;
 use crate::entry::{Settings, runs};
 use crate::error::KernelError;

@@ -1,22 +1,16 @@
 //! The kernels of the family, and which of them suits what.
 
-use super::check::BadTile;
-use super::data::{buffers, places, results};
+use super::data::places;
 use super::kernel::{GroupedArgs, GroupedPlan, build, tiles_of};
-use super::problem::{Group, Grouped, Shapes, work};
+use super::problem::{Grouped, Shapes, work};
 use super::schedule::schedule as usual;
-use super::space;
 use super::wgmma::Wgmma;
-use crate::entry::{Entry, Parameter, Prepared, Settings, holds, items};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::gemm::{Config, Tiling};
 use crate::job::{Job, Step, buffer};
 use crate::plan::LaunchPlan;
-use crate::reference::Difference;
-use crate::space::Tuned;
 use heist_sched::Schedule;
-use heist_tune::{Candidate, Proposal};
 
 /// `mma.sync` with a fixed tile shape, for groups of about so many rows.
 #[derive(Debug)]
@@ -185,191 +179,5 @@ impl Variant for MmaSync {
         let own = usual(target);
         let job = job_with(problem, self.config, schedule.unwrap_or(&own), target)?;
         Ok(LaunchPlan::of_job(self.name, job))
-    }
-}
-
-/// `grouped-gemm` in the catalogue.
-pub(crate) struct GroupedEntry;
-
-const fn parameter(name: &'static str, default: &'static str, about: &'static str) -> Parameter {
-    Parameter {
-        name,
-        default,
-        about,
-    }
-}
-
-pub(super) const PARAMETERS: &[Parameter] = &[
-    parameter(
-        "rows",
-        "40,200,0,1,96",
-        "rows of each group; eight alike are 512*8",
-    ),
-    parameter(
-        "groups",
-        "",
-        "instead of rows, n and k: 40x128x64,7x256x32, each m x n x k",
-    ),
-    parameter("n", "256", "columns of every group"),
-    parameter("k", "128", "depth of every group"),
-    parameter("dtype", "bf16", "of A and B: f16, bf16, tf32"),
-    parameter("out", "bf16", "of D: f16, bf16, f32"),
-    parameter("layout", "nt", "nt: B is n x k; nn: B is k x n"),
-    parameter(
-        "check",
-        "false",
-        "whether every decoded tile is checked on the device",
-    ),
-    parameter("variant", "", "the kernel; the best one unless given"),
-    parameter("config", "", "a tile shape instead: 128x128x32/64x64/4*2"),
-    parameter("seed", "1", "of the random data"),
-];
-
-/// What `groups` is said instead of.
-pub(super) const ROWS: [&str; 3] = ["rows", "n", "k"];
-
-/// A list of numbers, or of shapes.
-fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
-    let example = match parts {
-        1 => "of numbers of rows, such as 40,200,0",
-        _ => "of shapes, each m x n x k, such as 40x128x64,7x256x32",
-    };
-    let wrong = || KernelError::unfit(format!("`{text}` is no list {example}"));
-    items(text)?
-        .into_iter()
-        .map(|item| {
-            let numbers: Result<Vec<u32>, _> = item.split('x').map(str::parse).collect();
-            let numbers = numbers.map_err(|_| wrong())?;
-            (numbers.len() == parts)
-                .then_some(numbers)
-                .ok_or_else(wrong)
-        })
-        .collect()
-}
-
-fn problem(settings: &Settings) -> Result<Grouped, KernelError> {
-    settings.check("grouped-gemm", PARAMETERS)?;
-    settings.instead("config", &["variant"])?;
-    settings.instead("groups", &ROWS)?;
-    let word = |name| settings.word(PARAMETERS, name);
-    let shapes = match settings.get("groups") {
-        Some(text) => {
-            let group = |shape: Vec<u32>| Group {
-                m: shape[0],
-                n: shape[1],
-                k: shape[2],
-            };
-            Shapes::Own(list(text, 3)?.into_iter().map(group).collect())
-        }
-        None => Shapes::Rows {
-            rows: list(word("rows"), 1)?.into_iter().flatten().collect(),
-            n: settings.read(PARAMETERS, "n")?,
-            k: settings.read(PARAMETERS, "k")?,
-        },
-    };
-    let problem = Grouped {
-        shapes,
-        input: word("dtype").parse()?,
-        output: word("out").parse()?,
-        layout: word("layout").parse()?,
-        check: settings.read(PARAMETERS, "check")?,
-    };
-    let size = |rows: fn(&Group) -> u32, cols: fn(&Group) -> u32| {
-        let each = problem.groups().into_iter();
-        each.map(|group| u64::from(rows(&group)) * u64::from(cols(&group)))
-            .fold(0, u64::saturating_add)
-    };
-    holds("A", size(|g| g.m, |g| g.k))?;
-    holds("B", size(|g| g.n, |g| g.k))?;
-    holds("D", size(|g| g.m, |g| g.n))?;
-    Ok(problem)
-}
-
-impl Entry for GroupedEntry {
-    fn name(&self) -> &'static str {
-        FAMILY.name
-    }
-
-    fn about(&self) -> &'static str {
-        "D = A * B for many groups of their own shapes, read on the device"
-    }
-
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
-    }
-
-    fn variants(&self) -> Vec<(&'static str, &'static str)> {
-        FAMILY.list()
-    }
-
-    fn schedule(&self, _: &Settings, target: Target) -> Result<Option<Schedule>, KernelError> {
-        Ok(Some(usual(target)))
-    }
-
-    fn launches(
-        &self,
-        settings: &Settings,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        let problem = problem(settings)?;
-        match settings.get("config") {
-            Some(text) => {
-                let own = usual(target);
-                job_with(&problem, text.parse()?, schedule.unwrap_or(&own), target)
-            }
-            None => FAMILY
-                .choose(settings.get("variant"), &problem, target)?
-                .job(&problem, schedule, target),
-        }
-    }
-
-    fn prepare(
-        &self,
-        settings: &Settings,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let job = self.launches(settings, schedule, target)?;
-        let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem(settings)?, seed))
-    }
-
-    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
-        Ok(space::proposals(&problem(settings)?, target))
-    }
-
-    fn tuned(
-        &self,
-        settings: &Settings,
-        candidate: &Candidate,
-        target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let problem = problem(settings)?;
-        let job = problem.tuned(candidate, target)?.job(|_| None);
-        let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem, seed))
-    }
-
-    fn problem_words(&self, settings: &Settings) -> String {
-        let words = problem(settings).ok().and_then(|problem| problem.words());
-        words.unwrap_or_else(|| settings.problem(PARAMETERS, &[]))
-    }
-}
-
-/// A job with random data and its check. A bad tile that the device reported is
-/// an error of the check.
-pub fn prepared(job: Job, problem: Grouped, seed: u64) -> Prepared {
-    let job = buffers(job, &problem, seed);
-    Prepared {
-        bound: 2e-3,
-        verify: Box::new(move |ran| {
-            if let Some(bad) = ran.data("record").and_then(BadTile::read) {
-                return Err(KernelError::unfit(bad.to_string()));
-            }
-            let (found, expected) = results(ran, &problem);
-            Ok(Difference::between(&found, &expected))
-        }),
-        job,
     }
 }

@@ -4,13 +4,13 @@ use super::accuracy::{bound, verify};
 use super::data::fill;
 use super::problem::{Backward, Sums};
 use super::variant::BACKWARD;
-use crate::attention::entry::{parameter, problem as attention};
+use crate::attention::entry::problem as attention;
 use crate::attention::reference::Sample;
-use crate::entry::{Entry, Parameter, Prepared, Settings};
-use crate::family::Target;
+use crate::entry::{Parameter, Prepared, Settings, parameter};
+use crate::family::{Family, Target};
+use crate::listing::Listing;
 use crate::space::schedule;
 use crate::{Job, KernelError};
-use heist_sched::Schedule;
 use heist_tune::{Candidate, Proposal};
 
 const PARAMETERS: &[Parameter] = &[
@@ -68,68 +68,37 @@ fn problem(settings: &Settings) -> Result<Backward, KernelError> {
     Ok(problem)
 }
 
-impl Entry for AttentionBackward {
-    fn name(&self) -> &'static str {
-        BACKWARD.name
+impl Listing for AttentionBackward {
+    type Problem = Backward;
+    const FAMILY: &'static Family<Backward> = &BACKWARD;
+    const ABOUT: &'static str = "gradients of attention from its results and log-sum-exps: dQ, dK, dV; deterministic by a switch";
+    const PARAMETERS: &'static [Parameter] = PARAMETERS;
+
+    fn problem(settings: &Settings) -> Result<Backward, KernelError> {
+        problem(settings)
     }
 
-    fn about(&self) -> &'static str {
-        "gradients of attention from its results and log-sum-exps: dQ, dK, dV; deterministic by a switch"
+    fn prepared(job: Job, problem: Backward, seed: u64) -> Prepared {
+        prepared(job, problem, seed)
     }
 
-    fn parameters(&self) -> &'static [Parameter] {
-        PARAMETERS
-    }
-
-    fn variants(&self) -> Vec<(&'static str, &'static str)> {
-        BACKWARD.list()
-    }
-
-    fn launches(
-        &self,
-        settings: &Settings,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Job, KernelError> {
-        let problem = problem(settings)?;
-        let named = settings.get(VARIANT).filter(|name| !name.is_empty());
-        BACKWARD
-            .choose(named, &problem, target)?
-            .job(&problem, given, target)
-    }
-
-    fn prepare(
-        &self,
-        settings: &Settings,
-        given: Option<&Schedule>,
-        target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let job = self.launches(settings, given, target)?;
-        let seed = settings.read(PARAMETERS, "seed")?;
-        Ok(prepared(job, problem(settings)?, seed))
-    }
-
-    fn space(&self, settings: &Settings, target: Target) -> Result<Vec<Proposal>, KernelError> {
-        let problem = problem(settings)?;
+    fn proposals(problem: &Backward, target: Target) -> Vec<Proposal> {
         let variants = BACKWARD.variants.iter().map(|variant| Proposal {
             candidate: Candidate::new([(VARIANT, variant.name())]),
-            judged: variant.suits(&problem, target).map(|_| None),
+            judged: variant.suits(problem, target).map(|_| None),
         });
-        Ok(variants.collect())
+        variants.collect()
     }
 
     fn tuned(
-        &self,
-        settings: &Settings,
+        problem: &Backward,
         candidate: &Candidate,
         target: Target,
-    ) -> Result<Prepared, KernelError> {
-        let problem = problem(settings)?;
+    ) -> Result<Job, KernelError> {
         let given = schedule(candidate)?;
-        let job = BACKWARD
-            .choose(candidate.get(VARIANT), &problem, target)?
-            .job(&problem, given.as_ref(), target)?;
-        Ok(prepared(job, problem, settings.read(PARAMETERS, "seed")?))
+        BACKWARD
+            .choose(candidate.get(VARIANT), problem, target)?
+            .job(problem, given.as_ref(), target)
     }
 }
 

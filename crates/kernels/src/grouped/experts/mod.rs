@@ -17,10 +17,12 @@
 
 mod copy;
 mod data;
+mod entry;
 mod problem;
 mod sum;
 mod variant;
 
+pub(crate) use entry::ExpertsEntry;
+pub use entry::prepared;
 pub use problem::{Experts, Gathering};
-pub(crate) use variant::ExpertsEntry;
-pub use variant::{FAMILY, plan_with, prepared};
+pub use variant::{FAMILY, plan_with};
