@@ -58,7 +58,10 @@ fn a_reader_that_goes_away_is_no_error() {
                 "{args:?}: {}",
                 err(&output)
             );
-            assert_eq!(err(&output), "", "{args:?}");
+            // A machine that pauses makes a run long enough to tell of itself.
+            let said = err(&output);
+            let mut said = said.lines().filter(|line| !line.contains(" s so far; "));
+            assert_eq!(said.next(), None, "{args:?}");
         }
     }
 }
