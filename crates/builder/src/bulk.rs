@@ -5,8 +5,9 @@
 
 use crate::cp_async::StageSpec;
 use crate::emit::{Base, Line, Opnd};
+use crate::group::{BlockGroup, LEADER, OneBlock};
 use crate::kernel::{Kernel, number};
-use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor};
+use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RemoteMbarrier, RingCursor};
 use crate::params::{Param, ParamKind, ParamShape, Passed};
 use crate::pointer::{Global, Ptr, Shared};
 use crate::scalar::{Class, Storable};
@@ -71,6 +72,8 @@ impl<'k, T: Storable> Landing<'k, T> {
 pub struct Transaction<'k> {
     k: Kernel<'k>,
     barrier: Mbarrier<'k>,
+    /// The leader's barrier, where a pair of blocks fills a stage together.
+    pair: Option<RemoteMbarrier<'k>>,
     bytes: Cell<u32>,
     depth: u32,
 }
@@ -83,17 +86,30 @@ impl<'k> Mbarrier<'k> {
     /// fails the build.
     #[track_caller]
     pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>)) {
+        self.fill_in::<OneBlock>(copies);
+    }
+
+    /// The same in one thread of each block of a group: the leader's barrier expects the bytes of
+    /// all of them, which are as many in each. A block's copies may land before the leader has
+    /// arrived: until then the phase can't end.
+    #[track_caller]
+    fn fill_in<G: BlockGroup>(&self, copies: impl FnOnce(&Transaction<'k>)) {
         let k = self.at.k;
-        let line = k.rec.body.borrow().len();
-        self.arrive_expecting(0);
+        let line = Cell::new(0);
+        k.if_(k.leads::<G>(), || {
+            line.set(k.rec.body.borrow().len());
+            self.arrive_expecting(0);
+        });
+        let line = line.get();
         let transaction = Transaction {
             k,
             barrier: *self,
+            pair: (G::BLOCKS > 1).then(|| self.on(LEADER)),
             bytes: Cell::new(0),
             depth: k.rec.depth.get(),
         };
         copies(&transaction);
-        let bytes = transaction.bytes.get();
+        let bytes = transaction.bytes.get() * G::BLOCKS;
         if bytes >= 1 << 20 {
             k.fail_with(crate::Problem::OutOfRange {
                 what: "the bytes that a barrier expects".into(),
@@ -134,6 +150,7 @@ impl<'k> Transaction<'k> {
     #[track_caller]
     pub fn copy<T: Storable>(&self, to: Landing<'k, T>, from: Ptr<'k, Global, T>) {
         self.k.require(Feature::BulkCopy);
+        self.by_one_block("a bulk copy of neighbours");
         self.k
             .must_divide("the bytes of a bulk copy", to.bytes.into(), 16);
         self.count(to.bytes);
@@ -160,16 +177,28 @@ impl<'k> Transaction<'k> {
         self.k.require(Feature::TensorCopy);
         self.count(to.bytes);
         from.box_has(to.bytes);
+        let (group, barrier) = match &self.pair {
+            None => ("", self.barrier.operand()),
+            Some(leader) => {
+                self.k.require(Feature::TensorCtaGroup);
+                (".cta_group::2", leader.operand())
+            }
+        };
         self.k.effect(
             format!(
-                "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{group}"
             ),
-            vec![
-                to.at.operand(),
-                from.operand(coordinates),
-                self.barrier.operand(),
-            ],
+            vec![to.at.operand(), from.operand(coordinates), barrier],
         );
+    }
+
+    #[track_caller]
+    fn by_one_block(&self, what: &str) {
+        if self.pair.is_some() {
+            self.k.fail(format!(
+                "{what} into a stage of a pair of blocks: its bytes can't be counted by the leader; use `copy_tensor`"
+            ));
+        }
     }
 
     /// The same box to the same place of every block of the cluster in `mask`;
@@ -183,6 +212,7 @@ impl<'k> Transaction<'k> {
         mask: impl IntoVal<'k, u16>,
     ) {
         self.k.require(Feature::TensorCopy);
+        self.by_one_block("a multicast copy");
         self.count(to.bytes);
         from.box_has(to.bytes);
         let mask = mask.into_val(&self.k);
@@ -573,6 +603,15 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
     /// Waits for an empty stage and starts the copies that fill it.
     #[track_caller]
     pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>)) {
+        self.fill_in::<OneBlock>(copies);
+    }
+
+    /// The same in one thread of each block of a group.
+    #[track_caller]
+    pub(crate) fn fill_in<G: BlockGroup>(
+        &self,
+        copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>),
+    ) {
         let BulkPipeline {
             spec,
             memory,
@@ -584,7 +623,7 @@ impl<'k, S: StageSpec> BulkProducer<'_, 'k, S> {
         empty.at(stage).wait_for_copies(self.cursor.parity());
         let landing = spec.landing(*memory, stage);
         full.at(stage)
-            .fill(|transaction| copies(transaction, landing));
+            .fill_in::<G>(|transaction| copies(transaction, landing));
         self.cursor.advance();
     }
 

@@ -184,6 +184,15 @@ impl<'k> Kernel<'k> {
     }
 }
 
+impl Multicast<'_> {
+    /// Waits until every block has read the last response, and armed its own barrier for the next.
+    #[track_caller]
+    fn await_all(&self) {
+        self.empty.wait_for_copies(self.emptied.get());
+        self.emptied.update(|parity| parity ^ 1);
+    }
+}
+
 impl<'k> Slot<'k> {
     /// This block's barrier waits for the next response too. It may come earlier than this: until
     /// the arrival the phase can't end.
@@ -201,9 +210,7 @@ impl<'k> Slot<'k> {
                 ""
             }
             Some(multicast) => {
-                // Each block armed its own barrier when it had read the last response.
-                multicast.empty.wait_for_copies(multicast.emptied.get());
-                multicast.emptied.update(|parity| parity ^ 1);
+                multicast.await_all();
                 ".multicast::cluster::all"
             }
         };
@@ -264,8 +271,13 @@ impl<'k> Slot<'k> {
         }
     }
 
-    /// The barrier that counts the bytes of the response in each block.
-    pub(crate) fn full(&self) -> Mbarrier<'k> {
+    /// In the submitting thread, for bytes of its own in place of a response: waits until every
+    /// block can take them, and gives the barrier that counts them in each.
+    #[track_caller]
+    pub(crate) fn in_place_of_a_response(&self) -> Mbarrier<'k> {
+        if let Some(multicast) = &self.multicast {
+            multicast.await_all();
+        }
         self.full.barrier()
     }
 }

@@ -77,8 +77,10 @@ impl<'k> Request<'k> {
         self.slot.release();
     }
 
-    /// Of a multicast request: each block's barrier, which waits for 16 bytes.
-    pub fn barrier(&self) -> Mbarrier<'k> {
-        self.slot.full()
+    /// Of a multicast request, in the submitting thread: 16 bytes for each block in place of an
+    /// answer. Waits until every block can take them, and gives the barrier that counts them.
+    #[track_caller]
+    pub fn in_place_of_an_answer(&self) -> Mbarrier<'k> {
+        self.slot.in_place_of_a_response()
     }
 }

@@ -13,6 +13,7 @@
 use crate::bulk::BulkConsumer;
 use crate::cp_async::StageSpec;
 use crate::emit::{Base, Opnd};
+use crate::group::{BlockGroup, OneBlock};
 use crate::kernel::Kernel;
 use crate::mbarrier::{Mbarrier, RingCursor};
 use crate::scalar::{E4m3, E5m2, Storable, Tf32};
@@ -163,9 +164,9 @@ fn instruction_descriptor<H: TensorInput>(across: [bool; 2], rows: u32, columns:
 
 /// The thread that multiplies: shows that its code runs in one thread.
 #[derive(Debug)]
-pub struct MultiplyingThread<'w, 'k> {
+pub struct MultiplyingThread<'w, 'k, G: BlockGroup = OneBlock> {
     k: Kernel<'k>,
-    here: PhantomData<&'w ()>,
+    here: PhantomData<&'w G>,
 }
 
 impl<'k> Kernel<'k> {
@@ -173,6 +174,16 @@ impl<'k> Kernel<'k> {
     /// of its own thread alone. The whole warp comes here.
     #[track_caller]
     pub fn multiplying_thread(&self, warp: u32, body: impl Fn(&MultiplyingThread<'_, 'k>)) {
+        self.multiplying_thread_of::<OneBlock>(warp, body);
+    }
+
+    /// The same for a group: of a pair it is a thread of the leader, which multiplies for both.
+    #[track_caller]
+    pub fn multiplying_thread_of<G: BlockGroup>(
+        &self,
+        warp: u32,
+        body: impl Fn(&MultiplyingThread<'_, 'k, G>),
+    ) {
         self.require(Feature::Tcgen05);
         if warp >= self.warps() {
             self.fail_with(crate::Problem::OutOfRange {
@@ -182,7 +193,7 @@ impl<'k> Kernel<'k> {
                 high: i64::from(self.warps()) - 1,
             });
         }
-        self.if_(self.warp_uniform().eq(warp), || {
+        self.if_(self.warp_uniform().eq(warp) & self.leads::<G>(), || {
             self.if_(self.elect(), || {
                 body(&MultiplyingThread {
                     k: *self,
@@ -196,26 +207,26 @@ impl<'k> Kernel<'k> {
 
 /// The writing end of [`Accumulators`].
 #[derive(Debug)]
-pub struct AccumulatorWriter<'t, 'k> {
-    accumulators: Accumulators<'t, 'k>,
+pub struct AccumulatorWriter<'t, 'k, G: BlockGroup = OneBlock> {
+    accumulators: Accumulators<'t, 'k, G>,
     cursor: RingCursor<'k>,
 }
 
 /// The multiplications into one accumulator, up to their commit.
 #[derive(Debug)]
-pub struct Product<'p, 'k> {
+pub struct Product<'p, 'k, G: BlockGroup = OneBlock> {
     k: Kernel<'k>,
     to: Val<'k, u32>,
     columns: u32,
     /// Whether the accumulator holds a product already.
     begun: Var<'k, bool>,
-    thread: PhantomData<&'p ()>,
+    thread: PhantomData<&'p G>,
 }
 
-impl<'t, 'k> Accumulators<'t, 'k> {
+impl<'t, 'k, G: BlockGroup> Accumulators<'t, 'k, G> {
     /// The writing end, for the multiplying thread.
     #[track_caller]
-    pub fn writer(&self) -> AccumulatorWriter<'t, 'k> {
+    pub fn writer(&self) -> AccumulatorWriter<'t, 'k, G> {
         AccumulatorWriter {
             accumulators: *self,
             cursor: self.cursor(1),
@@ -223,11 +234,15 @@ impl<'t, 'k> Accumulators<'t, 'k> {
     }
 }
 
-impl<'k> AccumulatorWriter<'_, 'k> {
+impl<'k, G: BlockGroup> AccumulatorWriter<'_, 'k, G> {
     /// One product: waits until the next accumulator has been read, multiplies as `body` says, and
     /// commits, which tells the readers when all of it is done. The thread goes on before that.
     #[track_caller]
-    pub fn product(&self, thread: &MultiplyingThread<'_, 'k>, body: impl FnOnce(&Product<'_, 'k>)) {
+    pub fn product(
+        &self,
+        thread: &MultiplyingThread<'_, 'k, G>,
+        body: impl FnOnce(&Product<'_, 'k, G>),
+    ) {
         let k = thread.k;
         let stage = self.cursor.stage();
         let [full, empty] = self.accumulators.barriers(stage);
@@ -241,30 +256,51 @@ impl<'k> AccumulatorWriter<'_, 'k> {
             begun: k.var(false).named("begun"),
             thread: PhantomData,
         });
-        commit(k, full);
+        commit::<G>(k, full);
         self.cursor.advance();
     }
 }
 
-/// One arrival at `barrier` when everything that this thread has started is done.
+/// One arrival at `barrier`, in every block of the group, when everything that this thread has
+/// started is done.
 #[track_caller]
-fn commit<'k>(k: Kernel<'k>, barrier: Mbarrier<'k>) {
+pub(crate) fn commit<'k, G: BlockGroup>(k: Kernel<'k>, barrier: Mbarrier<'k>) {
+    let mut operands = vec![barrier.operand()];
+    let mut multicast = "";
+    if G::BLOCKS > 1 {
+        multicast = ".multicast::cluster";
+        let everyone = ((1 << G::BLOCKS) - 1) as u16;
+        operands.push(everyone.into_val(&k).register().into());
+    }
     k.effect(
-        "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
-        vec![barrier.operand()],
+        format!(
+            "tcgen05.commit.{}.mbarrier::arrive::one.shared::cluster{multicast}.b64",
+            G::MODIFIER
+        ),
+        operands,
     );
 }
 
-impl<'k> Product<'_, 'k> {
+impl<'k, G: BlockGroup> Product<'_, 'k, G> {
+    pub(crate) fn kernel(&self) -> Kernel<'k> {
+        self.k
+    }
+
     /// Adds the product of 128 rows of `a` and as many columns of `b` as the accumulator has, one
     /// step deep. The first of a product replaces what was there.
+    ///
+    /// In a pair `a` is the 128 rows and `b` half of the columns that each block has in its own
+    /// shared memory, in the same place.
     #[track_caller]
     pub fn mma<H: TensorInput>(&self, a: TensorOperand<'k, H>, b: TensorOperand<'k, H>) {
         let k = self.k;
-        let shape =
-            instruction_descriptor::<H>([a.across, b.across], ACCUMULATOR_ROWS, self.columns);
+        let shape = instruction_descriptor::<H>(
+            [a.across, b.across],
+            ACCUMULATOR_ROWS * G::BLOCKS,
+            self.columns,
+        );
         k.effect(
-            format!("tcgen05.mma.cta_group::1.kind::{}", H::KIND),
+            format!("tcgen05.mma.{}.kind::{}", G::MODIFIER, H::KIND),
             vec![
                 Opnd::Address(Base::Reg(self.to.register()), 0),
                 a.descriptor.register().into(),
@@ -290,7 +326,7 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
                 empty.arrivals()
             ));
         }
-        commit(k, empty);
+        commit::<OneBlock>(k, empty);
     }
 }
 
@@ -310,6 +346,11 @@ mod tests {
         assert_eq!(
             instruction_descriptor::<f16>([false, true], 64, 64),
             0x0411_0010
+        );
+        // A pair's product has 256 rows.
+        assert_eq!(
+            instruction_descriptor::<bf16>([false; 2], 256, 256),
+            0x1040_0490
         );
         assert_eq!(matrix_fields(1), 0x4000_4040_0001_0000);
     }

@@ -18,6 +18,7 @@
 
 use crate::emit::{Base, Line, Opnd, TensorMemoryUse};
 use crate::error::Problem;
+use crate::group::{BlockGroup, LEADER, OneBlock};
 use crate::kernel::{Kernel, number};
 use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor};
 use crate::scalar::Class;
@@ -34,17 +35,17 @@ const MOST_COLUMNS: u32 = 512;
 const LEAST_COLUMNS: u32 = 32;
 
 /// Tensor memory of this block, for as long as the closure that received it runs.
-pub struct TensorMemory<'t, 'k> {
+pub struct TensorMemory<'t, 'k, G: BlockGroup = OneBlock> {
     k: Kernel<'k>,
     /// The address that the allocation returned.
     base: Val<'k, u32>,
     /// Columns that accumulators have taken.
     taken: Cell<u32>,
     /// Invariant, so that nothing of it passes for something that lives longer.
-    brand: PhantomData<fn(&'t ()) -> &'t ()>,
+    brand: PhantomData<fn(&'t G) -> &'t G>,
 }
 
-impl std::fmt::Debug for TensorMemory<'_, '_> {
+impl<G: BlockGroup> std::fmt::Debug for TensorMemory<'_, '_, G> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TensorMemory({} columns)", self.taken.get())
     }
@@ -87,7 +88,47 @@ impl<'k> Kernel<'k> {
     /// ```
     #[track_caller]
     pub fn tensor_memory<R>(&self, body: impl for<'t> FnOnce(&TensorMemory<'t, 'k>) -> R) -> R {
+        self.tensor_memory_of::<OneBlock, R>(body)
+    }
+
+    /// The same for a group of blocks. Both blocks of a pair come here; each has tensor memory of
+    /// its own, allocated and freed by both together.
+    ///
+    /// ```
+    /// # use heist_builder::*;
+    /// # kernel_params! { pub struct Args { a: TensorMap<f16, 2>, out: Global<f32>, steps: u32 } }
+    /// # let spec = KernelSpec::<Args>::new("k").block(192).cluster([2, 1, 1]);
+    /// # let built = spec.build(Arch::SM_100A, |k, args| {
+    /// let tile = |name, rows| TileSpec::<f16>::new(name, rows, 64, TileLayout::Swizzled);
+    /// // Of a product of 256 rows and 256 columns each block holds 128 and 128.
+    /// let ring = k.tensor_ring::<PairOfBlocks, _>(2, (tile("a", 128), tile("b", 128)));
+    /// k.tensor_memory_of::<PairOfBlocks, _>(|memory| {
+    ///     let sums = memory.accumulators(1, 256, 4);
+    ///     // ... warp 0 of both blocks fills the ring ...
+    ///     let (consumer, writer) = (ring.consumer(), sums.writer());
+    ///     k.multiplying_thread_of(1, |thread| {
+    ///         writer.product(thread, |product| {
+    ///             k.for_range(0, args.steps, |_| {
+    ///                 consumer.multiply(product, |(a, b)| {
+    ///                     let (a, b) = (a.tensor_operand::<f16>(0), b.tensor_operand(0));
+    ///                     (0..4).for_each(|step| product.mma(a.step(step), b.step(step)));
+    ///                 });
+    ///             });
+    ///         });
+    ///     });
+    ///     // ... warps 2 to 5 of both blocks read their 128 rows: sums.reader() ...
+    /// });
+    /// # });
+    /// # assert!(heist_ptx::print(&built.unwrap().module).contains("tcgen05.mma.cta_group::2"));
+    /// ```
+    #[track_caller]
+    pub fn tensor_memory_of<G: BlockGroup, R>(
+        &self,
+        body: impl for<'t> FnOnce(&TensorMemory<'t, 'k, G>) -> R,
+    ) -> R {
         self.require(Feature::Tcgen05);
+        let group = G::MODIFIER;
+        self.has_group::<G>();
         let before = self.rec.tensor_memory.replace(TensorMemoryUse::Now);
         if before != TensorMemoryUse::Never {
             self.fail("tensor memory is taken twice: once in a kernel, since the right to allocate is given up");
@@ -100,11 +141,11 @@ impl<'k> Kernel<'k> {
         let allocation = self.by_the_allocating_warp(|| {
             let line = self.rec.body.borrow().len();
             self.effect(
-                "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32",
+                format!("tcgen05.alloc.{group}.sync.aligned.shared::cta.b32"),
                 vec![slot.operand(), number(0)],
             );
             self.effect(
-                "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned",
+                format!("tcgen05.relinquish_alloc_permit.{group}.sync.aligned"),
                 vec![],
             );
             line
@@ -125,11 +166,16 @@ impl<'k> Kernel<'k> {
         }
         self.comment("free tensor memory");
         self.effect("tcgen05.fence::before_thread_sync", vec![]);
-        self.sync();
+        if G::BLOCKS > 1 {
+            // Neither block's is freed while the other one's warps still use theirs.
+            self.cluster_sync();
+        } else {
+            self.sync();
+        }
         self.effect("tcgen05.fence::after_thread_sync", vec![]);
         self.by_the_allocating_warp(|| {
             self.effect(
-                "tcgen05.dealloc.cta_group::1.sync.aligned.b32",
+                format!("tcgen05.dealloc.{group}.sync.aligned.b32"),
                 vec![memory.base.register().into(), number(columns.into())],
             );
         });
@@ -148,7 +194,7 @@ impl<'k> Kernel<'k> {
     }
 }
 
-impl<'t, 'k> TensorMemory<'t, 'k> {
+impl<'t, 'k, G: BlockGroup> TensorMemory<'t, 'k, G> {
     /// Columns to allocate: what was asked for, rounded up to a power of two.
     #[track_caller]
     fn columns(&self) -> u32 {
@@ -166,9 +212,9 @@ impl<'t, 'k> TensorMemory<'t, 'k> {
 
     /// A ring of `count` accumulators of 128 rows and `columns` columns (a multiple of 16, up to
     /// 256) of f32, each read by `readers` warps: four neighbours, or several times four. The whole
-    /// block takes part in making it.
+    /// block takes part in making it. In a pair each block has 128 rows of a product of 256.
     #[track_caller]
-    pub fn accumulators(&self, count: u32, columns: u32, readers: u32) -> Accumulators<'t, 'k> {
+    pub fn accumulators(&self, count: u32, columns: u32, readers: u32) -> Accumulators<'t, 'k, G> {
         let k = self.k;
         k.must_divide("the columns of an accumulator", columns.into(), 16);
         k.must_divide("the warps that read an accumulator", readers.into(), 4);
@@ -197,7 +243,7 @@ impl<'t, 'k> TensorMemory<'t, 'k> {
             BarrierSpec {
                 name: "sums_empty",
                 count,
-                arrivals: readers.max(1),
+                arrivals: readers.max(1) * G::BLOCKS,
             },
         ]);
         Accumulators {
@@ -213,18 +259,24 @@ impl<'t, 'k> TensorMemory<'t, 'k> {
 }
 
 /// A ring of accumulators in tensor memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Accumulators<'t, 'k> {
+#[derive(Debug)]
+pub struct Accumulators<'t, 'k, G: BlockGroup = OneBlock> {
     k: Kernel<'k>,
     first: Val<'k, u32>,
     columns: u32,
     count: u32,
     full: Mbarriers<'k>,
     empty: Mbarriers<'k>,
-    brand: PhantomData<fn(&'t ()) -> &'t ()>,
+    brand: PhantomData<fn(&'t G) -> &'t G>,
 }
+impl<G: BlockGroup> Clone for Accumulators<'_, '_, G> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<G: BlockGroup> Copy for Accumulators<'_, '_, G> {}
 
-impl<'t, 'k> Accumulators<'t, 'k> {
+impl<'t, 'k, G: BlockGroup> Accumulators<'t, 'k, G> {
     /// Columns of each.
     pub fn columns(&self) -> u32 {
         self.columns
@@ -237,7 +289,7 @@ impl<'t, 'k> Accumulators<'t, 'k> {
 
     /// The reading end, for whole warps.
     #[track_caller]
-    pub fn reader(&self) -> AccumulatorReader<'t, 'k> {
+    pub fn reader(&self) -> AccumulatorReader<'t, 'k, G> {
         AccumulatorReader {
             accumulators: *self,
             cursor: self.cursor(0),
@@ -265,8 +317,8 @@ impl<'t, 'k> Accumulators<'t, 'k> {
 
 /// The reading end of [`Accumulators`].
 #[derive(Debug)]
-pub struct AccumulatorReader<'t, 'k> {
-    accumulators: Accumulators<'t, 'k>,
+pub struct AccumulatorReader<'t, 'k, G: BlockGroup = OneBlock> {
+    accumulators: Accumulators<'t, 'k, G>,
     cursor: RingCursor<'k>,
     /// The first lane that this warp may read, where addresses have it.
     lanes: Val<'k, u32>,
@@ -283,7 +335,7 @@ pub struct TensorSums<'k> {
     pending: Cell<u32>,
 }
 
-impl<'k> AccumulatorReader<'_, 'k> {
+impl<'k, G: BlockGroup> AccumulatorReader<'_, 'k, G> {
     /// Waits for the next product and reads it; afterwards the accumulator can be multiplied
     /// again. Whole warps call it, as many as the ring was made for.
     #[track_caller]
@@ -305,7 +357,11 @@ impl<'k> AccumulatorReader<'_, 'k> {
         }
         k.effect("tcgen05.fence::before_thread_sync", vec![]);
         k.sync_warp();
-        k.if_(k.elect(), || empty.arrive());
+        k.if_(k.elect(), || match G::BLOCKS {
+            1 => empty.arrive(),
+            // The writer is in the leader.
+            _ => empty.on(LEADER).arrive_after_reading(),
+        });
         self.cursor.advance();
         result
     }

@@ -142,3 +142,41 @@ fn only_blackwell_with_its_own_features_has_it() {
         assert!(error.to_string().contains("tcgen05"), "{error}");
     }
 }
+
+#[test]
+fn a_pair_is_a_cluster_of_two() {
+    refused("a pair is a cluster of two", |k, _| {
+        k.tensor_memory_of::<PairOfBlocks, _>(|memory| {
+            memory.accumulators(1, 32, 4);
+        });
+    });
+    refused("a pair is a cluster of two", |k, _| {
+        let tile = TileSpec::<f16>::new("a", 128, 64, TileLayout::Swizzled);
+        k.tensor_ring::<PairOfBlocks, _>(2, tile);
+    });
+}
+
+#[test]
+fn stages_of_a_pair_are_filled_by_tensor_copies() {
+    kernel_params! { struct Copied { from: Global<f16>, map: TensorMap<f16, 2> } }
+    let build = |neighbours: bool| {
+        let spec = KernelSpec::<Copied>::new("k").block(192);
+        spec.cluster([2, 1, 1]).build(Arch::SM_100A, |k, args| {
+            let tile = TileSpec::<f16>::new("a", 128, 64, TileLayout::Swizzled);
+            let ring = k.tensor_ring::<PairOfBlocks, _>(2, tile);
+            let producer = ring.producer();
+            k.one_thread(|| {
+                producer.fill(|copies, to| match neighbours {
+                    true => copies.copy(to, args.from),
+                    false => copies.copy_tensor(to, args.map, [k.c(0), k.c(0)]),
+                });
+            });
+        })
+    };
+    let error = build(true).map(|_| ()).expect_err("neighbours").to_string();
+    assert!(error.contains("can't be counted by the leader"), "{error}");
+    let text = heist_ptx::print(&build(false).expect("builds").module);
+    // The leader expects both blocks' bytes.
+    assert!(text.contains(&format!(", {};", 2 * 128 * 128)), "{text}");
+    assert!(text.contains("complete_tx::bytes.cta_group::2 ["), "{text}");
+}

@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "not all of it is used here")]
 mod common;
 
-use common::{count, run};
+use common::{count, few, run_on};
 use heist_builder::Arch;
 use heist_launch::Dim3;
 use heist_oracle::{Ptxas, parallel};
@@ -28,7 +28,7 @@ fn tiled(cluster: [u32; 3], policy: &str, submit: Submit) -> Tiled<common::Count
         .policy(policy.parse::<AnyPolicy>().expect("a policy"))
         .submit(submit)
         .cluster(cluster)
-        .block(64)
+        .block(512)
 }
 
 #[test]
@@ -53,7 +53,8 @@ fn every_tile_runs_once_in_every_cluster() {
                         chaos,
                         ..Settings::default()
                     };
-                    let ran = run(&kernel, "sim:b200", 3, &settings, &what);
+                    // Eight blocks fit.
+                    let ran = run_on(&kernel, few("sim:b200", 2), 3, &settings, &what);
                     assert!(
                         ran.runs.iter().all(|&runs| runs == 1),
                         "{what}: {:?}",

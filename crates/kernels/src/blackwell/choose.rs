@@ -1,13 +1,14 @@
 //! Which tiles suit a problem: a model of waves.
 //!
-//! A tile has 128 rows, since a product of one block does. More columns read less for each product;
-//! fewer make more tiles, so that every multiprocessor has work and the last wave is full. The
-//! width with the lowest estimate is taken:
+//! A tile has 128 rows, since a product of one block does, or 256 of a pair's. More rows and columns
+//! read less for each product; fewer make more tiles, so that every multiprocessor has work and the
+//! last wave is full. The shape with the lowest estimate is taken:
 //!
 //! * **A step**, 128 bytes of depth, takes as long as the slowest of the tensor cores, of shared
 //!   memory, which both operands are read from and written to, and of L2.
-//!   With too few bytes in flight it takes the latency of memory instead.
-//! * **A wave** is a block on each multiprocessor. All of its blocks have a tile's steps; the first
+//!   With too few bytes in flight it takes the latency of memory instead. A block of a pair
+//!   holds only half of the columns.
+//! * **A wave** is a block on each multiprocessor; a pair takes two. All of its blocks have a tile's steps; the first
 //!   tile waits for memory, and the last one stores with nothing beside it.
 //!
 //! The rates are those that NVIDIA and public microbenchmarks give for B200, per multiprocessor and
@@ -23,6 +24,8 @@ use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 
 /// Columns of a tile.
 pub(super) const WIDTHS: [u32; 4] = [256, 192, 128, 64];
+/// Blocks and columns of a tile.
+const SHAPES: [(u32, u32); 6] = [(1, 256), (1, 192), (1, 128), (1, 64), (2, 256), (2, 128)];
 
 /// Operations of a cycle on operands of 16 bits; twice as many on 8, half as many on 32.
 const OPERATIONS: f64 = 8192.0;
@@ -44,7 +47,7 @@ pub(super) fn time(problem: &Gemm, tiling: &TensorTiling, target: Target) -> f64
     let [rows, wide] = [ROWS, tiling.cols].map(f64::from);
     // An operand of 128 bytes has 64 halves, or 128 elements of 8 bits: as many operations a cycle.
     let halves = f64::from(ROW_BYTES) / 2.0;
-    let bytes = (rows + wide) * f64::from(ROW_BYTES);
+    let bytes = (rows + f64::from(tiling.own_cols())) * f64::from(ROW_BYTES);
     let step = [
         2.0 * rows * wide * halves / OPERATIONS,
         2.0 * bytes / SHARED,
@@ -54,14 +57,20 @@ pub(super) fn time(problem: &Gemm, tiling: &TensorTiling, target: Target) -> f64
     let step = step.into_iter().fold(0.0, f64::max);
     let depth = f64::from(problem.k) * f64::from(problem.input.bytes());
     let steps = (depth / f64::from(ROW_BYTES)).ceil();
-    let tiles = tiles(problem, tiling.cols).count() as f64;
-    let waves = (tiles / f64::from(target.sms)).ceil();
+    let waves = (blocks(problem, tiling) as f64 / f64::from(target.sms)).ceil();
     (waves * (steps * step + TILE) + LATENCY + STORE * wide) / CLOCK
+}
+
+/// Blocks that have work: those of a pair past the edge too.
+fn blocks(problem: &Gemm, tiling: &TensorTiling) -> u64 {
+    let tiles = tiles(problem, tiling.cols);
+    let rows = tiles.y.next_multiple_of(tiling.blocks);
+    u64::from(tiles.x) * u64::from(rows) * u64::from(tiles.z)
 }
 
 /// The tiles that suit.
 pub(super) fn tiling(problem: &Gemm, target: Target) -> TensorTiling {
-    let deepest = WIDTHS.map(|cols| TensorTiling::deepest(cols, target.arch));
+    let deepest = SHAPES.map(|(blocks, cols)| TensorTiling::deepest(blocks, cols, target.arch));
     let time = |tiling: &TensorTiling| time(problem, tiling, target);
     let best = deepest
         .into_iter()
@@ -73,8 +82,7 @@ pub(super) fn tiling(problem: &Gemm, target: Target) -> TensorTiling {
 /// the hardware for each tile, early: tiles are alike, so nothing is gained by waiting, and the
 /// answer takes about a microsecond. Tiles go in bands, so that their operands stay in L2.
 pub(super) fn schedule(problem: &Gemm, tiling: &TensorTiling, target: Target) -> Schedule {
-    let tiles = tiles(problem, tiling.cols).count();
-    let source = match tiles <= u64::from(target.sms) {
+    let source = match blocks(problem, tiling) <= u64::from(target.sms) {
         true => TileSource::Direct,
         false => TileSource::Clc,
     };
@@ -89,27 +97,31 @@ mod tests {
     use crate::gemm::{Input, Layout, Output};
     use heist_builder::Arch;
 
-    fn width(m: u32, n: u32, k: u32) -> u32 {
+    fn shape(m: u32, n: u32, k: u32) -> (u32, u32) {
         let target = Target {
             arch: Arch::SM_100A,
             sms: 148,
         };
         let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
-        tiling(&problem, target).cols
+        let tiling = tiling(&problem, target);
+        (tiling.blocks, tiling.cols)
     }
 
     #[test]
     fn large_problems_have_wide_tiles_and_small_ones_many() {
-        assert_eq!(width(8192, 8192, 8192), 256);
-        assert_eq!(width(512, 512, 512), 64);
+        // A pair reads half of the columns in each block.
+        assert_eq!(shape(8192, 8192, 8192), (2, 256));
+        assert_eq!(shape(512, 512, 512), (1, 64));
         // 64 tiles of 256 columns leave half of the GPU idle, 128 of 128 do not.
-        assert_eq!(width(2048, 1024, 4096), 128);
+        assert_eq!(shape(2048, 1024, 4096), (2, 128));
+        // A pair would have a block without rows.
+        assert_eq!(shape(128, 8192, 4096), (1, 64));
     }
 
     #[test]
     fn every_width_fits_the_shared_memory() {
-        for cols in WIDTHS {
-            let tiling = TensorTiling::deepest(cols, Arch::SM_100A);
+        for (blocks, cols) in SHAPES {
+            let tiling = TensorTiling::deepest(blocks, cols, Arch::SM_100A);
             assert!(tiling.stages >= 4, "{tiling}");
             assert!(tiling.check().is_ok() && tiling.fits(Arch::SM_100A).is_ok());
         }

@@ -11,8 +11,8 @@ use crate::gemm::{Finish, Gemm, Input, Layout, Major, Output, Scales, Stored, To
 use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
 use heist_builder::{
-    Arch, BuildError, E4m3, E5m2, Feature, Global, Kernel, On, TensorInput, TensorMap, TensorSums,
-    Tf32, Val, Var, bf16, f16, kernel_params,
+    Arch, BlockGroup, BuildError, E4m3, E5m2, Feature, Global, Kernel, On, OneBlock, PairOfBlocks,
+    TensorInput, TensorMap, TensorSums, Tf32, Val, Var, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, Swizzle, TensorElement, TensorMap as Map};
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
@@ -109,7 +109,7 @@ impl Form {
             finish,
             staged,
             even: [
-                clipped || problem.m.is_multiple_of(ROWS),
+                clipped || problem.m.is_multiple_of(ROWS * tiling.blocks),
                 clipped || problem.n.is_multiple_of(tiling.cols),
             ],
         }
@@ -120,7 +120,8 @@ fn output_bytes(problem: &Gemm) -> u32 {
     problem.output.element().bytes() as u32
 }
 
-/// The grid of tiles: columns along x, rows along y, the products of a batch along z.
+/// The grid of what blocks have of tiles: columns along x, rows along y, the products of a batch
+/// along z. The blocks of a pair are neighbours along y.
 pub(super) fn tiles(problem: &Gemm, cols: u32) -> Dim3 {
     Dim3::new(
         problem.n.div_ceil(cols),
@@ -161,23 +162,27 @@ impl<'k> Unstored<'k> {
     }
 }
 
-fn build<H: TensorInput, O: Stored>(
+fn build<H: TensorInput, O: Stored, G: BlockGroup>(
     form: &Form,
     tiles: Dim3,
     schedule: &Schedule,
     arch: Arch,
 ) -> Result<TiledKernel<TensorArgs>, BuildError> {
     let tiling = &form.tiling;
-    let tiled = Tiled::<TensorArgs>::new("gemm_tcgen05", tiles)
+    let mut tiled = Tiled::<TensorArgs>::new("gemm_tcgen05", tiles)
         .schedule(schedule)
         .block(THREADS)
         .min_blocks(1);
+    if G::BLOCKS > 1 {
+        // A block past the edge still has its columns to copy.
+        tiled = tiled.cluster(cluster(tiling)).padded();
+    }
     tiled.build(arch, |k, args, tiles| {
         let warp = k.warp_uniform();
-        let ring = ring(k, tiling, form.majors);
+        let ring = ring::<G>(k, tiling, form.majors);
         let mainloop = Mainloop::new(k, tiling, &ring);
         let staging = form.staged.then(|| Staging::new(k, args.out));
-        k.tensor_memory(|memory| {
+        k.tensor_memory_of::<G, _>(|memory| {
             let accumulators = memory.accumulators(ACCUMULATORS, tiling.cols, STORING_WARPS);
             let (writer, reader) = (accumulators.writer(), accumulators.reader());
             let unstored = Unstored::none(k);
@@ -189,20 +194,21 @@ fn build<H: TensorInput, O: Stored>(
                 });
             };
             let tile = |tile| {
-                let factors = factors(&args, form, tile);
+                let factors = factors(k, &args, form, tile);
                 k.if_(warp.eq(COPYING_WARP), || {
                     k.comment("the copies");
                     k.one_thread(|| mainloop.copy(factors));
                     k.sync_warp();
                 });
                 k.comment("the products");
-                k.multiplying_thread(MULTIPLYING_WARP, |thread| {
+                k.multiplying_thread_of(MULTIPLYING_WARP, |thread| {
                     mainloop.multiply::<H>(thread, &writer, factors);
                 });
                 store_last();
                 unstored.set(tile);
             };
-            let done = tiles.each_ahead(tile, |next| mainloop.begin(factors(&args, form, next)));
+            let begin = |next| mainloop.begin(factors(k, &args, form, next));
+            let done = tiles.each_ahead(tile, begin);
             store_last();
             k.if_(warp.eq(COPYING_WARP), || {
                 k.one_thread(|| mainloop.finish());
@@ -216,8 +222,23 @@ fn build<H: TensorInput, O: Stored>(
     })
 }
 
-/// What a tile multiplies.
-fn factors<'k>(args: &TensorArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors<'k> {
+/// The blocks that multiply a tile together.
+fn cluster(tiling: &TensorTiling) -> Dim3 {
+    Dim3::new(1, tiling.blocks, 1)
+}
+
+/// What a block has of a tile's factors: its rows of A, its share of the columns of B.
+fn factors<'k>(
+    k: &Kernel<'k>,
+    args: &TensorArgs<On<'k>>,
+    form: &Form,
+    tile: Tile<'k>,
+) -> Factors<'k> {
+    let tiling = &form.tiling;
+    let share = match tiling.blocks {
+        1 => k.c(0),
+        _ => k.cluster_rank() * tiling.own_cols(),
+    };
     let side = |map, major, first: Val<'k, u32>| Side {
         map,
         major,
@@ -229,7 +250,7 @@ fn factors<'k>(args: &TensorArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factor
     let [rows, cols] = form.majors;
     Factors {
         left: side(args.left, rows, tile.y * ROWS),
-        right: side(args.right, cols, tile.x * form.tiling.cols),
+        right: side(args.right, cols, tile.x * tiling.cols + share),
         steps: args.steps,
     }
 }
@@ -282,14 +303,20 @@ pub(super) fn plan(
         return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
     }
     tiling.fits(target.arch)?;
+    if tiling.blocks > 1 && ![Dim3::ONE, cluster(tiling)].contains(&schedule.cluster) {
+        return Err(KernelError::unfit(format!(
+            "gemm {tiling}: a pair of blocks is a cluster of 1x2, and the schedule says {}; leave its cluster out",
+            schedule.cluster
+        )));
+    }
     let form = Form::new(problem, tiling);
     let tiles = tiles(problem, tiling.cols);
     let build = match problem.input {
-        Input::F16 => with_output::<f16>(problem.output),
-        Input::Bf16 => with_output::<bf16>(problem.output),
-        Input::Tf32 => with_output::<Tf32>(problem.output),
-        Input::E4m3 => with_output::<E4m3>(problem.output),
-        Input::E5m2 => with_output::<E5m2>(problem.output),
+        Input::F16 => with_output::<f16>(problem.output, tiling),
+        Input::Bf16 => with_output::<bf16>(problem.output, tiling),
+        Input::Tf32 => with_output::<Tf32>(problem.output, tiling),
+        Input::E4m3 => with_output::<E4m3>(problem.output, tiling),
+        Input::E5m2 => with_output::<E5m2>(problem.output, tiling),
     };
     let kernel = build(&form, tiles, schedule, target.arch)?;
     // One block a multiprocessor: its accumulators may take all of the tensor memory.
@@ -321,11 +348,18 @@ pub(super) fn plan(
 
 type Build = fn(&Form, Dim3, &Schedule, Arch) -> Result<TiledKernel<TensorArgs>, BuildError>;
 
-fn with_output<H: TensorInput>(output: Output) -> Build {
+fn with_output<H: TensorInput>(output: Output, tiling: &TensorTiling) -> Build {
     match output {
-        Output::F16 => build::<H, f16>,
-        Output::Bf16 => build::<H, bf16>,
-        Output::F32 => build::<H, f32>,
+        Output::F16 => with_group::<H, f16>(tiling),
+        Output::Bf16 => with_group::<H, bf16>(tiling),
+        Output::F32 => with_group::<H, f32>(tiling),
+    }
+}
+
+fn with_group<H: TensorInput, O: Stored>(tiling: &TensorTiling) -> Build {
+    match tiling.blocks {
+        1 => build::<H, O, OneBlock>,
+        _ => build::<H, O, PairOfBlocks>,
     }
 }
 
@@ -344,7 +378,7 @@ fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
     };
     let [a, b] = form.majors;
     let left = map("a", a, problem.m, problem.lda, ROWS);
-    let right = map("b", b, problem.n, problem.ldb, form.tiling.cols);
+    let right = map("b", b, problem.n, problem.ldb, form.tiling.own_cols());
     if !form.staged {
         // The kernel does not look at it.
         return [left.clone(), right, left];

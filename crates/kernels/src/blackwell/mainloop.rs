@@ -1,17 +1,20 @@
-//! The mainloop: one thread has stages copied, one thread multiplies them.
+//! The mainloop: one thread of each block has stages copied, one thread multiplies them.
+//!
+//! A pair of blocks shares a tile: each copies its 128 rows of A and half of B's columns, and a
+//! thread of the first one multiplies for both.
 
 use super::tiling::{DEPTH, ROWS, TensorTiling};
 use crate::gemm::Major;
 use crate::gemm::warpgroup::Side;
 use heist_builder::{
-    AccumulatorWriter, BulkConsumer, BulkPipeline, BulkProducer, Kernel, MultiplyingThread,
-    SharedTile, TensorInput, TensorOperand, TileLayout, TileSpec, Val, Var, f16,
+    AccumulatorWriter, BlockGroup, Kernel, MultiplyingThread, SharedTile, TensorConsumer,
+    TensorInput, TensorOperand, TensorProducer, TensorRing, TileLayout, TileSpec, Val, Var, f16,
 };
 
 /// The contents of a stage. Every element type is copied as bits, in rows of 128 bytes.
 type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
 
-/// What a tile multiplies: A's rows and B's columns, and the steps of the depth.
+/// What a block has of a tile's factors: A's rows and B's columns, and the steps of the depth.
 #[derive(Clone, Copy)]
 pub(super) struct Factors<'k> {
     pub(super) left: Side<'k>,
@@ -20,37 +23,36 @@ pub(super) struct Factors<'k> {
     pub(super) steps: Val<'k, u32>,
 }
 
-/// The stages of a block, for operands stored like this. The multiplying thread is their only
-/// consumer.
-pub(super) fn ring<'k>(
+/// The stages of a block, for operands stored like this.
+pub(super) fn ring<'k, G: BlockGroup>(
     k: &Kernel<'k>,
     tiling: &TensorTiling,
     [left, right]: [Major; 2],
-) -> BulkPipeline<'k, Stage> {
+) -> TensorRing<'k, Stage, G> {
     let spec = |name, outer, major| {
         let rows = TensorTiling::stage_rows(outer, major);
         TileSpec::new(name, rows, DEPTH, TileLayout::Swizzled)
     };
-    let stage = (spec("left", ROWS, left), spec("right", tiling.cols, right));
-    k.bulk_pipeline_of(tiling.stages, stage, 1)
+    let right = spec("right", tiling.own_cols(), right);
+    k.tensor_ring(tiling.stages, (spec("left", ROWS, left), right))
 }
 
 /// Both ends of the ring. They are made once a block, and their state continues from tile to tile.
-pub(super) struct Mainloop<'p, 'k> {
+pub(super) struct Mainloop<'p, 'k, G: BlockGroup> {
     k: Kernel<'k>,
     tiling: TensorTiling,
-    producer: BulkProducer<'p, 'k, Stage>,
-    consumer: BulkConsumer<'p, 'k, Stage>,
+    producer: TensorProducer<'p, 'k, Stage, G>,
+    consumer: TensorConsumer<'p, 'k, Stage, G>,
     /// Stages of the next tile that are already in flight.
     ahead: Var<'k, u32>,
 }
 
-impl<'p, 'k> Mainloop<'p, 'k> {
+impl<'p, 'k, G: BlockGroup> Mainloop<'p, 'k, G> {
     pub(super) fn new(
         k: &Kernel<'k>,
         tiling: &TensorTiling,
-        ring: &'p BulkPipeline<'k, Stage>,
-    ) -> Mainloop<'p, 'k> {
+        ring: &'p TensorRing<'k, Stage, G>,
+    ) -> Mainloop<'p, 'k, G> {
         Mainloop {
             k: *k,
             tiling: *tiling,
@@ -85,7 +87,7 @@ impl<'p, 'k> Mainloop<'p, 'k> {
             let at = step * left.span;
             self.producer.fill(|copies, (to_left, to_right)| {
                 left.copy(copies, to_left, ROWS, DEPTH, at, 1);
-                right.copy(copies, to_right, self.tiling.cols, DEPTH, at, 1);
+                right.copy(copies, to_right, self.tiling.own_cols(), DEPTH, at, 1);
             });
         });
     }
@@ -93,8 +95,8 @@ impl<'p, 'k> Mainloop<'p, 'k> {
     /// In the multiplying thread: the product of a tile, stage by stage.
     pub(super) fn multiply<H: TensorInput>(
         &self,
-        thread: &MultiplyingThread<'_, 'k>,
-        writer: &AccumulatorWriter<'_, 'k>,
+        thread: &MultiplyingThread<'_, 'k, G>,
+        writer: &AccumulatorWriter<'_, 'k, G>,
         factors: Factors<'k>,
     ) {
         writer.product(thread, |product| {

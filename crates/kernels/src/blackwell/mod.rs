@@ -3,7 +3,8 @@
 //! A block has six warps and three roles. One thread has the copy engine fill a ring of stages in
 //! shared memory ([`mainloop`]); one thread multiplies them into tensor memory; four warps store
 //! the sums ([`epilogue`]). There are two accumulators: while the sums of one tile are stored, the
-//! next tile is multiplied. Blocks are persistent under any schedule ([`kernel`]).
+//! next tile is multiplied. Blocks are persistent under any schedule ([`kernel`]). The same kernel
+//! is built for one block a tile, and for a pair that multiplies a tile of 256 rows together.
 //!
 //! [`choose`] says how large tiles are, and [`variant`] when this kernel is taken.
 

@@ -1,4 +1,5 @@
-//! The search space on Blackwell's tensor cores: widths of tiles, and how many stages.
+//! The search space on Blackwell's tensor cores: one block or a pair, widths of tiles, and how many
+//! stages.
 
 use super::choose;
 use super::tiling::TensorTiling;
@@ -13,6 +14,7 @@ use heist_tune::{Axis, Candidate};
 /// The choices. A candidate has no rows: all tiles have the same.
 pub(crate) fn axes() -> Vec<Axis> {
     vec![
+        Axis::new("blocks", [1, 2]),
         Axis::new("cols", choose::WIDTHS),
         Axis::new("stages", [2, 3, 4, 5, 6, 7, 8]),
     ]
@@ -25,6 +27,11 @@ pub(crate) fn has(candidate: &Candidate) -> bool {
 
 fn tiling(candidate: &Candidate) -> Result<TensorTiling, KernelError> {
     let tiling = TensorTiling {
+        // What was remembered before there were pairs does not say.
+        blocks: match candidate.get("blocks") {
+            None => 1,
+            Some(_) => choice(candidate, "blocks")?,
+        },
         cols: choice(candidate, "cols")?,
         stages: choice(candidate, "stages")?,
     };

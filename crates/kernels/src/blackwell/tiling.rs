@@ -6,7 +6,7 @@ use heist_ptx::arch::Arch;
 use std::fmt;
 use std::str::FromStr;
 
-/// Rows of a tile: those of one product.
+/// Rows that a block has of a tile: those of its tensor memory.
 pub(super) const ROWS: u32 = 128;
 /// The depth of a stage in elements of 16 bits: the 128 bytes that are swizzled together.
 pub(super) const DEPTH: u32 = 64;
@@ -22,17 +22,20 @@ pub(super) const ROW_BYTES: u32 = 128;
 pub(super) const BUFFERS: u32 = 2;
 
 /// The shape of a kernel on Blackwell's tensor cores. Written `tcgen05:128x256x64/4`: rows and
-/// columns of a tile, the depth of a stage in elements of 16 bits, stages.
+/// columns of a tile, the depth of a stage in elements of 16 bits, stages. Tiles of 256 rows are
+/// those of a pair of blocks, 128 rows each.
 ///
 /// ```
 /// use heist_kernels::blackwell::TensorTiling;
-/// let tiling: TensorTiling = "tcgen05:128x256x64/4".parse().unwrap();
-/// assert_eq!(tiling.to_string(), "tcgen05:128x256x64/4");
+/// let tiling: TensorTiling = "tcgen05:256x256x64/6".parse().unwrap();
+/// assert_eq!((tiling.blocks, tiling.to_string().as_str()), (2, "tcgen05:256x256x64/6"));
 /// assert!("tcgen05:128x48x64/4".parse::<TensorTiling>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TensorTiling {
-    /// Columns of a tile: 64, 128, 192 or 256.
+    /// Blocks that multiply a tile: 1, or 2, each 128 of its rows.
+    pub blocks: u32,
+    /// Columns of a tile: 64, 128, 192 or 256; of a pair's 128 or 256.
     pub cols: u32,
     /// Stages of the ring.
     pub stages: u32,
@@ -47,18 +50,22 @@ impl TensorTiling {
         }
     }
 
-    /// Bytes of a stage.
-    const fn stage_bytes(cols: u32) -> u32 {
-        (ROWS + cols) * ROW_BYTES
+    /// Columns that a block has in its shared memory.
+    pub(super) const fn own_cols(&self) -> u32 {
+        self.cols / self.blocks
     }
 
     /// As many stages as fit beside the storing warps' buffers.
-    pub(super) fn deepest(cols: u32, arch: Arch) -> TensorTiling {
+    pub(super) fn deepest(blocks: u32, cols: u32, arch: Arch) -> TensorTiling {
         let buffers = STORING_WARPS * BUFFERS * 32 * ROW_BYTES;
         // Barriers, the scheduler's words, and what alignment to 1024 bytes leaves.
         let room = arch.limits().shared_opt_in - buffers - 2048;
-        let stages = (room / Self::stage_bytes(cols)).clamp(2, 16);
-        TensorTiling { cols, stages }
+        let stages = room / ((ROWS + cols / blocks) * ROW_BYTES);
+        TensorTiling {
+            blocks,
+            cols,
+            stages: stages.clamp(2, 16),
+        }
     }
 
     /// Fails where the parts do not fit together.
@@ -67,8 +74,11 @@ impl TensorTiling {
     /// What does not.
     pub fn check(&self) -> Result<(), KernelError> {
         let wrong = |why: &str| Err(KernelError::unfit(format!("tile shape {self}: {why}")));
-        if !matches!(self.cols, 64 | 128 | 192 | 256) {
-            return wrong("a tile has 64, 128, 192 or 256 columns");
+        match (self.blocks, self.cols) {
+            (1, 64 | 128 | 192 | 256) | (2, 128 | 256) => {}
+            (1, _) => return wrong("a tile has 64, 128, 192 or 256 columns"),
+            (2, _) => return wrong("a pair's tile has 128 or 256 columns"),
+            _ => return wrong("a tile is multiplied by one block or a pair"),
         }
         if !(2..=16).contains(&self.stages) {
             return wrong("a ring has 2 to 16 stages");
@@ -81,7 +91,7 @@ impl TensorTiling {
     /// # Errors
     /// By how much.
     pub(super) fn fits(&self, arch: Arch) -> Result<(), KernelError> {
-        let most = Self::deepest(self.cols, arch).stages;
+        let most = Self::deepest(self.blocks, self.cols, arch).stages;
         if self.stages > most {
             return Err(KernelError::unfit(format!(
                 "tile shape {self}: a block on {arch} has shared memory for {most} such stages"
@@ -93,7 +103,12 @@ impl TensorTiling {
 
 impl fmt::Display for TensorTiling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tcgen05:{ROWS}x{}x{DEPTH}/{}", self.cols, self.stages)
+        let Self {
+            blocks,
+            cols,
+            stages,
+        } = self;
+        write!(f, "tcgen05:{}x{cols}x{DEPTH}/{stages}", blocks * ROWS)
     }
 }
 
@@ -104,16 +119,24 @@ impl FromStr for TensorTiling {
         let read = || {
             let (shape, stages) = text.strip_prefix("tcgen05:")?.split_once('/')?;
             let shape: Option<Vec<u32>> = shape.split('x').map(|n| n.parse().ok()).collect();
-            let [ROWS, cols, DEPTH] = <[u32; 3]>::try_from(shape?).ok()? else {
+            let [rows, cols, DEPTH] = <[u32; 3]>::try_from(shape?).ok()? else {
                 return None;
             };
+            let blocks = match rows / ROWS {
+                blocks @ (1 | 2) if rows % ROWS == 0 => blocks,
+                _ => return None,
+            };
             let stages = stages.parse().ok()?;
-            Some(TensorTiling { cols, stages })
+            Some(TensorTiling {
+                blocks,
+                cols,
+                stages,
+            })
         };
         let tiling = read().ok_or_else(|| {
             KernelError::unfit(format!(
                 "`{text}` is no tile shape on Blackwell's tensor cores: write one like tcgen05:128x256x64/4, \
-                 with 128 rows and a depth of 64"
+                 with 128 rows, or 256 of a pair of blocks, and a depth of 64"
             ))
         })?;
         tiling.check()?;

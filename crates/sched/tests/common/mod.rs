@@ -2,7 +2,7 @@
 
 use heist_builder::{Arch, BuildError, Global, kernel_params};
 use heist_launch::{Arg, Dim3};
-use heist_run::{Device, Program, Settings};
+use heist_run::{Device, DeviceName, Program, Settings};
 use heist_sched::*;
 use std::time::Duration;
 
@@ -48,7 +48,33 @@ pub(crate) fn run(
     settings: &Settings,
     what: &dyn std::fmt::Display,
 ) -> Run {
-    let device = Device::open(device.parse().expect("a name")).expect("it is simulated");
+    run_on(
+        kernel,
+        device.parse().expect("a name"),
+        resident,
+        settings,
+        what,
+    )
+}
+
+/// A simulated device with few multiprocessors, so that a small grid has several waves.
+#[allow(dead_code, reason = "not every program of tests has small grids")]
+pub(crate) fn few(device: &str, sms: u32) -> DeviceName {
+    match device.parse().expect("a name") {
+        DeviceName::Sim(gpu) => DeviceName::Sim(heist_ptx::arch::Gpu { sms, ..gpu }),
+        other => other,
+    }
+}
+
+/// The same on any simulated device.
+pub(crate) fn run_on(
+    kernel: &TiledKernel<Count>,
+    device: DeviceName,
+    resident: u32,
+    settings: &Settings,
+    what: &dyn std::fmt::Display,
+) -> Run {
+    let device = Device::open(device).expect("it is simulated");
     let plan = kernel.plan(resident).expect("a launch");
     let tiles = Dim3::from(plan.numbers.tiles).count() as usize;
     let arguments = kernel.arguments(

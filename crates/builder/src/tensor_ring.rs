@@ -1,0 +1,95 @@
+//! Rings of stages in shared memory between the copy engine and the tensor cores.
+//!
+//! One thread of each block has stages copied; the multiplying thread of the group consumes them,
+//! and its commit gives a stage back to every block. In a pair both blocks copy their own halves of
+//! a stage, and the leader's barrier counts the bytes of both.
+
+use crate::bulk::{BulkConsumer, BulkPipeline, BulkProducer, Transaction};
+use crate::cp_async::StageSpec;
+use crate::group::BlockGroup;
+use crate::kernel::Kernel;
+use crate::tcgen05::{Product, commit};
+use std::marker::PhantomData;
+
+/// A ring of stages that a group of blocks fills and multiplies.
+#[derive(Debug)]
+pub struct TensorRing<'k, S: StageSpec, G: BlockGroup> {
+    stages: BulkPipeline<'k, S>,
+    group: PhantomData<G>,
+}
+
+/// The end that fills stages, in one thread of each block.
+#[derive(Debug)]
+pub struct TensorProducer<'p, 'k, S: StageSpec, G: BlockGroup> {
+    stages: BulkProducer<'p, 'k, S>,
+    group: PhantomData<G>,
+}
+
+/// The end that multiplies them, in the multiplying thread of the group.
+#[derive(Debug)]
+pub struct TensorConsumer<'p, 'k, S: StageSpec, G: BlockGroup> {
+    stages: BulkConsumer<'p, 'k, S>,
+    group: PhantomData<G>,
+}
+
+impl<'k> Kernel<'k> {
+    /// A ring of 1 to 16 stages, each as `spec` says what a block holds of it. The whole group
+    /// takes part in making it.
+    #[track_caller]
+    pub fn tensor_ring<G: BlockGroup, S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+    ) -> TensorRing<'k, S, G> {
+        self.has_group::<G>();
+        TensorRing {
+            stages: self.bulk_pipeline_of(stages, spec, 1),
+            group: PhantomData,
+        }
+    }
+}
+
+impl<'k, S: StageSpec, G: BlockGroup> TensorRing<'k, S, G> {
+    /// The filling end, for one thread of each block.
+    #[track_caller]
+    pub fn producer(&self) -> TensorProducer<'_, 'k, S, G> {
+        TensorProducer {
+            stages: self.stages.producer(),
+            group: PhantomData,
+        }
+    }
+
+    /// The multiplying end.
+    #[track_caller]
+    pub fn consumer(&self) -> TensorConsumer<'_, 'k, S, G> {
+        TensorConsumer {
+            stages: self.stages.consumer(),
+            group: PhantomData,
+        }
+    }
+}
+
+impl<'k, S: StageSpec, G: BlockGroup> TensorProducer<'_, 'k, S, G> {
+    /// Waits for an empty stage and starts the tensor copies that fill this block's part of it.
+    /// Both blocks of a pair fill as many stages, with as many bytes each.
+    #[track_caller]
+    pub fn fill(&self, copies: impl FnOnce(&Transaction<'k>, S::Landing<'k>)) {
+        self.stages.fill_in::<G>(copies);
+    }
+
+    /// Waits until every stage has been multiplied, so that the block can exit.
+    #[track_caller]
+    pub fn drain(&self) {
+        self.stages.drain();
+    }
+}
+
+impl<'k, S: StageSpec, G: BlockGroup> TensorConsumer<'_, 'k, S, G> {
+    /// Waits for the next stage and multiplies it; every block of the group gets it back when the
+    /// tensor cores have read it.
+    #[track_caller]
+    pub fn multiply(&self, product: &Product<'_, 'k, G>, work: impl FnOnce(S::Ready<'k>)) {
+        let empty = self.stages.next_by_one_thread(work);
+        commit::<G>(product.kernel(), empty);
+    }
+}
