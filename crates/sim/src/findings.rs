@@ -27,9 +27,9 @@ impl Findings {
         }
     }
 
-    /// Whether this rule was reported at this place before.
-    pub(crate) fn knows(&self, code: Code, place: u32) -> bool {
-        self.known.contains_key(&(code.0, place))
+    /// Whether a finding of this rule at this place would be kept, so that its words are wanted.
+    pub(crate) fn wants(&self, code: Code, place: u32) -> bool {
+        self.list.len() < MOST && !self.known.contains_key(&(code.0, place))
     }
 
     /// How many different findings there are.
@@ -80,8 +80,25 @@ mod tests {
         findings.report(rule::SHARED_RACE, 5, || {
             Diagnostic::warning(rule::SHARED_RACE, Span::NONE, "race")
         });
+        assert!(!findings.wants(rule::SHARED_RACE, 5) && findings.wants(rule::SHARED_RACE, 6));
         let list = findings.finish();
         assert_eq!(list.len(), 2);
         assert!(list[0].notes[0].contains("2 more times"));
+    }
+
+    #[test]
+    fn no_words_are_wanted_for_what_is_only_counted() {
+        let mut findings = Findings::default();
+        let race = || Diagnostic::error(rule::SHARED_RACE, Span::NONE, "race");
+        for place in 0..MOST as u32 {
+            assert!(findings.wants(rule::SHARED_RACE, place));
+            findings.report(rule::SHARED_RACE, place, race);
+        }
+        let next = MOST as u32;
+        assert!(!findings.wants(rule::SHARED_RACE, next));
+        findings.report(rule::SHARED_RACE, next, race);
+        let list = findings.finish();
+        let note = list.last().and_then(|last| last.notes.last());
+        assert!(note.is_some_and(|note| note.contains("1 more finding")));
     }
 }

@@ -153,3 +153,20 @@ fn many_indirect_calls_of_many_functions() {
     let body = format!(".reg .u64 d;\nP: .callprototype _ ();\n{calls}");
     assert_eq!(refused(&functions, &body), []);
 }
+
+/// The limit of time holds where a lone warp never waits for anybody, and every instruction takes
+/// longer than the one before: each copy is compared with all that are in flight.
+#[test]
+fn copies_without_end_are_stopped() {
+    let variables = ".global .align 16 .b8 there[16];";
+    let body = ".reg .u32 a; .reg .u64 d; .shared .align 16 .b8 s[16];
+        mov.u32 a, s; mov.u64 d, there;
+        L: cp.async.bulk.global.shared::cta.bulk_group [d], [a], 16; bra L;";
+    let budget = Budget {
+        wall_ms: 300,
+        ..Budget::default()
+    };
+    let launch = Launch::new(1, 32);
+    let found = codes(&module(variables, body), &launch, budget);
+    assert!(found.contains(&rule::TIME_BUDGET), "{found:?}");
+}

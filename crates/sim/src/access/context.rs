@@ -178,8 +178,8 @@ impl Cx<'_> {
         tell: impl FnOnce(&Self, Diagnostic) -> Diagnostic,
     ) {
         let pc = self.pc();
-        let known = self.machine.findings.knows(code, pc);
-        let made = (!known).then(|| {
+        let wanted = self.machine.findings.wants(code, pc);
+        let made = wanted.then(|| {
             let span = self.code.span(pc);
             let severity = code.rule().map_or(Severity::Error, |rule| rule.severity);
             let blank = match severity {

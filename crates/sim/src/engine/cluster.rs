@@ -46,6 +46,11 @@ pub(crate) enum Pause {
     Stopped,
 }
 
+/// Instructions after which the clock is read.
+const LOOK: u64 = 1 << 14;
+/// What a slice costs besides its instructions, in instructions.
+const SLICE: u64 = LOOK / 16;
+
 impl Cluster {
     /// Launches cluster `number` on an SM.
     pub(crate) fn launch(
@@ -130,11 +135,15 @@ impl Cluster {
         machine: &mut Machine,
         until: u64,
     ) -> Pause {
-        let mut slices = 0;
+        // Work since the clock was read: instructions, and what a slice costs besides.
+        let mut since = 0;
         loop {
-            slices += 1;
-            if machine.stopped || machine.is_spent(slices) {
+            let look = since >= LOOK;
+            if machine.stopped || machine.is_spent(look) {
                 return Pause::Stopped;
+            }
+            if look {
+                since = 0;
             }
             let Some(at) = self.next(&executable.code, machine) else {
                 if self.blocks.iter().all(Block::has_exited) {
@@ -149,6 +158,7 @@ impl Cluster {
                 continue;
             };
             let block_until = self.team.next_ready();
+            let before = machine.stats.warp_instructions;
             let slice = run_slice(
                 at,
                 &mut warp,
@@ -159,6 +169,7 @@ impl Cluster {
                 block_until,
                 until,
             );
+            since += SLICE + machine.stats.warp_instructions - before;
             let time = warp.cycle;
             self.warps[at] = Some(warp);
             match slice {

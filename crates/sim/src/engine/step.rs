@@ -12,6 +12,9 @@ use heist_ptx::rule;
 
 /// Instructions after which a warp lets others run even without interacting.
 const QUANTUM: u32 = 1 << 14;
+/// Interactions of a slice after which the clock is read: one can be a copy that is compared with
+/// all others in flight.
+const LOOK: u32 = 64;
 /// Call frames of a thread.
 const MOST_FRAMES: usize = 512;
 /// Register rows of a warp, over all frames.
@@ -65,6 +68,7 @@ pub(crate) fn run_slice(
         awaits: Wait::ClusterBarrier,
     };
     let (mut left, mut threads) = (QUANTUM, 0u64);
+    let (mut ran, mut interactions) = (0u64, 0u32);
     let slice = loop {
         if cx.fragment.pc == cx.fragment.stop && !cx.meet() {
             match cx.warp.pick() {
@@ -80,6 +84,7 @@ pub(crate) fn run_slice(
             break cx.park(slice);
         }
         left = left.saturating_sub(1);
+        ran += 1;
         cx.warp.account(op);
         cx.mask = cx.let_through(op);
         threads += match cx.mask {
@@ -110,6 +115,11 @@ pub(crate) fn run_slice(
             if !cx.warp.fragments.is_empty() {
                 cx.take_turns();
             }
+            // A warp that nobody else waits for may interact for as long as it likes.
+            interactions += 1;
+            if interactions.is_multiple_of(LOOK) && cx.machine.is_late() {
+                break cx.park(Slice::Stop);
+            }
         }
         if going {
             continue;
@@ -127,7 +137,6 @@ pub(crate) fn run_slice(
             }
         }
     };
-    let ran = u64::from(QUANTUM - left);
     machine.stats.thread_instructions += threads;
     machine.stats.warp_instructions += ran;
     slice

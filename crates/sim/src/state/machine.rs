@@ -107,11 +107,10 @@ impl Machine {
         self.started.elapsed().as_millis() as u64 > self.options.budget.wall_ms
     }
 
-    /// Whether the run has used up its budget; `round` says how often it was asked,
-    /// so that the clock is read now and then only.
-    pub(crate) fn is_spent(&self, round: u64) -> bool {
+    /// Whether the run has used up its budget; the clock is read only where `look` says so.
+    pub(crate) fn is_spent(&self, look: bool) -> bool {
         self.stats.warp_instructions > self.options.budget.warp_instructions
-            || (round.is_multiple_of(16) && self.is_late())
+            || (look && self.is_late())
     }
 }
 
