@@ -206,6 +206,12 @@ fn multicast(
     Ok(Some(d.src_any(operand, ScalarType::U16)?.0))
 }
 
+/// A store of this instruction: from where to where.
+struct Stored {
+    source: (u32, u32),
+    pieces: Vec<Piece>,
+}
+
 /// What one thread's copy moves.
 struct Move {
     lane: usize,
@@ -224,12 +230,14 @@ impl Bulk {
         let repeated = each(cx.mask)
             .filter(|&lane| shared[lane] == shared[lead])
             .count();
-        if repeated > 1 && self.reduce.is_none() {
+        // A store of the same bytes to the same place writes the same values as often as it runs.
+        if repeated > 1 && self.barrier.is_some() {
             cx.report(rule::BULK_REPEATED, cx.mask, |_, mut told| {
                 told.message = format!("{repeated} threads start the same bulk copy");
                 told.help("elect one thread: `elect.sync`, or a test of the thread's number")
             });
         }
+        let mut stored: Vec<Stored> = Vec::new();
         for lane in each(cx.mask) {
             let Some(target) = cx.shared_place(lane, shared[lane]) else {
                 continue;
@@ -237,10 +245,19 @@ impl Bulk {
             let Some(moved) = self.describe(cx, lane, other[lane], target) else {
                 continue;
             };
-            match &barriers {
-                Some(barriers) => self.load(cx, moved, target, other[lane], barriers[lane]),
-                None => self.store(cx, moved, target),
+            if let Some(barriers) = &barriers {
+                self.load(cx, moved, target, other[lane], barriers[lane]);
+                continue;
             }
+            let alike = |one: &Stored| one.source == target && one.pieces == moved.pieces;
+            let again = self.reduce.is_none() && stored.iter().any(alike);
+            if !again && cx.mask.count_ones() > 1 {
+                stored.push(Stored {
+                    source: target,
+                    pieces: moved.pieces.clone(),
+                });
+            }
+            self.store(cx, moved, target, again);
         }
         cx.team.progress += 1;
         Flow::Next

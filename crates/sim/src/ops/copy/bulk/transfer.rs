@@ -284,7 +284,7 @@ impl Bulk {
     }
 
     /// Out of shared memory.
-    pub(super) fn store(&self, cx: &mut Cx<'_>, moved: Move, source: (u32, u32)) {
+    pub(super) fn store(&self, cx: &mut Cx<'_>, moved: Move, source: (u32, u32), again: bool) {
         let lane = moved.lane;
         let (rank, offset) = source;
         if !cx.is_in_shared(lane, rank, offset, moved.total, Does::Reads) {
@@ -304,7 +304,8 @@ impl Bulk {
         // Reductions are atomic towards each other, and known as their thread's own.
         let written = stamps.map(|[written, _]| written);
         let written = written.filter(|_| self.reduce.is_none());
-        for piece in &moved.pieces {
+        // What another lane stores alike is written once; each lane has its own group to wait for.
+        for piece in moved.pieces.iter().filter(|_| !again) {
             let Some(address) = piece.global else {
                 continue;
             };
