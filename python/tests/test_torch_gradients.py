@@ -153,12 +153,56 @@ def train(*shape, dtype=F16):
     return torch.randn(*shape, dtype=dtype, requires_grad=True)
 
 
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (8, 12), (8, 1)])
+def test_addmm(shape, activation):
+    inputs = [torch.randn(*size, dtype=F16) for size in (shape, (8, 16), (16, 12))]
+    mine = [tensor.clone().requires_grad_() for tensor in inputs]
+    exact = [tensor.double().requires_grad_() for tensor in inputs]
+    d = torch.randn(8, 12, dtype=F16)
+    for factors in ({}, {"beta": 0.5, "alpha": 2.0}):
+        ht.addmm(*mine, **factors, activation=activation).backward(d)
+        want = torch.addmm(*exact, **factors)
+        (want if activation == "none" else torch.nn.functional.silu(want)).backward(d.double())
+    for found, want in zip(mine, exact):
+        close(found.grad, want.grad, 3e-2)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_grouped_mm(transposed):
+    a, b = torch.randn(11, 16, dtype=BF16), torch.randn(3, 16, 24, dtype=BF16)
+    if transposed:
+        b = b.transpose(1, 2).contiguous().transpose(1, 2)
+    # A group without rows, and rows that no group has.
+    offs = torch.tensor([4, 4, 9], dtype=torch.int32)
+    mine, exact = [a.clone().requires_grad_(), b.detach().requires_grad_()], [t.double().requires_grad_() for t in (a, b)]
+    d = torch.randn(11, 24, dtype=BF16)
+    ht.grouped_mm(*mine, offs=offs)[:9].backward(d[:9])
+    want = torch.cat([exact[0][s:e] @ exact[1][g] for g, (s, e) in enumerate(((0, 4), (4, 4), (4, 9)))])
+    want.backward(d[:9].double())
+    for found, expected in zip(mine, exact):
+        close(found.grad, expected.grad, 3e-2)
+    assert not mine[0].grad[9:].any() and not mine[1].grad[1].any()
+    whole, many = torch.randn(3, 5, 16, dtype=BF16), [t.detach().requires_grad_() for t in (b, b.double())]
+    ht.grouped_mm(whole, many[0]).sum().backward()
+    (whole.double() @ many[1]).sum().backward()
+    close(many[0].grad, many[1].grad, 3e-2)
+
+
 TRAIN = {
     "attention_lse_train": lambda: (*(train(1, 2, 8, 16) for _ in range(3)), True, -1, -1, 0.0, True),
     "attention_packed_train": lambda: (
         *(train(9, 2, 16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
     ),
     "mm_train": lambda: (torch.randn(8, 16, dtype=F16, requires_grad=True), torch.randn(16, 8, dtype=F16, requires_grad=True)),
+    "addmm_train": lambda: (
+        torch.randn(8, dtype=F16, requires_grad=True), torch.randn(8, 16, dtype=F16, requires_grad=True),
+        torch.randn(16, 8, dtype=F16, requires_grad=True), 0.5, 2.0,
+    ),
+    "grouped_mm_train": lambda: (
+        torch.randn(8, 16, dtype=BF16, requires_grad=True), torch.randn(2, 16, 8, dtype=BF16, requires_grad=True),
+        torch.tensor([3, 8], dtype=torch.int32),
+    ),
     "linear_train": lambda: (torch.randn(3, 16, dtype=F16, requires_grad=True), torch.randn(8, 16, dtype=F16, requires_grad=True)),
     "linear_bias_train": lambda: (
         torch.randn(3, 16, dtype=F16, requires_grad=True), torch.randn(8, 16, dtype=F16), torch.randn(8, dtype=F16, requires_grad=True),

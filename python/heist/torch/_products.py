@@ -14,7 +14,6 @@ from ._device import (
     UnsupportedError,
     aligned,
     device_of,
-    no_gradient,
     no_policy,
     one_device,
     ops_of,
@@ -31,6 +30,9 @@ _ACTIVATE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": torch.nn.functional.silu,
 }
 _ACTIVATIONS = tuple(_ACTIVATE)
+
+#: PyTorch's own product of groups.
+_PYTORCHS_GROUPED = getattr(torch.nn.functional, "grouped_mm", None) or torch._grouped_mm
 
 
 # --- What a kernel can take -------------------------------------------------
@@ -371,6 +373,45 @@ def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return call(_multiply, None, a, b)
 
 
+def _keep_addmm(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[1:3])
+    ctx.shape = inputs[0].shape
+    # Those that have their default are left out.
+    ctx.factors = (*inputs[3:5], 1.0, 1.0)[:2]
+
+
+def _backward_addmm(ctx, d):
+    (a, b), (beta, alpha) = ctx.saved_tensors, ctx.factors
+    needs = ctx.needs_input_grad
+    return (
+        (d * beta).sum_to_size(ctx.shape) if needs[0] else None,
+        _product(d, b.t()) * alpha if needs[1] else None,
+        _product(a.t(), d) * alpha if needs[2] else None,
+        None,
+        None,
+        None,
+    )
+
+
+def _keep_grouped(ctx, inputs, output):
+    ctx.save_for_backward(*inputs[:3])
+
+
+def _backward_grouped(ctx, d):
+    a, b, offs = ctx.saved_tensors
+    d = d.to(a.dtype).contiguous()
+    d_a = d_b = None
+    if ctx.needs_input_grad[0]:
+        d_a = call(_multiply_groups, None, d, b.transpose(1, 2), offs)
+        # Rows behind the last group hold anything.
+        inside = torch.arange(a.shape[0], device=a.device) < offs[-1]
+        d_a = torch.where(inside.unsqueeze(1), d_a, 0.0)
+    if ctx.needs_input_grad[1]:
+        # Groups along the depth: PyTorch's own.
+        d_b = _PYTORCHS_GROUPED(a.t(), d, offs=offs)
+    return d_a, d_b, None, None
+
+
 def _keep_linear(ctx, inputs, output):
     ctx.save_for_backward(*inputs[:2])
     ctx.bias = len(inputs) > 2 and isinstance(inputs[2], Tensor)
@@ -392,7 +433,7 @@ _multiply = define(
 _op_mm = _multiply.plain
 _multiply_add = define(
     "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta=1.0, float alpha=1.0, int activation=0", "Tensor", _addmm,
-    _like_addmm,
+    _like_addmm, Gradient(_keep_addmm, _backward_addmm),
 )  # fmt: skip
 _apply = define(
     "linear", "Tensor input, Tensor weight, int activation=0", "Tensor", _linear, _like_linear,
@@ -404,8 +445,9 @@ _apply_bias = define(
 )  # fmt: skip
 _op_linear, _op_linear_bias = _apply.plain, _apply_bias.plain
 _multiply_groups = define(
-    "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int out_dtype=-1", "Tensor", _grouped_mm, _like_grouped
-)
+    "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int out_dtype=-1", "Tensor", _grouped_mm, _like_grouped,
+    Gradient(_keep_grouped, _backward_grouped),
+)  # fmt: skip
 
 
 # --- Names that people know -----------------------------------------------------
@@ -454,7 +496,6 @@ def addmm(
     17.0
     """
     tensors_only("addmm", input=input, mat1=mat1, mat2=mat2)
-    no_gradient("addmm", input, mat1, mat2)
     _two("addmm", mat1, mat2)
     _input("addmm", "mat1", mat1)
     number = _activation("addmm", activation)
@@ -466,6 +507,10 @@ def addmm(
         raise ValueError(
             f"addmm: input is {tuple(input.shape)}, which can't be spread over a result of {mat1.shape[0]} x {mat2.shape[1]}"
         )
+    if wants_gradient(input, mat1, mat2):
+        no_policy("addmm", policy)
+        # The gradient of an activation takes what it was given.
+        return _ACTIVATE[activation](_multiply_add.train(input, mat1, mat2, float(beta), float(alpha)))
     return call(_multiply_add, policy, input, mat1, mat2, float(beta), float(alpha), number)
 
 
@@ -528,13 +573,18 @@ def grouped_mm(
         tensors_only(what, mat_a=mat_a, mat_b=mat_b, offs=mat_a if offs is None else offs)
     if bias is not None:
         raise UnsupportedError(f"{what}: bias is not supported; add it to the result")
-    if torch.is_grad_enabled():
-        no_gradient(what, mat_a, mat_b)
     number = () if out_dtype is None else _number(what, mat_a, out_dtype)
     if mat_a.dim() == 3 and mat_b.dim() == 3:
         return _grouped_batches(mat_a, mat_b, offs, number, policy)
     if offs is None:
         raise ValueError(f"{what}: say with offs (int32) where the rows of each group end")
+    return _groups(mat_a, mat_b, offs, number, policy)
+
+
+def _groups(mat_a, mat_b, offs, number, policy):
+    if wants_gradient(mat_a, mat_b):
+        no_policy("grouped_mm", policy)
+        return _multiply_groups.train(mat_a, mat_b, offs, *number)
     return call(_multiply_groups, policy, mat_a, mat_b, offs, *number)
 
 
@@ -547,5 +597,5 @@ def _grouped_batches(mat_a, mat_b, offs, number, policy):
     if groups != mat_b.shape[0]:
         raise ValueError(f"{what}: {groups} matrices in mat_a and {mat_b.shape[0]} in mat_b")
     offs = torch.arange(1, groups + 1, dtype=torch.int32, device=mat_a.device) * rows
-    out = call(_multiply_groups, policy, mat_a.reshape(groups * rows, depth), mat_b, offs, *number)
+    out = _groups(mat_a.reshape(groups * rows, depth), mat_b, offs, number, policy)
     return out.view(groups, rows, mat_b.shape[2])
