@@ -8,6 +8,7 @@
 
 #[path = "common/adversaries.rs"]
 mod adversaries;
+#[allow(dead_code, reason = "not all of it is used here")]
 mod common;
 
 use common::{count, few, run_on};
