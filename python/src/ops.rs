@@ -6,7 +6,7 @@ use crate::error::{HeistError, bad_word, of_op};
 use heist::kernels::attention::{Cache, Layout as Heads, Mask};
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
-    Attention, AttentionBackward, BorrowedStream, GroupedGemm, Memory, OpError, Operands, SLOTS,
+    Attention, AttentionBackward, BorrowedStream, ExpertLayer, GroupedGemm, Memory, OpError, Operands, SLOTS,
     Sequences, Slots, WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
@@ -149,10 +149,38 @@ impl Ops {
         self.made(py, plan)
     }
 
+    /// Plans a layer of experts, whose tokens are routed on the device.
+    #[pyo3(signature = (experts, tokens, per, hidden, inner, *, dtype, policy=None))]
+    #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
+    fn expert_layer(
+        &self,
+        py: Python<'_>,
+        experts: u32,
+        tokens: u32,
+        per: u32,
+        hidden: u32,
+        inner: u32,
+        dtype: &str,
+        policy: Option<&str>,
+    ) -> PyResult<Plan> {
+        let layer = ExpertLayer {
+            experts,
+            tokens,
+            per,
+            hidden,
+            inner,
+            dtype: dtype.parse().map_err(bad_word)?,
+        };
+        let schedule = self.schedule(policy)?;
+        let plan = py.detach(|| self.ops.expert_layer(&layer, schedule.as_ref()));
+        self.made(py, plan)
+    }
+
     /// Plans attention. `packed` has the rows of all queries and of all keys where
     /// sequences lie one after the other; `queries` and `keys` are then the most.
-    /// `paged` has the tokens of a page, the most of a sequence, and how many there are.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, policy=None))]
+    /// `paged` has the tokens of a page, the most of a sequence, and how many there are. `cache` is the
+    /// type of keys and values: `same`, or `e4m3`.
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention(
         &self,
@@ -170,6 +198,7 @@ impl Ops {
         causal: bool,
         window: Option<(u32, u32)>,
         scale: Option<f32>,
+        cache: &str,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = Attention {
@@ -178,7 +207,7 @@ impl Ops {
             kv_heads,
             head_dim: dim,
             dtype: dtype.parse().map_err(bad_word)?,
-            cache: Cache::Same,
+            cache: cache.parse().map_err(bad_word)?,
             mask: mask(causal, window),
             layout: if rows { Heads::Rows } else { Heads::Heads },
             scale,

@@ -10,6 +10,7 @@ import heist.torch as ht
 from references import attention, close, grouped
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
+E4M3 = torch.float8_e4m3fn
 
 
 def qkv(batch, heads, kv_heads, queries, keys, dim, dtype=F16, rows=False):
@@ -103,6 +104,62 @@ def test_flash_attn_with_kvcache_of_pages():
     for i, length in enumerate((lengths + 1).tolist()):
         keys, values = (c[table[i].long()].flatten(0, 1)[:length].transpose(0, 1)[None] for c in (k_cache, v_cache))
         close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
+
+
+@pytest.mark.parametrize("paged", [False, True])
+@pytest.mark.parametrize("given", [None, "one", "heads", "expanded"])
+def test_flash_attn_with_kvcache_of_eight_bits(paged, given):
+    heads, factors = 2, {}
+    own = [torch.ones(heads), torch.ones(heads)]
+    if given is not None:
+        own = [torch.tensor([0.5, 2.0]), torch.tensor([3.0, 0.25])] if given != "one" else [torch.full((2,), 0.5)] * 2
+        shaped = {"one": lambda f: f[0], "heads": lambda f: f, "expanded": lambda f: f.expand(2, -1)}[given]
+        factors = {"k_descale": shaped(own[0]), "v_descale": shaped(own[1])}
+    q = torch.randn(2, 1, 4, 64, dtype=BF16)
+    shape = (7, 8, heads, 64) if paged else (2, 24, heads, 64)
+    caches = [torch.randn(shape).to(E4M3) for _ in range(2)]
+    new = [torch.randn(2, 1, heads, 64, dtype=BF16) for _ in range(2)]
+    new[0][0, 0, 0, 0] = 1e6
+    lengths = torch.tensor([16, 9], dtype=torch.int32)
+    table = torch.tensor([[6, 0, 2], [5, 1, 3]], dtype=torch.int32) if paged else None
+    before = [cache.clone() for cache in caches]
+    for _ in range(2):
+        for cache, old in zip(caches, before):
+            cache.copy_(old)
+        out, lse = ht.flash_attn_with_kvcache(
+            q, *caches, *new, cache_seqlens=lengths, block_table=table, return_softmax_lse=True, **factors
+        )
+    for i, length in enumerate((lengths + 1).tolist()):
+        seen = []
+        for cache, factor, row in zip(caches, own, new):
+            whole = cache[table[i].long()].flatten(0, 1) if paged else cache[i]
+            # What was put behind is rounded, and saturates.
+            written = (row[i, 0].float() / factor[:, None]).clamp(-448, 448).to(E4M3)
+            assert torch.equal(whole[length - 1].float(), written.float())
+            seen.append((whole[:length].double() * factor.double()[:, None]).transpose(0, 1)[None])
+        want, sums = attention(q[i].transpose(0, 1)[None], *seen)
+        close(out[i].transpose(0, 1)[None], want)
+        close(lse[i][None], sums, 2e-2)
+
+
+@pytest.mark.parametrize("experts, tokens, per", [(4, 9, 2), (3, 5, 1), (5, 4, 3)])
+def test_fused_experts(experts, tokens, per):
+    hidden, inner = 64, 96
+    x = torch.randn(tokens, hidden, dtype=BF16)
+    w1 = torch.randn(experts, 2 * inner, hidden, dtype=BF16) / 8
+    w2 = torch.randn(experts, hidden, inner, dtype=BF16) / 8
+    for _ in range(2):
+        weights, ids = torch.rand(tokens, experts).topk(per)
+        want = torch.zeros(tokens, hidden, dtype=torch.float64)
+        for token in range(tokens):
+            for weight, expert in zip(weights[token].double(), ids[token]):
+                gate, other = (w1[expert].double() @ x[token].double()).chunk(2)
+                want[token] += weight * (w2[expert].double() @ (torch.nn.functional.silu(gate) * other))
+        close(ht.fused_experts(x, w1, w2, weights, ids), want, 3e-2)
+    traced = torch.compile(ht.fused_experts, fullgraph=True, backend="aot_eager")
+    assert torch.equal(traced(x, w1, w2, weights, ids), ht.fused_experts(x, w1, w2, weights, ids))
+    nobody = ht.fused_experts(x[:0], w1, w2, weights[:0], ids[:0])
+    assert nobody.shape == (0, hidden)
 
 
 @pytest.mark.parametrize("a_t", [False, True])
@@ -207,6 +264,14 @@ OPS = {
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),
         torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32),
     ),
+    "attention_paged_e4m3": lambda: (
+        torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64).to(E4M3), torch.randn(3, 8, 1, 64).to(E4M3),
+        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), torch.ones(1), torch.ones(1),
+    ),
+    "expert_layer": lambda: (
+        torch.randn(3, 64, dtype=BF16), torch.randn(2, 64, 64, dtype=BF16), torch.randn(2, 64, 32, dtype=BF16), torch.rand(3, 1),
+        torch.tensor([1, 0, 2], dtype=torch.int32), torch.tensor([1, 3], dtype=torch.int32),
+    ),
     "mm": lambda: (torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), 6),
     "addmm": lambda: (
         torch.randn(8, dtype=F16), torch.randn(8, 16, dtype=F16), torch.randn(16, 8, dtype=F16), 1.0, 1.0, 1,
@@ -291,9 +356,9 @@ def test_what_the_simulated_gpu_finds_is_raised():
 def test_examples_in_the_documentation():
     import doctest
 
-    from heist.torch import _batches, _device, _flash, _products
+    from heist.torch import _batches, _device, _experts, _flash, _products
 
-    for module in (ht, _batches, _device, _flash, _products):
+    for module in (ht, _batches, _device, _experts, _flash, _products):
         globs = {"torch": torch, "ht": ht, "heist": __import__("heist")}
         failed, _ = doctest.testmod(module, extraglobs=globs)
         assert failed == 0, module

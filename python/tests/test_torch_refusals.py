@@ -45,6 +45,10 @@ starts = torch.tensor([0, 4, 8], dtype=I32)
 packed = (t(8, 2, 16), t(8, 2, 16), t(8, 2, 16))
 cache = (t(1, 16, 2, 16), t(1, 16, 2, 16))
 one = t(1, 1, 2, 16)
+tiny = tuple(c.to(torch.float8_e4m3fn) for c in cache)
+E4M3 = torch.float8_e4m3fn
+x, w = t(4, 64), (t(2, 64, 64), t(2, 64, 32))
+r, ids = torch.ones(4, 1), torch.tensor([[0], [1], [1], [0]])
 offs = torch.tensor([4, 8], dtype=I32)
 
 # (what is wrong, the call, the exception, words of its message)
@@ -139,6 +143,14 @@ TABLE = [
     ("kvcache with rotary", lambda: cached(one, *cache, rotary_cos=t(16, 8)), Unsupported, "rotary_cos"),
     ("kvcache with a block table of one dimension", lambda: cached(one, *cache, block_table=starts), ValueError, "a row for each"),
     ("kvcache with pages of 12 tokens", lambda: cached(one, t(4, 12, 2, 16), t(4, 12, 2, 16), block_table=t(1, 2, dtype=I32)), Unsupported, "multiples of 8"),
+    ("kvcache with factors and halves", lambda: cached(one, *cache, k_descale=t(2, dtype=F32)), ValueError, "float8_e4m3fn"),
+    ("kvcache of one half in 8 bits", lambda: cached(one, cache[0].to(E4M3), cache[1]), ValueError, "of one type"),
+    ("kvcache of e5m2", lambda: cached(one, *(c.to(torch.float8_e5m2) for c in cache)), Unsupported, "float8_e5m2"),
+    ("kvcache in 8 bits with half factors", lambda: cached(one, *tiny, v_descale=t(2)), Unsupported, "v_descale"),
+    ("kvcache in 8 bits with factors of other heads", lambda: cached(one, *tiny, k_descale=t(3, dtype=F32)), Unsupported, "2 key heads"),
+    ("kvcache in 8 bits with a factor that is none", lambda: cached(one, *tiny, k_descale=0.5), TypeError, "torch.Tensor"),
+    ("kvcache in 8 bits of 16 elements a head", lambda: cached(one, *tiny), Unsupported, "multiples of 32"),
+    ("kvcache in 8 bits with room for 12", lambda: cached(one, *(c[:, :12].contiguous() for c in tiny)), Unsupported, "multiples of 8"),
     ("kvcache with indices", lambda: cached(one, *cache, cache_batch_idx=starts), Unsupported, "cache_batch_idx"),
     ("linear with an activation that is none", lambda: ht.linear(t(2, 16), t(8, 16), activation="tanh"), ValueError, "gelu"),
     ("addmm with an activation that is none", lambda: ht.addmm(t(8), t(8, 16), t(16, 8), activation=""), ValueError, "silu"),
@@ -146,6 +158,17 @@ TABLE = [
     ("mm with a policy that wants a gradient", lambda: ht.mm(t(8, 16).requires_grad_(), t(16, 8), policy="greedy"), Unsupported, "leave the policy out"),
     ("linear with a policy that wants a gradient", lambda: ht.linear(t(8, 16), t(8, 16).requires_grad_(), policy="greedy"), Unsupported, "leave the policy out"),
     ("addmm with a policy that wants a gradient", lambda: ht.addmm(t(8).requires_grad_(), t(8, 16), t(16, 8), policy="greedy"), Unsupported, "leave the policy out"),
+    ("experts that want a gradient", lambda: ht.fused_experts(x.clone().requires_grad_(), *w, r, ids), Unsupported, "no_grad"),
+    ("experts of float32", lambda: ht.fused_experts(x.float(), *(m.float() for m in w), r, ids), Unsupported, "bfloat16"),
+    ("experts of two types", lambda: ht.fused_experts(x.to(BF16), *w, r, ids), Unsupported, "the same for all"),
+    ("experts of another width", lambda: ht.fused_experts(t(4, 32), *w, r, ids), ValueError, "tokens of 32 elements"),
+    ("experts with one matrix each", lambda: ht.fused_experts(x, w[0][0], w[1], r, ids), ValueError, "w1 is"),
+    ("experts with halves of ids", lambda: ht.fused_experts(x, *w, r, ids.half()), ValueError, "topk_ids is"),
+    ("experts with ids of other tokens", lambda: ht.fused_experts(x, *w, r, ids[:2]), ValueError, "as topk_weights"),
+    ("experts that are not there", lambda: ht.fused_experts(x, *w, r, ids + 1), ValueError, "there are 2 experts"),
+    ("experts that lie otherwise", lambda: ht.fused_experts(x, w[0].transpose(1, 2), w[1], r, ids), ValueError, "contiguous()"),
+    ("experts on two devices", lambda: ht.fused_experts(x, meta(2, 64, 64), w[1], r, ids), ValueError, "one device"),
+    ("experts of a list", lambda: ht.fused_experts([1.0], *w, r, ids), TypeError, "torch.Tensor"),
     ("grouped_mm with a policy that wants a gradient", lambda: ht.grouped_mm(t(8, 16).requires_grad_(), t(2, 16, 8), offs=offs, policy="greedy"), Unsupported, "leave the policy out"),
     ("sdpa with a policy that wants a gradient", lambda: sdpa(q().requires_grad_(), q(), q(), policy="greedy"), Unsupported, "leave the policy out"),
     ("flash with a policy that wants a gradient", lambda: flash(*(t(1, 8, 2, 16).requires_grad_(),) * 3, policy="greedy"), Unsupported, "leave the policy out"),

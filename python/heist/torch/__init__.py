@@ -23,6 +23,7 @@ from ._flash import (
 )
 from ._batches import bmm, scaled_mm
 from ._device import Tuned, answers, empty_cache, simulate, tuned
+from ._experts import fused_experts
 from ._hooks import register_transformers, restore, use
 from ._library import install
 from ._products import addmm, grouped_mm, linear, mm
@@ -40,6 +41,7 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "fused_experts",
     "grouped_mm",
     "linear",
     "mm",

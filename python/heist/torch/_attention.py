@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ._device import DTYPES, PLANS, Launcher, aligned, device_of, one_device, ops_of
+from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of
 from ._gradient import GRADIENT, GRADIENT_PACKED, HOW, QKV
 from ._layout import check, check_starts, dense, empty, fits, mostly_rows, window_of
 from ._library import define, remember
@@ -185,35 +185,51 @@ attend_packed = define(
 # --- Keys and values in pages ---------------------------------------------------
 
 
-def _paged(q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+def _paged(q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=()):
     """The operation for queries (batch, rows, heads, elements) over keys and values
-    (page, token, heads, elements), of which a table has the pages of each sequence."""
+    (page, token, heads, elements), of which a table has the pages of each sequence; of
+    8-bit keys and values there are the factors of each key head, too."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), lengths.get_device(), pages.get_device(),
         lengths.shape, lengths.dtype, pages.shape, pages.dtype, scale, causal, left, right, policy, "paged",
+        *((factor.shape, factor.dtype, factor.get_device()) for factor in factors),
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
-        found = PLANS[key] = _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy)
+        found = PLANS[key] = _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors)
     launcher, q_starts = found
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device)
     if launcher is None:
         return out.zero_(), lse.fill_(float("-inf"))
-    own = [tensor.contiguous() for tensor in (q, lengths, pages)]
+    given = (q, lengths, pages, *factors)
+    own = [tensor.contiguous() for tensor in given]
     launcher(
         own[0].data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(),
-        own[1].data_ptr(), own[2].data_ptr(),
+        *(tensor.data_ptr() for tensor in own[1:]),
     )  # fmt: skip
-    if all(a is b for a, b in zip(own, (q, lengths, pages))):
-        remember(launcher, [0, 1, 2, 6, 7], [(out, 3), (lse, 4)], [(5, q_starts.data_ptr())])
+    if all(a is b for a, b in zip(own, given)):
+        slots = [0, 1, 2, 6, 7, 8, 9][: 2 + len(given)]
+        remember(launcher, slots, [(out, 3), (lse, 4)], [(5, q_starts.data_ptr())])
     return out, lse
 
 
-def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy):
+def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors):
     what = "paged attention"
-    index = device_of(what, q, k, v, lengths, pages)
+    index = device_of(what, q, k, v, lengths, pages, *factors)
+    cache = torch.float8_e4m3fn if factors else q.dtype
+    if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != cache or v.dtype != cache:
+        raise UnsupportedError(
+            f"{what}: queries of {q.dtype} over keys of {k.dtype} and values of {v.dtype}; float16 and bfloat16 are supported, and "
+            "keys and values of the same type, or of float8_e4m3fn with factors"
+        )
+    for name, factor in zip(("key", "value"), factors):
+        if factor.shape != k.shape[2:3] or factor.dtype != torch.float32:
+            raise ValueError(
+                f"{what}: the factors of the {name} are {factor.dtype} of {tuple(factor.shape)}; float32, one for each of "
+                f"{k.shape[2]} key heads, are wanted"
+            )
     batch, queries, heads, dim = q.shape
     q_starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * queries
     if q.numel() == 0 or k.numel() == 0 or pages.numel() == 0:
@@ -221,7 +237,7 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy):
     aligned(what, query=q, key=k, value=v)
     plan = ops_of(index).attention(
         batch, queries, 0, heads, k.shape[2], dim, dtype=DTYPES[q.dtype], rows=True,
-        paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale or None, policy=policy or None,
+        cache="e4m3" if factors else "same", paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale or None, policy=policy or None,
         window=window_of(left, right),
     )  # fmt: skip
     return Launcher(index, plan), q_starts
@@ -236,3 +252,18 @@ def _like_paged(q, k, v, lengths, pages, *how):
 attend_paged = define(
     "attention_paged", f"{QKV}, Tensor lengths, Tensor pages, {HOW}", "(Tensor, Tensor)", _paged, _like_paged
 )
+
+
+def _paged_e4m3(q, k, v, lengths, pages, k_scale, v_scale, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+    return _paged(q, k, v, lengths, pages, causal, left, right, scale, policy, (k_scale, v_scale))
+
+
+def _like_paged_e4m3(q, k, v, lengths, pages, k_scale, v_scale, *how):
+    one_device("paged attention", q, k_scale, v_scale)
+    return _like_paged(q, k, v, lengths, pages)
+
+
+attend_paged_e4m3 = define(
+    "attention_paged_e4m3", f"{QKV}, Tensor lengths, Tensor pages, Tensor k_scale, Tensor v_scale, {HOW}",
+    "(Tensor, Tensor)", _paged_e4m3, _like_paged_e4m3,
+)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._attention import attend, attend_lse, attend_packed, attend_paged, attend_sdpa, counted
+from ._attention import attend, attend_lse, attend_packed, attend_paged, attend_paged_e4m3, attend_sdpa, counted
 from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
 from ._gradient import check_heads
 from ._layout import check, scale_of, without_defaults
@@ -214,6 +214,8 @@ def flash_attn_with_kvcache(
     num_splits: int = 0,
     return_softmax_lse: bool = False,
     *,
+    k_descale: torch.Tensor | None = None,
+    v_descale: torch.Tensor | None = None,
     policy: Any = None,
 ) -> Any:
     """As ``flash_attn.flash_attn_with_kvcache``: queries (batch, rows, heads, elements)
@@ -223,6 +225,11 @@ def flash_attn_with_kvcache(
     pages, (pages, tokens, heads, elements), pages of 8 to 4096 tokens in steps of 8.
     Lengths stay on the device.
 
+    The cache may be of ``torch.float8_e4m3fn``, half the bytes to read: what it has in it times
+    ``k_descale`` and ``v_descale`` (float32, one number or one for each key head; (batch, heads) where all
+    sequences have the same, as ``expand`` makes it) are the keys and the values. New keys and
+    values are divided by them, and saturate.
+
     >>> cache = torch.zeros(1, 32, 2, 16, dtype=torch.float16)
     >>> q = torch.ones(1, 1, 2, 16, dtype=torch.float16)
     >>> lengths = torch.tensor([5], dtype=torch.int32)
@@ -231,7 +238,9 @@ def flash_attn_with_kvcache(
     """
     what = "flash_attn_with_kvcache"
     tensors_only(what, q=q, k_cache=k_cache, v_cache=v_cache)
-    supported = "k, v, cache_seqlens, block_table, softmax_scale, causal, window_size and return_softmax_lse are"
+    supported = (
+        "k, v, cache_seqlens, block_table, softmax_scale, causal, window_size, return_softmax_lse, k_descale and v_descale are"
+    )
     _refuse(
         what, supported, rotary_cos=(rotary_cos is not None, rotary_cos), rotary_sin=(rotary_sin is not None, rotary_sin),
         cache_batch_idx=(cache_batch_idx is not None, cache_batch_idx),
@@ -250,9 +259,10 @@ def flash_attn_with_kvcache(
                 f"{q.shape[0]} sequences is wanted"
             )
         # A cache of pages has no batch to compare.
-        check(what, q, k_cache[:1].expand(q.shape[0], -1, -1, -1), v_cache[:1].expand(q.shape[0], -1, -1, -1), 2, 1)
+        check(what, q, *(_as(q, cache)[:1].expand(q.shape[0], -1, -1, -1) for cache in (k_cache, v_cache)), 2, 1)
     else:
-        check(what, q, k_cache, v_cache, 2, 1)
+        check(what, q, _as(q, k_cache), _as(q, v_cache), 2, 1)
+    factors = _factors(what, q, k_cache, v_cache, k_descale, v_descale)
     if (k is None) != (v is None):
         raise ValueError(f"{what}: new keys and new values come together; give both k and v, or neither")
     batch, queries, heads, dim = q.shape
@@ -271,19 +281,27 @@ def flash_attn_with_kvcache(
             place = torch.arange(batch, device=q.device).unsqueeze(1), rows
         else:
             place = block_table.long().gather(1, rows // page), rows % page
-        k_cache[place] = k.to(k_cache.dtype)
-        v_cache[place] = v.to(v_cache.dtype)
+        for cache, new, factor in zip((k_cache, v_cache), (k, v), factors or (None, None)):
+            if factor is None:
+                cache[place] = new.to(cache.dtype)
+            else:
+                # PyTorch puts bytes into place, not 8-bit floats.
+                cache.view(torch.uint8)[place] = _e4m3(new, factor).view(torch.uint8)
         lengths = lengths + k.shape[1]
     causal, left, right = _window(what, window_size, causal)
     how = without_defaults(causal, left, right, scale_of(what, softmax_scale))
+    paged = attend_paged_e4m3 if factors else attend_paged
+    size = _page_of(room)
+    if factors and block_table is None and not size:
+        raise UnsupportedError(f"{what}: a cache of float8_e4m3fn with room for {room} rows; multiples of 8 are supported")
     if block_table is not None:
-        out, lse = call(attend_paged, policy, q, k_cache, v_cache, lengths, block_table, *how)
-    elif queries <= 16 and (size := _page_of(room)) and policy is None:
+        out, lse = call(paged, policy, q, k_cache, v_cache, lengths, block_table, *factors, *how)
+    elif factors or (queries <= 16 and size and policy is None):
         # A sequence's room is its pages, in order.
         row = room // size
         table = torch.arange(batch * row, dtype=torch.int32, device=q.device).view(batch, row)
         pages = (cache.view(batch * row, size, -1, dim) for cache in (k_cache, v_cache))
-        out, lse = call(attend_paged, None, q, *pages, lengths, table, *how)
+        out, lse = call(paged, policy, q, *pages, lengths, table, *factors, *how)
     else:
         # Packed, with the room behind each sequence's keys as a sequence without queries.
         numbers = torch.arange(batch + 1, device=q.device, dtype=torch.int32)
@@ -299,6 +317,47 @@ def flash_attn_with_kvcache(
     if return_softmax_lse:
         return out, lse.view(heads, batch, queries).transpose(0, 1)
     return out
+
+
+def _as(q: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+    """A cache as far as shapes go, with 8-bit floats as if they were of the queries' type."""
+    if cache.dtype != torch.float8_e4m3fn:
+        return cache
+    return torch.empty_like(cache, dtype=q.dtype, device="meta")
+
+
+def _e4m3(new: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+    """New keys or values (batch, rows, heads, elements) as a cache of 8-bit floats has them."""
+    if new.dtype == torch.float8_e4m3fn:
+        return new
+    most = torch.finfo(torch.float8_e4m3fn).max
+    return (new.float() / factor.view(-1, 1)).clamp(-most, most).to(torch.float8_e4m3fn)
+
+
+def _factors(what: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *given: Any) -> tuple[torch.Tensor, ...]:
+    """The factors of each key head of keys and of values, where the cache has 8-bit floats."""
+    tiny = torch.float8_e4m3fn
+    if tiny not in (k_cache.dtype, v_cache.dtype):
+        if given != (None, None):
+            raise ValueError(f"{what}: k_descale and v_descale are for a cache of float8_e4m3fn, and this one is {k_cache.dtype}")
+        return ()
+    if k_cache.dtype != v_cache.dtype:
+        raise ValueError(f"{what}: k_cache is {k_cache.dtype} and v_cache {v_cache.dtype}; both are of one type")
+    heads = k_cache.shape[2]
+    factors = []
+    for name, factor in zip(("k_descale", "v_descale"), given):
+        if factor is None:
+            factor = torch.ones((), dtype=torch.float32, device=q.device)
+        tensors_only(what, **{name: factor})
+        if factor.dim() == 2 and factor.shape[0] == q.shape[0] and (factor.stride(0) == 0 or q.shape[0] == 1):
+            factor = factor[0]
+        if factor.dtype != torch.float32 or factor.device != q.device or factor.shape not in ((), (1,), (heads,)):
+            raise UnsupportedError(
+                f"{what}: {name} is {factor.dtype} of {tuple(factor.shape)} on {factor.device}; float32 on {q.device}, one number "
+                f"or one for each of {heads} key heads, the same for all sequences, is supported"
+            )
+        factors.append(factor.reshape(-1).expand(heads).contiguous())
+    return tuple(factors)
 
 
 def _filled(what: str, q: torch.Tensor, lengths: Any, new: int, room: int, appends: bool) -> torch.Tensor:
