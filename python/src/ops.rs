@@ -6,8 +6,8 @@ use crate::error::{HeistError, bad_word, of_op};
 use heist::kernels::attention::{Cache, Layout as Heads, Mask};
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
-    Attention, AttentionBackward, BorrowedStream, ExpertLayer, GroupedGemm, Memory, OpError, Operands, SLOTS,
-    Sequences, Slots, WorkspaceMemory,
+    Attention, AttentionBackward, BorrowedStream, ExpertLayer, GroupedGemm, Memory, OpError,
+    Operands, SLOTS, Sequences, Slots, WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
 use heist::sched::{AnyPolicy, Schedule, Submit, TileSource};

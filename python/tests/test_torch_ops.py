@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: the operations for it are not tested")
 
 import heist.torch as ht
-from references import attention, close, grouped
+from references import attention, close, grouped, opchecks
 
 F16, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
 E4M3 = torch.float8_e4m3fn
@@ -287,8 +287,8 @@ OPS = {
 @pytest.mark.parametrize("name", OPS)
 def test_opcheck(name):
     arguments = OPS[name]()
-    torch.library.opcheck(getattr(torch.ops.heist, name).default, arguments)
-    torch.library.opcheck(getattr(torch.ops.heist, f"{name}_policy").default, arguments, {"policy": ""})
+    for form, more in ((name, {}), (f"{name}_policy", {"policy": ""})):
+        torch.library.opcheck(getattr(torch.ops.heist, form).default, arguments, more, test_utils=opchecks(arguments))
 
 
 def test_every_operation_is_checked():
