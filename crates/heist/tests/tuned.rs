@@ -168,6 +168,7 @@ fn a_product_takes_the_answer() {
 #[test]
 fn an_answer_with_a_workspace() {
     let path = place("split");
+    let untuned = multiply(&ops(&path), &gemm(64, 64, 1024)).0;
     plant(
         &path,
         key("gemm", "m=64 n=64 k=1024 out=f32"),
@@ -180,6 +181,7 @@ fn an_answer_with_a_workspace() {
         Some("4"),
         "{name}"
     );
+    assert_ne!(name, untuned);
 }
 
 #[test]
@@ -429,6 +431,7 @@ fn packed_sequences_take_the_answer() {
     let problem = attention(packed, Mask::Causal);
     // The longest, and the rest as even as can be.
     let words = "lengths=150,80*2 heads=2 dim=64 mask=causal";
+    let untuned = attended(&ops(&path), &problem, &[(150, 150), (80, 80), (80, 80)]).0;
     for candidate in [
         "kernel=wgmma groups=2 keys=64 stages=2",
         "kernel=wgmma groups=3 keys=80 stages=3",
@@ -437,8 +440,9 @@ fn packed_sequences_take_the_answer() {
         let planted = plant(&path, key("attention", words), candidate);
         for lengths in [[150, 80, 80], [10, 150, 150], [149, 11, 150]] {
             let sequences = lengths.map(|length| (length, length));
-            let (_, tuning) = attended(&ops(&path), &problem, &sequences);
+            let (name, tuning) = attended(&ops(&path), &problem, &sequences);
             assert_eq!(tuning.answer.as_ref(), Some(&planted), "{tuning:?}");
+            assert_ne!(name, untuned);
         }
     }
 }
