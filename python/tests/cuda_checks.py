@@ -64,6 +64,39 @@ def packed_and_cached_attention():
         close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
 
 
+def a_cache_of_eight_bits():
+    heads, e4m3 = 2, torch.float8_e4m3fn
+    filled = torch.tensor([5, 699, 300], dtype=torch.int32, device="cuda")
+    pages = torch.randperm(3 * 44, device="cuda").to(torch.int32).reshape(3, 44)
+    for dim, table in [(64, None), (128, None), (64, pages), (128, pages)]:
+        shape = (3, 704, heads, dim) if table is None else (3 * 44, 16, heads, dim)
+        caches = [torch.randn(shape, device="cuda").to(e4m3) for _ in range(2)]
+        factors = torch.rand(2, heads, device="cuda") + 0.5
+        q, k, v = randn(3, 1, 8, dim), randn(3, 1, heads, dim), randn(3, 1, heads, dim)
+        out = ht.flash_attn_with_kvcache(
+            q, *caches, k, v, cache_seqlens=filled, block_table=table, k_descale=factors[0], v_descale=factors[1]
+        )
+        for i, end in enumerate((filled + 1).tolist()):
+            whole = [cache[i] if table is None else cache[table[i].long()].flatten(0, 1) for cache in caches]
+            for seen, new, factor in zip(whole, (k, v), factors):
+                assert torch.equal(seen[end - 1].float(), (new[i, 0].float() / factor[:, None]).to(e4m3).float())
+            keys, values = ((w[:end].double() * f.double()[:, None]).transpose(0, 1)[None] for w, f in zip(whole, factors))
+            close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
+
+
+def layers_of_experts():
+    for tokens, experts, per, hidden, inner in [(1, 8, 2, 256, 512), (333, 8, 2, 512, 384), (2048, 64, 6, 256, 128)]:
+        x, w1, w2 = randn(tokens, hidden), randn(experts, 2 * inner, hidden) / 16, randn(experts, hidden, inner) / 16
+        weights, ids = torch.rand(tokens, experts, device="cuda").topk(per)
+        want = torch.zeros(tokens, hidden, dtype=torch.float64, device="cuda")
+        for expert in range(experts):
+            token, place = (ids == expert).nonzero(as_tuple=True)
+            gate, other = (x[token].double() @ w1[expert].double().t()).chunk(2, dim=1)
+            part = (F.silu(gate) * other) @ w2[expert].double().t()
+            want.index_add_(0, token, part * weights[token, place].double()[:, None])
+        close(ht.fused_experts(x, w1, w2, weights, ids), want, 3e-2)
+
+
 def products_of_many_shapes():
     for m, n, k in [(128, 256, 64), (1000, 1000, 1000), (1, 4096, 512), (333, 77, 1111), (4096, 1024, 2048)]:
         for dtype in (F16, BF16):
@@ -95,11 +128,20 @@ def batches_and_eight_bit_floats():
         close(ht.scaled_mm(a, b.t(), of_a, of_b), spread_a @ spread_b)
 
 
+ENDS = torch.tensor([0, 120, 121, 300], dtype=torch.int32)
+
+
+def in_groups(a, b):
+    return ht.grouped_mm(a, b, offs=ENDS.cuda())
+
+
 def gradients():
     for call, exact, inputs in [
         (ht.linear, F.linear, (randn(300, 256), randn(512, 256), randn(512))),
         (ht.mm, torch.mm, (randn(300, 256), randn(256, 128))),
         (ht.bmm, torch.bmm, (randn(4, 300, 256), randn(4, 256, 128))),
+        (ht.addmm, torch.addmm, (randn(300, 128), randn(300, 256), randn(256, 128))),
+        (in_groups, lambda a, b: grouped(a, b, ENDS), (randn(300, 256), randn(4, 256, 128))),
     ]:
         mine, right = [t.clone().requires_grad_() for t in inputs], [t.double().requires_grad_() for t in inputs]
         out = call(*mine)
@@ -561,7 +603,8 @@ def more_than_2_31_elements_of_attention():
 
 
 CHECKS = [
-    attention_of_many_shapes, packed_and_cached_attention, products_of_many_shapes, batches_and_eight_bit_floats, gradients,
+    attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, layers_of_experts, products_of_many_shapes,
+    batches_and_eight_bit_floats, gradients,
     gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_decoding,
     graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,
 ]  # fmt: skip
