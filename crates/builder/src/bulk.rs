@@ -659,6 +659,12 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
         self.next(work).1
     }
 
+    /// Goes to the next stage in warps that only look at some ([`peek`](BulkConsumer::peek)).
+    #[track_caller]
+    pub(crate) fn pass(&self) {
+        self.cursor.advance();
+    }
+
     /// Waits for the next stage, works on it, and gives back the one before: for asynchronous work,
     /// such as `wgmma` in flight. `work` must not return before what it started on the stage before
     /// has ended ([`WgmmaSums::wait_for_older`](crate::WgmmaSums::wait_for_older) of 1). End with

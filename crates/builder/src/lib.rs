@@ -65,6 +65,7 @@ mod scalar;
 mod shared;
 mod spec;
 mod tcgen05;
+mod tensor_left;
 mod tensor_memory;
 mod tensor_ring;
 mod tile;
@@ -114,6 +115,9 @@ pub use scalar::{
 pub use shared::{Array, LocalArray, SharedArray};
 pub use spec::{BuiltKernel, KernelSpec};
 pub use tcgen05::{AccumulatorWriter, MultiplyingThread, Product, TensorInput, TensorOperand};
+pub use tensor_left::{
+    ChangingSums, LeftOperands, LeftReader, LeftRows, LeftWriter, Multiplied, TensorLeft,
+};
 pub use tensor_memory::{AccumulatorReader, Accumulators, LoadingSums, TensorMemory, TensorSums};
 pub use tensor_ring::{TensorConsumer, TensorProducer, TensorRing};
 pub use tile::{SharedTile, TileLayout, TileSpec};

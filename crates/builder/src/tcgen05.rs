@@ -169,6 +169,12 @@ pub struct MultiplyingThread<'w, 'k, G: BlockGroup = OneBlock> {
     here: PhantomData<&'w G>,
 }
 
+impl<'k, G: BlockGroup> MultiplyingThread<'_, 'k, G> {
+    pub(crate) fn kernel(&self) -> Kernel<'k> {
+        self.k
+    }
+}
+
 impl<'k> Kernel<'k> {
     /// Runs `body` in one thread of warp `warp`, always the same one: a commit covers the products
     /// of its own thread alone. The whole warp comes here.
@@ -293,9 +299,20 @@ impl<'k, G: BlockGroup> Product<'_, 'k, G> {
     /// shared memory, in the same place.
     #[track_caller]
     pub fn mma<H: TensorInput>(&self, a: TensorOperand<'k, H>, b: TensorOperand<'k, H>) {
+        self.multiply(a.descriptor.register().into(), a.across, b);
+    }
+
+    /// The same with any left operand, whose rows may run across the depth.
+    #[track_caller]
+    pub(crate) fn multiply<H: TensorInput>(
+        &self,
+        left: Opnd,
+        across: bool,
+        b: TensorOperand<'k, H>,
+    ) {
         let k = self.k;
         let shape = instruction_descriptor::<H>(
-            [a.across, b.across],
+            [across, b.across],
             ACCUMULATOR_ROWS * G::BLOCKS,
             self.columns,
         );
@@ -303,7 +320,7 @@ impl<'k, G: BlockGroup> Product<'_, 'k, G> {
             format!("tcgen05.mma.{}.kind::{}", G::MODIFIER, H::KIND),
             vec![
                 Opnd::Address(Base::Reg(self.to.register()), 0),
-                a.descriptor.register().into(),
+                left,
                 b.descriptor.register().into(),
                 k.c(shape).register().into(),
                 self.begun.reg.into(),

@@ -210,6 +210,18 @@ impl<'t, 'k, G: BlockGroup> TensorMemory<'t, 'k, G> {
         taken.clamp(LEAST_COLUMNS, MOST_COLUMNS).next_power_of_two()
     }
 
+    /// Where so many columns begin that nothing else has.
+    #[track_caller]
+    pub(crate) fn take(&self, columns: u32) -> Val<'k, u32> {
+        let first = self.taken.get();
+        self.taken.set(first + columns);
+        self.base + first
+    }
+
+    pub(crate) fn kernel(&self) -> Kernel<'k> {
+        self.k
+    }
+
     /// A ring of `count` accumulators of 128 rows and `columns` columns (a multiple of 16, up to
     /// 256) of f32, each read by `readers` warps: four neighbours, or several times four. The whole
     /// block takes part in making it. In a pair each block has 128 rows of a product of 256.
@@ -232,8 +244,7 @@ impl<'t, 'k, G: BlockGroup> TensorMemory<'t, 'k, G> {
                 });
             }
         }
-        let first = self.taken.get();
-        self.taken.set(first + count * columns);
+        let first = self.take(count * columns);
         let [full, empty] = k.mbarriers([
             BarrierSpec {
                 name: "sums_full",
@@ -248,7 +259,7 @@ impl<'t, 'k, G: BlockGroup> TensorMemory<'t, 'k, G> {
         ]);
         Accumulators {
             k,
-            first: self.base + first,
+            first,
             columns,
             count,
             full,
@@ -345,16 +356,9 @@ impl<'k, G: BlockGroup> AccumulatorReader<'_, 'k, G> {
         let [full, empty] = self.accumulators.barriers(stage);
         full.wait_for_copies(self.cursor.parity());
         k.effect("tcgen05.fence::after_thread_sync", vec![]);
-        let sums = TensorSums {
-            k,
-            at: self.accumulators.place(stage) + self.lanes,
-            columns: self.accumulators.columns,
-            pending: Cell::new(0),
-        };
+        let sums = self.current();
         let result = work(&sums);
-        if sums.pending.get() != 0 {
-            k.fail("sums are given back while a load of them is in flight: `.wait()` for it");
-        }
+        sums.all_waited_for();
         k.effect("tcgen05.fence::before_thread_sync", vec![]);
         k.sync_warp();
         k.if_(k.elect(), || match G::BLOCKS {
@@ -367,7 +371,34 @@ impl<'k, G: BlockGroup> AccumulatorReader<'_, 'k, G> {
     }
 }
 
+impl<'k, G: BlockGroup> AccumulatorReader<'_, 'k, G> {
+    /// The accumulator that it is at, whatever its product is at.
+    #[track_caller]
+    pub(crate) fn current(&self) -> TensorSums<'k> {
+        TensorSums {
+            k: self.accumulators.k,
+            at: self.accumulators.place(self.cursor.stage()) + self.lanes,
+            columns: self.accumulators.columns,
+            pending: Cell::new(0),
+        }
+    }
+}
+
 impl<'k> TensorSums<'k> {
+    /// Fails where a load was not waited for.
+    #[track_caller]
+    pub(crate) fn all_waited_for(&self) {
+        if self.pending.get() != 0 {
+            self.k
+                .fail("sums are given back while a load of them is in flight: `.wait()` for it");
+        }
+    }
+
+    /// The first column, in the lanes of this warp.
+    pub(crate) fn place(&self) -> (Kernel<'k>, Val<'k, u32>) {
+        (self.k, self.at)
+    }
+
     /// Columns that there are.
     pub fn columns(&self) -> u32 {
         self.columns

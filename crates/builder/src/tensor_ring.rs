@@ -8,7 +8,7 @@ use crate::bulk::{BulkConsumer, BulkPipeline, BulkProducer, Transaction};
 use crate::cp_async::StageSpec;
 use crate::group::BlockGroup;
 use crate::kernel::Kernel;
-use crate::tcgen05::{Product, commit};
+use crate::tcgen05::{MultiplyingThread, Product, commit};
 use std::marker::PhantomData;
 
 /// A ring of stages that a group of blocks fills and multiplies.
@@ -91,5 +91,31 @@ impl<'k, S: StageSpec, G: BlockGroup> TensorConsumer<'_, 'k, S, G> {
     pub fn multiply(&self, product: &Product<'_, 'k, G>, work: impl FnOnce(S::Ready<'k>)) {
         let empty = self.stages.next_by_one_thread(work);
         commit::<G>(product.kernel(), empty);
+    }
+
+    /// Waits for the next stage and keeps it for as many products as `work` asks for; every block
+    /// of the group gets it back when the tensor cores have read it for the last.
+    #[track_caller]
+    pub fn multiply_throughout(
+        &self,
+        thread: &MultiplyingThread<'_, 'k, G>,
+        work: impl FnOnce(S::Ready<'k>),
+    ) {
+        let empty = self.stages.next_by_one_thread(work);
+        commit::<G>(thread.kernel(), empty);
+    }
+
+    /// In warps that multiply nothing: waits for the stage that they are at and works on it. What
+    /// they write must be fenced ([`fence_async_shared`](Kernel::fence_async_shared)), and the
+    /// multiplying thread must wait for them before it multiplies the stage.
+    #[track_caller]
+    pub fn peek<R>(&self, work: impl FnOnce(S::Ready<'k>) -> R) -> R {
+        self.stages.peek(work)
+    }
+
+    /// In warps that multiply nothing: goes to the next stage.
+    #[track_caller]
+    pub fn pass(&self) {
+        self.stages.pass();
     }
 }

@@ -18,6 +18,14 @@ fn refused(why: &str, body: impl for<'k> Fn(&Kernel<'k>, Args<On<'k>>)) {
 
 #[test]
 fn as_much_is_allocated_as_accumulators_take() {
+    // Left operands take half a column for each element.
+    let text = build(|k, _| {
+        k.tensor_memory(|memory| {
+            memory.accumulators(1, 128, 4);
+            memory.left_operands::<f16>(2, 128, 4);
+        });
+    });
+    assert!(text.expect("builds").contains("b32 [tensor_memory], 256;"));
     for (count, columns, allocated) in [(1, 16, 32), (2, 96, 256), (1, 256, 256), (2, 256, 512)] {
         let text = build(|k, _| {
             k.tensor_memory(|memory| {
@@ -96,6 +104,37 @@ fn shapes_are_told_with_their_numbers() {
     });
     refused("the number of the multiplying warp", |k, _| {
         k.multiplying_thread(6, |_| {});
+    });
+}
+
+#[test]
+fn left_operands_are_told_with_their_numbers() {
+    refused("the depth of a left operand", |k, _| {
+        k.tensor_memory(|memory| {
+            memory.left_operands::<f16>(1, 24, 4);
+        });
+    });
+    refused("the warps that store a left operand", |k, _| {
+        k.tensor_memory(|memory| {
+            memory.left_operands::<f16>(1, 32, 8);
+        });
+    });
+    refused("the end of a store to tensor memory", |k, args| {
+        k.tensor_memory(|memory| {
+            let writer = memory.left_operands::<f16>(1, 32, 4).writer();
+            writer.write(|rows| rows.store(8, [args.n; 16]));
+        });
+    });
+    refused("while a load of them is in flight", |k, _| {
+        k.tensor_memory(|memory| {
+            let sums = memory.accumulators(1, 32, 4).reader();
+            let writer = memory.left_operands::<f16>(1, 32, 4).writer();
+            writer.when_multiplied(|done| {
+                sums.change(done, |sums| {
+                    let _ = sums.load::<32>(0);
+                });
+            });
+        });
     });
 }
 

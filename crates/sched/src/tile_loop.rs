@@ -43,6 +43,15 @@ impl<'k> Tile<'k> {
         self.x + x * (self.y + y * self.z)
     }
 
+    /// Where it is.
+    pub fn position(&self) -> Position<'k> {
+        Position {
+            x: self.x,
+            y: self.y,
+            z: self.z,
+        }
+    }
+
     /// How many tiles there are along x, y and z.
     pub fn grid(&self) -> [Val<'k, u32>; 3] {
         self.tiles

@@ -9,6 +9,7 @@ use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
 use super::score::{Scoring, alibi, documents, softcap};
 use super::space;
+use super::tcgen05::{Tcgen05, tensor_schedule};
 use super::warpgroup::{Wgmma, warpgroup_schedule};
 use crate::entry::{Parameter, Prepared, Settings, holds, items, parameter};
 use crate::family::{Family, Target, Variant};
@@ -86,6 +87,7 @@ pub static FAMILY: Family<Problem> = Family {
         &Step(Rung::Large),
         &Step(Rung::Persistent),
         &Wgmma,
+        &Tcgen05,
         &Decode,
     ],
 };
@@ -321,6 +323,9 @@ impl Listing for Attention {
         if chosen == Wgmma.name() {
             return Ok(Some(warpgroup_schedule(problem, target)));
         }
+        if chosen == Tcgen05.name() {
+            return Ok(Some(tensor_schedule(problem, target)));
+        }
         let rung = Rung::ALL.into_iter().find(|r| r.as_str() == chosen);
         Ok(rung.map(|rung| {
             let config = Config::suited(rung, problem, target);
@@ -338,10 +343,11 @@ impl Listing for Attention {
         let chosen = FAMILY.choose(named, problem, target)?;
         let told = |name| settings.get(name).is_some_and(|text| !text.is_empty());
         if told("splits") || told("together") {
-            if named == Some(Wgmma.name()) {
-                return Err(KernelError::unfit(
-                    "attention wgmma: it neither shares a tile's keys among blocks nor takes heads together; leave splits and together out, or take variant=large",
-                ));
+            let whole = [Wgmma.name(), Tcgen05.name()];
+            if let Some(name) = named.filter(|name| whole.contains(name)) {
+                return Err(KernelError::unfit(format!(
+                    "attention {name}: it neither shares a tile's keys among blocks nor takes heads together; leave splits and together out, or take variant=large"
+                )));
             }
             let rung = Rung::ALL.into_iter().find(|r| r.as_str() == chosen.name());
             let rung = rung.unwrap_or(Rung::Large);

@@ -39,6 +39,7 @@ pub(crate) struct MaskArgs<'k> {
 /// Those at an edge of the mask come before the others, most of them, which run
 /// in a loop that tests nothing. A block is known by a number that counts up:
 /// minus its place, so that the loop holds one register and no bounds.
+#[derive(Clone, Copy)]
 pub(crate) struct Blocks<'k> {
     /// The first number.
     pub(crate) begin: Val<'k, i32>,
@@ -59,6 +60,7 @@ impl<'k> Blocks<'k> {
 
 /// Where a window begins, some blocks at the left edge are masked too: their
 /// numbers follow those at the right edge.
+#[derive(Clone, Copy)]
 struct LeftEdge<'k> {
     /// The number of the first of them.
     begin: Val<'k, i32>,
@@ -312,6 +314,14 @@ impl<'k> KeyRange<'k> {
     /// The score of `key`, or minus infinity where it is not seen.
     pub(crate) fn or_hidden(&self, key: Val<'k, i32>, score: Val<'k, f32>) -> Val<'k, f32> {
         self.has(key).select(score, f32::NEG_INFINITY)
+    }
+
+    /// Hides the scores of keys, from `first` on, that are not seen.
+    pub(crate) fn hide(&self, scores: &mut [Val<'k, f32>], first: Val<'k, u32>) {
+        let first = first.cast::<i32>();
+        for (at, score) in scores.iter_mut().enumerate() {
+            *score = self.or_hidden(first + at as i32, *score);
+        }
     }
 }
 

@@ -30,6 +30,7 @@ mod meeting;
 mod mixed;
 mod model_cases;
 mod order;
+mod panels;
 mod params;
 mod problem;
 mod query_tile;
@@ -38,6 +39,7 @@ mod scalar;
 mod score;
 mod softmax;
 mod space;
+mod tcgen05;
 mod tensor;
 mod warpgroup;
 mod warpgroup_cases;
@@ -61,6 +63,7 @@ pub use score::{
     HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table, Tables, alibi, documents,
     softcap,
 };
+pub use tcgen05::{TensorShape, tensor_plan, tensor_schedule};
 pub use warpgroup::{
     Stay, WarpgroupShape, staying, warpgroup_job, warpgroup_plan, warpgroup_schedule,
     warpgroup_shape,

@@ -33,6 +33,28 @@ impl<'k> Row<'k> {
         }
     }
 
+    /// Raises the level where a score, the highest of some, needs it.
+    pub(crate) fn raise(&self, highest: Val<'k, f32>) -> Raise<'k> {
+        let level = self.level.get();
+        let over = highest.gt(level + SLACK);
+        let new = over.select(highest, level);
+        let factor = (level - new).exp2_approx();
+        self.level.set(new);
+        self.sum.update(|sum| sum * factor);
+        Raise { factor, over }
+    }
+
+    /// Adds a score of no key to the sum, which is complete; gives what brings results to the level
+    /// that it may have raised.
+    pub(crate) fn add_sink(&self, sink: Val<'k, f32>) -> Val<'k, f32> {
+        let level = self.level.get().max(sink);
+        let factor = (self.level.get() - level).exp2_approx();
+        self.sum
+            .update(|sum| sum.mul_add(factor, (sink - level).exp2_approx()));
+        self.level.set(level);
+        factor
+    }
+
     /// The log-sum-exp, to base e; minus infinity for a row that saw no key.
     pub(crate) fn log_sum(&self) -> Val<'k, f32> {
         (self.level.get() + self.sum.get().log2_approx()) * std::f32::consts::LN_2
@@ -43,6 +65,15 @@ impl<'k> Row<'k> {
         let sum = self.sum.get();
         sum.gt(0.0).select(sum.recip_approx(), 0.0)
     }
+}
+
+/// A level that may have been raised.
+#[derive(Clone, Copy)]
+pub(crate) struct Raise<'k> {
+    /// What brings earlier weights to it.
+    pub(crate) factor: Val<'k, f32>,
+    /// Whether it was.
+    pub(crate) over: Bool<'k>,
 }
 
 /// Sums of a row that are added up side by side.
@@ -156,13 +187,9 @@ impl<'k> Softmax<'k> {
             let highest = row_maxima(scores, m).map(|max| max.group_max(Group::Four) * self.scale);
             let mut factors = [k.c(1.0f32); 2];
             for (at, (row, highest)) in rows.iter().zip(highest).enumerate() {
-                let level = row.level.get();
-                let over = highest.gt(level + SLACK);
-                let new = over.select(highest, level);
-                factors[at] = (level - new).exp2_approx();
-                row.level.set(new);
-                row.sum.update(|sum| sum * factors[at]);
-                raised.any = raised.any | over;
+                let raise = row.raise(highest);
+                factors[at] = raise.factor;
+                raised.any = raised.any | raise.over;
             }
             raised.factors.push(factors);
         }
@@ -212,12 +239,7 @@ impl<'k> Softmax<'k> {
         for (m, rows) in self.rows.iter().enumerate() {
             let mut factors = [self.k.c(1.0f32); 2];
             for (at, row) in rows.iter().enumerate() {
-                let sink = sink(m, at);
-                let level = row.level.get().max(sink);
-                factors[at] = (row.level.get() - level).exp2_approx();
-                row.sum
-                    .update(|sum| sum.mul_add(factors[at], (sink - level).exp2_approx()));
-                row.level.set(level);
+                factors[at] = row.add_sink(sink(m, at));
             }
             scale_rows(results, m, factors);
         }

@@ -32,7 +32,7 @@ mod shipped;
 pub use change::{HostScore, Key, Rule, ScoreMod, ScoreRow, Table, Tables};
 pub use params::ScoreArgs;
 pub(super) use params::{Modified, Parameters};
-pub(super) use rules::{Rules, Scores, modify};
+pub(super) use rules::{Rules, Scores, modify, modify_row};
 pub use shipped::{alibi, documents, softcap};
 
 use super::problem::{Mask, Problem};

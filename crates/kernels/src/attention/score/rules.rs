@@ -89,6 +89,25 @@ pub(in crate::attention) fn modify<'k>(
     }
 }
 
+/// The same for the products of one row, whose first is that of key `first`.
+pub(in crate::attention) fn modify_row<'k>(
+    scores: &mut [Val<'k, f32>],
+    rules: &Rules<'k>,
+    scale: Val<'k, f32>,
+    first: Val<'k, u32>,
+) {
+    let first = first.cast::<i32>();
+    let float = first.cast::<f32>();
+    for (at, score) in scores.iter_mut().enumerate() {
+        let key = Key {
+            first,
+            float,
+            offset: at as u32,
+        };
+        *score = rules.apply(*score * scale, &key);
+    }
+}
+
 impl Scoring {
     /// The tables as a launch has them. What there is no use for is `other`.
     pub(in crate::attention) fn args(&self, other: &str) -> ScoreArgs<With<Arg>> {

@@ -4,12 +4,12 @@
 use super::WarpgroupArgs;
 use super::group::Work;
 use super::list::entry;
-use super::shape::{PANEL, Spec, WarpgroupShape};
-use crate::attention::mask::{Blocks, MaskArgs, TileMask};
+use super::shape::WarpgroupShape;
+use crate::attention::mask::{Blocks, MaskArgs};
 use crate::attention::meeting::Meeting;
 use crate::attention::order::HeaviestFirst;
+use crate::attention::panels::{Rows, Sequence, Spec};
 use crate::attention::params::Element;
-use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
 use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
@@ -53,24 +53,6 @@ pub(super) struct Ends<'p, 'k> {
     turns: Option<[NamedBarrier<'k>; 2]>,
     /// What a model adds.
     scores: Scores<'p, 'k>,
-}
-
-/// A sequence: where its rows are, and how many.
-#[derive(Clone, Copy)]
-pub(super) struct Sequence<'k> {
-    pub(super) q_start: Val<'k, u32>,
-    pub(super) queries: Val<'k, u32>,
-    pub(super) k_start: Val<'k, u32>,
-    pub(super) keys: Val<'k, u32>,
-}
-
-/// A tile of rows, and the keys that they see.
-pub(super) struct Rows<'k> {
-    pub(super) sequence: Sequence<'k>,
-    /// The first, in the sequence.
-    pub(super) first: Val<'k, u32>,
-    pub(super) mask: TileMask<'k>,
-    pub(super) blocks: Blocks<'k>,
 }
 
 impl<'p, 'k> Ends<'p, 'k> {
@@ -219,27 +201,6 @@ impl<'p, 'k> Ends<'p, 'k> {
         });
     }
 
-    /// The sequence of a tile.
-    fn sequence(&self, args: &WarpgroupArgs<On<'k>>, tile: &Position<'k>) -> Sequence<'k> {
-        let k = self.k;
-        if !self.shape.ragged {
-            return Sequence {
-                q_start: k.c(0),
-                queries: args.q_len,
-                k_start: k.c(0),
-                keys: args.k_len,
-            };
-        }
-        let (q, kv) = (args.q_starts.at(tile.z), args.k_starts.at(tile.z));
-        let (q_start, k_start) = (q.load_readonly(), kv.load_readonly());
-        Sequence {
-            q_start,
-            queries: q.at(1).load_readonly() - q_start,
-            k_start,
-            keys: kv.at(1).load_readonly() - k_start,
-        }
-    }
-
     /// Calls `body` with each tile of a strip that has rows.
     fn each_tile(
         &self,
@@ -248,23 +209,15 @@ impl<'p, 'k> Ends<'p, 'k> {
         body: impl Fn(&Rows<'k>),
     ) {
         let (k, height, strip) = (self.k, self.shape.rows(), self.shape.strip);
-        let sequence = self.sequence(args, tile);
+        let sequence = Sequence::of(args, tile, self.shape.ragged);
         let mask = MaskArgs {
             kind: self.shape.mask,
             left: args.left,
             right: args.right,
             prefix: self.scores.prefix(tile.z),
         };
-        let one = |number: Val<'k, u32>| {
-            let first = number * height;
-            let mask = TileMask::new(first, sequence.queries, sequence.keys, k.c(0), mask);
-            body(&Rows {
-                sequence,
-                first,
-                mask,
-                blocks: mask.blocks(height, self.shape.keys, 1),
-            });
-        };
+        let shape = (height, self.shape.keys);
+        let one = |number: Val<'k, u32>| body(&Rows::of(sequence, number, shape, mask));
         let all = sequence.queries.div_ceil(height);
         match (strip, self.shape.ragged) {
             (1, false) => one(tile.x),
@@ -290,33 +243,23 @@ impl<'p, 'k> Ends<'p, 'k> {
     fn copy(&self, args: &WarpgroupArgs<On<'k>>, tile: &Position<'k>, rows: &Rows<'k>) {
         let kv_head = tile.y / args.group;
         let Sequence {
-            q_start, k_start, ..
+            q_start,
+            k_start,
+            batch,
+            ..
         } = rows.sequence;
-        let batch = match self.shape.ragged {
-            true => self.k.c(0),
-            false => tile.z.cast(),
+        let (cut, layout) = (self.shape.cut(), self.shape.layout);
+        let one = |which: usize, from: TensorMapRef<'k, f16, 4>, height, row, head| {
+            self.fill[which].fill(|copies, to: Landing<'k, f16>| {
+                cut.copy(copies, to, from, (height, layout), [row, head, batch]);
+            });
         };
-        let one =
-            |which: usize, from: TensorMapRef<'k, f16, 4>, height, row: Val<'k, u32>, head| {
-                let row = row.cast();
-                self.fill[which].fill(|copies, to: Landing<'k, f16>| {
-                    for panel in 0..self.shape.panels() {
-                        let to = to.part(panel * height * PANEL, height * PANEL);
-                        let element = self.k.c((panel * PANEL) as i32);
-                        let [inner, outer] = match self.shape.layout {
-                            Layout::Heads => [row, head],
-                            Layout::Rows => [head, row],
-                        };
-                        copies.copy_tensor(to, from, [element, inner, outer, batch]);
-                    }
-                });
-            };
         let (height, keys) = (self.shape.rows(), self.shape.keys);
-        one(0, args.q, height, q_start + rows.first, tile.y.cast());
+        one(0, args.q, height, q_start + rows.first, tile.y);
         rows.blocks.each_number(|number| {
             let first = k_start + rows.blocks.first_key(number);
-            one(1, args.k, keys, first, kv_head.cast());
-            one(2, args.v, keys, first, kv_head.cast());
+            one(1, args.k, keys, first, kv_head);
+            one(2, args.v, keys, first, kv_head);
         });
     }
 

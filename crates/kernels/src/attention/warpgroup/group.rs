@@ -2,9 +2,9 @@
 //! results.
 
 use super::WarpgroupArgs;
-use super::block::{Rows, Sequence};
-use super::shape::{GROUP_ROWS, PANEL, WarpgroupShape};
+use super::shape::{GROUP_ROWS, WarpgroupShape};
 use crate::attention::mask::{KeyRange, hide_masked};
+use crate::attention::panels::{PANEL, Rows};
 use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
@@ -76,7 +76,7 @@ impl<'k, T: Element> Work<'k, T> {
                 head: tile.y,
                 position: mask.position(own + down),
                 keys: mask.keys(),
-                first_key: first_key(shape, args, tile, &rows.sequence),
+                first_key: rows.sequence.first_key,
                 tables,
             })
         };
@@ -231,18 +231,5 @@ impl<'k, T: Element> Work<'k, T> {
     /// The row of a panel, which lie one below the other.
     fn panel_row(&self, row: Val<'k, u32>, panel: Val<'k, u32>) -> Val<'k, u32> {
         panel.mul_add(self.shape.rows(), row)
-    }
-}
-
-/// The number of a sequence's first key among the keys of all sequences.
-fn first_key<'k>(
-    shape: &WarpgroupShape,
-    args: &WarpgroupArgs<On<'k>>,
-    tile: &Position<'k>,
-    sequence: &Sequence<'k>,
-) -> Val<'k, u32> {
-    match shape.ragged {
-        true => sequence.k_start,
-        false => tile.z * args.k_len,
     }
 }

@@ -16,13 +16,13 @@ mod variant;
 
 pub use heuristics::{staying, warpgroup_schedule, warpgroup_shape};
 pub use shape::{Stay, WarpgroupShape};
-pub(super) use variant::{Wgmma, map};
+pub(super) use variant::{Wgmma, arguments, map};
 pub use variant::{warpgroup_job, warpgroup_plan};
 
 use heist_builder::{Global, TensorMap, f16, kernel_params};
 
 kernel_params! {
-    /// What attention on warpgroups works on. Tensors have four axes: elements,
+    /// What attention that the copy engine feeds works on. Tensors have four axes: elements,
     /// rows and heads or heads and rows, sequences.
     pub(crate) struct WarpgroupArgs {
         /// Queries.

@@ -1,12 +1,10 @@
 //! The tiles of a kernel on warpgroups, and what a block has for them.
 
 use crate::KernelError;
+use crate::attention::panels::{PANEL, Panels, Spec};
 use crate::attention::{Layout, MaskKind, Output, Weights};
-use heist_builder::{TileLayout, TileSpec, f16};
 use std::fmt;
 
-/// Halves of a row of an operand: 128 bytes.
-pub(super) const PANEL: u32 = 64;
 /// Query rows of a warpgroup.
 pub(super) const GROUP_ROWS: u32 = 64;
 
@@ -149,21 +147,26 @@ impl WarpgroupShape {
         }
     }
 
-    /// Panels of a head's elements. The last may be part empty: copies fill it
-    /// with zeros, and products leave it out.
+    /// How a head's elements are cut.
+    pub(super) fn cut(&self) -> Panels {
+        Panels {
+            head_dim: self.head_dim,
+        }
+    }
+
+    /// Panels of a head's elements.
     pub(super) fn panels(&self) -> u32 {
-        self.head_dim.div_ceil(PANEL)
+        self.cut().count()
     }
 
     /// Steps of 16 elements that a panel has.
     pub(super) fn steps(&self, panel: u32) -> u32 {
-        (self.head_dim - panel * PANEL).min(PANEL) / 16
+        self.cut().steps(panel)
     }
 
-    /// Rows of `height`, panel below panel. Halves of either kind are copied as
-    /// bits.
+    /// Rows of `height`, panel below panel.
     pub(super) fn tile(&self, name: &'static str, height: u32) -> Spec {
-        TileSpec::new(name, height * self.panels(), PANEL, TileLayout::Swizzled)
+        self.cut().tile(name, height)
     }
 }
 
@@ -194,5 +197,3 @@ pub(in crate::attention) struct Registers {
     /// Of those that copy.
     pub(super) copying: u32,
 }
-
-pub(super) type Spec = TileSpec<'static, f16>;

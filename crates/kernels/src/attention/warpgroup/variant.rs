@@ -4,9 +4,10 @@ use super::WarpgroupArgs;
 use super::block::{Ends, Rings};
 use super::heuristics::{self, entries, strips, warpgroup_schedule, warpgroup_shape};
 use super::list::{self, ListArgs, TileList};
-use super::shape::{PANEL, WarpgroupShape};
+use super::shape::WarpgroupShape;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
-use crate::attention::problem::{Dtype, Layout, Lengths, Problem};
+use crate::attention::panels::PANEL;
+use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
@@ -16,7 +17,7 @@ use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf
 use heist_launch::{
     Arg, Buffer, BufferRef, Dim3, ElementType, L2Promotion, Swizzle, TensorElement, TensorMap,
 };
-use heist_sched::{Position, Schedule, Tile, TileSource, Tiled, TiledKernel};
+use heist_sched::{Schedule, TileSource, Tiled, TiledKernel};
 
 /// `wgmma` fed by the copy engine.
 pub(in crate::attention) struct Wgmma;
@@ -60,7 +61,7 @@ fn build<P: Parameters<WarpgroupArgs>>(
             let rings = Rings::new(k, &shape);
             let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings);
             let done = tiles.each(|tile| {
-                let at = position(&tile);
+                let at = tile.position();
                 match (dtype, shape.listed) {
                     (Dtype::F16, None) => ends.strip::<f16>(&args, &at),
                     (Dtype::F16, Some(heads)) => ends.listed::<f16>(&args, &at, heads),
@@ -71,14 +72,6 @@ fn build<P: Parameters<WarpgroupArgs>>(
             ends.finish();
             done
         })
-}
-
-fn position<'k>(tile: &Tile<'k>) -> Position<'k> {
-    Position {
-        x: tile.x,
-        y: tile.y,
-        z: tile.z,
-    }
 }
 
 /// The map of a tensor with `length` rows a sequence, or of all packed ones, in
@@ -183,47 +176,19 @@ pub fn warpgroup_plan(
             "{shape}: blocks that stay take their tiles by themselves, not by {schedule}"
         )));
     }
-    let (queries, keys) = problem.longest();
     let strips = strips(problem, &shape);
-    let (left, right) = window(problem.mask, shape.mask)?;
-    let q = Strides::of(problem, problem.heads, queries)?;
-    let (q_rows, k_rows) = match problem.lengths {
-        Lengths::Same { .. } => (queries, keys),
-        Lengths::Each(_) => {
-            let (q, k) = problem.rows();
-            (q as u32, k as u32)
-        }
-    };
-    let (lse_batch, lse_head) = log_sum_strides(problem);
+    let [left, right] = window(problem.mask, shape.mask)?.into();
     let args = WarpgroupArgs::<With<Arg>> {
-        q: map("q", problem, problem.heads, q_rows, shape.rows()),
-        k: map("k", problem, problem.kv_heads, k_rows, shape.keys),
-        v: map("v", problem, problem.kv_heads, k_rows, shape.keys),
-        out: buffer("out"),
-        lse: buffer("lse"),
-        q_starts: buffer("q_starts"),
-        k_starts: buffer("k_starts"),
         list: buffer(match shape.listed {
             Some(_) => "list",
             None => "q_starts",
         }),
-        q_len: queries,
-        k_len: keys,
-        q_batch: q.batch,
-        q_row: q.row,
-        q_head: q.head,
-        lse_batch,
-        lse_head,
-        group: problem.heads / problem.kv_heads,
-        left,
-        right,
-        scale: problem.scoring.scale(problem.scale()),
         tiles: match shape.listed {
             Some(_) => strips.y,
             None => strips.x,
         },
-        heads: problem.heads,
         count: strips.count() as u32,
+        ..arguments(problem, shape.mask, [shape.rows(), shape.keys])?
     };
     let name = format!("attention {problem}: {shape}");
     let mut plan = buffers(LaunchPlan::new(name, "wgmma", problem.work()), problem);
@@ -241,6 +206,50 @@ pub fn warpgroup_plan(
         false => step::<Modified<WarpgroupArgs>>(problem, shape, schedule, strips, target, args),
     };
     Ok(plan.step(step?))
+}
+
+/// What a kernel fed by the copy engine is given, in tiles of so many rows and blocks of so many
+/// keys, without a list of tiles.
+pub(in crate::attention) fn arguments(
+    problem: &Problem,
+    mask: MaskKind,
+    [rows, block]: [u32; 2],
+) -> Result<WarpgroupArgs<With<Arg>>, KernelError> {
+    let (queries, keys) = problem.longest();
+    let (left, right) = window(problem.mask, mask)?;
+    let q = Strides::of(problem, problem.heads, queries)?;
+    let (q_rows, k_rows) = match problem.lengths {
+        Lengths::Same { .. } => (queries, keys),
+        Lengths::Each(_) => {
+            let (q, k) = problem.rows();
+            (q as u32, k as u32)
+        }
+    };
+    let (lse_batch, lse_head) = log_sum_strides(problem);
+    Ok(WarpgroupArgs::<With<Arg>> {
+        q: map("q", problem, problem.heads, q_rows, rows),
+        k: map("k", problem, problem.kv_heads, k_rows, block),
+        v: map("v", problem, problem.kv_heads, k_rows, block),
+        out: buffer("out"),
+        lse: buffer("lse"),
+        q_starts: buffer("q_starts"),
+        k_starts: buffer("k_starts"),
+        list: buffer("q_starts"),
+        q_len: queries,
+        k_len: keys,
+        q_batch: q.batch,
+        q_row: q.row,
+        q_head: q.head,
+        lse_batch,
+        lse_head,
+        group: problem.heads / problem.kv_heads,
+        left,
+        right,
+        scale: problem.scoring.scale(problem.scale()),
+        tiles: queries.div_ceil(rows),
+        heads: problem.heads,
+        count: 0,
+    })
 }
 
 /// The same with the list of tiles, and the launch that writes it.
