@@ -60,7 +60,14 @@ fn write(path: &Path, text: &str) -> Result<(), Failed> {
 
 /// Builds the command and packs it with what belongs to it.
 fn command(folder: &Path, version: &str) -> Result<PathBuf, Failed> {
-    let parts = ["-p", "heist-cli", "-p", "heist-cudart"];
+    let parts = [
+        "-p",
+        "heist-cli",
+        "-p",
+        "heist-cudart",
+        "-p",
+        "heist-recorder",
+    ];
     shell::cargo(&[&["build", "--release", "--locked"], &parts[..]].concat())?;
     let name = format!(
         "heist-{version}-{}-{}",
@@ -70,8 +77,8 @@ fn command(folder: &Path, version: &str) -> Result<PathBuf, Failed> {
     let inside = folder.join(&name);
     make(&inside.join("completions"))?;
     let program = inside.join("heist");
-    // `heist cuda` looks for the library beside itself.
-    for file in ["heist", "libheist_cudart.so"] {
+    // `heist cuda` and `heist record` look for their libraries beside themselves.
+    for file in ["heist", "libheist_cudart.so", "libheist_recorder.so"] {
         let built = shell::root().join("target/release").join(file);
         fs::copy(&built, inside.join(file)).map_err(|error| failed(&built, error))?;
         shell::run(shell::command("strip").arg(inside.join(file)))?;

@@ -4,7 +4,6 @@
 //! everything else. Here device code is PTX for the simulator, memory is simulated, and a launch
 //! runs at once and is checked. `heist cuda ./program` puts this library in front of the real one.
 //!
-//! - `fatbin`: PTX in a program's image.
 //! - `heap`: memory that outlives launches; `host` is the part that the host can touch.
 //! - `runtime`: the state of the GPU: modules, kernels, variables, errors, and the launch.
 //! - `report`: the report to `heist cuda`.
@@ -17,7 +16,6 @@
 )]
 
 mod api;
-mod fatbin;
 mod heap;
 mod raw;
 mod report;

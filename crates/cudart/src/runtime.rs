@@ -1,11 +1,10 @@
 //! The state of a program's GPU: modules, kernels, variables, memory and errors.
 
-use crate::fatbin;
 use crate::heap::Heap;
 use crate::raw;
 use crate::report::ReportFile;
+use heist_fatbin::{self as fatbin, target};
 use heist_launch::{Arg, Arguments, Dim3, Launch};
-use heist_ptx::arch::Arch;
 use heist_ptx::{Diagnostic, Source, rule};
 use heist_sim::{Budget, Device, Options, Program};
 use serde_json::json;
@@ -167,7 +166,9 @@ impl Runtime {
     /// Takes a fat binary; the number by which the program means it.
     pub(crate) fn register(&mut self, wrapper: *const c_void) -> usize {
         let mut modules = Vec::new();
-        for container in fatbin::containers(wrapper) {
+        // SAFETY: nvcc's own code registers it.
+        let containers = unsafe { fatbin::containers(wrapper) };
+        for container in containers {
             let images = fatbin::images(&container);
             if images.ptx.is_empty() && images.machine.is_empty() {
                 continue;
@@ -183,16 +184,7 @@ impl Runtime {
 
     /// The text for the newest architecture that the device takes.
     fn module(&mut self, number: usize, images: &fatbin::Images) -> Module {
-        let here = self.device.gpu().arch;
-        let fits = |text: &&String| target(text).is_some_and(|arch| arch.runs_on(here));
-        let best = images.ptx.iter().filter(fits).max_by_key(|text| {
-            let arch = target(text).map(|arch| arch.name());
-            arch.map(|name| {
-                name.trim_matches(|c: char| !c.is_ascii_digit())
-                    .parse::<u32>()
-            })
-            .and_then(Result::ok)
-        });
+        let best = images.best(self.device.gpu().arch);
         let Some(text) = best else {
             let why = self.no_image(images);
             return Module {
@@ -417,15 +409,6 @@ impl Runtime {
         let (count, bytes) = self.heap.leaked();
         self.report.line(&json!({ "leaked": [count, bytes] }));
     }
-}
-
-/// The architecture that a text is for.
-fn target(text: &str) -> Option<Arch> {
-    let line = text
-        .lines()
-        .find(|line| line.trim().starts_with(".target"))?;
-    let word = line.trim().trim_start_matches(".target").trim();
-    Arch::parse(word.split([',', ' ', ';']).next()?)
 }
 
 /// Places a module's constants at the address that its kernels use, and removes those of other

@@ -283,6 +283,7 @@ rules! {
     SANITIZER_INIT = "G033" Error "an uninitialised read that compute-sanitizer found";
     SANITIZER_API = "G034" Error "an API error that compute-sanitizer found";
     SANITIZER_LEAK = "G035" Warning "a leak that compute-sanitizer found";
+    REPLAY_DIFFERS = "G040" Error "a replay that leaves other memory than the GPU did";
 
     // S: policies that are loaded as data.
     POLICY_HEAD = "S001" Error "policy words whose head, length or checksum is wrong";

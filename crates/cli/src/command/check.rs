@@ -1,21 +1,24 @@
 //! `heist check`: why does my kernel die?
 
 use super::launch::{LaunchFlags, RunFlags, arguments_help};
-use super::{assembler, entry, launch_file};
+use super::{assembler, entry, launch_file, replay};
 use crate::answer::{BadQuestion, Output, Verdict, not_run};
 use crate::file::read_source;
 use crate::fold::fold;
 use crate::progress::Waiting;
 use crate::say;
 use crate::{origin, render, sarif};
-use clap::{ArgGroup, Args};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgGroup, ArgMatches, Args};
 use heist_check::log::{self, KernelUsage, TextKind};
 use heist_check::shared_opt_in;
 use heist_ptx::{Diagnostic, Module, Severity, Source, Span, rule, validate};
+use heist_record::Record;
 use heist_run::{NotRun, Program, Settings};
 use serde_json::json;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,12 +28,43 @@ Examples:
   heist check --ptxas kernel.ptx      and what its kernels take: registers, stack, spills
   heist check kernel.ptx --launches kernel.ptx
                                       the same, with the launches that its comments say
+  heist check record.heist            a launch that `heist record` kept, run again
   heist check build.log               a build's or ptxas's output, explained
   compute-sanitizer ./app | heist check -
   heist check --sarif *.ptx > found.sarif
 
 Exit status: 0 nothing found (or X011 alone, which the host's code must answer), 1 something was,
 2 a file that is none of these.";
+
+/// Flags that say how something is run.
+const HOW: [&str; 6] = [
+    "device",
+    "seed",
+    "explore",
+    "chaos",
+    "same_value",
+    "timeout",
+];
+
+/// Refuses words that say how to run, and nothing to run: neither a launch nor a record. What the
+/// configuration file says is for when there is something.
+pub(super) fn refuse_idle(words: &ArgMatches) -> Result<(), clap::Error> {
+    let said = |name: &&&str| words.value_source(name) == Some(ValueSource::CommandLine);
+    let runs = ["grid", "launches"]
+        .iter()
+        .any(|name| words.contains_id(name));
+    let mut files = words.get_many::<PathBuf>("files").into_iter().flatten();
+    match HOW.iter().find(said) {
+        Some(flag) if !runs && !files.any(|file| replay::is_record(file)) => Err(clap::Error::raw(
+            ErrorKind::MissingRequiredArgument,
+            format!(
+                "`heist check --{}` is for a run: say a launch with --grid or --launches, or a file of `heist record`\n",
+                flag.replace('_', "-")
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
 
 /// Say what is wrong with PTX, or what a log means: where, why, and what to do.
 #[derive(Args)]
@@ -40,11 +74,12 @@ Exit status: 0 nothing found (or X011 alone, which the host's code must answer),
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "grid" => arg.required(false),
     "files" | "sarif" | "ptxas" | "launches" | "entry" => arg,
-    "device" | "seed" | "explore" | "chaos" | "same_value" | "timeout" => arg.requires("launched"),
+    how if HOW.contains(&how) => arg,
     _ => arg.requires("grid"),
 }))]
 pub(crate) struct Check {
-    /// PTX files, or logs of ptxas, a build or compute-sanitizer; `-` is standard input.
+    /// PTX files, records of launches, or logs of ptxas, a build or compute-sanitizer; `-` is
+    /// standard input.
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Print SARIF 2.1.0, for code-review tools.
@@ -81,7 +116,7 @@ impl Check {
         }
         let mut answers = Vec::new();
         for path in &self.files {
-            match read_source(path).and_then(|source| self.check(source, out)) {
+            match self.check_file(path, out) {
                 // One file that can't be read does not hide what is in the others.
                 Err(question) if self.files.len() > 1 => answers.push(Err((path, question))),
                 answer => answers.push(Ok(answer?)),
@@ -110,7 +145,9 @@ impl Check {
                 }
             }
         }
-        let unrun = |found: &Found| found.kind == TextKind::Ptx && found.diagnostics.is_empty();
+        let unrun = |found: &Found| {
+            found.kind == TextKind::Ptx && found.diagnostics.is_empty() && found.remarks.is_empty()
+        };
         if self.sarif {
             out.json_plain(&sarif::report(&files));
         } else if !out.json && !self.runs() && answers.iter().flatten().any(unrun) {
@@ -125,6 +162,20 @@ impl Check {
     /// Whether something is run.
     fn runs(&self) -> bool {
         self.launch.is_some() || self.launches.is_some()
+    }
+
+    fn check_file(&self, path: &Path, out: Output) -> Result<Found, BadQuestion> {
+        let name = path.display();
+        match replay::read(path)? {
+            Some(_) if self.runs() => Err(BadQuestion::Sentence(format!(
+                "{name} is a recorded launch: leave --grid and --launches out"
+            ))),
+            Some(record) => {
+                let source = Source::new(format!("{name} (its PTX)"), record.ptx.clone());
+                self.check_ptx(source, Some(&record), out)
+            }
+            None => self.check(read_source(path)?, out),
+        }
     }
 
     fn check(&self, source: Source, out: Output) -> Result<Found, BadQuestion> {
@@ -151,14 +202,23 @@ impl Check {
                 remarks: Vec::new(),
             });
         }
+        self.check_ptx(source, None, out)
+    }
+
+    fn check_ptx(
+        &self,
+        source: Source,
+        record: Option<&Record>,
+        out: Output,
+    ) -> Result<Found, BadQuestion> {
         let limit = self.how.settings(Settings::default()).limit;
         let running = || Waiting::new(out, format!("running {}", source.name()), limit);
-        let _waiting = self.runs().then(running);
+        let _waiting = (record.is_some() || self.runs()).then(running);
         match Program::new(source) {
-            Ok(program) => self.check_program(&program),
+            Ok(program) => self.check_program(&program, record),
             Err(NotRun::Refused(diagnostics, source)) => Ok(Found {
                 source: *source,
-                kind,
+                kind: TextKind::Ptx,
                 diagnostics,
                 usage: Vec::new(),
                 remarks: Vec::new(),
@@ -167,7 +227,11 @@ impl Check {
         }
     }
 
-    fn check_program(&self, program: &Program) -> Result<Found, BadQuestion> {
+    fn check_program(
+        &self,
+        program: &Program,
+        record: Option<&Record>,
+    ) -> Result<Found, BadQuestion> {
         let (source, module) = (program.source(), program.module());
         let asked = match &self.how.entry {
             Some(name) => Some(entry::find(program, Some(name))?),
@@ -183,7 +247,7 @@ impl Check {
         // What is not PTX means nothing, and can't be run.
         if answer.diagnostics.is_empty() {
             answer.diagnostics = heist_check::check(module);
-            self.run_launches(program, &mut answer)?;
+            self.run_launches(program, record, &mut answer)?;
         }
         if self.ptxas {
             let reading = assembler::read(source, module).map_err(BadQuestion::Sentence)?;
@@ -203,8 +267,17 @@ impl Check {
     }
 
     /// Runs what is to be run, and adds what that found.
-    fn run_launches(&self, program: &Program, answer: &mut Found) -> Result<(), BadQuestion> {
-        let (from_runs, launched) = if let Some(launch) = &self.launch {
+    fn run_launches(
+        &self,
+        program: &Program,
+        record: Option<&Record>,
+        answer: &mut Found,
+    ) -> Result<(), BadQuestion> {
+        let (from_runs, launched) = if let Some(record) = record {
+            let replay = replay::run(record, program, &self.how)?;
+            answer.remarks = replay.remarks;
+            (replay.found, vec![record.kernel.as_str()])
+        } else if let Some(launch) = &self.launch {
             let entry = entry::find(program, self.how.entry.as_deref())?;
             let run = launch.run(program, entry, &self.how)?;
             answer.remarks = run.remarks();

@@ -1,6 +1,7 @@
 //! `heist cuda`: a program that nvcc has made, on a simulated GPU.
 
 use super::entry;
+use super::injected::{self, Folder, Library};
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::{fold, origin, render, sarif};
 use clap::Args;
@@ -10,11 +11,15 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// The stand-in for the runtime, as cargo names it.
-const LIBRARY: &str = "libheist_cudart.so";
+const LIBRARY: Library = Library {
+    file: "libheist_cudart.so",
+    what: "the stand-in for the CUDA runtime",
+    variable: "HEIST_CUDART",
+    package: "heist-cudart",
+};
 /// The names under which programs look for the runtime.
 const NAMES: [&str; 3] = ["libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"];
 
@@ -83,8 +88,8 @@ struct ProgramReport {
 
 impl Cuda {
     pub(crate) fn run(self, out: Output) -> Result<Verdict, BadQuestion> {
-        let folder = Folder::new()?;
-        let library = library()?;
+        let folder = Folder::new("cuda")?;
+        let library = LIBRARY.find()?;
         for name in NAMES {
             let to = folder.path.join(name);
             std::os::unix::fs::symlink(&library, &to)
@@ -104,13 +109,8 @@ impl Cuda {
         if let Some(seconds) = self.timeout {
             command.env("HEIST_CUDA_TIMEOUT", seconds.to_string());
         }
-        let status = command.status().map_err(|error| {
-            question(format!(
-                "{}: {error}",
-                Path::new(&self.program[0]).display()
-            ))
-        })?;
-        let report = read(&folder.path);
+        let status = injected::run(&mut command, &self.program[0])?;
+        let report = read(&folder);
         if let Some(path) = &self.sarif {
             let text = serde_json::to_string_pretty(&report.sarif()).map_err(question)?;
             fs::write(path, text)
@@ -124,61 +124,15 @@ impl Cuda {
         if !report.found.is_empty() {
             return Ok(Verdict::Status(self.error_exitcode));
         }
-        // A signal is told as shells do.
-        use std::os::unix::process::ExitStatusExt;
-        let signal = status.signal().map(|signal| 128 + signal);
-        let code = status.code().or(signal).unwrap_or(1);
-        Ok(Verdict::Status(u8::try_from(code).unwrap_or(1)))
+        Ok(Verdict::Status(injected::code(status)))
     }
-}
-
-/// A folder that goes when it is no longer needed.
-struct Folder {
-    path: PathBuf,
-}
-
-impl Folder {
-    fn new() -> Result<Folder, BadQuestion> {
-        let path = std::env::temp_dir().join(format!("heist-cuda-{}", std::process::id()));
-        fs::create_dir_all(&path)
-            .map_err(|error| question(format!("{}: {error}", path.display())))?;
-        Ok(Folder { path })
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// The stand-in: as the environment says, or beside this program.
-fn library() -> Result<PathBuf, BadQuestion> {
-    if let Some(path) = std::env::var_os("HEIST_CUDART").map(PathBuf::from) {
-        return fs::canonicalize(&path)
-            .map_err(|error| question(format!("HEIST_CUDART={}: {error}", path.display())));
-    }
-    let here = std::env::current_exe().unwrap_or_default();
-    let folders = here.ancestors().skip(1).take(2);
-    let mut places =
-        folders.flat_map(|folder| [folder.join(LIBRARY), folder.join("lib").join(LIBRARY)]);
-    places.find(|path| path.is_file()).ok_or_else(|| {
-        question(format!(
-            "{LIBRARY}, the stand-in for the CUDA runtime, is not beside this program: build it with \
-             `cargo build -p heist-cudart`, or say where it is with HEIST_CUDART"
-        ))
-    })
 }
 
 /// Reads what the program's runtime has told.
-fn read(folder: &Path) -> ProgramReport {
+fn read(folder: &Folder) -> ProgramReport {
     let mut report = ProgramReport::default();
     let mut modules: HashMap<String, Option<(Source, Module)>> = HashMap::new();
-    let text = fs::read_to_string(folder.join("report.jsonl")).unwrap_or_default();
-    for line in text.lines() {
-        let Ok(line) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
+    for line in folder.lines() {
         if let Some(remark) = line["remark"].as_str() {
             report.remarks.push(remark.to_owned());
         } else if let Some(leaked) = line["leaked"].as_array() {

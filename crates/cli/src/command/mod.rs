@@ -16,6 +16,7 @@ mod evidence;
 mod exec;
 mod explain;
 mod fmt;
+mod injected;
 mod kernel;
 mod kernels;
 mod launch;
@@ -24,6 +25,8 @@ mod man;
 mod new;
 mod policies;
 mod qualify;
+mod record;
+mod replay;
 mod run;
 mod schedule;
 mod selftest;
@@ -114,6 +117,7 @@ enum Command {
     New(new::New),
     Policies(policies::Policies),
     Qualify(qualify::Qualify),
+    Record(record::RecordCommand),
     Run(run::Run),
     Selftest(selftest::SelftestCommand),
     Share(share::Share),
@@ -143,6 +147,7 @@ impl Command {
             Command::New(_) => "new",
             Command::Policies(_) => "policies",
             Command::Qualify(_) => "qualify",
+            Command::Record(_) => "record",
             Command::Run(_) => "run",
             Command::Selftest(_) => "selftest",
             Command::Share(_) => "share",
@@ -212,6 +217,9 @@ impl Heist {
                 return Err(clap::Error::raw(ErrorKind::ValueValidation, wrong + "\n"));
             }
         };
+        if let Some(("check", words)) = parsed.subcommand() {
+            check::refuse_idle(words)?;
+        }
         Heist::from_arg_matches(&parsed)
     }
 
@@ -251,6 +259,7 @@ impl Heist {
             Command::New(command) => command.run(out),
             Command::Policies(command) => command.run(out),
             Command::Qualify(command) => command.run(out),
+            Command::Record(command) => command.run(out),
             Command::Run(command) => command.run(out),
             Command::Selftest(command) => command.run(out),
             Command::Share(command) => command.run(out),

@@ -114,6 +114,7 @@ struct kernel {
     int recorded;
     unsigned opted_in; /* Shared memory beyond what every block has. */
     int non_portable;
+    void *module;
 };
 
 static struct kernel kernels[] = {
@@ -299,15 +300,28 @@ static struct operation *put(struct stream *s) {
 /* What is not given back runs out. */
 enum { MOST_STREAMS = 128, MOST_EVENTS = 256, MOST_GRAPHS = 64 };
 static int streams, events, graphs;
+static struct stream *made[MOST_STREAMS];
 
 int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) {
     ALIVE;
     if (streams++ == MOST_STREAMS) return OUT_OF_MEMORY;
     *s = calloc(1, sizeof **s);
+    for (int i = 0; i < MOST_STREAMS; i++) {
+        if (made[i]) continue;
+        made[i] = *s;
+        break;
+    }
     return OK;
 }
 
-int cuStreamDestroy_v2(struct stream *s) { GIVEN_BACK; streams--; free(s); return OK; }
+int cuStreamDestroy_v2(struct stream *s) {
+    GIVEN_BACK;
+    for (int i = 0; i < MOST_STREAMS; i++)
+        if (made[i] == s) made[i] = NULL;
+    streams--;
+    free(s);
+    return OK;
+}
 int cuStreamSynchronize(struct stream *s) { ALIVE; return answer(finish(s)); }
 int cuStreamQuery(struct stream *s) {
     ALIVE;
@@ -338,8 +352,12 @@ int cuStreamWriteValue32_v2(struct stream *s, uint64_t address, uint32_t value, 
     return OK;
 }
 
-/* Every stream of the tests is waited for by its owner before this is called. */
-int cuCtxSynchronize(void) { ALIVE; return OK; }
+int cuCtxSynchronize(void) {
+    ALIVE;
+    for (int i = 0; i < MOST_STREAMS; i++)
+        if (made[i]) finish(made[i]);
+    return answer(fault);
+}
 
 int cuEventCreate(struct event **e, unsigned flags) {
     ALIVE;
@@ -421,6 +439,12 @@ int cuLaunchKernelEx(const struct config *c, struct kernel *k, void **parameters
         op->launch = l;
     }
     return OK;
+}
+
+int cuLaunchKernel(struct kernel *k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                   unsigned bz, unsigned shared, struct stream *s, void **parameters, void **extra) {
+    struct config c = {{gx, gy, gz}, {bx, by, bz}, shared, s, NULL, 0};
+    return cuLaunchKernelEx(&c, k, parameters, extra);
 }
 
 int cuStreamBeginCapture_v2(struct stream *s, unsigned mode) {
@@ -507,6 +531,12 @@ int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, struct stream *s
     return OK;
 }
 
+int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+    ALIVE;
+    memcpy(to, (void *)from, bytes);
+    return OK;
+}
+
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, struct stream *s) {
     ALIVE;
     memcpy((void *)to, (void *)from, bytes);
@@ -579,11 +609,44 @@ int cuModuleGetFunction(struct kernel **k, void *module, const char *name) {
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         if (!strcmp(kernels[i].name, name)) {
             *k = &kernels[i];
+            (*k)->module = module;
             return OK;
         }
     }
     *k = described(module, name);
+    if (*k) (*k)->module = module;
     return *k ? OK : NOT_FOUND;
+}
+
+/* What tools ask, which know a launch by its function alone. A module has one variable, `kept`. */
+
+static uint32_t kept = 5;
+
+int cuFuncGetName(const char **name, struct kernel *k) { *name = k->name; return OK; }
+int cuFuncGetModule(void **module, struct kernel *k) { *module = k->module; return OK; }
+int cuKernelGetName(const char **name, void *kernel) { return 400; }
+int cuCtxGetDevice(int *device) { ALIVE; *device = DEVICE; return OK; }
+
+int cuModuleGetGlobal_v2(uint64_t *address, size_t *bytes, void *module, const char *name) {
+    ALIVE;
+    if (strcmp(name, "kept")) return NOT_FOUND;
+    *address = (uint64_t)&kept;
+    *bytes = sizeof kept;
+    return OK;
+}
+
+int cuPointerGetAttribute(void *to, int attribute, uint64_t address) {
+    for (int i = 0; i < allocations && i < 256; i++) {
+        if (!allocated[i].live || address - allocated[i].address >= allocated[i].bytes) continue;
+        switch (attribute) {
+        case 2: *(unsigned *)to = 2; break;                    /* of the device */
+        case 11: *(uint64_t *)to = allocated[i].address; break;
+        case 12: *(size_t *)to = allocated[i].bytes; break;
+        default: return INVALID_VALUE;
+        }
+        return OK;
+    }
+    return INVALID_VALUE;
 }
 
 int cuFuncGetAttribute(int *value, int attribute, struct kernel *k) {
@@ -651,4 +714,22 @@ int cuTensorMapEncodeTiled(char *map, unsigned type, unsigned rank, void *base,
     memcpy(map, &base, 8);
     memcpy(map + 8, &swizzle, 4);
     return OK;
+}
+
+/* Functions by their names, as the runtime asks for them. */
+
+int cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status) {
+    static const struct { const char *name; void *at; } all[] = {
+        {"cuModuleLoadDataEx", cuModuleLoadDataEx},
+        {"cuLaunchKernel", cuLaunchKernel},
+        {"cuLaunchKernelEx", cuLaunchKernelEx},
+        {"cuTensorMapEncodeTiled", cuTensorMapEncodeTiled},
+        {"cuGetProcAddress", cuGetProcAddress_v2},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (strcmp(all[i].name, name)) continue;
+        *to = all[i].at;
+        return OK;
+    }
+    return NOT_FOUND;
 }

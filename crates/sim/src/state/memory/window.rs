@@ -8,16 +8,19 @@
 //! 9.0 on the first KiB of each stretch is the system's
 //! ([`Limits::shared_start`](heist_ptx::arch::Limits::shared_start)).
 
+// The windows lie behind all that a driver gives out, below 2^48: memory that was recorded on a
+// GPU keeps its addresses.
+
 /// First address of global memory; nothing is mapped near zero.
 pub(crate) const GLOBAL: u64 = 0x0007_0000_0000;
 /// Constant variables.
-pub(crate) const CONST: u64 = 0x7f00_0000_0000;
+pub(crate) const CONST: u64 = 0x1_7f00_0000_0000;
 /// Shared memory, own and of the cluster.
-pub(crate) const SHARED: u64 = 0x7f40_0000_0000;
+pub(crate) const SHARED: u64 = 0x1_7f40_0000_0000;
 /// Local memory and the parameters of device functions.
-pub(crate) const LOCAL: u64 = 0x7f80_0000_0000;
+pub(crate) const LOCAL: u64 = 0x1_7f80_0000_0000;
 /// Kernel parameters.
-pub(crate) const PARAM: u64 = 0x7fc0_0000_0000;
+pub(crate) const PARAM: u64 = 0x1_7fc0_0000_0000;
 /// How long each window is.
 const LENGTH: u64 = 1 << 32;
 

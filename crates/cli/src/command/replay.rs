@@ -1,0 +1,276 @@
+//! A recorded launch, run again on a simulated GPU, and its memory compared with what the GPU left.
+
+use super::launch::{RunFlags, open};
+use crate::answer::{BadQuestion, not_run, question};
+use heist_launch::{Arg, Arguments, Placed};
+use heist_ptx::{Diagnostic, Span, rule};
+use heist_record::{Kind, MAGIC, Memory, Param, Record};
+use heist_run::{DeviceName, Program, Schedules, Settings};
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Whether a file begins as a record does. One that can't be read is told by who reads it as text.
+pub(super) fn is_record(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    // A pipe would lose what is read here.
+    path.is_file()
+        && File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_ok())
+        && start == *MAGIC
+}
+
+/// Reads a record; nothing where the file begins as something else.
+pub(super) fn read(path: &Path) -> Result<Option<Record>, BadQuestion> {
+    if !is_record(path) {
+        return Ok(None);
+    }
+    let wrong = |error: &dyn Display| question(format!("{}: {error}", path.display()));
+    let bytes = std::fs::read(path).map_err(|error| wrong(&error))?;
+    let record = Record::from_bytes(&bytes).map_err(|error| wrong(&error))?;
+    Ok(Some(record))
+}
+
+/// What a replay gave.
+pub(super) struct Replay {
+    pub(super) found: Vec<Diagnostic>,
+    pub(super) remarks: Vec<String>,
+}
+
+/// Runs a recorded launch again.
+pub(super) fn run(
+    record: &Record,
+    program: &Program,
+    how: &RunFlags,
+) -> Result<Replay, BadQuestion> {
+    let device = how
+        .device
+        .unwrap_or_else(|| of_capability(record.capability, program));
+    if let DeviceName::Gpu(_) = device {
+        return Err(question(
+            "a record is replayed on a simulated GPU, whose memory can have the recorded addresses: \
+             leave --device out, or say one such as sim:h200",
+        ));
+    }
+    let settings = how.settings(Settings {
+        schedules: Schedules::WhileCheap,
+        cooperative: record.cooperative,
+        ..Settings::default()
+    });
+    let placed = Places::of(record, program)?;
+    let execution = open(device)?
+        .inspect(
+            program,
+            &record.kernel,
+            &record.launch,
+            &placed.arguments(record)?,
+            &settings,
+        )
+        .map_err(not_run)?;
+    let mut remarks = vec![format!(
+        "launch {} of {}, recorded on {}, replayed on {device}",
+        record.number,
+        record.program.join(" "),
+        record.gpu,
+    )];
+    remarks.extend(
+        record
+            .left_out
+            .iter()
+            .map(|what| format!("not recorded: {what}")),
+    );
+    let mut found = execution.findings.clone();
+    if record.status != 0 {
+        remarks.push(format!(
+            "on the GPU the launch ended with status {} of the driver, so there is no memory to compare with",
+            record.status
+        ));
+    } else if execution.has_errors() {
+        remarks.push("memory was not compared: the replay has found an error".to_owned());
+    } else {
+        let differences = placed.differences(record, &execution.placed);
+        if differences.is_empty() {
+            let bytes: usize = record.memory.iter().map(|one| one.before.len()).sum();
+            remarks.push(format!(
+                "all {bytes} bytes of memory are as the GPU left them"
+            ));
+        }
+        found.extend(differences);
+    }
+    Ok(Replay { found, remarks })
+}
+
+/// The simulated GPU of a compute capability, or else one that the program's target fits.
+fn of_capability(capability: u32, program: &Program) -> DeviceName {
+    let own = [format!("sm_{capability}a"), format!("sm_{capability}")];
+    let known = own
+        .iter()
+        .find(|name| heist_ptx::arch::Arch::parse(name).is_some());
+    let target = &program.module().target.arch;
+    DeviceName::for_target(known.map_or(target.as_str(), String::as_str))
+}
+
+/// The recorded memory, each with its address and name here.
+struct Places<'r>(Vec<Place<'r>>);
+
+struct Place<'r> {
+    memory: &'r Memory,
+    /// Its address on the simulated GPU.
+    at: u64,
+    name: String,
+}
+
+impl<'r> Places<'r> {
+    fn of(record: &'r Record, program: &Program) -> Result<Places<'r>, BadQuestion> {
+        let simulated = program.simulated().map_err(not_run)?;
+        let place = |memory: &'r Memory| {
+            let (at, name) = match &memory.kind {
+                Kind::Allocation => {
+                    let name =
+                        format!("{} bytes recorded at {:#x}", memory.before.len(), memory.at);
+                    (memory.at, name)
+                }
+                // The simulated GPU has its own addresses for variables.
+                Kind::Variable(name) => {
+                    let variable = simulated.variables().find(|one| one.name == *name)?;
+                    (variable.at, format!("variable {name}"))
+                }
+            };
+            Some(Place { memory, at, name })
+        };
+        Ok(Places(record.memory.iter().filter_map(place).collect()))
+    }
+
+    /// The place of a recorded address.
+    fn find(&self, address: u64) -> Option<&Place<'r>> {
+        let inside = |one: &&Place<'_>| {
+            address.wrapping_sub(one.memory.at) < one.memory.before.len().max(1) as u64
+        };
+        self.0.iter().find(inside)
+    }
+
+    fn arguments(&self, record: &Record) -> Result<Arguments, BadQuestion> {
+        let placed = self
+            .0
+            .iter()
+            .map(|one| Placed::filled(one.name.clone(), one.at, one.memory.before.clone()));
+        let mut params = Vec::new();
+        for (at, param) in record.params.iter().enumerate() {
+            let wrong = |what: String| {
+                question(format!(
+                    "the record's parameter {at} can't be had here: {what}"
+                ))
+            };
+            params.push(match param {
+                Param::Bytes(bytes) => Arg::Bytes(self.here(bytes)),
+                Param::Map(map) => {
+                    let place = self.find(map.base).ok_or_else(|| {
+                        wrong(format!(
+                            "a tensor map over memory at {:#x}, which was not recorded",
+                            map.base
+                        ))
+                    })?;
+                    Arg::TensorMap(map.over(&place.name, place.memory.at).map_err(wrong)?)
+                }
+            });
+        }
+        Ok(Arguments {
+            placed: placed.collect(),
+            ..Arguments::new(params)
+        })
+    }
+
+    /// A parameter with the addresses of variables as they are here; allocations keep theirs.
+    fn here(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for word in bytes.chunks_exact_mut(8) {
+            let address = word
+                .iter()
+                .rev()
+                .fold(0, |value, byte| value << 8 | u64::from(*byte));
+            if let Some(place) = self.find(address)
+                && place.at != place.memory.at
+            {
+                let moved = place.at + (address - place.memory.at);
+                word.copy_from_slice(&moved.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Where the replay left other bytes than the GPU.
+    fn differences(&self, record: &Record, left: &[Placed]) -> Vec<Diagnostic> {
+        let differing = |place: &Place<'_>| {
+            let here = left.iter().find(|one| one.at == place.at)?;
+            let there = place.memory.left()?;
+            difference(&place.name, place.memory.at, there, &here.bytes)
+        };
+        let found: Vec<String> = self.0.iter().filter_map(differing).collect();
+        let Some((first, others)) = found.split_first() else {
+            return Vec::new();
+        };
+        let mut one = Diagnostic::error(
+            rule::REPLAY_DIFFERS,
+            Span::NONE,
+            format!(
+                "the replay of `{}` left other bytes than {} did: {first}",
+                record.kernel, record.gpu
+            ),
+        );
+        one.notes.extend(others.iter().cloned());
+        one.helps.push(
+            "where the kernel is right, this is an order of atomics, an approximate instruction \
+             (`ex2.approx` and its kin), a value from a clock or a random place, or memory that was \
+             not recorded; where it is none of these, it is a race or a defect of the simulated GPU"
+                .to_owned(),
+        );
+        vec![one]
+    }
+}
+
+/// In words, how the bytes of a stretch differ; nothing where they do not.
+fn difference(name: &str, at: u64, there: &[u8], here: &[u8]) -> Option<String> {
+    const WORD: usize = 4;
+    let words = there.chunks(WORD).zip(here.chunks(WORD));
+    let mut differing = words.enumerate().filter(|(_, (there, here))| there != here);
+    let (index, (gpu, replay)) = differing.next()?;
+    let count = 1 + differing.count();
+    let spelled = |word: &[u8]| match <[u8; WORD]>::try_from(word) {
+        Ok(word) => {
+            let (bits, float) = (u32::from_le_bytes(word), f32::from_le_bytes(word));
+            format!("{bits:#010x} (as f32 {float:e})")
+        }
+        Err(_) => format!("{word:02x?}"),
+    };
+    Some(format!(
+        "{count} of {} words of {name}, the first at {:#x}: {} on the GPU, {} here",
+        there.len().div_ceil(WORD),
+        at + (index * WORD) as u64,
+        spelled(gpu),
+        spelled(replay),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_counted_in_words() {
+        assert_eq!(difference("x", 0, &[1, 2, 3], &[1, 2, 3]), None);
+        let told = difference("x", 0x1000, &[0; 10], &[0, 0, 0, 0, 0, 0, 128, 63, 1, 0]);
+        let told = told.expect("they differ");
+        for part in [
+            "2 of 3 words of x",
+            "0x1004",
+            "0x00000000",
+            "0x3f800000 (as f32 1e0)",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(
+            difference("x", 0, &[0; 5], &[0, 0, 0, 0, 9])
+                .is_some_and(|told| told.contains("[09] here"))
+        );
+    }
+}
