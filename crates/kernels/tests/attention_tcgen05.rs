@@ -6,21 +6,12 @@ use heist_builder::{Arch, f16};
 use heist_kernels::Target;
 use heist_kernels::attention::*;
 use heist_oracle::{Ptxas, parallel};
-use heist_run::{Device, Settings};
+use heist_run::Settings;
 use heist_sched::Schedule;
 
 /// Runs a problem on `sms` multiprocessors and compares every result and log-sum-exp.
 fn right_under(problem: &Problem, schedule: Option<&Schedule>, sms: u32, settings: &Settings) {
-    let (device, mut target) = common::device("b200");
-    target.sms = sms;
-    let Device::Sim(device) = device else {
-        unreachable!("it is simulated")
-    };
-    let gpu = heist_ptx::arch::Gpu {
-        sms,
-        ..*device.gpu()
-    };
-    let device = Device::Sim(heist_sim::Device::of(gpu));
+    let (device, target) = common::small("b200", sms);
     let named = schedule.map(ToString::to_string);
     let what = format!("{problem}, {named:?}, seed {}", settings.seed);
     let kernel = FAMILY

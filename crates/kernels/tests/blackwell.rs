@@ -9,22 +9,8 @@ use heist_kernels::gemm::{
 };
 use heist_kernels::{Job, Target};
 use heist_oracle::{Ptxas, parallel};
-use heist_run::{Device, Settings};
+use heist_run::Settings;
 use heist_sched::Schedule;
-
-/// A B200 with few multiprocessors, so that a small grid has several waves.
-fn small_b200(sms: u32) -> (Device, Target) {
-    let (device, mut target) = common::device("b200");
-    target.sms = sms;
-    let Device::Sim(device) = device else {
-        unreachable!("it is simulated")
-    };
-    let gpu = heist_ptx::arch::Gpu {
-        sms,
-        ..*device.gpu()
-    };
-    (Device::Sim(heist_sim::Device::of(gpu)), target)
-}
 
 /// Runs a multiplication on `sms` multiprocessors and compares.
 fn right_under(
@@ -34,7 +20,7 @@ fn right_under(
     sms: u32,
     settings: &Settings,
 ) {
-    let (device, target) = small_b200(sms);
+    let (device, target) = common::small("b200", sms);
     let tiling: TensorTiling = tiling.parse().expect("a tile shape");
     let named = schedule.as_ref().map(ToString::to_string);
     let what = format!("{problem} {tiling} {named:?}, seed {}", settings.seed);
@@ -298,7 +284,7 @@ fn pairs_under_every_policy_and_source_with_chaos() {
     }
     let mut wide: Schedule = "clc early greedy".parse().expect("a schedule");
     wide.cluster = "2x2".parse().expect("a shape");
-    let (_, target) = small_b200(4);
+    let (_, target) = common::small("b200", 4);
     let tiling = "tcgen05:256x128x64/3".parse().expect("a tile shape");
     let error = job_with_tiling(&problem, tiling, Some(&wide), target).expect_err("no pair");
     assert!(error.to_string().contains("a cluster of 1x2"), "{error}");

@@ -2,6 +2,8 @@
 
 mod common;
 
+use heist_builder::Arch;
+use heist_kernels::Target;
 use heist_kernels::gemm::{Config, Input, Layout, Output};
 use heist_kernels::grouped::{
     BadTile, FAMILY, Group, Grouped, Wrong, job_with, prepared, schedule,
@@ -131,7 +133,7 @@ fn small_groups_among_large_ones_in_clusters_whatever_the_schedule() {
 
 #[test]
 fn every_variant() {
-    for device in ["l4", "h200"] {
+    for device in ["l4", "h200", "b200"] {
         let (simulated, target) = common::device(device);
         let problem = Grouped::rows(vec![17, 0, 70], 136, 64, Input::F16, Output::F16);
         for variant in FAMILY.variants {
@@ -140,7 +142,7 @@ fn every_variant() {
                 Ok(variant) => variant.job(&problem, None, target).expect("a job"),
                 Err(error) => {
                     let text = error.to_string();
-                    let lacks = ["shared memory", "has no wgmma"];
+                    let lacks = ["shared memory", "has no wgmma", "has no tcgen05"];
                     assert!(lacks.iter().any(|lack| text.contains(lack)), "{text}");
                     continue;
                 }
@@ -155,20 +157,27 @@ fn every_variant() {
 
 #[test]
 fn the_variant_follows_the_rows() {
-    let chosen = |rows: &[u32], device| {
-        let (_, target) = common::device(device);
+    let chosen = |rows: &[u32], target| {
         let problem = Grouped::rows(rows.to_vec(), 4096, 4096, Input::Bf16, Output::Bf16);
         FAMILY.choose(None, &problem, target).expect("one").name()
     };
+    let [hopper, blackwell] = ["h200", "b200"].map(|name| common::device(name).1);
     for rows in [vec![1, 3, 8, 2], vec![40; 8], vec![60; 8]] {
-        let name = chosen(&rows, "h200");
+        let name = chosen(&rows, hopper);
         assert!(name.starts_with("wgmma-64"), "{rows:?}: {name}");
     }
-    assert_eq!(chosen(&[1, 3, 8, 2], "b200"), "mma-16");
-    assert_eq!(chosen(&[40; 8], "b200"), "mma-64");
-    assert_eq!(chosen(&[60; 8], "b200"), "mma-128-deep");
-    assert_eq!(chosen(&[1024; 8], "h200"), "wgmma-128x256");
-    assert_eq!(chosen(&[1024; 8], "b200"), "mma-128");
+    assert_eq!(chosen(&[1024; 8], hopper), "wgmma-128x256");
+    assert_eq!(chosen(&[1, 3, 8, 2], blackwell), "tcgen05");
+    assert_eq!(chosen(&[1024; 8], blackwell), "tcgen05");
+    // Without the features of its own.
+    let plain = Target {
+        arch: Arch::SM_100,
+        ..blackwell
+    };
+    assert_eq!(chosen(&[1, 3, 8, 2], plain), "mma-16");
+    assert_eq!(chosen(&[40; 8], plain), "mma-64");
+    assert_eq!(chosen(&[60; 8], plain), "mma-128-deep");
+    assert_eq!(chosen(&[1024; 8], plain), "mma-128");
 }
 
 #[test]
@@ -286,6 +295,137 @@ fn groups_on_warpgroups() {
                 difference.within(2e-3),
                 "{problem} {schedule}: {difference}"
             );
+        }
+    }
+}
+
+/// Runs groups on the tensor cores of a simulated B200 with few multiprocessors.
+fn right_on_tensor_memory(
+    problem: &Grouped,
+    schedule: Option<&Schedule>,
+    sms: u32,
+    settings: &Settings,
+) {
+    let (device, target) = common::small("b200", sms);
+    let what = format!("{problem} {:?}", schedule.map(ToString::to_string));
+    let kernel = FAMILY
+        .choose(Some("tcgen05"), problem, target)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let job = kernel
+        .job(problem, schedule, target)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let mut prepared = prepared(job, problem.clone(), 3);
+    common::run(&mut prepared.job, &device, settings);
+    let difference = (prepared.verify)(&prepared.job).unwrap_or_else(|bad| panic!("{what}: {bad}"));
+    assert!(difference.within(prepared.bound), "{what}: {difference}");
+    let elements: usize = problem.groups().iter().map(|g| (g.m * g.n) as usize).sum();
+    assert_eq!(difference.count, elements, "{what}: all were looked at");
+}
+
+/// Groups that end inside of a tile, of a warp's rows, and at an edge of both; empty ones; columns
+/// that are no multiple of a tile, nor of 16 bytes; both layouts and all types.
+#[test]
+fn groups_on_tensor_memory() {
+    let lists: [&[u32]; 4] = [
+        &[1],
+        &[0, 5, 0, 160, 33, 0],
+        &[128, 127, 129, 32],
+        &[0, 0, 97],
+    ];
+    for (index, rows) in lists.into_iter().enumerate() {
+        for (n, k) in [(64, 40), (200, 136), (67, 64)] {
+            let (input, output) = match index % 3 {
+                0 => (Input::Bf16, Output::Bf16),
+                1 => (Input::F16, Output::F32),
+                _ => (Input::F16, Output::F16),
+            };
+            let mut problem = Grouped::rows(rows.to_vec(), n, k, input, output);
+            if n != 67 && index % 2 == 1 {
+                problem.layout = Layout::Nn;
+            }
+            problem.check = index == 2;
+            right_on_tensor_memory(&problem, None, 2, &Settings::default());
+        }
+    }
+}
+
+/// A block has tiles of several groups, in whatever order, in clusters too.
+#[test]
+fn groups_on_tensor_memory_under_every_policy_and_cluster() {
+    let rows = vec![40, 129, 0, 3, 270];
+    let problem = Grouped::rows(rows, 136, 72, Input::Bf16, Output::Bf16);
+    for (seed, (schedule, cluster)) in [
+        ("clc early greedy", "1x1"),
+        ("clc late max-steals(2)", "1x1"),
+        ("clc early every(2)", "2x1"),
+        ("clc late greedy", "1x2"),
+        ("clc early first-half", "2x2"),
+        ("clc late time-budget(5us) reversed", "1x1"),
+        ("clc early never", "1x1"),
+        ("ticket late greedy", "1x1"),
+        ("static", "2x2"),
+        ("direct", "1x1"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut schedule: Schedule = schedule.parse().expect("a schedule");
+        schedule.cluster = cluster.parse().expect("a shape");
+        let settings = Settings {
+            seed: seed as u64,
+            chaos: true,
+            ..Settings::default()
+        };
+        right_on_tensor_memory(&problem, Some(&schedule), 4, &settings);
+    }
+}
+
+#[test]
+fn tensor_memory_is_chosen_where_it_can_be() {
+    let (_, target) = common::device("b200");
+    let chosen = |problem: &Grouped| FAMILY.choose(None, problem, target).expect("one").name();
+    let rows = |n, k| Grouped::rows(vec![100, 200], n, k, Input::Bf16, Output::Bf16);
+    assert_eq!(chosen(&rows(256, 128)), "tcgen05");
+    assert_ne!(chosen(&rows(256, 127)), "tcgen05");
+    let own = Grouped::own(vec![shape(64, 64, 64)], Input::Bf16, Output::Bf16);
+    assert_ne!(chosen(&own), "tcgen05");
+    let why = FAMILY.choose(Some("tcgen05"), &rows(256, 128), common::device("h200").1);
+    let why = why.err().expect("Hopper has none").to_string();
+    assert!(why.contains("it needs sm_100a"), "{why}");
+}
+
+#[test]
+fn ptxas_spills_nothing_on_tensor_memory() {
+    let Some(ptxas) = heist_oracle::Ptxas::find_or_say_skipped() else {
+        return;
+    };
+    for (n, output, schedule) in [
+        (512, Output::Bf16, "clc early greedy"),
+        (520, Output::F32, "clc late max-steals(8)"),
+        (515, Output::F16, "direct"),
+    ] {
+        let problem = Grouped::rows(vec![300; 40], n, 512, Input::F16, output);
+        let target = Target {
+            arch: Arch::SM_100A,
+            sms: 148,
+        };
+        let schedule: Schedule = schedule.parse().expect("a schedule");
+        let kernel = FAMILY
+            .choose(Some("tcgen05"), &problem, target)
+            .expect("suits");
+        let job = kernel
+            .job(&problem, Some(&schedule), target)
+            .expect("a job");
+        let cubin = ptxas.assemble(&job.steps[0].ptx(), "sm_100a");
+        let cubin = cubin.unwrap_or_else(|refusal| panic!("{problem}: {refusal}"));
+        for usage in cubin.usage().values() {
+            let spilled = usage.spill_stores + usage.spill_loads + usage.stack;
+            assert_eq!(spilled, 0, "{problem}: {usage:?}");
+        }
+        if let Some(listing) = cubin.disassembly() {
+            let count = |word: &str| listing.lines().filter(|line| line.contains(word)).count();
+            assert_eq!(count("UTCHMMA"), 4, "{problem}: four steps a stage");
+            assert!(count("LDTM") >= 2, "{problem}");
         }
     }
 }

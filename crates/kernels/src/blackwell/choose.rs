@@ -44,6 +44,12 @@ const CLOCK: f64 = 1850.0;
 
 /// Microseconds that a problem takes in these tiles, about.
 pub(super) fn time(problem: &Gemm, tiling: &TensorTiling, target: Target) -> f64 {
+    let depth = problem.k * problem.input.bytes();
+    estimate(depth, blocks(problem, tiling), tiling, target)
+}
+
+/// The same for so many blocks with a tile of so many bytes of depth each.
+fn estimate(depth: u32, blocks: u64, tiling: &TensorTiling, target: Target) -> f64 {
     let [rows, wide] = [ROWS, tiling.cols].map(f64::from);
     // An operand of 128 bytes has 64 halves, or 128 elements of 8 bits: as many operations a cycle.
     let halves = f64::from(ROW_BYTES) / 2.0;
@@ -55,9 +61,8 @@ pub(super) fn time(problem: &Gemm, tiling: &TensorTiling, target: Target) -> f64
         LATENCY / f64::from(tiling.stages),
     ];
     let step = step.into_iter().fold(0.0, f64::max);
-    let depth = f64::from(problem.k) * f64::from(problem.input.bytes());
-    let steps = (depth / f64::from(ROW_BYTES)).ceil();
-    let waves = (blocks(problem, tiling) as f64 / f64::from(target.sms)).ceil();
+    let steps = f64::from(depth.div_ceil(ROW_BYTES));
+    let waves = (blocks as f64 / f64::from(target.sms)).ceil();
     (waves * (steps * step + TILE) + LATENCY + STORE * wide) / CLOCK
 }
 
@@ -76,6 +81,21 @@ pub(super) fn tiling(problem: &Gemm, target: Target) -> TensorTiling {
         .into_iter()
         .min_by(|one, other| time(one).total_cmp(&time(other)));
     best.unwrap_or(deepest[0])
+}
+
+/// The tiles of one block that suit tiles of so many bytes of depth, where `count` says how many
+/// there are.
+pub(crate) fn suited(
+    depth: u32,
+    count: impl Fn(&TensorTiling) -> u64,
+    target: Target,
+) -> TensorTiling {
+    let time = |tiling: &TensorTiling| estimate(depth, count(tiling), tiling, target);
+    let shapes = WIDTHS.map(|cols| TensorTiling::deepest(1, cols, target.arch));
+    let best = shapes
+        .into_iter()
+        .min_by(|one, other| time(one).total_cmp(&time(other)));
+    best.unwrap_or(shapes[0])
 }
 
 /// The schedule that suits. A grid of one wave is launched directly. In a larger one blocks ask

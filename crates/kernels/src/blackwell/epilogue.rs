@@ -14,11 +14,11 @@ const WARP_ROWS: u32 = 32;
 
 /// The place of a tile in the result.
 #[derive(Clone, Copy)]
-pub(super) struct Origin<'k> {
-    pub(super) row: Val<'k, u32>,
-    pub(super) col: Val<'k, u32>,
+pub(crate) struct Origin<'k> {
+    pub(crate) row: Val<'k, u32>,
+    pub(crate) col: Val<'k, u32>,
     /// Of the result in a batch.
-    pub(super) number: Val<'k, u32>,
+    pub(crate) number: Val<'k, u32>,
 }
 
 /// Columns of the result in the 128 bytes that are stored at a time.
@@ -28,7 +28,7 @@ pub(super) const fn panel_columns(element_bytes: u32) -> u32 {
 
 /// Buffers of a warp in shared memory, which the copy engine stores from.
 #[derive(Clone, Copy)]
-pub(super) struct Staging<'k> {
+pub(crate) struct Staging<'k> {
     k: Kernel<'k>,
     memory: SharedTile<'k, f16>,
     map: TensorMapRef<'k, f16, 3>,
@@ -36,7 +36,7 @@ pub(super) struct Staging<'k> {
 
 impl<'k> Staging<'k> {
     /// The memory of all storing warps, and this one's part of it.
-    pub(super) fn new(k: &Kernel<'k>, map: TensorMapRef<'k, f16, 3>) -> Staging<'k> {
+    pub(crate) fn new(k: &Kernel<'k>, map: TensorMapRef<'k, f16, 3>) -> Staging<'k> {
         let own = WARP_ROWS * BUFFERS;
         let rows = own * STORING_WARPS;
         let all = TileSpec::new("staging", rows, ROW_BYTES / 2, TileLayout::Swizzled);
@@ -50,7 +50,7 @@ impl<'k> Staging<'k> {
     }
 
     /// Stores a tile.
-    pub(super) fn store<O: Stored>(
+    pub(crate) fn store<O: Stored>(
         &self,
         finish: &Finish,
         sums: &TensorSums<'k>,
@@ -100,7 +100,7 @@ impl<'k> Staging<'k> {
     }
 
     /// Waits for the stores in flight, before the block exits.
-    pub(super) fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let k = self.k;
         k.if_(k.lane().eq(0), || k.wait_stores_read(0));
     }
@@ -148,7 +148,7 @@ fn pairs<'k, O: Stored>(
 }
 
 /// Stores a tile by threads, each its row.
-pub(super) fn store_by_threads<'k, O: Stored>(
+pub(crate) fn store_by_threads<'k, O: Stored>(
     k: &Kernel<'k>,
     finish: &Finish,
     sums: &TensorSums<'k>,

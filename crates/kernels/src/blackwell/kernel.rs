@@ -1,8 +1,9 @@
 //! The kernel, from a problem and a tile shape to a launch.
 
 use super::epilogue::{Origin, Staging, panel_columns, store_by_threads};
-use super::mainloop::{Factors, Mainloop, ring};
-use super::tiling::{ACCUMULATORS, DEPTH, ROWS, STORING_WARPS, THREADS, TensorTiling};
+use super::mainloop::{Factors, ring};
+use super::pipeline::{Pipeline, TileEpilogue};
+use super::tiling::{DEPTH, ROWS, THREADS, TensorTiling};
 use crate::error::KernelError;
 use crate::family::Target;
 use crate::gemm::tensor_element;
@@ -12,10 +13,11 @@ use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
 use heist_builder::{
     Arch, BlockGroup, BuildError, E4m3, E5m2, Feature, Global, Kernel, On, OneBlock, PairOfBlocks,
-    TensorInput, TensorMap, TensorSums, Tf32, Val, Var, bf16, f16, kernel_params,
+    TensorInput, TensorMap, TensorSums, Tf32, Val, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, Swizzle, TensorElement, TensorMap as Map};
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
+use std::marker::PhantomData;
 
 kernel_params! {
     /// The kernel's parameters.
@@ -51,17 +53,20 @@ kernel_params! {
     }
 }
 
-/// The warp that copies; its first thread is the scheduler as well.
-const COPYING_WARP: u32 = 0;
-const MULTIPLYING_WARP: u32 = 1;
+/// What to say where a device has no such tensor cores.
+pub(crate) fn no_tcgen05(target: Target) -> Option<String> {
+    (!target.arch.supports(Feature::Tcgen05)).then(|| {
+        format!(
+            "{} has no tcgen05: it needs sm_100a, sm_103a or sm_110a",
+            target.arch
+        )
+    })
+}
 
 /// Why these tensor cores can't multiply this on that device.
 pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
-    if !target.arch.supports(Feature::Tcgen05) {
-        return Some(format!(
-            "{} has no tcgen05: it needs sm_100a, sm_103a or sm_110a",
-            target.arch
-        ));
+    if let Some(why) = no_tcgen05(target) {
+        return Some(why);
     }
     if problem.scales == Scales::Blocks {
         return Some("scales of blocks are applied between products, which wgmma does".into());
@@ -130,38 +135,6 @@ pub(super) fn tiles(problem: &Gemm, cols: u32) -> Dim3 {
     )
 }
 
-/// The tile whose sums are not stored yet.
-#[derive(Clone, Copy)]
-struct Unstored<'k> {
-    there: Var<'k, bool>,
-    at: [Var<'k, u32>; 3],
-}
-
-impl<'k> Unstored<'k> {
-    fn none(k: &Kernel<'k>) -> Unstored<'k> {
-        Unstored {
-            there: k.var(false).named("unstored"),
-            at: [(); 3].map(|()| k.var(0u32)),
-        }
-    }
-
-    fn set(&self, tile: Tile<'k>) {
-        self.there.set(true);
-        for (var, at) in self.at.iter().zip([tile.x, tile.y, tile.z]) {
-            var.set(at);
-        }
-    }
-
-    fn origin(&self, tiling: &TensorTiling) -> Origin<'k> {
-        let [x, y, z] = self.at.map(Var::get);
-        Origin {
-            row: y * ROWS,
-            col: x * tiling.cols,
-            number: z,
-        }
-    }
-}
-
 fn build<H: TensorInput, O: Stored, G: BlockGroup>(
     form: &Form,
     tiles: Dim3,
@@ -178,45 +151,21 @@ fn build<H: TensorInput, O: Stored, G: BlockGroup>(
         tiled = tiled.cluster(cluster(tiling)).padded();
     }
     tiled.build(arch, |k, args, tiles| {
-        let warp = k.warp_uniform();
         let ring = ring::<G>(k, tiling, form.majors);
-        let mainloop = Mainloop::new(k, tiling, &ring);
         let staging = form.staged.then(|| Staging::new(k, args.out));
         k.tensor_memory_of::<G, _>(|memory| {
-            let accumulators = memory.accumulators(ACCUMULATORS, tiling.cols, STORING_WARPS);
-            let (writer, reader) = (accumulators.writer(), accumulators.reader());
-            let unstored = Unstored::none(k);
-            let store_last = || {
-                k.if_(warp.gt(MULTIPLYING_WARP) & unstored.there.get(), || {
-                    k.comment("the epilogue of the tile before");
-                    let at = unstored.origin(tiling);
-                    reader.read(|sums| store::<O>(k, &args, form, staging, sums, at));
-                });
+            let results = Results::<O> {
+                k: *k,
+                args: &args,
+                form,
+                staging,
+                stored: PhantomData,
             };
-            let tile = |tile| {
-                let factors = factors(k, &args, form, tile);
-                k.if_(warp.eq(COPYING_WARP), || {
-                    k.comment("the copies");
-                    k.one_thread(|| mainloop.copy(factors));
-                    k.sync_warp();
-                });
-                k.comment("the products");
-                k.multiplying_thread_of(MULTIPLYING_WARP, |thread| {
-                    mainloop.multiply::<H>(thread, &writer, factors);
-                });
-                store_last();
-                unstored.set(tile);
-            };
-            let begin = |next| mainloop.begin(factors(k, &args, form, next));
-            let done = tiles.each_ahead(tile, begin);
-            store_last();
-            k.if_(warp.eq(COPYING_WARP), || {
-                k.one_thread(|| mainloop.finish());
-                k.sync_warp();
-            });
-            if let Some(staging) = staging {
-                staging.finish();
-            }
+            let pipeline = Pipeline::new(k, tiling, &ring, memory, results);
+            let of = |tile| factors(k, &args, form, tile);
+            let body = |tile| pipeline.tile::<H>(of(tile), origin(tiling, tile));
+            let done = tiles.each_ahead(body, |next| pipeline.begin(of(next)));
+            pipeline.finish();
             done
         })
     })
@@ -225,6 +174,15 @@ fn build<H: TensorInput, O: Stored, G: BlockGroup>(
 /// The blocks that multiply a tile together.
 fn cluster(tiling: &TensorTiling) -> Dim3 {
     Dim3::new(1, tiling.blocks, 1)
+}
+
+/// Where a tile begins in the result.
+fn origin<'k>(tiling: &TensorTiling, tile: Tile<'k>) -> Origin<'k> {
+    Origin {
+        row: tile.y * ROWS,
+        col: tile.x * tiling.cols,
+        number: tile.z,
+    }
 }
 
 /// What a block has of a tile's factors: its rows of A, its share of the columns of B.
@@ -255,34 +213,42 @@ fn factors<'k>(
     }
 }
 
-/// Stores the sums of the tile at `at`.
-fn store<'k, O: Stored>(
-    k: &Kernel<'k>,
-    args: &TensorArgs<On<'k>>,
-    form: &Form,
+/// The results inside the kernel.
+struct Results<'r, 'k, O> {
+    k: Kernel<'k>,
+    args: &'r TensorArgs<On<'k>>,
+    form: &'r Form,
     staging: Option<Staging<'k>>,
-    sums: &TensorSums<'k>,
-    at: Origin<'k>,
-) {
-    let Origin { row, col, number } = at;
-    let down = number.mul_wide(args.m) + row.cast::<u64>();
-    let first = down * args.ldc.cast::<u64>() + col.cast::<u64>();
-    let finish = &form.finish;
-    let to = To {
-        d: args.d.cast::<O>().at(first),
-        c: args.c.cast::<O>().at(first),
-        bias: args.bias.cast::<O>().at(col),
-        pitch: args.ldc,
-        rows: (!form.even[0]).then(|| left(args.m, row)),
-        cols: (!form.even[1]).then(|| left(args.n, col)),
-        alpha: finish.factor(args.alpha, [args.scale_a, args.scale_b]),
-        beta: args.beta,
-        scales: finish.of_rows([args.scale_a.at(row), args.scale_b.at(col)]),
-        placed: None,
-    };
-    match staging {
-        Some(staging) => staging.store(finish, sums, at, &to),
-        None => store_by_threads(k, finish, sums, &to),
+    stored: PhantomData<fn() -> O>,
+}
+
+impl<'k, O: Stored> TileEpilogue<'k> for Results<'_, 'k, O> {
+    fn store(&self, sums: &TensorSums<'k>, at: Origin<'k>) {
+        let Results { args, form, .. } = self;
+        let Origin { row, col, number } = at;
+        let down = number.mul_wide(args.m) + row.cast::<u64>();
+        let first = down * args.ldc.cast::<u64>() + col.cast::<u64>();
+        let finish = &form.finish;
+        let to = To {
+            d: args.d.cast::<O>().at(first),
+            c: args.c.cast::<O>().at(first),
+            bias: args.bias.cast::<O>().at(col),
+            pitch: args.ldc,
+            rows: (!form.even[0]).then(|| left(args.m, row)),
+            cols: (!form.even[1]).then(|| left(args.n, col)),
+            alpha: finish.factor(args.alpha, [args.scale_a, args.scale_b]),
+            beta: args.beta,
+            scales: finish.of_rows([args.scale_a.at(row), args.scale_b.at(col)]),
+            placed: None,
+        };
+        match self.staging {
+            Some(staging) => staging.store(finish, sums, at, &to),
+            None => store_by_threads(&self.k, finish, sums, &to),
+        }
+    }
+
+    fn finish(&self) {
+        self.staging.iter().for_each(Staging::finish);
     }
 }
 
@@ -383,16 +349,22 @@ fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
         // The kernel does not look at it.
         return [left.clone(), right, left];
     }
-    let element = match problem.output {
+    let dims = [problem.n, problem.m, problem.batch];
+    [left, right, result_map(problem.output, dims, problem.ldc)]
+}
+
+/// The map of results `d` of so many columns and rows, some of them in a row, for the storing warps.
+pub(crate) fn result_map(output: Output, dims: [u32; 3], pitch: u32) -> Arg {
+    let element = match output {
         Output::F16 => TensorElement::F16,
         Output::Bf16 => TensorElement::Bf16,
         Output::F32 => TensorElement::F32,
     };
-    let bytes = output_bytes(problem);
-    let dims = [problem.n, problem.m, problem.batch].map(u64::from);
+    let bytes = output.element().bytes() as u32;
+    let [n, m, batch] = dims.map(u64::from);
     let d = BufferRef::Named("d".to_owned());
-    let mut out = Map::dense(d, element, &dims, &[panel_columns(bytes), 32, 1]);
-    let row = u64::from(problem.ldc) * u64::from(bytes);
-    out.strides = vec![row, row * u64::from(problem.m)];
-    [left, right, Arg::TensorMap(out.swizzle(Swizzle::Bytes128))]
+    let mut out = Map::dense(d, element, &[n, m, batch], &[panel_columns(bytes), 32, 1]);
+    let row = u64::from(pitch) * u64::from(bytes);
+    out.strides = vec![row, row * m];
+    Arg::TensorMap(out.swizzle(Swizzle::Bytes128))
 }

@@ -12,19 +12,19 @@ use heist_builder::{
 };
 
 /// The contents of a stage. Every element type is copied as bits, in rows of 128 bytes.
-type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
+pub(crate) type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
 
 /// What a block has of a tile's factors: A's rows and B's columns, and the steps of the depth.
 #[derive(Clone, Copy)]
-pub(super) struct Factors<'k> {
-    pub(super) left: Side<'k>,
-    pub(super) right: Side<'k>,
+pub(crate) struct Factors<'k> {
+    pub(crate) left: Side<'k>,
+    pub(crate) right: Side<'k>,
     /// Each is a stage.
-    pub(super) steps: Val<'k, u32>,
+    pub(crate) steps: Val<'k, u32>,
 }
 
 /// The stages of a block, for operands stored like this.
-pub(super) fn ring<'k, G: BlockGroup>(
+pub(crate) fn ring<'k, G: BlockGroup>(
     k: &Kernel<'k>,
     tiling: &TensorTiling,
     [left, right]: [Major; 2],

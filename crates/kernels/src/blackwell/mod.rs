@@ -3,7 +3,7 @@
 //! A block has six warps and three roles. One thread has the copy engine fill a ring of stages in
 //! shared memory ([`mainloop`]); one thread multiplies them into tensor memory; four warps store
 //! the sums ([`epilogue`]). There are two accumulators: while the sums of one tile are stored, the
-//! next tile is multiplied. Blocks are persistent under any schedule ([`kernel`]). The same kernel
+//! next tile is multiplied ([`pipeline`]). Blocks are persistent under any schedule ([`kernel`]). The same kernel
 //! is built for one block a tile, and for a pair that multiplies a tile of 256 rows together.
 //!
 //! [`choose`] says how large tiles are, and [`variant`] when this kernel is taken.
@@ -12,11 +12,16 @@ mod choose;
 mod epilogue;
 mod kernel;
 mod mainloop;
+mod pipeline;
 pub(crate) mod space;
 mod tiling;
 mod variant;
 
-pub(crate) use kernel::refusal;
+pub(crate) use choose::suited;
+pub(crate) use epilogue::{Origin, Staging, store_by_threads};
+pub(crate) use kernel::{no_tcgen05, refusal, result_map};
+pub(crate) use mainloop::{Factors, ring};
+pub(crate) use pipeline::{Pipeline, TileEpilogue};
 pub use tiling::TensorTiling;
 pub use variant::job_with_tiling;
 pub(crate) use variant::{TensorCores, schedule};

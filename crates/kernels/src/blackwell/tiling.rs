@@ -50,6 +50,21 @@ impl TensorTiling {
         }
     }
 
+    /// Rows of a tile.
+    pub(crate) const fn rows(&self) -> u32 {
+        ROWS * self.blocks
+    }
+
+    /// The depth of a stage in elements of 16 bits.
+    pub(crate) const fn depth(&self) -> u32 {
+        DEPTH
+    }
+
+    /// Threads of a block.
+    pub(crate) const fn threads(&self) -> u32 {
+        THREADS
+    }
+
     /// Columns that a block has in its shared memory.
     pub(super) const fn own_cols(&self) -> u32 {
         self.cols / self.blocks

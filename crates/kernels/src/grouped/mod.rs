@@ -12,7 +12,9 @@ mod kernel;
 mod problem;
 mod schedule;
 mod space;
+mod stacked;
 mod table;
+mod tcgen05;
 mod variant;
 mod wgmma;
 

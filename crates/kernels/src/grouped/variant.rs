@@ -4,6 +4,7 @@ use super::data::places;
 use super::kernel::{GroupedArgs, GroupedPlan, build, tiles_of};
 use super::problem::{Grouped, Shapes, work};
 use super::schedule::schedule as usual;
+use super::tcgen05::Tcgen05;
 use super::wgmma::Wgmma;
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
@@ -38,6 +39,7 @@ const fn config(block: [u32; 3], warp: [u32; 2], stages: u32, blocks: u32) -> Co
 pub static FAMILY: Family<Grouped> = Family {
     name: "grouped-gemm",
     variants: &[
+        &Tcgen05,
         &Wgmma {
             name: "wgmma-128x256",
             about: "wgmma and tensor copies, 128 x 256 tiles: Hopper, groups of the same n and k",

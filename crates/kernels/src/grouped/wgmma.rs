@@ -1,25 +1,20 @@
 //! The kernel and the variant that multiply groups on Hopper's warpgroups.
 //!
-//! Groups that differ in their rows alone are one matrix A to the copy engine, in
-//! which a group is a row to begin at, and as many matrices B as there are groups.
-//! A tile may also load rows of the next group; they are not stored.
-//!
 //! An expert layer's products ([`super::experts`]) are the same kernel with more in it ([`Fused`]): rows
 //! that are gathered on the way in, a gated pair, rows that are weighed and go to their places.
 
-use super::check;
 use super::data::places;
 use super::kernel::{GroupedArgs, tiles_of};
 use super::problem::{Grouped, Shapes, work};
 use super::schedule::schedule as usual;
-use super::table::{Described, Found, Table};
+use super::stacked::{Cut, Groups, maps, refusal, total_rows};
+use super::table::Found;
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::gemm::gather::Gather;
-use crate::gemm::warpgroup::{Ends, Factors, Levels, Matrices, Side, ring};
+use crate::gemm::warpgroup::{Ends, Factors, Levels, Side, ring};
 use crate::gemm::{
-    Epilogue, Finish, Gated, Input, Load, Major, Output, Placed, Scales, Stored, Tiling, To, left,
-    tensor_element,
+    Epilogue, Finish, Gated, Input, Load, Major, Output, Placed, Scales, Stored, Tiling, left,
 };
 use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
@@ -28,7 +23,7 @@ use heist_builder::{
     bf16, f16, kernel_params,
 };
 use heist_launch::Dim3;
-use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
+use heist_sched::{Schedule, Tiled, TiledKernel};
 
 kernel_params! {
     /// The kernel's parameters.
@@ -83,13 +78,8 @@ pub(super) struct Fused {
 struct Form {
     tiling: Tiling,
     fused: Fused,
-    b_major: Major,
+    cut: Cut,
     finish: Finish,
-    /// Entries of the table of groups.
-    capacity: u32,
-    check: bool,
-    /// Whether whole tiles cover the columns.
-    even_cols: bool,
     /// Whether whole stages cover the depth.
     even_depth: bool,
 }
@@ -101,11 +91,8 @@ impl Form {
         Form {
             tiling: *tiling,
             fused,
-            b_major: problem.layout.b(),
+            cut: Cut::new(problem, n, [tiling.rows, fused.width(tiling)], fused.gated),
             finish,
-            capacity: (problem.len() as u32).next_power_of_two().max(32),
-            check: problem.check,
-            even_cols: n.is_multiple_of(fused.width(tiling)),
             even_depth: k.is_multiple_of(tiling.depth),
         }
     }
@@ -163,40 +150,35 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                 b_len: args.b_len,
                 d_len: args.d_len,
             };
-            let table = Table::new(k, &known, Described::Rows, form.capacity, tiling.rows);
             let gathered = form.fused.gathered.is_some();
-            let ring = ring(k, tiling, [Major::Depth, form.b_major], gathered);
+            let ring = ring(k, tiling, [Major::Depth, form.cut.b_major], gathered);
             let maps = [args.b, args.a];
             let maps = if gathered { &maps[..1] } else { &maps[..] };
             let ends = Ends::new(k, tiling, &ring, maps, gathered);
-            let groups = Groups {
+            let work = Work {
                 args: &args,
-                known: &known,
-                table,
+                groups: Groups::new(k, known, [args.a, args.b], form.cut),
                 form: *form,
             };
             let body = |tile| {
-                groups.locate(tile, |found, factors| {
-                    let col0 = factors.right.first;
-                    let run = || {
-                        ends.tile::<H>(factors, Levels::One, |sums, row| {
+                work.groups.locate(tile, |found, sides| {
+                    let col0 = sides[1].first;
+                    work.groups.if_good(found, col0, || {
+                        ends.tile::<H>(work.factors(found, sides), Levels::One, |sums, row| {
                             k.comment("the epilogue");
-                            groups.store::<O>(k, found, [found.row + row, col0], sums);
+                            work.store::<O>(k, found, [found.row + row, col0], sums);
                         });
-                    };
-                    if form.check {
-                        let member = Described::Rows.member(&known, found.group);
-                        k.if_(check::good(k, &known, &found, &member, col0), run);
-                    } else {
-                        run();
-                    }
+                    });
                 });
             };
-            let done = if form.check {
+            let done = if form.cut.check {
                 // No copy is issued before the tile has passed the check.
                 tiles.each(body)
             } else {
-                let begin = |tile| groups.locate(tile, |_, factors| ends.begin(factors));
+                let begin = |tile| {
+                    let locate = |found, sides| ends.begin(work.factors(found, sides));
+                    work.groups.locate(tile, locate);
+                };
                 tiles.each_ahead(body, begin)
             };
             ends.finish();
@@ -204,55 +186,31 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
         })
 }
 
-/// The groups inside the kernel.
-struct Groups<'r, 'k> {
+/// What a kernel makes of its groups.
+struct Work<'r, 'k> {
     args: &'r WgmmaArgs<On<'k>>,
-    known: &'r GroupedArgs<On<'k>>,
-    table: Table<'k>,
+    groups: Groups<'k>,
     form: Form,
 }
 
-impl<'k> Groups<'_, 'k> {
-    /// Runs `each` where a tile is some group's: with that group, and where the
-    /// tile's rows of A and columns of B are.
-    fn locate(&self, tile: Tile<'k>, each: impl Fn(Found<'k>, Factors<'k>)) {
-        let k = tile.x.kernel();
-        let found = self.table.find(tile.y);
-        k.if_(found.inside, || {
-            let [across, ..] = tile.grid();
-            let (found, col) = self.table.down_first(found, [tile.x, tile.y], across);
-            let Form { tiling, fused, .. } = self.form;
-            let first = Described::Rows.begin(self.known, found.group) + found.row;
-            let left = Side {
-                map: self.args.a,
-                major: Major::Depth,
-                number: k.c(0),
-                first,
-                span: 64,
-                apart: None,
-            };
-            let right = Side {
-                map: self.args.b,
-                major: self.form.b_major,
-                number: found.group,
-                first: col * fused.width(&tiling),
-                span: 64,
-                apart: fused.gated.then_some(self.args.n),
-            };
-            let factors = Factors {
-                left,
-                right,
-                gather: fused.gathered.map(|per| self.gather(found, first, per)),
-                from: k.c(0),
-                steps: (self.args.k + (tiling.depth - 1)) / tiling.depth,
-            };
-            each(found, factors);
-        });
+impl<'k> Work<'_, 'k> {
+    /// What a tile multiplies.
+    fn factors(&self, found: Found<'k>, [left, right]: [Side<'k>; 2]) -> Factors<'k> {
+        let Form { tiling, fused, .. } = self.form;
+        Factors {
+            left,
+            right,
+            gather: fused
+                .gathered
+                .map(|per| self.gather(found, left.first, per)),
+            from: left.first.kernel().c(0),
+            steps: (self.args.k + (tiling.depth - 1)) / tiling.depth,
+        }
     }
 
     /// Where the rows of a tile come from, whose first is row `first` of all groups.
     fn gather(&self, found: Found<'k>, first: Val<'k, u32>, per: u32) -> Gather<'k> {
-        let member = Described::Rows.member(self.known, found.group);
+        let member = self.groups.member(found.group);
         Gather {
             from: self.args.x.cast::<f16>(),
             depth: self.args.k,
@@ -271,35 +229,15 @@ impl<'k> Groups<'_, 'k> {
         [row, col]: [Val<'k, u32>; 2],
         sums: &WgmmaResult<'k>,
     ) {
-        let Groups { args, form, .. } = self;
-        let member = Described::Rows.member(self.known, found.group);
-        let (first, placed) = match form.fused.placed {
-            false => {
-                let first = row.cast::<u64>() * args.n.cast::<u64>() + col.cast::<u64>();
-                (member.d + first, None)
-            }
-            true => {
-                let all = Described::Rows.begin(self.known, found.group) + row;
-                let placed = Placed {
-                    places: args.index.at(all),
-                    factors: args.factors,
-                };
-                (col.cast::<u64>(), Some(placed))
-            }
-        };
-        let d = args.d.cast::<O>().at(first);
-        let to = To {
-            d,
-            c: d,
-            bias: d,
-            pitch: args.n,
-            rows: Some(left(member.m, row)),
-            cols: (!form.even_cols).then(|| args.n - col),
-            alpha: k.c(1.0),
-            beta: k.c(0.0),
-            scales: None,
-            placed,
-        };
+        let Work { args, groups, form } = self;
+        let mut to = groups.to::<O>(found.group, [row, col]);
+        if form.fused.placed {
+            to.d = args.d.cast::<O>().at(col);
+            to.placed = Some(Placed {
+                places: args.index.at(groups.begin(found.group) + row),
+                factors: args.factors,
+            });
+        }
         match form.fused.gated {
             false => form.finish.store(k, sums, &to),
             true => form.finish.store(k, &Gated { k: *k, sums }, &to),
@@ -327,13 +265,11 @@ pub(super) fn step(
 ) -> Result<Option<Step>, KernelError> {
     problem.check_shapes()?;
     tiling.check()?;
-    let element = tensor_element(problem.input);
-    let Shapes::Rows { rows, n, k } = &problem.shapes else {
+    let Shapes::Rows { n, k, .. } = &problem.shapes else {
         return Err(KernelError::unfit("ask first whether it suits"));
     };
     let tiles = tiles_of(problem, tiling.rows, fused.width(tiling));
-    let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
-    if tiles.count() == 0 || total == 0 {
+    if tiles.count() == 0 || total_rows(problem) == 0 {
         return Ok(None);
     }
     let form = Form::new(problem, [*n, *k], tiling, fused);
@@ -343,30 +279,17 @@ pub(super) fn step(
     };
     let launch = kernel.plan(target.resident(&kernel.built.launch, tiling.registers()))?;
     let (_, [a_len, b_len, d_len]) = places(problem);
-    let a = Matrices {
-        element,
-        major: Major::Depth,
-        outer: total,
-        depth: *k,
-        pitch: *k,
-        count: 1,
-    };
-    let (major, outer) = (form.b_major, n * (1 + u32::from(fused.gated)));
-    let b = Matrices {
-        major,
-        outer: outer.into(),
-        pitch: match major {
-            Major::Depth => *k,
-            Major::Outer => outer,
-        },
-        count: problem.len() as u32,
-        ..a
-    };
-    let b = b.map(names.b, fused.width(tiling), tiling.depth);
+    let [a, b] = maps(
+        problem,
+        [names.a, names.b],
+        [*n, *k],
+        &form.cut,
+        tiling.depth,
+    );
     let args = WgmmaArgs {
         // Rows that are gathered have no map: any other stands for it.
         a: match fused.gathered {
-            None => a.map(names.a, tiling.rows, tiling.depth),
+            None => a,
             Some(_) => b.clone(),
         },
         b,
@@ -444,18 +367,8 @@ impl Variant for Wgmma {
         if !target.arch.supports(Feature::Wgmma) {
             return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
         }
-        if !matches!(problem.input, Input::F16 | Input::Bf16) {
-            return Err(format!("it multiplies f16 and bf16, not {}", problem.input));
-        }
-        let Shapes::Rows { n, k, .. } = &problem.shapes else {
-            return Err("it takes groups that differ in their rows alone".into());
-        };
-        let pitch = match problem.layout.b() {
-            Major::Depth => *k,
-            Major::Outer => *n,
-        };
-        if *k == 0 || !(k.is_multiple_of(8) && pitch.is_multiple_of(8)) {
-            return Err("tensor copies need rows that start at multiples of 16 bytes".into());
+        if let Some(why) = refusal(problem) {
+            return Err(why);
         }
         let time = time(problem, &self.tiling, Fused::default(), target);
         // Wherever it can, it is ahead of `mma.sync`; among its shapes the fastest.

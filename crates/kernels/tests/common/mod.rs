@@ -14,6 +14,20 @@ pub(crate) fn device(name: &str) -> (Device, Target) {
     (device, Target { arch, sms })
 }
 
+/// The same with so many multiprocessors: a small grid then has several waves.
+pub(crate) fn small(name: &str, sms: u32) -> (Device, Target) {
+    let (device, target) = device(name);
+    let Device::Sim(device) = device else {
+        unreachable!("it is simulated")
+    };
+    let gpu = heist_ptx::arch::Gpu {
+        sms,
+        ..*device.gpu()
+    };
+    let device = Device::Sim(heist_sim::Device::of(gpu));
+    (device, Target { sms, ..target })
+}
+
 /// Runs every step of a job; its buffers then hold the results.
 pub(crate) fn run(job: &mut Job, device: &Device, settings: &Settings) {
     // A busy machine is no reason to fail.

@@ -9,10 +9,11 @@ use crate::attention::params::Element;
 use crate::attention::problem::{Cache, Dtype, Mask, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::attention::warpgroup::{WarpgroupArgs, arguments};
+use crate::blackwell::no_tcgen05;
 use crate::family::{Target, Variant};
 use crate::job::Step;
 use crate::plan::LaunchPlan;
-use heist_builder::{Arch, BuildError, Feature, TensorInput, With, bf16, f16};
+use heist_builder::{Arch, BuildError, TensorInput, With, bf16, f16};
 use heist_launch::{Arg, Buffer, Dim3};
 use heist_sched::{AnyOrder, Schedule, Submit, TileSource, Tiled, TiledKernel};
 
@@ -83,11 +84,8 @@ impl Variant for Tcgen05 {
 
     fn suits(&self, problem: &Problem, target: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
-        if !target.arch.supports(Feature::Tcgen05) {
-            return Err(format!(
-                "{} has no tcgen05: it needs sm_100a, sm_103a or sm_110a",
-                target.arch
-            ));
+        if let Some(why) = no_tcgen05(target) {
+            return Err(why);
         }
         problem.not_paged().map_err(|error| error.to_string())?;
         if problem.cache != Cache::Same {
