@@ -99,6 +99,7 @@ fn main() -> ExitCode {
 /// Everything that must hold before a commit lands. A step that fails does not hide
 /// the next: all of them run, and the end lists what failed.
 fn test() -> Result<(), Failed> {
+    shell::build_once_if_fresh();
     tools::setup()?;
     browser::setup();
     // Its downloads take minutes and little of the processor.

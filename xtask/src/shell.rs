@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
 /// A chore that did not come off, with the reason.
@@ -13,10 +14,30 @@ pub(crate) fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// Whether what is started builds without what only helps later builds and debuggers.
+static ONCE: AtomicBool = AtomicBool::new(false);
+
+/// In a clone where nothing was built yet, nothing is kept for a second build, and lines for
+/// debuggers are left out: that saves minutes. Panics still tell their own line.
+pub(crate) fn build_once_if_fresh() {
+    let built = fs::read_dir(root().join("target/debug/.fingerprint"))
+        .is_ok_and(|crates| crates.flatten().any(|of| is_of_a_part(&of.file_name())));
+    ONCE.store(!built, Ordering::Relaxed);
+}
+
+/// Whether a fingerprint is that of a crate of the toolkit, rather than of these chores.
+fn is_of_a_part(name: &std::ffi::OsStr) -> bool {
+    name.to_string_lossy().starts_with("heist-")
+}
+
 /// A command in the root of the workspace.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
+    if ONCE.load(Ordering::Relaxed) {
+        command.env("CARGO_INCREMENTAL", "0");
+        command.env("CARGO_PROFILE_DEV_DEBUG", "false");
+    }
     command
 }
 
