@@ -6,9 +6,9 @@ use super::pipeline::{Pipeline, TileEpilogue};
 use super::tiling::{DEPTH, ROWS, THREADS, TensorTiling};
 use crate::error::KernelError;
 use crate::family::Target;
-use crate::gemm::tensor_element;
 use crate::gemm::warpgroup::{Matrices, Side};
-use crate::gemm::{Finish, Gemm, Input, Layout, Major, Output, Scales, Stored, To, left};
+use crate::gemm::{Finish, Gemm, Input, Major, Output, Scales, Stored, To, left};
+use crate::gemm::{tensor_element, uncopyable};
 use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
 use heist_builder::{
@@ -71,18 +71,7 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if problem.scales == Scales::Blocks {
         return Some("scales of blocks are applied between products, which wgmma does".into());
     }
-    let halves = matches!(problem.input, Input::F16 | Input::Bf16);
-    if !halves && problem.layout != Layout::Nt {
-        return Some(format!(
-            "it multiplies {} stored along the depth, in layout nt, not {}",
-            problem.input, problem.layout
-        ));
-    }
-    let per = 16 / problem.input.bytes();
-    if problem.k == 0 || !(problem.lda.is_multiple_of(per) && problem.ldb.is_multiple_of(per)) {
-        return Some("tensor copies need rows that start at multiples of 16 bytes".into());
-    }
-    None
+    uncopyable(problem)
 }
 
 /// Everything that is fixed when a kernel is built.

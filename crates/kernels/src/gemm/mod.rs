@@ -38,4 +38,4 @@ pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scales, Summing};
 pub use tiling::Tiling;
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};
-pub(crate) use wgmma::element as tensor_element;
+pub(crate) use wgmma::{element as tensor_element, uncopyable};

@@ -76,6 +76,11 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if !target.arch.supports(Feature::Wgmma) {
         return Some(format!("{} has no wgmma: it needs sm_90a", target.arch));
     }
+    uncopyable(problem)
+}
+
+/// Why the copy engine can't bring the operands as tensor cores take them from shared memory.
+pub(crate) fn uncopyable(problem: &Gemm) -> Option<String> {
     let turned = matches!(problem.input, Input::F16 | Input::Bf16);
     if !turned && problem.layout != Layout::Nt {
         return Some(format!(
