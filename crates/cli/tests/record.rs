@@ -317,3 +317,53 @@ fn nothing_recorded_is_told() {
         assert!(all(&output).contains(part), "{}", all(&output));
     }
 }
+
+/// Launches of nvcc's programs, of either runtime, and of Triton's kernels, recorded on an H200.
+#[test]
+fn records_of_an_h200_replay_with_its_memory() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records");
+    for (name, status, parts) in [
+        (
+            "add_static",
+            0,
+            &["all 12020 bytes of memory are as the GPU left them"][..],
+        ),
+        ("add_shared", 0, &["all 12020 bytes of memory"]),
+        ("clusters", 0, &["all 16 bytes of memory"]),
+        ("device_variable", 0, &["all 20 bytes of memory"]),
+        ("pointers_in_memory", 0, &["all 84 bytes of memory"]),
+        ("tensor_cores", 0, &["all 2048 bytes of memory"]),
+        ("triton_double", 0, &["all 2097152 bytes of memory"]),
+        // PTX leaves the last bits of these open, and the time.
+        (
+            "triton_softmax",
+            0,
+            &["478 of 524288 words", "up to rounding"],
+        ),
+        ("nbody", 0, &["74 of 512 words", "up to rounding"]),
+        (
+            "clock",
+            0,
+            &["1 of 2 words", "which is free with `%clock64`"],
+        ),
+        (
+            "bad_out_of_bounds",
+            1,
+            &["M001", "thread (100,0,0)", "bad_out_of_bounds.cu:5"],
+        ),
+        ("bad_assert", 1, &["X018", "ended with status 710"]),
+        (
+            "virtual_functions",
+            2,
+            &["calls a function by an address", "heist cuda"],
+        ),
+    ] {
+        let path = folder.join(format!("{name}.heist")).display().to_string();
+        let output = heist(&["check", &path]);
+        let said = all(&output);
+        assert_eq!(output.status.code(), Some(status), "{name}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "{name}: {part}: {said}");
+        }
+    }
+}

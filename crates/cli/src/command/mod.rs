@@ -9,6 +9,7 @@ mod check;
 mod completions;
 mod cuda;
 mod demo;
+mod determined;
 mod doctor;
 mod emit;
 mod entry;

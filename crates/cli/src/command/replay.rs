@@ -1,5 +1,6 @@
 //! A recorded launch, run again on a simulated GPU, and its memory compared with what the GPU left.
 
+use super::determined::{Determined, is_near};
 use super::launch::{RunFlags, open};
 use crate::answer::{BadQuestion, not_run, question};
 use heist_launch::{Arg, Arguments, Placed};
@@ -80,6 +81,14 @@ pub(super) fn run(
             .map(|what| format!("not recorded: {what}")),
     );
     let mut found = execution.findings.clone();
+    if found.iter().any(|one| one.code == rule::INDIRECT_TARGET) {
+        return Err(question(format!(
+            "the kernel `{}` calls a function by an address in memory, as virtual functions and tables of \
+             functions do. The recorded address is one of the GPU's machine code, so the launch can't be \
+             replayed: run the program with `heist cuda`, or record a kernel that calls by name",
+            record.kernel
+        )));
+    }
     if record.status != 0 {
         remarks.push(format!(
             "on the GPU the launch ended with status {} of the driver, so there is no memory to compare with",
@@ -88,14 +97,15 @@ pub(super) fn run(
     } else if execution.has_errors() {
         remarks.push("memory was not compared: the replay has found an error".to_owned());
     } else {
-        let differences = placed.differences(record, &execution.placed);
-        if differences.is_empty() {
-            let bytes: usize = record.memory.iter().map(|one| one.before.len()).sum();
-            remarks.push(format!(
+        let differences = placed.differences(&execution.placed);
+        let bytes: usize = record.memory.iter().map(|one| one.before.len()).sum();
+        match judged(&differences, record) {
+            None => remarks.push(format!(
                 "all {bytes} bytes of memory are as the GPU left them"
-            ));
+            )),
+            Some(Judged::Allowed(why)) => remarks.push(why),
+            Some(Judged::Wrong(one)) => found.push(one),
         }
-        found.extend(differences);
     }
     Ok(Replay { found, remarks })
 }
@@ -199,56 +209,95 @@ impl<'r> Places<'r> {
     }
 
     /// Where the replay left other bytes than the GPU.
-    fn differences(&self, record: &Record, left: &[Placed]) -> Vec<Diagnostic> {
+    fn differences(&self, left: &[Placed]) -> Vec<Difference> {
         let differing = |place: &Place<'_>| {
             let here = left.iter().find(|one| one.at == place.at)?;
-            let there = place.memory.left()?;
-            difference(&place.name, place.memory.at, there, &here.bytes)
+            Difference::of(
+                &place.name,
+                place.memory.at,
+                place.memory.left()?,
+                &here.bytes,
+            )
         };
-        let found: Vec<String> = self.0.iter().filter_map(differing).collect();
-        let Some((first, others)) = found.split_first() else {
-            return Vec::new();
-        };
-        let mut one = Diagnostic::error(
-            rule::REPLAY_DIFFERS,
-            Span::NONE,
-            format!(
-                "the replay of `{}` left other bytes than {} did: {first}",
-                record.kernel, record.gpu
-            ),
-        );
-        one.notes.extend(others.iter().cloned());
-        one.helps.push(
-            "where the kernel is right, this is an order of atomics, an approximate instruction \
-             (`ex2.approx` and its kin), a value from a clock or a random place, or memory that was \
-             not recorded; where it is none of these, it is a race or a defect of the simulated GPU"
-                .to_owned(),
-        );
-        vec![one]
+        self.0.iter().filter_map(differing).collect()
     }
 }
 
-/// In words, how the bytes of a stretch differ; nothing where they do not.
-fn difference(name: &str, at: u64, there: &[u8], here: &[u8]) -> Option<String> {
-    const WORD: usize = 4;
-    let words = there.chunks(WORD).zip(here.chunks(WORD));
-    let mut differing = words.enumerate().filter(|(_, (there, here))| there != here);
-    let (index, (gpu, replay)) = differing.next()?;
-    let count = 1 + differing.count();
-    let spelled = |word: &[u8]| match <[u8; WORD]>::try_from(word) {
-        Ok(word) => {
-            let (bits, float) = (u32::from_le_bytes(word), f32::from_le_bytes(word));
-            format!("{bits:#010x} (as f32 {float:e})")
-        }
-        Err(_) => format!("{word:02x?}"),
+/// What differences mean.
+enum Judged {
+    /// PTX leaves them open: why.
+    Allowed(String),
+    Wrong(Diagnostic),
+}
+
+/// Judges by what the kernel's instructions leave open.
+fn judged(differences: &[Difference], record: &Record) -> Option<Judged> {
+    let (first, others) = differences.split_first()?;
+    let told = |why: &str, word: &str| {
+        let all: Vec<&str> = differences.iter().map(|one| one.told.as_str()).collect();
+        Judged::Allowed(format!(
+            "not all is as the GPU left it, {why} `{word}`: {}",
+            all.join("; ")
+        ))
     };
-    Some(format!(
-        "{count} of {} words of {name}, the first at {:#x}: {} on the GPU, {} here",
-        there.len().div_ceil(WORD),
-        at + (index * WORD) as u64,
-        spelled(gpu),
-        spelled(replay),
-    ))
+    let near = differences.iter().all(|one| one.near);
+    Some(match Determined::by(&record.ptx) {
+        Determined::Freely(word) => told("which is free with", &word),
+        Determined::Nearly(word) if near => told("up to rounding, which is free with", &word),
+        _ => {
+            let text = format!(
+                "the replay of `{}` left other bytes than {} did: {}",
+                record.kernel, record.gpu, first.told
+            );
+            let mut one = Diagnostic::error(rule::REPLAY_DIFFERS, Span::NONE, text);
+            one.notes
+                .extend(others.iter().map(|other| other.told.clone()));
+            one.helps.push(
+                "see whether the record leaves out memory that the kernel reads, and try other orders \
+                 of threads with --explore 100: a race gives other bytes each time"
+                    .to_owned(),
+            );
+            Judged::Wrong(one)
+        }
+    })
+}
+
+/// How the bytes of a stretch differ.
+struct Difference {
+    told: String,
+    /// Whether all of them differ as numbers do that are rounded otherwise.
+    near: bool,
+}
+
+impl Difference {
+    /// Nothing where they do not.
+    fn of(name: &str, at: u64, there: &[u8], here: &[u8]) -> Option<Difference> {
+        const WORD: usize = 4;
+        let words = there.chunks(WORD).zip(here.chunks(WORD));
+        let differing = words.enumerate().filter(|(_, (there, here))| there != here);
+        let differing: Vec<_> = differing.collect();
+        let &(index, (gpu, replay)) = differing.first()?;
+        let value = |word: &[u8]| Some(u32::from_le_bytes(word.try_into().ok()?));
+        let spelled = |word: &[u8]| match value(word) {
+            Some(bits) => format!("{bits:#010x} (as f32 {:e})", f32::from_bits(bits)),
+            None => format!("{word:02x?}"),
+        };
+        let near = |gpu: &[u8], replay: &[u8]| {
+            let both = value(gpu).zip(value(replay));
+            both.is_some_and(|(a, b)| is_near(a, b))
+        };
+        Some(Difference {
+            told: format!(
+                "{} of {} words of {name}, the first at {:#x}: {} on the GPU, {} here",
+                differing.len(),
+                there.len().div_ceil(WORD),
+                at + (index * WORD) as u64,
+                spelled(gpu),
+                spelled(replay),
+            ),
+            near: differing.iter().all(|(_, (gpu, replay))| near(gpu, replay)),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -257,9 +306,10 @@ mod tests {
 
     #[test]
     fn differences_are_counted_in_words() {
-        assert_eq!(difference("x", 0, &[1, 2, 3], &[1, 2, 3]), None);
-        let told = difference("x", 0x1000, &[0; 10], &[0, 0, 0, 0, 0, 0, 128, 63, 1, 0]);
-        let told = told.expect("they differ");
+        let difference = |there: &[u8], here: &[u8]| Difference::of("x", 0x1000, there, here);
+        assert!(difference(&[1, 2, 3], &[1, 2, 3]).is_none());
+        let found = difference(&[0; 10], &[0, 0, 0, 0, 0, 0, 128, 63, 1, 0]).expect("they differ");
+        let told = &found.told;
         for part in [
             "2 of 3 words of x",
             "0x1004",
@@ -268,9 +318,10 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        assert!(
-            difference("x", 0, &[0; 5], &[0, 0, 0, 0, 9])
-                .is_some_and(|told| told.contains("[09] here"))
-        );
+        assert!(!found.near);
+        let found = difference(&[0; 5], &[0, 0, 0, 0, 9]).expect("they differ");
+        assert!(found.told.contains("[09] here") && !found.near);
+        let near = difference(&1f32.to_le_bytes(), &1.0000001f32.to_le_bytes());
+        assert!(near.is_some_and(|found| found.near));
     }
 }
