@@ -10,11 +10,12 @@ of ours and of the peers alternate.
      "inputs": {"a": {"path": ..., "dtype": "bf16", "shape": [m, k]}, ...}}
     {"op": "prepare", "problem": "...", "id": "...", "family": "gemm", "peer": "cublas",
      "options": {...}, "output": "where to write the result", "calls": 1}
-    {"op": "sample", "id": "..."}
+    {"op": "sample", "id": "...", "launches": 100, "lead": 25}
     {"op": "forget"}
 
 A peer's work is captured once into a graph of `calls` calls: what its Python side
-costs is not measured. Before a sample the L2 cache is overwritten.
+costs is not measured. Before a sample the L2 cache is overwritten; with `launches`
+a sample is so many launches back to back instead, after `lead` that do not count.
 """
 
 import json
@@ -288,14 +289,19 @@ class Prepared:
             for _ in range(self.calls):
                 self.result = work()
 
-    def sample(self):
+    def sample(self, launches, lead):
+        """One launch on a cold cache, or so many back to back after some that do not count."""
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        flush().zero_()
+        if launches is None:
+            flush().zero_()
+        for _ in range(lead):
+            self.graph.replay()
         start.record()
-        self.graph.replay()
+        for _ in range(launches or 1):
+            self.graph.replay()
         end.record()
         torch.cuda.synchronize()
-        return start.elapsed_time(end) * 1e6 / self.calls
+        return start.elapsed_time(end) * 1e6 / self.calls / (launches or 1)
 
 
 def write(tensor, path):
@@ -339,7 +345,7 @@ def answer(request, loaded, prepared):
         prepared[request["id"]] = Prepared(request, loaded[request["problem"]])
         return {"ok": True}
     if op == "sample":
-        return {"ns": prepared[request["id"]].sample()}
+        return {"ns": prepared[request["id"]].sample(request.get("launches"), request.get("lead", 0))}
     if op == "forget":
         loaded.clear()
         prepared.clear()

@@ -148,6 +148,28 @@ impl Sampler {
         let time = self.end.since(&self.start)?;
         Ok(Time(time.0 / u64::from(repeats)))
     }
+
+    /// Does the work `repeats` times back to back, after `lead` times that do not count, and waits
+    /// for its end; the time is of one repeat. The GPU does not rest, and keeps what is in its cache.
+    pub fn back_to_back(
+        &self,
+        lead: u32,
+        repeats: u32,
+        mut work: impl FnMut(&Stream) -> Result<(), GpuError>,
+    ) -> Result<Time, GpuError> {
+        let repeats = repeats.max(1);
+        for _ in 0..lead {
+            work(&self.stream)?;
+        }
+        self.start.record(&self.stream)?;
+        for _ in 0..repeats {
+            work(&self.stream)?;
+        }
+        self.end.record(&self.stream)?;
+        self.stream.synchronize()?;
+        let time = self.end.since(&self.start)?;
+        Ok(Time(time.0 / u64::from(repeats)))
+    }
 }
 
 impl Gpu {

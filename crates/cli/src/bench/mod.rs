@@ -3,7 +3,8 @@
 //! A [`Contest`] is one problem with everything that solves it. Every arm solves
 //! it once, on poisoned outputs, and the results are compared before anything is
 //! timed. Then samples are taken in turns: in each round every arm once, each
-//! in every position, on a cold L2. A ratio is of two samples of the same round.
+//! in every position, on a cold L2 or back to back ([`Sampling`]). A ratio is of two samples of the
+//! same round.
 
 pub mod evidence;
 pub(crate) mod pack;
@@ -15,7 +16,7 @@ pub use peers::{PeerError, Peers, Posed, PreparedPeer, Problem, Tensor};
 
 use heist::job::distance;
 use heist_gpu::{Figures, Gpu, GpuError, Graph, KernelInfo, PtxText, Sampler, Stream};
-use heist_launch::Buffer;
+use heist_launch::{Buffer, Time};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -71,6 +72,30 @@ pub struct Effort {
     pub warm_up: Duration,
     /// How many rounds.
     pub rounds: u32,
+    /// What a sample is.
+    pub sampling: Sampling,
+}
+
+/// How a sample is taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sampling {
+    /// One call on a cold L2 cache, with the clock of a GPU that rests in between.
+    Cold,
+    /// Calls back to back for about so long, with the clock that the power limit leaves.
+    Sustained(Duration),
+}
+
+impl Sampling {
+    /// How many times a graph of `calls` calls is launched for a sample, where a call takes so long;
+    /// `None` where it is one cold launch.
+    fn launches(self, call: Time, calls: u32) -> Option<u32> {
+        let Sampling::Sustained(length) = self else {
+            return None;
+        };
+        let one = call.ns() as f64 * f64::from(calls);
+        let many = (length.as_nanos() as f64 / one.max(1.0)).ceil();
+        Some(many.clamp(1.0, 100_000.0) as u32)
+    }
 }
 
 impl Default for Effort {
@@ -78,6 +103,7 @@ impl Default for Effort {
         Effort {
             warm_up: Duration::from_millis(500),
             rounds: 30,
+            sampling: Sampling::Cold,
         }
     }
 }
@@ -193,25 +219,38 @@ impl Contest<'_> {
                 }
             }
         }
-        let mut sample = |runner: &Runner| match (runner, peers.as_deref_mut()) {
-            (Runner::Ours(graph), _) => {
-                let calls = self.calls.max(1);
-                let time = sampler.sample(1, |stream| graph.launch(stream))?;
-                Ok(heist_launch::Time(time.0 / u64::from(calls)))
-            }
-            (Runner::Peer(peer), Some(peers)) => peers.sample(peer).map_err(BenchError::Peers),
-            (Runner::Peer(_), None) => unreachable!("a peer was prepared by the peers"),
-        };
+        let calls = self.calls.max(1);
+        let mut sample =
+            |runner: &Runner, launches: Option<u32>| match (runner, peers.as_deref_mut()) {
+                (Runner::Ours(graph), _) => {
+                    let launch = |stream: &Stream| graph.launch(stream);
+                    let time = match launches {
+                        None => sampler.sample(1, launch)?,
+                        Some(many) => sampler.back_to_back(lead(many), many, launch)?,
+                    };
+                    Ok(Time(time.0 / u64::from(calls)))
+                }
+                (Runner::Peer(peer), Some(peers)) => {
+                    peers.sample(peer, launches).map_err(BenchError::Peers)
+                }
+                (Runner::Peer(_), None) => unreachable!("a peer was prepared by the peers"),
+            };
+        let mut launches = Vec::new();
+        for runner in &runners {
+            let first: Time = sample(runner, None)?;
+            let call = first.min(sample(runner, None)?);
+            launches.push(effort.sampling.launches(call, calls));
+        }
         let began = Instant::now();
         while began.elapsed() < effort.warm_up && !runners.is_empty() {
-            for runner in &runners {
-                sample(runner)?;
+            for (runner, launches) in runners.iter().zip(&launches) {
+                sample(runner, *launches)?;
             }
         }
         for round in 0..effort.rounds as usize {
             for turn in 0..runners.len() {
                 let index = (round + turn) % runners.len();
-                let time = sample(&runners[index])?;
+                let time = sample(&runners[index], launches[index])?;
                 outcome.arms[index].figures.samples.push(time);
             }
         }
@@ -229,6 +268,12 @@ impl Contest<'_> {
             Ok(())
         })
     }
+}
+
+/// Launches before those of a sustained sample that count: the clock falls to what the power limit
+/// leaves for this kernel.
+fn lead(launches: u32) -> u32 {
+    launches / 4
 }
 
 fn solve(candidate: &dyn Candidate, stream: &Stream) -> Result<Buffer, GpuError> {
@@ -383,6 +428,17 @@ mod tests {
         assert_eq!(rows[2][5], "2.000");
         assert_eq!((rows[0][5].as_str(), rows[1][5].as_str()), ("-", "-"));
         assert_eq!(rows[1][3], "2000.0");
+    }
+
+    #[test]
+    fn a_sustained_sample_lasts_as_long_for_every_arm() {
+        let sustained = Sampling::Sustained(Duration::from_millis(100));
+        let us = |us: u64| Time::from_ns(us * 1000);
+        assert_eq!(sustained.launches(us(10), 1), Some(10_000));
+        assert_eq!(sustained.launches(us(10), 20), Some(500));
+        assert_eq!(sustained.launches(us(300_000), 1), Some(1));
+        assert_eq!(sustained.launches(us(0), 1), Some(100_000));
+        assert_eq!(Sampling::Cold.launches(us(10), 1), None);
     }
 
     #[test]

@@ -202,12 +202,21 @@ impl Peers {
         format!("{}-{what}", self.asked)
     }
 
-    /// One sample: the time of one call.
+    /// One sample: the time of one call on a cold cache, or of so many launches back to back.
     ///
     /// # Errors
     /// When the process or the GPU failed.
-    pub fn sample(&mut self, peer: &PreparedPeer) -> Result<Time, PeerError> {
-        let answer = self.ask(&json!({ "op": "sample", "id": peer.id }))?;
+    pub fn sample(
+        &mut self,
+        peer: &PreparedPeer,
+        launches: Option<u32>,
+    ) -> Result<Time, PeerError> {
+        let mut request = json!({ "op": "sample", "id": peer.id });
+        if let Some(launches) = launches {
+            request["launches"] = launches.into();
+            request["lead"] = super::lead(launches).into();
+        }
+        let answer = self.ask(&request)?;
         match answer["ns"].as_f64() {
             Some(ns) => Ok(Time::from_ns_f64(ns)),
             None => Err(PeerError::Unable(format!("no time in {answer}"))),

@@ -3,7 +3,9 @@
 use super::kernel::remembered;
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::bench::suite::{self, Ours, Spec};
-use crate::bench::{BenchError, Contest, Effort, HEADS, Outcome, Peers, evidence, pack, profile};
+use crate::bench::{
+    BenchError, Contest, Effort, HEADS, Outcome, Peers, Sampling, evidence, pack, profile,
+};
 use crate::file;
 use crate::progress::Progress;
 use clap::Args;
@@ -16,18 +18,23 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How long a sample of calls back to back takes.
+const SUSTAINED: Duration = Duration::from_millis(200);
+
 /// Time our kernels and their peers on a GPU, in turns, in one run.
 #[derive(Args)]
 #[command(after_help = "\
 The peers are cuBLAS, PyTorch's attention backends and grouped product, and Triton, through a
 Python that has PyTorch. Results are compared before anything is timed. Each round takes one
-sample of every kernel, on a cold L2 cache; a ratio is of two samples of the same round. What
+sample of every kernel, on a cold L2 cache; a ratio is of two samples of the same round. With
+--sustained a sample is calls back to back, at the clock that the power limit leaves. What
 `heist tune` found for a problem is one of ours.
 
 Examples:
   heist bench                                  every family at its shapes
   heist bench attention --json > attention.json
   heist bench gemm m=4096 n=4096 k=512         one problem of your own
+  heist bench gemm --sustained                 back to back, at full power
   heist bench gemm --evidence pack             with PTX, counts and sanitizer logs; see `heist evidence`
 
 Exit status: 0 all results agree, 1 one does not, 2 it could not be measured.")]
@@ -49,9 +56,12 @@ pub(crate) struct Bench {
     /// Only ours.
     #[arg(long)]
     no_peers: bool,
-    /// Samples of each kernel.
-    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
+    /// Calls back to back instead of one at a time on a cold L2 cache: a sample takes 200 ms.
+    #[arg(long)]
+    sustained: bool,
+    /// Samples of each kernel: 30 unless given, or 8 with --sustained.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
     /// Milliseconds to run before measuring a contest.
     #[arg(long, value_name = "MS", default_value_t = 500)]
     warm_up: u64,
@@ -147,6 +157,7 @@ impl Bench {
         }
         let report = json!({
             "machine": machine,
+            "sampling": if self.sustained { "sustained" } else { "cold" },
             "contests": outcomes.iter().map(Outcome::to_json).collect::<Vec<_>>(),
             "sanitizers": sanitizers,
         });
@@ -174,9 +185,14 @@ impl Bench {
         contest: &Contest<'_>,
         peers: Option<&mut Peers>,
     ) -> Result<Outcome, BenchError> {
+        let (sampling, rounds) = match self.sustained {
+            false => (Sampling::Cold, 30),
+            true => (Sampling::Sustained(SUSTAINED), 8),
+        };
         let effort = Effort {
             warm_up: Duration::from_millis(self.warm_up),
-            rounds: self.rounds,
+            rounds: self.rounds.unwrap_or(rounds),
+            sampling,
         };
         contest.run(gpu, peers, effort)
     }
