@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Sets are `decode` (20 shapes with what is chosen), `deal` (some of them with other
-//! shares and stages), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `long` (2k to 8k), `one`
+//! shares and stages), `stages` (how much is on its way), `paged` (pages beside whole sequences), `tiny` (keys and values of 8 bits, whole and in pages), `spec` (2 to 16 queries), `short` (128 to 1024 tokens), `few` (fewer tiles than multiprocessors), `long` (2k to 8k), `one`
 //! (one sequence of 512 tokens) and `packed` (ten skewed batches, for `bench/kernels/packed.py`).
 
 use heist_builder::Arch;
@@ -269,7 +269,7 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
         keys: 128,
         ..own
     };
-    let mut shapes = vec![("stay", staying(&problem, two, H200))];
+    let mut shapes = vec![("stay", staying(&problem, two, 1, H200))];
     let plain = WarpgroupShape {
         stay: None,
         strip: 4,
@@ -278,9 +278,23 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
     };
     shapes.push(("new blocks, strip 4", plain));
     if dim <= 64 {
-        shapes.push(("stay wide", staying(&problem, wide, H200)));
+        shapes.push(("stay wide", staying(&problem, wide, 1, H200)));
         let narrow = WarpgroupShape { keys: 64, ..two };
-        shapes.push(("stay narrow", staying(&problem, narrow, H200)));
+        shapes.push(("stay narrow", staying(&problem, narrow, 1, H200)));
+    }
+    // Several blocks of one warpgroup.
+    let each = match dim {
+        ..=64 => &[(64, 2), (128, 2), (64, 3), (64, 4)][..],
+        _ => &[(64, 2), (96, 2)],
+    };
+    for &(keys, resident) in each {
+        let one = WarpgroupShape {
+            groups: 1,
+            keys,
+            ..own
+        };
+        let name = ["", "", "two of", "three of", "four of"][resident as usize];
+        shapes.push((name, staying(&problem, one, resident, H200)));
     }
     for (name, shape) in shapes {
         let schedule = Schedule::new(TileSource::Direct);
@@ -313,6 +327,28 @@ fn short_sets() -> Vec<Set> {
 fn long_sets() -> Vec<Set> {
     let masks = [Mask::Full, Mask::Causal];
     let shapes = [(8, 16, 2048, 128), (2, 16, 8192, 128), (4, 32, 4096, 64)];
+    let set = |(batch, heads, length, dim)| {
+        masks.map(|mask| short(batch, heads, length, dim, mask, Dtype::Bf16))
+    };
+    shapes.into_iter().flat_map(set).collect()
+}
+
+/// Fewer tiles than multiprocessors.
+fn few_sets() -> Vec<Set> {
+    let shapes = [
+        (1, 8, 128, 64),
+        (1, 8, 256, 64),
+        (1, 8, 512, 64),
+        (2, 8, 512, 64),
+        (1, 8, 1024, 64),
+        (1, 16, 768, 64),
+        (2, 12, 320, 64),
+        (1, 8, 256, 128),
+        (1, 8, 512, 128),
+        (1, 16, 512, 128),
+        (1, 8, 1024, 128),
+    ];
+    let masks = [Mask::Full, Mask::Causal];
     let set = |(batch, heads, length, dim)| {
         masks.map(|mask| short(batch, heads, length, dim, mask, Dtype::Bf16))
     };
@@ -412,7 +448,7 @@ fn packed_set((lengths, dim, mask): (Vec<u32>, u32, Mask)) -> Set {
     }
     let direct = Schedule::new(TileSource::Direct);
     let mut stay = |shape: WarpgroupShape, name: &str| {
-        let shape = staying(&problem, shape, H200);
+        let shape = staying(&problem, shape, 1, H200);
         let plan = warpgroup_plan(&problem, shape, &direct, H200);
         arms.push((format!("{name} stay"), problem.clone(), plan));
     };
@@ -440,10 +476,17 @@ fn sets(name: &str) -> Vec<Set> {
                 arms: vec![chosen(problem)],
             })
             .collect(),
-        "deal" => some(&[0, 1, 4, 7, 14, 17, 18]).iter().map(deals).collect(),
-        "stages" => some(&[0, 1, 8, 15, 16, 19]).iter().map(stages).collect(),
+        "deal" => some(&[0, 1, 4, 7, 10, 13, 14, 16, 17, 18])
+            .iter()
+            .map(deals)
+            .collect(),
+        "stages" => some(&[0, 1, 4, 8, 10, 15, 16, 19])
+            .iter()
+            .map(stages)
+            .collect(),
         "short" => short_sets(),
         "long" => long_sets(),
+        "few" => few_sets(),
         "one" => vec![one_set()],
         "packed" => packed_batches().into_iter().map(packed_set).collect(),
         "paged" => some(&[0, 1, 8]).iter().map(paged).collect(),
@@ -456,7 +499,7 @@ fn sets(name: &str) -> Vec<Set> {
             .into(),
         other => {
             eprintln!(
-                "`{other}` is no set: decode, deal, stages, paged, tiny, spec, short, long, one, packed"
+                "`{other}` is no set: decode, deal, stages, paged, tiny, spec, short, few, long, one, packed"
             );
             std::process::exit(2);
         }

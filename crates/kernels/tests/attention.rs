@@ -350,8 +350,9 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
     let mut large = Problem::new(4, 16, 4096, 128);
     assert_eq!(chosen(&large, "sim:h200"), "wgmma");
     assert_eq!(chosen(&large, "sim:a100"), "large");
-    assert_eq!(chosen(&large, "sim:b200"), "large");
-    assert_eq!(chosen(&Problem::new(1, 8, 512, 64), "sim:h200"), "large");
+    assert_eq!(chosen(&large, "sim:b200"), "tcgen05");
+    assert_eq!(chosen(&Problem::new(1, 8, 512, 64), "sim:h200"), "wgmma");
+    assert_eq!(chosen(&Problem::new(1, 8, 256, 64), "sim:h200"), "large");
     assert_eq!(chosen(&Problem::new(4, 8, 512, 128), "sim:h200"), "wgmma");
     assert_eq!(chosen(&Problem::new(64, 12, 128, 64), "sim:h200"), "wgmma");
     assert_eq!(chosen(&Problem::new(2, 12, 128, 64), "sim:h200"), "large");

@@ -114,7 +114,7 @@ impl Cases {
                 ..warpgroup_shape(&problem, self.target)
             };
             let shape = match index % 3 {
-                2 => staying(&problem, shape, self.target),
+                2 => staying(&problem, shape, 1, self.target),
                 _ => shape,
             };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));

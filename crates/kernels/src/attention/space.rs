@@ -160,7 +160,10 @@ fn shape(
         keys: choice(candidate, "keys")?,
         stages: choice_or(candidate, "stages", 2)?,
         strip: choice_or(candidate, "strip", 1)?,
-        stay: choice_or(candidate, "stay", false)?.then_some(Stay { blocks: target.sms }),
+        stay: choice_or(candidate, "stay", false)?.then_some(Stay {
+            blocks: target.sms,
+            resident: 1,
+        }),
         turns: choice_or(candidate, "turns", false)?,
         ..warpgroup_shape(problem, target)
     };

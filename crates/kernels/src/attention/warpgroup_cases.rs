@@ -64,9 +64,34 @@ impl Cases {
             let shape = staying(
                 &problem,
                 warpgroup_shape(&problem, self.target),
+                1,
                 self.target,
             );
-            let stay = Some(Stay { blocks });
+            let stay = Some(Stay {
+                blocks,
+                resident: 1,
+            });
+            let shape = WarpgroupShape { stay, ..shape };
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+        }
+        // Several blocks of one warpgroup on a multiprocessor.
+        for (index, (keys, resident, dim)) in [(128, 2, 64), (64, 3, 64), (64, 4, 64), (64, 2, 128)]
+            .into_iter()
+            .enumerate()
+        {
+            let mut problem = Problem::new(2, 2, [130, 200, 64, 300][index], dim);
+            problem.mask = MASKS[index % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            let shape = WarpgroupShape {
+                groups: 1,
+                keys,
+                ..warpgroup_shape(&problem, self.target)
+            };
+            let shape = staying(&problem, shape, resident, self.target);
+            let stay = Some(Stay {
+                blocks: 1 + index as u32,
+                resident,
+            });
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
@@ -75,9 +100,13 @@ impl Cases {
         let shape = staying(
             &problem,
             warpgroup_shape(&problem, self.target),
+            1,
             self.target,
         );
-        let stay = Some(Stay { blocks: 3 });
+        let stay = Some(Stay {
+            blocks: 3,
+            resident: 1,
+        });
         let shape = WarpgroupShape { stay, ..shape };
         self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
     }
@@ -218,9 +247,10 @@ impl Cases {
         let sources = [TileSource::Direct, TileSource::Ticket, TileSource::Static];
         self.on_warpgroups(problem, listed, Schedule::new(sources[turn % 3]));
         if (64..=128).contains(&problem.head_dim) {
-            let shape = staying(problem, listed, self.target);
+            let shape = staying(problem, listed, 1, self.target);
             let stay = Some(Stay {
                 blocks: 1 + turn as u32,
+                resident: 1,
             });
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(problem, shape, Schedule::new(TileSource::Direct));

@@ -43,10 +43,16 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         weights: problem.weights,
         output: problem.output,
     };
-    match stays(problem, target) {
-        true => staying(problem, fewest_rounds(problem, shape, target), target),
-        false => shape,
+    if !stays(problem, target) {
+        return shape;
     }
+    let tiles = short_tiles(problem, shape, target);
+    let shape = WarpgroupShape {
+        groups: tiles.groups,
+        keys: tiles.keys,
+        ..shape
+    };
+    staying(problem, shape, tiles.resident, target)
 }
 
 /// Whether blocks stay, with the next tile's copies under way while this one is
@@ -65,39 +71,139 @@ fn stays(problem: &Problem, target: Target) -> bool {
     (64..=128).contains(&problem.head_dim) && room && short && !window && alike
 }
 
-/// Tiles of 128 or 192 rows: whichever leaves less of the last round of tiles, and of the
-/// last tile of a head, empty.
-fn fewest_rounds(problem: &Problem, shape: WarpgroupShape, target: Target) -> WarpgroupShape {
-    // Under a causal mask strips even out the rounds.
-    if problem.head_dim > 64 || problem.mask != Mask::Full {
-        return shape;
-    }
-    let wide = WarpgroupShape {
-        groups: 3,
-        keys: 96,
-        ..shape
-    };
-    // Changes of scores take the registers of a warpgroup.
-    if problem.scoring.mods.len() > 1 {
-        return shape;
-    }
-    let two = WarpgroupShape {
-        groups: 2,
-        keys: 128,
-        ..shape
-    };
-    let rounds = |shape: &WarpgroupShape| {
-        let tiles = strips(problem, &WarpgroupShape { strip: 1, ..*shape }).count();
-        tiles.div_ceil(target.sms.into()) as f64
-    };
-    match rounds(&wide) * WIDE_TILE < rounds(&two) {
-        true => wide,
-        false => two,
-    }
+/// Tiles of short sequences, and how long a round of them takes on a multiprocessor in microseconds:
+/// in any case, and for each key that a row sees. From the set `short` of `attention_plans`.
+#[derive(Clone, Copy)]
+struct ShortTiles {
+    groups: u32,
+    keys: u32,
+    /// Blocks on a multiprocessor.
+    resident: u32,
+    round: f64,
+    key: f64,
 }
 
-/// How long a tile of 192 rows and blocks of 96 keys takes, in tiles of 128 rows.
-const WIDE_TILE: f64 = 1.37;
+/// The usual ones.
+const TWO: ShortTiles = ShortTiles {
+    groups: 2,
+    keys: 128,
+    resident: 1,
+    round: 1.81,
+    key: 0.0083,
+};
+/// More rows for the same keys.
+const WIDE: ShortTiles = ShortTiles {
+    groups: 3,
+    keys: 96,
+    resident: 1,
+    round: 2.73,
+    key: 0.0109,
+};
+/// Three blocks, each with the next tile on its way: while one waits for scores or stores, the others
+/// multiply.
+const THREE_BLOCKS: ShortTiles = ShortTiles {
+    groups: 1,
+    keys: 64,
+    resident: 3,
+    round: 2.15,
+    key: 0.0127,
+};
+/// The same for wider heads, of which two fit. Where rows see more than two blocks of keys, the usual
+/// ones are 3 to 13 in a hundred ahead: they copy keys for twice the rows.
+const TWO_BLOCKS: ShortTiles = ShortTiles {
+    resident: 2,
+    ..THREE_BLOCKS
+};
+
+/// Where every tile has a place at once: small ones, so that more multiprocessors work.
+const ONE_WAVE: ShortTiles = ShortTiles {
+    keys: 128,
+    resident: 2,
+    ..THREE_BLOCKS
+};
+
+/// Whether nothing takes registers besides the scores, and sequences are alike: then blocks may have
+/// one warpgroup.
+fn plain(problem: &Problem) -> bool {
+    let scoring = &problem.scoring;
+    let exact = problem.weights == Weights::Split || scoring.prefix.is_some();
+    !problem.is_ragged() && !exact && scoring.mods.is_empty()
+}
+
+/// Whether tiles of 64 rows all have a place at once, two on a multiprocessor, and occupy a third of them. Such a launch was 1.1 to 1.5
+/// times as fast as cuDNN from 320 keys on (set `few` of `attention_plans`), where larger tiles leave
+/// multiprocessors idle; with fewer keys the ladder is ahead.
+fn in_one_wave(problem: &Problem, target: Target) -> bool {
+    let (queries, keys) = problem.longest();
+    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
+    let tiles = u64::from(queries.div_ceil(64)) * lines;
+    let sms = u64::from(target.sms);
+    plain(problem) && keys > 256 && (sms / 3..=2 * sms).contains(&tiles)
+}
+
+/// What suits short sequences: the least time of whole rounds.
+fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> ShortTiles {
+    let usual = ShortTiles {
+        groups: shape.groups,
+        keys: shape.keys,
+        ..TWO
+    };
+    let narrow = plain(problem);
+    let one_wave = in_one_wave(problem, target);
+    if problem.head_dim > 64 {
+        return match narrow && (one_wave || seen_keys(problem) <= 2 * TWO_BLOCKS.keys) {
+            true => TWO_BLOCKS,
+            false => usual,
+        };
+    }
+    if one_wave {
+        return ONE_WAVE;
+    }
+    let mut all = vec![usual];
+    // Under a causal mask strips even out the rounds.
+    if problem.mask == Mask::Full && problem.scoring.mods.len() < 2 {
+        all.push(WIDE);
+    }
+    if narrow {
+        all.push(THREE_BLOCKS);
+    }
+    let time = |tiles: &ShortTiles| round_time(problem, shape, tiles, target);
+    let best = all.into_iter().min_by(|a, b| time(a).total_cmp(&time(b)));
+    best.unwrap_or(usual)
+}
+
+/// Microseconds that all rounds of these tiles take, about.
+fn round_time(problem: &Problem, shape: WarpgroupShape, tiles: &ShortTiles, target: Target) -> f64 {
+    let shape = WarpgroupShape {
+        groups: tiles.groups,
+        strip: 1,
+        ..shape
+    };
+    let count = strips(problem, &shape).count() as f64;
+    // Under a causal mask a long tile and a short one are a strip. Masked blocks are a larger part of
+    // what narrow tiles see, and an odd tile is a strip of its own, which evens out less.
+    let (queries, keys) = problem.longest();
+    let (strip, seen, longer) = match problem.mask {
+        Mask::Causal => {
+            let along = queries.div_ceil(shape.rows());
+            let strip = f64::from(along) / f64::from(along.div_ceil(2).max(1));
+            let masked = if tiles.groups == 1 { 1.08 } else { 1.0 };
+            let odd = along > 1 && !along.is_multiple_of(2);
+            let longer = if odd { 1.1 * masked } else { masked };
+            (strip, (keys + shape.rows()) / 2, longer)
+        }
+        _ => (1.0, seen_keys(problem), 1.0),
+    };
+    let tile = tiles.round + tiles.key * f64::from(seen.min(keys));
+    let resident = f64::from(tiles.resident);
+    let rounds = count / strip / (f64::from(target.sms) * resident);
+    // In the last round fewer blocks may share a multiprocessor, and each is faster.
+    let last = match (rounds.fract() * resident).ceil() {
+        0.0 => 0.0,
+        blocks => (1.0 + blocks) / (1.0 + resident),
+    };
+    (rounds.floor() + last) * strip * tile * longer
+}
 
 /// The strips of a problem: along the rows of a sequence, heads, sequences.
 pub(super) fn strips(problem: &Problem, shape: &WarpgroupShape) -> Dim3 {
@@ -217,21 +323,41 @@ const PATIENCE: f64 = 0.005;
 /// How long it takes to begin and finish a tile, in blocks of keys.
 const FINISH: f64 = 0.6;
 
-/// The same with blocks that stay, and as many stages as there is room for. Under a
+/// The same with blocks that stay, `resident` on each multiprocessor, and as many stages as there
+/// is room for. Under a
 /// causal mask a strip is two tiles, a long one and a short one: all strips then take
 /// about as long, and can be dealt in turns.
-pub fn staying(problem: &Problem, shape: WarpgroupShape, target: Target) -> WarpgroupShape {
+pub fn staying(
+    problem: &Problem,
+    shape: WarpgroupShape,
+    resident: u32,
+    target: Target,
+) -> WarpgroupShape {
+    let stay = Stay {
+        blocks: target.sms * resident,
+        resident,
+    };
+    // A block that is alone has two warpgroups or more.
+    let shape = match resident {
+        1 => shape.scheduled(),
+        _ => shape,
+    };
     let shape = WarpgroupShape {
-        stay: Some(Stay { blocks: target.sms }),
+        stay: Some(stay),
+        strip: 1,
+        ..shape
+    };
+    let waits = strips(problem, &shape).count() > u64::from(stay.blocks);
+    let shape = WarpgroupShape {
         strip: match problem.mask {
-            // A list is in order, and evens out by itself.
-            Mask::Causal if shape.listed.is_none() => 2,
+            // A list is in order, and evens out by itself; so does a block for each tile.
+            Mask::Causal if shape.listed.is_none() && waits => 2,
             _ => 1,
         },
         ..shape
     };
-    // A little room for barriers and alignment.
-    let room = target.arch.limits().shared_opt_in - 2048;
+    // A kilobyte of each block is the driver's, and barriers and alignment take a little.
+    let room = (target.arch.limits().shared_opt_in + 1024) / resident - 1024 - 2048;
     let more = (2..=4)
         .rev()
         .map(|stages| WarpgroupShape { stages, ..shape });
@@ -264,7 +390,8 @@ pub(super) fn rank(problem: &Problem, target: Target) -> u32 {
         (false, _) => long,
     };
     let narrow = problem.head_dim < 64 && problem.mask != Mask::Full;
-    match tiles >= enough && length >= long && !narrow {
+    let one_wave = stays(problem, target) && in_one_wave(problem, target);
+    match one_wave || tiles >= enough && length >= long && !narrow {
         true => 6,
         false => 0,
     }
@@ -321,19 +448,43 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
 #[cfg(test)]
 mod tests {
     use super::{alike, typical_length, warpgroup_shape};
-    use crate::attention::problem::Problem;
+    use crate::attention::problem::{Mask, Problem};
     use crate::family::Target;
     use heist_builder::Arch;
 
+    const H200: Target = Target {
+        arch: Arch::SM_90A,
+        sms: 132,
+    };
+
     #[test]
     fn a_strip_earns_the_time_that_others_wait_for_it() {
-        let target = Target {
-            arch: Arch::SM_90A,
-            sms: 132,
-        };
-        let strip = |keys| warpgroup_shape(&Problem::new(1, 16, keys, 128), target).strip;
+        let strip = |keys| warpgroup_shape(&Problem::new(1, 16, keys, 128), H200).strip;
         // The more keys a tile has, the less there is to gain, and the longer others wait.
         assert_eq!([4096, 8192, 16384, 32768].map(strip), [2, 2, 1, 1]);
+    }
+
+    /// Short sequences of heads of 64 elements have three blocks on a multiprocessor, unless wide
+    /// tiles fit them better or sequences are long; wider heads two, where rows see few keys.
+    #[test]
+    fn short_sequences_share_a_multiprocessor() {
+        let resident = |batch, heads, length, dim, mask| {
+            let mut problem = Problem::new(batch, heads, length, dim);
+            problem.mask = mask;
+            let shape = warpgroup_shape(&problem, H200);
+            (shape.groups, shape.resident())
+        };
+        let (full, causal) = (Mask::Full, Mask::Causal);
+        assert_eq!(resident(64, 12, 128, 64, full), (1, 3));
+        assert_eq!(resident(32, 16, 256, 64, causal), (1, 3));
+        assert_eq!(resident(16, 12, 384, 64, full), (3, 1));
+        assert_eq!(resident(16, 16, 128, 128, full), (1, 2));
+        assert_eq!(resident(16, 32, 256, 128, causal), (1, 2));
+        assert_eq!(resident(8, 32, 512, 128, full), (2, 1));
+        assert_eq!(resident(4, 32, 4096, 64, full), (3, 1));
+        // One tile for each block.
+        assert_eq!(resident(1, 8, 512, 64, full), (1, 2));
+        assert_eq!(resident(1, 16, 512, 128, causal), (1, 2));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) const GROUP_ROWS: u32 = 64;
 pub struct WarpgroupShape {
     /// Elements of a head: a multiple of 16 up to 256.
     pub head_dim: u32,
-    /// Warpgroups with 64 query rows each: 2 or 3.
+    /// Warpgroups with 64 query rows each: 1, 2 or 3.
     pub groups: u32,
     /// Keys of a block: a multiple of 16 up to 256.
     pub keys: u32,
@@ -52,13 +52,23 @@ pub struct WarpgroupShape {
 pub struct Stay {
     /// The most blocks of a launch: as many as run at a time.
     pub blocks: u32,
+    /// How many of them a multiprocessor holds: while one waits for scores or stores its
+    /// results, the others multiply.
+    pub resident: u32,
 }
 
 impl WarpgroupShape {
-    /// The same for a scheduler to hand out tiles to.
+    /// The same for a scheduler to hand out tiles to. Blocks of one warpgroup, which are for blocks
+    /// that stay, become blocks of two.
     #[must_use]
     pub fn scheduled(self) -> WarpgroupShape {
+        let (groups, keys) = match self.groups {
+            1 => (2, 128),
+            groups => (groups, self.keys),
+        };
         WarpgroupShape {
+            groups,
+            keys,
             stay: None,
             stages: 2,
             ..self
@@ -87,9 +97,15 @@ impl WarpgroupShape {
             stages,
             ..
         } = *self;
-        if !matches!(groups, 2 | 3) {
+        if !matches!(groups, 1..=3) {
             return Err(KernelError::unfit(format!(
-                "{groups} warpgroups: 2 or 3 share the registers of a multiprocessor with one that copies"
+                "{groups} warpgroups: 1 to 3 share the registers of a multiprocessor with one that copies"
+            )));
+        }
+        if !matches!((groups, self.resident()), (1, 2..=4) | (2 | 3, 1)) {
+            return Err(KernelError::unfit(format!(
+                "{} blocks of {groups} warpgroups on a multiprocessor: 2 to 4 of one, or one of more",
+                self.resident()
             )));
         }
         if !keys.is_multiple_of(16) || !(16..=256).contains(&keys) {
@@ -132,14 +148,21 @@ impl WarpgroupShape {
         128 * (self.groups + 1)
     }
 
-    /// Registers of a thread, with one block on a multiprocessor.
+    /// Blocks that a multiprocessor holds.
+    pub(in crate::attention) fn resident(&self) -> u32 {
+        self.stay.map_or(1, |stay| stay.resident)
+    }
+
+    /// Registers of a thread.
     pub(in crate::attention) fn registers(&self) -> Registers {
-        let even = 65536 / self.threads() / 8 * 8;
-        let (multiplying, copying) = match self.groups {
-            2 if self.prefix => (232, 40),
-            2 => (240, 24),
-            _ => (160, 32),
+        let even = 65536 / (self.threads() * self.resident()) / 8 * 8;
+        let copying = match self.groups {
+            3 => 32,
+            _ if self.prefix => 40,
+            _ => 24,
         };
+        // The thread that copies leaves the others what it does not need.
+        let multiplying = ((self.groups + 1) * even - copying) / self.groups / 8 * 8;
         Registers {
             even,
             multiplying,
@@ -180,8 +203,11 @@ impl fmt::Display for WarpgroupShape {
         if let Some(heads) = self.listed {
             write!(f, " listed for {heads} heads")?;
         }
-        if self.stay.is_some() {
+        if let Some(stay) = self.stay {
             f.write_str(" staying")?;
+            if stay.resident > 1 {
+                write!(f, ", {} blocks a multiprocessor", stay.resident)?;
+            }
         }
         f.write_str(if self.turns { " in turns" } else { "" })
     }

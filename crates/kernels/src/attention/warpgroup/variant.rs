@@ -31,7 +31,7 @@ fn build_staying<P: Parameters<WarpgroupArgs>>(
 ) -> Result<BuiltKernel<P>, BuildError> {
     KernelSpec::<P>::new("attention_wgmma")
         .block(shape.threads())
-        .min_blocks(1)
+        .min_blocks(shape.resident())
         .build(arch, |k, args| {
             let (args, tables) = P::parts(args);
             let rings = Rings::new(k, &shape);
