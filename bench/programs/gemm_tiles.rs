@@ -2,7 +2,7 @@
 //! for `bench/kernels/gemm_tiles.py`, which runs them beside cuBLAS.
 //!
 //! ```text
-//! cargo run -p heist-bench --bin gemm_tiles -- DIR [SET]
+//! cargo run -p heist-bench --bin gemm_tiles -- DIR [SET [SHAPE...]]
 //! ```
 //!
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
@@ -10,7 +10,7 @@
 //! ones), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
 //! variant) or `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
-//! ones.
+//! ones; others are given as 1544x1544x1544: m, n, k.
 
 use heist_builder::Arch;
 use heist_kernels::gemm::{
@@ -256,7 +256,7 @@ const TINY: &[(u32, u32, u32)] = &[
 ];
 
 /// Each with every kind of scales and both ways to sum.
-fn tiny_problems() -> Vec<Gemm> {
+fn tiny_problems(shapes: &[(u32, u32, u32)]) -> Vec<Gemm> {
     let kinds = [
         (Scales::Tensor, Summing::Fast),
         (Scales::Tensor, Summing::Levels),
@@ -272,7 +272,7 @@ fn tiny_problems() -> Vec<Gemm> {
             ..plain
         })
     };
-    TINY.iter().flat_map(of).collect()
+    shapes.iter().flat_map(of).collect()
 }
 
 fn map(map: &TensorMap) -> Value {
@@ -499,10 +499,24 @@ fn describe(
     Ok(json!({ "name": name, "steps": steps, "buffers": buffers }))
 }
 
+/// A shape as it is given: m, n and k with an x between.
+fn shape(word: &str) -> Result<(u32, u32, u32), String> {
+    let sides: Result<Vec<u32>, _> = word.split('x').map(str::parse).collect();
+    match sides.as_deref() {
+        Ok(&[m, n, k]) => Ok((m, n, k)),
+        _ => Err(format!(
+            "`{word}` is no shape: write m, n and k as 1544x1544x1544"
+        )),
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
-        return Err("usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups|experts]".into());
+        return Err(
+            "usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups|experts [SHAPE...]]"
+                .into(),
+        );
     };
     let directory = Path::new(directory);
     std::fs::create_dir_all(directory)?;
@@ -515,17 +529,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut written, mut all) = (BTreeMap::new(), Vec::new());
     let half =
         |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
+    let given: Vec<(u32, u32, u32)> = rest
+        .iter()
+        .skip(1)
+        .map(|word| shape(word))
+        .collect::<Result<_, _>>()?;
+    let or = |usual: &[(u32, u32, u32)]| match given.is_empty() {
+        true => usual.to_vec(),
+        false => given.clone(),
+    };
     let mut problems: Vec<Gemm> = match set {
-        "orders" => LARGE.iter().map(half).collect(),
-        "tiny" => tiny_problems(),
-        "small" => SHAPES
+        "orders" => or(LARGE).iter().map(half).collect(),
+        "tiny" => tiny_problems(&or(TINY)),
+        "small" => or(SHAPES)
             .iter()
             .map(half)
             .filter(|gemm| gemm.m <= 48)
             .collect(),
-        _ => SHAPES.iter().map(half).collect(),
+        _ => or(SHAPES).iter().map(half).collect(),
     };
-    if set == "orders" || set == "chosen" {
+    if given.is_empty() && (set == "orders" || set == "chosen") {
         for size in [2048, 4096, 8192] {
             let word = Gemm::new(size, size, size, Input::Tf32, Output::F32, Layout::Nt);
             problems.push(word);

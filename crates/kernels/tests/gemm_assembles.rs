@@ -110,13 +110,22 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         (tiny(Scales::Blocks), "wgmma:64x192x64/6"),
         (tiny(Scales::Blocks), "wgmma:64x32x64/6/swapped"),
         (tiny(Scales::Rows).epilogue(epilogue), "wgmma:128x128x64/6"),
+        (tiny(Scales::Rows), "wgmma:128x128x64/6/cluster=2"),
+        (tiny(Scales::Tensor), "wgmma:64x128x128/3"),
         (tiny(Scales::Tensor), "wgmma:128x128x64/5/cluster=2"),
         (
             Gemm {
                 sums: Summing::Fast,
                 ..tiny(Scales::Rows)
             },
-            "wgmma:128x256x64/4",
+            "wgmma:128x256x64/4/cluster=2",
+        ),
+        (
+            Gemm {
+                sums: Summing::Fast,
+                ..tiny(Scales::Rows)
+            },
+            "wgmma:256x128x64/4/cluster=2",
         ),
     ] {
         let tiling = tiling.parse().expect("a tile shape");

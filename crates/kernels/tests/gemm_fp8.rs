@@ -34,6 +34,9 @@ fn every_kind_of_scales_at_every_edge() {
         ("wgmma:64x64x64/3", 70, 72, 400),
         ("wgmma:128x128x64/4", 130, 264, 144),
         ("wgmma:64x32x128/2", 66, 40, 528),
+        // A whole part of the depth and a rest, of rows that end inside of a tile.
+        ("wgmma:128x64x64/4/cluster=2", 300, 104, 912),
+        ("wgmma:256x64x64/3", 260, 72, 656),
         ("wgmma:64x8x64/4", 1, 1, 16),
         ("wgmma:64x16x128/3/swapped", 9, 200, 272),
         ("wgmma:128x32x64/3/swapped", 33, 130, 144),

@@ -2,6 +2,7 @@
 
 use super::kernel::left;
 use super::problem::{Activation, Epilogue, Scales};
+use super::row_scales::RowScales;
 use heist_builder::{
     Bool, Global, Half, Kernel, Ptr, Storable, Val, WarpTile, WgmmaResult, bf16, f16,
 };
@@ -103,17 +104,6 @@ pub(crate) struct Placed<'k> {
     pub(crate) factors: Ptr<'k, Global, f32>,
 }
 
-/// Factors of rows and columns.
-#[derive(Clone, Copy)]
-pub(crate) struct RowScales<'k> {
-    /// From the first row on.
-    pub(super) rows: Ptr<'k, Global, f32>,
-    /// From the first column on.
-    pub(super) cols: Ptr<'k, Global, f32>,
-    /// The first row's, where it has been read.
-    row: Option<Val<'k, f32>>,
-}
-
 impl<'k, T: Storable> To<'k, T> {
     /// The same from a row and column on. One address a row; from there on columns
     /// are constants.
@@ -132,6 +122,12 @@ impl<'k, T: Storable> To<'k, T> {
             cols: self.cols.map(|cols| left(cols, col)),
             ..*self
         }
+    }
+
+    /// The same with the factor of the thread's first or second row of 16, where it was read ahead.
+    pub(super) fn half(mut self, half: usize) -> To<'k, T> {
+        self.scales = self.scales.map(|scales| scales.half(half));
+        self
     }
 
     /// The same, where the row has a place of its own. A row outside has the first place, and is not
@@ -160,27 +156,6 @@ impl<'k, T: Storable> To<'k, T> {
             rows,
             cols: self.cols.map(|cols| left(cols, col)),
             ..*self
-        }
-    }
-}
-
-impl<'k> RowScales<'k> {
-    /// The same from a row and column on, with the row's factor, if it is inside.
-    fn from(&self, row: Val<'k, u32>, col: Val<'k, u32>, rows: Option<Val<'k, u32>>) -> Self {
-        let k = row.kernel();
-        let from = self.rows.at(row);
-        let factor = match rows {
-            None => from.load(),
-            Some(rows) => {
-                let factor = k.var(0.0f32);
-                k.if_(rows.gt(0u32), || factor.set(from.load()));
-                factor.get()
-            }
-        };
-        RowScales {
-            rows: from,
-            cols: self.cols.at(col),
-            row: Some(factor),
         }
     }
 }
@@ -232,11 +207,7 @@ impl Finish {
     /// The factors of rows and columns, where there are any.
     pub(crate) fn of_rows<'k>(&self, scales: [Ptr<'k, Global, f32>; 2]) -> Option<RowScales<'k>> {
         let [rows, cols] = scales;
-        (self.scales == Scales::Rows).then_some(RowScales {
-            rows,
-            cols,
-            row: None,
-        })
+        (self.scales == Scales::Rows).then(|| RowScales::new(rows, cols))
     }
 
     /// The results of a pair of accumulators, `further` columns from where `to` begins. Nothing
@@ -393,9 +364,12 @@ impl Finish {
         to: &To<'k, T>,
     ) -> Option<[Val<'k, f32>; 2]> {
         let place = ColumnPair::new(further, to);
-        to.scales.map(|scales| {
-            let cols = scales.cols.at(further);
-            place.read(k, || cols.load_vec::<2>(), || cols.load())
+        to.scales.map(|scales| match scales.ahead {
+            Some(ahead) => ahead.pair(k, further),
+            None => {
+                let cols = scales.cols.at(further);
+                place.read(k, || cols.load_vec::<2>(), || cols.load())
+            }
         })
     }
 

@@ -191,7 +191,7 @@ impl<'k> Staged<'k> {
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
         // The position of this thread's accumulators, for their addends.
         let (row, col) = (warp_row + (lane >> 2), (lane & 3) << 1);
-        let lines = [0, 8].map(|further| to.from(row + further, col));
+        let lines = [0, 1].map(|half| to.from(row + half * 8, col).half(half as usize));
         let per = self.shape.width / 8;
         let panels = sums.blocks() as u32 / per;
         for panel in 0..panels {

@@ -16,6 +16,7 @@ mod leave;
 mod operand;
 mod problem;
 mod reference;
+mod row_scales;
 mod scales;
 mod space;
 mod split;

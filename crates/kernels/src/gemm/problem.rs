@@ -106,8 +106,8 @@ words! {
     /// How products of 8-bit floats are added. Tensor cores keep 13 bits of fraction
     /// when they do; all other types are added in f32.
     Summing: "way to sum" {
-        /// Two levels: tensor cores accumulate 128 elements of the depth, threads add these sums in
-        /// f32.
+        /// Two levels: tensor cores accumulate up to 512 elements of the depth (128 where blocks have
+        /// scales), threads add these sums in f32.
         Levels = "levels",
         /// By the tensor cores alone: faster, and less exact for a larger depth.
         Fast = "fast",

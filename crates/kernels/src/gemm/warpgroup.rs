@@ -16,6 +16,11 @@ use heist_builder::{
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
 
+/// How many times 128 bytes of the depth are added by the tensor cores before f32, where sums in two
+/// levels have no scales: the error stays that of rounding results to halves (1.7e-3 of the norm), as
+/// with 128 bytes.
+const PART: u32 = 4;
+
 /// The contents of a stage. Every element type is copied as bits, in rows of 128 bytes.
 type Stage = (TileSpec<'static, f16>, TileSpec<'static, f16>);
 
@@ -52,7 +57,7 @@ pub(crate) struct Ends<'p, 'k> {
     gatherer: Option<BulkGatherer<'p, 'k, Stage>>,
     /// Stages of the next tile that are already in flight.
     ahead: Var<'k, u32>,
-    /// The number of this thread's warpgroup.
+    /// The number of this thread's warpgroup; the first one copies.
     group: Val<'k, u32>,
 }
 
@@ -92,8 +97,8 @@ pub(crate) struct Factors<'k> {
 pub(crate) enum Levels<'k> {
     /// By the tensor cores.
     One,
-    /// 128 bytes of the depth by the tensor cores; then these sums in f32, times the scales
-    /// of their blocks if they have any.
+    /// A part of the depth by the tensor cores; then these sums in f32. Parts are 128 bytes where
+    /// blocks have scales, which their sums are multiplied by, and [`PART`] times as many where not.
     Two(Option<BlockScales<'k>>),
 }
 
@@ -209,13 +214,14 @@ impl<'p, 'k> Ends<'p, 'k> {
         }
     }
 
-    /// One tile: `store` receives 64 rows of a warpgroup's accumulators, and the first of these
-    /// rows in the tile.
-    pub(crate) fn tile<H: WgmmaInput>(
+    /// One tile: `store` receives 64 rows of a warpgroup's accumulators, the first of these
+    /// rows in the tile, and what `ahead` read for them before the products.
+    pub(crate) fn tile<H: WgmmaInput, A>(
         &self,
         factors: Factors<'k>,
         levels: Levels<'k>,
-        store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>),
+        ahead: impl Fn(Val<'k, u32>) -> A,
+        store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
         let k = self.k;
         k.if_else(
@@ -240,12 +246,16 @@ impl<'p, 'k> Ends<'p, 'k> {
                 let places: Vec<_> = (0..rows / GROUP_ROWS)
                     .map(|part| row + part * GROUP_ROWS)
                     .collect();
+                let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
                 let sums = match levels {
                     Levels::One => self.in_one_level::<H>(factors, &places),
+                    Levels::Two(None) if places.len() == 1 => {
+                        vec![self.in_parts::<H>(factors, places[0])]
+                    }
                     Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
                 };
-                for (sums, row) in sums.iter().zip(places) {
-                    store(sums, row);
+                for ((sums, row), read) in sums.iter().zip(places).zip(read) {
+                    store(sums, row, read);
                 }
             },
         );
@@ -269,7 +279,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                     k.fence_async_shared();
                 }
                 for (sums, row) in sums.iter().zip(rows) {
-                    self.multiply::<H>(factors, stage, sums, *row);
+                    self.multiply::<H>(factors, stage, sums, *row, false);
                 }
                 // The products before have ended: their stage can be released.
                 sums[0].wait_for_older(rows.len() as u32);
@@ -278,6 +288,35 @@ impl<'p, 'k> Ends<'p, 'k> {
         let sums = sums.into_iter().map(WgmmaSums::finish).collect();
         self.consumer.release_last();
         sums
+    }
+
+    /// The same in two levels without scales: [`PART`] times 128 bytes of the depth by the tensor
+    /// cores, whose sums have 13 bits of fraction, then f32. Inside of a part products follow each
+    /// other without a wait.
+    fn in_parts<H: WgmmaInput>(&self, factors: Factors<'k>, row: Val<'k, u32>) -> WgmmaResult<'k> {
+        let k = self.k;
+        let Tiling { cols, depth, .. } = self.tiling;
+        let part = WgmmaSums::zero(&k, cols);
+        let total = WgmmaResult::zero(&k, cols);
+        let stage = |fresh| {
+            self.consumer.consume_lagging(|stage| {
+                self.multiply::<H>(factors, stage, &part, row, fresh);
+                part.wait_for_older(1);
+            });
+        };
+        let add = || part.add_to(&total, 0, |_| None);
+        let stages = PART / (depth / SPAN);
+        let whole = factors.steps / stages;
+        k.for_range(0, whole, |_| {
+            (0..stages).for_each(|at| stage(at == 0));
+            add();
+        });
+        k.for_range(whole * stages, factors.steps, |_| {
+            stage(true);
+            add();
+        });
+        self.consumer.release_last();
+        total
     }
 
     /// The same in two levels. While a warpgroup adds up its sums, the other one's products
@@ -365,13 +404,14 @@ impl<'p, 'k> Ends<'p, 'k> {
         });
     }
 
-    /// Adds the products of a stage.
+    /// Adds the products of a stage, or sets the sums to them.
     fn multiply<H: WgmmaInput>(
         &self,
         factors: Factors<'k>,
         (left, right): (SharedTile<'k, f16>, SharedTile<'k, f16>),
         sums: &WgmmaSums<'k>,
         row: Val<'k, u32>,
+        fresh: bool,
     ) {
         let Tiling {
             rows, cols, depth, ..
@@ -379,8 +419,11 @@ impl<'p, 'k> Ends<'p, 'k> {
         let left = factors.left.operands::<H>(left, row, rows, depth);
         let right = factors.right.operands::<H>(right, self.k.c(0), cols, depth);
         sums.accumulate(|batch| {
-            for (left, right) in left.into_iter().zip(right) {
-                batch.mma(left, right);
+            for (step, (left, right)) in left.into_iter().zip(right).enumerate() {
+                match step {
+                    0 if fresh => batch.mma_fresh(left, right),
+                    _ => batch.mma(left, right),
+                }
             }
         });
     }

@@ -5,6 +5,7 @@ use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
 use super::leave::{Share, Staged, Staging, store_share, store_turned};
 use super::problem::{Gemm, Input, Layout, Major, Output, Scales};
+use super::row_scales::Ahead;
 use super::scales::{BLOCK, BlockScales};
 use super::split;
 use super::tiling::Tiling;
@@ -120,6 +121,8 @@ struct Form {
     /// Whether there are several products.
     batched: bool,
     way: Way,
+    /// Whether factors of rows and columns are read before the products.
+    ahead: bool,
     /// Whether all tiles lie inside of the result, down and across.
     even: [bool; 2],
 }
@@ -153,7 +156,12 @@ impl Form {
             _ => Way::Threads,
         };
         let [rows, cols] = extent(tiling);
-        let clipped = matches!(way, Way::Staged(_)) && !finish.reads();
+        let staged = matches!(way, Way::Staged(_));
+        // 256 rows leave no registers for them.
+        let room = !tiling.swapped && tiling.rows <= 128;
+        let ahead = problem.scales == Scales::Rows && staged && room;
+        let reads = finish.adds || finish.bias || problem.scales == Scales::Rows && !ahead;
+        let clipped = staged && !reads;
         // A cluster's last tiles may lie outside.
         let (down, across) = match tiling.swapped {
             false => (rows * tiling.cluster, cols),
@@ -168,6 +176,7 @@ impl Form {
             levels: problem.in_levels(),
             batched: problem.batch > 1,
             way,
+            ahead,
             even: [
                 clipped || problem.m.is_multiple_of(down),
                 clipped || problem.n.is_multiple_of(across),
@@ -257,7 +266,15 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         };
         let body = |tile| {
             let factors = factors(&args, form, tile);
-            ends.tile::<H>(factors, levels(&args, form), |sums, row| {
+            let ahead = |row| {
+                read_ahead(
+                    k,
+                    &args,
+                    form,
+                    [factors.left.first + row, factors.right.first],
+                )
+            };
+            ends.tile::<H, _>(factors, levels(&args, form), ahead, |sums, row, read| {
                 k.comment("the epilogue");
                 let at = OutputOrigin {
                     row: factors.left.first + row,
@@ -267,7 +284,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 };
                 match (form.way, staged) {
                     (Way::Shares, _) => at.share(k, &args, tiling, sums),
-                    (_, staged) => at.leave::<O>(k, &args, form, staged, sums),
+                    (_, staged) => at.leave::<O>(k, &args, form, staged, sums, read),
                 }
             });
         };
@@ -278,6 +295,25 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         }
         done
     })
+}
+
+/// What the epilogue of 64 rows needs besides their sums, and is read before the products: the
+/// factor of all, and those of rows and columns.
+type Read<'k> = (Val<'k, f32>, Option<Ahead<'k>>);
+
+fn read_ahead<'k>(
+    k: &Kernel<'k>,
+    args: &WgmmaArgs<On<'k>>,
+    form: &Form,
+    [row, col]: [Val<'k, u32>; 2],
+) -> Read<'k> {
+    let scales = [args.scale_a, args.scale_b];
+    let ahead = form.ahead.then(|| {
+        let scales = [args.scale_a.at(row), args.scale_b.at(col)];
+        let inside = [left(args.m, row), left(args.n, col)];
+        Ahead::read(k, scales, inside, form.tiling.cols)
+    });
+    (form.finish.factor(args.alpha, scales), ahead)
 }
 
 /// How its products are added.
@@ -346,6 +382,7 @@ impl<'k> OutputOrigin<'k> {
         form: &Form,
         staged: Option<Staged<'k>>,
         sums: &WgmmaResult<'k>,
+        (alpha, ahead): Read<'k>,
     ) {
         let swapped = form.tiling.swapped;
         let (row, col) = match swapped {
@@ -364,11 +401,12 @@ impl<'k> OutputOrigin<'k> {
             pitch: args.ldc,
             rows: (!form.even[0]).then(|| left(args.m, row)),
             cols: (!form.even[1]).then(|| left(args.n, col)),
-            alpha: form.finish.factor(args.alpha, [args.scale_a, args.scale_b]),
+            alpha,
             beta: args.beta,
             scales: form
                 .finish
-                .of_rows([args.scale_a.at(row), args.scale_b.at(col)]),
+                .of_rows([args.scale_a.at(row), args.scale_b.at(col)])
+                .map(|scales| scales.ahead(ahead)),
             placed: None,
         };
         let finish = &form.finish;

@@ -164,10 +164,15 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
                 work.groups.locate(tile, |found, sides| {
                     let col0 = sides[1].first;
                     work.groups.if_good(found, col0, || {
-                        ends.tile::<H>(work.factors(found, sides), Levels::One, |sums, row| {
-                            k.comment("the epilogue");
-                            work.store::<O>(k, found, [found.row + row, col0], sums);
-                        });
+                        ends.tile::<H, ()>(
+                            work.factors(found, sides),
+                            Levels::One,
+                            |_| (),
+                            |sums, row, ()| {
+                                k.comment("the epilogue");
+                                work.store::<O>(k, found, [found.row + row, col0], sums);
+                            },
+                        );
                     });
                 });
             };
