@@ -92,7 +92,7 @@ impl Sampling {
         let Sampling::Sustained(length) = self else {
             return None;
         };
-        let one = call.ns() as f64 * f64::from(calls);
+        let one = call.ns() * f64::from(calls);
         let many = (length.as_nanos() as f64 / one.max(1.0)).ceil();
         Some(many.clamp(1.0, 100_000.0) as u32)
     }
