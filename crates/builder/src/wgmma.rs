@@ -291,6 +291,12 @@ impl<'k> WgmmaSums<'k> {
         WarpTile::over(&self.k, &self.sums)
     }
 
+    /// The accumulators of one thread, for sums that are not being added to: to be saved, or
+    /// set to what was saved.
+    pub fn vars(&self) -> impl Iterator<Item = Var<'k, f32>> {
+        self.sums.iter().flatten().copied()
+    }
+
     fn operand(&self) -> Opnd {
         let all = self.sums.iter().flatten();
         Opnd::Vector(all.map(|sum| sum.reg.into()).collect())

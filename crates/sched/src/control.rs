@@ -8,6 +8,7 @@
 //! | 4 | how much of the launch has ended, where its policy has words |
 //! | 5 ... 15 | words of the policy |
 //! | 16 ... 18 | counters of the classes of tiles, where there are some |
+//! | 16 ... 19 | spare blocks, and the queue of tiles that were left half done, where they may be |
 //!
 //! All are zero before the first launch that uses them. A launch leaves them at
 //! zero (but for an exit record, and a bell that somebody else rang), so the next
@@ -31,6 +32,8 @@ const POLICY: u32 = 5;
 /// Words that a policy can have.
 pub const POLICY_WORDS: u32 = 11;
 const CLASSES: u32 = POLICY + POLICY_WORDS;
+/// A kernel with classes does not pause.
+const PAUSES: u32 = CLASSES;
 
 /// The control words inside a kernel.
 #[derive(Clone, Copy, Debug)]
@@ -56,17 +59,58 @@ impl<'k> Control<'k> {
     pub(crate) fn class_counters(self) -> Ptr<'k, Global, u64> {
         self.0.at(CLASSES)
     }
+
+    /// Blocks that nobody waits for, less those that the launch began with.
+    pub(crate) fn spare(self) -> Ptr<'k, Global, i32> {
+        self.0.at(PAUSES).cast::<i32>()
+    }
+
+    /// Half-done tiles in the queue that nobody has taken.
+    pub(crate) fn waiting(self) -> Ptr<'k, Global, i32> {
+        self.0.at(PAUSES + 1).cast::<i32>()
+    }
+
+    /// How many were put in the queue so far.
+    pub(crate) fn queued(self) -> Ptr<'k, Global, u32> {
+        self.0.at(PAUSES + 2).cast::<u32>()
+    }
+
+    /// How many were taken out.
+    pub(crate) fn dequeued(self) -> Ptr<'k, Global, u32> {
+        self.0.at(PAUSES + 3).cast::<u32>()
+    }
 }
 
-/// Clears a policy's words, and the counters of classes, at the end of a launch.
+/// What a launch clears at its end.
+#[derive(Clone, Copy)]
+pub(crate) struct Swept {
+    /// Words of the policy.
+    pub(crate) policy: u32,
+    /// The counters of classes.
+    pub(crate) classes: bool,
+    /// What blocks that pause share, and the ticket counter, which then counts no endings.
+    pub(crate) pauses: bool,
+}
+
+impl Swept {
+    fn all(self) -> impl Iterator<Item = u32> {
+        let policy = POLICY..POLICY + self.policy.min(POLICY_WORDS);
+        let classes = CLASSES..CLASSES + if self.classes { 3 } else { 0 };
+        let pauses = PAUSES..PAUSES + if self.pauses { 4 } else { 0 };
+        let tickets = 0..u32::from(self.pauses);
+        policy.chain(classes).chain(pauses).chain(tickets)
+    }
+}
+
+/// Clears the words that a launch's blocks share, at its end.
 ///
 /// Every cluster reports how many clusters of the grid it ran for: itself, and with launch control
 /// those that it took over. The cluster that completes the grid is the last one, and writes zeros.
 #[derive(Clone, Copy)]
 pub(crate) struct Sweeper<'k> {
     control: Control<'k>,
-    words: u32,
-    classes: bool,
+    /// The words to clear.
+    words: Swept,
     /// Clusters of the grid.
     grid: Val<'k, u32>,
     /// How many clusters of the grid this cluster ran for.
@@ -74,23 +118,22 @@ pub(crate) struct Sweeper<'k> {
 }
 
 impl<'k> Sweeper<'k> {
-    /// For a policy of so many words, and tiles with or without classes; none where there
-    /// is nothing to clear.
+    /// None where there is nothing to clear.
     pub(crate) fn new(
         k: &Kernel<'k>,
         control: Control<'k>,
-        (words, classes): (u32, bool),
+        words: Swept,
         grid: Val<'k, u32>,
     ) -> Option<Sweeper<'k>> {
-        if words > POLICY_WORDS {
+        let own = words.policy;
+        if own > POLICY_WORDS {
             k.fail(format!(
-                "the policy's blocks share {words} words, and {POLICY_WORDS} fit"
+                "the policy's blocks share {own} words, and {POLICY_WORDS} fit"
             ));
         }
-        (words > 0 || classes).then(|| Sweeper {
+        words.all().next().is_some().then(|| Sweeper {
             control,
-            words: words.min(POLICY_WORDS),
-            classes,
+            words,
             grid,
             share: k.var(1u32).named("stands_for"),
         })
@@ -103,13 +146,8 @@ impl<'k> Sweeper<'k> {
         let share = self.share.get().cast::<u64>();
         let before = ended.atomic_add_with(Order::AcquireRelease, Scope::Gpu, share);
         k.if_((before + share).eq(self.grid.cast::<u64>()), || {
-            for index in 0..self.words {
-                let word = self.control.policy_word(index);
-                word.store_relaxed(Scope::Gpu, 0u64);
-            }
-            for class in 0..if self.classes { 3 } else { 0 } {
-                let counter = self.control.class_counters().at(class);
-                counter.store_relaxed(Scope::Gpu, 0u64);
+            for word in self.words.all() {
+                self.control.0.at(word).store_relaxed(Scope::Gpu, 0u64);
             }
             ended.store_relaxed(Scope::Gpu, 0u64);
         });

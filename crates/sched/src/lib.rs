@@ -16,6 +16,7 @@ mod control;
 mod erased;
 mod hidden;
 mod order;
+mod pause;
 mod plan;
 mod policies;
 mod policy;
@@ -38,6 +39,7 @@ pub use hidden::{Hidden, HiddenOn, HiddenWith, Numbers, Scheduled, ScheduledWith
 pub use order::{
     AnyOrder, Extent, Grouped, Hilbert, Linear, OrderError, Position, Reversed, Table, TileOrder,
 };
+pub use pause::Pause;
 pub use plan::{Plan, PlanError};
 pub use policies::*;
 pub use policy::{And, Inverse, Or, Policy, TileId};

@@ -3,6 +3,7 @@
 use crate::control::CONTROL_WORDS;
 use crate::hidden::{HiddenWith, Numbers};
 use crate::order::OrderError;
+use crate::pause::{SPARE, area_words};
 use crate::policy::Policy;
 use crate::program::control_words;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
@@ -24,7 +25,7 @@ pub struct Plan {
     /// is not watched.
     pub watch: Vec<u64>,
     /// The control words as the first launch should find them: zeros, and behind them
-    /// a policy that is loaded.
+    /// a policy that is loaded, or room for tiles that are left half done.
     pub control: Vec<u64>,
     /// How many clusters are launched.
     pub workers: u32,
@@ -110,11 +111,19 @@ impl<A: KernelParams> TiledKernel<A> {
         }
         let count = count as u32;
         let resident = resident.max(1);
-        let workers = if self.shape.persistent() {
-            resident.min(count)
-        } else {
-            count
+        let workers = match (self.shape.persistent(), self.shape.pause) {
+            (true, _) => resident.min(count),
+            (false, None) => count,
+            // A block that leaves its tile half done has ended none.
+            (false, Some(_)) => count.saturating_add(SPARE.saturating_mul(resident)),
         };
+        if workers.saturating_mul(cluster.x) > MOST_BLOCKS {
+            return Err(PlanError::TooMany {
+                tiles,
+                cluster,
+                most: MOST_BLOCKS,
+            });
+        }
         let table = self.shape.order.table(clusters)?.unwrap_or(vec![0]);
         let info = &self.built.launch;
         let grid = Dim3::new(workers * cluster.x, cluster.y, cluster.z);
@@ -132,9 +141,10 @@ impl<A: KernelParams> TiledKernel<A> {
             launch,
             numbers,
             table,
-            control: match self.shape.policy.loaded() {
-                Some(policy) => control_words(policy),
-                None => vec![0; CONTROL_WORDS],
+            control: match (self.shape.policy.loaded(), self.shape.pause) {
+                (Some(policy), _) => control_words(policy),
+                (None, Some(state)) => vec![0; CONTROL_WORDS + area_words(resident, state)],
+                (None, None) => vec![0; CONTROL_WORDS],
             },
             watch: watch_buffer(self.shape.watch, workers, count, cluster),
             workers,

@@ -36,6 +36,8 @@ pub struct Schedule {
     pub cluster: Dim3,
     /// How many blocks the ticket source launches, where the policy does not say.
     pub grid: Option<TicketGrid>,
+    /// Whether a block leaves in the middle of its tile when the bell is rung.
+    pub pausing: bool,
     /// How closely it is watched.
     pub watch: Watch,
 }
@@ -51,6 +53,7 @@ impl Schedule {
             classes: None,
             cluster: Dim3::ONE,
             grid: None,
+            pausing: false,
             watch: Watch::Off,
         }
     }
@@ -81,7 +84,8 @@ impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.source)?;
         if self.source.asks() {
-            write!(f, " {} {}", self.submit, self.policy.name())?;
+            let pausing = if self.pausing { " pausing" } else { "" };
+            write!(f, " {}{pausing} {}", self.submit, self.policy.name())?;
         }
         if let (TileSource::Ticket, Some(grid)) = (self.source, self.grid) {
             f.write_str(match grid {
@@ -131,6 +135,10 @@ impl FromStr for Schedule {
             schedule.submit = submit;
             rest = behind;
         }
+        if let ("pausing", behind) = split(rest) {
+            schedule.pausing = true;
+            rest = behind;
+        }
         // The order is the last word; what is before it is the policy.
         let (before, last) = rest.rsplit_once(char::is_whitespace).unwrap_or(("", rest));
         let mut policy = rest;
@@ -163,6 +171,7 @@ impl<A: KernelParams> Tiled<A> {
             .submit(schedule.submit)
             .any_order(schedule.order.clone())
             .cluster(schedule.cluster)
+            .pausing(schedule.pausing)
             .watch(schedule.watch);
         let tiled = match &schedule.classes {
             Some(classes) => tiled.classes(classes.clone()),
@@ -190,6 +199,7 @@ mod tests {
             "ticket late loaded: max-steals(8) & first-half grouped(16)",
             "ticket late (every(2) | never) & time-budget(100us) grouped(16)",
             "clc early until-asked hilbert",
+            "ticket late pausing until-asked grouped(16)",
         ] {
             let schedule: Schedule = text.parse().unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(schedule.to_string(), text);

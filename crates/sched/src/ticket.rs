@@ -18,6 +18,8 @@
 //!   with the high half they are all the endings so far. The cluster that brings that to `n` is the
 //!   last one, and writes zero. No cluster touches the word after its own ending, so this write
 //!   races with nothing.
+//! * **Endings that are not counted.** Where tiles may be left half done (`pause`), a cluster
+//!   counts itself when it leaves, and the last one clears the counter with the other words.
 
 use crate::channel::NONE;
 use crate::control::CONTROL_BYTES;
@@ -42,11 +44,23 @@ pub(crate) struct Tickets<'k> {
 enum Drawn<'k> {
     Fixed(Var<'k, u32>),
     Any(Var<'k, u64>),
+    /// Endings are not counted: whoever sweeps the launch's words clears the counter too.
+    Swept(Var<'k, u32>),
+}
+
+/// How clusters end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Endings {
+    /// Every one with a failed draw.
+    Failed,
+    /// With a failed draw or a retirement, each with one of them.
+    Any,
+    /// In ways that tickets do not know.
+    Swept,
 }
 
 impl<'k> Tickets<'k> {
-    /// `fixed` says that every cluster ends with a failed draw; `resident` that
-    /// it starts with the tile of its own number.
+    /// `resident` says that a cluster starts with the tile of its own number.
     #[track_caller]
     pub(crate) fn new(
         k: &Kernel<'k>,
@@ -54,7 +68,7 @@ impl<'k> Tickets<'k> {
         tiles: Val<'k, u32>,
         workers: Val<'k, u32>,
         resident: bool,
-        fixed: bool,
+        endings: Endings,
     ) -> Tickets<'k> {
         let first = if resident { workers } else { k.c(0) };
         Tickets {
@@ -63,10 +77,10 @@ impl<'k> Tickets<'k> {
             tickets: tiles - first,
             first,
             workers,
-            drawn: if fixed {
-                Drawn::Fixed(k.var_written_first::<u32>().named("ticket"))
-            } else {
-                Drawn::Any(k.var_written_first::<u64>().named("ticket"))
+            drawn: match endings {
+                Endings::Failed => Drawn::Fixed(k.var_written_first::<u32>().named("ticket")),
+                Endings::Any => Drawn::Any(k.var_written_first::<u64>().named("ticket")),
+                Endings::Swept => Drawn::Swept(k.var_written_first::<u32>().named("ticket")),
             },
         }
     }
@@ -81,6 +95,7 @@ impl<'k> Tickets<'k> {
                 drawn.set(counter.atomic_wrapping_inc(Order::Relaxed, Scope::Gpu, last));
             }
             Drawn::Any(drawn) => drawn.set(self.counter.atomic_add(1u64)),
+            Drawn::Swept(drawn) => drawn.set(self.counter.cast::<u32>().atomic_add(1u32)),
         }
     }
 
@@ -99,7 +114,7 @@ impl<'k> Tickets<'k> {
     #[track_caller]
     pub(crate) fn collect(&self, granted: impl Fn(Val<'k, u32>), refused: impl Fn()) {
         let low = match self.drawn {
-            Drawn::Fixed(drawn) => drawn.get(),
+            Drawn::Fixed(drawn) | Drawn::Swept(drawn) => drawn.get(),
             Drawn::Any(drawn) => drawn.get().cast::<u32>(),
         };
         self.k.if_else(
@@ -118,10 +133,14 @@ impl<'k> Tickets<'k> {
     /// Leaves without a failed draw. Only where the number of draws is not fixed.
     #[track_caller]
     pub(crate) fn retire(&self) {
-        if let Drawn::Fixed(_) = self.drawn {
-            self.k
-                .fail("a cluster retires from tickets that count on a failed draw");
-            return;
+        match self.drawn {
+            Drawn::Any(_) => {}
+            Drawn::Swept(_) => return,
+            Drawn::Fixed(_) => {
+                self.k
+                    .fail("a cluster retires from tickets that count on a failed draw");
+                return;
+            }
         }
         let before = self.counter.atomic_add(1u64 << 32);
         let (low, high) = (before.cast::<u32>(), (before >> 32).cast::<u32>());

@@ -7,10 +7,11 @@
 use crate::channel::{Channel, NONE};
 use crate::classes::Drawer;
 use crate::context::{PolicyCx, Watchdog};
-use crate::control::{Control, Sweeper};
+use crate::control::{Control, Sweeper, Swept};
 use crate::erased::Running;
 use crate::hidden::HiddenOn;
 use crate::order::{Extent, Position};
+use crate::pause::Pause;
 use crate::policy::{Policy, TileId};
 use crate::source::{Submit, TicketGrid, TileSource};
 use crate::ticket::Tickets;
@@ -97,6 +98,8 @@ pub struct TileLoop<'k> {
     judge: Option<Judge<'k>>,
     /// Clears what blocks share, if they share anything.
     sweeper: Option<Sweeper<'k>>,
+    /// Leaves tiles half done, where they may be.
+    pause: Option<Pause<'k>>,
     /// Says which tile a right is for, where tiles have classes.
     drawer: Option<Drawer<'k>>,
     scribe: Option<Scribe<'k>>,
@@ -155,7 +158,7 @@ impl<'k> TileLoop<'k> {
                 hidden.count,
                 workers,
                 shape.grid == TicketGrid::Resident,
-                shape.fixed_draws(),
+                shape.endings(),
             )),
             _ => Asking::Nobody,
         };
@@ -193,7 +196,15 @@ impl<'k> TileLoop<'k> {
             Some(_) => shape.policy.shared_words(),
             None => 0,
         };
-        let sweeper = Sweeper::new(k, control, (shared, classes.is_some()), workers);
+        let swept = Swept {
+            policy: shared,
+            classes: classes.is_some(),
+            pauses: shape.pause.is_some(),
+        };
+        let sweeper = Sweeper::new(k, control, swept, workers);
+        let pause = shape
+            .pause
+            .map(|state| Pause::new(k, control, hidden.resident, state));
         let drawer = classes.and_then(|classes| {
             let held = OnceCell::new();
             k.if_(leader, || {
@@ -212,6 +223,7 @@ impl<'k> TileLoop<'k> {
             asking,
             judge: judge.flatten(),
             sweeper,
+            pause,
             drawer,
             scribe,
             shape,
@@ -253,15 +265,22 @@ impl<'k> TileLoop<'k> {
             return;
         };
         k.comment("claim a tile before the prologue");
-        k.if_(self.leader, || {
+        let draw = || {
             tickets.draw();
             let first = k.var(NONE);
             tickets.collect(
                 |index| first.set(self.drawn(index)),
                 || self.note(RecordKind::Refused),
             );
-            channel.send(first.get());
-        });
+            first.get()
+        };
+        match &self.pause {
+            None => k.if_(self.leader, || channel.send(draw())),
+            Some(pause) => {
+                let first = pause.arrive(self.leader, draw);
+                k.if_(self.leader, || channel.send(first));
+            }
+        }
         self.index.set(channel.receive());
         k.if_(self.index.get().eq(NONE), || {
             self.finish(self.loaded().is_none());
@@ -288,6 +307,12 @@ impl<'k> TileLoop<'k> {
     /// for itself.
     pub fn bell(&self) -> Ptr<'k, Global, u32> {
         Control(self.hidden.control).bell()
+    }
+
+    /// How the body can leave a tile half done, under a schedule that
+    /// [pauses](crate::Tiled::pausing).
+    pub fn pause(&self) -> Option<Pause<'k>> {
+        self.pause
     }
 
     /// Emits the loop; `body` says what happens for one tile.
@@ -324,6 +349,9 @@ impl<'k> TileLoop<'k> {
             TileSource::Static => self.deal(body, ahead),
             TileSource::Clc | TileSource::Ticket if self.shape.policy.constant() == Some(false) => {
                 self.run(body);
+                if let Some(pause) = &self.pause {
+                    let _ = pause.settle(self.leader, self.index.get());
+                }
                 if let Asking::Tickets(tickets) = &self.asking {
                     k.if_(self.leader, || tickets.retire());
                 }
@@ -400,7 +428,11 @@ impl<'k> TileLoop<'k> {
                 TileSource::Ticket => RecordKind::TicketTile,
                 _ => RecordKind::StolenTile,
             };
-            k.one_thread(|| scribe.tile_ends(tile.number(), inside, then));
+            let ends = || scribe.tile_ends(tile.number(), inside, then);
+            k.one_thread(|| match &self.pause {
+                None => ends(),
+                Some(pause) => k.if_(!pause.left(), ends),
+            });
         }
     }
 
@@ -457,10 +489,14 @@ impl<'k> TileLoop<'k> {
                 k.sync_warp();
             }
             self.run(body);
+            if let Some(pause) = &self.pause {
+                flow.break_if(pause.settle(self.leader, self.index.get()));
+            }
             let plain = self.judge.is_none() && self.drawer.is_none();
             let quiet = plain && self.scribe.is_none();
             let decide = || {
-                if let (true, Asking::Tickets(tickets)) = (quiet, &self.asking) {
+                let fixed = quiet && self.shape.fixed_draws();
+                if let (true, Asking::Tickets(tickets)) = (fixed, &self.asking) {
                     if self.shape.submit == Submit::Late {
                         self.submit();
                     }
@@ -620,6 +656,9 @@ impl<'k> TileLoop<'k> {
             self.note(RecordKind::Granted);
             let index = self.drawn(right);
             next.set(index);
+            if let Some(pause) = &self.pause {
+                pause.give_spare();
+            }
             if let (Some(sweeper), Asking::Clc(_)) = (&self.sweeper, &self.asking) {
                 // The cluster that was taken over will not report.
                 sweeper.share.update(|share| share + 1);

@@ -8,6 +8,7 @@ use crate::order::{AnyOrder, Linear, TileOrder};
 use crate::policies::Greedy;
 use crate::policy::Policy;
 use crate::source::{Submit, TicketGrid, TileSource};
+use crate::ticket::Endings;
 use crate::tile_loop::{Done, TileLoop};
 use crate::watch::Watch;
 use heist_builder::{Arch, BuildError, BuiltKernel, Feature, Kernel, KernelParams, KernelSpec};
@@ -51,6 +52,8 @@ pub struct Tiled<A> {
     watch: Watch,
     watchdog: u64,
     padded: bool,
+    state: Option<u32>,
+    pausing: bool,
     min_blocks: Option<u32>,
     locations: bool,
     args: PhantomData<fn() -> A>,
@@ -68,6 +71,8 @@ pub(crate) struct Shape {
     pub(crate) watch: Watch,
     pub(crate) watchdog: u64,
     pub(crate) padded: bool,
+    /// Tiles may be left half done, with so many words of state.
+    pub(crate) pause: Option<u32>,
     pub(crate) cluster: Dim3,
     /// How many axes of the grid of clusters of tiles are longer than one.
     pub(crate) rank: u32,
@@ -81,7 +86,47 @@ impl Shape {
 
     /// Whether every cluster ends with a failed draw.
     pub(crate) fn fixed_draws(&self) -> bool {
-        self.grid == TicketGrid::Resident || !self.policy.may_retire()
+        self.endings() == Endings::Failed
+    }
+
+    /// How clusters that draw tickets end.
+    pub(crate) fn endings(&self) -> Endings {
+        match self.pause {
+            Some(_) => Endings::Swept,
+            None if self.grid == TicketGrid::Resident || !self.policy.may_retire() => {
+                Endings::Failed
+            }
+            None => Endings::Any,
+        }
+    }
+
+    /// Why tiles can't be left half done under this schedule.
+    fn no_pause(&self) -> Option<&'static str> {
+        let whys = [
+            (
+                self.source != TileSource::Ticket,
+                "the ticket source: others have no block for a tile that is left",
+            ),
+            (
+                self.submit == Submit::Early,
+                "late submission: a request in flight can't be left",
+            ),
+            (
+                self.cluster.count() != 1,
+                "blocks without clusters: each leaves by itself",
+            ),
+            (self.classes.is_some(), "tiles without classes"),
+            (
+                self.grid == TicketGrid::Resident,
+                "a full grid: somebody must come for what is left",
+            ),
+            (
+                self.policy.loaded().is_some(),
+                "a policy that is built in: a loaded one has the memory that tiles are saved in",
+            ),
+        ];
+        let (_, why) = whys.into_iter().find(|(missing, _)| *missing)?;
+        Some(why)
     }
 
     /// Whether one cluster runs several tiles by design, so that only as many
@@ -129,6 +174,8 @@ impl<A: KernelParams> Tiled<A> {
             watch: Watch::Off,
             watchdog: 1_000_000,
             padded: false,
+            state: None,
+            pausing: false,
             min_blocks: None,
             locations: true,
             args: PhantomData,
@@ -247,6 +294,63 @@ impl<A: KernelParams> Tiled<A> {
         self
     }
 
+    /// The body can leave a tile half done, with so many 32-bit words of state, and go on with it
+    /// ([`TileLoop::pause`]). It does under a schedule that [pauses](Self::pausing).
+    #[must_use]
+    pub fn state(mut self, words: u32) -> Self {
+        self.state = Some(words);
+        self
+    }
+
+    /// Whether a block leaves in the middle of its tile when the launch's bell
+    /// ([`BELL_BYTES`](crate::BELL_BYTES)) is rung, and another goes on with the tile. For bodies
+    /// with a [state](Self::state), under the ticket source with late submission.
+    ///
+    /// ```
+    /// use heist_builder::{Arch, Global, kernel_params};
+    /// use heist_sched::{Submit, TileSource, Tiled, UntilAsked};
+    /// kernel_params! { pub struct Sum { data: Global<u32>, sums: Global<u32> } }
+    /// let kernel = Tiled::<Sum>::new("sum", 100)
+    ///     .source(TileSource::Ticket)
+    ///     .submit(Submit::Late)
+    ///     .policy(UntilAsked)
+    ///     .state(32)
+    ///     .pausing(true)
+    ///     .block(32)
+    ///     .build(Arch::SM_90A, |k, args, tiles| {
+    ///         let pause = tiles.pause();
+    ///         tiles.each(|tile| {
+    ///             let sum = k.var(0u32);
+    ///             let (step, left) = (k.var(0u32), k.var(false));
+    ///             if let Some(pause) = pause {
+    ///                 step.set(pause.from());
+    ///                 k.if_(pause.from().ne(0), || sum.set(pause.saved().at(k.lane()).load()));
+    ///             }
+    ///             k.while_(|| step.get().lt(1000) & !left.get(), || {
+    ///                 sum.set(sum.get() + args.data.at(step.get() * 32 + k.lane()).load());
+    ///                 step.set(step.get() + 1);
+    ///                 if let Some(pause) = pause {
+    ///                     k.one_thread(|| { let _ = pause.look(step.get()); });
+    ///                     k.sync();
+    ///                     left.set(pause.left());
+    ///                     k.sync();
+    ///                 }
+    ///             });
+    ///             if let Some(pause) = pause {
+    ///                 k.if_(left.get(), || pause.room().at(k.lane()).store(sum.get()));
+    ///             }
+    ///             k.if_(!left.get(), || args.sums.at(tile.x * 32 + k.lane()).store(sum.get()));
+    ///         })
+    ///     })
+    ///     .unwrap();
+    /// assert!(kernel.ptx().contains("heist_pause"));
+    /// ```
+    #[must_use]
+    pub fn pausing(mut self, pausing: bool) -> Self {
+        self.pausing = pausing;
+        self
+    }
+
     /// Keeps registers low enough for this many blocks on a multiprocessor.
     #[must_use]
     pub fn min_blocks(mut self, blocks: u32) -> Self {
@@ -269,7 +373,7 @@ impl<A: KernelParams> Tiled<A> {
                 source => source,
             }
         });
-        let default_grid = if self.policy.may_retire() {
+        let default_grid = if self.policy.may_retire() || self.pausing {
             TicketGrid::Full
         } else {
             TicketGrid::Resident
@@ -291,6 +395,7 @@ impl<A: KernelParams> Tiled<A> {
             watch: self.watch,
             watchdog: self.watchdog,
             padded: self.padded,
+            pause: self.state.filter(|_| self.pausing),
             cluster: self.cluster,
             rank: rank_of(clusters_of(self.tiles, self.cluster)),
         }
@@ -324,6 +429,20 @@ impl<A: KernelParams> Tiled<A> {
                 "source {} hands tiles out by their number, and classes need one that asks: ticket or clc",
                 shape.source
             );
+            return Err(BuildError::new(heist_builder::Problem::Other(why)));
+        }
+        let why = match (self.pausing, shape.pause) {
+            (true, None) => Some(
+                "tiles of this kernel can't be left half done; \
+                leave `pausing` out, and blocks leave at the end of a tile"
+                    .to_owned(),
+            ),
+            (true, Some(_)) => shape
+                .no_pause()
+                .map(|why| format!("a schedule that pauses needs {why}")),
+            (false, _) => None,
+        };
+        if let Some(why) = why {
             return Err(BuildError::new(heist_builder::Problem::Other(why)));
         }
         let mut spec = KernelSpec::<Scheduled<A>>::new(self.name.clone())

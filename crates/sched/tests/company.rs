@@ -1,6 +1,7 @@
 //! Two or three kernels on one simulated GPU, at random: priorities, policies of every kind,
-//! bells, policies that are exchanged, classes, chaos. Every tile of every launch runs exactly
-//! once, nobody hangs, and every launch leaves its memory as the next one needs it.
+//! bells, policies that are exchanged, tiles that are left half done, classes, chaos. Every tile of
+//! every launch runs exactly once, nobody hangs, and every launch leaves its memory as the next
+//! one needs it.
 //!
 //! `HEIST_SCHEDULES=100000 cargo test -p heist-sched --test company small` tries that many.
 
@@ -13,7 +14,8 @@ use heist_sched::program::PolicyMemory;
 use heist_sched::*;
 
 kernel_params! {
-    /// How often each tile ran, and how long it sleeps.
+    /// How often each tile ran, and, behind that, how often one was left half done; and how long
+    /// a tile sleeps.
     pub struct Count { runs: Global<u32>, sleep: u32 }
 }
 
@@ -60,8 +62,21 @@ struct Pooled {
     kernel: TiledKernel<Count>,
     program: Program,
     loaded: bool,
+    pausing: bool,
     tiles: u32,
 }
+
+/// Policies of kernels whose tiles are left half done.
+const PAUSING: &[&str] = &[
+    "until-asked",
+    "greedy",
+    "never",
+    "max-steals(2)",
+    "until-asked & max-steals(4)",
+    "probability(0.5)",
+];
+/// Steps of their tiles.
+const STEPS: u32 = 6;
 
 /// How large companies are, and what is looked for in them.
 #[derive(Clone, Copy, PartialEq)]
@@ -125,11 +140,81 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
                 program: Program::from_module("count.ptx", &kernel.built.module),
                 kernel,
                 loaded,
+                pausing: false,
                 tiles,
             });
         }
     }
+    if !clc {
+        all.extend(PAUSING.iter().enumerate().map(|(at, text)| {
+            pausing(
+                text,
+                match size {
+                    Size::Large => 9 + 7 * at as u32,
+                    Size::Small => 1 + 2 * at as u32,
+                },
+            )
+        }));
+    }
     all
+}
+
+/// A kernel whose tiles are left half done: a tile is so many steps, each thread counts those that
+/// it did, and a tile counts as run if all threads have counted all.
+fn pausing(text: &str, tiles: u32) -> Pooled {
+    let schedule: Schedule = format!("ticket late pausing {text}").parse().expect("one");
+    let tiled = Tiled::<Count>::new("count", tiles)
+        .schedule(&schedule)
+        .state(64)
+        .block(64);
+    let kernel = tiled
+        .build(Arch::SM_90A, |k, args, loop_| {
+            let room = k.shared::<u32>("room", 10_000);
+            k.one_thread(|| room.at(0).store(0u32));
+            let pause = loop_.pause().expect("it pauses");
+            loop_.each(|tile| {
+                let (did, step) = (k.var(0u32), k.var(pause.from()));
+                let left = k.var(false);
+                k.if_(step.get().ne(0), || {
+                    did.set(pause.saved().at(k.thread_index()).load())
+                });
+                k.while_(
+                    || step.get().lt(STEPS) & !left.get(),
+                    || {
+                        k.nanosleep(args.sleep / STEPS);
+                        did.set(did.get() + 1);
+                        step.set(step.get() + 1);
+                        k.if_(step.get().lt(STEPS), || {
+                            // Not the scheduler's thread, nor in its warp.
+                            k.if_(k.thread_index().eq(32), || {
+                                let _ = pause.look(step.get());
+                            });
+                            k.sync();
+                            left.set(pause.left());
+                            k.sync();
+                        });
+                    },
+                );
+                k.if_(left.get(), || {
+                    pause.room().at(k.thread_index()).store(did.get());
+                });
+                let all = (did.get().eq(STEPS).to_u32()).block_sum();
+                k.one_thread(|| {
+                    let at = left.get().select(tiles, tile.x);
+                    let wrong = !left.get() & all.ne(64);
+                    args.runs.at(at).atomic_add(wrong.select(1000u32, 1u32));
+                });
+            })
+        })
+        .unwrap_or_else(|error| panic!("{text}: {error}"));
+    Pooled {
+        what: schedule.to_string(),
+        program: Program::from_module("count.ptx", &kernel.built.module),
+        kernel,
+        loaded: false,
+        pausing: true,
+        tiles,
+    }
 }
 
 /// Rings, silences and loads at random.
@@ -177,13 +262,14 @@ impl Host for Meddler {
     }
 }
 
-/// One random company; how many launches ran, and how many policies were loaded.
+/// One random company; how many launches ran, how many policies were loaded, and how many tiles
+/// were left half done.
 fn one(
     seed: u64,
     size: Size,
     pools: &[(Gpu, Vec<Pooled>)],
     words: &[PolicyWords],
-) -> (usize, usize) {
+) -> (usize, usize, usize) {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let (gpu, pool) = &pools[dice.below(pools.len() as u64) as usize];
     let device = Device::of(Gpu {
@@ -205,7 +291,7 @@ fn one(
             let pooled = &pool[dice.below(pool.len() as u64) as usize];
             let plan = pooled.kernel.plan(device.gpu().sms).expect("a launch");
             let own = Count {
-                runs: Arg::in_out(&vec![0u32; pooled.tiles as usize]),
+                runs: Arg::in_out(&vec![0u32; pooled.tiles as usize + 1]),
                 sleep: dice.of(&[50, 700, 4_000]),
             };
             Tenant {
@@ -258,30 +344,39 @@ fn one(
     };
     let ran = together(&device, &streams, &options, &mut host)
         .unwrap_or_else(|found| panic!("seed {seed}: {found:?}"));
-    let mut launches = 0;
+    // A finding ends all of them.
+    for (ran, tenant) in ran.iter().zip(&tenants) {
+        let found: Vec<_> = ran.iter().flat_map(|ran| &ran.report.diagnostics).collect();
+        let what = &tenant.pooled.what;
+        assert!(found.is_empty(), "seed {seed}: {what}: {found:#?}");
+    }
+    let (mut launches, mut paused) = (0, 0);
     for (ran, tenant) in ran.iter().zip(&tenants) {
         let what = format!("seed {seed}: {} on {device}", tenant.pooled.what);
-        let found = ran.iter().flat_map(|ran| &ran.report.diagnostics);
-        let found: Vec<_> = found.collect();
-        assert!(found.is_empty(), "{what}: {found:#?}");
         assert_eq!(ran.len(), tenant.launches.len(), "{what}: not all ran");
         for ran in ran {
             launches += 1;
             let outcome = &ran.report.outcome;
             let runs = tenant.pooled.kernel.output(outcome, "runs").expect("it");
-            let runs = runs.to_vec::<u32>().expect("words");
+            let mut runs = runs.to_vec::<u32>().expect("words");
+            paused += runs.pop().expect("one more") as usize;
             assert!(runs.iter().all(|runs| *runs == 1), "{what}: {runs:?}");
             let control = outcome.output(BufferRef::Argument(CONTROL)).expect("it");
             let mut control = control.to_vec::<u64>().expect("words");
             control[BELL_BYTES as usize / 8] = 0;
             let (own, behind) = control.split_at(CONTROL_WORDS);
             assert!(own.iter().all(|word| *word == 0), "{what}: {own:?}");
-            if !behind.is_empty() {
+            if tenant.pooled.pausing {
+                // The queue, and which slots are taken.
+                let words = 2 * device.gpu().sms as usize;
+                let rest = behind[..words].iter().all(|word| *word == 0);
+                assert!(rest, "{what}: {:?}", &behind[..words]);
+            } else if !behind.is_empty() {
                 assert_eq!(behind[1..9], [0; 8], "{what}: who uses which slot");
             }
         }
     }
-    (launches, host.loaded)
+    (launches, host.loaded, paused)
 }
 
 /// A number from the environment.
@@ -304,16 +399,20 @@ fn random_companies(size: Size, count: u64) {
             program.words().expect("it fits")
         })
         .collect();
-    let (mut launches, mut loaded) = (0, 0);
+    let (mut launches, mut loaded, mut paused) = (0, 0, 0);
     for seed in first..first + count {
-        let (ran, swapped) = one(seed, size, &pools, &words);
+        let (ran, swapped, left) = one(seed, size, &pools, &words);
         launches += ran;
         loaded += swapped;
+        paused += left;
     }
-    println!("{count} companies, {launches} launches, {loaded} policies loaded while they ran");
+    println!(
+        "{count} companies, {launches} launches, {loaded} policies loaded while they ran, \
+         {paused} tiles left half done"
+    );
     assert!(
-        launches as u64 > 2 * count && loaded > 0,
-        "{launches} {loaded}"
+        launches as u64 > 2 * count && loaded > 0 && paused > 0,
+        "{launches} {loaded} {paused}"
     );
 }
 

@@ -7,14 +7,14 @@
 
 use super::Tenant;
 use crate::job::JobError;
-use heist_builder::{Arch, Global, Kernel, Scope, Val, kernel_params};
+use heist_builder::{Arch, Bool, Global, Kernel, Scope, Val, kernel_params};
 use heist_kernels::catalogue;
 use heist_kernels::job::{Step, Work};
 use heist_kernels::{KernelError, Target};
 use heist_launch::{Arg, Arguments, Dim3};
 use heist_ptx::arch::{Footprint, Gpu};
 use heist_run::Program;
-use heist_sched::{Plan, Readout, Schedule, TileSource, Tiled, TiledKernel, Watch};
+use heist_sched::{Pause, Plan, Readout, Schedule, TileSource, Tiled, TiledKernel, Watch};
 
 kernel_params! {
     /// Its parameters.
@@ -49,6 +49,8 @@ const QUIET: f64 = 0.85;
 /// The longest that a thread sleeps at once, in nanoseconds; the hardware's limit is a
 /// millisecond.
 const LONGEST_SLEEP: u32 = 500_000;
+/// A tile that can be left half done looks at the bell this often.
+const PIECE_NS: u32 = 15_000;
 const THREADS: u32 = 32;
 /// Shared memory that is left to the scheduler.
 const SCHEDULER_BYTES: u32 = 256;
@@ -207,6 +209,8 @@ impl StandIn {
         let shared = shape.shared(target.arch);
         let tiled = Tiled::<StandInArgs>::new(name, shape.tiles)
             .schedule(&schedule)
+            // Nothing to save: a tile that is left half done knows how far it has come.
+            .state(0)
             .block(THREADS);
         let kernel = tiled
             .build(target.arch, |k, args, tiles| {
@@ -216,16 +220,26 @@ impl StandIn {
                 k.one_thread(|| {
                     args.busy.at(0).atomic_add(1u32);
                 });
+                let pause = tiles.pause();
                 let done = tiles.each(|tile| {
-                    k.one_thread(|| {
-                        args.runs.at(tile.number()).atomic_add(1u32);
-                    });
+                    let count = || {
+                        k.one_thread(|| {
+                            args.runs.at(tile.number()).atomic_add(1u32);
+                        });
+                    };
+                    if pause.is_none() {
+                        count();
+                    }
                     // From half of the places on, each that is taken makes all slower.
                     let busy = args.busy.at(0).load_relaxed(Scope::Gpu).min(args.places);
                     let above = (busy * 2).max(args.places) - args.places;
                     let slower = (args.tile - args.quiet).cast::<u64>() * above.cast::<u64>();
                     let slower = slower / args.places.cast::<u64>();
-                    sleep(k, args.quiet + slower.cast::<u32>());
+                    let takes = args.quiet + slower.cast::<u32>();
+                    match pause {
+                        None => sleep(k, takes),
+                        Some(pause) => k.if_(sleep_until_asked(k, pause, takes), count),
+                    }
                 });
                 k.one_thread(|| {
                     args.busy.at(0).atomic_add(u32::MAX);
@@ -266,6 +280,29 @@ impl StandIn {
         };
         runs.into_iter().enumerate().find(|(_, runs)| *runs != 1)
     }
+}
+
+/// Sleeps, piece by piece, and says whether the tile is done: it may have been left.
+fn sleep_until_asked<'k>(k: &Kernel<'k>, pause: Pause<'k>, ns: Val<'k, u32>) -> Bool<'k> {
+    let step = k.var(pause.from()).named("step");
+    let slept = || step.get() * PIECE_NS;
+    let left = k.var(false).named("left");
+    k.while_(
+        || slept().lt(ns) & !left.get(),
+        || {
+            k.nanosleep((ns - slept()).min(PIECE_NS));
+            step.set(step.get() + 1);
+            k.one_thread(|| {
+                k.if_(slept().lt(ns), || {
+                    let _ = pause.look(step.get());
+                });
+            });
+            k.sync();
+            left.set(pause.left());
+            k.sync();
+        },
+    );
+    !left.get()
 }
 
 fn sleep<'k>(k: &Kernel<'k>, ns: Val<'k, u32>) {

@@ -250,6 +250,44 @@ impl<'k> Blocks<'k> {
         });
     }
 
+    /// What is left of them, once the first `done` were gone through.
+    pub(crate) fn after(self, done: Val<'k, u32>) -> Blocks<'k> {
+        Blocks {
+            begin: self.begin + done.cast::<i32>(),
+            ..self
+        }
+    }
+
+    /// The same as [`each_after_first`](Self::each_after_first), and every so many blocks, where
+    /// [`ends_piece`](Self::ends_piece) holds for the block before, `stops` says whether to stop.
+    pub(crate) fn each_piece_after_first(
+        &self,
+        piece: i32,
+        body: impl Fn(Val<'k, i32>, bool),
+        stops: impl Fn() -> Bool<'k>,
+    ) {
+        let k = self.begin.kernel();
+        k.comment("more blocks at an edge of the mask");
+        k.for_range(self.begin + 1, self.masked, |number| body(number, true));
+        k.comment("pieces of the blocks that every row sees");
+        let number = k.var((self.begin + 1).max(self.masked)).named("number");
+        k.while_(
+            || number.get().lt(self.end),
+            || {
+                let next = ((number.get() | (piece - 1)) + 1).min(self.end);
+                k.for_range(number.get(), next, |number| body(number, false));
+                number.set(stops().select(self.end, next));
+            },
+        );
+    }
+
+    /// Whether a piece ends behind the block of that number, and another follows.
+    pub(crate) fn ends_piece(&self, piece: i32, number: Val<'k, i32>) -> Bool<'k> {
+        let next = number + 1;
+        let inside = number.ge((self.begin + 1).max(self.masked)) & next.lt(self.end);
+        (next & (piece - 1)).eq(0) & inside
+    }
+
     /// Calls `body` with every number.
     pub(crate) fn each_number(&self, body: impl Fn(Val<'k, i32>)) {
         self.begin.kernel().for_range(self.begin, self.end, body);

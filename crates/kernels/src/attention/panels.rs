@@ -112,6 +112,8 @@ pub(super) struct Rows<'k> {
     pub(super) first: Val<'k, u32>,
     pub(super) mask: TileMask<'k>,
     pub(super) blocks: Blocks<'k>,
+    /// How many blocks before these are done, where tiles can be left half done.
+    pub(super) done: Option<Val<'k, u32>>,
 }
 
 impl<'k> Rows<'k> {
@@ -129,6 +131,16 @@ impl<'k> Rows<'k> {
             first,
             mask,
             blocks: mask.blocks(height, keys, 1),
+            done: None,
+        }
+    }
+
+    /// What is left of it, once the first `done` blocks were gone through.
+    pub(super) fn after(self, done: Val<'k, u32>) -> Rows<'k> {
+        Rows {
+            blocks: self.blocks.after(done),
+            done: Some(done),
+            ..self
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::WarpgroupArgs;
 use super::group::Work;
 use super::list::entry;
-use super::shape::WarpgroupShape;
+use super::shape::{PIECE, WarpgroupShape};
 use crate::attention::mask::{Blocks, MaskArgs};
 use crate::attention::meeting::Meeting;
 use crate::attention::order::HeaviestFirst;
@@ -15,7 +15,7 @@ use heist_builder::{
     Bool, BulkConsumer, BulkPipeline, BulkProducer, Kernel, Landing, NamedBarrier, On,
     TensorMapRef, Val, f16,
 };
-use heist_sched::{Extent, Position, TileOrder};
+use heist_sched::{Extent, Pause, Position, TileOrder};
 
 /// The shared memory of a block: queries, and the stages of keys and values.
 pub(super) struct Rings<'k> {
@@ -51,6 +51,8 @@ pub(super) struct Ends<'p, 'k> {
     all: Option<Meeting<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
+    /// How a tile is left half done, where it can be.
+    pause: Option<Pause<'k>>,
     /// What a model adds.
     scores: Scores<'p, 'k>,
 }
@@ -61,6 +63,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         shape: WarpgroupShape,
         scores: Scores<'p, 'k>,
         rings: &'p Rings<'k>,
+        pause: Option<Pause<'k>>,
     ) -> Ends<'p, 'k> {
         let group = k.warp_uniform() / 4;
         Ends {
@@ -78,6 +81,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             turns: shape
                 .turns
                 .then(|| [k.named_barrier(256), k.named_barrier(256)]),
+            pause,
             scores,
         }
     }
@@ -112,11 +116,11 @@ impl<'p, 'k> Ends<'p, 'k> {
                         let head = section * heads + (index - line * heads);
                         let (tile, there) = entry(args.list, line - section * args.tiles, head);
                         k.if_(there, || {
-                            self.each_tile(args, &tile, |rows| body(&tile, rows));
+                            self.each_tile(args, &tile, None, |rows| body(&tile, rows));
                         });
                     } else {
                         let tile = HeaviestFirst { heads: 1 }.emit(&k, index, &extent);
-                        self.each_tile(args, &tile, |rows| body(&tile, rows));
+                        self.each_tile(args, &tile, None, |rows| body(&tile, rows));
                     }
                 });
             });
@@ -161,14 +165,19 @@ impl<'p, 'k> Ends<'p, 'k> {
                 k.comment("the copies");
                 k.give_registers(registers.copying);
                 k.if_(self.copies(), || {
-                    self.each_tile(args, tile, |rows| self.copy(args, tile, rows));
+                    let from = self.pause.map(|pause| pause.from());
+                    self.each_tile(args, tile, from, |rows| self.copy(args, tile, rows));
                 });
                 k.sync_warp();
             },
             || {
                 k.comment("the products");
                 k.take_registers(registers.multiplying);
-                self.each_tile(args, tile, |rows| self.multiply::<T>(args, tile, rows));
+                // All lanes agree, and the assembler knows it.
+                let from = self.pause.map(|pause| pause.from().shuffle_from(0u32));
+                self.each_tile(args, tile, from, |rows| {
+                    self.multiply::<T>(args, tile, rows);
+                });
                 k.give_registers(registers.even);
             },
         );
@@ -188,6 +197,9 @@ impl<'p, 'k> Ends<'p, 'k> {
         let k = self.k;
         let at = (tile, rows);
         let work = Work::<T>::new(&k, &self.shape, args, &self.scores, self.group, at);
+        if let (Some(pause), Some(done)) = (&self.pause, rows.done) {
+            k.if_(done.ne(0), || work.restore(pause.saved()));
+        }
         self.queries.consume(|queries| {
             let queries = queries.cast();
             k.if_(rows.blocks.any(), || {
@@ -196,16 +208,22 @@ impl<'p, 'k> Ends<'p, 'k> {
             });
             // All of the warpgroup's products have read them.
             self.own.meet();
-            work.store(args, tile, rows, self.scores.sink(tile.y), &queries);
+            let store = || work.store(args, tile, rows, self.scores.sink(tile.y), &queries);
+            match &self.pause {
+                None => store(),
+                Some(pause) => k.if_else(pause.left(), || work.save(pause.room()), store),
+            }
             k.fence_async_shared();
         });
     }
 
-    /// Calls `body` with each tile of a strip that has rows.
+    /// Calls `body` with each tile of a strip that has rows. The first `from` blocks of keys are
+    /// done, where tiles can be left half done.
     fn each_tile(
         &self,
         args: &WarpgroupArgs<On<'k>>,
         tile: &Position<'k>,
+        from: Option<Val<'k, u32>>,
         body: impl Fn(&Rows<'k>),
     ) {
         let (k, height, strip) = (self.k, self.shape.rows(), self.shape.strip);
@@ -217,7 +235,13 @@ impl<'p, 'k> Ends<'p, 'k> {
             prefix: self.scores.prefix(tile.z),
         };
         let shape = (height, self.shape.keys);
-        let one = |number: Val<'k, u32>| body(&Rows::of(sequence, number, shape, mask));
+        let one = |number: Val<'k, u32>| {
+            let rows = Rows::of(sequence, number, shape, mask);
+            body(&match from {
+                None => rows,
+                Some(from) => rows.after(from),
+            });
+        };
         let all = sequence.queries.div_ceil(height);
         match (strip, self.shape.ragged) {
             (1, false) => one(tile.x),
@@ -256,11 +280,43 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         let (height, keys) = (self.shape.rows(), self.shape.keys);
         one(0, args.q, height, q_start + rows.first, tile.y);
-        rows.blocks.each_number(|number| {
-            let first = k_start + rows.blocks.first_key(number);
+        let blocks = &rows.blocks;
+        let both = |number: Val<'k, i32>| {
+            let first = k_start + blocks.first_key(number);
             one(1, args.k, keys, first, kv_head);
             one(2, args.v, keys, first, kv_head);
-        });
+        };
+        match (&self.pause, rows.done) {
+            (Some(pause), Some(done)) => self.copy_until_asked(pause, (done, blocks), both),
+            _ => blocks.each_number(both),
+        }
+    }
+
+    /// Asks for blocks until the bell is rung, if it is.
+    ///
+    /// Whether a piece is the last one is decided before its last block is copied, so that the
+    /// warpgroups know it once that block has arrived.
+    fn copy_until_asked(
+        &self,
+        pause: &Pause<'k>,
+        (done, blocks): (Val<'k, u32>, &Blocks<'k>),
+        copy: impl Fn(Val<'k, i32>),
+    ) {
+        let k = self.k;
+        let number = k.var(blocks.begin).named("number");
+        let last = k.var(false).named("last");
+        k.while_(
+            || blocks.has(number.get()) & !last.get(),
+            || {
+                let next = number.get() + 1;
+                k.if_(blocks.ends_piece(PIECE, number.get()), || {
+                    let done = done + (next - blocks.begin).cast::<u32>();
+                    last.set(pause.look(done));
+                });
+                copy(number.get());
+                number.set(next);
+            },
+        );
     }
 
     /// Clears what the first block, which is the one with the last keys, has of the
@@ -303,14 +359,17 @@ impl<'p, 'k> Ends<'p, 'k> {
             work.score(queries, &keys.cast());
             work.scores.settled(0)
         });
-        // There are no results yet that would have to be brought to the levels.
-        let _ = work.admit(&scores, true, || blocks.first_key(blocks.begin));
+        let raised = work.admit(&scores, true, || blocks.first_key(blocks.begin));
+        // Else there are no results yet that would have to be brought to the levels.
+        if self.pause.is_some() {
+            raised.apply(&work.results.held());
+        }
         work.round(&scores);
         // The first warpgroup has the first turn.
         if let Some([first, _]) = self.turns {
             k.if_(self.group.eq(1u32), || first.arrive());
         }
-        blocks.each_after_first(|number, masked| {
+        let next = |number: Val<'k, i32>, masked: bool| {
             let (scores, raised, results) = self.values.consume(|values| {
                 let scores = self.keys.consume(|keys| {
                     self.in_turn(|| {
@@ -324,7 +383,11 @@ impl<'p, 'k> Ends<'p, 'k> {
             });
             raised.apply(&results);
             work.round(&scores);
-        });
+        };
+        match &self.pause {
+            None => blocks.each_after_first(next),
+            Some(pause) => blocks.each_piece_after_first(PIECE, next, || pause.left()),
+        }
         // And the last: every arrival has been waited for.
         if let Some([first, _]) = self.turns {
             k.if_(self.group.eq(0u32), || first.sync());

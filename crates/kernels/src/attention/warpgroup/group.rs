@@ -9,7 +9,9 @@ use crate::attention::params::Element;
 use crate::attention::problem::{Output, Weights};
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Raised, Softmax, scale_rows};
-use heist_builder::{Accumulator, Kernel, On, Val, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums};
+use heist_builder::{
+    Accumulator, Global, Kernel, On, Ptr, Val, Var, WarpTile, WgmmaLeft, WgmmaOperand, WgmmaSums,
+};
 use heist_sched::Position;
 
 /// What one warpgroup has of a tile.
@@ -159,6 +161,36 @@ impl<'k, T: Element> Work<'k, T> {
             if let [Some(left), Some(right)] = blocks {
                 weights.set(left.get(), right.get());
             }
+        }
+    }
+
+    /// What a thread keeps of a tile that is left half done.
+    fn state(&self) -> impl Iterator<Item = Var<'k, f32>> {
+        let rows = self.softmax.rows.iter().flatten();
+        let rows: Vec<_> = rows.flat_map(|row| [row.level, row.sum]).collect();
+        self.results.vars().chain(rows)
+    }
+
+    /// Where this thread's word `index` of a saved state is: neighbours have neighbouring words.
+    fn word(&self, state: Ptr<'k, Global, u32>, index: usize) -> Ptr<'k, Global, f32> {
+        let threads = 128 * self.shape.groups;
+        let first = state.cast::<f32>().at(self.k.thread_index());
+        first.at(index as u32 * threads)
+    }
+
+    /// Saves the state of a tile that is left half done. Nothing is being added to it.
+    pub(super) fn save(&self, state: Ptr<'k, Global, u32>) {
+        self.k.comment("left half done");
+        for (index, var) in self.state().enumerate() {
+            self.word(state, index).store(var.get());
+        }
+    }
+
+    /// Goes on with what was saved.
+    pub(super) fn restore(&self, state: Ptr<'k, Global, u32>) {
+        self.k.comment("go on with what was left half done");
+        for (index, var) in self.state().enumerate() {
+            var.set(self.word(state, index).load());
         }
     }
 

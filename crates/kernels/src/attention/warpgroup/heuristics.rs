@@ -34,6 +34,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         stages: 2,
         strip: strip(problem, 64 * groups, keys, target),
         stay: None,
+        pausing: false,
         turns: false,
         mask: problem.mask.kind(),
         ragged: problem.is_ragged(),

@@ -7,6 +7,8 @@ use std::fmt;
 
 /// Query rows of a warpgroup.
 pub(super) const GROUP_ROWS: u32 = 64;
+/// Blocks of keys, a power of two, between two looks at the bell: about 13 us on an H200.
+pub(super) const PIECE: i32 = 8;
 
 /// What a kernel on warpgroups is built for, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct WarpgroupShape {
     /// A block does several tiles, one after the other, and the next one's copies do
     /// not wait for this one: see [`Stay`].
     pub stay: Option<Stay>,
+    /// A tile can be left half done between blocks of keys, for a schedule that pauses.
+    pub pausing: bool,
     /// Two warpgroups take turns to ask for products, so that the softmax of one
     /// falls into the products of the other.
     pub turns: bool,
@@ -73,6 +77,22 @@ impl WarpgroupShape {
             stages: 2,
             ..self
         }
+    }
+
+    /// The same for a schedule that pauses: tile by tile.
+    #[must_use]
+    pub fn paused(self) -> WarpgroupShape {
+        WarpgroupShape {
+            strip: 1,
+            pausing: true,
+            ..self
+        }
+    }
+
+    /// 32-bit words that a tile's state takes: results, and a level and a sum for each row, as its
+    /// threads have them.
+    pub(super) fn state_words(&self) -> u32 {
+        128 * self.groups * (self.head_dim / 2 + 4)
     }
 
     /// Stages of queries: the next tile's come while this one is worked on.
@@ -129,6 +149,18 @@ impl WarpgroupShape {
                 "a list of tiles is for packed sequences, tile by tile",
             ));
         }
+        if self.pausing && (self.strip > 1 || self.stay.is_some()) {
+            return Err(KernelError::unfit(
+                "tiles that can be left half done are taken one by one: no strips, no blocks that stay",
+            ));
+        }
+        if self.pausing && stages + 2 > PIECE as u32 {
+            return Err(KernelError::unfit(format!(
+                "{stages} stages of tiles that can be left half done: {} at most, so that the thread \
+                 that copies is never a piece of {PIECE} blocks ahead",
+                PIECE - 2
+            )));
+        }
         if self.turns && groups != 2 {
             return Err(KernelError::unfit(format!(
                 "{groups} warpgroups in turns: two can take turns"
@@ -158,7 +190,7 @@ impl WarpgroupShape {
         let even = 65536 / (self.threads() * self.resident()) / 8 * 8;
         let copying = match self.groups {
             3 => 32,
-            _ if self.prefix => 40,
+            _ if self.prefix || self.pausing => 40,
             _ => 24,
         };
         // The thread that copies leaves the others what it does not need.
@@ -208,6 +240,9 @@ impl fmt::Display for WarpgroupShape {
             if stay.resident > 1 {
                 write!(f, ", {} blocks a multiprocessor", stay.resident)?;
             }
+        }
+        if self.pausing {
+            f.write_str(" pausing")?;
         }
         f.write_str(if self.turns { " in turns" } else { "" })
     }

@@ -35,7 +35,7 @@ fn build_staying<P: Parameters<WarpgroupArgs>>(
         .build(arch, |k, args| {
             let (args, tables) = P::parts(args);
             let rings = Rings::new(k, &shape);
-            let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings);
+            let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings, None);
             match dtype {
                 Dtype::F16 => ends.stay::<f16>(&args),
                 Dtype::Bf16 => ends.stay::<bf16>(&args),
@@ -54,12 +54,14 @@ fn build<P: Parameters<WarpgroupArgs>>(
     // Some grid with three axes: the launch has the real one.
     Tiled::<P>::new("attention_wgmma", Dim3::new(2, 2, 2))
         .schedule(schedule)
+        .state(shape.state_words())
         .block(shape.threads())
         .min_blocks(1)
         .build(arch, |k, args, tiles| {
             let (args, tables) = P::parts(args);
             let rings = Rings::new(k, &shape);
-            let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings);
+            let scores = Scores { scoring, tables };
+            let ends = Ends::new(k, shape, scores, &rings, tiles.pause());
             let done = tiles.each(|tile| {
                 let at = tile.position();
                 match (dtype, shape.listed) {
@@ -141,6 +143,9 @@ impl Variant for Wgmma {
         if given.is_some() {
             shape = shape.scheduled();
         }
+        if given.is_some_and(|given| given.pausing) {
+            shape = shape.paused();
+        }
         warpgroup_plan(problem, shape, given.unwrap_or(&own), target)
     }
 }
@@ -174,6 +179,11 @@ pub fn warpgroup_plan(
     if shape.stay.is_some() && schedule.source != TileSource::Direct {
         return Err(KernelError::unfit(format!(
             "{shape}: blocks that stay take their tiles by themselves, not by {schedule}"
+        )));
+    }
+    if shape.pausing != schedule.pausing {
+        return Err(KernelError::unfit(format!(
+            "{shape}: built for a schedule that pauses, or not, and given {schedule}"
         )));
     }
     let strips = strips(problem, &shape);

@@ -1,0 +1,330 @@
+//! Tiles that are left half done when the bell is rung, and resumed exactly once.
+//!
+//! A body that can pause says how many words its state takes ([`Tiled::state`](crate::Tiled::state)).
+//! Under a schedule that [pauses](crate::Schedule::pausing) it looks at the bell between steps. Once
+//! the bell is rung it saves its state in a slot of the launch's memory, and the block queues the
+//! tile and leaves. A block that arrives takes a queued tile before it draws a ticket.
+//!
+//! **No tile is without a block.** Let `r` be the blocks that have not arrived yet, `u` the tickets
+//! that nobody has drawn, and `p` the tiles that are half done. As long as `u + p <= r`, there is an
+//! arriving block for each. The launch keeps `r - u - p` in a word, *spare*, which begins at the number
+//! of blocks that the grid has more than tiles:
+//!
+//! * a block that arrives and takes a tile or a ticket leaves it as it is;
+//! * a running block that draws another ticket adds one, after the draw;
+//! * a block may pause only if it could take one;
+//! * a block that arrives and finds nothing to do takes one, and leaves. If there is none to take, a
+//!   tile has been reserved for it that is just being saved: it looks again.
+//!
+//! So the word is never too high, and whoever has to wait waits for a block that runs.
+//!
+//! **A half-done tile has one owner.** Its slot belongs to a block from the compare-and-exchange
+//! that finds it free until the block queues it (release) or ends the tile; from the queue it goes to
+//! the one block that takes its number (acquire).
+
+use crate::channel::NONE;
+use crate::control::{CONTROL_WORDS, Control};
+use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArray, Val, Var};
+
+/// Slots, and blocks beyond the number of tiles, for each block that the GPU runs at a time.
+pub(crate) const SPARE: u32 = 2;
+/// Words at the front of a slot: the tile's index, and the step it goes on with. As many as
+/// leave the state aligned for vectors.
+const HEADER: u32 = 4;
+
+/// 64-bit words behind the control words: the queue, which slots are taken, the slots.
+pub(crate) fn area_words(resident: u32, state: u32) -> usize {
+    let slots = SPARE as usize * resident as usize;
+    slots * (2 + slot_words(state) as usize) / 2
+}
+
+/// 32-bit words of a slot.
+fn slot_words(state: u32) -> u32 {
+    (HEADER + state).next_multiple_of(HEADER)
+}
+
+/// The number of the slot that the tile was saved in, plus one.
+const SAVED: u32 = 0;
+/// The number of the slot that the tile is to be left in, plus one.
+const LEFT: u32 = 1;
+/// The step that the tile goes on with.
+const FROM: u32 = 2;
+/// Whether a block that arrives knows what it does.
+const SETTLED: u32 = 3;
+
+/// How a body leaves a tile half done: see [`TileLoop::pause`](crate::TileLoop::pause).
+#[derive(Clone, Copy)]
+pub struct Pause<'k> {
+    k: Kernel<'k>,
+    control: Control<'k>,
+    /// Blocks that the GPU runs at a time.
+    resident: Val<'k, u32>,
+    /// 32-bit words of a slot.
+    slot_words: u32,
+    /// Here and not in registers, which bodies with much state have none to spare of.
+    /// [`LEFT`] is written by the thread that looks, the others by the scheduler thread between two
+    /// bodies.
+    shared: SharedArray<'k, u32>,
+}
+
+impl std::fmt::Debug for Pause<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pause({} words a slot)", self.slot_words)
+    }
+}
+
+/// What a body does about the bell.
+impl<'k> Pause<'k> {
+    /// The step that the tile begins with: 0, unless it was left half done. In any thread.
+    #[track_caller]
+    pub fn from(&self) -> Val<'k, u32> {
+        self.shared.at(FROM).load()
+    }
+
+    /// Where the state of a tile is that was left half done.
+    #[track_caller]
+    pub fn saved(&self) -> Ptr<'k, Global, u32> {
+        self.slot(self.shared.at(SAVED).load()).at(HEADER)
+    }
+
+    /// Where to save the state of a tile that is to be [left](Pause::left). It may be where it
+    /// was saved before: a thread writes what it has read itself.
+    #[track_caller]
+    pub fn room(&self) -> Ptr<'k, Global, u32> {
+        self.slot(self.shared.at(LEFT).load()).at(HEADER)
+    }
+
+    /// In one thread: looks at the bell, and says whether the tile is to be left before `step`, which
+    /// is not 0. Then all threads of the block save their state and end the body; the thread tells
+    /// them by way of [`Pause::left`], and its own call happens before theirs.
+    #[track_caller]
+    pub fn look(&self, step: impl IntoVal<'k, u32>) -> Bool<'k> {
+        let (k, step) = (self.k, step.into_val(&self.k));
+        let leaves = k.var(false).named("leaves");
+        k.if_(
+            self.control.bell().load_relaxed(Scope::System).ne(0),
+            || {
+                k.if_(self.take_spare(), || {
+                    let slot = k.var(self.shared.at(SAVED).load()).named("slot");
+                    k.if_(slot.get().eq(0), || self.find_slot(slot));
+                    k.if_else(
+                        slot.get().ne(0),
+                        || {
+                            self.slot(slot.get()).at(1).store(step);
+                            self.shared.at(LEFT).store(slot.get());
+                            leaves.set(true);
+                        },
+                        || self.give_spare(),
+                    );
+                });
+            },
+        );
+        leaves.get()
+    }
+
+    /// Whether the tile is to be left, in all threads of a warp, after the [look](Pause::look) that
+    /// decided it and before the next one.
+    #[track_caller]
+    pub fn left(&self) -> Bool<'k> {
+        self.slot_left().ne(0)
+    }
+
+    /// From lane 0, so that the assembler knows that a warp agrees: else nothing that a loop counts
+    /// would be in uniform registers, once the loop can end here.
+    #[track_caller]
+    fn slot_left(&self) -> Val<'k, u32> {
+        self.shared.at(LEFT).load().shuffle_from(0u32)
+    }
+}
+
+/// What the tile loop does.
+impl<'k> Pause<'k> {
+    /// All threads of the block take part; a barrier follows before the body.
+    pub(crate) fn new(
+        k: &Kernel<'k>,
+        control: Control<'k>,
+        resident: Val<'k, u32>,
+        state: u32,
+    ) -> Pause<'k> {
+        let shared = k.shared_aligned::<u32>("heist_pause", 4, 16);
+        k.one_thread(|| shared.at(0).store_vec([k.c(0u32); 4]));
+        Pause {
+            k: *k,
+            control,
+            resident,
+            slot_words: slot_words(state),
+            shared,
+        }
+    }
+
+    /// In every thread of a block that arrives: the index of a tile that was left half done, or
+    /// what `draw` draws, or [`NONE`], in the scheduler thread.
+    ///
+    /// The whole block goes through the loop, though one thread does the work: after a loop of one
+    /// thread the assembler takes its warp for split in all that follows, and puts nothing in
+    /// uniform registers.
+    #[track_caller]
+    pub(crate) fn arrive(&self, leader: Bool<'k>, draw: impl Fn() -> Val<'k, u32>) -> Val<'k, u32> {
+        let k = self.k;
+        let index = k.var(NONE).named("first");
+        let place = k.var(0u32).named("place");
+        let drawn = k.var(false).named("drawn");
+        let settled = k.var(false).named("settled");
+        let settle_without = || {
+            k.if_else(
+                drawn.get(),
+                || settled.set(self.take_spare()),
+                || {
+                    drawn.set(true);
+                    index.set(draw());
+                    settled.set(index.get().ne(NONE));
+                },
+            );
+        };
+        k.loop_(|flow| {
+            k.if_(leader, || {
+                k.if_(place.get().eq(0), || place.set(self.take_place()));
+                k.if_else(
+                    place.get().ne(0),
+                    || self.take(place.get(), index, settled),
+                    settle_without,
+                );
+                self.shared.at(SETTLED).store(settled.get().to_u32());
+            });
+            k.sync();
+            flow.break_if(self.shared.at(SETTLED).load().ne(0));
+            k.sync();
+        });
+        index.get()
+    }
+
+    /// Behind the body, in every thread: whether the tile at `index` was left. If so it is queued,
+    /// else its slot, if it had one, is free.
+    #[track_caller]
+    pub(crate) fn settle(&self, leader: Bool<'k>, index: Val<'k, u32>) -> Bool<'k> {
+        let k = self.k;
+        k.comment("was it left half done?");
+        // All threads have saved their state, or read what was saved.
+        k.sync();
+        let slot = self.slot_left();
+        let left = slot.ne(0);
+        k.if_(leader, || {
+            k.if_(left, || {
+                self.slot(slot).store(index);
+                self.queue(slot);
+            });
+            let saved = self.shared.at(SAVED).load();
+            k.if_(!left & saved.ne(0), || {
+                self.taken(saved - 1).store_release(Scope::Gpu, 0u32);
+                // A barrier follows before the next body.
+                self.shared.at(SAVED).store(0u32);
+                self.shared.at(FROM).store(0u32);
+            });
+        });
+        left
+    }
+
+    /// One more spare block: a running block has drawn a ticket.
+    #[track_caller]
+    pub(crate) fn give_spare(&self) {
+        self.control.spare().reduce_add(1i32);
+    }
+
+    /// Takes a spare block, if there is one.
+    #[track_caller]
+    fn take_spare(&self) -> Bool<'k> {
+        let before = self.control.spare().atomic_add(-1i32);
+        let took = (before + self.slots().cast::<i32>()).gt(0);
+        self.k.if_(!took, || self.give_spare());
+        took
+    }
+
+    /// Puts a slot, whose number plus one is given, in the queue.
+    #[track_caller]
+    fn queue(&self, slot: Val<'k, u32>) {
+        let k = self.k;
+        let place = self.place(self.control.queued().atomic_add(1u32));
+        // Whoever took the tile that was here has read it, or is about to.
+        k.while_(|| place.load_relaxed(Scope::Gpu).ne(0), || {});
+        place.store_release(Scope::Gpu, slot);
+        self.control.waiting().reduce_add(1i32);
+    }
+
+    /// Takes the number plus one of a place in the queue, if a tile waits, or 0.
+    #[track_caller]
+    fn take_place(&self) -> Val<'k, u32> {
+        let (k, waiting) = (self.k, self.control.waiting());
+        let number = k.var(0u32);
+        k.if_(waiting.load_relaxed(Scope::Gpu).gt(0), || {
+            k.if_else(
+                waiting.atomic_add(-1i32).gt(0),
+                || number.set(self.control.dequeued().atomic_add(1u32) % self.slots() + 1),
+                || waiting.reduce_add(1i32),
+            );
+        });
+        number.get()
+    }
+
+    /// Takes the tile at a place, whose number plus one is given, if it is there yet.
+    #[track_caller]
+    fn take(&self, place: Val<'k, u32>, index: Var<'k, u32>, settled: Var<'k, bool>) {
+        let place = self.place(place - 1);
+        let slot = place.load_acquire(Scope::Gpu);
+        self.k.if_(slot.ne(0), || {
+            place.store_relaxed(Scope::Gpu, 0u32);
+            let saved = self.slot(slot);
+            self.shared.at(SAVED).store(slot);
+            self.shared.at(FROM).store(saved.at(1).load());
+            index.set(saved.load());
+            settled.set(true);
+        });
+    }
+
+    /// Finds a free slot; its number plus one goes to `slot`, which stays 0 if there is none.
+    #[track_caller]
+    fn find_slot(&self, slot: Var<'k, u32>) {
+        let k = self.k;
+        // Blocks that pause at a time begin at different ones.
+        let first = k.block().x % self.slots();
+        let tried = k.var(0u32).named("tried");
+        k.while_(
+            || slot.get().eq(0) & tried.get().lt(self.slots()),
+            || {
+                let number = (first + tried.get()) % self.slots();
+                let before = self.taken(number).atomic_compare_exchange(
+                    Order::AcquireRelease,
+                    Scope::Gpu,
+                    0u32,
+                    1u32,
+                );
+                slot.set(before.eq(0).select(number + 1, 0));
+                tried.set(tried.get() + 1);
+            },
+        );
+    }
+
+    /// Slots, and blocks beyond the number of tiles.
+    fn slots(&self) -> Val<'k, u32> {
+        self.resident * SPARE
+    }
+
+    fn area(&self) -> Ptr<'k, Global, u32> {
+        self.control.0.at(CONTROL_WORDS as u32).cast::<u32>()
+    }
+
+    /// A place in the queue: 0, or the number plus one of a slot.
+    fn place(&self, number: Val<'k, u32>) -> Ptr<'k, Global, u32> {
+        self.area().at(number % self.slots())
+    }
+
+    /// Whether a slot is taken.
+    fn taken(&self, number: Val<'k, u32>) -> Ptr<'k, Global, u32> {
+        self.area().at(self.slots() + number)
+    }
+
+    /// The slot whose number plus one is given: the tile's index, its next step, and its state.
+    fn slot(&self, number: Val<'k, u32>) -> Ptr<'k, Global, u32> {
+        let words = (number - 1).mul_wide(self.slot_words);
+        self.area().at(self.slots() * 2).at(words)
+    }
+}
