@@ -6,7 +6,7 @@ use crate::report::ReportFile;
 use heist_fatbin::{self as fatbin, target};
 use heist_launch::{Arg, Arguments, Dim3, Launch};
 use heist_ptx::{Diagnostic, Source, rule};
-use heist_sim::{Budget, Device, Options, Program};
+use heist_sim::{Budget, Device, Needs, Options, Program};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
@@ -313,18 +313,18 @@ impl Runtime {
         self.functions.get(&(host as usize)).ok_or(INVALID_FUNCTION)
     }
 
-    /// The shape of a kernel: static shared memory, and the most threads of a block.
-    pub(crate) fn kernel_shape(&self, host: *const c_void) -> Result<u32, c_int> {
+    /// What blocks of a kernel need of the device, and how much dynamic shared memory it was allowed.
+    pub(crate) fn needs(
+        &self,
+        host: *const c_void,
+        threads: u32,
+        dynamic: u32,
+    ) -> Result<(Needs, u32), c_int> {
         let function = self.function(host)?;
         let program = self.modules[function.module].program.as_ref();
         let program = program.map_err(|_| NO_IMAGE)?;
-        let mut entries = program.module().entries();
-        let known = entries.any(|entry| entry.name == *function.name);
-        if known {
-            Ok(1024)
-        } else {
-            Err(INVALID_FUNCTION)
-        }
+        let needs = program.needs(&self.device, &function.name, threads, dynamic);
+        Ok((needs.map_err(|_| INVALID_FUNCTION)?, function.dynamic))
     }
 
     /// Lets a kernel have more dynamic shared memory.

@@ -39,7 +39,7 @@ mod tests {
             let bytes: Vec<u8> = (0..len).map(|i| (i / 7) as u8).collect();
             let mut packed = Vec::new();
             pack(&bytes, &mut packed);
-            assert!(len < 5000 || packed.len() < len / 4);
+            assert!(len < CHUNK || packed.len() < len / 4);
             assert!(
                 unpack(&packed, len as u64).as_ref() == Some(&bytes),
                 "{len}"

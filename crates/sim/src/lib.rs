@@ -65,6 +65,6 @@ mod watch;
 pub use device::{Device, UnknownDevice};
 pub use options::{Budget, Chaos, Checks, Options};
 pub use program::{
-    Host, ModuleMemory, Order, Program, Ran, Reach, Report, Silent, Stream, together,
+    Host, ModuleMemory, Needs, Order, Program, Ran, Reach, Report, Silent, Stream, together,
 };
 pub use state::machine::Stats;

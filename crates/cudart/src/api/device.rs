@@ -101,7 +101,7 @@ pub(crate) extern "C" fn cudaDeviceCanAccessPeer(to: *mut c_int, _: c_int, _: c_
 }
 
 /// Major and minor number of the architecture.
-fn capability(gpu: &Gpu) -> (u32, u32) {
+pub(super) fn capability(gpu: &Gpu) -> (u32, u32) {
     let name = gpu.arch.name();
     let digits = name.trim_matches(|c: char| !c.is_ascii_digit());
     let number = digits.parse::<u32>().unwrap_or(90);

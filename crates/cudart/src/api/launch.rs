@@ -3,7 +3,6 @@
 use crate::raw;
 use crate::runtime::{INVALID_VALUE, Wish, call};
 use heist_launch::Dim3;
-use heist_ptx::arch::Footprint;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -221,15 +220,21 @@ pub(crate) extern "C" fn cudaFuncSetCacheConfig(_: *const c_void, _: c_int) -> c
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaFuncGetAttributes(to: *mut c_void, function: *const c_void) -> c_int {
     call(|runtime| {
-        let threads = runtime.kernel_shape(function)?;
+        let (needs, allowed) = runtime.needs(function, 1, 0)?;
         let limits = runtime.device.gpu().arch.limits();
+        let (major, minor) = super::device::capability(runtime.device.gpu());
+        let version = 10 * major + minor;
+        let usual = limits.shared_static.saturating_sub(needs.static_shared);
         let mut bytes = [0u8; 144];
+        for (at, value) in [(0, needs.static_shared), (16, needs.local)] {
+            bytes[at..at + 8].copy_from_slice(&u64::from(value).to_le_bytes());
+        }
         for (at, value) in [
-            (24, threads),
-            (28, 32),
-            (32, 90),
-            (36, 90),
-            (44, limits.shared_static),
+            (24, needs.most_threads.unwrap_or(limits.threads_per_block)),
+            (28, needs.block.registers),
+            (32, version),
+            (36, version),
+            (44, usual.max(allowed)),
         ] {
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
@@ -246,14 +251,10 @@ pub(crate) extern "C" fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     shared: usize,
 ) -> c_int {
     call(|runtime| {
-        runtime.kernel_shape(function)?;
-        let footprint = Footprint {
-            threads: u32::try_from(threads).map_err(|_| INVALID_VALUE)?,
-            registers: 32,
-            shared: u32::try_from(shared).map_err(|_| INVALID_VALUE)?,
-        };
-        let residency = runtime.device.gpu().arch.limits().residency(footprint);
-        raw::put(to, residency.blocks as c_int);
+        let threads = u32::try_from(threads).map_err(|_| INVALID_VALUE)?;
+        let shared = u32::try_from(shared).map_err(|_| INVALID_VALUE)?;
+        let (needs, _) = runtime.needs(function, threads, shared)?;
+        raw::put(to, needs.resident as c_int);
         Ok(())
     })
 }

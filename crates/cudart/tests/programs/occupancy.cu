@@ -6,7 +6,7 @@ int main() {
   RIGHT(grid > 0 && block >= 32);
   cudaFuncAttributes a;
   OK(cudaFuncGetAttributes(&a, fill));
-  RIGHT(a.maxThreadsPerBlock == 1024);
+  RIGHT(a.maxThreadsPerBlock == 1024 && a.numRegs > 0 && a.sharedSizeBytes == 0);
   OK(cudaMalloc(&x, 4000));
   fill<<<(1000 + block - 1) / block, block>>>(x, 1000);
   RIGHT(host(x, 1000)[999] == 999);

@@ -22,6 +22,7 @@ use crate::state::pool::Pool;
 use heist_launch::{
     Arg, Arguments, BlockSpan, Bound, Clock, Launch, Outcome, Param, Placed, Trace,
 };
+use heist_ptx::arch::Footprint;
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
 use plan::Plan;
 use std::collections::HashMap;
@@ -69,6 +70,21 @@ pub struct ModuleMemory<'p> {
     pub init: &'p [u8],
     /// Whether it is constant.
     pub constant: bool,
+}
+
+/// What a kernel needs of a device, as the check of a launch counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// What a block takes. The registers are an estimate: what ptxas would allocate is not known.
+    pub block: Footprint,
+    /// The blocks that a multiprocessor holds at a time.
+    pub resident: u32,
+    /// Bytes of shared memory in variables.
+    pub static_shared: u32,
+    /// Bytes of local memory a thread.
+    pub local: u32,
+    /// The most threads of a block, where the kernel says.
+    pub most_threads: Option<u32>,
 }
 
 impl Report {
@@ -121,6 +137,28 @@ impl Program {
         let code = Arc::new(kernel::decode(&self.module, &self.variables, entry, start)?);
         decoded.insert(key, Arc::clone(&code));
         Ok(code)
+    }
+
+    /// What blocks of so many threads, with so much dynamic shared memory, need.
+    pub fn needs(
+        &self,
+        device: &Device,
+        entry: &str,
+        threads: u32,
+        dynamic: u32,
+    ) -> Result<Needs, Vec<Diagnostic>> {
+        let executable = self.executable(entry, device)?;
+        let (code, limits) = (&executable.code, device.gpu().arch.limits());
+        let shared = plan::shared_bytes(&code.shape, limits, dynamic);
+        let block = plan::footprint(&code.shape, limits, threads, shared);
+        let said = code.shape.required_block.or(code.shape.max_block);
+        Ok(Needs {
+            block,
+            resident: limits.residency(block).blocks,
+            static_shared: code.shape.static_shared,
+            local: code.functions.first().map_or(0, |kernel| kernel.frame),
+            most_threads: said.map(|block| block.into_iter().fold(1, u32::saturating_mul)),
+        })
     }
 
     /// Runs one launch of a kernel to its end.

@@ -60,7 +60,12 @@ impl Plan {
         if !check.errors.is_empty() {
             return Err(check.errors);
         }
-        let block = check.footprint(&code.shape, shared);
+        let block = footprint(
+            &code.shape,
+            check.limits(),
+            launch.block.count() as u32,
+            shared,
+        );
         let residency = check.residency(block, options);
         check.memory(code, residency, options);
         if check.errors.is_empty() {
@@ -73,6 +78,33 @@ impl Plan {
         } else {
             Err(check.errors)
         }
+    }
+}
+
+/// The bytes of shared memory of a block: the variables, and behind them what the launch adds.
+pub(crate) fn shared_bytes(shape: &Shape, limits: Limits, dynamic: u32) -> u32 {
+    if dynamic == 0 {
+        return shape.static_shared;
+    }
+    let before = limits.shared_start;
+    let all = before.saturating_add(shape.static_shared);
+    let aligned = all.checked_next_multiple_of(shape.dynamic_align.max(16));
+    let start = aligned.map_or(u32::MAX, |aligned| aligned - before);
+    start.saturating_add(dynamic)
+}
+
+/// What a block takes of its SM.
+pub(crate) fn footprint(shape: &Shape, limits: Limits, threads: u32, shared: u32) -> Footprint {
+    // What ptxas would allocate is not known. What the kernel declares is far
+    // more than what is live, so it counts a third, and never more than fits.
+    let registers = shape.max_registers.unwrap_or_else(|| {
+        let fits = limits.registers_per_block / threads.max(1).next_multiple_of(128);
+        (shape.register_words / 3).clamp(16, 255.min(fits / 8 * 8).max(16))
+    });
+    Footprint {
+        threads,
+        registers,
+        shared,
     }
 }
 
@@ -225,15 +257,7 @@ impl Check<'_> {
     fn shared(&mut self, shape: &Shape) -> u32 {
         let (device, limits) = (self.device, self.limits());
         let fixed = shape.static_shared;
-        let shared = if self.launch.dynamic_shared > 0 {
-            let before = limits.shared_start;
-            let all = before.saturating_add(fixed);
-            let aligned = all.checked_next_multiple_of(shape.dynamic_align.max(16));
-            let start = aligned.map_or(u32::MAX, |aligned| aligned - before);
-            start.saturating_add(self.launch.dynamic_shared)
-        } else {
-            fixed
-        };
+        let shared = shared_bytes(shape, limits, self.launch.dynamic_shared);
         if fixed > limits.shared_static {
             self.refuse(
                 rule::STATIC_SHARED,
@@ -263,23 +287,6 @@ impl Check<'_> {
                 rule::LOCAL_LIMIT,
                 format!("{frame} bytes of local memory a thread; {most} is the most"),
             );
-        }
-    }
-
-    /// What a block takes of its SM.
-    fn footprint(&self, shape: &Shape, shared: u32) -> Footprint {
-        let limits = self.limits();
-        let threads = self.launch.block.count() as u32;
-        // What ptxas would allocate is not known. What the kernel declares is far
-        // more than what is live, so it counts a third, and never more than fits.
-        let registers = shape.max_registers.unwrap_or_else(|| {
-            let fits = limits.registers_per_block / threads.max(1).next_multiple_of(128);
-            (shape.register_words / 3).clamp(16, 255.min(fits / 8 * 8).max(16))
-        });
-        Footprint {
-            threads,
-            registers,
-            shared,
         }
     }
 

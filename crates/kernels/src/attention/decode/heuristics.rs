@@ -28,7 +28,7 @@ const COMBINE: f64 = 2500.0;
 /// Bytes of a tile's parts up to which the block that ends last combines them: one
 /// multiprocessor reads them in the time that a second launch takes to start. With 40 KB a second
 /// launch was 3 in a hundred ahead.
-const LAST_BLOCK_BYTES: u64 = 32 << 10;
+const LAST_BLOCK_BYTES: u64 = 36 << 10;
 /// Bytes of a share below which a block takes longer to start than to read.
 const LEAST_BYTES: u32 = 64 << 10;
 
