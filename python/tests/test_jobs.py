@@ -16,6 +16,9 @@ from heist import jobs
 # The command that is installed with this package, or another build of it.
 PROGRAM = shlex.split(os.environ.get("HEIST_PROGRAM", "")) or [sys.executable, "-m", "heist"]
 
+#: How many candidates a sweep has in each stage; 500 is a sweep of a user's size, and takes minutes.
+CANDIDATES = int(os.environ.get("HEIST_CANDIDATES", "120"))
+
 #: A program that does what PROGRAM does; the job of number KILLED kills the worker that started it instead.
 FATAL = """
 import os, signal, sys
@@ -38,7 +41,7 @@ def nothing_is_kept(monkeypatch):
 @pytest.fixture(scope="module")
 def alone():
     """What one process finds."""
-    words = ["gemm", "m=32", "n=32", "k=32", "--device", "sim:h200", "--limit", "500"]
+    words = ["gemm", "m=32", "n=32", "k=32", "--device", "sim:h200", "--limit", str(CANDIDATES)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEIST_TUNED", "")
         return jobs.Command("tune", *words, program=PROGRAM)()
@@ -155,17 +158,17 @@ def by_candidate(rows):
 
 @pytest.mark.parametrize("cluster", ["processes", "dask_cluster", "ray_cluster"])
 def test_a_sweep_has_every_candidate_once_though_a_worker_dies(cluster, request, tmp_path, alone):
-    """500 simulated candidates on two workers, one of them killed halfway."""
+    """Simulated candidates on two workers, one of them killed halfway."""
     executor = request.getfixturevalue(cluster)
     log, journal = os.fspath(tmp_path / "log"), tmp_path / "sweep.jsonl"
     fatal = tmp_path / "fatal.py"
-    fatal.write_text(FATAL.format(log=log, killed=25, program=PROGRAM))
+    fatal.write_text(FATAL.format(log=log, killed=CANDIDATES // 20, program=PROGRAM))
     swept = heist.sweep(
         "gemm",
         PROBLEM,
         device="sim:h200",
         executor=executor,
-        limit=500,
+        limit=CANDIDATES,
         batch=10,
         journal=journal,
         program=[sys.executable, os.fspath(fatal)],
@@ -176,7 +179,7 @@ def test_a_sweep_has_every_candidate_once_though_a_worker_dies(cluster, request,
     counts = Counter(json.dumps(row["candidate"], sort_keys=True) for row in entered)
     assert set(counts.values()) == {1}, "every candidate exactly once"
     tiles = [row for row in entered if "schedule" not in row["candidate"]]
-    assert len(tiles) == 501, "five hundred, and what is taken without tuning"
+    assert len(tiles) == CANDIDATES + 1, "those, and what is taken without tuning"
     # One job more than there are: the one that was lost with its worker.
     jobs_run = os.path.getsize(log)
     assert jobs_run > len(entered) // 10
