@@ -87,6 +87,19 @@ impl<'k> Kernel<'k> {
         }
     }
 
+    /// Fails the build unless `value` is from 1 to `high`.
+    #[track_caller]
+    pub(crate) fn must_be_up_to(&self, what: &str, value: u32, high: u32) {
+        if !(1..=high).contains(&value) {
+            self.fail_with(Problem::OutOfRange {
+                what: what.into(),
+                value: value.into(),
+                low: 1,
+                high: high.into(),
+            });
+        }
+    }
+
     /// A constant.
     pub fn c<T: Scalar>(&self, value: T) -> Val<'k, T> {
         Val::constant(*self, value)

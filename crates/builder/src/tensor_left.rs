@@ -65,14 +65,7 @@ impl<'t, 'k> TensorMemory<'t, 'k> {
             ("the left operands of a ring", count, 16),
             ("the warps that store a left operand", writers, k.warps()),
         ] {
-            if !(1..=high).contains(&value) {
-                k.fail_with(Problem::OutOfRange {
-                    what: what.into(),
-                    value: value.into(),
-                    low: 1,
-                    high: high.into(),
-                });
-            }
+            k.must_be_up_to(what, value, high);
         }
         let words = depth / 2;
         let first = self.take(count * words);

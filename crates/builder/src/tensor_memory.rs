@@ -199,14 +199,8 @@ impl<'t, 'k, G: BlockGroup> TensorMemory<'t, 'k, G> {
     #[track_caller]
     fn columns(&self) -> u32 {
         let taken = self.taken.get();
-        if !(1..=MOST_COLUMNS).contains(&taken) {
-            self.k.fail_with(Problem::OutOfRange {
-                what: "the columns of tensor memory".into(),
-                value: taken.into(),
-                low: 1,
-                high: MOST_COLUMNS.into(),
-            });
-        }
+        self.k
+            .must_be_up_to("the columns of tensor memory", taken, MOST_COLUMNS);
         taken.clamp(LEAST_COLUMNS, MOST_COLUMNS).next_power_of_two()
     }
 
@@ -235,14 +229,7 @@ impl<'t, 'k, G: BlockGroup> TensorMemory<'t, 'k, G> {
             ("the accumulators of a ring", count, 16),
             ("the warps that read an accumulator", readers, k.warps()),
         ] {
-            if !(1..=high).contains(&value) {
-                k.fail_with(Problem::OutOfRange {
-                    what: what.into(),
-                    value: value.into(),
-                    low: 1,
-                    high: high.into(),
-                });
-            }
+            k.must_be_up_to(what, value, high);
         }
         let first = self.take(count * columns);
         let [full, empty] = k.mbarriers([
