@@ -24,6 +24,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/data.js"),
     include_str!("page/levels.js"),
     include_str!("page/draw.js"),
+    include_str!("page/body.js"),
     include_str!("page/tell.js"),
     include_str!("page/page.js"),
 );

@@ -75,6 +75,8 @@ const runs = DATA.runs.map((data, number) => {
   run.onPath = new Set(numbers(data.path.tiles));
   run.smList = smsOf(run);
   run.rowCount = Math.max(1, run.sms.length);
+  run.mostSlots = Math.max(1, ...run.smList.map((sm) => sm.rows));
+  run.smOf = run.smList.flatMap((sm, index) => Array(sm.rows).fill(index));
   return run;
 });
 

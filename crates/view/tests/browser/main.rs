@@ -115,16 +115,29 @@ fn two_hundred_thousand_tiles_and_two_kernels_are_drawn() {
         setView(longest / 2, longest / 2 + 3000);
         drawNow();
         const bars = [panel.bars, panel.drawn > 264, panel.drawn < 20000];
+        // A tile of a row in its colour, and behind it the block that waits for the next.
+        const { run, canvas } = panel, row = 20, { start, end, kind } = run.tiles;
+        const shown = (from, to) => {
+            const { y, tall } = placeOf(run, row), ratio = canvas.width / canvas.clientWidth;
+            const x = toX((from + to) / 2, canvas.clientWidth) * ratio;
+            const pen = canvas.getContext('2d');
+            return packed([...pen.getImageData(Math.floor(x), Math.floor((y - panel.offset + tall / 2) * ratio), 1, 1).data]);
+        };
+        const i = visible(run.tiles, row, view.from, view.to)[0] + 1;
+        const painted = [
+            shown(start[i], end[i]) === packed(rgb(colourOf(kind[i]))),
+            shown(end[i], start[i + 1]) === packed(colours.rgb.waiting),
+        ];
         find('123,7');
         const told = $('details').querySelector('h2').textContent;
         const tenants = [...new Set(runs[0].tiles.kind)].map(tenantOf).sort();
-        const said = { bands, bars, told, tenants: [...new Set(tenants)], others: runs[0].account.others > 0,
+        const said = { bands, bars, painted, told, tenants: [...new Set(tenants)], others: runs[0].account.others > 0,
             legend: $('legend').textContent.includes('guest: another kernel on the same GPU') };
         document.body.append(Object.assign(document.createElement('pre'), { id: 'driven', textContent: JSON.stringify(said) }));";
     let found = chromium::drive(&browser, &html("large", &runs), script);
     let found = found.unwrap_or_else(|error| panic!("{error}"));
     let wanted = json!({
-        "bands": [false, 0], "bars": [true, true, true], "told": "Tile 123,7,0 (ticket) of large",
+        "bands": [false, 0], "bars": [true, true, true], "painted": [true, true], "told": "Tile 123,7,0 (ticket) of large",
         "tenants": [0, 1], "others": false, "legend": true,
     });
     assert_eq!(found, wanted);
