@@ -5,8 +5,14 @@ import sys
 
 def main() -> int:
     """Runs the command with this process's arguments; its exit status."""
-    from . import _native
+    import os
 
+    from . import _native, _recording
+
+    # The command looks for it beside its own file, and here that is Python's.
+    recorder = _recording.library()
+    if recorder is not None:
+        os.environ.setdefault("HEIST_RECORDER", str(recorder))
     return _native.command(["heist", *sys.argv[1:]])
 
 

@@ -2,7 +2,8 @@
 
 A finding fails its test, with the line of the kernel, the rule and what to do; no GPU is
 needed. Nothing heavy is imported before a test is to be simulated: this module is loaded by
-every run of pytest in an environment that has Heist.
+every run of pytest in an environment that has Heist. ``pytest --heist-record FOLDER`` is the
+other way round: on a machine with a GPU it keeps a launch of each test in a file.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--heist-limit", type=float, default=300.0, metavar="SECONDS", help="stop a launch that takes longer (300)"
     )
     group.addoption("--heist-sarif", default=None, metavar="FILE", help="write what was found as SARIF")
+    group.addoption(
+        "--heist-record", default=None, metavar="FOLDER", help="on a machine with a GPU: keep a launch of each test in a file there"
+    )
+    group.addoption("--heist-record-kernel", default=None, metavar="NAME", help="of this kernel (any)")
+    group.addoption("--heist-record-launch", type=int, default=1, metavar="N", help="which of its launches in a test (1)")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,6 +50,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_tally] = _Tally()
     if config.getoption("--heist"):
         _check(config.getoption("--heist-device"))
+    folder = config.getoption("--heist-record")
+    if folder is not None:
+        from heist import _recording
+
+        config.stash[_records] = _recording.Records(folder, *_asked(config))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    if config.getoption("--heist-record") is None:
+        return None
+    from heist import _recording
+
+    return None if _recording.is_on() else _recording.run_with_recorder(config)
+
+
+def _asked(config: pytest.Config) -> tuple[str | None, int]:
+    """Which launch of a test is to be recorded."""
+    return config.getoption("--heist-record-kernel"), config.getoption("--heist-record-launch")
 
 
 def _check(device: str) -> None:
@@ -63,10 +88,12 @@ class _Tally:
     def __init__(self) -> None:
         self.launches = 0
         self.findings: list[dict[str, Any]] = []
+        self.records: dict[str, dict[str, Any]] = {}
 
 
 _tally = pytest.StashKey[_Tally]()
 _session = pytest.StashKey[Any]()
+_records = pytest.StashKey[Any]()
 
 
 def _wish(item: pytest.Item) -> dict[str, Any] | None:
@@ -91,6 +118,9 @@ def _wish(item: pytest.Item) -> dict[str, Any] | None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: Any) -> Iterator[None]:
     wish = _wish(item)
+    records = item.config.stash.get(_records, None)
+    if records is not None:
+        records.before(item.nodeid)
     with contextlib.ExitStack() as stack:
         if wish is not None:
             item.stash[_session] = _simulated(stack, wish.pop("device"), wish)
@@ -125,6 +155,9 @@ def heist_gpu(request: pytest.FixtureRequest) -> Any:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
     outcome = yield
     report = outcome.get_result()
+    records = item.config.stash.get(_records, None)
+    if records is not None and call.when == "teardown":
+        report.heist_record = {item.nodeid: records.after()}
     session = item.stash.get(_session, None)
     if session is None or call.when != "call":
         return
@@ -200,6 +233,8 @@ def pytest_runtest_logreport(report: Any) -> None:
         tally = config.stash[_tally]
         tally.launches += told["launches"]
         tally.findings += told["findings"]
+    if config is not None:
+        config.stash[_tally].records.update(getattr(report, "heist_record", {}))
 
 
 _config: pytest.Config | None = None
@@ -212,6 +247,12 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     tally = config.stash[_tally]
+    if config.getoption("--heist-record") is not None:
+        from heist import _recording
+
+        terminalreporter.section("heist records")
+        for line in _recording.summary(tally.records, *_asked(config)):
+            terminalreporter.write_line(line)
     if not tally.launches and not tally.findings:
         return
     terminalreporter.section("heist")

@@ -133,8 +133,24 @@ fn install(python: &Path, packages: &[&str]) -> Result<(), Failed> {
     )
 }
 
+/// Puts the library that records launches where the package has it.
+fn add_recorder(how: &[&str]) -> Result<(), Failed> {
+    // With the package's own crate, so that both are built with the same features.
+    let parts = ["build", "-p", "heist-recorder", "-p", "heist-python"];
+    shell::cargo(&[&parts[..], how].concat())?;
+    let kind = if how.is_empty() { "debug" } else { "release" };
+    let file = "libheist_recorder.so";
+    let built = shell::root().join("target").join(kind).join(file);
+    let inside = shell::root().join("python/heist").join(file);
+    fs::copy(&built, &inside).map_err(|error| Failed(format!("{}: {error}", built.display())))?;
+    shell::run(shell::command("strip").arg(&inside))
+}
+
 /// Builds a wheel into an empty folder, and finds it there.
 fn build(python: &Path, how: &[&str], folder: &str) -> Result<PathBuf, Failed> {
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        add_recorder(how)?;
+    }
     let folder = shell::root().join(folder);
     // One wheel is to be found; an older one may have another name.
     let _ = fs::remove_dir_all(&folder);

@@ -1,4 +1,30 @@
 //! A kernel whose policy is exchanged while it runs.
+//!
+//! ```
+//! use heist::kernels::synthetic::{Parameters, Synthetic, Workload};
+//! use heist::run::{Device, Settings};
+//! use heist::sched::{AnyPolicy, program::Loaded};
+//! use heist::{swap::Turns, workload};
+//! use std::time::Duration;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let size = Parameters { tiles: 600, mean: 40, ..Parameters::default() };
+//! let synthetic = Synthetic::new(Workload::VideoFrames, size);
+//! let device = Device::open("sim:b200".parse()?)?; // or "gpu"
+//! let words = |text: &str| -> Result<_, Box<dyn std::error::Error>> {
+//!     Ok(Loaded::new(&text.parse::<AnyPolicy>()?)?.words().clone())
+//! };
+//! let turns = Turns {
+//!     policies: vec![words("never")?, words("greedy")?],
+//!     every: Duration::from_micros(1),
+//! };
+//! // It begins with this one, which is loaded: a policy that is built in stays.
+//! let schedule = "clc loaded: max-steals(8)".parse()?;
+//! let settings = Settings::default();
+//! let (run, swaps) =
+//!     workload::run_swapping(&synthetic, &schedule, &device, &settings, true, &turns)?;
+//! assert!(run.is_right(&synthetic) && swaps.loaded > 1);
+//! # Ok(()) }
+//! ```
 
 use crate::tiled::{Ready, TiledError, TiledRun};
 use heist_builder::KernelParams;

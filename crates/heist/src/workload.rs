@@ -1,4 +1,19 @@
 //! One synthetic workload under one schedule on one device, verified.
+//!
+//! ```
+//! use heist::kernels::synthetic::{Parameters, Synthetic, Workload};
+//! use heist::run::{Device, Settings};
+//! use heist::workload;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let size = Parameters { tiles: 300, mean: 20, ..Parameters::default() };
+//! let synthetic = Synthetic::new(Workload::ClusteredHeavy, size);
+//! let device = Device::open("sim:h200".parse()?)?; // or "gpu"
+//! let run =
+//!     workload::run(&synthetic, &"ticket".parse()?, &device, &Settings::default(), true)?;
+//! assert!(run.is_right(&synthetic));
+//! assert_eq!(run.trace.tiles.len(), 300);
+//! # Ok(()) }
+//! ```
 
 #[cfg(feature = "gpu")]
 use crate::swap;

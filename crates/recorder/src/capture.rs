@@ -30,6 +30,7 @@ pub(crate) fn record(
                 recorder.launches, kernel.name
             );
             recorder.report.line(&json!({ "refused": what }));
+            recorder.pass_over(&kernel.name);
             return launch();
         }
     };

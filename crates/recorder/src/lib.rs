@@ -9,6 +9,7 @@
 //! - `symbols`: how programs come to them.
 //! - `launch`: a launch as the driver is asked for it.
 //! - `recorder`: the state: which launch is asked for, and what was seen.
+//! - `again`: another record of the same process.
 //! - `capture`: the record of one launch.
 //! - `kernel`: what a kernel is: its name, its image, its PTX.
 //! - `image`: images that the driver has loaded.
@@ -21,6 +22,7 @@
     reason = "the interface is C's: pointers that the caller vouches for"
 )]
 
+mod again;
 mod capture;
 mod driver;
 mod hooks;

@@ -7,9 +7,9 @@ use crate::launch::Wish;
 use crate::report::Report;
 use heist_record::Map;
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
 /// What `heist record` asks for, in the environment.
@@ -18,7 +18,7 @@ pub(crate) struct Settings {
     pub(crate) file: PathBuf,
     /// The kernel; any, where none is named.
     kernel: Option<String>,
-    /// Which of its launches, from 1.
+    /// Which of its launches, from 1; 0 for none.
     launch: u64,
     /// The most bytes of memory that are kept.
     pub(crate) limit: u64,
@@ -37,6 +37,8 @@ pub(crate) struct Recorder {
     pub(crate) launches: u64,
     matching: u64,
     counts: HashMap<String, u64>,
+    /// Kernels that can't be recorded, where any other will do.
+    passed_over: HashSet<String>,
     graphs: u64,
 }
 
@@ -104,8 +106,29 @@ impl Recorder {
             launches: 0,
             matching: 0,
             counts: HashMap::new(),
+            passed_over: HashSet::new(),
             graphs: 0,
         })
+    }
+
+    /// Asks for another launch, counted from now on, and tells of it in another folder.
+    pub(crate) fn ask_again(&mut self, report: &Path, file: PathBuf, asked: (Option<String>, u64)) {
+        self.report = Report::new(report);
+        self.settings.file = file;
+        (self.settings.kernel, self.settings.launch) = asked;
+        self.matching = 0;
+        self.counts.clear();
+        self.passed_over.clear();
+    }
+
+    /// The kernel of the launch that was asked for can't be recorded. Where no kernel was named, the
+    /// next launch of another one is meant: a program on PyTorch launches PyTorch's own kernels
+    /// before its first.
+    pub(crate) fn pass_over(&mut self, name: &str) {
+        if self.settings.kernel.is_none() {
+            self.passed_over.insert(name.to_owned());
+            self.matching -= 1;
+        }
     }
 
     /// Counts a launch; whether it is the one that is asked for.
@@ -120,6 +143,9 @@ impl Recorder {
                 let shape = format!("<<<({}), ({})>>>", wish.launch.grid, wish.launch.block);
                 self.report.line(&json!({ "kernel": name, "shape": shape }));
             }
+        }
+        if self.passed_over.contains(name) {
+            return false;
         }
         let asked = self.settings.kernel.as_deref();
         if asked.is_none_or(|asked| is_called(name, asked)) {

@@ -106,6 +106,34 @@ fn allocations(record: &Record) -> Vec<&Memory> {
     record.memory.iter().filter(of).collect()
 }
 
+/// A process is asked for several records: each has its file and its report.
+#[test]
+fn another_launch_is_asked_for_while_the_program_runs() {
+    let bench = Bench::new("again");
+    let again = bench.folder.join("second");
+    let _ = fs::remove_dir_all(&again);
+    fs::create_dir_all(&again).expect("a folder");
+    let file = bench.folder.join("first.heist");
+    let ended = Command::new(bench.folder.join("program"))
+        .args(["linked".as_ref(), bench.ptx.as_os_str(), again.as_os_str()])
+        .env("LD_LIBRARY_PATH", &bench.folder)
+        .env("LD_PRELOAD", library())
+        .env("HEIST_RECORD_REPORT", &bench.folder)
+        .env("HEIST_RECORD_FILE", &file)
+        .env("HEIST_RECORD_LAUNCH", "0") // none, until it is asked for
+        .output()
+        .expect("the program runs");
+    assert!(!file.exists(), "{ended:?}");
+    let record = fs::read(again.join("again.heist")).expect("a record");
+    let record = Record::from_bytes(&record).expect("a record");
+    assert_eq!((record.kernel.as_str(), record.number), ("copy_box", 3));
+    let told = fs::read_to_string(again.join("report.jsonl")).expect("a report");
+    assert!(
+        told.contains("\"recorded\"") && !told.contains("add_one"),
+        "{told}"
+    );
+}
+
 /// Whatever way the program takes to the driver, its launches are seen and it is not disturbed.
 #[test]
 fn a_launch_is_recorded_on_every_way_to_the_driver() {
@@ -243,6 +271,17 @@ fn what_is_left_out_or_refused_is_told() {
         refused.contains("other.ptx has no kernel of that name"),
         "{refused}"
     );
+    // PTX of the third launch alone: where no kernel is named, the others are passed over.
+    let kernels = fs::read_to_string(&bench.ptx).expect("the kernels");
+    fs::write(&other, kernels.replace("add_one", "add_none")).expect("a file");
+    let (_, record, lines) = bench.run(
+        "linked",
+        &[("HEIST_RECORD_PTX", other.to_str().expect("a path"))],
+    );
+    let record = record.expect("a record");
+    assert_eq!((record.kernel.as_str(), record.number), ("copy_box", 3));
+    let refusals = lines.iter().filter(|line| line["refused"].is_string());
+    assert_eq!(refusals.count(), 1, "one for each kernel");
     // The file can't be written.
     let (ended, _, lines) = bench.run("linked", &[("HEIST_RECORD_FILE", "/no/such/folder/record")]);
     assert!(ended.stdout.starts_with(b"2 11 11"));

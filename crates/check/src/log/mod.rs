@@ -4,6 +4,24 @@
 //! [`recognise`] finds out what a text is; [`read`] turns it into findings, one
 //! for each cause and place however often it was repeated, and into a table of each kernel's
 //! resources. A finding points at the first line of the log that mentions it.
+//!
+//! ```
+//! use heist_check::log::{read, recognise};
+//! use heist_ptx::Source;
+//!
+//! let text = "\
+//! ptxas info    : Compiling entry function 'scan' for 'sm_90a'
+//! ptxas info    : Function properties for scan
+//!     96 bytes stack frame, 92 bytes spill stores, 88 bytes spill loads
+//! ptxas info    : Used 255 registers, used 1 barriers, 4096 bytes smem
+//! ";
+//! let kind = recognise(text).expect("a log that we read");
+//! let reading = read(kind, &Source::new("build.log", text));
+//! let scan = &reading.usage[0];
+//! assert_eq!((scan.kernel.as_str(), scan.registers, scan.spill_stores), ("scan", 255, 92));
+//! // Spills are slow: a finding, with a page that `heist explain` shows.
+//! assert_eq!(reading.findings.len(), 1);
+//! ```
 
 mod cuda;
 mod lines;

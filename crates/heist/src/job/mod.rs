@@ -1,4 +1,19 @@
 //! Runs a [`Job`]: once on any device, or over and over on a real GPU.
+//!
+//! ```
+//! use heist::job;
+//! use heist::kernels::catalogue::{self, Settings as Sizes};
+//! use heist::run::{Device, Settings};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::open("sim:a100".parse()?)?; // or "gpu"
+//! let sizes = Sizes::from_words(["m=64", "n=64", "k=64"])?;
+//! let mut gemm = catalogue::entry("gemm")?.prepare(&sizes, None, job::target(&device)?)?;
+//! let steps = job::run(&device, &mut gemm.job, &Settings::default())?;
+//! assert_eq!(steps.len(), gemm.job.steps.len());
+//! // The result is in the job's buffers: compare it with the reference in f64.
+//! assert!((gemm.verify)(&gemm.job)?.within(gemm.bound));
+//! # Ok(()) }
+//! ```
 
 #[cfg(feature = "gpu")]
 mod on_gpu;

@@ -6,6 +6,26 @@
 //! long a kernel takes while another kernel holds some of the multiprocessors. A real GPU is asked
 //! with the kernels themselves ([`beside`], [`Holder`]), a simulated one with kernels that stand in
 //! for them ([`modelled`]).
+//!
+//! ```
+//! use heist::kernels::catalogue::Settings;
+//! use heist::ptx::arch::Gpu;
+//! use heist::share::{Tenant, modelled::Model};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = Model::new(Gpu::H200);
+//! let batch = model.move_in(&Tenant {
+//!     name: "batch".into(),
+//!     kernel: "gemm",
+//!     told: Settings::from_words(["m=2048", "n=2048", "k=512"])?,
+//!     schedule: Some("ticket".parse()?),
+//!     spare: 0,
+//! })?;
+//! // Half of the multiprocessors are another's: the tiles are dealt out to those that are left.
+//! let alone = model.alone(&batch)?;
+//! let held = model.held(&batch, alone, 66)?;
+//! assert!(alone < held, "{alone} us alone, {held} us with half of the GPU");
+//! # Ok(()) }
+//! ```
 
 #[cfg(feature = "gpu")]
 mod held;

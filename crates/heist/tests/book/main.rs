@@ -15,6 +15,7 @@ mod saxpy;
 mod scan;
 mod segmented_scan;
 mod softmax;
+mod sparse;
 mod stencil;
 mod sum;
 mod top_k;

@@ -1,6 +1,7 @@
 /* A program on the driver's interface, for the stand-in of the driver: three kernels, then one that
  * faults. The first word says how it comes to the functions that a recorder must see: they are
- * linked, asked of the loader, or asked of the driver. The second is a file of PTX. */
+ * linked, asked of the loader, or asked of the driver. The second is a file of PTX. With a third word,
+ * a folder, it asks for another record in the midst of its launches. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -90,6 +91,12 @@ int main(int argc, char **argv) {
     uint64_t dims[] = {128, 64}, strides[] = {256};
     unsigned extents[] = {64, 8}, steps[] = {1, 1}, x = 64, y = 3;
     check(encode(map, 6, 2, (void *)tensor, dims, strides, extents, steps, 0, 3, 0, 0));
+    if (argc > 3) {
+        static char to[4096];
+        snprintf(to, sizeof to, "%s/again.heist", argv[3]);
+        int (*next)(const char *, const char *, const char *, uint64_t) = dlsym(RTLD_DEFAULT, "heist_record_next");
+        if (!next || next(NULL, to, NULL, 1) != 2 || next(argv[3], to, "copy_box", 1)) abort();
+    }
     void *second[] = {map, &copied, &x, &y};
     check(launch(copy, 1, 1, 1, 128, 1, 1, 0, stream, second, NULL));
     check(cuStreamSynchronize(stream));

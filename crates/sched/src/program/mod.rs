@@ -10,6 +10,19 @@
 //! state and shared word that a step can encode exists; and a policy decides when a block asks,
 //! never which tile it gets. The [verifier](PolicyWords::verify) refuses words that are not a valid
 //! program.
+//!
+//! ```
+//! use heist_sched::{AnyPolicy, Policy, program::PolicyWords};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policy: AnyPolicy = "max-steals(8) & first-half".parse()?;
+//! let program = policy.program().expect("it is recorded, not written as device code");
+//! let mut words: PolicyWords = program.words()?;
+//! words.verify()?;
+//! // A bit that was lost on the way is noticed.
+//! words.0[2] ^= 1;
+//! assert!(words.verify().is_err());
+//! # Ok(()) }
+//! ```
 
 mod interpreter;
 mod loaded;
