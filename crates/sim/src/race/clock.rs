@@ -8,8 +8,8 @@
 //! The join of two such partial facts over-approximates the order: a race may be missed there, but
 //! none is reported falsely.
 
+use super::far::Far;
 use crate::lanes::{ALL, Mask};
-use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// A warp of the grid: block number times warps per block, plus its own number; or, from
@@ -71,7 +71,7 @@ pub(crate) struct Clock {
     /// The first agent of the cluster that `near` is about.
     first: Agent,
     near: Vec<Known>,
-    far: Option<Arc<FxHashMap<Agent, Known>>>,
+    far: Far,
     /// For each special kind of fence, the accesses that happen before such a fence.
     fenced: [Option<Arc<Clock>>; Behind::COUNT],
 }
@@ -95,7 +95,7 @@ impl Clock {
         Clock {
             first,
             near: vec![Known::default(); agents],
-            far: None,
+            far: Far::default(),
             fenced: Default::default(),
         }
     }
@@ -105,7 +105,7 @@ impl Clock {
         self.first = first;
         self.near.clear();
         self.near.resize(agents, Known::default());
-        self.far = None;
+        self.far = Far::default();
         self.fenced = Default::default();
     }
 
@@ -114,26 +114,15 @@ impl Clock {
     pub(crate) fn of(&self, agent: Agent) -> Known {
         match self.near.get(agent.wrapping_sub(self.first) as usize) {
             Some(known) => *known,
-            None => self.far_of(agent),
+            None => self.far.of(agent),
         }
-    }
-
-    #[cold]
-    fn far_of(&self, agent: Agent) -> Known {
-        self.far
-            .as_ref()
-            .and_then(|far| far.get(&agent).copied())
-            .unwrap_or_default()
     }
 
     /// Learns one fact.
     pub(crate) fn learn(&mut self, agent: Agent, known: Known) {
         match self.near.get_mut(agent.wrapping_sub(self.first) as usize) {
             Some(slot) => slot.join(known),
-            None => {
-                let far = Arc::make_mut(self.far.get_or_insert_with(Arc::default));
-                far.entry(agent).or_default().join(known);
-            }
+            None => self.far.learn(agent, known),
         }
     }
 
@@ -151,18 +140,11 @@ impl Clock {
                 }
             }
         }
-        let Some(theirs) = &other.far else { return };
-        match &self.far {
-            None if !theirs.keys().any(|&agent| self.is_near(agent)) => {
-                self.far = Some(Arc::clone(theirs));
-            }
-            Some(mine) if Arc::ptr_eq(mine, theirs) => {}
-            _ => {
-                for (&agent, &known) in theirs.iter() {
-                    self.learn(agent, known);
-                }
-            }
+        let near = self.first..self.first.saturating_add(self.near.len() as Agent);
+        for &(agent, known) in other.far.within(near.clone()) {
+            self.near[(agent - self.first) as usize].join(known);
         }
+        self.far.join(&other.far, near);
     }
 
     /// Joins the clocks of special fences.
@@ -181,10 +163,6 @@ impl Clock {
     fn has_fenced(&self, kind: Behind, agent: Agent, clock: u32, lane: u8) -> bool {
         let fenced = self.fenced[kind as usize].as_ref();
         fenced.is_some_and(|fenced| fenced.of(agent).covers(clock, lane))
-    }
-
-    fn is_near(&self, agent: Agent) -> bool {
-        (agent.wrapping_sub(self.first) as usize) < self.near.len()
     }
 }
 
@@ -436,7 +414,7 @@ pub(crate) fn meet(warps: &mut [&mut WarpClock]) -> bool {
             warp.common.join(&clock);
         }
         // When all meet, what they know of each other is less than what they are.
-        if !everybody || warp.common.far.is_some() {
+        if !everybody || !warp.common.far.is_empty() {
             all.join(&warp.common);
         } else {
             all.join_fenced(&warp.common);
