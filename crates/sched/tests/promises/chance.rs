@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 fn probability_takes_each_opportunity_with_this_probability() {
     for p in [0.1f64, 0.5, 0.9] {
         let (mut asked, mut all) = (0u32, 0u32);
-        for setting in settings(0..1) {
+        for setting in settings(0..2) {
             let seen = run(&format!("probability({p})"), setting.tiles(600));
             for block in &seen.blocks {
                 let answers = block.answers();

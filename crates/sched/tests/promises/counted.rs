@@ -14,7 +14,7 @@ macro_rules! promise {
 #[test]
 fn greedy_always_asks_costs_nothing() {
     // That it costs nothing is counted in instructions, in `free.rs`.
-    for setting in settings(0..3) {
+    for setting in settings(0..2) {
         let seen = run("greedy", setting);
         for block in &seen.blocks {
             promise!(seen, block, block.declined() == 0);
@@ -80,7 +80,7 @@ fn every_takes_the_first_of_every_n_opportunities_a_last_call_is_one_too() {
 fn fair_share_stops_at_an_equal_share_of_the_tiles() {
     // Also where the share comes out even, on either device.
     for tiles in [420, 444, 174, 1] {
-        for setting in settings(0..1) {
+        for setting in settings(0..2) {
             let seen = run("fair-share", setting.tiles(tiles));
             let share = tiles.div_ceil(seen.resident);
             for block in &seen.blocks {

@@ -43,7 +43,7 @@ fn first_half_half_of_the_blocks_that_run_at_a_time_ask_the_others_run_one_tile(
 #[test]
 fn fraction_this_part_of_the_blocks_that_run_at_a_time_ask_the_others_run_one_tile() {
     for part in [0.1, 0.25, 0.9] {
-        for setting in settings(0..1) {
+        for setting in settings(0..2) {
             let seen = run(&format!("fraction({part})"), setting);
             let count = only_these_ask(&seen, |block| among_the_first(part, block, &seen)).0;
             let expected = (f64::from(seen.resident) * part).floor() as usize;
@@ -52,7 +52,7 @@ fn fraction_this_part_of_the_blocks_that_run_at_a_time_ask_the_others_run_one_ti
         }
     }
     // Fewer tiles than fit at a time: the part is of the blocks there are.
-    for setting in settings(0..1) {
+    for setting in settings(0..2) {
         let seen = run("fraction(0.5)", setting.tiles(20));
         only_these_ask(&seen, |block| block.worker < 10);
     }

@@ -75,18 +75,19 @@ impl Setting {
     }
 }
 
-/// Both sources that ask, both moments, with and without chaos; half of them built in and
-/// half of them loaded, such that any two of the four differ in both.
+/// For each seed, both sources that ask at both moments: half of them with chaos and half of
+/// them loaded, the other halves for the next seed. Two seeds in a row have each source at each
+/// moment with and without chaos, built in and loaded.
 pub(crate) fn settings(seeds: std::ops::Range<u64>) -> Vec<Setting> {
     let mut all = Vec::new();
     for seed in seeds {
+        let odd = seed % 2 == 1;
         for source in [TileSource::Clc, TileSource::Ticket] {
             for submit in [Submit::Early, Submit::Late] {
-                for chaos in [false, true] {
-                    let loaded = (source == TileSource::Clc) ^ (submit == Submit::Late) ^ chaos;
-                    let setting = Setting::new(source, seed).submit(submit).chaos(chaos);
-                    all.push(setting.loaded(loaded ^ (seed % 2 == 1)));
-                }
+                let late = submit == Submit::Late;
+                let setting = Setting::new(source, seed).submit(submit);
+                let chaos = (source == TileSource::Clc) ^ late ^ odd;
+                all.push(setting.chaos(chaos).loaded(late ^ odd));
             }
         }
     }

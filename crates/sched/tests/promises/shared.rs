@@ -25,7 +25,7 @@ fn stealers(seen: &Seen) -> usize {
 #[test]
 fn at_most_at_most_n_blocks_of_the_launch_ask_at_a_time() {
     for limit in [1, 7, 40] {
-        for setting in settings(0..1) {
+        for setting in settings(0..2) {
             let seen = run(&format!("at-most({limit})"), setting);
             let most = stealers(&seen);
             assert!(most <= limit, "{most}: {}", seen.what);
@@ -47,7 +47,7 @@ fn at_most_at_most_n_blocks_of_the_launch_ask_at_a_time() {
 
 #[test]
 fn whoever_leaves_makes_a_place() {
-    for setting in settings(3..4) {
+    for setting in settings(3..5) {
         let policy = AnyPolicy::new(AtMost { blocks: 5 } & MaxSteals { limit: 2 });
         let seen = run_policy(policy, setting.tiles(600));
         assert!(stealers(&seen) <= 5, "{}", seen.what);
@@ -61,7 +61,7 @@ fn whoever_leaves_makes_a_place() {
 #[test]
 fn each_of_two_policies_has_words_of_its_own() {
     for text in ["at-most(3) & at-most(5)", "at-most(5) & at-most(3)"] {
-        for setting in settings(5..6) {
+        for setting in settings(5..7) {
             let seen = run(text, setting);
             assert!(stealers(&seen) <= 3, "{}", seen.what);
         }
