@@ -7,7 +7,7 @@ use heist_kernels::attention::{
     alibi, documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
 };
 use heist_kernels::{LaunchPlan, Step, Target};
-use heist_oracle::{MachineCodes, Ptxas};
+use heist_oracle::{MachineCodes, Ptxas, parallel, sample};
 use heist_sched::{Schedule, TileSource};
 
 /// A kernel that some shape is given.
@@ -162,7 +162,7 @@ fn no_spills_and_tensor_cores_where_they_should_be() {
         return;
     };
     let codes = MachineCodes::default();
-    let wrong = heist_oracle::parallel(&cases(), |case| {
+    let wrong = parallel(&sample(cases()), |case| {
         let target = Target {
             arch: case.arch,
             sms: 132,
@@ -243,7 +243,7 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
         }
     }
     let codes = MachineCodes::default();
-    let wrong = heist_oracle::parallel(&cases, |(problem, schedule)| {
+    let wrong = parallel(&sample(cases), |(problem, schedule)| {
         let mut shape = warpgroup_shape(problem, target);
         if schedule.source != TileSource::Direct {
             shape = shape.scheduled();
@@ -346,7 +346,7 @@ fn what_models_add_does_not_spill() {
             cases.push((problem, variant, Target { arch, sms: 132 }));
         }
     }
-    let wrong = heist_oracle::parallel(&cases, |(problem, variant, target)| {
+    let wrong = parallel(&sample(cases), |(problem, variant, target)| {
         let plan = FAMILY
             .plan(Some(variant), problem, *target)
             .unwrap_or_else(|error| panic!("{variant} {problem}: {error}"));
@@ -404,7 +404,7 @@ fn decoding_does_not_spill() {
         }
         cases.push((problem, Target { arch, sms: 132 }));
     }
-    let wrong = heist_oracle::parallel(&cases, |(problem, target)| {
+    let wrong = parallel(&sample(cases), |(problem, target)| {
         let plan = FAMILY
             .plan(Some("decode"), problem, *target)
             .unwrap_or_else(|error| panic!("{problem}: {error}"));
