@@ -7,7 +7,7 @@ use heist::kernels::attention::{Cache, Dtype, Layout, Mask};
 use heist::kernels::gemm::{Gemm, Input, Layout as Stored, Output};
 use heist::launch::{Launch, TensorElement, TensorMap};
 use heist::ops::{
-    Attention, AttentionOperands, GemmOperands, Memory, Ops, Sequences, WorkspaceMemory,
+    Added, Attention, AttentionOperands, GemmOperands, Memory, Ops, Sequences, WorkspaceMemory,
 };
 use heist::run::Device;
 use std::error::Error;
@@ -99,11 +99,13 @@ fn main() -> Result<(), Box<dyn Error>> {
             heads: 2,
             kv_heads: 2,
             head_dim: 64,
+            value_dim: None,
             dtype: Dtype::Bf16,
             cache: Cache::Same,
             mask: Mask::Causal,
             layout: Layout::Heads,
             scale: None,
+            added: Added::default(),
         };
         let plan = ops.attention(&problem, None)?;
         println!(
@@ -130,6 +132,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             pages: None,
             k_scale: None,
             v_scale: None,
+            slopes: None,
+            sinks: None,
         };
         let workspace = WorkspaceMemory {
             counters: Memory::device(&counters),

@@ -6,7 +6,7 @@ use crate::error::{HeistError, bad_word, of_op};
 use heist::kernels::attention::{Cache, Layout as Heads, Mask};
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
-    Attention, AttentionBackward, BorrowedStream, ExpertLayer, GroupedGemm, Memory, OpError,
+    Added, Attention, AttentionBackward, BorrowedStream, ExpertLayer, GroupedGemm, Memory, OpError,
     Operands, SLOTS, Sequences, Slots, WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
@@ -179,8 +179,9 @@ impl Ops {
     /// Plans attention. `packed` has the rows of all queries and of all keys where
     /// sequences lie one after the other; `queries` and `keys` are then the most.
     /// `paged` has the tokens of a page, the most of a sequence, and how many there are. `cache` is the
-    /// type of keys and values: `same`, or `e4m3`.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", policy=None))]
+    /// type of keys and values: `same`, or `e4m3`; `value_dim` is the elements of a value's head, where they
+    /// are fewer than of a key's.
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", value_dim=None, softcap=None, alibi=false, sinks=false, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention(
         &self,
@@ -199,6 +200,10 @@ impl Ops {
         window: Option<(u32, u32)>,
         scale: Option<f32>,
         cache: &str,
+        value_dim: Option<u32>,
+        softcap: Option<f32>,
+        alibi: bool,
+        sinks: bool,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = Attention {
@@ -206,11 +211,17 @@ impl Ops {
             heads,
             kv_heads,
             head_dim: dim,
+            value_dim,
             dtype: dtype.parse().map_err(bad_word)?,
             cache: cache.parse().map_err(bad_word)?,
             mask: mask(causal, window),
             layout: if rows { Heads::Rows } else { Heads::Heads },
             scale,
+            added: Added {
+                softcap,
+                alibi,
+                sinks,
+            },
         };
         let schedule = self.schedule(policy)?;
         let plan = py.detach(|| self.ops.attention(&problem, schedule.as_ref()));
@@ -244,11 +255,13 @@ impl Ops {
                 heads,
                 kv_heads,
                 head_dim: dim,
+                value_dim: None,
                 dtype: dtype.parse().map_err(bad_word)?,
                 cache: Cache::Same,
                 mask: mask(causal, window),
                 layout: if rows { Heads::Rows } else { Heads::Heads },
                 scale,
+                added: Added::default(),
             },
             deterministic,
         };

@@ -3,8 +3,9 @@
 import torch
 
 
-def attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), scale=None):
-    """(batch, heads, rows, elements); masks count from the last key unless `top_left`."""
+def attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), scale=None, softcap=0.0, slopes=None, sinks=None):
+    """(batch, heads, rows, elements); masks count from the last key unless `top_left`. Slopes and sinks have a
+    number for each query head."""
     q, k, v = q.double(), k.double(), v.double()
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -21,8 +22,14 @@ def attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), scale=N
         seen &= key >= own - left
     if right >= 0:
         seen &= key <= own + right
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if slopes is not None:
+        scores = scores - slopes.double()[:, None, None] * (key - own).abs()
     scores = scores.masked_fill(~seen, float("-inf"))
-    weights = torch.softmax(scores, -1).nan_to_num(0.0)
+    if sinks is not None:
+        scores = torch.cat((scores, sinks.double()[None, :, None, None].expand(*scores.shape[:3], 1)), -1)
+    weights = torch.softmax(scores, -1).nan_to_num(0.0)[..., :keys]
     return weights @ v, torch.logsumexp(scores, -1)
 
 

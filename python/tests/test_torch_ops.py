@@ -46,6 +46,63 @@ def test_sdpa_of_three_dimensions_and_strides_of_their_own():
     close(ht.scaled_dot_product_attention(q, k, v), attention(q, k, v)[0])
 
 
+def test_values_narrower_than_keys():
+    """As DeepSeek's models have them: heads of 192 elements of keys and 128 of values, here smaller ones."""
+    q, k, _ = qkv(1, 2, 1, 20, 24, 48)
+    v = torch.randn(1, 1, 24, 32, dtype=F16)
+    for rows in (False, True):
+        q, k, v = ((t.transpose(1, 2).contiguous().transpose(1, 2) if rows else t.contiguous()) for t in (q, k, v))
+        for _ in range(2):
+            out = ht.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+            assert out.shape == (1, 2, 20, 32)
+            close(out, attention(q, k, v)[0])
+    out = ht.flash_attn_func(*(t.transpose(1, 2) for t in (q, k, v)), causal=True)
+    close(out.transpose(1, 2), attention(q, k, v, causal=True)[0])
+    packed = (t[0].transpose(0, 1).contiguous() for t in (q, k, v))
+    starts = [torch.tensor([0, length], dtype=torch.int32) for length in (20, 24)]
+    out, lse, _ = ht.flash_attn_varlen_func(*packed, *starts, 20, 24, return_attn_probs=True)
+    close(out.transpose(0, 1)[None], attention(q, k, v)[0])
+    close(lse[None], attention(q, k, v)[1], 1e-3)
+
+
+SLOPES, SINKS = torch.tensor([0.5, 0.0625]), torch.tensor([1.5, -1.0])
+ADDED = {
+    "softcap": {"softcap": 1.5},
+    "alibi": {"alibi_slopes": SLOPES},
+    "sinks": {"sinks": SINKS},
+    "all": {"softcap": 2.0, "alibi_slopes": SLOPES.expand(1, 2), "sinks": SINKS.to(BF16)},
+}
+
+
+@pytest.mark.parametrize("added", ADDED.values(), ids=ADDED)
+def test_scores_that_a_model_changes(added):
+    want = {"softcap": added.get("softcap", 0.0), "sinks": added.get("sinks")}
+    want["slopes"] = SLOPES if "alibi_slopes" in added else None
+    q, k, v = qkv(1, 2, 1, 12, 20, 32, rows=True)
+    expected, sums = attention(q, k, v, causal=True, **want)
+    flash = [t.transpose(1, 2) for t in (q, k, v)]
+    for _ in range(2):
+        out, lse, _ = ht.flash_attn_func(*flash, causal=True, return_attn_probs=True, **added)
+        close(out.transpose(1, 2), expected)
+        close(lse, sums, 1e-3)
+    starts = [torch.tensor([0, length], dtype=torch.int32) for length in (12, 20)]
+    out = ht.flash_attn_varlen_func(*(t[0] for t in flash), *starts, 12, 20, causal=True, **added)
+    close(out.transpose(0, 1)[None], expected)
+    # A cache with room for more, in one piece and in pages.
+    cache = [torch.cat((t, torch.full((1, 12, 1, 32), float("nan"), dtype=F16)), 1) for t in flash[1:]]
+    filled = torch.tensor([20], dtype=torch.int32)
+    for policy in (None, "greedy"):
+        out, lse = ht.flash_attn_with_kvcache(
+            flash[0], *cache, cache_seqlens=filled, causal=True, return_softmax_lse=True, policy=policy, **added
+        )
+        close(out.transpose(1, 2), expected)
+        close(lse, sums, 1e-3)
+    table = torch.tensor([[1, 3, 0, 2]], dtype=torch.int32)
+    pages = [t.view(4, 8, 1, 32)[[2, 0, 3, 1]].contiguous() for t in cache]
+    out = ht.flash_attn_with_kvcache(flash[0], *pages, cache_seqlens=filled, block_table=table, causal=True, **added)
+    close(out.transpose(1, 2), expected)
+
+
 @pytest.mark.parametrize("window", [(-1, -1), (3, 0), (4, 2), (-1, 1)])
 def test_flash_attn_func(window):
     q, k, v = qkv(1, 2, 2, 12, 20, 16, BF16)
@@ -259,6 +316,15 @@ OPS = {
     "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), False, 2, 1, 0.5),
     "attention_packed": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
+    ),
+    "attention_scored": lambda: (*qkv(1, 2, 1, 8, 12, 16), SLOPES, SINKS, 2.0, True),
+    "attention_packed_scored": lambda: (
+        *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2,
+        torch.empty(0), SINKS, 0.0, 5, 5,
+    ),
+    "attention_paged_scored": lambda: (
+        torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),
+        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), SLOPES, torch.empty(0), 0.0,
     ),
     "attention_paged": lambda: (
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),

@@ -6,9 +6,9 @@ use heist::kernels::gemm::{
     Activation, Epilogue, Gemm, Input, Layout as GemmLayout, Output, Scales,
 };
 use heist::ops::{
-    Attention, AttentionBackward, AttentionBackwardOperands, AttentionOperands, BorrowedStream,
-    ExpertLayer, ExpertOperands, GemmOperands, GroupedGemm, GroupedOperands, Memory, OpError, Ops,
-    Sequences, WorkspaceMemory,
+    Added, Attention, AttentionBackward, AttentionBackwardOperands, AttentionOperands,
+    BorrowedStream, ExpertLayer, ExpertOperands, GemmOperands, GroupedGemm, GroupedOperands,
+    Memory, OpError, Ops, Sequences, WorkspaceMemory,
 };
 use heist::run::{Device, DeviceName};
 
@@ -133,11 +133,13 @@ fn attention_with_shared_heads() {
         heads: 4,
         kv_heads: 2,
         head_dim: 16,
+        value_dim: None,
         dtype: Dtype::F16,
         cache: Cache::Same,
         mask: Mask::Causal,
         layout: Layout::Rows,
         scale: Some(0.5),
+        added: Added::default(),
     };
     let plan = ops.attention(&problem, None).expect("a plan");
     let (q, k, v) = (
@@ -159,6 +161,8 @@ fn attention_with_shared_heads() {
         pages: None,
         k_scale: None,
         v_scale: None,
+        slopes: None,
+        sinks: None,
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");
@@ -189,6 +193,8 @@ fn attention_with_shared_heads() {
         pages: None,
         k_scale: None,
         v_scale: None,
+        slopes: None,
+        sinks: None,
     };
     let error = plan.launch(&operands, WorkspaceMemory::NONE, STREAM);
     let error = error
@@ -198,6 +204,118 @@ fn attention_with_shared_heads() {
         error.contains("out takes 2560 bytes and has 320"),
         "{error}"
     );
+}
+
+/// Scores as a model changes them, and values that are narrower than keys: slopes and sinks are the
+/// caller's memory, and all of it is part of the key of a plan.
+#[test]
+fn what_a_model_adds_to_attention() {
+    let ops = ops();
+    let (rows, dim, value_dim) = (40, 32, 16);
+    let added = Added {
+        softcap: Some(1.5),
+        alibi: true,
+        sinks: true,
+    };
+    let problem = Attention {
+        sequences: Sequences::Same {
+            batch: 1,
+            queries: rows,
+            keys: rows,
+        },
+        heads: 2,
+        kv_heads: 1,
+        head_dim: dim,
+        value_dim: Some(value_dim),
+        dtype: Dtype::F16,
+        cache: Cache::Same,
+        mask: Mask::Causal,
+        layout: Layout::Heads,
+        scale: Some(0.5),
+        added,
+    };
+    let (rows, dim, value_dim) = (rows as usize, dim as usize, value_dim as usize);
+    let (q, k) = (random(1, 2 * rows * dim), random(2, rows * dim));
+    let v = random(3, rows * value_dim);
+    let bits = [halves(&q), halves(&k), halves(&v)];
+    let (slopes, sinks) = ([0.5f32, 0.125], [1.0f32, -2.0]);
+    let run = |problem: &Attention| {
+        let plan = ops.attention(problem, None).expect("a plan");
+        let mut out = vec![0u16; 2 * rows * value_dim];
+        let operands = AttentionOperands {
+            q: Memory::host(&bits[0]),
+            k: Memory::host(&bits[1]),
+            v: Memory::host(&bits[2]),
+            out: Memory::host_mut(&mut out),
+            lse: None,
+            q_starts: None,
+            k_starts: None,
+            pages: None,
+            k_scale: None,
+            v_scale: None,
+            slopes: problem.added.alibi.then(|| Memory::host(&slopes)),
+            sinks: problem.added.sinks.then(|| Memory::host(&sinks)),
+        };
+        plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+            .expect("a launch");
+        from_halves(&out)
+    };
+    let right = |added: Added, head: usize, row: usize| {
+        let product = |key: usize| -> f64 {
+            let query = &q[(head * rows + row) * dim..][..dim];
+            let score: f64 = query.iter().zip(&k[key * dim..]).map(|(a, b)| a * b).sum();
+            let score = added.softcap.map_or(0.5 * score, |cap| {
+                f64::from(cap) * (0.5 * score / f64::from(cap)).tanh()
+            });
+            let slope = if added.alibi { slopes[head] } else { 0.0 };
+            (score - f64::from(slope) * (row - key) as f64).exp()
+        };
+        let weights: Vec<f64> = (0..=row).map(product).collect();
+        let sink = if added.sinks {
+            f64::from(sinks[head]).exp()
+        } else {
+            0.0
+        };
+        let sum = weights.iter().sum::<f64>() + sink;
+        (0..value_dim)
+            .map(|element| {
+                let values = weights.iter().enumerate();
+                let weighed = values.map(|(key, weight)| weight * v[key * value_dim + element]);
+                weighed.sum::<f64>() / sum
+            })
+            .collect::<Vec<f64>>()
+    };
+    for added in [
+        added,
+        Added {
+            sinks: false,
+            ..added
+        },
+        Added::default(),
+    ] {
+        let found = run(&Attention { added, ..problem });
+        for (line, found) in found.chunks_exact(value_dim).enumerate() {
+            close(found, &right(added, line / rows, line % rows), 4e-3);
+        }
+    }
+    let none = Added {
+        softcap: Some(0.0),
+        ..added
+    };
+    let refused = |problem: Attention| match ops.attention(&problem, None) {
+        Ok(plan) => panic!("{} was planned", plan.name()),
+        Err(error) => error.to_string(),
+    };
+    let why = refused(Attention {
+        added: none,
+        ..problem
+    });
+    assert!(why.contains("a number above zero"), "{why}");
+    let why = refused(Attention {
+        value_dim: Some(48),
+        ..problem
+    });
+    assert!(why.contains("at most as many as of keys"), "{why}");
 }
 
 #[test]
@@ -214,11 +332,13 @@ fn packed_sequences_are_read_on_the_device() {
         heads: 2,
         kv_heads: 2,
         head_dim: 32,
+        value_dim: None,
         dtype: Dtype::Bf16,
         cache: Cache::Same,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,
+        added: Added::default(),
     };
     // The same plan for sequences that lie otherwise.
     let plan = ops.attention(&problem, None).expect("a plan");
@@ -237,6 +357,8 @@ fn packed_sequences_are_read_on_the_device() {
             pages: None,
             k_scale: None,
             v_scale: None,
+            slopes: None,
+            sinks: None,
         };
         plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
             .expect("a launch");
@@ -275,11 +397,13 @@ fn pages_are_read_on_the_device() {
         heads: 4,
         kv_heads: 2,
         head_dim: 64,
+        value_dim: None,
         dtype: Dtype::F16,
         cache: Cache::Same,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,
+        added: Added::default(),
     };
     let plan = ops.attention(&problem, None).expect("a plan");
     let (q, rows) = (random(1, 2 * 4 * 64), (pages * page) as usize);
@@ -299,6 +423,8 @@ fn pages_are_read_on_the_device() {
         pages: Some(Memory::host(&table)),
         k_scale: None,
         v_scale: None,
+        slopes: None,
+        sinks: None,
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");
@@ -442,11 +568,13 @@ fn keys_of_eight_bits_in_pages() {
         heads: 2,
         kv_heads: 1,
         head_dim: 64,
+        value_dim: None,
         dtype: Dtype::Bf16,
         cache: Cache::E4m3,
         mask: Mask::Causal,
         layout: Layout::Rows,
         scale: Some(0.125),
+        added: Added::default(),
     };
     let plan = ops.attention(&problem, None).expect("a plan");
     let q = random(1, 2 * 64);
@@ -476,6 +604,8 @@ fn keys_of_eight_bits_in_pages() {
         pages: Some(Memory::host(&pages)),
         k_scale: Some(Memory::host(&scales[..1])),
         v_scale: Some(Memory::host(&scales[1..])),
+        slopes: None,
+        sinks: None,
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");
@@ -656,11 +786,13 @@ fn gradients_of_packed_attention() {
         heads: 2,
         kv_heads: 2,
         head_dim: 32,
+        value_dim: None,
         dtype: Dtype::Bf16,
         cache: Cache::Same,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,
+        added: Added::default(),
     };
     // Two rows of keys are in no sequence: their gradients stay as they were, zero.
     let (q_starts, k_starts) = ([0u32, 3, 20], [0u32, 20, 29]);

@@ -8,8 +8,8 @@ use heist::kernels::attention::{Cache, Dtype, Layout, Mask};
 use heist::kernels::catalogue::{self, Settings as Told};
 use heist::kernels::gemm::{Gemm, Input, Layout as GemmLayout, Output};
 use heist::ops::{
-    Attention, AttentionOperands, BorrowedStream, GemmOperands, GroupedGemm, GroupedOperands,
-    Memory, Ops, Sequences, WorkspaceMemory,
+    Added, Attention, AttentionOperands, BorrowedStream, GemmOperands, GroupedGemm,
+    GroupedOperands, Memory, Ops, Sequences, WorkspaceMemory,
 };
 use heist::run::Device;
 use heist::sched::{Schedule, TileSource};
@@ -319,6 +319,8 @@ fn attended(
         pages: None,
         k_scale: None,
         v_scale: None,
+        slopes: None,
+        sinks: None,
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");
@@ -340,11 +342,13 @@ fn attention(sequences: Sequences, mask: Mask) -> Attention {
         heads: 2,
         kv_heads: 2,
         head_dim: 64,
+        value_dim: None,
         dtype: Dtype::F16,
         cache: Cache::Same,
         mask,
         layout: Layout::Rows,
         scale: None,
+        added: Added::default(),
     }
 }
 

@@ -221,6 +221,14 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
             cases.push((problem, Schedule::new(TileSource::Direct)));
         }
     }
+    for (index, (dim, values)) in [(192, 128), (256, 128), (192, 176)].into_iter().enumerate() {
+        for weights in Weights::ALL {
+            let mut problem = Problem::new(4, 16, 4096, dim);
+            (problem.value_dim, problem.mask) = (Some(values), masks[index]);
+            problem.weights = weights;
+            cases.push((problem, Schedule::new(TileSource::Direct)));
+        }
+    }
     for dim in [64, 128] {
         for (index, mask) in masks.into_iter().enumerate() {
             for (source, weights) in [

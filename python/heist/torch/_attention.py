@@ -8,23 +8,26 @@ from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_
 from ._gradient import GRADIENT, GRADIENT_PACKED, HOW, QKV
 from ._layout import check, check_starts, dense, empty, fits, mostly_rows, window_of
 from ._library import define, remember
+from ._scores import SCORES, Scores
+
+_PLAIN = Scores()
 
 # --- Sequences that are all alike -------------------------------------------
 
 
-def _same(q, k, v, scale, causal, left, right, policy, want_lse):
+def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN):
     """The operation for (batch, heads, rows, elements) on real memory."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
-        q.get_device(), k.get_device(), v.get_device(), scale, causal, left, right, policy,
+        q.get_device(), k.get_device(), v.get_device(), scale, causal, left, right, policy, *scores.key(),
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
-        found = PLANS[key] = _plan_same(q, k, v, scale, causal, left, right, policy)
+        found = PLANS[key] = _plan_same(q, k, v, scale, causal, left, right, policy, scores)
     launcher, rows, keep = found
     if keep is not None:
         q, k, v = (tensor if kept else dense(tensor, rows) for tensor, kept in zip((q, k, v), keep))
-    out = empty(q, rows)
+    out = empty(q, rows, v.shape[3])
     lse = None
     address = 0
     if want_lse:
@@ -34,18 +37,19 @@ def _same(q, k, v, scale, causal, left, right, policy, want_lse):
         # Without queries there is nothing to compute, and without keys nothing to see.
         out.zero_()
         if lse is not None:
-            lse.fill_(float("-inf"))
+            scores.empty_sums(lse, 1)
         return out, lse
-    launcher(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), address)
+    launcher(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), address, *scores.addresses(5))
     if keep is None:
-        remember(launcher, [0, 1, 2], [(out, 3)] if lse is None else [(out, 3), (lse, 4)])
+        remember(launcher, [0, 1, 2, *scores.slots()], [(out, 3)] if lse is None else [(out, 3), (lse, 4)])
     return out, lse
 
 
-def _plan_same(q, k, v, scale, causal, left, right, policy):
+def _plan_same(q, k, v, scale, causal, left, right, policy, scores):
     what = "attention"
     check(what, q, k, v, 1, 2)
-    index = device_of(what, q, k, v)
+    scores.check(what, q.shape[1])
+    index = device_of(what, q, k, v, *scores.tensors())
     # The layout that most have; the others are copied.
     rows = mostly_rows(q, k, v)
     keep = [fits(tensor, rows) for tensor in (q, k, v)]
@@ -56,7 +60,7 @@ def _plan_same(q, k, v, scale, causal, left, right, policy):
     plan = ops_of(index).attention(
         batch, queries, k.shape[2], heads, k.shape[1], dim,
         dtype=DTYPES[q.dtype], rows=rows, causal=causal, scale=scale or None, policy=policy or None,
-        window=window_of(left, right),
+        window=window_of(left, right), value_dim=v.shape[3], **scores.how(),
     )  # fmt: skip
     return Launcher(index, plan), rows, None if all(keep) else keep
 
@@ -73,7 +77,7 @@ def _like(q, k, v, *how):
     """An output without memory, laid out as the operation does it."""
     one_device("attention", q, k, v)
     check("attention", q, k, v, 1, 2)
-    return empty(q, mostly_rows(q, k, v))
+    return empty(q, mostly_rows(q, k, v), v.shape[3])
 
 
 def _like_lse(q, k, v, *how):
@@ -82,6 +86,18 @@ def _like_lse(q, k, v, *how):
 
 attend = define("attention", f"{QKV}, {HOW}", "Tensor", _attention, _like)
 attend_lse = define("attention_lse", f"{QKV}, {HOW}", "(Tensor, Tensor)", _attention_lse, _like_lse, GRADIENT)
+
+
+def _scored(q, k, v, slopes, sinks, softcap, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+    return _same(q, k, v, scale, causal, left, right, policy, True, Scores(slopes, sinks, softcap))
+
+
+def _like_scored(q, k, v, slopes, sinks, softcap, *how):
+    one_device("attention", q, slopes, sinks)
+    return _like_lse(q, k, v)
+
+
+attend_scored = define("attention_scored", f"{QKV}, {SCORES}, {HOW}", "(Tensor, Tensor)", _scored, _like_scored)
 
 
 def counted(q, k, v, causal=False, gqa=False, scale=0.0):
@@ -120,39 +136,43 @@ attend_sdpa = define(
 
 
 def _packed(
-    q, k, v, q_starts, k_starts, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0, policy=""
+    q, k, v, q_starts, k_starts, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0, policy="", scores=_PLAIN
 ):
     """The operation for (rows of all sequences, heads, elements)."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), q_starts.get_device(), k_starts.get_device(),
         q_starts.shape, q_starts.dtype, k_starts.shape, k_starts.dtype, most_queries, most_keys, scale, causal, left, right, policy,
+        *scores.key(),
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
         found = _plan_packed(
-            q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy
+            q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy, scores
         )
         PLANS[key] = found
     launcher = found[0]
-    out = torch.empty_like(q, memory_format=torch.contiguous_format)
+    out = q.new_empty((*q.shape[:2], v.shape[2]))
     lse = torch.empty((q.shape[1], q.shape[0]), dtype=torch.float32, device=q.device)
     if launcher is None:
         out.zero_()
-        lse.fill_(float("-inf"))
+        scores.empty_sums(lse, 0)
     else:
         own = [tensor.contiguous() for tensor in (q, k, v, q_starts, k_starts)]
-        launcher(*(t.data_ptr() for t in own[:3]), out.data_ptr(), lse.data_ptr(), *(t.data_ptr() for t in own[3:]))
+        launcher(
+            *(t.data_ptr() for t in own[:3]), out.data_ptr(), lse.data_ptr(), *(t.data_ptr() for t in own[3:]), *scores.addresses(7)
+        )
         if all(a is b for a, b in zip(own, (q, k, v, q_starts, k_starts))):
-            remember(launcher, [0, 1, 2, 5, 6], [(out, 3), (lse, 4)])
+            remember(launcher, [0, 1, 2, 5, 6, *scores.slots()], [(out, 3), (lse, 4)])
     return out, lse
 
 
-def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy):
+def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, causal, left, right, policy, scores):
     what = "packed attention"
     check(what, q, k, v, 1, None)
     check_starts(what, q_starts, k_starts)
-    index = device_of(what, q, k, v, q_starts, k_starts)
+    scores.check(what, q.shape[1])
+    index = device_of(what, q, k, v, q_starts, k_starts, *scores.tensors())
     sequences = q_starts.numel() - 1
     if q.numel() == 0 or k.numel() == 0 or sequences == 0:
         return (None,)
@@ -164,7 +184,7 @@ def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, ca
         sequences, min(most_queries, q.shape[0]), min(most_keys, k.shape[0]), q.shape[1], k.shape[1], q.shape[2],
         dtype=DTYPES[q.dtype], rows=True, packed=(q.shape[0], k.shape[0]), causal=causal, scale=scale or None,
         policy=policy or None,
-        window=window_of(left, right),
+        window=window_of(left, right), value_dim=v.shape[2], **scores.how(),
     )  # fmt: skip
     return (Launcher(index, plan),)
 
@@ -173,7 +193,7 @@ def _like_packed(q, k, v, q_starts, k_starts, *how):
     one_device("packed attention", q, k, v, q_starts, k_starts)
     check("packed attention", q, k, v, 1, None)
     lse = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.float32)
-    return torch.empty_like(q, memory_format=torch.contiguous_format), lse
+    return q.new_empty((*q.shape[:2], v.shape[2])), lse
 
 
 attend_packed = define(
@@ -182,10 +202,31 @@ attend_packed = define(
 )  # fmt: skip
 
 
+def _packed_scored(
+    q, k, v, q_starts, k_starts, slopes, sinks, softcap, most_queries, most_keys, causal=False, left=-1, right=-1, scale=0.0,
+    policy="",
+):  # fmt: skip
+    scores = Scores(slopes, sinks, softcap)
+    return _packed(q, k, v, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, policy, scores)
+
+
+def _like_packed_scored(q, k, v, q_starts, k_starts, slopes, sinks, *how):
+    one_device("packed attention", q, slopes, sinks)
+    return _like_packed(q, k, v, q_starts, k_starts)
+
+
+attend_packed_scored = define(
+    "attention_packed_scored", f"{QKV}, Tensor q_starts, Tensor k_starts, {SCORES}, int most_queries, int most_keys, {HOW}",
+    "(Tensor, Tensor)", _packed_scored, _like_packed_scored,
+)  # fmt: skip
+
+
 # --- Keys and values in pages ---------------------------------------------------
 
 
-def _paged(q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=()):
+def _paged(
+    q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=(), scores=_PLAIN
+):
     """The operation for queries (batch, rows, heads, elements) over keys and values
     (page, token, heads, elements), of which a table has the pages of each sequence; of
     8-bit keys and values there are the factors of each key head, too."""
@@ -193,31 +234,37 @@ def _paged(q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, 
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), lengths.get_device(), pages.get_device(),
         lengths.shape, lengths.dtype, pages.shape, pages.dtype, scale, causal, left, right, policy, "paged",
-        *((factor.shape, factor.dtype, factor.get_device()) for factor in factors),
+        *((factor.shape, factor.dtype, factor.get_device()) for factor in factors), *scores.key(),
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
-        found = PLANS[key] = _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors)
+        found = PLANS[key] = _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores)
     launcher, q_starts = found
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device)
     if launcher is None:
-        return out.zero_(), lse.fill_(float("-inf"))
+        return out.zero_(), scores.empty_sums(lse, 0)
     given = (q, lengths, pages, *factors)
     own = [tensor.contiguous() for tensor in given]
     launcher(
         own[0].data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(),
-        *(tensor.data_ptr() for tensor in own[1:]),
+        *(tensor.data_ptr() for tensor in own[1:]), *scores.addresses(5 + len(given)),
     )  # fmt: skip
     if all(a is b for a, b in zip(own, given)):
-        slots = [0, 1, 2, 6, 7, 8, 9][: 2 + len(given)]
+        slots = [*[0, 1, 2, 6, 7, 8, 9][: 2 + len(given)], *scores.slots()]
         remember(launcher, slots, [(out, 3), (lse, 4)], [(5, q_starts.data_ptr())])
     return out, lse
 
 
-def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors):
+def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores):
     what = "paged attention"
-    index = device_of(what, q, k, v, lengths, pages, *factors)
+    if k.shape != v.shape:
+        raise UnsupportedError(
+            f"{what}: keys are {tuple(k.shape)} and values {tuple(v.shape)}; heads of keys and values of the same size are supported "
+            "in pages: pad the values"
+        )
+    scores.check(what, q.shape[2])
+    index = device_of(what, q, k, v, lengths, pages, *factors, *scores.tensors())
     cache = torch.float8_e4m3fn if factors else q.dtype
     if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != cache or v.dtype != cache:
         raise UnsupportedError(
@@ -238,7 +285,7 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, fac
     plan = ops_of(index).attention(
         batch, queries, 0, heads, k.shape[2], dim, dtype=DTYPES[q.dtype], rows=True,
         cache="e4m3" if factors else "same", paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale or None, policy=policy or None,
-        window=window_of(left, right),
+        window=window_of(left, right), **scores.how(),
     )  # fmt: skip
     return Launcher(index, plan), q_starts
 
@@ -267,3 +314,17 @@ attend_paged_e4m3 = define(
     "attention_paged_e4m3", f"{QKV}, Tensor lengths, Tensor pages, Tensor k_scale, Tensor v_scale, {HOW}",
     "(Tensor, Tensor)", _paged_e4m3, _like_paged_e4m3,
 )  # fmt: skip
+
+
+def _paged_scored(q, k, v, lengths, pages, slopes, sinks, softcap, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+    return _paged(q, k, v, lengths, pages, causal, left, right, scale, policy, (), Scores(slopes, sinks, softcap))
+
+
+def _like_paged_scored(q, k, v, lengths, pages, slopes, sinks, *how):
+    one_device("paged attention", q, slopes, sinks)
+    return _like_paged(q, k, v, lengths, pages)
+
+
+attend_paged_scored = define(
+    "attention_paged_scored", f"{QKV}, Tensor lengths, Tensor pages, {SCORES}, {HOW}", "(Tensor, Tensor)", _paged_scored, _like_paged_scored
+)

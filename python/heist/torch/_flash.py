@@ -7,11 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._attention import attend, attend_lse, attend_packed, attend_paged, attend_paged_e4m3, attend_sdpa, counted
+from ._attention import (
+    attend, attend_lse, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
+    attend_sdpa, counted,
+)  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
 from ._gradient import check_heads
 from ._layout import check, scale_of, without_defaults
 from ._library import Operation, call, cause
+from ._scores import scores_of
 
 _op_sdpa = attend_sdpa.plain
 
@@ -38,8 +42,8 @@ def scaled_dot_product_attention(
     """As ``torch.nn.functional.scaled_dot_product_attention``: (batch, heads, rows,
     elements); ``is_causal`` lets query ``i`` see keys up to ``i``.
 
-    float16 and bfloat16, heads of 16 to 256 elements in steps of 16, fewer key heads
-    with ``enable_gqa``. No mask but the causal one, no dropout. Tensors lie as
+    float16 and bfloat16, heads of 16 to 256 elements in steps of 16, of values as many as of
+    keys or fewer (on Hopper's GPUs), fewer key heads with ``enable_gqa``. No mask but the causal one, no dropout. Tensors lie as
     (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed;
     others are copied.
 
@@ -80,7 +84,7 @@ def scaled_dot_product_attention(
 
 def _train(what: str, operation: Operation, deterministic: bool, query: torch.Tensor, *arguments: Any) -> Any:
     """An operation for inputs that want a gradient; results and log-sum-exps."""
-    check_heads(what, query)
+    check_heads(what, query, arguments[1])
     return operation.train(query, *arguments, bool(deterministic) or torch.are_deterministic_algorithms_enabled())
 
 
@@ -112,11 +116,16 @@ def flash_attn_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     *,
+    sinks: torch.Tensor | None = None,
     policy: Any = None,
 ) -> Any:
     """As ``flash_attn.flash_attn_func``: (batch, rows, heads, elements); a causal mask
     and a window count from the last key. With ``return_attn_probs`` the result is
     (out, log-sum-exp, None).
+
+    ``softcap``, ``alibi_slopes`` and ``sinks``, one more score for each query head, of no key, change the
+    scores; with them there is no gradient yet. Heads of values may have fewer elements than those of keys,
+    on Hopper's GPUs.
 
     >>> q = k = v = torch.ones(1, 16, 2, 16, dtype=torch.float16)
     >>> flash_attn_func(q, k, v, causal=True).shape
@@ -124,16 +133,18 @@ def flash_attn_func(
     """
     what = "flash_attn_func"
     tensors_only(what, q=q, k=k, v=v)
-    supported = "causal, window_size, softmax_scale and return_attn_probs are"
-    _refuse(
-        what, supported, dropout_p=(bool(dropout_p), dropout_p), softcap=(bool(softcap), softcap),
-        alibi_slopes=(alibi_slopes is not None, alibi_slopes),
-    )  # fmt: skip
+    supported = "causal, window_size, softmax_scale, softcap, alibi_slopes, sinks and return_attn_probs are"
+    _refuse(what, supported, dropout_p=(bool(dropout_p), dropout_p))
     if not q.dim() == k.dim() == v.dim() == 4:
         check(what, q, k, v, 2, 1)
     causal, left, right = _window(what, window_size, causal)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     factor = scale_of(what, softmax_scale)
+    scores = scores_of(what, q, q.shape[1], softcap, alibi_slopes, sinks)
+    if scores is not None:
+        no_gradient(what, q, k, v, alibi_slopes, sinks)
+        out, lse = call(attend_scored, policy, q, k, v, *scores, *without_defaults(causal, left, right, factor))
+        return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
     if wants_gradient(q, k, v):
         no_policy(what, policy)
         check(what, q, k, v, 1, 2)
@@ -164,10 +175,12 @@ def flash_attn_varlen_func(
     return_attn_probs: bool = False,
     block_table: torch.Tensor | None = None,
     *,
+    sinks: torch.Tensor | None = None,
     policy: Any = None,
 ) -> Any:
     """As ``flash_attn.flash_attn_varlen_func``: sequences one after the other, (rows,
-    heads, elements). Where they begin is read on the device; nothing waits for it.
+    heads, elements). Where they begin is read on the device; nothing waits for it. Scores are changed
+    as by :func:`flash_attn_func`.
 
     >>> q = k = v = torch.ones(24, 2, 16, dtype=torch.float16)
     >>> starts = torch.tensor([0, 8, 24], dtype=torch.int32)
@@ -176,20 +189,22 @@ def flash_attn_varlen_func(
     """
     what = "flash_attn_varlen_func"
     tensors_only(what, q=q, k=k, v=v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
-    supported = "causal, window_size, softmax_scale and return_attn_probs are"
-    _refuse(
-        what, supported, dropout_p=(bool(dropout_p), dropout_p), softcap=(bool(softcap), softcap),
-        alibi_slopes=(alibi_slopes is not None, alibi_slopes), block_table=(block_table is not None, block_table),
-    )  # fmt: skip
+    supported = "causal, window_size, softmax_scale, softcap, alibi_slopes, sinks and return_attn_probs are"
+    _refuse(what, supported, dropout_p=(bool(dropout_p), dropout_p), block_table=(block_table is not None, block_table))
     check(what, q, k, v, 1, None)
     causal, left, right = _window(what, window_size, causal)
     factor = scale_of(what, softmax_scale)
     given = q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
-    if wants_gradient(q, k, v):
+    how = without_defaults(causal, left, right, factor)
+    scores = scores_of(what, q, q.shape[1], softcap, alibi_slopes, sinks)
+    if scores is not None:
+        no_gradient(what, q, k, v, alibi_slopes, sinks)
+        out, lse = call(attend_packed_scored, policy, *given[:5], *scores, *given[5:], *how)
+    elif wants_gradient(q, k, v):
         no_policy(what, policy)
         out, lse = _train(what, attend_packed, deterministic, *given, causal, left, right, factor)
     else:
-        out, lse = call(attend_packed, policy, *given, *without_defaults(causal, left, right, factor))
+        out, lse = call(attend_packed, policy, *given, *how)
     return (out, lse, None) if return_attn_probs else out
 
 
@@ -216,6 +231,7 @@ def flash_attn_with_kvcache(
     *,
     k_descale: torch.Tensor | None = None,
     v_descale: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
     policy: Any = None,
 ) -> Any:
     """As ``flash_attn.flash_attn_with_kvcache``: queries (batch, rows, heads, elements)
@@ -223,7 +239,8 @@ def flash_attn_with_kvcache(
     rows are filled. New keys and values ``k`` and ``v`` are put behind them first, in
     place. With ``block_table`` (int32, one row for each sequence) the cache is one of
     pages, (pages, tokens, heads, elements), pages of 8 to 4096 tokens in steps of 8.
-    Lengths stay on the device.
+    Lengths stay on the device. Scores are changed as by :func:`flash_attn_func`, over a cache of the
+    queries' type.
 
     The cache may be of ``torch.float8_e4m3fn``, half the bytes to read: what it has in it times
     ``k_descale`` and ``v_descale`` (float32, one number or one for each key head; (batch, heads) where all
@@ -239,15 +256,20 @@ def flash_attn_with_kvcache(
     what = "flash_attn_with_kvcache"
     tensors_only(what, q=q, k_cache=k_cache, v_cache=v_cache)
     supported = (
-        "k, v, cache_seqlens, block_table, softmax_scale, causal, window_size, return_softmax_lse, k_descale and v_descale are"
+        "k, v, cache_seqlens, block_table, softmax_scale, causal, window_size, softcap, alibi_slopes, sinks, return_softmax_lse, "
+        "k_descale and v_descale are"
     )
     _refuse(
         what, supported, rotary_cos=(rotary_cos is not None, rotary_cos), rotary_sin=(rotary_sin is not None, rotary_sin),
         cache_batch_idx=(cache_batch_idx is not None, cache_batch_idx),
         cache_leftpad=(cache_leftpad is not None, cache_leftpad),
-        softcap=(bool(softcap), softcap), alibi_slopes=(alibi_slopes is not None, alibi_slopes),
     )  # fmt: skip
-    no_gradient(what, q, k_cache, v_cache, k, v)
+    no_gradient(what, q, k_cache, v_cache, k, v, alibi_slopes, sinks)
+    if k_cache.dim() == v_cache.dim() and k_cache.shape != v_cache.shape:
+        raise UnsupportedError(
+            f"{what}: k_cache is {tuple(k_cache.shape)} and v_cache {tuple(v_cache.shape)}; heads of keys and values of the same size "
+            "are supported in a cache: pad the values"
+        )
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         if not cache.is_contiguous():
             raise ValueError(f"{what}: {name} is not contiguous, and is written in place: keep it as (batch, room, heads, elements)")
@@ -290,18 +312,24 @@ def flash_attn_with_kvcache(
         lengths = lengths + k.shape[1]
     causal, left, right = _window(what, window_size, causal)
     how = without_defaults(causal, left, right, scale_of(what, softmax_scale))
-    paged = attend_paged_e4m3 if factors else attend_paged
+    scores = scores_of(what, q, heads, softcap, alibi_slopes, sinks)
+    if factors and scores is not None:
+        raise UnsupportedError(
+            f"{what}: softcap, alibi_slopes or sinks over a cache of float8_e4m3fn; a cache of {q.dtype} is supported with them"
+        )
+    more = scores or factors
+    paged = attend_paged_e4m3 if factors else attend_paged if scores is None else attend_paged_scored
     size = _page_of(room)
     if factors and block_table is None and not size:
         raise UnsupportedError(f"{what}: a cache of float8_e4m3fn with room for {room} rows; multiples of 8 are supported")
     if block_table is not None:
-        out, lse = call(paged, policy, q, k_cache, v_cache, lengths, block_table, *factors, *how)
+        out, lse = call(paged, policy, q, k_cache, v_cache, lengths, block_table, *more, *how)
     elif factors or (queries <= 16 and size and policy is None):
         # A sequence's room is its pages, in order.
         row = room // size
         table = torch.arange(batch * row, dtype=torch.int32, device=q.device).view(batch, row)
         pages = (cache.view(batch * row, size, -1, dim) for cache in (k_cache, v_cache))
-        out, lse = call(paged, policy, q, *pages, lengths, table, *factors, *how)
+        out, lse = call(paged, policy, q, *pages, lengths, table, *more, *how)
     else:
         # Packed, with the room behind each sequence's keys as a sequence without queries.
         numbers = torch.arange(batch + 1, device=q.device, dtype=torch.int32)
@@ -310,8 +338,8 @@ def flash_attn_with_kvcache(
         q_starts = torch.stack((numbers[:-1] * queries, numbers[1:] * queries), dim=1).flatten()
         q_starts = torch.cat((q_starts, numbers[-1:] * queries))
         out, lse = call(
-            attend_packed, policy, q.reshape(batch * queries, heads, dim), k_cache.view(batch * room, -1, dim),
-            v_cache.view(batch * room, -1, dim), q_starts, k_starts, queries, room, *how,
+            attend_packed if scores is None else attend_packed_scored, policy, q.reshape(batch * queries, heads, dim),
+            k_cache.view(batch * room, -1, dim), v_cache.view(batch * room, -1, dim), q_starts, k_starts, *more, queries, room, *how,
         )  # fmt: skip
     out = out.view(batch, queries, heads, dim)
     if return_softmax_lse:

@@ -18,8 +18,13 @@ HOW = "bool causal=False, int left=-1, int right=-1, float scale=0.0"
 _SWITCH = "bool deterministic=False"
 
 
-def check_heads(what: str, q: torch.Tensor) -> None:
+def check_heads(what: str, q: torch.Tensor, v: torch.Tensor) -> None:
     """Refuses heads of which no gradient can be had."""
+    if v.shape[-1] != q.shape[-1]:
+        raise UnsupportedError(
+            f"{what}: heads of {q.shape[-1]} elements of keys and {v.shape[-1]} of values; gradients can be had where both have as "
+            "many: pad the values, or call it under `torch.no_grad()`"
+        )
     if q.shape[-1] > WIDEST:
         raise UnsupportedError(
             f"{what}: heads of {q.shape[-1]} elements; gradients can be had of heads up to {WIDEST}: call it under "
@@ -27,15 +32,15 @@ def check_heads(what: str, q: torch.Tensor) -> None:
         )
 
 
-def _check_results(what, d_out, q, out, lse, sums):
+def _check_results(what, d_out, q, v, out, lse, sums):
     """Fails where results, their gradient or the log-sum-exps are not those of the queries;
     `sums` is the shape that the last have."""
+    check_heads(what, q, v)
     for name, tensor in (("the gradient", d_out), ("out", out)):
         if tensor.shape != q.shape or tensor.dtype != q.dtype:
             raise ValueError(f"{what}: {name} is {tensor.dtype} of {tuple(tensor.shape)}, and the query {q.dtype} of {tuple(q.shape)}")
     if lse.shape != sums or lse.dtype != torch.float32:
         raise ValueError(f"{what}: lse is {lse.dtype} of {tuple(lse.shape)}; float32 of {tuple(sums)} is wanted")
-    check_heads(what, q)
 
 
 def _key(what, *given):
@@ -67,7 +72,7 @@ def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0
 def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy):
     what = "attention backward"
     check(what, q, k, v, 1, 2)
-    _check_results(what, d_out, q, out, lse, q.shape[:3])
+    _check_results(what, d_out, q, v, out, lse, q.shape[:3])
     index = device_of(what, q, k, v, d_out, out, lse)
     rows = mostly_rows(q, k, v)
     if q.numel() == 0 or k.numel() == 0:
@@ -85,7 +90,7 @@ def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, p
 def _like(d_out, q, k, v, out, lse, *how):
     one_device("attention backward", q, k, v, d_out, out, lse)
     check("attention backward", q, k, v, 1, 2)
-    _check_results("attention backward", d_out, q, out, lse, q.shape[:3])
+    _check_results("attention backward", d_out, q, v, out, lse, q.shape[:3])
     rows = mostly_rows(q, k, v)
     return tuple(empty(tensor, rows) for tensor in (q, k, v))
 
@@ -127,7 +132,7 @@ def _plan_packed(
 ):
     what = "packed attention backward"
     check(what, q, k, v, 1, None)
-    _check_results(what, d_out, q, out, lse, (q.shape[1], q.shape[0]))
+    _check_results(what, d_out, q, v, out, lse, (q.shape[1], q.shape[0]))
     check_starts(what, q_starts, k_starts)
     index = device_of(what, q, k, v, d_out, out, lse, q_starts, k_starts)
     sequences = q_starts.numel() - 1
@@ -147,7 +152,7 @@ def _like_packed(d_out, q, k, v, out, lse, q_starts, k_starts, *how):
     what = "packed attention backward"
     one_device(what, q, k, v, d_out, out, lse, q_starts, k_starts)
     check(what, q, k, v, 1, None)
-    _check_results(what, d_out, q, out, lse, (q.shape[1], q.shape[0]))
+    _check_results(what, d_out, q, v, out, lse, (q.shape[1], q.shape[0]))
     return tuple(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in (q, k, v))
 
 

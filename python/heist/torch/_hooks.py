@@ -131,10 +131,8 @@ def attention_forward(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     # One query sees everything before it: that is what its cache holds.
     causal = bool(causal) and query.shape[2] > 1
-    if kwargs.get("s_aux") is not None:
-        raise UnsupportedError("heist attention: attention sinks (s_aux) are not supported; use attn_implementation='sdpa'")
     if attention_mask is not None and attention_mask.dim() == 2:
-        return _padded(query, key, value, attention_mask, dropout, scaling, causal, sliding_window, softcap), None
+        return _padded(query, key, value, attention_mask, dropout, scaling, causal, sliding_window, softcap, kwargs.get("s_aux")), None
     if attention_mask is not None:
         raise UnsupportedError(
             "heist attention: a mask of every pair is not supported; causal masks, windows and padding are: "
@@ -144,13 +142,14 @@ def attention_forward(
     out = flash_attn_func(
         query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
         dropout_p=dropout, softmax_scale=scaling, causal=causal, window_size=window, softcap=softcap or 0.0,
+        sinks=kwargs.get("s_aux"),
     )  # fmt: skip
     return out, None
 
 
-def _padded(query, key, value, mask, dropout, scaling, causal, sliding_window, softcap):
+def _padded(query, key, value, mask, dropout, scaling, causal, sliding_window, softcap, sinks):
     """A batch of padded sequences: packed, attended, and spread out again."""
-    batch, heads, queries, dim = query.shape
+    batch, heads, queries, _ = query.shape
     keys = key.shape[2]
     present = mask[:, -keys:].bool()
     asked = present[:, -queries:]
@@ -165,8 +164,9 @@ def _padded(query, key, value, mask, dropout, scaling, causal, sliding_window, s
     out = flash_attn_varlen_func(
         packed(query, asked), packed(key, present), packed(value, present), starts(asked), starts(present),
         queries, keys, dropout_p=dropout, softmax_scale=scaling, causal=causal, window_size=window, softcap=softcap or 0.0,
+        sinks=sinks,
     )  # fmt: skip
-    full = out.new_zeros((batch, queries, heads, dim))
+    full = out.new_zeros((batch, queries, heads, value.shape[3]))
     full[asked] = out
     return full
 

@@ -27,15 +27,19 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: i
             )
         if tensor.dtype != q.dtype:
             raise ValueError(f"{what}: query is {q.dtype} and {name} is {tensor.dtype}; convert one with `.to(..)`")
-    if k.shape != v.shape:
-        raise UnsupportedError(
-            f"{what}: key is {tuple(k.shape)} and value is {tuple(v.shape)}; heads of keys and values of the same size are supported"
-        )
+    if k.shape[:-1] != v.shape[:-1]:
+        raise ValueError(f"{what}: key is {tuple(k.shape)} and value is {tuple(v.shape)}; all but the elements of a head must be the same")
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"{what}: heads of the query have {q.shape[-1]} elements and those of the key {k.shape[-1]}")
     dim = q.shape[-1]
     if dim % 16 or not 16 <= dim <= 256:
         raise UnsupportedError(f"{what}: heads of {dim} elements; multiples of 16 from 16 to 256 are supported: pad the last axis")
+    values = v.shape[-1]
+    if values % 16 or not 16 <= values <= dim:
+        raise UnsupportedError(
+            f"{what}: heads of {values} elements of values and {dim} of keys; multiples of 16, of values at most as many as of keys, "
+            "are supported: pad the last axis"
+        )
     if rows is not None and q.shape[0] != k.shape[0]:
         raise ValueError(f"{what}: a batch of {q.shape[0]} queries and one of {k.shape[0]} keys; make them the same")
     if k.shape[heads] == 0 or q.shape[heads] % k.shape[heads]:
@@ -107,11 +111,12 @@ def dense(tensor: torch.Tensor, rows: bool) -> torch.Tensor:
     return tensor.transpose(1, 2).contiguous().transpose(1, 2) if rows else tensor.contiguous()
 
 
-def empty(tensor: torch.Tensor, rows: bool) -> torch.Tensor:
-    """A tensor of the same shape that lies so."""
+def empty(tensor: torch.Tensor, rows: bool, dim: int | None = None) -> torch.Tensor:
+    """A tensor of the same shape that lies so, or one with other elements of a head."""
+    batch, heads, length, own = tensor.shape
+    dim = own if dim is None else dim
     if not rows:
-        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
-    batch, heads, length, dim = tensor.shape
+        return tensor.new_empty((batch, heads, length, dim))
     return tensor.new_empty((batch, length, heads, dim)).transpose(1, 2)
 
 

@@ -274,7 +274,12 @@ fn problem(
             }
             let q = tensor("q", vec![batch, heads, queries, dim])?;
             let k = tensor("k", vec![batch, kv_heads, keys, dim])?;
-            let v = tensor("v", vec![batch, kv_heads, keys, dim])?;
+            let narrow = match family {
+                "attention" => number("value-dim")?,
+                _ => 0,
+            };
+            let value_dim = if narrow == 0 { dim } else { narrow };
+            let v = tensor("v", vec![batch, kv_heads, keys, value_dim])?;
             let mut inputs = vec![q, k, v];
             if family == "attention-backward" {
                 for name in ["out", "d_out"] {

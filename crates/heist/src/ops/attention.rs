@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::attention::{
-    Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring, Weights,
+    Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring, Weights, alibi, softcap,
 };
 use heist_kernels::{KernelError, LaunchPlan, Tuned};
 use heist_launch::{Arg, ElementType, Role};
@@ -53,6 +53,39 @@ pub enum Sequences {
     },
 }
 
+/// What a model adds to the scores; nothing unless said.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Added {
+    /// Scores become `cap * tanh(score / cap)`: a number above zero.
+    pub softcap: Option<f32>,
+    /// A score loses its head's slope times the distance of query and key; behind the soft-cap.
+    pub alibi: bool,
+    /// Each query head has one more score, of no key.
+    pub sinks: bool,
+}
+
+impl Added {
+    /// As the kernels take it.
+    fn scoring(&self) -> Result<Scoring, KernelError> {
+        let mut scoring = Scoring {
+            sinks: self.sinks,
+            ..Scoring::default()
+        };
+        if let Some(cap) = self.softcap {
+            if !(cap.is_finite() && cap > 0.0) {
+                return Err(KernelError::unfit(format!(
+                    "a soft-cap of {cap}: a cap is a number above zero; leave it out for none"
+                )));
+            }
+            scoring.mods.push(softcap(cap));
+        }
+        if self.alibi {
+            scoring.mods.push(alibi());
+        }
+        Ok(scoring)
+    }
+}
+
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
@@ -62,8 +95,10 @@ pub struct Attention {
     pub heads: u32,
     /// Key and value heads; a divisor of the query heads.
     pub kv_heads: u32,
-    /// Elements of a head.
+    /// Elements of a head of queries and keys.
     pub head_dim: u32,
+    /// Elements of a head of values and results; as many as of keys unless given.
+    pub value_dim: Option<u32>,
     /// Of what type.
     pub dtype: Dtype,
     /// What keys and values are stored as; in 8 bits for decoding alone.
@@ -75,6 +110,8 @@ pub struct Attention {
     /// The factor of the scores; one over the root of the head dimension unless
     /// given.
     pub scale: Option<f32>,
+    /// What a model adds to the scores.
+    pub added: Added,
 }
 
 /// What attention works on.
@@ -86,7 +123,7 @@ pub struct AttentionOperands<'m> {
     pub k: Memory<'m>,
     /// Values.
     pub v: Memory<'m>,
-    /// Results, laid out as the queries.
+    /// Results, laid out as the queries, with the elements of a value's head.
     pub out: Memory<'m>,
     /// The log-sum-exp of every query row, in f32, head after head; optional.
     pub lse: Option<Memory<'m>>,
@@ -101,18 +138,23 @@ pub struct AttentionOperands<'m> {
     pub k_scale: Option<Memory<'m>>,
     /// The same for values.
     pub v_scale: Option<Memory<'m>>,
+    /// For ALiBi: the slope of each query head, in f32.
+    pub slopes: Option<Memory<'m>>,
+    /// The score of no key of each query head, in f32, where they have one.
+    pub sinks: Option<Memory<'m>>,
 }
 
 impl Operands for AttentionOperands<'_> {
     const NAMES: &'static [&'static str] = &[
         "q", "k", "v", "out", "lse", "q_starts", "k_starts", "pages", "k_scale", "v_scale",
+        "slopes", "sinks",
     ];
 
     fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
         let mut list = [None; SLOTS];
         list[..4].copy_from_slice(&[self.q, self.k, self.v, self.out].map(Some));
         list[4..8].copy_from_slice(&[self.lse, self.q_starts, self.k_starts, self.pages]);
-        list[8..10].copy_from_slice(&[self.k_scale, self.v_scale]);
+        list[8..].copy_from_slice(&[self.k_scale, self.v_scale, self.slopes, self.sinks]);
         list
     }
 }
@@ -141,6 +183,7 @@ impl Attention {
             } => vec![2, batch, queries, page, most_pages, pages],
         };
         numbers.extend([self.heads, self.kv_heads, self.head_dim]);
+        numbers.push(self.value_dim.unwrap_or(self.head_dim));
         numbers.extend(match self.mask {
             Mask::Full => [0, 0, 0],
             Mask::Causal => [1, 0, 0],
@@ -152,6 +195,9 @@ impl Attention {
             self.layout as u32,
             scale,
             self.cache as u32,
+            self.added.softcap.map_or(u32::MAX, f32::to_bits),
+            self.added.alibi.into(),
+            self.added.sinks.into(),
         ]);
         numbers.into_iter().map(u64::from).collect()
     }
@@ -207,6 +253,7 @@ impl Attention {
             heads: self.heads,
             kv_heads: self.kv_heads,
             head_dim: self.head_dim,
+            value_dim: self.value_dim,
             dtype: self.dtype,
             cache: self.cache,
             mask: self.mask,
@@ -215,7 +262,7 @@ impl Attention {
             weights: Weights::Rounded,
             output: Output::Same,
             scale: self.scale,
-            scoring: Scoring::default(),
+            scoring: self.added.scoring()?,
         })
     }
 }
@@ -298,7 +345,7 @@ fn reach_pages(plan: &mut LaunchPlan, pages: u32) {
 }
 
 fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
-    let (q, mut kv) = asked.elements();
+    let ((q, mut k), (out, mut v)) = (asked.elements(), asked.value_elements());
     let lse = asked.rows().0 * asked.heads as usize;
     let halves = asked.dtype.element();
     let starts = match problem.sequences {
@@ -315,27 +362,34 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
         ..
     } = problem.sequences
     {
-        let row = u64::from(asked.kv_heads) * u64::from(asked.head_dim);
-        kv = (u64::from(pages) * u64::from(page) * row) as usize;
+        let rows = u64::from(pages) * u64::from(page) * u64::from(asked.kv_heads);
+        let all = |dim: u32| (rows * u64::from(dim)) as usize;
+        (k, v) = (all(asked.head_dim), all(asked.value_dim()));
         ends = batch.into();
         table = u64::from(batch) * u64::from(most_pages);
     }
-    let (q, kv, lse) = (q as u64, kv as u64, lse as u64);
+    let [q, k, v, out, lse] = [q, k, v, out, lse].map(|count| count as u64);
     let (u32s, f32s) = (ElementType::U32, ElementType::F32);
     let scales = match asked.cache {
         Cache::Same => 0,
         Cache::E4m3 => asked.kv_heads.into(),
     };
+    let of_heads = |name, there: bool| {
+        let heads = if there { asked.heads.into() } else { 0 };
+        Operand::tensor(name, Role::In, f32s, heads, !there).list()
+    };
     vec![
         Operand::tensor("q", Role::In, halves, q, false),
-        Operand::tensor("k", Role::In, asked.cache_element(), kv, false),
-        Operand::tensor("v", Role::In, asked.cache_element(), kv, false),
-        Operand::tensor("out", Role::Out, halves, q, false),
+        Operand::tensor("k", Role::In, asked.cache_element(), k, false),
+        Operand::tensor("v", Role::In, asked.cache_element(), v, false),
+        Operand::tensor("out", Role::Out, halves, out, false),
         Operand::tensor("lse", Role::Out, f32s, lse, true).list(),
         Operand::tensor("q_starts", Role::In, u32s, starts, starts == 0).list(),
         Operand::tensor("k_starts", Role::In, u32s, ends, ends == 0).list(),
         Operand::tensor("pages", Role::In, u32s, table, table == 0).list(),
         Operand::tensor("k_scale", Role::In, f32s, scales, scales == 0).list(),
         Operand::tensor("v_scale", Role::In, f32s, scales, scales == 0).list(),
+        of_heads("slopes", problem.added.alibi),
+        of_heads("sinks", problem.added.sinks),
     ]
 }

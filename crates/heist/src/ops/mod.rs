@@ -49,7 +49,7 @@ mod parameters;
 mod plan;
 mod tuning;
 
-pub use attention::{Attention, AttentionOperands, Sequences};
+pub use attention::{Added, Attention, AttentionOperands, Sequences};
 pub use backward::{AttentionBackward, AttentionBackwardOperands};
 pub use error::OpError;
 pub use experts::{ExpertLayer, ExpertOperands};

@@ -105,11 +105,11 @@ pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Accuracy, 
     let inputs = [data("q")?, data("k")?, v];
     let tables = tables(job);
     let attended = attend(problem, sample, inputs, &tables);
-    let dim = problem.head_dim as usize;
+    let dim = problem.value_dim() as usize;
     let (mut found_out, mut found_lse) =
         (vec![0.0; attended.out.len()], vec![0.0; attended.lse.len()]);
     for (index, row) in attended.rows.iter().enumerate() {
-        decode(out, row.element, &mut found_out[index * dim..][..dim]);
+        decode(out, row.result, &mut found_out[index * dim..][..dim]);
         decode(lse, row.lse, &mut found_lse[index..][..1]);
     }
     let Attended {

@@ -46,6 +46,7 @@ impl Variant for Step {
     fn suits(&self, problem: &Problem, _: Target) -> Result<u32, String> {
         problem.check().map_err(|error| error.to_string())?;
         problem.not_paged().map_err(|error| error.to_string())?;
+        problem.is_square().map_err(|error| error.to_string())?;
         if matches!(self.0, Rung::Scalar | Rung::Mixed) {
             problem.is_plain().map_err(|error| error.to_string())?;
         }
@@ -118,6 +119,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "packed sequences instead: their lengths, as 17,300,5, with keys 1:500,7:7, eight alike 512*8",
     ),
     parameter("dim", "64", "elements of a head: multiples of 16 up to 256"),
+    parameter(
+        "value-dim",
+        "0",
+        "elements of a head of values, at most as many as of keys; 0: as many",
+    ),
     parameter("dtype", "f16", "f16 or bf16"),
     parameter(
         "cache",
@@ -196,6 +202,8 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     let queries = number("queries")?;
     let mut problem = Problem::new(number("batch")?, number("heads")?, queries, number("dim")?);
     problem.kv_heads = or(number("kv-heads")?, problem.heads);
+    let values = number("value-dim")?;
+    problem.value_dim = (values > 0).then_some(values);
     problem.dtype = text("dtype")?.parse()?;
     problem.cache = text("cache")?.parse()?;
     problem.weights = text("weights")?.parse()?;

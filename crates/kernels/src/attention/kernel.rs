@@ -108,7 +108,7 @@ pub(super) fn heads_at_once(problem: &Problem) -> u32 {
     const CACHE: u64 = 16 << 20;
     const LEAST: u64 = 16;
     let (_, keys) = problem.longest();
-    let bytes = u64::from(keys) * u64::from(problem.head_dim) * 2 * 2;
+    let bytes = u64::from(keys) * u64::from(problem.head_dim + problem.value_dim()) * 2;
     let shared = u64::from(problem.heads / problem.kv_heads);
     (CACHE / bytes.max(1) * shared).clamp(LEAST, 4096) as u32
 }
@@ -121,8 +121,19 @@ pub(super) struct Strides {
 }
 
 impl Strides {
+    /// Of queries or keys: so many heads, so many rows of a sequence.
     pub(super) fn of(problem: &Problem, heads: u32, rows: u32) -> Result<Strides, KernelError> {
-        let dim = u64::from(problem.head_dim);
+        Strides::wide(problem, problem.head_dim, heads, rows)
+    }
+
+    /// Of results.
+    pub(super) fn of_results(problem: &Problem) -> Result<Strides, KernelError> {
+        let (queries, _) = problem.longest();
+        Strides::wide(problem, problem.value_dim(), problem.heads, queries)
+    }
+
+    fn wide(problem: &Problem, dim: u32, heads: u32, rows: u32) -> Result<Strides, KernelError> {
+        let dim = u64::from(dim);
         let (heads, rows) = (u64::from(heads), u64::from(rows));
         let (batch, row, head) = match (&problem.lengths, problem.layout) {
             (Lengths::Each(_), _) => (0, heads * dim, dim),
@@ -179,6 +190,7 @@ pub(super) fn ladder_plan(
 ) -> Result<LaunchPlan, KernelError> {
     problem.check()?;
     problem.not_paged()?;
+    problem.is_square()?;
     if matches!(config.rung, Rung::Scalar | Rung::Mixed) {
         problem.is_plain()?;
     }
@@ -297,15 +309,15 @@ pub(super) fn log_sum_strides(problem: &Problem) -> (u32, u32) {
 /// the first rows of sequences; of keys in pages, how many each sequence has, and the
 /// table of pages.
 pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
-    let (q, kv) = problem.elements();
+    let ((q, k), (out, v)) = (problem.elements(), problem.value_elements());
     let lse = problem.rows().0 * problem.heads as usize;
     let halves = problem.dtype.element();
     let (q_starts, k_starts) = starts(problem);
     let plan = plan
         .buffer("q", Purpose::Input, halves, q)
-        .buffer("k", Purpose::Input, problem.cache_element(), kv)
-        .buffer("v", Purpose::Input, problem.cache_element(), kv)
-        .buffer("out", Purpose::Output, problem.output_element(), q)
+        .buffer("k", Purpose::Input, problem.cache_element(), k)
+        .buffer("v", Purpose::Input, problem.cache_element(), v)
+        .buffer("out", Purpose::Output, problem.output_element(), out)
         .buffer("lse", Purpose::Output, ElementType::F32, lse)
         .buffer("q_starts", Purpose::Input, ElementType::U32, q_starts.len())
         .buffer("k_starts", Purpose::Input, ElementType::U32, k_starts.len());

@@ -152,6 +152,13 @@ impl Cases {
             problem.weights = Weights::ALL[(index / 2) % 2];
             problems.push(problem);
         }
+        for (index, value_dim) in [128, 64, 176].into_iter().enumerate() {
+            let mut problem = Problem::new(3, 8, 2100, 192);
+            (problem.value_dim, problem.mask) = (Some(value_dim), masks[index]);
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.layout = [Layout::Heads, Layout::Rows][index % 2];
+            problems.push(problem);
+        }
         for problem in &problems {
             let shape = warpgroup_shape(problem, self.target);
             self.on_warpgroups(problem, shape, warpgroup_schedule(problem, self.target));

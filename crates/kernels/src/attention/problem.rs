@@ -258,8 +258,10 @@ pub struct Problem {
     pub heads: u32,
     /// Key and value heads; a divisor of the query heads.
     pub kv_heads: u32,
-    /// Elements of a head.
+    /// Elements of a head of queries and keys.
     pub head_dim: u32,
+    /// Elements of a head of values and results; as many as of keys unless given.
+    pub value_dim: Option<u32>,
     /// Of what type.
     pub dtype: Dtype,
     /// What keys and values are stored as.
@@ -298,6 +300,7 @@ impl Problem {
             heads,
             kv_heads: heads,
             head_dim,
+            value_dim: None,
             dtype: Dtype::F16,
             cache: Cache::Same,
             mask: Mask::Full,
@@ -334,6 +337,13 @@ impl Problem {
         if self.head_dim == 0 || self.head_dim > 256 || !self.head_dim.is_multiple_of(16) {
             return fail(format!(
                 "heads of {} elements: multiples of 16 up to 256 can be had",
+                self.head_dim
+            ));
+        }
+        let values = self.value_dim();
+        if values == 0 || values > self.head_dim || !values.is_multiple_of(16) {
+            return fail(format!(
+                "heads of {values} elements of values and {} of keys: multiples of 16 can be had, of values at most as many as of keys",
                 self.head_dim
             ));
         }
@@ -383,6 +393,23 @@ impl Problem {
             return fail(format!("a scale of {scale}: it must be above zero"));
         }
         self.scoring.check(self)
+    }
+
+    /// Elements of a head of values and results.
+    pub fn value_dim(&self) -> u32 {
+        self.value_dim.unwrap_or(self.head_dim)
+    }
+
+    /// Fails where values have other heads than keys, for kernels that have one width for both.
+    pub(super) fn is_square(&self) -> Result<(), KernelError> {
+        match self.value_dim() == self.head_dim {
+            true => Ok(()),
+            false => Err(KernelError::unfit(format!(
+                "heads of {} elements of keys and {} of values: variant=wgmma alone has them, on sm_90a; elsewhere fill the values up with zeros",
+                self.head_dim,
+                self.value_dim()
+            ))),
+        }
     }
 
     /// The factor of the scores.
@@ -511,15 +538,25 @@ impl Problem {
 
     /// Elements of the queries and of the keys.
     pub fn elements(&self) -> (usize, usize) {
+        let (q, k) = self.heads_in_all();
+        let dim = self.head_dim as usize;
+        (q * dim, k * dim)
+    }
+
+    /// Elements of the results and of the values.
+    pub fn value_elements(&self) -> (usize, usize) {
+        let (q, k) = self.heads_in_all();
+        let dim = self.value_dim() as usize;
+        (q * dim, k * dim)
+    }
+
+    /// Heads of all query rows, and of all key rows.
+    fn heads_in_all(&self) -> (usize, usize) {
         let (q, mut k) = self.rows();
         if let Some(size) = self.page_size {
             k = self.pages().1 * size as usize;
         }
-        let dim = self.head_dim as usize;
-        (
-            q * self.heads as usize * dim,
-            k * self.kv_heads as usize * dim,
-        )
+        (q * self.heads as usize, k * self.kv_heads as usize)
     }
 
     /// Pairs of a query and a key that it sees, in one head of one sequence.
@@ -548,15 +585,16 @@ impl Problem {
             } => f64::from(batch) * self.pairs(queries, keys),
             Lengths::Each(ref lengths) => lengths.iter().map(|&(q, k)| self.pairs(q, k)).sum(),
         };
-        let (q, _) = self.elements();
+        let (q, out) = (self.elements().0, self.value_elements().0);
         let (rows, keys) = self.rows();
-        let kv = keys * self.kv_heads as usize * self.head_dim as usize;
+        let both = self.head_dim + self.value_dim();
+        let kv = keys * self.kv_heads as usize * both as usize;
         let rows = rows * self.heads as usize;
         Work {
-            flops: 4.0 * pairs * f64::from(self.heads) * f64::from(self.head_dim),
+            flops: 2.0 * pairs * f64::from(self.heads) * f64::from(both),
             bytes: (2 * q
-                + self.cache_element().bytes() * 2 * kv
-                + self.output_element().bytes() * q
+                + self.cache_element().bytes() * kv
+                + self.output_element().bytes() * out
                 + 4 * rows) as f64,
         }
     }
@@ -583,7 +621,11 @@ impl fmt::Display for Problem {
         if self.kv_heads != self.heads {
             write!(f, "/{}", self.kv_heads)?;
         }
-        write!(f, " D{} {} {}", self.head_dim, self.dtype, self.mask)?;
+        write!(f, " D{}", self.head_dim)?;
+        if self.value_dim() != self.head_dim {
+            write!(f, "/{}", self.value_dim())?;
+        }
+        write!(f, " {} {}", self.dtype, self.mask)?;
         if self.cache == Cache::E4m3 {
             f.write_str(" keys e4m3")?;
         }

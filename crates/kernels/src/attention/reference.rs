@@ -69,8 +69,10 @@ pub struct Attended {
 /// Where a row of a head of a sequence is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Its first element in the queries and the results.
+    /// Its first element in the queries.
     pub element: usize,
+    /// Its first element in the results.
+    pub result: usize,
     /// Its log-sum-exp.
     pub lse: usize,
 }
@@ -83,8 +85,8 @@ struct Strides {
 }
 
 impl Strides {
-    fn of(problem: &Problem, heads: u32, length: u32) -> Strides {
-        let (dim, heads, length) = (problem.head_dim as usize, heads as usize, length as usize);
+    fn of(problem: &Problem, dim: u32, heads: u32, length: u32) -> Strides {
+        let (dim, heads, length) = (dim as usize, heads as usize, length as usize);
         let (batch, row, head) = match (&problem.lengths, problem.layout) {
             (Lengths::Each(_), _) => (0, heads * dim, dim),
             (_, Layout::Rows) => (length * heads * dim, heads * dim, dim),
@@ -103,8 +105,8 @@ struct Group {
     head: usize,
     /// The number of the sequence's first key among the keys of all.
     key_number: usize,
-    /// The first key's and value's first element; in pages, that of every page.
-    first_key: usize,
+    /// The first key's first element, and the first value's; in pages, those of every page.
+    first: [usize; 2],
     /// The rows, and where they are.
     rows: Vec<(u32, Row)>,
 }
@@ -116,8 +118,9 @@ const BLOCK: usize = 256;
 
 fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
     let (longest_q, longest_k) = problem.longest();
-    let q = Strides::of(problem, problem.heads, longest_q);
-    let k = Strides::of(problem, problem.kv_heads, longest_k);
+    let dims = [problem.head_dim, problem.value_dim()];
+    let [q, out] = dims.map(|dim| Strides::of(problem, dim, problem.heads, longest_q));
+    let kv = dims.map(|dim| Strides::of(problem, dim, problem.kv_heads, longest_k));
     let share = (problem.heads / problem.kv_heads.max(1)).max(1) as usize;
     let (heads, ragged, total) = (
         problem.heads as usize,
@@ -138,18 +141,27 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
                 } else {
                     (sequence * heads + head) * longest_q as usize + at
                 };
-                let element = sequence * q.batch + at * q.row + head * q.head;
-                (row, Row { element, lse })
+                let [element, result] =
+                    [&q, &out].map(|to| sequence * to.batch + at * to.row + head * to.head);
+                let row_at = Row {
+                    element,
+                    result,
+                    lse,
+                };
+                (row, row_at)
             };
             let rows = sample.rows(queries, (sequence * heads + head) as u64);
-            groups.extend(rows.chunks(TOGETHER).map(|rows| Group {
-                queries,
-                keys,
-                sequence,
-                head,
-                key_number: k_start,
-                first_key: sequence * k.batch + first_k * k.row + head / share * k.head,
-                rows: rows.iter().map(|&row| place(row)).collect(),
+            groups.extend(rows.chunks(TOGETHER).map(|rows| {
+                Group {
+                    queries,
+                    keys,
+                    sequence,
+                    head,
+                    key_number: k_start,
+                    first: [&kv[0], &kv[1]]
+                        .map(|to| sequence * to.batch + first_k * to.row + head / share * to.head),
+                    rows: rows.iter().map(|&row| place(row)).collect(),
+                }
             }));
         }
         q_start += queries as usize;
@@ -220,8 +232,10 @@ fn attend_group(
     [q, k, v]: [&Buffer; 3],
     tables: &Tables,
 ) -> Part {
-    let dim = problem.head_dim as usize;
-    let pitch = Strides::of(problem, problem.kv_heads, problem.longest().1).row;
+    let dims = [problem.head_dim, problem.value_dim()];
+    let pitches =
+        dims.map(|dim| Strides::of(problem, dim, problem.kv_heads, problem.longest().1).row);
+    let [dim, value_dim] = dims.map(|dim| dim as usize);
     // The factor of a key head's keys, or of its values.
     let kv_head = group.head * problem.kv_heads as usize / problem.heads as usize;
     let factor = |scales: &[f64]| scales.get(kv_head).copied().unwrap_or(1.0);
@@ -244,17 +258,19 @@ fn attend_group(
     let mut block = vec![0.0; BLOCK * dim];
     let table = problem.page_table();
     let table_row = problem.pages().0;
-    let at = |key: usize| match problem.page_size {
-        None => group.first_key + key * pitch,
+    let place = |key: usize| match problem.page_size {
+        None => key,
         Some(size) => {
             let size = size as usize;
             let page = table[group.sequence * table_row + key / size] as usize;
-            group.first_key + (page * size + key % size) * pitch
+            page * size + key % size
         }
     };
     // Calls `each` with every row, its number, a key that it sees, and that
-    // key's elements.
-    let mut each_seen = |from: &Buffer, each: &mut dyn FnMut(usize, usize, &[f64])| {
+    // key's elements, or its value's.
+    let mut each_seen = |which: usize, each: &mut dyn FnMut(usize, usize, &[f64])| {
+        let (from, dim) = ([k, v][which], dims[which] as usize);
+        let (first_element, pitch) = (group.first[which], pitches[which]);
         for first in (0..keys).step_by(BLOCK) {
             let end = (first + BLOCK).min(keys);
             if rows
@@ -264,7 +280,7 @@ fn attend_group(
                 continue;
             }
             for (key, to) in (first..end).zip(block.chunks_exact_mut(dim)) {
-                decode(from, at(key), to);
+                decode(from, first_element + place(key) * pitch, to);
             }
             for (number, (_, seen)) in rows.iter().enumerate() {
                 for key in (first..end).filter(|key| *key < prefix || seen.contains(key)) {
@@ -274,7 +290,7 @@ fn attend_group(
         }
     };
     let mut weights: Vec<Vec<f64>> = rows.iter().map(|_| vec![f64::NEG_INFINITY; keys]).collect();
-    each_seen(k, &mut |number, key, elements| {
+    each_seen(0, &mut |number, key, elements| {
         let product = dot(&rows[number].0, elements) * scale;
         weights[number][key] = problem.scoring.mods.iter().fold(product, |score, one| {
             one.in_f64(&HostScore {
@@ -310,10 +326,13 @@ fn attend_group(
         }
         lse.push(highest + sum.ln());
     }
-    let mut out = vec![0.0; rows.len() * dim];
-    each_seen(v, &mut |number, key, elements| {
+    let mut out = vec![0.0; rows.len() * value_dim];
+    each_seen(1, &mut |number, key, elements| {
         let weight = weights[number][key] * factor(&tables.value_scales);
-        for (sum, value) in out[number * dim..][..dim].iter_mut().zip(elements) {
+        for (sum, value) in out[number * value_dim..][..value_dim]
+            .iter_mut()
+            .zip(elements)
+        {
             *sum += weight * value;
         }
     });

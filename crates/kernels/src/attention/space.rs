@@ -90,6 +90,7 @@ impl Tuned for Problem {
             ("heads", self.heads),
             ("kv-heads", same(self.kv_heads, self.heads)),
             ("dim", self.head_dim),
+            ("value-dim", same(self.value_dim(), self.head_dim)),
             ("page", self.page_size.unwrap_or(0)),
             ("prefix", self.scoring.prefix.unwrap_or(0)),
         ] {
@@ -189,7 +190,7 @@ fn judge_warpgroups(
     }
     // Sums of results and scores, the scores as halves, and what addresses and maxima take.
     let split = u32::from(problem.weights == Weights::Split);
-    let registers = problem.head_dim / 2 + shape.keys / 2 + shape.keys / 4 * (1 + split) + 28;
+    let registers = problem.value_dim() / 2 + shape.keys / 2 + shape.keys / 4 * (1 + split) + 28;
     let most = shape.registers().multiplying;
     if registers > most {
         return Err(format!(
@@ -206,7 +207,8 @@ fn judge_warpgroups(
     let tiles = f64::from(queries.div_ceil(shape.rows()) * problem.heads)
         * problem.sequences().len() as f64;
     let blocks = (seen / f64::from(shape.keys)).ceil();
-    let product = 4.0 * rows * f64::from(shape.keys) * f64::from(problem.head_dim) / FLOPS_A_CYCLE;
+    let both = f64::from(problem.head_dim + problem.value_dim());
+    let product = 2.0 * rows * f64::from(shape.keys) * both / FLOPS_A_CYCLE;
     let finished_aside = if shape.stay.is_some() {
         0.3
     } else {

@@ -36,6 +36,7 @@ impl Cases {
         self.warpgroup_schedules();
         self.warpgroup_shapes();
         self.warpgroup_heads();
+        self.narrow_values();
         self.warpgroup_packed();
         self.warpgroup_scales();
         self.warpgroup_stays();
@@ -206,6 +207,27 @@ impl Cases {
             problem.output = [Output::Same, Output::F32][(index / 3) % 2];
             self.suited_on_warpgroups(&problem);
         }
+    }
+
+    /// Heads of values that are narrower than those of keys: by a panel or more, within a panel, with
+    /// blocks that stay, packed, and left to a list.
+    fn narrow_values(&mut self) {
+        let dims = [(192, 128), (80, 48), (256, 64), (128, 64), (192, 176)];
+        for (index, (head_dim, value_dim)) in dims.into_iter().enumerate() {
+            let mut problem = Problem::new(1, 2, 150, head_dim);
+            problem.value_dim = Some(value_dim);
+            problem.kv_heads = 1 + index as u32 % 2;
+            problem.mask = MASKS[index % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.layout = [Layout::Rows, Layout::Heads][(index / 2) % 2];
+            problem.output = [Output::Same, Output::F32][(index / 3) % 2];
+            self.suited_on_warpgroups(&problem);
+        }
+        let lengths = vec![(5, 5), (0, 7), (130, 133), (1, 300), (140, 3), (17, 0)];
+        let mut problem = Problem::ragged(lengths, 2, 192);
+        (problem.value_dim, problem.mask) = (Some(128), Mask::Causal);
+        self.suited_on_warpgroups(&problem);
     }
 
     fn warpgroup_packed(&mut self) {

@@ -32,7 +32,7 @@ pub fn fill(job: &mut Job, problem: &Backward, seed: u64) {
         set(job, "out", |count| {
             let mut out = vec![0.0; count];
             for (row, values) in rows().zip(attended.out.chunks_exact(dim)) {
-                out[row.element..][..dim].copy_from_slice(values);
+                out[row.result..][..dim].copy_from_slice(values);
             }
             round(attention.dtype, &out)
         });

@@ -61,6 +61,13 @@ impl Backward {
                 problem.scoring
             )));
         }
+        if problem.value_dim() != problem.head_dim {
+            return Err(KernelError::unfit(format!(
+                "heads of {} elements of keys and {} of values: gradients are had where both are alike; fill the values up with zeros",
+                problem.head_dim,
+                problem.value_dim()
+            )));
+        }
         if problem.head_dim > WIDEST {
             return Err(KernelError::unfit(format!(
                 "heads of {} elements: gradients can be had for up to {WIDEST}",

@@ -255,8 +255,22 @@ impl<'p> Common<'p> {
             }
         };
         let (left, right) = window(attention.mask, shape.mask)?;
-        let of_queries = |name| map(name, attention, attention.heads, q_rows, shape.queries());
-        let of_keys = |name| map(name, attention, attention.kv_heads, k_rows, warpgroup::KEYS);
+        let of_queries = |name| {
+            map(
+                name,
+                attention,
+                [attention.heads, q_rows, attention.head_dim],
+                shape.queries(),
+            )
+        };
+        let of_keys = |name| {
+            map(
+                name,
+                attention,
+                [attention.kv_heads, k_rows, attention.head_dim],
+                warpgroup::KEYS,
+            )
+        };
         Ok(WarpgroupArgs::<With<Arg>> {
             q: of_queries("q"),
             k: of_keys("k"),

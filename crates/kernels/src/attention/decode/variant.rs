@@ -111,6 +111,7 @@ impl Variant for Decode {
                 target.arch
             ));
         }
+        problem.is_square().map_err(|error| error.to_string())?;
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
         }

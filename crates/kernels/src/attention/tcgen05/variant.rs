@@ -88,6 +88,7 @@ impl Variant for Tcgen05 {
             return Err(why);
         }
         problem.not_paged().map_err(|error| error.to_string())?;
+        problem.is_square().map_err(|error| error.to_string())?;
         if problem.cache != Cache::Same {
             return Err("keys of 8 bits are for decoding: it multiplies halves".into());
         }

@@ -28,9 +28,9 @@ impl<'k> Rings<'k> {
     pub(super) fn new(k: &Kernel<'k>, shape: &WarpgroupShape) -> Rings<'k> {
         let ring = |stages, spec| k.bulk_pipeline_of(stages, spec, 4 * shape.groups);
         Rings {
-            queries: ring(shape.query_stages(), shape.tile("q", shape.rows())),
-            keys: ring(shape.stages, shape.tile("k", shape.keys)),
-            values: ring(shape.stages, shape.tile("v", shape.keys)),
+            queries: ring(shape.query_stages(), shape.cut().tile("q", shape.rows())),
+            keys: ring(shape.stages, shape.cut().tile("k", shape.keys)),
+            values: ring(shape.stages, shape.value_cut().tile("v", shape.keys)),
         }
     }
 }
@@ -272,10 +272,12 @@ impl<'p, 'k> Ends<'p, 'k> {
             batch,
             ..
         } = rows.sequence;
-        let (cut, layout) = (self.shape.cut(), self.shape.layout);
+        let (cut, value_cut) = (self.shape.cut(), self.shape.value_cut());
+        let cuts = [cut, cut, value_cut];
+        let layout = self.shape.layout;
         let one = |which: usize, from: TensorMapRef<'k, f16, 4>, height, row, head| {
             self.fill[which].fill(|copies, to: Landing<'k, f16>| {
-                cut.copy(copies, to, from, (height, layout), [row, head, batch]);
+                cuts[which].copy(copies, to, from, (height, layout), [row, head, batch]);
             });
         };
         let (height, keys) = (self.shape.rows(), self.shape.keys);
@@ -335,7 +337,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 let chunks = (k.c(keys) - own) * values.chunks();
                 k.for_step(k.thread_index(), chunks, threads, |index| {
                     let row = own + index / values.chunks();
-                    for panel in 0..self.shape.panels() {
+                    for panel in 0..self.shape.value_cut().count() {
                         let chunk = values.chunk(row + panel * keys, index % values.chunks());
                         chunk.cast::<u32>().store_vec([k.c(0u32); 4]);
                     }

@@ -96,7 +96,7 @@ impl<'k, T: Element> Work<'k, T> {
             weights: (0..shape.keys / 16)
                 .map(|_| Terms::new(k, shape.weights))
                 .collect(),
-            results: WgmmaSums::zero(k, shape.head_dim),
+            results: WgmmaSums::zero(k, shape.value_dim),
         }
     }
 
@@ -106,12 +106,12 @@ impl<'k, T: Element> Work<'k, T> {
         queries: &heist_builder::SharedTile<'k, T>,
         keys: &heist_builder::SharedTile<'k, T>,
     ) {
-        let (rows, width) = (self.shape.rows(), self.shape.keys);
+        let (rows, width, cut) = (self.shape.rows(), self.shape.keys, self.shape.cut());
         self.scores.accumulate(|batch| {
-            for panel in 0..self.shape.panels() {
+            for panel in 0..cut.count() {
                 let left: WgmmaOperand<'k, T> = queries.wgmma_operand(self.row + panel * rows);
                 let right = keys.wgmma_operand(panel * width);
-                for step in 0..self.shape.steps(panel) {
+                for step in 0..cut.steps(panel) {
                     let (left, right) = (left.step(step), right.step(step));
                     match (panel, step) {
                         (0, 0) => batch.mma_fresh(left, right),
@@ -243,7 +243,7 @@ impl<'k, T: Element> Work<'k, T> {
                     at.cast::<T::Pair>().store(Val::pack_as::<T>(a, b));
                 });
                 k.sync_warp();
-                let chunks = self.shape.head_dim / 8;
+                let chunks = self.shape.value_dim / 8;
                 let out = args.out.cast::<T>().at(out);
                 for trip in 0..16 * chunks / 32 {
                     let index = k.lane() + trip * 32;

@@ -5,6 +5,7 @@ use super::list::most_tiles;
 use super::shape::{Stay, WarpgroupShape};
 use crate::attention::kernel::heads_at_once;
 use crate::attention::order::HeaviestFirst;
+use crate::attention::panels::PANEL;
 use crate::attention::problem::{Mask, MaskKind, Problem, Weights};
 use crate::family::Target;
 use heist_launch::Dim3;
@@ -24,11 +25,13 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         (..=64, 2048..) if mods < 2 => (3, if split || mods > 0 { 96 } else { 128 }),
         (65..=112, 2048..) if !split && mods == 0 => (3, 96),
         (..=128, _) => (2, if mods < 2 { 128 } else { 96 }),
+        _ if problem.value_dim() < problem.head_dim => (2, keys_with_room(problem, target)),
         (..=192, _) => (2, 80),
         _ => (2, 64),
     };
     let shape = WarpgroupShape {
         head_dim: problem.head_dim,
+        value_dim: problem.value_dim(),
         groups,
         keys,
         stages: 2,
@@ -54,6 +57,32 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         ..shape
     };
     staying(problem, shape, tiles.resident, target)
+}
+
+/// Keys of a block for heads of values that are narrower than those of keys, in tiles of 128 rows: as
+/// many as shared memory has room for, and registers, which hold the sums of results and scores, and
+/// the scores as halves.
+fn keys_with_room(problem: &Problem, target: Target) -> u32 {
+    let (dim, values) = (problem.head_dim, problem.value_dim());
+    let terms = if problem.weights == Weights::Split {
+        2
+    } else {
+        1
+    };
+    let registers = if problem.scoring.mods.len() < 2 {
+        192
+    } else {
+        160
+    };
+    let shared = target.arch.limits().shared_opt_in - 2048;
+    let row = |dim: u32| dim.next_multiple_of(PANEL) * 2;
+    let fits = |keys: &u32| {
+        let sums = values / 2 + keys / 2 + terms * keys / 4;
+        let stages = 128 * row(dim) + 2 * keys * (row(dim) + row(values));
+        sums <= registers && stages <= shared
+    };
+    let best = (64..=128).rev().step_by(16).find(fits);
+    best.unwrap_or(64)
 }
 
 /// Whether blocks stay, with the next tile's copies under way while this one is
@@ -486,6 +515,18 @@ mod tests {
         // One tile for each block.
         assert_eq!(resident(1, 8, 512, 64, full), (1, 2));
         assert_eq!(resident(1, 16, 512, 128, causal), (1, 2));
+    }
+
+    /// Narrow values leave room for more keys, in registers and in shared memory.
+    #[test]
+    fn narrow_values_have_larger_blocks_of_keys() {
+        let keys = |dim, values| {
+            let mut problem = Problem::new(4, 16, 4096, dim);
+            problem.value_dim = Some(values);
+            warpgroup_shape(&problem, H200).keys
+        };
+        assert_eq!([keys(192, 192), keys(192, 128), keys(256, 128)], [80, 128, 96]);
+        assert_eq!([keys(192, 176), keys(256, 256)], [112, 64]);
     }
 
     #[test]

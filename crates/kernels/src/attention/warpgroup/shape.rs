@@ -1,7 +1,7 @@
 //! The tiles of a kernel on warpgroups, and what a block has for them.
 
 use crate::KernelError;
-use crate::attention::panels::{PANEL, Panels, Spec};
+use crate::attention::panels::{PANEL, Panels};
 use crate::attention::{Layout, MaskKind, Output, Weights};
 use std::fmt;
 
@@ -13,8 +13,10 @@ pub(super) const PIECE: i32 = 8;
 /// What a kernel on warpgroups is built for, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WarpgroupShape {
-    /// Elements of a head: a multiple of 16 up to 256.
+    /// Elements of a head of queries and keys: a multiple of 16 up to 256.
     pub head_dim: u32,
+    /// Elements of a head of values and results: a multiple of 16, at most as many.
+    pub value_dim: u32,
     /// Warpgroups with 64 query rows each: 1, 2 or 3.
     pub groups: u32,
     /// Keys of a block: a multiple of 16 up to 256.
@@ -92,7 +94,7 @@ impl WarpgroupShape {
     /// 32-bit words that a tile's state takes: results, and a level and a sum for each row, as its
     /// threads have them.
     pub(super) fn state_words(&self) -> u32 {
-        128 * self.groups * (self.head_dim / 2 + 4)
+        128 * self.groups * (self.value_dim / 2 + 4)
     }
 
     /// Stages of queries: the next tile's come while this one is worked on.
@@ -105,8 +107,9 @@ impl WarpgroupShape {
 
     /// Bytes of shared memory that the stages take.
     pub(in crate::attention) fn stage_bytes(&self) -> u32 {
-        let rows = self.query_stages() * self.rows() + 2 * self.stages * self.keys;
-        rows * self.panels() * PANEL * 2
+        let (keys, values) = (self.cut().count(), self.value_cut().count());
+        let queries = self.query_stages() * self.rows() * keys;
+        (queries + self.stages * self.keys * (keys + values)) * PANEL * 2
     }
 
     /// Fails where there is no such kernel, with the reason.
@@ -202,26 +205,18 @@ impl WarpgroupShape {
         }
     }
 
-    /// How a head's elements are cut.
+    /// How a head's elements are cut, of queries and keys.
     pub(super) fn cut(&self) -> Panels {
         Panels {
             head_dim: self.head_dim,
         }
     }
 
-    /// Panels of a head's elements.
-    pub(super) fn panels(&self) -> u32 {
-        self.cut().count()
-    }
-
-    /// Steps of 16 elements that a panel has.
-    pub(super) fn steps(&self, panel: u32) -> u32 {
-        self.cut().steps(panel)
-    }
-
-    /// Rows of `height`, panel below panel.
-    pub(super) fn tile(&self, name: &'static str, height: u32) -> Spec {
-        self.cut().tile(name, height)
+    /// The same of values.
+    pub(super) fn value_cut(&self) -> Panels {
+        Panels {
+            head_dim: self.value_dim,
+        }
     }
 }
 

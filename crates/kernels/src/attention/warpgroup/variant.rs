@@ -76,13 +76,12 @@ fn build<P: Parameters<WarpgroupArgs>>(
         })
 }
 
-/// The map of a tensor with `length` rows a sequence, or of all packed ones, in
-/// boxes of `high` rows of one head.
+/// The map of a tensor with so many heads, rows of a sequence, or of all packed ones, and elements
+/// of a head, in boxes of `high` rows of one head.
 pub(in crate::attention) fn map(
     name: &str,
     problem: &Problem,
-    heads: u32,
-    length: u32,
+    [heads, length, elements]: [u32; 3],
     high: u32,
 ) -> Arg {
     let element = match problem.dtype {
@@ -93,7 +92,7 @@ pub(in crate::attention) fn map(
         Lengths::Same { batch, .. } => batch,
         Lengths::Each(_) => 1,
     };
-    let (dim, sequences) = (problem.head_dim.into(), sequences.into());
+    let (dim, sequences) = (elements.into(), sequences.into());
     let (heads, length) = (heads.into(), length.into());
     let (dims, boxed) = match problem.layout {
         Layout::Heads => ([dim, length, heads, sequences], [PANEL, high, 1, 1]),
@@ -227,7 +226,8 @@ pub(in crate::attention) fn arguments(
 ) -> Result<WarpgroupArgs<With<Arg>>, KernelError> {
     let (queries, keys) = problem.longest();
     let (left, right) = window(problem.mask, mask)?;
-    let q = Strides::of(problem, problem.heads, queries)?;
+    let out = Strides::of_results(problem)?;
+    let (dim, value_dim) = (problem.head_dim, problem.value_dim());
     let (q_rows, k_rows) = match problem.lengths {
         Lengths::Same { .. } => (queries, keys),
         Lengths::Each(_) => {
@@ -237,9 +237,9 @@ pub(in crate::attention) fn arguments(
     };
     let (lse_batch, lse_head) = log_sum_strides(problem);
     Ok(WarpgroupArgs::<With<Arg>> {
-        q: map("q", problem, problem.heads, q_rows, rows),
-        k: map("k", problem, problem.kv_heads, k_rows, block),
-        v: map("v", problem, problem.kv_heads, k_rows, block),
+        q: map("q", problem, [problem.heads, q_rows, dim], rows),
+        k: map("k", problem, [problem.kv_heads, k_rows, dim], block),
+        v: map("v", problem, [problem.kv_heads, k_rows, value_dim], block),
         out: buffer("out"),
         lse: buffer("lse"),
         q_starts: buffer("q_starts"),
@@ -247,9 +247,9 @@ pub(in crate::attention) fn arguments(
         list: buffer("q_starts"),
         q_len: queries,
         k_len: keys,
-        q_batch: q.batch,
-        q_row: q.row,
-        q_head: q.head,
+        q_batch: out.batch,
+        q_row: out.row,
+        q_head: out.head,
         lse_batch,
         lse_head,
         group: problem.heads / problem.kv_heads,
