@@ -150,6 +150,20 @@ def test_flash_attn_with_kvcache(policy):
         close(lse[i][None], sums, 1e-2)
 
 
+def test_numbers_that_calls_share_are_made_once():
+    from heist.torch._device import numbers
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    cpu = torch.device("cpu")
+    first = numbers(5, torch.int32, cpu)
+    assert first.tolist() == [0, 1, 2, 3, 4] and numbers(5, torch.int32, cpu) is first
+    assert numbers(5, torch.int64, cpu).dtype == torch.int64
+    # What is traced has its own, and leaves none behind.
+    with FakeTensorMode():
+        assert type(numbers(7, torch.int32, cpu)) is not torch.Tensor
+    assert numbers(7, torch.int32, cpu).tolist() == [*range(7)]
+
+
 def test_flash_attn_with_kvcache_of_pages():
     q = torch.randn(2, 1, 4, 64, dtype=F16)
     k_cache, v_cache = (torch.randn(7, 8, 2, 64, dtype=F16) for _ in range(2))
@@ -450,6 +464,13 @@ def test_transformers_interface():
     out, _ = attention_forward(module, q[:, :, -1:], k, v, None, sliding_window=4)
     want = attention(q[:, :, -1:], k, v, window=(3, 0))[0]
     close(out.transpose(1, 2), want)
+    # What models add: a soft-cap, and sinks as a parameter of the model's type; padded, too.
+    sinks = torch.tensor([1.0, -1.0, 0.5, 2.0], dtype=F16)
+    out, _ = attention_forward(module, q, k, v, None, softcap=2.0, s_aux=sinks)
+    close(out.transpose(1, 2), attention(q, k, v, causal=True, softcap=2.0, sinks=sinks)[0])
+    out, _ = attention_forward(module, q, k, v, _mask(2, attention_mask=mask), s_aux=sinks)
+    want = attention(*(t[:1, :, 4:] for t in (q, k, v)), causal=True, sinks=sinks)[0]
+    close(out[:1, 4:].transpose(1, 2), want)
 
 
 def test_the_hook_is_set_and_taken_back():

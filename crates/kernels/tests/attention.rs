@@ -340,6 +340,33 @@ fn decoding_is_dealt_evenly() {
     }
 }
 
+/// Narrow values leave room for more keys, in registers and in shared memory; the kernels without a width
+/// of their own for values say so.
+#[test]
+fn narrow_values_have_larger_blocks_of_keys_on_warpgroups_alone() {
+    let problem = |dim, values| {
+        let mut problem = Problem::new(4, 16, 4096, dim);
+        problem.value_dim = Some(values);
+        problem
+    };
+    let keys = |dim, values| warpgroup_shape(&problem(dim, values), target()).keys;
+    assert_eq!(
+        [keys(192, 192), keys(192, 128), keys(256, 128)],
+        [80, 128, 96]
+    );
+    assert_eq!([keys(192, 176), keys(256, 256)], [112, 64]);
+    let narrow = problem(192, 128);
+    assert_eq!(
+        FAMILY.choose(None, &narrow, target()).expect("one").name(),
+        "wgmma"
+    );
+    for other in ["scalar", "large", "decode"] {
+        let refused = FAMILY.choose(Some(other), &narrow, target());
+        let why = refused.err().expect("it has one width").to_string();
+        assert!(why.contains("variant=wgmma alone"), "{other}: {why}");
+    }
+}
+
 #[test]
 fn warpgroups_are_chosen_where_they_are_ahead() {
     let chosen = |problem: &Problem, device| {

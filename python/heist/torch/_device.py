@@ -106,6 +106,7 @@ def empty_cache() -> None:
     _native.forget()
     _counters.clear()
     _scratch.clear()
+    _numbers.clear()
     _replaced.clear()
 
 
@@ -148,6 +149,23 @@ def device_of(what: str, *tensors: torch.Tensor) -> int:
             f"{what}: tensors on {first.type} are not supported; CUDA tensors run on their GPU, CPU tensors on a simulated one"
         )
     return first.index
+
+
+# By how many, type, device and stream: whoever else reads them in that stream comes later.
+_numbers: dict[Any, torch.Tensor] = {}
+_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+
+
+def numbers(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """0, 1, 2 and so on: made once for each stream, and not written to. What is traced or captured has its own."""
+    if torch.compiler.is_compiling() or _modes() or (device.type == "cuda" and _capturing()):
+        return torch.arange(count, dtype=dtype, device=device)
+    stream = current_stream(device.index) if device.type == "cuda" and current_stream is not None else 0
+    key = (count, dtype, device, stream)
+    found = _numbers.get(key)
+    if found is None:
+        found = _numbers[key] = torch.arange(count, dtype=dtype, device=device)
+    return found
 
 
 class Launcher:

@@ -11,7 +11,7 @@ from ._attention import (
     attend, attend_lse, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
     attend_sdpa, counted,
 )  # fmt: skip
-from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
+from ._device import UnsupportedError, no_gradient, no_policy, numbers, tensors_only, wants_gradient
 from ._gradient import check_heads
 from ._layout import check, scale_of, without_defaults
 from ._library import Operation, call, cause
@@ -298,9 +298,11 @@ def flash_attn_with_kvcache(
                 f"{what}: k is {tuple(k.shape)}, v is {tuple(v.shape)}; (batch, new rows, heads, elements) as in the cache "
                 f"{tuple(k_cache.shape)} are wanted"
             )
-        rows = lengths.long().unsqueeze(1) + torch.arange(k.shape[1], device=q.device)
+        rows = lengths.long().unsqueeze(1)
+        if k.shape[1] != 1:
+            rows = rows + numbers(k.shape[1], torch.int64, q.device)
         if block_table is None:
-            place = torch.arange(batch, device=q.device).unsqueeze(1), rows
+            place = numbers(batch, torch.int64, q.device).unsqueeze(1), rows
         else:
             place = block_table.long().gather(1, rows // page), rows % page
         for cache, new, factor in zip((k_cache, v_cache), (k, v), factors or (None, None)):
@@ -327,16 +329,16 @@ def flash_attn_with_kvcache(
     elif factors or (queries <= 16 and size and policy is None):
         # A sequence's room is its pages, in order.
         row = room // size
-        table = torch.arange(batch * row, dtype=torch.int32, device=q.device).view(batch, row)
+        table = numbers(batch * row, torch.int32, q.device).view(batch, row)
         pages = (cache.view(batch * row, size, -1, dim) for cache in (k_cache, v_cache))
         out, lse = call(paged, policy, q, *pages, lengths, table, *more, *how)
     else:
         # Packed, with the room behind each sequence's keys as a sequence without queries.
-        numbers = torch.arange(batch + 1, device=q.device, dtype=torch.int32)
-        k_starts = torch.stack((numbers[:-1] * room, numbers[:-1] * room + lengths), dim=1).flatten()
-        k_starts = torch.cat((k_starts, numbers[-1:] * room))
-        q_starts = torch.stack((numbers[:-1] * queries, numbers[1:] * queries), dim=1).flatten()
-        q_starts = torch.cat((q_starts, numbers[-1:] * queries))
+        each = numbers(batch + 1, torch.int32, q.device)
+        k_starts = torch.stack((each[:-1] * room, each[:-1] * room + lengths), dim=1).flatten()
+        k_starts = torch.cat((k_starts, each[-1:] * room))
+        q_starts = torch.stack((each[:-1] * queries, each[1:] * queries), dim=1).flatten()
+        q_starts = torch.cat((q_starts, each[-1:] * queries))
         out, lse = call(
             attend_packed if scores is None else attend_packed_scored, policy, q.reshape(batch * queries, heads, dim),
             k_cache.view(batch * room, -1, dim), v_cache.view(batch * room, -1, dim), q_starts, k_starts, *more, queries, room, *how,

@@ -517,18 +517,6 @@ mod tests {
         assert_eq!(resident(1, 16, 512, 128, causal), (1, 2));
     }
 
-    /// Narrow values leave room for more keys, in registers and in shared memory.
-    #[test]
-    fn narrow_values_have_larger_blocks_of_keys() {
-        let keys = |dim, values| {
-            let mut problem = Problem::new(4, 16, 4096, dim);
-            problem.value_dim = Some(values);
-            warpgroup_shape(&problem, H200).keys
-        };
-        assert_eq!([keys(192, 192), keys(192, 128), keys(256, 128)], [80, 128, 96]);
-        assert_eq!([keys(192, 176), keys(256, 256)], [112, 64]);
-    }
-
     #[test]
     fn sequences_that_are_alike_are_counted() {
         assert_eq!(alike(&[(512, 512); 7]), 7.0);
