@@ -4,7 +4,7 @@
 //! A stage is full when the bulk copies have landed and the copies of every gathering thread, too. No
 //! producer waits for these: their completion arrives at the barrier by itself.
 
-use crate::bulk::BulkPipeline;
+use crate::bulk_pipeline::BulkPipeline;
 use crate::cp_async::StageSpec;
 use crate::mbarrier::RingCursor;
 use heist_ptx::arch::Feature;

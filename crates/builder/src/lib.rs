@@ -37,6 +37,8 @@ mod ahead;
 mod atomic;
 mod barrier;
 mod bulk;
+mod bulk_pipeline;
+mod bulk_store;
 mod clc;
 mod cluster;
 mod control;
@@ -66,6 +68,7 @@ mod shared;
 mod spec;
 mod tcgen05;
 mod tensor_left;
+mod tensor_map;
 mod tensor_memory;
 mod tensor_ring;
 mod tile;
@@ -78,10 +81,9 @@ mod wmma;
 pub use ahead::Carried;
 pub use atomic::{Atomic, AtomicInteger, Order, Scope};
 pub use barrier::NamedBarrier;
-pub use bulk::{
-    BulkConsumer, BulkPipeline, BulkProducer, EncodedTensorMap, Landing, PendingStore, TensorMap,
-    TensorMapRef, Transaction,
-};
+pub use bulk::{Landing, Transaction};
+pub use bulk_pipeline::{BulkConsumer, BulkPipeline, BulkProducer};
+pub use bulk_store::PendingStore;
 pub use clc::{Answer, Granted, Idle, InFlight, Refused, StealFlow};
 pub use cluster::ClusterArrival;
 pub use control::Flow;
@@ -118,6 +120,7 @@ pub use tcgen05::{AccumulatorWriter, MultiplyingThread, Product, TensorInput, Te
 pub use tensor_left::{
     ChangingSums, LeftOperands, LeftReader, LeftRows, LeftWriter, Multiplied, TensorLeft,
 };
+pub use tensor_map::{EncodedTensorMap, TensorMap, TensorMapRef};
 pub use tensor_memory::{AccumulatorReader, Accumulators, LoadingSums, TensorMemory, TensorSums};
 pub use tensor_ring::{TensorConsumer, TensorProducer, TensorRing};
 pub use tile::{SharedTile, TileLayout, TileSpec};

@@ -10,7 +10,7 @@
 //! The instruction descriptor follows from the types, the shape and how the operands lie; the
 //! matrix descriptors follow from the tile.
 
-use crate::bulk::BulkConsumer;
+use crate::bulk_pipeline::BulkConsumer;
 use crate::cp_async::StageSpec;
 use crate::emit::{Base, Opnd};
 use crate::group::{BlockGroup, OneBlock};

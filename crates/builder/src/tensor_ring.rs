@@ -4,7 +4,8 @@
 //! and its commit gives a stage back to every block. In a pair both blocks copy their own halves of
 //! a stage, and the leader's barrier counts the bytes of both.
 
-use crate::bulk::{BulkConsumer, BulkPipeline, BulkProducer, Transaction};
+use crate::bulk::Transaction;
+use crate::bulk_pipeline::{BulkConsumer, BulkPipeline, BulkProducer};
 use crate::cp_async::StageSpec;
 use crate::group::BlockGroup;
 use crate::kernel::Kernel;
