@@ -405,6 +405,20 @@ fn stores_of_the_same_value_are_told_when_asked_for() {
     assert!(said.contains("[R"), "{said}");
 }
 
+/// Without a launch, too, the limit is for reading and for the rules.
+#[test]
+fn a_limit_of_time_is_for_reading_too() {
+    let file = written(
+        "limit-of-reading",
+        &format!("{HEAD}.visible .entry k() {{ ret; }}"),
+    );
+    let (status, said) = check(&[&*file, "--timeout", "0.000000001"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("X002") && said.contains("reading"), "{said}");
+    let (status, said) = check(&[&*file, "--timeout", "3600"]);
+    assert_eq!(status, Some(0), "{said}");
+}
+
 /// The limit is for all launches of a file: what is left when the first has used it up is nothing.
 #[test]
 fn one_limit_is_for_all_launches_of_a_file() {

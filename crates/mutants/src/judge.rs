@@ -1,5 +1,7 @@
 //! Whether a mutant is killed: by the static rules, by a run, or by its results.
 
+use crate::mutation::Mutant;
+use crate::order::{raced_to, unordered};
 use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
@@ -19,6 +21,14 @@ pub(crate) enum Fate {
     Wrong,
     /// It survives: no difference.
     Survives,
+}
+
+/// A finding, as far as two texts can have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) code: Code,
+    /// From 1.
+    pub(crate) line: usize,
 }
 
 /// A clean case, with which mutants are compared.
@@ -121,6 +131,49 @@ impl<'f> Original<'f> {
             })
         })
         .collect()
+    }
+
+    /// The text of the file.
+    pub(crate) fn text(&self) -> &str {
+        self.file.source.text()
+    }
+
+    /// Whether no other block takes part.
+    pub(crate) fn is_one_block(&self) -> bool {
+        self.run.launch.grid.count() == 1
+    }
+
+    /// What is found in a text, by the rules and on the first schedule; nothing if it is not PTX.
+    pub(crate) fn findings(&self, text: &str) -> Option<Vec<Place>> {
+        let module = parsed(self.file.source.name(), text)?;
+        let source = Source::new(self.file.source.name(), text);
+        let limit = self.cost.saturating_mul(20).max(100_000);
+        let (_, found, _) = execute(self.run, &module, (0, Chaos::NONE), limit)?;
+        let all = heist_check::check(&module).into_iter().chain(found);
+        let counts =
+            |one: &Diagnostic| one.severity == Severity::Error || !self.warned.contains(&one.code);
+        let place = |one: Diagnostic| Place {
+            code: one.code,
+            line: source.position(one.span).line as usize,
+        };
+        Some(all.filter(counts).map(place).collect())
+    }
+
+    /// Whether it does not come by a mutant's change, or needs no order at all.
+    pub(crate) fn shares_nothing(&self, mutant: &Mutant) -> bool {
+        let found = || self.findings(&unordered(self.text()));
+        !self.comes_by(&mutant.probe) || found().is_some_and(|found| found.is_empty())
+    }
+
+    /// Whether nothing that a line could order has been started when it runs, the first time and the
+    /// last.
+    pub(crate) fn is_idle_at(&self, line: usize) -> bool {
+        let Some(text) = raced_to(self.text(), line) else {
+            return false;
+        };
+        let found = self.findings(&text).unwrap_or_default();
+        let mut traps = found.iter().filter(|one| one.code == heist_ptx::rule::TRAP);
+        traps.next().is_some_and(|first| first.line == line)
     }
 
     /// How many instructions it takes.

@@ -9,16 +9,20 @@
 //! are given). In each, every fence, wait, commit, arrival, barrier and announcement is
 //! taken away or moved behind the next access, and every scope and order is made
 //! weaker, one at a time; the mutant is then checked with its launch. With `--values` comparisons
-//! are flipped and constants are incremented instead, and the results must differ. Survivors that
-//! are equivalent to the original are listed in `explained.txt` with the reason, and printed with
-//! `--explained`; all others are always printed, and the status is 1.
+//! are flipped and constants are incremented instead, and the results must differ. Whether a survivor
+//! is as right as the original is decided by [`equivalence`]; what that can't decide is listed in
+//! `explained.txt` with the reason. Both are printed with `--explained`; all others are always printed,
+//! and the status is 1.
 
+mod equivalence;
 mod judge;
 mod mutation;
+mod order;
 
+use equivalence::Redundant;
 use heist_filetests::{find_files, read_directives};
 use heist_ptx::Source;
-use judge::{Fate, Original};
+use judge::{Fate, Original, Place};
 use mutation::MutationKind;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -88,7 +92,11 @@ struct Count {
     unreached: usize,
     found: BTreeMap<String, usize>,
     wrong: usize,
-    /// By the reason why they are as right as what they were made of.
+    /// By the rule of PTX that says why they are as right as what they were made of.
+    by_rule: BTreeMap<&'static str, usize>,
+    /// Beside an instruction that orders the same.
+    redundant: usize,
+    /// By the reason that is listed for them.
     explained: BTreeMap<&'static str, usize>,
     open: usize,
 }
@@ -140,7 +148,14 @@ fn main() -> ExitCode {
             if open && !reached(&originals, &mutant) {
                 fate = Fate::Unreached;
             }
-            count.add(fate, &mutant.name(&name), &explained, &wish);
+            let name = mutant.name(&name);
+            let differs = fate == Fate::Wrong && wish.kind == MutationKind::Order;
+            if fate == Fate::Survives || differs {
+                let verdict = Verdict::of(&mutant, &originals, fate, &name, &explained);
+                count.decide(verdict, &name, &wish);
+            } else {
+                count.add(fate);
+            }
         }
     }
     count.tell(wish.kind)
@@ -193,38 +208,79 @@ fn matches(pattern: &str, name: &str) -> bool {
     rest.is_empty() || last == Some("")
 }
 
+/// Why nobody notices a mutant.
+enum Verdict {
+    ByRule(&'static str),
+    Redundant(Redundant),
+    Explained(&'static str),
+    /// It is broken, or nobody knows better.
+    Open(&'static str),
+}
+
+impl Verdict {
+    fn of(
+        mutant: &mutation::Mutant,
+        originals: &[Original<'_>],
+        fate: Fate,
+        name: &str,
+        explained: &[(&str, &'static str)],
+    ) -> Verdict {
+        if fate == Fate::Wrong {
+            return Verdict::Open("wrong results without a word");
+        }
+        if mutant.kind == MutationKind::Order {
+            if let Some(rule) = equivalence::by_rule(mutant, originals) {
+                return Verdict::ByRule(rule);
+            }
+            if let Some(redundant) = Redundant::of(mutant, originals) {
+                return Verdict::Redundant(redundant);
+            }
+        }
+        let listed = explained.iter().find(|(pattern, _)| matches(pattern, name));
+        match listed {
+            Some((_, reason)) => Verdict::Explained(reason),
+            None => Verdict::Open("no difference"),
+        }
+    }
+}
+
 impl Count {
-    fn add(&mut self, fate: Fate, name: &str, explained: &[(&str, &'static str)], wish: &Wish) {
+    fn decide(&mut self, verdict: Verdict, name: &str, wish: &Wish) {
         self.made += 1;
-        let open = match fate {
-            Fate::Refused => {
-                self.refused += 1;
-                return;
+        let (reason, open) = match verdict {
+            Verdict::ByRule(rule) => {
+                *self.by_rule.entry(rule).or_default() += 1;
+                (rule.to_owned(), false)
             }
-            Fate::Unreached => {
-                self.unreached += 1;
-                return;
+            Verdict::Redundant(Redundant { line, found }) => {
+                self.redundant += 1;
+                let Place { code, line: at } = found;
+                let reason =
+                    format!("line {line} orders the same: without both, {code} at line {at}");
+                (reason, false)
             }
-            Fate::Found(code) => {
-                *self.found.entry(code).or_default() += 1;
-                return;
+            Verdict::Explained(reason) => {
+                *self.explained.entry(reason).or_default() += 1;
+                (reason.to_owned(), false)
             }
-            Fate::Wrong if wish.kind == MutationKind::Value => {
-                self.wrong += 1;
-                return;
+            Verdict::Open(what) => {
+                self.open += 1;
+                (what.to_owned(), true)
             }
-            Fate::Wrong => "wrong results without a word",
-            Fate::Survives => "no difference",
         };
-        let reason = explained.iter().find(|(pattern, _)| matches(pattern, name));
-        if let Some((_, reason)) = reason {
-            *self.explained.entry(reason).or_default() += 1;
-            if wish.explained {
-                println!("{name} | {reason}");
-            }
-        } else {
-            self.open += 1;
-            println!("{name} | {open}");
+        if open || wish.explained {
+            println!("{name} | {reason}");
+        }
+    }
+
+    fn add(&mut self, fate: Fate) {
+        self.made += 1;
+        match fate {
+            Fate::Refused => self.refused += 1,
+            Fate::Unreached => self.unreached += 1,
+            Fate::Found(code) => *self.found.entry(code).or_default() += 1,
+            Fate::Wrong => self.wrong += 1,
+            Fate::Survives => self.open += 1,
         }
     }
 
@@ -242,17 +298,30 @@ impl Count {
             self.made,
             self.refused,
             self.unreached,
-            self.explained.values().sum::<usize>(),
+            self.equivalent(),
             100.0 * noticed as f64 / broken.max(1) as f64,
         );
         if kind == MutationKind::Value {
             println!("{} by results, {found} by findings", self.wrong);
         }
         println!("by code: {}", codes.join(", "));
+        for (rule, count) in &self.by_rule {
+            println!("not broken by rule, {count}: {rule}");
+        }
+        println!(
+            "not broken, {}: another instruction orders the same, and without both something is found",
+            self.redundant
+        );
         for (reason, count) in &self.explained {
             println!("not broken, {count}: {reason}");
         }
         ExitCode::from(u8::from(self.open > 0))
+    }
+
+    /// Those that are as right as what they were made of.
+    fn equivalent(&self) -> usize {
+        let rules: usize = self.by_rule.values().sum();
+        rules + self.redundant + self.explained.values().sum::<usize>()
     }
 }
 

@@ -12,14 +12,30 @@ pub(crate) enum MutationKind {
     Value,
 }
 
+/// What a change does to an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The instruction is gone.
+    Removed,
+    /// It changes places with what was behind it, up to the instruction of this opcode and line.
+    Behind(String, usize),
+    /// One modifier has become another.
+    Weaker(&'static str, &'static str),
+    /// None of these: it computes something else.
+    Value,
+}
+
 /// A text with one change.
 #[derive(Clone, Debug)]
 pub(crate) struct Mutant {
     pub(crate) kind: MutationKind,
     /// From 1.
     pub(crate) line: usize,
+    /// The opcode of what is changed.
+    pub(crate) opcode: String,
+    pub(crate) change: Change,
     /// In words.
-    pub(crate) change: String,
+    pub(crate) words: String,
     pub(crate) text: String,
     /// With a trap before what is changed: where no launch stops there, it is not run at all.
     pub(crate) probe: String,
@@ -28,7 +44,7 @@ pub(crate) struct Mutant {
 impl Mutant {
     /// What a list of explained ones calls it.
     pub(crate) fn name(&self, file: &str) -> String {
-        format!("{file}:{} {}", self.line, self.change)
+        format!("{file}:{} {}", self.line, self.words)
     }
 }
 
@@ -82,15 +98,15 @@ const FLIPPED: &[(&str, &str)] = &[
 ];
 
 /// An instruction in a line.
-struct Line<'t> {
+pub(crate) struct Line<'t> {
     indent: &'t str,
     guard: &'t str,
-    opcode: &'t str,
-    rest: &'t str,
+    pub(crate) opcode: &'t str,
+    pub(crate) rest: &'t str,
 }
 
 /// The instruction of a line that has one and nothing else.
-fn instruction(line: &str) -> Option<Line<'_>> {
+pub(crate) fn instruction(line: &str) -> Option<Line<'_>> {
     let body = line.trim_start();
     let indent = &line[..line.len() - body.len()];
     let end = body.find(';')?;
@@ -117,16 +133,16 @@ fn instruction(line: &str) -> Option<Line<'_>> {
 }
 
 impl Line<'_> {
-    fn orders(&self) -> bool {
+    pub(crate) fn orders(&self) -> bool {
         ORDERING.iter().any(|start| self.opcode.starts_with(start))
     }
 
-    fn with(&self, opcode: &str, rest: &str) -> String {
+    pub(crate) fn with(&self, opcode: &str, rest: &str) -> String {
         format!("{}{}{opcode}{rest}", self.indent, self.guard)
     }
 
     /// The line without the instruction. A wait leaves its answer behind: it has come.
-    fn removed(&self) -> String {
+    pub(crate) fn removed(&self) -> String {
         let waits = self.opcode.starts_with("mbarrier.try_wait")
             || self.opcode.starts_with("mbarrier.test_wait");
         match self.rest.split(',').next() {
@@ -135,8 +151,8 @@ impl Line<'_> {
         }
     }
 
-    /// Every opcode that orders less.
-    fn weaker(&self) -> Vec<String> {
+    /// Every opcode that orders less, and which modifier makes it so.
+    fn weaker(&self) -> Vec<(String, Change)> {
         let ordered = self.orders()
             || ["ld.", "st.", "atom.", "red."]
                 .iter()
@@ -162,7 +178,7 @@ impl Line<'_> {
                 }
                 let mut changed = parts.clone();
                 changed[at] = weak;
-                found.push(changed.join("."));
+                found.push((changed.join("."), Change::Weaker(strong, weak)));
             }
         }
         found
@@ -183,22 +199,27 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
             changed[at] = &trap;
             changed.join("\n") + "\n"
         };
-        let mut add = |kind: MutationKind, change: String, replaced: &[(usize, String)]| {
+        let mut add = |change: Change, words: String, replaced: &[(usize, String)]| {
             let mut changed: Vec<&str> = lines.clone();
             for (at, with) in replaced {
                 changed[*at] = with;
             }
             mutants.push(Mutant {
-                kind,
+                kind: match change {
+                    Change::Value => MutationKind::Value,
+                    _ => MutationKind::Order,
+                },
                 line: at + 1,
+                opcode: line.opcode.to_owned(),
                 change,
+                words,
                 text: changed.join("\n") + "\n",
                 probe: probe.clone(),
             });
         };
         if line.orders() {
             add(
-                MutationKind::Order,
+                Change::Removed,
                 format!("without {}", line.opcode),
                 &[(at, line.removed())],
             );
@@ -209,33 +230,26 @@ pub(crate) fn all(text: &str) -> Vec<Mutant> {
                     .map(|to| (to, lines[to + 1].to_owned()))
                     .collect();
                 moved.push((behind, whole.to_owned()));
+                let past = instruction(lines[behind]).map_or("", |line| line.opcode);
                 add(
-                    MutationKind::Order,
+                    Change::Behind(past.to_owned(), behind + 1),
                     format!("{} later", line.opcode),
                     &moved,
                 );
             }
         }
-        for weaker in line.weaker() {
-            let change = format!("{} for {}", weaker, line.opcode);
-            add(
-                MutationKind::Order,
-                change,
-                &[(at, line.with(&weaker, line.rest))],
-            );
+        for (weaker, change) in line.weaker() {
+            let words = format!("{} for {}", weaker, line.opcode);
+            add(change, words, &[(at, line.with(&weaker, line.rest))]);
         }
         for (opcode, rest) in values(&line) {
-            let change = format!(
+            let words = format!(
                 "{opcode}{} for {}{}",
                 rest.trim_end(),
                 line.opcode,
                 line.rest.trim_end()
             );
-            add(
-                MutationKind::Value,
-                change,
-                &[(at, line.with(&opcode, &rest))],
-            );
+            add(Change::Value, words, &[(at, line.with(&opcode, &rest))]);
         }
     }
     mutants
@@ -304,7 +318,7 @@ mod tests {
     use super::*;
 
     fn changes(text: &str) -> Vec<(String, String)> {
-        let of = |mutant: Mutant| (mutant.change, mutant.text);
+        let of = |mutant: Mutant| (mutant.words, mutant.text);
         all(text).into_iter().map(of).collect()
     }
 
@@ -325,6 +339,16 @@ mod tests {
             found[1].1,
             "    st.global.u32 [d], v;\n    @p fence.acq_rel.gpu;\n"
         );
+    }
+
+    #[test]
+    fn a_change_knows_what_it_is() {
+        let text = "    cp.async.commit_group;\n    add.u32 a, a, 1;\n    ld.shared.u32 v, [a];\n";
+        let kinds: Vec<Change> = all(text).into_iter().map(|one| one.change).collect();
+        let past = Change::Behind("ld.shared.u32".to_owned(), 3);
+        assert_eq!(kinds, [Change::Removed, past, Change::Value]);
+        let weaker = &all("    ld.acquire.sys.u32 v, [a];\n")[1].change;
+        assert_eq!(*weaker, Change::Weaker("sys", "gpu"));
     }
 
     #[test]

@@ -175,6 +175,8 @@ pub(crate) struct Shape {
     pub(crate) max_registers: Option<u32>,
     /// Whether it names more than a thread can have.
     pub(crate) all_registers: bool,
+    /// Whether `setmaxnreg` moves registers: then a thread starts with all that it may have.
+    pub(crate) moves_registers: bool,
     /// Blocks an SM is to hold at least.
     pub(crate) min_blocks: Option<u32>,
     pub(crate) required_block: Option<[u32; 3]>,

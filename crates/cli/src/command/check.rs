@@ -1,6 +1,7 @@
 //! `heist check`: why does my kernel die?
 
 use super::launch::{LaunchFlags, RunFlags, arguments_help};
+use super::reading::{self, Reading};
 use super::{assembler, entry, launch_file, replay};
 use crate::answer::{BadQuestion, Output, Verdict, not_run};
 use crate::file::read_source;
@@ -13,12 +14,13 @@ use clap::parser::ValueSource;
 use clap::{ArgGroup, ArgMatches, Args};
 use heist_check::log::{self, KernelUsage, TextKind};
 use heist_check::shared_opt_in;
-use heist_ptx::{Diagnostic, Module, Severity, Source, Span, rule, validate};
+use heist_ptx::{Diagnostic, Module, Severity, Source, Span, rule};
 use heist_record::Record;
 use heist_run::{NotRun, Program, Settings};
 use serde_json::json;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,15 +38,8 @@ Examples:
 Exit status: 0 nothing found (or X011 alone, which the host's code must answer), 1 something was,
 2 a file that is none of these.";
 
-/// Flags that say how something is run.
-const HOW: [&str; 6] = [
-    "device",
-    "seed",
-    "explore",
-    "chaos",
-    "same_value",
-    "timeout",
-];
+/// Flags that say how something is run. The limit of time is for reading, too.
+const HOW: [&str; 5] = ["device", "seed", "explore", "chaos", "same_value"];
 
 /// Refuses words that say how to run, and nothing to run: neither a launch nor a record. What the
 /// configuration file says is for when there is something.
@@ -73,7 +68,7 @@ pub(super) fn refuse_idle(words: &ArgMatches) -> Result<(), clap::Error> {
 #[command(group = ArgGroup::new("launched").args(["grid", "launches"]).multiple(true))]
 #[command(mut_args(|arg| match arg.get_id().as_str() {
     "grid" => arg.required(false),
-    "files" | "sarif" | "ptxas" | "launches" | "entry" => arg,
+    "files" | "sarif" | "ptxas" | "launches" | "entry" | "timeout" => arg,
     how if HOW.contains(&how) => arg,
     _ => arg.requires("grid"),
 }))]
@@ -211,27 +206,40 @@ impl Check {
         record: Option<&Record>,
         out: Output,
     ) -> Result<Found, BadQuestion> {
+        let began = Instant::now();
         let limit = self.how.settings(Settings::default()).limit;
         let running = || Waiting::new(out, format!("running {}", source.name()), limit);
         let _waiting = (record.is_some() || self.runs()).then(running);
-        match Program::new(source) {
-            Ok(program) => self.check_program(&program, record),
-            Err(NotRun::Refused(diagnostics, source)) => Ok(Found {
-                source: *source,
-                kind: TextKind::Ptx,
-                diagnostics,
-                usage: Vec::new(),
-                remarks: Vec::new(),
-            }),
-            Err(other) => Err(not_run(other)),
+        let found = |source: Source, diagnostics: Vec<Diagnostic>| Found {
+            source,
+            kind: TextKind::Ptx,
+            diagnostics,
+            usage: Vec::new(),
+            remarks: Vec::new(),
+        };
+        match Reading::within(limit, &source) {
+            None => Ok(found(source, vec![reading::too_long(limit)])),
+            Some(Ok(reading)) => {
+                // What reading has taken is not left for the run.
+                let left = limit.saturating_sub(began.elapsed());
+                let how = RunFlags {
+                    timeout: self.how.timeout.map(|_| left),
+                    ..self.how.clone()
+                };
+                self.check_program(reading, record, &how)
+            }
+            Some(Err(NotRun::Refused(diagnostics, source))) => Ok(found(*source, diagnostics)),
+            Some(Err(other)) => Err(not_run(other)),
         }
     }
 
     fn check_program(
         &self,
-        program: &Program,
+        reading: Reading,
         record: Option<&Record>,
+        how: &RunFlags,
     ) -> Result<Found, BadQuestion> {
+        let program = &reading.program;
         let (source, module) = (program.source(), program.module());
         let asked = match &self.how.entry {
             Some(name) => Some(entry::find(program, Some(name))?),
@@ -240,14 +248,12 @@ impl Check {
         let mut answer = Found {
             source: source.clone(),
             kind: TextKind::Ptx,
-            diagnostics: validate::validate(module, Some(source)),
+            diagnostics: reading.found,
             usage: Vec::new(),
             remarks: Vec::new(),
         };
-        // What is not PTX means nothing, and can't be run.
-        if answer.diagnostics.is_empty() {
-            answer.diagnostics = heist_check::check(module);
-            self.run_launches(program, record, &mut answer)?;
+        if reading.valid {
+            self.run_launches(program, record, how, &mut answer)?;
         }
         if self.ptxas {
             let reading = assembler::read(source, module).map_err(BadQuestion::Sentence)?;
@@ -271,22 +277,23 @@ impl Check {
         &self,
         program: &Program,
         record: Option<&Record>,
+        how: &RunFlags,
         answer: &mut Found,
     ) -> Result<(), BadQuestion> {
         let (from_runs, launched) = if let Some(record) = record {
-            let replay = replay::run(record, program, &self.how)?;
+            let replay = replay::run(record, program, how)?;
             answer.remarks = replay.remarks;
             (replay.found, vec![record.kernel.as_str()])
         } else if let Some(launch) = &self.launch {
             let entry = entry::find(program, self.how.entry.as_deref())?;
-            let run = launch.run(program, entry, &self.how)?;
+            let run = launch.run(program, entry, how)?;
             answer.remarks = run.remarks();
             let mut found = run.execution.findings;
             let dynamic = run.launch.dynamic_shared;
             found.extend(shared_opt_in(program.module(), entry, dynamic));
             (found, vec![entry])
         } else if let Some(file) = &self.launches {
-            let launches = launch_file::run(file, program, &self.how)?;
+            let launches = launch_file::run(file, program, how)?;
             answer.remarks.push(match launches.count {
                 1 => "one launch was run".to_owned(),
                 many => format!("{many} launches were run"),

@@ -76,7 +76,7 @@ pub(crate) struct LaunchFlags {
 }
 
 /// Which kernel, where and how to run it.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(crate) struct RunFlags {
     /// The kernel, as the PTX or C++ names it; needed when the file has several.
     #[arg(long)]

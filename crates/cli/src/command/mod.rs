@@ -26,6 +26,7 @@ mod man;
 mod new;
 mod policies;
 mod qualify;
+mod reading;
 mod record;
 mod replay;
 mod run;

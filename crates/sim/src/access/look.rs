@@ -69,6 +69,47 @@ pub(crate) fn watch_unless(
     }
 }
 
+/// Checks a write to shared memory that starts now and may happen at any time until it is waited
+/// for: all earlier accesses must be known already. It is recorded when it is over.
+pub(crate) fn foresee(cx: &mut Cx<'_>, group: &Group) {
+    let (checks, geography) = cx.machine.watches();
+    let (Home::Shared(rank), true) = (group.home, checks.races) else {
+        return;
+    };
+    let pc = cx.fragment.pc;
+    let (clock, floor) = (&cx.warp.clock, floor(cx.team, group.home));
+    let history = &mut cx.blocks[rank as usize].shared.history;
+    let touch = group.touch();
+    let mut found = None;
+    touch.lines(touch.is_contiguous(), |part| {
+        if found.is_none() {
+            let access = Access::of(part, true, AccessKind::Copy, pc);
+            let conflict = history.foresee(part.line, &access, clock, geography, floor);
+            found = conflict.map(|conflict| (conflict, part.line));
+        }
+    });
+    if let Some((conflict, line)) = found {
+        let offset = line * LINE as u64 + u64::from(conflict.byte);
+        let conflict = named(cx, group, offset, conflict, pc);
+        let kind = AccessKind::Plain;
+        report_race(cx, group.home, offset, conflict, Does::Writes, kind);
+    }
+}
+
+/// Records a write that was checked when it started.
+pub(crate) fn record_foreseen(cx: &mut Cx<'_>, group: &Group, kind: AccessKind) {
+    let mut look = Look::at(cx.fragment.pc, cx.machine.watches(), Does::Writes, kind);
+    let Home::Shared(rank) = group.home else {
+        return;
+    };
+    let (clock, floor) = (&cx.warp.clock, floor(cx.team, group.home));
+    let region = &mut cx.blocks[rank as usize].shared;
+    let touch = group.touch();
+    touch.lines(touch.is_contiguous(), |line| {
+        look.line(region, line, clock, floor)
+    });
+}
+
 /// The epoch below which all agents that can reach this memory have synchronised; cluster barriers
 /// do not count for global memory.
 #[inline(always)]

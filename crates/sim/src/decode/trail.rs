@@ -34,6 +34,8 @@ pub(crate) enum Role {
     Copies,
     /// Its result is its only operand.
     Moves,
+    /// Its result has a part of each register that it reads.
+    Packs,
     /// Adds two 32-bit numbers.
     Adds,
     /// A store to an address that may lie in global memory.

@@ -95,12 +95,16 @@ pub(crate) fn shared_bytes(shape: &Shape, limits: Limits, dynamic: u32) -> u32 {
 
 /// What a block takes of its SM.
 pub(crate) fn footprint(shape: &Shape, limits: Limits, threads: u32, shared: u32) -> Footprint {
-    // What ptxas would allocate is not known. What the kernel declares is far
-    // more than what is live, so it counts a third, and never more than fits.
-    let registers = shape.max_registers.unwrap_or_else(|| {
-        let fits = limits.registers_per_block / threads.max(1).next_multiple_of(128);
-        (shape.register_words / 3).clamp(16, 255.min(fits / 8 * 8).max(16))
-    });
+    // What ptxas would allocate is known where registers are moved: all that a bound allows. Else
+    // the bound is taken, or, since a kernel declares far more than what is live, a third of that;
+    // never more than fits.
+    let fits = limits.registers_per_block / threads.max(1).next_multiple_of(128);
+    let fits = 255.min(fits / 8 * 8).max(16);
+    let registers = match shape.max_registers {
+        Some(most) if shape.moves_registers => most,
+        Some(most) => most.min(fits),
+        None => (shape.register_words / 3).clamp(16, fits),
+    };
     Footprint {
         threads,
         registers,

@@ -240,6 +240,24 @@ impl History {
         line.access(access, clock, geography, floor)
     }
 
+    /// The first conflict that a write to a line would have now. Records nothing.
+    pub(crate) fn foresee(
+        &mut self,
+        line: u64,
+        access: &Access<'_>,
+        clock: &WarpClock,
+        geography: Geography,
+        floor: &Floor,
+    ) -> Option<Conflict> {
+        if self.has_waiting(line) {
+            self.catch_up(geography, floor);
+        }
+        match self.pages.get(line as usize / PAGE) {
+            Some(Some(page)) => page[line as usize % PAGE].foresee(access, clock, geography),
+            _ => None,
+        }
+    }
+
     /// Whether a line has deferred reads.
     #[inline(always)]
     fn has_waiting(&self, line: u64) -> bool {

@@ -239,14 +239,7 @@ impl Line {
             {
                 continue;
             }
-            // Every lane where it was before: the usual case within a warp.
-            let in_place = trace.agent == agent
-                && !trace.kind.by_proxy()
-                && trace.shift == access.shift
-                && trace.first == access.first
-                && trace.lanes == *access.lanes
-                && !access.shared;
-            if conflict.is_none() && !in_place {
+            if conflict.is_none() && !trace.is_repeated_by(access, agent) {
                 conflict = trace.find_conflict(access, overlap, clock);
             }
             if access.replaces(trace.kind, near) && !same {
@@ -272,6 +265,35 @@ impl Line {
             }
         }
         conflict
+    }
+
+    /// The first conflict that a write would have now.
+    pub(super) fn foresee(
+        &self,
+        access: &Access<'_>,
+        clock: &WarpClock,
+        geography: Geography,
+    ) -> Option<Conflict> {
+        let conflict = |trace: &Trace| {
+            let overlap = trace.bytes & access.bytes;
+            let kinds = [trace.kind, access.kind];
+            let harmless = overlap == 0
+                || clock.knows_all(trace.agent, trace.clock)
+                || geography.morally_strong(kinds, trace.agent, clock.agent)
+                || trace.is_repeated_by(access, clock.agent);
+            match harmless {
+                true => None,
+                false => trace.find_conflict(access, overlap, clock),
+            }
+        };
+        if self.plain.is_one() && !clock.knows_all(self.plain.agent, self.plain.clock) {
+            let found = conflict(&self.plain.trace());
+            if found.is_some() {
+                return found;
+            }
+        }
+        let mut traces = self.more.iter().flat_map(|more| &more.list);
+        traces.find_map(conflict)
     }
 
     /// Calls `f` for every cell of every trace that has one of `bytes`.

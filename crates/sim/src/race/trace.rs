@@ -127,7 +127,8 @@ impl Trace {
         })
     }
 
-    /// Whether an access of an agent in its epoch belongs to this trace.
+    /// Whether an access of an agent in its epoch belongs to this trace. A write over a value that
+    /// somebody has seen does not: who has seen the one has not seen the other.
     #[inline(always)]
     pub(super) fn is_of(&self, access: &Access<'_>, agent: Agent, now: u32) -> bool {
         self.agent == agent
@@ -136,6 +137,27 @@ impl Trace {
             && self.kind == access.kind
             && self.shift == access.shift
             && self.first == access.first
+            && (self.observers.is_empty() || !self.is_ended_by(access))
+    }
+
+    /// Whether a write puts an end to a value that somebody has seen. A read-modify-write goes on
+    /// with it.
+    #[cold]
+    fn is_ended_by(&self, access: &Access<'_>) -> bool {
+        let strong = access.write && matches!(access.kind, AccessKind::Strong(_));
+        let mut observers = self.observers.iter();
+        strong && observers.any(|one| one.bytes & access.bytes != 0)
+    }
+
+    /// Whether the same warp comes again, every lane to where it was: the usual case.
+    #[inline(always)]
+    pub(super) fn is_repeated_by(&self, access: &Access<'_>, agent: Agent) -> bool {
+        self.agent == agent
+            && !self.kind.by_proxy()
+            && self.shift == access.shift
+            && self.first == access.first
+            && self.lanes == *access.lanes
+            && !access.shared
     }
 
     pub(super) fn pc_of(&self, cell: usize) -> u32 {

@@ -55,13 +55,17 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
                 .collect()
         };
         let (reads, writes) = (followed(&trail.reads), followed(&trail.writes));
+        let packs = match trail.role {
+            Role::Packs => true,
+            Role::Moves => trail.reads.len() > 1,
+            _ => false,
+        };
         if !reads.is_empty() || !writes.is_empty() {
             around(op, |inner| {
                 Box::new(Follow {
                     inner,
                     pure: trail.pure,
-                    packs: (trail.role == Role::Moves && trail.reads.len() > 1)
-                        .then_some(trail.reads.len() == reads.len()),
+                    packs: packs.then_some(trail.reads.len() == reads.len()),
                     reads,
                     writes,
                 })

@@ -1,8 +1,9 @@
 //! Logic, shifts, fields of bits.
 
 use crate::code::{Flow, PredSrc};
-use crate::decode::map::{map2, one, one_to, three_to, two, two_to, with};
+use crate::decode::map::{map1, map2, one, one_to, three_to, two, two_to, with};
 use crate::decode::mods::{Mods, operands};
+use crate::decode::trail::Role;
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, map3};
 use heist_arith::int::permute::{self, PrmtMode};
@@ -278,13 +279,42 @@ fn prmt(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         })
     });
     match mode {
-        None => {
-            three_to::<u32, u32, u32, u32>(d, i, [B32, B32, B32, U32], Cost::ALU, permute::prmt)
-        }
+        None => match i.operands.get(3).and_then(|operand| d.immediate(operand)) {
+            Some(selector) => take_bytes(d, i, selector as u32),
+            None => {
+                three_to::<u32, u32, u32, u32>(d, i, [B32, B32, B32, U32], Cost::ALU, permute::prmt)
+            }
+        },
         Some(mode) => {
             three_to::<u32, u32, u32, u32>(d, i, [B32, B32, B32, U32], Cost::ALU, move |a, b, c| {
                 permute::prmt(a, b, permute::prmt_selector(mode, c))
             })
         }
     }
+}
+
+/// `prmt` with a selector that is known: it reads the registers that it takes bytes of, and no other.
+fn take_bytes(d: &mut Decoder<'_>, i: &Instruction, selector: u32) -> Decoded<()> {
+    use ScalarType::B32;
+    let o = operands(d, i, 4)?;
+    let target = d.dst(&o[0], B32)?;
+    let mut chosen = (0..4).map(|byte| selector >> (4 * byte) & 7);
+    let takes = |second: bool| move |byte: u32| (byte >= 4) == second;
+    match (chosen.clone().any(takes(false)), chosen.any(takes(true))) {
+        (true, true) => {
+            let sources = [d.src(&o[1], B32)?, d.src(&o[2], B32)?];
+            d.trail.role = Role::Packs;
+            let instr = map2(target, sources, move |a: u32, b: u32| {
+                permute::prmt(a, b, selector)
+            });
+            d.emit(instr, Cost::ALU);
+        }
+        (first, _) => {
+            let source = d.src(&o[if first { 1 } else { 2 }], B32)?;
+            // The other one is not looked at.
+            let instr = map1(target, source, move |a: u32| permute::prmt(a, a, selector));
+            d.emit(instr, Cost::ALU);
+        }
+    }
+    Ok(())
 }

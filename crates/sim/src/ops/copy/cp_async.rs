@@ -1,12 +1,13 @@
 //! `cp.async`: copies of a thread, in groups or tied to an mbarrier.
 //!
 //! The data is read when the copy starts and written when it is waited for; in between the words at
-//! its destination are marked as in flight. After the wait it is an ordinary store of the copying
-//! lane.
+//! its destination are marked as in flight. It may be written at any time until then, so every earlier
+//! access to those words must be known when it starts. After the wait it is an ordinary store of the
+//! copying lane.
 
 use crate::access::context::Cx;
 use crate::access::group::{Does, Group, Home, groups};
-use crate::access::look::watch;
+use crate::access::look::{foresee, record_foreseen, watch};
 use crate::code::{Flow, PredSrc, Reach, Slot};
 use crate::decode::address::Addr;
 use crate::decode::map::with;
@@ -161,6 +162,7 @@ fn copy(
         Does::Writes,
         |cx, group| {
             crate::access::flight::check(cx, group, Does::Writes);
+            foresee(cx, group);
             let rank = cx.warp.rank;
             let mut twice = None;
             let expected = &mut cx.blocks[rank as usize].expected;
@@ -224,8 +226,7 @@ fn put_down(cx: &mut Cx<'_>, copy: &Copy) {
         offsets: copy.offsets,
         size: copy.size,
     };
-    let contiguous = group.touch().is_contiguous();
-    watch(cx, &group, contiguous, Does::Writes, AccessKind::Copy);
+    record_foreseen(cx, &group, AccessKind::Copy);
     let shared = &mut cx.blocks[rank as usize].shared;
     for lane in each(copy.mask) {
         shared.write(copy.offsets[lane], copy.size as usize, copy.data[lane]);

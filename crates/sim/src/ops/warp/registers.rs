@@ -30,6 +30,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
             "a number of registers is a multiple of 8 from 24 to 256",
         ));
     };
+    d.shape.moves_registers = true;
     let (wanted, more) = (wanted as u32, mods.has("inc"));
     let instr = with(move |cx| {
         if let Err(flow) = crate::ops::matrix::operands::assemble(cx) {

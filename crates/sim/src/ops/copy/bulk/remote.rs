@@ -108,7 +108,8 @@ fn send(
         agent: cx.warp.clock.agent,
         lane: lane as u8,
     });
-    let clock = cx.warp.clock.snapshot(1 << lane, cx.warp.live);
+    // What the thread does from here on is not told by the completion.
+    let clock = cx.warp.clock.release(1 << lane, cx.warp.live);
     let sender = Sender {
         what: What::Bulk,
         pc,

@@ -167,7 +167,8 @@ impl Bulk {
                 lane: lane as u8,
             });
         }
-        let clock = cx.warp.clock.snapshot(1 << lane, cx.warp.live);
+        // What the thread does from here on is not told by the completion.
+        let clock = cx.warp.clock.release(1 << lane, cx.warp.live);
         let extra = cx.machine.held_up();
         let time = cx.now() + LATENCY + moved.total / RATE + extra;
         let reduce = self.reduce;
