@@ -11,6 +11,8 @@ use crate::order::{ordering, without};
 
 /// Other instructions that are looked at, the nearest first.
 const NEAREST: usize = 12;
+/// Of those of one kind, how many are taken away together.
+const TOGETHER: usize = 6;
 
 /// The rule by which a change breaks nothing.
 pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'static str> {
@@ -58,32 +60,41 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
     }
 }
 
-/// Another instruction that orders the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Other instructions that order the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redundant {
-    /// Its line, from 1.
-    pub(crate) line: usize,
-    /// What is found where both are gone.
+    /// Their lines, from 1.
+    pub(crate) lines: Vec<usize>,
+    /// What is found where all are gone.
     pub(crate) found: Place,
 }
 
 impl Redundant {
-    /// Looks for one beside a mutant, among the nearest.
+    /// Looks for them beside a mutant: each of the nearest alone, then the nearest of its own kind
+    /// together.
     pub(crate) fn of(mutant: &Mutant, originals: &[Original<'_>]) -> Option<Redundant> {
         let text = originals.first()?.text();
         let mut others = ordering(text);
-        others.retain(|&line| line != mutant.line);
-        others.sort_by_key(|line| line.abs_diff(mutant.line));
-        others.truncate(NEAREST);
-        let both = |line: usize| {
-            let (alone, together) = (without(text, line)?, without(&mutant.text, line)?);
+        others.retain(|&(line, _)| line != mutant.line);
+        others.sort_by_key(|(line, _)| line.abs_diff(mutant.line));
+        let family = |opcode: &str| opcode.split('.').next().map(|name| name.replace("ier", ""));
+        let own = family(&mutant.opcode);
+        let alike = others.iter().filter(|(_, opcode)| family(opcode) == own);
+        let alike: Vec<usize> = alike.map(|&(line, _)| line).collect();
+        let alone = others.iter().take(NEAREST).map(|&(line, _)| vec![line]);
+        let together = (2..=TOGETHER.min(alike.len())).map(|count| alike[..count].to_vec());
+        alone.chain(together).find_map(|lines| {
+            let all_gone = |text: &str| {
+                let mut lines = lines.iter();
+                lines.try_fold(text.to_owned(), |text, &line| without(&text, line))
+            };
+            let (beside, all) = (all_gone(text)?, all_gone(&mutant.text)?);
             let found = originals.iter().find_map(|original| {
-                let alone = original.findings(&alone)?;
-                let mut together = original.findings(&together)?.into_iter();
-                together.find(|place| !alone.contains(place))
+                let beside = original.findings(&beside)?;
+                let mut all = original.findings(&all)?.into_iter();
+                all.find(|place| !beside.contains(place))
             })?;
-            Some(Redundant { line, found })
-        };
-        others.into_iter().find_map(both)
+            Some(Redundant { lines, found })
+        })
     }
 }

@@ -252,11 +252,11 @@ impl Count {
                 *self.by_rule.entry(rule).or_default() += 1;
                 (rule.to_owned(), false)
             }
-            Verdict::Redundant(Redundant { line, found }) => {
+            Verdict::Redundant(Redundant { lines, found }) => {
                 self.redundant += 1;
-                let Place { code, line: at } = found;
+                let Place { code, line } = found;
                 let reason =
-                    format!("line {line} orders the same: without both, {code} at line {at}");
+                    format!("lines {lines:?} order the same: without all, {code} at line {line}");
                 (reason, false)
             }
             Verdict::Explained(reason) => {
@@ -309,7 +309,7 @@ impl Count {
             println!("not broken by rule, {count}: {rule}");
         }
         println!(
-            "not broken, {}: another instruction orders the same, and without both something is found",
+            "not broken, {}: others order the same, and without all of them something is found",
             self.redundant
         );
         for (reason, count) in &self.explained {

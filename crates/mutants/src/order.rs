@@ -85,13 +85,12 @@ fn is_repeated(text: &str, line: usize) -> bool {
     })
 }
 
-/// The lines of a text that order something, counted from 1.
-pub(crate) fn ordering(text: &str) -> Vec<usize> {
+/// The lines of a text that order something, counted from 1, and their opcodes.
+pub(crate) fn ordering(text: &str) -> Vec<(usize, &str)> {
     let lines = text.lines().enumerate();
-    let orders = |line: &str| instruction(line).is_some_and(|line| line.orders());
+    let orders = |line| instruction(line).filter(Line::orders);
     lines
-        .filter(|(_, line)| orders(line))
-        .map(|(at, _)| at + 1)
+        .filter_map(|(at, line)| Some((at + 1, orders(line)?.opcode)))
         .collect()
 }
 
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn an_order_is_taken_away() {
         let text = "    cp.async.commit_group;\n    add.u32 a, a, 1;\n    ld.shared.u32 v, [a];\n";
-        assert_eq!(ordering(text), [1]);
+        assert_eq!(ordering(text), [(1, "cp.async.commit_group")]);
         assert!(without(text, 1).is_some_and(|text| text.starts_with("    // removed\n")));
         assert_eq!(without(text, 3), None);
     }
