@@ -156,9 +156,14 @@ _numbers: dict[Any, torch.Tensor] = {}
 _modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
+def traced() -> bool:
+    """Whether a call is being traced: its tensors and sizes are then none to keep."""
+    return torch.compiler.is_compiling() or _modes() > 0
+
+
 def numbers(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """0, 1, 2 and so on: made once for each stream, and not written to. What is traced or captured has its own."""
-    if torch.compiler.is_compiling() or _modes() or (device.type == "cuda" and _capturing()):
+    if traced() or (device.type == "cuda" and _capturing()):
         return torch.arange(count, dtype=dtype, device=device)
     stream = current_stream(device.index) if device.type == "cuda" and current_stream is not None else 0
     key = (count, dtype, device, stream)

@@ -11,7 +11,7 @@ from ._attention import (
     attend, attend_lse, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
     attend_sdpa, counted,
 )  # fmt: skip
-from ._device import UnsupportedError, no_gradient, no_policy, numbers, tensors_only, wants_gradient
+from ._device import UnsupportedError, no_gradient, no_policy, numbers, tensors_only, traced, wants_gradient
 from ._gradient import check_heads
 from ._layout import check, scale_of, without_defaults
 from ._library import Operation, call, cause
@@ -280,10 +280,7 @@ def flash_attn_with_kvcache(
                 f"{what}: block_table is {block_table.dtype} of {tuple(block_table.shape)}; int32 with a row for each of "
                 f"{q.shape[0]} sequences is wanted"
             )
-        # A cache of pages has no batch to compare.
-        check(what, q, *(_as(q, cache)[:1].expand(q.shape[0], -1, -1, -1) for cache in (k_cache, v_cache)), 2, 1)
-    else:
-        check(what, q, _as(q, k_cache), _as(q, v_cache), 2, 1)
+    _check_cache(what, q, k_cache, v_cache, block_table is not None)
     factors = _factors(what, q, k_cache, v_cache, k_descale, v_descale)
     if (k is None) != (v is None):
         raise ValueError(f"{what}: new keys and new values come together; give both k and v, or neither")
@@ -354,6 +351,26 @@ def _as(q: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
     if cache.dtype != torch.float8_e4m3fn:
         return cache
     return torch.empty_like(cache, dtype=q.dtype, device="meta")
+
+
+# Caches that fit their queries, by shapes and types: a model asks for the same in every step.
+_checked: set[Any] = set()
+
+
+def _check_cache(what: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, paged: bool) -> None:
+    """Fails where queries and a contiguous cache do not fit each other."""
+    key = None
+    if not traced():
+        key = (q.shape, q.stride(), q.dtype, k_cache.shape, k_cache.dtype, v_cache.shape, v_cache.dtype, paged)
+        if key in _checked:
+            return
+    caches = [_as(q, cache) for cache in (k_cache, v_cache)]
+    if paged:
+        # A cache of pages has no batch to compare.
+        caches = [cache[:1].expand(q.shape[0], -1, -1, -1) for cache in caches]
+    check(what, q, *caches, 2, 1)
+    if key is not None:
+        _checked.add(key)
 
 
 def _e4m3(new: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
