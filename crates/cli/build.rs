@@ -11,7 +11,9 @@ fn main() {
     let commit = named.or_else(|| release.then(from_git).flatten());
     let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=HEIST_BUILT_FROM={commit}");
-    if release && std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+    let target = |part: &str| std::env::var(format!("CARGO_CFG_TARGET_{part}")).unwrap_or_default();
+    // Programs that are linked with musl bring a start-up of their own, for one kind of address.
+    if release && target("OS") == "linux" && target("ENV") == "gnu" {
         // At a fixed address: a table of all pointers in the program, which else is a tenth of it,
         // is neither stored nor walked at each start.
         println!("cargo::rustc-link-arg-bin=heist=-no-pie");
