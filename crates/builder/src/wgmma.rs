@@ -436,6 +436,11 @@ impl<'k> WgmmaResult<'k> {
         }
     }
 
+    /// The accumulators of one thread: to be saved, or set to what was saved.
+    pub fn vars(&self) -> impl Iterator<Item = Var<'k, f32>> {
+        self.sums.iter().flatten().copied()
+    }
+
     /// How many blocks of 8 columns there are.
     pub fn blocks(&self) -> usize {
         self.sums.len()

@@ -174,6 +174,12 @@ fn what_a_kernel_does_not_take_is_told() {
             &["run", "uniform", "--source", "auto", "--submit", "late"],
             "--submit",
         ),
+        (&["run", "uniform", "--pausing"], "is for kernels"),
+        (&["emit", "gemm", "--pausing", "--submit", "early"], "late"),
+        (
+            &["emit", "gemm", "--pausing", "--arch", "sm_80"],
+            "can't be left half done",
+        ),
         (&["run", "uniform", "--tiles", "0"], "1..="),
         (&["run", "uniform", "--mean", "0"], "1..="),
         (&["run", "uniform", "--imbalance", "-3"], "from 1"),
@@ -197,6 +203,13 @@ fn emitted_ptx_is_ptx_for_that_architecture() {
         let module = heist_ptx::parse(&source).unwrap_or_else(|errors| panic!("{errors:?}"));
         assert_eq!(module.target.arch, arch);
         assert_eq!(module.entries().count(), 1);
+    }
+    for (args, pauses) in [
+        (&["emit", "gemm", "--pausing"][..], true),
+        (&["emit", "gemm", "--policy", "until-asked"], false),
+    ] {
+        let text = out(&heist(args));
+        assert_eq!(text.contains("heist_pause"), pauses, "{args:?}");
     }
 }
 

@@ -80,6 +80,12 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
                 let job = variant.job(&problem, Some(&schedule), target);
                 all.push((target, job.expect("it suits, so it can be built")));
             }
+            if turn % 2 == other {
+                let variant = gemm::FAMILY.choose(Some("wgmma-128x256"), &problem, target);
+                let schedule = "ticket late pausing until-asked".parse().expect("one");
+                let job = variant.and_then(|it| it.job(&problem, Some(&schedule), target));
+                all.push((target, job.expect("its tiles can be left half done")));
+            }
         }
     }
 }

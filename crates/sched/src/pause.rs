@@ -5,18 +5,20 @@
 //! the bell is rung it saves its state in a slot of the launch's memory, and the block queues the
 //! tile and leaves. A block that arrives takes a queued tile before it draws a ticket.
 //!
-//! **No tile is without a block.** Let `r` be the blocks that have not arrived yet, `u` the tickets
-//! that nobody has drawn, and `p` the tiles that are half done. As long as `u + p <= r`, there is an
-//! arriving block for each. The launch keeps `r - u - p` in a word, *spare*, which begins at the number
-//! of blocks that the grid has more than tiles:
+//! **No tile is without a block.** Let `r` be the blocks that have not arrived yet, and `p` the tiles
+//! that are half done. As long as `p <= r`, there is an arriving block for each of them. The launch
+//! keeps `r - p` in a word, *spare*, which begins at the number of blocks in the grid:
 //!
-//! * a block that arrives and takes a tile or a ticket leaves it as it is;
-//! * a running block that draws another ticket adds one, after the draw;
 //! * a block may pause only if it could take one;
-//! * a block that arrives and finds nothing to do takes one, and leaves. If there is none to take, a
-//!   tile has been reserved for it that is just being saved: it looks again.
+//! * a block that arrives and takes a half-done tile leaves it as it is: one block and one tile less;
+//! * a block that arrives and finds none takes one, draws a ticket, and leaves if there is none. If
+//!   there is no spare block to take, a tile has been reserved for it that is just being saved: it
+//!   looks again;
+//! * a block whose policy wants to leave may do so while there is one. Else it draws on.
 //!
-//! So the word is never too high, and whoever has to wait waits for a block that runs.
+//! So the word is never too high, and whoever has to wait waits for a block that runs. Tickets are
+//! drawn to the last: the last block that arrives finds none spare, neither pauses nor leaves before a
+//! draw has failed, and every block that left before it saw one that was still to come.
 //!
 //! **A half-done tile has one owner.** Its slot belongs to a block from the compare-and-exchange
 //! that finds it free until the block queues it (release) or ends the tile; from the queue it goes to
@@ -26,8 +28,24 @@ use crate::channel::NONE;
 use crate::control::{CONTROL_WORDS, Control};
 use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArray, Val, Var};
 
-/// Slots, and blocks beyond the number of tiles, for each block that the GPU runs at a time.
-pub(crate) const SPARE: u32 = 2;
+/// Slots, and blocks beyond those that [`grid`] says, for each block that the GPU runs at a time.
+const SPARE: u32 = 2;
+/// Of so many tiles a block may leave once, in the mean.
+const TILES_A_LEAVE: u32 = 4;
+
+/// How many blocks a launch has whose tiles may be left half done.
+///
+/// Blocks that find nothing to do come at the end of a launch, one after the other on each
+/// multiprocessor, so there are no more than leaves need: one for a few tiles. A policy
+/// that `stays` for no second tile needs one for each.
+pub(crate) fn grid(tiles: u32, resident: u32, stays: bool) -> u32 {
+    let first = match stays {
+        true => resident.saturating_add(tiles / TILES_A_LEAVE).min(tiles),
+        false => tiles,
+    };
+    first.saturating_add(SPARE.saturating_mul(resident))
+}
+
 /// Words at the front of a slot: the tile's index, and the step it goes on with. As many as
 /// leave the state aligned for vectors.
 const HEADER: u32 = 4;
@@ -59,6 +77,8 @@ pub struct Pause<'k> {
     control: Control<'k>,
     /// Blocks that the GPU runs at a time.
     resident: Val<'k, u32>,
+    /// Blocks of the launch.
+    grid: Val<'k, u32>,
     /// 32-bit words of a slot.
     slot_words: u32,
     /// Here and not in registers, which bodies with much state have none to spare of.
@@ -96,29 +116,39 @@ impl<'k> Pause<'k> {
 
     /// In one thread: looks at the bell, and says whether the tile is to be left before `step`, which
     /// is not 0. Then all threads of the block save their state and end the body; the thread tells
-    /// them by way of [`Pause::left`], and its own call happens before theirs.
+    /// them by way of [`Pause::left`], and its own call happens before theirs, and before the end of
+    /// the body in thread 0.
     #[track_caller]
     pub fn look(&self, step: impl IntoVal<'k, u32>) -> Bool<'k> {
+        self.look_heard(self.hear(), step)
+    }
+
+    /// Loads the bell, for [`look_heard`](Pause::look_heard): a step later, so that nothing waits.
+    #[track_caller]
+    pub fn hear(&self) -> Val<'k, u32> {
+        self.control.bell().load_relaxed(Scope::System)
+    }
+
+    /// The same as [`look`](Pause::look), at a bell that was loaded before.
+    #[track_caller]
+    pub fn look_heard(&self, bell: Val<'k, u32>, step: impl IntoVal<'k, u32>) -> Bool<'k> {
         let (k, step) = (self.k, step.into_val(&self.k));
         let leaves = k.var(false).named("leaves");
-        k.if_(
-            self.control.bell().load_relaxed(Scope::System).ne(0),
-            || {
-                k.if_(self.take_spare(), || {
-                    let slot = k.var(self.shared.at(SAVED).load()).named("slot");
-                    k.if_(slot.get().eq(0), || self.find_slot(slot));
-                    k.if_else(
-                        slot.get().ne(0),
-                        || {
-                            self.slot(slot.get()).at(1).store(step);
-                            self.shared.at(LEFT).store(slot.get());
-                            leaves.set(true);
-                        },
-                        || self.give_spare(),
-                    );
-                });
-            },
-        );
+        k.if_(bell.ne(0), || {
+            k.if_(self.take_spare(), || {
+                let slot = k.var(self.shared.at(SAVED).load()).named("slot");
+                k.if_(slot.get().eq(0), || self.find_slot(slot));
+                k.if_else(
+                    slot.get().ne(0),
+                    || {
+                        self.slot(slot.get()).at(1).store(step);
+                        self.shared.at(LEFT).store(slot.get());
+                        leaves.set(true);
+                    },
+                    || self.give_spare(),
+                );
+            });
+        });
         leaves.get()
     }
 
@@ -127,6 +157,21 @@ impl<'k> Pause<'k> {
     #[track_caller]
     pub fn left(&self) -> Bool<'k> {
         self.slot_left().ne(0)
+    }
+
+    /// The same where `looked` holds, which is after a look, and false elsewhere. Without a branch:
+    /// a loop that can end in one has nothing in uniform registers.
+    #[track_caller]
+    pub fn left_if(&self, looked: Bool<'k>) -> Bool<'k> {
+        // Nobody writes the other one during a body.
+        let word = looked.select(self.k.c(LEFT), SAVED);
+        self.shared.at(word).load().shuffle_from(0u32).ne(0) & looked
+    }
+
+    /// The same in one thread.
+    #[track_caller]
+    pub(crate) fn left_in_one(&self) -> Bool<'k> {
+        self.shared.at(LEFT).load().ne(0)
     }
 
     /// From lane 0, so that the assembler knows that a warp agrees: else nothing that a loop counts
@@ -143,7 +188,7 @@ impl<'k> Pause<'k> {
     pub(crate) fn new(
         k: &Kernel<'k>,
         control: Control<'k>,
-        resident: Val<'k, u32>,
+        [resident, grid]: [Val<'k, u32>; 2],
         state: u32,
     ) -> Pause<'k> {
         let shared = k.shared_aligned::<u32>("heist_pause", 4, 16);
@@ -152,6 +197,7 @@ impl<'k> Pause<'k> {
             k: *k,
             control,
             resident,
+            grid,
             slot_words: slot_words(state),
             shared,
         }
@@ -168,26 +214,19 @@ impl<'k> Pause<'k> {
         let k = self.k;
         let index = k.var(NONE).named("first");
         let place = k.var(0u32).named("place");
-        let drawn = k.var(false).named("drawn");
         let settled = k.var(false).named("settled");
-        let settle_without = || {
-            k.if_else(
-                drawn.get(),
-                || settled.set(self.take_spare()),
-                || {
-                    drawn.set(true);
-                    index.set(draw());
-                    settled.set(index.get().ne(NONE));
-                },
-            );
-        };
         k.loop_(|flow| {
             k.if_(leader, || {
                 k.if_(place.get().eq(0), || place.set(self.take_place()));
                 k.if_else(
                     place.get().ne(0),
                     || self.take(place.get(), index, settled),
-                    settle_without,
+                    || {
+                        k.if_(self.take_spare(), || {
+                            index.set(draw());
+                            settled.set(true);
+                        });
+                    },
                 );
                 self.shared.at(SETTLED).store(settled.get().to_u32());
             });
@@ -198,45 +237,64 @@ impl<'k> Pause<'k> {
         index.get()
     }
 
-    /// Behind the body, in every thread: whether the tile at `index` was left. If so it is queued,
-    /// else its slot, if it had one, is free.
+    /// Behind the body, in the scheduler thread: whether the tile at `index` was left.
     #[track_caller]
-    pub(crate) fn settle(&self, leader: Bool<'k>, index: Val<'k, u32>) -> Bool<'k> {
-        let k = self.k;
-        k.comment("was it left half done?");
-        // All threads have saved their state, or read what was saved.
-        k.sync();
-        let slot = self.slot_left();
+    pub(crate) fn leaves(&self, index: Val<'k, u32>) -> Bool<'k> {
+        let slot = self.shared.at(LEFT).load();
         let left = slot.ne(0);
-        k.if_(leader, || {
-            k.if_(left, || {
-                self.slot(slot).store(index);
-                self.queue(slot);
-            });
-            let saved = self.shared.at(SAVED).load();
-            k.if_(!left & saved.ne(0), || {
-                self.taken(saved - 1).store_release(Scope::Gpu, 0u32);
-                // A barrier follows before the next body.
-                self.shared.at(SAVED).store(0u32);
-                self.shared.at(FROM).store(0u32);
-            });
-        });
+        self.k.if_(left, || self.slot(slot).store(index));
         left
     }
 
-    /// One more spare block: a running block has drawn a ticket.
+    /// In every thread, behind a barrier that follows the body: a slot that the tile had is free,
+    /// unless it was left there again. A barrier follows before the next body, where one is needed.
     #[track_caller]
-    pub(crate) fn give_spare(&self) {
-        self.control.spare().reduce_add(1i32);
+    pub(crate) fn settle(&self, leader: Bool<'k>) {
+        let k = self.k;
+        let saved = self.shared.at(SAVED).load().shuffle_from(0u32);
+        k.if_(saved.ne(0), || {
+            k.sync();
+            k.if_(leader, || {
+                k.if_(self.shared.at(LEFT).load().eq(0), || {
+                    self.taken(saved - 1).store_release(Scope::Gpu, 0u32);
+                });
+                self.shared.at(SAVED).store(0u32);
+                self.shared.at(FROM).store(0u32);
+            });
+            k.sync();
+        });
+    }
+
+    /// In the scheduler thread of a block that leaves, behind that barrier: queues the tile that
+    /// was left, if one was. All threads have saved their state.
+    #[track_caller]
+    pub(crate) fn queue_left(&self) {
+        let slot = self.shared.at(LEFT).load();
+        self.k.if_(slot.ne(0), || self.queue(slot));
+    }
+
+    /// Whether a block is still to come that no half-done tile waits for.
+    #[track_caller]
+    pub(crate) fn is_spare(&self) -> Bool<'k> {
+        self.spare(self.control.spare().load_relaxed(Scope::Gpu))
+    }
+
+    /// The same of the word, which begins at zero.
+    fn spare(&self, word: Val<'k, i32>) -> Bool<'k> {
+        (word + self.grid.cast::<i32>()).gt(0)
     }
 
     /// Takes a spare block, if there is one.
     #[track_caller]
     fn take_spare(&self) -> Bool<'k> {
-        let before = self.control.spare().atomic_add(-1i32);
-        let took = (before + self.slots().cast::<i32>()).gt(0);
+        let took = self.spare(self.control.spare().atomic_add(-1i32));
         self.k.if_(!took, || self.give_spare());
         took
+    }
+
+    #[track_caller]
+    fn give_spare(&self) {
+        self.control.spare().reduce_add(1i32);
     }
 
     /// Puts a slot, whose number plus one is given, in the queue.
@@ -303,7 +361,7 @@ impl<'k> Pause<'k> {
         );
     }
 
-    /// Slots, and blocks beyond the number of tiles.
+    /// How many slots there are.
     fn slots(&self) -> Val<'k, u32> {
         self.resident * SPARE
     }

@@ -3,7 +3,7 @@
 use crate::control::CONTROL_WORDS;
 use crate::hidden::{HiddenWith, Numbers};
 use crate::order::OrderError;
-use crate::pause::{SPARE, area_words};
+use crate::pause::{self, area_words};
 use crate::policy::Policy;
 use crate::program::control_words;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
@@ -114,8 +114,10 @@ impl<A: KernelParams> TiledKernel<A> {
         let workers = match (self.shape.persistent(), self.shape.pause) {
             (true, _) => resident.min(count),
             (false, None) => count,
-            // A block that leaves its tile half done has ended none.
-            (false, Some(_)) => count.saturating_add(SPARE.saturating_mul(resident)),
+            (false, Some(_)) => {
+                let stays = self.shape.policy.constant() != Some(false);
+                pause::grid(count, resident, stays)
+            }
         };
         if workers.saturating_mul(cluster.x) > MOST_BLOCKS {
             return Err(PlanError::TooMany {

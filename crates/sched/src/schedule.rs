@@ -72,6 +72,14 @@ impl Schedule {
         self
     }
 
+    /// The same where tiles are left half done once the bell is rung, with late submission, which
+    /// that takes.
+    #[must_use]
+    pub fn pausing(mut self) -> Schedule {
+        self.pausing = true;
+        self.submit(Submit::Late)
+    }
+
     /// The same, watched.
     #[must_use]
     pub fn watch(mut self, watch: Watch) -> Schedule {

@@ -204,7 +204,7 @@ impl<'k> TileLoop<'k> {
         let sweeper = Sweeper::new(k, control, swept, workers);
         let pause = shape
             .pause
-            .map(|state| Pause::new(k, control, hidden.resident, state));
+            .map(|state| Pause::new(k, control, [hidden.resident, workers], state));
         let drawer = classes.and_then(|classes| {
             let held = OnceCell::new();
             k.if_(leader, || {
@@ -347,11 +347,8 @@ impl<'k> TileLoop<'k> {
         match self.shape.source {
             TileSource::Direct => self.run(body),
             TileSource::Static => self.deal(body, ahead),
-            TileSource::Clc | TileSource::Ticket if self.shape.policy.constant() == Some(false) => {
+            TileSource::Clc | TileSource::Ticket if self.never_asks() && self.pause.is_none() => {
                 self.run(body);
-                if let Some(pause) = &self.pause {
-                    let _ = pause.settle(self.leader, self.index.get());
-                }
                 if let Asking::Tickets(tickets) = &self.asking {
                     k.if_(self.leader, || tickets.retire());
                 }
@@ -360,6 +357,10 @@ impl<'k> TileLoop<'k> {
         }
         self.finish(true);
         Done(PhantomData)
+    }
+
+    fn never_asks(&self) -> bool {
+        self.shape.policy.constant() == Some(false)
     }
 
     /// The request whose answers the hardware sends to every block.
@@ -431,7 +432,7 @@ impl<'k> TileLoop<'k> {
             let ends = || scribe.tile_ends(tile.number(), inside, then);
             k.one_thread(|| match &self.pause {
                 None => ends(),
-                Some(pause) => k.if_(!pause.left(), ends),
+                Some(pause) => k.if_(!pause.left_in_one(), ends),
             });
         }
     }
@@ -489,9 +490,6 @@ impl<'k> TileLoop<'k> {
                 k.sync_warp();
             }
             self.run(body);
-            if let Some(pause) = &self.pause {
-                flow.break_if(pause.settle(self.leader, self.index.get()));
-            }
             let plain = self.judge.is_none() && self.drawer.is_none();
             let quiet = plain && self.scribe.is_none();
             let decide = || {
@@ -512,7 +510,13 @@ impl<'k> TileLoop<'k> {
                 // Nobody has to look before all blocks do.
                 (Some(_), Submit::Early) if quiet => {}
                 (Some(_), Submit::Late) if quiet => k.if_(self.leader, || self.submit()),
-                _ => k.if_(self.leader, decide),
+                _ => k.if_(self.leader, || match &self.pause {
+                    None => decide(),
+                    Some(pause) => {
+                        let left = pause.leaves(self.index.get());
+                        k.if_else(left, || channel.send(k.c(NONE)), decide);
+                    }
+                }),
             }
             if let (Some(ahead), Some(_)) = (ahead, self.answered()) {
                 k.one_thread(|| self.begin(channel.peek(), ahead));
@@ -523,6 +527,9 @@ impl<'k> TileLoop<'k> {
             }
             let next = channel.receive();
             self.index.set(next);
+            if let Some(pause) = &self.pause {
+                pause.settle(self.leader);
+            }
             if k.cluster_size() > 1 {
                 flow.break_if(next.eq(NONE));
                 channel.release();
@@ -608,12 +615,21 @@ impl<'k> TileLoop<'k> {
     fn settle(&self, next: Var<'k, u32>) {
         let k = self.k;
         let late = self.shape.submit == Submit::Late;
-        let Some(judge) = &self.judge else {
+        let ask = || {
             if late {
                 self.submit();
             }
             self.collect(next, None);
-            return;
+        };
+        let judge = match (&self.judge, &self.pause) {
+            (Some(judge), _) => judge,
+            (None, Some(pause)) if self.never_asks() => {
+                return k.if_(!pause.is_spare(), || {
+                    self.note(RecordKind::Overruled);
+                    ask();
+                });
+            }
+            (None, _) => return ask(),
         };
         if late {
             judge.pending.set(false);
@@ -637,6 +653,16 @@ impl<'k> TileLoop<'k> {
             self.collect(next, Some(judge));
             return;
         }
+        if let Some(pause) = &self.pause {
+            // The same where no block is to come that could.
+            k.if_(!judge.pending.get(), || {
+                k.if_(!pause.is_spare(), || {
+                    self.note(RecordKind::Overruled);
+                    self.submit();
+                    judge.pending.set(true);
+                });
+            });
+        }
         k.if_else(
             judge.pending.get(),
             || self.collect(next, Some(judge)),
@@ -656,9 +682,6 @@ impl<'k> TileLoop<'k> {
             self.note(RecordKind::Granted);
             let index = self.drawn(right);
             next.set(index);
-            if let Some(pause) = &self.pause {
-                pause.give_spare();
-            }
             if let (Some(sweeper), Asking::Clc(_)) = (&self.sweeper, &self.asking) {
                 // The cluster that was taken over will not report.
                 sweeper.share.update(|share| share + 1);
@@ -706,6 +729,9 @@ impl<'k> TileLoop<'k> {
         let judge = self.judge.as_ref().filter(|_| decided);
         if judge.is_some() || self.sweeper.is_some() {
             k.if_(self.leader, || {
+                if let Some(pause) = &self.pause {
+                    pause.queue_left();
+                }
                 if let Some(judge) = judge {
                     judge.policy.leave(&judge.cx);
                 }

@@ -2,6 +2,7 @@
 
 use super::kernel;
 use super::launch::seconds;
+use super::schedule::{usual_policy, usual_source};
 use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
 use crate::file;
 use crate::progress::Waiting;
@@ -42,6 +43,7 @@ Examples:
   heist run uniform --source static --device gpu --tiles 16384 --mean 4000
   heist run gemm m=300 n=200 k=100 layout=tn dtype=f16
   heist run attention queries=512 mask=causal variant=persistent --device gpu
+  heist run gemm m=256 n=512 k=4096 --pausing --device sim:h200
 
 Exit status: 0 every tile ran exactly once and every element is right, 1 not so, 2 it could
 not be run.")]
@@ -86,8 +88,13 @@ pub(crate) struct Run {
     /// Blocks of a cluster, such as 1x2.
     #[arg(long)]
     cluster: Option<Dim3>,
+    /// Leave a tile half done when the launch's bell is rung; another block goes on with it later.
+    /// With tickets, late submission and until-asked, unless a flag says otherwise. For kernels
+    /// that can.
+    #[arg(long)]
+    pausing: bool,
     /// A kernel's tiles and schedule, as `heist tune` names them: 'rows=128 cols=256 depth=64 stages=4'.
-    #[arg(long, value_name = "WORDS", conflicts_with_all = ["policy", "source", "order", "submit", "cluster"])]
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["policy", "source", "order", "submit", "cluster", "pausing"])]
     candidate: Option<Candidate>,
     /// sim:b200, sim:h200, sim:l4, ... or gpu.
     #[arg(long, default_value = "sim:b200")]
@@ -170,6 +177,11 @@ impl Run {
         device: &Device,
         settings: &Settings,
     ) -> Result<Schedule, BadQuestion> {
+        if self.pausing {
+            return Err(question(
+                "--pausing is for kernels: the tiles of a workload can't be left half done",
+            ));
+        }
         let policy = self.policy()?;
         let arch = device.arch().map_err(question)?;
         if self.source.as_deref() == Some("auto") {
@@ -203,7 +215,8 @@ impl Run {
     }
 
     fn policy(&self) -> Result<AnyPolicy, BadQuestion> {
-        let text = self.policy.as_deref().unwrap_or("greedy");
+        let text = self.policy.as_deref();
+        let text = text.unwrap_or(usual_policy(self.pausing));
         let policy = text.parse().map_err(question)?;
         if !self.loaded && self.swap.is_empty() {
             return Ok(policy);
@@ -232,7 +245,11 @@ impl Run {
     /// The schedule of a kernel, which has one of its own unless a flag asks for another.
     fn asked(&self, device: &Device) -> Result<Option<Schedule>, BadQuestion> {
         let flags = [&self.policy, &self.source, &self.order, &self.submit];
-        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() && !self.loaded {
+        if flags.iter().all(|flag| flag.is_none())
+            && self.cluster.is_none()
+            && !self.loaded
+            && !self.pausing
+        {
             return Ok(None);
         }
         let arch = device.arch().map_err(question)?;
@@ -245,10 +262,13 @@ impl Run {
                 ));
             }
             Some(text) => text.parse().map_err(question)?,
-            None => TileSource::auto(arch, &policy, true).source,
+            None => usual_source(self.pausing, arch, &policy),
         };
         source.check(arch, self.cluster()).map_err(question)?;
         let mut schedule = Schedule::new(source).policy(policy);
+        if self.pausing {
+            schedule = schedule.pausing();
+        }
         if let Some(submit) = &self.submit {
             schedule = schedule.submit(submit.parse().map_err(question)?);
         }

@@ -24,24 +24,49 @@ pub(super) struct ScheduleFlags {
     /// Blocks of a cluster, such as 1x2.
     #[arg(long)]
     cluster: Option<Dim3>,
+    /// Leave a tile half done when the launch's bell is rung; another block goes on with it later.
+    /// With tickets, late submission and until-asked, unless a flag says otherwise.
+    #[arg(long)]
+    pausing: bool,
+}
+
+/// The policy of a schedule that says none.
+pub(super) fn usual_policy(pausing: bool) -> &'static str {
+    match pausing {
+        false => "greedy",
+        true => "until-asked",
+    }
+}
+
+/// The source of a schedule that says none.
+pub(super) fn usual_source(pausing: bool, arch: Arch, policy: &AnyPolicy) -> TileSource {
+    match pausing {
+        false => TileSource::auto(arch, policy, true).source,
+        // Others have no block for a tile that is left.
+        true => TileSource::Ticket,
+    }
 }
 
 impl ScheduleFlags {
     /// The schedule that was asked for, if one was.
     pub(super) fn schedule(&self, arch: Arch) -> Result<Option<Schedule>, BadQuestion> {
         let flags = [&self.policy, &self.source, &self.order, &self.submit];
-        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() {
+        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() && !self.pausing {
             return Ok(None);
         }
-        let text = self.policy.as_deref().unwrap_or("greedy");
+        let text = self.policy.as_deref();
+        let text = text.unwrap_or(usual_policy(self.pausing));
         let policy: AnyPolicy = text.parse().map_err(question)?;
         let source = match &self.source {
             Some(text) => text.parse().map_err(question)?,
-            None => TileSource::auto(arch, &policy, true).source,
+            None => usual_source(self.pausing, arch, &policy),
         };
         let cluster = self.cluster.unwrap_or(Dim3::ONE);
         source.check(arch, cluster).map_err(question)?;
         let mut schedule = Schedule::new(source).policy(policy);
+        if self.pausing {
+            schedule = schedule.pausing();
+        }
         if let Some(submit) = &self.submit {
             schedule = schedule.submit(submit.parse().map_err(question)?);
         }

@@ -14,6 +14,7 @@ pub(crate) mod gather;
 mod kernel;
 mod leave;
 mod operand;
+pub(crate) mod pieces;
 mod problem;
 mod reference;
 mod row_scales;

@@ -163,7 +163,11 @@ impl Variant for Warpgroups {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         problem.check()?;
-        let tiling = choose::tiling(problem, target);
+        let mut tiling = choose::tiling(problem, target);
+        if schedule.is_some_and(|schedule| schedule.pausing) {
+            // Blocks of a cluster can't leave one by one.
+            tiling.cluster = 1;
+        }
         let plan = plan_with_tiling(problem, tiling, schedule, target)?;
         Ok(over_operands(plan, self.name(), problem))
     }

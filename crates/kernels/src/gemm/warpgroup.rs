@@ -6,6 +6,7 @@
 //! rows that start at multiples of 16 bytes; elements past their edges are zero.
 
 use super::gather::{GATHERERS, Gather};
+use super::pieces::Pieces;
 use super::problem::Major;
 use super::scales::{BlockScales, Fetched};
 use super::tiling::{GROUP_ROWS, SPAN, Tiling};
@@ -15,6 +16,7 @@ use heist_builder::{
     WgmmaResult, WgmmaSums, f16,
 };
 use heist_launch::{Arg, BufferRef, L2Promotion, Swizzle, TensorElement, TensorMap};
+use heist_sched::Pause;
 
 /// How many times 128 bytes of the depth are added by the tensor cores before f32, where sums in two
 /// levels have no scales: the error stays that of rounding results to halves (1.7e-3 of the norm), as
@@ -59,6 +61,8 @@ pub(crate) struct Ends<'p, 'k> {
     ahead: Var<'k, u32>,
     /// The number of this thread's warpgroup; the first one copies.
     group: Val<'k, u32>,
+    /// How a tile is left half done, where it can be.
+    pieces: Option<Pieces<'k>>,
 }
 
 /// One of the two operands as the copy engine knows it, and where a tile begins
@@ -90,6 +94,17 @@ pub(crate) struct Factors<'k> {
     pub(crate) from: Val<'k, u32>,
     /// How many there are.
     pub(crate) steps: Val<'k, u32>,
+}
+
+impl<'k> Factors<'k> {
+    /// What is left once the first `done` steps are.
+    fn after(self, done: Val<'k, u32>) -> Factors<'k> {
+        Factors {
+            from: self.from + done,
+            steps: self.steps - done,
+            ..self
+        }
+    }
 }
 
 /// How the products of a tile are added.
@@ -211,12 +226,19 @@ impl<'p, 'k> Ends<'p, 'k> {
             gatherer: gathered.then(|| ring.gatherer()),
             ahead: k.var(0u32).named("ahead"),
             group: k.warp_uniform() / 4,
+            pieces: None,
         }
+    }
+
+    /// The same, and tiles can be left half done, unless rows are gathered.
+    pub(crate) fn pausing(self, pause: Option<Pause<'k>>) -> Ends<'p, 'k> {
+        let pieces = pause.map(|pause| Pieces::new(&self.k, &self.tiling, pause));
+        Ends { pieces, ..self }
     }
 
     /// One tile: `store` receives 64 rows of a warpgroup's accumulators, the first of these
     /// rows in the tile, and what `ahead` read for them before the products.
-    pub(crate) fn tile<H: WgmmaInput, A>(
+    pub(crate) fn tile<H: WgmmaInput, A: Copy>(
         &self,
         factors: Factors<'k>,
         levels: Levels<'k>,
@@ -231,7 +253,10 @@ impl<'p, 'k> Ends<'p, 'k> {
                 match factors.gather {
                     None => {
                         k.one_thread(|| {
-                            self.fill(factors, self.ahead.get(), factors.steps);
+                            match &self.pieces {
+                                None => self.fill(factors, self.ahead.get(), factors.steps),
+                                Some(pieces) => self.fill_until_asked(pieces, factors),
+                            }
                             self.ahead.set(0u32);
                         });
                         k.sync_warp();
@@ -247,6 +272,10 @@ impl<'p, 'k> Ends<'p, 'k> {
                     .map(|part| row + part * GROUP_ROWS)
                     .collect();
                 let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
+                let factors = match &self.pieces {
+                    None => factors,
+                    Some(pieces) => factors.after(pieces.agreed()),
+                };
                 let sums = match levels {
                     Levels::One => self.in_one_level::<H>(factors, &places),
                     Levels::Two(None) if places.len() == 1 => {
@@ -254,8 +283,14 @@ impl<'p, 'k> Ends<'p, 'k> {
                     }
                     Levels::Two(scales) => self.in_two_levels::<H>(factors, &places, scales),
                 };
-                for ((sums, row), read) in sums.iter().zip(places).zip(read) {
-                    store(sums, row, read);
+                let store = || {
+                    for ((sums, row), read) in sums.iter().zip(&places).zip(&read) {
+                        store(sums, *row, *read);
+                    }
+                };
+                match &self.pieces {
+                    None => store(),
+                    Some(pieces) => pieces.save_or(&sums, store),
                 }
             },
         );
@@ -272,19 +307,38 @@ impl<'p, 'k> Ends<'p, 'k> {
             .iter()
             .map(|_| WgmmaSums::zero(&k, self.tiling.cols))
             .collect();
-        k.for_range(0, factors.steps, |_| {
-            self.consumer.consume_lagging(|stage| {
-                if factors.gather.is_some() {
-                    // What threads copied becomes visible to the tensor cores.
-                    k.fence_async_shared();
-                }
-                for (sums, row) in sums.iter().zip(rows) {
-                    self.multiply::<H>(factors, stage, sums, *row, false);
-                }
-                // The products before have ended: their stage can be released.
-                sums[0].wait_for_older(rows.len() as u32);
+        let multiply = || {
+            self.each_step(factors, |_| {
+                self.consumer.consume_lagging(|stage| {
+                    if factors.gather.is_some() {
+                        // What threads copied becomes visible to the tensor cores.
+                        k.fence_async_shared();
+                    }
+                    for (sums, row) in sums.iter().zip(rows) {
+                        self.multiply::<H>(factors, stage, sums, *row, false);
+                    }
+                    // The products before have ended: their stage can be released.
+                    sums[0].wait_for_older(rows.len() as u32);
+                });
             });
-        });
+        };
+        match &self.pieces {
+            None => multiply(),
+            // Twice: the assembler waits for each product of a loop whose sums may have been
+            // loaded.
+            Some(pieces) => k.if_else(
+                pieces.agreed().ne(0),
+                || {
+                    pieces.restore(sums.iter().flat_map(WgmmaSums::vars));
+                    multiply();
+                    sums[0].wait_for_older(0);
+                },
+                || {
+                    multiply();
+                    sums[0].wait_for_older(0);
+                },
+            ),
+        }
         let sums = sums.into_iter().map(WgmmaSums::finish).collect();
         self.consumer.release_last();
         sums
@@ -306,14 +360,17 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         let add = || part.add_to(&total, 0, |_| None);
         let stages = PART / (depth / SPAN);
-        let whole = factors.steps / stages;
-        k.for_range(0, whole, |_| {
-            (0..stages).for_each(|at| stage(at == 0));
-            add();
-        });
-        k.for_range(whole * stages, factors.steps, |_| {
-            stage(true);
-            add();
+        self.restore(total.vars());
+        self.each_piece(factors, |from, to| {
+            let whole = (to - from) / stages;
+            k.for_range(0, whole, |_| {
+                (0..stages).for_each(|at| stage(at == 0));
+                add();
+            });
+            k.for_range(from + whole * stages, to, |_| {
+                stage(true);
+                add();
+            });
         });
         self.consumer.release_last();
         total
@@ -346,7 +403,8 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         (0..rows.len()).for_each(|number| fetch(number, first));
         let last = (pieces - 1, rows.len() - 1);
-        k.for_range(0, factors.steps, |step| {
+        self.restore(totals.iter().flat_map(WgmmaResult::vars));
+        self.each_step(factors, |step| {
             let block = first + step * pieces;
             // Products of 64 rows and 128 bytes of the depth; the last ones are added after the
             // stage has been released.
@@ -376,6 +434,33 @@ impl<'p, 'k> Ends<'p, 'k> {
             part.add_to(&totals[last.1], 0, by);
         });
         totals
+    }
+
+    /// Sets the sums of a tile that was left half done to what they were.
+    fn restore(&self, sums: impl Iterator<Item = Var<'k, f32>>) {
+        if let Some(pieces) = &self.pieces {
+            let sums: Vec<_> = sums.collect();
+            self.k.if_(pieces.agreed().ne(0), || {
+                pieces.restore(sums.iter().copied());
+            });
+        }
+    }
+
+    /// Calls `body` with every step of the depth, in a warpgroup that multiplies.
+    fn each_step(&self, factors: Factors<'k>, body: impl Fn(Val<'k, u32>)) {
+        match &self.pieces {
+            None => self.k.for_range(0, factors.steps, body),
+            Some(pieces) => pieces.each_step(factors.steps, body),
+        }
+    }
+
+    /// The same with the first step of each piece, and the one behind its last: all of them at
+    /// once, where a tile can't be left half done.
+    fn each_piece(&self, factors: Factors<'k>, body: impl Fn(Val<'k, u32>, Val<'k, u32>)) {
+        match &self.pieces {
+            None => body(self.k.c(0), factors.steps),
+            Some(pieces) => pieces.each_piece(factors.steps, body),
+        }
     }
 
     /// Sets sums to the products of a piece of a stage that is 128 bytes deep.
@@ -432,6 +517,28 @@ impl<'p, 'k> Ends<'p, 'k> {
     fn fill(&self, factors: Factors<'k>, first: Val<'k, u32>, last: Val<'k, u32>) {
         let k = self.k;
         k.for_range(first, last, |step| self.fill_stage(factors, step));
+    }
+
+    /// Fills the stages of what is left of a tile until the bell is rung, if it is.
+    fn fill_until_asked(&self, pieces: &Pieces<'k>, factors: Factors<'k>) {
+        let k = self.k;
+        let done = pieces.done();
+        let factors = factors.after(done);
+        let step = k.var(self.ahead.get()).named("step");
+        let last = k.var(false).named("last");
+        let bell = k.var(0u32).named("bell");
+        k.while_(
+            || step.get().lt(factors.steps) & !last.get(),
+            || {
+                let next = step.get() + 1;
+                k.if_(pieces.ends(next, factors.steps), || {
+                    last.set(pieces.pause.look_heard(bell.get(), done + next));
+                });
+                self.fill_stage(factors, step.get());
+                bell.set(pieces.pause.hear());
+                step.set(next);
+            },
+        );
     }
 
     /// Issues the bulk copies of a stage.

@@ -4,6 +4,7 @@
 use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
 use super::leave::{Share, Staged, Staging, store_share, store_turned};
+use super::pieces::state_words;
 use super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::row_scales::Ahead;
 use super::scales::{BLOCK, BlockScales};
@@ -250,7 +251,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     let tiled = Tiled::<WgmmaArgs>::new("gemm_wgmma", tiles)
         .schedule(schedule)
         .block(tiling.threads())
-        .min_blocks(tiling.blocks);
+        .min_blocks(tiling.blocks)
+        .state(state_words(tiling));
     let tiled = match tiling.cluster {
         1 => tiled,
         // The blocks of a cluster work together past the last tile too.
@@ -258,7 +260,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
     };
     tiled.build(arch, |k, args, tiles| {
         let ring = ring(k, tiling, form.majors, false);
-        let ends = Ends::new(k, tiling, &ring, &[args.left, args.right], false);
+        let ends =
+            Ends::new(k, tiling, &ring, &[args.left, args.right], false).pausing(tiles.pause());
         let staged = match form.way {
             Way::Staged(shape) => Some(Staged::new(k, tiling, shape, Some(args.out))),
             Way::Rows(shape) => Some(Staged::new(k, tiling, shape, None)),

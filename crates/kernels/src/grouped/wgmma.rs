@@ -12,6 +12,7 @@ use super::table::Found;
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
 use crate::gemm::gather::Gather;
+use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Side, ring};
 use crate::gemm::{
     Epilogue, Finish, Gated, Input, Load, Major, Output, Placed, Scales, Stored, Tiling, left,
@@ -129,66 +130,71 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
     arch: Arch,
 ) -> Result<TiledKernel<WgmmaArgs>, BuildError> {
     let tiling = &form.tiling;
-    Tiled::<WgmmaArgs>::new("grouped_gemm_wgmma", tiles)
+    let tiled = Tiled::<WgmmaArgs>::new("grouped_gemm_wgmma", tiles)
         .schedule(schedule)
         .block(tiling.threads())
-        .min_blocks(tiling.blocks)
-        .build(arch, |k, args, tiles| {
-            // As the table and the check know them; the matrices themselves are
-            // the copy engine's.
-            let known = GroupedArgs {
-                a: args.d,
-                b: args.d,
-                d: args.d,
-                shapes: args.shapes,
-                places: args.places,
-                record: args.record,
-                groups: args.groups,
-                n: args.n,
-                k: args.k,
-                a_len: args.a_len,
-                b_len: args.b_len,
-                d_len: args.d_len,
-            };
-            let gathered = form.fused.gathered.is_some();
-            let ring = ring(k, tiling, [Major::Depth, form.cut.b_major], gathered);
-            let maps = [args.b, args.a];
-            let maps = if gathered { &maps[..1] } else { &maps[..] };
-            let ends = Ends::new(k, tiling, &ring, maps, gathered);
-            let work = Work {
-                args: &args,
-                groups: Groups::new(k, known, [args.a, args.b], form.cut),
-                form: *form,
-            };
-            let body = |tile| {
-                work.groups.locate(tile, |found, sides| {
-                    let col0 = sides[1].first;
-                    work.groups.if_good(found, col0, || {
-                        ends.tile::<H, ()>(
-                            work.factors(found, sides),
-                            Levels::One,
-                            |_| (),
-                            |sums, row, ()| {
-                                k.comment("the epilogue");
-                                work.store::<O>(k, found, [found.row + row, col0], sums);
-                            },
-                        );
-                    });
+        .min_blocks(tiling.blocks);
+    let tiled = match form.fused.gathered {
+        None => tiled.state(state_words(tiling)),
+        // The threads that gather rows do not learn when to stop.
+        Some(_) => tiled,
+    };
+    tiled.build(arch, |k, args, tiles| {
+        // As the table and the check know them; the matrices themselves are
+        // the copy engine's.
+        let known = GroupedArgs {
+            a: args.d,
+            b: args.d,
+            d: args.d,
+            shapes: args.shapes,
+            places: args.places,
+            record: args.record,
+            groups: args.groups,
+            n: args.n,
+            k: args.k,
+            a_len: args.a_len,
+            b_len: args.b_len,
+            d_len: args.d_len,
+        };
+        let gathered = form.fused.gathered.is_some();
+        let ring = ring(k, tiling, [Major::Depth, form.cut.b_major], gathered);
+        let maps = [args.b, args.a];
+        let maps = if gathered { &maps[..1] } else { &maps[..] };
+        let ends = Ends::new(k, tiling, &ring, maps, gathered).pausing(tiles.pause());
+        let work = Work {
+            args: &args,
+            groups: Groups::new(k, known, [args.a, args.b], form.cut),
+            form: *form,
+        };
+        let body = |tile| {
+            work.groups.locate(tile, |found, sides| {
+                let col0 = sides[1].first;
+                work.groups.if_good(found, col0, || {
+                    ends.tile::<H, ()>(
+                        work.factors(found, sides),
+                        Levels::One,
+                        |_| (),
+                        |sums, row, ()| {
+                            k.comment("the epilogue");
+                            work.store::<O>(k, found, [found.row + row, col0], sums);
+                        },
+                    );
                 });
+            });
+        };
+        let done = if form.cut.check {
+            // No copy is issued before the tile has passed the check.
+            tiles.each(body)
+        } else {
+            let begin = |tile| {
+                let locate = |found, sides| ends.begin(work.factors(found, sides));
+                work.groups.locate(tile, locate);
             };
-            let done = if form.cut.check {
-                // No copy is issued before the tile has passed the check.
-                tiles.each(body)
-            } else {
-                let begin = |tile| {
-                    let locate = |found, sides| ends.begin(work.factors(found, sides));
-                    work.groups.locate(tile, locate);
-                };
-                tiles.each_ahead(body, begin)
-            };
-            ends.finish();
-            done
-        })
+            tiles.each_ahead(body, begin)
+        };
+        ends.finish();
+        done
+    })
 }
 
 /// What a kernel makes of its groups.

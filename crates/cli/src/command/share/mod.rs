@@ -21,7 +21,7 @@ use std::path::PathBuf;
 The batch runs back to back on a stream of low priority. A row is a schedule of it: `own`, the
 kernel's default, or source, moment, policy and order (the kernel's own unless said); `+N` behind
 it leaves N multiprocessors free. A policy with `until-asked` is asked, by its bell, whenever the interactive kernel comes;
-`pausing` before it leaves tiles half done then, where the kernel can (attention on Hopper).
+`pausing` before it leaves tiles half done then, where the kernel can (attention and GEMM on Hopper).
 
 A simulated GPU takes kernels that stand in for them: as many tiles under the same schedule, as
 many blocks on a multiprocessor, and tiles that only take their time. --trace draws both tenants.

@@ -1,46 +1,9 @@
-//! Attention whose tiles are left half done when the bell is rung, on the simulated GPU: against
-//! softmax in f64, with all checks on.
+//! Attention, against softmax in f64.
 
-use heist_builder::Arch;
+use crate::ringer::{PAUSING, TARGET, ring_beside, schedule};
 use heist_kernels::attention::*;
-use heist_kernels::{Job, KernelError, Target};
-use heist_launch::{BufferRef, Outcome};
-use heist_ptx::arch::Gpu;
+use heist_kernels::{Job, KernelError};
 use heist_run::Program;
-use heist_run::company::{Chaos, Checks, Device, Host, Options, Order, Reach, Stream, together};
-use heist_sched::{BELL_BYTES, CONTROL_WORDS, Schedule};
-
-const SMS: u32 = 2;
-const TARGET: Target = Target {
-    arch: Arch::SM_90A,
-    sms: SMS,
-};
-
-fn schedule(text: &str) -> Schedule {
-    text.parse().unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Rings and silences the bell every now and then.
-struct Ringer {
-    control: usize,
-    at: u64,
-    dice: u64,
-}
-
-impl Host for Ringer {
-    fn next(&self) -> Option<u64> {
-        Some(self.at)
-    }
-    fn act(&mut self, now: u64, reach: &mut dyn Reach) {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        self.at = now + 500 + (self.dice >> 20) % 20_000;
-        let word = u32::from(self.dice >> 40 & 3 != 0).to_le_bytes();
-        reach.write(0, self.control, BELL_BYTES as usize, &word);
-    }
-    fn ended(&mut self, _: usize, _: usize, _: u64) {}
-}
 
 /// Runs a problem under a bell that is rung at random; how many slots tiles were saved in.
 fn right(problem: &Problem, shape: WarpgroupShape, text: &str, seed: u64) -> usize {
@@ -64,64 +27,8 @@ fn run(
     let mut job = warpgroup_job(problem, shape, &schedule(text), TARGET)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     randomise(&mut job, problem, 7);
-    let device = Device::of(Gpu {
-        sms: SMS,
-        ..Gpu::H200
-    });
-    let mut saved = 0;
-    for index in 0..job.steps.len() {
-        let arguments = job.arguments(index).expect("a step");
-        let step = &job.steps[index];
-        let program = Program::from_module(&*step.entry, &step.module);
-        let control = step.readout.as_ref().map(heist_sched::Readout::control);
-        let stream = Stream {
-            priority: 0,
-            orders: vec![Order {
-                program: program.simulated().expect("a kernel"),
-                entry: &step.entry,
-                launch: &step.launch,
-                arguments: &arguments,
-                not_before: 0,
-            }],
-        };
-        let options = Options {
-            seed,
-            chaos: [Chaos::NONE, Chaos::FULL][seed as usize % 2],
-            checks: Checks::ALL,
-            ..Options::default()
-        };
-        let mut ringer = Ringer {
-            control: control.unwrap_or(0),
-            // A list of tiles, which comes before, has no bell.
-            at: control.filter(|_| rung).map_or(u64::MAX, |_| 1),
-            dice: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
-        };
-        let ran = together(&device, &[stream], &options, &mut ringer)
-            .unwrap_or_else(|error| panic!("{what}: {error:?}"));
-        let ran = &ran[0][0].report;
-        assert!(ran.diagnostics.is_empty(), "{what}: {:#?}", ran.diagnostics);
-        if let Some(control) = control {
-            saved += left_clean(&ran.outcome, control, &what);
-        }
-        job.absorb(&ran.outcome);
-    }
+    let saved = ring_beside(&mut job, &what, seed, rung);
     (job, saved)
-}
-
-/// The launch leaves its words at zero but for the bell, nobody in the queue and no slot taken. How
-/// many slots were used.
-fn left_clean(outcome: &Outcome, control: usize, what: &str) -> usize {
-    let words = outcome.output(BufferRef::Argument(control)).expect("it");
-    let mut words = words.to_vec::<u64>().expect("words");
-    words[BELL_BYTES as usize / 8] = 0;
-    let (own, behind) = words.split_at(CONTROL_WORDS);
-    assert!(own.iter().all(|word| *word == 0), "{what}: {own:?}");
-    let slots = 2 * SMS as usize;
-    let (queue, behind) = behind.split_at(slots);
-    assert!(queue.iter().all(|word| *word == 0), "{what}: {queue:?}");
-    let each = behind.chunks(behind.len() / slots);
-    each.filter(|slot| slot.iter().any(|word| *word != 0))
-        .count()
 }
 
 fn problem(queries: u32, keys: u32, dim: u32, mask: Mask) -> Problem {
@@ -142,8 +49,6 @@ fn shape(problem: &Problem, keys: u32) -> WarpgroupShape {
         ..warpgroup_shape(problem, TARGET).scheduled().paused()
     }
 }
-
-const PAUSING: &str = "ticket late pausing until-asked";
 
 #[test]
 fn every_mask_is_resumed_where_it_was_left() {

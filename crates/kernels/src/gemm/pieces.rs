@@ -1,0 +1,118 @@
+//! A tile in pieces of its depth, between which it can be left half done.
+//!
+//! The thread that copies looks at the bell before it copies the last stage of a piece, so that the
+//! warpgroups know what it decided once that stage has arrived: their loops over steps have no test.
+
+use super::tiling::Tiling;
+use heist_builder::{Bool, Global, Kernel, Ptr, Val, Var, WgmmaResult};
+use heist_sched::Pause;
+
+/// Steps of a piece: 13 us of the largest tiles on an H200. A power of two.
+const STEPS: u32 = 16;
+
+/// 32-bit words that the state of a tile takes: its sums, as its threads have them.
+pub(crate) fn state_words(tiling: &Tiling) -> u32 {
+    tiling.rows * tiling.cols
+}
+
+/// How a tile is left half done.
+#[derive(Clone, Copy)]
+pub(crate) struct Pieces<'k> {
+    k: Kernel<'k>,
+    pub(crate) pause: Pause<'k>,
+    /// Steps of a piece. The thread that copies is never a piece ahead of those that multiply.
+    steps: u32,
+    /// Threads that multiply.
+    threads: u32,
+}
+
+impl<'k> Pieces<'k> {
+    pub(crate) fn new(k: &Kernel<'k>, tiling: &Tiling, pause: Pause<'k>) -> Pieces<'k> {
+        Pieces {
+            k: *k,
+            pause,
+            steps: (tiling.stages + 2).next_power_of_two().max(STEPS),
+            threads: tiling.groups() * 128,
+        }
+    }
+
+    /// Steps that are done, in any thread.
+    pub(crate) fn done(&self) -> Val<'k, u32> {
+        self.pause.from()
+    }
+
+    /// The same in all threads of a warp, which agree, and the assembler knows it.
+    pub(crate) fn agreed(&self) -> Val<'k, u32> {
+        self.done().shuffle_from(0u32)
+    }
+
+    /// Whether a piece ends before step `next`, of `steps`, and another follows.
+    pub(crate) fn ends(&self, next: Val<'k, u32>, steps: Val<'k, u32>) -> Bool<'k> {
+        (next & (self.steps - 1)).eq(0) & next.lt(steps)
+    }
+
+    /// In a warpgroup that multiplies: calls `body` with every step until the tile ends or is left.
+    ///
+    /// One loop, not one in another: products are in flight from piece to piece, and where loops
+    /// meet the assembler would copy the sums and wait for each product.
+    pub(crate) fn each_step(&self, steps: Val<'k, u32>, body: impl Fn(Val<'k, u32>)) {
+        let k = self.k;
+        let step = k.var(0u32).named("step");
+        let end = k.var(steps).named("end");
+        k.while_(
+            || step.get().lt(end.get()),
+            || {
+                body(step.get());
+                let next = step.get() + 1;
+                step.set(next);
+                let left = self.pause.left_if(self.ends(next, steps));
+                end.set(left.select(next, end.get()));
+            },
+        );
+    }
+
+    /// The same with the first step of each piece and the one behind its last, for a body that
+    /// leaves no product in flight.
+    pub(crate) fn each_piece(
+        &self,
+        steps: Val<'k, u32>,
+        body: impl Fn(Val<'k, u32>, Val<'k, u32>),
+    ) {
+        let step = self.k.var(0u32).named("piece");
+        self.k.while_(
+            || step.get().lt(steps),
+            || {
+                let next = (step.get() + self.steps).min(steps);
+                body(step.get(), next);
+                step.set(self.pause.left().select(steps, next));
+            },
+        );
+    }
+
+    /// Sets sums to what they were when the tile was left.
+    pub(crate) fn restore(&self, sums: impl Iterator<Item = Var<'k, f32>>) {
+        self.k.comment("go on with what was left half done");
+        let saved = self.own(self.pause.saved());
+        for (index, sum) in sums.enumerate() {
+            sum.set(saved.at(index as u32 * self.threads).load());
+        }
+    }
+
+    /// Saves the sums of a tile that is left half done, or calls `store`.
+    pub(crate) fn save_or(&self, sums: &[WgmmaResult<'k>], store: impl Fn()) {
+        let save = || {
+            self.k.comment("left half done");
+            let room = self.own(self.pause.room());
+            for (index, sum) in sums.iter().flat_map(WgmmaResult::vars).enumerate() {
+                room.at(index as u32 * self.threads).store(sum.get());
+            }
+        };
+        self.k.if_else(self.pause.left(), save, store);
+    }
+
+    /// Where this thread's first sum is: neighbours have neighbouring words.
+    fn own(&self, state: Ptr<'k, Global, u32>) -> Ptr<'k, Global, f32> {
+        // The warpgroup that copies has no sums.
+        state.cast::<f32>().at(self.k.thread_index() - 128)
+    }
+}

@@ -1,0 +1,112 @@
+//! Multiplications, and grouped ones, against sums in f64.
+
+use crate::ringer::{PAUSING, TARGET, ring_beside, schedule};
+use heist_kernels::catalogue::Prepared;
+use heist_kernels::gemm::{Gemm, Input, Layout, Output, Scales, job_with_tiling, prepared};
+use heist_kernels::{Job, grouped};
+
+fn job(problem: &Gemm, tiling: &str, text: &str) -> Job {
+    let tiling = tiling.parse().expect("a tile shape");
+    job_with_tiling(problem, tiling, Some(&schedule(text)), TARGET)
+        .unwrap_or_else(|error| panic!("{problem} {tiling} {text}: {error}"))
+}
+
+/// Runs it rung for and not, and compares both results with each other and with the reference. How
+/// many slots tiles were saved in.
+fn right(made: impl Fn() -> Prepared, what: &str, seed: u64) -> usize {
+    let run = |rung| {
+        let mut prepared = made();
+        let saved = ring_beside(&mut prepared.job, what, seed, rung);
+        let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+        assert!(difference.within(prepared.bound), "{what}: {difference}");
+        let result = prepared.job.data("d").expect("results").to_vec::<u16>();
+        (result.expect("halves"), saved)
+    };
+    let ((resumed, saved), (whole, none)) = (run(true), run(false));
+    assert_eq!(none, 0, "{what}: nobody rang");
+    assert!(resumed == whole, "{what}: a tile that was resumed differs");
+    saved
+}
+
+/// Depths that end inside of a piece, with one and two warpgroups, one and two sums of each, both
+/// levels of sums, a depth in shares, and policies that stay and leave.
+#[test]
+fn every_way_to_add_is_resumed_where_it_was_left() {
+    let halves = |m, n, k| Gemm::new(m, n, k, Input::F16, Output::F16, Layout::Nn);
+    let tiny = |m, n, k| Gemm::new(m, n, k, Input::E4m3, Output::Bf16, Layout::Nt);
+    let mut saved = 0;
+    for (seed, (problem, tiling, text)) in [
+        (halves(192, 56, 1600), "wgmma:64x32x64/4", PAUSING),
+        (
+            halves(300, 32, 1480),
+            "wgmma:128x32x64/5",
+            "ticket late pausing greedy",
+        ),
+        (halves(512, 32, 1160), "wgmma:256x16x64/3", PAUSING),
+        (
+            halves(128, 40, 1160),
+            "wgmma:64x32x64/4",
+            "ticket late pausing never",
+        ),
+        (
+            halves(24, 128, 4352),
+            "wgmma:64x24x128/4/swapped/split=2",
+            PAUSING,
+        ),
+        (tiny(256, 56, 3216), "wgmma:128x32x64/4", PAUSING),
+        (
+            tiny(128, 64, 3200).scales(Scales::Blocks),
+            "wgmma:64x32x64/4",
+            "ticket late pausing max-steals(1)",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let what = format!("{problem} {tiling} {text}");
+        let made = || prepared(job(&problem, tiling, text), problem, 5);
+        saved += right(made, &what, seed as u64 + 1);
+    }
+    assert!(saved > 10, "{saved} slots were used");
+}
+
+#[test]
+fn groups_are_resumed_too() {
+    let rows = vec![70, 0, 130, 64];
+    let problem = grouped::Grouped::rows(rows, 64, 1480, Input::Bf16, Output::Bf16);
+    let made = || {
+        let schedule = schedule(PAUSING);
+        let job = grouped::FAMILY
+            .choose(Some("wgmma-64x128"), &problem, TARGET)
+            .and_then(|variant| variant.job(&problem, Some(&schedule), TARGET))
+            .unwrap_or_else(|error| panic!("{problem}: {error}"));
+        grouped::prepared(job, problem.clone(), 5)
+    };
+    let saved = right(made, &problem.to_string(), 3);
+    assert!(saved > 0, "{saved} slots were used");
+}
+
+/// A large grid has a block for every fourth tile, beside those that run at a time.
+#[test]
+fn blocks_without_work_are_few() {
+    let problem = Gemm::new(4096, 4096, 2048, Input::F16, Output::F16, Layout::Nn);
+    let blocks = |text| {
+        job(&problem, "wgmma:128x256x64/4", text).steps[0]
+            .launch
+            .grid
+            .x
+    };
+    assert_eq!(blocks(PAUSING), 2 + 512 / 4 + 2 * 2);
+    assert_eq!(blocks("ticket late pausing never"), 512 + 2 * 2);
+}
+
+#[test]
+fn a_cluster_does_not_pause() {
+    let problem = Gemm::new(256, 256, 256, Input::F16, Output::F16, Layout::Nn);
+    let tiling = "wgmma:128x128x64/4/cluster=2"
+        .parse()
+        .expect("a tile shape");
+    let error = job_with_tiling(&problem, tiling, Some(&schedule(PAUSING)), TARGET);
+    let said = error.expect_err("a cluster").to_string();
+    assert!(said.contains("blocks without clusters"), "{said}");
+}
