@@ -307,17 +307,15 @@ impl<'p, 'k> Ends<'p, 'k> {
         let k = self.k;
         let number = k.var(blocks.begin).named("number");
         let last = k.var(false).named("last");
-        let bell = k.var(0u32).named("bell");
         k.while_(
             || blocks.has(number.get()) & !last.get(),
             || {
                 let next = number.get() + 1;
                 k.if_(blocks.ends_piece(PIECE, number.get()), || {
                     let done = done + (next - blocks.begin).cast::<u32>();
-                    last.set(pause.look_heard(bell.get(), done));
+                    last.set(pause.look(done));
                 });
                 copy(number.get());
-                bell.set(pause.hear());
                 number.set(next);
             },
         );
