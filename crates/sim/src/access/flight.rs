@@ -142,7 +142,7 @@ pub(crate) struct Minds<'a> {
 /// Finds earlier accesses to `range` that do not happen before the starting lane, or that no proxy
 /// fence covers.
 pub(crate) fn unready(
-    region: &mut Region,
+    region: &Region,
     clock: &crate::race::clock::WarpClock,
     lane: u8,
     range: std::ops::Range<u64>,
@@ -166,12 +166,23 @@ pub(crate) fn unready(
             if ready == Some((access, seen.kind)) {
                 return;
             }
-            let own = seen.agent == clock.agent && seen.lane == lane;
-            let known = own || clock.knows(seen.agent, seen.clock, seen.lane, lane);
-            let fenced = seen.kind.by_proxy()
-                || fence.is_none_or(|memory| clock.knows_fenced(memory, access, lane));
+            let is_known = |(agent, time, their): (Agent, u32, u8)| {
+                let own = agent == clock.agent && their == lane;
+                own || clock.knows(agent, time, their, lane)
+            };
+            let is_fenced = |access: (Agent, u32, u8)| {
+                fence.is_none_or(|memory| clock.knows_fenced(memory, access, lane))
+            };
+            let known = is_known(access);
+            let fenced = seen.kind.by_proxy() || is_fenced(access);
             if known && fenced {
                 ready = Some((access, seen.kind));
+            } else if seen.kind.scope().is_some() {
+                // It comes after a strong write whose value it comes after a read of.
+                let mut observers = region.history.observers(at, seen);
+                if observers.any(|one| is_known(one) && is_fenced(one)) {
+                    return;
+                }
             }
             if !known || (!fenced && found.is_none()) {
                 found = Some(Unready {

@@ -328,6 +328,20 @@ impl History {
         }
     }
 
+    /// The reads that have seen a recorded write of a line.
+    pub(crate) fn observers(
+        &self,
+        line: u64,
+        seen: Seen,
+    ) -> impl Iterator<Item = (Agent, u32, u8)> {
+        let page = self
+            .pages
+            .get(line as usize / PAGE)
+            .and_then(Option::as_ref);
+        let line = page.map(|page| &page[line as usize % PAGE]);
+        line.into_iter().flat_map(move |line| line.observers(seen))
+    }
+
     /// Records the deferred reads in their lines.
     #[cold]
     #[inline(never)]

@@ -296,6 +296,17 @@ impl Line {
         traces.find_map(conflict)
     }
 
+    /// The reads that have seen a write: their agents, clocks and lanes.
+    pub(super) fn observers(&self, seen: Seen) -> impl Iterator<Item = (Agent, u32, u8)> {
+        let traces = self.more.iter().flat_map(|more| &more.list);
+        let by = (seen.agent, seen.clock, seen.kind);
+        let same =
+            move |trace: &&Trace| trace.write && (trace.agent, trace.clock, trace.kind) == by;
+        traces
+            .filter(same)
+            .flat_map(move |trace| trace.observers_of(seen.byte))
+    }
+
     /// Calls `f` for every cell of every trace that has one of `bytes`.
     pub(crate) fn each(&self, bytes: u128, mut f: impl FnMut(Seen)) {
         if self.plain.is_one() {

@@ -119,6 +119,13 @@ impl Trace {
         }
     }
 
+    /// The reads that have seen what was written to a byte.
+    pub(super) fn observers_of(&self, byte: u32) -> impl Iterator<Item = (Agent, u32, u8)> {
+        let seen = self.observers.iter();
+        seen.filter(move |one| one.bytes >> byte & 1 != 0)
+            .map(|one| (one.agent, one.clock, one.lane))
+    }
+
     /// Whether a lane comes after a read that has seen what was written to a byte.
     fn is_observed(&self, byte: u32, clock: &WarpClock, lane: u8) -> bool {
         self.observers.iter().any(|one| {
