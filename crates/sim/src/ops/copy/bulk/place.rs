@@ -308,7 +308,7 @@ impl Cx<'_> {
         }
         let block = &mut self.blocks[rank as usize];
         let found = flight::unready(
-            &mut block.shared,
+            &block.shared,
             &self.warp.clock,
             lane as u8,
             range,
