@@ -213,6 +213,10 @@ pub(crate) fn reads(region: &mut Region, range: std::ops::Range<u64>, by: (Agent
 /// Calls `f` for the lines of some bytes, with the bytes of each.
 fn each_line(range: std::ops::Range<u64>, mut f: impl FnMut(u64, u128)) {
     const LEN: u64 = LINE as u64;
+    // A copy may be of nothing, in the middle of a line.
+    if range.is_empty() {
+        return;
+    }
     for at in range.start / LEN..range.end.div_ceil(LEN) {
         let from = range.start.max(at * LEN) - at * LEN;
         let to = range.end.min((at + 1) * LEN) - at * LEN;
