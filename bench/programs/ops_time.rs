@@ -121,20 +121,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         ];
         let counters = memory(plan.workspace().counters)?;
         let scratch = memory(plan.workspace().scratch)?;
-        let operands = AttentionOperands {
-            q: Memory::device(&q),
-            k: Memory::device(&k),
-            v: Memory::device(&v),
-            out: Memory::device(&out),
-            lse: None,
-            q_starts: None,
-            k_starts: None,
-            pages: None,
-            k_scale: None,
-            v_scale: None,
-            slopes: None,
-            sinks: None,
-        };
+        let operands = AttentionOperands::new(
+            Memory::device(&q),
+            Memory::device(&k),
+            Memory::device(&v),
+            Memory::device(&out),
+        );
         let workspace = WorkspaceMemory {
             counters: Memory::device(&counters),
             scratch: Memory::device(&scratch),

@@ -309,18 +309,14 @@ fn attended(
     let (q_starts, k_starts) = (starts(|one| one.0), starts(|one| one.1));
     let packed = matches!(problem.sequences, Sequences::Packed { .. });
     let operands = AttentionOperands {
-        q: Memory::host(&q),
-        k: Memory::host(&k),
-        v: Memory::host(&v),
-        out: Memory::host_mut(&mut out),
-        lse: None,
         q_starts: packed.then_some(Memory::host(&q_starts)),
         k_starts: packed.then_some(Memory::host(&k_starts)),
-        pages: None,
-        k_scale: None,
-        v_scale: None,
-        slopes: None,
-        sinks: None,
+        ..AttentionOperands::new(
+            Memory::host(&q),
+            Memory::host(&k),
+            Memory::host(&v),
+            Memory::host_mut(&mut out),
+        )
     };
     plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
         .expect("a launch");

@@ -120,20 +120,9 @@ impl<'k> Pause<'k> {
     /// the body in thread 0.
     #[track_caller]
     pub fn look(&self, step: impl IntoVal<'k, u32>) -> Bool<'k> {
-        self.look_heard(self.hear(), step)
-    }
-
-    /// Loads the bell, for [`look_heard`](Pause::look_heard): a step later, so that nothing waits.
-    #[track_caller]
-    pub fn hear(&self) -> Val<'k, u32> {
-        self.control.bell().load_relaxed(Scope::System)
-    }
-
-    /// The same as [`look`](Pause::look), at a bell that was loaded before.
-    #[track_caller]
-    pub fn look_heard(&self, bell: Val<'k, u32>, step: impl IntoVal<'k, u32>) -> Bool<'k> {
         let (k, step) = (self.k, step.into_val(&self.k));
         let leaves = k.var(false).named("leaves");
+        let bell = self.control.bell().load_relaxed(Scope::System);
         k.if_(bell.ne(0), || {
             k.if_(self.take_spare(), || {
                 let slot = k.var(self.shared.at(SAVED).load()).named("slot");

@@ -144,6 +144,26 @@ pub struct AttentionOperands<'m> {
     pub sinks: Option<Memory<'m>>,
 }
 
+impl<'m> AttentionOperands<'m> {
+    /// Queries, keys, values and results, and nothing that only some problems have.
+    pub fn new(q: Memory<'m>, k: Memory<'m>, v: Memory<'m>, out: Memory<'m>) -> Self {
+        AttentionOperands {
+            q,
+            k,
+            v,
+            out,
+            lse: None,
+            q_starts: None,
+            k_starts: None,
+            pages: None,
+            k_scale: None,
+            v_scale: None,
+            slopes: None,
+            sinks: None,
+        }
+    }
+}
+
 impl Operands for AttentionOperands<'_> {
     const NAMES: &'static [&'static str] = &[
         "q", "k", "v", "out", "lse", "q_starts", "k_starts", "pages", "k_scale", "v_scale",

@@ -526,16 +526,14 @@ impl<'p, 'k> Ends<'p, 'k> {
         let factors = factors.after(done);
         let step = k.var(self.ahead.get()).named("step");
         let last = k.var(false).named("last");
-        let bell = k.var(0u32).named("bell");
         k.while_(
             || step.get().lt(factors.steps) & !last.get(),
             || {
                 let next = step.get() + 1;
                 k.if_(pieces.ends(next, factors.steps), || {
-                    last.set(pieces.pause.look_heard(bell.get(), done + next));
+                    last.set(pieces.pause.look(done + next));
                 });
                 self.fill_stage(factors, step.get());
-                bell.set(pieces.pause.hear());
                 step.set(next);
             },
         );
