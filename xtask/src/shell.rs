@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, io};
 
@@ -30,6 +31,14 @@ fn is_of_a_part(name: &std::ffi::OsStr) -> bool {
     name.to_string_lossy().starts_with("heist-")
 }
 
+/// What cargo starts in place of rustc, for the crates of this workspace.
+static COMPILER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Has every cargo that is started from now on compile the workspace with a program.
+pub(crate) fn compile_with(program: PathBuf) {
+    COMPILER.get_or_init(|| program);
+}
+
 /// A command in the root of the workspace.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
@@ -37,6 +46,9 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     if ONCE.load(Ordering::Relaxed) {
         command.env("CARGO_INCREMENTAL", "0");
         command.env("CARGO_PROFILE_DEV_DEBUG", "false");
+    }
+    if let Some(program) = COMPILER.get() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", program);
     }
     command
 }

@@ -4,34 +4,13 @@ use crate::shell::{self, Failed};
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// Those that are compiled with optimisation for the tests that run them (see `Cargo.toml`).
-const OPTIMISED: [&str; 7] = [
-    "arith", "builder", "kernels", "launch", "ptx", "sched", "sim",
-];
-
 /// Runs all test programs, also after one has failed.
 pub(crate) fn run() -> Result<(), Failed> {
-    // Unit tests run for seconds, and each crate is compiled once more for them: to
-    // optimise that takes minutes and saves none.
-    let plain: Vec<String> = OPTIMISED
-        .iter()
-        .flat_map(|name| {
-            let plain = format!("profile.dev.package.heist-{name}.opt-level=0");
-            ["--config".to_owned(), plain]
-        })
-        .collect();
-    let plain: Vec<&str> = plain.iter().map(String::as_str).collect();
-    // The programs of `bench` are measurements: they have no unit tests, and take long to link.
-    let units = ["--lib", "--bins", "--exclude", "heist-bench"];
-    let phases = [
-        [&units[..], &plain].concat(),
-        vec!["--test", "*"],
-        vec!["--doc"],
-    ];
+    let phases = [&["--tests"][..], &["--doc"]];
     let mut tally = Tally::default();
     let mut broken = Vec::new();
     for phase in phases {
-        let arguments = [&["test", "--workspace", "--no-fail-fast"][..], &phase].concat();
+        let arguments = [&["test", "--workspace", "--no-fail-fast"][..], phase].concat();
         if let Err(Failed(why)) = tally.cargo(&arguments) {
             broken.push(why);
         }

@@ -23,14 +23,15 @@ pub(crate) fn wheel() -> Result<PathBuf, Failed> {
 /// the package. Those of the operations for PyTorch need PyTorch: a machine that
 /// can't have it is told so, and they are skipped by name.
 pub(crate) fn test() -> Result<(), Failed> {
-    let python = installed()?;
-    if let Err(Failed(why)) = install(&python, &["torch"]) {
+    // The download goes on while cargo builds what the Rust tests need.
+    if let Err(Failed(why)) = install(&environment()?, &["torch"]) {
         eprintln!(
             "{why}\nPyTorch, and Triton with it, can't be had here: python/tests/test_torch_ops.py, \
              test_torch_refusals.py, test_torch_cuda.py, test_triton.py, test_triton_bugs.py and \
              test_pytest_plugin.py are skipped"
         );
     }
+    let python = installed()?;
     let tests = shell::root().join("python");
     shell::run(
         shell::command(&python)

@@ -9,7 +9,10 @@
 pub mod evidence;
 pub(crate) mod pack;
 mod peers;
+mod posing;
 pub(crate) mod profile;
+mod ready;
+pub mod spec;
 pub mod suite;
 
 pub use peers::{PeerError, Peers, Posed, PreparedPeer, Problem, Tensor};

@@ -2,7 +2,8 @@
 
 use super::kernel::remembered;
 use crate::answer::{BadQuestion, Output, Verdict, question};
-use crate::bench::suite::{self, Ours, Spec};
+use crate::bench::spec::{Ours, Spec};
+use crate::bench::suite;
 use crate::bench::{
     BenchError, Contest, Effort, HEADS, Outcome, Peers, Sampling, evidence, pack, profile,
 };
