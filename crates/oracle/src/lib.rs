@@ -289,8 +289,8 @@ pub fn parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
 }
 
 /// Half of `items`, as a coin falls that falls the same way every time; all of them where the
-/// environment says `HEIST_CASES=all`. ptxas takes seconds for a large kernel, and what holds for
-/// half of many alike holds for the rest almost always.
+/// environment says `HEIST_CASES=all`. ptxas and the simulator take seconds for a large kernel, and
+/// what holds for half of many alike holds for the rest almost always.
 pub fn sample<T>(items: Vec<T>) -> Vec<T> {
     let all = std::env::var_os("HEIST_CASES").is_some_and(|told| told == "all");
     let heads = |at: usize| (at as u32).wrapping_mul(0x9E37_79B9) >> 31 == 0;
