@@ -14,12 +14,12 @@ use crate::erased::Running;
 use crate::hidden::HiddenOn;
 use crate::order::{Extent, Position};
 use crate::pause::Pause;
-use crate::policy::{Policy, TileId};
+use crate::policy::Policy;
 use crate::source::{Submit, TicketGrid, TileSource};
 use crate::ticket::Tickets;
 use crate::tiled::Shape;
 use crate::watch::{RecordKind, Scribe, Watch};
-use heist_builder::{Bool, Dim3, Feature, Global, Kernel, Ptr, Request, Val, Var};
+use heist_builder::{Bool, Feature, Global, Kernel, Ptr, Request, Val, Var};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 

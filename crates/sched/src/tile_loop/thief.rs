@@ -2,7 +2,7 @@
 
 use super::{Asking, Judge, Tile, TileLoop};
 use crate::channel::NONE;
-use crate::policy::{Policy, TileId};
+use crate::policy::TileId;
 use crate::source::Submit;
 use crate::watch::RecordKind;
 use heist_builder::{Bool, Dim3, Val, Var};
