@@ -56,7 +56,10 @@ pub(crate) fn stand_in() -> Option<ExitCode> {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {:?} can't be started: {error}", compiler.get_program());
+            eprintln!(
+                "error: {:?} can't be started: {error}",
+                compiler.get_program()
+            );
             ExitCode::FAILURE
         }
     })

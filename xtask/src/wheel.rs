@@ -35,7 +35,14 @@ pub(crate) fn test() -> Result<(), Failed> {
     let tests = shell::root().join("python");
     shell::run(
         shell::command(&python)
-            .args(["-m", "pytest", "-ra", "-p", "no:cacheprovider", "--durations=25"])
+            .args([
+                "-m",
+                "pytest",
+                "-ra",
+                "-p",
+                "no:cacheprovider",
+                "--durations=25",
+            ])
             .current_dir(tests.join("tests"))
             .arg("--rootdir")
             .arg(&tests),
@@ -59,7 +66,15 @@ pub(crate) fn test_with(versions: &[&str]) -> Result<(), Failed> {
         println!("Triton {version}");
         let done = shell::run(
             shell::command(&python)
-                .args(["-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider", "--durations=25"])
+                .args([
+                    "-m",
+                    "pytest",
+                    "-q",
+                    "-ra",
+                    "-p",
+                    "no:cacheprovider",
+                    "--durations=25",
+                ])
                 .args(["-W", "ignore::heist.triton.CompilerWarning"])
                 .args(["test_triton.py", "test_triton_bugs.py", "test_gluon.py"])
                 .env("PYTHONPATH", &folder)
