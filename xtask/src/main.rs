@@ -41,7 +41,7 @@ cargo xtask COMMAND
                over a crate (another K, another sample), or those that FILE names: each must
                fail a test of those that --tests names, as CRATE or CRATE:PROGRAM (all of
                CRATE itself unless told)
-  mutate-ptx [--values] [--only TEXT] [--every N] [--schedules N] [PATH...]
+  mutate-ptx [--values] [--only TEXT] [--every N] [--schedules N] [--kernel WORDS] [PATH...]
                mistakes in the PTX of test files: each must be found
   bless        rewrite the golden files with what the code prints now
   fuzz [N]     put N mutated inputs (10 million unless told) through the parser

@@ -5,18 +5,18 @@
 //! are gone. The checker then has a finding that it has neither without the one nor without the other,
 //! which shows that it does see the accesses in question.
 
+use crate::flow::is_last;
 use crate::judge::{Original, Place};
-use crate::mutation::{Change, Mutant};
+use crate::mutation::{Change, Mutant, instruction};
 use crate::order::{ordering, without};
 
-/// Other instructions that are looked at, the nearest first.
+/// Other instructions that are taken away one at a time, the nearest first.
 const NEAREST: usize = 12;
-/// Of those of one kind, how many are taken away together.
-const TOGETHER: usize = 6;
+/// How many are taken away together.
+const TOGETHER: &[usize] = &[1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64];
 
 /// The rule by which a change breaks nothing.
 pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'static str> {
-    let opcode = mutant.opcode.as_str();
     let idle = |line: usize| originals.iter().all(|one| one.is_idle_at(line));
     if idle(mutant.line) {
         return Some(
@@ -33,31 +33,113 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
         Change::Behind(_, line) if idle(*line) => {
             Some("it changes places with what has nothing to wait for, to collect or to fence")
         }
-        Change::Behind(past, _) => {
-            let groups = [
-                ("cp.async.commit_group", "cp.async.c"),
-                ("cp.async.bulk.commit_group", "cp."),
-                ("wgmma.commit_group", "wgmma."),
-                ("tcgen05.commit", "tcgen05."),
-            ];
-            let group = groups.iter().find(|(commit, _)| opcode.starts_with(commit));
-            let same = group.is_some_and(|(_, member)| !past.starts_with(member));
-            let announces = opcode.contains("expect_tx") && past.starts_with("cp.async.bulk");
-            match (same, announces) {
-                (true, _) => {
-                    Some("a group is what was started before its commit: it has the same members")
-                }
-                (_, true) => Some(
-                    "bytes may be announced behind the copy, as long as the arrival that goes with it is still to come",
-                ),
-                _ => None,
-            }
+        Change::Behind(past, _) if has_the_same_members(&mutant.opcode, past) => {
+            Some("a group is what was started before its commit: it has the same members")
+        }
+        Change::Behind(past, _)
+            if mutant.opcode.contains("expect_tx") && past.starts_with("cp.async.bulk") =>
+        {
+            Some(
+                "bytes may be announced behind the copy, as long as the arrival that goes with it is still to come",
+            )
+        }
+        Change::Behind(_, line) if is_fenced_by_all(mutant, *line, originals) => {
+            Some("all threads that meet there fence behind the barrier instead of before it")
+        }
+        Change::Behind(past, line) if is_only_passed(mutant, past, *line, originals) => {
+            Some("what it changes places with conflicts with nothing that another thread does")
+        }
+        _ if has_nothing_behind(mutant, originals) => {
+            Some("nothing is touched behind it until the kernel ends")
         }
         _ if originals.iter().all(|one| one.shares_nothing(mutant)) => {
             Some("no two threads use the same bytes: without any order at all, nothing is found")
         }
         _ => None,
     }
+}
+
+/// Whether a commit does not change places with what would be in its group.
+fn has_the_same_members(opcode: &str, past: &str) -> bool {
+    let groups = [
+        ("cp.async.commit_group", "cp.async.c"),
+        ("cp.async.bulk.commit_group", "cp."),
+        ("wgmma.commit_group", "wgmma."),
+        ("tcgen05.commit", "tcgen05."),
+    ];
+    let group = groups.iter().find(|(commit, _)| opcode.starts_with(commit));
+    group.is_some_and(|(_, member)| !past.starts_with(member))
+}
+
+/// Whether a fence between proxies changes places with a barrier, and everybody who comes by that
+/// barrier comes by the fence right behind it. A way from one thread to another leads through the
+/// barrier, and has the other's fence on it in place of the one's: PTX asks for a fence on the way.
+fn is_fenced_by_all(mutant: &Mutant, line: usize, originals: &[Original<'_>]) -> bool {
+    let Some(text) = originals.first().map(Original::text) else {
+        return false;
+    };
+    let unguarded = |line: usize| {
+        let one = instruction(text.lines().nth(line.checked_sub(1)?)?)?;
+        (!one.is_guarded()).then_some(one)
+    };
+    let meets =
+        |line| unguarded(line).is_some_and(|one| one.is_barrier() && one.opcode.contains("sync"));
+    mutant.opcode.starts_with("fence.proxy.async")
+        && unguarded(mutant.line).is_some()
+        && meets(line)
+        && originals.iter().all(|one| one.meets_only_at(line))
+}
+
+/// Whether a barrier changes places with one access that hands nothing over itself and needs no order.
+/// What the barrier orders before all that follows is ordered as before: threads of the block that see the
+/// end of a copy have come by the barrier, too.
+fn is_only_passed(mutant: &Mutant, past: &str, line: usize, originals: &[Original<'_>]) -> bool {
+    let plain = [
+        "ld.",
+        "st.",
+        "cp.async",
+        "ldmatrix",
+        "stmatrix",
+        "wgmma.mma",
+    ];
+    let hands_over = [
+        "acquire",
+        "release",
+        "relaxed",
+        "volatile",
+        "multicast",
+        "cluster.shared",
+        "commit",
+        "wait",
+        "mbarrier.arrive",
+    ];
+    let barrier =
+        mutant.opcode.starts_with("bar.sync") || mutant.opcode.starts_with("barrier.sync");
+    barrier
+        && plain.iter().any(|start| past.starts_with(start))
+        && !hands_over.iter().any(|word| past.contains(word))
+        && originals.iter().all(|one| one.meets_only_at(mutant.line))
+        && originals.iter().all(|one| one.needs_no_order_at(line))
+}
+
+/// Whether an instruction orders something before what comes behind it, in its own thread or for a
+/// barrier in those that meet there, and nothing comes.
+fn has_nothing_behind(mutant: &Mutant, originals: &[Original<'_>]) -> bool {
+    let Some(text) = originals.first().map(Original::text) else {
+        return false;
+    };
+    let Some(line) = text.lines().nth(mutant.line - 1).and_then(instruction) else {
+        return false;
+    };
+    let is = |starts: &[&str]| starts.iter().any(|start| line.opcode.starts_with(start));
+    // A block must not end before what it has started asynchronously.
+    let asynchronous = ["complete_tx", "cp.async.mbarrier", "tcgen05.commit"];
+    let arrives_late = || asynchronous.iter().any(|how| text.contains(how));
+    let looks_back = is(&["fence.", "membar"])
+        || matches!(mutant.change, Change::Weaker("acquire", _))
+        || is(&["mbarrier.try_wait", "mbarrier.test_wait"]) && !arrives_late();
+    let meets = |line: usize| originals.iter().all(|one| one.meets_only_at(line));
+    (looks_back || line.is_barrier() && meets(mutant.line)) && is_last(text, mutant.line, &meets)
 }
 
 /// Other instructions that order the same.
@@ -70,29 +152,44 @@ pub(crate) struct Redundant {
 }
 
 impl Redundant {
-    /// Looks for them beside a mutant: each of the nearest alone, then the nearest of its own kind
-    /// together.
+    /// Looks for them beside a mutant: each of the nearest alone, then more and more of the nearest
+    /// together, those of its own kind first.
     pub(crate) fn of(mutant: &Mutant, originals: &[Original<'_>]) -> Option<Redundant> {
         let text = originals.first()?.text();
         let mut others = ordering(text);
         others.retain(|&(line, _)| line != mutant.line);
         others.sort_by_key(|(line, _)| line.abs_diff(mutant.line));
-        let family = |opcode: &str| opcode.split('.').next().map(|name| name.replace("ier", ""));
+        let family = |opcode: &str| {
+            let name = opcode.split('.').next().unwrap_or_default();
+            name.strip_suffix("rier").unwrap_or(name).to_owned()
+        };
         let own = family(&mutant.opcode);
         let alike = others.iter().filter(|(_, opcode)| family(opcode) == own);
         let alike: Vec<usize> = alike.map(|&(line, _)| line).collect();
-        let alone = others.iter().take(NEAREST).map(|&(line, _)| vec![line]);
-        let together = (2..=TOGETHER.min(alike.len())).map(|count| alike[..count].to_vec());
+        let all: Vec<usize> = others.iter().map(|&(line, _)| line).collect();
+        let alone = all.iter().take(NEAREST).map(|&line| vec![line]);
+        let together = [&alike, &all].into_iter().flat_map(|lines| {
+            let counts = TOGETHER.iter().filter(|&&count| count <= lines.len());
+            counts.map(|&count| lines[..count].to_vec())
+        });
         alone.chain(together).find_map(|lines| {
-            let all_gone = |text: &str| {
+            let gone = |text: &str, place: &dyn Fn(usize) -> usize| {
                 let mut lines = lines.iter();
-                lines.try_fold(text.to_owned(), |text, &line| without(&text, line))
+                lines.try_fold(text.to_owned(), |text, &line| without(&text, place(line)))
             };
-            let (beside, all) = (all_gone(text)?, all_gone(&mutant.text)?);
+            let beside = gone(text, &|line| line)?;
+            let all = gone(&mutant.text, &|line| mutant.line_of(line))?;
             let found = originals.iter().find_map(|original| {
                 let beside = original.findings(&beside)?;
+                // A finding of the mutant's may stand where the original's line has moved to.
+                let known = |place: &Place| {
+                    let same = |one: &Place| {
+                        one.code == place.code && mutant.line_of(one.line) == place.line
+                    };
+                    beside.iter().any(same)
+                };
                 let mut all = original.findings(&all)?.into_iter();
-                all.find(|place| !beside.contains(place))
+                all.find(|place| !known(place))
             })?;
             Some(Redundant { lines, found })
         })

@@ -1,11 +1,12 @@
 //! Whether a mutant is killed: by the static rules, by a run, or by its results.
 
+use crate::flow::renumbered;
 use crate::mutation::Mutant;
-use crate::order::{raced_to, unordered};
+use crate::order::{raced_to, trapped, unordered};
 use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
-use heist_ptx::{Code, Diagnostic, Module, Severity, Source};
+use heist_ptx::{Code, Diagnostic, Module, Severity, Source, Span};
 use heist_sim::{Budget, Chaos, Device, Options, Program};
 
 /// What became of a mutant.
@@ -145,24 +146,57 @@ impl<'f> Original<'f> {
 
     /// What is found in a text, by the rules and on the first schedule; nothing if it is not PTX.
     pub(crate) fn findings(&self, text: &str) -> Option<Vec<Place>> {
-        let module = parsed(self.file.source.name(), text)?;
         let source = Source::new(self.file.source.name(), text);
+        let place = |one: Diagnostic| Place {
+            code: one.code,
+            line: source.position(one.span).line as usize,
+        };
+        Some(self.diagnostics(text)?.map(place).collect())
+    }
+
+    fn diagnostics(&self, text: &str) -> Option<impl Iterator<Item = Diagnostic> + '_> {
+        let module = parsed(self.file.source.name(), text)?;
         let limit = self.cost.saturating_mul(20).max(100_000);
         let (_, found, _) = execute(self.run, &module, (0, Chaos::NONE), limit)?;
         let all = heist_check::check(&module).into_iter().chain(found);
         let counts =
             |one: &Diagnostic| one.severity == Severity::Error || !self.warned.contains(&one.code);
-        let place = |one: Diagnostic| Place {
-            code: one.code,
-            line: source.position(one.span).line as usize,
-        };
-        Some(all.filter(counts).map(place).collect())
+        Some(all.filter(counts))
+    }
+
+    /// Whether it does not come by a line, or the access there conflicts with no other: it is run
+    /// without any order at all, and nothing that is found then names it.
+    pub(crate) fn needs_no_order_at(&self, line: usize) -> bool {
+        if !trapped(self.text(), line).is_some_and(|probe| self.stops_at(&probe, line)) {
+            return true;
+        }
+        let text = unordered(self.text());
+        let source = Source::new(self.file.source.name(), &*text);
+        let here = |span: Span| source.position(span).line as usize == line;
+        let names = |one: Diagnostic| here(one.span) || one.others.iter().any(|it| here(it.span));
+        let found = self.diagnostics(&text);
+        let probe = trapped(&text, line);
+        probe.is_some_and(|probe| self.stops_at(&probe, line))
+            && found.is_some_and(|mut found| !found.any(names))
+    }
+
+    /// Whether the trap of a line is what stops a text.
+    fn stops_at(&self, text: &str, line: usize) -> bool {
+        let found = self.findings(text).unwrap_or_default();
+        let trap = |one: &Place| one.code == heist_ptx::rule::TRAP && one.line == line;
+        found.iter().any(trap)
     }
 
     /// Whether it does not come by a mutant's change, or needs no order at all.
     pub(crate) fn shares_nothing(&self, mutant: &Mutant) -> bool {
         let found = || self.findings(&unordered(self.text()));
         !self.comes_by(&mutant.probe) || found().is_some_and(|found| found.is_empty())
+    }
+
+    /// Whether all threads that meet at the barrier of a line meet at that line.
+    pub(crate) fn meets_only_at(&self, line: usize) -> bool {
+        let found = renumbered(self.text(), line).and_then(|text| self.findings(&text));
+        found.is_some_and(|found| found.is_empty())
     }
 
     /// Whether nothing that a line could order has been started when it runs, the first time and the

@@ -2,11 +2,12 @@
 //! survive.
 //!
 //! ```text
-//! heist-mutants [--values] [--explained] [--only TEXT] [--every N] [--schedules N] [PATH...]
+//! heist-mutants [--values] [--explained] [--only TEXT] [--every N [--from K]] [--schedules N] [--kernel WORDS]... [PATH...]
 //! ```
 //!
 //! Every file whose launches are clean is taken (`rules`, `cases` and `corpus` unless paths
-//! are given). In each, every fence, wait, commit, arrival, barrier and announcement is
+//! are given), or launches of our own kernels (`--kernel 'gemm m=64 n=64 k=64 on=sim:h200'`,
+//! `--kernel 'uniform schedule=ticket'`). In each, every fence, wait, commit, arrival, barrier and announcement is
 //! taken away or moved behind the next access, and every scope and order is made
 //! weaker, one at a time; the mutant is then checked with its launch. With `--values` comparisons
 //! are flipped and constants are incremented instead, and the results must differ. Whether a survivor
@@ -15,12 +16,14 @@
 //! and the status is 1.
 
 mod equivalence;
+mod family;
+mod flow;
 mod judge;
 mod mutation;
 mod order;
 
 use equivalence::Redundant;
-use heist_filetests::{find_files, read_directives};
+use heist_filetests::{TestFile, find_files, read_directives};
 use heist_ptx::Source;
 use judge::{Fate, Original, Place};
 use mutation::MutationKind;
@@ -38,10 +41,13 @@ struct Wish {
     only: Option<String>,
     /// Whether explained survivors are printed too.
     explained: bool,
-    /// Every n-th mutant is run.
+    /// Every n-th mutant is run, and which of the n.
     every: usize,
+    from: usize,
     /// Schedules beside the first.
     schedules: u64,
+    /// Kernels of our own, in words.
+    kernels: Vec<String>,
     paths: Vec<PathBuf>,
 }
 
@@ -52,7 +58,9 @@ impl Wish {
             only: None,
             explained: false,
             every: 1,
+            from: 0,
             schedules: 4,
+            kernels: Vec::new(),
             paths: Vec::new(),
         };
         while let Some(word) = words.next() {
@@ -70,6 +78,8 @@ impl Wish {
                 "--explained" => wish.explained = true,
                 "--only" => wish.only = Some(value()?),
                 "--every" => wish.every = number(value()?)?.max(1) as usize,
+                "--from" => wish.from = number(value()?)? as usize,
+                "--kernel" => wish.kernels.push(value()?),
                 "--schedules" => wish.schedules = number(value()?)?.into(),
                 other if other.starts_with('-') => {
                     return Err(format!("there is no option `{other}`"));
@@ -77,10 +87,30 @@ impl Wish {
                 path => wish.paths.push(path.into()),
             }
         }
-        if wish.paths.is_empty() {
+        if wish.paths.is_empty() && wish.kernels.is_empty() {
             wish.paths = ["rules", "cases", "corpus"].map(PathBuf::from).into();
         }
         Ok(wish)
+    }
+
+    /// Everything that has launches.
+    fn files(&self) -> Result<Vec<TestFile>, String> {
+        let found = find_files(&self.paths)
+            .map_err(|why| format!("{why}: run it in the repository's root, or name files"))?;
+        let read = found.iter().filter_map(|path| {
+            let text = fs::read_to_string(path).ok()?;
+            read_directives(Source::new(path.display().to_string(), text)).ok()
+        });
+        let mut files: Vec<TestFile> = read.collect();
+        for words in &self.kernels {
+            files.extend(family::files(words)?);
+        }
+        let wanted = |file: &TestFile| match &self.only {
+            Some(only) => file.source.name().contains(only.as_str()),
+            None => true,
+        };
+        files.retain(wanted);
+        Ok(files)
     }
 }
 
@@ -109,38 +139,25 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let files = match find_files(&wish.paths) {
+    let files = match wish.files() {
         Ok(files) => files,
         Err(error) => {
-            eprintln!("heist-mutants: {error}: run it in the repository's root, or name files");
+            eprintln!("heist-mutants: {error}");
             return ExitCode::from(2);
         }
     };
     let explained = explained();
     let mut count = Count::default();
     let mut turn = 0;
-    for path in files {
-        let name = path.display().to_string();
-        if wish
-            .only
-            .as_ref()
-            .is_some_and(|only| !name.contains(only.as_str()))
-        {
-            continue;
-        }
-        let Ok(text) = fs::read_to_string(&path) else {
-            continue;
-        };
-        let Ok(file) = read_directives(Source::new(&*name, text)) else {
-            continue;
-        };
+    for file in files {
+        let name = file.source.name();
         let originals = Original::of(&file);
         if originals.is_empty() {
             continue;
         }
         for mutant in mutation::all(file.source.text()) {
             turn += 1;
-            if mutant.kind != wish.kind || turn % wish.every != 0 {
+            if mutant.kind != wish.kind || turn % wish.every != wish.from % wish.every {
                 continue;
             }
             let mut fate = judge(&originals, &mutant, &wish);
@@ -148,7 +165,7 @@ fn main() -> ExitCode {
             if open && !reached(&originals, &mutant) {
                 fate = Fate::Unreached;
             }
-            let name = mutant.name(&name);
+            let name = mutant.name(name);
             let differs = fate == Fate::Wrong && wish.kind == MutationKind::Order;
             if fate == Fate::Survives || differs {
                 let verdict = Verdict::of(&mutant, &originals, fate, &name, &explained);

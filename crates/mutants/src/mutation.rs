@@ -42,6 +42,16 @@ pub(crate) struct Mutant {
 }
 
 impl Mutant {
+    /// Where another line of the original is in the mutant.
+    pub(crate) fn line_of(&self, original: usize) -> usize {
+        match self.change {
+            Change::Behind(_, behind) if (self.line + 1..=behind).contains(&original) => {
+                original - 1
+            }
+            _ => original,
+        }
+    }
+
     /// What a list of explained ones calls it.
     pub(crate) fn name(&self, file: &str) -> String {
         format!("{file}:{} {}", self.line, self.words)
@@ -135,6 +145,28 @@ pub(crate) fn instruction(line: &str) -> Option<Line<'_>> {
 impl Line<'_> {
     pub(crate) fn orders(&self) -> bool {
         ORDERING.iter().any(|start| self.opcode.starts_with(start))
+    }
+
+    /// Whether threads of a block meet there, all that come.
+    pub(crate) fn is_barrier(&self) -> bool {
+        let parts: Vec<&str> = self.opcode.split('.').collect();
+        matches!(parts[0], "bar" | "barrier")
+            && !parts.contains(&"warp")
+            && !parts.contains(&"cluster")
+    }
+
+    pub(crate) fn is_guarded(&self) -> bool {
+        !self.guard.is_empty()
+    }
+
+    /// The line without the order that it makes: gone, or for an access relaxed. None where it makes none.
+    pub(crate) fn unordered(&self) -> Option<String> {
+        if self.orders() {
+            return Some(self.removed());
+        }
+        let mut weaker = self.weaker().into_iter();
+        let relaxed = weaker.find(|(_, change)| matches!(change, Change::Weaker(_, "relaxed")));
+        relaxed.map(|(opcode, _)| self.with(&opcode, self.rest))
     }
 
     pub(crate) fn with(&self, opcode: &str, rest: &str) -> String {

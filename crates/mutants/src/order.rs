@@ -1,15 +1,14 @@
 //! The orders of a text: which lines make them, and the text without some of them.
 
-use crate::mutation::{Line, instruction};
+use crate::mutation::instruction;
 
-/// The text without the ordering instruction of a line, counted from 1, if there is one.
+/// The text without the order that a line makes, counted from 1, if it makes one.
 pub(crate) fn without(text: &str, line: usize) -> Option<String> {
     let mut lines: Vec<&str> = text.lines().collect();
     let removed = lines
         .get(line.checked_sub(1)?)
-        .and_then(|line| instruction(line))
-        .filter(Line::orders)?
-        .removed();
+        .and_then(|line| instruction(line))?
+        .unordered()?;
     lines[line - 1] = &removed;
     Some(lines.join("\n") + "\n")
 }
@@ -58,6 +57,15 @@ pub(crate) fn raced_to(text: &str, line: usize) -> Option<String> {
     Some(lines.collect::<Vec<_>>().join("\n") + "\n")
 }
 
+/// The text with a trap before the instruction of a line.
+pub(crate) fn trapped(text: &str, line: usize) -> Option<String> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let whole = lines.get_mut(line.checked_sub(1)?)?;
+    let with = instruction(whole)?.with("trap", "; ") + whole;
+    *whole = &with;
+    Some(lines.join("\n") + "\n")
+}
+
 /// The text without any order: every ordering instruction gone, every load and store weak.
 pub(crate) fn unordered(text: &str) -> String {
     const STRENGTH: &[&str] = &[
@@ -88,7 +96,7 @@ fn is_repeated(text: &str, line: usize) -> bool {
 /// The lines of a text that order something, counted from 1, and their opcodes.
 pub(crate) fn ordering(text: &str) -> Vec<(usize, &str)> {
     let lines = text.lines().enumerate();
-    let orders = |line| instruction(line).filter(Line::orders);
+    let orders = |line| instruction(line).filter(|one| one.unordered().is_some());
     lines
         .filter_map(|(at, line)| Some((at + 1, orders(line)?.opcode)))
         .collect()

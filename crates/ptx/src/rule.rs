@@ -172,6 +172,7 @@ rules! {
     MBARRIER_NO_COMPLETE = "A028" Error "an arrive.noComplete that completes the phase";
     ASYNC_OVERLAP = "A029" Error "two asynchronous writes to the same bytes in flight";
     MBARRIER_UNARMED = "A030" Error "bytes that arrive at an mbarrier that does not wait for them";
+    MBARRIER_INVAL_UNORDERED = "A031" Error "an mbarrier invalidated while others may still use it";
 
     // T: tensor cores.
     TENSOR_LOCAL = "T001" Error "a tensor-core load or store through a pointer to local memory";

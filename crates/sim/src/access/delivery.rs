@@ -96,6 +96,7 @@ impl Delivery {
         if let Some(clock) = clock {
             barrier.told.learn(clock, !sender.own);
         }
+        barrier.users.delivered(barrier.phase, sender.pc);
         barrier.count_down(bytes, in_time.then_some(sender));
         happening.team.progress += 1;
         let mut unwaited = barrier.settle(

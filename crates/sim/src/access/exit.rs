@@ -9,8 +9,10 @@ use crate::state::machine::Machine;
 use heist_ptx::{Diagnostic, rule};
 
 /// Lanes of the running warp have exited; the block's counts are updated already.
-pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
+pub(crate) fn lanes_exited(cx: &mut Cx<'_>, lanes: Mask) {
     let rank = cx.warp.rank;
+    let guests = &mut cx.blocks[rank as usize].guests;
+    guests.forget_known(&cx.warp.clock, lanes);
     if cx.warp.live == 0 {
         super::products::exited(cx);
         copies_left(cx);
@@ -20,6 +22,7 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
         return;
     }
     bulk_in_flight(cx);
+    guests_left(cx);
     super::tensor_memory::block_exited(cx);
     super::delivery::block_exited(cx);
     if let Some(pc) = cx.team.control.unanswered(rank) {
@@ -31,6 +34,26 @@ pub(crate) fn lanes_exited(cx: &mut Cx<'_>, _lanes: Mask) {
         }
         answer_kept(&cx.team.control, cx.code, cx.machine);
     }
+}
+
+/// Reports an access of a peer that nothing orders before the end of the block.
+fn guests_left(cx: &mut Cx<'_>) {
+    let rank = cx.warp.rank;
+    let Some(((agent, lane), pc)) = cx.blocks[rank as usize].guests.left() else {
+        return;
+    };
+    let by = cx.whom(agent, lane);
+    let (code, at, end) = (rule::PEER_EXITED, cx.code.span(pc), cx.code.span(cx.pc()));
+    cx.machine.findings.report(code, pc, || {
+        let message = format!(
+            "uses shared memory of block rank {rank} of the cluster, and nothing orders that before the end of that block"
+        );
+        let mut told = Diagnostic::error(code, at, message);
+        told.notes.push(format!("by {by}"));
+        told.other(end, "its last thread exits here").help(
+            "let the cluster meet behind the access (`barrier.cluster.arrive.release` and `.wait.acquire`) before any of its blocks exits",
+        )
+    });
 }
 
 /// Reports granted clusters that are never run.

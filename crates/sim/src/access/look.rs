@@ -12,6 +12,7 @@ use crate::race::shadow::Floor;
 use crate::race::touch::LineTouch;
 use crate::state::memory::region::Region;
 use crate::state::team::Team;
+use crate::state::users::Part;
 
 /// Checks a group for uninitialised bytes and races, and records it.
 #[inline]
@@ -38,6 +39,7 @@ pub(crate) fn watch_unless(
     if matches!(group.home, Home::Const | Home::Param | Home::Local) {
         return;
     }
+    note_guest(cx, group, kind);
     // Bytes in flight are not written yet; that has been reported already.
     let told =
         super::flight::check(cx, group, does) | super::flight::check_expected(cx, group, does);
@@ -66,6 +68,22 @@ pub(crate) fn watch_unless(
     }
     if look.has_found() {
         tell(cx, group, look, harmless);
+    }
+}
+
+/// Remembers who uses a peer's shared memory. A strong access may itself be what the peer waits for.
+#[inline]
+fn note_guest(cx: &mut Cx<'_>, group: &Group, kind: AccessKind) {
+    let Home::Shared(rank) = group.home else {
+        return;
+    };
+    if rank == cx.warp.rank || kind != AccessKind::Plain || !cx.machine.options.checks.races {
+        return;
+    }
+    let pc = cx.fragment.pc;
+    let guests = &mut cx.blocks[rank as usize].guests;
+    for lane in each(group.mask) {
+        guests.note((Part::Looks, 0), &cx.warp.clock, lane as u8, pc);
     }
 }
 

@@ -23,6 +23,9 @@ pub(crate) struct Block {
     pub(crate) mbarriers: crate::state::mbarrier::Mbarriers,
     pub(crate) flights: crate::state::flight::Flights,
     pub(crate) expected: crate::state::copies::Expected,
+    /// Threads of peers that have used its shared memory, as far as no thread of its own knew so when
+    /// it exited.
+    pub(crate) guests: super::users::Users,
     pub(crate) registers: crate::state::block::RegisterPool,
     pub(crate) issued: crate::state::products::Issued,
     /// Its tensor memory, once it has used any, and its SM.
@@ -46,6 +49,7 @@ impl Block {
             mbarriers: Default::default(),
             flights: Default::default(),
             expected: Default::default(),
+            guests: Default::default(),
             registers: Default::default(),
             issued: Default::default(),
             tensor: None,
@@ -67,6 +71,7 @@ impl Block {
         self.mbarriers = Default::default();
         self.flights = Default::default();
         self.expected = Default::default();
+        self.guests = Default::default();
         self.registers = Default::default();
         self.issued = Default::default();
         self.tensor = None;

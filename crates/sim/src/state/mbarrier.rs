@@ -6,6 +6,7 @@
 //! an asynchronous copy happen before the end of that phase.
 
 use super::flight::What;
+use super::users::{Ended, Users};
 use crate::race::access::Scope;
 use crate::race::clock::{ASYNCHRONOUS, Agent, Clock, Known};
 use rustc_hash::FxHashMap;
@@ -32,6 +33,7 @@ pub(crate) struct Mbarrier {
     /// Who initialised it, and when: agent, clock and lane.
     pub(crate) init: (Agent, u32, u8),
     pub(crate) init_pc: u32,
+    pub(crate) users: Users,
     /// Where a launch-control request named it, for messages.
     pub(crate) control: bool,
     pub(crate) latest: u64,
@@ -102,6 +104,8 @@ pub(crate) type PhaseEnd = (u32, u32, u64);
 #[derive(Debug, Default)]
 pub(crate) struct Mbarriers {
     pub(crate) by_offset: FxHashMap<u32, Mbarrier>,
+    /// Where there was one, and is none any more.
+    pub(crate) ended: FxHashMap<u32, Ended>,
     pub(crate) made: u32,
     /// The stretch that holds them all, so that most accesses are cleared at once.
     pub(crate) span: Option<(u64, u64)>,

@@ -22,4 +22,5 @@ pub(crate) mod products;
 pub(crate) mod team;
 pub(crate) mod tensor_map;
 pub(crate) mod tensor_memory;
+pub(crate) mod users;
 pub(crate) mod warp;

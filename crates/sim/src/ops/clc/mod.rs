@@ -23,6 +23,7 @@ use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
 use crate::state::memory::window::{SharedPlace, Window};
 use crate::state::team::Happening;
+use crate::state::users::Part;
 use heist_launch::{Decision, DecisionKind, Dim3, Time};
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
@@ -237,7 +238,7 @@ fn request(cx: &mut Cx<'_>, lane: usize, slot: u64, barrier: u64, multicast: boo
                 .help("wait for the answer first, or give each request in flight a slot of its own")
         });
     }
-    if !check_use(cx, lane, own, barrier) {
+    if !check_use(cx, lane, (own, barrier), Part::Counts) {
         return;
     }
     let targets: Vec<u32> = if multicast {

@@ -19,6 +19,7 @@ use crate::race::access::AccessKind;
 use crate::state::copies::Copy;
 use crate::state::mbarrier::arrive_later;
 use crate::state::memory::window::Window;
+use crate::state::users::Part;
 use heist_ptx::{Instruction, Operand, ScalarType, rule};
 
 /// Cycles from a copy's start until its data is there.
@@ -260,7 +261,7 @@ fn arrive(cx: &mut Cx<'_>, addr: Addr, counts: bool) -> Flow {
         |cx, group| {
             for lane in each(group.mask) {
                 let offset = group.offsets[lane] as u32;
-                if check_use(cx, lane, rank, offset) {
+                if check_use(cx, lane, (rank, offset), Part::Counts) {
                     match places.iter_mut().find(|(at, _)| *at == offset) {
                         Some((_, count)) => *count += 1,
                         None => places.push((offset, 1)),

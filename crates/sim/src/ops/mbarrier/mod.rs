@@ -16,7 +16,8 @@ use crate::race::clock::{Behind, Clock};
 use crate::state::flight::What;
 use crate::state::mbarrier::{Mbarrier, Order, Sender, Told};
 use crate::state::memory::window::Window;
-use heist_ptx::{Instruction, Operand, ScalarType, rule};
+use crate::state::users::{Ended, Part, Unordered, Users};
+use heist_ptx::{Diagnostic, Instruction, Operand, ScalarType, rule};
 use std::sync::Arc;
 
 /// The most arrivals and bytes that a phase can count.
@@ -174,14 +175,16 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
         init(cx, lane, rank, offset, count);
         return 0;
     }
-    if !check_use(cx, lane, rank, offset) {
+    if act == Act::Invalidate {
+        if is_there(cx, lane, rank, offset) {
+            invalidate(cx, lane, rank, offset);
+        }
+        return 0;
+    }
+    if !check_use(cx, lane, (rank, offset), Part::Counts) {
         return 0;
     }
     let (now, pc) = (cx.now(), cx.pc());
-    if act == Act::Invalidate {
-        invalidate(cx, rank, offset);
-        return 0;
-    }
     // The arrival carries the lane's clock, or, if it is not a release, what an earlier fence
     // covers.
     let mut carried: Vec<Arc<Clock>> = Vec::new();
@@ -240,16 +243,55 @@ fn act_on(cx: &mut Cx<'_>, act: Act, lane: usize, rank: u32, offset: u32, count:
     state
 }
 
-fn invalidate(cx: &mut Cx<'_>, rank: u32, offset: u32) {
-    let pc = cx.pc();
+fn invalidate(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) {
+    let clock = &cx.warp.clock;
+    let inval = Ended {
+        agent: clock.agent,
+        clock: clock.now,
+        lane: lane as u8,
+        pc: cx.pc(),
+    };
     let barriers = &mut cx.blocks[rank as usize].mbarriers;
-    let left = barriers.by_offset.remove(&offset);
+    let Some(mut old) = barriers.by_offset.remove(&offset) else {
+        return;
+    };
+    barriers.ended.insert(offset, inval);
     if barriers.by_offset.is_empty() {
         barriers.span = None;
     }
-    if let Some(case) = left.and_then(|mut old| old.invalidated(rank, offset, pc)) {
+    if let Some(case) = old.invalidated(rank, offset, inval.pc) {
         case.tell(cx.code, cx.machine);
+    } else if cx.machine.options.checks.races
+        && let Some(unordered) = old.unknown_to(clock, lane as u8)
+    {
+        report_unordered(cx, offset, inval, unordered);
     }
+}
+
+/// Reports an invalidation and a use without an order between them, at the invalidation.
+#[cold]
+fn report_unordered(cx: &mut Cx<'_>, offset: u32, inval: Ended, Unordered { user, pc }: Unordered) {
+    let by = cx.whom(inval.agent, inval.lane);
+    let (used, help) = match user {
+        Some((agent, lane)) => (
+            format!("{} uses it here", cx.whom(agent, lane)),
+            "let all threads meet (`bar.sync`) behind their last wait, before one of them invalidates it",
+        ),
+        None => (
+            "bytes of this copy complete at it".to_owned(),
+            "wait for the phase that they belong to before it is invalidated",
+        ),
+    };
+    let code = rule::MBARRIER_INVAL_UNORDERED;
+    let (at, there) = (cx.code.span(inval.pc), cx.code.span(pc));
+    cx.machine.findings.report(code, inval.pc, || {
+        let message = format!(
+            "invalidates the mbarrier at {offset:#x}, and nothing orders that behind its last use"
+        );
+        let mut told = Diagnostic::error(code, at, message);
+        told.notes.push(format!("by {by}"));
+        told.other(there, used).help(help)
+    });
 }
 
 /// A broken rule, the arrivals that a phase expects, those still to come, and those now.
@@ -336,6 +378,7 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
     let span = block.mbarriers.span.get_or_insert((start, end));
     *span = (span.0.min(start), span.1.max(end));
     block.shared.mark(start, 8);
+    block.mbarriers.ended.remove(&offset);
     block.mbarriers.by_offset.insert(
         offset,
         Mbarrier {
@@ -350,6 +393,7 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
             agent: own,
             init: (agent, now, lane as u8),
             init_pc: pc,
+            users: Users::default(),
             control: false,
             latest: 0,
         },
@@ -357,9 +401,44 @@ fn init(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32, count: u32) {
     cx.team.progress += 1;
 }
 
-/// Whether there is an mbarrier, and whether its init is known here.
-pub(crate) fn check_use(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) -> bool {
+/// Whether there is an mbarrier to use. Checks that its init is known here, and notes the use.
+pub(crate) fn check_use(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    (rank, offset): (u32, u32),
+    part: Part,
+) -> bool {
+    if !is_there(cx, lane, rank, offset) {
+        return false;
+    }
+    let pc = cx.pc();
+    if cx.machine.options.checks.races
+        && let Some(barrier) = cx.blocks[rank as usize].mbarriers.get_mut(offset)
+    {
+        let found = (part, barrier.phase);
+        barrier.users.note(found, &cx.warp.clock, lane as u8, pc);
+    }
+    true
+}
+
+/// The end of an mbarrier's use that a lane does not know of.
+fn invalidated_meanwhile(cx: &Cx<'_>, lane: usize, rank: u32, offset: u32) -> Option<Ended> {
+    let ended = cx.blocks[rank as usize].mbarriers.ended.get(&offset)?;
+    let own = ended.agent == cx.warp.clock.agent && usize::from(ended.lane) == lane;
+    let clock = &cx.warp.clock;
+    let known = own || clock.knows(ended.agent, ended.clock, ended.lane, lane as u8);
+    (cx.machine.options.checks.races && !known).then_some(*ended)
+}
+
+/// Whether there is an mbarrier; checks that its init is known here.
+fn is_there(cx: &mut Cx<'_>, lane: usize, rank: u32, offset: u32) -> bool {
     let Some(barrier) = cx.blocks[rank as usize].mbarriers.get(offset) else {
+        if let Some(inval) = invalidated_meanwhile(cx, lane, rank, offset) {
+            let user = Some((cx.warp.clock.agent, lane as u8));
+            let pc = cx.pc();
+            report_unordered(cx, offset, inval, Unordered { user, pc });
+            return false;
+        }
         cx.report(rule::MBARRIER_UNINITIALISED, 1 << lane, |cx, mut told| {
             told.message = format!(
                 "uses {} as an mbarrier, and nobody has initialised one there",

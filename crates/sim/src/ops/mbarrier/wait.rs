@@ -11,6 +11,7 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::Mask;
 use crate::race::sync::Offer;
 use crate::state::mbarrier::Order;
+use crate::state::users::Part;
 use heist_ptx::{Instruction, ScalarType, rule};
 use std::sync::Arc;
 
@@ -76,7 +77,7 @@ impl Waiter {
                 });
                 return;
             }
-            if !check_use(cx, lane, rank, offset) {
+            if !check_use(cx, lane, (rank, offset), Part::Looks) {
                 over |= 1 << lane;
                 return;
             }

@@ -10,6 +10,7 @@ use crate::lanes::each;
 use crate::ops::mbarrier::{check_use, each_barrier};
 use crate::race::clock::{Behind, Clock, Known};
 use crate::state::team::Happening;
+use crate::state::users::Part;
 use heist_ptx::{Instruction, ScalarType, rule};
 use std::sync::Arc;
 
@@ -129,7 +130,7 @@ fn commit(cx: &mut Cx<'_>, lane: usize, ranks: &[u32], offset: u32) {
     clock.learn(agent, Known::all(number + 1));
     let clock = Arc::new(clock);
     for &rank in ranks {
-        if !check_use(cx, lane, rank, offset) {
+        if !check_use(cx, lane, (rank, offset), Part::Counts) {
             continue;
         }
         let clock = Arc::clone(&clock);

@@ -16,6 +16,7 @@ use crate::ops::memory::reduction::{op_of, type_of};
 use crate::race::access::AccessKind;
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
+use crate::state::users::Part;
 use heist_arith::atomic::{Op, Subnormals, Type};
 use heist_ptx::{Instruction, Operand, rule};
 
@@ -89,7 +90,7 @@ fn send(
         return;
     }
     if !cx.is_in_shared(lane, rank, offset, len, Does::Writes)
-        || !check_use(cx, lane, barrier_rank, barrier)
+        || !check_use(cx, lane, (barrier_rank, barrier), Part::Counts)
     {
         return;
     }

@@ -11,6 +11,7 @@ use crate::ops::mbarrier::check_use;
 use crate::race::access::{AccessKind, Scope};
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
+use crate::state::users::Part;
 use heist_arith::atomic::{Op, Subnormals, Type, apply};
 use heist_launch::TensorElement;
 use heist_ptx::rule;
@@ -127,7 +128,7 @@ impl Bulk {
         let Some(mut targets) = self.targets(cx, lane, target.0, barrier_rank) else {
             return;
         };
-        targets.retain(|&(_, rank)| check_use(cx, lane, rank, barrier));
+        targets.retain(|&(_, rank)| check_use(cx, lane, (rank, barrier), Part::Counts));
         if targets.is_empty() {
             return;
         }

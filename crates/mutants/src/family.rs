@@ -1,0 +1,125 @@
+//! Our own kernels as files to mutate: a problem of the catalogue, or a synthetic workload under a
+//! schedule, with its launches and its random data.
+
+use heist_filetests::{Action, Case, Findings, OnGpu, Run, TestFile};
+use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
+use heist_kernels::{Job, Step, Target, Work, catalogue};
+use heist_ptx::Source;
+use heist_sched::Schedule;
+use heist_sim::{Device, Options, Program};
+use std::fmt::Display;
+
+/// The launches of a kernel in words: its name, its settings, where it runs (`on=sim:h200`), and last
+/// its schedule (`schedule=ticket late max-steals(2)`), if not its own.
+pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
+    let (before, schedule) = match words.split_once("schedule=") {
+        Some((before, schedule)) => (before, Some(schedule.parse::<Schedule>().map_err(told)?)),
+        None => (words, None),
+    };
+    let mut settings: Vec<&str> = before.split_whitespace().collect();
+    let at = settings.iter().position(|word| word.starts_with("on="));
+    let device = at.map_or("sim:h200", |at| &settings.remove(at)["on=".len()..]);
+    let device = Device::named(device).map_err(told)?;
+    if settings.is_empty() {
+        return Err("a kernel has a name".to_owned());
+    }
+    let name = settings.remove(0);
+    let target = Target {
+        arch: device.gpu().arch,
+        sms: device.gpu().sms,
+    };
+    let mut job = match name.parse::<Workload>() {
+        Ok(workload) => {
+            let schedule =
+                schedule.ok_or("a workload needs a schedule, such as schedule=ticket")?;
+            scheduled(workload, &schedule, target)?
+        }
+        Err(_) => {
+            let settings = catalogue::Settings::from_words(&settings).map_err(told)?;
+            let entry = catalogue::entry(name).map_err(told)?;
+            let prepared = entry.prepare(&settings, schedule.as_ref(), target);
+            prepared.map_err(told)?.job
+        }
+    };
+    let mut files = Vec::new();
+    for index in 0..job.steps.len() {
+        let arguments = job.arguments(index).map_err(told)?;
+        let step = &job.steps[index];
+        let run = Run {
+            entry: Some(step.entry.clone()),
+            launch: step.launch,
+            arguments,
+            expects: Vec::new(),
+            device: Some(device.to_string()),
+            seed: None,
+            explore: None,
+            chaos: false,
+            cooperative: false,
+            gpu: OnGpu::IfClean,
+        };
+        let label = format!("{words}, {}", step.entry);
+        files.push(file(label, step.ptx(), run.clone()));
+        // The next launch takes what this one has made.
+        let program = Program::new(step.module.clone());
+        let program = program.map_err(|_| format!("{words} has no valid PTX"))?;
+        let options = Options::default();
+        let ran = program.run(&device, &step.entry, &step.launch, &run.arguments, &options);
+        let ran = ran.map_err(|_| format!("{words} does not run on {device}"))?;
+        job.absorb(&ran.outcome);
+    }
+    Ok(files)
+}
+
+/// Few and small tiles: enough for blocks to take more than one, and to find none left.
+fn scheduled(workload: Workload, schedule: &Schedule, target: Target) -> Result<Job, String> {
+    let size = Parameters {
+        tiles: 24,
+        mean: 3,
+        ..Parameters::default()
+    };
+    let synthetic = Synthetic::new(workload, size);
+    let kernel = build(&synthetic, schedule, target.arch).map_err(told)?;
+    let plan = kernel.plan(8).map_err(told)?;
+    let step = Step::tiled(&kernel, &plan, synthetic.arguments());
+    Ok(Job::new(workload.as_str(), Work::default()).step(step))
+}
+
+fn file(name: String, text: String, run: Run) -> TestFile {
+    let case = Case {
+        name: name.clone(),
+        line: 0,
+        action: Action::Run(Box::new(run)),
+        findings: Findings::Clean,
+        allows: Vec::new(),
+    };
+    TestFile {
+        source: Source::new(name, text),
+        cases: vec![case],
+        marks: Vec::new(),
+    }
+}
+
+fn told(error: impl Display) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::Original;
+    use crate::mutation;
+
+    #[test]
+    fn a_kernel_of_ours_is_clean_and_has_places_to_break() {
+        let files = files("gemm m=16 n=16 k=32 config=32x32x32/16x16/3 on=sim:a100").unwrap();
+        assert_eq!(Original::of(&files[0]).len(), 1);
+        assert!(mutation::all(files[0].source.text()).len() > 20);
+    }
+
+    #[test]
+    fn what_is_no_kernel_says_why() {
+        assert!(files("gemn").unwrap_err().contains("there is no kernel"));
+        assert!(files("gemm on=sim:x1").is_err());
+        assert!(files("uniform schedule=of-its-own").is_err());
+    }
+}
