@@ -102,6 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             value_dim: None,
             dtype: Dtype::Bf16,
             cache: Cache::Same,
+            append: None,
             mask: Mask::Causal,
             layout: Layout::Heads,
             scale: None,

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{HeistError, bad_word, of_op};
-use heist::kernels::attention::{Cache, Layout as Heads, Mask};
+use heist::kernels::attention::{Append, BlockMask, Cache, Layout as Heads, Mask};
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
     Added, Attention, AttentionBackward, BorrowedStream, ExpertLayer, GroupedGemm, Memory, OpError,
@@ -180,8 +180,9 @@ impl Ops {
     /// sequences lie one after the other; `queries` and `keys` are then the most.
     /// `paged` has the tokens of a page, the most of a sequence, and how many there are. `cache` is the
     /// type of keys and values: `same`, or `e4m3`; `value_dim` is the elements of a value's head, where they
-    /// are fewer than of a key's.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", value_dim=None, softcap=None, alibi=false, sinks=false, policy=None))]
+    /// are fewer than of a key's. `append` has the new keys and values of a sequence, and whether they have the cache's
+    /// type; `blocks` the queries and keys of a block of a mask, and whether sequences and heads have masks of their own.
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", value_dim=None, softcap=None, alibi=false, sinks=false, append=None, prefixes=false, documents=false, blocks=None, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention(
         &self,
@@ -204,6 +205,10 @@ impl Ops {
         softcap: Option<f32>,
         alibi: bool,
         sinks: bool,
+        append: Option<(u32, bool)>,
+        prefixes: bool,
+        documents: bool,
+        blocks: Option<(u32, u32, bool, bool)>,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = Attention {
@@ -214,6 +219,10 @@ impl Ops {
             value_dim,
             dtype: dtype.parse().map_err(bad_word)?,
             cache: cache.parse().map_err(bad_word)?,
+            append: append.map(|(rows, in_cache_type)| Append {
+                rows,
+                in_cache_type,
+            }),
             mask: mask(causal, window),
             layout: if rows { Heads::Rows } else { Heads::Heads },
             scale,
@@ -221,6 +230,14 @@ impl Ops {
                 softcap,
                 alibi,
                 sinks,
+                prefixes,
+                documents,
+                blocks: blocks.map(|(rows, keys, by_sequence, by_head)| BlockMask {
+                    rows,
+                    keys,
+                    by_sequence,
+                    by_head,
+                }),
             },
         };
         let schedule = self.schedule(policy)?;
@@ -258,6 +275,7 @@ impl Ops {
                 value_dim: None,
                 dtype: dtype.parse().map_err(bad_word)?,
                 cache: Cache::Same,
+                append: None,
                 mask: mask(causal, window),
                 layout: if rows { Heads::Rows } else { Heads::Heads },
                 scale,

@@ -177,6 +177,52 @@ def test_flash_attn_with_kvcache_of_pages():
         close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
 
 
+@pytest.mark.parametrize("tiny", [False, True])
+def test_new_keys_are_appended_by_the_kernel(tiny):
+    """In one launch for one tile of a key head, in two for more rows; new keys of the cache's own type stay as they are."""
+    for queries in (1, 20):
+        q = torch.randn(1, queries, 8, 64, dtype=BF16)
+        caches = [torch.randn(5, 32, 2, 64).to(E4M3 if tiny else BF16) for _ in range(2)]
+        new = [torch.randn(1, 3, 2, 64).to(caches[0].dtype) for _ in range(2)]
+        table, lengths = torch.tensor([[3, 1]], dtype=torch.int32), torch.tensor([30], dtype=torch.int32)
+        before = [cache.clone() for cache in caches]
+        version = caches[0]._version
+        out = ht.flash_attn_with_kvcache(q, *caches, *new, cache_seqlens=lengths, block_table=table, causal=True)
+        assert caches[0]._version > version and lengths.tolist() == [30]
+        for cache, old, rows in zip(caches, before, new):
+            old[3, 30:], old[1, :1] = rows[0, :2].view(old.dtype), rows[0, 2:]
+            assert torch.equal(cache.view(torch.uint8), old.view(torch.uint8))
+        seen = (torch.cat((c[3], c[1, :1])).double().transpose(0, 1)[None] for c in caches)
+        close(out.transpose(1, 2), attention(q.transpose(1, 2), *seen, causal=True)[0], 2e-2)
+
+
+def test_masks_that_are_data():
+    """Prefixes, documents and masks of blocks, each and together, against softmax in float64."""
+    batch, heads, rows = 2, 2, 256
+    q, k, v = (torch.randn(batch, rows, heads, 16, dtype=F16) for _ in range(3))
+    prefixes = torch.tensor([70, 0], dtype=torch.int32)
+    documents = torch.arange(rows, dtype=torch.int32) // 90
+    blocks = torch.rand(batch, 1, 2, 4) < 0.6
+    blocks[:, :, :, 0] = True
+    at = torch.arange(rows)
+    causal = at[:, None] >= at
+    same = documents[:, None] == documents
+    shown = blocks.repeat_interleave(128, 2).repeat_interleave(64, 3)
+    first = (at < prefixes.long()[:, None])[:, None, None, :]
+    for given, seen in (
+        ({"prefix_lens": prefixes}, causal | first),
+        ({"documents": documents}, (causal & same)[None, None]),
+        ({"block_mask": blocks, "block_size": (128, 64)}, causal & shown),
+        ({"prefix_lens": prefixes, "documents": documents, "block_mask": blocks, "block_size": (128, 64)}, (causal | first) & same & shown),
+    ):
+        out, lse, _ = ht.flash_attn_func(q, k, v, causal=True, return_attn_probs=True, **given)
+        scores = q.transpose(1, 2).double() @ k.transpose(1, 2).double().transpose(2, 3) / 4
+        scores = scores.masked_fill(~seen.expand_as(scores), float("-inf"))
+        want = scores.softmax(3).nan_to_num() @ v.transpose(1, 2).double()
+        close(out.transpose(1, 2), want)
+        close(lse.nan_to_num(neginf=-9.0), scores.logsumexp(3).nan_to_num(neginf=-9.0), 1e-2)
+
+
 @pytest.mark.parametrize("paged", [False, True])
 @pytest.mark.parametrize("given", [None, "one", "heads", "expanded"])
 def test_flash_attn_with_kvcache_of_eight_bits(paged, given):

@@ -50,6 +50,7 @@ E4M3 = torch.float8_e4m3fn
 x, w = t(4, 64), (t(2, 64, 64), t(2, 64, 32))
 r, ids = torch.ones(4, 1), torch.tensor([[0], [1], [1], [0]])
 offs = torch.tensor([4, 8], dtype=I32)
+on = torch.ones(1, 1, dtype=torch.bool)
 
 # (what is wrong, the call, the exception, words of its message)
 TABLE = [
@@ -109,6 +110,14 @@ TABLE = [
     ("varlen with a longest that is too short", lambda: varlen(*packed, starts, starts, 3, 4), Unsupported, "the longest sequence"),
     ("kvcache of other lengths", lambda: cached(one, *cache, cache_seqlens=offs), ValueError, "one number for each"),
     ("kvcache that is full", lambda: cached(one, *cache, one, one, cache_seqlens=16), ValueError, "do not fit"),
+    ("kvcache with keys of two types", lambda: cached(one, *tiny, one.to(E4M3), one, cache_seqlens=4), ValueError, "or of the cache's"),
+    ("prefixes of other sequences", lambda: flash(one, one, one, causal=True, prefix_lens=offs), ValueError, "one for each of 1"),
+    ("documents of other keys", lambda: flash(one, one, one, documents=offs), ValueError, "a number for each key"),
+    ("a prefix without a mask", lambda: flash(one, one, one, prefix_lens=offs[:1]), Unsupported, "mask=causal"),
+    ("small blocks", lambda: flash(one, one, one, block_mask=on, block_size=64), Unsupported, "multiples of 128"),
+    ("blocks of no size", lambda: flash(one, one, one, block_mask=on, block_size=(128,)), ValueError, "queries and keys"),
+    ("blocks of floats", lambda: flash(one, one, one, block_mask=one), ValueError, "bool of"),
+    ("too many blocks", lambda: flash(one, one, one, block_mask=on.expand(2, 2)), ValueError, "contiguous"),
     ("kvcache with keys alone", lambda: cached(one, *cache, one, cache_seqlens=4), ValueError, "give both"),
     ("kvcache with keys of other heads", lambda: cached(one, *cache, t(1, 1, 1, 16), t(1, 1, 1, 16), cache_seqlens=4), ValueError, "as in the cache"),
     # Where elements lie

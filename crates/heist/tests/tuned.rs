@@ -341,6 +341,7 @@ fn attention(sequences: Sequences, mask: Mask) -> Attention {
         value_dim: None,
         dtype: Dtype::F16,
         cache: Cache::Same,
+        append: None,
         mask,
         layout: Layout::Rows,
         scale: None,

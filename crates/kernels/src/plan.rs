@@ -42,6 +42,8 @@ pub enum Purpose {
     Input,
     /// The caller's, written.
     Output,
+    /// The caller's, read and written.
+    Updated,
     /// Scratch memory between the launches of one call; its contents before and after do not
     /// matter.
     Workspace,
@@ -72,7 +74,8 @@ impl LaunchPlan {
             name: buffer.name.clone(),
             purpose: match buffer.role {
                 Role::In => Purpose::Input,
-                Role::Out | Role::InOut => Purpose::Output,
+                Role::Out => Purpose::Output,
+                Role::InOut => Purpose::Updated,
             },
             element: buffer.data.ty(),
             len: buffer.data.len(),
@@ -123,11 +126,13 @@ impl LaunchPlan {
     pub fn job(self, contents: impl Fn(&str) -> Option<Buffer>) -> Job {
         let mut job = Job::new(self.name, self.work);
         for spec in self.buffers {
+            let given = || {
+                let zeros = || Buffer::zeros(spec.element, spec.len);
+                contents(&spec.name).unwrap_or_else(zeros)
+            };
             let (role, data) = match spec.purpose {
-                Purpose::Input => {
-                    let zeros = || Buffer::zeros(spec.element, spec.len);
-                    (Role::In, contents(&spec.name).unwrap_or_else(zeros))
-                }
+                Purpose::Input => (Role::In, given()),
+                Purpose::Updated => (Role::InOut, given()),
                 Purpose::Output | Purpose::Workspace => {
                     (Role::Out, Buffer::poisoned(spec.element, spec.len))
                 }

@@ -109,6 +109,18 @@ fn on_warpgroups() {
 #[test]
 fn decoding() {
     right(Topic::Decode, "sim:h200");
+    let by = |appender| {
+        let append = |case: &Case| match case.kernel {
+            Which::Decode(shape, _) => shape.append.map(|append| append.by),
+            _ => None,
+        };
+        let cases = cases(Topic::Decode, target());
+        cases
+            .iter()
+            .filter(|case| append(case) == Some(appender))
+            .count()
+    };
+    assert!(by(Appender::Tile) > 5 && by(Appender::Launch) > 1);
     let without = common::device("sim:a100").1;
     assert!(cases(Topic::Decode, without).is_empty());
 }
@@ -117,6 +129,75 @@ fn decoding() {
 fn what_models_add() {
     right(Topic::Models, "sim:h200");
     right(Topic::Models, "sim:a100");
+    let listed = |case: &&Case| matches!(case.kernel, Which::Warpgroups(shape) if shape.seen);
+    assert!(cases(Topic::Models, target()).iter().filter(listed).count() > 6);
+}
+
+/// What a mask of blocks hides is not read: keys and values that are NaN there change nothing.
+#[test]
+fn hidden_blocks_are_skipped() {
+    let (device, target) = common::device("sim:h200");
+    let mut problem = Problem::new(1, 1, 256, 64);
+    problem.scoring.blocks = Some(BlockMask {
+        rows: 128,
+        keys: 64,
+        by_sequence: false,
+        by_head: false,
+    });
+    let variant = FAMILY.choose(None, &problem, target).expect("a variant");
+    let mut job = variant.job(&problem, None, target).expect("a job");
+    randomise(&mut job, &problem, 7);
+    for buffer in &mut job.buffers {
+        match buffer.name.as_str() {
+            // Both blocks of queries see the first and the last block of keys.
+            "block_mask" => {
+                buffer.data = heist_launch::Buffer::from_slice(&[1u8, 0, 0, 1, 1, 0, 0, 1])
+            }
+            "k" | "v" => buffer.data.bytes_mut()[64 * 64 * 2..192 * 64 * 2].fill(0xFF),
+            _ => {}
+        }
+    }
+    common::run(&mut job, &device, &Settings::default());
+    let verdict = verify(&job, &problem, Sample::All).expect("its buffers");
+    verdict
+        .judge(&problem)
+        .expect("nothing of the hidden blocks");
+}
+
+#[test]
+fn masks_of_blocks_and_new_keys_that_can_not_be_are_told() {
+    let blocks = |rows, keys| BlockMask {
+        rows,
+        keys,
+        by_sequence: false,
+        by_head: false,
+    };
+    let told = |problem: &Problem, variant: Option<&str>| {
+        let refused = FAMILY.choose(variant, problem, target()).err();
+        refused.expect("a refusal").to_string()
+    };
+    let mut problem = Problem::new(1, 1, 256, 64);
+    problem.scoring.blocks = Some(blocks(64, 64));
+    assert!(told(&problem, None).contains("multiples of 128 queries"));
+    problem.scoring.blocks = Some(blocks(128, 128));
+    for variant in ["large", "decode"] {
+        let why = told(&problem, Some(variant));
+        assert!(why.contains("variant=wgmma alone"), "{why}");
+    }
+    problem.lengths = Lengths::Each(vec![(128, 128)]);
+    assert!(told(&problem, None).contains("fill them up"));
+    let mut problem = Problem::ragged(vec![(1, 5), (1, 2)], 1, 64);
+    let mut append = |rows, page| {
+        problem.page_size = page;
+        problem.append = Some(Append {
+            rows,
+            in_cache_type: false,
+        });
+        told(&problem, None)
+    };
+    assert!(append(1, None).contains("give `page`"));
+    assert!(append(0, Some(16)).contains("leave them out"));
+    assert!(append(3, Some(16)).contains("lengths count the new ones"));
 }
 
 /// Runs a problem on a variant with what `change` makes of its buffers; within the bound.

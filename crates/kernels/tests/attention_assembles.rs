@@ -3,8 +3,8 @@
 
 use heist_builder::Arch;
 use heist_kernels::attention::{
-    Cache, Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung, Scoring, Weights,
-    alibi, documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
+    Append, BlockMask, Cache, Config, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Rung,
+    Scoring, Weights, alibi, documents, job, schedule, softcap, warpgroup_job, warpgroup_shape,
 };
 use heist_kernels::{LaunchPlan, Step, Target};
 use heist_oracle::{MachineCodes, Ptxas, parallel, sample};
@@ -354,6 +354,18 @@ fn what_models_add_does_not_spill() {
             cases.push((problem, variant, Target { arch, sms: 132 }));
         }
     }
+    for (index, dim) in [64, 128, 256].into_iter().enumerate() {
+        let mut problem = Problem::new(8, 16, 4096, dim);
+        problem.mask = [Mask::Causal, window, Mask::Full][index];
+        problem.scoring.blocks = Some(BlockMask {
+            rows: 128,
+            keys: 128,
+            by_sequence: index > 0,
+            by_head: index > 1,
+        });
+        let arch = Arch::SM_90A;
+        cases.push((problem, "wgmma", Target { arch, sms: 132 }));
+    }
     let wrong = parallel(&sample(cases), |(problem, variant, target)| {
         let plan = FAMILY
             .plan(Some(variant), problem, *target)
@@ -390,8 +402,12 @@ fn decoding_does_not_spill() {
         let mut problem = Problem::ragged(lengths, 2 * group, dim);
         problem.kv_heads = 2;
         problem.page_size = [None, Some(16), Some(64)][index % 3];
+        problem.append = problem.page_size.map(|_| Append {
+            rows: 3,
+            in_cache_type: false,
+        });
         if index % 2 == 0 {
-            problem.page_size = None;
+            (problem.page_size, problem.append) = (None, None);
             problem.lengths = Lengths::Same {
                 batch: 2,
                 queries,

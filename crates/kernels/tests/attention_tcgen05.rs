@@ -167,6 +167,7 @@ fn what_models_add() {
             mods,
             sinks: index > 0,
             prefix: (index < 2).then_some(30),
+            blocks: None,
         };
         right(&problem);
     }

@@ -8,9 +8,13 @@ from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_
 from ._gradient import GRADIENT, GRADIENT_PACKED, HOW, QKV
 from ._layout import check, check_starts, dense, empty, fits, mostly_rows, window_of
 from ._library import define, remember
+from ._masks import MASKS, Masked
 from ._scores import SCORES, Scores
 
 _PLAIN = Scores()
+
+#: The operands that new keys and values are.
+_NEW = 12, 13
 
 # --- Sequences that are all alike -------------------------------------------
 
@@ -48,7 +52,7 @@ def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN):
 def _plan_same(q, k, v, scale, causal, left, right, policy, scores):
     what = "attention"
     check(what, q, k, v, 1, 2)
-    scores.check(what, q.shape[1])
+    scores.check(what, q, k)
     index = device_of(what, q, k, v, *scores.tensors())
     # The layout that most have; the others are copied.
     rows = mostly_rows(q, k, v)
@@ -98,6 +102,24 @@ def _like_scored(q, k, v, slopes, sinks, softcap, *how):
 
 
 attend_scored = define("attention_scored", f"{QKV}, {SCORES}, {HOW}", "(Tensor, Tensor)", _scored, _like_scored)
+
+
+def _masked(
+    q, k, v, slopes, sinks, softcap, prefixes, documents, block_mask, block_rows, block_keys, causal=False, left=-1, right=-1,
+    scale=0.0, policy="",
+):  # fmt: skip
+    masked = Masked(Scores(slopes, sinks, softcap), prefixes, documents, block_mask, block_rows, block_keys)
+    return _same(q, k, v, scale, causal, left, right, policy, True, masked)
+
+
+def _like_masked(q, k, v, slopes, sinks, softcap, prefixes, documents, block_mask, *how):
+    one_device("attention", q, slopes, sinks, prefixes, documents, block_mask)
+    return _like_lse(q, k, v)
+
+
+attend_masked = define(
+    "attention_masked", f"{QKV}, {SCORES}, {MASKS}, {HOW}", "(Tensor, Tensor)", _masked, _like_masked
+)
 
 
 def counted(q, k, v, causal=False, gqa=False, scale=0.0):
@@ -171,7 +193,7 @@ def _plan_packed(q, k, v, q_starts, k_starts, most_queries, most_keys, scale, ca
     what = "packed attention"
     check(what, q, k, v, 1, None)
     check_starts(what, q_starts, k_starts)
-    scores.check(what, q.shape[1])
+    scores.check(what, q, k)
     index = device_of(what, q, k, v, q_starts, k_starts, *scores.tensors())
     sequences = q_starts.numel() - 1
     if q.numel() == 0 or k.numel() == 0 or sequences == 0:
@@ -225,46 +247,53 @@ attend_packed_scored = define(
 
 
 def _paged(
-    q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=(), scores=_PLAIN
+    q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=(), scores=_PLAIN, new=()
 ):
     """The operation for queries (batch, rows, heads, elements) over keys and values
     (page, token, heads, elements), of which a table has the pages of each sequence; of
-    8-bit keys and values there are the factors of each key head, too."""
+    8-bit keys and values there are the factors of each key head, too. New keys and values (batch, rows, heads, elements)
+    are put into the pages."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), lengths.get_device(), pages.get_device(),
         lengths.shape, lengths.dtype, pages.shape, pages.dtype, scale, causal, left, right, policy, "paged",
         *((factor.shape, factor.dtype, factor.get_device()) for factor in factors), *scores.key(),
+        *((one.shape, one.stride(), one.dtype, one.get_device()) for one in new),
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
-        found = PLANS[key] = _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores)
+        found = PLANS[key] = _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores, new)
     launcher, q_starts = found
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device)
     if launcher is None:
         return out.zero_(), scores.empty_sums(lse, 0)
-    given = (q, lengths, pages, *factors)
+    given = (q, lengths, pages, *factors, *new)
     own = [tensor.contiguous() for tensor in given]
-    launcher(
+    behind = 3 + len(factors)
+    addresses = [
         own[0].data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(),
-        *(tensor.data_ptr() for tensor in own[1:]), *scores.addresses(5 + len(given)),
-    )  # fmt: skip
+        *(tensor.data_ptr() for tensor in own[1:behind]), *scores.addresses(5 + behind),
+    ]  # fmt: skip
+    if new:
+        addresses += [0] * (_NEW[0] - len(addresses)) + [tensor.data_ptr() for tensor in own[behind:]]
+    launcher(*addresses)
     if all(a is b for a, b in zip(own, given)):
-        slots = [*[0, 1, 2, 6, 7, 8, 9][: 2 + len(given)], *scores.slots()]
+        scales = [8, 9] if factors else [None, None] if new else []
+        slots = [0, 1, 2, 6, 7, *(_NEW if new else ()), *scales, *scores.slots()]
         remember(launcher, slots, [(out, 3), (lse, 4)], [(5, q_starts.data_ptr())])
     return out, lse
 
 
-def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores):
+def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores, new):
     what = "paged attention"
     if k.shape != v.shape:
         raise UnsupportedError(
             f"{what}: keys are {tuple(k.shape)} and values {tuple(v.shape)}; heads of keys and values of the same size are supported "
             "in pages: pad the values"
         )
-    scores.check(what, q.shape[2])
-    index = device_of(what, q, k, v, lengths, pages, *factors, *scores.tensors())
+    scores.check(what, q, k, 2)
+    index = device_of(what, q, k, v, lengths, pages, *factors, *scores.tensors(), *new)
     cache = torch.float8_e4m3fn if factors else q.dtype
     if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != cache or v.dtype != cache:
         raise UnsupportedError(
@@ -277,6 +306,16 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, fac
                 f"{what}: the factors of the {name} are {factor.dtype} of {tuple(factor.shape)}; float32, one for each of "
                 f"{k.shape[2]} key heads, are wanted"
             )
+    append = None
+    if new:
+        shape = (q.shape[0], new[0].shape[1], *k.shape[2:])
+        if any(one.shape != shape or one.dtype != new[0].dtype or one.dtype not in (q.dtype, cache) for one in new):
+            raise ValueError(
+                f"{what}: new keys are {new[0].dtype} of {tuple(new[0].shape)} and new values {new[1].dtype} of {tuple(new[1].shape)}; "
+                f"{q.dtype} or {cache} of (batch, rows, heads, elements), {shape}, are wanted"
+            )
+        aligned(what, **{"new keys": new[0], "new values": new[1]})
+        append = shape[1], new[0].dtype == cache
     batch, queries, heads, dim = q.shape
     q_starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * queries
     if q.numel() == 0 or k.numel() == 0 or pages.numel() == 0:
@@ -285,7 +324,7 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, fac
     plan = ops_of(index).attention(
         batch, queries, 0, heads, k.shape[2], dim, dtype=DTYPES[q.dtype], rows=True,
         cache="e4m3" if factors else "same", paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale or None, policy=policy or None,
-        window=window_of(left, right), **scores.how(),
+        window=window_of(left, right), append=append, **scores.how(),
     )  # fmt: skip
     return Launcher(index, plan), q_starts
 
@@ -328,3 +367,24 @@ def _like_paged_scored(q, k, v, lengths, pages, slopes, sinks, *how):
 attend_paged_scored = define(
     "attention_paged_scored", f"{QKV}, Tensor lengths, Tensor pages, {SCORES}, {HOW}", "(Tensor, Tensor)", _paged_scored, _like_paged_scored
 )
+
+
+def _append(
+    q, k, v, lengths, pages, k_new, v_new, k_scale, v_scale, slopes, sinks, softcap, causal=False, left=-1, right=-1, scale=0.0,
+    policy="",
+):  # fmt: skip
+    """The operation for paged keys and values that puts new ones behind them first. Factors without elements are none."""
+    factors = (k_scale, v_scale) if k_scale.numel() else ()
+    scores = Scores(slopes, sinks, softcap)
+    return _paged(q, k, v, lengths, pages, causal, left, right, scale, policy, factors, scores, (k_new, v_new))
+
+
+def _like_append(q, k, v, lengths, pages, *more):
+    one_device("paged attention", q, *more[:6])
+    return _like_paged(q, k, v, lengths, pages)
+
+
+attend_append = define(
+    "attention_append", "Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor lengths, Tensor pages, Tensor k_new, Tensor v_new, "
+    f"Tensor k_scale, Tensor v_scale, {SCORES}, {HOW}", "(Tensor, Tensor)", _append, _like_append,
+)  # fmt: skip

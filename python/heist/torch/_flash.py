@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend, attend_lse, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
+    attend, attend_append, attend_lse, attend_masked, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
     attend_sdpa, counted,
 )  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, numbers, tensors_only, traced, wants_gradient
 from ._gradient import check_heads
 from ._layout import check, scale_of, without_defaults
 from ._library import Operation, call, cause
+from ._masks import masks_of
 from ._scores import scores_of
 
 _op_sdpa = attend_sdpa.plain
@@ -117,6 +118,10 @@ def flash_attn_func(
     return_attn_probs: bool = False,
     *,
     sinks: torch.Tensor | None = None,
+    prefix_lens: torch.Tensor | None = None,
+    documents: torch.Tensor | None = None,
+    block_mask: torch.Tensor | None = None,
+    block_size: int | tuple[int, int] = 128,
     policy: Any = None,
 ) -> Any:
     """As ``flash_attn.flash_attn_func``: (batch, rows, heads, elements); a causal mask
@@ -124,11 +129,18 @@ def flash_attn_func(
     (out, log-sum-exp, None).
 
     ``softcap``, ``alibi_slopes`` and ``sinks``, one more score for each query head, of no key, change the
-    scores; with them there is no gradient yet. Heads of values may have fewer elements than those of keys,
+    scores; with them there is no gradient yet, nor with the masks that follow. ``prefix_lens`` (int32, one for each sequence): so many
+    first keys are seen by every query, whatever a causal mask or a window says. ``documents`` (int32, (batch, keys)
+    or (keys,)): a query sees the keys of its own document alone, which is that of the key at its place. ``block_mask`` (bool, (batch or 1,
+    heads or 1, blocks of queries, blocks of keys) or the last two): False hides a whole block of keys from a
+    block of queries, counted from the first; ``block_size`` is a multiple of 128 queries and of 64 keys. On Hopper's GPUs blocks that no
+    query sees are skipped; masks of blocks are for these alone. Heads of values may have fewer elements than those of keys,
     on Hopper's GPUs.
 
     >>> q = k = v = torch.ones(1, 16, 2, 16, dtype=torch.float16)
     >>> flash_attn_func(q, k, v, causal=True).shape
+    torch.Size([1, 16, 2, 16])
+    >>> flash_attn_func(q, k, v, documents=torch.arange(16, dtype=torch.int32) // 5).shape
     torch.Size([1, 16, 2, 16])
     """
     what = "flash_attn_func"
@@ -141,9 +153,14 @@ def flash_attn_func(
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     factor = scale_of(what, softmax_scale)
     scores = scores_of(what, q, q.shape[1], softcap, alibi_slopes, sinks)
-    if scores is not None:
+    masked = masks_of(what, q, k, scores, prefix_lens, documents, block_mask, block_size)
+    if masked is not None or scores is not None:
         no_gradient(what, q, k, v, alibi_slopes, sinks)
-        out, lse = call(attend_scored, policy, q, k, v, *scores, *without_defaults(causal, left, right, factor))
+        how = without_defaults(causal, left, right, factor)
+        if masked is not None:
+            out, lse = call(attend_masked, policy, q, k, v, *masked.scores, *masked[1:], *how)
+        else:
+            out, lse = call(attend_scored, policy, q, k, v, *scores, *how)
         return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
     if wants_gradient(q, k, v):
         no_policy(what, policy)
@@ -237,7 +254,7 @@ def flash_attn_with_kvcache(
     """As ``flash_attn.flash_attn_with_kvcache``: queries (batch, rows, heads, elements)
     over a cache (batch, room, heads, elements) of which the first ``cache_seqlens``
     rows are filled. New keys and values ``k`` and ``v`` are put behind them first, in
-    place. With ``block_table`` (int32, one row for each sequence) the cache is one of
+    place, by the kernel that attends to them; those that there is no room for are left out. With ``block_table`` (int32, one row for each sequence) the cache is one of
     pages, (pages, tokens, heads, elements), pages of 8 to 4096 tokens in steps of 8.
     Lengths stay on the device. Scores are changed as by :func:`flash_attn_func`, over a cache of the
     queries' type.
@@ -295,20 +312,6 @@ def flash_attn_with_kvcache(
                 f"{what}: k is {tuple(k.shape)}, v is {tuple(v.shape)}; (batch, new rows, heads, elements) as in the cache "
                 f"{tuple(k_cache.shape)} are wanted"
             )
-        rows = lengths.long().unsqueeze(1)
-        if k.shape[1] != 1:
-            rows = rows + numbers(k.shape[1], torch.int64, q.device)
-        if block_table is None:
-            place = numbers(batch, torch.int64, q.device).unsqueeze(1), rows
-        else:
-            place = block_table.long().gather(1, rows // page), rows % page
-        for cache, new, factor in zip((k_cache, v_cache), (k, v), factors or (None, None)):
-            if factor is None:
-                cache[place] = new.to(cache.dtype)
-            else:
-                # PyTorch puts bytes into place, not 8-bit floats.
-                cache.view(torch.uint8)[place] = _e4m3(new, factor).view(torch.uint8)
-        lengths = lengths + k.shape[1]
     causal, left, right = _window(what, window_size, causal)
     how = without_defaults(causal, left, right, scale_of(what, softmax_scale))
     scores = scores_of(what, q, heads, softcap, alibi_slopes, sinks)
@@ -317,19 +320,28 @@ def flash_attn_with_kvcache(
             f"{what}: softcap, alibi_slopes or sinks over a cache of float8_e4m3fn; a cache of {q.dtype} is supported with them"
         )
     more = scores or factors
-    paged = attend_paged_e4m3 if factors else attend_paged if scores is None else attend_paged_scored
     size = _page_of(room)
     if factors and block_table is None and not size:
         raise UnsupportedError(f"{what}: a cache of float8_e4m3fn with room for {room} rows; multiples of 8 are supported")
-    if block_table is not None:
-        out, lse = call(paged, policy, q, k_cache, v_cache, lengths, block_table, *more, *how)
-    elif factors or (queries <= 16 and size and policy is None):
+    caches = k_cache, v_cache
+    if block_table is None and (factors or (queries <= 16 and size and policy is None)):
         # A sequence's room is its pages, in order.
         row = room // size
-        table = numbers(batch * row, torch.int32, q.device).view(batch, row)
-        pages = (cache.view(batch * row, size, -1, dim) for cache in (k_cache, v_cache))
-        out, lse = call(paged, policy, q, *pages, lengths, table, *more, *how)
+        block_table = numbers(batch * row, torch.int32, q.device).view(batch, row)
+        caches = tuple(cache.view(batch * row, size, -1, dim) for cache in caches)
+    if block_table is not None and k is not None and v is not None and k.numel():
+        if not q.numel():
+            raise ValueError(f"{what}: new keys and no queries; call it with queries, or put the keys into the cache by their index")
+        out, lse = _append(what, policy, q, caches, lengths, block_table, (k, v), factors, scores, how)
+    elif block_table is not None:
+        paged = attend_paged_e4m3 if factors else attend_paged if scores is None else attend_paged_scored
+        out, lse = call(paged, policy, q, *caches, lengths, block_table, *more, *how)
     else:
+        if k is not None and v is not None:
+            rows = lengths.long().unsqueeze(1) + numbers(k.shape[1], torch.int64, q.device)
+            place = numbers(batch, torch.int64, q.device).unsqueeze(1), rows
+            k_cache[place], v_cache[place] = k.to(k_cache.dtype), v.to(v_cache.dtype)
+            lengths = lengths + k.shape[1]
         # Packed, with the room behind each sequence's keys as a sequence without queries.
         each = numbers(batch + 1, torch.int32, q.device)
         k_starts = torch.stack((each[:-1] * room, each[:-1] * room + lengths), dim=1).flatten()
@@ -373,12 +385,24 @@ def _check_cache(what: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: tor
         _checked.add(key)
 
 
-def _e4m3(new: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
-    """New keys or values (batch, rows, heads, elements) as a cache of 8-bit floats has them."""
-    if new.dtype == torch.float8_e4m3fn:
-        return new
-    most = torch.finfo(torch.float8_e4m3fn).max
-    return (new.float() / factor.view(-1, 1)).clamp(-most, most).to(torch.float8_e4m3fn)
+def _append(
+    what: str, policy: Any, q: Tensor, caches: tuple[Tensor, ...], lengths: Tensor, table: Tensor, new: tuple[Tensor, Tensor],
+    factors: tuple[Tensor, ...], scores: Any, how: tuple[Any, ...],
+) -> Any:  # fmt: skip
+    """Puts new keys and values into pages and attends to all, in one call."""
+    tiny = torch.float8_e4m3fn
+    if tiny not in (new[0].dtype, new[1].dtype):
+        new = new[0].to(q.dtype), new[1].to(q.dtype)
+    elif not factors or new[0].dtype != new[1].dtype:
+        raise ValueError(
+            f"{what}: k is {new[0].dtype} and v {new[1].dtype}; both are of the queries' type, or of the cache's, {caches[0].dtype}"
+        )
+    none = q.new_empty(0, dtype=torch.float32)
+    scores = scores or (none, none, 0.0)
+    out = call(attend_append, policy, q, *caches, lengths, table, *new, *(factors or (none, none)), *scores, *how)
+    if not traced():
+        torch.autograd.graph.increment_version(caches)
+    return out
 
 
 def _factors(what: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *given: Any) -> tuple[torch.Tensor, ...]:

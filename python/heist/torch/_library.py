@@ -69,7 +69,7 @@ def define(
         LIBRARY.impl(f"{name}_policy", body, key)
     torch.library.register_fake(f"heist::{name}", fake, lib=LIBRARY)
     torch.library.register_fake(f"heist::{name}_policy", lambda *given, policy: fake(*given), lib=LIBRARY)
-    kinds = "".join("T" if argument.split()[0] == "Tensor" else "." for argument in arguments.split(", "))
+    kinds = "".join("T" if argument.startswith("Tensor") else "." for argument in arguments.split(", "))
     _defined.append((name, kinds, body))
     train = None
     if gradient is not None:

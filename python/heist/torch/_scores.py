@@ -31,8 +31,9 @@ class Scores(NamedTuple):
         """Those that there are."""
         return [t for t in self[:2] if t is not None and t.numel()]
 
-    def check(self, what: str, heads: int) -> None:
-        """Fails where tables are not what the kernels read."""
+    def check(self, what: str, q: torch.Tensor, k: torch.Tensor, heads: int = 1) -> None:
+        """Fails where tables are not what the kernels read; `heads` is the axis of the heads."""
+        heads = q.shape[heads]
         for name, table in (("slopes", self.slopes), ("sinks", self.sinks)):
             if table is None or not table.numel():
                 continue

@@ -6,7 +6,8 @@ use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::attention::{
-    Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring, Weights, alibi, softcap,
+    Append, BlockMask, Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring,
+    Weights, alibi, documents, softcap,
 };
 use heist_kernels::{KernelError, LaunchPlan, Tuned};
 use heist_launch::{Arg, ElementType, Role};
@@ -53,7 +54,7 @@ pub enum Sequences {
     },
 }
 
-/// What a model adds to the scores; nothing unless said.
+/// What a model adds to the scores and to the mask; nothing unless said.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Added {
     /// Scores become `cap * tanh(score / cap)`: a number above zero.
@@ -62,14 +63,23 @@ pub struct Added {
     pub alibi: bool,
     /// Each query head has one more score, of no key.
     pub sinks: bool,
+    /// The first keys of each sequence are seen by all of its queries: with a causal mask or a window.
+    pub prefixes: bool,
+    /// A query sees the keys of its own document alone; not over pages.
+    pub documents: bool,
+    /// Whole blocks of keys that blocks of queries do not see, which are skipped: for sequences that are all alike, on
+    /// Hopper's GPUs.
+    pub blocks: Option<BlockMask>,
 }
 
 impl Added {
     /// As the kernels take it.
-    fn scoring(&self) -> Result<Scoring, KernelError> {
+    fn scoring(&self, most_keys: u32) -> Result<Scoring, KernelError> {
         let mut scoring = Scoring {
+            mods: Vec::new(),
             sinks: self.sinks,
-            ..Scoring::default()
+            prefix: self.prefixes.then_some(most_keys),
+            blocks: self.blocks,
         };
         if let Some(cap) = self.softcap {
             if !(cap.is_finite() && cap > 0.0) {
@@ -81,6 +91,9 @@ impl Added {
         }
         if self.alibi {
             scoring.mods.push(alibi());
+        }
+        if self.documents {
+            scoring.mods.push(documents());
         }
         Ok(scoring)
     }
@@ -103,6 +116,9 @@ pub struct Attention {
     pub dtype: Dtype,
     /// What keys and values are stored as; in 8 bits for decoding alone.
     pub cache: Cache,
+    /// New keys and values, which the call puts into the pages behind those that a sequence has, and attends to: for paged
+    /// sequences. A cache that lies whole is one of pages in order. What there is no room for is left out.
+    pub append: Option<Append>,
     /// Which keys a query sees.
     pub mask: Mask,
     /// How heads and rows lie; packed sequences are rows of heads.
@@ -130,7 +146,7 @@ pub struct AttentionOperands<'m> {
     /// For packed and paged sequences: the first query row of each, and one past the
     /// last.
     pub q_starts: Option<Memory<'m>>,
-    /// The same for key rows; for paged sequences, how many keys each has.
+    /// The same for key rows; for paged sequences, how many keys each has, without new ones.
     pub k_starts: Option<Memory<'m>>,
     /// For paged sequences: the pages of each, a row of the table after the other.
     pub pages: Option<Memory<'m>>,
@@ -142,6 +158,16 @@ pub struct AttentionOperands<'m> {
     pub slopes: Option<Memory<'m>>,
     /// The score of no key of each query head, in f32, where they have one.
     pub sinks: Option<Memory<'m>>,
+    /// New keys (sequence, row, key head, element), where some are appended; keys and values are then written.
+    pub k_new: Option<Memory<'m>>,
+    /// The same for values.
+    pub v_new: Option<Memory<'m>>,
+    /// How many keys of each sequence all of its queries see, in u32.
+    pub prefixes: Option<Memory<'m>>,
+    /// The document of each key of each sequence, in u32; a query has that of the key at its position.
+    pub documents: Option<Memory<'m>>,
+    /// The mask of blocks: a byte for each pair (sequence, query head, block of queries, block of keys), zero for hidden.
+    pub block_mask: Option<Memory<'m>>,
 }
 
 impl<'m> AttentionOperands<'m> {
@@ -160,21 +186,43 @@ impl<'m> AttentionOperands<'m> {
             v_scale: None,
             slopes: None,
             sinks: None,
+            k_new: None,
+            v_new: None,
+            prefixes: None,
+            documents: None,
+            block_mask: None,
         }
     }
 }
 
 impl Operands for AttentionOperands<'_> {
     const NAMES: &'static [&'static str] = &[
-        "q", "k", "v", "out", "lse", "q_starts", "k_starts", "pages", "k_scale", "v_scale",
-        "slopes", "sinks",
+        "q",
+        "k",
+        "v",
+        "out",
+        "lse",
+        "q_starts",
+        "k_starts",
+        "pages",
+        "k_scale",
+        "v_scale",
+        "slopes",
+        "sinks",
+        "k_new",
+        "v_new",
+        "prefixes",
+        "documents",
+        "block_mask",
     ];
 
     fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
         let mut list = [None; SLOTS];
         list[..4].copy_from_slice(&[self.q, self.k, self.v, self.out].map(Some));
         list[4..8].copy_from_slice(&[self.lse, self.q_starts, self.k_starts, self.pages]);
-        list[8..].copy_from_slice(&[self.k_scale, self.v_scale, self.slopes, self.sinks]);
+        list[8..12].copy_from_slice(&[self.k_scale, self.v_scale, self.slopes, self.sinks]);
+        list[12..14].copy_from_slice(&[self.k_new, self.v_new]);
+        list[14..17].copy_from_slice(&[self.prefixes, self.documents, self.block_mask]);
         list
     }
 }
@@ -218,7 +266,18 @@ impl Attention {
             self.added.softcap.map_or(u32::MAX, f32::to_bits),
             self.added.alibi.into(),
             self.added.sinks.into(),
+            self.added.prefixes.into(),
+            self.added.documents.into(),
         ]);
+        let blocks = self.added.blocks.map(|blocks| {
+            let own = [blocks.by_sequence.into(), blocks.by_head.into()];
+            [blocks.rows, blocks.keys, own[0], own[1]]
+        });
+        numbers.extend(blocks.unwrap_or_default());
+        let append = self
+            .append
+            .map(|append| [append.rows, append.in_cache_type.into()]);
+        numbers.extend(append.unwrap_or_default());
         numbers.into_iter().map(u64::from).collect()
     }
 
@@ -268,6 +327,11 @@ impl Attention {
             _ => None,
         };
         let packed = matches!(lengths, Lengths::Each(_));
+        let most_keys = match &lengths {
+            Lengths::Same { keys, .. } => *keys,
+            Lengths::Each(each) => each.iter().map(|&(_, keys)| keys).max().unwrap_or(0),
+        };
+        let scoring = self.added.scoring(most_keys)?;
         Ok(Problem {
             lengths,
             heads: self.heads,
@@ -279,10 +343,11 @@ impl Attention {
             mask: self.mask,
             layout: if packed { Layout::Rows } else { self.layout },
             page_size,
+            append: self.append,
             weights: Weights::Rounded,
             output: Output::Same,
             scale: self.scale,
-            scoring: self.added.scoring()?,
+            scoring,
         })
     }
 }
@@ -394,22 +459,49 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
         Cache::Same => 0,
         Cache::E4m3 => asked.kv_heads.into(),
     };
-    let of_heads = |name, there: bool| {
-        let heads = if there { asked.heads.into() } else { 0 };
-        Operand::tensor(name, Role::In, f32s, heads, !there).list()
+    let cached = match asked.append {
+        None => Role::In,
+        Some(_) => Role::InOut,
     };
+    let new = |name| match asked.appended() {
+        None => Operand::tensor(name, Role::In, halves, 0, true),
+        Some((element, count)) => Operand::tensor(name, Role::In, element, count as u64, false),
+    };
+    // What is left out where there is none of it.
+    let list = |name, element, count: u64| {
+        Operand::tensor(name, Role::In, element, count, count == 0).list()
+    };
+    let of_heads = |name, there: bool| list(name, f32s, if there { asked.heads.into() } else { 0 });
+    let (sequences, key_rows) = (asked.sequences().len() as u64, asked.rows().1 as u64);
+    let blocks = asked
+        .scoring
+        .blocks
+        .map_or(0, |blocks| blocks.bytes(asked.extents()) as u64);
     vec![
         Operand::tensor("q", Role::In, halves, q, false),
-        Operand::tensor("k", Role::In, asked.cache_element(), k, false),
-        Operand::tensor("v", Role::In, asked.cache_element(), v, false),
+        Operand::tensor("k", cached, asked.cache_element(), k, false),
+        Operand::tensor("v", cached, asked.cache_element(), v, false),
         Operand::tensor("out", Role::Out, halves, out, false),
         Operand::tensor("lse", Role::Out, f32s, lse, true).list(),
-        Operand::tensor("q_starts", Role::In, u32s, starts, starts == 0).list(),
-        Operand::tensor("k_starts", Role::In, u32s, ends, ends == 0).list(),
-        Operand::tensor("pages", Role::In, u32s, table, table == 0).list(),
-        Operand::tensor("k_scale", Role::In, f32s, scales, scales == 0).list(),
-        Operand::tensor("v_scale", Role::In, f32s, scales, scales == 0).list(),
+        list("q_starts", u32s, starts),
+        list("k_starts", u32s, ends),
+        list("pages", u32s, table),
+        list("k_scale", f32s, scales),
+        list("v_scale", f32s, scales),
         of_heads("slopes", problem.added.alibi),
         of_heads("sinks", problem.added.sinks),
+        new("k_new"),
+        new("v_new"),
+        list(
+            "prefixes",
+            u32s,
+            if problem.added.prefixes { sequences } else { 0 },
+        ),
+        list(
+            "documents",
+            u32s,
+            if problem.added.documents { key_rows } else { 0 },
+        ),
+        list("block_mask", ElementType::U8, blocks),
     ]
 }

@@ -1,7 +1,7 @@
 //! Attention: plain, packed, paged, with what a model adds.
 
 use super::{STREAM, attend, brains, close, from_brains, from_halves, halves, ops, random};
-use heist::kernels::attention::{Cache, Dtype, Layout, Mask};
+use heist::kernels::attention::{Append, BlockMask, Cache, Dtype, Layout, Mask};
 use heist::ops::{Added, Attention, AttentionOperands, Memory, Sequences, WorkspaceMemory};
 
 #[test]
@@ -19,6 +19,7 @@ fn attention_with_shared_heads() {
         value_dim: None,
         dtype: Dtype::F16,
         cache: Cache::Same,
+        append: None,
         mask: Mask::Causal,
         layout: Layout::Rows,
         scale: Some(0.5),
@@ -86,6 +87,7 @@ fn what_a_model_adds_to_attention() {
         softcap: Some(1.5),
         alibi: true,
         sinks: true,
+        ..Added::default()
     };
     let problem = Attention {
         sequences: Sequences::Same {
@@ -99,6 +101,7 @@ fn what_a_model_adds_to_attention() {
         value_dim: Some(value_dim),
         dtype: Dtype::F16,
         cache: Cache::Same,
+        append: None,
         mask: Mask::Causal,
         layout: Layout::Heads,
         scale: Some(0.5),
@@ -201,6 +204,7 @@ fn packed_sequences_are_read_on_the_device() {
         value_dim: None,
         dtype: Dtype::Bf16,
         cache: Cache::Same,
+        append: None,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,
@@ -262,6 +266,7 @@ fn pages_are_read_on_the_device() {
         value_dim: None,
         dtype: Dtype::F16,
         cache: Cache::Same,
+        append: None,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,
@@ -324,6 +329,7 @@ fn keys_of_eight_bits_in_pages() {
         value_dim: None,
         dtype: Dtype::Bf16,
         cache: Cache::E4m3,
+        append: None,
         mask: Mask::Causal,
         layout: Layout::Rows,
         scale: Some(0.125),
@@ -380,4 +386,184 @@ fn keys_of_eight_bits_in_pages() {
         let (expected, _) = attend(&q[head * 64..][..64], &keys, &values, 0.125);
         close(&from_brains(&out)[head * 64..][..64], &expected, 2e-2);
     }
+}
+
+/// The call puts new keys behind those of each sequence, whose number it reads on the device, and attends to both.
+#[test]
+fn new_keys_are_appended_by_the_call() {
+    let ops = ops();
+    let (page, most_pages, pages) = (8u32, 3u32, 7u32);
+    let problem = Attention {
+        sequences: Sequences::Paged {
+            batch: 2,
+            queries: 1,
+            page,
+            most_pages,
+            pages,
+        },
+        heads: 4,
+        kv_heads: 2,
+        head_dim: 64,
+        value_dim: None,
+        dtype: Dtype::F16,
+        cache: Cache::Same,
+        append: Some(Append {
+            rows: 3,
+            in_cache_type: true,
+        }),
+        mask: Mask::Full,
+        layout: Layout::Rows,
+        scale: None,
+        added: Added::default(),
+    };
+    let plan = ops.attention(&problem, None).expect("a plan");
+    let (q, rows) = (random(1, 2 * 4 * 64), (pages * page) as usize);
+    let mut caches = [2, 3].map(|seed| random(seed, rows * 2 * 64));
+    let new = [4, 5].map(|seed| random(seed, 2 * 3 * 2 * 64));
+    let (q_bits, new_bits) = (halves(&q), [halves(&new[0]), halves(&new[1])]);
+    let mut bits = [halves(&caches[0]), halves(&caches[1])];
+    let before = bits.clone();
+    // The second sequence has room for one new key of three.
+    let (table, lengths, starts) = ([6u32, 0, 2, 5, 1, 3], [14u32, 23], [0u32, 1, 2]);
+    let row = |sequence: usize, key: u32| {
+        let page_of = table[sequence * 3 + (key / page) as usize];
+        (page_of * page + key % page) as usize
+    };
+    let mut out = vec![0u16; q.len()];
+    let [k, v] = &mut bits;
+    let operands = AttentionOperands {
+        q_starts: Some(Memory::host(&starts)),
+        k_starts: Some(Memory::host(&lengths)),
+        pages: Some(Memory::host(&table)),
+        k_new: Some(Memory::host(&new_bits[0])),
+        v_new: Some(Memory::host(&new_bits[1])),
+        ..AttentionOperands::new(
+            Memory::host(&q_bits),
+            Memory::host_mut(k),
+            Memory::host_mut(v),
+            Memory::host_mut(&mut out),
+        )
+    };
+    plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+        .expect("a launch");
+    let out = from_halves(&out);
+    let ends = [17, 24];
+    for (which, cache) in caches.iter_mut().enumerate() {
+        let mut wanted = before[which].clone();
+        for sequence in 0..2 {
+            for key in lengths[sequence]..ends[sequence] {
+                let from = (sequence * 3 + (key - lengths[sequence]) as usize) * 128;
+                let to = row(sequence, key) * 128;
+                wanted[to..to + 128].copy_from_slice(&new_bits[which][from..from + 128]);
+                cache[to..to + 128].copy_from_slice(&new[which][from..from + 128]);
+            }
+        }
+        assert!(
+            bits[which] == wanted,
+            "the cache has the new rows and what it had"
+        );
+    }
+    for sequence in 0..2 {
+        for head in 0..4 {
+            let of = |data: &'static str| -> Vec<&[f64]> {
+                let data = &caches[usize::from(data == "values")];
+                (0..ends[sequence])
+                    .map(|key| &data[(row(sequence, key) * 2 + head / 2) * 64..][..64])
+                    .collect()
+            };
+            let at = (sequence * 4 + head) * 64;
+            let (expected, _) = attend(&q[at..at + 64], &of("keys"), &of("values"), 0.125);
+            close(&out[at..at + 64], &expected, 4e-3);
+        }
+    }
+}
+
+/// Prefixes, documents and masks of blocks are the caller's memory, and each is part of the key of a plan.
+#[test]
+fn masks_that_are_data() {
+    let ops = ops();
+    let rows = 256usize;
+    let (prefixes, bytes) = ([70u32], [1u8, 0, 0, 1, 1, 1, 0, 1]);
+    let documents: Vec<u32> = (0..rows as u32).map(|key| key / 90).collect();
+    let blocks = Some(BlockMask {
+        rows: 128,
+        keys: 64,
+        by_sequence: false,
+        by_head: false,
+    });
+    let (q, k, v) = (
+        random(1, rows * 16),
+        random(2, rows * 16),
+        random(3, rows * 16),
+    );
+    let bits = [halves(&q), halves(&k), halves(&v)];
+    for (which, added) in [
+        Added {
+            prefixes: true,
+            ..Added::default()
+        },
+        Added {
+            documents: true,
+            ..Added::default()
+        },
+        Added {
+            blocks,
+            ..Added::default()
+        },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let problem = Attention {
+            sequences: Sequences::Same {
+                batch: 1,
+                queries: rows as u32,
+                keys: rows as u32,
+            },
+            heads: 1,
+            kv_heads: 1,
+            head_dim: 16,
+            value_dim: None,
+            dtype: Dtype::F16,
+            cache: Cache::Same,
+            append: None,
+            mask: Mask::Causal,
+            layout: Layout::Heads,
+            scale: Some(0.5),
+            added,
+        };
+        let plan = ops.attention(&problem, None).expect("a plan");
+        let mut out = vec![0u16; q.len()];
+        let operands = AttentionOperands {
+            prefixes: added.prefixes.then(|| Memory::host(&prefixes)),
+            documents: added.documents.then(|| Memory::host(&documents)),
+            block_mask: added.blocks.map(|_| Memory::host(&bytes)),
+            ..AttentionOperands::new(
+                Memory::host(&bits[0]),
+                Memory::host(&bits[1]),
+                Memory::host(&bits[2]),
+                Memory::host_mut(&mut out),
+            )
+        };
+        plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+            .expect("a launch");
+        let out = from_halves(&out);
+        for row in (0..rows).step_by(37) {
+            let sees = |key: &usize| match which {
+                0 => *key <= row || *key < 70,
+                1 => *key <= row && documents[*key] == documents[row],
+                _ => *key <= row && bytes[row / 128 * 4 + key / 64] != 0,
+            };
+            let of = |data| -> Vec<&[f64]> {
+                let data: &Vec<f64> = data;
+                (0..rows)
+                    .filter(sees)
+                    .map(|key| &data[key * 16..][..16])
+                    .collect()
+            };
+            let (expected, _) = attend(&q[row * 16..][..16], &of(&k), &of(&v), 0.5);
+            close(&out[row * 16..][..16], &expected, 4e-3);
+        }
+    }
+    assert_eq!(ops.len(), 3);
 }

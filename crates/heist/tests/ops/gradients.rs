@@ -66,6 +66,7 @@ fn gradients_of_packed_attention() {
         value_dim: None,
         dtype: Dtype::Bf16,
         cache: Cache::Same,
+        append: None,
         mask: Mask::Full,
         layout: Layout::Rows,
         scale: None,

@@ -1,6 +1,7 @@
 //! The check of a job that has run: its rows compared with softmax in f64, and every element of its
 //! results with the range that a result can have.
 
+use super::append;
 use super::problem::{Dtype, Output, Problem, Weights};
 use super::reference::{Attended, Sample, attend, decode, tables};
 use crate::reference::Difference;
@@ -40,6 +41,7 @@ impl fmt::Display for Odd {
         write!(f, "element {at} of `{buffer}` is {value}")?;
         f.write_str(match *buffer {
             "lse" => ", and a log-sum-exp is a finite number or minus infinity",
+            "k" | "v" => ", and that is not what was to be appended there",
             _ if value.is_nan() => ", which a kernel computed or did not write",
             _ => ", and a mean of values is no larger than the largest of them",
         })
@@ -121,7 +123,11 @@ pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Accuracy, 
         out: Difference::between(&found_out, &expected_out),
         row: worst_row(&found_out, &expected_out, dim),
         lse: Difference::between(&found_lse, &expected_lse),
-        odd: odd(out, lse, v, &tables.value_scales),
+        odd: odd(out, lse, v, &tables.value_scales).or_else(|| {
+            let scales = [&tables.key_scales[..], &tables.value_scales[..]];
+            let found = append::misplaced(job, problem, scales);
+            found.map(|(buffer, at, value)| Odd { buffer, at, value })
+        }),
         rows: [rows.len(), lse.len()],
     })
 }

@@ -1,10 +1,11 @@
 //! Cases of decoding: tiles of every size, every storage, shares that end inside of
 //! tiles and at their ends.
 
+use super::cache::{Append, Cache};
 use super::cases::{Case, Cases, MASKS, Which, exact};
 use super::decode::{Combine, DecodeShape, Grid, decode_grid, decode_shape};
 use super::entry::FAMILY;
-use super::problem::{Cache, Dtype, Layout, Lengths, Output, Problem, Weights};
+use super::problem::{Dtype, Layout, Lengths, Mask, Output, Problem, Weights};
 use heist_sched::{Schedule, TileSource};
 
 impl Cases {
@@ -44,6 +45,66 @@ impl Cases {
         self.decode_storages();
         self.decode_heads();
         self.decode_tiny();
+        self.decode_appending();
+    }
+
+    /// New keys that the call puts into the pages: in one stage and across several, more than a window sees, behind none,
+    /// of sequences without queries, rounded and not, by tiles and by a launch before.
+    fn decode_appending(&mut self) {
+        let lengths = [
+            (1, 5),
+            (2, 300),
+            (0, 70),
+            (1, 3),
+            (3, 64),
+            (1, 129),
+            (2, 66),
+        ];
+        for (index, (head_dim, page_size, rows)) in [
+            (64, 16, 1),
+            (128, 64, 3),
+            (96, 256, 3),
+            (128, 128, 2),
+            (256, 8, 3),
+            (80, 32, 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::ragged(lengths.to_vec(), 8, head_dim);
+            problem.kv_heads = [4, 1, 2][index % 3];
+            problem.page_size = Some(page_size);
+            problem.cache =
+                [Cache::Same, Cache::E4m3][usize::from(index % 2 == 1 && head_dim % 32 == 0)];
+            problem.append = Some(Append {
+                rows,
+                in_cache_type: index == 3,
+            });
+            problem.mask = MASKS[(index + 1) % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            self.dealt(&problem, [5, 64, 2][index % 3], 1 + index as u32 % 2);
+        }
+        // More new keys than a stage has, and a window that sees a few of them.
+        let mut problem = Problem::ragged(vec![(2, 200), (1, 190), (1, 330)], 4, 64);
+        (problem.page_size, problem.kv_heads) = (Some(16), 2);
+        (problem.mask, problem.dtype) = (Mask::Window { left: 9, right: 0 }, Dtype::Bf16);
+        problem.append = Some(Append {
+            rows: 190,
+            in_cache_type: false,
+        });
+        self.dealt(&problem, 9, 1);
+        // Several tiles of one key head.
+        for cache in [Cache::Same, Cache::E4m3] {
+            let mut problem = Problem::ragged(vec![(16, 100), (9, 77), (0, 5)], 8, 64);
+            (problem.page_size, problem.kv_heads, problem.cache) = (Some(32), 1, cache);
+            problem.append = Some(Append {
+                rows: 5,
+                in_cache_type: false,
+            });
+            problem.mask = Mask::Causal;
+            self.dealt(&problem, 3, 1);
+        }
     }
 
     /// Keys and values of 8 bits: every storage, tiles of 16 to 64 rows, one to four panels.

@@ -1,13 +1,15 @@
 //! Attention in the catalogue: the rungs as variants of a family, and their settings.
 
 use super::accuracy::{LSE_BOUND, bound, verify};
+use super::append;
+use super::cache::Append;
 use super::config::{Config, Rung};
 use super::decode::Decode;
 use super::kernel::{contents, job, ladder_plan, schedule};
 use super::order::HeaviestFirst;
 use super::problem::{Layout, Lengths, Output, Problem};
 use super::reference::Sample;
-use super::score::{Scoring, alibi, documents, softcap};
+use super::score::{BlockMask, Scoring, alibi, documents, softcap};
 use super::space;
 use super::tcgen05::{Tcgen05, tensor_schedule};
 use super::warpgroup::{Wgmma, warpgroup_schedule};
@@ -47,6 +49,9 @@ impl Variant for Step {
         problem.check().map_err(|error| error.to_string())?;
         problem.not_paged().map_err(|error| error.to_string())?;
         problem.is_square().map_err(|error| error.to_string())?;
+        problem
+            .sees_all_blocks()
+            .map_err(|error| error.to_string())?;
         if matches!(self.0, Rung::Scalar | Rung::Mixed) {
             problem.is_plain().map_err(|error| error.to_string())?;
         }
@@ -93,7 +98,7 @@ pub static FAMILY: Family<Problem> = Family {
     ],
 };
 
-/// Fills a job's queries, keys and values with random numbers.
+/// Fills a job's queries, keys and values, and new ones, with random numbers.
 pub fn randomise(job: &mut Job, problem: &Problem, seed: u64) {
     for (index, name) in ["q", "k", "v"].into_iter().enumerate() {
         if let Some(buffer) = job.buffers.iter_mut().find(|buffer| buffer.name == name) {
@@ -105,6 +110,7 @@ pub fn randomise(job: &mut Job, problem: &Problem, seed: u64) {
             buffer.data = uniform(element, seed * 3 + index as u64, count);
         }
     }
+    append::randomise(job, problem, seed);
 }
 
 pub(super) const PARAMETERS: &[Parameter] = &[
@@ -143,6 +149,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "0",
         "tokens of a page of keys and values, with lengths; 0: sequences lie whole",
     ),
+    parameter(
+        "append",
+        "0",
+        "new keys and values of each sequence, in the dtype, which the call puts into the pages; lengths count them",
+    ),
     parameter("scale", "", "of the scores; 1/sqrt(dim) unless given"),
     parameter(
         "softcap",
@@ -168,6 +179,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "documents",
         "false",
         "a query sees the keys of its own document alone: true or false",
+    ),
+    parameter(
+        "blocks",
+        "",
+        "a mask of blocks of so many queries and keys, as 128x128: some are hidden; none unless given",
     ),
     parameter(
         "splits",
@@ -247,6 +263,13 @@ pub fn problem(settings: &Settings) -> Result<Problem, KernelError> {
     if number("page")? > 0 {
         problem.page_size = Some(number("page")?);
     }
+    problem.append = match number("append")? {
+        0 => None,
+        rows => Some(Append {
+            rows,
+            in_cache_type: false,
+        }),
+    };
     if let Lengths::Same { batch, .. } = problem.lengths {
         // Each sequence has an entry of its own from here on.
         const MOST: u32 = 1 << 20;
@@ -294,6 +317,23 @@ fn scoring(settings: &Settings) -> Result<Scoring, KernelError> {
     }
     let prefix = settings.read(PARAMETERS, "prefix")?;
     scoring.prefix = (prefix > 0).then_some(prefix);
+    let blocks = settings.read::<String>(PARAMETERS, "blocks")?;
+    if !blocks.is_empty() {
+        let (rows, keys) = blocks
+            .split_once('x')
+            .and_then(|(rows, keys)| Some((rows.parse().ok()?, keys.parse().ok()?)))
+            .ok_or_else(|| {
+                KernelError::unfit(format!(
+                    "blocks: `{blocks}` is not QUERIESxKEYS, as 128x128"
+                ))
+            })?;
+        scoring.blocks = Some(BlockMask {
+            rows,
+            keys,
+            by_sequence: false,
+            by_head: false,
+        });
+    }
     Ok(scoring)
 }
 

@@ -1,10 +1,12 @@
 //! From a problem and a configuration to a job.
 
+use super::append;
+use super::cache::Cache;
 use super::combine::{self, CombineArgs};
 use super::config::{Config, Rung};
 use super::order::HeaviestFirst;
 use super::params::{AttentionArgs, Element};
-use super::problem::{Cache, Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
+use super::problem::{Dtype, Layout, Lengths, MOST, Mask, MaskKind, Problem};
 use super::score::{Modified, Parameters, Scores, Scoring};
 use super::{buffered, mixed, scalar, tensor};
 use crate::family::Target;
@@ -191,6 +193,7 @@ pub(super) fn ladder_plan(
     problem.check()?;
     problem.not_paged()?;
     problem.is_square()?;
+    problem.sees_all_blocks()?;
     if matches!(config.rung, Rung::Scalar | Rung::Mixed) {
         problem.is_plain()?;
     }
@@ -306,21 +309,31 @@ pub(super) fn log_sum_strides(problem: &Problem) -> (u32, u32) {
 }
 
 /// Adds what every attention kernel works on: `q`, `k`, `v`, `out` and `lse`, and
-/// the first rows of sequences; of keys in pages, how many each sequence has, and the
-/// table of pages.
+/// the first rows of sequences; of keys in pages, how many each sequence has there, and the
+/// table of pages; new keys and values.
 pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
     let ((q, k), (out, v)) = (problem.elements(), problem.value_elements());
     let lse = problem.rows().0 * problem.heads as usize;
     let halves = problem.dtype.element();
     let (q_starts, k_starts) = starts(problem);
+    let cached = match problem.append {
+        None => Purpose::Input,
+        Some(_) => Purpose::Updated,
+    };
     let plan = plan
         .buffer("q", Purpose::Input, halves, q)
-        .buffer("k", Purpose::Input, problem.cache_element(), k)
-        .buffer("v", Purpose::Input, problem.cache_element(), v)
+        .buffer("k", cached, problem.cache_element(), k)
+        .buffer("v", cached, problem.cache_element(), v)
         .buffer("out", Purpose::Output, problem.output_element(), out)
         .buffer("lse", Purpose::Output, ElementType::F32, lse)
         .buffer("q_starts", Purpose::Input, ElementType::U32, q_starts.len())
         .buffer("k_starts", Purpose::Input, ElementType::U32, k_starts.len());
+    let plan = match problem.appended() {
+        None => plan,
+        Some((element, len)) => append::NEW.into_iter().fold(plan, |plan, (name, _)| {
+            plan.buffer(name, Purpose::Input, element, len)
+        }),
+    };
     let plan = problem.scoring.buffers(plan, problem);
     let heads = problem.kv_heads as usize;
     let plan = match problem.cache {
@@ -388,7 +401,13 @@ fn starts(problem: &Problem) -> (Vec<u32>, Vec<u32>) {
         }
     }
     if problem.page_size.is_some() {
-        k = problem.sequences().iter().map(|&(_, keys)| keys).collect();
+        // New keys come behind them.
+        let new = problem.append.map_or(0, |append| append.rows);
+        k = problem
+            .sequences()
+            .iter()
+            .map(|&(_, keys)| keys - new)
+            .collect();
     }
     (q, k)
 }

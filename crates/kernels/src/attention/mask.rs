@@ -1,7 +1,7 @@
 //! The mask of a tile: its rows, the keys that they see, and which of those every row sees.
 
 use super::problem::MaskKind;
-use heist_builder::{Accumulator, Bool, Val, WarpTile};
+use heist_builder::{Accumulator, Bool, Global, Ptr, Val, WarpTile};
 
 /// The rows of a tile and the keys of their sequence.
 #[derive(Clone, Copy)]
@@ -48,15 +48,39 @@ pub(crate) struct Blocks<'k> {
     /// One past the last number.
     end: Val<'k, i32>,
     left: Option<LeftEdge<'k>>,
+    /// The first key of each, where they were listed before.
+    listed: Option<Ptr<'k, Global, u32>>,
     width: u32,
 }
 
 impl<'k> Blocks<'k> {
+    /// Those of a line of a list: how many there are, how many of them at an edge of the mask, which are the first ones,
+    /// and the first key of each.
+    pub(crate) fn listed(line: Ptr<'k, Global, u32>, width: u32) -> Blocks<'k> {
+        let [count, edges] = [0u32, 1].map(|at| line.at(at).load_readonly().cast::<i32>());
+        Blocks {
+            begin: line.kernel().c(0),
+            masked: edges,
+            end: count,
+            left: None,
+            listed: Some(line.at(LINE_HEAD)),
+            width,
+        }
+    }
+
+    /// Whether a block is at an edge of the mask.
+    pub(crate) fn at_edge(&self, number: Val<'k, i32>) -> Bool<'k> {
+        number.lt(self.masked)
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> Val<'k, u32> {
         (self.end - self.begin).cast()
     }
 }
+
+/// Words of a line of listed blocks before the keys.
+pub(crate) const LINE_HEAD: u32 = 2;
 
 /// Where a window begins, some blocks at the left edge are masked too: their
 /// numbers follow those at the right edge.
@@ -190,6 +214,7 @@ impl<'k> TileMask<'k> {
             masked: place(inside) + at_left,
             end: behind.map_or(place(first), |blocks| place(first) + blocks),
             left,
+            listed: None,
             width,
         }
     }
@@ -288,9 +313,20 @@ impl<'k> Blocks<'k> {
         (next & (piece - 1)).eq(0) & inside
     }
 
-    /// Calls `body` with every number.
-    pub(crate) fn each_number(&self, body: impl Fn(Val<'k, i32>)) {
-        self.begin.kernel().for_range(self.begin, self.end, body);
+    /// Calls `body` with the first key of every block. Of listed ones it is loaded while the block before is worked on.
+    pub(crate) fn each_first_key(&self, body: impl Fn(Val<'k, u32>)) {
+        let k = self.begin.kernel();
+        if self.listed.is_none() {
+            return k.for_range(self.begin, self.end, |number| body(self.first_key(number)));
+        }
+        k.if_(self.any(), || {
+            let next = k.var(self.first_key(self.begin)).named("next_key");
+            k.for_range(self.begin, self.end, |number| {
+                let own = next.get();
+                next.set(self.first_key((number + 1).min(self.end - 1)));
+                body(own);
+            });
+        });
     }
 
     /// Whether there is any.
@@ -310,6 +346,9 @@ impl<'k> Blocks<'k> {
 
     /// The first key of a block.
     pub(crate) fn first_key(&self, number: Val<'k, i32>) -> Val<'k, u32> {
+        if let Some(keys) = self.listed {
+            return keys.at(number.cast::<u32>()).load_readonly();
+        }
         let down = -number;
         let block = match &self.left {
             None => down,

@@ -12,8 +12,10 @@
 //! runs under every [`Schedule`](heist_sched::Schedule).
 
 mod accuracy;
+mod append;
 mod backward;
 mod buffered;
+mod cache;
 mod cases;
 mod combine;
 mod config;
@@ -49,19 +51,22 @@ pub use backward::{
     AttentionBackward, BACKWARD, Backward, BackwardAccuracy, Gradients, Sums, backward_bound,
     fill_backward, gradients, verify_backward,
 };
+pub use cache::{Append, Cache};
 pub use cases::{Case, Topic, Which, cases, small_tiles};
 pub use combine::CombineArgs;
 pub use config::{Config, Feed, Rung};
-pub use decode::{Combine, DecodeShape, Grid, Storage, decode_grid, decode_plan, decode_shape};
+pub use decode::{
+    Appended, Appender, Combine, DecodeShape, Grid, Storage, decode_grid, decode_plan, decode_shape,
+};
 pub use entry::{Attention, FAMILY, problem, randomise};
 pub use kernel::{build, job, schedule, tiles};
 pub use order::HeaviestFirst;
 pub use params::AttentionArgs;
-pub use problem::{Cache, Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
+pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 pub use reference::{Attended, Row, Sample, attend};
 pub use score::{
-    HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table, Tables, alibi, documents,
-    softcap,
+    BlockMask, Extents, HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table,
+    Tables, alibi, documents, softcap,
 };
 pub use tcgen05::{TensorShape, tensor_plan, tensor_schedule};
 pub use warpgroup::{

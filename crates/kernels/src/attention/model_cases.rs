@@ -4,7 +4,7 @@
 use super::cases::{Cases, exact, small_tiles};
 use super::config::{Config, Rung};
 use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
-use super::score::{Scoring, alibi, documents, softcap};
+use super::score::{BlockMask, Scoring, alibi, documents, softcap};
 use super::warpgroup::{WarpgroupShape, staying, warpgroup_shape};
 use heist_sched::{Schedule, TileSource};
 
@@ -40,6 +40,7 @@ fn additions() -> Vec<(Scoring, Mask)> {
                 mods: vec![softcap(3.0), alibi(), documents()],
                 sinks: true,
                 prefix: Some(7),
+                blocks: None,
             },
             Mask::Window { left: 40, right: 0 },
         ),
@@ -51,6 +52,86 @@ impl Cases {
         self.models_on_the_ladder();
         self.models_on_warpgroups();
         self.models_decoding();
+        self.masks_of_blocks();
+        self.listed_documents();
+    }
+
+    /// One mask for all and others for each, blocks as large as tiles and larger, with every other mask, with changed
+    /// scores, in strips and by tickets.
+    fn masks_of_blocks(&mut self) {
+        let window = Mask::Window {
+            left: 130,
+            right: 9,
+        };
+        let plain = Scoring::default;
+        for (index, ((rows, keys), mask, mut scoring)) in [
+            ((128, 128), Mask::Full, plain()),
+            ((128, 64), Mask::Causal, plain()),
+            ((256, 192), window, plain()),
+            (
+                (128, 128),
+                window,
+                Scoring {
+                    prefix: Some(70),
+                    ..plain()
+                },
+            ),
+            (
+                (256, 128),
+                Mask::Causal,
+                Scoring {
+                    mods: vec![documents()],
+                    sinks: true,
+                    ..plain()
+                },
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            scoring.blocks = Some(BlockMask {
+                rows,
+                keys,
+                by_sequence: index % 2 == 1,
+                by_head: index % 3 > 0,
+            });
+            let mut problem = Problem::new(2, 2, 300, [64, 128][index % 2]);
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries: 300,
+                keys: [520, 300][index % 2],
+            };
+            problem.kv_heads = [1, 2][index % 2];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.layout = [Layout::Heads, Layout::Rows][index / 2 % 2];
+            (problem.scoring, problem.mask) = (scoring, mask);
+            let shape = WarpgroupShape {
+                strip: [1, 3][usize::from(index == 1)],
+                ..warpgroup_shape(&problem, self.target)
+            };
+            let source = [TileSource::Direct, TileSource::Ticket][usize::from(index == 3)];
+            self.on_warpgroups(&problem, shape, Schedule::new(source));
+        }
+    }
+
+    /// Documents whose blocks are listed, also in blocks that stay.
+    fn listed_documents(&mut self) {
+        for (index, mask) in [Mask::Full, Mask::Causal].into_iter().enumerate() {
+            let mut problem = Problem::new(2, 1, 330, 64);
+            problem.scoring.mods = vec![documents()];
+            problem.mask = mask;
+            let shape = WarpgroupShape {
+                keys: 48,
+                seen: true,
+                ..warpgroup_shape(&problem, self.target)
+            };
+            let shape = match index {
+                0 => staying(&problem, shape, 1, self.target),
+                _ => shape,
+            };
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+        }
     }
 
     fn models_on_the_ladder(&mut self) {

@@ -6,7 +6,9 @@
 use super::mask::{Blocks, MaskArgs, TileMask};
 use super::problem::Layout;
 use super::warpgroup::WarpgroupArgs;
-use heist_builder::{Landing, On, TensorMapRef, TileLayout, TileSpec, Transaction, Val, f16};
+use heist_builder::{
+    Global, Landing, On, Ptr, TensorMapRef, TileLayout, TileSpec, Transaction, Val, f16,
+};
 use heist_sched::Position;
 
 /// Halves of a row of a panel: 128 bytes.
@@ -132,6 +134,14 @@ impl<'k> Rows<'k> {
             mask,
             blocks: mask.blocks(height, keys, 1),
             done: None,
+        }
+    }
+
+    /// The same with the blocks of keys that a list has of it, of so many keys.
+    pub(super) fn listed(self, line: Ptr<'k, Global, u32>, keys: u32) -> Rows<'k> {
+        Rows {
+            blocks: Blocks::listed(line, keys),
+            ..self
         }
     }
 

@@ -1,6 +1,7 @@
 //! The problem: shapes, masks, and their cost.
 
-use super::score::Scoring;
+use super::cache::{Append, Cache};
+use super::score::{Extents, Scoring};
 use crate::{KernelError, Work};
 use heist_launch::ElementType;
 use std::fmt;
@@ -48,38 +49,6 @@ impl FromStr for Dtype {
                     "attention works on f16 and bf16, and `{text}` is neither"
                 ))
             })
-    }
-}
-
-/// What keys and values are stored as.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Cache {
-    /// As the queries are.
-    #[default]
-    Same,
-    /// 8-bit floats, with a factor for the keys and one for the values of each key head.
-    E4m3,
-}
-
-impl fmt::Display for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Cache::Same => "same",
-            Cache::E4m3 => "e4m3",
-        })
-    }
-}
-
-impl FromStr for Cache {
-    type Err = KernelError;
-    fn from_str(text: &str) -> Result<Cache, KernelError> {
-        match text {
-            "" | "same" => Ok(Cache::Same),
-            "e4m3" => Ok(Cache::E4m3),
-            _ => Err(KernelError::unfit(format!(
-                "keys and values are stored as the queries or in e4m3, and `{text}` is neither"
-            ))),
-        }
     }
 }
 
@@ -274,6 +243,8 @@ pub struct Problem {
     /// element), and a table has the pages of each sequence. For sequences with
     /// lengths of their own.
     pub page_size: Option<u32>,
+    /// New keys and values, which are put into the pages; the lengths count them.
+    pub append: Option<Append>,
     /// How weights enter the product with the values.
     pub weights: Weights,
     /// What results are made of.
@@ -306,6 +277,7 @@ impl Problem {
             mask: Mask::Full,
             layout: Layout::Heads,
             page_size: None,
+            append: None,
             weights: Weights::Rounded,
             output: Output::Same,
             scale: None,
@@ -388,11 +360,47 @@ impl Problem {
                 self.head_dim
             ));
         }
+        if let Some(append) = self.append {
+            self.can_append(append)?;
+        }
         let scale = self.scale();
         if !(scale.is_finite() && scale > 0.0) {
             return fail(format!("a scale of {scale}: it must be above zero"));
         }
         self.scoring.check(self)
+    }
+
+    /// Fails where new keys make no sense, with the reason.
+    fn can_append(&self, append: Append) -> Result<(), KernelError> {
+        let fail = |why: String| Err(KernelError::unfit(why));
+        let rows = append.rows;
+        if self.page_size.is_none() {
+            return fail(format!(
+                "{rows} new keys of each sequence: they are put into pages; give `page`, and a cache that lies whole as its pages in order"
+            ));
+        }
+        if rows == 0 {
+            return fail("no new keys of each sequence: leave them out".into());
+        }
+        let short = |&&(_, keys): &&(u32, u32)| keys < rows;
+        if let Some((_, keys)) = self.sequences().iter().find(short) {
+            return fail(format!(
+                "{rows} new keys in a sequence of {keys}: lengths count the new ones"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What new keys and values are made of, and how many elements the keys have in all.
+    pub fn appended(&self) -> Option<(ElementType, usize)> {
+        let append = self.append?;
+        let element = match append.in_cache_type {
+            true => self.cache_element(),
+            false => self.dtype.element(),
+        };
+        let rows = self.sequences().len() * append.rows as usize;
+        let elements = rows * self.kv_heads as usize * self.head_dim as usize;
+        Some((element, elements))
     }
 
     /// Elements of a head of values and results.
@@ -408,6 +416,16 @@ impl Problem {
                 "heads of {} elements of keys and {} of values: variant=wgmma alone has them, on sm_90a; elsewhere fill the values up with zeros",
                 self.head_dim,
                 self.value_dim()
+            ))),
+        }
+    }
+
+    /// Fails where whole blocks of keys are hidden, for kernels that go through all of them.
+    pub(super) fn sees_all_blocks(&self) -> Result<(), KernelError> {
+        match self.scoring.blocks {
+            None => Ok(()),
+            Some(blocks) => Err(KernelError::unfit(format!(
+                "a mask of blocks of {blocks}: variant=wgmma alone has it, on sm_90a; elsewhere hide keys by a window, by documents or by a change of scores"
             ))),
         }
     }
@@ -451,6 +469,17 @@ impl Problem {
                 lengths.iter().map(|&(q, _)| q).max().unwrap_or(0),
                 lengths.iter().map(|&(_, k)| k).max().unwrap_or(0),
             ),
+        }
+    }
+
+    /// How many sequences and heads, and how long the longest sequence is.
+    pub fn extents(&self) -> Extents {
+        let (queries, keys) = self.longest();
+        Extents {
+            sequences: self.sequences().len(),
+            heads: self.heads as usize,
+            queries: queries as usize,
+            keys: keys as usize,
         }
     }
 
@@ -631,6 +660,9 @@ impl fmt::Display for Problem {
         }
         if let Some(size) = self.page_size {
             write!(f, " pages of {size}")?;
+        }
+        if let Some(append) = self.append {
+            write!(f, " appending {}", append.rows)?;
         }
         if self.weights == Weights::Split {
             f.write_str(" split weights")?;

@@ -220,6 +220,14 @@ pub fn attend(
     attended
 }
 
+/// Whether a mask of blocks shows a key to a row.
+fn in_blocks(problem: &Problem, group: &Group, tables: &Tables, at: [usize; 2]) -> bool {
+    problem.scoring.blocks.is_none_or(|blocks| {
+        let byte = blocks.at(problem.extents(), [group.sequence, group.head], at);
+        tables.blocks[byte] != 0.0
+    })
+}
+
 /// The results of a group's rows.
 struct Part {
     out: Vec<f64>,
@@ -283,7 +291,11 @@ fn attend_group(
                 decode(from, first_element + place(key) * pitch, to);
             }
             for (number, (_, seen)) in rows.iter().enumerate() {
-                for key in (first..end).filter(|key| *key < prefix || seen.contains(key)) {
+                let row = group.rows[number].0 as usize;
+                for key in (first..end).filter(|key| {
+                    (*key < prefix || seen.contains(key))
+                        && in_blocks(problem, group, tables, [row, *key])
+                }) {
                     each(number, key, &block[(key - first) * dim..][..dim]);
                 }
             }
@@ -365,6 +377,7 @@ pub(super) fn tables(job: &Job) -> Tables {
         sinks: one("sinks"),
         prefixes: one("prefixes"),
         documents: one("documents"),
+        blocks: one("block_mask"),
         custom: one("custom"),
         key_scales: one("k_scale"),
         value_scales: one("v_scale"),
@@ -385,6 +398,7 @@ pub(super) fn decode(buffer: &Buffer, first: usize, to: &mut [f64]) {
                 &[a, b, c, d] => f32::from_le_bytes([a, b, c, d]).into(),
                 _ => f64::NAN,
             },
+            ElementType::U8 => bytes[0].into(),
             ty @ ElementType::E4m3 => ty.to_f64(bytes[0].into()),
             ElementType::U32 => match bytes {
                 &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),

@@ -92,9 +92,14 @@ impl Tuned for Problem {
             ("dim", self.head_dim),
             ("value-dim", same(self.value_dim(), self.head_dim)),
             ("page", self.page_size.unwrap_or(0)),
+            ("append", self.append.map_or(0, |append| append.rows)),
             ("prefix", self.scoring.prefix.unwrap_or(0)),
         ] {
             words.set(name, number.to_string());
+        }
+        if self.scoring.blocks.is_some() {
+            // How much of the work a mask leaves is data.
+            return None;
         }
         words.set("dtype", self.dtype.to_string());
         words.set("cache", self.cache.to_string());

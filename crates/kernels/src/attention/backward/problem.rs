@@ -1,6 +1,7 @@
 //! The problem and its cost.
 
-use crate::attention::problem::{Cache, Output, Problem};
+use crate::attention::cache::Cache;
+use crate::attention::problem::{Output, Problem};
 use crate::{KernelError, Work};
 use std::fmt;
 

@@ -2,14 +2,16 @@
 //! process them as they arrive.
 
 use super::DecodeArgs;
+use super::append;
 use super::combine::{Parts, by_last_block};
 use super::rows::{Rows, fill_queries};
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
 use super::tiny;
 use super::work::{Part, Work};
+use crate::attention::cache::Cache;
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
-use crate::attention::problem::{Cache, Layout};
+use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
 use heist_builder::{
     Bool, BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile, TileSpec, Val,
@@ -52,6 +54,9 @@ type OnStage<'s, 'k, M> = &'s dyn Fn(&Rows<'k, M>, &SharedTile<'k, f16>, Val<'k,
 
 /// The same for some rows.
 type OnRows<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
+
+/// Puts new keys and values into a stage, of which this is the first key.
+type OnNew<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>);
 
 /// The kernel for queries and results of `T`, with products of `M`.
 fn emit_as<'k, T: Element, M: Element>(
@@ -102,7 +107,11 @@ fn emit_as<'k, T: Element, M: Element>(
                     let on_rows = |stage: &SharedTile<'k, f16>, first, masked| {
                         on_stage(&rows, stage, first, masked);
                     };
-                    products(k, shape, args, part, &stages, &on_rows, &meeting);
+                    let by = (k.thread_index(), 32 * WARPS);
+                    let on_new = |stage: &SharedTile<'k, f16>, first| {
+                        append::into_stage::<T>(shape, args, part, (stage, first), by);
+                    };
+                    products(k, shape, args, part, &stages, (&on_rows, &on_new), &meeting);
                     rows.merge(warp, || meeting.meet());
                     k.if_(warp.lt(shape.down), || {
                         k.if_else(
@@ -169,7 +178,7 @@ fn products<'k>(
     args: &DecodeArgs<On<'k>>,
     part: &Part<'k>,
     stages: &BulkConsumer<'_, 'k, Spec>,
-    work: OnRows<'_, 'k>,
+    (work, on_new): (OnRows<'_, 'k>, OnNew<'_, 'k>),
     meeting: &Meeting<'k>,
 ) {
     let by_all = part
@@ -182,10 +191,20 @@ fn products<'k>(
         let first = part.sequence.key(at, shape.keys);
         if shape.ragged() {
             // The values after the last key belong to another sequence, or to none, and are set to
-            // zero: a weight of zero times an infinity is NaN.
-            let inside = part.sequence.keys.max(first) - first;
-            k.if_(inside.lt(shape.keys), || {
-                stages.peek(|stage| clear_values(k, shape, &stage, inside));
+            // zero: a weight of zero times an infinity is NaN. New ones are not in the cache yet.
+            let inside = |keys: Val<'k, u32>| keys.max(first) - first;
+            let copied = match shape.appends() {
+                false => part.sequence.keys,
+                true => part.sequence.held,
+            };
+            k.if_(inside(copied).lt(shape.keys), || {
+                stages.peek(|stage| {
+                    if shape.appends() {
+                        on_new(&stage, first);
+                    }
+                    let inside = inside(part.sequence.keys).min(shape.keys);
+                    clear_values(k, shape, &stage, inside);
+                });
                 k.fence_async_shared();
                 meeting.meet();
             });

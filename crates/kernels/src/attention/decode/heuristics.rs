@@ -14,8 +14,9 @@
 //!   begins, and a late one costs less.
 //! * **Shares**: see [`decode_grid`].
 
-use super::shape::{Combine, DecodeShape, Grid, Storage};
-use crate::attention::problem::{Cache, Lengths, Mask, Problem};
+use super::shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
+use crate::attention::cache::Cache;
+use crate::attention::problem::{Lengths, Mask, Problem};
 use crate::family::Target;
 
 /// Bytes of a key block that a multiprocessor reads in a nanosecond when all read:
@@ -67,6 +68,13 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
         cache: problem.cache,
         weights: problem.weights,
         output: problem.output,
+        append: problem.append.map(|append| Appended {
+            by: match rows <= 16 * row_blocks * down {
+                true => Appender::Tile,
+                false => Appender::Launch,
+            },
+            rounds: problem.cache == Cache::E4m3 && !append.in_cache_type,
+        }),
     };
     let room = target.arch.limits().shared_opt_in;
     let stages = room.saturating_sub(shape.other_bytes()) / shape.stage_bytes();

@@ -11,9 +11,11 @@
 //! * A tile that several blocks share is combined by the block that ends last or by a
 //!   second launch, in the order of the keys: the same bits in every run ([`combine`]).
 //! * Keys and values may be 8-bit floats ([`tiny`]): half the bytes, and each warp turns them into halves.
+//! * New keys and values may be put into the cache by the same launch ([`append`]).
 //! * Keys and values may lie in pages ([`Problem::page_size`](super::Problem)): a page
 //!   is one more coordinate of the copy.
 
+mod append;
 mod block;
 mod combine;
 mod heuristics;
@@ -24,7 +26,7 @@ mod variant;
 mod work;
 
 pub use heuristics::{decode_grid, decode_shape};
-pub use shape::{Combine, DecodeShape, Grid, Storage};
+pub use shape::{Appended, Appender, Combine, DecodeShape, Grid, Storage};
 pub(super) use variant::Decode;
 pub use variant::decode_plan;
 
@@ -61,6 +63,14 @@ kernel_params! {
         k_scale: Global<f32>,
         /// The same of the values.
         v_scale: Global<f32>,
+        /// The bytes of the keys in pages, where new ones come.
+        k_cache: Global<u32>,
+        /// The same of the values.
+        v_cache: Global<u32>,
+        /// New keys: sequence, row, head, element.
+        k_new: Global<u32>,
+        /// New values.
+        v_new: Global<u32>,
         /// How many sequences.
         sequences: u32,
         /// Query rows of a sequence, where all are alike.
@@ -79,6 +89,8 @@ kernel_params! {
         lse_head: u32,
         /// Entries of the page table from one sequence to the next.
         table_row: u32,
+        /// New key rows of a sequence.
+        new: u32,
         /// Key heads.
         kv_heads: u32,
         /// Query heads that share a key head.

@@ -4,10 +4,11 @@
 use super::DecodeArgs;
 use super::shape::{DecodeShape, PANEL};
 use super::work::Part;
+use crate::attention::cache::Cache;
 use crate::attention::epilogue::{MergeShape, merge};
 use crate::attention::mask::{KeyRange, hide_masked};
 use crate::attention::params::Element;
-use crate::attention::problem::{Cache, Output};
+use crate::attention::problem::Output;
 use crate::attention::score::{Rules, ScoreRow, Scores, modify};
 use crate::attention::softmax::{Row, Softmax, scale_rows};
 use heist_builder::{

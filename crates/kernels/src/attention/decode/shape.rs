@@ -45,6 +45,26 @@ pub struct DecodeShape {
     pub weights: Weights,
     /// What results are made of.
     pub output: Output,
+    /// How new keys and values come into the cache, where there are some.
+    pub append: Option<Appended>,
+}
+
+/// How new keys and values come into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Appended {
+    /// Who puts them there.
+    pub by: Appender,
+    /// Whether they are divided by the factors of their head and rounded to the cache's type.
+    pub rounds: bool,
+}
+
+/// Who puts new keys and values into the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Appender {
+    /// The block that multiplies them: a key head of a sequence is one tile.
+    Tile,
+    /// A launch before: several tiles copy the same keys.
+    Launch,
 }
 
 /// How the work is dealt.
@@ -179,6 +199,17 @@ impl DecodeShape {
         queries + merged + 2048
     }
 
+    /// Whether tiles put new keys and values into the cache.
+    pub(super) fn appends(&self) -> bool {
+        self.append
+            .is_some_and(|append| append.by == Appender::Tile)
+    }
+
+    /// Pieces of 16 bytes that a row of keys has.
+    pub(super) fn row_chunks(&self) -> u32 {
+        self.head_dim / (self.panel() / 8)
+    }
+
     /// Whether sequences have lengths of their own.
     pub(super) fn ragged(&self) -> bool {
         !matches!(self.storage, Storage::Dense(_))
@@ -194,6 +225,11 @@ impl fmt::Display for DecodeShape {
         }
         if let Storage::Paged(size) = self.storage {
             write!(f, " pages of {size}")?;
+        }
+        match self.append.map(|append| append.by) {
+            None => {}
+            Some(Appender::Tile) => f.write_str(" appending")?,
+            Some(Appender::Launch) => f.write_str(" appended before")?,
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
 //! The variant for decoding.
 
-use super::shape::{Combine, DecodeShape, Grid, Storage};
-use super::{DecodeArgs, block, combine, heuristics};
+use super::shape::{Appender, Combine, DecodeShape, Grid, Storage};
+use super::{DecodeArgs, append, block, combine, heuristics};
+use crate::attention::append::NEW;
+use crate::attention::cache::Cache;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
-use crate::attention::problem::{Cache, Dtype, Lengths, Problem};
+use crate::attention::problem::{Dtype, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
@@ -52,6 +54,24 @@ fn build_combine<P: Parameters<DecodeArgs>>(
             match dtype {
                 Dtype::F16 => combine::emit::<f16>(k, &shape, &args, &scores),
                 Dtype::Bf16 => combine::emit::<bf16>(k, &shape, &args, &scores),
+            }
+        })
+}
+
+fn build_append<P: Parameters<DecodeArgs>>(
+    shape: DecodeShape,
+    dtype: Dtype,
+    scoring: &Scoring,
+    arch: Arch,
+) -> Result<BuiltKernel<P>, BuildError> {
+    KernelSpec::<P>::new("attention_append")
+        .block(append::THREADS)
+        .build(arch, |k, args| {
+            let (args, tables) = P::parts(args);
+            let scores = Scores { scoring, tables };
+            match dtype {
+                Dtype::F16 => append::emit::<f16>(k, &shape, &args, &scores),
+                Dtype::Bf16 => append::emit::<bf16>(k, &shape, &args, &scores),
             }
         })
 }
@@ -112,6 +132,9 @@ impl Variant for Decode {
             ));
         }
         problem.is_square().map_err(|error| error.to_string())?;
+        problem
+            .sees_all_blocks()
+            .map_err(|error| error.to_string())?;
         if problem.longest().1 == 0 {
             return Err("without keys there is nothing to copy".into());
         }
@@ -163,6 +186,16 @@ pub fn decode_plan(
         )));
     }
     let (queries, keys) = problem.longest();
+    let group = problem.heads / problem.kv_heads;
+    if shape.append.is_some() != problem.append.is_some()
+        || shape.appends() && group * queries > shape.rows()
+    {
+        return Err(KernelError::unfit(format!(
+            "{shape}: tiles of {} rows append where a key head has one tile of {} rows and there are new keys; else a launch before does",
+            shape.rows(),
+            group * queries
+        )));
+    }
     let (left, right) = window(problem.mask, shape.mask)?;
     let q = Strides::of(problem, problem.heads, queries)?;
     let (lse_batch, lse_head) = log_sum_strides(problem);
@@ -174,6 +207,10 @@ pub fn decode_plan(
     let scales = match problem.cache {
         Cache::Same => ["k_starts"; 2],
         Cache::E4m3 => ["k_scale", "v_scale"],
+    };
+    let new = match problem.append {
+        None => ["k_starts"; 2],
+        Some(_) => NEW.map(|(name, _)| name),
     };
     let args = DecodeArgs::<With<Arg>> {
         q: buffer("q"),
@@ -197,6 +234,10 @@ pub fn decode_plan(
         }),
         k_scale: buffer(scales[0]),
         v_scale: buffer(scales[1]),
+        k_cache: buffer("k"),
+        v_cache: buffer("v"),
+        k_new: buffer(new[0]),
+        v_new: buffer(new[1]),
         sequences: problem.sequences().len() as u32,
         q_len: queries,
         k_len: keys,
@@ -206,8 +247,9 @@ pub fn decode_plan(
         lse_batch,
         lse_head,
         table_row: problem.pages().0 as u32,
+        new: problem.append.map_or(0, |append| append.rows),
         kv_heads: problem.kv_heads,
-        group: problem.heads / problem.kv_heads,
+        group,
         left,
         right,
         scale: problem.scoring.scale(problem.scale()),
@@ -237,8 +279,17 @@ fn steps<P: Parameters<DecodeArgs>>(
 ) -> Result<Vec<Step>, KernelError> {
     let (scoring, dtype) = (&problem.scoring, problem.dtype);
     let args = || P::join(args.clone(), scoring.args("q_starts"));
+    let mut steps = Vec::new();
+    if shape
+        .append
+        .is_some_and(|append| append.by == Appender::Launch)
+    {
+        let kernel = build_append::<P>(shape, dtype, scoring, target.arch)?;
+        let grid = Dim3::new(problem.sequences().len() as u32, problem.kv_heads, 1);
+        steps.push(Step::plain(&kernel, grid, args()));
+    }
     let kernel = build::<P>(shape, grid.combine, dtype, scoring, target.arch)?;
-    let mut steps = vec![Step::plain(&kernel, grid.blocks, args())];
+    steps.push(Step::plain(&kernel, grid.blocks, args()));
     if grid.combine == Combine::Launch {
         let kernel = build_combine::<P>(shape, dtype, scoring, target.arch)?;
         let group = problem.heads / problem.kv_heads;

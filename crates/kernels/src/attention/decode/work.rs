@@ -35,6 +35,8 @@ pub(super) struct Sequence<'k> {
     pub(super) queries: Val<'k, u32>,
     pub(super) k_start: Val<'k, u32>,
     pub(super) keys: Val<'k, u32>,
+    /// Keys that the cache has before the call: behind them come new ones.
+    pub(super) held: Val<'k, u32>,
     /// Tiles of each key head.
     tiles: Val<'k, u32>,
     /// The first key block that some row sees, and how many there are. A sequence
@@ -139,20 +141,30 @@ impl<'k> Sequence<'k> {
 }
 
 impl<'a, 'k> Work<'a, 'k> {
-    pub(super) fn new(
+    /// Before it is counted.
+    pub(super) fn of(
         k: &Kernel<'k>,
         shape: &DecodeShape,
         args: &DecodeArgs<On<'k>>,
         scores: &Scores<'a, 'k>,
     ) -> Self {
-        let mut work = Work {
+        Work {
             k: *k,
             shape: *shape,
             args: *args,
             scores: *scores,
             total: k.c(0),
             share: k.c(0),
-        };
+        }
+    }
+
+    pub(super) fn new(
+        k: &Kernel<'k>,
+        shape: &DecodeShape,
+        args: &DecodeArgs<On<'k>>,
+        scores: &Scores<'a, 'k>,
+    ) -> Self {
+        let mut work = Work::of(k, shape, args, scores);
         work.total = match shape.ragged() {
             false => work.sequence(k.c(0)).units(args.kv_heads) * args.sequences,
             true => {
@@ -167,7 +179,7 @@ impl<'a, 'k> Work<'a, 'k> {
     }
 
     /// A sequence, by its number.
-    fn sequence(&self, number: Val<'k, u32>) -> Sequence<'k> {
+    pub(super) fn sequence(&self, number: Val<'k, u32>) -> Sequence<'k> {
         let (k, args) = (self.k, &self.args);
         let (q_start, queries) = match self.shape.ragged() {
             false => (k.c(0), args.q_len),
@@ -186,7 +198,15 @@ impl<'a, 'k> Work<'a, 'k> {
             }
             Storage::Paged(_) => (k.c(0), args.k_starts.at(number).load_readonly()),
         };
-        let (first_block, mut blocks) = self.seen_blocks(queries, keys);
+        let held = keys;
+        let keys = match (self.shape.append, self.shape.storage) {
+            // What the pages have no room for is left out.
+            (Some(_), Storage::Paged(size)) => {
+                (held + args.new).min(args.table_row * size).max(held)
+            }
+            _ => held,
+        };
+        let (first_block, mut blocks) = self.seen_blocks(queries, [held, keys]);
         let prefix = self.scores.prefix(number).map(|prefix| {
             let prefix = prefix.min(keys);
             let ahead = match self.shape.mask {
@@ -205,18 +225,23 @@ impl<'a, 'k> Work<'a, 'k> {
             queries,
             k_start,
             keys,
-            tiles: (queries * args.group).div_ceil(self.shape.rows()),
+            held,
+            tiles: match self.shape.appends() {
+                false => (queries * args.group).div_ceil(self.shape.rows()),
+                // One, also without queries: it appends.
+                true => k.c(1),
+            },
             first_block,
             blocks,
             prefix,
         }
     }
 
-    /// The key blocks that some query sees: the first, and how many.
+    /// The key blocks that some query sees, or that new keys are in: the first, and how many.
     fn seen_blocks(
         &self,
         queries: Val<'k, u32>,
-        keys: Val<'k, u32>,
+        [held, keys]: [Val<'k, u32>; 2],
     ) -> (Val<'k, u32>, Val<'k, u32>) {
         let (k, width) = (self.k, self.shape.keys);
         let all = keys.cast::<i32>();
@@ -228,6 +253,10 @@ impl<'a, 'k> Work<'a, 'k> {
         let start = match self.shape.mask {
             MaskKind::Full | MaskKind::Causal => k.c(0),
             MaskKind::Window => clamp(all - queries.cast::<i32>() - self.args.left),
+        };
+        let start = match self.shape.appends() {
+            false => start,
+            true => start.min(held),
         };
         let first = start / width;
         let last = end.div_ceil(width).max(first + 1);

@@ -91,6 +91,8 @@ pub struct Tables {
     pub prefixes: Vec<f64>,
     /// Of [`Table::Documents`].
     pub documents: Vec<f64>,
+    /// Of [`Table::Blocks`].
+    pub blocks: Vec<f64>,
     /// Of [`Table::Custom`].
     pub custom: Vec<f64>,
     /// The factor of each key head's keys, where they have one.
@@ -110,6 +112,8 @@ pub enum Table {
     Prefixes,
     /// `documents`: a u32 for each key of each sequence.
     Documents,
+    /// `block_mask`: a byte for each pair of blocks.
+    Blocks,
     /// `custom`: so many f32, for a change of one's own.
     Custom(usize),
 }
@@ -122,6 +126,7 @@ impl Table {
             Table::Sinks => "sinks",
             Table::Prefixes => "prefixes",
             Table::Documents => "documents",
+            Table::Blocks => "block_mask",
             Table::Custom(_) => "custom",
         }
     }
@@ -130,6 +135,7 @@ impl Table {
         match self {
             Table::Slopes | Table::Sinks | Table::Custom(_) => ElementType::F32,
             Table::Prefixes | Table::Documents => ElementType::U32,
+            Table::Blocks => ElementType::U8,
         }
     }
 }

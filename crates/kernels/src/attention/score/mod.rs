@@ -24,11 +24,13 @@
 //!
 //! A problem without any gets the same kernel as if there were none of this.
 
+mod blocks;
 mod change;
 mod params;
 mod rules;
 mod shipped;
 
+pub use blocks::{BlockMask, Extents};
 pub use change::{HostScore, Key, Rule, ScoreMod, ScoreRow, Table, Tables};
 pub use params::ScoreArgs;
 pub(super) use params::{Modified, Parameters};
@@ -53,12 +55,20 @@ pub struct Scoring {
     /// with a causal mask a prefix, with a window the tokens that a sliding window keeps. How
     /// many is read on the device; this is the most of a sequence.
     pub prefix: Option<u32>,
+    /// Whole blocks of keys that blocks of queries do not see.
+    pub blocks: Option<BlockMask>,
 }
 
 impl Scoring {
+    /// Whether queries see the keys of their own document alone.
+    pub(super) fn documents(&self) -> bool {
+        let mut tables = self.mods.iter().flat_map(|one| &one.tables);
+        tables.any(|table| *table == Table::Documents)
+    }
+
     /// Whether nothing is added.
     pub fn is_plain(&self) -> bool {
-        self.mods.is_empty() && !self.sinks && self.prefix.is_none()
+        self.mods.is_empty() && !self.sinks && self.prefix.is_none() && self.blocks.is_none()
     }
 
     /// The tables that are read, each once.
@@ -67,7 +77,8 @@ impl Scoring {
         let own = self.sinks.then_some(Table::Sinks);
         let prefix = self.prefix.map(|_| Table::Prefixes);
         let mods = self.mods.iter().flat_map(|one| one.tables.iter().copied());
-        for table in own.into_iter().chain(prefix).chain(mods) {
+        let blocks = self.blocks.map(|_| Table::Blocks);
+        for table in own.into_iter().chain(prefix).chain(mods).chain(blocks) {
             if !tables.contains(&table) {
                 tables.push(table);
             }
@@ -80,6 +91,12 @@ impl Scoring {
         let fail = |why: String| Err(KernelError::unfit(why));
         if self.prefix.is_some() && problem.mask == Mask::Full {
             return fail("a prefix that every query sees: without a mask all keys are seen; say mask=causal or mask=window(LEFT,RIGHT)".into());
+        }
+        if let Some(blocks) = self.blocks {
+            blocks.check()?;
+            if problem.is_ragged() {
+                return fail("a mask of blocks with packed sequences: it is for sequences of one length; fill them up to the longest, and hide the rest by the mask".into());
+            }
         }
         let tables = self.tables();
         let custom = |table: &&Table| matches!(table, Table::Custom(_));
@@ -118,6 +135,10 @@ impl Scoring {
                 }
                 Table::Prefixes => Buffer::from_slice(&vec![self.prefix.unwrap_or_default(); len]),
                 Table::Documents => Buffer::from_slice(&shipped::cut(&problem.sequences())),
+                Table::Blocks => {
+                    let example = self.blocks.map(|blocks| blocks.example(problem.extents()));
+                    Buffer::from_slice(&example.unwrap_or_default())
+                }
                 Table::Custom(_) => Buffer::zeros(table.element(), len),
             };
             (table.name(), data)
@@ -134,6 +155,9 @@ impl fmt::Display for Scoring {
         for one in &self.mods {
             write!(f, " {}", one.name())?;
         }
+        if let Some(blocks) = self.blocks {
+            write!(f, " blocks={blocks}")?;
+        }
         f.write_str(if self.sinks { " sinks" } else { "" })
     }
 }
@@ -144,6 +168,10 @@ fn len(table: Table, problem: &Problem) -> usize {
         Table::Slopes | Table::Sinks => problem.heads as usize,
         Table::Prefixes => problem.sequences().len(),
         Table::Documents => problem.rows().1,
+        Table::Blocks => {
+            let blocks = problem.scoring.blocks;
+            blocks.map_or(0, |blocks| blocks.bytes(problem.extents()))
+        }
         Table::Custom(len) => len,
     }
 }

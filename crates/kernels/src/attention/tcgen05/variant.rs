@@ -3,10 +3,11 @@
 use super::block::{Rings, Roles};
 use super::shape::{ROWS, THREADS, TensorShape};
 use crate::KernelError;
+use crate::attention::cache::Cache;
 use crate::attention::kernel::{buffers, contents, heads_at_once};
 use crate::attention::order::HeaviestFirst;
 use crate::attention::params::Element;
-use crate::attention::problem::{Cache, Dtype, Mask, Problem};
+use crate::attention::problem::{Dtype, Mask, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::attention::warpgroup::{WarpgroupArgs, arguments};
 use crate::blackwell::no_tcgen05;
@@ -89,6 +90,9 @@ impl Variant for Tcgen05 {
         }
         problem.not_paged().map_err(|error| error.to_string())?;
         problem.is_square().map_err(|error| error.to_string())?;
+        problem
+            .sees_all_blocks()
+            .map_err(|error| error.to_string())?;
         if problem.cache != Cache::Same {
             return Err("keys of 8 bits are for decoding: it multiplies halves".into());
         }

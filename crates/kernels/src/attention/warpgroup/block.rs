@@ -236,7 +236,11 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         let shape = (height, self.shape.keys);
         let one = |number: Val<'k, u32>| {
-            let rows = Rows::of(sequence, number, shape, mask);
+            let mut rows = Rows::of(sequence, number, shape, mask);
+            if self.shape.seen {
+                let line = tile.z * args.line_batch + tile.y * args.line_head + number;
+                rows = rows.listed(args.list.at(line.mul_wide(args.line)), self.shape.keys);
+            }
             body(&match from {
                 None => rows,
                 Some(from) => rows.after(from),
@@ -283,14 +287,18 @@ impl<'p, 'k> Ends<'p, 'k> {
         let (height, keys) = (self.shape.rows(), self.shape.keys);
         one(0, args.q, height, q_start + rows.first, tile.y);
         let blocks = &rows.blocks;
-        let both = |number: Val<'k, i32>| {
-            let first = k_start + blocks.first_key(number);
+        let both = |key: Val<'k, u32>| {
+            let first = k_start + key;
             one(1, args.k, keys, first, kv_head);
             one(2, args.v, keys, first, kv_head);
         };
         match (&self.pause, rows.done) {
-            (Some(pause), Some(done)) => self.copy_until_asked(pause, (done, blocks), both),
-            _ => blocks.each_number(both),
+            (Some(pause), Some(done)) => {
+                self.copy_until_asked(pause, (done, blocks), |number| {
+                    both(blocks.first_key(number));
+                });
+            }
+            _ => blocks.each_first_key(both),
         }
     }
 

@@ -2,6 +2,7 @@
 //! than the ladder.
 
 use super::list::most_tiles;
+use super::seen::is_listed;
 use super::shape::{Stay, WarpgroupShape};
 use crate::attention::kernel::heads_at_once;
 use crate::attention::order::HeaviestFirst;
@@ -29,6 +30,14 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         (..=192, _) => (2, 80),
         _ => (2, 64),
     };
+    let (groups, keys) = match problem.scoring.blocks {
+        None => (groups, keys),
+        // Tiles divide the blocks of the mask.
+        Some(blocks) => match blocks.keys.is_multiple_of(128) && keys >= 128 {
+            true => (2, 128),
+            false => (2, 64),
+        },
+    };
     let shape = WarpgroupShape {
         head_dim: problem.head_dim,
         value_dim: problem.value_dim(),
@@ -43,6 +52,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         ragged: problem.is_ragged(),
         listed: listed(problem, target),
         prefix: problem.scoring.prefix.is_some(),
+        seen: is_listed(problem, keys),
         layout: problem.layout,
         weights: problem.weights,
         output: problem.output,
@@ -98,7 +108,9 @@ fn stays(problem: &Problem, target: Target) -> bool {
     let room = problem.head_dim > 64 || queries < 2048;
     let short = u64::from(seen_keys(problem)) * u64::from(problem.head_dim) <= 2 * SHORT;
     let alike = !problem.is_ragged() || listed(problem, target).is_some();
-    (64..=128).contains(&problem.head_dim) && room && short && !window && alike
+    // Tiles of other sizes would not divide the blocks of a mask.
+    let whole = problem.scoring.blocks.is_none();
+    (64..=128).contains(&problem.head_dim) && room && short && !window && alike && whole
 }
 
 /// Tiles of short sequences, and how long a round of them takes on a multiprocessor in microseconds:

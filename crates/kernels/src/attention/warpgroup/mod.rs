@@ -11,6 +11,7 @@ mod block;
 mod group;
 mod heuristics;
 mod list;
+mod seen;
 mod shape;
 mod variant;
 
@@ -39,7 +40,7 @@ kernel_params! {
         q_starts: Global<u32>,
         /// The same for keys.
         k_starts: Global<u32>,
-        /// The tiles of packed sequences, where they are listed.
+        /// The tiles of packed sequences, or the blocks of keys that each tile sees, where they are listed.
         list: Global<u32>,
         /// Query rows of a sequence, where all are alike.
         q_len: u32,
@@ -69,5 +70,11 @@ kernel_params! {
         heads: u32,
         /// Tiles in all.
         count: u32,
+        /// Lines of listed blocks from one sequence to the next.
+        line_batch: u32,
+        /// From one head to the next.
+        line_head: u32,
+        /// Words of such a line.
+        line: u32,
     }
 }

@@ -45,6 +45,8 @@ pub struct WarpgroupShape {
     /// Whether there are keys from the first on that every query sees: finding their blocks
     /// takes registers of the thread that copies.
     pub prefix: bool,
+    /// The blocks of keys that a tile sees are listed by a launch before: what a mask of blocks or documents hide is left out.
+    pub seen: bool,
     /// How heads and rows lie: maps have the axis with the larger stride last.
     pub layout: Layout,
     /// How weights enter the product with the values.
@@ -152,6 +154,11 @@ impl WarpgroupShape {
                 "a list of tiles is for packed sequences, tile by tile",
             ));
         }
+        if self.seen && self.ragged {
+            return Err(KernelError::unfit(
+                "a list of the blocks that tiles see is for sequences of one length",
+            ));
+        }
         if self.pausing && (self.strip > 1 || self.stay.is_some()) {
             return Err(KernelError::unfit(
                 "tiles that can be left half done are taken one by one: no strips, no blocks that stay",
@@ -193,7 +200,7 @@ impl WarpgroupShape {
         let even = 65536 / (self.threads() * self.resident()) / 8 * 8;
         let copying = match self.groups {
             3 => 32,
-            _ if self.prefix || self.pausing => 40,
+            _ if self.prefix || self.pausing || self.seen => 40,
             _ => 24,
         };
         // The thread that copies leaves the others what it does not need.
@@ -238,6 +245,9 @@ impl fmt::Display for WarpgroupShape {
         }
         if self.pausing {
             f.write_str(" pausing")?;
+        }
+        if self.seen {
+            f.write_str(" over listed blocks")?;
         }
         f.write_str(if self.turns { " in turns" } else { "" })
     }

@@ -4,6 +4,7 @@ use super::WarpgroupArgs;
 use super::block::{Ends, Rings};
 use super::heuristics::{self, entries, strips, warpgroup_schedule, warpgroup_shape};
 use super::list::{self, ListArgs, TileList};
+use super::seen::{self, Lines};
 use super::shape::WarpgroupShape;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
 use crate::attention::panels::PANEL;
@@ -187,11 +188,15 @@ pub fn warpgroup_plan(
     }
     let strips = strips(problem, &shape);
     let [left, right] = window(problem.mask, shape.mask)?.into();
+    let lines = Lines::of(problem, &shape);
     let args = WarpgroupArgs::<With<Arg>> {
-        list: buffer(match shape.listed {
-            Some(_) => "list",
-            None => "q_starts",
+        list: buffer(match shape.listed.is_some() || shape.seen {
+            true => "list",
+            false => "q_starts",
         }),
+        line_batch: lines.batch,
+        line_head: lines.head,
+        line: lines.words,
         tiles: match shape.listed {
             Some(_) => strips.y,
             None => strips.x,
@@ -209,6 +214,13 @@ pub fn warpgroup_plan(
             )));
         }
         plan = listed(plan, problem, &shape, [left, right], target)?;
+    }
+    if shape.seen {
+        plan = seen::listed(plan, problem, &shape, [left, right], target)?;
+    } else if let Some(blocks) = problem.scoring.blocks {
+        return Err(KernelError::unfit(format!(
+            "{shape}: a mask of blocks of {blocks} wants the list of the blocks that are seen"
+        )));
     }
     let step = match problem.scoring.is_plain() {
         true => step::<WarpgroupArgs>(problem, shape, schedule, strips, target, args),
@@ -259,6 +271,9 @@ pub(in crate::attention) fn arguments(
         tiles: queries.div_ceil(rows),
         heads: problem.heads,
         count: 0,
+        line_batch: 0,
+        line_head: 0,
+        line: 0,
     })
 }
 
