@@ -40,6 +40,7 @@ DTYPES = {
     "f32": torch.float32,
     "s32": torch.int32,
     "u32": torch.int32,
+    "u8": torch.uint8,
     "e4m3": torch.float8_e4m3fn,
     "e5m2": torch.float8_e5m2,
 }
@@ -70,6 +71,13 @@ def gemm_operands(inputs, options):
     return (a.t() if options["layout"][0] == "t" else a), (b.t() if options["layout"][1] == "t" else b)
 
 
+def powers(left, right):
+    """Powers of two of 32 elements, which lie as cuBLAS has them."""
+    if not hasattr(torch, "float8_e8m0fnu"):
+        raise Unavailable("this PyTorch has no float8_e8m0fnu")
+    return left.view(torch.float8_e8m0fnu), right.view(torch.float8_e8m0fnu)
+
+
 def gemm_scaled(a, b, inputs, options):
     """With factors of A and B, as `torch._scaled_mm` takes them."""
     one = torch.ones(1, device="cuda")
@@ -78,6 +86,7 @@ def gemm_scaled(a, b, inputs, options):
         "none": lambda: (left.reshape(()), right.reshape(())),
         "tensor": lambda: (left.reshape(()), right.reshape(())),
         "rows": lambda: (left[:, None], right[None, :]),
+        "mx": lambda: powers(left, right),
         # Ours lie block after block of the depth, and block after block of columns.
         "blocks": lambda: (left.reshape(-1, a.shape[0]).t(), right.reshape((b.shape[1] + 127) // 128, -1).t()),
     }[options["scales"]]()

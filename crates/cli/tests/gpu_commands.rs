@@ -204,6 +204,7 @@ fn qualify_runs_what_the_gpu_has_and_says_what_it_skips() {
             .env("LD_LIBRARY_PATH", &driver)
             .env("CUDA_VISIBLE_DEVICES", "")
             .env("STAND_IN_CAPABILITY", capability)
+            .env("STAND_IN_SMS", "1")
             .env("STAND_IN_RECORD", driver.join("launches"))
             .output()
             .unwrap();
@@ -256,6 +257,27 @@ fn qualify_runs_what_the_gpu_has_and_says_what_it_skips() {
     let (_, hopper) = qualify("90", &schedules);
     let skipped = hopper["parts"][0]["skipped"].to_string();
     assert!(skipped.contains("launch control"), "{hopper}");
+
+    // Kernels are timed, here without peers; a GPU of one multiprocessor has small problems.
+    let bench = ["--only", "bench", "--python", "/nonexistent/python"];
+    let (status, blackwell) = qualify("100", &bench);
+    let part = &blackwell["parts"][0];
+    assert_eq!(
+        (&part["counts"]["failed"], status),
+        (&0.into(), Some(0)),
+        "{part}"
+    );
+    assert_eq!(part["counts"]["skipped"], 0, "{part}");
+    let why = blackwell["peers"]["why_none"].as_str().unwrap_or_default();
+    assert!(why.contains("/nonexistent/python"), "{why}");
+    let contests = blackwell["bench"].as_array().expect("contests");
+    assert_eq!(part["counts"]["passed"], contests.len(), "{part}");
+    for contest in contests {
+        let arms = contest["arms"].as_array().expect("arms");
+        assert!(arms.len() == 1 && arms[0]["ours"] == true, "{contest}");
+        assert!(arms[0]["ns"][1].is_number(), "{contest}");
+    }
+    assert!(part["checks"].to_string().contains("scales=mx"), "{part}");
 }
 
 #[test]

@@ -156,8 +156,11 @@ impl Bench {
             pack::seal(folder, &machine, &sanitizers, &command)
                 .map_err(|error| question(format!("{}: {error}", folder.display())))?;
         }
+        let wrong = outcomes.iter().filter_map(|outcome| outcome.wrong.as_ref());
+        let wrong: Vec<&String> = wrong.collect();
         let report = json!({
             "machine": machine,
+            "right": wrong.is_empty(),
             "sampling": if self.sustained { "sustained" } else { "cold" },
             "contests": outcomes.iter().map(Outcome::to_json).collect::<Vec<_>>(),
             "sanitizers": sanitizers,
@@ -168,8 +171,6 @@ impl Bench {
         if out.json {
             out.json(&report);
         }
-        let wrong = outcomes.iter().filter_map(|outcome| outcome.wrong.as_ref());
-        let wrong: Vec<&String> = wrong.collect();
         for why in &wrong {
             eprintln!("heist: WRONG: {why}");
         }

@@ -8,7 +8,7 @@
  * a bit for each of its attributes if it is one block. Device memory is host memory, and
  * the kernels of `tests/hardware/kernels.ptx` are known by name. Of any other kernel it writes
  * down how it was launched, into the file that STAND_IN_RECORD names. STAND_IN_CAPABILITY says
- * which GPU it stands for.
+ * which GPU it stands for, and STAND_IN_SMS how many multiprocessors it has.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -62,11 +62,14 @@ int cuDeviceGetName(char *name, int length, int device) {
     return OK;
 }
 
-/* The compute capability without its dot: 90, or what STAND_IN_CAPABILITY says. */
-static int capability(void) {
-    const char *asked = getenv("STAND_IN_CAPABILITY");
-    return asked ? atoi(asked) : 90;
+/* A number that the environment says, or another. */
+static int asked_for(const char *name, int otherwise) {
+    const char *asked = getenv(name);
+    return asked ? atoi(asked) : otherwise;
 }
+
+/* The compute capability without its dot. */
+static int capability(void) { return asked_for("STAND_IN_CAPABILITY", 90); }
 
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     KNOWN;
@@ -75,7 +78,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case 4: *value = 64; break;                        /* z */
     case 5: *value = 0x7fffffff; break;                /* grid x */
     case 6: case 7: *value = 65535; break;             /* grid y, z */
-    case 16: *value = 132; break;                      /* SMs */
+    case 16: *value = asked_for("STAND_IN_SMS", 132); break; /* SMs */
     case 39: *value = 2048; break;                     /* threads an SM */
     case 75: *value = capability() / 10; break;
     case 76: *value = capability() % 10; break;
@@ -112,6 +115,7 @@ struct kernel {
     int sizes[MOST];
     unsigned cluster;
     int recorded;
+    unsigned high; /* Blocks of the cluster along y, where it has several. */
     unsigned opted_in; /* Shared memory beyond what every block has. */
     int non_portable;
     void *module;
@@ -588,7 +592,12 @@ static struct kernel *described(const char *image, const char *name) {
     k->recorded = 1;
     const char *end = strchr(at, ')'), *cluster = strstr(at, ".reqnctapercluster ");
     const char *body = strchr(at, '{');
-    if (cluster && cluster < body) k->cluster = atoi(cluster + strlen(".reqnctapercluster "));
+    if (cluster && cluster < body) {
+        int wide = 1, high = 1;
+        sscanf(cluster, ".reqnctapercluster %d, %d", &wide, &high);
+        k->cluster = wide * high;
+        k->high = high;
+    }
     for (at = strstr(at, ".param "); at && at < end; at = strstr(at + 1, ".param ")) {
         const char *next = strpbrk(at, ",)"), *array = memchr(at, '[', next - at);
         const char *type = at + strlen(".param ");
@@ -654,8 +663,9 @@ int cuFuncGetAttribute(int *value, int attribute, struct kernel *k) {
     switch (attribute) {
     case 0: *value = 1024; break;                              /* threads a block */
     case 4: *value = 16; break;                                /* registers */
-    case 11: *value = k->cluster; break;                       /* required cluster */
-    case 12: case 13: *value = k->cluster ? 1 : 0; break;
+    case 11: *value = k->cluster / (k->high ? k->high : 1); break; /* required cluster */
+    case 12: *value = k->high ? k->high : k->cluster ? 1 : 0; break;
+    case 13: *value = k->cluster ? 1 : 0; break;
     default: *value = 0;
     }
     return OK;

@@ -4,12 +4,14 @@
 //! process of its own, so that a fault or a hang costs that check alone, and anybody can repeat
 //! one by hand. The report says what ran, what was skipped and why.
 
+mod contests;
 mod part;
 mod plan;
 mod report;
 mod worker;
 
 use crate::answer::{BadQuestion, Output, Verdict, question};
+use crate::bench::{PeerError, Peers};
 use crate::file;
 use crate::progress::Progress;
 use clap::Args;
@@ -21,7 +23,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Run everything that can be checked on a GPU, and write one report: the test files, random
-/// schedules, every kernel against f64, the table of schedules.
+/// schedules, every kernel against f64, the table of schedules, our kernels beside their peers.
 #[derive(Args)]
 #[command(after_help = "\
 Run it at the root of the repository, where the test files are.
@@ -48,6 +50,9 @@ pub(crate) struct Qualify {
     /// Test files, or folders of them [default: tests/ptx rules cases corpus].
     #[arg(long, value_name = "PATH")]
     files: Vec<PathBuf>,
+    /// The Python that has PyTorch, for the peers. Where it has none, ours are timed alone.
+    #[arg(long, default_value = "python3")]
+    python: PathBuf,
     /// How long a check may take, in seconds. The test files are one check, and have ten times as
     /// long.
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86400))]
@@ -69,9 +74,14 @@ impl Qualify {
             true => Part::ALL.to_vec(),
             false => self.only.clone(),
         };
+        let peers = match parts.contains(&Part::Bench) && machine.driver.is_some() {
+            true => Peers::start(&self.python).map(|peers| peers.versions.clone()),
+            false => Err(PeerError::NotHere("they are not asked".into())),
+        };
         let plan = Plan {
             device: self.device,
             machine: &machine,
+            python: peers.is_ok().then_some(&self.python),
             schedules: self.schedules,
             seed: self.seed,
             files: &self.files,
@@ -91,6 +101,7 @@ impl Qualify {
         drop(progress);
         let report = Report {
             machine,
+            peers: peers.map_err(|error| error.to_string()),
             seed: self.seed,
             seconds: began.elapsed().as_secs_f64(),
             done,

@@ -14,8 +14,16 @@ pub(crate) enum Part {
     Kernels,
     /// One uneven workload under every source and several policies, with times.
     Table,
+    /// Our kernels beside cuBLAS, PyTorch and Triton, where these are installed.
+    Bench,
 }
 
 impl Part {
-    pub(super) const ALL: [Part; 4] = [Part::Files, Part::Schedules, Part::Kernels, Part::Table];
+    pub(super) const ALL: [Part; 5] = [
+        Part::Files,
+        Part::Schedules,
+        Part::Kernels,
+        Part::Table,
+        Part::Bench,
+    ];
 }

@@ -1,5 +1,6 @@
 //! What is checked on a machine: command lines, or the reason why not.
 
+use super::contests::{Contest, contests};
 use super::part::Part;
 use heist_kernels::catalogue::{self, Entry, Settings};
 use heist_kernels::synthetic::Workload;
@@ -63,6 +64,8 @@ impl Check {
 pub(super) struct Plan<'p> {
     pub(super) device: DeviceName,
     pub(super) machine: &'p Machine,
+    /// The Python of the peers, where there are any.
+    pub(super) python: Option<&'p PathBuf>,
     pub(super) schedules: u32,
     pub(super) seed: u64,
     pub(super) files: &'p [PathBuf],
@@ -94,12 +97,16 @@ const ORDERS: [&str; 4] = ["linear", "reversed", "grouped(4)", "hilbert"];
 const CLUSTERS: [&str; 5] = ["1x1", "2x1", "1x2", "2x2", "4x1"];
 
 /// Problems of each kernel: an even one, and one with edges everywhere.
-const PROBLEMS: [(&str, &[&str]); 10] = [
+const PROBLEMS: [(&str, &[&str]); 11] = [
     ("gemm", &["m=512", "n=512", "k=512"]),
     ("gemm", &["m=300", "n=200", "k=136", "out=f32", "layout=nn"]),
     (
         "gemm",
         &["m=200", "n=264", "k=272", "dtype=e4m3", "scales=rows"],
+    ),
+    (
+        "gemm",
+        &["m=200", "n=264", "k=272", "dtype=e4m3", "scales=mx"],
     ),
     ("grouped-gemm", &["rows=40,500,0,1,129", "n=256", "k=128"]),
     (
@@ -130,6 +137,7 @@ impl Plan<'_> {
             Part::Schedules => self.schedules(),
             Part::Kernels => self.kernels(),
             Part::Table => self.table(),
+            Part::Bench => self.bench(),
         }
     }
 
@@ -246,6 +254,32 @@ impl Plan<'_> {
         }
     }
 
+    /// Ours beside the peers, where these are installed.
+    fn bench(&self) -> Vec<Check> {
+        let contest = |(family, problem): Contest| {
+            let mut words = vec!["bench".to_owned(), family.to_owned()];
+            words.extend(problem.split(' ').map(str::to_owned));
+            let skipped = match (self.device, catalogue::entry(family)) {
+                (DeviceName::Sim(_), _) => Some("a simulated GPU's time is a model".to_owned()),
+                (_, Ok(entry)) => self.unfit(entry, &words[2..]),
+                (_, Err(error)) => Some(error.to_string()),
+            };
+            words.extend(["--rounds", "10", "--warm-up", "100", "--device"].map(str::to_owned));
+            words.push(self.device.to_string());
+            match self.python {
+                Some(python) => words.extend(["--python".to_owned(), python.display().to_string()]),
+                None => words.push("--no-peers".to_owned()),
+            }
+            Check {
+                part: Part::Bench,
+                words,
+                skipped,
+            }
+        };
+        let all = contests(self.machine.target.sms);
+        all.into_iter().map(contest).collect()
+    }
+
     /// One uneven workload under every source and several policies.
     fn table(&self) -> Vec<Check> {
         let mut all = Vec::new();
@@ -308,6 +342,7 @@ mod tests {
         let plan = Plan {
             device: DeviceName::Gpu(0),
             machine: &machine,
+            python: None,
             schedules: 200,
             seed: 7,
             files: &[],
@@ -351,6 +386,17 @@ mod tests {
                     found.iter().all(|why| why.is_none() == runs),
                     "{arch} {found:?}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_timed_is_what_the_gpu_has_without_peers_where_there_are_none() {
+        for (arch, has_scales) in [(Arch::SM_100A, true), (Arch::SM_90A, false)] {
+            for check in checks(arch, Part::Bench) {
+                assert!(has(&check, "--no-peers"), "{}", check.command());
+                let runs = has_scales || !has(&check, "scales=mx");
+                assert_eq!(check.skipped.is_none(), runs, "{check:?}");
             }
         }
     }

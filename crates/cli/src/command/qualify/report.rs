@@ -10,6 +10,8 @@ use std::fmt;
 /// Everything that was seen.
 pub(super) struct Report {
     pub(super) machine: Machine,
+    /// Versions of the peers, or why there are none.
+    pub(super) peers: Result<Value, String>,
     pub(super) seed: u64,
     pub(super) seconds: f64,
     pub(super) done: Vec<Done>,
@@ -117,6 +119,31 @@ impl Report {
             .collect()
     }
 
+    /// What was timed, by contest: ours and the peers, and who was not there.
+    fn contests(&self) -> Vec<Value> {
+        let done = self.of(Part::Bench);
+        done.filter_map(|done| done.answer["contests"].as_array())
+            .flatten()
+            .map(|contest| {
+                let arms = contest["arms"].as_array().into_iter().flatten();
+                let arms = arms.map(|arm| {
+                    json!({
+                        "name": arm["name"],
+                        "ours": arm["ours"],
+                        "ns": arm["ns"],
+                        "ours_over_this": arm["ours_over_this"],
+                    })
+                });
+                json!({
+                    "name": contest["name"],
+                    "flops": contest["flops"],
+                    "arms": arms.collect::<Vec<_>>(),
+                    "absent": contest["absent"],
+                })
+            })
+            .collect()
+    }
+
     pub(super) fn to_json(&self) -> Value {
         let parts = Part::ALL.into_iter().filter_map(|part| {
             let failed = self.failed(part).into_iter();
@@ -143,7 +170,44 @@ impl Report {
             "success": self.is_success(),
             "parts": parts.collect::<Vec<_>>(),
             "table": self.table(),
+            "peers": match &self.peers {
+                Ok(versions) => json!({ "versions": versions, "why_none": null }),
+                Err(why) => json!({ "versions": null, "why_none": why }),
+            },
+            "bench": self.contests(),
         })
+    }
+}
+
+impl Report {
+    /// A table of what was timed.
+    fn write_contests(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let contests = self.contests();
+        if contests.is_empty() {
+            return Ok(());
+        }
+        match &self.peers {
+            Ok(versions) => writeln!(f, "\npeers: {versions}")?,
+            Err(why) => writeln!(f, "\nours alone: {why}")?,
+        }
+        for contest in &contests {
+            writeln!(f, "{}", contest["name"].as_str().unwrap_or_default())?;
+            for arm in contest["arms"].as_array().into_iter().flatten() {
+                let median = |name: &str| arm[name][1].as_f64();
+                let time = median("ns").map_or("-".to_owned(), |ns| format!("{:.1} us", ns / 1e3));
+                let ratio = median("ours_over_this").map_or(String::new(), |ratio| {
+                    format!(", our speed over it {ratio:.3}")
+                });
+                let whose = if arm["ours"] == true { " (heist)" } else { "" };
+                let name = arm["name"].as_str().unwrap_or_default();
+                writeln!(f, "  {name}{whose}: {time}{ratio}")?;
+            }
+            for absent in contest["absent"].as_array().into_iter().flatten() {
+                let word = |at: usize| absent[at].as_str().unwrap_or_default();
+                writeln!(f, "  {}: not there: {}", word(0), word(1))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -193,6 +257,7 @@ impl fmt::Display for Report {
                 Part::Schedules => "every tile exactly once: random schedules",
                 Part::Kernels => "kernels against f64: variants and problems",
                 Part::Table => "schedules of one uneven workload",
+                Part::Bench => "our kernels beside their peers: problems",
             };
             let Counts {
                 passed,
@@ -236,6 +301,7 @@ impl fmt::Display for Report {
                 number("refusals")
             )?;
         }
+        self.write_contests(f)?;
         let verdict = match self.is_success() {
             true => "qualified: nothing that ran has failed",
             false => "not qualified",
