@@ -3,8 +3,8 @@
 //!
 //! [`Mbarrier::fill`] sums the bytes of its copies, so the expected bytes are always right.
 
-use crate::emit::Line;
-use crate::group::{BlockGroup, LEADER, OneBlock};
+use crate::emit::{Line, Opnd};
+use crate::group::{BlockGroup, OneBlock};
 use crate::kernel::{Kernel, number};
 use crate::mbarrier::{Mbarrier, RemoteMbarrier};
 use crate::pointer::{Global, Ptr, Shared};
@@ -101,7 +101,7 @@ impl<'k> Mbarrier<'k> {
         let transaction = Transaction {
             k,
             barrier: *self,
-            pair: (G::BLOCKS > 1).then(|| self.on(LEADER)),
+            pair: (G::BLOCKS > 1).then(|| self.on(k.leader::<G>())),
             bytes: Cell::new(0),
             depth: k.rec.depth.get(),
         };
@@ -174,19 +174,25 @@ impl<'k> Transaction<'k> {
         self.k.require(Feature::TensorCopy);
         self.count(to.bytes);
         from.box_has(to.bytes);
-        let (group, barrier) = match &self.pair {
-            None => ("", self.barrier.operand()),
-            Some(leader) => {
-                self.k.require(Feature::TensorCtaGroup);
-                (".cta_group::2", leader.operand())
-            }
-        };
+        let (group, barrier) = self.counted_at();
         self.k.effect(
             format!(
                 "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{group}"
             ),
             vec![to.at.operand(), from.operand(coordinates), barrier],
         );
+    }
+
+    /// The modifier of a tensor copy for the group, and the barrier that counts it.
+    #[track_caller]
+    fn counted_at(&self) -> (&'static str, Opnd) {
+        match &self.pair {
+            None => ("", self.barrier.operand()),
+            Some(leader) => {
+                self.k.require(Feature::TensorCtaGroup);
+                (".cta_group::2", leader.operand())
+            }
+        }
     }
 
     #[track_caller]
@@ -199,7 +205,7 @@ impl<'k> Transaction<'k> {
     }
 
     /// The same box to the same place of every block of the cluster in `mask`;
-    /// each block's own barrier in the same place counts the bytes there.
+    /// each block's own barrier in the same place counts the bytes there, or that of its pair's leader.
     #[track_caller]
     pub fn copy_tensor_multicast<T: Storable, const D: usize>(
         &self,
@@ -209,19 +215,19 @@ impl<'k> Transaction<'k> {
         mask: impl IntoVal<'k, u16>,
     ) {
         self.k.require(Feature::TensorCopy);
-        self.by_one_block("a multicast copy");
         self.count(to.bytes);
         from.box_has(to.bytes);
         let mask = mask.into_val(&self.k);
+        let (group, barrier) = self.counted_at();
         self.k.effect(
             format!(
                 "cp.async.bulk.tensor.{D}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes\
-                 .multicast::cluster"
+                 .multicast::cluster{group}"
             ),
             vec![
                 to.at.operand(),
                 from.operand(coordinates),
-                self.barrier.operand(),
+                barrier,
                 mask.register().into(),
             ],
         );

@@ -260,7 +260,17 @@ impl<'k, S: StageSpec> BulkConsumer<'_, 'k, S> {
     /// barrier that is returned.
     #[track_caller]
     pub(crate) fn next_by_one_thread(&self, work: impl FnOnce(S::Ready<'k>)) -> Mbarrier<'k> {
-        let (stage, ()) = self.next(work);
+        self.next_numbered(|_, ready| work(ready))
+    }
+
+    /// The same with the number of the stage.
+    #[track_caller]
+    pub(crate) fn next_numbered(
+        &self,
+        work: impl FnOnce(Val<'k, u32>, S::Ready<'k>),
+    ) -> Mbarrier<'k> {
+        let number = self.cursor.stage();
+        let (stage, ()) = self.next(|ready| work(number, ready));
         self.cursor.advance();
         self.pipeline.empty.at(stage)
     }

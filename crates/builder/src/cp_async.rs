@@ -52,7 +52,7 @@ impl<'n, T: Storable> ArraySpec<'n, T> {
 }
 
 /// What a stage of a pipeline holds: a [`TileSpec`], an [`ArraySpec`], or a
-/// tuple of them.
+/// tuple of them; `()` is nothing, for what only some forms of a kernel have.
 pub trait StageSpec: Copy {
     /// The stage while it is filled.
     type Filling<'k>: Copy;
@@ -133,6 +133,17 @@ impl<T: Storable> StageSpec for TileSpec<'_, T> {
         let bytes = self.len() * T::BYTES;
         Landing::new(memory.ptr().byte_offset(stage * bytes), bytes)
     }
+}
+
+impl StageSpec for () {
+    type Filling<'k> = ();
+    type Ready<'k> = ();
+    type Landing<'k> = ();
+    type Memory<'k> = ();
+    fn allocate<'k>(&self, _: &Kernel<'k>, _: u32) {}
+    fn filling<'k>(&self, (): (), _: Val<'k, u32>) {}
+    fn ready<'k>(&self, (): (), _: Val<'k, u32>) {}
+    fn landing<'k>(&self, (): (), _: Val<'k, u32>) {}
 }
 
 macro_rules! tuples {

@@ -71,6 +71,7 @@ mod tensor_left;
 mod tensor_map;
 mod tensor_memory;
 mod tensor_ring;
+mod tensor_scales;
 mod tile;
 mod tiny;
 mod value;
@@ -123,6 +124,7 @@ pub use tensor_left::{
 pub use tensor_map::{EncodedTensorMap, TensorMap, TensorMapRef};
 pub use tensor_memory::{AccumulatorReader, Accumulators, LoadingSums, TensorMemory, TensorSums};
 pub use tensor_ring::{TensorConsumer, TensorProducer, TensorRing};
+pub use tensor_scales::{ScaleMemory, ScaledConsumer, ScaledInput, TensorScales};
 pub use tile::{SharedTile, TileLayout, TileSpec};
 pub use value::{Bool, IntoVal, Val, Var};
 pub use warp::{Group, block_reduce};

@@ -16,6 +16,7 @@ use crate::emit::{Base, Opnd};
 use crate::group::{BlockGroup, OneBlock};
 use crate::kernel::Kernel;
 use crate::mbarrier::{Mbarrier, RingCursor};
+use crate::pointer::{Ptr, Shared};
 use crate::scalar::{E4m3, E5m2, Storable, Tf32};
 use crate::tensor_memory::{ACCUMULATOR_ROWS, Accumulators};
 use crate::tile::{SharedTile, TileLayout};
@@ -72,11 +73,13 @@ impl<H> Clone for TensorOperand<'_, H> {
 }
 impl<H> Copy for TensorOperand<'_, H> {}
 
+/// What says in a matrix descriptor that it is one of `tcgen05`.
+pub(crate) const VERSION: u64 = 1;
+
 /// The fields of a matrix descriptor beside the address, for the 128-byte swizzle. Strides are in
 /// units of 16 bytes; `leading` is not read where rows run along the depth.
 fn matrix_fields(leading: u64) -> u64 {
     const GROUP_OF_ROWS: u64 = 1024 >> 4;
-    const VERSION: u64 = 1;
     const SWIZZLE_128: u64 = 2;
     leading << 16 | GROUP_OF_ROWS << 32 | VERSION << 46 | SWIZZLE_128 << 61
 }
@@ -131,13 +134,21 @@ impl<'k, T: Storable> SharedTile<'k, T> {
                 self.cols() * T::BYTES
             ));
         }
-        let address = self.ptr().byte_offset(row * 128).address();
-        let field = (address & 0x3FFFF) >> 4;
-        field.cast::<u64>() | matrix_fields(leading)
+        address_field(self.ptr().byte_offset(row * 128)) | matrix_fields(leading)
     }
 }
 
+/// A place in shared memory, as a matrix descriptor has it.
+#[track_caller]
+pub(crate) fn address_field<'k, T: Storable>(at: Ptr<'k, Shared, T>) -> Val<'k, u64> {
+    ((at.address() & 0x3FFFF) >> 4).cast::<u64>()
+}
+
 impl<'k, H> TensorOperand<'k, H> {
+    pub(crate) fn operand(&self) -> Opnd {
+        self.descriptor.register().into()
+    }
+
     /// The same, `step` steps of 32 bytes further along the depth.
     #[track_caller]
     pub fn step(&self, step: u32) -> TensorOperand<'k, H> {
@@ -271,12 +282,26 @@ impl<'k, G: BlockGroup> AccumulatorWriter<'_, 'k, G> {
 /// started is done.
 #[track_caller]
 pub(crate) fn commit<'k, G: BlockGroup>(k: Kernel<'k>, barrier: Mbarrier<'k>) {
+    let group = (1u32 << G::BLOCKS) - 1;
+    commit_to::<G>(
+        k,
+        barrier,
+        (G::BLOCKS > 1).then(|| k.c(group) << k.leader::<G>()),
+    );
+}
+
+/// The same in the blocks whose bits are set, or in this one.
+#[track_caller]
+pub(crate) fn commit_to<'k, G: BlockGroup>(
+    k: Kernel<'k>,
+    barrier: Mbarrier<'k>,
+    blocks: Option<Val<'k, u32>>,
+) {
     let mut operands = vec![barrier.operand()];
     let mut multicast = "";
-    if G::BLOCKS > 1 {
+    if let Some(blocks) = blocks {
         multicast = ".multicast::cluster";
-        let everyone = ((1 << G::BLOCKS) - 1) as u16;
-        operands.push(everyone.into_val(&k).register().into());
+        operands.push(blocks.cast::<u16>().register().into());
     }
     k.effect(
         format!(
@@ -299,7 +324,7 @@ impl<'k, G: BlockGroup> Product<'_, 'k, G> {
     /// shared memory, in the same place.
     #[track_caller]
     pub fn mma<H: TensorInput>(&self, a: TensorOperand<'k, H>, b: TensorOperand<'k, H>) {
-        self.multiply(a.descriptor.register().into(), a.across, b);
+        self.multiply(a.operand(), a.across, b);
     }
 
     /// The same with any left operand, whose rows may run across the depth.
@@ -310,21 +335,34 @@ impl<'k, G: BlockGroup> Product<'_, 'k, G> {
         across: bool,
         b: TensorOperand<'k, H>,
     ) {
+        let [rows, columns] = self.shape();
+        let shape = instruction_descriptor::<H>([across, b.across], rows, columns);
+        self.issue(H::KIND, [left, b.operand()], shape, vec![]);
+    }
+
+    /// Rows and columns of the result, of all blocks of the group.
+    pub(crate) fn shape(&self) -> [u32; 2] {
+        [ACCUMULATOR_ROWS * G::BLOCKS, self.columns]
+    }
+
+    /// One instruction: of a kind, with both factors, their types and shape, and where their scales
+    /// are.
+    #[track_caller]
+    pub(crate) fn issue(
+        &self,
+        kind: &str,
+        [left, right]: [Opnd; 2],
+        descriptor: u32,
+        scales: Vec<Opnd>,
+    ) {
         let k = self.k;
-        let shape = instruction_descriptor::<H>(
-            [across, b.across],
-            ACCUMULATOR_ROWS * G::BLOCKS,
-            self.columns,
-        );
+        let to = Opnd::Address(Base::Reg(self.to.register()), 0);
+        let mut operands = vec![to, left, right, k.c(descriptor).register().into()];
+        operands.extend(scales);
+        operands.push(self.begun.reg.into());
         k.effect(
-            format!("tcgen05.mma.{}.kind::{}", G::MODIFIER, H::KIND),
-            vec![
-                Opnd::Address(Base::Reg(self.to.register()), 0),
-                left,
-                b.descriptor.register().into(),
-                k.c(shape).register().into(),
-                self.begun.reg.into(),
-            ],
+            format!("tcgen05.mma.{}.kind::{kind}", G::MODIFIER),
+            operands,
         );
         self.begun.set(true);
     }

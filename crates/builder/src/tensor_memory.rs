@@ -18,7 +18,7 @@
 
 use crate::emit::{Base, Line, Opnd, TensorMemoryUse};
 use crate::error::Problem;
-use crate::group::{BlockGroup, LEADER, OneBlock};
+use crate::group::{BlockGroup, OneBlock};
 use crate::kernel::{Kernel, number};
 use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor};
 use crate::scalar::Class;
@@ -351,7 +351,7 @@ impl<'k, G: BlockGroup> AccumulatorReader<'_, 'k, G> {
         k.if_(k.elect(), || match G::BLOCKS {
             1 => empty.arrive(),
             // The writer is in the leader.
-            _ => empty.on(LEADER).arrive_after_reading(),
+            _ => empty.on(k.leader::<G>()).arrive_after_reading(),
         });
         self.cursor.advance();
         result

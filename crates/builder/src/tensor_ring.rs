@@ -9,13 +9,15 @@ use crate::bulk_pipeline::{BulkConsumer, BulkPipeline, BulkProducer};
 use crate::cp_async::StageSpec;
 use crate::group::BlockGroup;
 use crate::kernel::Kernel;
-use crate::tcgen05::{MultiplyingThread, Product, commit};
+use crate::mbarrier::Mbarrier;
+use crate::tcgen05::{MultiplyingThread, Product, commit, commit_to};
 use std::marker::PhantomData;
 
 /// A ring of stages that a group of blocks fills and multiplies.
 #[derive(Debug)]
 pub struct TensorRing<'k, S: StageSpec, G: BlockGroup> {
     stages: BulkPipeline<'k, S>,
+    groups: u32,
     group: PhantomData<G>,
 }
 
@@ -30,6 +32,7 @@ pub struct TensorProducer<'p, 'k, S: StageSpec, G: BlockGroup> {
 #[derive(Debug)]
 pub struct TensorConsumer<'p, 'k, S: StageSpec, G: BlockGroup> {
     stages: BulkConsumer<'p, 'k, S>,
+    groups: u32,
     group: PhantomData<G>,
 }
 
@@ -42,15 +45,56 @@ impl<'k> Kernel<'k> {
         stages: u32,
         spec: S,
     ) -> TensorRing<'k, S, G> {
+        self.tensor_ring_of(stages, spec, 1)
+    }
+
+    /// The same with stages that all groups of a cluster fill together: what several have in common
+    /// each copies a part of, and sends it to all
+    /// ([`copy_tensor_multicast`](Transaction::copy_tensor_multicast)). A stage is empty when all groups
+    /// have multiplied theirs. Every group fills as many stages as the others.
+    #[track_caller]
+    pub fn tensor_ring_among<G: BlockGroup, S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+    ) -> TensorRing<'k, S, G> {
+        self.tensor_ring_of(stages, spec, self.cluster_size() / G::BLOCKS)
+    }
+
+    #[track_caller]
+    fn tensor_ring_of<G: BlockGroup, S: StageSpec>(
+        &self,
+        stages: u32,
+        spec: S,
+        groups: u32,
+    ) -> TensorRing<'k, S, G> {
         self.has_group::<G>();
         TensorRing {
-            stages: self.bulk_pipeline_of(stages, spec, 1),
+            stages: self.bulk_pipeline_of(stages, spec, groups),
+            groups,
             group: PhantomData,
+        }
+    }
+
+    /// A commit that gives a stage back to every block that fills it.
+    #[track_caller]
+    pub(crate) fn give_back<G: BlockGroup>(&self, empty: Mbarrier<'k>, groups: u32) {
+        match groups {
+            1 => commit::<G>(*self, empty),
+            _ => {
+                let all = (1u32 << self.cluster_size()) - 1;
+                commit_to::<G>(*self, empty, Some(self.c(all)));
+            }
         }
     }
 }
 
 impl<'k, S: StageSpec, G: BlockGroup> TensorRing<'k, S, G> {
+    /// Its stages, and how many groups fill them together.
+    pub(crate) fn stages(&self) -> (&BulkPipeline<'k, S>, u32) {
+        (&self.stages, self.groups)
+    }
+
     /// The filling end, for one thread of each block.
     #[track_caller]
     pub fn producer(&self) -> TensorProducer<'_, 'k, S, G> {
@@ -65,6 +109,7 @@ impl<'k, S: StageSpec, G: BlockGroup> TensorRing<'k, S, G> {
     pub fn consumer(&self) -> TensorConsumer<'_, 'k, S, G> {
         TensorConsumer {
             stages: self.stages.consumer(),
+            groups: self.groups,
             group: PhantomData,
         }
     }
@@ -91,7 +136,7 @@ impl<'k, S: StageSpec, G: BlockGroup> TensorConsumer<'_, 'k, S, G> {
     #[track_caller]
     pub fn multiply(&self, product: &Product<'_, 'k, G>, work: impl FnOnce(S::Ready<'k>)) {
         let empty = self.stages.next_by_one_thread(work);
-        commit::<G>(product.kernel(), empty);
+        product.kernel().give_back::<G>(empty, self.groups);
     }
 
     /// Waits for the next stage and keeps it for as many products as `work` asks for; every block
@@ -103,7 +148,7 @@ impl<'k, S: StageSpec, G: BlockGroup> TensorConsumer<'_, 'k, S, G> {
         work: impl FnOnce(S::Ready<'k>),
     ) {
         let empty = self.stages.next_by_one_thread(work);
-        commit::<G>(thread.kernel(), empty);
+        thread.kernel().give_back::<G>(empty, self.groups);
     }
 
     /// In warps that multiply nothing: waits for the stage that they are at and works on it. What

@@ -183,13 +183,13 @@ fn only_blackwell_with_its_own_features_has_it() {
 }
 
 #[test]
-fn a_pair_is_a_cluster_of_two() {
-    refused("a pair is a cluster of two", |k, _| {
+fn a_pair_is_two_neighbours_of_a_cluster() {
+    refused("two neighbours of a cluster", |k, _| {
         k.tensor_memory_of::<PairOfBlocks, _>(|memory| {
             memory.accumulators(1, 32, 4);
         });
     });
-    refused("a pair is a cluster of two", |k, _| {
+    refused("two neighbours of a cluster", |k, _| {
         let tile = TileSpec::<f16>::new("a", 128, 64, TileLayout::Swizzled);
         k.tensor_ring::<PairOfBlocks, _>(2, tile);
     });
@@ -218,4 +218,50 @@ fn stages_of_a_pair_are_filled_by_tensor_copies() {
     // The leader expects both blocks' bytes.
     assert!(text.contains(&format!(", {};", 2 * 128 * 128)), "{text}");
     assert!(text.contains("complete_tx::bytes.cta_group::2 ["), "{text}");
+}
+
+#[test]
+fn scales_are_told_with_their_numbers() {
+    let scaled = |columns: u32, words: u32, step: u32| {
+        build(move |k, _| {
+            let tile = |name| TileSpec::<u8>::new(name, 128, 128, TileLayout::Swizzled);
+            let array = |name, len| ArraySpec::<u32>::new(name, len);
+            let stage = (
+                tile("a"),
+                tile("b"),
+                array("rows", 128),
+                array("cols", words),
+            );
+            let ring = k.tensor_ring::<OneBlock, _>(3, stage);
+            k.tensor_memory(|memory| {
+                let writer = memory.accumulators(1, 128, 4).writer();
+                let consumer = ring.scaled_consumer(memory, columns);
+                k.multiplying_thread(1, |thread| {
+                    writer.product(thread, |product| {
+                        consumer.multiply(product, |(a, b, rows, cols), to| {
+                            let (a, b) = (a.tensor_operand::<E4m3>(0), b.tensor_operand(0));
+                            let scales = to.load(rows, cols, 0);
+                            product.mma_scaled(a, b, &scales, step);
+                        });
+                    });
+                });
+            });
+        })
+    };
+    let text = scaled(128, 128, 3).expect("builds");
+    // An accumulator of 128 columns, and eight for each of three stages.
+    assert!(text.contains("], 256;"), "{text}");
+    let copies = text
+        .matches("tcgen05.cp.cta_group::1.32x128b.warpx4")
+        .count();
+    assert_eq!(copies, 2, "{text}");
+    for (result, why) in [
+        (scaled(96, 128, 0), "columns with scales"),
+        (scaled(384, 384, 0), "columns with scales"),
+        (scaled(256, 128, 0), "in 128 words"),
+        (scaled(128, 128, 4), "step of a stage"),
+    ] {
+        let error = result.expect_err(why).to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }

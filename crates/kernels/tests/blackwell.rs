@@ -1,6 +1,10 @@
 //! Multiplications on the tensor cores of a simulated B200, all checks on, against f64.
 
 mod common;
+#[path = "blackwell/pairs.rs"]
+mod pairs;
+#[path = "blackwell/scaled.rs"]
+mod scaled;
 
 use heist_builder::Arch;
 use heist_kernels::blackwell::{TensorTiling, job_with_tiling};
@@ -194,102 +198,6 @@ fn every_cluster() {
     }
 }
 
-/// Pairs of blocks: one step and several, fewer and more than stages; both widths; a pair whose
-/// second block has no row, some, or all of them.
-#[test]
-fn pairs_of_every_width_depth_and_edge() {
-    for (m, n, k, tiling) in [
-        (256, 256, 64, "tcgen05:256x256x64/2"),
-        (1, 8, 8, "tcgen05:256x128x64/2"),
-        (128, 128, 200, "tcgen05:256x128x64/2"),
-        (129, 72, 448, "tcgen05:256x128x64/4"),
-        (300, 264, 136, "tcgen05:256x256x64/3"),
-    ] {
-        right(bf16(m, n, k), tiling);
-    }
-    // Rows of the result that start anywhere are stored by threads.
-    for (n, output) in [(67, Output::F16), (131, Output::F32)] {
-        let problem = Gemm::new(140, n, 72, Input::F16, output, Layout::Nt);
-        right(problem, "tcgen05:256x128x64/3");
-    }
-    right(bf16(130, 72, 72).batch(2), "tcgen05:256x128x64/3");
-}
-
-#[test]
-fn pairs_of_every_type_layout_and_epilogue() {
-    for &layout in Layout::ALL {
-        for (input, output, tiling) in [
-            (Input::Bf16, Output::Bf16, "tcgen05:256x128x64/3"),
-            (Input::F16, Output::F32, "tcgen05:256x256x64/3"),
-        ] {
-            right(Gemm::new(200, 264, 80, input, output, layout), tiling);
-        }
-    }
-    for (input, output) in [
-        (Input::Tf32, Output::F32),
-        (Input::E4m3, Output::Bf16),
-        (Input::E5m2, Output::F16),
-    ] {
-        let problem = Gemm::new(140, 136, 272, input, output, Layout::Nt);
-        right(problem, "tcgen05:256x128x64/3");
-    }
-    for scales in [Scales::Tensor, Scales::Rows] {
-        let problem = Gemm::new(131, 72, 144, Input::E4m3, Output::Bf16, Layout::Nt);
-        right(problem.scales(scales), "tcgen05:256x128x64/2");
-    }
-    for (alpha, beta, bias) in [(1.0, 0.0, true), (-0.5, 2.0, false)] {
-        for (output, n) in [(Output::F16, 67), (Output::Bf16, 72)] {
-            let epilogue = Epilogue {
-                alpha,
-                beta,
-                bias,
-                activation: Activation::Gelu,
-            };
-            // The second block of the pair is past the edge: it reads no row of C.
-            for m in [128, 131] {
-                let problem = Gemm::new(m, n, 40, Input::F16, output, Layout::Nt);
-                right(problem.epilogue(epilogue), "tcgen05:256x128x64/2");
-            }
-        }
-    }
-}
-
-/// A pair has several tiles; launch control answers both blocks.
-#[test]
-fn pairs_under_every_policy_and_source_with_chaos() {
-    let problem = bf16(600, 300, 136);
-    for (seed, schedule) in [
-        "clc early greedy grouped(16)",
-        "clc late max-steals(2)",
-        "clc early every(2)",
-        "clc early first-half",
-        "clc late time-budget(5us) hilbert",
-        "ticket late greedy",
-        "static",
-        "direct reversed",
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let schedule: Schedule = schedule.parse().expect("a schedule");
-        for chaos in [false, true] {
-            let settings = Settings {
-                seed: seed as u64,
-                chaos,
-                ..Settings::default()
-            };
-            let tiling = "tcgen05:256x128x64/3";
-            right_under(problem, tiling, Some(schedule.clone()), 4, &settings);
-        }
-    }
-    let mut wide: Schedule = "clc early greedy".parse().expect("a schedule");
-    wide.cluster = "2x2".parse().expect("a shape");
-    let (_, target) = common::small("b200", 4);
-    let tiling = "tcgen05:256x128x64/3".parse().expect("a tile shape");
-    let error = job_with_tiling(&problem, tiling, Some(&wide), target).expect_err("no pair");
-    assert!(error.to_string().contains("a cluster of 1x2"), "{error}");
-}
-
 #[test]
 fn it_is_chosen_where_there_are_such_tensor_cores() {
     let (_, target) = common::device("b200");
@@ -338,7 +246,7 @@ fn wrong_tiles_are_told() {
     );
 }
 
-/// Added to the columns of a pair's tiles.
+/// Added to the columns of a pair's tiles, and twice where two pairs make a cluster.
 const PAIR: u32 = 1000;
 
 /// The kernels whose machine code is looked at: every way to store, every type, every width.
@@ -370,6 +278,31 @@ fn assembled() -> Vec<(Target, Job)> {
         (
             gemm(600, Input::E4m3, bf16, Layout::Nt).scales(Scales::Rows),
             PAIR + 256,
+            "clc early greedy",
+        ),
+        (
+            gemm(600, Input::E4m3, bf16, Layout::Nt).scales(Scales::Mx),
+            256,
+            "clc early greedy grouped(16)",
+        ),
+        (
+            gemm(1024, Input::F16, f16, Layout::Tn),
+            2 * PAIR + 256,
+            "clc early greedy",
+        ),
+        (
+            gemm(600, Input::E5m2, Output::F32, Layout::Nt).scales(Scales::Mx),
+            2 * PAIR + 128,
+            "clc late max-steals(8)",
+        ),
+        (
+            Gemm {
+                k: 528,
+                lda: 528,
+                ldb: 528,
+                ..gemm(601, Input::E4m3, f16, Layout::Nt).scales(Scales::Mx)
+            },
+            192,
             "clc early greedy",
         ),
         (
@@ -416,11 +349,14 @@ fn assembled() -> Vec<(Target, Job)> {
     )
     .map(|((problem, cols, schedule), arch)| {
         let target = Target { arch, sms: 148 };
-        let schedule: Schedule = schedule.parse().expect("a schedule");
+        let mut schedule: Schedule = schedule.parse().expect("a schedule");
+        if cols / PAIR == 2 {
+            schedule.cluster = "2x2".parse().expect("a shape");
+        }
         let tiling = TensorTiling {
-            blocks: 1 + cols / PAIR,
+            blocks: 1 + (cols / PAIR).min(1),
             cols: cols % PAIR,
-            stages: 4,
+            stages: if problem.scales == Scales::Mx { 3 } else { 4 },
         };
         let job = job_with_tiling(&problem, tiling, Some(&schedule), target);
         (
@@ -462,7 +398,27 @@ fn ptxas_spills_nothing_and_multiplies_in_tensor_memory() {
         let pair = job.name.contains("tcgen05:256x");
         let in_pairs = count("MMA.2CTA") == products * usize::from(pair);
         let for_all = count("UGETNEXTWORKID.BROADCAST") > 0;
+        // A product by scales has them behind its descriptor.
+        let scaled = |line: &&str| {
+            let parts = line.split_once("idesc[");
+            line.contains("UTCQMMA") && parts.is_some_and(|(_, rest)| rest.contains("tmem["))
+        };
+        let scaled = listing.lines().filter(scaled).count();
+        let side_by_side = job.steps[0]
+            .launch
+            .cluster
+            .is_some_and(|shape| shape.count() > 2);
+        let with_scales = job.name.contains("scales=mx");
+        // Scales of 128 rows are a copy to tensor memory.
+        let copies = match with_scales {
+            true if job.name.contains("x128x64/") => 2,
+            true => 3,
+            false => 0,
+        };
         let as_it_should = products == 4
+            && (count("UTMALDG.3D.MULTICAST.2CTA") > 0) == side_by_side
+            && scaled == products * usize::from(with_scales)
+            && count("UTCCP") == copies
             && in_pairs
             && for_all == pair
             && count("UTCBAR") == 2

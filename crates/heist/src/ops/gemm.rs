@@ -7,7 +7,7 @@ use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::Tuned;
 use heist_kernels::gemm::{FAMILY, Gemm, Major};
-use heist_launch::{ElementType, Role};
+use heist_launch::Role;
 use heist_sched::Schedule;
 
 /// The operands of a multiplication.
@@ -132,9 +132,9 @@ fn operands(problem: &Gemm) -> Vec<Operand> {
     let with_c = problem.epilogue.beta != 0.0;
     let with_bias = problem.epilogue.bias;
     let when = |wanted: bool, count: u64| if wanted { count } else { 0 };
-    let [of_a, of_b] = problem.scale_counts();
+    let ([of_a, of_b], element) = (problem.scale_counts(), problem.scale_element());
     let scale = |name, count: usize| {
-        let factors = Operand::tensor(name, Role::In, ElementType::F32, count as u64, count == 0);
+        let factors = Operand::tensor(name, Role::In, element, count as u64, count == 0);
         factors.list()
     };
     vec![

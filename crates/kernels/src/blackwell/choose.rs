@@ -17,7 +17,8 @@
 //! it on one, and `heist tune` searches.
 
 use super::kernel::tiles;
-use super::tiling::{ROW_BYTES, ROWS, TensorTiling};
+use super::scaled::{accumulators, has_scales};
+use super::tiling::{ACCUMULATORS, ROW_BYTES, ROWS, TensorTiling};
 use crate::family::Target;
 use crate::gemm::Gemm;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
@@ -45,7 +46,16 @@ const CLOCK: f64 = 1850.0;
 /// Microseconds that a problem takes in these tiles, about.
 pub(super) fn time(problem: &Gemm, tiling: &TensorTiling, target: Target) -> f64 {
     let depth = problem.k * problem.input.bytes();
-    estimate(depth, blocks(problem, tiling), tiling, target)
+    let time = estimate(depth, blocks(problem, tiling), tiling, target);
+    // With one accumulator no tile is multiplied while the one before is stored.
+    let alone = has_scales(problem) && accumulators(tiling) < ACCUMULATORS;
+    let waves = waves(blocks(problem, tiling), target);
+    time + f64::from(u32::from(alone)) * (waves - 1.0) * STORE * f64::from(tiling.cols) / CLOCK
+}
+
+/// Tiles that a multiprocessor has at most.
+fn waves(blocks: u64, target: Target) -> f64 {
+    (blocks as f64 / f64::from(target.sms)).ceil()
 }
 
 /// The same for so many blocks with a tile of so many bytes of depth each.
@@ -62,7 +72,7 @@ fn estimate(depth: u32, blocks: u64, tiling: &TensorTiling, target: Target) -> f
     ];
     let step = step.into_iter().fold(0.0, f64::max);
     let steps = f64::from(depth.div_ceil(ROW_BYTES));
-    let waves = (blocks as f64 / f64::from(target.sms)).ceil();
+    let waves = waves(blocks, target);
     (waves * (steps * step + TILE) + LATENCY + STORE * wide) / CLOCK
 }
 
@@ -75,7 +85,9 @@ fn blocks(problem: &Gemm, tiling: &TensorTiling) -> u64 {
 
 /// The tiles that suit.
 pub(super) fn tiling(problem: &Gemm, target: Target) -> TensorTiling {
-    let deepest = SHAPES.map(|(blocks, cols)| TensorTiling::deepest(blocks, cols, target.arch));
+    let scaled = has_scales(problem);
+    let deepest =
+        SHAPES.map(|(blocks, cols)| TensorTiling::deepest(blocks, cols, scaled, target.arch));
     let time = |tiling: &TensorTiling| time(problem, tiling, target);
     let best = deepest
         .into_iter()
@@ -91,7 +103,7 @@ pub(crate) fn suited(
     target: Target,
 ) -> TensorTiling {
     let time = |tiling: &TensorTiling| estimate(depth, count(tiling), tiling, target);
-    let shapes = WIDTHS.map(|cols| TensorTiling::deepest(1, cols, target.arch));
+    let shapes = WIDTHS.map(|cols| TensorTiling::deepest(1, cols, false, target.arch));
     let best = shapes
         .into_iter()
         .min_by(|one, other| time(one).total_cmp(&time(other)));
@@ -141,9 +153,11 @@ mod tests {
     #[test]
     fn every_width_fits_the_shared_memory() {
         for (blocks, cols) in SHAPES {
-            let tiling = TensorTiling::deepest(blocks, cols, Arch::SM_100A);
-            assert!(tiling.stages >= 4, "{tiling}");
-            assert!(tiling.check().is_ok() && tiling.fits(Arch::SM_100A).is_ok());
+            for scaled in [false, true] {
+                let tiling = TensorTiling::deepest(blocks, cols, scaled, Arch::SM_100A);
+                assert!(tiling.stages >= 4 - u32::from(scaled), "{tiling}");
+                assert!(tiling.check().is_ok() && tiling.fits(scaled, Arch::SM_100A).is_ok());
+            }
         }
     }
 }

@@ -1,19 +1,20 @@
 //! The kernel, from a problem and a tile shape to a launch.
 
 use super::epilogue::{Origin, Staging, panel_columns, store_by_threads};
-use super::mainloop::{Factors, ring};
+use super::mainloop::{Factors, Multiplication, ring, side_by_side};
 use super::pipeline::{Pipeline, TileEpilogue};
-use super::tiling::{DEPTH, ROWS, THREADS, TensorTiling};
+use super::scaled::{self, BlockFactors, BlockScaled, has_scales};
+use super::tiling::{DEPTH, ROW_BYTES, ROWS, THREADS, TensorTiling};
 use crate::error::KernelError;
 use crate::family::Target;
-use crate::gemm::warpgroup::{Matrices, Side};
-use crate::gemm::{Finish, Gemm, Input, Major, Output, Scales, Stored, To, left};
+use crate::gemm::warpgroup::{Matrices, Peers, Side};
+use crate::gemm::{Finish, Gemm, Input, MX_BLOCK, Major, Output, Scales, Stored, To, left};
 use crate::gemm::{tensor_element, uncopyable};
 use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
 use heist_builder::{
     Arch, BlockGroup, BuildError, E4m3, E5m2, Feature, Global, Kernel, On, OneBlock, PairOfBlocks,
-    TensorInput, TensorMap, TensorSums, Tf32, Val, bf16, f16, kernel_params,
+    ScaledInput, TensorInput, TensorMap, TensorSums, Tf32, Val, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, Swizzle, TensorElement, TensorMap as Map};
 use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
@@ -38,6 +39,10 @@ kernel_params! {
         scale_a: Global<f32>,
         /// Of B.
         scale_b: Global<f32>,
+        /// Factors of blocks of A, where they have any.
+        block_scale_a: TensorMap<u32, 3>,
+        /// Of B.
+        block_scale_b: TensorMap<u32, 3>,
         /// Rows of the result.
         m: u32,
         /// Its columns.
@@ -46,6 +51,8 @@ kernel_params! {
         ldc: u32,
         /// Steps of the depth, each a stage.
         steps: u32,
+        /// Blocks of the depth, where they have factors.
+        blocks: u32,
         /// The factor of the product.
         alpha: f32,
         /// The factor of C.
@@ -87,10 +94,14 @@ struct Form {
     staged: bool,
     /// Whether all tiles lie inside of the result, down and across.
     even: [bool; 2],
+    /// Whether whole stages cover the depth.
+    even_depth: bool,
+    /// Pairs that stand side by side in a cluster.
+    side_by_side: u32,
 }
 
 impl Form {
-    fn new(problem: &Gemm, tiling: &TensorTiling) -> Form {
+    fn new(problem: &Gemm, tiling: &TensorTiling, schedule: &Schedule) -> Form {
         let finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
         let row = problem.ldc * output_bytes(problem);
         let staged = row.is_multiple_of(16);
@@ -106,6 +117,11 @@ impl Form {
                 clipped || problem.m.is_multiple_of(ROWS * tiling.blocks),
                 clipped || problem.n.is_multiple_of(tiling.cols),
             ],
+            side_by_side: match tiling.blocks {
+                1 => 1,
+                _ => schedule.cluster.x,
+            },
+            even_depth: problem.k.is_multiple_of(ROW_BYTES / problem.input.bytes()),
         }
     }
 }
@@ -124,7 +140,24 @@ pub(super) fn tiles(problem: &Gemm, cols: u32) -> Dim3 {
     )
 }
 
-fn build<H: TensorInput, O: Stored, G: BlockGroup>(
+/// A way to multiply, with what a tile of this kernel needs for it.
+trait Way: Multiplication + 'static {
+    fn from<'k>(args: &TensorArgs<On<'k>>, form: &Form, at: Origin<'k>) -> Self::From<'k>;
+}
+
+impl<H: TensorInput + 'static> Way for H {
+    fn from<'k>(_: &TensorArgs<On<'k>>, _: &Form, _: Origin<'k>) {}
+}
+
+impl<H: ScaledInput + 'static> Way for BlockScaled<H> {
+    fn from<'k>(args: &TensorArgs<On<'k>>, form: &Form, at: Origin<'k>) -> BlockFactors<'k> {
+        let maps = [args.block_scale_a, args.block_scale_b];
+        let blocks = (!form.even_depth).then_some(args.blocks);
+        BlockFactors::new(&form.tiling, maps, [at.row, at.col], blocks)
+    }
+}
+
+fn build<M: Way, O: Stored, G: BlockGroup>(
     form: &Form,
     tiles: Dim3,
     schedule: &Schedule,
@@ -137,10 +170,10 @@ fn build<H: TensorInput, O: Stored, G: BlockGroup>(
         .min_blocks(1);
     if G::BLOCKS > 1 {
         // A block past the edge still has its columns to copy.
-        tiled = tiled.cluster(cluster(tiling)).padded();
+        tiled = tiled.cluster(cluster(schedule)).padded();
     }
     tiled.build(arch, |k, args, tiles| {
-        let ring = ring::<G>(k, tiling, form.majors);
+        let ring = ring::<M, G>(k, tiling, form.majors);
         let staging = form.staged.then(|| Staging::new(k, args.out));
         k.tensor_memory_of::<G, _>(|memory| {
             let results = Results::<O> {
@@ -150,54 +183,76 @@ fn build<H: TensorInput, O: Stored, G: BlockGroup>(
                 staging,
                 stored: PhantomData,
             };
-            let pipeline = Pipeline::new(k, tiling, &ring, memory, results);
-            let of = |tile| factors(k, &args, form, tile);
-            let body = |tile| pipeline.tile::<H>(of(tile), origin(tiling, tile));
-            let done = tiles.each_ahead(body, |next| pipeline.begin(of(next)));
+            let pipeline = Pipeline::<_, _, M>::new(k, tiling, &ring, memory, results);
+            let at = |tile| origin::<G>(k, tiling, tile);
+            let of = |at| factors::<M, G>(k, &args, form, at);
+            let body = |tile| pipeline.tile(of(at(tile)), at(tile));
+            let done = tiles.each_ahead(body, |next| pipeline.begin(of(at(next))));
             pipeline.finish();
             done
         })
     })
 }
 
-/// The blocks that multiply a tile together.
-fn cluster(tiling: &TensorTiling) -> Dim3 {
-    Dim3::new(1, tiling.blocks, 1)
+/// The clusters of pairs: one pair, or as many side by side as the schedule says.
+fn cluster(schedule: &Schedule) -> Dim3 {
+    Dim3::new(schedule.cluster.x, PairOfBlocks::BLOCKS, 1)
 }
 
-/// Where a tile begins in the result.
-fn origin<'k>(tiling: &TensorTiling, tile: Tile<'k>) -> Origin<'k> {
+/// Where a block's part of its cluster's tiles begins in the result. Ranks go along x first, and a pair
+/// is two neighbouring ranks, but its blocks have rows below each other: where pairs stand side by side,
+/// blocks are counted anew.
+fn origin<'k, G: BlockGroup>(k: &Kernel<'k>, tiling: &TensorTiling, tile: Tile<'k>) -> Origin<'k> {
+    let (mut x, mut y) = (tile.x, tile.y);
+    if side_by_side::<G>(k) > 1 {
+        let at = k.cluster_block();
+        x = x - at.x + k.cluster_rank() / G::BLOCKS;
+        y = y - at.y + k.rank_in_group::<G>();
+    }
     Origin {
-        row: tile.y * ROWS,
-        col: tile.x * tiling.cols,
+        row: y * ROWS,
+        col: x * tiling.cols,
         number: tile.z,
     }
 }
 
+/// The blocks that have the same rows: of the pairs side by side those with the same place in theirs.
+fn peers<'k, G: BlockGroup>(k: &Kernel<'k>) -> Peers<'k> {
+    let count = side_by_side::<G>(k);
+    if count == 1 {
+        return Peers::first(k, 1);
+    }
+    let leaders = (0..count).fold(0, |ranks, pair| ranks | 1u32 << (pair * G::BLOCKS));
+    Peers {
+        count,
+        number: k.cluster_rank() / G::BLOCKS,
+        ranks: (k.c(leaders) << k.rank_in_group::<G>()).cast(),
+    }
+}
+
 /// What a block has of a tile's factors: its rows of A, its share of the columns of B.
-fn factors<'k>(
+fn factors<'k, M: Way, G: BlockGroup>(
     k: &Kernel<'k>,
     args: &TensorArgs<On<'k>>,
     form: &Form,
-    tile: Tile<'k>,
-) -> Factors<'k> {
+    at: Origin<'k>,
+) -> Factors<'k, M::From<'k>> {
     let tiling = &form.tiling;
-    let share = match tiling.blocks {
-        1 => k.c(0),
-        _ => k.cluster_rank() * tiling.own_cols(),
-    };
+    let share = k.rank_in_group::<G>() * tiling.own_cols();
     let side = |map, major, first: Val<'k, u32>| Side {
         map,
         major,
-        number: tile.z,
+        number: at.number,
         first,
         span: 128 / form.bytes,
         apart: None,
     };
     let [rows, cols] = form.majors;
     Factors {
-        left: side(args.left, rows, tile.y * ROWS),
-        right: side(args.right, cols, tile.x * tiling.cols + share),
+        left: side(args.left, rows, at.row),
+        right: side(args.right, cols, at.col + share),
+        peers: peers::<G>(k),
+        scales: M::from(args, form, at),
         steps: args.steps,
     }
 }
@@ -257,29 +312,37 @@ pub(super) fn plan(
     if let Some(why) = refusal(problem, target) {
         return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
     }
-    tiling.fits(target.arch)?;
-    if tiling.blocks > 1 && ![Dim3::ONE, cluster(tiling)].contains(&schedule.cluster) {
+    tiling.fits(has_scales(problem), target.arch)?;
+    if tiling.blocks > 1 && ![Dim3::ONE, cluster(schedule)].contains(&schedule.cluster) {
         return Err(KernelError::unfit(format!(
-            "gemm {tiling}: a pair of blocks is a cluster of 1x2, and the schedule says {}; leave its cluster out",
+            "gemm {tiling}: pairs of blocks are clusters of 1x2 or 2x2, two blocks high, and the schedule says {}; leave its cluster out",
             schedule.cluster
         )));
     }
-    let form = Form::new(problem, tiling);
+    let form = Form::new(problem, tiling, schedule);
     let tiles = tiles(problem, tiling.cols);
+    let (output, scaled) = (problem.output, has_scales(problem));
     let build = match problem.input {
-        Input::F16 => with_output::<f16>(problem.output, tiling),
-        Input::Bf16 => with_output::<bf16>(problem.output, tiling),
-        Input::Tf32 => with_output::<Tf32>(problem.output, tiling),
-        Input::E4m3 => with_output::<E4m3>(problem.output, tiling),
-        Input::E5m2 => with_output::<E5m2>(problem.output, tiling),
+        Input::F16 => with_output::<f16>(output, tiling),
+        Input::Bf16 => with_output::<bf16>(output, tiling),
+        Input::Tf32 => with_output::<Tf32>(output, tiling),
+        Input::E4m3 if scaled => with_output::<BlockScaled<E4m3>>(output, tiling),
+        Input::E5m2 if scaled => with_output::<BlockScaled<E5m2>>(output, tiling),
+        Input::E4m3 => with_output::<E4m3>(output, tiling),
+        Input::E5m2 => with_output::<E5m2>(output, tiling),
     };
     let kernel = build(&form, tiles, schedule, target.arch)?;
     // One block a multiprocessor: its accumulators may take all of the tensor memory.
     let launch = kernel.plan(target.resident(&kernel.built.launch, 255))?;
     // An unused parameter is set to any buffer.
     let either = |used, name| buffer(if used { name } else { "d" });
-    let scaled = problem.scales != Scales::None;
+    let in_epilogue = matches!(problem.scales, Scales::Tensor | Scales::Rows);
     let [left, right, out] = maps(problem, &form);
+    let [block_scale_a, block_scale_b] = match scaled {
+        true => scaled::maps(problem, tiling),
+        // The kernel does not look at them.
+        false => [left.clone(), left.clone()],
+    };
     let args = TensorArgs {
         left,
         right,
@@ -287,12 +350,15 @@ pub(super) fn plan(
         c: buffer("c"),
         d: buffer("d"),
         bias: buffer("bias"),
-        scale_a: either(scaled, "scale_a"),
-        scale_b: either(scaled, "scale_b"),
+        scale_a: either(in_epilogue, "scale_a"),
+        scale_b: either(in_epilogue, "scale_b"),
+        block_scale_a,
+        block_scale_b,
         m: problem.m,
         n: problem.n,
         ldc: problem.ldc,
-        steps: problem.k.div_ceil(DEPTH * 2 / problem.input.bytes()),
+        steps: problem.k.div_ceil(ROW_BYTES / problem.input.bytes()),
+        blocks: problem.k.div_ceil(MX_BLOCK),
         alpha: problem.epilogue.alpha,
         beta: problem.epilogue.beta,
     };
@@ -303,18 +369,18 @@ pub(super) fn plan(
 
 type Build = fn(&Form, Dim3, &Schedule, Arch) -> Result<TiledKernel<TensorArgs>, BuildError>;
 
-fn with_output<H: TensorInput>(output: Output, tiling: &TensorTiling) -> Build {
+fn with_output<M: Way>(output: Output, tiling: &TensorTiling) -> Build {
     match output {
-        Output::F16 => with_group::<H, f16>(tiling),
-        Output::Bf16 => with_group::<H, bf16>(tiling),
-        Output::F32 => with_group::<H, f32>(tiling),
+        Output::F16 => with_group::<M, f16>(tiling),
+        Output::Bf16 => with_group::<M, bf16>(tiling),
+        Output::F32 => with_group::<M, f32>(tiling),
     }
 }
 
-fn with_group<H: TensorInput, O: Stored>(tiling: &TensorTiling) -> Build {
+fn with_group<M: Way, O: Stored>(tiling: &TensorTiling) -> Build {
     match tiling.blocks {
-        1 => build::<H, O, OneBlock>,
-        _ => build::<H, O, PairOfBlocks>,
+        1 => build::<M, O, OneBlock>,
+        _ => build::<M, O, PairOfBlocks>,
     }
 }
 
@@ -332,7 +398,8 @@ fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
         matrix.map(name, high, DEPTH)
     };
     let [a, b] = form.majors;
-    let left = map("a", a, problem.m, problem.lda, ROWS);
+    // Each of the pairs side by side copies a part for all.
+    let left = map("a", a, problem.m, problem.lda, ROWS / form.side_by_side);
     let right = map("b", b, problem.n, problem.ldb, form.tiling.own_cols());
     if !form.staged {
         // The kernel does not look at it.

@@ -1,8 +1,8 @@
 //! Multiplication on Blackwell's tensor cores (sm_100a and its kin).
 //!
 //! A block has six warps and three roles. One thread has the copy engine fill a ring of stages in
-//! shared memory ([`mainloop`]); one thread multiplies them into tensor memory; four warps store
-//! the sums ([`epilogue`]). There are two accumulators: while the sums of one tile are stored, the
+//! shared memory ([`mainloop`]); one thread multiplies them into tensor memory, by blocks with scales
+//! where 8-bit floats have them ([`scaled`]); four warps store the sums ([`epilogue`]). There are two accumulators: while the sums of one tile are stored, the
 //! next tile is multiplied ([`pipeline`]). Blocks are persistent under any schedule ([`kernel`]). The same kernel
 //! is built for one block a tile, and for a pair that multiplies a tile of 256 rows together.
 //!
@@ -13,6 +13,7 @@ mod epilogue;
 mod kernel;
 mod mainloop;
 mod pipeline;
+mod scaled;
 pub(crate) mod space;
 mod tiling;
 mod variant;

@@ -1,11 +1,11 @@
 //! A tile's way through a block: copied, multiplied, and stored while the next one is multiplied.
 
 use super::epilogue::Origin;
-use super::mainloop::{Factors, Mainloop, Stage};
-use super::tiling::{ACCUMULATORS, STORING_WARPS, TensorTiling};
+use super::mainloop::{Factors, Mainloop, Multiplication, Stage};
+use super::tiling::{STORING_WARPS, TensorTiling};
 use heist_builder::{
-    AccumulatorReader, AccumulatorWriter, BlockGroup, Kernel, TensorInput, TensorMemory,
-    TensorRing, TensorSums, Val, Var,
+    AccumulatorReader, AccumulatorWriter, BlockGroup, Kernel, TensorMemory, TensorRing, TensorSums,
+    Val, Var,
 };
 
 /// The warp that copies; its first thread is the scheduler as well.
@@ -22,10 +22,10 @@ pub(crate) trait TileEpilogue<'k> {
 }
 
 /// The three roles of a block. The epilogue is a tile behind.
-pub(crate) struct Pipeline<'p, 't, 'k, G: BlockGroup, E> {
+pub(crate) struct Pipeline<'p, 't, 'k, G: BlockGroup, E, M: Multiplication> {
     k: Kernel<'k>,
     warp: Val<'k, u32>,
-    mainloop: Mainloop<'p, 'k, G>,
+    mainloop: Mainloop<'p, 't, 'k, G, M>,
     writer: AccumulatorWriter<'t, 'k, G>,
     reader: AccumulatorReader<'t, 'k, G>,
     unstored: Unstored<'k>,
@@ -60,19 +60,24 @@ impl<'k> Unstored<'k> {
     }
 }
 
-impl<'p, 't, 'k, G: BlockGroup, E: TileEpilogue<'k>> Pipeline<'p, 't, 'k, G, E> {
+impl<'p, 't, 'k, G, E, M> Pipeline<'p, 't, 'k, G, E, M>
+where
+    G: BlockGroup,
+    E: TileEpilogue<'k>,
+    M: Multiplication + 'p,
+{
     pub(crate) fn new(
         k: &Kernel<'k>,
         tiling: &TensorTiling,
-        ring: &'p TensorRing<'k, Stage, G>,
+        ring: &'p TensorRing<'k, Stage<M>, G>,
         memory: &TensorMemory<'t, 'k, G>,
         epilogue: E,
     ) -> Self {
-        let accumulators = memory.accumulators(ACCUMULATORS, tiling.cols, STORING_WARPS);
+        let accumulators = memory.accumulators(M::accumulators(tiling), tiling.cols, STORING_WARPS);
         Pipeline {
             k: *k,
             warp: k.warp_uniform(),
-            mainloop: Mainloop::new(k, tiling, ring),
+            mainloop: Mainloop::new(k, tiling, ring, memory),
             writer: accumulators.writer(),
             reader: accumulators.reader(),
             unstored: Unstored::none(k),
@@ -81,7 +86,7 @@ impl<'p, 't, 'k, G: BlockGroup, E: TileEpilogue<'k>> Pipeline<'p, 't, 'k, G, E> 
     }
 
     /// Copies and multiplies a tile, and stores the one before.
-    pub(crate) fn tile<H: TensorInput>(&self, factors: Factors<'k>, at: Origin<'k>) {
+    pub(crate) fn tile(&self, factors: Factors<'k, M::From<'k>>, at: Origin<'k>) {
         let k = self.k;
         k.if_(self.warp.eq(COPYING_WARP), || {
             k.comment("the copies");
@@ -90,7 +95,7 @@ impl<'p, 't, 'k, G: BlockGroup, E: TileEpilogue<'k>> Pipeline<'p, 't, 'k, G, E> 
         });
         k.comment("the products");
         k.multiplying_thread_of(MULTIPLYING_WARP, |thread| {
-            self.mainloop.multiply::<H>(thread, &self.writer, factors);
+            self.mainloop.multiply(thread, &self.writer, factors);
         });
         self.store_last();
         self.unstored.set(at);
@@ -109,7 +114,7 @@ impl<'p, 't, 'k, G: BlockGroup, E: TileEpilogue<'k>> Pipeline<'p, 't, 'k, G, E> 
     }
 
     /// In the copying thread: begins a tile while the one before is still multiplied.
-    pub(crate) fn begin(&self, factors: Factors<'k>) {
+    pub(crate) fn begin(&self, factors: Factors<'k, M::From<'k>>) {
         self.mainloop.begin(factors);
     }
 

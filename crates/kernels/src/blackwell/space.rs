@@ -2,6 +2,7 @@
 //! stages.
 
 use super::choose;
+use super::scaled::has_scales;
 use super::tiling::TensorTiling;
 use super::variant::plan_with_tiling;
 use crate::error::KernelError;
@@ -46,7 +47,7 @@ fn tiling(candidate: &Candidate) -> Result<TensorTiling, KernelError> {
 pub(crate) fn judge(problem: &Gemm, candidate: &Candidate, target: Target) -> Result<f64, String> {
     let fits = || {
         let tiling = tiling(candidate)?;
-        tiling.fits(target.arch)?;
+        tiling.fits(has_scales(problem), target.arch)?;
         Ok(tiling)
     };
     let tiling = fits().map_err(|error: KernelError| error.to_string())?;

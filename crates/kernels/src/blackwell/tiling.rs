@@ -1,5 +1,6 @@
 //! Tile shapes on Blackwell's tensor cores.
 
+use super::scaled::scale_bytes;
 use crate::error::KernelError;
 use crate::gemm::Major;
 use heist_ptx::arch::Arch;
@@ -70,17 +71,21 @@ impl TensorTiling {
         self.cols / self.blocks
     }
 
-    /// As many stages as fit beside the storing warps' buffers.
-    pub(super) fn deepest(blocks: u32, cols: u32, arch: Arch) -> TensorTiling {
+    /// As many stages as fit beside the storing warps' buffers, with scales of blocks where these have
+    /// some.
+    pub(super) fn deepest(blocks: u32, cols: u32, scaled: bool, arch: Arch) -> TensorTiling {
         let buffers = STORING_WARPS * BUFFERS * 32 * ROW_BYTES;
         // Barriers, the scheduler's words, and what alignment to 1024 bytes leaves.
         let room = arch.limits().shared_opt_in - buffers - 2048;
-        let stages = room / ((ROWS + cols / blocks) * ROW_BYTES);
-        TensorTiling {
+        let mut tiling = TensorTiling {
             blocks,
             cols,
-            stages: stages.clamp(2, 16),
-        }
+            stages: 2,
+        };
+        let scales = u32::from(scaled) * scale_bytes(&tiling);
+        let stages = room / ((ROWS + tiling.own_cols()) * ROW_BYTES + scales);
+        tiling.stages = stages.clamp(2, 16);
+        tiling
     }
 
     /// Fails where the parts do not fit together.
@@ -105,8 +110,8 @@ impl TensorTiling {
     ///
     /// # Errors
     /// By how much.
-    pub(super) fn fits(&self, arch: Arch) -> Result<(), KernelError> {
-        let most = Self::deepest(self.blocks, self.cols, arch).stages;
+    pub(super) fn fits(&self, scaled: bool, arch: Arch) -> Result<(), KernelError> {
+        let most = Self::deepest(self.blocks, self.cols, scaled, arch).stages;
         if self.stages > most {
             return Err(KernelError::unfit(format!(
                 "tile shape {self}: a block on {arch} has shared memory for {most} such stages"

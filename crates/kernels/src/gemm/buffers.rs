@@ -2,7 +2,6 @@
 
 use super::problem::{Gemm, Scales};
 use crate::plan::{LaunchPlan, Purpose};
-use heist_launch::ElementType;
 
 /// The same plan with the buffers of the caller, under a variant's name.
 pub(crate) fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm) -> LaunchPlan {
@@ -19,8 +18,13 @@ pub(crate) fn over_operands(mut plan: LaunchPlan, variant: &str, problem: &Gemm)
         Scales::None => plan,
         _ => {
             let [a, b] = problem.scale_counts();
-            plan.buffer("scale_a", Purpose::Input, ElementType::F32, a)
-                .buffer("scale_b", Purpose::Input, ElementType::F32, b)
+            let element = problem.scale_element();
+            plan.buffer("scale_a", Purpose::Input, element, a).buffer(
+                "scale_b",
+                Purpose::Input,
+                element,
+                b,
+            )
         }
     };
     plan.buffer("a", Purpose::Input, input, a)

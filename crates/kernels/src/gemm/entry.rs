@@ -36,7 +36,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     parameter(
         "scales",
         "none",
-        "factors of A and B: none, tensor, rows, blocks (of 128, of 8-bit floats)",
+        "factors of A and B: none, tensor, rows; of 8-bit floats also blocks (of 128) and mx (powers of two of 32: Blackwell)",
     ),
     parameter(
         "sums",

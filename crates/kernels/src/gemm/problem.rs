@@ -1,5 +1,6 @@
 //! The problem of a multiplication: shapes, types, layouts, and the epilogue.
 
+use super::mx::mx_count;
 use super::scales::BLOCK;
 use crate::error::KernelError;
 use crate::job::Work;
@@ -88,7 +89,7 @@ words! {
 }
 
 words! {
-    /// What the elements of A and B are multiplied by: f32 factors in memory.
+    /// What the elements of A and B are multiplied by: factors in memory, f32 unless it says otherwise.
     Scales: "kind of scales" {
         /// Nothing.
         None = "none",
@@ -99,6 +100,10 @@ words! {
         /// One for each row of A and 128 elements of the depth, and one for each block of
         /// 128 columns of B and 128 elements of the depth: of 8-bit floats.
         Blocks = "blocks",
+        /// A power of two (ue8m0, an exponent of eight bits) for each row of A, and each column of B,
+        /// and 32 elements of the depth: of 8-bit floats, on Blackwell. They lie in blocks of 128
+        /// rows by 4 powers ([`mx_place`](super::mx_place)).
+        Mx = "mx",
     }
 }
 
@@ -309,6 +314,15 @@ impl Gemm {
             Scales::Tensor => [1, 1],
             Scales::Rows => [m, n],
             Scales::Blocks => [m * blocks(k), blocks(n) * blocks(k)],
+            Scales::Mx => [self.m, self.n].map(|outer| mx_count(outer, self.k)),
+        }
+    }
+
+    /// The type of these scales.
+    pub const fn scale_element(&self) -> ElementType {
+        match self.scales {
+            Scales::Mx => ElementType::U8,
+            _ => ElementType::F32,
         }
     }
 
@@ -351,13 +365,13 @@ impl Gemm {
                 self.batch, self.m, self.n
             )));
         }
-        if self.batch > 1 && matches!(self.scales, Scales::Rows | Scales::Blocks) {
+        if self.batch > 1 && !matches!(self.scales, Scales::None | Scales::Tensor) {
             return Err(KernelError::unfit(format!(
                 "scales={} is for one product, not a batch of {}: take none or tensor",
                 self.scales, self.batch
             )));
         }
-        if self.scales == Scales::Blocks && !self.input.is_tiny() {
+        if matches!(self.scales, Scales::Blocks | Scales::Mx) && !self.input.is_tiny() {
             return Err(KernelError::unfit(format!(
                 "scales of blocks are for e4m3 and e5m2, not {}: take rows or tensor",
                 self.input

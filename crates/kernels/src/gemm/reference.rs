@@ -1,5 +1,6 @@
 //! Random data for a multiplication, and its result in f64.
 
+use super::mx::{MX_BLOCK, mx_count, mx_place};
 use super::problem::{Activation, Gemm, Major, Scales};
 use super::scales::BLOCK;
 use crate::job::Job;
@@ -25,6 +26,9 @@ pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
     };
     let job = match problem.scales {
         Scales::None => job,
+        Scales::Mx => job
+            .buffer("scale_a", Role::In, powers(seed + 4, problem.m, problem.k))
+            .buffer("scale_b", Role::In, powers(seed + 5, problem.n, problem.k)),
         _ => {
             let [a, b] = problem.scale_counts();
             job.buffer("scale_a", Role::In, scales(seed + 4, a)).buffer(
@@ -59,6 +63,22 @@ fn scales(seed: u64, count: usize) -> Buffer {
         .unwrap_or_else(|| Buffer::zeros(ElementType::F32, count))
 }
 
+/// Random powers of two between an eighth and eight for `outer` rows or columns. What is there beside
+/// them is not a number.
+fn powers(seed: u64, outer: u32, depth: u32) -> Buffer {
+    let numbers = numbers(&uniform(ElementType::F32, seed, mx_count(outer, depth)));
+    let mut powers = vec![0xFFu8; numbers.len()];
+    for row in 0..outer as usize {
+        for at in (0..depth as usize).step_by(MX_BLOCK as usize) {
+            let place = mx_place(row, at, depth as usize);
+            powers[place] = (127.0 + 3.5 * numbers[place]).round() as u8;
+        }
+    }
+    let count = powers.len();
+    Buffer::from_bytes(ElementType::U8, powers)
+        .unwrap_or_else(|| Buffer::zeros(ElementType::U8, count))
+}
+
 /// The factor of an element of A, or of B, of this row or column and depth.
 fn scale(problem: &Gemm, scales: &[f64], of_a: bool, outer: usize, depth: usize) -> f64 {
     let (block, blocks) = (BLOCK as usize, problem.k.div_ceil(BLOCK) as usize);
@@ -68,8 +88,13 @@ fn scale(problem: &Gemm, scales: &[f64], of_a: bool, outer: usize, depth: usize)
         (Scales::Rows, _) => outer,
         (Scales::Blocks, true) => depth / block * problem.m as usize + outer,
         (Scales::Blocks, false) => outer / block * blocks + depth / block,
+        (Scales::Mx, _) => mx_place(outer, depth, problem.k as usize),
     };
-    scales.get(at).copied().unwrap_or(f64::NAN)
+    let scale = scales.get(at).copied().unwrap_or(f64::NAN);
+    match problem.scales {
+        Scales::Mx => (scale - 127.0).exp2(),
+        _ => scale,
+    }
 }
 
 /// A matrix times its factors.

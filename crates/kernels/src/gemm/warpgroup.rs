@@ -117,10 +117,35 @@ pub(crate) enum Levels<'k> {
     Two(Option<BlockScales<'k>>),
 }
 
+/// Blocks of a cluster that have an operand in common.
+#[derive(Clone, Copy)]
+pub(crate) struct Peers<'k> {
+    /// How many.
+    pub(crate) count: u32,
+    /// Which of them this one is.
+    pub(crate) number: Val<'k, u32>,
+    /// Their ranks, a bit for each.
+    pub(crate) ranks: Val<'k, u16>,
+}
+
+impl<'k> Peers<'k> {
+    /// The first blocks of the cluster, or this one alone.
+    pub(crate) fn first(k: &Kernel<'k>, count: u32) -> Peers<'k> {
+        Peers {
+            count,
+            number: match count {
+                1 => k.c(0),
+                _ => k.cluster_rank(),
+            },
+            ranks: k.c(((1u32 << count) - 1) as u16),
+        }
+    }
+}
+
 impl<'k> Side<'k> {
     /// Issues the copies of the part of a stage that is `at` deep in the matrix, in pieces as wide
-    /// as the swizzle: side by side along the depth, or across it. An operand that `peers` blocks
-    /// of a cluster share is multicast: each block copies its part for all.
+    /// as the swizzle: side by side along the depth, or across it. An operand that `peers`
+    /// share is multicast: each block copies its part for all.
     pub(crate) fn copy(
         &self,
         copies: &Transaction<'k>,
@@ -128,8 +153,13 @@ impl<'k> Side<'k> {
         outer: u32,
         depth: u32,
         at: Val<'k, u32>,
-        peers: u32,
+        peers: Peers<'k>,
     ) {
+        let Peers {
+            count: peers,
+            number: rank,
+            ranks,
+        } = peers;
         let (pieces, len) = match self.major {
             Major::Depth => (depth / SPAN, outer * SPAN),
             Major::Outer => (outer.div_ceil(SPAN), depth * SPAN),
@@ -139,14 +169,10 @@ impl<'k> Side<'k> {
             match peers {
                 1 => copies.copy_tensor(to, self.map, place),
                 _ => {
-                    copies.copy_tensor_multicast(to, self.map, place, ((1 << peers) - 1) as u16);
+                    copies.copy_tensor_multicast(to, self.map, place, ranks);
                     copies.expect(to.bytes() * (peers - 1));
                 }
             }
-        };
-        let rank = match peers {
-            1 => at.kernel().c(0),
-            _ => at.kernel().cluster_rank(),
         };
         let halves = 1 + u32::from(self.apart.is_some());
         let begin = |half: u32| match self.apart {
@@ -547,9 +573,10 @@ impl<'p, 'k> Ends<'p, 'k> {
         let at = (factors.from + step) * (depth / SPAN * factors.left.span);
         self.producer.fill(|copies, (left, right)| {
             if factors.gather.is_none() {
-                factors.left.copy(copies, left, rows, depth, at, 1);
+                let alone = Peers::first(&self.k, 1);
+                factors.left.copy(copies, left, rows, depth, at, alone);
             }
-            let peers = self.tiling.cluster;
+            let peers = Peers::first(&self.k, self.tiling.cluster);
             factors.right.copy(copies, right, cols, depth, at, peers);
         });
     }

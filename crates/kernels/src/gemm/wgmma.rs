@@ -78,6 +78,9 @@ pub(crate) fn refusal(problem: &Gemm, target: Target) -> Option<String> {
     if !target.arch.supports(Feature::Wgmma) {
         return Some(format!("{} has no wgmma: it needs sm_90a", target.arch));
     }
+    if problem.scales == Scales::Mx {
+        return Some("warpgroups have no scales of 32 elements: tcgen05 has them (sm_100a)".into());
+    }
     uncopyable(problem)
 }
 

@@ -15,6 +15,7 @@ use crate::blackwell::{
 };
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
+use crate::gemm::warpgroup::Peers;
 use crate::gemm::{Epilogue, Finish, Input, Major, Output, Scales, Stored};
 use crate::job::{Step, buffer};
 use crate::plan::LaunchPlan;
@@ -95,7 +96,7 @@ fn build<H: TensorInput, O: Stored>(
                 d_len: args.d_len,
             };
             let groups = Groups::new(k, known, [args.a, args.b], *cut);
-            let ring = ring::<OneBlock>(k, tiling, [Major::Depth, cut.b_major]);
+            let ring = ring::<H, OneBlock>(k, tiling, [Major::Depth, cut.b_major]);
             let staging = form.aligned.then(|| Staging::new(k, args.out));
             k.tensor_memory(|memory| {
                 let results = Results::<O> {
@@ -105,10 +106,12 @@ fn build<H: TensorInput, O: Stored>(
                     staging,
                     stored: PhantomData,
                 };
-                let pipeline = Pipeline::new(k, tiling, &ring, memory, results);
+                let pipeline = Pipeline::<_, _, H>::new(k, tiling, &ring, memory, results);
                 let factors = |[left, right]: [_; 2]| Factors {
                     left,
                     right,
+                    peers: Peers::first(k, 1),
+                    scales: (),
                     steps: args.k.div_ceil(64u32),
                 };
                 let body = |tile| {
@@ -119,7 +122,7 @@ fn build<H: TensorInput, O: Stored>(
                             number: found.group,
                         };
                         groups.if_good(found, at.col, || {
-                            pipeline.tile::<H>(factors(sides), at);
+                            pipeline.tile(factors(sides), at);
                         });
                     });
                 };
