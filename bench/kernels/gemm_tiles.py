@@ -405,6 +405,105 @@ def measure_groups(problem, options, made, flush):
     return timed(work, options.rounds, 1, flush), notes
 
 
+def scaled_reference(left, right, rows, begins):
+    """The product of each group in f64, one after the other."""
+    return [left[begin : begin + count] @ right(group) for group, (begin, count) in enumerate(zip(begins, rows))]
+
+
+def measure_scaled_groups(problem, options, made, flush):
+    """Groups of e4m3 with scales, against f64; beside torch._scaled_grouped_mm (which has factors of rows and columns
+    alone) and a loop of torch._scaled_mm."""
+    rows, room, n, k, kind = (problem[name] for name in ("rows", "room", "n", "k", "scales"))
+    groups, deep, wide = len(rows), -(-k // 128), -(-n // 128)
+    total = groups * room if room else sum(rows)
+    begins = [group * room if room else sum(rows[:group]) for group in range(groups)]
+    generator = torch.Generator("cuda").manual_seed(1)
+    rand = lambda *shape: torch.rand(shape, generator=generator, device="cuda")
+    a, b = ((rand(*shape) * 2 - 1).to(torch.float8_e4m3fn) for shape in ((total, k), (groups, n, k)))
+    per = {"rows": ((total,), (groups, n)), "blocks": ((total, deep), (groups, wide, deep))}[kind]
+    of_a, of_b = rand(*per[0]) + 0.5, rand(*per[1]) + 0.5
+    used = torch.zeros(total, dtype=torch.bool, device="cuda")
+    for begin, count in zip(begins, rows):
+        used[begin : begin + count] = True
+    # What nobody uses must not matter.
+    a.view(torch.uint8)[~used] = 255
+    of_a[~used] = math.nan
+    spread = lambda scale: scale[..., None].double() if kind == "rows" else scale.double().repeat_interleave(128, -1)[..., :k]
+    left = a.double() * spread(of_a)
+
+    def right(group):
+        scale = spread(of_b[group])
+        return (b[group].double() * (scale if kind == "rows" else scale.repeat_interleave(128, 0)[:n])).t()
+
+    want = torch.cat(scaled_reference(left, right, rows, begins))
+    del left
+    # As the kernel reads them.
+    if kind == "blocks":
+        lies = of_a.view(groups, room, deep).transpose(1, 2) if room else of_a.t()
+    else:
+        lies = of_a
+    lies = lies.contiguous()
+    numbers = torch.tensor(rows, dtype=torch.int32, device="cuda")
+    ends = torch.cumsum(numbers, 0, dtype=torch.int32)
+    work, notes, kept = {}, {}, []
+
+    def loop():
+        for begin, count, group, scale in parts:
+            to = torch._scaled_mm(a[begin : begin + count], b[group].t(), scale, of_group[group], out_dtype=torch.bfloat16)
+        return to
+
+    if kind == "blocks":
+        of_group = [scale.t() for scale in of_b]
+        scales = [of_a[begin : begin + count].t().contiguous().t() for begin, count in zip(begins, rows)]
+    else:
+        of_group = [scale[None, :] for scale in of_b]
+        scales = [of_a[begin : begin + count, None] for begin, count in zip(begins, rows)]
+    parts = [part for part in zip(begins, rows, range(groups), scales) if part[1]]
+    peers = {"loop of torch._scaled_mm": loop}
+    if not room:
+        plain, flat = rand(total) + 0.5, rand(groups, n) + 0.5
+        peers["torch._scaled_grouped_mm (rows)"] = lambda: torch._scaled_grouped_mm(
+            a, b.transpose(1, 2), plain, flat, offs=ends, out_dtype=torch.bfloat16
+        )
+    for name, peer in peers.items():
+        try:
+            work[name], notes[name] = graph_of([peer], 1), ""
+        except RuntimeError as failure:
+            print(f"{name}: {str(failure).splitlines()[0][:120]}")
+    d = torch.empty(total, n, dtype=torch.bfloat16, device="cuda")
+    for arm in problem["arms"]:
+        name = arm["name"]
+        told = [made[step["ptx"]] for step in arm["steps"]]
+        zeros = torch.zeros(1 << 16, dtype=torch.uint8, device="cuda")
+        buffers = {
+            "a": a, "b": b, "d": d, "shapes": numbers if room else ends, "places": zeros, "record": zeros, "scale_a": lies,
+            "scale_b": of_b,
+        }  # fmt: skip
+        d.fill_(-77.0)
+        one = Arm(options.directory, arm, buffers)
+        one()
+        torch.cuda.synchronize()
+        error = ((d[used].double() - want).norm() / want.norm()).item()
+        notes[name] = f"{error:.1e} {told[0][0]}r"
+        if not error < options.error or not (d[~used] == -77.0).all():
+            print(f"WRONG {problem['name']} {name}: error {error}")
+            continue
+        first, differ = d.clone(), 0
+        for _ in range(options.again if name == "chosen" else 0):
+            d.fill_(-77.0)
+            one()
+            differ += not torch.equal(d.view(torch.int16), first.view(torch.int16))
+        if differ:
+            print(f"OTHER BITS {problem['name']} {name}: {differ} of {options.again} launches")
+        work[name] = graph_of([one], 1)
+        kept.append(one)
+    medians = timed(work, options.rounds, 1, flush)
+    # The best of the peers is the one to compare with.
+    peer = min((name for name in peers if name in medians), key=medians.get)
+    medians["cuBLAS"], notes["cuBLAS"] = medians[peer], f"({peer})"
+    return medians, notes
+
+
 def expert_pieces(compiled):
     """The gate, and the weighed sum of each token's slots."""
 
@@ -553,6 +652,8 @@ def main():
             torch.cuda.empty_cache()
             continue
         take = measure_experts if experts else measure_groups if grouped else measure
+        if "scales" in problem and grouped:
+            take = measure_scaled_groups
         medians, notes = take(problem, options, made, flush)
         peer = medians.get("cuBLAS", math.nan)
         # A layer of experts multiplies three matrices of one size.

@@ -117,31 +117,75 @@ def gemm_triton(inputs, options):
 # --- grouped matrix products -------------------------------------------------
 
 
+def grouped_rows(inputs, options):
+    """Where each group's rows begin in the matrix of all groups, and how many there are."""
+    begin, places = 0, []
+    for group, rows in enumerate(inputs["rows"].tolist()):
+        places.append((group * options["room"] if options["room"] else begin, rows))
+        begin += rows
+    return places
+
+
 def grouped_torch(inputs, options):
-    if not hasattr(torch, "_grouped_mm"):
-        raise Unavailable("this PyTorch has no _grouped_mm")
     a, b = inputs["a"], inputs["b"]
+    if options["room"]:
+        raise Unavailable("PyTorch has no product of masked groups")
     ends = torch.cumsum(inputs["rows"], 0, dtype=torch.int32)
     b = b.transpose(1, 2) if options["layout"][1] == "t" else b
-    return lambda: torch._grouped_mm(a, b, offs=ends)
+    if a.dtype not in (DTYPES["e4m3"], DTYPES["e5m2"]):
+        if not hasattr(torch, "_grouped_mm"):
+            raise Unavailable("this PyTorch has no _grouped_mm")
+        return lambda: torch._grouped_mm(a, b, offs=ends)
+    if not hasattr(torch, "_scaled_grouped_mm"):
+        raise Unavailable("this PyTorch has no _scaled_grouped_mm")
+    if options["scales"] == "blocks":
+        raise Unavailable("torch._scaled_grouped_mm has factors of rows and columns alone")
+    left, right = inputs.get("scale_a"), inputs.get("scale_b")
+    if left is None:
+        left, right = torch.ones(a.shape[0], device="cuda"), torch.ones(b.shape[0] * b.shape[2], device="cuda")
+    right, fast, dtype = right.view(b.shape[0], -1), options["sums"] == "fast", DTYPES[options["dtype"]]
+    return lambda: torch._scaled_grouped_mm(a, b, left, right, offs=ends, out_dtype=dtype, use_fast_accum=fast)
+
+
+def grouped_scales(inputs, options, group, begin, rows, b):
+    """The scales of a group's rows and matrix, as one product has them."""
+    if options["scales"] == "none":
+        return {}
+    left, right = inputs["scale_a"], inputs["scale_b"].view(b.shape[0], -1)[group]
+    if options["scales"] == "rows":
+        return {"scale_a": left[begin : begin + rows], "scale_b": right}
+    deep, room = (b.shape[1] + 127) // 128, options["room"]
+    if room:
+        left = left.view(-1, deep, room)[group, :, :rows]
+    else:
+        left = left.view(deep, -1)[:, begin : begin + rows]
+    return {"scale_a": left.contiguous(), "scale_b": right}
 
 
 def grouped_loop(inputs, options):
     a, b = inputs["a"], inputs["b"]
     b = b.transpose(1, 2) if options["layout"][1] == "t" else b
-    out = torch.empty(a.shape[0], b.shape[2], dtype=a.dtype, device="cuda")
-    parts, begin = [], 0
-    for group, rows in enumerate(inputs["rows"].tolist()):
+    out = inputs["d"].clone()
+    works = []
+    for group, (begin, rows) in enumerate(grouped_rows(inputs, options)):
         if rows:
-            parts.append((a[begin : begin + rows], b[group], out[begin : begin + rows]))
-        begin += rows
+            own = grouped_scales(inputs, options, group, begin, rows, b)
+            left, into = a[begin : begin + rows], out[begin : begin + rows]
+            works.append(grouped_one(left, b[group], own, options, into))
 
     def work():
-        for left, right, into in parts:
-            torch.matmul(left, right, out=into)
+        for one in works:
+            one()
         return out
 
     return work
+
+
+def grouped_one(a, b, scales, options, into):
+    if a.dtype in (DTYPES["e4m3"], DTYPES["e5m2"]):
+        multiply = gemm_scaled(a, b, scales, options)
+        return lambda: into.copy_(multiply())
+    return lambda: torch.matmul(a, b, out=into)
 
 
 # --- layers of experts -------------------------------------------------------

@@ -9,7 +9,7 @@
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
 //! ones), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
-//! variant) or `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
+//! variant), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
 //! ones; others are given as 1544x1544x1544: m, n, k.
 
 use heist_builder::Arch;
@@ -18,9 +18,10 @@ use heist_kernels::gemm::{
 };
 use heist_kernels::grouped::experts::{self, Experts, Gathering};
 use heist_kernels::grouped::{self, Grouped, Shapes};
-use heist_kernels::{Job, KernelError, Target};
+use heist_kernels::{Job, KernelError, Target, Tuned};
 use heist_launch::{Arg, BufferRef, TensorMap};
 use heist_sched::{Schedule, Submit, TileSource};
+use heist_tune::Candidate;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -379,6 +380,91 @@ fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+/// Groups of 8-bit floats: rows, room where they are masked, columns, depth. Prefill and decode of
+/// DeepSeek's and Qwen3's experts, even and uneven.
+fn scaled_groups() -> Vec<(String, Grouped)> {
+    let skewed: Vec<u32> = (1..=64).map(|i: u32| (8192 / i).max(16)).collect();
+    let uneven: Vec<u32> = (0..32).map(|i: u32| 32 + (i * 37) % 29 * 16).collect();
+    let mut giant = vec![16; 63];
+    giant.push(8192);
+    let cases: Vec<(&str, Vec<u32>, Option<u32>, u32, u32)> = vec![
+        ("4 x 8192", vec![8192; 4], None, 4096, 7168),
+        ("8 x 4096", vec![4096; 8], None, 4096, 7168),
+        ("8 x 4096 down", vec![4096; 8], None, 7168, 2048),
+        ("32 x 256", vec![256; 32], None, 4096, 7168),
+        ("32, 32 to 480", uneven.clone(), None, 7168, 2048),
+        ("128 x 128", vec![128; 128], None, 3072, 4096),
+        ("64, 8192/i", skewed, None, 2048, 2048),
+        ("one giant among dwarfs", giant, None, 4096, 4096),
+        ("256 x 1", vec![1; 256], None, 2048, 7168),
+        ("1 x 1024", vec![1024], Some(1024), 4096, 7168),
+        ("4 x 256", vec![256; 4], Some(1024), 4096, 7168),
+        ("32 x 12", vec![12; 32], Some(1024), 4096, 7168),
+        ("32 x 12 down", vec![12; 32], Some(1024), 7168, 2048),
+        ("32, 32 to 480", uneven, Some(1024), 4096, 7168),
+        ("16 x 64", vec![64; 16], Some(4096), 3072, 4096),
+    ];
+    let (input, output) = (Input::E4m3, Output::Bf16);
+    let problems = cases.into_iter().flat_map(|(name, rows, room, n, k)| {
+        let kinds = match room {
+            None => vec![Scales::Blocks, Scales::Rows],
+            Some(_) => vec![Scales::Blocks],
+        };
+        kinds.into_iter().map(move |scales| {
+            let problem = match room {
+                None => Grouped::rows(rows.clone(), n, k, input, output),
+                Some(room) => Grouped::masked(rows.clone(), room, [n, k], input, output),
+            };
+            let masked = if room.is_some() { "masked " } else { "" };
+            let name = format!("{scales} {masked}{name}, n {n} k {k}");
+            (name, problem.scales(scales))
+        })
+    });
+    problems.collect()
+}
+
+/// Writes what is chosen for each, and tile shapes beside it.
+fn scaled(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
+    for (name, problem) in scaled_groups() {
+        let chosen = grouped::FAMILY.choose(None, &problem, H200)?;
+        let job = chosen.job(&problem, None, H200)?;
+        let mut arms = vec![describe("chosen", &job, directory, &mut written)?];
+        for (rows, cols, stages, blocks) in [
+            (64, 64, 6, 2),
+            (64, 128, 8, 1),
+            (64, 192, 6, 1),
+            (128, 64, 8, 1),
+            (128, 128, 6, 1),
+        ] {
+            let words = [
+                ("rows", rows),
+                ("cols", cols),
+                ("depth", 64),
+                ("stages", stages),
+                ("blocks", blocks),
+            ];
+            let words = words.map(|(name, number)| (name, number.to_string()));
+            let plan = problem.tuned(&Candidate::new(words), H200)?;
+            let name = format!("{rows}x{cols}/{stages}*{blocks}");
+            let job = plan.job(|_| None);
+            arms.push(describe(&name, &job, directory, &mut written)?);
+        }
+        let (rows, room, n, k) = match &problem.shapes {
+            Shapes::Rows { rows, n, k } => (rows, 0, n, k),
+            Shapes::Masked { counts, room, n, k } => (counts, *room, n, k),
+            Shapes::Own(_) => continue,
+        };
+        all.push(json!({
+            "name": name, "rows": rows, "room": room, "n": n, "k": k,
+            "scales": problem.scales.as_str(), "arms": arms,
+        }));
+    }
+    std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
+    println!("{} kernels in {}", written.len(), directory.display());
+    Ok(())
+}
+
 /// Layers of experts: slots of each, experts a token, hidden, inner.
 fn expert_problems() -> Vec<(String, Experts)> {
     let spread = |count: u32, mean: u32| -> Vec<u32> {
@@ -514,7 +600,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -523,6 +609,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let set = rest.first().map_or("tiles", String::as_str);
     match set {
         "groups" => return groups(directory),
+        "scaled-groups" => return scaled(directory),
         "experts" => return expert_layers(directory),
         _ => {}
     }

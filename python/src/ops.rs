@@ -120,8 +120,10 @@ impl Ops {
         self.made(py, plan)
     }
 
-    /// Plans products whose rows are dealt out on the device.
-    #[pyo3(signature = (groups, rows, n, k, *, dtype, out, layout, policy=None))]
+    /// Plans products whose rows are dealt out on the device. `masked` is the number of rows that each
+    /// group is expected to use, where all have room for as many; `scales` are the factors of A and B,
+    /// `fast` sums of 8-bit floats.
+    #[pyo3(signature = (groups, rows, n, k, *, dtype, out, layout, masked=None, scales="none", fast=false, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn grouped_gemm(
         &self,
@@ -133,6 +135,9 @@ impl Ops {
         dtype: &str,
         out: &str,
         layout: &str,
+        masked: Option<u32>,
+        scales: &str,
+        fast: bool,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = GroupedGemm {
@@ -143,6 +148,9 @@ impl Ops {
             input: dtype.parse().map_err(bad_word)?,
             output: out.parse().map_err(bad_word)?,
             layout: layout.parse().map_err(bad_word)?,
+            masked,
+            scales: scales.parse().map_err(bad_word)?,
+            sums: if fast { Summing::Fast } else { Summing::Levels },
         };
         let schedule = self.schedule(policy)?;
         let plan = py.detach(|| self.ops.grouped_gemm(&problem, schedule.as_ref()));

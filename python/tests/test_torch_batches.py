@@ -66,6 +66,44 @@ def spread(scale, shape):
     return scale.double().expand(shape)
 
 
+def in_groups(a=None, b=None, scale_a=None, scale_b=None, offs=(3, 6), **how):
+    a = torch.ones(6, 32).to(E4M3) if a is None else a
+    b = torch.ones(2, 16, 32).to(E4M3).transpose(1, 2) if b is None else b
+    scale_a = torch.ones(6) if scale_a is None else scale_a
+    scale_b = torch.ones(2, 16) if scale_b is None else scale_b
+    offs = torch.tensor(offs, dtype=torch.int32) if isinstance(offs, tuple) else offs
+    return ht.scaled_grouped_mm(a, b, scale_a, scale_b, offs=offs, **how)
+
+
+@pytest.mark.parametrize("kind", ["rows", "blocks"])
+@pytest.mark.parametrize("rows, room", [([5, 0, 1, 8], None), ([5, 0, 1, 8], 8)])
+def test_scaled_grouped_mm(kind, rows, room):
+    groups, n, k = len(rows), 24, 144
+    deep = -(-k // 128)
+    outer = (sum(rows),) if room is None else (groups, room)
+    a = torch.randn(*outer, k).to(E4M3)
+    b = torch.randn(groups, n, k).to(E4M3).transpose(1, 2)
+    of_a, of_b = ((), (n,)) if kind == "rows" else ((deep,), (deep, 1))
+    scale_a, scale_b = torch.rand(*outer, *of_a) + 0.5, torch.rand(groups, *of_b) + 0.5
+    numbers = torch.tensor(rows, dtype=torch.int32)
+    told = {"offs": numbers.cumsum(0, dtype=torch.int32)} if room is None else {"counts": numbers, "expected": 2}
+    spread = lambda scale: scale[..., None] if kind == "rows" else scale.repeat_interleave(128, -1)[..., :k]
+    left = a.double() * spread(scale_a)
+    right = b.double() * (scale_b[:, None] if kind == "rows" else scale_b.repeat_interleave(128, 1)[:, :k])
+    # Scales that lie as the kernel reads them need no copy.
+    turned = [t.transpose(-2, -1).contiguous().transpose(-2, -1) if kind == "blocks" else t for t in (scale_a, scale_b)]
+    for one, other in ((scale_a, scale_b), turned, turned):
+        found = ht.scaled_grouped_mm(a, b, one, other, **told)
+        begin = 0
+        for group, count in enumerate(rows):
+            own = slice(begin, begin + count) if room is None else (group, slice(count))
+            close(found[own], left[own] @ right[group])
+            begin += count
+    if room is None and kind == "rows":
+        whole = ht.scaled_grouped_mm(a, b, scale_a, scale_b, out_dtype=F32, use_fast_accum=True, **told)
+        close(whole[:5], left[:5] @ right[0])
+
+
 @pytest.mark.parametrize("kind", ["tensor", "rows", "blocks"])
 @pytest.mark.parametrize("dtype, bias", [(E4M3, False), (E5M2, True)])
 def test_scaled_mm(kind, dtype, bias):
@@ -86,6 +124,10 @@ MORE = {
     "bmm": lambda: (torch.randn(2, 8, 16, dtype=F16), torch.randn(2, 16, 8, dtype=F16)),
     "bmm_train": lambda: (torch.randn(2, 8, 16, dtype=F16, requires_grad=True), torch.randn(2, 16, 8, dtype=F16)),
     "scaled_mm": lambda: (torch.randn(16, 32).to(E4M3), torch.randn(16, 32).to(E4M3).t(), torch.ones(()), torch.ones(())),
+    "scaled_grouped_mm": lambda: (
+        torch.randn(6, 32).to(E4M3), torch.randn(2, 16, 32).to(E4M3).transpose(1, 2), torch.ones(6), torch.ones(2, 16),
+        torch.tensor([2, 6], dtype=torch.int32),
+    ),
     "scaled_mm_bias": lambda: (
         torch.randn(16, 32).to(E4M3), torch.randn(16, 32).to(E4M3).t(), torch.ones(16, 1), torch.ones(1, 16), torch.ones(16, dtype=BF16),
     ),
@@ -112,6 +154,16 @@ BAD = [
     ("scaled_mm with a long bias", lambda: ht.scaled_mm(torch.ones(16, 16).to(E4M3), torch.ones(16, 16).to(E4M3).t(), one, one, torch.ones(9)), ValueError, "bias"),
     ("scaled_mm into float8", lambda: ht.scaled_mm(torch.ones(16, 16).to(E4M3), torch.ones(16, 16).to(E4M3).t(), one, one, out_dtype=E4M3), heist.UnsupportedError, "a result of"),
     ("scaled_mm of odd rows", lambda: ht.scaled_mm(torch.ones(16, 17).to(E4M3), torch.ones(16, 17).to(E4M3).t(), one, one), heist.UnsupportedError, "16"),
+    ("groups of bfloat16", lambda: in_groups(a=torch.ones(6, 32, dtype=BF16)), heist.UnsupportedError, "use grouped_mm"),
+    ("groups of rows", lambda: in_groups(b=torch.ones(2, 32, 16).to(E4M3)), ValueError, "column after column"),
+    ("groups without offs", lambda: in_groups(offs=None), ValueError, "say with offs"),
+    ("groups with counts", lambda: in_groups(counts=torch.ones(2, dtype=torch.int32)), ValueError, "leave out counts"),
+    ("masked groups without counts", lambda: in_groups(a=torch.ones(2, 3, 32).to(E4M3)), ValueError, "say with counts"),
+    ("groups with wide offs", lambda: in_groups(offs=torch.tensor([3, 6])), ValueError, "int32"),
+    ("groups with other scales", lambda: in_groups(scale_a=torch.ones(6, 2)), ValueError, "for blocks of 128"),
+    ("groups with half scales", lambda: in_groups(scale_a=torch.ones(6).half()), ValueError, "float32"),
+    ("groups of which so many are expected", lambda: in_groups(expected=3), ValueError, "masked groups"),
+    ("groups of odd rows", lambda: in_groups(a=torch.ones(6, 24).to(E4M3), b=torch.ones(2, 16, 24).to(E4M3).transpose(1, 2)), heist.UnsupportedError, "pad k"),
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ use heist::job;
 use heist::kernels::Tuned;
 use heist::kernels::attention::{Cache, Dtype, Layout, Mask};
 use heist::kernels::catalogue::{self, Settings as Told};
-use heist::kernels::gemm::{Gemm, Input, Layout as GemmLayout, Output};
+use heist::kernels::gemm::{Gemm, Input, Layout as GemmLayout, Output, Scales, Summing};
 use heist::ops::{
     Added, Attention, AttentionOperands, BorrowedStream, GemmOperands, GroupedGemm,
     GroupedOperands, Memory, Ops, Sequences, WorkspaceMemory,
@@ -459,6 +459,9 @@ fn groups_take_the_answer_for_as_many_rows() {
         input: Input::Bf16,
         output: Output::F32,
         layout: GemmLayout::Nt,
+        masked: None,
+        scales: Scales::None,
+        sums: Summing::Levels,
     };
     let words = "rows=44,43*2 n=96 k=64 out=f32";
     let untuned = ops(&path).grouped_gemm(&problem, None).expect("a plan");
@@ -481,6 +484,7 @@ fn groups_take_the_answer_for_as_many_rows() {
             b: Memory::host(&b_bits),
             d: Memory::host_mut(&mut d),
             ends: Memory::host(&ends),
+            scales: None,
         };
         plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
             .expect("a launch");

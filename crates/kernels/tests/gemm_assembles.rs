@@ -59,6 +59,19 @@ fn warpgroups(all: &mut Vec<(Target, Job)>) {
             all.push((target, job.expect("it suits, so it can be built")));
         }
     }
+    // 8-bit floats: the tiles that suit few and many rows, of which the host expects all or few.
+    for (scales, rows, room, n) in [
+        (Scales::Blocks, 4000, 4000, 512),
+        (Scales::Blocks, 10, 4000, 601),
+        (Scales::Rows, 10, 100, 512),
+        (Scales::Rows, 4000, 4000, 600),
+    ] {
+        let groups = Grouped::masked(vec![rows; 8], room, [n, 512], Input::E4m3, Output::Bf16);
+        let groups = groups.scales(scales);
+        let variant = grouped::FAMILY.choose(None, &groups, target);
+        let job = variant.expect("it suits").job(&groups, None, target);
+        all.push((target, job.expect("it suits, so it can be built")));
+    }
     for (turn, &layout) in Layout::ALL.iter().enumerate() {
         let even = Gemm::new(512, 512, 512, Input::Bf16, Output::Bf16, layout);
         let odd = Gemm::new(504, 600, 264, Input::F16, Output::F32, layout).epilogue(Epilogue {

@@ -1,4 +1,5 @@
-//! Multiplications of 8-bit floats on the simulated GPU, all checks on, against f64.
+//! Multiplications of 8-bit floats, one by one and in groups, on the simulated GPU, all checks on, against
+//! f64.
 
 mod common;
 
@@ -6,7 +7,10 @@ use heist_kernels::gemm::{
     Activation, Epilogue, FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling,
     job_with_tiling, prepared,
 };
+use heist_kernels::grouped::{self, Group, Grouped};
+use heist_kernels::{Job, Tuned};
 use heist_run::Settings;
+use heist_tune::Candidate;
 
 fn problem(m: u32, n: u32, k: u32, scales: Scales) -> Gemm {
     Gemm::new(m, n, k, Input::E4m3, Output::Bf16, Layout::Nt).scales(scales)
@@ -153,4 +157,168 @@ fn what_can_t_be_is_told() {
         let text = job.expect_err("it does not fit").to_string();
         assert!(text.contains(why), "{text}");
     }
+}
+
+/// Groups of e4m3 in bf16 with these scales, contiguous or masked.
+fn groups(rows: &[u32], room: Option<u32>, [n, k]: [u32; 2], scales: Scales) -> Grouped {
+    let (input, output) = (Input::E4m3, Output::Bf16);
+    let problem = match room {
+        None => Grouped::rows(rows.to_vec(), n, k, input, output),
+        Some(room) => Grouped::masked(rows.to_vec(), room, [n, k], input, output),
+    };
+    problem.scales(scales)
+}
+
+/// Runs the launches that were planned for `planned` on the data of `problem`, and compares: the same
+/// rows and room, dealt out in another way.
+fn groups_right(planned: &Grouped, problem: &Grouped, tiles: [u32; 4], sms: u32, schedule: &str) {
+    let (device, target) = common::small("h200", sms);
+    let [rows, cols, depth, stages] = tiles;
+    let words = [
+        ("rows", rows.to_string()),
+        ("cols", cols.to_string()),
+        ("depth", depth.to_string()),
+        ("stages", stages.to_string()),
+        ("schedule", schedule.to_owned()),
+    ];
+    let what = format!("{problem} {tiles:?} {schedule}");
+    let plan = planned.tuned(&Candidate::new(words), target);
+    let plan = plan.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let mut prepared = grouped::prepared(plan.job(|_| None), problem.clone(), 4);
+    common::run(&mut prepared.job, &device, &Settings::default());
+    let difference = (prepared.verify)(&prepared.job).unwrap_or_else(|why| panic!("{what}: {why}"));
+    assert!(difference.within(prepared.bound), "{what}: {difference}");
+    let elements: u32 = problem.groups().iter().map(|group| group.m * group.n).sum();
+    assert_eq!(difference.count, elements as usize, "{what}: all");
+}
+
+/// Groups that are empty, of one row, that end inside of a tile and with it; columns and depths that end
+/// inside of a block of scales; what no group uses is NaN, in rows and in scales.
+#[test]
+fn groups_with_every_kind_of_scales_at_every_edge() {
+    for (rows, room, sizes, tiles) in [
+        (vec![40, 0, 129, 1], None, [200, 272], [64, 64, 64, 3]),
+        (vec![0, 128, 3], None, [264, 144], [128, 128, 64, 4]),
+        (vec![7, 64], None, [33, 528], [64, 192, 64, 3]),
+        (vec![0, 1, 130, 70], Some(130), [200, 272], [64, 64, 64, 3]),
+        (vec![65, 0, 128], Some(131), [136, 144], [128, 64, 64, 3]),
+        (vec![5, 64], Some(64), [40, 400], [64, 128, 128, 2]),
+        (vec![1], Some(1), [1, 16], [64, 64, 64, 3]),
+    ] {
+        for scales in [Scales::None, Scales::Rows, Scales::Blocks] {
+            let problem = groups(&rows, room, sizes, scales);
+            groups_right(&problem, &problem, tiles, 2, "ticket late greedy");
+        }
+    }
+}
+
+/// The host plans for one distribution of the rows, and the device has another: with more tiles than are
+/// expected, each of the launch stands for several.
+#[test]
+fn groups_that_were_not_expected() {
+    let lists: [(Vec<u32>, Vec<u32>, Option<u32>); 3] = [
+        (vec![1; 6], vec![260, 0, 1, 130, 64, 129], Some(260)),
+        (vec![260; 6], vec![0, 1, 0, 0, 65, 0], Some(260)),
+        (vec![150, 0, 0, 0, 0, 0], vec![25; 6], None),
+    ];
+    for (expected, rows, room) in lists {
+        for schedule in [
+            "ticket late greedy",
+            "ticket early max-steals(1)",
+            "static",
+            "direct",
+        ] {
+            let of = |rows: &[u32]| groups(rows, room, [72, 144], Scales::Blocks);
+            let tiles = [64, 64, 64, 3];
+            groups_right(&of(&expected), &of(&rows), tiles, 1, schedule);
+        }
+        // The same kernel with other types.
+        let halves = |rows: &[u32]| Grouped {
+            input: Input::Bf16,
+            ..groups(rows, room, [72, 144], Scales::None)
+        };
+        let tiles = [64, 64, 64, 3];
+        groups_right(
+            &halves(&expected),
+            &halves(&rows),
+            tiles,
+            1,
+            "ticket late greedy",
+        );
+    }
+}
+
+#[test]
+fn groups_of_both_types_and_both_ways_to_sum() {
+    for (input, sums, output) in [
+        (Input::E5m2, Summing::Levels, Output::F16),
+        (Input::E5m2, Summing::Fast, Output::F32),
+        (Input::E4m3, Summing::Fast, Output::Bf16),
+    ] {
+        let problem = Grouped {
+            input,
+            sums,
+            output,
+            ..groups(&[70, 3], Some(80), [72, 656], Scales::Rows)
+        };
+        groups_right(&problem, &problem, [64, 64, 64, 3], 2, "static");
+        let (_, target) = common::device("h200");
+        // Without two levels the large tiles fit.
+        let large = grouped::FAMILY.choose(Some("wgmma-128x256"), &problem, target);
+        assert_eq!(large.is_ok(), sums == Summing::Fast, "{problem}");
+    }
+}
+
+#[test]
+fn what_groups_can_t_be_is_told() {
+    let says = |problem: &Grouped, device: &str| {
+        let (_, target) = common::device(device);
+        let checked = problem.check_shapes();
+        let plan = checked.and_then(|()| grouped::FAMILY.plan(None, problem, target));
+        plan.expect_err("no plan").to_string()
+    };
+    let good = groups(&[64], None, [64, 64], Scales::Blocks);
+    let (_, target) = common::device("h200");
+    let chosen = grouped::FAMILY
+        .choose(None, &good, target)
+        .expect("it suits");
+    assert_eq!(chosen.name(), "wgmma-8bit");
+    for device in ["a100", "b200"] {
+        let text = says(&good, device);
+        assert!(text.contains("warpgroups (sm_90a)"), "{device}: {text}");
+    }
+    let odd = groups(&[64], None, [64, 72], Scales::Rows);
+    assert!(says(&odd, "h200").contains("pad k to a multiple of 16"));
+    let turned = Grouped {
+        layout: Layout::Nn,
+        ..good.clone()
+    };
+    assert!(says(&turned, "h200").contains("in layout nt, not nn"));
+    let one = groups(&[64], None, [64, 64], Scales::Tensor);
+    assert!(says(&one, "h200").contains("take scales=rows"));
+    let halves = Grouped {
+        input: Input::Bf16,
+        ..good.clone()
+    };
+    assert!(says(&halves, "h200").contains("for e4m3 and e5m2, not bf16"));
+    let full = groups(&[65], Some(64), [64, 64], Scales::None);
+    assert!(says(&full, "h200").contains("has room for 64"));
+    let shape = Group { m: 8, n: 8, k: 16 };
+    let own = Grouped::own(vec![shape], Input::E4m3, Output::Bf16).scales(Scales::Blocks);
+    assert!(says(&own, "h200").contains("take groups of the same n and k"));
+}
+
+/// A row behind a group's count that was written is an error of the check.
+#[test]
+fn a_row_that_no_group_uses_is_left_alone() {
+    let problem = groups(&[3], Some(5), [8, 16], Scales::None);
+    let prepared = grouped::prepared(Job::default(), problem, 4);
+    let mut job = prepared.job;
+    for buffer in &mut job.buffers {
+        if buffer.name == "d" {
+            buffer.data.bytes_mut()[4 * 8 * 2] ^= 1;
+        }
+    }
+    let error = (prepared.verify)(&job).expect_err("it was written");
+    assert!(error.to_string().contains("row 4 of group 0"), "{error}");
 }

@@ -135,8 +135,12 @@ fn small_groups_among_large_ones_in_clusters_whatever_the_schedule() {
 fn every_variant() {
     for device in ["l4", "h200", "b200"] {
         let (simulated, target) = common::device(device);
-        let problem = Grouped::rows(vec![17, 0, 70], 136, 64, Input::F16, Output::F16);
         for variant in FAMILY.variants {
+            let input = match variant.name() {
+                "wgmma-8bit" => Input::E4m3,
+                _ => Input::F16,
+            };
+            let problem = Grouped::rows(vec![17, 0, 70], 136, 64, input, Output::F16);
             let chosen = FAMILY.choose(Some(variant.name()), &problem, target);
             let job = match chosen {
                 Ok(variant) => variant.job(&problem, None, target).expect("a job"),

@@ -27,6 +27,7 @@ from ._experts import fused_experts
 from ._hooks import register_transformers, restore, use
 from ._library import install
 from ._products import addmm, grouped_mm, linear, mm
+from ._scaled_groups import scaled_grouped_mm
 
 #: What PyTorch calls for an operation that it has called before: the ``compiled`` part,
 #: or ``python``.
@@ -48,6 +49,7 @@ __all__ = [
     "register_transformers",
     "restore",
     "scaled_dot_product_attention",
+    "scaled_grouped_mm",
     "scaled_mm",
     "simulate",
     "tuned",

@@ -54,6 +54,12 @@ pub(super) fn pose(
         }),
         None => Err(KernelError::unfit(format!("the job has no buffer {name}"))),
     };
+    let factors = |job: &Job| -> Result<Vec<Tensor>, KernelError> {
+        let named = ["scale_a", "scale_b"].into_iter();
+        named
+            .filter_map(|name| job.data(name).map(|data| tensor(name, vec![data.len()])))
+            .collect()
+    };
     let output = output_type(family, job);
     let (inputs, options) = match family {
         "gemm" => {
@@ -69,11 +75,7 @@ pub(super) fn pose(
             let a = tensor("a", stored(layout.starts_with('t'), m, k))?;
             let b = tensor("b", stored(layout.ends_with('t'), k, n))?;
             let mut inputs = vec![a, b];
-            for name in ["scale_a", "scale_b"] {
-                if let Some(data) = job.data(name) {
-                    inputs.push(tensor(name, vec![data.len()])?);
-                }
-            }
+            inputs.extend(factors(job)?);
             let (scales, sums) = (word("scales")?, word("sums")?);
             let options = json!({ "layout": layout, "scales": scales, "sums": sums });
             (inputs, options)
@@ -106,30 +108,50 @@ pub(super) fn pose(
             (inputs, json!({ "causal": mask == "causal" }))
         }
         "grouped-gemm" => {
-            let rows = word("rows")?;
-            let rows: Result<Vec<u32>, _> =
-                rows.split(',').map(|text| text.trim().parse()).collect();
-            let (Ok(rows), None) = (rows, told.get("groups")) else {
+            if told.get("groups").is_some() {
                 return Err(KernelError::unfit(
                     "the peers take groups of the same n and k: rows=40,7 and no groups=",
                 ));
-            };
+            }
             let (n, k, layout) = (number("n")?, number("k")?, word("layout")?);
-            let total = rows.iter().map(|&rows| rows as usize).sum();
+            let room = match word("room")?.as_str() {
+                "" => 0,
+                _ => number("room")?,
+            };
+            // Where each group's rows end, or how many it uses.
+            let told = job.data("shapes").and_then(Buffer::to_vec::<u32>);
+            let told = told.unwrap_or_default();
+            let before = std::iter::once(0).chain(told.iter().copied());
+            let rows: Vec<u32> = match room {
+                0 => told
+                    .iter()
+                    .zip(before)
+                    .map(|(end, begin)| end - begin)
+                    .collect(),
+                _ => told.clone(),
+            };
+            let total = match room {
+                0 => rows.iter().map(|&rows| rows as usize).sum(),
+                _ => rows.len() * room,
+            };
             let b = match layout.as_str() {
                 "nn" => vec![rows.len(), k, n],
                 _ => vec![rows.len(), n, k],
             };
-            let inputs = vec![
+            let mut inputs = vec![
                 tensor("a", vec![total, k])?,
                 tensor("b", b)?,
+                tensor("d", vec![total, n])?,
                 Tensor {
                     name: "rows",
                     shape: vec![rows.len()],
                     data: Buffer::from_slice(&rows),
                 },
             ];
-            (inputs, json!({ "layout": layout }))
+            inputs.extend(factors(job)?);
+            let (scales, sums) = (word("scales")?, word("sums")?);
+            let options = json!({ "layout": layout, "room": room, "scales": scales, "sums": sums });
+            (inputs, options)
         }
         "experts" => {
             let (hidden, inner, per) = (number("hidden")?, number("inner")?, number("per")?);

@@ -111,7 +111,54 @@ fn grouped() -> Vec<Spec> {
             calls: 1,
         }
     };
-    cases.into_iter().map(spec).collect()
+    cases.into_iter().map(spec).chain(eight_bits()).collect()
+}
+
+/// Groups of 8-bit floats with scales of blocks and of rows, in both layouts: prefill and decode as
+/// DeepSeek's models have them.
+fn eight_bits() -> impl Iterator<Item = Spec> {
+    let cases = [
+        ("8 groups of 4096 rows", "4096*8", "", "blocks", 4096, 7168),
+        ("8 groups of 4096 rows", "4096*8", "", "rows", 4096, 7168),
+        ("32 groups of 256 rows", "256*32", "", "blocks", 7168, 2048),
+        (
+            "32 groups of 12 rows",
+            "12*32",
+            "1024",
+            "blocks",
+            4096,
+            7168,
+        ),
+        (
+            "4 groups of 256 rows",
+            "256*4",
+            "1024",
+            "blocks",
+            4096,
+            7168,
+        ),
+    ];
+    cases.into_iter().map(|(name, rows, room, scales, n, k)| {
+        let masked = if room.is_empty() { "" } else { " masked" };
+        let mut told = told([
+            ("rows", rows.to_owned()),
+            ("n", n.to_string()),
+            ("k", k.to_string()),
+            ("dtype", "e4m3".to_owned()),
+            ("scales", scales.to_owned()),
+        ]);
+        if !room.is_empty() {
+            told.set("room", room);
+        }
+        Spec {
+            family: "grouped-gemm",
+            name: format!("grouped-gemm e4m3 scales={scales}{masked} {name}, N {n} K {k}"),
+            told,
+            ours: vec![Ours::best()],
+            peers: peers_of("grouped-gemm"),
+            calls: 1,
+        }
+    })
 }
 
 /// Layers of experts, as models have them: tokens spread unevenly, in prefill and in decode. Of

@@ -2,7 +2,7 @@
 
 use super::{STREAM, brains, close, from_brains, ops, random};
 use heist::kernels::gemm::{
-    Activation, Epilogue, Gemm, Input, Layout as GemmLayout, Output, Scales,
+    Activation, Epilogue, Gemm, Input, Layout as GemmLayout, Output, Scales, Summing,
 };
 use heist::ops::{
     ExpertLayer, ExpertOperands, GemmOperands, GroupedGemm, GroupedOperands, Memory, OpError,
@@ -59,6 +59,70 @@ fn a_product_with_pitches_and_an_epilogue() {
     }
 }
 
+/// Masked groups of 8-bit floats with scales of blocks: counts are read in each launch.
+#[test]
+fn masked_groups_of_8_bit_floats() {
+    let ops = ops();
+    let (groups, room, n, k) = (3usize, 20usize, 24usize, 144usize);
+    let problem = GroupedGemm {
+        groups: 3,
+        rows: 60,
+        n: 24,
+        k: 144,
+        input: Input::E4m3,
+        output: Output::F32,
+        layout: GemmLayout::Nt,
+        masked: Some(2),
+        scales: Scales::Blocks,
+        sums: Summing::Levels,
+    };
+    let plan = ops.grouped_gemm(&problem, None).expect("a plan");
+    // 0x38 is one, and each step of 8 a power of two: all sums are exact.
+    let bits = |seed: usize, at: usize| 0x30 + 8 * ((seed + at * 7 / 3) % 3) as u8;
+    let value = |bits: u8| f64::from((bits - 0x30) / 8).exp2() / 2.0;
+    let a: Vec<u8> = (0..groups * room * k).map(|at| bits(1, at)).collect();
+    let b: Vec<u8> = (0..groups * n * k).map(|at| bits(2, at)).collect();
+    let of_a: Vec<f32> = (0..groups * 2 * room).map(|at| 1.0 + at as f32).collect();
+    let of_b: Vec<f32> = (0..groups * 2).map(|at| 0.5 + at as f32).collect();
+    for counts in [[20u32, 0, 1], [3, 20, 19]] {
+        let mut d = vec![-77f32; groups * room * n];
+        let operands = GroupedOperands {
+            a: Memory::host(&a),
+            b: Memory::host(&b),
+            d: Memory::host_mut(&mut d),
+            ends: Memory::host(&counts),
+            scales: Some([Memory::host(&of_a), Memory::host(&of_b)]),
+        };
+        plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
+            .expect("a launch");
+        for at in 0..d.len() {
+            let (group, row, col) = (at / (room * n), at / n % room, at % n);
+            let product = |depth: usize| {
+                let (block, row_of_a) = (depth / 128, (group * room + row) * k);
+                value(a[row_of_a + depth])
+                    * f64::from(of_a[(group * 2 + block) * room + row])
+                    * value(b[(group * n + col) * k + depth])
+                    * f64::from(of_b[group * 2 + block])
+            };
+            let expected = match row < counts[group] as usize {
+                true => (0..k).map(product).sum(),
+                false => -77.0,
+            };
+            let found = f64::from(d[at]);
+            assert!(
+                (found - expected).abs() <= expected.abs() * 1e-6,
+                "{at}: {found} {expected}"
+            );
+        }
+    }
+    let uneven = GroupedGemm {
+        rows: 61,
+        ..problem
+    };
+    let why = ops.grouped_gemm(&uneven, None).err().expect("no plan");
+    assert!(why.to_string().contains("pad them"), "{why}");
+}
+
 #[test]
 fn groups_are_read_on_the_device() {
     let ops = ops();
@@ -70,6 +134,9 @@ fn groups_are_read_on_the_device() {
         input: Input::Bf16,
         output: Output::F32,
         layout: GemmLayout::Nn,
+        masked: None,
+        scales: Scales::None,
+        sums: Summing::Levels,
     };
     let plan = ops.grouped_gemm(&problem, None).expect("a plan");
     let (a, b) = (random(1, 30 * 32), random(2, 3 * 32 * 16));
@@ -81,6 +148,7 @@ fn groups_are_read_on_the_device() {
             b: Memory::host(&b_bits),
             d: Memory::host_mut(&mut d),
             ends: Memory::host(&ends),
+            scales: None,
         };
         plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
             .expect("a launch");

@@ -368,7 +368,12 @@ impl Finish {
             Some(ahead) => ahead.pair(k, further),
             None => {
                 let cols = scales.cols.at(further);
-                place.read(k, || cols.load_vec::<2>(), || cols.load())
+                // Those of a group begin where the ones of an odd number of columns end.
+                let both = || match self.aligned > 1 {
+                    true => cols.load_vec::<2>(),
+                    false => [cols.load(), cols.at(1).load()],
+                };
+                place.read(k, both, || cols.load())
             }
         })
     }

@@ -31,11 +31,8 @@ pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
             .buffer("scale_b", Role::In, powers(seed + 5, problem.n, problem.k)),
         _ => {
             let [a, b] = problem.scale_counts();
-            job.buffer("scale_a", Role::In, scales(seed + 4, a)).buffer(
-                "scale_b",
-                Role::In,
-                scales(seed + 5, b),
-            )
+            job.buffer("scale_a", Role::In, random_scales(seed + 4, a))
+                .buffer("scale_b", Role::In, random_scales(seed + 5, b))
         }
     };
     job.buffer(
@@ -54,7 +51,7 @@ pub(crate) fn buffers(job: Job, problem: &Gemm, seed: u64) -> Job {
 }
 
 /// Random factors between a half and one and a half.
-fn scales(seed: u64, count: usize) -> Buffer {
+pub(crate) fn random_scales(seed: u64, count: usize) -> Buffer {
     let numbers = numbers(&uniform(ElementType::F32, seed, count));
     let bytes = numbers
         .iter()

@@ -17,11 +17,15 @@ const CHUNK: u32 = 64;
 /// columns by 128 elements of the depth.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockScales<'k> {
-    /// Block after block of the depth, a scale for each of the `m` rows of A.
+    /// Block after block of the depth, a scale for each row of A.
     pub(crate) a: Ptr<'k, Global, f32>,
+    /// From one block of the depth to the next.
+    pub(crate) pitch: Val<'k, u32>,
     /// Block after block of columns, a scale for each of the `depth` blocks.
     pub(crate) b: Ptr<'k, Global, f32>,
+    /// Where the rows end that have scales.
     pub(crate) m: Val<'k, u32>,
+    /// Where the columns do.
     pub(crate) n: Val<'k, u32>,
     /// Blocks of the depth.
     pub(crate) depth: Val<'k, u32>,
@@ -93,7 +97,7 @@ impl<'k> BlockScales<'k> {
     /// Reads the scales of a block of the depth, or of the last one.
     pub(crate) fn fetch(&self, to: &Fetched<'k>, block: Val<'k, u32>) {
         let block = block.min(self.depth - 1);
-        let below = block.mul_wide(self.m);
+        let below = block.mul_wide(self.pitch);
         for scale in to.rows.iter().chain(&to.cols) {
             let at = match scale.of_a {
                 true => scale.from.at(below),

@@ -138,7 +138,7 @@ impl Form {
         let finish = Finish::new(&problem.epilogue, problem.scales, problem.ldc);
         let wrong = |why| Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
         if problem.in_levels() {
-            fits_levels(problem, tiling).or_else(wrong)?;
+            fits_levels(problem.scales, tiling).or_else(wrong)?;
         }
         let Some(room) = tiling
             .room(arch)
@@ -193,8 +193,8 @@ impl Form {
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn fits_levels(problem: &Gemm, tiling: &Tiling) -> Result<(), &'static str> {
-    let blocks = problem.scales == Scales::Blocks;
+pub(crate) fn fits_levels(scales: Scales, tiling: &Tiling) -> Result<(), &'static str> {
+    let blocks = scales == Scales::Blocks;
     if !tiling.holds_levels(blocks) {
         return Err("sums in two levels do not fit the registers");
     }
@@ -329,6 +329,7 @@ fn levels<'k>(args: &WgmmaArgs<On<'k>>, form: &Form) -> Levels<'k> {
     }
     Levels::Two((form.scales == Scales::Blocks).then(|| BlockScales {
         a: args.scale_a,
+        pitch: args.m,
         b: args.scale_b,
         m: args.m,
         n: args.n,

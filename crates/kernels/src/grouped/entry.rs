@@ -1,7 +1,7 @@
 //! Grouped multiplication by name: its settings, and random data with its check.
 
 use super::check::BadTile;
-use super::data::{buffers, results};
+use super::data::{buffers, check_unused, results};
 use super::problem::{Group, Grouped, Shapes};
 use super::schedule::schedule as usual;
 use super::space;
@@ -9,6 +9,7 @@ use super::variant::{FAMILY, job_with};
 use crate::entry::{Parameter, Prepared, Settings, holds, items, parameter};
 use crate::error::KernelError;
 use crate::family::{Family, Target};
+use crate::gemm::lost;
 use crate::job::Job;
 use crate::listing::{Listing, variant};
 use crate::reference::Difference;
@@ -26,15 +27,30 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "rows of each group; eight alike are 512*8",
     ),
     parameter(
+        "room",
+        "",
+        "rows that each group has room for, of which it uses the first (masked); without it one group's rows follow the other's",
+    ),
+    parameter(
         "groups",
         "",
         "instead of rows, n and k: 40x128x64,7x256x32, each m x n x k",
     ),
     parameter("n", "256", "columns of every group"),
     parameter("k", "128", "depth of every group"),
-    parameter("dtype", "bf16", "of A and B: f16, bf16, tf32"),
+    parameter("dtype", "bf16", "of A and B: f16, bf16, tf32, e4m3, e5m2"),
     parameter("out", "bf16", "of D: f16, bf16, f32"),
     parameter("layout", "nt", "nt: B is n x k; nn: B is k x n"),
+    parameter(
+        "scales",
+        "none",
+        "factors of A and B, of 8-bit floats: none, rows, blocks (of 128)",
+    ),
+    parameter(
+        "sums",
+        "levels",
+        "of 8-bit floats: levels (every 128 deep added in f32), fast",
+    ),
     parameter(
         "check",
         "false",
@@ -46,7 +62,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
 ];
 
 /// What `groups` is said instead of.
-pub(super) const ROWS: [&str; 3] = ["rows", "n", "k"];
+pub(super) const ROWS: [&str; 4] = ["rows", "room", "n", "k"];
 
 /// A list of numbers, or of shapes.
 fn list(text: &str, parts: usize) -> Result<Vec<Vec<u32>>, KernelError> {
@@ -81,23 +97,40 @@ fn problem(settings: &Settings) -> Result<Grouped, KernelError> {
             };
             Shapes::Own(list(text, 3)?.into_iter().map(group).collect())
         }
-        None => Shapes::Rows {
-            rows: list(word("rows"), 1)?.into_iter().flatten().collect(),
-            n: settings.read(PARAMETERS, "n")?,
-            k: settings.read(PARAMETERS, "k")?,
-        },
+        None => {
+            let rows = list(word("rows"), 1)?.into_iter().flatten().collect();
+            let number = |name| settings.read(PARAMETERS, name);
+            let (n, k) = (number("n")?, number("k")?);
+            match word("room") {
+                "" => Shapes::Rows { rows, n, k },
+                _ => Shapes::Masked {
+                    counts: rows,
+                    room: number("room")?,
+                    n,
+                    k,
+                },
+            }
+        }
     };
     let problem = Grouped {
         shapes,
         input: word("dtype").parse()?,
         output: word("out").parse()?,
         layout: word("layout").parse()?,
+        scales: word("scales").parse()?,
+        sums: word("sums").parse()?,
         check: settings.read(PARAMETERS, "check")?,
     };
+    problem.check_shapes()?;
     let size = |rows: fn(&Group) -> u32, cols: fn(&Group) -> u32| {
         let each = problem.groups().into_iter();
-        each.map(|group| u64::from(rows(&group)) * u64::from(cols(&group)))
-            .fold(0, u64::saturating_add)
+        each.map(|mut group| {
+            if let Shapes::Masked { room, .. } = problem.shapes {
+                group.m = room;
+            }
+            u64::from(rows(&group)) * u64::from(cols(&group))
+        })
+        .fold(0, u64::saturating_add)
     };
     holds("A", size(|g| g.m, |g| g.k))?;
     holds("B", size(|g| g.n, |g| g.k))?;
@@ -161,12 +194,14 @@ impl Listing for GroupedEntry {
 /// an error of the check.
 pub fn prepared(job: Job, problem: Grouped, seed: u64) -> Prepared {
     let job = buffers(job, &problem, seed);
+    let depth = problem.groups().iter().map(|group| group.k).max();
     Prepared {
-        bound: 2e-3,
+        bound: 2e-3 + lost(problem.input, problem.in_levels(), depth.unwrap_or(0)),
         verify: Box::new(move |ran| {
             if let Some(bad) = ran.data("record").and_then(BadTile::read) {
                 return Err(KernelError::unfit(bad.to_string()));
             }
+            check_unused(ran, &problem)?;
             let (found, expected) = results(ran, &problem);
             Ok(Difference::between(&found, &expected))
         }),

@@ -2,7 +2,7 @@
 //! multiplication of its group.
 
 use super::check;
-use super::problem::{Grouped, Shapes};
+use super::problem::Grouped;
 use super::table::{Described, Table};
 use crate::error::KernelError;
 use crate::gemm::{Config, Epilogue, Input, Major, Output, Scales, Width};
@@ -23,7 +23,7 @@ kernel_params! {
         b: Global<u8>,
         /// The results.
         d: Global<u8>,
-        /// Where each group's rows end; or m, n and k of each group.
+        /// Where each group's rows end; how many it uses; or m, n and k of each group.
         shapes: Global<u32>,
         /// Where each group's A, B and D begin, in elements; not read where
         /// groups differ in their rows alone.
@@ -36,6 +36,8 @@ kernel_params! {
         n: u32,
         /// Depth of every group, where it is the same.
         k: u32,
+        /// Rows that there is room for in every group, where they are masked.
+        room: u32,
         /// Elements of A, for the check.
         a_len: u64,
         /// Of B.
@@ -57,6 +59,9 @@ pub(crate) struct GroupedPlan {
 impl GroupedPlan {
     pub(crate) fn new(problem: &Grouped, config: Config) -> Result<GroupedPlan, KernelError> {
         problem.check_shapes()?;
+        if let Some(why) = refusal(problem) {
+            return Err(KernelError::unfit(format!("grouped-gemm {config}: {why}")));
+        }
         config.check()?;
         let bytes = problem.input.bytes();
         let depth = config.depth * 2 / bytes;
@@ -100,14 +105,21 @@ impl GroupedPlan {
                 even_rows: false,
                 even_cols,
             },
-            described: match problem.shapes {
-                Shapes::Rows { .. } => Described::Rows,
-                Shapes::Own(_) => Described::Own,
-            },
+            described: Described::of(problem),
             capacity: (groups.len() as u32).next_power_of_two().max(32),
             check: problem.check,
         })
     }
+}
+
+/// Why `mma.sync` can't multiply this.
+pub(crate) fn refusal(problem: &Grouped) -> Option<String> {
+    problem.input.is_tiny().then(|| {
+        format!(
+            "it multiplies f16, bf16 and tf32; {} takes warpgroups (sm_90a)",
+            problem.input
+        )
+    })
 }
 
 /// The grid of tiles that covers every distribution of `total` rows over groups, or exactly the
@@ -115,14 +127,9 @@ impl GroupedPlan {
 pub(crate) fn tiles_of(problem: &Grouped, height: u32, width: u32) -> Dim3 {
     let groups = problem.groups();
     let wide = groups.iter().map(|g| g.n.div_ceil(width)).max();
-    let high: u64 = match &problem.shapes {
-        Shapes::Rows { rows, .. } => {
-            // Every group may have one tile that is not full.
-            let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
-            let slack = rows.len() as u64 * u64::from(height - 1);
-            (total + slack) / u64::from(height)
-        }
-        Shapes::Own(groups) => {
+    let high: u64 = match problem.alike() {
+        Some(alike) => alike.most_tiles(height),
+        None => {
             let high = groups.iter().map(|g| u64::from(g.m.div_ceil(height)));
             high.sum()
         }
@@ -231,7 +238,7 @@ fn build_typed<T: Element, O: Stored>(
                     };
                     // Groups of fewer columns than others have no tile here.
                     let has_column = match plan.described {
-                        Described::Rows => k.c(true),
+                        Described::Rows | Described::Masked => k.c(true),
                         Described::Own => col0.lt(member.n),
                     };
                     k.if_(has_column, || {

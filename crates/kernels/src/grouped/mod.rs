@@ -15,6 +15,7 @@ mod space;
 mod stacked;
 mod table;
 mod tcgen05;
+mod tiles;
 mod variant;
 mod wgmma;
 

@@ -1,7 +1,7 @@
 //! Many multiplications in one launch.
 
 use crate::error::KernelError;
-use crate::gemm::{Input, Layout, Output};
+use crate::gemm::{Input, Layout, Output, SCALE_BLOCK, Scales, Summing};
 use crate::job::Work;
 use std::fmt;
 
@@ -32,9 +32,60 @@ pub enum Shapes {
         /// Depth of every group.
         k: u32,
     },
+    /// The same, but every group has room for as many rows, of which the first ones are used, and the
+    /// kernel reads how many from the device: the *masked* layout of decoding, in which whoever
+    /// sends rows to a group needs to know nothing of the other groups. Rows behind a group's count
+    /// are not stored, whatever A has there.
+    Masked {
+        /// Rows that each group uses, as the device reads them.
+        counts: Vec<u32>,
+        /// Rows that there is room for in each group. A count above it counts as this.
+        room: u32,
+        /// Columns of every group.
+        n: u32,
+        /// Depth of every group.
+        k: u32,
+    },
     /// Every group has its own; the kernel reads shapes and places from the
     /// device.
     Own(Vec<Group>),
+}
+
+/// Groups that differ in their rows alone: one matrix of rows, as many of columns as groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike<'p> {
+    /// Rows of each group.
+    pub(crate) rows: &'p [u32],
+    /// Rows that there is room for in each, where they are masked.
+    pub(crate) room: Option<u32>,
+    pub(crate) n: u32,
+    pub(crate) k: u32,
+}
+
+impl Alike<'_> {
+    /// Rows of the matrix of all groups.
+    pub(crate) fn total(&self) -> u64 {
+        match self.room {
+            None => self.rows.iter().map(|&rows| u64::from(rows)).sum(),
+            Some(room) => self.rows.len() as u64 * u64::from(room),
+        }
+    }
+
+    /// Rows of tiles of this height that every distribution of rows over the groups fits into.
+    pub(crate) fn most_tiles(&self, height: u32) -> u64 {
+        let groups = self.rows.len() as u64;
+        match self.room {
+            // Every group may have one tile that is not full.
+            None => (self.total() + groups * u64::from(height - 1)) / u64::from(height),
+            Some(room) => groups * u64::from(room.div_ceil(height)),
+        }
+    }
+
+    /// Those that this distribution has.
+    pub(crate) fn tiles(&self, height: u32) -> u64 {
+        let tiles = |rows: &u32| u64::from(rows.div_ceil(height));
+        self.rows.iter().map(tiles).sum()
+    }
 }
 
 /// A grouped multiplication.
@@ -48,31 +99,87 @@ pub struct Grouped {
     pub output: Output,
     /// `nt` (B is n x k) or `nn` (B is k x n).
     pub layout: Layout,
+    /// What A and B are multiplied by, of 8-bit floats: nothing, factors of rows and columns, or of
+    /// blocks. The rows of all groups are those of one matrix A, except that the scales of blocks
+    /// lie group after group where groups are masked; each group has a B with scales of its own.
+    pub scales: Scales,
+    /// How products of 8-bit floats are added.
+    pub sums: Summing,
     /// Check every decoded tile on the device, and report the first bad one
     /// instead of touching memory for it.
     pub check: bool,
 }
 
 impl Grouped {
-    /// Groups of the same n and k.
-    pub fn rows(rows: Vec<u32>, n: u32, k: u32, input: Input, output: Output) -> Grouped {
+    /// In layout nt, without scales and checks.
+    fn new(shapes: Shapes, input: Input, output: Output) -> Grouped {
         Grouped {
-            shapes: Shapes::Rows { rows, n, k },
+            shapes,
             input,
             output,
             layout: Layout::Nt,
+            scales: Scales::None,
+            sums: Summing::Levels,
             check: false,
         }
     }
 
+    /// Groups of the same n and k.
+    pub fn rows(rows: Vec<u32>, n: u32, k: u32, input: Input, output: Output) -> Grouped {
+        Grouped::new(Shapes::Rows { rows, n, k }, input, output)
+    }
+
+    /// Groups of the same n and k with room for as many rows each, of which so many are used.
+    pub fn masked(
+        counts: Vec<u32>,
+        room: u32,
+        [n, k]: [u32; 2],
+        input: Input,
+        output: Output,
+    ) -> Grouped {
+        let shapes = Shapes::Masked { counts, room, n, k };
+        Grouped::new(shapes, input, output)
+    }
+
     /// Groups of their own shapes.
     pub fn own(groups: Vec<Group>, input: Input, output: Output) -> Grouped {
-        Grouped {
-            shapes: Shapes::Own(groups),
-            input,
-            output,
-            layout: Layout::Nt,
-            check: false,
+        Grouped::new(Shapes::Own(groups), input, output)
+    }
+
+    /// The same with scales.
+    #[must_use]
+    pub fn scales(mut self, scales: Scales) -> Grouped {
+        self.scales = scales;
+        self
+    }
+
+    /// Its groups, where they differ in their rows alone.
+    pub(crate) fn alike(&self) -> Option<Alike<'_>> {
+        let (rows, room, n, k) = match &self.shapes {
+            Shapes::Rows { rows, n, k } => (rows, None, *n, *k),
+            Shapes::Masked { counts, room, n, k } => (counts, Some(*room), *n, *k),
+            Shapes::Own(_) => return None,
+        };
+        Some(Alike { rows, room, n, k })
+    }
+
+    /// Whether products are accumulated in two levels.
+    pub(crate) fn in_levels(&self) -> bool {
+        self.input.is_tiny() && (self.scales == Scales::Blocks || self.sums == Summing::Levels)
+    }
+
+    /// How many scales A and B have.
+    pub fn scale_counts(&self) -> [usize; 2] {
+        let Some(alike) = self.alike() else {
+            return [0, 0];
+        };
+        let [n, k] = [alike.n, alike.k].map(|extent| extent as usize);
+        let (total, groups) = (alike.total() as usize, alike.rows.len());
+        let blocks = |extent: usize| extent.div_ceil(SCALE_BLOCK as usize);
+        match self.scales {
+            Scales::None | Scales::Tensor => [0, 0],
+            Scales::Rows => [total, groups * n],
+            Scales::Blocks => [total * blocks(k), groups * blocks(n) * blocks(k)],
         }
     }
 
@@ -80,6 +187,7 @@ impl Grouped {
     pub fn len(&self) -> usize {
         match &self.shapes {
             Shapes::Rows { rows, .. } => rows.len(),
+            Shapes::Masked { counts, .. } => counts.len(),
             Shapes::Own(groups) => groups.len(),
         }
     }
@@ -91,12 +199,12 @@ impl Grouped {
 
     /// Every group's shape.
     pub fn groups(&self) -> Vec<Group> {
-        match &self.shapes {
-            Shapes::Rows { rows, n, k } => {
-                let group = |&m: &u32| Group { m, n: *n, k: *k };
-                rows.iter().map(group).collect()
+        match (&self.shapes, self.alike()) {
+            (Shapes::Own(groups), _) => groups.clone(),
+            (_, None) => Vec::new(),
+            (_, Some(Alike { rows, n, k, .. })) => {
+                rows.iter().map(|&m| Group { m, n, k }).collect()
             }
-            Shapes::Own(groups) => groups.clone(),
         }
     }
 
@@ -111,23 +219,51 @@ impl Grouped {
                 self.layout
             )));
         }
-        if self.input.is_tiny() {
-            return Err(KernelError::unfit(format!(
-                "a grouped multiplication takes f16, bf16 and tf32, not {}",
-                self.input
-            )));
-        }
+        self.check_scales()?;
         if self.len() > 4096 {
             return Err(KernelError::unfit(format!(
                 "{} groups are too many for one launch: their table is kept in shared memory, at most 4096",
                 self.len()
             )));
         }
-        let total: u64 = self.groups().iter().map(|g| u64::from(g.m)).sum();
-        if total > u64::from(u32::MAX / 2) {
-            return Err(KernelError::unfit(format!("{total} rows are too many")));
+        let total = match self.alike() {
+            Some(alike) => alike.total(),
+            None => self.groups().iter().map(|g| u64::from(g.m)).sum(),
+        };
+        let most = u32::MAX / 2;
+        if total > most.into() {
+            return Err(KernelError::unfit(format!(
+                "{total} rows are too many for one launch, at most {most}: split the groups"
+            )));
+        }
+        if let Shapes::Masked { counts, room, .. } = &self.shapes {
+            if let Some(count) = counts.iter().find(|count| *count > room) {
+                return Err(KernelError::unfit(format!(
+                    "a group of {count} rows has room for {room}: give it more, or fewer rows"
+                )));
+            }
         }
         Ok(())
+    }
+
+    fn check_scales(&self) -> Result<(), KernelError> {
+        let wrong = |why: String| Err(KernelError::unfit(why));
+        match self.scales {
+            Scales::None => Ok(()),
+            Scales::Tensor => wrong(
+                "groups have factors of rows and columns or of blocks, not one for all of a matrix: \
+                 take scales=rows and repeat it"
+                    .into(),
+            ),
+            _ if !self.input.is_tiny() => wrong(format!(
+                "scales of groups are for e4m3 and e5m2, not {}: multiply the result instead",
+                self.input
+            )),
+            _ if matches!(self.shapes, Shapes::Own(_)) => wrong(
+                "groups of their own n and k have no scales: take groups of the same n and k".into(),
+            ),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -140,14 +276,24 @@ impl fmt::Display for Group {
 
 impl fmt::Display for Grouped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.shapes {
-            Shapes::Rows { rows, n, k } => {
-                let total: u64 = rows.iter().map(|&m| u64::from(m)).sum();
-                write!(f, "{} groups, {total} rows, n {n}, k {k}", rows.len())?;
+        match self.alike() {
+            Some(Alike { rows, room, n, k }) => {
+                let used: u64 = rows.iter().map(|&m| u64::from(m)).sum();
+                write!(f, "{} groups, {used} rows", rows.len())?;
+                if let Some(room) = room {
+                    write!(f, " in room for {room} each")?;
+                }
+                write!(f, ", n {n}, k {k}")?;
             }
-            Shapes::Own(groups) => write!(f, "{} groups of their own shapes", groups.len())?,
+            None => write!(f, "{} groups of their own shapes", self.len())?,
         }
         write!(f, " {} {}->{}", self.layout, self.input, self.output)?;
+        if self.scales != Scales::None {
+            write!(f, " scales={}", self.scales)?;
+        }
+        if self.input.is_tiny() && !self.in_levels() {
+            f.write_str(" fast")?;
+        }
         if self.check {
             f.write_str(" checked")?;
         }

@@ -3,14 +3,14 @@
 
 use super::entry::{PARAMETERS, ROWS};
 use super::problem::{Grouped, Shapes};
+use super::tiles::Wgmma;
 use super::variant::FAMILY;
-use super::wgmma::Wgmma;
 use crate::entry::{Settings, runs};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::{Major, Tiling};
+use crate::gemm::Tiling;
 use crate::plan::LaunchPlan;
-use crate::space::{Tuned, choice, choice_or, schedule, too_much_shared};
+use crate::space::{Tuned, choice, choice_or, schedule};
 use heist_tune::{Axis, Candidate, Proposal};
 
 /// The candidates of a problem, each judged: tiles on warpgroups where the device has them, and the
@@ -46,6 +46,13 @@ impl Tuned for Grouped {
                 words.set("k", k.to_string());
                 &[]
             }
+            Shapes::Masked { counts, room, n, k } => {
+                words.set("rows", runs(counts));
+                words.set("room", room.to_string());
+                words.set("n", n.to_string());
+                words.set("k", k.to_string());
+                &[]
+            }
             Shapes::Own(groups) => {
                 words.set("groups", runs(groups));
                 &ROWS
@@ -55,6 +62,8 @@ impl Tuned for Grouped {
             ("dtype", self.input.as_str()),
             ("out", self.output.as_str()),
             ("layout", self.layout.as_str()),
+            ("scales", self.scales.as_str()),
+            ("sums", self.sums.as_str()),
         ] {
             words.set(name, word);
         }
@@ -92,14 +101,6 @@ fn variant(candidate: &Candidate) -> Result<Wgmma, KernelError> {
 
 fn judge(problem: &Grouped, candidate: &Candidate, target: Target) -> Result<f64, String> {
     let variant = variant(candidate).map_err(|error| error.to_string())?;
-    let tiling = &variant.tiling;
-    let majors = [Major::Depth, problem.layout.b()];
-    // Beside the ring lie the table of groups, 32 at least, and the scheduler's words.
-    let table = (problem.len() as u32).next_power_of_two().max(32) * 8;
-    let bytes = tiling.ring_bytes(majors) + table + 2048;
-    if let Some(why) = too_much_shared(bytes.into(), tiling.room(target.arch).into(), target) {
-        return Err(why);
-    }
     // Among tiles on warpgroups the rank is the model's time, in hundredths of a microsecond
     // down from the highest.
     let rank = variant.suits(problem, target)?;

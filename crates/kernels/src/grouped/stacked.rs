@@ -5,7 +5,7 @@
 
 use super::check;
 use super::kernel::GroupedArgs;
-use super::problem::{Grouped, Shapes};
+use super::problem::{Alike, Grouped};
 use super::table::{Described, Found, Member, Table};
 use crate::gemm::warpgroup::{Matrices, Side};
 use crate::gemm::{Input, Major, Stored, To, left, tensor_element};
@@ -22,6 +22,12 @@ pub(super) struct Cut {
     pub(super) width: u32,
     /// How B is stored.
     pub(super) b_major: Major,
+    /// How groups are described.
+    pub(super) described: Described,
+    /// Elements in 128 bytes of A and B.
+    pub(super) span: u32,
+    /// Whether a tile of the launch stands for several where groups have more of them.
+    pub(super) folded: bool,
     /// Entries of the table of groups.
     pub(super) capacity: u32,
     /// Whether B has the columns of a gate and then as many others.
@@ -38,6 +44,9 @@ impl Cut {
             rows,
             width,
             b_major: problem.layout.b(),
+            described: Described::of(problem),
+            span: 128 / problem.input.bytes(),
+            folded: false,
             capacity: (problem.len() as u32).next_power_of_two().max(32),
             gated,
             check: problem.check,
@@ -62,7 +71,7 @@ impl<'k> Groups<'k> {
         maps: [TensorMapRef<'k, f16, 3>; 2],
         cut: Cut,
     ) -> Groups<'k> {
-        let table = Table::new(k, &known, Described::Rows, cut.capacity, cut.rows);
+        let table = Table::new(k, &known, cut.described, cut.capacity, cut.rows);
         Groups {
             known,
             maps,
@@ -74,18 +83,42 @@ impl<'k> Groups<'k> {
     /// Runs `each` where a tile is some group's: with that group, and where the
     /// tile's rows of A and columns of B are.
     pub(super) fn locate(&self, tile: Tile<'k>, each: impl Fn(Found<'k>, [Side<'k>; 2])) {
+        self.locate_at(tile, tile.y, each);
+    }
+
+    /// The same for every tile that this one stands for: where the launch has fewer rows of tiles
+    /// than the groups, each one is also those as many rows further down, before the `most` that
+    /// there can be.
+    pub(super) fn each(
+        &self,
+        tile: Tile<'k>,
+        most: Val<'k, u32>,
+        each: impl Fn(Found<'k>, [Side<'k>; 2]),
+    ) {
+        match self.cut.folded {
+            false => self.locate(tile, each),
+            true => {
+                let k = tile.x.kernel();
+                let [_, high, _] = tile.grid();
+                let end = self.table.high().min(most);
+                k.for_step(tile.y, end, high, |y| self.locate_at(tile, y, &each));
+            }
+        }
+    }
+
+    fn locate_at(&self, tile: Tile<'k>, y: Val<'k, u32>, each: impl Fn(Found<'k>, [Side<'k>; 2])) {
         let k = tile.x.kernel();
-        let found = self.table.find(tile.y);
+        let found = self.table.find(y);
         k.if_(found.inside, || {
             let [across, ..] = tile.grid();
-            let (found, col) = self.table.down_first(found, [tile.x, tile.y], across);
+            let (found, col) = self.table.down_first(found, [tile.x, y], across);
             let [a, b] = self.maps;
             let left = Side {
                 map: a,
                 major: Major::Depth,
                 number: k.c(0),
                 first: self.begin(found.group) + found.row,
-                span: 64,
+                span: self.cut.span,
                 apart: None,
             };
             let right = Side {
@@ -93,7 +126,7 @@ impl<'k> Groups<'k> {
                 major: self.cut.b_major,
                 number: found.group,
                 first: col * self.cut.width,
-                span: 64,
+                span: self.cut.span,
                 apart: self.cut.gated.then_some(self.known.n),
             };
             each(found, [left, right]);
@@ -114,11 +147,11 @@ impl<'k> Groups<'k> {
 
     /// Where a group's rows begin among the rows of all groups.
     pub(super) fn begin(&self, group: Val<'k, u32>) -> Val<'k, u32> {
-        Described::Rows.begin(&self.known, group)
+        self.cut.described.begin(&self.known, group)
     }
 
     pub(super) fn member(&self, group: Val<'k, u32>) -> Member<'k> {
-        Described::Rows.member(&self.known, group)
+        self.cut.described.member(&self.known, group)
     }
 
     /// Where results go from a row and column of a group on.
@@ -146,35 +179,50 @@ impl<'k> Groups<'k> {
     }
 }
 
-/// Why the copy engine can't bring these groups.
-pub(super) fn refusal(problem: &Grouped) -> Option<String> {
-    if !matches!(problem.input, Input::F16 | Input::Bf16) {
-        return Some(format!("it multiplies f16 and bf16, not {}", problem.input));
+/// Why the copy engine can't bring these groups, of elements of these types.
+pub(super) fn refusal(problem: &Grouped, types: &[Input]) -> Option<String> {
+    if !types.contains(&problem.input) {
+        let types: Vec<_> = types.iter().map(|input| input.as_str()).collect();
+        let types = types.join(", ");
+        return Some(format!("it multiplies {types}, not {}", problem.input));
     }
-    let Shapes::Rows { n, k, .. } = &problem.shapes else {
+    let Some(alike) = problem.alike() else {
         return Some("it takes groups that differ in their rows alone".into());
     };
-    let pitch = match problem.layout.b() {
-        Major::Depth => *k,
-        Major::Outer => *n,
+    let b_major = problem.layout.b();
+    if problem.input.is_tiny() && b_major != Major::Depth {
+        return Some(format!(
+            "it multiplies {} stored along the depth, in layout nt, not {}",
+            problem.input, problem.layout
+        ));
+    }
+    let pitch = match b_major {
+        Major::Depth => alike.k,
+        Major::Outer => alike.n,
     };
-    let aligned = k.is_multiple_of(8) && pitch.is_multiple_of(8);
-    (*k == 0 || !aligned)
-        .then(|| "tensor copies need rows that start at multiples of 16 bytes".into())
+    let per = 16 / problem.input.bytes();
+    let aligned = alike.k.is_multiple_of(per) && pitch.is_multiple_of(per);
+    (alike.k == 0 || !aligned).then(|| {
+        let which = if alike.k.is_multiple_of(per) { "n" } else { "k" };
+        format!(
+            "tensor copies need rows that start at multiples of 16 bytes: pad {which} to a multiple of {per}"
+        )
+    })
 }
 
 /// The maps of A and B, in stages of `depth`.
 pub(super) fn maps(
     problem: &Grouped,
     [a, b]: [&str; 2],
-    [n, k]: [u32; 2],
+    alike: Alike<'_>,
     cut: &Cut,
     depth: u32,
 ) -> [Arg; 2] {
+    let Alike { n, k, .. } = alike;
     let rows = Matrices {
         element: tensor_element(problem.input),
         major: Major::Depth,
-        outer: total_rows(problem),
+        outer: alike.total(),
         depth: k,
         pitch: k,
         count: 1,
@@ -194,13 +242,4 @@ pub(super) fn maps(
         rows.map(a, cut.rows, depth),
         columns.map(b, cut.width, depth),
     ]
-}
-
-/// The rows of all groups.
-pub(super) fn total_rows(problem: &Grouped) -> u64 {
-    problem
-        .groups()
-        .iter()
-        .map(|group| u64::from(group.m))
-        .sum()
 }

@@ -6,6 +6,7 @@
 //! Tiles of the launch past the last group's do nothing.
 
 use super::kernel::GroupedArgs;
+use super::problem::{Grouped, Shapes};
 use heist_builder::{Bool, Kernel, On, SharedArray, Val};
 
 /// A tile's group.
@@ -46,11 +47,21 @@ pub(crate) struct Table<'k> {
 pub(crate) enum Described {
     /// By where their rows end.
     Rows,
+    /// By how many of their rows are used, where all have room for as many.
+    Masked,
     /// Each by three numbers and three places.
     Own,
 }
 
 impl Described {
+    pub(crate) fn of(problem: &Grouped) -> Described {
+        match problem.shapes {
+            Shapes::Rows { .. } => Described::Rows,
+            Shapes::Masked { .. } => Described::Masked,
+            Shapes::Own(_) => Described::Own,
+        }
+    }
+
     /// The rows of a group. Rows that end before they begin count as none: the difference is
     /// signed.
     fn rows<'k>(self, args: &GroupedArgs<On<'k>>, group: Val<'k, u32>) -> Val<'k, u32> {
@@ -61,21 +72,28 @@ impl Described {
                     .max(0)
                     .bitcast()
             }
+            Described::Masked => {
+                let count = args.shapes.at(group).load().bitcast::<i32>();
+                count.max(0).bitcast::<u32>().min(args.room)
+            }
             Described::Own => args.shapes.at(group * 3).load(),
         }
     }
 
     /// Where a group's rows begin, in the matrix of all rows.
     pub(crate) fn begin<'k>(self, args: &GroupedArgs<On<'k>>, group: Val<'k, u32>) -> Val<'k, u32> {
-        ends(args, group).0
+        match self {
+            Described::Masked => group * args.room,
+            Described::Rows | Described::Own => ends(args, group).0,
+        }
     }
 
     /// Everything about a group.
     pub(crate) fn member<'k>(self, args: &GroupedArgs<On<'k>>, group: Val<'k, u32>) -> Member<'k> {
         let wide = |value: Val<'k, u32>| value.cast::<u64>();
         match self {
-            Described::Rows => {
-                let (from, _) = ends(args, group);
+            Described::Rows | Described::Masked => {
+                let from = self.begin(args, group);
                 let (n, k) = (args.n, args.k);
                 Member {
                     m: self.rows(args, group),
@@ -162,10 +180,15 @@ impl<'k> Table<'k> {
         }
     }
 
+    /// How many rows of tiles all groups have.
+    pub(crate) fn high(&self) -> Val<'k, u32> {
+        self.first.at(self.groups).load()
+    }
+
     /// Finds the group of the tile in row `y` of tiles.
     pub(crate) fn find(&self, y: Val<'k, u32>) -> Found<'k> {
         let k = self.k;
-        let inside = y.lt(self.first.at(self.groups).load());
+        let inside = y.lt(self.high());
         // The last group that begins at or before `y`: of several that begin
         // there all but the last are empty.
         let (low, high) = (k.var(0u32), k.var(self.groups));

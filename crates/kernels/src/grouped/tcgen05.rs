@@ -6,9 +6,9 @@
 
 use super::data::places;
 use super::kernel::{GroupedArgs, tiles_of};
-use super::problem::{Grouped, Shapes, work};
+use super::problem::{Grouped, work};
 use super::schedule::schedule as usual;
-use super::stacked::{Cut, Groups, maps, refusal, total_rows};
+use super::stacked::{Cut, Groups, maps, refusal};
 use crate::blackwell::{
     Factors, Origin, Pipeline, Staging, TensorTiling, TileEpilogue, no_tcgen05, result_map, ring,
     store_by_threads, suited,
@@ -38,7 +38,7 @@ kernel_params! {
         out: TensorMap<f16, 3>,
         /// The results.
         d: Global<u8>,
-        /// Where each group's rows end.
+        /// Where each group's rows end, or how many it uses.
         shapes: Global<u32>,
         /// Not read.
         places: Global<u64>,
@@ -50,6 +50,8 @@ kernel_params! {
         n: u32,
         /// Depth of every group.
         k: u32,
+        /// Rows that there is room for in every group, where they are masked.
+        room: u32,
         /// Elements of A, for the check.
         a_len: u64,
         /// Of B.
@@ -91,6 +93,7 @@ fn build<H: TensorInput, O: Stored>(
                 groups: args.groups,
                 n: args.n,
                 k: args.k,
+                room: args.room,
                 a_len: args.a_len,
                 b_len: args.b_len,
                 d_len: args.d_len,
@@ -192,11 +195,12 @@ fn step(
     target: Target,
 ) -> Result<Option<Step>, KernelError> {
     problem.check_shapes()?;
-    let Shapes::Rows { n, k, .. } = problem.shapes else {
+    let Some(alike) = problem.alike() else {
         return Err(KernelError::unfit("ask first whether it suits"));
     };
+    let (n, k) = (alike.n, alike.k);
     let tiles = tiles_of(problem, tiling.rows(), tiling.cols);
-    let total = total_rows(problem);
+    let total = alike.total();
     if tiles.count() == 0 || total == 0 {
         return Ok(None);
     }
@@ -214,7 +218,7 @@ fn step(
     let kernel = build(&form, tiles, schedule, target.arch)?;
     let launch = kernel.plan(target.resident(&kernel.built.launch, 255))?;
     let (_, [a_len, b_len, d_len]) = places(problem);
-    let [a, b] = maps(problem, ["a", "b"], [n, k], &form.cut, tiling.depth());
+    let [a, b] = maps(problem, ["a", "b"], alike, &form.cut, tiling.depth());
     let args = TensorGroupArgs {
         out: match form.aligned {
             true => result_map(problem.output, [n, total as u32, 1], n),
@@ -230,6 +234,7 @@ fn step(
         groups: problem.len() as u32,
         n,
         k,
+        room: alike.room.unwrap_or(0),
         a_len,
         b_len,
         d_len,
@@ -269,7 +274,7 @@ impl Variant for Tcgen05 {
     }
 
     fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
-        match no_tcgen05(target).or_else(|| refusal(problem)) {
+        match no_tcgen05(target).or_else(|| refusal(problem, &[Input::F16, Input::Bf16])) {
             Some(why) => Err(why),
             // `mma.sync` has a fraction of the rate on the GPUs that have tcgen05.
             None => Ok(u32::MAX),

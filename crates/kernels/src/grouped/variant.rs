@@ -1,11 +1,11 @@
 //! The kernels of the family, and which of them suits what.
 
 use super::data::places;
-use super::kernel::{GroupedArgs, GroupedPlan, build, tiles_of};
-use super::problem::{Grouped, Shapes, work};
+use super::kernel::{GroupedArgs, GroupedPlan, build, refusal, tiles_of};
+use super::problem::{Grouped, work};
 use super::schedule::schedule as usual;
 use super::tcgen05::Tcgen05;
-use super::wgmma::Wgmma;
+use super::tiles::{EightBits, Wgmma};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::gemm::{Config, Tiling};
@@ -55,6 +55,7 @@ pub static FAMILY: Family<Grouped> = Family {
             about: "the same in 64 x 128 tiles, two blocks a multiprocessor: a few rows a group",
             tiling: Tiling::new(64, 128, 64, 4).blocks(2),
         },
+        &EightBits,
         &MmaSync {
             name: "mma-16",
             about: "mma.sync, 16 x 128 tiles: a few rows a group, bound by memory",
@@ -114,10 +115,9 @@ pub fn job_with(
     let kernel = build(&plan, tiles, schedule, target.arch)?;
     let resident = target.resident(&kernel.built.launch, config.registers());
     let launch = kernel.plan(resident)?;
-    let (n, k) = match problem.shapes {
-        Shapes::Rows { n, k, .. } => (n, k),
-        Shapes::Own(_) => (0, 0),
-    };
+    let (n, k, room) = problem.alike().map_or((0, 0, 0), |alike| {
+        (alike.n, alike.k, alike.room.unwrap_or(0))
+    });
     let (_, [a_len, b_len, d_len]) = places(problem);
     let args = GroupedArgs {
         a: buffer("a"),
@@ -129,6 +129,7 @@ pub fn job_with(
         groups: problem.len() as u32,
         n,
         k,
+        room,
         a_len,
         b_len,
         d_len,
@@ -150,6 +151,9 @@ impl Variant for MmaSync {
     fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
         if target.arch.number() < 80 {
             return Err("mma.sync of these types came with sm_80".into());
+        }
+        if let Some(why) = refusal(problem) {
+            return Err(why);
         }
         let config = &self.config;
         let stage = u64::from((config.rows + config.cols) * config.depth * 2);

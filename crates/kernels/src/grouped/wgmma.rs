@@ -1,26 +1,26 @@
-//! The kernel and the variant that multiply groups on Hopper's warpgroups.
+//! The kernel that multiplies groups on Hopper's warpgroups.
 //!
 //! An expert layer's products ([`super::experts`]) are the same kernel with more in it ([`Fused`]): rows
 //! that are gathered on the way in, a gated pair, rows that are weighed and go to their places.
 
 use super::data::places;
 use super::kernel::{GroupedArgs, tiles_of};
-use super::problem::{Grouped, Shapes, work};
-use super::schedule::schedule as usual;
-use super::stacked::{Cut, Groups, maps, refusal, total_rows};
-use super::table::Found;
+use super::problem::{Alike, Grouped};
+use super::stacked::{Cut, Groups, maps};
+use super::table::{Described, Found};
+use super::tiles;
 use crate::error::KernelError;
-use crate::family::{Target, Variant};
+use crate::family::Target;
 use crate::gemm::gather::Gather;
 use crate::gemm::pieces::state_words;
 use crate::gemm::warpgroup::{Ends, Factors, Levels, Side, ring};
 use crate::gemm::{
-    Epilogue, Finish, Gated, Input, Load, Major, Output, Placed, Scales, Stored, Tiling, left,
+    BlockScales, Epilogue, Finish, Gated, Input, Major, Output, Placed, SCALE_BLOCK, Scales,
+    Stored, Tiling, left,
 };
 use crate::job::{Step, buffer};
-use crate::plan::LaunchPlan;
 use heist_builder::{
-    Arch, BuildError, Feature, Global, Half, Kernel, MmaInput, On, TensorMap, Val, WgmmaResult,
+    Arch, BuildError, E4m3, E5m2, Global, Kernel, On, TensorMap, Val, WgmmaInput, WgmmaResult,
     bf16, f16, kernel_params,
 };
 use heist_launch::Dim3;
@@ -41,7 +41,11 @@ kernel_params! {
         index: Global<u32>,
         /// The factor of each place that rows go to.
         factors: Global<f32>,
-        /// Where each group's rows end.
+        /// Factors of A, where it has any.
+        scale_a: Global<f32>,
+        /// Of the right matrices.
+        scale_b: Global<f32>,
+        /// Where each group's rows end, or how many it uses.
         shapes: Global<u32>,
         /// Not read.
         places: Global<u64>,
@@ -53,6 +57,14 @@ kernel_params! {
         n: u32,
         /// Depth of every group.
         k: u32,
+        /// Steps of the depth, each a stage.
+        steps: u32,
+        /// Rows that there is room for in every group, where they are masked.
+        room: u32,
+        /// Rows of the matrix of all groups.
+        rows: u32,
+        /// Rows of tiles that the groups have at most.
+        most: u32,
         /// Elements of A, for the check.
         a_len: u64,
         /// Of B.
@@ -81,19 +93,24 @@ struct Form {
     fused: Fused,
     cut: Cut,
     finish: Finish,
+    scales: Scales,
+    /// Whether products are accumulated in two levels.
+    levels: bool,
     /// Whether whole stages cover the depth.
     even_depth: bool,
 }
 
 impl Form {
     fn new(problem: &Grouped, [n, k]: [u32; 2], tiling: &Tiling, fused: Fused) -> Form {
-        let mut finish = Finish::new(&Epilogue::default(), Scales::None, n);
+        let mut finish = Finish::new(&Epilogue::default(), problem.scales, n);
         finish.scaled = fused.placed;
         Form {
             tiling: *tiling,
             fused,
             cut: Cut::new(problem, n, [tiling.rows, fused.width(tiling)], fused.gated),
             finish,
+            scales: problem.scales,
+            levels: problem.in_levels(),
             even_depth: k.is_multiple_of(tiling.depth),
         }
     }
@@ -109,7 +126,7 @@ impl Fused {
     }
 }
 
-fn build<H: Half + MmaInput>(
+fn build<H: WgmmaInput>(
     form: &Form,
     output: Output,
     tiles: Dim3,
@@ -123,7 +140,7 @@ fn build<H: Half + MmaInput>(
     }
 }
 
-fn build_typed<H: Half + MmaInput, O: Stored>(
+fn build_typed<H: WgmmaInput, O: Stored>(
     form: &Form,
     tiles: Dim3,
     schedule: &Schedule,
@@ -152,6 +169,7 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
             groups: args.groups,
             n: args.n,
             k: args.k,
+            room: args.room,
             a_len: args.a_len,
             b_len: args.b_len,
             d_len: args.d_len,
@@ -167,12 +185,12 @@ fn build_typed<H: Half + MmaInput, O: Stored>(
             form: *form,
         };
         let body = |tile| {
-            work.groups.locate(tile, |found, sides| {
+            work.groups.each(tile, args.most, |found, sides| {
                 let col0 = sides[1].first;
                 work.groups.if_good(found, col0, || {
                     ends.tile::<H, ()>(
                         work.factors(found, sides),
-                        Levels::One,
+                        work.levels(found),
                         |_| (),
                         |sums, row, ()| {
                             k.comment("the epilogue");
@@ -207,7 +225,7 @@ struct Work<'r, 'k> {
 impl<'k> Work<'_, 'k> {
     /// What a tile multiplies.
     fn factors(&self, found: Found<'k>, [left, right]: [Side<'k>; 2]) -> Factors<'k> {
-        let Form { tiling, fused, .. } = self.form;
+        let Form { fused, .. } = self.form;
         Factors {
             left,
             right,
@@ -215,8 +233,36 @@ impl<'k> Work<'_, 'k> {
                 .gathered
                 .map(|per| self.gather(found, left.first, per)),
             from: left.first.kernel().c(0),
-            steps: (self.args.k + (tiling.depth - 1)) / tiling.depth,
+            steps: self.args.steps,
         }
+    }
+
+    /// How the products of a tile are added.
+    fn levels(&self, found: Found<'k>) -> Levels<'k> {
+        let Work { args, groups, form } = self;
+        if !form.levels {
+            return Levels::One;
+        }
+        Levels::Two((form.scales == Scales::Blocks).then(|| {
+            let begin = groups.begin(found.group);
+            let depth = (args.k + (SCALE_BLOCK - 1)) / SCALE_BLOCK;
+            let across = (args.n + (SCALE_BLOCK - 1)) / SCALE_BLOCK;
+            // Of masked groups the scales lie group after group, and rows count from the first
+            // group's on: before a group's scales lie `depth` of each row before it, not one.
+            let (before, pitch) = match form.cut.described {
+                Described::Masked => (begin.mul_wide(depth - 1), args.room),
+                _ => (begin.kernel().c(0u64), args.rows),
+            };
+            BlockScales {
+                a: args.scale_a.at(before),
+                pitch,
+                b: args.scale_b.at(found.group.mul_wide(across * depth)),
+                m: begin + groups.member(found.group).m,
+                n: args.n,
+                depth,
+                swapped: false,
+            }
+        }))
     }
 
     /// Where the rows of a tile come from, whose first is row `first` of all groups.
@@ -242,6 +288,9 @@ impl<'k> Work<'_, 'k> {
     ) {
         let Work { args, groups, form } = self;
         let mut to = groups.to::<O>(found.group, [row, col]);
+        let of_rows = args.scale_a.at(groups.begin(found.group) + row);
+        let of_cols = args.scale_b.at(found.group.mul_wide(args.n));
+        to.scales = form.finish.of_rows([of_rows, of_cols.at(col)]);
         if form.fused.placed {
             to.d = args.d.cast::<O>().at(col);
             to.placed = Some(Placed {
@@ -276,27 +325,43 @@ pub(super) fn step(
 ) -> Result<Option<Step>, KernelError> {
     problem.check_shapes()?;
     tiling.check()?;
-    let Shapes::Rows { n, k, .. } = &problem.shapes else {
+    let Some(alike) = problem.alike() else {
         return Err(KernelError::unfit("ask first whether it suits"));
     };
-    let tiles = tiles_of(problem, tiling.rows, fused.width(tiling));
-    if tiles.count() == 0 || total_rows(problem) == 0 {
+    if let Some(why) = tiles::unfit(problem, tiling, target) {
+        return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
+    }
+    let most = tiles_of(problem, tiling.rows, fused.width(tiling));
+    if most.count() == 0 || alike.total() == 0 {
         return Ok(None);
     }
-    let form = Form::new(problem, [*n, *k], tiling, fused);
+    let Alike { n, k, .. } = alike;
+    let mut form = Form::new(problem, [n, k], tiling, fused);
+    // A tile that stands for several can't be left half done, and in check mode every decoded tile is
+    // one of the launch.
+    let tiles = match schedule.pausing || problem.check {
+        true => most,
+        false => tiles::expected(alike, tiling, most, target),
+    };
+    form.cut.folded = tiles != most;
     let kernel = match problem.input {
         Input::F16 => build::<f16>(&form, problem.output, tiles, schedule, target.arch)?,
+        Input::E4m3 => build::<E4m3>(&form, problem.output, tiles, schedule, target.arch)?,
+        Input::E5m2 => build::<E5m2>(&form, problem.output, tiles, schedule, target.arch)?,
+        // Others were refused.
         _ => build::<bf16>(&form, problem.output, tiles, schedule, target.arch)?,
     };
     let launch = kernel.plan(target.resident(&kernel.built.launch, tiling.registers()))?;
     let (_, [a_len, b_len, d_len]) = places(problem);
-    let [a, b] = maps(
-        problem,
-        [names.a, names.b],
-        [*n, *k],
-        &form.cut,
-        tiling.depth,
-    );
+    let [a, b] = maps(problem, [names.a, names.b], alike, &form.cut, tiling.depth);
+    // An unused parameter is set to any buffer.
+    let either = |name| {
+        buffer(if problem.scales == Scales::None {
+            names.d
+        } else {
+            name
+        })
+    };
     let args = WgmmaArgs {
         // Rows that are gathered have no map: any other stands for it.
         a: match fused.gathered {
@@ -308,111 +373,21 @@ pub(super) fn step(
         x: buffer(names.a),
         index: buffer(names.index),
         factors: buffer(names.factors),
+        scale_a: either("scale_a"),
+        scale_b: either("scale_b"),
         shapes: buffer("shapes"),
         places: buffer(if problem.check { "places" } else { "shapes" }),
         record: buffer(if problem.check { "record" } else { "shapes" }),
         groups: problem.len() as u32,
-        n: *n,
-        k: *k,
+        n,
+        k,
+        steps: k.div_ceil(tiling.depth * 2 / problem.input.bytes()),
+        room: alike.room.unwrap_or(0),
+        rows: alike.total() as u32,
+        most: most.y,
         a_len,
         b_len,
         d_len,
     };
     Ok(Some(Step::tiled(&kernel, &launch, args)))
 }
-
-/// Microseconds that a product takes in such tiles, about.
-pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Target) -> f64 {
-    let Shapes::Rows { rows, n, k } = &problem.shapes else {
-        return f64::INFINITY;
-    };
-    let tiles: u64 = rows
-        .iter()
-        .map(|m| u64::from(m.div_ceil(tiling.rows)))
-        .sum::<u64>()
-        * u64::from(n.div_ceil(fused.width(tiling)));
-    // A gated pair has the matrices of the others besides.
-    let used = rows.iter().filter(|rows| **rows > 0).count() as f64;
-    let others = match fused.gated {
-        false => 0.0,
-        true => used * f64::from(*n) * f64::from(*k) * f64::from(problem.input.bytes()),
-    };
-    let load = Load {
-        units: tiles as f64,
-        steps: f64::from(k.div_ceil(tiling.depth)),
-        fetched: tiling.rows + tiling.cols,
-        bytes: work(problem).bytes + others,
-        astride: !k.is_multiple_of(64),
-        longer: match fused.gathered {
-            None => 0.0,
-            Some(_) => GATHERED * f64::from(tiling.rows) / 128.0,
-        },
-    };
-    load.time(tiling, target)
-}
-
-/// Cycles that a step of 128 rows takes longer where threads gather them beside the copy engine: 0.09 us
-/// on an H200.
-const GATHERED: f64 = 158.0;
-
-/// `wgmma` fed by the copy engine, in tiles of one shape.
-#[derive(Debug)]
-pub(super) struct Wgmma {
-    pub(super) name: &'static str,
-    pub(super) about: &'static str,
-    pub(super) tiling: Tiling,
-}
-
-impl Variant for Wgmma {
-    type Problem = Grouped;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
-        if !target.arch.supports(Feature::Wgmma) {
-            return Err(format!("{} has no wgmma: it needs sm_90a", target.arch));
-        }
-        if let Some(why) = refusal(problem) {
-            return Err(why);
-        }
-        let time = time(problem, &self.tiling, Fused::default(), target);
-        // Wherever it can, it is ahead of `mma.sync`; among its shapes the fastest.
-        Ok(u32::MAX - (time * 100.0).min(1e9) as u32)
-    }
-
-    fn plan(
-        &self,
-        problem: &Grouped,
-        schedule: Option<&Schedule>,
-        target: Target,
-    ) -> Result<LaunchPlan, KernelError> {
-        let Wgmma { name, tiling, .. } = self;
-        let text = format!("grouped-gemm {problem} {tiling}");
-        let plan = LaunchPlan::new(text, *name, work(problem));
-        let own = usual(target);
-        let step = step(
-            problem,
-            &self.tiling,
-            Fused::default(),
-            &NAMES,
-            schedule.unwrap_or(&own),
-            target,
-        )?;
-        Ok(step.into_iter().fold(plan, LaunchPlan::step))
-    }
-}
-
-/// The buffers of a product with nothing else in it.
-const NAMES: Names = Names {
-    a: "a",
-    b: "b",
-    d: "d",
-    index: "shapes",
-    factors: "d",
-};

@@ -9,7 +9,7 @@ use crate::family::{Family, Target};
 use crate::gemm::Tiling;
 use crate::grouped::problem::Grouped;
 use crate::grouped::schedule::schedule as usual;
-use crate::grouped::wgmma::time;
+use crate::grouped::tiles::time;
 use crate::job::Job;
 use crate::listing::{Listing, variant};
 use crate::reference::Difference;

@@ -1,0 +1,239 @@
+//! Which tiles suit groups on Hopper's warpgroups, and how many of them are launched.
+
+use super::problem::{Alike, Grouped, work};
+use super::schedule::schedule as usual;
+use super::stacked::refusal;
+use super::wgmma::{Fused, Names, step};
+use crate::error::KernelError;
+use crate::family::{Target, Variant};
+use crate::gemm::{Input, Load, Major, Tiling, fits_levels};
+use crate::plan::LaunchPlan;
+use crate::space::too_much_shared;
+use heist_builder::Feature;
+use heist_launch::Dim3;
+use heist_sched::Schedule;
+
+/// Microseconds that a product takes in such tiles, about.
+pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Target) -> f64 {
+    let Some(alike) = problem.alike() else {
+        return f64::INFINITY;
+    };
+    let Alike { rows, n, k, .. } = alike;
+    let tiles = alike.tiles(tiling.rows) * u64::from(n.div_ceil(fused.width(tiling)));
+    let bytes = problem.input.bytes();
+    // A gated pair has the matrices of the others besides.
+    let used = rows.iter().filter(|rows| **rows > 0).count() as f64;
+    let others = match fused.gated {
+        false => 0.0,
+        true => used * f64::from(n) * f64::from(k) * f64::from(bytes),
+    };
+    let load = Load {
+        units: tiles as f64,
+        steps: f64::from(k.div_ceil(tiling.depth * 2 / bytes)),
+        fetched: tiling.rows + tiling.cols,
+        bytes: work(problem).bytes + others,
+        astride: !(k * bytes).is_multiple_of(128),
+        longer: match fused.gathered {
+            None => added(problem, tiling),
+            Some(_) => GATHERED * f64::from(tiling.rows) / 128.0,
+        },
+    };
+    load.time(tiling, target)
+}
+
+/// Cycles that a step of 128 rows takes longer where threads gather them beside the copy engine: 0.09 us
+/// on an H200.
+const GATHERED: f64 = 158.0;
+
+/// Cycles that a step takes longer where products are added in two levels: a warpgroup that is alone adds
+/// its sums while no product runs, a sum of each thread in a cycle, and waits for the products before.
+fn added(problem: &Grouped, tiling: &Tiling) -> f64 {
+    const WAIT: f64 = 100.0;
+    match problem.in_levels() && tiling.groups() * tiling.blocks == 1 {
+        true => WAIT + f64::from(tiling.cols / 2 * tiling.depth / 64),
+        false => 0.0,
+    }
+}
+
+/// Requests for a tile that find none, for each multiprocessor, that cost less than what it takes to avoid
+/// them.
+const VAIN: u64 = 4;
+
+/// The grid of tiles of a launch: of those that there can be at `most`, as many as are expected. Where
+/// groups turn out to have more, the first ones stand for the others too. Masked groups use a small part
+/// of their room, and each tile that nobody uses would cost a request to the scheduler.
+pub(super) fn expected(alike: Alike<'_>, tiling: &Tiling, most: Dim3, target: Target) -> Dim3 {
+    let (slots, wide) = (u64::from(target.sms * tiling.blocks), u64::from(most.x));
+    let high = alike.tiles(tiling.rows).max((VAIN * slots).div_ceil(wide));
+    match u64::from(most.y) > high + (VAIN * slots).div_ceil(wide) {
+        true => Dim3::new(most.x, high as u32, 1),
+        false => most,
+    }
+}
+
+/// Why tiles of this shape can't multiply these groups.
+pub(super) fn unfit(problem: &Grouped, tiling: &Tiling, target: Target) -> Option<String> {
+    let majors = [Major::Depth, problem.layout.b()];
+    // Beside the ring lie the table of groups, 32 at least, and the scheduler's words.
+    let table = (problem.len() as u32).next_power_of_two().max(32) * 8;
+    let bytes = tiling.ring_bytes(majors) + table + 2048;
+    let levels = match problem.in_levels() {
+        true => fits_levels(problem.scales, tiling).err(),
+        false => None,
+    };
+    levels
+        .map(str::to_owned)
+        .or_else(|| too_much_shared(bytes.into(), tiling.room(target.arch).into(), target))
+}
+
+/// Why warpgroups can't multiply these groups.
+fn unable(problem: &Grouped, target: Target) -> Option<String> {
+    const TYPES: [Input; 4] = [Input::F16, Input::Bf16, Input::E4m3, Input::E5m2];
+    if !target.arch.supports(Feature::Wgmma) {
+        return Some(format!("{} has no wgmma: it needs sm_90a", target.arch));
+    }
+    refusal(problem, &TYPES)
+}
+
+/// The launch of groups in tiles of this shape.
+fn plan(
+    problem: &Grouped,
+    name: &str,
+    tiling: &Tiling,
+    schedule: Option<&Schedule>,
+    target: Target,
+) -> Result<LaunchPlan, KernelError> {
+    let text = format!("grouped-gemm {problem} {tiling}");
+    let plan = LaunchPlan::new(text, name, work(problem));
+    let own = usual(target);
+    let step = step(
+        problem,
+        tiling,
+        Fused::default(),
+        &NAMES,
+        schedule.unwrap_or(&own),
+        target,
+    )?;
+    Ok(step.into_iter().fold(plan, LaunchPlan::step))
+}
+
+/// The rank of tiles: wherever they can, they are ahead of `mma.sync`; among them the fastest.
+fn rank(problem: &Grouped, tiling: &Tiling, target: Target) -> u32 {
+    let time = time(problem, tiling, Fused::default(), target);
+    u32::MAX - (time * 100.0).min(1e9) as u32
+}
+
+/// `wgmma` of 8-bit floats, in tiles that suit: two levels of sums do not fit the registers beside those
+/// of the largest tiles.
+#[derive(Debug)]
+pub(super) struct EightBits;
+
+impl EightBits {
+    /// The tiles whose estimated time is the lowest.
+    fn tiling(problem: &Grouped, target: Target) -> Option<Tiling> {
+        let shapes = [64, 128].into_iter().flat_map(|rows| {
+            let wide = (64..=256).step_by(32).map(move |cols| (rows, cols));
+            wide.flat_map(|(rows, cols)| [1, 2].map(|blocks| (rows, cols, blocks)))
+        });
+        let deepest = |(rows, cols, blocks)| {
+            let stages = (3..=8).rev();
+            let tilings = stages.map(|stages| Tiling::new(rows, cols, 64, stages).blocks(blocks));
+            let fits = |tiling: &Tiling| {
+                tiling.check().is_ok() && unfit(problem, tiling, target).is_none()
+            };
+            tilings.into_iter().find(fits)
+        };
+        let timed = shapes
+            .filter_map(deepest)
+            .map(|tiling| (time(problem, &tiling, Fused::default(), target), tiling));
+        let best = timed.min_by(|one, other| one.0.total_cmp(&other.0));
+        best.map(|(_, tiling)| tiling)
+    }
+}
+
+impl Variant for EightBits {
+    type Problem = Grouped;
+
+    fn name(&self) -> &'static str {
+        "wgmma-8bit"
+    }
+
+    fn about(&self) -> &'static str {
+        "wgmma of 8-bit floats with scales, in tiles that suit the groups: Hopper"
+    }
+
+    fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
+        if !problem.input.is_tiny() {
+            return Err(format!(
+                "it multiplies e4m3 and e5m2, not {}",
+                problem.input
+            ));
+        }
+        if let Some(why) = unable(problem, target) {
+            return Err(why);
+        }
+        match EightBits::tiling(problem, target) {
+            Some(tiling) => Ok(rank(problem, &tiling, target)),
+            None => Err(format!("no tile fits {}", target.arch)),
+        }
+    }
+
+    fn plan(
+        &self,
+        problem: &Grouped,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        self.suits(problem, target).map_err(KernelError::unfit)?;
+        let Some(tiling) = EightBits::tiling(problem, target) else {
+            return Err(KernelError::unfit("ask first whether it suits"));
+        };
+        plan(problem, self.name(), &tiling, schedule, target)
+    }
+}
+
+/// `wgmma` fed by the copy engine, in tiles of one shape.
+#[derive(Debug)]
+pub(super) struct Wgmma {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) tiling: Tiling,
+}
+
+impl Variant for Wgmma {
+    type Problem = Grouped;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
+        let why = unable(problem, target).or_else(|| unfit(problem, &self.tiling, target));
+        match why {
+            Some(why) => Err(why),
+            None => Ok(rank(problem, &self.tiling, target)),
+        }
+    }
+
+    fn plan(
+        &self,
+        problem: &Grouped,
+        schedule: Option<&Schedule>,
+        target: Target,
+    ) -> Result<LaunchPlan, KernelError> {
+        plan(problem, self.name, &self.tiling, schedule, target)
+    }
+}
+
+/// The buffers of a product with nothing else in it.
+const NAMES: Names = Names {
+    a: "a",
+    b: "b",
+    d: "d",
+    index: "shapes",
+    factors: "d",
+};
