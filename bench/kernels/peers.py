@@ -325,7 +325,8 @@ class Prepared:
         make = PEERS.get((request["family"], request["peer"]))
         if make is None:
             raise Unavailable(f"no peer {request['peer']} for {request['family']}")
-        work = make(inputs, {**request["options"], "dtype": request["dtype"]})
+        # The graph reads tensors that nobody else holds.
+        self.work = work = make(inputs, {**request["options"], "dtype": request["dtype"]})
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

@@ -4,7 +4,7 @@ use super::Candidate;
 use heist::job::{JobError, OnGpu};
 use heist_gpu::{Gpu, GpuError, KernelInfo, PtxText, Stream};
 use heist_kernels::{Job, KernelError, Step};
-use heist_launch::{Buffer, ElementType};
+use heist_launch::{Buffer, ElementType, Role};
 
 /// A job on a GPU, as a contestant.
 pub(super) struct Ready {
@@ -12,6 +12,9 @@ pub(super) struct Ready {
     texts: Vec<PtxText>,
     output: &'static str,
     ty: ElementType,
+    /// What the output has before, where the kernels leave a part of it as it is; it is poisoned where
+    /// they do not.
+    kept: Option<Buffer>,
 }
 
 impl Ready {
@@ -25,6 +28,11 @@ impl Ready {
             texts: job.steps.iter().map(text).collect(),
             output,
             ty: result.ty(),
+            kept: job
+                .buffers
+                .iter()
+                .find(|buffer| buffer.name == output && buffer.role == Role::InOut)
+                .map(|buffer| buffer.data.clone()),
         })
     }
 }
@@ -35,9 +43,10 @@ impl Candidate for Ready {
     }
 
     fn poison(&self, stream: &Stream) -> Result<(), GpuError> {
-        match self.on_gpu.memory(self.output) {
-            Some(memory) => memory.fill(0xff, stream),
-            None => Ok(()),
+        match (self.on_gpu.memory(self.output), &self.kept) {
+            (Some(memory), Some(first)) => memory.write(0, first.bytes()),
+            (Some(memory), None) => memory.fill(0xff, stream),
+            (None, _) => Ok(()),
         }
     }
 

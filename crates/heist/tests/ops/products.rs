@@ -95,7 +95,7 @@ fn masked_groups_of_8_bit_floats() {
         };
         plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
             .expect("a launch");
-        for at in 0..d.len() {
+        for (at, &found) in d.iter().enumerate() {
             let (group, row, col) = (at / (room * n), at / n % room, at % n);
             let product = |depth: usize| {
                 let (block, row_of_a) = (depth / 128, (group * room + row) * k);
@@ -108,7 +108,7 @@ fn masked_groups_of_8_bit_floats() {
                 true => (0..k).map(product).sum(),
                 false => -77.0,
             };
-            let found = f64::from(d[at]);
+            let found = f64::from(found);
             assert!(
                 (found - expected).abs() <= expected.abs() * 1e-6,
                 "{at}: {found} {expected}"

@@ -236,12 +236,12 @@ impl Grouped {
                 "{total} rows are too many for one launch, at most {most}: split the groups"
             )));
         }
-        if let Shapes::Masked { counts, room, .. } = &self.shapes {
-            if let Some(count) = counts.iter().find(|count| *count > room) {
-                return Err(KernelError::unfit(format!(
-                    "a group of {count} rows has room for {room}: give it more, or fewer rows"
-                )));
-            }
+        if let Shapes::Masked { counts, room, .. } = &self.shapes
+            && let Some(count) = counts.iter().find(|count| *count > room)
+        {
+            return Err(KernelError::unfit(format!(
+                "a group of {count} rows has room for {room}: give it more, or fewer rows"
+            )));
         }
         Ok(())
     }
