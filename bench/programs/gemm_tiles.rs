@@ -387,7 +387,7 @@ fn scaled_groups() -> Vec<(String, Grouped)> {
     let uneven: Vec<u32> = (0..32).map(|i: u32| 32 + (i * 37) % 29 * 16).collect();
     let mut giant = vec![16; 63];
     giant.push(8192);
-    let cases: Vec<(&str, Vec<u32>, Option<u32>, u32, u32)> = vec![
+    let cases = vec![
         ("4 x 8192", vec![8192; 4], None, 4096, 7168),
         ("8 x 4096", vec![4096; 8], None, 4096, 7168),
         ("8 x 4096 down", vec![4096; 8], None, 7168, 2048),
