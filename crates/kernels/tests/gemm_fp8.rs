@@ -296,6 +296,8 @@ fn what_groups_can_t_be_is_told() {
     assert!(says(&turned, "h200").contains("in layout nt, not nn"));
     let one = groups(&[64], None, [64, 64], Scales::Tensor);
     assert!(says(&one, "h200").contains("take scales=rows"));
+    let fine = groups(&[64], None, [64, 64], Scales::Mx);
+    assert!(says(&fine, "b200").contains("take scales=blocks"));
     let halves = Grouped {
         input: Input::Bf16,
         ..good.clone()

@@ -177,7 +177,8 @@ impl Grouped {
         let (total, groups) = (alike.total() as usize, alike.rows.len());
         let blocks = |extent: usize| extent.div_ceil(SCALE_BLOCK as usize);
         match self.scales {
-            Scales::None | Scales::Tensor => [0, 0],
+            // Others were refused.
+            Scales::None | Scales::Tensor | Scales::Mx => [0, 0],
             Scales::Rows => [total, groups * n],
             Scales::Blocks => [total * blocks(k), groups * blocks(n) * blocks(k)],
         }
@@ -253,6 +254,11 @@ impl Grouped {
             Scales::Tensor => wrong(
                 "groups have factors of rows and columns or of blocks, not one for all of a matrix: \
                  take scales=rows and repeat it"
+                    .into(),
+            ),
+            Scales::Mx => wrong(
+                "groups have factors of rows and columns or of blocks of 128, not of 32 elements: \
+                 take scales=blocks"
                     .into(),
             ),
             _ if !self.input.is_tiny() => wrong(format!(
