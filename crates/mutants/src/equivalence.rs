@@ -169,8 +169,13 @@ impl Redundant {
         let all: Vec<usize> = others.iter().map(|&(line, _)| line).collect();
         let alone = all.iter().take(NEAREST).map(|&line| vec![line]);
         let together = [&alike, &all].into_iter().flat_map(|lines| {
-            let counts = TOGETHER.iter().filter(|&&count| count <= lines.len());
-            counts.map(|&count| lines[..count].to_vec())
+            let counts = TOGETHER
+                .iter()
+                .copied()
+                .filter(|&count| count < lines.len());
+            counts
+                .chain([lines.len()])
+                .map(|count| lines[..count].to_vec())
         });
         alone.chain(together).find_map(|lines| {
             let gone = |text: &str, place: &dyn Fn(usize) -> usize| {

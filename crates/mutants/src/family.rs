@@ -9,24 +9,29 @@ use heist_sched::Schedule;
 use heist_sim::{Device, Options, Program};
 use std::fmt::Display;
 
-/// The launches of a kernel in words: its name, its settings, where it runs (`on=sim:h200`), and last
-/// its schedule (`schedule=ticket late max-steals(2)`), if not its own.
+/// The launches of a kernel in words: its name, its settings, where it runs (`on=sim:h200`), for how
+/// many multiprocessors it is made (`sms=2`: then a block has several tiles of a small problem), and
+/// last its schedule (`schedule=ticket late max-steals(2)`), if not its own.
 pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
     let (before, schedule) = match words.split_once("schedule=") {
         Some((before, schedule)) => (before, Some(schedule.parse::<Schedule>().map_err(told)?)),
         None => (words, None),
     };
     let mut settings: Vec<&str> = before.split_whitespace().collect();
-    let at = settings.iter().position(|word| word.starts_with("on="));
-    let device = at.map_or("sim:h200", |at| &settings.remove(at)["on=".len()..]);
-    let device = Device::named(device).map_err(told)?;
+    let mut take = |name: &str| {
+        let at = settings.iter().position(|word| word.starts_with(name))?;
+        Some(&settings.remove(at)[name.len()..])
+    };
+    let device = Device::named(take("on=").unwrap_or("sim:h200")).map_err(told)?;
+    let sms = take("sms=").map(str::parse::<u32>);
+    let sms = sms.transpose().map_err(told)?;
     if settings.is_empty() {
         return Err("a kernel has a name".to_owned());
     }
     let name = settings.remove(0);
     let target = Target {
         arch: device.gpu().arch,
-        sms: device.gpu().sms,
+        sms: sms.unwrap_or(device.gpu().sms),
     };
     let mut job = match name.parse::<Workload>() {
         Ok(workload) => {
@@ -119,7 +124,7 @@ mod tests {
     #[test]
     fn what_is_no_kernel_says_why() {
         assert!(files("gemn").unwrap_err().contains("there is no kernel"));
-        assert!(files("gemm on=sim:x1").is_err());
+        assert!(files("gemm on=sim:x1").is_err() && files("gemm sms=some").is_err());
         assert!(files("uniform schedule=of-its-own").is_err());
     }
 }
