@@ -17,7 +17,7 @@
 //! it on one, and `heist tune` searches.
 
 use super::kernel::tiles;
-use super::scaled::{accumulators, has_scales};
+use super::scaled::has_scales;
 use super::tiling::{ACCUMULATORS, ROW_BYTES, ROWS, TensorTiling};
 use crate::family::Target;
 use crate::gemm::Gemm;
@@ -48,7 +48,7 @@ pub(super) fn time(problem: &Gemm, tiling: &TensorTiling, target: Target) -> f64
     let depth = problem.k * problem.input.bytes();
     let time = estimate(depth, blocks(problem, tiling), tiling, target);
     // With one accumulator no tile is multiplied while the one before is stored.
-    let alone = has_scales(problem) && accumulators(tiling) < ACCUMULATORS;
+    let alone = has_scales(problem) && tiling.scaled_accumulators() < ACCUMULATORS;
     let waves = waves(blocks(problem, tiling), target);
     time + f64::from(u32::from(alone)) * (waves - 1.0) * STORE * f64::from(tiling.cols) / CLOCK
 }

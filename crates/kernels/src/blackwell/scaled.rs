@@ -5,7 +5,7 @@
 //! by 128 elements of the depth. These are what a stage has, so the copy engine brings them with it.
 
 use super::mainloop::{Factors, Multiplication, Stage, operand};
-use super::tiling::{ACCUMULATORS, TensorTiling};
+use super::tiling::TensorTiling;
 use crate::gemm::{Gemm, MX_ROWS, Scales};
 use heist_builder::{
     ArraySpec, BlockGroup, Landing, Product, ScaledConsumer, ScaledInput, TensorMapRef,
@@ -16,29 +16,10 @@ use std::marker::PhantomData;
 
 /// Steps of the depth in a stage, each 32 elements.
 const STEPS: u32 = 4;
-/// Columns of tensor memory.
-const TENSOR_COLUMNS: u32 = 512;
 
 /// Whether blocks of a problem's factors have scales.
 pub(super) fn has_scales(problem: &Gemm) -> bool {
     problem.scales == Scales::Mx
-}
-
-/// Columns with scales that a tile touches: it may begin in the middle of 128.
-fn scaled_columns(tiling: &TensorTiling) -> u32 {
-    tiling.cols.next_multiple_of(MX_ROWS)
-}
-
-/// Bytes of a stage's scales, each a byte for every step.
-pub(super) fn scale_bytes(tiling: &TensorTiling) -> u32 {
-    (MX_ROWS + scaled_columns(tiling)) * STEPS
-}
-
-/// Accumulators that fit beside the scales of all stages.
-pub(super) fn accumulators(tiling: &TensorTiling) -> u32 {
-    // A column of tensor memory has those of 32 rows, in all quarters of its lanes.
-    let scales = tiling.stages * (MX_ROWS + scaled_columns(tiling)) / 32;
-    ACCUMULATORS.min((TENSOR_COLUMNS - scales) / tiling.cols)
 }
 
 /// Where the scales of a tile's factors are.
@@ -88,7 +69,7 @@ impl<H: ScaledInput> Multiplication for BlockScaled<H> {
     fn scales(tiling: &TensorTiling) -> Self::Scales {
         (
             ArraySpec::new("left_scales", MX_ROWS),
-            ArraySpec::new("right_scales", scaled_columns(tiling)),
+            ArraySpec::new("right_scales", tiling.scaled_cols()),
         )
     }
 
@@ -106,7 +87,7 @@ impl<H: ScaledInput> Multiplication for BlockScaled<H> {
     }
 
     fn accumulators(tiling: &TensorTiling) -> u32 {
-        accumulators(tiling)
+        tiling.scaled_accumulators()
     }
 
     fn consumer<'p, 't, 'k, G: BlockGroup>(
@@ -114,7 +95,7 @@ impl<H: ScaledInput> Multiplication for BlockScaled<H> {
         ring: &'p TensorRing<'k, Stage<Self>, G>,
         memory: &TensorMemory<'t, 'k, G>,
     ) -> ScaledConsumer<'p, 't, 'k, Stage<Self>, G> {
-        ring.scaled_consumer(memory, scaled_columns(tiling))
+        ring.scaled_consumer(memory, tiling.scaled_cols())
     }
 
     fn multiply<'k, G: BlockGroup>(
@@ -154,6 +135,6 @@ pub(super) fn maps(problem: &Gemm, tiling: &TensorTiling) -> [Arg; 2] {
     };
     [
         map("scale_a", problem.m, MX_ROWS),
-        map("scale_b", problem.n, scaled_columns(tiling)),
+        map("scale_b", problem.n, tiling.scaled_cols()),
     ]
 }

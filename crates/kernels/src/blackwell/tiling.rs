@@ -1,8 +1,7 @@
 //! Tile shapes on Blackwell's tensor cores.
 
-use super::scaled::scale_bytes;
 use crate::error::KernelError;
-use crate::gemm::Major;
+use crate::gemm::{MX_BLOCK, MX_ROWS, Major};
 use heist_ptx::arch::Arch;
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +10,8 @@ use std::str::FromStr;
 pub(super) const ROWS: u32 = 128;
 /// The depth of a stage in elements of 16 bits: the 128 bytes that are swizzled together.
 pub(super) const DEPTH: u32 = 64;
+/// Columns of tensor memory.
+const TENSOR_COLUMNS: u32 = 512;
 /// Accumulators in tensor memory.
 pub(super) const ACCUMULATORS: u32 = 2;
 /// Warps that store the sums.
@@ -71,6 +72,23 @@ impl TensorTiling {
         self.cols / self.blocks
     }
 
+    /// Columns with scales of blocks that a tile touches: it may begin in the middle of 128.
+    pub(super) const fn scaled_cols(&self) -> u32 {
+        self.cols.next_multiple_of(MX_ROWS)
+    }
+
+    /// Bytes of a stage's scales of blocks: one for every row or column and 32 elements of the depth.
+    const fn scale_bytes(&self) -> u32 {
+        (MX_ROWS + self.scaled_cols()) * (ROW_BYTES / MX_BLOCK)
+    }
+
+    /// Accumulators that fit beside the scales of all stages.
+    pub(super) fn scaled_accumulators(&self) -> u32 {
+        // A column of tensor memory has those of 32 rows, in all quarters of its lanes.
+        let scales = self.stages * (MX_ROWS + self.scaled_cols()) / 32;
+        ACCUMULATORS.min((TENSOR_COLUMNS - scales) / self.cols)
+    }
+
     /// As many stages as fit beside the storing warps' buffers, with scales of blocks where these have
     /// some.
     pub(super) fn deepest(blocks: u32, cols: u32, scaled: bool, arch: Arch) -> TensorTiling {
@@ -82,7 +100,7 @@ impl TensorTiling {
             cols,
             stages: 2,
         };
-        let scales = u32::from(scaled) * scale_bytes(&tiling);
+        let scales = u32::from(scaled) * tiling.scale_bytes();
         let stages = room / ((ROWS + tiling.own_cols()) * ROW_BYTES + scales);
         tiling.stages = stages.clamp(2, 16);
         tiling
