@@ -97,7 +97,8 @@ def test_scaled_grouped_mm(kind, rows, room):
         begin = 0
         for group, count in enumerate(rows):
             own = slice(begin, begin + count) if room is None else (group, slice(count))
-            close(found[own], left[own] @ right[group])
+            if count:
+                close(found[own], left[own] @ right[group])
             begin += count
     if room is None and kind == "rows":
         whole = ht.scaled_grouped_mm(a, b, scale_a, scale_b, out_dtype=F32, use_fast_accum=True, **told)
