@@ -394,6 +394,15 @@ OPS = {
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64).to(E4M3), torch.randn(3, 8, 1, 64).to(E4M3),
         torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), torch.ones(1), torch.ones(1),
     ),
+    "attention_append": lambda: (
+        torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),
+        torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32),
+        torch.randn(2, 1, 1, 64, dtype=F16), torch.randn(2, 1, 1, 64, dtype=F16), *(torch.empty(0),) * 2, SLOPES, torch.empty(0), 0.0,
+    ),
+    "attention_masked": lambda: (
+        *qkv(1, 2, 1, 8, 12, 16), torch.empty(0), SINKS, 0.0, torch.tensor([3], dtype=torch.int32), torch.zeros(1, 12, dtype=torch.int32),
+        torch.ones(1, 1, 1, 1, dtype=torch.uint8), 128, 64, True,
+    ),
     "expert_layer": lambda: (
         torch.randn(3, 64, dtype=BF16), torch.randn(2, 64, 64, dtype=BF16), torch.randn(2, 64, 32, dtype=BF16), torch.rand(3, 1),
         torch.tensor([1, 0, 2], dtype=torch.int32), torch.tensor([1, 3], dtype=torch.int32),
