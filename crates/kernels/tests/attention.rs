@@ -4,8 +4,9 @@
 mod common;
 
 use heist_builder::f16;
-use heist_kernels::Target;
 use heist_kernels::attention::*;
+use heist_kernels::{Job, Target};
+use heist_launch::Buffer;
 use heist_run::Settings;
 use heist_sched::{Schedule, TileSource};
 
@@ -133,10 +134,38 @@ fn what_models_add() {
     assert!(cases(Topic::Models, target()).iter().filter(listed).count() > 6);
 }
 
-/// What a mask of blocks hides is not read: keys and values that are NaN there change nothing.
+/// Runs a problem with these tables, and with keys and values that are NaN where they are hidden: nothing of those is
+/// read.
+fn right_without(hidden: std::ops::Range<usize>, problem: &Problem, tables: &[(&str, Buffer)]) {
+    let (device, target) = common::device("sim:h200");
+    let variant = FAMILY.choose(Some("wgmma"), problem, target);
+    let job = variant.and_then(|variant| variant.job(problem, None, target));
+    let mut job = job.expect("a job");
+    randomise(&mut job, problem, 7);
+    let row = problem.head_dim as usize * 2;
+    let set_hidden = |job: &mut Job, byte| {
+        for buffer in &mut job.buffers {
+            if let "k" | "v" = buffer.name.as_str() {
+                buffer.data.bytes_mut()[hidden.start * row..hidden.end * row].fill(byte);
+            }
+        }
+    };
+    for buffer in &mut job.buffers {
+        if let Some((_, table)) = tables.iter().find(|(name, _)| *name == buffer.name) {
+            assert_eq!(table.len(), buffer.data.len(), "{}", buffer.name);
+            buffer.data = table.clone();
+        }
+    }
+    set_hidden(&mut job, 0xFF);
+    common::run(&mut job, &device, &Settings::default());
+    // The reference multiplies all values, some by zero.
+    set_hidden(&mut job, 0);
+    let verdict = verify(&job, problem, Sample::All).expect("its buffers");
+    verdict.judge(problem).expect("nothing of what is hidden");
+}
+
 #[test]
 fn hidden_blocks_are_skipped() {
-    let (device, target) = common::device("sim:h200");
     let mut problem = Problem::new(1, 1, 256, 64);
     problem.scoring.blocks = Some(BlockMask {
         rows: 128,
@@ -144,24 +173,24 @@ fn hidden_blocks_are_skipped() {
         by_sequence: false,
         by_head: false,
     });
-    let variant = FAMILY.choose(None, &problem, target).expect("a variant");
-    let mut job = variant.job(&problem, None, target).expect("a job");
-    randomise(&mut job, &problem, 7);
-    for buffer in &mut job.buffers {
-        match buffer.name.as_str() {
-            // Both blocks of queries see the first and the last block of keys.
-            "block_mask" => {
-                buffer.data = heist_launch::Buffer::from_slice(&[1u8, 0, 0, 1, 1, 0, 0, 1])
-            }
-            "k" | "v" => buffer.data.bytes_mut()[64 * 64 * 2..192 * 64 * 2].fill(0xFF),
-            _ => {}
-        }
-    }
-    common::run(&mut job, &device, &Settings::default());
-    let verdict = verify(&job, &problem, Sample::All).expect("its buffers");
-    verdict
-        .judge(&problem)
-        .expect("nothing of the hidden blocks");
+    // Both blocks of queries see the first and the last block of keys.
+    let mask = Buffer::from_slice(&[1u8, 0, 0, 1, 1, 0, 0, 1]);
+    right_without(64..192, &problem, &[("block_mask", mask)]);
+}
+
+/// The queries stand at the last keys, which are of the second document.
+#[test]
+fn documents_of_others_are_skipped() {
+    let mut problem = Problem::new(1, 1, 128, 64);
+    problem.lengths = Lengths::Same {
+        batch: 1,
+        queries: 128,
+        keys: 1024,
+    };
+    problem.scoring.mods.push(documents());
+    let numbers: Vec<u32> = (0..1024).map(|key| key / 512).collect();
+    let documents = Buffer::from_slice(&numbers);
+    right_without(0..512, &problem, &[("documents", documents)]);
 }
 
 #[test]
@@ -201,11 +230,7 @@ fn masks_of_blocks_and_new_keys_that_can_not_be_are_told() {
 }
 
 /// Runs a problem on a variant with what `change` makes of its buffers; within the bound.
-fn right_on(
-    variant: &str,
-    problem: &Problem,
-    change: impl Fn(&str) -> Option<heist_launch::Buffer>,
-) {
+fn right_on(variant: &str, problem: &Problem, change: impl Fn(&str) -> Option<Buffer>) {
     let (device, target) = common::device("sim:h200");
     let chosen = FAMILY.choose(Some(variant), problem, target);
     let chosen = chosen.unwrap_or_else(|error| panic!("{variant} {problem}: {error}"));
@@ -239,7 +264,7 @@ fn prefixes_are_read_on_the_device() {
             (problem.mask, problem.scoring.prefix) = (mask, Some(200));
             let prefixes = [17u32, 0, 128, 64, 200];
             right_on(variant, &problem, |name| {
-                (name == "prefixes").then(|| heist_launch::Buffer::from_slice(&prefixes))
+                (name == "prefixes").then(|| Buffer::from_slice(&prefixes))
             });
         }
     }
@@ -255,7 +280,7 @@ fn sinks_of_any_size() {
         problem.output = Output::F32;
         let sinks = [60.0f32, -200.0, f32::NEG_INFINITY, 0.0];
         right_on(variant, &problem, |name| {
-            (name == "sinks").then(|| heist_launch::Buffer::from_slice(&sinks))
+            (name == "sinks").then(|| Buffer::from_slice(&sinks))
         });
     }
 }
@@ -282,7 +307,7 @@ fn a_change_of_ones_own() {
         problem.scoring.mods = vec![softcap(4.0), relative.clone()];
         problem.mask = Mask::Causal;
         right_on(variant, &problem, |name| {
-            (name == "custom").then(|| heist_launch::Buffer::from_slice(&biases))
+            (name == "custom").then(|| Buffer::from_slice(&biases))
         });
     }
 }
