@@ -1,14 +1,14 @@
 //! Runs the cases of attention on the GPU and compares each with softmax in f64.
 //!
 //! ```text
-//! cargo run --release -p heist-bench --bin attention_check [-- --small|--large|--warpgroups] [--processes N]
+//! cargo run --release -p heist-bench --bin attention_check [-- --small|--large|--warpgroups|--latent] [--processes N]
 //! ```
 //!
 //! With `--small` every ninth of the small cases: few enough for the tools of
 //! compute-sanitizer. With `--large` only sizes that the simulator is too slow
 //! for: there some rows of every head are compared, and every element is looked
 //! at for what no result can be. With `--warpgroups` all small cases of the kernel on
-//! warpgroups, which a sanitizer takes a minute for. With `--processes` that many processes share
+//! warpgroups, which a sanitizer takes a minute for, with `--latent` those of keys and values that are one row. With `--processes` that many processes share
 //! the cases, for the driver assembles one kernel at a time in each.
 
 use heist_builder::Arch;
@@ -46,6 +46,7 @@ fn asked() -> Result<Asked, Failure> {
         match word.as_str() {
             "--small" => (asked.topics, asked.every) = (Topic::SMALL.into(), 9),
             "--warpgroups" => asked.topics = vec![Topic::Warpgroups],
+            "--latent" => asked.topics = vec![Topic::Latent],
             "--large" => asked.topics = vec![Topic::Large],
             "--processes" => asked.processes = number()?.max(1),
             "--part" => asked.part = number()?,
@@ -140,7 +141,7 @@ fn main() -> Result<(), Failure> {
             match check(&gpu, case, target) {
                 Ok((part, told)) => {
                     worst = worst.max(part);
-                    if matches!(topic, Topic::Large | Topic::Warpgroups) {
+                    if matches!(topic, Topic::Large | Topic::Warpgroups | Topic::Latent) {
                         println!("right: {case}: {told}");
                     }
                 }

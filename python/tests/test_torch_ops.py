@@ -196,6 +196,20 @@ def test_new_keys_are_appended_by_the_kernel(tiny):
         close(out.transpose(1, 2), attention(q.transpose(1, 2), *seen, causal=True)[0], 2e-2)
 
 
+def test_flash_mla_with_kvcache():
+    q = torch.randn(2, 2, 16, 576, dtype=BF16)
+    cache = torch.randn(5, 16, 1, 576, dtype=BF16)
+    table, lengths = torch.tensor([[4, 0], [2, 1]], dtype=torch.int32), torch.tensor([20, 9], dtype=torch.int32)
+    out, lse = ht.flash_mla_with_kvcache(q, cache, table, lengths, 512, softmax_scale=0.1, causal=True)
+    for i, length in enumerate(lengths.tolist()):
+        keys = cache[table[i].long()].flatten(0, 1)[:length].transpose(0, 1)[None].double()
+        scores = q[i].transpose(0, 1).double() @ keys[0].transpose(1, 2) * 0.1
+        hidden = torch.arange(length) > torch.arange(length - 2, length)[:, None]
+        scores = scores.masked_fill(hidden, float("-inf"))
+        close(out[i].transpose(0, 1), scores.softmax(2) @ keys[0, :, :, :512], 2e-2)
+        close(lse[i], scores.logsumexp(2), 1e-2)
+
+
 def test_masks_that_are_data():
     """Prefixes, documents and masks of blocks, each and together, against softmax in float64."""
     batch, heads, rows = 2, 2, 256
@@ -393,6 +407,10 @@ OPS = {
     "attention_paged_e4m3": lambda: (
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64).to(E4M3), torch.randn(3, 8, 1, 64).to(E4M3),
         torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), torch.ones(1), torch.ones(1),
+    ),
+    "attention_latent": lambda: (
+        torch.randn(2, 1, 4, 192, dtype=F16), torch.randn(3, 8, 1, 192, dtype=F16), torch.tensor([5, 11], dtype=torch.int32),
+        torch.tensor([[2, 0], [1, 0]], dtype=torch.int32), 128,
     ),
     "attention_append": lambda: (
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),

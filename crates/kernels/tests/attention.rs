@@ -127,6 +127,55 @@ fn decoding() {
 }
 
 #[test]
+fn keys_and_values_that_are_one_row() {
+    right(Topic::Latent, "sim:h200");
+    let cases = cases(Topic::Latent, target());
+    let by = |wanted| {
+        let combines =
+            |case: &&Case| matches!(case.kernel, Which::Decode(_, grid) if grid.combine == wanted);
+        cases.iter().filter(combines).count()
+    };
+    assert!(
+        [Combine::Nobody, Combine::LastBlock, Combine::Launch]
+            .map(by)
+            .iter()
+            .all(|&count| count > 0)
+    );
+    let told = |change: &dyn Fn(&mut Problem), device: &str| {
+        let mut problem = Problem::ragged(vec![(1, 70)], 16, 576);
+        (problem.kv_heads, problem.cache) = (1, Cache::Latent);
+        (problem.value_dim, problem.page_size) = (Some(512), Some(64));
+        change(&mut problem);
+        let refused = FAMILY.choose(None, &problem, common::device(device).1);
+        refused.err().expect("a refusal").to_string()
+    };
+    type Change = fn(&mut Problem);
+    let refused: [(Change, &str); 5] = [
+        (|problem| problem.value_dim = None, "say value-dim"),
+        (|problem| problem.value_dim = Some(192), "multiples of 128"),
+        (|problem| problem.head_dim = 640, "up to 576"),
+        (|problem| problem.scoring.sinks = true, "leave them out"),
+        (
+            |problem| {
+                problem.append = Some(Append {
+                    rows: 1,
+                    in_cache_type: false,
+                });
+            },
+            "put them there before",
+        ),
+    ];
+    for (change, why) in refused {
+        let error = told(&change, "sim:h200");
+        assert!(error.contains(why), "{why}: {error}");
+    }
+    for device in ["sim:a100", "sim:b200"] {
+        let error = told(&|_| {}, device);
+        assert!(error.contains("sm_90"), "{device}: {error}");
+    }
+}
+
+#[test]
 fn what_models_add() {
     right(Topic::Models, "sim:h200");
     right(Topic::Models, "sim:a100");
@@ -370,19 +419,27 @@ fn what_makes_no_sense_is_refused() {
 /// What is in a page past the end of its sequence is nobody's: it may be anything.
 #[test]
 fn decoding_does_not_see_past_the_end_of_a_page() {
+    for (cache, dim, values) in [(Cache::Same, 64, 64), (Cache::Latent, 192, 128)] {
+        let mut problem = Problem::ragged(vec![(1, 70), (2, 5), (1, 33)], 4, dim);
+        (problem.kv_heads, problem.page_size) = (2, Some(32));
+        (problem.cache, problem.value_dim) = (cache, Some(values));
+        sees_no_poison(&problem);
+    }
+}
+
+/// Runs three sequences in pages of 32 tokens whose last page is NaN after the last token.
+fn sees_no_poison(problem: &Problem) {
     let (device, target) = common::device("sim:h200");
-    let mut problem = Problem::ragged(vec![(1, 70), (2, 5), (1, 33)], 4, 64);
-    (problem.kv_heads, problem.page_size) = (2, Some(32));
     let plan = FAMILY
-        .plan(Some("decode"), &problem, target)
+        .plan(Some("decode"), problem, target)
         .expect("a plan");
     assert!(plan.workspace_bytes() > 0 && plan.steps.len() == 2);
-    let variant = FAMILY.choose(None, &problem, target).expect("pages");
+    let variant = FAMILY.choose(None, problem, target).expect("pages");
     assert_eq!(variant.name(), "decode");
-    let mut job = variant.job(&problem, None, target).expect("a job");
-    randomise(&mut job, &problem, 7);
+    let mut job = variant.job(problem, None, target).expect("a job");
+    randomise(&mut job, problem, 7);
     let table = problem.page_table();
-    let row = 2 * 64 * 2;
+    let row = 2 * problem.head_dim as usize * 2;
     for buffer in job
         .buffers
         .iter_mut()

@@ -428,7 +428,21 @@ fn decoding_does_not_spill() {
         }
         cases.push((problem, Target { arch, sms: 132 }));
     }
-    let wrong = parallel(&sample(cases), |(problem, target)| {
+    let mut cases = sample(cases);
+    // Keys and values that are one row, on warpgroups.
+    for (index, (heads, dim, values)) in [(16, 576, 512), (128, 576, 512), (64, 192, 128)]
+        .into_iter()
+        .enumerate()
+    {
+        let mut problem = Problem::ragged(vec![(1 + index as u32, 5000); 4], heads, dim);
+        (problem.kv_heads, problem.cache) = (1, Cache::Latent);
+        (problem.value_dim, problem.page_size) = (Some(values), [Some(64), Some(16), None][index]);
+        (problem.dtype, problem.mask) =
+            (Dtype::ALL[index % 2], [Mask::Causal, Mask::Full][index % 2]);
+        let arch = Arch::SM_90A;
+        cases.push((problem, Target { arch, sms: 132 }));
+    }
+    let wrong = parallel(&cases, |(problem, target)| {
         let plan = FAMILY
             .plan(Some("decode"), problem, *target)
             .unwrap_or_else(|error| panic!("{problem}: {error}"));

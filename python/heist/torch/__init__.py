@@ -19,6 +19,7 @@ from ._flash import (
     flash_attn_func,
     flash_attn_varlen_func,
     flash_attn_with_kvcache,
+    flash_mla_with_kvcache,
     scaled_dot_product_attention,
 )
 from ._batches import bmm, scaled_mm
@@ -42,6 +43,7 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "flash_mla_with_kvcache",
     "fused_experts",
     "grouped_mm",
     "linear",

@@ -388,3 +388,68 @@ attend_append = define(
     "attention_append", "Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor lengths, Tensor pages, Tensor k_new, Tensor v_new, "
     f"Tensor k_scale, Tensor v_scale, {SCORES}, {HOW}", "(Tensor, Tensor)", _append, _like_append,
 )  # fmt: skip
+
+
+# --- Keys and values that are one row ---------------------------------------------
+
+
+def _latent(q, k, lengths, pages, value_dim, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+    """The operation for queries (batch, rows, heads, elements) over a latent cache (page, token, key heads, elements): values are the
+    first `value_dim` elements of the keys."""
+    key = (
+        q.shape, k.shape, q.stride(), k.stride(), q.dtype, k.dtype, q.get_device(), k.get_device(), lengths.get_device(),
+        pages.get_device(), lengths.shape, lengths.dtype, pages.shape, pages.dtype, value_dim, scale, causal, left, right, policy, "latent",
+    )  # fmt: skip
+    found = PLANS.get(key)
+    if found is None:
+        found = PLANS[key] = _plan_latent(q, k, lengths, pages, value_dim, scale, causal, left, right, policy)
+    launcher, q_starts = found
+    out = q.new_empty((*q.shape[:3], value_dim))
+    lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device)
+    if launcher is None:
+        return out.zero_(), lse.fill_(float("-inf"))
+    given = (q, lengths, pages)
+    own = [tensor.contiguous() for tensor in given]
+    launcher(
+        own[0].data_ptr(), k.data_ptr(), 0, out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(), *(t.data_ptr() for t in own[1:])
+    )
+    if all(a is b for a, b in zip(own, given)):
+        remember(launcher, [0, 1, 6, 7], [(out, 3), (lse, 4)], [(5, q_starts.data_ptr())])
+    return out, lse
+
+
+def _plan_latent(q, k, lengths, pages, value_dim, scale, causal, left, right, policy):
+    what = "latent attention"
+    index = device_of(what, q, k, lengths, pages)
+    if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != q.dtype:
+        raise UnsupportedError(f"{what}: queries of {q.dtype} over a cache of {k.dtype}; float16 and bfloat16 are supported, both the same")
+    if q.dim() != 4 or k.dim() != 4 or q.shape[3] != k.shape[3] or not k.is_contiguous():
+        raise ValueError(
+            f"{what}: q is {tuple(q.shape)} and the cache {tuple(k.shape)}; (batch, rows, heads, elements) and (pages, tokens, key heads, "
+            "elements), contiguous, with the same elements are wanted"
+        )
+    batch, queries, heads, dim = q.shape
+    for name, table, shape in (("lengths", lengths, (batch,)), ("pages", pages, (batch, pages.shape[-1] if pages.dim() else 0))):
+        if table.dtype != torch.int32 or table.shape != shape:
+            raise ValueError(f"{what}: {name} is {table.dtype} of {tuple(table.shape)}; int32 of {shape} is wanted")
+    q_starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * queries
+    if q.numel() == 0 or k.numel() == 0 or pages.numel() == 0:
+        return None, q_starts
+    aligned(what, query=q, cache=k)
+    plan = ops_of(index).attention(
+        batch, queries, 0, heads, k.shape[2], dim, dtype=DTYPES[q.dtype], rows=True, cache="latent", value_dim=value_dim,
+        paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale or None, policy=policy or None,
+        window=window_of(left, right),
+    )  # fmt: skip
+    return Launcher(index, plan), q_starts
+
+
+def _like_latent(q, k, lengths, pages, value_dim, *how):
+    one_device("latent attention", q, k, lengths, pages)
+    lse = q.new_empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32)
+    return q.new_empty((*q.shape[:3], value_dim)), lse
+
+
+attend_latent = define(
+    "attention_latent", f"Tensor q, Tensor k, Tensor lengths, Tensor pages, int value_dim, {HOW}", "(Tensor, Tensor)", _latent, _like_latent
+)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend, attend_append, attend_lse, attend_masked, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
+    attend, attend_append, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
     attend_sdpa, counted,
 )  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, numbers, tensors_only, traced, wants_gradient
@@ -356,6 +356,35 @@ def flash_attn_with_kvcache(
     if return_softmax_lse:
         return out, lse.view(heads, batch, queries).transpose(0, 1)
     return out
+
+
+def flash_mla_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    block_table: torch.Tensor,
+    cache_seqlens: torch.Tensor,
+    head_dim_v: int,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Latent attention in decoding, by the main arguments of ``flash_mla.flash_mla_with_kvcache``: queries (batch, rows, heads, elements)
+    over a cache of pages (pages, tokens, 1, elements) whose rows are the keys, and the first ``head_dim_v`` elements of them the values.
+    Up to 576 elements, of values multiples of 128 up to 512; float16 and bfloat16; on Hopper's GPUs. The result is (out,
+    log-sum-exp (batch, heads, rows)).
+
+    >>> q = torch.ones(1, 1, 16, 192, dtype=torch.float16)
+    >>> cache = torch.ones(2, 16, 1, 192, dtype=torch.float16)
+    >>> table, lengths = torch.tensor([[1, 0]], dtype=torch.int32), torch.tensor([20], dtype=torch.int32)
+    >>> flash_mla_with_kvcache(q, cache, table, lengths, 128)[0].shape
+    torch.Size([1, 1, 16, 128])
+    """
+    what = "flash_mla_with_kvcache"
+    tensors_only(what, q=q, k_cache=k_cache, block_table=block_table, cache_seqlens=cache_seqlens)
+    no_gradient(what, q, k_cache)
+    how = without_defaults(bool(causal), -1, -1, scale_of(what, softmax_scale))
+    out, lse = call(attend_latent, None, q, k_cache, cache_seqlens, block_table, int(head_dim_v), *how)
+    batch, queries, heads, _ = q.shape
+    return out, lse.view(heads, batch, queries).transpose(0, 1)
 
 
 def _as(q: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:

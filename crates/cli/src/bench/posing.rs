@@ -14,7 +14,8 @@ fn beyond_the_peers(told: &Settings, known: &[Parameter]) -> Option<String> {
         return Some("the peers take full and causal masks and layout=heads".into());
     }
     let changed = known.iter().find(|parameter| {
-        const OURS: [&str; 6] = [
+        const OURS: [&str; 7] = [
+            "cache",
             "softcap",
             "alibi",
             "sinks",

@@ -137,7 +137,7 @@ pub struct AttentionOperands<'m> {
     pub q: Memory<'m>,
     /// Keys.
     pub k: Memory<'m>,
-    /// Values.
+    /// Values; of a latent cache, the keys again.
     pub v: Memory<'m>,
     /// Results, laid out as the queries, with the elements of a value's head.
     pub out: Memory<'m>,
@@ -456,9 +456,12 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
     let [q, k, v, out, lse] = [q, k, v, out, lse].map(|count| count as u64);
     let (u32s, f32s) = (ElementType::U32, ElementType::F32);
     let scales = match asked.cache {
-        Cache::Same => 0,
+        Cache::Same | Cache::Latent => 0,
         Cache::E4m3 => asked.kv_heads.into(),
     };
+    // Values are a part of the keys there.
+    let latent = asked.cache == Cache::Latent;
+    let v = if latent { 0 } else { v };
     let cached = match asked.append {
         None => Role::In,
         Some(_) => Role::InOut,
@@ -480,7 +483,7 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
     vec![
         Operand::tensor("q", Role::In, halves, q, false),
         Operand::tensor("k", cached, asked.cache_element(), k, false),
-        Operand::tensor("v", cached, asked.cache_element(), v, false),
+        Operand::tensor("v", cached, asked.cache_element(), v, latent),
         Operand::tensor("out", Role::Out, halves, out, false),
         Operand::tensor("lse", Role::Out, f32s, lse, true).list(),
         list("q_starts", u32s, starts),

@@ -2,6 +2,7 @@
 //! results with the range that a result can have.
 
 use super::append;
+use super::cache::Cache;
 use super::problem::{Dtype, Output, Problem, Weights};
 use super::reference::{Attended, Sample, attend, decode, tables};
 use crate::reference::Difference;
@@ -103,7 +104,11 @@ pub fn verify(job: &Job, problem: &Problem, sample: Sample) -> Result<Accuracy, 
         job.data(name)
             .ok_or_else(|| KernelError::unfit(format!("{} has no buffer `{name}`", job.name)))
     };
-    let (out, lse, v) = (data("out")?, data("lse")?, data("v")?);
+    let values = match problem.cache {
+        Cache::Latent => "k",
+        _ => "v",
+    };
+    let (out, lse, v) = (data("out")?, data("lse")?, data(values)?);
     let inputs = [data("q")?, data("k")?, v];
     let tables = tables(job);
     let attended = attend(problem, sample, inputs, &tables);

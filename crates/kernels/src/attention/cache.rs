@@ -12,6 +12,8 @@ pub enum Cache {
     Same,
     /// 8-bit floats, with a factor for the keys and one for the values of each key head.
     E4m3,
+    /// As the queries, one row for both: values are a key's first elements (latent attention).
+    Latent,
 }
 
 impl fmt::Display for Cache {
@@ -19,6 +21,7 @@ impl fmt::Display for Cache {
         f.write_str(match self {
             Cache::Same => "same",
             Cache::E4m3 => "e4m3",
+            Cache::Latent => "latent",
         })
     }
 }
@@ -29,8 +32,9 @@ impl FromStr for Cache {
         match text {
             "" | "same" => Ok(Cache::Same),
             "e4m3" => Ok(Cache::E4m3),
+            "latent" => Ok(Cache::Latent),
             _ => Err(KernelError::unfit(format!(
-                "keys and values are stored as the queries or in e4m3, and `{text}` is neither"
+                "keys and values are stored as the queries (same), in e4m3, or as one row for both (latent), and `{text}` is none of them"
             ))),
         }
     }

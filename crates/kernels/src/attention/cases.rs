@@ -100,6 +100,8 @@ pub enum Topic {
     Warpgroups,
     /// Few queries over many keys, packed, in pages.
     Decode,
+    /// The same over keys and values that are one row, where the device has warpgroups.
+    Latent,
     /// What models add: changed scores, sinks, prefixes, documents, on every kernel.
     Models,
     /// Sizes that only a real GPU does in a moment, with the tiles for them.
@@ -108,7 +110,7 @@ pub enum Topic {
 
 impl Topic {
     /// All that the simulator does in a moment.
-    pub const SMALL: [Topic; 14] = [
+    pub const SMALL: [Topic; 15] = [
         Topic::Rungs,
         Topic::HeadDimensions,
         Topic::ManyTiles,
@@ -122,6 +124,7 @@ impl Topic {
         Topic::Precision,
         Topic::Warpgroups,
         Topic::Decode,
+        Topic::Latent,
         Topic::Models,
     ];
 }
@@ -176,6 +179,7 @@ pub fn cases(topic: Topic, target: Target) -> Vec<Case> {
         Topic::Precision => cases.precision(),
         Topic::Warpgroups => cases.warpgroups(),
         Topic::Decode => cases.decode(),
+        Topic::Latent => cases.latent(),
         Topic::Models => cases.models(),
         Topic::Large => cases.large(),
     }

@@ -48,6 +48,47 @@ impl Cases {
         self.decode_appending();
     }
 
+    /// Keys and values that are one row: the shape that models have and narrower ones, one tile of a sequence and several, one
+    /// key head and two, every storage, tiles that are cut and whole ones.
+    pub(super) fn latent(&mut self) {
+        let mixed = vec![(1, 5), (2, 150), (0, 70), (1, 0), (4, 129)];
+        let long = vec![(3, 64), (4, 300)];
+        // Heads, elements of keys and values, tokens of a page.
+        for (index, (heads, dim, values, page)) in [
+            (16, 576, 512, Some(64)),
+            (128, 192, 128, Some(16)),
+            (64, 336, 256, None),
+            (5, 576, 512, Some(128)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let lengths = [&mixed, &long][index % 2].clone();
+            let mut problem = Problem::ragged(lengths, heads, dim);
+            (problem.kv_heads, problem.cache) = (1, Cache::Latent);
+            (problem.value_dim, problem.page_size) = (Some(values), page);
+            problem.mask = MASKS[(index + 1) % 3];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.output = [Output::Same, Output::F32][index / 2];
+            self.dealt(&problem, [2, 5, 8, 3][index], 1);
+        }
+        for (index, (heads, kv_heads, dim, values)) in [(128, 1, 576, 512), (32, 2, 256, 256)]
+            .into_iter()
+            .enumerate()
+        {
+            let mut problem = Problem::new(2, heads, 1, dim);
+            (problem.kv_heads, problem.cache) = (kv_heads, Cache::Latent);
+            (problem.value_dim, problem.dtype) = (Some(values), Dtype::Bf16);
+            problem.layout = [Layout::Rows, Layout::Heads][index];
+            problem.lengths = Lengths::Same {
+                batch: 1 + index as u32,
+                queries: 1 + index as u32,
+                keys: [100, 64][index],
+            };
+            self.on_decode(&problem, |shape, grid| (shape, grid));
+        }
+    }
+
     /// New keys that the call puts into the pages: in one stage and across several, more than a window sees, behind none,
     /// of sequences without queries, rounded and not, by tiles and by a launch before.
     fn decode_appending(&mut self) {

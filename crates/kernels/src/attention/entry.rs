@@ -124,7 +124,11 @@ pub(super) const PARAMETERS: &[Parameter] = &[
         "",
         "packed sequences instead: their lengths, as 17,300,5, with keys 1:500,7:7, eight alike 512*8",
     ),
-    parameter("dim", "64", "elements of a head: multiples of 16 up to 256"),
+    parameter(
+        "dim",
+        "64",
+        "elements of a head: multiples of 16 up to 256, of a latent cache up to 576",
+    ),
     parameter(
         "value-dim",
         "0",
@@ -134,7 +138,7 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     parameter(
         "cache",
         "same",
-        "of keys and values: same as the queries, or e4m3 with a factor for each key head",
+        "of keys and values: same as the queries, e4m3 with a factor for each key head, or latent: values are a key's first elements",
     ),
     parameter(
         "weights",

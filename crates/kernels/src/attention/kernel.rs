@@ -323,11 +323,14 @@ pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
     let plan = plan
         .buffer("q", Purpose::Input, halves, q)
         .buffer("k", cached, problem.cache_element(), k)
-        .buffer("v", cached, problem.cache_element(), v)
         .buffer("out", Purpose::Output, problem.output_element(), out)
         .buffer("lse", Purpose::Output, ElementType::F32, lse)
         .buffer("q_starts", Purpose::Input, ElementType::U32, q_starts.len())
         .buffer("k_starts", Purpose::Input, ElementType::U32, k_starts.len());
+    let plan = match problem.cache {
+        Cache::Latent => plan,
+        _ => plan.buffer("v", cached, problem.cache_element(), v),
+    };
     let plan = match problem.appended() {
         None => plan,
         Some((element, len)) => append::NEW.into_iter().fold(plan, |plan, (name, _)| {
@@ -337,7 +340,7 @@ pub(super) fn buffers(plan: LaunchPlan, problem: &Problem) -> LaunchPlan {
     let plan = problem.scoring.buffers(plan, problem);
     let heads = problem.kv_heads as usize;
     let plan = match problem.cache {
-        Cache::Same => plan,
+        Cache::Same | Cache::Latent => plan,
         Cache::E4m3 => plan
             .buffer("k_scale", Purpose::Input, ElementType::F32, heads)
             .buffer("v_scale", Purpose::Input, ElementType::F32, heads),

@@ -306,11 +306,18 @@ impl Problem {
                 self.heads, self.kv_heads
             ));
         }
-        if self.head_dim == 0 || self.head_dim > 256 || !self.head_dim.is_multiple_of(16) {
+        let most = match self.cache {
+            Cache::Latent => 576,
+            _ => 256,
+        };
+        if self.head_dim == 0 || self.head_dim > most || !self.head_dim.is_multiple_of(16) {
             return fail(format!(
-                "heads of {} elements: multiples of 16 up to 256 can be had",
+                "heads of {} elements: multiples of 16 up to {most} can be had",
                 self.head_dim
             ));
+        }
+        if self.cache == Cache::Latent {
+            self.is_latent()?;
         }
         let values = self.value_dim();
         if values == 0 || values > self.head_dim || !values.is_multiple_of(16) {
@@ -379,6 +386,9 @@ impl Problem {
                 "{rows} new keys of each sequence: they are put into pages; give `page`, and a cache that lies whole as its pages in order"
             ));
         }
+        if self.cache == Cache::Latent {
+            return fail("new keys of a latent cache: put them there before".into());
+        }
         if rows == 0 {
             return fail("no new keys of each sequence: leave them out".into());
         }
@@ -401,6 +411,30 @@ impl Problem {
         let rows = self.sequences().len() * append.rows as usize;
         let elements = rows * self.kv_heads as usize * self.head_dim as usize;
         Some((element, elements))
+    }
+
+    /// Fails where values that are a part of the keys make no sense, with the reason.
+    fn is_latent(&self) -> Result<(), KernelError> {
+        let values = self.value_dim();
+        if !values.is_multiple_of(128) || values > 512 {
+            return Err(KernelError::unfit(format!(
+                "values that are the first {values} elements of the keys: multiples of 128 up to 512 can be had; say value-dim"
+            )));
+        }
+        if !self.scoring.is_plain() || self.weights != Weights::Rounded {
+            return Err(KernelError::unfit(
+                "a latent cache with changed scores, masks of a model or split weights: leave them out, or keep keys and values apart",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Elements of a row of keys in memory, and of a row of values.
+    pub(super) fn stored_dims(&self) -> [u32; 2] {
+        match self.cache {
+            Cache::Latent => [self.head_dim; 2],
+            _ => [self.head_dim, self.value_dim()],
+        }
     }
 
     /// Elements of a head of values and results.
@@ -540,6 +574,7 @@ impl Problem {
             (None, Cache::Same) => return Ok(()),
             (Some(_), _) => "keys in pages",
             (None, Cache::E4m3) => "keys in e4m3",
+            (None, Cache::Latent) => "a latent cache",
         };
         Err(KernelError::unfit(format!(
             "{what}: variant=decode alone takes them"
@@ -549,7 +584,7 @@ impl Problem {
     /// The type of keys and values in memory.
     pub fn cache_element(&self) -> ElementType {
         match self.cache {
-            Cache::Same => self.dtype.element(),
+            Cache::Same | Cache::Latent => self.dtype.element(),
             Cache::E4m3 => ElementType::E4m3,
         }
     }
@@ -617,7 +652,11 @@ impl Problem {
         let (q, out) = (self.elements().0, self.value_elements().0);
         let (rows, keys) = self.rows();
         let both = self.head_dim + self.value_dim();
-        let kv = keys * self.kv_heads as usize * both as usize;
+        let stored = match self.cache {
+            Cache::Latent => self.head_dim,
+            _ => both,
+        };
+        let kv = keys * self.kv_heads as usize * stored as usize;
         let rows = rows * self.heads as usize;
         Work {
             flops: 2.0 * pairs * f64::from(self.heads) * f64::from(both),
@@ -655,8 +694,8 @@ impl fmt::Display for Problem {
             write!(f, "/{}", self.value_dim())?;
         }
         write!(f, " {} {}", self.dtype, self.mask)?;
-        if self.cache == Cache::E4m3 {
-            f.write_str(" keys e4m3")?;
+        if self.cache != Cache::Same {
+            write!(f, " keys {}", self.cache)?;
         }
         if let Some(size) = self.page_size {
             write!(f, " pages of {size}")?;

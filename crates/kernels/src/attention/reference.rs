@@ -120,7 +120,8 @@ fn groups(problem: &Problem, sample: Sample) -> Vec<Group> {
     let (longest_q, longest_k) = problem.longest();
     let dims = [problem.head_dim, problem.value_dim()];
     let [q, out] = dims.map(|dim| Strides::of(problem, dim, problem.heads, longest_q));
-    let kv = dims.map(|dim| Strides::of(problem, dim, problem.kv_heads, longest_k));
+    let stored = problem.stored_dims();
+    let kv = stored.map(|dim| Strides::of(problem, dim, problem.kv_heads, longest_k));
     let share = (problem.heads / problem.kv_heads.max(1)).max(1) as usize;
     let (heads, ragged, total) = (
         problem.heads as usize,
@@ -241,8 +242,9 @@ fn attend_group(
     tables: &Tables,
 ) -> Part {
     let dims = [problem.head_dim, problem.value_dim()];
+    let stored = problem.stored_dims();
     let pitches =
-        dims.map(|dim| Strides::of(problem, dim, problem.kv_heads, problem.longest().1).row);
+        stored.map(|dim| Strides::of(problem, dim, problem.kv_heads, problem.longest().1).row);
     let [dim, value_dim] = dims.map(|dim| dim as usize);
     // The factor of a key head's keys, or of its values.
     let kv_head = group.head * problem.kv_heads as usize / problem.heads as usize;

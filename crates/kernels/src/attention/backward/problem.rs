@@ -52,9 +52,10 @@ impl Backward {
             ));
         }
         if problem.cache != Cache::Same {
-            return Err(KernelError::unfit(
-                "keys of 8 bits: training has none; leave cache out",
-            ));
+            return Err(KernelError::unfit(format!(
+                "cache={}: training has none; leave cache out",
+                problem.cache
+            )));
         }
         if !problem.scoring.is_plain() {
             return Err(KernelError::unfit(format!(

@@ -2,12 +2,12 @@
 //! process them as they arrive.
 
 use super::DecodeArgs;
-use super::append;
 use super::combine::{Parts, by_last_block};
 use super::rows::{Rows, fill_queries};
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
 use super::tiny;
 use super::work::{Part, Work};
+use super::{append, latent};
 use crate::attention::cache::Cache;
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
@@ -27,6 +27,7 @@ pub(super) fn emit<'k, T: Element>(
     combine: Combine,
 ) {
     match shape.cache {
+        Cache::Latent => latent::emit::<T>(k, shape, args, scores, combine),
         Cache::Same => {
             let fill = |part: &Part<'k>, queries: &SharedTile<'k, T>| {
                 fill_queries(args, part, queries, k.thread_index(), 32 * WARPS);
@@ -138,13 +139,13 @@ fn emit_as<'k, T: Element, M: Element>(
 
 /// Where a block puts a part of a tile: the part that its share begins with, or the
 /// one that it ends with.
-fn slot<'k>(part: &Part<'k>, begin: Val<'k, u32>, block: Val<'k, u32>) -> Val<'k, u32> {
+pub(super) fn slot<'k>(part: &Part<'k>, begin: Val<'k, u32>, block: Val<'k, u32>) -> Val<'k, u32> {
     block * 2 + part.unit.ne(begin).to_u32()
 }
 
 /// Counts the parts of a tile that are written. The block that writes the last one
 /// combines them, and sets the counter back for the next launch.
-fn combine_if_last<'k, T: Element>(
+pub(super) fn combine_if_last<'k, T: Element>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
@@ -172,7 +173,7 @@ fn combine_if_last<'k, T: Element>(
 }
 
 /// Goes through the stages of a part.
-fn products<'k>(
+pub(super) fn products<'k>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,
@@ -226,10 +227,10 @@ fn clear_values<'k>(
     inside: Val<'k, u32>,
 ) {
     let chunks = (k.c(shape.keys) - inside) * stage.chunks();
-    k.for_step(k.thread_index(), chunks, 32 * WARPS, |index| {
+    k.for_step(k.thread_index(), chunks, 32 * shape.consumers(), |index| {
         let row = inside + index / stage.chunks();
         for panel in 0..shape.panels() {
-            let row = row + (shape.panels() + panel) * shape.keys;
+            let row = row + (shape.value_panel() + panel) * shape.keys;
             let chunk = stage.chunk(row, index % stage.chunks());
             chunk.cast::<u32>().store_vec([k.c(0u32); 4]);
         }
@@ -237,16 +238,16 @@ fn clear_values<'k>(
 }
 
 /// The thread that asks for copies.
-struct Copies<'a, 'p, 'k> {
-    k: Kernel<'k>,
-    shape: &'a DecodeShape,
-    args: &'a DecodeArgs<On<'k>>,
-    fill: BulkProducer<'p, 'k, Spec>,
+pub(super) struct Copies<'a, 'p, 'k> {
+    pub(super) k: Kernel<'k>,
+    pub(super) shape: &'a DecodeShape,
+    pub(super) args: &'a DecodeArgs<On<'k>>,
+    pub(super) fill: BulkProducer<'p, 'k, Spec>,
 }
 
 impl<'k> Copies<'_, '_, 'k> {
     /// Asks for the key blocks of a part and their values.
-    fn part(&self, part: &Part<'k>) {
+    pub(super) fn part(&self, part: &Part<'k>) {
         let (k, keys) = (self.k, self.shape.keys);
         let first = part.first_key(keys);
         let end = first + part.count * keys;
@@ -293,7 +294,9 @@ impl<'k> Copies<'_, '_, 'k> {
             for copy in 0..shape.keys / height {
                 let (row, page) = at(copy);
                 let row = (part.sequence.k_start + row).cast::<i32>();
-                for (which, from) in [(0, self.args.k), (1, self.args.v)] {
+                let both = [(0, self.args.k), (1, self.args.v)];
+                let tensors = (shape.stage_panels() / shape.panels()) as usize;
+                for (which, from) in both.into_iter().take(tensors) {
                     for panel in 0..shape.panels() {
                         let first = (which * shape.panels() + panel) * shape.keys + copy * height;
                         let to = to.part(first * PANEL, height * PANEL);

@@ -67,7 +67,7 @@ pub(super) fn by_last_block<'k, T: Element>(
     k.for_step(
         warp,
         part.rows(args.group).min(shape.rows()),
-        super::shape::WARPS,
+        shape.consumers(),
         |row| {
             let highest = parts.highest(k, shape, args, row);
             let sums = Sums::new(k, shape);
@@ -139,7 +139,7 @@ impl<'k> Parts<'k> {
             sums.total.update(|total| total + weight);
             let from = args
                 .partial
-                .at(number.mul_wide(shape.head_dim))
+                .at(number.mul_wide(shape.value_dim))
                 .at(k.lane() * 2);
             for (trip, pair) in (0..).zip(&sums.pairs) {
                 k.if_(inside(k, shape, trip), || {
@@ -154,7 +154,7 @@ impl<'k> Parts<'k> {
 
 /// Whether this lane's elements of a trip over a row, 64 each, are inside of it.
 fn inside<'k>(k: &Kernel<'k>, shape: &DecodeShape, trip: u32) -> heist_builder::Bool<'k> {
-    k.c(64 * (trip + 1) <= shape.head_dim) | (k.lane() * 2 + 64 * trip).lt(shape.head_dim)
+    k.c(64 * (trip + 1) <= shape.value_dim) | (k.lane() * 2 + 64 * trip).lt(shape.value_dim)
 }
 
 /// A row that is added up: two elements of every 64 a lane, and the weights.
@@ -166,7 +166,7 @@ struct Sums<'k> {
 impl<'k> Sums<'k> {
     fn new(k: &Kernel<'k>, shape: &DecodeShape) -> Sums<'k> {
         let zero = || k.var(0.0f32);
-        let trips = shape.head_dim.div_ceil(64);
+        let trips = shape.value_dim.div_ceil(64);
         Sums {
             pairs: (0..trips).map(|_| [zero(), zero()]).collect(),
             total: zero(),
@@ -187,7 +187,7 @@ impl<'k> Sums<'k> {
         row: Val<'k, u32>,
         highest: Val<'k, f32>,
     ) {
-        let (to, lse) = part.element(args, row);
+        let (to, lse) = part.result(args, row);
         let total = self.total.get();
         let factor = total.gt(0.0).select(total.recip_approx(), 0.0);
         k.if_(k.lane().eq(0), || {

@@ -39,6 +39,8 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
     // Changes of scores take registers: then a warp holds 16 rows alone.
     let wide = problem.head_dim > 128 || problem.scoring.mods.len() > 1;
     let (row_blocks, down) = match (rows, wide) {
+        // Warpgroups have 64.
+        _ if problem.cache == Cache::Latent => (1, 4),
         (..=16, _) => (1, 1),
         (..=32, false) => (2, 1),
         (..=32, true) => (1, 2),
@@ -55,6 +57,7 @@ pub fn decode_shape(problem: &Problem, target: Target) -> DecodeShape {
     };
     let shape = DecodeShape {
         head_dim: problem.head_dim,
+        value_dim: problem.value_dim(),
         row_blocks,
         down,
         keys,
@@ -133,9 +136,14 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     };
     let total = tiles * blocks;
     let block_time = f64::from(shape.stage_bytes()) / FAIR_RATE;
+    // Products over a latent cache take as long as its copies: nobody goes faster alone.
+    let alone = match problem.cache {
+        Cache::Latent => 1.0,
+        Cache::Same | Cache::E4m3 => ALONE,
+    };
     let time = |share: u64| {
         let by_memory = total as f64 / f64::from(sms) * block_time;
-        by_memory.max(share as f64 * block_time / ALONE)
+        by_memory.max(share as f64 * block_time / alone)
     };
     let even = total.div_ceil(sms.into()).max(least.into());
     let whole = tiles.div_ceil(sms.into()) * blocks;
@@ -151,7 +159,7 @@ pub fn decode_grid(problem: &Problem, shape: &DecodeShape, target: Target) -> Gr
     // A tile of `blocks` key blocks lies in at most so many shares.
     let parts = blocks.div_ceil(even) + 1;
     let rows = problem.heads / problem.kv_heads * problem.longest().0;
-    let bytes = parts * u64::from(rows.min(shape.rows()) * shape.head_dim * 4);
+    let bytes = parts * u64::from(rows.min(shape.rows()) * shape.value_dim * 4);
     Grid {
         blocks: total.div_ceil(even) as u32,
         combine: match bytes {
@@ -181,6 +189,6 @@ pub(super) fn rank(problem: &Problem, target: Target) -> Result<u32, String> {
     // more are full, and the kernels for prefill read keys as seldom.
     let few = queries <= 16 && rows <= 16 * shape.rows();
     let more_keys = keys >= 4 * queries;
-    let only = problem.page_size.is_some() || problem.cache == Cache::E4m3;
+    let only = problem.page_size.is_some() || problem.cache != Cache::Same;
     Ok(if only || few && more_keys { 7 } else { 0 })
 }

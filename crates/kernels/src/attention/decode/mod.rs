@@ -11,6 +11,7 @@
 //! * A tile that several blocks share is combined by the block that ends last or by a
 //!   second launch, in the order of the keys: the same bits in every run ([`combine`]).
 //! * Keys and values may be 8-bit floats ([`tiny`]): half the bytes, and each warp turns them into halves.
+//! * Keys and values may be one row ([`latent`]): two warpgroups multiply both products from one stage.
 //! * New keys and values may be put into the cache by the same launch ([`append`]).
 //! * Keys and values may lie in pages ([`Problem::page_size`](super::Problem)): a page
 //!   is one more coordinate of the copy.
@@ -19,6 +20,7 @@ mod append;
 mod block;
 mod combine;
 mod heuristics;
+mod latent;
 mod rows;
 mod shape;
 mod tiny;
@@ -83,6 +85,12 @@ kernel_params! {
         q_row: u32,
         /// From one head to the next.
         q_head: u32,
+        /// Elements from one sequence of results to the next.
+        out_batch: u32,
+        /// From one row to the next.
+        out_row: u32,
+        /// From one head to the next.
+        out_head: u32,
         /// Log-sum-exps from one sequence to the next.
         lse_batch: u32,
         /// From one head to the next.

@@ -62,7 +62,7 @@ pub(super) fn fill_queries<'k, T: Element>(
         k.if_(k.c(whole) | index.lt(total), || {
             let words = [(); 4].map(|()| k.var(0u32));
             k.if_(row.lt(rows), || {
-                let (from, _) = part.element(args, row);
+                let from = part.query(args, row);
                 let from = args.q.cast::<T>().at(from).at(chunk * 8).cast::<u32>();
                 for (word, value) in words.iter().zip(from.load_vec_readonly::<4>()) {
                     word.set(value);
@@ -118,7 +118,7 @@ impl<'k, T: Element> Rows<'k, T> {
         let rules = |m: u32| Some([rule(16 * m)?, rule(16 * m + 8)?]);
         let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.kv_head).load_readonly();
         let (scale, value_scale) = match shape.cache {
-            Cache::Same => (args.scale, None),
+            Cache::Same | Cache::Latent => (args.scale, None),
             Cache::E4m3 => (
                 args.scale * of_head(args.k_scale),
                 Some(of_head(args.v_scale)),
@@ -251,7 +251,7 @@ impl<'k, T: Element> Rows<'k, T> {
         let rows = part.rows(args.group);
         self.each_row(|row, state, values| {
             k.if_(row.lt(rows), || {
-                let (at, lse) = part.element(args, row);
+                let (at, lse) = part.result(args, row);
                 k.if_((k.lane() & 3).eq(0), || {
                     args.lse.at(lse).store(state.log_sum());
                 });
@@ -310,12 +310,8 @@ impl<'k, T: Element> Rows<'k, T> {
     /// Stores what this lane has of a row, rounded.
     fn narrow<O: Element>(&self, to: Ptr<'k, Global, O>, values: &[[Val<'k, f32>; 2]]) {
         match self.shape.cache {
-            Cache::Same => {
-                let to = to.at(Accumulator::col(&self.k));
-                for (n, pair) in values.iter().enumerate() {
-                    let packed = Val::pack_as::<O>(pair[0], pair[1]);
-                    to.at(8 * n).cast::<O::Pair>().store(packed);
-                }
+            Cache::Same | Cache::Latent => {
+                store_rounded(to.at(Accumulator::col(&self.k)), values);
             }
             Cache::E4m3 => {
                 let to = to.at((self.k.lane() & 3) * 4);
@@ -330,11 +326,8 @@ impl<'k, T: Element> Rows<'k, T> {
     /// The same in f32.
     fn wide(&self, to: Ptr<'k, Global, f32>, values: &[[Val<'k, f32>; 2]]) {
         match self.shape.cache {
-            Cache::Same => {
-                let to = to.at(Accumulator::col(&self.k));
-                for (n, pair) in values.iter().enumerate() {
-                    to.at(8 * n).store_vec(*pair);
-                }
+            Cache::Same | Cache::Latent => {
+                store_pairs(to.at(Accumulator::col(&self.k)), values);
             }
             Cache::E4m3 => {
                 let to = to.at((self.k.lane() & 3) * 4);
@@ -366,6 +359,21 @@ impl<'k, T: Element> Rows<'k, T> {
                 each(row, state, &values);
             }
         }
+    }
+}
+
+/// Stores neighbours, each two 8 elements further than the ones before, rounded.
+pub(super) fn store_rounded<'k, O: Element>(to: Ptr<'k, Global, O>, pairs: &[[Val<'k, f32>; 2]]) {
+    for (n, [left, right]) in pairs.iter().enumerate() {
+        let packed = Val::pack_as::<O>(*left, *right);
+        to.at(8 * n).cast::<O::Pair>().store(packed);
+    }
+}
+
+/// The same in f32.
+pub(super) fn store_pairs<'k>(to: Ptr<'k, Global, f32>, pairs: &[[Val<'k, f32>; 2]]) {
+    for (n, pair) in pairs.iter().enumerate() {
+        to.at(8 * n).store_vec(*pair);
     }
 }
 

@@ -24,8 +24,10 @@ pub enum Storage {
 /// What a decoding kernel is built for, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecodeShape {
-    /// Elements of a head: a multiple of 16 up to 256.
+    /// Elements of a head: a multiple of 16 up to 256, of a latent cache up to 576.
     pub head_dim: u32,
+    /// Elements of a head of values and results: as many, or of a latent cache a multiple of 128 up to 512.
+    pub value_dim: u32,
     /// Blocks of 16 rows that a warp holds.
     pub row_blocks: u32,
     /// Warps with rows of their own: 1, 2 or 4. The others share their rows and have
@@ -107,6 +109,13 @@ impl DecodeShape {
                 self.across()
             ));
         }
+        if self.cache == Cache::Latent && (self.rows() != 64 || self.keys > 128) {
+            return fail(format!(
+                "tiles of {} rows and stages of {} keys over a latent cache: 64 rows and up to 128 keys can be had",
+                self.rows(),
+                self.keys
+            ));
+        }
         if !(2..=16).contains(&self.stages) {
             return fail(format!("{} stages: 2 to 16 can be had", self.stages));
         }
@@ -139,7 +148,32 @@ impl DecodeShape {
 
     /// The warps that multiply, and one that asks for copies.
     pub(super) fn threads(&self) -> u32 {
-        32 * (WARPS + 1)
+        match self.cache {
+            // Registers change hands between warpgroups.
+            Cache::Latent => 32 * (self.consumers() + 4),
+            _ => 32 * (WARPS + 1),
+        }
+    }
+
+    /// Warps that multiply: of a latent cache two warpgroups.
+    pub(super) fn consumers(&self) -> u32 {
+        match self.cache {
+            Cache::Latent => 8,
+            _ => WARPS,
+        }
+    }
+
+    /// Panels that a stage has: of keys, and of values, unless they are the same.
+    pub(super) fn stage_panels(&self) -> u32 {
+        match self.cache {
+            Cache::Latent => self.panels(),
+            _ => 2 * self.panels(),
+        }
+    }
+
+    /// The first panel of the values in a stage.
+    pub(super) fn value_panel(&self) -> u32 {
+        self.stage_panels() - self.panels()
     }
 
     /// Panels of a head's elements. The last may be part empty: copies fill it
@@ -151,7 +185,7 @@ impl DecodeShape {
     /// Elements of a panel: 128 bytes.
     pub(super) fn panel(&self) -> u32 {
         match self.cache {
-            Cache::Same => PANEL,
+            Cache::Same | Cache::Latent => PANEL,
             Cache::E4m3 => 2 * PANEL,
         }
     }
@@ -172,13 +206,13 @@ impl DecodeShape {
     /// A stage: the panels of the keys one below the other, then those of the
     /// values.
     pub(super) fn stage(&self) -> Spec {
-        let rows = 2 * self.panels() * self.keys;
+        let rows = self.stage_panels() * self.keys;
         TileSpec::new("kv", rows, PANEL, TileLayout::Swizzled)
     }
 
     /// Bytes of a stage.
     pub(in crate::attention) fn stage_bytes(&self) -> u32 {
-        2 * self.panels() * self.keys * PANEL * 2
+        self.stage_panels() * self.keys * PANEL * 2
     }
 
     /// Elements between rows of queries in shared memory: no two lanes of a load
@@ -220,8 +254,8 @@ impl fmt::Display for DecodeShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, keys, stages) = (self.rows(), self.keys, self.stages);
         write!(f, "decode {rows}x{keys} {stages} stages")?;
-        if self.cache == Cache::E4m3 {
-            f.write_str(" e4m3")?;
+        if self.cache != Cache::Same {
+            write!(f, " {}", self.cache)?;
         }
         if let Storage::Paged(size) = self.storage {
             write!(f, " pages of {size}")?;

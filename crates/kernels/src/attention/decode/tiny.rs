@@ -41,7 +41,7 @@ pub(super) fn fill_queries<'k, T: Element>(
         k.if_(k.c(whole) | index.lt(total), || {
             let words = [(); 8].map(|()| k.var(0u32));
             k.if_(row.lt(rows), || {
-                let (from, _) = part.element(args, row);
+                let from = part.query(args, row);
                 let from = args.q.cast::<T>().at(from).at(group * GROUP);
                 for (four, words) in words.chunks_exact(2).enumerate() {
                     let values = from.at(4 * four).load_vec::<4>();

@@ -81,8 +81,8 @@ fn map(name: &str, problem: &Problem, shape: &DecodeShape) -> Arg {
     use crate::attention::Layout;
     let element = match (problem.cache, problem.dtype) {
         (Cache::E4m3, _) => TensorElement::U8,
-        (Cache::Same, Dtype::F16) => TensorElement::F16,
-        (Cache::Same, Dtype::Bf16) => TensorElement::Bf16,
+        (Cache::Same | Cache::Latent, Dtype::F16) => TensorElement::F16,
+        (Cache::Same | Cache::Latent, Dtype::Bf16) => TensorElement::Bf16,
     };
     let panel = shape.panel();
     let dim = u64::from(problem.head_dim);
@@ -131,7 +131,16 @@ impl Variant for Decode {
                 target.arch
             ));
         }
-        problem.is_square().map_err(|error| error.to_string())?;
+        match problem.cache {
+            Cache::Latent if !target.arch.supports(Feature::Wgmma) => {
+                return Err(format!(
+                    "{} has no wgmma, which a latent cache needs: sm_90a has it",
+                    target.arch
+                ));
+            }
+            Cache::Latent => {}
+            _ => problem.is_square().map_err(|error| error.to_string())?,
+        }
         problem
             .sees_all_blocks()
             .map_err(|error| error.to_string())?;
@@ -198,6 +207,7 @@ pub fn decode_plan(
     }
     let (left, right) = window(problem.mask, shape.mask)?;
     let q = Strides::of(problem, problem.heads, queries)?;
+    let out = Strides::of_results(problem)?;
     let (lse_batch, lse_head) = log_sum_strides(problem);
     // Two parts of tiles a block.
     let slots = match grid.combine {
@@ -205,9 +215,10 @@ pub fn decode_plan(
         _ => 2 * grid.blocks as usize * shape.rows() as usize,
     };
     let scales = match problem.cache {
-        Cache::Same => ["k_starts"; 2],
+        Cache::Same | Cache::Latent => ["k_starts"; 2],
         Cache::E4m3 => ["k_scale", "v_scale"],
     };
+    let latent = problem.cache == Cache::Latent;
     let new = match problem.append {
         None => ["k_starts"; 2],
         Some(_) => NEW.map(|(name, _)| name),
@@ -215,7 +226,7 @@ pub fn decode_plan(
     let args = DecodeArgs::<With<Arg>> {
         q: buffer("q"),
         k: map("k", problem, &shape),
-        v: map("v", problem, &shape),
+        v: map(if latent { "k" } else { "v" }, problem, &shape),
         out: buffer("out"),
         lse: buffer("lse"),
         partial: buffer("partial"),
@@ -235,7 +246,7 @@ pub fn decode_plan(
         k_scale: buffer(scales[0]),
         v_scale: buffer(scales[1]),
         k_cache: buffer("k"),
-        v_cache: buffer("v"),
+        v_cache: buffer(if latent { "k" } else { "v" }),
         k_new: buffer(new[0]),
         v_new: buffer(new[1]),
         sequences: problem.sequences().len() as u32,
@@ -244,6 +255,9 @@ pub fn decode_plan(
         q_batch: q.batch,
         q_row: q.row,
         q_head: q.head,
+        out_batch: out.batch,
+        out_row: out.row,
+        out_head: out.head,
         lse_batch,
         lse_head,
         table_row: problem.pages().0 as u32,
@@ -258,7 +272,7 @@ pub fn decode_plan(
     };
     let name = format!("attention {problem}: {shape}, {grid}");
     let plan = LaunchPlan::new(name, "decode", problem.work());
-    let dim = shape.head_dim as usize;
+    let dim = shape.value_dim as usize;
     let plan = buffers(plan, problem)
         .buffer("partial", Purpose::Workspace, ElementType::F32, slots * dim)
         .buffer("partial_lse", Purpose::Workspace, ElementType::F32, slots);

@@ -82,20 +82,32 @@ impl<'k> Part<'k> {
         self.kv_head * args.group + row % args.group
     }
 
-    /// Where a row of the tile is in the queries and the results, counted in elements,
-    /// and its log-sum-exp.
-    pub(super) fn element(
+    /// The query row and the head that a row of the tile is.
+    fn token(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> [Val<'k, u32>; 2] {
+        let number = self.first_row + row;
+        let token = number / args.group;
+        let head = self.kv_head * args.group + (number - token * args.group);
+        [self.sequence.q_start + token, head]
+    }
+
+    /// Where a row of the tile is in the queries, counted in elements.
+    pub(super) fn query(&self, args: &DecodeArgs<On<'k>>, row: Val<'k, u32>) -> Val<'k, u64> {
+        let [at, head] = self.token(args, row);
+        self.sequence.number.mul_wide(args.q_batch)
+            + at.mul_wide(args.q_row)
+            + head.mul_wide(args.q_head)
+    }
+
+    /// Where it is in the results, and its log-sum-exp.
+    pub(super) fn result(
         &self,
         args: &DecodeArgs<On<'k>>,
         row: Val<'k, u32>,
     ) -> (Val<'k, u64>, Val<'k, u32>) {
-        let number = self.first_row + row;
-        let token = number / args.group;
-        let head = self.kv_head * args.group + (number - token * args.group);
-        let at = self.sequence.q_start + token;
-        let element = self.sequence.number.mul_wide(args.q_batch)
-            + at.mul_wide(args.q_row)
-            + head.mul_wide(args.q_head);
+        let [at, head] = self.token(args, row);
+        let element = self.sequence.number.mul_wide(args.out_batch)
+            + at.mul_wide(args.out_row)
+            + head.mul_wide(args.out_head);
         let lse = self.sequence.number * args.lse_batch + head * args.lse_head + at;
         (element, lse)
     }
