@@ -436,7 +436,7 @@ fn decoding_does_not_spill() {
     {
         let mut problem = Problem::ragged(vec![(1 + index as u32, 5000); 4], heads, dim);
         (problem.kv_heads, problem.cache) = (1, Cache::Latent);
-        (problem.value_dim, problem.page_size) = (Some(values), [Some(64), Some(16), None][index]);
+        (problem.value_dim, problem.page_size) = (Some(values), [Some(64), Some(8), None][index]);
         (problem.dtype, problem.mask) =
             (Dtype::ALL[index % 2], [Mask::Causal, Mask::Full][index % 2]);
         let arch = Arch::SM_90A;

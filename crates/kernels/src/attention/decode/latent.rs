@@ -23,8 +23,8 @@ use heist_builder::{
 const ROWS: u32 = 64;
 /// Warpgroups that multiply.
 const GROUPS: u32 = 2;
-/// Registers of a thread that copies, and of one that multiplies.
-const REGISTERS: [u32; 2] = [40, 232];
+/// Registers of a thread that copies, which looks up to eight pages of a stage up, and of one that multiplies.
+const REGISTERS: [u32; 2] = [56, 224];
 
 /// The whole kernel.
 pub(super) fn emit<'k, T: Element>(
