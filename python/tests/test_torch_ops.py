@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: the operations for it are not tested")
 
+import heist
 import heist.torch as ht
 from references import attention, close, grouped, opchecks
 
@@ -237,6 +238,36 @@ def test_masks_that_are_data():
         close(lse.nan_to_num(neginf=-9.0), scores.logsumexp(3).nan_to_num(neginf=-9.0), 1e-2)
 
 
+def test_masks_of_packed_sequences():
+    """The same of sequences that are packed: masks count from the first row of each."""
+    lengths, heads, longest = [200, 0, 70, 256], 2, 256
+    starts = torch.tensor([0, *lengths]).cumsum(0).int()
+    q, k, v = (torch.randn(sum(lengths), heads, 16, dtype=F16) for _ in range(3))
+    prefixes = torch.tensor([70, 0, 3, 100], dtype=torch.int32)
+    documents = torch.arange(sum(lengths), dtype=torch.int32) // 90
+    blocks = torch.rand(len(lengths), heads, 2, 4) < 0.6
+    for given in (
+        {"block_mask": blocks, "block_size": (128, 64)},
+        {"prefix_lens": prefixes, "documents": documents, "block_mask": blocks[:1, :1], "block_size": (128, 64)},
+    ):
+        out, lse, _ = ht.flash_attn_varlen_func(q, k, v, starts, starts, longest, longest, causal=True, return_attn_probs=True, **given)
+        for i, length in enumerate(lengths):
+            own, at = slice(starts[i], starts[i + 1]), torch.arange(length)
+            seen = at[:, None] >= at
+            if "documents" in given:
+                seen = (seen | (at < prefixes[i])) & (documents[own][:, None] == documents[own])
+            mask = given["block_mask"].expand(len(lengths), heads, 2, 4)[i]
+            seen = seen & mask.repeat_interleave(128, 1).repeat_interleave(64, 2)[:, :length, :length]
+            scores = torch.einsum("qhd,khd->hqk", q[own].double(), k[own].double()) / 4
+            scores = scores.masked_fill(~seen, float("-inf"))
+            close(out[own], torch.einsum("hqk,khd->qhd", scores.softmax(2).nan_to_num(), v[own].double()))
+            close(lse[:, own].nan_to_num(neginf=-9.0), scores.logsumexp(2).nan_to_num(neginf=-9.0), 1e-2)
+    with pytest.raises(ValueError, match="block_mask is"):
+        ht.flash_attn_varlen_func(q, k, v, starts, starts, longest, longest, block_mask=blocks[..., :3], block_size=(128, 64))
+    with pytest.raises(heist.UnsupportedError, match="no_grad"):
+        ht.flash_attn_varlen_func(q.requires_grad_(), k, v, starts, starts, longest, longest, block_mask=blocks, block_size=(128, 64))
+
+
 @pytest.mark.parametrize("paged", [False, True])
 @pytest.mark.parametrize("given", [None, "one", "heads", "expanded"])
 def test_flash_attn_with_kvcache_of_eight_bits(paged, given):
@@ -416,6 +447,11 @@ OPS = {
         torch.randn(2, 1, 2, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16), torch.randn(3, 8, 1, 64, dtype=F16),
         torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32),
         torch.randn(2, 1, 1, 64, dtype=F16), torch.randn(2, 1, 1, 64, dtype=F16), *(torch.empty(0),) * 2, SLOPES, torch.empty(0), 0.0,
+    ),
+    "attention_packed_masked": lambda: (
+        *(torch.randn(12, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 12], dtype=torch.int32) for _ in range(2)),
+        torch.empty(0), SINKS, 0.0, torch.tensor([3, 1], dtype=torch.int32), torch.zeros(12, dtype=torch.int32),
+        torch.ones(1, 1, 1, 1, dtype=torch.uint8), 128, 64, 8, 8, True,
     ),
     "attention_masked": lambda: (
         *qkv(1, 2, 1, 8, 12, 16), torch.empty(0), SINKS, 0.0, torch.tensor([3], dtype=torch.int32), torch.zeros(1, 12, dtype=torch.int32),

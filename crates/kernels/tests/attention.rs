@@ -262,8 +262,8 @@ fn masks_of_blocks_and_new_keys_that_can_not_be_are_told() {
         let why = told(&problem, Some(variant));
         assert!(why.contains("variant=wgmma alone"), "{why}");
     }
-    problem.lengths = Lengths::Each(vec![(128, 128)]);
-    assert!(told(&problem, None).contains("fill them up"));
+    let gradients = Backward::of(problem.clone()).check().expect_err("none");
+    assert!(gradients.to_string().contains("packed sequences"), "{gradients}");
     let mut problem = Problem::ragged(vec![(1, 5), (1, 2)], 1, 64);
     let mut append = |rows, page| {
         problem.page_size = page;

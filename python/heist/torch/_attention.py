@@ -243,6 +243,29 @@ attend_packed_scored = define(
 )  # fmt: skip
 
 
+def _packed_masked(
+    q, k, v, q_starts, k_starts, slopes, sinks, softcap, prefixes, documents, block_mask, block_rows, block_keys, most_queries, most_keys,
+    causal=False, left=-1, right=-1, scale=0.0, policy="",
+):  # fmt: skip
+    # As far as tensors go: no sequence is longer.
+    longest = min(most_queries, q.shape[0]), min(most_keys, k.shape[0])
+    masked = Masked(
+        Scores(slopes, sinks, softcap), prefixes, documents, block_mask, block_rows, block_keys, (q_starts.numel() - 1, *longest)
+    )
+    return _packed(q, k, v, q_starts, k_starts, most_queries, most_keys, causal, left, right, scale, policy, masked)
+
+
+def _like_packed_masked(q, k, v, q_starts, k_starts, slopes, sinks, softcap, prefixes, documents, block_mask, *how):
+    one_device("packed attention", q, slopes, sinks, prefixes, documents, block_mask)
+    return _like_packed(q, k, v, q_starts, k_starts)
+
+
+attend_packed_masked = define(
+    "attention_packed_masked", f"{QKV}, Tensor q_starts, Tensor k_starts, {SCORES}, {MASKS}, int most_queries, int most_keys, {HOW}",
+    "(Tensor, Tensor)", _packed_masked, _like_packed_masked,
+)  # fmt: skip
+
+
 # --- Keys and values in pages ---------------------------------------------------
 
 

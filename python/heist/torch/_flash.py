@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend, attend_append, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
+    attend, attend_append, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_masked, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, attend_scored,
     attend_sdpa, counted,
 )  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, numbers, tensors_only, traced, wants_gradient
@@ -158,7 +158,7 @@ def flash_attn_func(
         no_gradient(what, q, k, v, alibi_slopes, sinks)
         how = without_defaults(causal, left, right, factor)
         if masked is not None:
-            out, lse = call(attend_masked, policy, q, k, v, *masked.scores, *masked[1:], *how)
+            out, lse = call(attend_masked, policy, q, k, v, *masked.scores, *masked[1:6], *how)
         else:
             out, lse = call(attend_scored, policy, q, k, v, *scores, *how)
         return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
@@ -193,11 +193,16 @@ def flash_attn_varlen_func(
     block_table: torch.Tensor | None = None,
     *,
     sinks: torch.Tensor | None = None,
+    prefix_lens: torch.Tensor | None = None,
+    documents: torch.Tensor | None = None,
+    block_mask: torch.Tensor | None = None,
+    block_size: int | tuple[int, int] = 128,
     policy: Any = None,
 ) -> Any:
     """As ``flash_attn.flash_attn_varlen_func``: sequences one after the other, (rows,
-    heads, elements). Where they begin is read on the device; nothing waits for it. Scores are changed
-    as by :func:`flash_attn_func`.
+    heads, elements). Where they begin is read on the device; nothing waits for it. Scores are changed and
+    keys masked as by :func:`flash_attn_func`: ``documents`` has a number for each key of all sequences, and ``block_mask`` the blocks of
+    sequences of ``max_seqlen_q`` and ``max_seqlen_k`` rows, counted from the first row of each.
 
     >>> q = k = v = torch.ones(24, 2, 16, dtype=torch.float16)
     >>> starts = torch.tensor([0, 8, 24], dtype=torch.int32)
@@ -214,7 +219,12 @@ def flash_attn_varlen_func(
     given = q, k, v, cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k)
     how = without_defaults(causal, left, right, factor)
     scores = scores_of(what, q, q.shape[1], softcap, alibi_slopes, sinks)
-    if scores is not None:
+    sequences = cu_seqlens_q.numel() - 1
+    masked = masks_of(what, q, k, scores, prefix_lens, documents, block_mask, block_size, sequences)
+    if masked is not None:
+        no_gradient(what, q, k, v, alibi_slopes, sinks)
+        out, lse = call(attend_packed_masked, policy, *given[:5], *masked.scores, *masked[1:6], *given[5:], *how)
+    elif scores is not None:
         no_gradient(what, q, k, v, alibi_slopes, sinks)
         out, lse = call(attend_packed_scored, policy, *given[:5], *scores, *given[5:], *how)
     elif wants_gradient(q, k, v):

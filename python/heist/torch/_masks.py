@@ -25,6 +25,8 @@ class Masked(NamedTuple):
     block_mask: torch.Tensor
     block_rows: int
     block_keys: int
+    #: Of packed sequences: how many, and the queries and keys of the longest.
+    packed: tuple[int, int, int] | None = None
 
     def masks(self) -> tuple[torch.Tensor, ...]:
         return self.prefixes, self.documents, self.block_mask
@@ -41,11 +43,12 @@ class Masked(NamedTuple):
     def check(self, what: str, q: torch.Tensor, k: torch.Tensor) -> None:
         """Fails where tables are not what the kernels read."""
         self.scores.check(what, q, k)
-        (batch, heads, queries, _), keys = q.shape, k.shape[2]
+        heads, all_keys = q.shape[1], k.shape[0]
+        batch, queries, keys = self.packed or (q.shape[0], q.shape[2], k.shape[2])
         blocks = [-(-length // max(size, 1)) for length, size in ((queries, self.block_rows), (keys, self.block_keys))]
         for name, table, dtype, shapes in (
             ("prefixes", self.prefixes, torch.int32, [(batch,)]),
-            ("documents", self.documents, torch.int32, [(batch, keys)]),
+            ("documents", self.documents, torch.int32, [(all_keys,) if self.packed else (batch, keys)]),
             ("block_mask", self.block_mask, torch.uint8, [(b, h, *blocks) for b in (batch, 1) for h in (heads, 1)]),
         ):
             if table.numel() and (table.dtype != dtype or tuple(table.shape) not in shapes or not table.is_contiguous()):
@@ -78,25 +81,28 @@ class Masked(NamedTuple):
 
 
 def masks_of(
-    what: str, q: torch.Tensor, k: torch.Tensor, scores: Scores | None, prefixes: Any, documents: Any, block_mask: Any, block_size: Any
-) -> Masked | None:
-    """What the arguments of a function mask, of queries and keys (batch, heads, rows, elements); None where it is nothing."""
+    what: str, q: torch.Tensor, k: torch.Tensor, scores: Scores | None, prefixes: Any, documents: Any, block_mask: Any, block_size: Any,
+    packed: int | None = None,
+) -> Masked | None:  # fmt: skip
+    """What the arguments of a function mask, of queries and keys (batch, heads, rows, elements), or of so many packed sequences (rows,
+    heads, elements); None where it is nothing."""
     if prefixes is None and documents is None and block_mask is None:
         return None
     given = {"prefix_lens": prefixes, "documents": documents, "block_mask": block_mask}
     tensors_only(what, **{name: table for name, table in given.items() if table is not None})
-    batch, keys = q.shape[0], k.shape[2]
+    batch, keys = (q.shape[0], k.shape[2]) if packed is None else (packed, k.shape[0])
     if prefixes is not None and (prefixes.shape != (batch,) or prefixes.dtype != torch.int32):
         raise ValueError(
             f"{what}: prefix_lens is {prefixes.dtype} of {tuple(prefixes.shape)}; int32, one for each of {batch} sequences, is wanted"
         )
     if documents is not None:
-        if documents.dtype != torch.int32 or tuple(documents.shape) not in ((keys,), (1, keys), (batch, keys)):
+        shapes = [(keys,)] if packed is not None else [(keys,), (1, keys), (batch, keys)]
+        if documents.dtype != torch.int32 or tuple(documents.shape) not in shapes:
             raise ValueError(
-                f"{what}: documents is {documents.dtype} of {tuple(documents.shape)}; int32 of ({batch}, {keys}), a number for each key "
-                f"of each sequence, or of ({keys},) for all sequences is wanted"
+                f"{what}: documents is {documents.dtype} of {tuple(documents.shape)}; int32, a number for each key, of "
+                f"{' or '.join(map(str, shapes))} is wanted"
             )
-        documents = documents.expand(batch, keys).contiguous()
+        documents = (documents if packed is not None else documents.expand(batch, keys)).contiguous()
     rows, width = _sizes(what, block_size)
     if block_mask is not None:
         if block_mask.dtype not in (torch.bool, torch.uint8) or not 2 <= block_mask.dim() <= 4:

@@ -67,8 +67,8 @@ pub struct Added {
     pub prefixes: bool,
     /// A query sees the keys of its own document alone; not over pages.
     pub documents: bool,
-    /// Whole blocks of keys that blocks of queries do not see, which are skipped: for sequences that are all alike, on
-    /// Hopper's GPUs.
+    /// Whole blocks of keys that blocks of queries do not see, which are skipped: on Hopper's GPUs, not over
+    /// pages. Blocks of packed sequences are counted from the first row of each.
     pub blocks: Option<BlockMask>,
 }
 

@@ -1,7 +1,7 @@
 //! Cases of what models add to attention: changed scores, sinks, prefixes, documents, on
 //! every kernel that has them.
 
-use super::cases::{Cases, exact, small_tiles};
+use super::cases::{Cases, MASKS, exact, small_tiles};
 use super::config::{Config, Rung};
 use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
 use super::score::{BlockMask, Scoring, alibi, documents, softcap};
@@ -53,6 +53,7 @@ impl Cases {
         self.models_on_warpgroups();
         self.models_decoding();
         self.masks_of_blocks();
+        self.blocks_of_packed();
         self.listed_documents();
     }
 
@@ -112,6 +113,34 @@ impl Cases {
             };
             let source = [TileSource::Direct, TileSource::Ticket][usize::from(index == 3)];
             self.on_warpgroups(&problem, shape, Schedule::new(source));
+        }
+    }
+
+    /// Masks of blocks of packed sequences, empty ones and short ones among them: tiles listed and not, heads that share the list, one
+    /// mask for all and each sequence's own.
+    fn blocks_of_packed(&mut self) {
+        let lengths = vec![(5, 5), (300, 520), (0, 7), (130, 64), (140, 3), (17, 0)];
+        for (index, mask) in MASKS.into_iter().enumerate() {
+            let mut problem = Problem::ragged(lengths.clone(), 2, [64, 128][index % 2]);
+            problem.scoring.blocks = Some(BlockMask {
+                rows: [128, 256, 128][index],
+                keys: [128, 64, 64][index],
+                by_sequence: index > 0,
+                by_head: index != 1,
+            });
+            if index == 1 {
+                problem.scoring.mods = vec![documents()];
+            }
+            problem.kv_heads = [1, 2][index % 2];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            problem.mask = mask;
+            let suited = warpgroup_shape(&problem, self.target);
+            let shape = WarpgroupShape {
+                listed: [suited.listed, Some(1), None][index],
+                ..suited
+            };
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
     }
 

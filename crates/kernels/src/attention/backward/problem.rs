@@ -59,7 +59,7 @@ impl Backward {
         }
         if !problem.scoring.is_plain() {
             return Err(KernelError::unfit(format!(
-                "attention with{}: its gradients can't be had yet",
+                "attention with{}: its gradients can't be had yet; those of causal masks, of windows and of packed sequences (one for each document) can",
                 problem.scoring
             )));
         }

@@ -5,7 +5,8 @@ use std::fmt;
 
 /// Which blocks of keys a block of queries sees, whatever the keys are: a byte on the device for each pair of blocks
 /// (`block_mask`: sequence, query head, block of queries, block of keys), zero for what is hidden. Hidden blocks are
-/// neither copied nor multiplied. The other masks hide keys besides.
+/// neither copied nor multiplied. The other masks hide keys besides. Blocks of packed sequences are counted from the
+/// first row of each, and the mask is as large as the longest ones need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockMask {
     /// Queries of a block, counted from the first: a multiple of 128.
@@ -21,13 +22,13 @@ pub struct BlockMask {
 /// How large what is masked is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extents {
-    /// Sequences of one length.
+    /// Sequences.
     pub sequences: usize,
     /// Query heads.
     pub heads: usize,
-    /// Queries of a sequence.
+    /// Queries of the longest sequence.
     pub queries: usize,
-    /// Keys of a sequence.
+    /// Keys of the longest sequence.
     pub keys: usize,
 }
 

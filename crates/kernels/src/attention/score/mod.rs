@@ -94,9 +94,6 @@ impl Scoring {
         }
         if let Some(blocks) = self.blocks {
             blocks.check()?;
-            if problem.is_ragged() {
-                return fail("a mask of blocks with packed sequences: it is for sequences of one length; fill them up to the longest, and hide the rest by the mask".into());
-            }
         }
         let tables = self.tables();
         let custom = |table: &&Table| matches!(table, Table::Custom(_));

@@ -239,7 +239,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             let mut rows = Rows::of(sequence, number, shape, mask);
             if self.shape.seen {
                 let line = tile.z * args.line_batch + tile.y * args.line_head + number;
-                rows = rows.listed(args.list.at(line.mul_wide(args.line)), self.shape.keys);
+                rows = rows.listed(args.lines.at(line.mul_wide(args.line)), self.shape.keys);
             }
             body(&match from {
                 None => rows,

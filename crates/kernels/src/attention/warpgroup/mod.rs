@@ -40,8 +40,10 @@ kernel_params! {
         q_starts: Global<u32>,
         /// The same for keys.
         k_starts: Global<u32>,
-        /// The tiles of packed sequences, or the blocks of keys that each tile sees, where they are listed.
+        /// The tiles of packed sequences, where they are listed.
         list: Global<u32>,
+        /// The blocks of keys that each tile sees, where they are listed.
+        lines: Global<u32>,
         /// Query rows of a sequence, where all are alike.
         q_len: u32,
         /// Key rows of a sequence, where all are alike.

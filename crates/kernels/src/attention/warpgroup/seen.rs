@@ -30,11 +30,15 @@ kernel_params! {
         documents: Global<u32>,
         /// How many keys of each sequence all of its queries see.
         prefixes: Global<u32>,
+        /// The first query row of each packed sequence, and one past the last.
+        q_starts: Global<u32>,
+        /// The same for keys.
+        k_starts: Global<u32>,
         /// A line for each tile.
-        list: Global<u32>,
-        /// Query rows of a sequence.
+        lines: Global<u32>,
+        /// Query rows of a sequence, or of the longest packed one.
         q_len: u32,
-        /// Key rows of a sequence.
+        /// Key rows of a sequence, or of the longest packed one.
         k_len: u32,
         /// Keys before its own that a query sees, in a window.
         left: i32,
@@ -68,7 +72,7 @@ pub(super) fn is_listed(problem: &Problem, keys: u32) -> bool {
     let (_, all) = problem.longest();
     let ranges =
         problem.scoring.documents() && (FEWEST..=MOST_RANGES).contains(&all.div_ceil(keys));
-    !problem.is_ragged() && (problem.scoring.blocks.is_some() || ranges)
+    problem.scoring.blocks.is_some() || ranges && !problem.is_ragged()
 }
 
 /// What is listed.
@@ -79,6 +83,8 @@ struct Seen {
     /// Keys of a block.
     keys: u32,
     mask: MaskKind,
+    /// Whether sequences have lengths of their own and lie one after the other.
+    ragged: bool,
     prefix: bool,
     blocks: Option<BlockMask>,
     /// Blocks of keys of a sequence, where their documents are compared.
@@ -100,6 +106,7 @@ impl Lines {
         let (queries, keys) = problem.longest();
         let blocks = problem.scoring.blocks;
         let apart = blocks.is_some_and(|blocks| blocks.by_sequence)
+            || problem.is_ragged()
             || problem.scoring.documents()
             || problem.scoring.prefix.is_some();
         let tiles = queries.div_ceil(shape.rows());
@@ -123,7 +130,7 @@ impl Lines {
     }
 }
 
-/// The same with the list, and the launch that writes it.
+/// The same with the lines, and the launch that writes them.
 pub(super) fn listed(
     plan: LaunchPlan,
     problem: &Problem,
@@ -146,9 +153,10 @@ pub(super) fn listed(
         height: shape.rows(),
         keys: shape.keys,
         mask: shape.mask,
+        ragged: shape.ragged,
         prefix: scoring.prefix.is_some(),
         blocks: scoring.blocks,
-        ranges: (scoring.documents() && ranges <= MOST_RANGES).then_some(ranges),
+        ranges: (scoring.documents() && !shape.ragged && ranges <= MOST_RANGES).then_some(ranges),
     }
     .build(target.arch)?;
     let [mask_batch, mask_head, _] = scoring
@@ -159,7 +167,9 @@ pub(super) fn listed(
         block_mask: or(scoring.blocks.is_some(), "block_mask"),
         documents: or(scoring.documents(), "documents"),
         prefixes: or(scoring.prefix.is_some(), "prefixes"),
-        list: buffer("list"),
+        q_starts: buffer("q_starts"),
+        k_starts: buffer("k_starts"),
+        lines: buffer("lines"),
         q_len: queries,
         k_len: keys,
         left,
@@ -177,7 +187,7 @@ pub(super) fn listed(
     let words = all as usize * lines.tiles as usize * lines.words as usize;
     let grid = Dim3::new(all, lines.tiles.div_ceil(WARPS), 1);
     Ok(plan
-        .buffer("list", Purpose::Workspace, ElementType::U32, words)
+        .buffer("lines", Purpose::Workspace, ElementType::U32, words)
         .step(Step::plain(&kernel, grid, args)))
 }
 
@@ -218,8 +228,9 @@ impl Seen {
             ranges
         });
         let tile = k.block().y * WARPS + k.warp();
-        k.if_(tile.lt(args.tiles), || {
-            let first = tile * self.height;
+        let first = tile * self.height;
+        let [queries, keys] = self.lengths(args, sequence);
+        k.if_(first.lt(queries) & tile.lt(args.tiles), || {
             let mask = MaskArgs {
                 kind: self.mask,
                 left: args.left,
@@ -228,7 +239,7 @@ impl Seen {
                     .prefix
                     .then(|| args.prefixes.at(sequence).load_readonly()),
             };
-            let mask = TileMask::new(first, args.q_len, args.k_len, k.c(0), mask);
+            let mask = TileMask::new(first, queries, keys, k.c(0), mask);
             let own = ranges.map(|ranges| {
                 // A query has the document of the key at its place, or of the nearest that there is.
                 let last = args.k_len.cast::<i32>() - 1;
@@ -244,7 +255,7 @@ impl Seen {
                 (blocks, args.block_mask.at(line))
             });
             let line = (k.block().x * args.tiles + tile).mul_wide(args.line);
-            self.write(k, args.list.at(line), &mask, |key| {
+            self.write(k, args.lines.at(line), &mask, |key| {
                 let mut seen = k.c(true);
                 if let Some((blocks, line)) = in_mask {
                     seen = seen
@@ -260,6 +271,18 @@ impl Seen {
                 seen
             });
         });
+    }
+
+    /// The queries of a sequence, and its keys: of a packed one those that lines have room for.
+    fn lengths<'k>(self, args: &SeenArgs<On<'k>>, sequence: Val<'k, u32>) -> [Val<'k, u32>; 2] {
+        if !self.ragged {
+            return [args.q_len, args.k_len];
+        }
+        let length = |starts: Ptr<'k, Global, u32>| {
+            let from = starts.at(sequence);
+            from.at(1).load_readonly() - from.load_readonly()
+        };
+        [length(args.q_starts), length(args.k_starts).min(args.k_len)]
     }
 
     /// Writes the line of a tile: of the blocks that its mask leaves those of whose first key `seen` holds.

@@ -154,11 +154,6 @@ impl WarpgroupShape {
                 "a list of tiles is for packed sequences, tile by tile",
             ));
         }
-        if self.seen && self.ragged {
-            return Err(KernelError::unfit(
-                "a list of the blocks that tiles see is for sequences of one length",
-            ));
-        }
         if self.pausing && (self.strip > 1 || self.stay.is_some()) {
             return Err(KernelError::unfit(
                 "tiles that can be left half done are taken one by one: no strips, no blocks that stay",

@@ -190,10 +190,12 @@ pub fn warpgroup_plan(
     let [left, right] = window(problem.mask, shape.mask)?.into();
     let lines = Lines::of(problem, &shape);
     let args = WarpgroupArgs::<With<Arg>> {
-        list: buffer(match shape.listed.is_some() || shape.seen {
-            true => "list",
-            false => "q_starts",
+        list: buffer(if shape.listed.is_some() {
+            "list"
+        } else {
+            "q_starts"
         }),
+        lines: buffer(if shape.seen { "lines" } else { "q_starts" }),
         line_batch: lines.batch,
         line_head: lines.head,
         line: lines.words,
@@ -257,6 +259,7 @@ pub(in crate::attention) fn arguments(
         q_starts: buffer("q_starts"),
         k_starts: buffer("k_starts"),
         list: buffer("q_starts"),
+        lines: buffer("q_starts"),
         q_len: queries,
         k_len: keys,
         q_batch: out.batch,
