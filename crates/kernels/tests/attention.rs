@@ -263,7 +263,10 @@ fn masks_of_blocks_and_new_keys_that_can_not_be_are_told() {
         assert!(why.contains("variant=wgmma alone"), "{why}");
     }
     let gradients = Backward::of(problem.clone()).check().expect_err("none");
-    assert!(gradients.to_string().contains("packed sequences"), "{gradients}");
+    assert!(
+        gradients.to_string().contains("packed sequences"),
+        "{gradients}"
+    );
     let mut problem = Problem::ragged(vec![(1, 5), (1, 2)], 1, 64);
     let mut append = |rows, page| {
         problem.page_size = page;
