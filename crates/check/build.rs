@@ -2,7 +2,8 @@
 //!
 //! Each folder `rules/CODE-slug` holds what is to be said of one rule: a page,
 //! a kernel that breaks it and its twin that keeps it. The same files are the
-//! tests, so what `heist explain` shows is what was tested.
+//! tests, so what `heist explain` shows is what was tested. `rules` is a link beside this file, so
+//! that a package of the crate has the pages too.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    let rules = here.join("../../rules");
+    let rules = here.join("rules").canonicalize()?;
     println!("cargo::rerun-if-changed={}", rules.display());
     let mut folders: Vec<PathBuf> = fs::read_dir(&rules)?
         .map(|entry| Ok(entry?.path()))

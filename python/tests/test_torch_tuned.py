@@ -2,7 +2,6 @@
 
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 
@@ -19,7 +18,7 @@ A, B = torch.randn(72, 64, dtype=torch.bfloat16), torch.randn(64, 96, dtype=torc
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """A file with the tuner's answer for the product of A and B, as the command leaves it."""
-    path = tmp_path_factory.mktemp("answers") / "tuned.sqlite"
+    path = tmp_path_factory.mktemp("answers") / "tuned.jsonl"
     words = "gemm m=72 n=96 k=64 layout=nn --device sim:h200 --limit 2 --only stages=2 --json".split()
     run = subprocess.run(
         [sys.executable, "-m", "heist", "tune", *words],
@@ -37,14 +36,14 @@ def planted(store, tmp_path):
     """A function that replaces words of the answer, and has operations use the file."""
 
     def plant(**words):
-        path = tmp_path / "tuned.sqlite"
-        path.write_bytes(b"")
-        with sqlite3.connect(store) as old, sqlite3.connect(path) as new:
-            old.backup(new)
-            for name, word in words.items():
-                if "=" in word:
-                    word = json.dumps(dict(one.split("=") for one in word.split()))
-                new.execute(f"UPDATE answers SET {name} = ?", (word,))
+        path = tmp_path / "tuned.jsonl"
+        first, line = store.read_text().splitlines()
+        answer = json.loads(line)
+        for name, word in words.items():
+            if "=" in word:
+                word = dict(one.split("=") for one in word.split())
+            answer["answer"][name] = word
+        path.write_text(f"{first}\n{json.dumps(answer)}\n")
         ht.answers(path)
         return path
 
@@ -103,14 +102,14 @@ def test_what_does_not_fit_is_not_obeyed(planted, caplog, words, why):
 
 
 def test_a_file_that_is_no_store_is_not_obeyed(tmp_path):
-    broken = tmp_path / "broken.sqlite"
+    broken = tmp_path / "broken.jsonl"
     broken.write_text("not a database")
     ht.answers(broken)
     try:
-        assert "broken.sqlite" in product().refusal
-        ht.answers(tmp_path / "nothing.sqlite")
+        assert "broken.jsonl" in product().refusal
+        ht.answers(tmp_path / "nothing.jsonl")
         assert product().refusal is None
-        assert not (tmp_path / "nothing.sqlite").exists()
+        assert not (tmp_path / "nothing.jsonl").exists()
     finally:
         ht.answers()
 

@@ -1,5 +1,5 @@
-//! A release: the command in an archive with manual pages and completions, the wheel, notes, the
-//! list of parts, and checksums, all in `target/dist`.
+//! A release: the crates as packages, the command in an archive with manual pages and completions,
+//! the wheel, notes, the list of parts, and checksums, all in `target/dist`.
 
 use crate::packages;
 use crate::shell::{self, Failed};
@@ -28,6 +28,7 @@ pub(crate) fn dist() -> Result<(), Failed> {
     let folder = shell::root().join("target/dist");
     let _ = fs::remove_dir_all(&folder);
     make(&folder)?;
+    let mut files = crates(&folder, &version)?;
     let archive = command(&folder, &version)?;
     let wheel = wheel::wheel()?;
     let wheel_here = folder.join(wheel.file_name().unwrap_or_default());
@@ -41,7 +42,8 @@ pub(crate) fn dist() -> Result<(), Failed> {
         &list,
         &format!("{:#}\n", packages::parts(&version, &packages)),
     )?;
-    checksums(&folder, &[archive, wheel_here, notes, list])?;
+    files.extend([archive, wheel_here, notes, list]);
+    checksums(&folder, &files)?;
     println!("{}", folder.display());
     Ok(())
 }
@@ -56,6 +58,24 @@ fn make(folder: &Path) -> Result<(), Failed> {
 
 fn write(path: &Path, text: &str) -> Result<(), Failed> {
     fs::write(path, text).map_err(|error| failed(path, error))
+}
+
+/// Packs the command's crates as a registry takes them. Each package is unpacked and compiled, so
+/// what is missing in one is found.
+fn crates(folder: &Path, version: &str) -> Result<Vec<PathBuf>, Failed> {
+    let names = packages::of_the_command()?;
+    let mut words = vec!["package", "--locked", "--offline", "--allow-dirty"];
+    words.extend(names.iter().flat_map(|name| ["--package", name.as_str()]));
+    shell::cargo(&words)?;
+    let mut packed = Vec::new();
+    for name in &names {
+        let file = format!("{name}-{version}.crate");
+        let made = shell::root().join("target/package").join(&file);
+        let here = folder.join(&file);
+        fs::copy(&made, &here).map_err(|error| failed(&made, error))?;
+        packed.push(here);
+    }
+    Ok(packed)
 }
 
 /// Builds the command and packs it with what belongs to it.

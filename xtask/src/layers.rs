@@ -4,6 +4,7 @@
 //! its row allows, or has no row, fails the tests.
 
 use crate::circles;
+use crate::packages::tree;
 use crate::shell::{self, Failed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -78,22 +79,6 @@ fn differing(tests: &str, wheel: &str) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// What `cargo tree` prints of some packages, a line for each crate that they use.
-fn tree(packages: &[&str], edges: &[&str], format: &str) -> Result<String, Failed> {
-    let output = shell::command("cargo")
-        .arg("tree")
-        .args(packages)
-        .args(["--edges", &edges.join(","), "--format", format])
-        .args(["--prefix", "none"])
-        .output()
-        .map_err(|error| Failed(format!("`cargo tree` can't be started: {error}")))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Failed(format!("`cargo tree`: {said}")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The lines of `cargo tree` that name a crate which a checker does not need.

@@ -37,6 +37,31 @@ pub(crate) fn packages() -> Result<Vec<Package>, Failed> {
     Ok(list.map(package).collect())
 }
 
+/// What `cargo tree` prints of some packages, a line for each crate that they use.
+pub(crate) fn tree(packages: &[&str], edges: &[&str], format: &str) -> Result<String, Failed> {
+    let output = shell::command("cargo")
+        .arg("tree")
+        .args(packages)
+        .args(["--edges", &edges.join(","), "--format", format])
+        .args(["--prefix", "none"])
+        .output()
+        .map_err(|error| Failed(format!("`cargo tree` can't be started: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failed(format!("`cargo tree`: {said}")));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The workspace's own crates that the command is made of.
+pub(crate) fn of_the_command() -> Result<BTreeSet<String>, Failed> {
+    let lines = tree(&["--package", "heist-cli"], &["normal"], "{p}")?;
+    // A crate of ours has its folder in brackets.
+    let own = lines.lines().filter(|line| line.contains(" (/"));
+    let names = own.filter_map(|line| line.split(' ').next());
+    Ok(names.map(str::to_owned).collect())
+}
+
 /// Licences, sources and doubles, against `deny.toml`.
 pub(crate) fn deny() -> Result<(), Failed> {
     let rules = fs::read_to_string(shell::root().join("deny.toml"))

@@ -5,6 +5,9 @@
 //! on purpose: assigning a Rust variable inside would look like a loop-carried value without being
 //! one, so it does not compile; use a [`Var`](crate::Var). Nor can a body consume a typestate
 //! value. A Rust `for` around emitted code unrolls.
+//!
+//! What a branch or a loop emits is compiled once, and calls bodies through `dyn`: kernels have
+//! hundreds of them, and building one is no hot path.
 
 use crate::emit::{LabelId, Line, Opnd};
 use crate::fold::Compare;
@@ -19,7 +22,11 @@ impl<'k> Kernel<'k> {
     /// A condition known while building decides at once and leaves no branch.
     #[track_caller]
     pub fn if_(&self, condition: impl IntoVal<'k, bool>, then: impl Fn()) {
-        let condition = condition.into_val(self);
+        self.when(condition.into_val(self), &then);
+    }
+
+    #[track_caller]
+    fn when(&self, condition: Bool<'k>, then: &dyn Fn()) {
         match condition.known() {
             Some(true) => then(),
             Some(false) => {}
@@ -40,7 +47,9 @@ impl<'k> Kernel<'k> {
         then: impl Fn(),
         otherwise: impl Fn(),
     ) {
-        self.either(condition.into_val(self), then, otherwise);
+        self.one_of(condition.into_val(self), &mut || then(), &mut || {
+            otherwise()
+        });
     }
 
     /// The value of `then` where `condition` holds, else that of `otherwise`;
@@ -60,7 +69,9 @@ impl<'k> Kernel<'k> {
             None => {}
         }
         let result = Var::unset(*self);
-        self.either(condition, || result.set(then()), || result.set(otherwise()));
+        self.one_of(condition, &mut || result.set(then()), &mut || {
+            result.set(otherwise())
+        });
         result.get()
     }
 
@@ -73,6 +84,12 @@ impl<'k> Kernel<'k> {
         then: impl FnOnce(),
         otherwise: impl FnOnce(),
     ) {
+        let (mut then, mut otherwise) = (once(then), once(otherwise));
+        self.one_of(condition, &mut then, &mut otherwise);
+    }
+
+    #[track_caller]
+    fn one_of(&self, condition: Bool<'k>, then: &mut dyn FnMut(), otherwise: &mut dyn FnMut()) {
         match condition.known() {
             Some(true) => return then(),
             Some(false) => return otherwise(),
@@ -95,7 +112,8 @@ impl<'k> Kernel<'k> {
         high: impl IntoVal<'k, T>,
         body: impl Fn(Val<'k, T>),
     ) {
-        self.for_step(low, high, T::from(1), body);
+        let step = T::from(1).into_val(self);
+        self.count(low.into_val(self), high.into_val(self), step, &body);
     }
 
     /// Counts `i` from `low` in steps, as long as it is below `high`.
@@ -110,6 +128,17 @@ impl<'k> Kernel<'k> {
         body: impl Fn(Val<'k, T>),
     ) {
         let (low, high, step) = (low.into_val(self), high.into_val(self), step.into_val(self));
+        self.count(low, high, step, &body);
+    }
+
+    #[track_caller]
+    fn count<T: Integer + Ordered>(
+        &self,
+        low: Val<'k, T>,
+        high: Val<'k, T>,
+        step: Val<'k, T>,
+        body: &dyn Fn(Val<'k, T>),
+    ) {
         let enters = low.compare(Compare::Lt, high);
         if enters.known() == Some(false) {
             return;
@@ -181,6 +210,11 @@ impl<'k> Kernel<'k> {
     /// ```
     #[track_caller]
     pub fn loop_(&self, body: impl Fn(Flow<'k>)) {
+        self.repeat(&body);
+    }
+
+    #[track_caller]
+    fn repeat(&self, body: &dyn Fn(Flow<'k>)) {
         let flow = Flow {
             k: *self,
             top: self.rec.label("loop"),
@@ -220,6 +254,16 @@ impl<'k> Kernel<'k> {
     pub(crate) fn jump(&self, label: LabelId) {
         self.rec
             .op("bra", vec![Opnd::Label(label)], Location::caller());
+    }
+}
+
+/// What runs once, for a caller that could call it twice.
+fn once(body: impl FnOnce()) -> impl FnMut() {
+    let mut body = Some(body);
+    move || {
+        if let Some(body) = body.take() {
+            body();
+        }
     }
 }
 

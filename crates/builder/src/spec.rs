@@ -1,11 +1,11 @@
 //! From a name and a body to a finished kernel.
 
-use crate::emit::Recorder;
+use crate::emit::{CallSite, Recorder};
 use crate::error::{BuildError, Problem};
 use crate::kernel::Kernel;
 use crate::launch_info::{Contents, LaunchInfo};
 use crate::lower::{self, Lowered};
-use crate::params::KernelParams;
+use crate::params::{KernelParams, ParamInfo};
 use heist_ptx::Module;
 use heist_ptx::arch::{Arch, Feature};
 use std::fmt;
@@ -29,12 +29,18 @@ use std::panic::Location;
 /// ```
 #[derive(Clone, Debug)]
 pub struct KernelSpec<A> {
+    head: Head,
+    args: PhantomData<fn() -> A>,
+}
+
+/// What of it does not depend on the parameters, so that it is compiled once.
+#[derive(Clone, Debug)]
+struct Head {
     name: String,
     block: [u32; 3],
     cluster: Option<[u32; 3]>,
     min_blocks: Option<u32>,
     locations: bool,
-    args: PhantomData<fn() -> A>,
 }
 
 /// A finished kernel.
@@ -51,12 +57,15 @@ pub struct BuiltKernel<A> {
 impl<A: KernelParams> KernelSpec<A> {
     /// A kernel called `name`, with blocks of 128 threads.
     pub fn new(name: impl Into<String>) -> KernelSpec<A> {
-        KernelSpec {
+        let head = Head {
             name: name.into(),
             block: [128, 1, 1],
             cluster: None,
             min_blocks: None,
             locations: true,
+        };
+        KernelSpec {
+            head,
             args: PhantomData,
         }
     }
@@ -70,21 +79,21 @@ impl<A: KernelParams> KernelSpec<A> {
     /// Blocks of x * y * z threads.
     #[must_use]
     pub fn block3(mut self, threads: [u32; 3]) -> Self {
-        self.block = threads;
+        self.head.block = threads;
         self
     }
 
     /// Clusters of x * y * z blocks.
     #[must_use]
     pub fn cluster(mut self, blocks: [u32; 3]) -> Self {
-        self.cluster = Some(blocks);
+        self.head.cluster = Some(blocks);
         self
     }
 
     /// Keeps registers low enough for this many blocks on a multiprocessor.
     #[must_use]
     pub fn min_blocks(mut self, blocks: u32) -> Self {
-        self.min_blocks = Some(blocks);
+        self.head.min_blocks = Some(blocks);
         self
     }
 
@@ -92,7 +101,7 @@ impl<A: KernelParams> KernelSpec<A> {
     /// unless turned off.
     #[must_use]
     pub fn locations(mut self, on: bool) -> Self {
-        self.locations = on;
+        self.head.locations = on;
         self
     }
 
@@ -109,31 +118,18 @@ impl<A: KernelParams> KernelSpec<A> {
         F: for<'k> FnOnce(&Kernel<'k>, A::Device<'k>),
     {
         let place = Location::caller();
-        self.check(arch, place)?;
-        let recorder = Recorder::new(arch, self.block, self.cluster, place);
+        let recorder = self.head.begin(arch, place)?;
         let kernel = Kernel {
             rec: &recorder,
             brand: PhantomData,
         };
-        if self.cluster.is_some() {
-            recorder.need(Feature::Clusters, place);
-        }
         let args = A::read(&kernel);
         body(&kernel, args);
         let Lowered {
             module,
             launch,
             contents,
-        } = lower::lower(
-            &recorder,
-            &lower::Header {
-                name: &self.name,
-                min_blocks: self.min_blocks,
-                locations: self.locations,
-                params: A::layout(),
-                place,
-            },
-        )?;
+        } = self.head.finish(&recorder, A::layout(), place)?;
         Ok(BuiltKernel {
             module,
             launch,
@@ -141,8 +137,35 @@ impl<A: KernelParams> KernelSpec<A> {
             args: PhantomData,
         })
     }
+}
 
-    fn check(&self, arch: Arch, place: crate::emit::CallSite) -> Result<(), BuildError> {
+impl Head {
+    fn begin(&self, arch: Arch, place: CallSite) -> Result<Recorder, BuildError> {
+        self.check(arch, place)?;
+        let recorder = Recorder::new(arch, self.block, self.cluster, place);
+        if self.cluster.is_some() {
+            recorder.need(Feature::Clusters, place);
+        }
+        Ok(recorder)
+    }
+
+    fn finish(
+        &self,
+        recorder: &Recorder,
+        params: Vec<ParamInfo>,
+        place: CallSite,
+    ) -> Result<Lowered, BuildError> {
+        let header = lower::Header {
+            name: &self.name,
+            min_blocks: self.min_blocks,
+            locations: self.locations,
+            params,
+            place,
+        };
+        lower::lower(recorder, &header)
+    }
+
+    fn check(&self, arch: Arch, place: CallSite) -> Result<(), BuildError> {
         let out_of_range = |what: &str, value: u64, high: u32| {
             let problem = Problem::OutOfRange {
                 what: what.into(),

@@ -270,7 +270,7 @@ fn tuning_finds_what_run_takes() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("tuning");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    let (answers, page) = (folder.join("tuned.sqlite"), folder.join("sweep.html"));
+    let (answers, page) = (folder.join("tuned.jsonl"), folder.join("sweep.html"));
     let problem = ["gemm", "m=100", "n=130", "k=64", "--device", "sim:h200"];
     let page_name = page.to_str().unwrap();
     let words = [

@@ -124,7 +124,7 @@ fn wrong_fields(fields: &Map<String, Value>, rules: &Map<String, Value>, at: &st
 
 /// A place of the test's own for what the tuner finds.
 fn answers() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemas-tuned.sqlite")
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("schemas-tuned.jsonl")
 }
 
 /// Runs the command with `--json`, and holds what it prints against the schema that it names.

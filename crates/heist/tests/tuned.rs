@@ -32,10 +32,8 @@ fn ops(answers: &Path) -> Ops {
 fn place(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tuned-ops");
     std::fs::create_dir_all(&folder).expect("a folder");
-    let path = folder.join(format!("{test}.sqlite"));
-    for end in ["", "-wal", "-shm"] {
-        let _ = std::fs::remove_file(format!("{}{end}", path.display()));
-    }
+    let path = folder.join(format!("{test}.jsonl"));
+    let _ = std::fs::remove_file(&path);
     path
 }
 
@@ -247,7 +245,7 @@ fn what_is_stale_broken_or_unfit_is_not_obeyed() {
     for contents in [&b"not a database"[..], &[0; 4096]] {
         let path = place("broken");
         std::fs::write(&path, contents).expect("written");
-        refused(&path, &["broken.sqlite", "HEIST_TUNED"]);
+        refused(&path, &["broken.jsonl", "HEIST_TUNED"]);
         assert_eq!(std::fs::read(&path).expect("there"), contents);
     }
 }

@@ -20,13 +20,13 @@ pub mod grouped;
 pub mod job;
 mod listing;
 pub mod plan;
-pub mod random;
-pub mod reference;
 mod space;
 pub mod synthetic;
 
 pub use error::KernelError;
 pub use family::{Family, Target, Variant};
+pub use heist_reference as reference;
+pub use heist_reference::random;
 pub use job::{Job, Step, Work};
 pub use plan::{BufferSpec, LaunchPlan, Purpose};
 pub use space::Tuned;

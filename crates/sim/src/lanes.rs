@@ -3,7 +3,7 @@
 //! A register of a warp is one or more [`Row`]s: the values of all lanes next to
 //! each other, so that an operation is one short loop that the compiler turns
 //! into vector instructions. [`Lane`] says how a Rust type lies in rows, and
-//! [`map1`] and [`map3`] run a scalar function over all lanes with the
+//! [`map1`], [`map3`] and [`either`] run a scalar function over all lanes with the
 //! widest vectors that the machine has.
 
 use bytemuck::{Pod, Zeroable};
@@ -119,10 +119,10 @@ macro_rules! narrow {
 }
 narrow!(u8, u8, i8, u8, u16, u16, i16, u16);
 
-pub(crate) use wide::{has_fused, map1, map3, wide};
+pub(crate) use wide::{either, has_fused, map1, map3, wide};
 
-/// Loops over all lanes, compiled twice: for any machine, and for one with
-/// 256-bit vectors and fused multiply-add, chosen when the process starts.
+/// Loops over all lanes, compiled for machines with 256-bit vectors and fused multiply-add, and once
+/// more for any machine.
 mod wide {
     #![allow(unsafe_code)]
     use super::LANES;
@@ -139,6 +139,7 @@ mod wide {
     const HAS: u8 = 2;
 
     #[cfg(target_arch = "x86_64")]
+    #[inline(never)]
     fn has_wide() -> bool {
         match KNOWN.load(Ordering::Relaxed) {
             0 => {
@@ -162,32 +163,55 @@ mod wide {
 
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt,lzcnt,f16c")]
-    #[inline]
     fn enabled<R>(work: impl FnOnce() -> R) -> R {
         work()
     }
 
-    /// Runs `work` with wide vectors enabled where the machine has them; what
-    /// it inlines is compiled for them.
+    /// Runs `work` with wide vectors enabled where the machine has them; what it inlines is compiled
+    /// for them. `plain` does the same on other machines, and for the first step of a process, which
+    /// asks what the machine has. The simulator is some six hundred such steps, so `plain` should
+    /// be a call of what many of them share.
     #[inline(always)]
-    pub(crate) fn wide<R>(work: impl FnOnce() -> R) -> R {
+    pub(crate) fn either<T, R>(
+        with: T,
+        work: impl FnOnce(T) -> R,
+        plain: impl FnOnce(T) -> R,
+    ) -> R {
         #[cfg(target_arch = "x86_64")]
-        if KNOWN.load(Ordering::Relaxed) == HAS {
-            // SAFETY: the features that `enabled` names were all found on this
-            // machine (bmi1, popcnt, lzcnt and f16c come with avx2 and bmi2).
-            return unsafe { enabled(work) };
+        {
+            if KNOWN.load(Ordering::Relaxed) == HAS {
+                // SAFETY: the features that `enabled` names were all found on this
+                // machine (bmi1, popcnt, lzcnt and f16c come with avx2 and bmi2).
+                return unsafe {
+                    enabled(
+                        #[inline(always)]
+                        || work(with),
+                    )
+                };
+            }
+            has_wide();
+            plain(with)
         }
-        otherwise(work)
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            let _ = plain;
+            work(with)
+        }
     }
 
-    /// Out of the way: for machines without wide vectors, and the first time.
+    /// The same for work that is not shared: it is compiled twice.
+    #[inline(always)]
+    pub(crate) fn wide<R>(work: impl FnOnce() -> R) -> R {
+        either(
+            work,
+            #[inline(always)]
+            |work| work(),
+            otherwise,
+        )
+    }
+
     #[inline(never)]
     fn otherwise<R>(work: impl FnOnce() -> R) -> R {
-        #[cfg(target_arch = "x86_64")]
-        if has_wide() {
-            // SAFETY: as above.
-            return unsafe { enabled(work) };
-        }
         work()
     }
 

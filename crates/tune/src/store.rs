@@ -1,54 +1,45 @@
-//! The store of answers: an SQLite file that several processes may use at once.
+//! The store of answers: lines of JSON in a file that several processes may use at once.
+//!
+//! A line is added under a lock of the operating system, which ends with its process, and no line is
+//! ever changed: a later answer for the same takes the place of an earlier one. A killed process may
+//! leave an incomplete last line, which nobody reads and the next writer removes.
 
 use crate::candidate::Candidate;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
-use serde::Serialize;
+use crate::clock;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// Marks the file as one of ours: "HEIS".
-const APPLICATION: i64 = 0x4845_4953;
-/// The layout of its tables.
-const LAYOUT: i64 = 1;
-
-const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS answers (
-    kernel TEXT NOT NULL,
-    problem TEXT NOT NULL,
-    device TEXT NOT NULL,
-    driver TEXT NOT NULL,
-    version TEXT NOT NULL,
-    candidate TEXT NOT NULL,
-    median_ns REAL NOT NULL,
-    default_ns REAL,
-    tried INTEGER NOT NULL,
-    at TEXT NOT NULL DEFAULT (datetime('now')),
-    PRIMARY KEY (kernel, problem, device, driver, version)
-) STRICT;";
+/// What the lines look like.
+const LAYOUT: u32 = 1;
 
 /// Why a store can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// It is no store, or broken.
-    #[error("{}: not a store of tuned answers ({why}); move it away and tune again, or name another with HEIST_TUNED", path.display())]
+    #[error("{}:{line}: not a store of tuned answers ({why}); move it away and tune again, or name another with HEIST_TUNED", path.display())]
     Broken {
         /// The file.
         path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
         /// What is wrong with it.
         why: String,
     },
-    /// Another program has it, or the disk is full.
-    #[error("{}: {why}", path.display())]
-    Busy {
+    /// It can't be read or written: no permission, the disk is full, a folder is not there.
+    #[error("{}: {why}; HEIST_TUNED names another file for tuned answers", path.display())]
+    File {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
-        why: String,
+        /// What the system said.
+        why: io::Error,
     },
 }
 
 /// What an answer is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     /// The kernel.
     pub kernel: String,
@@ -63,7 +54,7 @@ pub struct Key {
 }
 
 /// What was found.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// What for.
     #[serde(flatten)]
@@ -80,27 +71,39 @@ pub struct Answer {
     pub at: String,
 }
 
-/// The file with the answers.
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    /// The first: that it is a store, and the layout of its lines.
+    HeistTuned(u32),
+    /// An answer.
+    Answer(Box<Answer>),
+    /// What came before is forgotten, of one kernel or of all.
+    Forget(Option<String>),
+}
+
+/// The file with the answers. It is opened for each question.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    connection: Connection,
 }
 
 impl Store {
     /// Opens a store, or makes an empty one.
     ///
     /// # Errors
-    /// When the file is something else, or broken.
+    /// When the file is something else, or broken, or can't be written.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         if let Some(folder) = path.parent() {
             // Opening the file reports if that failed.
             let _ = std::fs::create_dir_all(folder);
         }
-        Store::with(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-        )
+        let store = Store {
+            path: path.to_owned(),
+        };
+        store.change(|_| ((), Vec::new()))?;
+        Ok(store)
     }
 
     /// Opens a store that is there, to look answers up.
@@ -108,57 +111,14 @@ impl Store {
     /// # Errors
     /// When the file is something else, or broken. A file that is not there is `None`.
     pub fn existing(path: &Path) -> Result<Option<Store>, StoreError> {
-        if !path.exists() {
-            return Ok(None);
-        }
-        Store::with(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map(Some)
-    }
-
-    fn with(path: &Path, flags: OpenFlags) -> Result<Store, StoreError> {
-        let told = |error| tell(path, error);
-        let connection = Connection::open_with_flags(path, flags).map_err(told)?;
-        connection
-            .busy_timeout(Duration::from_secs(20))
-            .map_err(told)?;
-        // One statement, so that all three are of one moment: another process may be making the
-        // tables right now.
-        let (application, layout, tables): (i64, i64, i64) = connection
-            .query_row(
-                "SELECT (SELECT application_id FROM pragma_application_id),
-                        (SELECT user_version FROM pragma_user_version),
-                        (SELECT count(*) FROM sqlite_schema)",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-            )
-            .map_err(told)?;
-        let broken = |why: String| StoreError::Broken {
+        let store = Store {
             path: path.to_owned(),
-            why,
         };
-        match (application, layout, tables) {
-            (APPLICATION, LAYOUT, _) => {}
-            (0, 0, 0) => {
-                // Several processes may find it empty at once: each statement can be run twice. The
-                // one that is late with the journal's mode finds it set.
-                let _ = connection.pragma_update(None, "journal_mode", "WAL");
-                connection
-                    .execute_batch(&format!(
-                        "BEGIN IMMEDIATE; {TABLES}
-                         PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; COMMIT;"
-                    ))
-                    .map_err(told)?;
-            }
-            (APPLICATION, other, _) => {
-                return Err(broken(format!(
-                    "its tables are of layout {other}, and this version reads {LAYOUT}"
-                )));
-            }
-            _ => return Err(broken("it is another program's database".to_owned())),
+        match store.answers() {
+            Ok(_) => Ok(Some(store)),
+            Err(StoreError::File { why, .. }) if why.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
         }
-        Ok(Store {
-            path: path.to_owned(),
-            connection,
-        })
     }
 
     /// Where it is.
@@ -171,20 +131,7 @@ impl Store {
     /// # Errors
     /// When the file is broken.
     pub fn find(&self, key: &Key) -> Result<Option<Answer>, StoreError> {
-        let found = self
-            .connection
-            .query_row(
-                "SELECT kernel, problem, device, driver, version, candidate, median_ns, default_ns, tried, at
-                 FROM answers WHERE kernel = ?1 AND problem = ?2 AND device = ?3 AND driver = ?4 AND version = ?5",
-                params![key.kernel, key.problem, key.device, key.driver, key.version],
-                read,
-            )
-            .optional()
-            .map_err(|error| tell(&self.path, error))?;
-        found.transpose().map_err(|why| StoreError::Broken {
-            path: self.path.clone(),
-            why,
-        })
+        Ok(self.answers()?.remove(key))
     }
 
     /// Every answer, sorted by what it is for.
@@ -192,21 +139,7 @@ impl Store {
     /// # Errors
     /// When the file is broken.
     pub fn all(&self) -> Result<Vec<Answer>, StoreError> {
-        let told = |error| tell(&self.path, error);
-        let mut statement = self
-            .connection
-            .prepare(
-                "SELECT kernel, problem, device, driver, version, candidate, median_ns, default_ns, tried, at
-                 FROM answers ORDER BY kernel, problem, device, driver, version",
-            )
-            .map_err(told)?;
-        let rows = statement.query_map([], read).map_err(told)?;
-        let rows: Result<Vec<_>, _> = rows.collect();
-        let answers: Result<Vec<_>, String> = rows.map_err(told)?.into_iter().collect();
-        answers.map_err(|why| StoreError::Broken {
-            path: self.path.clone(),
-            why,
-        })
+        Ok(self.answers()?.into_values().collect())
     }
 
     /// Keeps an answer; it replaces one with the same key. An answer without a time gets the
@@ -215,34 +148,11 @@ impl Store {
     /// # Errors
     /// When it can't be written.
     pub fn keep(&self, answer: &Answer) -> Result<(), StoreError> {
-        let candidate = serde_json::to_string(&answer.candidate).unwrap_or_default();
-        let Key {
-            kernel,
-            problem,
-            device,
-            driver,
-            version,
-        } = &answer.key;
-        self.connection
-            .execute(
-                "INSERT OR REPLACE INTO answers
-                 (kernel, problem, device, driver, version, candidate, median_ns, default_ns, tried, at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(nullif(?10, ''), datetime('now')))",
-                params![
-                    kernel,
-                    problem,
-                    device,
-                    driver,
-                    version,
-                    candidate,
-                    answer.median_ns,
-                    answer.default_ns,
-                    answer.tried,
-                    answer.at
-                ],
-            )
-            .map_err(|error| tell(&self.path, error))?;
-        Ok(())
+        let mut answer = answer.clone();
+        if answer.at.is_empty() {
+            answer.at = clock::now();
+        }
+        self.change(|_| ((), vec![Line::Answer(Box::new(answer))]))
     }
 
     /// Takes another store's answers over; where both have one, the newer stays. How many came.
@@ -250,15 +160,17 @@ impl Store {
     /// # Errors
     /// When either is broken.
     pub fn merge(&self, other: &Store) -> Result<usize, StoreError> {
-        let mut taken = 0;
-        for answer in other.all()? {
-            let own = self.find(&answer.key)?;
-            if own.is_none_or(|own| own.at < answer.at) {
-                self.keep(&answer)?;
-                taken += 1;
-            }
-        }
-        Ok(taken)
+        let others = other.answers()?;
+        self.change(|own| {
+            let newer = others.into_iter().filter(|(key, answer)| {
+                let own = own.get(key);
+                own.is_none_or(|own| own.at < answer.at)
+            });
+            let lines: Vec<Line> = newer
+                .map(|(_, answer)| Line::Answer(Box::new(answer)))
+                .collect();
+            (lines.len(), lines)
+        })
     }
 
     /// Forgets every answer of a kernel, or all of them. How many there were.
@@ -266,57 +178,114 @@ impl Store {
     /// # Errors
     /// When it can't be written.
     pub fn forget(&self, kernel: Option<&str>) -> Result<usize, StoreError> {
-        let gone = match kernel {
-            Some(kernel) => self
-                .connection
-                .execute("DELETE FROM answers WHERE kernel = ?1", [kernel]),
-            None => self.connection.execute("DELETE FROM answers", []),
-        };
-        gone.map_err(|error| tell(&self.path, error))
+        self.change(|own| {
+            let meant = |key: &&Key| kernel.is_none_or(|kernel| key.kernel == kernel);
+            match own.keys().filter(meant).count() {
+                0 => (0, Vec::new()),
+                gone => (gone, vec![Line::Forget(kernel.map(str::to_owned))]),
+            }
+        })
     }
-}
 
-/// A row of the table; the inner error is a candidate that is no candidate.
-fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Result<Answer, String>> {
-    let key = Key {
-        kernel: row.get(0)?,
-        problem: row.get(1)?,
-        device: row.get(2)?,
-        driver: row.get(3)?,
-        version: row.get(4)?,
-    };
-    let text: String = row.get(5)?;
-    let candidate = match serde_json::from_str(&text) {
-        Ok(candidate) => candidate,
-        Err(error) => {
-            let (kernel, problem) = (&key.kernel, &key.problem);
-            return Ok(Err(format!("its answer for {kernel} {problem}: {error}")));
+    /// What is in the file now.
+    fn answers(&self) -> Result<BTreeMap<Key, Answer>, StoreError> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(&self.path)?;
+            file.lock_shared()?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = read().map_err(|why| self.failed(why))?;
+        Ok(self.parse(&bytes)?.0)
+    }
+
+    /// Adds the lines that `decide` finds to be needed, while no other process can.
+    fn change<R>(
+        &self,
+        decide: impl FnOnce(&BTreeMap<Key, Answer>) -> (R, Vec<Line>),
+    ) -> Result<R, StoreError> {
+        let failed = |why| self.failed(why);
+        let mut file = OpenOptions::new()
+            .create(true)
+            .read(true)
+            .append(true)
+            .open(&self.path)
+            .map_err(failed)?;
+        // Closing the file unlocks it.
+        file.lock().map_err(failed)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(failed)?;
+        let (answers, end) = self.parse(&bytes)?;
+        let (result, mut lines) = decide(&answers);
+        if end == 0 {
+            lines.insert(0, Line::HeistTuned(LAYOUT));
         }
-    };
-    Ok(Ok(Answer {
-        key,
-        candidate,
-        median_ns: row.get(6)?,
-        default_ns: row.get(7)?,
-        tried: row.get(8)?,
-        at: row.get(9)?,
-    }))
-}
+        if lines.is_empty() {
+            return Ok(result);
+        }
+        let mut text = String::new();
+        for line in &lines {
+            let line = serde_json::to_string(line).map_err(|error| failed(error.into()))?;
+            text.push_str(&line);
+            text.push('\n');
+        }
+        if end < bytes.len() {
+            file.set_len(end as u64).map_err(failed)?;
+        }
+        file.write_all(text.as_bytes()).map_err(failed)?;
+        file.sync_data().map_err(failed)?;
+        Ok(result)
+    }
 
-fn tell(path: &Path, error: rusqlite::Error) -> StoreError {
-    use rusqlite::ErrorCode;
-    let path = path.to_owned();
-    let why = error.to_string();
-    match error.sqlite_error_code() {
-        Some(
-            ErrorCode::DatabaseBusy
-            | ErrorCode::DatabaseLocked
-            | ErrorCode::DiskFull
-            | ErrorCode::ReadOnly
-            | ErrorCode::PermissionDenied
-            | ErrorCode::CannotOpen
-            | ErrorCode::SystemIoFailure,
-        ) => StoreError::Busy { path, why },
-        _ => StoreError::Broken { path, why },
+    /// The answers, and where the last whole line ends.
+    fn parse(&self, bytes: &[u8]) -> Result<(BTreeMap<Key, Answer>, usize), StoreError> {
+        let broken = |at: usize, why: String| StoreError::Broken {
+            path: self.path.clone(),
+            line: at + 1,
+            why,
+        };
+        let last = bytes.iter().rposition(|byte| *byte == b'\n');
+        let end = last.map_or(0, |at| at + 1);
+        // What is not the start of our first line is not ours to remove.
+        let first = format!("{}\n", serde_json::json!({ "heist_tuned": LAYOUT }));
+        if end == 0 && !first.as_bytes().starts_with(bytes) {
+            return Err(broken(0, "it is another program's file".to_owned()));
+        }
+        let mut answers = BTreeMap::new();
+        for (at, line) in bytes[..end]
+            .split_inclusive(|byte| *byte == b'\n')
+            .enumerate()
+        {
+            let broken = |why| broken(at, why);
+            match (at, serde_json::from_slice(line)) {
+                (0, Ok(Line::HeistTuned(LAYOUT))) => {}
+                (0, Ok(Line::HeistTuned(other))) => {
+                    return Err(broken(format!(
+                        "its lines are of layout {other}, and this version reads {LAYOUT}"
+                    )));
+                }
+                (0, _) => return Err(broken("it is another program's file".to_owned())),
+                (_, Ok(Line::HeistTuned(_))) => {
+                    return Err(broken("a second beginning".to_owned()));
+                }
+                (_, Ok(Line::Answer(answer))) => {
+                    answers.insert(answer.key.clone(), *answer);
+                }
+                (_, Ok(Line::Forget(kernel))) => {
+                    let kept = |key: &Key| kernel.as_ref().is_some_and(|name| key.kernel != *name);
+                    answers.retain(|key, _| kept(key));
+                }
+                (_, Err(error)) => return Err(broken(error.to_string())),
+            }
+        }
+        Ok((answers, end))
+    }
+
+    fn failed(&self, why: io::Error) -> StoreError {
+        StoreError::File {
+            path: self.path.clone(),
+            why,
+        }
     }
 }

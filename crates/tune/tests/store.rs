@@ -33,7 +33,7 @@ fn answer(problem: &str, driver: &str, rows: &str) -> Answer {
 
 #[test]
 fn an_answer_is_for_one_driver() {
-    let store = Store::open(&folder("one").join("tuned.sqlite")).expect("a store");
+    let store = Store::open(&folder("one").join("tuned.jsonl")).expect("a store");
     store.keep(&answer("m=1", "13.0", "64")).expect("kept");
     store.keep(&answer("m=1", "13.0", "128")).expect("kept");
     let found = store
@@ -52,8 +52,8 @@ fn an_answer_is_for_one_driver() {
 #[test]
 fn two_stores_become_one() {
     let folder = folder("two");
-    let one = Store::open(&folder.join("one.sqlite")).expect("a store");
-    let two = Store::open(&folder.join("two.sqlite")).expect("a store");
+    let one = Store::open(&folder.join("one.jsonl")).expect("a store");
+    let two = Store::open(&folder.join("two.jsonl")).expect("a store");
     one.keep(&answer("m=1", "13.0", "64")).expect("kept");
     two.keep(&answer("m=1", "13.0", "64")).expect("kept");
     two.keep(&answer("m=2", "13.0", "64")).expect("kept");
@@ -83,7 +83,7 @@ fn two_stores_become_one() {
 
 #[test]
 fn several_write_at_once_and_nothing_is_lost() {
-    let path = folder("several").join("tuned.sqlite");
+    let path = folder("several").join("tuned.jsonl");
     std::thread::scope(|scope| {
         for writer in 0..8 {
             let path = &path;
@@ -110,54 +110,74 @@ fn several_write_at_once_and_nothing_is_lost() {
 #[test]
 fn what_is_no_store_is_refused_with_a_remedy() {
     let folder = folder("broken");
-    let refused = |name: &str, bytes: &[u8]| {
+    let first = "{\"heist_tuned\":1}\n";
+    let kept = format!("{first}{{\"answer\":{{\"kernel\":\"gemm\"}}}}\n");
+    for (name, text, line, why) in [
+        ("text", "no store\n", 1, "another program"),
+        ("no line", "no store", 1, "another program"),
+        ("later", "{\"heist_tuned\":99}\n", 1, "layout 99"),
+        ("half", &kept, 2, "missing field"),
+        ("twice", &format!("{first}{first}"), 2, "second"),
+    ] {
         let path = folder.join(name);
-        std::fs::write(&path, bytes).expect("written");
-        let error = Store::existing(&path).expect_err("refused");
-        assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
-        assert!(error.to_string().contains("HEIST_TUNED"), "{error}");
-    };
-    refused("text", b"this is no database, and longer than a header of one hundred bytes is, which is what is read first of all of it");
-    let good = folder.join("good.sqlite");
-    drop(Store::open(&good).expect("a store"));
-    let connection = rusqlite::Connection::open(folder.join("other.sqlite")).expect("a database");
-    connection
-        .execute_batch("CREATE TABLE theirs (x)")
-        .expect("a table");
-    drop(connection);
-    let other = Store::existing(&folder.join("other.sqlite")).expect_err("another's");
-    assert!(other.to_string().contains("another program"), "{other}");
-    let connection = rusqlite::Connection::open(&good).expect("a database");
-    connection
-        .pragma_update(None, "user_version", 99)
-        .expect("set");
-    drop(connection);
+        std::fs::write(&path, text).expect("written");
+        for error in [
+            Store::existing(&path).expect_err("refused"),
+            Store::open(&path).expect_err("refused"),
+        ] {
+            assert!(matches!(error, StoreError::Broken { .. }), "{error:?}");
+            let told = error.to_string();
+            assert!(told.contains("HEIST_TUNED") && told.contains(why), "{told}");
+            assert!(told.contains(&format!("{name}:{line}:")), "{told}");
+        }
+        let left = std::fs::read_to_string(&path).expect("read");
+        assert_eq!(left, text, "another program's file is not changed");
+    }
     assert!(
-        Store::existing(&good)
-            .expect_err("a layout to come")
-            .to_string()
-            .contains("layout 99")
-    );
-    let bad = folder.join("bad.sqlite");
-    let store = Store::open(&bad).expect("a store");
-    store.keep(&answer("m=1", "13.0", "64")).expect("kept");
-    drop(store);
-    let connection = rusqlite::Connection::open(&bad).expect("a database");
-    connection
-        .execute("UPDATE answers SET candidate = 'rows'", [])
-        .expect("set");
-    drop(connection);
-    let store = Store::existing(&bad).expect("opens").expect("there");
-    assert!(
-        store
-            .find(&key("m=1", "13.0"))
-            .expect_err("no candidate")
-            .to_string()
-            .contains("m=1")
-    );
-    assert!(
-        Store::existing(&folder.join("none.sqlite"))
+        Store::existing(&folder.join("none.jsonl"))
             .expect("no error")
             .is_none()
     );
+}
+
+#[test]
+fn a_line_that_was_cut_off_is_as_if_it_never_was() {
+    let path = folder("cut").join("tuned.jsonl");
+    let store = Store::open(&path).expect("a store");
+    store.keep(&answer("m=1", "13.0", "64")).expect("kept");
+    let whole = std::fs::read(&path).expect("read");
+    store.keep(&answer("m=2", "13.0", "64")).expect("kept");
+    let longer = std::fs::read(&path).expect("read");
+    for end in (0..longer.len())
+        .step_by(11)
+        .chain([whole.len(), longer.len() - 1])
+    {
+        std::fs::write(&path, &longer[..end]).expect("written");
+        let left = Store::existing(&path).expect("opens").expect("there");
+        let answers = left.all().expect("read").len();
+        assert_eq!(answers, usize::from(end >= whole.len()), "{end} bytes");
+        left.keep(&answer("m=3", "13.0", "64")).expect("kept");
+        assert_eq!(left.all().expect("read").len(), answers + 1, "{end} bytes");
+    }
+}
+
+#[test]
+fn what_is_forgotten_can_be_found_again() {
+    let store = Store::open(&folder("forget").join("tuned.jsonl")).expect("a store");
+    let other = |kernel: &str| {
+        let mut answer = answer("m=1", "13.0", "64");
+        answer.key.kernel = kernel.into();
+        answer
+    };
+    for kernel in ["gemm", "attention"] {
+        store.keep(&other(kernel)).expect("kept");
+    }
+    assert_eq!(store.forget(Some("gemm")).expect("written"), 1);
+    let left = store.all().expect("read");
+    assert_eq!(left.len(), 1);
+    assert_eq!(left[0].key.kernel, "attention");
+    store.keep(&other("gemm")).expect("kept");
+    assert_eq!(store.all().expect("read").len(), 2);
+    assert_eq!(store.forget(None).expect("written"), 2);
+    assert!(store.all().expect("read").is_empty());
 }

@@ -86,7 +86,7 @@ def tuned() -> list[Tuned]:
 
 def answers(file: str | os.PathLike[str] | bool = True) -> None:
     """Says which file of ``heist tune``'s answers operations take: True for the usual one (``$HEIST_TUNED``, or
-    ``heist/tuned.sqlite`` in the cache folder), False for none. Operations are planned anew.
+    ``heist/tuned.jsonl`` in the cache folder), False for none. Operations are planned anew.
 
     >>> answers(False)
     >>> answers()

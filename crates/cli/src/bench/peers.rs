@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-const SCRIPT: &str = include_str!("../../../../bench/kernels/peers.py");
-const TRITON: &str = include_str!("../../../../bench/kernels/peers_triton.py");
+const SCRIPT: &str = include_str!("../../include/peers.py");
+const TRITON: &str = include_str!("../../include/peers_triton.py");
 
 /// A tensor with a name, dense, the last axis fastest.
 #[derive(Clone, Debug)]

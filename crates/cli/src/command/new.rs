@@ -6,7 +6,7 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// The program that it starts with is an example of the library, so the tests compile and run it.
-const PROGRAM: &str = include_str!("../../../heist/examples/first_kernel.rs");
+const PROGRAM: &str = include_str!("../../include/first_kernel.rs");
 
 /// Start a project: a folder with one kernel, its check, and a run on a simulated GPU.
 #[derive(Args)]

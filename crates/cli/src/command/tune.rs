@@ -49,7 +49,7 @@ ordered by a model, and the first of them, and some others, are built, checked a
 briefly, close ones in turns beside the kernel that is taken without tuning. On a GPU they run in a
 process of their own: one that hangs or faults costs that candidate alone. Every candidate leaves a row.
 
-The answer is kept in $HEIST_TUNED, or in heist/tuned.sqlite of the cache folder; `heist run` takes it from
+The answer is kept in $HEIST_TUNED, or in heist/tuned.jsonl of the cache folder; `heist run` takes it from
 there, `heist tuned` shows it. An empty HEIST_TUNED keeps nothing.
 
 Examples:

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 /// Show what `heist tune` found, put answers together, forget them.
 #[derive(Args)]
 #[command(after_help = "\
-The answers are in $HEIST_TUNED, or in heist/tuned.sqlite of the cache folder. An answer is for one kernel,
+The answers are in $HEIST_TUNED, or in heist/tuned.jsonl of the cache folder. An answer is for one kernel,
 problem, kind of GPU, driver and version; under another driver or version it is not taken.
 
 Examples:
   heist tuned                                  every answer
-  heist tuned merge other.sqlite               take another machine's answers over
+  heist tuned merge other.jsonl                take another machine's answers over
   heist tuned forget gemm                      forget those of one kernel
   heist tuned rows part1.jsonl part2.jsonl     the rows of journals, together
   heist tuned rows part*.jsonl --journal whole.jsonl

@@ -1,6 +1,6 @@
 //! The store of tuned answers, and when one is used.
 //!
-//! They lie in one SQLite file: `$HEIST_TUNED`, or `heist/tuned.sqlite` in the cache folder of
+//! They lie in one file: `$HEIST_TUNED`, or `heist/tuned.jsonl` in the cache folder of
 //! the user. An answer is for one kernel, one problem, one kind of GPU, one driver and one version of
 //! the kernels; under another driver or version it is not used, and the problem must be tuned
 //! again. It names tiles and a schedule and nothing else, so it can make a kernel slower and never
@@ -26,7 +26,7 @@ pub fn place() -> Option<PathBuf> {
             .filter(|path| path.is_absolute())
     };
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(cache.join("heist/tuned.sqlite"))
+    Some(cache.join("heist/tuned.jsonl"))
 }
 
 /// What an answer for this problem on this device is filed under.

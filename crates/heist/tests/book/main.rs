@@ -5,6 +5,7 @@
 
 mod chained_scan;
 mod cheatsheet;
+mod compact;
 mod gemm;
 mod histogram;
 mod layer_norm;
@@ -15,6 +16,7 @@ mod saxpy;
 mod scan;
 mod segmented_scan;
 mod softmax;
+mod sort;
 mod sparse;
 mod stencil;
 mod sum;

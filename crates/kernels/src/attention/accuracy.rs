@@ -4,8 +4,8 @@
 use super::append;
 use super::cache::Cache;
 use super::problem::{Dtype, Output, Problem, Weights};
-use super::reference::{Attended, Sample, attend, decode, tables};
-use crate::reference::Difference;
+use super::reference::{Attended, Sample, attend, tables};
+use crate::reference::{Difference, decode};
 use crate::{Job, KernelError};
 use heist_launch::Buffer;
 use std::fmt;

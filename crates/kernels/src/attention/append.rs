@@ -2,9 +2,9 @@
 
 use super::cache::{Append, Cache};
 use super::problem::Problem;
-use super::reference::decode;
 use crate::Job;
 use crate::random::uniform;
+use crate::reference::decode;
 use heist_launch::{Buffer, ElementType};
 
 /// The buffers of new keys and values, and the caches that they go to.

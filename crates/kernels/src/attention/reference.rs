@@ -3,8 +3,8 @@
 use super::problem::{Layout, Lengths, Problem};
 use super::score::{HostScore, Tables};
 use crate::Job;
-use half::{bf16, f16};
-use heist_launch::{Buffer, ElementType};
+use crate::reference::{add, decode, dot};
+use heist_launch::Buffer;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which query rows are worked out.
@@ -343,25 +343,13 @@ fn attend_group(
     let mut out = vec![0.0; rows.len() * value_dim];
     each_seen(1, &mut |number, key, elements| {
         let weight = weights[number][key] * factor(&tables.value_scales);
-        for (sum, value) in out[number * value_dim..][..value_dim]
-            .iter_mut()
-            .zip(elements)
-        {
-            *sum += weight * value;
-        }
+        add(
+            &mut out[number * value_dim..][..value_dim],
+            weight,
+            elements,
+        );
     });
     Part { out, lse }
-}
-
-/// In four sums, so that they need not wait for each other.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; 4];
-    for (a, b) in a.chunks_exact(4).zip(b.chunks_exact(4)) {
-        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
-            *sum += a * b;
-        }
-    }
-    sums.iter().sum()
 }
 
 /// What is in the tables of a job.
@@ -383,31 +371,6 @@ pub(super) fn tables(job: &Job) -> Tables {
         custom: one("custom"),
         key_scales: one("k_scale"),
         value_scales: one("v_scale"),
-    }
-}
-
-/// The elements of a buffer from `first` on; NaNs past its end.
-pub(super) fn decode(buffer: &Buffer, first: usize, to: &mut [f64]) {
-    let size = buffer.ty().bytes();
-    let bytes = buffer.bytes().get(first * size..).unwrap_or_default();
-    to.fill(f64::NAN);
-    let half = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]);
-    for (to, bytes) in to.iter_mut().zip(bytes.chunks_exact(size)) {
-        *to = match buffer.ty() {
-            ElementType::F16 => f16::from_bits(half(bytes)).to_f64(),
-            ElementType::Bf16 => f64::from(bf16::from_bits(half(bytes)).to_f32()),
-            ElementType::F32 => match bytes {
-                &[a, b, c, d] => f32::from_le_bytes([a, b, c, d]).into(),
-                _ => f64::NAN,
-            },
-            ElementType::U8 => bytes[0].into(),
-            ty @ ElementType::E4m3 => ty.to_f64(bytes[0].into()),
-            ElementType::U32 => match bytes {
-                &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
-                _ => f64::NAN,
-            },
-            _ => f64::NAN,
-        };
     }
 }
 

@@ -177,16 +177,29 @@ impl Cx<'_> {
         lanes: Mask,
         tell: impl FnOnce(&Self, Diagnostic) -> Diagnostic,
     ) {
+        // What does not depend on the message is apart: there are a hundred of them.
+        let told = self.blank(code).map(|blank| tell(self, blank));
+        self.file(code, lanes, told);
+    }
+
+    /// A finding without words, unless there are enough of its kind at this place.
+    #[inline(never)]
+    fn blank(&self, code: heist_ptx::Code) -> Option<Diagnostic> {
         let pc = self.pc();
         let wanted = self.machine.findings.wants(code, pc);
-        let made = wanted.then(|| {
+        wanted.then(|| {
             let span = self.code.span(pc);
-            let severity = code.rule().map_or(Severity::Error, |rule| rule.severity);
-            let blank = match severity {
+            match code.rule().map_or(Severity::Error, |rule| rule.severity) {
                 Severity::Error => Diagnostic::error(code, span, ""),
                 Severity::Warning => Diagnostic::warning(code, span, ""),
-            };
-            let mut told = tell(self, blank);
+            }
+        })
+    }
+
+    #[inline(never)]
+    fn file(&mut self, code: heist_ptx::Code, lanes: Mask, told: Option<Diagnostic>) {
+        let pc = self.pc();
+        let told = told.map(|mut told| {
             told.notes.push(format!("by {}", self.who(first(lanes))));
             if let Some(line) = self.code.source_line(pc) {
                 told.notes.push(format!("source line {line}"));
@@ -194,7 +207,7 @@ impl Cx<'_> {
             told
         });
         self.machine.findings.report(code, pc, || {
-            made.unwrap_or_else(|| Diagnostic::error(code, heist_ptx::Span::NONE, ""))
+            told.unwrap_or_else(|| Diagnostic::error(code, heist_ptx::Span::NONE, ""))
         });
     }
 }

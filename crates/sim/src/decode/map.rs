@@ -13,65 +13,116 @@ pub(crate) trait Func: Send + Sync + 'static {}
 impl<T: Send + Sync + 'static> Func for T {}
 
 // The whole of a step is compiled for wide vectors, so that a result goes from
-// the vector registers straight to where it belongs.
+// the vector registers straight to where it belongs. For machines without them there is one step for
+// all functions of the same types, which calls a function lane by lane.
 
 struct Map1<A, R, F>(Slot, Slot, F, PhantomData<fn(A) -> R>);
 impl<A: Lane, R: Lane, F: Fn(A) -> R + Func> Instr for Map1<A, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        lanes::wide(
+        lanes::either(
+            cx,
             #[inline(always)]
-            || {
-                let (a, f) = (cx.view::<A>(self.1), &self.2);
-                let mut out = [R::default(); lanes::LANES];
-                for lane in 0..lanes::LANES {
-                    out[lane] = f(A::of(a[lane]));
-                }
-                cx.write(self.0, &out);
-                Flow::Next
-            },
+            |cx| map1_lanes(cx, self.0, self.1, &self.2),
+            |cx| map1_plain(cx, self.0, self.1, &self.2),
         )
     }
+}
+
+#[inline(always)]
+fn map1_lanes<A: Lane, R: Lane, F: Fn(A) -> R + ?Sized>(
+    cx: &mut Cx<'_>,
+    d: Slot,
+    a: Slot,
+    f: &F,
+) -> Flow {
+    let a = cx.view::<A>(a);
+    let mut out = [R::default(); lanes::LANES];
+    for lane in 0..lanes::LANES {
+        out[lane] = f(A::of(a[lane]));
+    }
+    cx.write(d, &out);
+    Flow::Next
+}
+
+#[inline(never)]
+fn map1_plain<A: Lane, R: Lane>(cx: &mut Cx<'_>, d: Slot, a: Slot, f: &dyn Fn(A) -> R) -> Flow {
+    map1_lanes(cx, d, a, f)
 }
 
 struct Map2<A, B, R, F>(Slot, [Slot; 2], F, PhantomData<fn(A, B) -> R>);
 impl<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R + Func> Instr for Map2<A, B, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        lanes::wide(
+        lanes::either(
+            cx,
             #[inline(always)]
-            || {
-                let (a, b, f) = (cx.view::<A>(self.1[0]), cx.view::<B>(self.1[1]), &self.2);
-                let mut out = [R::default(); lanes::LANES];
-                for lane in 0..lanes::LANES {
-                    out[lane] = f(A::of(a[lane]), B::of(b[lane]));
-                }
-                cx.write(self.0, &out);
-                Flow::Next
-            },
+            |cx| map2_lanes(cx, self.0, self.1, &self.2),
+            |cx| map2_plain(cx, self.0, self.1, &self.2),
         )
     }
+}
+
+#[inline(always)]
+fn map2_lanes<A: Lane, B: Lane, R: Lane, F: Fn(A, B) -> R + ?Sized>(
+    cx: &mut Cx<'_>,
+    d: Slot,
+    [a, b]: [Slot; 2],
+    f: &F,
+) -> Flow {
+    let (a, b) = (cx.view::<A>(a), cx.view::<B>(b));
+    let mut out = [R::default(); lanes::LANES];
+    for lane in 0..lanes::LANES {
+        out[lane] = f(A::of(a[lane]), B::of(b[lane]));
+    }
+    cx.write(d, &out);
+    Flow::Next
+}
+
+#[inline(never)]
+fn map2_plain<A: Lane, B: Lane, R: Lane>(
+    cx: &mut Cx<'_>,
+    d: Slot,
+    sources: [Slot; 2],
+    f: &dyn Fn(A, B) -> R,
+) -> Flow {
+    map2_lanes(cx, d, sources, f)
 }
 
 struct Map3<A, B, C, R, F>(Slot, [Slot; 3], F, PhantomData<fn(A, B, C) -> R>);
 impl<A: Lane, B: Lane, C: Lane, R: Lane, F: Fn(A, B, C) -> R + Func> Instr for Map3<A, B, C, R, F> {
     fn step(&self, cx: &mut Cx<'_>) -> Flow {
-        lanes::wide(
+        lanes::either(
+            cx,
             #[inline(always)]
-            || {
-                let (a, b, c, f) = (
-                    cx.view::<A>(self.1[0]),
-                    cx.view::<B>(self.1[1]),
-                    cx.view::<C>(self.1[2]),
-                    &self.2,
-                );
-                let mut out = [R::default(); lanes::LANES];
-                for lane in 0..lanes::LANES {
-                    out[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane]));
-                }
-                cx.write(self.0, &out);
-                Flow::Next
-            },
+            |cx| map3_lanes(cx, self.0, self.1, &self.2),
+            |cx| map3_plain(cx, self.0, self.1, &self.2),
         )
     }
+}
+
+#[inline(always)]
+fn map3_lanes<A: Lane, B: Lane, C: Lane, R: Lane, F: Fn(A, B, C) -> R + ?Sized>(
+    cx: &mut Cx<'_>,
+    d: Slot,
+    [a, b, c]: [Slot; 3],
+    f: &F,
+) -> Flow {
+    let (a, b, c) = (cx.view::<A>(a), cx.view::<B>(b), cx.view::<C>(c));
+    let mut out = [R::default(); lanes::LANES];
+    for lane in 0..lanes::LANES {
+        out[lane] = f(A::of(a[lane]), B::of(b[lane]), C::of(c[lane]));
+    }
+    cx.write(d, &out);
+    Flow::Next
+}
+
+#[inline(never)]
+fn map3_plain<A: Lane, B: Lane, C: Lane, R: Lane>(
+    cx: &mut Cx<'_>,
+    d: Slot,
+    sources: [Slot; 3],
+    f: &dyn Fn(A, B, C) -> R,
+) -> Flow {
+    map3_lanes(cx, d, sources, f)
 }
 
 /// `d = f(a)`.
@@ -181,6 +232,24 @@ pub(crate) fn test2<A: Lane>(
     Box::new(Test2(targets, sources, f, PhantomData))
 }
 
+/// The registers of `op d, a, ...`. Apart from what depends on the function, and never inlined,
+/// because there are hundreds of functions.
+#[inline(never)]
+fn slots<const N: usize>(
+    d: &mut Decoder<'_>,
+    i: &Instruction,
+    to: ScalarType,
+    from: [ScalarType; N],
+) -> Decoded<(Slot, [Slot; N])> {
+    let operands = super::mods::operands(d, i, N + 1)?;
+    let mut sources = [Slot::constant(0); N];
+    for ((source, operand), ty) in sources.iter_mut().zip(&operands[1..]).zip(from) {
+        *source = d.src(operand, ty)?;
+    }
+    let target = d.dst(&operands[0], to)?;
+    Ok((target, sources))
+}
+
 /// Decodes `op d, a` and emits it, all of one type.
 pub(crate) fn one<T: Lane>(
     d: &mut Decoder<'_>,
@@ -201,9 +270,7 @@ pub(crate) fn one_to<A: Lane, R: Lane>(
     cost: Cost,
     f: impl Fn(A) -> R + Func,
 ) -> Decoded<()> {
-    let operands = super::mods::operands(d, i, 2)?;
-    let a = d.src(&operands[1], from)?;
-    let target = d.dst(&operands[0], to)?;
+    let (target, [a]) = slots(d, i, to, [from])?;
     d.emit(map1(target, a, f), cost);
     Ok(())
 }
@@ -227,11 +294,9 @@ pub(crate) fn two_to<A: Lane, B: Lane, R: Lane>(
     cost: Cost,
     f: impl Fn(A, B) -> R + Func,
 ) -> Decoded<()> {
-    let operands = super::mods::operands(d, i, 3)?;
-    let a = d.src(&operands[1], types[1])?;
-    let b = d.src(&operands[2], types[2])?;
-    let target = d.dst(&operands[0], types[0])?;
-    d.emit(map2(target, [a, b], f), cost);
+    let [to, from @ ..] = types;
+    let (target, sources) = slots(d, i, to, from)?;
+    d.emit(map2(target, sources, f), cost);
     Ok(())
 }
 
@@ -254,11 +319,8 @@ pub(crate) fn three_to<A: Lane, B: Lane, C: Lane, R: Lane>(
     cost: Cost,
     f: impl Fn(A, B, C) -> R + Func,
 ) -> Decoded<()> {
-    let operands = super::mods::operands(d, i, 4)?;
-    let a = d.src(&operands[1], types[1])?;
-    let b = d.src(&operands[2], types[2])?;
-    let c = d.src(&operands[3], types[3])?;
-    let target = d.dst(&operands[0], types[0])?;
-    d.emit(map3(target, [a, b, c], f), cost);
+    let [to, from @ ..] = types;
+    let (target, sources) = slots(d, i, to, from)?;
+    d.emit(map3(target, sources, f), cost);
     Ok(())
 }

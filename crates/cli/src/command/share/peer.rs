@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The script that measures it.
-const PEER: &str = include_str!("../../../../../bench/kernels/share.py");
+const PEER: &str = include_str!("../../../include/share.py");
 
 impl Share {
     /// The peer's figures, or why there are none.

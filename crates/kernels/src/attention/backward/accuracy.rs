@@ -5,8 +5,8 @@ use super::problem::Backward;
 use super::reference::gradients;
 use crate::attention::accuracy::first;
 use crate::attention::problem::Dtype;
-use crate::attention::reference::{Sample, decode};
-use crate::reference::Difference;
+use crate::attention::reference::Sample;
+use crate::reference::{Difference, decode};
 use crate::{Job, KernelError};
 use std::fmt;
 

@@ -48,7 +48,7 @@ pub fn fill(job: &mut Job, problem: &Backward, seed: u64) {
     set(job, "out", |count| {
         let mut values = vec![0.0; count];
         let random = uniform(ElementType::F32, seed * 4 + 5, count);
-        crate::attention::reference::decode(&random, 0, &mut values);
+        crate::reference::decode(&random, 0, &mut values);
         values.iter_mut().for_each(|value| *value /= 64.0);
         round(attention.dtype, &values)
     });

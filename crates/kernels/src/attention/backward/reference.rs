@@ -5,7 +5,8 @@
 
 use super::problem::Backward;
 use crate::attention::kernel::Strides;
-use crate::attention::reference::{Sample, decode};
+use crate::attention::reference::Sample;
+use crate::reference::{add, decode, dot};
 use crate::{Job, KernelError};
 use heist_launch::Buffer;
 use std::ops::Range;
@@ -68,16 +69,6 @@ impl Head {
 
     fn row(&self, row: usize) -> &[f64] {
         &self.values[row * self.dim..][..self.dim]
-    }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-fn add(sums: &mut [f64], factor: f64, values: &[f64]) {
-    for (sum, value) in sums.iter_mut().zip(values) {
-        *sum += factor * value;
     }
 }
 

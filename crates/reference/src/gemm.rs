@@ -1,6 +1,6 @@
 //! Matrix multiplication in f64.
 
-use super::each_part;
+use crate::numbers::each_part;
 
 /// A matrix in a list of numbers.
 #[derive(Clone, Copy, Debug)]

@@ -37,6 +37,32 @@ pub fn numbers_in(buffer: &Buffer, part: Range<usize>) -> Vec<f64> {
     }
 }
 
+/// The elements of a buffer from `first` on; NaNs past its end.
+#[inline(never)]
+pub fn decode(buffer: &Buffer, first: usize, to: &mut [f64]) {
+    let size = buffer.ty().bytes();
+    let bytes = buffer.bytes().get(first * size..).unwrap_or_default();
+    to.fill(f64::NAN);
+    let half = |pair: &[u8]| u16::from_le_bytes([pair[0], pair[1]]);
+    for (to, bytes) in to.iter_mut().zip(bytes.chunks_exact(size)) {
+        *to = match buffer.ty() {
+            ElementType::F16 => f16::from_bits(half(bytes)).to_f64(),
+            ElementType::Bf16 => f64::from(bf16::from_bits(half(bytes)).to_f32()),
+            ElementType::F32 => match bytes {
+                &[a, b, c, d] => f32::from_le_bytes([a, b, c, d]).into(),
+                _ => f64::NAN,
+            },
+            ElementType::U8 => bytes[0].into(),
+            ty @ ElementType::E4m3 => ty.to_f64(bytes[0].into()),
+            ElementType::U32 => match bytes {
+                &[a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+                _ => f64::NAN,
+            },
+            _ => f64::NAN,
+        };
+    }
+}
+
 /// Calls `work` with parts of `items`, each of whole groups of `group`, and the
 /// number of its first group: on every core.
 pub(crate) fn each_part<T: Send>(

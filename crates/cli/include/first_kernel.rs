@@ -1,0 +1,1 @@
+../../heist/examples/first_kernel.rs

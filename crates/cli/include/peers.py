@@ -1,0 +1,1 @@
+../../../bench/kernels/peers.py
