@@ -17,7 +17,7 @@ from heist import jobs
 PROGRAM = shlex.split(os.environ.get("HEIST_PROGRAM", "")) or [sys.executable, "-m", "heist"]
 
 #: How many candidates a sweep has in each stage; 500 is a sweep of a user's size, and takes minutes.
-CANDIDATES = int(os.environ.get("HEIST_CANDIDATES", "40"))
+CANDIDATES = int(os.environ.get("HEIST_CANDIDATES", "20"))
 
 #: A program that does what PROGRAM does; the job of number KILLED kills the worker that started it instead.
 FATAL = """

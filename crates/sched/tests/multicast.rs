@@ -47,20 +47,19 @@ fn every_tile_runs_once_in_every_cluster() {
                     .unwrap_or_else(|error| panic!("{what}: {error}"));
                 let multicast = kernel.ptx().contains(".multicast::cluster::all");
                 assert_eq!(multicast, arch == Arch::SM_100A, "{what}");
-                for chaos in [false, true] {
-                    let settings = Settings {
-                        seed,
-                        chaos,
-                        ..Settings::default()
-                    };
-                    // Eight blocks fit.
-                    let ran = run_on(&kernel, few("sim:b200", 2), 3, &settings, &what);
-                    assert!(
-                        ran.runs.iter().all(|&runs| runs == 1),
-                        "{what}: {:?}",
-                        ran.runs
-                    );
-                }
+                // Chaos in turns: every cluster and every policy meets it.
+                let settings = Settings {
+                    seed,
+                    chaos: seed % 2 == 0,
+                    ..Settings::default()
+                };
+                // Eight blocks fit.
+                let ran = run_on(&kernel, few("sim:b200", 2), 3, &settings, &what);
+                assert!(
+                    ran.runs.iter().all(|&runs| runs == 1),
+                    "{what}: {:?}",
+                    ran.runs
+                );
             }
         }
     }
