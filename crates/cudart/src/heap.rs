@@ -32,15 +32,42 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Uninitialised device memory.
-    pub(crate) fn device(&mut self, len: usize) -> u64 {
+    /// An address with room behind it, which nothing else gets.
+    pub(crate) fn reserve(&mut self, len: usize) -> u64 {
         let at = DEVICE + self.device;
         self.device += (len as u64).next_multiple_of(512) + GAP;
+        at
+    }
+
+    /// Uninitialised device memory.
+    pub(crate) fn device(&mut self, len: usize) -> u64 {
+        let at = self.reserve(len);
+        self.fresh("cudaMalloc", at, len);
+        at
+    }
+
+    /// Uninitialised memory for an image.
+    pub(crate) fn array(&mut self, len: usize) -> u64 {
+        let at = self.reserve(len);
+        self.fresh("cudaMallocArray", at, len);
+        at
+    }
+
+    /// Uninitialised memory of a graph, at an address that was reserved; false where an earlier run
+    /// has left it.
+    pub(crate) fn device_at(&mut self, at: u64, len: usize) -> bool {
+        let free = !self.blocks.contains_key(&at);
+        if free {
+            self.fresh("memory of a graph", at, len);
+        }
+        free
+    }
+
+    fn fresh(&mut self, what: &str, at: u64, len: usize) {
         self.made += 1;
-        let name = format!("cudaMalloc no. {} of {len} bytes", self.made);
+        let name = format!("{what} no. {} of {len} bytes", self.made);
         let memory = Placed::fresh(name, at, len);
         self.blocks.insert(at, Block { memory, host: None });
-        at
     }
 
     /// Memory that host and device access at one address; none where the host can't map it.
@@ -59,8 +86,7 @@ impl Heap {
 
     /// Memory of the host that the program brings, under another address on the device.
     pub(crate) fn registered(&mut self, host: u64, len: usize) -> u64 {
-        let at = DEVICE + self.device;
-        self.device += (len as u64).next_multiple_of(512) + GAP;
+        let at = self.reserve(len);
         self.made += 1;
         let name = format!("cudaHostRegister no. {} of {len} bytes", self.made);
         self.own(name, at, host, len);

@@ -6,6 +6,8 @@
 //!
 //! - `heap`: memory that outlives launches; `host` is the part that the host can touch.
 //! - `runtime`: the state of the GPU: modules, kernels, variables, errors, and the launch.
+//! - `operation`: what a stream does; `perform` does it, at once or as a node of a `graph`.
+//!   `transfer` has copies and fills, `image` arrays and textures.
 //! - `report`: the report to `heist cuda`.
 //! - `api`: the functions, with the types and numbers of the real library.
 //! - `statically`: redirects the functions of a statically linked runtime.
@@ -16,8 +18,14 @@
 )]
 
 mod api;
+mod graph;
 mod heap;
+mod image;
+mod operation;
+mod perform;
 mod raw;
 mod report;
 mod runtime;
 mod statically;
+mod status;
+mod transfer;

@@ -45,6 +45,25 @@ pub(crate) fn name(from: *const c_char) -> String {
     text.to_string_lossy().into_owned()
 }
 
+/// Writes an element of a table.
+pub(crate) fn put_at<T>(table: *mut T, at: usize, value: T) {
+    if !table.is_null() {
+        // SAFETY: the caller passes a table that has room for this element.
+        put(unsafe { table.add(at) }, value);
+    }
+}
+
+/// A table's elements.
+pub(crate) fn elements<T: Copy>(table: *const T, count: usize) -> Vec<T> {
+    (0..count).map_while(|at| element(table, at)).collect()
+}
+
+/// Calls a function of the program; no lock of ours may be held.
+pub(crate) fn call(function: unsafe extern "C" fn(*mut c_void), data: *mut c_void) {
+    // SAFETY: the program passes a function and what it takes.
+    unsafe { function(data) }
+}
+
 /// The element of a table.
 pub(crate) fn element<T: Copy>(table: *const T, at: usize) -> Option<T> {
     if table.is_null() {

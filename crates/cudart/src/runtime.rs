@@ -1,29 +1,23 @@
 //! The state of a program's GPU: modules, kernels, variables, memory and errors.
 
+use crate::graph::Graphs;
 use crate::heap::Heap;
+use crate::image::Array;
+use crate::operation::Wish;
 use crate::raw;
 use crate::report::ReportFile;
+use crate::status::{
+    ASSERT, INVALID_CONFIGURATION, INVALID_FUNCTION, INVALID_SYMBOL, INVALID_VALUE, LAUNCH_FAILURE,
+    NO_IMAGE, NOT_SUPPORTED, UNKNOWN,
+};
 use heist_fatbin::{self as fatbin, target};
-use heist_launch::{Arg, Arguments, Dim3, Launch};
+use heist_launch::{Arg, Arguments, Launch};
 use heist_ptx::{Diagnostic, Source, rule};
 use heist_sim::{Budget, Device, Needs, Options, Program};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard};
-
-/// Numbers of the runtime's errors.
-pub(crate) const INVALID_VALUE: c_int = 1;
-pub(crate) const OUT_OF_MEMORY: c_int = 2;
-const INVALID_CONFIGURATION: c_int = 9;
-pub(crate) const INVALID_SYMBOL: c_int = 13;
-pub(crate) const INVALID_DEVICE: c_int = 101;
-const INVALID_FUNCTION: c_int = 98;
-const NO_IMAGE: c_int = 209;
-const ASSERT: c_int = 710;
-const LAUNCH_FAILURE: c_int = 719;
-pub(crate) const NOT_SUPPORTED: c_int = 801;
-pub(crate) const UNKNOWN: c_int = 999;
 
 /// Where the variables of the first module begin, and how far the next one's are.
 const VARIABLES: u64 = 0x10_0000_0000;
@@ -57,6 +51,11 @@ pub(crate) struct Runtime {
     /// Modelled time since the start.
     pub(crate) now_ns: f64,
     pub(crate) events: HashMap<usize, f64>,
+    pub(crate) graphs: Graphs,
+    /// What was set of pools of memory, by pool and attribute.
+    pub(crate) pools: HashMap<(usize, c_int), u64>,
+    /// Arrays, by their address.
+    pub(crate) arrays: HashMap<u64, Array>,
     handles: usize,
     last: c_int,
     sticky: c_int,
@@ -102,17 +101,6 @@ pub(crate) fn missing(name: &'static str) -> c_int {
     })
 }
 
-/// A launch as the program asks for it.
-pub(crate) struct Wish {
-    pub(crate) function: *const c_void,
-    pub(crate) grid: Dim3,
-    pub(crate) block: Dim3,
-    pub(crate) cluster: Option<Dim3>,
-    pub(crate) shared: usize,
-    pub(crate) cooperative: bool,
-    pub(crate) arguments: *const *const c_void,
-}
-
 impl Runtime {
     fn new() -> Runtime {
         let name = std::env::var("HEIST_CUDA_DEVICE").unwrap_or_else(|_| "h200".to_owned());
@@ -131,6 +119,9 @@ impl Runtime {
             symbols: HashMap::new(),
             now_ns: 0.0,
             events: HashMap::new(),
+            graphs: Graphs::default(),
+            pools: HashMap::new(),
+            arrays: HashMap::new(),
             handles: 0x100,
             last: 0,
             sticky: 0,
@@ -142,6 +133,30 @@ impl Runtime {
     pub(crate) fn handle(&mut self) -> usize {
         self.handles += 1;
         self.handles
+    }
+
+    /// The array behind a handle.
+    pub(crate) fn array(&self, handle: u64) -> Result<&Array, c_int> {
+        self.arrays.get(&handle).ok_or(INVALID_VALUE)
+    }
+
+    /// Notes the time in an event.
+    pub(crate) fn record(&mut self, event: usize) {
+        // Two events never have the same time: programs divide by the difference.
+        self.now_ns += 1.0;
+        self.events.insert(event, self.now_ns);
+    }
+
+    /// Gives memory back.
+    pub(crate) fn free(&mut self, at: u64) -> Result<(), c_int> {
+        if at == 0 || self.heap.free(at) {
+            return Ok(());
+        }
+        self.report.remark(&format!(
+            "cudaFree of {at:#x}, where no allocation begins (given back already?): it returned \
+             cudaErrorInvalidValue (1)"
+        ));
+        Err(INVALID_VALUE)
     }
 
     /// The last error, which is cleared unless it is sticky.
@@ -309,8 +324,8 @@ impl Runtime {
     }
 
     /// The kernel behind a host function.
-    fn function(&self, host: *const c_void) -> Result<&Function, c_int> {
-        self.functions.get(&(host as usize)).ok_or(INVALID_FUNCTION)
+    fn function(&self, host: usize) -> Result<&Function, c_int> {
+        self.functions.get(&host).ok_or(INVALID_FUNCTION)
     }
 
     /// What blocks of a kernel need of the device, and how much dynamic shared memory it was allowed.
@@ -320,7 +335,7 @@ impl Runtime {
         threads: u32,
         dynamic: u32,
     ) -> Result<(Needs, u32), c_int> {
-        let function = self.function(host)?;
+        let function = self.function(host.addr())?;
         let program = self.modules[function.module].program.as_ref();
         let program = program.map_err(|_| NO_IMAGE)?;
         let needs = program.needs(&self.device, &function.name, threads, dynamic);
@@ -337,6 +352,27 @@ impl Runtime {
         }
         function.dynamic = bytes;
         Ok(())
+    }
+
+    /// The arguments of a launch by the kernel's own list: as many bytes as each parameter has.
+    pub(crate) fn arguments(
+        &self,
+        host: *const c_void,
+        from: *const *const c_void,
+    ) -> Result<Vec<Vec<u8>>, c_int> {
+        let function = self.function(host.addr())?;
+        let Ok(program) = &self.modules[function.module].program else {
+            return Ok(Vec::new());
+        };
+        let mut entries = program.module().entries();
+        let entry = entries.find(|entry| entry.name == *function.name);
+        let params = entry.map_or(&[][..], |entry| &entry.params);
+        let value = |(at, param): (usize, &heist_ptx::Variable)| {
+            let len = param.size().unwrap_or(0) as usize;
+            let at = raw::element(from, at).unwrap_or(std::ptr::null());
+            raw::bytes(at, len)
+        };
+        Ok(params.iter().enumerate().map(value).collect())
     }
 
     /// Runs a kernel, at once.
@@ -372,7 +408,7 @@ impl Runtime {
                 constants(&mut placed, program, number);
                 placed
             },
-            ..Arguments::new(parameters(program, &kernel, wish.arguments))
+            ..Arguments::new(wish.arguments.iter().cloned().map(Arg::Bytes))
         };
         let mut launch = Launch::new(wish.grid, wish.block).dynamic_shared(wish.shared as u32);
         if let Some(cluster) = wish.cluster {
@@ -430,20 +466,6 @@ fn constants(placed: &mut Vec<heist_launch::Placed>, program: &Program, number: 
         }
     }
     placed.retain(|one| !half(one.at));
-}
-
-/// The arguments by the kernel's own list: as many bytes as each parameter has.
-fn parameters(program: &Program, kernel: &str, from: *const *const c_void) -> Vec<Arg> {
-    let mut entries = program.module().entries();
-    let Some(entry) = entries.find(|entry| entry.name == *kernel) else {
-        return Vec::new();
-    };
-    let value = |(at, param): (usize, &heist_ptx::Variable)| {
-        let len = param.size().unwrap_or(0) as usize;
-        let at = raw::element(from, at).unwrap_or(std::ptr::null());
-        Arg::Bytes(raw::bytes(at, len))
-    };
-    entry.params.iter().enumerate().map(value).collect()
 }
 
 fn budget() -> Budget {

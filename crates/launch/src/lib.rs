@@ -19,6 +19,7 @@ pub mod placed;
 pub mod shape;
 pub mod tensor_map;
 pub mod text;
+pub mod texture;
 mod tiny;
 pub mod trace;
 
@@ -34,6 +35,7 @@ pub use tensor_map::{
     Fill, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap, TensorMapError,
 };
 pub use text::{ArgTextError, parse_arg, parse_values};
+pub use texture::{Outside, TexelFormat, TexelKind, Texture};
 pub use trace::{
     BlockSpan, Clock, Decision, DecisionKind, Summary, TileOrigin, TileSpan, Time, Trace,
 };

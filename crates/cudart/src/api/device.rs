@@ -1,7 +1,8 @@
 //! The device: how many there are (one), what it is like, and the last error.
 
 use crate::raw;
-use crate::runtime::{INVALID_DEVICE, INVALID_VALUE, call, runtime};
+use crate::runtime::{call, runtime};
+use crate::status::{INVALID_DEVICE, INVALID_VALUE};
 use heist_ptx::arch::Gpu;
 use std::ffi::{c_int, c_uint, c_void};
 

@@ -1,7 +1,10 @@
 //! Launches, and what is asked of kernels.
 
+use crate::operation::{Operation, Wish};
+use crate::perform::submit;
 use crate::raw;
-use crate::runtime::{INVALID_VALUE, Wish, call};
+use crate::runtime::call;
+use crate::status::INVALID_VALUE;
 use heist_launch::Dim3;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -85,6 +88,28 @@ pub(crate) extern "C" fn cudaGetFuncBySymbol(to: *mut *const c_void, host: *cons
     __cudaGetKernel(to, host)
 }
 
+/// Launches, or adds a node to the graph that the stream is captured into.
+fn launch(
+    config: &Config,
+    function: *const c_void,
+    arguments: *const *const c_void,
+    cooperative: bool,
+) -> c_int {
+    let all = (0..config.count as usize).filter_map(|at| raw::element(config.attributes, at));
+    let of = |id: c_uint| all.clone().find(|one| one.id == id).map(|one| one.value);
+    submit(config.stream, |runtime| {
+        Ok(Operation::Launch(Wish {
+            function: function.addr(),
+            grid: config.grid.into(),
+            block: config.block.into(),
+            cluster: of(CLUSTER).map(|value| Dim3::new(value[0], value[1], value[2])),
+            shared: config.shared,
+            cooperative: cooperative || of(COOPERATIVE).is_some_and(|value| value[0] != 0),
+            arguments: runtime.arguments(function, arguments)?,
+        }))
+    })
+}
+
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn __cudaLaunchKernel(
     function: *const c_void,
@@ -92,16 +117,9 @@ pub(crate) extern "C" fn __cudaLaunchKernel(
     block: Three,
     arguments: *const *const c_void,
     shared: usize,
-    _: *mut c_void,
+    stream: *mut c_void,
 ) -> c_int {
-    cudaLaunchKernel(
-        function,
-        grid,
-        block,
-        arguments,
-        shared,
-        std::ptr::null_mut(),
-    )
+    cudaLaunchKernel(function, grid, block, arguments, shared, stream)
 }
 
 #[unsafe(no_mangle)]
@@ -111,18 +129,10 @@ pub(crate) extern "C" fn cudaLaunchKernel(
     block: Three,
     arguments: *const *const c_void,
     shared: usize,
-    _: *mut c_void,
+    stream: *mut c_void,
 ) -> c_int {
-    let wish = Wish {
-        function,
-        grid: grid.into(),
-        block: block.into(),
-        cluster: None,
-        shared,
-        cooperative: false,
-        arguments,
-    };
-    call(|runtime| runtime.launch(&wish))
+    let config = Config::plain(grid, block, shared, stream);
+    launch(&config, function, arguments, false)
 }
 
 #[unsafe(no_mangle)]
@@ -132,18 +142,10 @@ pub(crate) extern "C" fn cudaLaunchCooperativeKernel(
     block: Three,
     arguments: *const *const c_void,
     shared: usize,
-    _: *mut c_void,
+    stream: *mut c_void,
 ) -> c_int {
-    let wish = Wish {
-        function,
-        grid: grid.into(),
-        block: block.into(),
-        cluster: None,
-        shared,
-        cooperative: true,
-        arguments,
-    };
-    call(|runtime| runtime.launch(&wish))
+    let config = Config::plain(grid, block, shared, stream);
+    launch(&config, function, arguments, true)
 }
 
 /// `cudaLaunchConfig_t`.
@@ -156,6 +158,19 @@ pub(crate) struct Config {
     stream: *mut c_void,
     attributes: *const Attribute,
     count: c_uint,
+}
+
+impl Config {
+    fn plain(grid: Three, block: Three, shared: usize, stream: *mut c_void) -> Config {
+        Config {
+            grid,
+            block,
+            shared,
+            stream,
+            attributes: std::ptr::null(),
+            count: 0,
+        }
+    }
 }
 
 /// `cudaLaunchAttribute`: an id, and 64 bytes whose meaning depends on it.
@@ -179,18 +194,7 @@ pub(crate) extern "C" fn cudaLaunchKernelExC(
     let Some(config) = raw::get(config) else {
         return INVALID_VALUE;
     };
-    let all = (0..config.count as usize).filter_map(|at| raw::element(config.attributes, at));
-    let of = |id: c_uint| all.clone().find(|one| one.id == id).map(|one| one.value);
-    let wish = Wish {
-        function,
-        grid: config.grid.into(),
-        block: config.block.into(),
-        cluster: of(CLUSTER).map(|value| Dim3::new(value[0], value[1], value[2])),
-        shared: config.shared,
-        cooperative: of(COOPERATIVE).is_some_and(|value| value[0] != 0),
-        arguments,
-    };
-    call(|runtime| runtime.launch(&wish))
+    launch(&config, function, arguments, false)
 }
 
 const MAX_DYNAMIC_SHARED: c_int = 8;

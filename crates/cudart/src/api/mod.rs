@@ -8,17 +8,27 @@
     reason = "the names are those of the library that this stands for"
 )]
 
+mod capture;
+mod copy;
 mod device;
 mod errors;
+mod graph;
+mod image;
 mod launch;
 mod memory;
+mod pool;
 mod register;
 mod stream;
 
+use capture::*;
+use copy::*;
 use device::*;
 use errors::*;
+use graph::*;
+use image::*;
 use launch::*;
 use memory::*;
+use pool::*;
 use register::*;
 use stream::*;
 

@@ -1,8 +1,12 @@
-//! Streams and events. Every call is synchronous: operations run in the order of the calls, which
-//! is one of the orders that streams allow, so there is nothing to wait for.
+//! Streams and events as such; `capture` has what is done with them. Every call is synchronous:
+//! operations run in the order of the calls, which is one of the orders that streams allow, so there
+//! is nothing to wait for.
 
+use crate::operation::{Host, Operation};
+use crate::perform::submit;
 use crate::raw;
-use crate::runtime::{INVALID_VALUE, call, runtime};
+use crate::runtime::{call, runtime};
+use crate::status::INVALID_VALUE;
 use std::ffi::{c_int, c_uint, c_void};
 
 type Handle = *mut c_void;
@@ -44,15 +48,8 @@ pub(crate) extern "C" fn cudaStreamCreateWithPriority(
 
 does_nothing! {
     cudaStreamDestroy(Handle);
-    cudaStreamSynchronize(Handle);
-    cudaStreamQuery(Handle);
-    cudaStreamWaitEvent(Handle, Handle, c_uint);
     cudaStreamAttachMemAsync(Handle, Handle, usize, c_uint);
-    cudaEventSynchronize(Handle);
-    cudaEventQuery(Handle);
     cudaEventDestroy(Handle);
-    cudaDeviceSynchronize();
-    cudaThreadSynchronize();
     cudaProfilerStart();
     cudaProfilerStop();
 }
@@ -68,57 +65,16 @@ pub(crate) extern "C" fn cudaEventCreateWithFlags(to: *mut Handle, _: c_uint) ->
 }
 
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn cudaEventRecord(event: Handle, _: Handle) -> c_int {
-    call(|runtime| {
-        // Two events never have the same time: programs divide by the difference.
-        runtime.now_ns += 1.0;
-        let now = runtime.now_ns;
-        runtime.events.insert(event.addr(), now);
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cudaEventRecordWithFlags(
-    event: Handle,
-    stream: Handle,
-    _: c_uint,
-) -> c_int {
-    cudaEventRecord(event, stream)
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cudaEventElapsedTime(to: *mut f32, start: Handle, end: Handle) -> c_int {
-    call(|runtime| {
-        let at = |event: Handle| runtime.events.get(&event.addr()).copied();
-        let (Some(start), Some(end)) = (at(start), at(end)) else {
-            return Err(INVALID_VALUE);
-        };
-        raw::put(to, ((end - start) / 1e6) as f32);
-        Ok(())
-    })
-}
-
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn cudaEventElapsedTime_v2(
-    to: *mut f32,
-    start: Handle,
-    end: Handle,
-) -> c_int {
-    cudaEventElapsedTime(to, start, end)
-}
-
-#[unsafe(no_mangle)]
 pub(crate) extern "C" fn cudaLaunchHostFunc(
-    _: Handle,
+    stream: Handle,
     function: Option<unsafe extern "C" fn(*mut c_void)>,
     data: *mut c_void,
 ) -> c_int {
-    if let Some(function) = function {
-        // SAFETY: the program passes a function and what it takes; no lock of ours is held.
-        unsafe { function(data) };
-    }
-    runtime().last_error(false)
+    submit(stream, |_| {
+        let function = function.ok_or(INVALID_VALUE)?;
+        let data = data.expose_provenance();
+        Ok(Operation::Host(Host { function, data }))
+    })
 }
 
 #[unsafe(no_mangle)]

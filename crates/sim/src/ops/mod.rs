@@ -13,6 +13,7 @@ pub(crate) mod matrix;
 pub(crate) mod mbarrier;
 pub(crate) mod memory;
 pub(crate) mod tcgen05;
+pub(crate) mod texture;
 pub(crate) mod warp;
 pub(crate) mod wgmma;
 
@@ -74,9 +75,8 @@ pub(crate) fn decode<'m>(d: &mut Decoder<'m>, i: &'m Instruction) -> Decoded<()>
         Family::Stack => stack::decode(d, i, &mods),
         Family::Video => video::decode(d, i, &mods),
         Family::TensorMemory => tcgen05::decode(d, i, &mods),
-        Family::Texture | Family::Multimem | Family::Internal => {
-            Err(d.unsupported(i, row.tested.reason()))
-        }
+        Family::Texture => texture::decode(d, i, &mods),
+        Family::Multimem | Family::Internal => Err(d.unsupported(i, row.tested.reason())),
     }
 }
 

@@ -317,7 +317,7 @@ impl Load {
 }
 
 /// Reports a load through the non-coherent path of what the kernel has written.
-fn check_read_only(cx: &mut Cx<'_>, group: &Group, contiguous: bool) {
+pub(crate) fn check_read_only(cx: &mut Cx<'_>, group: &Group, contiguous: bool) {
     if !cx.machine.options.checks.races {
         return;
     }

@@ -8,6 +8,8 @@ pub(crate) mod stack;
 mod store;
 mod word;
 
+pub(crate) use load::check_read_only;
+
 use crate::decode::mods::Mods;
 use crate::decode::{Decoded, Decoder};
 use heist_ptx::Instruction;
