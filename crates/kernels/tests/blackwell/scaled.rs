@@ -138,3 +138,30 @@ fn it_is_chosen_and_takes_bytes() {
     let text = error.expect_err("no tcgen05").to_string();
     assert!(text.contains("sm_100a"), "{text}");
 }
+
+/// Each block of a pair multiplies by the scales in its own tensor memory: those of columns that the
+/// second one has copied wrongly spoil its rows.
+#[test]
+fn the_second_block_of_a_pair_has_scales_of_its_own() {
+    let (device, target) = common::small("b200", 2);
+    let problem = mx(200, 128, 128, Output::F32);
+    let tiling = "tcgen05:256x128x64/2".parse().expect("a tile shape");
+    let job = job_with_tiling(&problem, tiling, None, target).expect("a job");
+    let mut prepared = prepared(job, problem, 5);
+    let text = prepared.job.steps[0].ptx();
+    let misplaced = |line: &str| match line.split_once("[%block_scale_b, {") {
+        Some((copy, rest)) => {
+            let (place, barrier) = rest.split_once("}]").expect("coordinates");
+            let (along, _) = place.rsplit_once(", ").expect("several");
+            format!("{copy}[%block_scale_b, {{{along}, %cluster_rank}}]{barrier}")
+        }
+        None => line.to_owned(),
+    };
+    let broken: Vec<String> = text.lines().map(misplaced).collect();
+    assert_ne!(broken, text.lines().collect::<Vec<_>>());
+    let broken = heist_ptx::Source::new("broken.ptx", broken.join("\n"));
+    prepared.job.steps[0].module = heist_ptx::parse(&broken).expect("PTX");
+    common::run(&mut prepared.job, &device, &Settings::default());
+    let difference = (prepared.verify)(&prepared.job).expect("a comparison");
+    assert!(!difference.within(prepared.bound), "{difference}");
+}

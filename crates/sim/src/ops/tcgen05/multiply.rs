@@ -240,14 +240,14 @@ impl Multiply {
             Ok(pred) => cx.pred(pred) >> lane & 1 != 0,
             Err(constant) => constant != 0,
         };
-        let Some((a, b)) = self.factors(cx, lane, &mut product) else {
+        let Some(factors) = self.factors(cx, lane, &mut product) else {
             return;
         };
         for (at, &rank) in product.ranks.iter().enumerate() {
             source::check(cx, rank, &product.lines[at]);
         }
         let disabled = self.disabled(cx, lane);
-        self.finish(cx, lane, product, (a, b), accumulate, &disabled);
+        self.finish(cx, lane, product, factors, accumulate, &disabled);
     }
 
     /// The key of products that are ordered with this one without a wait.
@@ -269,13 +269,14 @@ impl Multiply {
             | u64::from(self.usage.ws) << 57
     }
 
-    /// A with m rows and B with k, scaled; none where they can't be read.
+    /// A with m rows and B with k, scaled, and B as the second block of a pair scales it, where that
+    /// differs; none where they can't be read.
     fn factors(
         &self,
         cx: &mut Cx<'_>,
         lane: usize,
         product: &mut Product,
-    ) -> Option<(Numbers, Numbers)> {
+    ) -> Option<(Numbers, Numbers, Option<Numbers>)> {
         let form = product.form;
         let mut a = match &self.a {
             Left::Shared(slot) => {
@@ -307,12 +308,13 @@ impl Multiply {
                 ..matrix
             },
         );
+        let mut second = None;
         if let Some(scales) = &self.scales {
             let (sa, sb) = (
                 scales.a.eval(cx)[lane] as u32,
                 scales.b.eval(cx)[lane] as u32,
             );
-            product.scale(
+            second = product.scale(
                 cx,
                 TensorAddress::of(sa),
                 TensorAddress::of(sb),
@@ -320,7 +322,7 @@ impl Multiply {
                 &mut b,
             )?;
         }
-        Some((a, b))
+        Some((a, b, second))
     }
 
     /// For each block, the lanes that are left as they are.
@@ -344,7 +346,7 @@ impl Multiply {
         cx: &mut Cx<'_>,
         lane: usize,
         product: Product,
-        (mut a, mut b): (Numbers, Numbers),
+        (mut a, mut b, second): (Numbers, Numbers, Option<Numbers>),
         accumulate: bool,
         disabled: &[u128],
     ) {
@@ -373,7 +375,16 @@ impl Multiply {
                 d[at..at + len].copy_from_slice(tensor.row(lane, column, len));
             });
         }
-        form.multiply(&mut a, &mut b, accumulate.then_some(self.shift), &mut d);
+        let shift = accumulate.then_some(self.shift);
+        if let Some(mut second) = second {
+            // The rows of the second block follow those of the first.
+            let (mut whole, first) = (d.clone(), d.len() / 2);
+            form.multiply(&mut a.clone(), &mut second, shift, &mut whole);
+            form.multiply(&mut a, &mut b, shift, &mut d);
+            d[first..].copy_from_slice(&whole[first..]);
+        } else {
+            form.multiply(&mut a, &mut b, shift, &mut d);
+        }
         product.rows(|at, block, lane, column, len| {
             let off = disabled
                 .get(block)

@@ -155,7 +155,8 @@ impl Product {
         Some(fill.numbers())
     }
 
-    /// Multiplies the factors by what scales them.
+    /// Multiplies the factors by what scales them. Each block of a pair has the scales of all columns in
+    /// its own tensor memory: where those of the second one differ, B as it has it is returned, too.
     pub(super) fn scale(
         &mut self,
         cx: &mut Cx<'_>,
@@ -163,7 +164,7 @@ impl Product {
         sb: TensorAddress,
         a: &mut Numbers,
         b: &mut Numbers,
-    ) -> Option<()> {
+    ) -> Option<Option<Numbers>> {
         let Form {
             m,
             n,
@@ -179,6 +180,7 @@ impl Product {
         let of_pair = self.layout == Layout::B;
         let (rows, columns) = (m / blocks, if of_pair { n / 2 } else { n });
         let mut factors = [Vec::new(), Vec::new()];
+        let mut of_second = Vec::new();
         for (which, (at, number)) in [(sa, rows), (sb, columns)].into_iter().enumerate() {
             let span = Span {
                 halves: 0xff,
@@ -198,16 +200,31 @@ impl Product {
                     0 => (self.ranks[one / rows], one % rows, 0),
                     _ => (self.ranks[0], one % columns, 64 * (one / columns)),
                 };
-                let word = cx
-                    .tensor(rank)
-                    .word(within % 32 + upper, at.column + within / 32);
-                let bytes = word.to_le_bytes();
-                factors[which].extend((0..count).map(|at| scale.value(bytes[(id + at) % 4])));
+                let mut read = |rank, into: &mut Vec<f64>| {
+                    let column = at.column + within / 32;
+                    let word = cx.tensor(rank).word(within % 32 + upper, column);
+                    let bytes = word.to_le_bytes();
+                    into.extend((0..count).map(|at| scale.value(bytes[(id + at) % 4])));
+                };
+                read(rank, &mut factors[which]);
+                if let (1, [_, second]) = (which, &self.ranks[..]) {
+                    read(*second, &mut of_second);
+                }
             }
         }
         let [fa, fb] = factors;
         scale_rows(a, k, block, |row, at| fa[row * count + at]);
+        // Not a number is equal to itself here.
+        let bits = |all: &[f64]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let differs = !of_second.is_empty() && bits(&of_second) != bits(&fb);
+        let second = differs.then(|| {
+            let mut other = b.clone();
+            scale_columns(&mut other, n, block, |column, at| {
+                of_second[column * count + at]
+            });
+            other
+        });
         scale_columns(b, n, block, |column, at| fb[column * count + at]);
-        Some(())
+        Some(second)
     }
 }
