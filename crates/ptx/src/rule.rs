@@ -125,6 +125,7 @@ rules! {
     WARP_RACE = "R006" Error "two lanes of a warp race without a warp barrier between them";
     UNORDERED_FLAG = "R007" Error "a flag that is set or awaited without release and acquire";
     MIXED_SIZE = "R008" Warning "atomic accesses of different sizes to the same bytes";
+    LOST_UPDATE = "R009" Error "an update by strong accesses that may lose another thread's";
 
     // B: barriers, and everything else that threads do together.
     DIVERGENT_BARRIER = "B001" Error "a barrier that only a part of the warp reaches";

@@ -242,4 +242,6 @@ pub(crate) struct Watched {
     pub(crate) unset: Vec<Name>,
     /// Registers that may depend on a granted cluster's coordinates.
     pub(crate) lineage: usize,
+    /// Registers that may depend on what a strong load has read.
+    pub(crate) updates: usize,
 }

@@ -183,13 +183,23 @@ fn report_unseen(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict, d
         });
         return;
     };
-    let control = cx.blocks[rank as usize]
+    let (agent, control) = cx.blocks[rank as usize]
         .mbarriers
         .iter()
-        .any(|(_, barrier)| barrier.agent == conflict.agent && barrier.control);
+        .find(|(_, barrier)| barrier.has_stamped(conflict.agent))
+        .map_or((conflict.agent, false), |(_, barrier)| {
+            (barrier.agent, barrier.control)
+        });
     // A thread that has observed an earlier phase of the same mbarrier is late, not early.
-    let late = cx.warp.clock.has_heard_of(conflict.agent, lane as u8);
+    let late = cx.warp.clock.has_heard_of(agent, lane as u8);
+    let (by, clock, lane_of) = (conflict.agent, conflict.their_clock, conflict.their_lane);
+    let narrow = cx.warp.fences.has_missed(by, clock, lane_of);
     let (code, message, help) = match (control, late) {
+        _ if narrow => (
+            rule::NARROW_SCOPE,
+            "was sent by a peer block, and the wait for it says `.cta`, which does not hold that block",
+            "wait with `.acquire.cluster` for what a peer sends",
+        ),
         (true, true) => (
             rule::CLC_SLOT_OVERWRITTEN,
             "holds the answer to a later request than the one that was waited for",

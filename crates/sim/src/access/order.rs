@@ -4,6 +4,9 @@ use super::context::Cx;
 use super::group::{Group, Home};
 use crate::lanes::{LANES, Mask, each};
 use crate::race::access::{AccessKind, Scope};
+use crate::race::clock::SEVERAL;
+use crate::race::shadow::Seen;
+use crate::state::follow::Written;
 use std::sync::Arc;
 
 /// A key of a location that is the same for all blocks that can reach it.
@@ -75,6 +78,39 @@ pub(crate) fn read(cx: &mut Cx<'_>, group: &Group, order: Order) {
             }
         }
     }
+}
+
+/// Notes for each lane a strong write of another thread to what it reads, if nothing orders that write
+/// before the read. Only where somebody follows the values.
+pub(crate) fn note_missed(cx: &mut Cx<'_>, group: &Group) {
+    let Some(mut missed) = cx.warp.missed.take() else {
+        return;
+    };
+    for lane in each(group.mask) {
+        let offset = group.offsets[lane];
+        let bytes = ((1u128 << group.size) - 1) << (offset % 128);
+        let mut writes = Vec::new();
+        if let Some(region) = cx.region(group.home) {
+            let strong = |seen: &Seen| seen.write && seen.kind.scope().is_some();
+            let history = &region.history;
+            history.each(offset / 128, bytes, |seen| {
+                writes.extend(Some(seen).filter(strong))
+            });
+        }
+        let (clock, lane) = (&cx.warp.clock, lane as u8);
+        // Lanes of its own warp that wrote together may be this one.
+        let foreign =
+            |seen: &Seen| seen.agent != clock.agent || seen.lane != lane && seen.lane != SEVERAL;
+        let unknown =
+            |seen: &&Seen| foreign(seen) && !clock.knows(seen.agent, seen.clock, seen.lane, lane);
+        let found = writes.iter().find(unknown).map(|seen| Written {
+            agent: seen.agent,
+            lane: seen.lane,
+            pc: seen.pc,
+        });
+        missed[usize::from(lane)] = found;
+    }
+    cx.warp.missed = Some(missed);
 }
 
 /// Remembers which other block set the flag that is read.

@@ -3,6 +3,7 @@
 use super::address::Addr;
 use crate::special::Axis;
 use crate::state::follow::ClusterRegister;
+use crate::state::memory::window::Window;
 
 /// What a check needs to know of an operation, in rows of the kernel's window.
 #[derive(Debug, Default)]
@@ -21,6 +22,16 @@ pub(crate) struct Trail {
     pub(crate) place: Option<ClusterRegister>,
     /// The coordinates of a granted cluster that it writes: axis and row.
     pub(crate) first: Vec<(Axis, u32)>,
+    /// Where it goes, if it is a strong load or store; none for an atomic.
+    pub(crate) strong: Option<Strong>,
+}
+
+/// A strong load or store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Strong {
+    pub(crate) stores: bool,
+    pub(crate) window: Option<Window>,
+    pub(crate) addr: Addr,
 }
 
 /// What an operation does with the values that it reads.

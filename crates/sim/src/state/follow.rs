@@ -1,6 +1,8 @@
 //! Taint tracking: what is known of the followed registers.
 
+use super::memory::window::Window;
 use crate::lanes::Mask;
+use crate::race::clock::Agent;
 use crate::special::Axis;
 
 /// The origin of a value.
@@ -58,4 +60,21 @@ pub(crate) struct Followed {
     /// For the other lanes: the instruction that read an uninitialised register, and the number of
     /// that register.
     pub(crate) origin: Option<(u32, u32)>,
+}
+
+/// A strong load whose value may lack another thread's write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// The space that it names, and the address.
+    pub(crate) place: (Option<Window>, u64),
+    pub(crate) pc: u32,
+    pub(crate) lacks: Written,
+}
+
+/// A write, and who made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) agent: Agent,
+    pub(crate) lane: u8,
+    pub(crate) pc: u32,
 }

@@ -39,6 +39,9 @@ pub(crate) struct Mbarrier {
     pub(crate) latest: u64,
 }
 
+/// The bit by which the agent for what threads of peers send (`st.async`) differs from an mbarrier's own.
+const OF_PEERS: Agent = 1 << 30;
+
 /// The clocks that arrivals have released.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
@@ -176,6 +179,11 @@ impl Mbarrier {
         let mut over = Clock::default();
         over.learn(self.agent, Known::all(self.phase as u32 + 1));
         self.told.learn(&over, false);
+        if self.told.near.is_some() {
+            let mut over = Clock::default();
+            over.learn(self.agent ^ OF_PEERS, Known::all(self.phase as u32 + 1));
+            self.told.learn(&over, true);
+        }
         self.done = self.told.clone();
         phases.push((rank, offset, self.latest + 8));
         None
@@ -189,6 +197,17 @@ impl Mbarrier {
     /// The agent and clock of writes that complete in the present phase.
     pub(crate) fn stamp(&self) -> (Agent, u32) {
         (self.agent, self.phase as u32 + 1)
+    }
+
+    /// The same for what a thread sends itself: a wait must reach a peer to see what that one has sent.
+    pub(crate) fn stamp_from(&self, own: bool) -> (Agent, u32) {
+        let (agent, clock) = self.stamp();
+        (if own { agent } else { agent ^ OF_PEERS }, clock)
+    }
+
+    /// Whether writes of this agent complete here.
+    pub(crate) fn has_stamped(&self, agent: Agent) -> bool {
+        agent & !OF_PEERS == self.agent & !OF_PEERS
     }
 }
 

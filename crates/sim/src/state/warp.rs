@@ -113,6 +113,10 @@ pub(crate) struct Warp {
     pub(crate) lineage: Vec<[super::follow::Stock; crate::lanes::LANES]>,
     /// While a grant is decoded whose id is followed: which one each lane has.
     pub(crate) decoding: Option<Box<[Option<u32>; crate::lanes::LANES]>>,
+    /// The strong loads that followed registers come from, see [`crate::watch::update`].
+    pub(crate) updates: Vec<[Option<super::follow::Read>; crate::lanes::LANES]>,
+    /// While a load that is followed runs: what each lane's value may lack.
+    pub(crate) missed: Option<Box<[Option<super::follow::Written>; crate::lanes::LANES]>>,
     /// Its `wgmma` products.
     pub(crate) products: super::products::Products,
     /// The end of what each lane has allocated on its stack.
@@ -169,6 +173,7 @@ impl Warp {
         self.carry = 0;
         self.unset.fill(Default::default());
         self.lineage.fill([Default::default(); crate::lanes::LANES]);
+        self.updates.fill([None; crate::lanes::LANES]);
         self.stack = [0; crate::lanes::LANES];
         self.products = Default::default();
         self.fragments.clear();
@@ -218,6 +223,8 @@ impl Warp {
             unset: vec![Default::default(); code.watched.unset.len()],
             decoding: None,
             lineage: vec![[Default::default(); crate::lanes::LANES]; code.watched.lineage],
+            updates: vec![[None; crate::lanes::LANES]; code.watched.updates],
+            missed: None,
             products: Default::default(),
             stack: [0; crate::lanes::LANES],
             live: lanes,

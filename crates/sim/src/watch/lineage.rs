@@ -12,10 +12,10 @@
 //! The origin is tracked for each lane of each register that may depend on a coordinate, but not
 //! through memory.
 
-use super::body::{Body, around};
+use super::body::{Body, around, base_row};
 use crate::access::context::Cx;
 use crate::code::{Flow, Slot};
-use crate::decode::address::{Addr, Base};
+use crate::decode::address::Addr;
 use crate::decode::trail::Role;
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
@@ -24,7 +24,6 @@ use crate::state::follow::{ClusterRegister, Stock};
 use crate::state::memory::window::Window;
 use heist_launch::Dim3;
 use heist_ptx::rule;
-use rustc_hash::FxHashMap;
 
 /// How many addresses of tiles a cluster remembers.
 const MOST_PLACES: usize = 1 << 16;
@@ -34,30 +33,12 @@ pub(super) fn wrap(body: &mut Body<'_>) -> usize {
     if body.trails.iter().all(|trail| trail.first.is_empty()) {
         return 0;
     }
-    let mut numbers: FxHashMap<u32, u32> = FxHashMap::default();
-    for trail in body.trails {
+    let first = body.trails.iter().flat_map(|trail| {
         let decoded = trail.first.iter().map(|&(_, row)| row);
         let own = trail.writes.iter().copied();
-        for row in decoded.chain(own.filter(|_| trail.place.is_some())) {
-            let next = numbers.len() as u32;
-            numbers.entry(row).or_insert(next);
-        }
-    }
-    // Everything computed from those; what is loaded from memory is another matter.
-    loop {
-        let known = numbers.len();
-        for trail in body.trails.iter().filter(|trail| !trail.loads) {
-            if trail.reads.iter().any(|row| numbers.contains_key(row)) {
-                for &row in &trail.writes {
-                    let next = numbers.len() as u32;
-                    numbers.entry(row).or_insert(next);
-                }
-            }
-        }
-        if numbers.len() == known {
-            break;
-        }
-    }
+        decoded.chain(own.filter(|_| trail.place.is_some()))
+    });
+    let numbers = body.computed_from(first);
     for (at, trail) in body.trails.iter().enumerate() {
         let number = |row: &u32| numbers.get(row).copied();
         let writes: Vec<u32> = trail.writes.iter().filter_map(number).collect();
@@ -67,10 +48,7 @@ pub(super) fn wrap(body: &mut Body<'_>) -> usize {
                 .map(|n| (addr, n)),
             _ => None,
         };
-        // An operation that only computes another register is not a use.
-        let makes = trail.pure && !trail.writes.is_empty()
-            || matches!(trail.role, Role::Copies | Role::Moves | Role::Adds);
-        let uses: Vec<u32> = match makes {
+        let uses: Vec<u32> = match trail.only_computes() {
             true => Vec::new(),
             false => trail.reads.iter().filter_map(number).collect(),
         };
@@ -103,16 +81,6 @@ pub(super) fn wrap(body: &mut Body<'_>) -> usize {
         });
     }
     numbers.len()
-}
-
-/// The register of an address.
-fn base_row(addr: Addr) -> Option<u32> {
-    match addr.base {
-        Base::Long(slot) | Base::Word(slot) if !slot.is_constant() && !slot.is_special() => {
-            Some(slot.row())
-        }
-        _ => None,
-    }
 }
 
 /// An operation that touches a followed register.

@@ -8,6 +8,7 @@
 mod body;
 pub(crate) mod lineage;
 pub(crate) mod unset;
+pub(crate) mod update;
 
 use crate::code::Watched;
 pub(crate) use body::Body;
@@ -17,5 +18,6 @@ pub(crate) fn wrap(mut body: Body<'_>) -> Watched {
     Watched {
         unset: unset::wrap(&mut body),
         lineage: lineage::wrap(&mut body),
+        updates: update::wrap(&mut body),
     }
 }

@@ -10,6 +10,7 @@ use crate::decode::mods::{Mods, only, operands};
 use crate::decode::qualifier::{
     KNOWN, cost_of, elements, lanes_of, plain_word, reach_of, settle_window, window_of, write_bits,
 };
+use crate::decode::trail::Strong;
 use crate::decode::{Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{ALL, LANES, wide};
@@ -61,6 +62,11 @@ pub(super) fn decode(
         targets.push((slot, rows));
     }
     let order = Order::of(mods, Order::Weak);
+    d.trail.strong = (order != Order::Weak).then_some(Strong {
+        stores: false,
+        window,
+        addr,
+    });
     let word = plain_word(window, order, ty.bytes(), &targets).filter(|_| !mods.has("nc"));
     let load = Load {
         window,
@@ -181,6 +187,7 @@ impl Instr for Load {
                     // The acquire comes before the read itself.
                     if self.order != Order::Weak {
                         crate::access::order::read(cx, group, self.order);
+                        crate::access::order::note_missed(cx, group);
                         spun |= crate::access::order::spins(cx);
                     }
                     self.read_region(cx, group);

@@ -10,7 +10,7 @@ use crate::decode::mods::{Mods, only, operands};
 use crate::decode::qualifier::{
     KNOWN, cost_of, elements, lanes_of, plain_word, reach_of, read_bits, settle_window, window_of,
 };
-use crate::decode::trail::Role;
+use crate::decode::trail::{Role, Strong};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::engine::executable::Instr;
 use crate::lanes::{LANES, each};
@@ -51,6 +51,11 @@ pub(super) fn decode(
         sources.push(d.src_any(&operand, ty)?);
     }
     let order = Order::of(mods, Order::Weak);
+    d.trail.strong = (order != Order::Weak).then_some(Strong {
+        stores: true,
+        window,
+        addr,
+    });
     if matches!(window, None | Some(Window::Global)) {
         d.trail.role = Role::Stores(addr);
     }

@@ -15,7 +15,7 @@ use crate::ops::mbarrier::check_use;
 use crate::ops::memory::reduction::{op_of, type_of};
 use crate::race::access::AccessKind;
 use crate::state::flight::{Flight, What};
-use crate::state::mbarrier::{Mbarrier, Sender};
+use crate::state::mbarrier::Sender;
 use crate::state::users::Part;
 use heist_arith::atomic::{Op, Subnormals, Type};
 use heist_ptx::{Instruction, Operand, rule};
@@ -122,7 +122,7 @@ fn send(
         let stamp = happening.blocks[barrier_rank as usize]
             .mbarriers
             .get(barrier)
-            .map(Mbarrier::stamp);
+            .map(|barrier| barrier.stamp_from(sender.own));
         let block = &mut happening.blocks[rank as usize];
         block.flights.land(id);
         let region = &mut block.shared;
