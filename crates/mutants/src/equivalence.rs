@@ -8,7 +8,7 @@
 use crate::flow::is_last;
 use crate::judge::{Original, Place};
 use crate::mutation::{Change, Mutant, instruction};
-use crate::order::{ordering, without};
+use crate::order::{is_repeated, ordering, without};
 
 /// Other instructions that are taken away one at a time, the nearest first.
 const NEAREST: usize = 12;
@@ -46,8 +46,21 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
         Change::Behind(_, line) if is_fenced_by_all(mutant, *line, originals) => {
             Some("all threads that meet there fence behind the barrier instead of before it")
         }
+        Change::Behind(past, _) if is_block_barrier(mutant) && is_own_wait(past) => Some(
+            "a thread waits for what it has started before it meets the others, not behind that",
+        ),
         Change::Behind(past, line) if is_only_passed(mutant, past, *line, originals) => {
             Some("what it changes places with conflicts with nothing that another thread does")
+        }
+        Change::Behind(past, line) if is_passed_unharmed(mutant, past, *line, originals) => Some(
+            "nothing that another thread does before conflicts with what it changes places with, whatever barriers are gone",
+        ),
+        Change::Weaker("acquire" | "release" | "acq_rel", "relaxed")
+            if is_atomic(mutant) && originals.iter().all(Original::needs_no_flags) =>
+        {
+            Some(
+                "no atomic hands anything over: with all of them relaxed and without fences, nothing is found",
+            )
         }
         _ if has_nothing_behind(mutant, originals) => {
             Some("nothing is touched behind it until the kernel ends")
@@ -90,10 +103,31 @@ fn is_fenced_by_all(mutant: &Mutant, line: usize, originals: &[Original<'_>]) ->
         && originals.iter().all(|one| one.meets_only_at(line))
 }
 
-/// Whether a barrier changes places with one access that hands nothing over itself and needs no order.
-/// What the barrier orders before all that follows is ordered as before: threads of the block that see the
-/// end of a copy have come by the barrier, too.
-fn is_only_passed(mutant: &Mutant, past: &str, line: usize, originals: &[Original<'_>]) -> bool {
+/// Whether threads of a block wait for each other at what a mutant has moved.
+fn is_block_barrier(mutant: &Mutant) -> bool {
+    ["bar.sync", "barrier.sync"]
+        .iter()
+        .any(|start| mutant.opcode.starts_with(start))
+}
+
+fn is_atomic(mutant: &Mutant) -> bool {
+    mutant.opcode.starts_with("atom.") || mutant.opcode.starts_with("red.")
+}
+
+/// Whether a thread waits there for its own copies, loads or products. They come to their end by
+/// themselves, so it may wait sooner.
+fn is_own_wait(opcode: &str) -> bool {
+    let waits = [
+        "cp.async.wait_",
+        "cp.async.bulk.wait_group",
+        "wgmma.wait_group",
+        "tcgen05.wait",
+    ];
+    waits.iter().any(|start| opcode.starts_with(start))
+}
+
+/// Whether an access hands nothing over itself.
+fn hands_nothing_over(opcode: &str) -> bool {
     let plain = [
         "ld.",
         "st.",
@@ -113,13 +147,70 @@ fn is_only_passed(mutant: &Mutant, past: &str, line: usize, originals: &[Origina
         "wait",
         "mbarrier.arrive",
     ];
-    let barrier =
-        mutant.opcode.starts_with("bar.sync") || mutant.opcode.starts_with("barrier.sync");
-    barrier
-        && plain.iter().any(|start| past.starts_with(start))
-        && !hands_over.iter().any(|word| past.contains(word))
+    plain.iter().any(|start| opcode.starts_with(start))
+        && !hands_over.iter().any(|word| opcode.contains(word))
+}
+
+/// Whether a barrier changes places with one access that hands nothing over itself and needs no order.
+/// What the barrier orders before all that follows is ordered as before: threads of the block that see the
+/// end of a copy have come by the barrier, too.
+fn is_only_passed(mutant: &Mutant, past: &str, line: usize, originals: &[Original<'_>]) -> bool {
+    is_block_barrier(mutant)
+        && hands_nothing_over(past)
         && originals.iter().all(|one| one.meets_only_at(mutant.line))
         && originals.iter().all(|one| one.needs_no_order_at(line))
+}
+
+/// Whether a barrier that all threads come by once changes places with an access that conflicts with
+/// nothing before the barrier. What comes behind is ordered as before. An arrival may be passed, too, where
+/// nobody has counted at its mbarrier before: those who wait for it have come by the barrier.
+fn is_passed_unharmed(
+    mutant: &Mutant,
+    past: &str,
+    line: usize,
+    originals: &[Original<'_>],
+) -> bool {
+    let Some(text) = originals.first().map(Original::text) else {
+        return false;
+    };
+    let harmless =
+        hands_nothing_over(past) || past.starts_with("mbarrier.inval") || counts_first(text, line);
+    is_block_barrier(mutant)
+        && harmless
+        && !is_repeated(text, mutant.line)
+        && originals.iter().all(|one| one.meets_only_at(mutant.line))
+        && originals
+            .iter()
+            .all(|one| one.needs_no_barrier_before(mutant, line))
+}
+
+/// Whether a line arrives at an mbarrier of its own block, and no line above counts at that one.
+fn counts_first(text: &str, line: usize) -> bool {
+    let counting = [
+        "mbarrier.arrive",
+        "mbarrier.expect_tx",
+        "mbarrier.complete_tx",
+        "cp.async.mbarrier",
+        "tcgen05.commit",
+    ];
+    let counts = |opcode: &str| {
+        counting.iter().any(|start| opcode.starts_with(start)) || opcode.contains("complete_tx")
+    };
+    let Some(own) = text.lines().nth(line - 1).and_then(instruction) else {
+        return false;
+    };
+    let place = own
+        .rest
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
+    let Some((place, _)) = place else {
+        return false;
+    };
+    let place = format!("[{place}]");
+    let mut above = text.lines().take(line - 1).filter_map(instruction);
+    own.opcode.starts_with("mbarrier.arrive")
+        && !own.opcode.contains("cluster")
+        && !above.any(|one| counts(one.opcode) && one.rest.contains(&place))
 }
 
 /// Whether an instruction orders something before what comes behind it, in its own thread or for a
@@ -198,5 +289,24 @@ impl Redundant {
             })?;
             Some(Redundant { lines, found })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arrival_is_the_first_at_its_mbarrier() {
+        let text = "\
+    mbarrier.init.shared::cta.b64 [b], 1;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [a], 16;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [b], 16;
+    mbarrier.arrive.shared::cta.b64 _, [b];
+    mbarrier.arrive.shared::cluster.b64 _, [c];
+";
+        assert!(counts_first(text, 2) && counts_first(text, 3));
+        assert!(!counts_first(text, 1) && !counts_first(text, 4));
+        assert!(!counts_first(text, 5), "of another block");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::flow::renumbered;
 use crate::mutation::Mutant;
-use crate::order::{raced_to, trapped, unordered};
+use crate::order::{raced_to, trapped, unordered, without_barriers_above, without_flags};
 use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
@@ -170,14 +170,33 @@ impl<'f> Original<'f> {
         if !trapped(self.text(), line).is_some_and(|probe| self.stops_at(&probe, line)) {
             return true;
         }
-        let text = unordered(self.text());
-        let source = Source::new(self.file.source.name(), &*text);
+        self.says_nothing_of(&unordered(self.text()), line)
+    }
+
+    /// Whether the access of a line of the original that a mutant's barrier has been moved behind conflicts
+    /// with nothing that another thread does before the barrier. All barriers above are gone, too, so that
+    /// none of them hides it.
+    pub(crate) fn needs_no_barrier_before(&self, mutant: &Mutant, line: usize) -> bool {
+        let text = without_barriers_above(&mutant.text, mutant.line);
+        self.says_nothing_of(&text, mutant.line_of(line))
+    }
+
+    /// Whether a text comes by a line, and nothing that is found names it.
+    fn says_nothing_of(&self, text: &str, line: usize) -> bool {
+        let source = Source::new(self.file.source.name(), text);
         let here = |span: Span| source.position(span).line as usize == line;
         let names = |one: Diagnostic| here(one.span) || one.others.iter().any(|it| here(it.span));
-        let found = self.diagnostics(&text);
-        let probe = trapped(&text, line);
+        let found = self.diagnostics(text);
+        let probe = trapped(text, line);
         probe.is_some_and(|probe| self.stops_at(&probe, line))
             && found.is_some_and(|mut found| !found.any(names))
+    }
+
+    /// Whether nothing is found without any fence and with relaxed atomics: no thread learns by one what
+    /// another has done.
+    pub(crate) fn needs_no_flags(&self) -> bool {
+        let found = without_flags(self.text()).and_then(|text| self.findings(&text));
+        found.is_some_and(|found| found.is_empty())
     }
 
     /// Whether the trap of a line is what stops a text.

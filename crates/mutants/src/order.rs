@@ -66,11 +66,48 @@ pub(crate) fn trapped(text: &str, line: usize) -> Option<String> {
     Some(lines.join("\n") + "\n")
 }
 
+/// The text without the block's barriers above a line.
+pub(crate) fn without_barriers_above(text: &str, line: usize) -> String {
+    let lines = text.lines().enumerate().map(|(at, whole)| {
+        let barrier = instruction(whole).filter(|one| at + 1 < line && one.is_barrier());
+        barrier.map_or_else(|| whole.to_owned(), |one| one.removed())
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// The modifiers of accesses that others may meet at without a race.
+const STRENGTH: &[&str] = &[
+    "acquire", "release", "relaxed", "volatile", "sys", "gpu", "cluster", "cta",
+];
+
+/// The text without fences and with every atomic relaxed. None where a load or store is strong: it may
+/// be a flag.
+pub(crate) fn without_flags(text: &str) -> Option<String> {
+    let lines = text.lines().map(|whole| {
+        let Some(line) = instruction(whole) else {
+            return Some(whole.to_owned());
+        };
+        let mut parts = line.opcode.split('.');
+        Some(match parts.next()? {
+            "ld" | "st" if parts.any(|part| STRENGTH.contains(&part)) => return None,
+            "fence" | "membar" => line.removed(),
+            "atom" | "red" => {
+                let relax = |part| match part {
+                    "acquire" | "release" | "acq_rel" => "relaxed",
+                    part => part,
+                };
+                let relaxed: Vec<&str> = line.opcode.split('.').map(relax).collect();
+                line.with(&relaxed.join("."), line.rest)
+            }
+            _ => whole.to_owned(),
+        })
+    });
+    let lines: Option<Vec<String>> = lines.collect();
+    Some(lines?.join("\n") + "\n")
+}
+
 /// The text without any order: every ordering instruction gone, every load and store weak.
 pub(crate) fn unordered(text: &str) -> String {
-    const STRENGTH: &[&str] = &[
-        "acquire", "release", "relaxed", "volatile", "sys", "gpu", "cluster", "cta",
-    ];
     let lines = text.lines().map(|whole| match instruction(whole) {
         Some(line) if line.orders() => line.removed(),
         Some(line) if line.opcode.starts_with("ld.") || line.opcode.starts_with("st.") => {
@@ -83,13 +120,21 @@ pub(crate) fn unordered(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Whether a branch behind a line leads to before it.
-fn is_repeated(text: &str, line: usize) -> bool {
+/// Whether a branch behind a line leads to before it. Of several labels of one name, each in braces of its
+/// own, the last one above a branch is meant.
+pub(crate) fn is_repeated(text: &str, line: usize) -> bool {
     let label = |whole: &str| whole.trim().strip_suffix(':').map(str::to_owned);
     let above: Vec<String> = text.lines().take(line).filter_map(label).collect();
-    text.lines().skip(line).filter_map(instruction).any(|one| {
-        let target = one.rest.trim().trim_end_matches(';').trim();
-        one.opcode.starts_with("bra") && above.iter().any(|label| label == target)
+    let mut below = Vec::new();
+    text.lines().skip(line).any(|whole| {
+        below.extend(label(whole));
+        instruction(whole).is_some_and(|one| {
+            let target = one.rest.trim().trim_end_matches(';').trim();
+            let is_target = |label: &String| label == target;
+            one.opcode.starts_with("bra")
+                && above.iter().any(is_target)
+                && !below.iter().any(is_target)
+        })
     })
 }
 
@@ -114,6 +159,19 @@ mod tests {
         assert_eq!(raced.lines().count(), text.lines().count());
         assert_eq!(raced_to(&format!("{text}    @p bra a;\n"), 2), None);
         assert!(raced_to(&format!("{text}    @p bra b;\n"), 2).is_some());
+        let scoped = format!("{text}    {{\n    a:\n    @p bra a;\n    }}\n");
+        assert!(raced_to(&scoped, 2).is_some(), "another label of that name");
+    }
+
+    #[test]
+    fn flags_and_barriers_are_taken_away() {
+        let text = "    fence.acq_rel.gpu;\n    @p atom.global.gpu.acq_rel.max.s32 o, [a], v;\n";
+        let relaxed = "    // removed\n    @p atom.global.gpu.relaxed.max.s32 o, [a], v;\n";
+        assert_eq!(without_flags(text).as_deref(), Some(relaxed));
+        assert_eq!(without_flags("    ld.volatile.global.u32 v, [a];\n"), None);
+        let text = "    bar.sync 0;\n    bar.warp.sync -1;\n    barrier.sync 1;\n    bar.sync 0;\n";
+        let rest = "    // removed\n    bar.warp.sync -1;\n    // removed\n    bar.sync 0;\n";
+        assert_eq!(without_barriers_above(text, 4), rest);
     }
 
     #[test]
