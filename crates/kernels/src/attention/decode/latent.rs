@@ -102,6 +102,9 @@ pub(super) fn emit<'k, T: Element>(
     });
 }
 
+/// Loads of queries that a thread has on their way at a time.
+const AT_ONCE: u32 = 6;
+
 /// Fills the tile of queries, panel below panel, by all warps that multiply. Rows past the last are zeros.
 fn fill_queries<'k, T: Element>(
     k: &Kernel<'k>,
@@ -110,29 +113,39 @@ fn fill_queries<'k, T: Element>(
     part: &Part<'k>,
     queries: &SharedTile<'k, T>,
 ) {
-    let chunks = shape.head_dim / 8;
+    let (chunks, threads) = (shape.head_dim / 8, 32 * shape.consumers());
     let rows = part.rows(args.group);
-    k.for_step(
-        k.thread_index(),
-        ROWS * chunks,
-        32 * shape.consumers(),
-        |index| {
-            let (row, chunk) = (index / chunks, index % chunks);
-            let words = [(); 4].map(|()| k.var(0u32));
-            k.if_(row.lt(rows), || {
-                let from = args.q.cast::<T>().at(part.query(args, row)).at(chunk * 8);
-                for (word, value) in words
-                    .iter()
-                    .zip(from.cast::<u32>().load_vec_readonly::<4>())
-                {
-                    word.set(value);
-                }
+    let all = ROWS * chunks;
+    k.for_step(k.thread_index(), all, AT_ONCE * threads, |first| {
+        let places: Vec<_> = (0..AT_ONCE)
+            .map(|trip| {
+                let index = first + trip * threads;
+                (index, index / chunks, index % chunks)
+            })
+            .collect();
+        let loaded: Vec<_> = places
+            .iter()
+            .map(|&(_, row, chunk)| {
+                let words = [(); 4].map(|()| k.var(0u32));
+                // Rows past the tile's are past the last, too.
+                k.if_(row.lt(rows.min(ROWS)), || {
+                    let from = args.q.cast::<T>().at(part.query(args, row)).at(chunk * 8);
+                    let values = from.cast::<u32>().load_vec_readonly::<4>();
+                    for (word, value) in words.iter().zip(values) {
+                        word.set(value);
+                    }
+                });
+                words
+            })
+            .collect();
+        for ((index, row, chunk), words) in places.into_iter().zip(loaded) {
+            k.if_(index.lt(all), || {
+                let to = queries.chunk((chunk / 8) * ROWS + row, chunk % 8);
+                to.cast::<u32>()
+                    .store_vec(words.map(heist_builder::Var::get));
             });
-            let to = queries.chunk((chunk / 8) * ROWS + row, chunk % 8);
-            to.cast::<u32>()
-                .store_vec(words.map(heist_builder::Var::get));
-        },
-    );
+        }
+    });
 }
 
 /// What one warpgroup has of a tile: all rows, half of the columns of the results.
