@@ -435,6 +435,13 @@ impl Runtime {
             }
             Err(found) => {
                 self.report.launch(&name, &kernel, &shape, 0.0, &found);
+                // The functions with which device code launches kernels begin so.
+                if found.iter().any(|one| one.message.contains("`__cudaCDP")) {
+                    self.report.remark(&format!(
+                        "`{kernel}` launches kernels by itself (dynamic parallelism), which is \
+                         not there: launch them from the host in a test build"
+                    ));
+                }
                 Err(refusal(&found))
             }
         }

@@ -160,6 +160,10 @@ fn programs_run_as_they_are() {
             String::from_utf8_lossy(&ended.stderr)
         );
         assert!(ended.status.success(), "{told}");
+        if let Some(part) = program.says("remarks") {
+            let mut all = lines.iter().filter_map(|line| line["remark"].as_str());
+            assert!(all.any(|remark| remark.contains(part)), "{told}");
+        }
         match program.says("breaks") {
             None => assert!(found.is_empty(), "{told}"),
             Some(code) => {
