@@ -114,8 +114,8 @@ def copy_rate():
     """TB/s of a copy of 1 GB."""
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     to = torch.empty_like(source)
-    graph, calls = graph_of([lambda: to.copy_(source)])
-    return 2 * source.numel() * calls / timed(graph.replay)[0] / 1e6
+    # Not in a graph, where a copy went at two thirds of this.
+    return 2 * source.numel() / timed(lambda: to.copy_(source))[0] / 1e6
 
 
 if __name__ == "__main__":
