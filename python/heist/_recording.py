@@ -18,15 +18,9 @@ from typing import Any
 
 import pytest
 
+from heist import _recorder
+
 _REPORT = "HEIST_RECORD_REPORT"
-_LIBRARY = "libheist_recorder.so"
-
-
-def library() -> pathlib.Path | None:
-    """The recorder: as the environment says, or as it came with this package."""
-    named = os.environ.get("HEIST_RECORDER")
-    path = pathlib.Path(named) if named else pathlib.Path(__file__).with_name(_LIBRARY)
-    return path.resolve() if path.is_file() else None
 
 
 def is_on() -> bool:
@@ -44,10 +38,10 @@ def run_with_recorder(config: pytest.Config) -> int:
         raise pytest.UsageError("--heist runs kernels on a simulated GPU, and --heist-record keeps what a real one does: choose one")
     if config.getoption("--heist-record-launch") < 1:
         raise pytest.UsageError("--heist-record-launch counts from 1")
-    found = library()
+    found = _recorder.library()
     if found is None:
         raise pytest.UsageError(
-            f"--heist-record needs {_LIBRARY}, and this installation has none: it is in Heist's wheel for Linux on x86-64, "
+            f"--heist-record needs {_recorder.FILE}, and this installation has none: it is in Heist's wheel for Linux on x86-64, "
             "or build it with `cargo build -p heist-recorder` and say where it is with HEIST_RECORDER"
         )
     before = os.environ.get("LD_PRELOAD")

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from heist import _recording
+from heist import _recorder
 
 GPU = pathlib.Path(__file__).parents[2] / "crates" / "gpu" / "tests"
 pytestmark = pytest.mark.skipif(
@@ -96,7 +96,7 @@ def run(folder, *words):
 
 
 def test_the_library_came_with_the_package():
-    assert _recording.library() is not None
+    assert _recorder.library() is not None
 
 
 def test_each_test_leaves_a_record_that_replays(folder):
