@@ -11,7 +11,9 @@ pub(crate) fn now() -> String {
 /// A moment, by the seconds since 1970 began.
 fn in_words(seconds: u64) -> String {
     let (mut days, time) = (seconds / 86_400, seconds % 86_400);
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     loop {
         let length = 365 + u64::from(leap(year));

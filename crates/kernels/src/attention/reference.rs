@@ -378,6 +378,7 @@ pub(super) fn tables(job: &Job) -> Tables {
 mod tests {
     use super::super::problem::Mask;
     use super::*;
+    use heist_launch::ElementType;
 
     #[test]
     fn equal_scores_average_what_is_seen() {
