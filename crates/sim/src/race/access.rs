@@ -42,6 +42,12 @@ impl AccessKind {
         }
     }
 
+    /// Whether it is a read-modify-write.
+    #[inline]
+    pub(crate) fn is_atomic(self) -> bool {
+        matches!(self, AccessKind::Atomic(..))
+    }
+
     /// Whether it goes through the async proxy.
     #[inline]
     pub(crate) fn by_proxy(self) -> bool {

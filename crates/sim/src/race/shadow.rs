@@ -69,6 +69,10 @@ pub(crate) struct Line {
     more: Option<Box<Traces>>,
 }
 
+/// Values that read-modify-writes of one agent have left in one epoch and that are told apart: a spin
+/// lock has one for each turn. Beyond it, who has seen the latest is not known to come after it.
+const MOST_ALIKE: usize = 8;
+
 /// The traces of a line that has seen more than one plain access.
 #[derive(Clone, Debug, Default)]
 struct Traces {
@@ -213,14 +217,19 @@ impl Line {
         let more = self.more.get_or_insert_default();
         more.list.extend(self.plain.take());
         let mut conflict = None;
-        let mut own = usize::MAX;
+        let (mut own, mut alike, mut latest) = (usize::MAX, 0, usize::MAX);
         let (mut dead, mut quiet) = (false, !access.write);
         for (at, trace) in more.list.iter_mut().enumerate() {
             let same = trace.is_of(access, agent, now);
             if same {
                 own = at;
-            } else if trace.carried & access.bytes != 0 {
-                trace.meet(access, (agent, now), geography);
+            } else {
+                if access.kind.is_atomic() && trace.is_like(access, agent, now) {
+                    (alike, latest) = (alike + 1, at);
+                }
+                if trace.carried & access.bytes != 0 {
+                    trace.meet(access, (agent, now), geography);
+                }
             }
             if !(trace.write || access.write) {
                 continue;
@@ -247,6 +256,9 @@ impl Line {
             }
         }
         more.quiet = quiet;
+        if own == usize::MAX && alike >= MOST_ALIKE {
+            own = latest;
+        }
         if own == usize::MAX {
             if dead {
                 more.retain(|trace| trace.bytes != 0);

@@ -69,7 +69,7 @@ impl Trace {
     /// it and who has put it there last are strong towards each other, or puts an end to it.
     #[cold]
     pub(super) fn meet(&mut self, access: &Access<'_>, by: (Agent, u32), geography: Geography) {
-        let modifies = matches!(access.kind, AccessKind::Atomic(..));
+        let modifies = access.kind.is_atomic();
         let (agent, clock) = by;
         let overlap = self.carried & access.bytes;
         for cell in each(cell_mask(overlap, access.shift, access.first)) {
@@ -138,22 +138,32 @@ impl Trace {
     /// somebody has seen does not: who has seen the one has not seen the other.
     #[inline(always)]
     pub(super) fn is_of(&self, access: &Access<'_>, agent: Agent, now: u32) -> bool {
+        self.is_like(access, agent, now) && (!access.write || self.goes_on_with(access))
+    }
+
+    /// Whether an access is by the same agent, in the same epoch and of the same kind.
+    #[inline(always)]
+    pub(super) fn is_like(&self, access: &Access<'_>, agent: Agent, now: u32) -> bool {
         self.agent == agent
             && self.clock == now
             && self.write == access.write
             && self.kind == access.kind
             && self.shift == access.shift
             && self.first == access.first
-            && (self.observers.is_empty() || !self.is_ended_by(access))
     }
 
-    /// Whether a write puts an end to a value that somebody has seen. A read-modify-write goes on
-    /// with it.
-    #[cold]
-    fn is_ended_by(&self, access: &Access<'_>) -> bool {
-        let strong = access.write && matches!(access.kind, AccessKind::Strong(_));
-        let mut observers = self.observers.iter();
-        strong && observers.any(|one| one.bytes & access.bytes != 0)
+    /// Whether a write leaves those who have seen the value of this trace, or will see it, right
+    /// about both. A read-modify-write does, unless another write has come between the two.
+    #[inline]
+    fn goes_on_with(&self, access: &Access<'_>) -> bool {
+        match access.kind {
+            AccessKind::Atomic(..) => self.hidden_by(access) == 0,
+            AccessKind::Strong(_) => {
+                let mut observers = self.observers.iter();
+                !observers.any(|one| one.bytes & access.bytes != 0)
+            }
+            _ => true,
+        }
     }
 
     /// Whether the same warp comes again, every lane to where it was: the usual case.
