@@ -16,20 +16,32 @@ fn in_words(part: &str) -> &str {
     }
 }
 
-/// The order of the runs, fastest first, within each device: indices.
+/// Whether runs are the steps of one problem, and no rivals: each has the name of its kernel, and not
+/// of a schedule.
+fn are_steps(runs: &[Run<'_>]) -> bool {
+    runs.len() > 1 && runs.iter().all(|run| run.name == run.trace.kernel)
+}
+
+/// The order of the runs, fastest first, within each device: indices. Steps stay in their order.
 pub fn ranked(runs: &[Run<'_>]) -> Vec<usize> {
     let first_on = |at: usize| {
         runs.iter()
             .position(|run| run.trace.device == runs[at].trace.device)
     };
     let mut order: Vec<usize> = (0..runs.len()).collect();
+    if are_steps(runs) {
+        return order;
+    }
     order.sort_by_key(|&at| (first_on(at), runs[at].trace.makespan(), at));
     order
 }
 
 /// The fastest run on each device and where the slowest loses its time, or where the time of a
-/// single run goes.
+/// single run goes, or of the longest of several steps.
 pub fn story(runs: &[Run<'_>]) -> String {
+    if are_steps(runs) {
+        return steps(runs);
+    }
     let order = ranked(runs);
     let mut sentences = Vec::new();
     for group in order.chunk_by(|&a, &b| runs[a].trace.device == runs[b].trace.device) {
@@ -45,6 +57,17 @@ pub fn story(runs: &[Run<'_>]) -> String {
         true => "Nothing was recorded.".to_owned(),
         false => sentences.join(" "),
     }
+}
+
+fn steps(runs: &[Run<'_>]) -> String {
+    let all: f64 = runs.iter().map(|run| run.trace.makespan().ns()).sum();
+    let longest = runs.iter().max_by_key(|run| run.trace.makespan());
+    format!(
+        "{} kernels run one after the other, {} in all. {}",
+        runs.len(),
+        Time::from_ns_f64(all),
+        longest.map(alone).unwrap_or_default()
+    )
 }
 
 fn alone(run: &Run<'_>) -> String {
@@ -151,6 +174,23 @@ mod tests {
             story(&[Run::new("static", &only)]),
             "static takes 9.00 us on sim:b200: multiprocessors work 67% of that time; what costs most \
              besides is the tail, when some multiprocessors have nothing left to do (33%)."
+        );
+    }
+
+    #[test]
+    fn steps_of_one_problem_are_no_rivals() {
+        let (mut long, mut short) = (
+            trace("sim:b200", &[9000, 3000]),
+            trace("sim:b200", &[1000, 1000]),
+        );
+        (long.kernel, short.kernel) = ("long".to_owned(), "short".to_owned());
+        let runs = [Run::new("long", &long), Run::new("short", &short)];
+        assert_eq!(ranked(&runs), [0, 1], "in the order of their launches");
+        assert_eq!(
+            story(&runs),
+            "2 kernels run one after the other, 10.00 us in all. long takes 9.00 us on sim:b200: \
+             multiprocessors work 67% of that time; what costs most besides is the tail, when some \
+             multiprocessors have nothing left to do (33%)."
         );
     }
 
