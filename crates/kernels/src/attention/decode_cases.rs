@@ -80,6 +80,8 @@ impl Cases {
             (problem.kv_heads, problem.cache) = (kv_heads, Cache::Latent);
             (problem.value_dim, problem.dtype) = (Some(values), Dtype::Bf16);
             problem.layout = [Layout::Rows, Layout::Heads][index];
+            // Scores so far apart that a later stage raises what is subtracted from them.
+            problem.scale = [Some(8.0), None][index];
             problem.lengths = Lengths::Same {
                 batch: 1 + index as u32,
                 queries: 1 + index as u32,
@@ -215,6 +217,8 @@ impl Cases {
             problem.dtype = Dtype::ALL[(index / 3) % 2];
             problem.weights = exact(problem.dtype);
             problem.output = [Output::Same, Output::F32][(index / 2) % 2];
+            // Scores so far apart that a later stage raises what is subtracted from them.
+            problem.scale = [None, Some(8.0)][index % 2];
             self.dealt(&problem, blocks, least);
             if index % 3 == 0 {
                 self.on_decode(&problem, |shape, grid| (shape, grid));
