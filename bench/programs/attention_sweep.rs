@@ -8,13 +8,15 @@
 //! A set is `small`, `large`, `wide`, `feeds`, `ladder`, `anchors` or `precision`;
 //! all of them unless given.
 
+mod launches;
+
 use heist_builder::Arch;
+use heist_kernels::Target;
 use heist_kernels::attention::{
     Config, Dtype, Feed, Mask, MaskKind, Problem, Rung, Weights, job, schedule,
 };
-use heist_kernels::{Job, KernelError, Target};
-use heist_launch::{Arg, BufferRef, Role};
-use serde_json::{Value, json};
+use launches::describe;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -295,70 +297,6 @@ fn cases(set: &str) -> Vec<(Problem, Vec<Config>)> {
     cases
 }
 
-fn parameter(arg: &Arg) -> Result<Value, KernelError> {
-    Ok(match arg {
-        Arg::Scalar(scalar) => json!({ "bits": scalar.bits, "size": scalar.ty.bytes() }),
-        // A number of a parameter struct, as the bytes that the kernel reads.
-        Arg::Bytes(bytes) if matches!(bytes.len(), 4 | 8) => {
-            let bits = bytes
-                .iter()
-                .rev()
-                .fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-            json!({ "bits": bits, "size": bytes.len() })
-        }
-        Arg::Pointer {
-            buffer: BufferRef::Named(name),
-            ..
-        } => json!({ "buffer": name }),
-        Arg::Buffer { data, .. } => json!({ "own": hex(data.bytes()) }),
-        other => {
-            return Err(KernelError::unfit(format!(
-                "the sweep can't pass {other:?}"
-            )));
-        }
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Everything that a launcher needs, with the PTX in files of their own.
-fn describe(
-    job: &Job,
-    config: &Config,
-    directory: &Path,
-    written: &mut BTreeMap<String, String>,
-) -> Result<Value, Box<dyn std::error::Error>> {
-    let mut steps = Vec::new();
-    for step in &job.steps {
-        let text = step.ptx();
-        let number = written.len();
-        let file = written
-            .entry(text.clone())
-            .or_insert_with(|| format!("{number}.ptx"));
-        std::fs::write(directory.join(&*file), text)?;
-        let params: Result<Vec<Value>, KernelError> = step.params.iter().map(parameter).collect();
-        steps.push(json!({
-            "ptx": file, "entry": step.entry, "grid": step.launch.grid.to_array(),
-            "block": step.launch.block.to_array(), "shared": step.launch.dynamic_shared,
-            "params": params?,
-        }));
-    }
-    let buffers: Vec<Value> = job
-        .buffers
-        .iter()
-        .map(|buffer| {
-            let start = (buffer.role == Role::In && buffer.name.ends_with("starts"))
-                .then(|| hex(buffer.data.bytes()));
-            json!({ "name": buffer.name, "bytes": buffer.data.bytes().len(), "data": start })
-        })
-        .collect();
-    Ok(json!({
-        "name": format!("{config} fit {} {}", config.min_blocks, config.weights), "steps": steps, "buffers": buffers,
-    }))
-}
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
@@ -374,7 +312,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut arms = Vec::new();
         for config in configs {
             match job(&problem, &config, &schedule(&config, &problem, H200), H200) {
-                Ok(job) => arms.push(describe(&job, &config, directory, &mut written)?),
+                Ok(job) => {
+                    let name = format!("{config} fit {} {}", config.min_blocks, config.weights);
+                    arms.push(describe(&name, &job, directory, &mut written)?);
+                }
                 Err(error) => eprintln!("{problem}, {config}: {error}"),
             }
         }

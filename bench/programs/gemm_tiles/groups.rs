@@ -1,6 +1,7 @@
 //! The sets of groups and of layers of experts.
 
-use super::{H200, describe};
+use super::H200;
+use super::launches::describe;
 use heist_kernels::Tuned;
 use heist_kernels::gemm::{Input, Output, Scales, Tiling};
 use heist_kernels::grouped::experts::{self, Experts, Gathering};

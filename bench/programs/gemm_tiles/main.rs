@@ -14,6 +14,8 @@
 //! ones; others are given as 1544x1544x1544: m, n, k.
 
 mod groups;
+#[path = "../launches.rs"]
+mod launches;
 
 use groups::{expert_layers, groups, scaled};
 use heist_builder::Arch;
@@ -21,9 +23,9 @@ use heist_kernels::gemm::{
     FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling,
 };
 use heist_kernels::{Job, KernelError, Target};
-use heist_launch::{Arg, BufferRef, TensorMap};
 use heist_sched::{Schedule, Submit, TileSource};
-use serde_json::{Value, json};
+use launches::describe;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -275,72 +277,6 @@ fn tiny_problems(shapes: &[(u32, u32, u32)]) -> Vec<Gemm> {
         })
     };
     shapes.iter().flat_map(of).collect()
-}
-
-fn map(map: &TensorMap) -> Value {
-    json!({
-        "buffer": map.buffer.to_string(), "element": format!("{:?}", map.element),
-        "dims": map.dims, "strides": map.strides, "box": map.box_dims,
-        "swizzle": format!("{:?}", map.swizzle), "l2": format!("{:?}", map.l2),
-    })
-}
-
-fn parameter(arg: &Arg) -> Result<Value, KernelError> {
-    Ok(match arg {
-        Arg::Scalar(scalar) => json!({ "bits": scalar.bits, "size": scalar.ty.bytes() }),
-        // A number of a parameter struct, as the bytes that the kernel reads.
-        Arg::Bytes(bytes) if matches!(bytes.len(), 4 | 8) => {
-            let bits = bytes
-                .iter()
-                .rev()
-                .fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-            json!({ "bits": bits, "size": bytes.len() })
-        }
-        Arg::Pointer {
-            buffer: BufferRef::Named(name),
-            ..
-        } => json!({ "buffer": name }),
-        Arg::Buffer { data, .. } => json!({ "own": hex(data.bytes()) }),
-        Arg::TensorMap(tensor) => json!({ "map": map(tensor) }),
-        other => {
-            return Err(KernelError::unfit(format!(
-                "the sweep can't pass {other:?}"
-            )));
-        }
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Everything that a launcher needs, with the PTX in files of their own.
-fn describe(
-    name: &str,
-    job: &Job,
-    directory: &Path,
-    written: &mut BTreeMap<String, String>,
-) -> Result<Value, Box<dyn std::error::Error>> {
-    let mut steps = Vec::new();
-    for step in &job.steps {
-        let text = step.ptx();
-        let number = written.len();
-        let file = written
-            .entry(text.clone())
-            .or_insert_with(|| format!("{number}.ptx"));
-        std::fs::write(directory.join(&*file), text)?;
-        let params: Result<Vec<Value>, KernelError> = step.params.iter().map(parameter).collect();
-        steps.push(json!({
-            "ptx": file, "entry": step.entry, "grid": step.launch.grid.to_array(),
-            "block": step.launch.block.to_array(), "shared": step.launch.dynamic_shared,
-            "params": params?,
-        }));
-    }
-    let buffers = job.buffers.iter();
-    let buffers: Vec<Value> = buffers
-        .map(|buffer| json!({ "name": buffer.name, "bytes": buffer.data.bytes().len() }))
-        .collect();
-    Ok(json!({ "name": name, "steps": steps, "buffers": buffers }))
 }
 
 /// A shape as it is given: m, n and k with an x between.

@@ -2,13 +2,11 @@
 //! process them as they arrive.
 
 use super::DecodeArgs;
+use super::append;
 use super::combine::{Parts, by_last_block};
-use super::rows::{Rows, fill_queries};
+use super::rows::Rows;
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
-use super::tiny;
 use super::work::{Part, Work};
-use super::{append, latent};
-use crate::attention::cache::Cache;
 use crate::attention::meeting::Meeting;
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
@@ -17,38 +15,6 @@ use heist_builder::{
     Bool, BulkConsumer, BulkProducer, Kernel, Landing, On, Order, Scope, SharedTile, TileSpec, Val,
     f16,
 };
-
-/// The whole kernel.
-pub(super) fn emit<'k, T: Element>(
-    k: &Kernel<'k>,
-    shape: &DecodeShape,
-    args: &DecodeArgs<On<'k>>,
-    scores: &Scores<'_, 'k>,
-    combine: Combine,
-) {
-    match shape.cache {
-        Cache::Latent => latent::emit::<T>(k, shape, args, scores, combine),
-        Cache::Same => {
-            let fill = |part: &Part<'k>, queries: &SharedTile<'k, T>| {
-                fill_queries(args, part, queries, k.thread_index(), 32 * WARPS);
-            };
-            let stage = |rows: &Rows<'k, T>, stage: &SharedTile<'k, f16>, first, masked| {
-                rows.stage(&stage.cast(), first, masked);
-            };
-            emit_as::<T, T>(k, shape, args, scores, combine, &fill, &stage);
-        }
-        Cache::E4m3 => {
-            let fill = |part: &Part<'k>, queries: &SharedTile<'k, f16>| {
-                let thread = k.thread_index();
-                tiny::fill_queries::<T>(args, part, queries, thread, 32 * WARPS);
-            };
-            let stage = |rows: &Rows<'k, f16>, stage: &SharedTile<'k, f16>, first, masked| {
-                rows.tiny_stage(stage, first, masked);
-            };
-            emit_as::<T, f16>(k, shape, args, scores, combine, &fill, &stage);
-        }
-    }
-}
 
 /// Works on a stage: its rows, the stage, its first key, and whether some rows do not see all of it.
 type OnStage<'s, 'k, M> = &'s dyn Fn(&Rows<'k, M>, &SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
@@ -60,7 +26,7 @@ type OnRows<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>, Bool<'k>);
 type OnNew<'s, 'k> = &'s dyn Fn(&SharedTile<'k, f16>, Val<'k, u32>);
 
 /// The kernel for queries and results of `T`, with products of `M`.
-fn emit_as<'k, T: Element, M: Element>(
+pub(super) fn emit<'k, T: Element, M: Element>(
     k: &Kernel<'k>,
     shape: &DecodeShape,
     args: &DecodeArgs<On<'k>>,

@@ -1,17 +1,22 @@
 //! The variant for decoding.
 
-use super::shape::{Appender, Combine, DecodeShape, Grid, Storage};
-use super::{DecodeArgs, append, block, combine, heuristics};
+use super::rows::{Rows, fill_queries};
+use super::shape::{Appender, Combine, DecodeShape, Grid, Storage, WARPS};
+use super::work::Part;
+use super::{DecodeArgs, append, block, combine, heuristics, latent, tiny};
 use crate::attention::append::NEW;
 use crate::attention::cache::Cache;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
+use crate::attention::params::Element;
 use crate::attention::problem::{Dtype, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::plan::{LaunchPlan, Purpose};
 use crate::{KernelError, Step};
-use heist_builder::{Arch, BuildError, BuiltKernel, Feature, KernelSpec, With, bf16, f16};
+use heist_builder::{
+    Arch, BuildError, BuiltKernel, Feature, Kernel, KernelSpec, On, SharedTile, With, bf16, f16,
+};
 use heist_launch::{Arg, Buffer, BufferRef, Dim3, ElementType, Swizzle, TensorElement, TensorMap};
 use heist_sched::Schedule;
 
@@ -32,10 +37,42 @@ fn build<P: Parameters<DecodeArgs>>(
             let (args, tables) = P::parts(args);
             let scores = Scores { scoring, tables };
             match dtype {
-                Dtype::F16 => block::emit::<f16>(k, &shape, &args, &scores, combine),
-                Dtype::Bf16 => block::emit::<bf16>(k, &shape, &args, &scores, combine),
+                Dtype::F16 => emit::<f16>(k, &shape, &args, &scores, combine),
+                Dtype::Bf16 => emit::<bf16>(k, &shape, &args, &scores, combine),
             }
         })
+}
+
+/// The kernel for how keys and values are kept.
+fn emit<'k, T: Element>(
+    k: &Kernel<'k>,
+    shape: &DecodeShape,
+    args: &DecodeArgs<On<'k>>,
+    scores: &Scores<'_, 'k>,
+    combine: Combine,
+) {
+    match shape.cache {
+        Cache::Latent => latent::emit::<T>(k, shape, args, scores, combine),
+        Cache::Same => {
+            let fill = |part: &Part<'k>, queries: &SharedTile<'k, T>| {
+                fill_queries(args, part, queries, k.thread_index(), 32 * WARPS);
+            };
+            let stage = |rows: &Rows<'k, T>, stage: &SharedTile<'k, f16>, first, masked| {
+                rows.stage(&stage.cast(), first, masked);
+            };
+            block::emit::<T, T>(k, shape, args, scores, combine, &fill, &stage);
+        }
+        Cache::E4m3 => {
+            let fill = |part: &Part<'k>, queries: &SharedTile<'k, f16>| {
+                let thread = k.thread_index();
+                tiny::fill_queries::<T>(args, part, queries, thread, 32 * WARPS);
+            };
+            let stage = |rows: &Rows<'k, f16>, stage: &SharedTile<'k, f16>, first, masked| {
+                rows.tiny_stage(stage, first, masked);
+            };
+            block::emit::<T, f16>(k, shape, args, scores, combine, &fill, &stage);
+        }
+    }
 }
 
 fn build_combine<P: Parameters<DecodeArgs>>(
