@@ -2,8 +2,21 @@
 
 use crate::answer::{BadQuestion, question};
 use crate::file;
-use heist_view::Run as Named;
+use heist_ptx::{Diagnostic, rule};
+use heist_view::{Run as Named, Stopped};
 use std::path::Path;
+
+/// What ended a run early, as a timeline says it: the first finding after which nothing went on.
+pub(crate) fn stop(findings: &[Diagnostic]) -> Option<String> {
+    let ends = [rule::TIME_BUDGET, rule::DEADLOCK, rule::LIVELOCK];
+    let found = findings.iter().find(|found| ends.contains(&found.code))?;
+    Some(format!("{}, {}", found.code, found.message))
+}
+
+/// The same, with the number of tiles that there were to run.
+pub(crate) fn stopped(why: &Option<String>, tiles: Option<u64>) -> Option<Stopped<'_>> {
+    why.as_deref().map(|why| Stopped { why, tiles })
+}
 
 /// Draws runs into a file, by its extension.
 pub(crate) fn draw(path: &Path, title: &str, runs: &[Named<'_>]) -> Result<(), BadQuestion> {

@@ -154,3 +154,30 @@ fn both_threads_of_a_race_are_named() {
     assert!(line.contains("thread (0"), "{said}");
     assert!(line.contains("thread (1"), "{said}");
 }
+
+/// A timeline of what had run is not taken for the whole.
+#[test]
+fn the_page_of_a_run_that_its_limit_stopped_says_so() {
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stopped.html");
+    // More than any machine simulates in that time.
+    let words = "run uniform --tiles 10000 --mean 20000 --timeout 0.2 --no-verify --trace";
+    let output = Command::new(env!("CARGO_BIN_EXE_heist"))
+        .args(words.split(' '))
+        .arg(&page)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let page = fs::read_to_string(&page).unwrap();
+    let said = page.split_once("<p id=\"story\" class=\"stopped\">");
+    let said = said
+        .and_then(|(_, rest)| rest.split_once("</p>"))
+        .unwrap()
+        .0;
+    assert!(
+        said.contains(
+            "clc early greedy was stopped before its end: X002, the kernel was stopped after"
+        ),
+        "{said}"
+    );
+    assert!(said.contains(" of 10000 tiles had ended by then"), "{said}");
+}

@@ -54,10 +54,15 @@ pub fn html(title: &str, runs: &[Run<'_>]) -> String {
         "ranked": ranked(runs),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),
     });
+    let is_cut = runs.iter().any(|run| run.stopped.is_some());
     // A `<` in the data can't end the script element it stands in.
     let data = data.to_string().replace('<', "\\u003c");
     PAGE.replace("{{title}}", &escape(title))
         .replace("{{story}}", &escape(&story(runs)))
+        .replace(
+            "{{stopped}}",
+            if is_cut { " class=\"stopped\"" } else { "" },
+        )
         .replace("{{style}}", STYLE)
         .replace("{{script}}", SCRIPT)
         .replace("{{data}}", &data)
@@ -137,6 +142,7 @@ fn run(run: &Run<'_>) -> Value {
     json!({
         "name": run.name,
         "about": run.about,
+        "stopped": run.stop(),
         "device": trace.device,
         "kernel": trace.kernel,
         "clock": trace.clock.to_string(),

@@ -1,8 +1,8 @@
 //! Rows of a timeline: an SM has as many as it ran blocks at a time.
 
 use crate::Run;
-use heist_launch::{TileOrigin, Time, Trace};
-use std::collections::BTreeMap;
+use heist_launch::{TileOrigin, TileSpan, Time, Trace};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One bar of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,21 +34,21 @@ pub(crate) struct Block {
     pub(crate) block: u32,
 }
 
-/// The blocks of a trace. One that has tiles alone gives blocks that last from their
-/// first tile to their last.
+/// The blocks of a trace. One that left tiles and no span of its own, as a block does that a stop
+/// found at work, lasts from its first tile to its last.
 pub(crate) fn blocks(trace: &Trace, tenant: u32) -> Vec<Block> {
-    if !trace.blocks.is_empty() {
-        let span = |block: &heist_launch::BlockSpan| Block {
-            sm: block.sm,
-            start: block.start,
-            end: block.end,
-            tenant,
-            block: block.block,
-        };
-        return trace.blocks.iter().map(span).collect();
-    }
+    let span = |block: &heist_launch::BlockSpan| Block {
+        sm: block.sm,
+        start: block.start,
+        end: block.end,
+        tenant,
+        block: block.block,
+    };
+    let ended: Vec<Block> = trace.blocks.iter().map(span).collect();
+    let known: BTreeSet<(u32, u32)> = ended.iter().map(|b| (b.sm, b.block)).collect();
     let mut spans: BTreeMap<(u32, u32), (Time, Time)> = BTreeMap::new();
-    for tile in &trace.tiles {
+    let open = |tile: &&TileSpan| !known.contains(&(tile.sm, tile.block));
+    for tile in trace.tiles.iter().filter(open) {
         let span = spans
             .entry((tile.sm, tile.block))
             .or_insert((tile.start, tile.end));
@@ -61,7 +61,7 @@ pub(crate) fn blocks(trace: &Trace, tenant: u32) -> Vec<Block> {
         tenant,
         block,
     };
-    spans.iter().map(block).collect()
+    ended.into_iter().chain(spans.iter().map(block)).collect()
 }
 
 /// Deals blocks out to lanes so that no two in one lane overlap.

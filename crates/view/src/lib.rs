@@ -43,6 +43,17 @@ pub struct Run<'t> {
     pub about: &'t str,
     /// Other kernels that ran on the same GPU at the same time, in the same clock, by name.
     pub beside: &'t [(&'t str, &'t Trace)],
+    /// What ended it early, if something did.
+    pub stopped: Option<Stopped<'t>>,
+}
+
+/// A run that did not come to its end, such as one that ran past its limit of time.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopped<'t> {
+    /// What stopped it: a code and a sentence without a full stop.
+    pub why: &'t str,
+    /// How many tiles there were to run, where that is known.
+    pub tiles: Option<u64>,
 }
 
 impl<'t> Run<'t> {
@@ -53,6 +64,7 @@ impl<'t> Run<'t> {
             trace,
             about: "",
             beside: &[],
+            stopped: None,
         }
     }
 
@@ -66,6 +78,31 @@ impl<'t> Run<'t> {
     #[must_use]
     pub fn beside(self, beside: &'t [(&'t str, &'t Trace)]) -> Run<'t> {
         Run { beside, ..self }
+    }
+
+    /// Ended early by something.
+    #[must_use]
+    pub fn stopped(self, stopped: Option<Stopped<'t>>) -> Run<'t> {
+        Run { stopped, ..self }
+    }
+
+    /// What stopped it and how far it came, in a sentence or two.
+    pub(crate) fn stop(&self) -> Option<String> {
+        let Stopped { why, tiles } = self.stopped?;
+        let came = match (self.trace.tiles.len(), tiles) {
+            (ended, Some(all)) => format!("{ended} of {all} tiles"),
+            (0, None) => format!(
+                "{} of {} blocks",
+                self.trace.blocks.len(),
+                self.trace.grid.count()
+            ),
+            (ended, None) => format!("{ended} tiles"),
+        };
+        Some(format!(
+            "{} was stopped before its end: {why}. {came} had ended by then, and all figures are of \
+             these alone.",
+            self.name
+        ))
     }
 
     /// All kernels that were on the GPU, this one first.

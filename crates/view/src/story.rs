@@ -22,7 +22,8 @@ fn are_steps(runs: &[Run<'_>]) -> bool {
     runs.len() > 1 && runs.iter().all(|run| run.name == run.trace.kernel)
 }
 
-/// The order of the runs, fastest first, within each device: indices. Steps stay in their order.
+/// The order of the runs, fastest first, within each device: indices. A run that was stopped comes
+/// behind those that ended. Steps stay in their order.
 pub fn ranked(runs: &[Run<'_>]) -> Vec<usize> {
     let first_on = |at: usize| {
         runs.iter()
@@ -32,18 +33,25 @@ pub fn ranked(runs: &[Run<'_>]) -> Vec<usize> {
     if are_steps(runs) {
         return order;
     }
-    order.sort_by_key(|&at| (first_on(at), runs[at].trace.makespan(), at));
+    let key = |&at: &usize| {
+        let Run { trace, stopped, .. } = &runs[at];
+        (first_on(at), stopped.is_some(), trace.makespan(), at)
+    };
+    order.sort_by_key(key);
     order
 }
 
 /// The fastest run on each device and where the slowest loses its time, or where the time of a
-/// single run goes, or of the longest of several steps.
+/// single run goes, or of the longest of several steps. What stopped a run is said first, and such
+/// a run is compared with none.
 pub fn story(runs: &[Run<'_>]) -> String {
+    let mut sentences: Vec<String> = runs.iter().filter_map(Run::stop).collect();
     if are_steps(runs) {
-        return steps(runs);
+        sentences.push(steps(runs));
+        return sentences.join(" ");
     }
-    let order = ranked(runs);
-    let mut sentences = Vec::new();
+    let mut order = ranked(runs);
+    order.retain(|&at| runs[at].stopped.is_none());
     for group in order.chunk_by(|&a, &b| runs[a].trace.device == runs[b].trace.device) {
         let (Some(&fastest), Some(&slowest)) = (group.first(), group.last()) else {
             continue;
@@ -134,6 +142,7 @@ fn grown(from: &Account, to: &Account) -> (&'static str, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Stopped;
     use heist_launch::{BlockSpan, Clock, Dim3, Trace};
 
     fn trace(device: &str, ends: &[u64]) -> Trace {
@@ -191,6 +200,25 @@ mod tests {
             "2 kernels run one after the other, 10.00 us in all. long takes 9.00 us on sim:b200: \
              multiprocessors work 67% of that time; what costs most besides is the tail, when some \
              multiprocessors have nothing left to do (33%)."
+        );
+    }
+
+    #[test]
+    fn what_stopped_a_run_is_said_first_and_it_wins_nothing() {
+        let (ended, cut) = (trace("sim:b200", &[9000, 3000]), trace("sim:b200", &[50]));
+        let stopped = Stopped {
+            why: "X002, the kernel was stopped after 5 milliseconds",
+            tiles: None,
+        };
+        let cut = Run::new("greedy", &cut).stopped(Some(stopped));
+        let said = "greedy was stopped before its end: X002, the kernel was stopped after 5 \
+                    milliseconds. 1 of 2 blocks had ended by then, and all figures are of these alone.";
+        assert_eq!(story(&[cut]), said);
+        let runs = [cut, Run::new("static", &ended)];
+        assert_eq!(ranked(&runs), [1, 0]);
+        assert_eq!(
+            story(&runs),
+            format!("{said} {}", story(&[Run::new("static", &ended)]))
         );
     }
 

@@ -4,7 +4,7 @@
 use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
 use crate::progress::Waiting;
 use crate::render;
-use crate::timeline::draw;
+use crate::timeline::{draw, stop, stopped};
 use heist::job::{self, JobError, StepRun};
 use heist::tune::memory;
 use heist_kernels::catalogue::{Entry, Settings as Told};
@@ -169,18 +169,18 @@ fn not_run(error: JobError) -> BadQuestion {
 }
 
 fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
-    let runs: Vec<Named<'_>> = answer
+    let stops = answer
         .steps
         .iter()
-        .filter_map(
-            |StepRun {
-                 text, execution, ..
-             }| {
-                let trace = execution.outcome.trace.as_ref()?;
-                Some(Named::new(text.name().trim_end_matches(".ptx"), trace))
-            },
-        )
-        .collect();
+        .map(|step| stop(&step.execution.findings));
+    let stops: Vec<Option<String>> = stops.collect();
+    let steps = answer.steps.iter().zip(&stops);
+    let named = steps.filter_map(|(step, why)| {
+        let trace = step.execution.outcome.trace.as_ref()?;
+        let name = step.text.name().trim_end_matches(".ptx");
+        Some(Named::new(name, trace).stopped(stopped(why, None)))
+    });
+    let runs: Vec<Named<'_>> = named.collect();
     if runs.is_empty() {
         return Err(question(
             "a kernel leaves no timeline on a real GPU; run it on a simulated one",

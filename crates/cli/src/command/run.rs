@@ -7,7 +7,7 @@ use crate::answer::{self, BadQuestion, Output, Verdict, question, tell_all};
 use crate::file;
 use crate::progress::Waiting;
 use crate::render;
-use crate::timeline::{draw, drawable};
+use crate::timeline::{draw, drawable, stop, stopped};
 use clap::Args;
 use heist::swap::Turns;
 use heist::tiled::TiledError;
@@ -458,7 +458,9 @@ impl Run {
             (ran, Some(swaps))
         };
         drop(waiting);
-        let named = Named::new(&ran.schedule, &ran.trace);
+        let why = stop(&ran.findings);
+        let all = synthetic.tiles().count();
+        let named = Named::new(&ran.schedule, &ran.trace).stopped(stopped(&why, Some(all)));
         if let Some(path) = &self.trace {
             draw(path, &format!("{workload}, {tiles} tiles"), &[named])?;
         }

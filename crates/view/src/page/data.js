@@ -71,6 +71,7 @@ const runs = DATA.runs.map((data, number) => {
   const run = { ...data, number };
   run.tiles = spans(data.tiles, data.tick);
   run.blocks = spans(data.blocks, data.tick);
+  run.ownBlocks = run.blocks.kind.reduce((count, kind) => count + (tenantOf(kind) === 0), 0);
   run.decisions = decisionsOf(data.decided, data.tick);
   run.onPath = new Set(numbers(data.path.tiles));
   run.smList = smsOf(run);

@@ -268,10 +268,11 @@ function key(event) {
 function addPanel(run, open) {
   const fold = make("span", {});
   const { figures } = run;
-  const text = `${duration(figures.makespan_ns)}, tail ${duration(figures.tail_ns)}, ${Math.round(figures.busy_fraction * 100)}% busy, ` +
-    (run.measured ? `${figures.tiles} tiles in ${figures.blocks} blocks, ${figures.stolen} taken over, ${figures.refused} refused, ${figures.declined} declined`
+  const until = run.stopped ? " until it was stopped" : "";
+  const text = `${duration(figures.makespan_ns)}${until}, tail ${duration(figures.tail_ns)}, ${Math.round(figures.busy_fraction * 100)}% busy, ` +
+    (run.measured ? `${figures.tiles} tiles in ${run.ownBlocks} blocks, ${figures.stolen} taken over, ${figures.refused} refused, ${figures.declined} declined`
       : `${figures.blocks} blocks, tiles not measured`);
-  const heading = make("h2", { tabIndex: 0 }, fold, `${run.name} on ${run.device}`, make("small", { textContent: text }));
+  const heading = make("h2", { tabIndex: 0 }, fold, `${run.name} on ${run.device} `, make("small", { textContent: text }));
   heading.setAttribute("role", "button");
   const device = make("canvas", { className: "device" }), canvas = make("canvas", {}), body = make("div", { className: "body" }, canvas);
   device.setAttribute("role", "img");

@@ -143,7 +143,8 @@ function summary() {
     const wide = (cell, className = "wide") => Object.assign(cell, { className });
     const row = make("tr", { onclick: () => chooseRun(number, true) },
       make("td", { textContent: rank }),
-      make("td", { className: "name", textContent: devices.size > 1 && !run.name.includes(run.device) ? `${run.name} (${run.device})` : run.name, title: run.about }),
+      make("td", { className: "name", title: run.about }, devices.size > 1 && !run.name.includes(run.device) ? `${run.name} (${run.device})` : run.name,
+        ...(run.stopped ? [make("span", { className: "stopped-word", textContent: " (stopped)", title: run.stopped })] : [])),
       meter(run.length / longest, duration(figures.makespan_ns)),
       wide(meter(figures.tail_ns / longest, duration(figures.tail_ns))),
       meter(figures.busy_fraction, Math.round(figures.busy_fraction * 100) + "%"),

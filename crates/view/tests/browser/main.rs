@@ -4,7 +4,7 @@ mod chromium;
 mod traces;
 
 use heist_launch::Dim3;
-use heist_view::{Run, html, perfetto, svg, table};
+use heist_view::{Run, Stopped, html, perfetto, svg, table};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -95,6 +95,44 @@ fn a_person_can_zoom_search_compare_and_use_the_keys() {
     for (name, value) in wanted.as_object().expect("an object") {
         assert_eq!(&found[name], value, "{name}");
     }
+}
+
+/// Blocks that a stop found at work have left tiles and no span of their own.
+#[test]
+fn a_stopped_run_says_so_and_draws_the_blocks_that_were_at_work() {
+    let Some(browser) = browser() else {
+        return;
+    };
+    let (whole, mut cut) = (traces::small(), traces::small());
+    cut.blocks.truncate(6);
+    cut.tiles
+        .retain(|tile| tile.tile.x != 22 && tile.tile.x != 23);
+    let stopped = Stopped {
+        why: "X002, the kernel was stopped after 5 milliseconds",
+        tiles: Some(24),
+    };
+    let runs = [
+        Run::new("cut", &cut).stopped(Some(stopped)),
+        Run::new("whole", &whole),
+    ];
+    let script = "
+        const cut = panels[1];
+        const said = { story: $('story').textContent, rows: [...$('summary').tBodies[0].rows].map((row) => row.cells[1].textContent),
+            heading: cut.heading.textContent, lanes: [...cut.run.tiles.first] };
+        document.body.append(Object.assign(document.createElement('pre'), { id: 'driven', textContent: JSON.stringify(said) }));";
+    let found = chromium::drive(&browser, &html("stopped", &runs), script);
+    let found = found.unwrap_or_else(|error| panic!("{error}"));
+    let wanted = json!({
+        "story": "cut was stopped before its end: X002, the kernel was stopped after 5 milliseconds. \
+            22 of 24 tiles had ended by then, and all figures are of these alone. whole takes 19.00 us \
+            on sim:b200: multiprocessors work 79% of that time; what costs most besides is blocks that \
+            wait between tiles (16%).",
+        "rows": ["whole", "cut (stopped)"],
+        "heading": "\u{25be} cut on sim:b200 19.00 us until it was stopped, tail 3.00 us, 72% busy, 22 tiles in 8 blocks, \
+            14 taken over, 8 refused, 0 declined",
+        "lanes": [0, 6, 12, 17, 22],
+    });
+    assert_eq!(found, wanted);
 }
 
 /// Bands of multiprocessors where tiles are too many to see, bars when zoomed in, and both
