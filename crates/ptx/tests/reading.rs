@@ -94,3 +94,81 @@ fn a_slip_in_a_directive_is_told_with_what_was_meant() {
         assert_eq!(helps[..], [format!("did you mean `{meant}`?")], "{slip}");
     }
 }
+
+/// Line, column and message of every mistake.
+fn told(text: &str) -> Vec<(u32, u32, String)> {
+    let source = Source::new("text", text);
+    let errors = parse(&source).expect_err(text);
+    let told = errors.iter().map(|error| {
+        let at = source.position(error.span);
+        (at.line, at.column, error.message.clone())
+    });
+    told.collect()
+}
+
+#[test]
+fn a_string_ends_on_its_line_whatever_is_escaped() {
+    let never = "this string never ends".to_owned();
+    for text in [
+        ".pragma \"a\\\n.globl .b32 a;",
+        ".pragma \"a\n.globl .b32 a;",
+        ".pragma \"a\\\"\n.globl .b32 a;",
+    ] {
+        let found = told(&module(text));
+        assert_eq!(found[0], (4, 9, never.clone()), "{text}");
+        assert!(
+            found.iter().any(|&(line, ..)| line == 5),
+            "{text}: {found:?}"
+        );
+    }
+    let last = told(module(".pragma \"a\\").trim_end());
+    assert_eq!(last[0], (4, 9, never));
+    let good = module(".pragma \"a\\\\\";\n.global .b32 a;");
+    assert!(parse(&Source::new("text", good)).is_ok());
+}
+
+#[test]
+fn what_was_found_instead_is_told_by_its_kind() {
+    for (text, found) in [
+        (".global .b32 = 3;", "found `=`"),
+        (".global .b32 7;", "found the number `7`"),
+        (".global .b32 \"a\";", "found a string"),
+        (".global .b32", "found the end of the file"),
+    ] {
+        let message = &told(&module(text))[0].2;
+        assert!(message.starts_with("expected "), "{text}: {message}");
+        assert!(message.ends_with(found), "{text}: {message}");
+    }
+}
+
+#[test]
+fn only_a_line_of_its_own_begins_anew_after_a_mistake() {
+    for (body, mistakes) in [
+        ("mov.b32 a b .reg .b32 c d;", 1),
+        (".reg .b32 a b\n.reg .b32 c d;", 2),
+    ] {
+        let text = module(&format!(".func f() {{ {body} }}"));
+        assert_eq!(told(&text).len(), mistakes, "{body}");
+    }
+    for (items, mistakes) in [
+        (".global .b32 a b .global .b32 c d;", 1),
+        (".global .b32 a b\n.global .b32 c d;", 2),
+    ] {
+        assert_eq!(told(&module(items)).len(), mistakes, "{items}");
+    }
+}
+
+#[test]
+fn a_variable_has_the_size_of_its_vectors() {
+    for (declared, size) in [
+        (".u32 a", 4),
+        (".v2 .u32 a", 8),
+        (".v4 .u16 a[3]", 24),
+        (".v8 .b32 a[2][2]", 128),
+    ] {
+        let text = module(&format!(".global {declared};"));
+        let module = parse(&Source::new("text", text)).expect(declared);
+        let sizes: Vec<_> = module.variables().map(heist_ptx::Variable::size).collect();
+        assert_eq!(sizes, [Some(size)], "{declared}");
+    }
+}

@@ -133,6 +133,25 @@ impl Gpu {
 mod tests {
     use super::*;
 
+    /// What a model uses for a GPU without one at hand.
+    #[test]
+    fn sizes_are_those_of_the_data_sheets() {
+        let sizes = Gpu::ALL
+            .iter()
+            .map(|gpu| (gpu.id, gpu.memory_bytes / 1_000_000_000, gpu.l2_bytes >> 20));
+        assert_eq!(
+            sizes.collect::<Vec<_>>(),
+            [
+                ("a100", 80, 40),
+                ("l4", 24, 48),
+                ("h100", 80, 50),
+                ("h200", 141, 60),
+                ("b200", 180, 126),
+                ("rtx5090", 32, 96),
+            ]
+        );
+    }
+
     #[test]
     fn every_product_is_found_by_its_id() {
         for gpu in Gpu::ALL {

@@ -77,11 +77,9 @@ pub fn find(base: &str) -> Option<&'static Row> {
 
 /// The opcode that `base` was probably meant to be.
 pub(crate) fn similar(base: &str) -> Option<&'static str> {
-    if base.len() > 32 {
-        return None;
-    }
     let allowed = if base.len() < 4 { 1 } else { 2 };
     rows()
+        .filter(|row| row.name.len().abs_diff(base.len()) <= allowed)
         .map(|row| (distance(base, row.name), row.name))
         .filter(|&(distance, _)| distance <= allowed)
         .min()

@@ -180,3 +180,11 @@ fn ptxas_rejects_every_invalid_file() {
     .collect();
     assert_eq!(accepted, Vec::<PathBuf>::new(), "ptxas accepts these");
 }
+
+#[test]
+fn a_file_of_nothing_but_mistakes_is_told_a_hundred() {
+    let lines = "mov.b32 %r1, %r2;\n".repeat(150);
+    let text =
+        format!(".version 8.0\n.target sm_80\n.address_size 64\n.func f()\n{{\n{lines}ret;\n}}\n");
+    assert_eq!(errors(&Source::new("many.ptx", text)).len(), 100);
+}
