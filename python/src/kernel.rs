@@ -180,7 +180,9 @@ impl Kernel {
                 let (address, bytes) = find(&map.buffer)?;
                 map.validate().map_err(bad_word)?;
                 map.validate_within(bytes).map_err(bad_word)?;
-                let encoded = self.gpu.encode_tensor_map(map, address).map_err(of_gpu)?;
+                let encoded = self.gpu.encode_tensor_map(map);
+                let encoded = encoded.and_then(|map| map.at(&self.gpu, address));
+                let encoded = encoded.map_err(of_gpu)?;
                 Ok(encoded.to_vec())
             }
             Arg::Buffer { .. } => Err(PyValueError::new_err("a buffer is no value")),

@@ -17,6 +17,29 @@ use std::sync::Arc;
 /// Bytes of a tensor map, as a kernel takes it.
 pub const TENSOR_MAP_BYTES: usize = 128;
 
+/// Where an [`EncodedTensorMap`] begins until it is told: any address that all maps may have.
+const NOWHERE: u64 = 4096;
+
+/// A tensor map that the driver has encoded, and that needs its address alone.
+#[derive(Clone, Copy)]
+pub struct EncodedTensorMap {
+    map: raw::CUtensorMap,
+    /// Where it begins in its memory.
+    offset: u64,
+}
+
+impl EncodedTensorMap {
+    /// Its bytes, over memory of the caller's that begins at `address`.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    pub fn at(&self, gpu: &Gpu, address: u64) -> Result<[u8; TENSOR_MAP_BYTES], GpuError> {
+        let mut map = self.map;
+        gpu.check(raw::move_tensor_map(&mut map, address + self.offset))?;
+        Ok(raw::tensor_map_bytes(&map))
+    }
+}
+
 /// A launch that was checked and needs its parameters alone.
 pub struct ReadyLaunch {
     kernel: Arc<Kernel>,
@@ -125,18 +148,18 @@ impl ReadyLaunch {
 }
 
 impl Gpu {
-    /// The bytes of a tensor map over memory of the caller's. The map must be one
-    /// that [`TensorMap::validate`] accepts; this is done once, not here.
+    /// Encodes a tensor map over memory that is told later. The map must be one
+    /// that [`TensorMap::validate`] accepts.
     ///
     /// # Errors
     /// An error of the driver.
-    pub fn encode_tensor_map(
-        &self,
-        map: &TensorMap,
-        address: u64,
-    ) -> Result<[u8; TENSOR_MAP_BYTES], GpuError> {
+    pub fn encode_tensor_map(&self, map: &TensorMap) -> Result<EncodedTensorMap, GpuError> {
         // The encoder works on the host alone and needs no context.
-        self.check(raw::encode_tensor_map(map, address))
+        let encoded = self.check(raw::encode_tensor_map(map, NOWHERE))?;
+        Ok(EncodedTensorMap {
+            map: encoded,
+            offset: map.offset,
+        })
     }
 
     /// Sets bytes of the caller's memory, in the order of its stream.

@@ -8,6 +8,7 @@ use crate::raw::{self, Handle, Mailbox};
 use crate::status::{Status, code};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How many streams can be tracked at a time; further ones are not.
@@ -46,6 +47,8 @@ struct Shared {
     /// None where the driver does not do it; faults are then less exact.
     mailbox: Option<Mailbox>,
     state: Mutex<State>,
+    /// Whether `state` has a fault: every launch asks, and takes no lock for it.
+    lost: AtomicBool,
 }
 
 #[derive(Default)]
@@ -96,6 +99,7 @@ impl Gpu {
                 copies: Handle(copies),
                 mailbox,
                 state: Mutex::new(state),
+                lost: AtomicBool::new(false),
             }),
         })
     }
@@ -140,6 +144,9 @@ impl Gpu {
 
     /// An error if the context was lost.
     pub(crate) fn alive(&self) -> Result<(), GpuError> {
+        if !self.shared.lost.load(Ordering::Acquire) {
+            return Ok(());
+        }
         match &self.state().lost {
             Some(fault) => Err(GpuError::Lost(Box::new(fault.clone()))),
             None => Ok(()),
@@ -203,6 +210,7 @@ impl Gpu {
             suspects: found,
         };
         state.lost = Some(fault.clone());
+        self.shared.lost.store(true, Ordering::Release);
         fault
     }
 

@@ -105,7 +105,8 @@ impl KernelArg {
         }
         gpu.enter()?;
         let encoded = raw::encode_tensor_map(map, memory.address());
-        Ok(KernelArg::bytes(gpu.check(encoded)?.to_vec()))
+        let encoded = gpu.check(encoded)?;
+        Ok(KernelArg::bytes(raw::tensor_map_bytes(&encoded).to_vec()))
     }
 }
 

@@ -34,7 +34,7 @@ mod run;
 mod status;
 mod stream;
 
-pub use borrowed::{ReadyLaunch, TENSOR_MAP_BYTES};
+pub use borrowed::{EncodedTensorMap, ReadyLaunch, TENSOR_MAP_BYTES};
 pub use cache::JitOptions;
 pub use capability::{Capability, CudaVersion};
 pub use context::Gpu;

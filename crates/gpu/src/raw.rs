@@ -33,7 +33,7 @@ pub(crate) use function::{
     module_load, module_unload,
 };
 pub(crate) use mailbox::Mailbox;
-pub(crate) use tensor_map::encode_tensor_map;
+pub(crate) use tensor_map::{encode_tensor_map, move_tensor_map, tensor_map_bytes};
 
 use crate::status::Status;
 use cudarc::driver::sys;

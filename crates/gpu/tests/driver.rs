@@ -182,9 +182,11 @@ fn tensor_map() {
     let mut map = TensorMap::dense(0, TensorElement::F16, &[128, 64], &[64, 8]);
     map.offset = 256;
     for (swizzle, number) in [(Swizzle::None, 0), (Swizzle::Bytes128, 3)] {
-        let encoded = gpu.encode_tensor_map(&map.clone().swizzle(swizzle), 0x1000);
-        let encoded = encoded.unwrap();
-        assert_eq!(encoded[..8], 0x1100u64.to_le_bytes());
-        assert_eq!((encoded[8], &encoded[9..]), (number, &[0; 119][..]));
+        let encoded = gpu.encode_tensor_map(&map.clone().swizzle(swizzle));
+        for base in [0x1000u64, 0x7000] {
+            let encoded = encoded.as_ref().unwrap().at(&gpu, base).unwrap();
+            assert_eq!(encoded[..8], (base + 0x100).to_le_bytes());
+            assert_eq!((encoded[8], &encoded[9..]), (number, &[0; 119][..]));
+        }
     }
 }

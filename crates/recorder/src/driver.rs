@@ -71,6 +71,7 @@ functions! {
     fn cuLibraryLoadFromFile(library: *mut Handle, file: *const c_char, a: *mut c_int, b: *mut *mut c_void, c: c_uint, d: *mut c_int, e: *mut *mut c_void, f: c_uint);
     fn cuLibraryGetModule(module: *mut Handle, library: Handle);
     fn cuTensorMapEncodeTiled(map: *mut c_void, element: c_int, rank: c_uint, base: *mut c_void, dims: *const u64, strides: *const u64, copied: *const c_uint, steps: *const c_uint, interleave: c_int, swizzle: c_int, l2: c_int, fill: c_int);
+    fn cuTensorMapReplaceAddress(map: *mut c_void, base: *mut c_void);
 
     fn cuFuncGetName(name: *mut *const c_char, f: Handle);
     fn cuFuncGetModule(module: *mut Handle, f: Handle);

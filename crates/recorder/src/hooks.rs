@@ -34,7 +34,7 @@ hooks! {
     cuGetProcAddress cuGetProcAddress_v2
     cuLaunchKernel cuLaunchCooperativeKernel cuLaunchKernelEx cuGraphLaunch
     cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary
-    cuLibraryLoadData cuLibraryLoadFromFile cuTensorMapEncodeTiled
+    cuLibraryLoadData cuLibraryLoadFromFile cuTensorMapEncodeTiled cuTensorMapReplaceAddress
     cuLaunchKernel_ptsz cuLaunchCooperativeKernel_ptsz cuLaunchKernelEx_ptsz cuGraphLaunch_ptsz
 }
 
@@ -253,6 +253,24 @@ extern "C" fn cuTensorMapEncodeTiled(
             (map.cast::<[u8; 128]>().read_unaligned(), asked)
         };
         recorder.maps.insert(bytes, asked);
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cuTensorMapReplaceAddress(map: *mut c_void, base: *mut c_void) -> c_int {
+    // SAFETY: the program passes a map of 128 bytes, or null, which the driver refuses.
+    let bytes = || unsafe { map.cast::<[u8; 128]>().read_unaligned() };
+    let before = (!map.is_null()).then(bytes);
+    let status = driver::cuTensorMapReplaceAddress(map, base);
+    if status == OK
+        && let Some(mut recorder) = recorder()
+        && let Some(known) = before.and_then(|before| recorder.maps.get(&before).cloned())
+    {
+        let base = base as u64;
+        recorder
+            .maps
+            .insert(bytes(), heist_record::Map { base, ..known });
     }
     status
 }

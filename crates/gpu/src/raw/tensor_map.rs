@@ -8,7 +8,10 @@ use std::ffi::c_void;
 use std::ptr;
 
 /// Encodes a tensor map that [`TensorMap::validate`] has accepted.
-pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<[u8; 128], Status> {
+pub(crate) fn encode_tensor_map(
+    map: &TensorMap,
+    base: CUdeviceptr,
+) -> Result<CUtensorMap, Status> {
     use sys::CUtensorMapDataType::*;
     use sys::CUtensorMapFloatOOBfill::*;
     use sys::CUtensorMapInterleave::*;
@@ -73,9 +76,20 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<[u
         l2,
         fill
     ))?;
+    Ok(encoded)
+}
+
+/// Has an encoded tensor map begin elsewhere; a tenth of what encoding takes.
+pub(crate) fn move_tensor_map(map: &mut CUtensorMap, base: CUdeviceptr) -> Result<(), Status> {
+    let base = ptr::without_provenance_mut::<c_void>(base as usize);
+    call!(cuTensorMapReplaceAddress(map, base))
+}
+
+/// An encoded tensor map, as a kernel takes it.
+pub(crate) fn tensor_map_bytes(map: &CUtensorMap) -> [u8; 128] {
     let mut bytes = [0; 128];
-    for (to, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
+    for (to, word) in bytes.chunks_exact_mut(8).zip(map.opaque) {
         to.copy_from_slice(&word.to_le_bytes());
     }
-    Ok(bytes)
+    bytes
 }

@@ -726,6 +726,13 @@ int cuTensorMapEncodeTiled(char *map, unsigned type, unsigned rank, void *base,
     return OK;
 }
 
+int cuTensorMapReplaceAddress(char *map, void *base) {
+    if ((uintptr_t)map % 64) broken("a tensor map is not aligned to 64 bytes");
+    if ((uintptr_t)base % 16) return INVALID_VALUE;
+    memcpy(map, &base, 8);
+    return OK;
+}
+
 /* Functions by their names, as the runtime asks for them. */
 
 int cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags, int *status) {
@@ -734,6 +741,7 @@ int cuGetProcAddress_v2(const char *name, void **to, int version, uint64_t flags
         {"cuLaunchKernel", cuLaunchKernel},
         {"cuLaunchKernelEx", cuLaunchKernelEx},
         {"cuTensorMapEncodeTiled", cuTensorMapEncodeTiled},
+        {"cuTensorMapReplaceAddress", cuTensorMapReplaceAddress},
         {"cuGetProcAddress", cuGetProcAddress_v2},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

@@ -4,12 +4,13 @@
 use super::error::OpError;
 use super::memory::Memory;
 use super::operand::{Operand, SLOTS, Workspace, WorkspaceMemory};
-use heist_gpu::{BorrowedStream, DeviceMemory, Gpu, GpuError, ReadyLaunch};
+use heist_gpu::{BorrowedStream, DeviceMemory, EncodedTensorMap, Gpu, GpuError, ReadyLaunch};
 use heist_kernels::{BufferSpec, KernelError, LaunchPlan, Step};
-use heist_launch::{Arg, Buffer, BufferRef, NamedBuffer, Role, TensorMap};
+use heist_launch::{Arg, Buffer, BufferRef, NamedBuffer, Role};
 
-/// The most bytes that a kernel's parameters take here.
+/// The most bytes that a kernel's parameters take here, and what is enough for almost all.
 const MOST_BYTES: usize = 4096;
+const FEW_BYTES: usize = 768;
 
 /// Where parts of the workspace begin.
 const PART: u64 = 256;
@@ -31,9 +32,15 @@ enum Patch {
         spare: Option<u64>,
     },
     /// A tensor map over an operand.
-    Map { slot: usize, map: Box<TensorMap> },
+    Map {
+        slot: usize,
+        map: Box<EncodedTensorMap>,
+    },
     /// A tensor map over a part of the scratch memory.
-    ScratchMap { place: u64, map: Box<TensorMap> },
+    ScratchMap {
+        place: u64,
+        map: Box<EncodedTensorMap>,
+    },
     /// An address among the counters.
     Counter(u64),
     /// An address in the scratch memory.
@@ -243,7 +250,7 @@ impl Parameters {
                 Arg::TensorMap(map) => {
                     map.validate().map_err(|error| wrong(error.to_string()))?;
                     let spare = named(param).and_then(|name| scratch.find(name));
-                    let boxed = Box::new(map.clone());
+                    let boxed = Box::new(gpu.encode_tensor_map(map)?);
                     let patch = match (slot, spare) {
                         (Some(slot), _) => {
                             map.validate_within(operands[slot].bytes)
@@ -286,8 +293,16 @@ impl Parameters {
         workspace: WorkspaceMemory<'_>,
         stream: BorrowedStream,
     ) -> Result<(), OpError> {
-        let mut bytes = [0u8; MOST_BYTES];
-        let bytes = &mut bytes[..self.bytes.len()];
+        // On the stack, and cleared first, which for the most bytes takes longer than all that follows.
+        let (mut few, mut most);
+        let room: &mut [u8] = if self.bytes.len() <= FEW_BYTES {
+            few = [0; FEW_BYTES];
+            &mut few
+        } else {
+            most = [0; MOST_BYTES];
+            &mut most
+        };
+        let bytes = &mut room[..self.bytes.len()];
         bytes.copy_from_slice(&self.bytes);
         let address = |slot: usize| memory[slot].map(|memory| memory.address());
         for (at, place) in &self.places {
@@ -304,13 +319,12 @@ impl Parameters {
                 Patch::Counter(place) => workspace.counters.address() + place,
                 Patch::Scratch(place) => workspace.scratch.address() + place,
                 Patch::Map { slot, map } => {
-                    let encoded = gpu.encode_tensor_map(map, address(*slot).unwrap_or(0))?;
+                    let encoded = map.at(gpu, address(*slot).unwrap_or(0))?;
                     bytes[*at..*at + encoded.len()].copy_from_slice(&encoded);
                     continue;
                 }
                 Patch::ScratchMap { place, map } => {
-                    let address = workspace.scratch.address() + place;
-                    let encoded = gpu.encode_tensor_map(map, address)?;
+                    let encoded = map.at(gpu, workspace.scratch.address() + place)?;
                     bytes[*at..*at + encoded.len()].copy_from_slice(&encoded);
                     continue;
                 }

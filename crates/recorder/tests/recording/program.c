@@ -20,6 +20,7 @@ int cuModuleLoadDataEx(void **, const void *, unsigned, int *, void **);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 int cuTensorMapEncodeTiled(void *, unsigned, unsigned, void *, const uint64_t *, const uint64_t *,
                            const unsigned *, const unsigned *, unsigned, unsigned, unsigned, unsigned);
+int cuTensorMapReplaceAddress(void *, void *);
 int cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 
 static const char *way;
@@ -46,6 +47,7 @@ int main(int argc, char **argv) {
     int (*load)() = function("cuModuleLoadDataEx", cuModuleLoadDataEx);
     int (*launch)() = function("cuLaunchKernel", cuLaunchKernel);
     int (*encode)() = function("cuTensorMapEncodeTiled", cuTensorMapEncodeTiled);
+    int (*move)() = function("cuTensorMapReplaceAddress", cuTensorMapReplaceAddress);
     if (dlsym(RTLD_DEFAULT, "cuFuncGetName") == NULL || dlsym(RTLD_DEFAULT, "no such symbol")) abort();
 
     static char text[1 << 16];
@@ -90,7 +92,9 @@ int main(int argc, char **argv) {
     static char map[128] __attribute__((aligned(64)));
     uint64_t dims[] = {128, 64}, strides[] = {256};
     unsigned extents[] = {64, 8}, steps[] = {1, 1}, x = 64, y = 3;
-    check(encode(map, 6, 2, (void *)tensor, dims, strides, extents, steps, 0, 3, 0, 0));
+    /* Over other memory first. */
+    check(encode(map, 6, 2, (void *)unseen, dims, strides, extents, steps, 0, 3, 0, 0));
+    check(move(map, (void *)tensor));
     if (argc > 3) {
         static char to[4096];
         snprintf(to, sizeof to, "%s/again.heist", argv[3]);
