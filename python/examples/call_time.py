@@ -61,6 +61,11 @@ def main():
     x, w = make(128, 128), make(128, 128)
     a, b = make(128, 64), make(4, 64, 128)
     offs = torch.tensor([32, 64, 96, 128], device="cuda", dtype=torch.int32)
+    query, key = make(2, 1, 8, 64), make(2, 1, 2, 64)
+    cache, pages = [make(2, 128, 2, 64) for _ in range(2)], [make(8, 32, 2, 64) for _ in range(2)]
+    filled = torch.tensor([5, 99], device="cuda", dtype=torch.int32)
+    table = torch.tensor([[6, 0, 2, 1], [5, 7, 3, 4]], device="cuda", dtype=torch.int32)
+    decode = ht.flash_attn_with_kvcache
     op, op_mm = torch.ops.heist.sdpa.default, torch.ops.heist.mm.default
     with torch.inference_mode():
         print("host time of a call, us (best of 30 rounds of 200)")
@@ -74,6 +79,11 @@ def main():
             ("linear: heist.torch", lambda: ht.linear(x, w)),
             ("linear: PyTorch's", lambda: F.linear(x, w)),
             ("grouped_mm: heist.torch", lambda: ht.grouped_mm(a, b, offs=offs)),
+            ("grouped_mm: PyTorch's", lambda: torch._grouped_mm(a, b, offs=offs)),
+            ("decoding over a cache", lambda: decode(query, *cache, cache_seqlens=filled)),
+            ("  with a new key", lambda: decode(query, *cache, key, key, cache_seqlens=filled)),
+            ("decoding over pages", lambda: decode(query, *pages, cache_seqlens=filled, block_table=table)),
+            ("  with a new key", lambda: decode(query, *pages, key, key, cache_seqlens=filled, block_table=table)),
             ("torch.empty_like alone", lambda: torch.empty_like(q)),
         ]:
             for _ in range(3):

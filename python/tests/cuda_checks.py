@@ -84,6 +84,23 @@ def a_cache_of_eight_bits():
             close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
 
 
+def numbers_of_a_plan_in_another_stream():
+    """A plan has numbers of its own, made in the stream that is planned in; a call in another stream may come first."""
+    late, early = torch.cuda.Stream(), torch.cuda.Stream()
+    cache = [randn(3, 72, 2, 64) for _ in range(2)]
+    q, filled = randn(3, 2, 4, 64), torch.tensor([5, 72, 33], dtype=torch.int32, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(late):
+        torch.cuda._sleep(100_000_000)
+        ht.flash_attn_with_kvcache(q, *cache, cache_seqlens=filled)
+    with torch.cuda.stream(early):
+        out = ht.flash_attn_with_kvcache(q, *cache, cache_seqlens=filled)
+    torch.cuda.synchronize()
+    for i, end in enumerate(filled.tolist()):
+        keys, values = (c[i, :end].transpose(0, 1)[None] for c in cache)
+        close(out[i].transpose(0, 1)[None], attention(q[i].transpose(0, 1)[None], keys, values)[0])
+
+
 def layers_of_experts():
     for tokens, experts, per, hidden, inner in [(1, 8, 2, 256, 512), (333, 8, 2, 512, 384), (2048, 64, 6, 256, 128)]:
         x, w1, w2 = randn(tokens, hidden), randn(experts, 2 * inner, hidden) / 16, randn(experts, hidden, inner) / 16
@@ -603,7 +620,7 @@ def more_than_2_31_elements_of_attention():
 
 
 CHECKS = [
-    attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, layers_of_experts, products_of_many_shapes,
+    attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, numbers_of_a_plan_in_another_stream, layers_of_experts, products_of_many_shapes,
     batches_and_eight_bit_floats, gradients,
     gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_decoding,
     graphs_beside_each_other, side_streams_and_threads, compiled, the_hook, refusals, kernels_over_arrays_of_the_gpu, two_devices, more_than_2_31_elements,

@@ -44,6 +44,16 @@ def ask(monkeypatch):
     return asked
 
 
+
+
+def step(*room, **more):
+    """Attention to a cache that gets one new key for each of two sequences, and what the cache has then."""
+    cache = [torch.randn(*room, 1, 64, dtype=F16) for _ in range(2)]
+    q, k, v = (torch.randn(2, 1, heads, 64, dtype=F16) for heads in (2, 1, 1))
+    lengths = torch.tensor([5, 11], dtype=I32)
+    return ht.flash_attn_with_kvcache(q, *cache, k, v, cache_seqlens=lengths, **more), *cache
+
+
 CALLS = {
     "mm": lambda: ht.mm(torch.randn(8, 16, dtype=F16), torch.randn(16, 24, dtype=F16)),
     "mm of a transposed matrix": lambda: ht.mm(torch.randn(8, 16, dtype=F16), torch.randn(24, 16, dtype=F16).t(), out_dtype=F32),
@@ -65,6 +75,12 @@ CALLS = {
     "paged attention": lambda: ht.flash_attn_with_kvcache(
         torch.randn(2, 1, 2, 64, dtype=F16), *(torch.randn(3, 8, 1, 64, dtype=F16) for _ in range(2)),
         cache_seqlens=torch.tensor([5, 11], dtype=I32), block_table=torch.tensor([[2, 0], [1, 0]], dtype=I32),
+    ),
+    "new keys in pages": lambda: step(3, 8, block_table=torch.tensor([[2, 0], [1, 0]], dtype=I32)),
+    "new keys in a cache": lambda: step(2, 24),
+    "a cache": lambda: ht.flash_attn_with_kvcache(
+        torch.randn(2, 1, 2, 64, dtype=F16), *(torch.randn(2, 24, 1, 64, dtype=F16) for _ in range(2)),
+        cache_seqlens=torch.tensor([5, 11], dtype=I32), causal=True, softmax_scale=0.2, return_softmax_lse=True,
     ),
 }  # fmt: skip
 

@@ -448,6 +448,14 @@ OPS = {
         torch.tensor([5, 11], dtype=torch.int32), torch.tensor([[2, 0], [1, 0]], dtype=torch.int32),
         torch.randn(2, 1, 1, 64, dtype=F16), torch.randn(2, 1, 1, 64, dtype=F16), *(torch.empty(0),) * 2, SLOPES, torch.empty(0), 0.0,
     ),
+    "attention_cache": lambda: (
+        torch.randn(2, 1, 2, 64, dtype=F16), *(torch.randn(2, 16, 1, 64, dtype=F16) for _ in range(2)),
+        torch.tensor([5, 11], dtype=torch.int32),
+    ),
+    "attention_cache_append": lambda: (
+        torch.randn(2, 1, 2, 64, dtype=F16), *(torch.randn(2, 16, 1, 64, dtype=F16) for _ in range(2)),
+        torch.tensor([5, 11], dtype=torch.int32), *(torch.randn(2, 1, 1, 64, dtype=F16) for _ in range(2)), True,
+    ),
     "attention_packed_masked": lambda: (
         *(torch.randn(12, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 12], dtype=torch.int32) for _ in range(2)),
         torch.empty(0), SINKS, 0.0, torch.tensor([3, 1], dtype=torch.int32), torch.zeros(12, dtype=torch.int32),

@@ -18,10 +18,10 @@ supported.
 from ._flash import (
     flash_attn_func,
     flash_attn_varlen_func,
-    flash_attn_with_kvcache,
     flash_mla_with_kvcache,
     scaled_dot_product_attention,
 )
+from ._cache import flash_attn_with_kvcache
 from ._batches import bmm, scaled_mm
 from ._device import Tuned, answers, empty_cache, simulate, tuned
 from ._experts import fused_experts

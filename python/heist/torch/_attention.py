@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of
+from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of, settle
 from ._gradient import GRADIENT, GRADIENT_PACKED, HOW, QKV
-from ._layout import check, check_starts, dense, empty, fits, mostly_rows, window_of
+from ._layout import check, check_cache, check_lengths, check_starts, dense, empty, fits, mostly_rows, window_of
 from ._library import define, remember
 from ._masks import MASKS, Masked
 from ._scores import SCORES, Scores
@@ -269,29 +269,30 @@ attend_packed_masked = define(
 # --- Keys and values in pages ---------------------------------------------------
 
 
-def _paged(
+def over_pages(
     q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=(), scores=_PLAIN, new=()
 ):
     """The operation for queries (batch, rows, heads, elements) over keys and values
     (page, token, heads, elements), of which a table has the pages of each sequence; of
     8-bit keys and values there are the factors of each key head, too. New keys and values (batch, rows, heads, elements)
-    are put into the pages."""
+    are put into the pages. Without a table each sequence has as many pages as the others, in order."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
-        q.get_device(), k.get_device(), v.get_device(), lengths.get_device(), pages.get_device(),
-        lengths.shape, lengths.dtype, pages.shape, pages.dtype, scale, causal, left, right, policy, "paged",
+        q.get_device(), k.get_device(), v.get_device(), lengths.get_device(), lengths.shape, lengths.dtype,
+        None if pages is None else (pages.shape, pages.dtype, pages.get_device()), scale, causal, left, right, policy, "paged",
         *((factor.shape, factor.dtype, factor.get_device()) for factor in factors), *scores.key(),
         *((one.shape, one.stride(), one.dtype, one.get_device()) for one in new),
     )  # fmt: skip
     found = PLANS.get(key)
     if found is None:
         found = PLANS[key] = _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores, new)
-    launcher, q_starts = found
+    launcher, q_starts, in_order = found
+    table = in_order if pages is None else pages
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device)
     if launcher is None:
         return out.zero_(), scores.empty_sums(lse, 0)
-    given = (q, lengths, pages, *factors, *new)
+    given = (q, lengths, table, *factors, *new)
     own = [tensor.contiguous() for tensor in given]
     behind = 3 + len(factors)
     addresses = [
@@ -303,20 +304,19 @@ def _paged(
     launcher(*addresses)
     if all(a is b for a, b in zip(own, given)):
         scales = [8, 9] if factors else [None, None] if new else []
-        slots = [0, 1, 2, 6, 7, *(_NEW if new else ()), *scales, *scores.slots()]
-        remember(launcher, slots, [(out, 3), (lse, 4)], [(5, q_starts.data_ptr())])
+        slots = [0, 1, 2, 6, *(() if pages is None else (7,)), *(_NEW if new else ()), *scales, *scores.slots()]
+        constants = [(5, q_starts.data_ptr()), *([(7, table.data_ptr())] if pages is None else ())]
+        remember(launcher, slots, [(out, 3), (lse, 4)], constants)
     return out, lse
 
 
 def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, factors, scores, new):
     what = "paged attention"
-    if k.shape != v.shape:
-        raise UnsupportedError(
-            f"{what}: keys are {tuple(k.shape)} and values {tuple(v.shape)}; heads of keys and values of the same size are supported "
-            "in pages: pad the values"
-        )
+    if pages is not None:
+        check_cache(what, q, k, v, pages, new)
+        check_lengths(what, q, lengths)
     scores.check(what, q, k, 2)
-    index = device_of(what, q, k, v, lengths, pages, *factors, *scores.tensors(), *new)
+    index = device_of(what, q, k, v, lengths, *(() if pages is None else (pages,)), *factors, *scores.tensors(), *new)
     cache = torch.float8_e4m3fn if factors else q.dtype
     if q.dtype not in (torch.float16, torch.bfloat16) or k.dtype != cache or v.dtype != cache:
         raise UnsupportedError(
@@ -341,35 +341,40 @@ def _plan_paged(q, k, v, lengths, pages, scale, causal, left, right, policy, fac
         append = shape[1], new[0].dtype == cache
     batch, queries, heads, dim = q.shape
     q_starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * queries
+    in_order = None
+    if pages is None:
+        in_order = pages = torch.arange(k.shape[0], dtype=torch.int32, device=q.device).view(batch, -1)
     if q.numel() == 0 or k.numel() == 0 or pages.numel() == 0:
-        return None, q_starts
+        return None, q_starts, in_order
+    settle(index)
     aligned(what, query=q, key=k, value=v)
     plan = ops_of(index).attention(
         batch, queries, 0, heads, k.shape[2], dim, dtype=DTYPES[q.dtype], rows=True,
         cache="e4m3" if factors else "same", paged=(k.shape[1], pages.shape[1], k.shape[0]), causal=causal, scale=scale or None, policy=policy or None,
         window=window_of(left, right), append=append, **scores.how(),
     )  # fmt: skip
-    return Launcher(index, plan), q_starts
+    return Launcher(index, plan), q_starts, in_order
 
 
-def _like_paged(q, k, v, lengths, pages, *how):
-    one_device("paged attention", q, k, v, lengths, pages)
+def like_pages(q, k, v, lengths, *more):
+    """What `over_pages` gives; of `more` the tensors count."""
+    one_device("paged attention", q, k, v, lengths, *(one for one in more if isinstance(one, torch.Tensor)))
     lse = q.new_empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32)
     return torch.empty_like(q, memory_format=torch.contiguous_format), lse
 
 
 attend_paged = define(
-    "attention_paged", f"{QKV}, Tensor lengths, Tensor pages, {HOW}", "(Tensor, Tensor)", _paged, _like_paged
+    "attention_paged", f"{QKV}, Tensor lengths, Tensor pages, {HOW}", "(Tensor, Tensor)", over_pages, like_pages
 )
 
 
 def _paged_e4m3(q, k, v, lengths, pages, k_scale, v_scale, causal=False, left=-1, right=-1, scale=0.0, policy=""):
-    return _paged(q, k, v, lengths, pages, causal, left, right, scale, policy, (k_scale, v_scale))
+    return over_pages(q, k, v, lengths, pages, causal, left, right, scale, policy, (k_scale, v_scale))
 
 
 def _like_paged_e4m3(q, k, v, lengths, pages, k_scale, v_scale, *how):
     one_device("paged attention", q, k_scale, v_scale)
-    return _like_paged(q, k, v, lengths, pages)
+    return like_pages(q, k, v, lengths, pages)
 
 
 attend_paged_e4m3 = define(
@@ -379,12 +384,12 @@ attend_paged_e4m3 = define(
 
 
 def _paged_scored(q, k, v, lengths, pages, slopes, sinks, softcap, causal=False, left=-1, right=-1, scale=0.0, policy=""):
-    return _paged(q, k, v, lengths, pages, causal, left, right, scale, policy, (), Scores(slopes, sinks, softcap))
+    return over_pages(q, k, v, lengths, pages, causal, left, right, scale, policy, (), Scores(slopes, sinks, softcap))
 
 
 def _like_paged_scored(q, k, v, lengths, pages, slopes, sinks, *how):
     one_device("paged attention", q, slopes, sinks)
-    return _like_paged(q, k, v, lengths, pages)
+    return like_pages(q, k, v, lengths, pages)
 
 
 attend_paged_scored = define(
@@ -399,12 +404,12 @@ def _append(
     """The operation for paged keys and values that puts new ones behind them first. Factors without elements are none."""
     factors = (k_scale, v_scale) if k_scale.numel() else ()
     scores = Scores(slopes, sinks, softcap)
-    return _paged(q, k, v, lengths, pages, causal, left, right, scale, policy, factors, scores, (k_new, v_new))
+    return over_pages(q, k, v, lengths, pages, causal, left, right, scale, policy, factors, scores, (k_new, v_new))
 
 
 def _like_append(q, k, v, lengths, pages, *more):
     one_device("paged attention", q, *more[:6])
-    return _like_paged(q, k, v, lengths, pages)
+    return like_pages(q, k, v, lengths, pages)
 
 
 attend_append = define(
@@ -458,6 +463,7 @@ def _plan_latent(q, k, lengths, pages, value_dim, scale, causal, left, right, po
     q_starts = torch.arange(batch + 1, dtype=torch.int32, device=q.device) * queries
     if q.numel() == 0 or k.numel() == 0 or pages.numel() == 0:
         return None, q_starts
+    settle(index)
     aligned(what, query=q, cache=k)
     plan = ops_of(index).attention(
         batch, queries, 0, heads, k.shape[2], dim, dtype=DTYPES[q.dtype], rows=True, cache="latent", value_dim=value_dim,

@@ -173,6 +173,12 @@ def numbers(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tenso
     return found
 
 
+def settle(index: int) -> None:
+    """Waits for numbers that a plan has made for itself: calls in other streams read them, too."""
+    if index >= 0 and not _capturing():
+        torch.cuda.current_stream(index).synchronize()
+
+
 class Launcher:
     """A plan with the memory it needs, for tensors of one device."""
 

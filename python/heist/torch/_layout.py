@@ -138,3 +138,50 @@ def check_starts(what: str, q_starts: torch.Tensor, k_starts: torch.Tensor) -> N
         raise ValueError(
             f"{what}: cu_seqlens_q has {q_starts.numel()} entries and cu_seqlens_k {k_starts.numel()}; both have one more than sequences"
         )
+
+
+def check_cache(
+    what: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, table: torch.Tensor | None, new: tuple[torch.Tensor, ...]
+) -> None:
+    """Fails where queries, a cache, the table of its pages and new keys and values do not fit each other."""
+    if k_cache.dim() == v_cache.dim() and k_cache.shape != v_cache.shape:
+        raise UnsupportedError(
+            f"{what}: k_cache is {tuple(k_cache.shape)} and v_cache {tuple(v_cache.shape)}; heads of keys and values of the same size "
+            "are supported in a cache: pad the values"
+        )
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if not cache.is_contiguous():
+            raise ValueError(f"{what}: {name} is not contiguous, and is written in place: keep it as (batch, room, heads, elements)")
+    if table is not None and (table.dim() != 2 or table.dtype != torch.int32 or table.shape[0] != q.shape[0]):
+        raise ValueError(
+            f"{what}: block_table is {table.dtype} of {tuple(table.shape)}; int32 with a row for each of {q.shape[0]} sequences is wanted"
+        )
+    caches = [_as(q, cache) for cache in (k_cache, v_cache)]
+    if table is not None:
+        # A cache of pages has no batch to compare.
+        caches = [cache[:1].expand(q.shape[0], -1, -1, -1) for cache in caches]
+    check(what, q, *caches, 2, 1)
+    if new:
+        k, v = new
+        if k.shape != v.shape or k.dim() != 4 or k.shape[0] != q.shape[0] or k.shape[2:] != k_cache.shape[2:]:
+            raise ValueError(
+                f"{what}: k is {tuple(k.shape)}, v is {tuple(v.shape)}; (batch, new rows, heads, elements) as in the cache "
+                f"{tuple(k_cache.shape)} are wanted"
+            )
+
+
+def check_lengths(what: str, q: torch.Tensor, lengths: torch.Tensor) -> None:
+    """Fails where there is not one length for each sequence."""
+    batch = q.shape[0]
+    if lengths.shape != (batch,) or lengths.dtype != torch.int32 or lengths.device != q.device:
+        raise ValueError(
+            f"{what}: cache_seqlens is {lengths.dtype} of {tuple(lengths.shape)} on {lengths.device}; it must be int32 "
+            f"with one number for each of {batch} sequences, on {q.device}"
+        )
+
+
+def _as(q: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
+    """A cache as far as shapes go, with 8-bit floats as if they were of the queries' type."""
+    if cache.dtype != torch.float8_e4m3fn:
+        return cache
+    return torch.empty_like(cache, dtype=q.dtype, device="meta")

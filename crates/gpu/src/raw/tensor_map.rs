@@ -8,10 +8,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 /// Encodes a tensor map that [`TensorMap::validate`] has accepted.
-pub(crate) fn encode_tensor_map(
-    map: &TensorMap,
-    base: CUdeviceptr,
-) -> Result<CUtensorMap, Status> {
+pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<CUtensorMap, Status> {
     use sys::CUtensorMapDataType::*;
     use sys::CUtensorMapFloatOOBfill::*;
     use sys::CUtensorMapInterleave::*;

@@ -1,0 +1,301 @@
+"""Attention over a cache of keys and values, as ``flash_attn`` has it: a step of decoding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._attention import (
+    attend_append, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, like_pages, over_pages,
+)  # fmt: skip
+from ._device import UnsupportedError, no_gradient, numbers, tensors_only, traced
+from ._flash import refuse, window
+from ._gradient import HOW, QKV
+from ._layout import check_cache, check_lengths, scale_of, without_defaults
+from ._library import call, define
+from ._scores import scores_of
+
+# --- Operations over a cache that is not one of pages -----------------------------
+
+
+def _in_order(q, k, v, lengths, causal=False, left=-1, right=-1, scale=0.0, policy="", new=()):
+    """The operation for a cache (batch, room, heads, elements): the room of a sequence is its pages, in order."""
+    what = "flash_attn_with_kvcache"
+    check_cache(what, q, k, v, None, new)
+    check_lengths(what, q, lengths)
+    batch, room, heads, dim = k.shape
+    size = _page_of(room)
+    if not size:
+        raise UnsupportedError(f"{what}: a cache with room for {room} rows; multiples of 8 are supported")
+    k, v = (cache.view(batch * (room // size), size, heads, dim) for cache in (k, v))
+    return over_pages(q, k, v, lengths, None, causal, left, right, scale, policy, new=new)
+
+
+def _in_order_append(q, k, v, lengths, k_new, v_new, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+    return _in_order(q, k, v, lengths, causal, left, right, scale, policy, (k_new, v_new))
+
+
+def _like_in_order_append(q, k, v, lengths, k_new, v_new, *how):
+    return like_pages(q, k, v, lengths, k_new, v_new)
+
+
+_attend_cache = define("attention_cache", f"{QKV}, Tensor lengths, {HOW}", "(Tensor, Tensor)", _in_order, like_pages)
+_attend_cache_append = define(
+    "attention_cache_append", f"Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor lengths, Tensor k_new, Tensor v_new, {HOW}",
+    "(Tensor, Tensor)", _in_order_append, _like_in_order_append,
+)  # fmt: skip
+
+
+# --- The name that people know -----------------------------------------------------
+
+
+def flash_attn_with_kvcache(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    k: torch.Tensor | None = None,
+    v: torch.Tensor | None = None,
+    rotary_cos: torch.Tensor | None = None,
+    rotary_sin: torch.Tensor | None = None,
+    cache_seqlens: int | torch.Tensor | None = None,
+    cache_batch_idx: torch.Tensor | None = None,
+    cache_leftpad: torch.Tensor | None = None,
+    block_table: torch.Tensor | None = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: torch.Tensor | None = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
+    *,
+    k_descale: torch.Tensor | None = None,
+    v_descale: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
+    policy: Any = None,
+) -> Any:
+    """As ``flash_attn.flash_attn_with_kvcache``: queries (batch, rows, heads, elements)
+    over a cache (batch, room, heads, elements) of which the first ``cache_seqlens``
+    rows are filled. New keys and values ``k`` and ``v`` are put behind them first, in
+    place, by the kernel that attends to them; those that there is no room for are left out. With ``block_table`` (int32, one row for each sequence) the cache is one of
+    pages, (pages, tokens, heads, elements), pages of 8 to 4096 tokens in steps of 8.
+    Lengths stay on the device. Scores are changed as by :func:`flash_attn_func`, over a cache of the
+    queries' type.
+
+    The cache may be of ``torch.float8_e4m3fn``, half the bytes to read: what it has in it times
+    ``k_descale`` and ``v_descale`` (float32, one number or one for each key head; (batch, heads) where all
+    sequences have the same, as ``expand`` makes it) are the keys and the values. New keys and
+    values are divided by them, and saturate.
+
+    >>> cache = torch.zeros(1, 32, 2, 16, dtype=torch.float16)
+    >>> q = torch.ones(1, 1, 2, 16, dtype=torch.float16)
+    >>> lengths = torch.tensor([5], dtype=torch.int32)
+    >>> flash_attn_with_kvcache(q, cache, cache.clone(), q, q, cache_seqlens=lengths).shape
+    torch.Size([1, 1, 2, 16])
+    """
+    what = "flash_attn_with_kvcache"
+    if not (isinstance(q, Tensor) and isinstance(k_cache, Tensor) and isinstance(v_cache, Tensor)):
+        tensors_only(what, q=q, k_cache=k_cache, v_cache=v_cache)
+    if not (rotary_cos is None and rotary_sin is None and cache_batch_idx is None and cache_leftpad is None):
+        supported = (
+            "k, v, cache_seqlens, block_table, softmax_scale, causal, window_size, softcap, alibi_slopes, sinks, return_softmax_lse, "
+            "k_descale and v_descale are"
+        )
+        refuse(
+            what, supported, rotary_cos=(rotary_cos is not None, rotary_cos), rotary_sin=(rotary_sin is not None, rotary_sin),
+            cache_batch_idx=(cache_batch_idx is not None, cache_batch_idx),
+            cache_leftpad=(cache_leftpad is not None, cache_leftpad),
+        )  # fmt: skip
+    no_gradient(what, q, k_cache, v_cache, k, v, alibi_slopes, sinks)
+    if policy is None and not softcap and alibi_slopes is None and sinks is None and k_descale is None and v_descale is None:
+        step = _step(what, q, k_cache, v_cache, k, v, cache_seqlens, block_table, softmax_scale, causal, window_size)
+        if step is not None:
+            out, lse = step
+            return (out, lse.view(-1, *q.shape[:2]).transpose(0, 1)) if return_softmax_lse else out
+    if block_table is not None:
+        tensors_only(what, block_table=block_table)
+    if (k is None) != (v is None):
+        raise ValueError(f"{what}: new keys and new values come together; give both k and v, or neither")
+    new = () if k is None or v is None else (k, v)
+    if new:
+        tensors_only(what, k=k, v=v)
+    _check_once(what, q, k_cache, v_cache, block_table, new)
+    factors = _factors(what, q, k_cache, v_cache, k_descale, v_descale)
+    batch, queries, heads, dim = q.shape
+    page = k_cache.shape[1]
+    room = page if block_table is None else page * block_table.shape[1]
+    lengths = _filled(what, q, cache_seqlens, 0 if k is None else k.shape[1], room, k is not None)
+    causal, left, right = window(what, window_size, causal)
+    how = without_defaults(causal, left, right, scale_of(what, softmax_scale))
+    scores = scores_of(what, q, heads, softcap, alibi_slopes, sinks)
+    if factors and scores is not None:
+        raise UnsupportedError(
+            f"{what}: softcap, alibi_slopes or sinks over a cache of float8_e4m3fn; a cache of {q.dtype} is supported with them"
+        )
+    more = scores or factors
+    size = _page_of(room)
+    if factors and block_table is None and not size:
+        raise UnsupportedError(f"{what}: a cache of float8_e4m3fn with room for {room} rows; multiples of 8 are supported")
+    caches = k_cache, v_cache
+    if block_table is None and (factors or (queries <= 16 and size and policy is None)):
+        # A sequence's room is its pages, in order.
+        row = room // size
+        block_table = numbers(batch * row, torch.int32, q.device).view(batch, row)
+        caches = tuple(cache.view(batch * row, size, -1, dim) for cache in caches)
+    if block_table is not None and k is not None and v is not None and k.numel():
+        if not q.numel():
+            raise ValueError(f"{what}: new keys and no queries; call it with queries, or put the keys into the cache by their index")
+        out, lse = _append(what, policy, q, caches, lengths, block_table, (k, v), factors, scores, how)
+    elif block_table is not None:
+        paged = attend_paged_e4m3 if factors else attend_paged if scores is None else attend_paged_scored
+        out, lse = call(paged, policy, q, *caches, lengths, block_table, *more, *how)
+    else:
+        if k is not None and v is not None:
+            rows = lengths.long().unsqueeze(1) + numbers(k.shape[1], torch.int64, q.device)
+            place = numbers(batch, torch.int64, q.device).unsqueeze(1), rows
+            k_cache[place], v_cache[place] = k.to(k_cache.dtype), v.to(v_cache.dtype)
+            lengths = lengths + k.shape[1]
+        # Packed, with the room behind each sequence's keys as a sequence without queries.
+        each = numbers(batch + 1, torch.int32, q.device)
+        k_starts = torch.stack((each[:-1] * room, each[:-1] * room + lengths), dim=1).flatten()
+        k_starts = torch.cat((k_starts, each[-1:] * room))
+        q_starts = torch.stack((each[:-1] * queries, each[1:] * queries), dim=1).flatten()
+        q_starts = torch.cat((q_starts, each[-1:] * queries))
+        out, lse = call(
+            attend_packed if scores is None else attend_packed_scored, policy, q.reshape(batch * queries, heads, dim),
+            k_cache.view(batch * room, -1, dim), v_cache.view(batch * room, -1, dim), q_starts, k_starts, *more, queries, room, *how,
+        )  # fmt: skip
+    out = out.view(batch, queries, heads, dim)
+    if return_softmax_lse:
+        return out, lse.view(heads, batch, queries).transpose(0, 1)
+    return out
+
+
+def _step(
+    what: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Any, v: Any, lengths: Any, table: Any, scale: Any, causal: bool, size: Any
+) -> Any:  # fmt: skip
+    """A step over a cache of the queries' type, by an operation that checks where it is planned, once; None for other calls."""
+    if not isinstance(lengths, Tensor) or k_cache.dtype is not q.dtype or v_cache.dtype is not q.dtype:
+        return None
+    if table is None:
+        if q.dim() != 4 or k_cache.dim() != 4 or q.shape[1] > 16 or not _page_of(k_cache.shape[1]):
+            return None
+    elif not isinstance(table, Tensor):
+        return None
+    how = without_defaults(*window(what, size, causal), scale_of(what, scale))
+    if k is None and v is None:
+        if table is None:
+            return call(_attend_cache, None, q, k_cache, v_cache, lengths, *how)
+        return call(attend_paged, None, q, k_cache, v_cache, lengths, table, *how)
+    if not isinstance(k, Tensor) or not isinstance(v, Tensor) or k.dtype is not q.dtype or v.dtype is not q.dtype:
+        return None
+    if not k.numel() or not q.numel():
+        return None
+    if table is None:
+        out = call(_attend_cache_append, None, q, k_cache, v_cache, lengths, k, v, *how)
+    else:
+        none = _nothing(q.device)
+        out = call(attend_append, None, q, k_cache, v_cache, lengths, table, k, v, none, none, none, none, 0.0, *how)
+    if not traced():
+        torch.autograd.graph.increment_version((k_cache, v_cache))
+    return out
+
+
+# By device: a tensor without elements, which stands for none.
+_nothings: dict[Any, Tensor] = {}
+
+
+def _nothing(device: torch.device) -> Tensor:
+    if traced():
+        return torch.empty(0, dtype=torch.float32, device=device)
+    found = _nothings.get(device)
+    if found is None:
+        found = _nothings[device] = torch.empty(0, dtype=torch.float32, device=device)
+    return found
+
+
+# Caches that fit their queries, by shapes and types: a model asks for the same in every step.
+_checked: set[Any] = set()
+
+
+def _check_once(what: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, table: Tensor | None, new: tuple[Tensor, ...]) -> None:
+    """Fails where queries, a cache and what is put into it do not fit each other."""
+    key = None
+    if not traced():
+        tensors = (q, k_cache, v_cache, *new) if table is None else (q, k_cache, v_cache, *new, table)
+        key = (table is None, *((t.shape, t.stride(), t.dtype) for t in tensors))
+        if key in _checked:
+            return
+    check_cache(what, q, k_cache, v_cache, table, new)
+    if key is not None:
+        _checked.add(key)
+
+
+def _append(
+    what: str, policy: Any, q: Tensor, caches: tuple[Tensor, ...], lengths: Tensor, table: Tensor, new: tuple[Tensor, Tensor],
+    factors: tuple[Tensor, ...], scores: Any, how: tuple[Any, ...],
+) -> Any:  # fmt: skip
+    """Puts new keys and values into pages and attends to all, in one call."""
+    tiny = torch.float8_e4m3fn
+    if tiny not in (new[0].dtype, new[1].dtype):
+        new = new[0].to(q.dtype), new[1].to(q.dtype)
+    elif not factors or new[0].dtype != new[1].dtype:
+        raise ValueError(
+            f"{what}: k is {new[0].dtype} and v {new[1].dtype}; both are of the queries' type, or of the cache's, {caches[0].dtype}"
+        )
+    none = _nothing(q.device)
+    scores = scores or (none, none, 0.0)
+    out = call(attend_append, policy, q, *caches, lengths, table, *new, *(factors or (none, none)), *scores, *how)
+    if not traced():
+        torch.autograd.graph.increment_version(caches)
+    return out
+
+
+def _factors(what: str, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, *given: Any) -> tuple[torch.Tensor, ...]:
+    """The factors of each key head of keys and of values, where the cache has 8-bit floats."""
+    tiny = torch.float8_e4m3fn
+    if tiny not in (k_cache.dtype, v_cache.dtype):
+        if given != (None, None):
+            raise ValueError(f"{what}: k_descale and v_descale are for a cache of float8_e4m3fn, and this one is {k_cache.dtype}")
+        return ()
+    if k_cache.dtype != v_cache.dtype:
+        raise ValueError(f"{what}: k_cache is {k_cache.dtype} and v_cache {v_cache.dtype}; both are of one type")
+    heads = k_cache.shape[2]
+    factors = []
+    for name, factor in zip(("k_descale", "v_descale"), given):
+        if factor is None:
+            factor = torch.ones((), dtype=torch.float32, device=q.device)
+        tensors_only(what, **{name: factor})
+        if factor.dim() == 2 and factor.shape[0] == q.shape[0] and (factor.stride(0) == 0 or q.shape[0] == 1):
+            factor = factor[0]
+        if factor.dtype != torch.float32 or factor.device != q.device or factor.shape not in ((), (1,), (heads,)):
+            raise UnsupportedError(
+                f"{what}: {name} is {factor.dtype} of {tuple(factor.shape)} on {factor.device}; float32 on {q.device}, one number "
+                f"or one for each of {heads} key heads, the same for all sequences, is supported"
+            )
+        factors.append(factor.reshape(-1).expand(heads).contiguous())
+    return tuple(factors)
+
+
+def _filled(what: str, q: torch.Tensor, lengths: Any, new: int, room: int, appends: bool) -> torch.Tensor:
+    """How many rows of each sequence are in the cache, as a tensor."""
+    batch = q.shape[0]
+    if lengths is None:
+        lengths = 0 if appends else room
+    if isinstance(lengths, int):
+        if not 0 <= lengths <= room - new:
+            raise ValueError(f"{what}: cache_seqlens={lengths} and {new} new rows do not fit a cache with room for {room}")
+        return torch.full((batch,), lengths, dtype=torch.int32, device=q.device)
+    tensors_only(what, cache_seqlens=lengths)
+    check_lengths(what, q, lengths)
+    return lengths
+
+
+def _page_of(room: int) -> int:
+    """The largest page, a power of two, that a sequence's room is a multiple of; zero where
+    there is none."""
+    size = min(room & -room, 4096)
+    return size if size >= 8 else 0
