@@ -1,7 +1,9 @@
-//! The failures of `cases/`: each is named at its line, and its mended twin is clean.
+//! The failures of `cases/`: each is named at its line, and its mended twin is clean. What is said
+//! of the files of `rules/`, in every word.
 
-use heist_ptx::{Severity, Source, parse, rule};
+use heist_ptx::{Diagnostic, Severity, Source, parse, rule};
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -115,5 +117,72 @@ fn registers_are_called_by_their_names() {
             "uses register `%r2`, which nothing has set before",
             "uses register `sum`, which nothing has set before"
         ]
+    );
+}
+
+/// Everything that a finding says, but the pages' links.
+fn told(source: &Source, finding: &Diagnostic) -> String {
+    let at = |span| {
+        let at = source.position(span);
+        format!("{}:{}", at.line, at.column)
+    };
+    let mut text = format!("{}: {finding}\n", at(finding.span));
+    let label = Some(&finding.label).filter(|label| !label.is_empty());
+    let lines = label.map(|label| format!("at: {label}")).into_iter();
+    let others = finding.others.iter();
+    let lines = lines.chain(others.map(|other| format!("{}: {}", at(other.span), other.text)));
+    let lines = lines.chain(finding.notes.iter().map(|note| format!("note: {note}")));
+    for line in lines.chain(finding.helps.iter().map(|help| format!("help: {help}"))) {
+        writeln!(text, "    {line}").expect("a string");
+    }
+    text
+}
+
+#[test]
+fn findings_are_told_as_the_golden_file_says() {
+    let mut all = String::new();
+    let rules = heist_oracle::workspace_root().join("rules");
+    let files = |folder: &PathBuf| {
+        let entries = fs::read_dir(folder).expect("a readable folder");
+        let mut paths: Vec<PathBuf> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        paths.sort();
+        paths
+    };
+    for path in files(&rules)
+        .iter()
+        .filter(|path| path.is_dir())
+        .flat_map(files)
+    {
+        if path.extension().is_none_or(|ext| ext != "ptx") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a readable file");
+        let name = path
+            .strip_prefix(&rules)
+            .expect("a rule's file")
+            .display()
+            .to_string();
+        let source = Source::new(name, text);
+        let Ok(module) = parse(&source) else {
+            continue;
+        };
+        let found = heist_check::check(&module);
+        if !found.is_empty() {
+            writeln!(all, "{}", source.name()).expect("a string");
+        }
+        all.extend(found.iter().map(|finding| told(&source, finding)));
+    }
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/reports.txt");
+    if std::env::var_os("HEIST_BLESS").is_some() {
+        fs::write(&golden, &all).expect("golden files can be written");
+    }
+    let expected = fs::read_to_string(&golden).unwrap_or_default();
+    let differs = |(new, old): &(&str, &str)| new != old;
+    let first = all.lines().zip(expected.lines()).find(differs);
+    assert!(
+        all == expected,
+        "`cargo xtask bless` accepts new messages; first {first:?}"
     );
 }
