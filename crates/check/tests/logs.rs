@@ -175,6 +175,20 @@ fn a_warning_of_racecheck_stays_one() {
     assert!(at("swap+0x90").notes[0].contains("Read access at swap+0xb0"));
 }
 
+/// Older ones name the hazard, each at its line.
+#[test]
+fn every_hazard_of_racecheck_is_one() {
+    for hazard in ["RAW", "WAR", "WAW"] {
+        let line = format!("========= Error: Potential {hazard} hazard detected at __shared__ 0x0");
+        let log = format!("========= COMPUTE-SANITIZER\n{line}\n");
+        let source = Source::new("race.log", log);
+        let found = read(TextKind::Sanitizer, &source).findings;
+        let codes: Vec<&str> = found.iter().map(|one| one.code.0).collect();
+        assert_eq!(codes, ["G031"], "{hazard}");
+        assert_eq!(source.position(found[0].span).line, 2, "{hazard}");
+    }
+}
+
 fn codes_of(log: &str) -> Vec<&'static str> {
     let kind = recognise(log).unwrap_or_else(|| panic!("not recognised: {log}"));
     let found = read(kind, &Source::new("log", log)).findings;

@@ -263,6 +263,17 @@ fn excerpts_of_logs_are_read_as_the_rule_of_their_page() {
 
 /// `docs/rules.md` is made from the table; `HEIST_BLESS=1` makes it anew.
 #[test]
+fn a_page_has_its_title_its_text_and_both_kernels() {
+    let page = heist_check::explain("A001").expect("A001 has a page");
+    let text = page.markdown();
+    assert!(text.starts_with("# A001: "), "{text}");
+    for part in [page.text, page.bad, page.good] {
+        let part = part.expect("A001 has all of them").trim();
+        assert!(text.contains(part), "{part}");
+    }
+}
+
+#[test]
 fn index_is_golden() {
     let folders = folders();
     let mut index = String::from(

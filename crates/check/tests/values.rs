@@ -188,3 +188,143 @@ fn logs_are_recognised_by_one_line() {
         assert_eq!(recognise(text), kind, "{text}");
     }
 }
+
+/// The codes and remedies that are found in a module of this target.
+fn told(target: &str, items: &str) -> Vec<(&'static str, String)> {
+    let text = format!(".version 8.6\n.target {target}\n.address_size 64\n{items}\n");
+    let source = Source::new("module.ptx", text);
+    let found = check(&parse(&source).unwrap_or_else(|errors| panic!("{items}: {errors:?}")));
+    let told = |one: &Diagnostic| (one.code.0, one.helps.join("; "));
+    found.iter().map(told).collect()
+}
+
+#[test]
+fn a_misaligned_access_is_told_what_to_mend() {
+    for (body, remedy) in [
+        (
+            "mov.u32 %a, s; ld.shared.u32 %r1, [%a+2];",
+            Some("the offset 2 "),
+        ),
+        (
+            "mov.u32 %a, s+2; ld.shared.u32 %r1, [%a];",
+            Some("align the variable"),
+        ),
+        (
+            "mov.u32 %a, s+2; ld.shared.u32 %r1, [%a+4];",
+            Some("align the variable"),
+        ),
+        ("mov.u32 %a, s; ld.shared.u32 %r1, [%a+4];", None),
+        (
+            "mov.u32 %a, s+2; atom.shared.add.u32 %r1, [%a], 1;",
+            Some("align the variable"),
+        ),
+        ("mov.u32 %a, s+4; atom.shared.add.u32 %r1, [%a], 1;", None),
+        (
+            "mov.u32 %a, s+4; atom.shared.exch.b64 %rd1, [%a], %rd8;",
+            Some("align the variable"),
+        ),
+    ] {
+        let helps: Vec<String> = found(body)
+            .iter()
+            .filter(|one| one.code == rule::MISALIGNED)
+            .map(|one| one.helps.join("; "))
+            .collect();
+        assert_eq!(
+            helps.len(),
+            usize::from(remedy.is_some()),
+            "{body}: {helps:?}"
+        );
+        let begins = remedy.is_none_or(|remedy| helps[0].starts_with(remedy));
+        assert!(begins, "{body}: {helps:?}");
+    }
+}
+
+/// A conversion that names another space than the pointer's does not hide whose memory it is.
+#[test]
+fn a_pointer_stays_in_the_memory_of_its_variable() {
+    let load = |converted: &str| {
+        let body = format!(
+            "{converted} wmma.load.a.sync.aligned.row.m16n16k16.f16 \
+             {{%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7}}, [%rd2], %r8;"
+        );
+        let found = found(&format!("mov.u32 %r8, 16; {body}"));
+        found.iter().any(|one| one.code.0 == "T001")
+    };
+    assert!(load("cvta.local.u64 %rd2, l;"));
+    assert!(load("cvta.local.u64 %rd1, l; cvta.shared.u64 %rd2, %rd1;"));
+    assert!(!load("cvta.shared.u64 %rd2, s;"));
+}
+
+#[test]
+fn only_a_copy_of_an_accumulator_is_free_while_a_wgmma_runs() {
+    for (use_, wrong) in [
+        ("mov.f32 e, c0;", false),
+        ("neg.f32 e, c0;", true),
+        ("mov.b64 w, {c0, c1};", true),
+        ("add.f32 e, e, c0;", true),
+        ("neg.f32 e, other;", false),
+    ] {
+        let found = told(
+            "sm_90a",
+            &format!(
+                ".visible .entry k(.param .u64 p) {{ .reg .f32 c<4>, e, other; .reg .b64 d, w, q;\n\
+                 ld.param.u64 q, [p]; mov.b64 d, 0; mov.f32 e, 0f00000000; mov.f32 other, e;\n\
+                 wgmma.fence.sync.aligned;\n\
+                 wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{c0, c1, c2, c3}}, d, d, 0, 1, 1, 0, 0;\n\
+                 wgmma.commit_group.sync.aligned;\n{use_}\n\
+                 wgmma.wait_group.sync.aligned 0;\n\
+                 st.global.f32 [q], c0; st.global.f32 [q], e; ret; }}"
+            ),
+        );
+        assert_eq!(
+            found.iter().any(|&(code, _)| code == "T003"),
+            wrong,
+            "{use_}: {found:?}"
+        );
+    }
+}
+
+/// What a kernel that calls a function leaves open, that function may close; and a function's
+/// caller may free what it allocates.
+#[test]
+fn tensor_memory_is_followed_in_kernels_without_calls_alone() {
+    let allocate = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32;\n\
+                    tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;";
+    let slot = ".shared .align 4 .b32 slot;";
+    let other = ".func other() { ret; }";
+    for (items, leaks) in [
+        (
+            format!("{slot} .visible .entry k() {{ {allocate} ret; }}"),
+            true,
+        ),
+        (
+            format!("{slot} {other} .visible .entry k() {{ {allocate} call other; ret; }}"),
+            false,
+        ),
+        (
+            format!("{slot} .visible .func f() {{ {allocate} ret; }}"),
+            false,
+        ),
+    ] {
+        let found = told("sm_100a", &items);
+        assert_eq!(
+            found.iter().any(|&(code, _)| code == "T105"),
+            leaks,
+            "{items}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_kernel_of_more_than_a_few_instructions_is_not_cut_to_its_trap() {
+    for (before, cut) in [(0, true), (15, true), (16, false)] {
+        let body = "add.u32 a, a, 1;\n".repeat(before);
+        let text = format!(".visible .entry k() {{ .reg .u32 a; {body} trap; }}");
+        let found = told("sm_80", &text);
+        assert_eq!(
+            found.iter().any(|&(code, _)| code == "T013"),
+            cut,
+            "{before}: {found:?}"
+        );
+    }
+}
