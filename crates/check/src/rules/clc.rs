@@ -178,14 +178,12 @@ fn passed_on(
 ) -> Vec<usize> {
     let flow = &cx.flow;
     let granted: Vec<usize> = refusal.granted.iter().map(|&(_, start)| start).collect();
-    let on = |starts: &[usize], at: usize| {
-        let comes = |&start: &usize| start == at || flow.graph.reaches(start, at, |by| by == test);
-        starts.iter().any(comes)
-    };
+    let after = |starts: &[usize]| flow.graph.reached(starts, |by| by == test);
+    let (granted, refused) = (after(&granted), after(&refusal.ways));
     let decided = |at: usize| {
         let op = &flow.ops[at];
         let constant = matches!(op.instruction.operands.get(1), Some(Operand::Constant(_)));
-        match (on(&granted, at), on(&refusal.ways, at)) {
+        match (granted[at], refused[at]) {
             (true, false) => true,
             (false, true) => op.is("mov") && constant,
             _ => answers.iter().any(|&(register, by, _)| {
@@ -200,13 +198,15 @@ fn passed_on(
             .iter()
             .any(|s| op.has(s))
     };
-    let stores = || {
-        let stores = flow.reachable_ops();
-        stores.filter(|(_, op)| op.is("st") && !elsewhere(op))
-    };
-    let comes_from_it = |branch: usize| {
+    let stores = flow.reachable_ops();
+    let stores = stores.filter(|(_, op)| op.is("st") && !elsewhere(op));
+    let stores: Vec<usize> = stores.map(|(at, _)| at).collect();
+    // Where no answer comes from: a branch that depends on these alone need not follow them again.
+    let mut without = HashSet::new();
+    let mut comes_from_it = |branch: usize| {
         let mut seen = HashSet::from([branch]);
         let mut open = vec![branch];
+        let mut loads = false;
         while let Some(at) = open.pop() {
             let op = &flow.ops[at];
             if at != branch && decided(at) {
@@ -216,16 +216,18 @@ fn passed_on(
             let mut from: Vec<usize> = reads
                 .flat_map(|&register| flow.definitions(register, at))
                 .collect();
-            if op.is("ld") && !elsewhere(op) {
-                from.extend(stores().map(|(store, _)| store));
+            if op.is("ld") && !elsewhere(op) && !std::mem::replace(&mut loads, true) {
+                from.extend(&stores);
             }
-            open.extend(from.into_iter().filter(|&from| seen.insert(from)));
+            let new = from.into_iter().filter(|from| !without.contains(from));
+            open.extend(new.filter(|&from| seen.insert(from)));
         }
+        without.extend(seen.into_iter().filter(|&at| at != branch));
         false
     };
     let branches = flow.reachable_ops().filter(|(at, op)| {
         let open = op.is("bra") && op.roles.guard.is_some();
-        open && !refusal.branches.contains(at) && on(&refusal.ways, *at)
+        open && !refusal.branches.contains(at) && refused[*at]
     });
     let found = branches.filter(|&(at, _)| comes_from_it(at));
     found.map(|(at, _)| at).collect()

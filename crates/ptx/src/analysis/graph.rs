@@ -6,7 +6,7 @@
 use super::block::BlockId;
 use super::dominators::{Tree, reverse_postorder};
 use rustc_hash::FxHashSet;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::OnceLock;
 
 /// How control leaves an instruction that does not just go on to the next.
@@ -249,19 +249,48 @@ impl Graph {
 
     /// Whether instruction `to` can run after instruction `from`, with no
     /// instruction in between for which `stop` holds.
-    pub fn reaches(&self, from: usize, to: usize, mut stop: impl FnMut(usize) -> bool) -> bool {
+    pub fn reaches(&self, from: usize, to: usize, stop: impl FnMut(usize) -> bool) -> bool {
+        let visit = |at| {
+            if at == to {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        self.walk(from, stop, visit).is_break()
+    }
+
+    /// For each instruction, whether it can run after one of `from`, itself among them, with no
+    /// instruction in between for which `stop` holds: [`Graph::reaches`] for all at once.
+    pub fn reached(&self, from: &[usize], mut stop: impl FnMut(usize) -> bool) -> Vec<bool> {
+        let mut reached = vec![false; self.block_of.len()];
+        for &start in from {
+            reached[start] = true;
+            let _ = self.walk::<()>(start, &mut stop, |at| {
+                reached[at] = true;
+                ControlFlow::Continue(())
+            });
+        }
+        reached
+    }
+
+    /// Visits what can run after instruction `from`, some more than once, until a path comes to an
+    /// instruction for which `stop` holds (that one is visited) or `visit` ends it.
+    fn walk<B>(
+        &self,
+        from: usize,
+        mut stop: impl FnMut(usize) -> bool,
+        mut visit: impl FnMut(usize) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let mut entered = vec![false; self.blocks()];
         let first = self.block_of(from);
         let mut open = Vec::from([(first, from + 1..self.range(first).end)]);
-        while let Some((block, mut range)) = open.pop() {
-            let stopped = range.find_map(|at| match at == to {
-                true => Some(true),
-                false => stop(at).then_some(false),
-            });
-            match stopped {
-                Some(true) => return true,
-                Some(false) => continue,
-                None => {}
+        'blocks: while let Some((block, range)) = open.pop() {
+            for at in range {
+                visit(at)?;
+                if stop(at) {
+                    continue 'blocks;
+                }
             }
             for &next in self.successors(block) {
                 if !std::mem::replace(&mut entered[next.index()], true) {
@@ -269,7 +298,7 @@ impl Graph {
                 }
             }
         }
-        false
+        ControlFlow::Continue(())
     }
 }
 
@@ -393,5 +422,26 @@ mod tests {
         assert_eq!(dead, [1]);
         assert!(graph.reaches(0, 2, |_| false) && !graph.reaches(0, 1, |_| false));
         assert!(!graph.reaches(1, 1, |_| false));
+    }
+
+    #[test]
+    fn all_that_is_reached_is_what_each_question_says() {
+        // 0: @p bra 4; 1: -; 2: @q bra 1; 3: bra 6; 4: -; 5: -; 6: ret, and no way over 5
+        let graph = graph(&[Maybe(4), On, Maybe(1), To(6), On, On, End]);
+        let stop = |at| at == 5;
+        for starts in [&[0][..], &[2], &[4], &[1, 4]] {
+            let each = |to| {
+                let comes = |&from: &usize| from == to || graph.reaches(from, to, stop);
+                starts.iter().any(comes)
+            };
+            let reached = graph.reached(starts, stop);
+            assert_eq!(
+                reached[..7],
+                (0..7).map(each).collect::<Vec<_>>(),
+                "{starts:?}"
+            );
+        }
+        // The one that stops a path is still reached, and what is behind it is not.
+        assert_eq!(graph.reached(&[4], stop)[4..7], [true, true, false]);
     }
 }
