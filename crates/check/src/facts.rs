@@ -351,12 +351,12 @@ impl Facts {
                 }
             }
             "selp" => operand(1)?.join(operand(2)?),
-            "ld" if opcode.has("param") => self.parameter(flow, op),
+            "ld" => self.parameter(flow, op),
             _ => Fact::UNKNOWN,
         })
     }
 
-    /// A kernel parameter that says what it points to.
+    /// A kernel parameter that says what it points to; nothing is known of what other memory holds.
     fn parameter(&self, flow: &Flow<'_>, op: &Op<'_>) -> Fact {
         let pointer = match op.instruction.operands.get(1) {
             Some(Operand::Address(address)) => match &address.base {

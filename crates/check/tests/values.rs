@@ -108,6 +108,11 @@ fn pointers_into_local_memory_are_followed() {
              setp.eq.u32 %p1, %t, 0; selp.b64 %rd3, %rd2, %rd5, %p1;",
             Some(Warning),
         ),
+        (
+            "mov.u64 %rd1, l; cvta.local.u64 %rd2, %rd1; cvta.const.u64 %rd5, %rd8;\n\
+             setp.eq.u32 %p1, %t, 0; selp.b64 %rd3, %rd2, %rd5, %p1;",
+            Some(Warning),
+        ),
     ] {
         let found = found(&format!("{body}\n{fragment}"));
         let told = found.iter().find(|found| found.code == rule::TENSOR_LOCAL);
@@ -325,6 +330,25 @@ fn a_kernel_of_more_than_a_few_instructions_is_not_cut_to_its_trap() {
             found.iter().any(|&(code, _)| code == "T013"),
             cut,
             "{before}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn code_behind_a_trap_is_no_mistake() {
+    for (body, dead) in [
+        ("trap; add.u32 a, a, 1; add.u32 a, a, 1; ret;", false),
+        ("ret; add.u32 a, a, 1; add.u32 a, a, 1; ret;", true),
+        ("ret; add.u32 a, a, 1; trap; ret;", true),
+    ] {
+        let found = told(
+            "sm_80",
+            &format!(".visible .entry k() {{ .reg .u32 a; mov.u32 a, 0; {body} }}"),
+        );
+        assert_eq!(
+            found.iter().any(|&(code, _)| code == "X019"),
+            dead,
+            "{body}: {found:?}"
         );
     }
 }

@@ -63,7 +63,10 @@ fn every_row_is_tested_or_says_why_not() {
                     missing.push(format!("{file} has no `{}`", row.name));
                 }
             }
-            Tested::NotSimulated(reason) => assert!(reason.len() > 10, "{}", row.name),
+            Tested::NotSimulated(reason) => {
+                assert!(reason.len() > 10, "{}", row.name);
+                assert_eq!(row.tested.reason(), reason);
+            }
         }
     }
     assert!(missing.is_empty(), "{}", missing.join("\n"));
