@@ -14,11 +14,11 @@ from ._attention import (
 from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
 from ._gradient import check_heads
 from ._layout import check, scale_of, without_defaults
-from ._library import Operation, call, cause
+from ._library import Operation, call, cause, is_compiling
 from ._masks import masks_of
 from ._scores import scores_of
 
-_op_sdpa = attend_sdpa.plain
+_op_sdpa, _direct_sdpa = attend_sdpa.plain, attend_sdpa.direct
 
 
 def refuse(what: str, supported: str, **given: tuple[bool, Any]) -> None:
@@ -75,11 +75,12 @@ def scaled_dot_product_attention(
     if policy is not None:
         return call(attend_sdpa, policy, query, key, value, is_causal, enable_gqa, scale_of(what, scale))
     try:
+        run = _op_sdpa if is_compiling() else _direct_sdpa
         if scale is not None:
-            return _op_sdpa(query, key, value, is_causal, enable_gqa, scale_of(what, scale))
+            return run(query, key, value, is_causal, enable_gqa, scale_of(what, scale))
         if enable_gqa:
-            return _op_sdpa(query, key, value, is_causal, True)
-        return _op_sdpa(query, key, value, True) if is_causal else _op_sdpa(query, key, value)
+            return run(query, key, value, is_causal, True)
+        return run(query, key, value, True) if is_causal else run(query, key, value)
     except RuntimeError as error:
         raise cause(error) from None
 

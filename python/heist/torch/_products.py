@@ -20,7 +20,7 @@ from ._device import (
     tensors_only,
     wants_gradient,
 )
-from ._library import CODES, Gradient, call, cause, define, remember
+from ._library import CODES, Gradient, call, cause, define, is_compiling, remember
 
 #: Activations, and PyTorch's own of each.
 _ACTIVATE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -430,7 +430,7 @@ def _backward_linear(ctx, d):
 _multiply = define(
     "mm", "Tensor input, Tensor mat2, int out_dtype=-1", "Tensor", _mm, _like_mm, Gradient(_keep_mm, _backward_mm)
 )
-_op_mm = _multiply.plain
+_op_mm, _direct_mm = _multiply.plain, _multiply.direct
 _multiply_add = define(
     "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta=1.0, float alpha=1.0, int activation=0", "Tensor", _addmm,
     _like_addmm, Gradient(_keep_addmm, _backward_addmm),
@@ -443,7 +443,6 @@ _apply_bias = define(
     "linear_bias", "Tensor input, Tensor weight, Tensor bias, int activation=0", "Tensor", _linear_bias, _like_linear_bias,
     Gradient(_keep_linear, _backward_linear),
 )  # fmt: skip
-_op_linear, _op_linear_bias = _apply.plain, _apply_bias.plain
 _multiply_groups = define(
     "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int out_dtype=-1", "Tensor", _grouped_mm, _like_grouped,
     Gradient(_keep_grouped, _backward_grouped),
@@ -473,7 +472,7 @@ def mm(
     if policy is not None:
         return call(_multiply, policy, input, mat2, *number)
     try:
-        return _op_mm(input, mat2, *number)
+        return (_op_mm if is_compiling() else _direct_mm)(input, mat2, *number)
     except RuntimeError as error:
         raise cause(error) from None
 
@@ -543,9 +542,11 @@ def linear(
         given = (_apply, policy, input, weight) if bias is None else (_apply_bias, policy, input, weight, bias)
         return call(*given, number)
     try:
+        operation = _apply if bias is None else _apply_bias
+        run = operation.plain if is_compiling() else operation.direct
         if bias is None:
-            return _op_linear(input, weight, number) if number else _op_linear(input, weight)
-        return _op_linear_bias(input, weight, bias, number) if number else _op_linear_bias(input, weight, bias)
+            return run(input, weight, number) if number else run(input, weight)
+        return run(input, weight, bias, number) if number else run(input, weight, bias)
     except RuntimeError as error:
         raise cause(error) from None
 
