@@ -20,6 +20,15 @@ struct Block {
     memory: Placed,
     /// Where its bytes are in the host's memory, if the host may touch it.
     host: Option<u64>,
+    /// Whether a kernel took it with `malloc`: a kernel gives it back, and the host can't.
+    of_kernel: bool,
+}
+
+impl Block {
+    fn new(memory: Placed, host: Option<u64>) -> Block {
+        let of_kernel = false;
+        Block { memory, host, of_kernel }
+    }
 }
 
 /// All allocations, by their address on the device.
@@ -67,7 +76,7 @@ impl Heap {
         self.made += 1;
         let name = format!("{what} no. {} of {len} bytes", self.made);
         let memory = Placed::fresh(name, at, len);
-        self.blocks.insert(at, Block { memory, host: None });
+        self.blocks.insert(at, Block::new(memory, None));
     }
 
     /// Memory that host and device access at one address; none where the host can't map it.
@@ -96,13 +105,13 @@ impl Heap {
     fn own(&mut self, name: String, at: u64, host: u64, len: usize) {
         let memory = Placed::filled(name, at, vec![0; len]);
         let host = Some(host);
-        self.blocks.insert(at, Block { memory, host });
+        self.blocks.insert(at, Block::new(memory, host));
     }
 
     /// A variable of a module.
     pub(crate) fn variable(&mut self, name: &str, at: u64, bytes: Vec<u8>) {
         let memory = Placed::filled(name, at, bytes);
-        self.blocks.insert(at, Block { memory, host: None });
+        self.blocks.insert(at, Block::new(memory, None));
     }
 
     /// Lets the host touch a variable, at its address; nothing where the host has other memory
@@ -145,6 +154,9 @@ impl Heap {
 
     /// Gives memory back; false where nothing begins at the address.
     pub(crate) fn free(&mut self, address: u64) -> bool {
+        if self.blocks.get(&address).is_none_or(|block| block.of_kernel) {
+            return false;
+        }
         let Some(block) = self.blocks.remove(&address) else {
             return false;
         };
@@ -202,15 +214,23 @@ impl Heap {
         lent.collect()
     }
 
-    /// Takes memory as a kernel left it.
+    /// Takes memory as a kernel left it, with what the kernel took for itself.
     pub(crate) fn give_back(&mut self, placed: Vec<Placed>) {
-        for one in placed {
-            if let Some(block) = self.blocks.get_mut(&one.at) {
-                if let Some(host) = block.host {
-                    raw::fill(host as *mut c_void, &one.bytes);
-                }
-                block.memory = one;
+        self.blocks.retain(|_, block| !block.of_kernel);
+        for memory in placed {
+            let Some(block) = self.blocks.get_mut(&memory.at) else {
+                let block = Block {
+                    host: None,
+                    of_kernel: true,
+                    memory,
+                };
+                self.blocks.insert(block.memory.at, block);
+                continue;
+            };
+            if let Some(host) = block.host {
+                raw::fill(host as *mut c_void, &memory.bytes);
             }
+            block.memory = memory;
         }
     }
 

@@ -102,3 +102,72 @@ fn an_address_outside_is_told_with_the_memory_beside_it() {
         found[0].message
     );
 }
+
+/// `take` stores a pointer that it got from `malloc`, and 7 there; `give` reads it and frees it.
+const HEAP: &str = "
+    .version 8.0
+    .target sm_80
+    .address_size 64
+    .extern .func (.param .b64 out) malloc (.param .b64 size);
+    .extern .func free (.param .b64 pointer);
+    .visible .entry take(.param .u64 table) {
+        .reg .b32 %r<2>; .reg .b64 %rd<4>;
+        ld.param.u64 %rd1, [table];
+        mov.u64 %rd2, 8;
+        {
+        .param .b64 size; .param .b64 out;
+        st.param.b64 [size], %rd2;
+        call.uni (out), malloc, (size);
+        ld.param.b64 %rd3, [out];
+        }
+        st.global.u64 [%rd1], %rd3;
+        mov.u32 %r1, 7;
+        st.u32 [%rd3], %r1;
+        ret;
+    }
+    .visible .entry give(.param .u64 table) {
+        .reg .b32 %r<2>; .reg .b64 %rd<4>;
+        ld.param.u64 %rd1, [table];
+        ld.global.u64 %rd3, [%rd1];
+        ld.u32 %r1, [%rd3];
+        st.global.u32 [%rd1], %r1;
+        {
+        .param .b64 pointer;
+        st.param.b64 [pointer], %rd3;
+        call.uni free, (pointer);
+        }
+        ret;
+    }";
+
+#[test]
+fn what_a_kernel_allocates_outlives_it_until_a_kernel_frees_it() {
+    let source = heist_ptx::Source::new("heap.ptx", HEAP);
+    let program = Program::based(heist_ptx::parse(&source).unwrap(), BASE + (1 << 30)).unwrap();
+    let run = |entry: &str, placed: Vec<Placed>| {
+        let arguments = Arguments {
+            placed,
+            ..Arguments::new([Arg::scalar(BASE)])
+        };
+        let device = Device::named("sim:h200").unwrap();
+        let options = Options::default();
+        let report = program.run(&device, entry, &Launch::new(1, 1), &arguments, &options);
+        let report = report.unwrap();
+        let codes: Vec<String> = report.diagnostics.iter().map(|d| d.code.to_string()).collect();
+        (report.placed, codes)
+    };
+    let table = Placed::filled("table", BASE, vec![0; 8]);
+    let (taken, codes) = run("take", vec![table]);
+    assert!(codes.is_empty(), "{codes:?}");
+    let (again, codes) = run("take", taken.clone());
+    assert!(codes.is_empty(), "{codes:?}");
+    let heap = |placed: &[Placed]| placed.iter().filter(|one| one.name != "table").count();
+    assert_eq!((heap(&taken), heap(&again)), (1, 2), "each has an address of its own");
+    assert_eq!(again.iter().filter(|one| one.written.is_some()).count(), 2, "4 of 8 bytes");
+    let (given, codes) = run("give", taken);
+    assert!(codes.is_empty(), "{codes:?}");
+    assert_eq!((heap(&given), word(&given, "table")), (0, 7));
+    // The host's memory is not the kernel's to give back.
+    let own = Placed::filled("table", BASE, BASE.to_le_bytes().to_vec());
+    let (_, codes) = run("give", vec![own]);
+    assert_eq!(codes, ["X028"]);
+}

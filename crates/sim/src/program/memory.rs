@@ -114,7 +114,8 @@ fn name_of(name: &BufferRef) -> String {
     }
 }
 
-/// The buffers that are read back, and what has an address, as the kernel left them.
+/// The buffers that are read back, and what has an address, as the kernel left them. Memory that
+/// kernels took and did not give back is among the latter.
 pub(super) fn read_back(
     machine: &mut Machine,
     bound: &Bound,
@@ -122,24 +123,37 @@ pub(super) fn read_back(
     lengths: &[usize],
 ) -> (Vec<(BufferRef, Buffer)>, Vec<Placed>) {
     let (mut outputs, mut placed) = (Vec::new(), Vec::new());
+    for mut one in machine.global.take_heap() {
+        let given = bound.slots.iter().find(|slot| is_at(slot, one.base));
+        let name = given.map_or(std::mem::take(&mut one.name), |slot| slot.name.to_string());
+        placed.push(kept(name, one.base, one.region, one.len as usize));
+    }
     for ((slot, &address), &len) in bound.slots.iter().zip(addresses).zip(lengths) {
         if !slot.role.is_read_back() || slot.place.is_some() && is_constant(address) {
             continue;
         }
+        if slot.place.is_some() && address >= window::HEAP {
+            continue;
+        }
         let region = machine.global.take(address).unwrap_or_default();
-        let written = region.written().to_vec();
-        let bytes = region.into_bytes(len);
         if slot.place.is_some() {
-            let written = Written { lines: written };
-            placed.push(Placed {
-                name: slot.name.to_string(),
-                at: address,
-                written: (!written.is_all(len)).then_some(written),
-                bytes,
-            });
-        } else if let Some(buffer) = Buffer::from_shared(slot.data.ty(), bytes) {
+            placed.push(kept(slot.name.to_string(), address, region, len));
+        } else if let Some(buffer) = Buffer::from_shared(slot.data.ty(), region.into_bytes(len)) {
             outputs.push((slot.name.clone(), buffer));
         }
     }
     (outputs, placed)
+}
+
+/// Memory with an address, as it is after the launch.
+fn kept(name: String, at: u64, region: Region, len: usize) -> Placed {
+    let written = Written {
+        lines: region.written().to_vec(),
+    };
+    Placed {
+        name,
+        at,
+        written: (!written.is_all(len)).then_some(written),
+        bytes: region.into_bytes(len),
+    }
 }

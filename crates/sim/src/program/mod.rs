@@ -53,7 +53,8 @@ pub struct Report {
     pub stats: Stats,
     /// What the kernel printed.
     pub printed: String,
-    /// The memory that had an address before the launch, as the kernel left it.
+    /// The memory that had an address before the launch, as the kernel left it, and what the kernel
+    /// took with `malloc` and did not give back.
     pub placed: Vec<Placed>,
 }
 

@@ -7,7 +7,6 @@ use crate::decode::map::with;
 use crate::decode::names::{Memory, Named, Storage};
 use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::{LANES, each};
-use crate::state::memory::region::Region;
 use heist_ptx::{Instruction, Operand, rule};
 
 /// Bytes of output that a kernel may print.
@@ -69,10 +68,7 @@ pub(crate) fn decode(
                     let size = sizes[lane];
                     if size > 0 && size <= 8 << 20 {
                         let name = format!("what {} allocated", cx.who(lane));
-                        out[lane] =
-                            cx.machine
-                                .global
-                                .add(name, size, Region::unwritten(size as usize));
+                        out[lane] = cx.machine.global.allocate(name, size);
                     }
                 }
                 answer(cx, result, out, 8);
@@ -84,19 +80,14 @@ pub(crate) fn decode(
             let instr = with(move |cx| {
                 let addresses = argument(cx, arguments[0]);
                 for lane in each(cx.mask).filter(|&lane| addresses[lane] != 0) {
-                    let at = cx.machine.global.find(addresses[lane]);
-                    let one = at.and_then(|at| cx.machine.global.get_mut(at));
-                    match one {
-                        Some(one) if !one.freed && one.base == addresses[lane] => one.freed = true,
-                        _ => {
-                            let what = cx.machine.global.describe(addresses[lane]);
-                            cx.report(rule::ALLOCATION, 1 << lane, |_, mut told| {
-                                told.message = format!(
-                                    "gives back {what}, which is not an allocation that is in use"
-                                );
-                                told
-                            });
-                        }
+                    if !cx.machine.global.free(addresses[lane]) {
+                        let what = cx.machine.global.describe(addresses[lane]);
+                        cx.report(rule::ALLOCATION, 1 << lane, |_, mut told| {
+                            told.message = format!(
+                                "gives back {what}, which is not an allocation that is in use"
+                            );
+                            told
+                        });
                     }
                 }
                 Flow::Next

@@ -23,12 +23,21 @@ pub(crate) struct Allocation {
     pub(crate) freed: bool,
 }
 
+impl Allocation {
+    /// Whether device code has asked for it.
+    fn is_heap(&self) -> bool {
+        self.base >= window::HEAP
+    }
+}
+
 /// All of global memory.
 #[derive(Debug, Default)]
 pub(crate) struct Global {
     /// By address.
     allocations: Vec<Allocation>,
     next: u64,
+    /// The same, of the heap.
+    next_of_heap: u64,
     /// The allocation that was found last.
     recent: usize,
     /// Whether a fork has written [still](Global::is_stirred) memory.
@@ -43,10 +52,42 @@ impl Global {
         base
     }
 
+    /// Adds memory that device code has asked for; its address.
+    pub(crate) fn allocate(&mut self, name: String, len: u64) -> u64 {
+        let base = self.next_of_heap.max(window::HEAP).next_multiple_of(ALIGN);
+        self.put(base, name, len, Region::unwritten(len as usize));
+        base
+    }
+
+    /// Takes back what device code has asked for, in this launch or an earlier one; false where no
+    /// such memory begins at the address.
+    pub(crate) fn free(&mut self, address: u64) -> bool {
+        let at = self.find(address);
+        let Some(one) = at.and_then(|at| self.allocations.get_mut(at)) else {
+            return false;
+        };
+        let in_use = one.is_heap() && one.base == address && !one.freed;
+        one.freed |= in_use;
+        in_use
+    }
+
+    /// What is left of the heap: the memory that nobody has given back, by address.
+    pub(crate) fn take_heap(&mut self) -> Vec<Allocation> {
+        let first = self.allocations.partition_point(|one| !one.is_heap());
+        let mut heap = self.allocations.split_off(first);
+        self.recent = 0;
+        heap.retain(|one| !one.freed);
+        heap
+    }
+
     /// Puts memory at an address that no other has. What is added later lies behind it.
     pub(crate) fn put(&mut self, base: u64, name: String, len: u64, region: Region) {
-        let next = base.saturating_add(len).saturating_add(GAP);
-        self.next = self.next.max(next);
+        let end = base.saturating_add(len).saturating_add(GAP);
+        let next = match base >= window::HEAP {
+            true => &mut self.next_of_heap,
+            false => &mut self.next,
+        };
+        *next = end.max(*next);
         let at = self.allocations.partition_point(|one| one.base < base);
         let one = Allocation {
             base,
@@ -105,6 +146,7 @@ impl Global {
                 })
                 .collect(),
             next: self.next,
+            next_of_heap: self.next_of_heap,
             recent: self.recent,
             stirred: false,
         }

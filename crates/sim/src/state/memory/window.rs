@@ -13,6 +13,9 @@
 
 /// First address of global memory; nothing is mapped near zero.
 pub(crate) const GLOBAL: u64 = 0x0007_0000_0000;
+/// Global memory that device code takes with `malloc`. It has addresses of its own, since it outlives
+/// the launch, and a later one may give it back.
+pub(crate) const HEAP: u64 = 0x1_7e00_0000_0000;
 /// Constant variables.
 pub(crate) const CONST: u64 = 0x1_7f00_0000_0000;
 /// Shared memory, own and of the cluster.
