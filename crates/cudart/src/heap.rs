@@ -27,7 +27,11 @@ struct Block {
 impl Block {
     fn new(memory: Placed, host: Option<u64>) -> Block {
         let of_kernel = false;
-        Block { memory, host, of_kernel }
+        Block {
+            memory,
+            host,
+            of_kernel,
+        }
     }
 }
 
@@ -154,7 +158,11 @@ impl Heap {
 
     /// Gives memory back; false where nothing begins at the address.
     pub(crate) fn free(&mut self, address: u64) -> bool {
-        if self.blocks.get(&address).is_none_or(|block| block.of_kernel) {
+        if self
+            .blocks
+            .get(&address)
+            .is_none_or(|block| block.of_kernel)
+        {
             return false;
         }
         let Some(block) = self.blocks.remove(&address) else {

@@ -152,7 +152,11 @@ fn what_a_kernel_allocates_outlives_it_until_a_kernel_frees_it() {
         let options = Options::default();
         let report = program.run(&device, entry, &Launch::new(1, 1), &arguments, &options);
         let report = report.unwrap();
-        let codes: Vec<String> = report.diagnostics.iter().map(|d| d.code.to_string()).collect();
+        let codes: Vec<String> = report
+            .diagnostics
+            .iter()
+            .map(|d| d.code.to_string())
+            .collect();
         (report.placed, codes)
     };
     let table = Placed::filled("table", BASE, vec![0; 8]);
@@ -161,8 +165,16 @@ fn what_a_kernel_allocates_outlives_it_until_a_kernel_frees_it() {
     let (again, codes) = run("take", taken.clone());
     assert!(codes.is_empty(), "{codes:?}");
     let heap = |placed: &[Placed]| placed.iter().filter(|one| one.name != "table").count();
-    assert_eq!((heap(&taken), heap(&again)), (1, 2), "each has an address of its own");
-    assert_eq!(again.iter().filter(|one| one.written.is_some()).count(), 2, "4 of 8 bytes");
+    assert_eq!(
+        (heap(&taken), heap(&again)),
+        (1, 2),
+        "each has an address of its own"
+    );
+    assert_eq!(
+        again.iter().filter(|one| one.written.is_some()).count(),
+        2,
+        "4 of 8 bytes"
+    );
     let (given, codes) = run("give", taken);
     assert!(codes.is_empty(), "{codes:?}");
     assert_eq!((heap(&given), word(&given, "table")), (0, 7));

@@ -65,11 +65,11 @@ fn schedules(source: TileSource, costs: &[u32]) -> Vec<(Schedule, &'static str)>
         ),
         (
             heavy_first(late()),
-            "The same, and the heaviest tiles go first.",
+            "A block asks when it has ended a tile, and the heaviest tiles go first.",
         ),
         (
             heavy_first(late().policy(AnyPolicy::new(MaxSteals { limit: 2 }))),
-            "The same, and a block leaves after two tiles more than its own.",
+            "The heaviest tiles go first, and a block leaves after two tiles more than its own.",
         ),
     ]
 }

@@ -128,7 +128,7 @@ function names(panel, pen, width, height) {
     const [first, to] = visible(run.tiles, row, view.from, view.to);
     for (let i = first; i < to; i++) {
       const from = clip(run.tiles.start[i]);
-      if (clip(run.tiles.end[i]) - from > 44) pen.fillText(tileName(run, run.tiles.tile[i]).replace(/(,0)+$/, ""), from + 3, y + 10);
+      if (clip(run.tiles.end[i]) - from > 44) pen.fillText(shortName(run, run.tiles.tile[i]), from + 3, y + 10);
     }
   }
 }
@@ -209,7 +209,7 @@ function labels(panel, pen, height) {
   for (const sm of run.smList) {
     const { y } = placeOf(run, sm.row);
     const at = y - panel.offset;
-    if (at < -14 || at > height || at < free) continue;
+    if (at < -14 || at + 11 > height || at < free) continue;
     pen.fillText("SM " + sm.sm, 4, at + 10);
     free = at + 13;
   }

@@ -95,3 +95,9 @@ function tileName(run, tile) {
   const [x, y] = run.grid;
   return [tile % x, Math.floor(tile / x) % y, Math.floor(tile / (x * y))].join(",");
 }
+
+/** The same in a bar: as many coordinates as there are directions with more than one tile. */
+function shortName(run, tile) {
+  const directions = run.grid[2] > 1 ? 3 : run.grid[1] > 1 ? 2 : 1;
+  return tileName(run, tile).split(",").slice(0, directions).join(",");
+}

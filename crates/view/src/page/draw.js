@@ -137,8 +137,10 @@ function drawDevice(panel) {
   if (end > LEFT && end < width) {
     pen.fillStyle = colours.mark;
     pen.fillRect(end, 0, 1, height);
-    pen.textAlign = end > width - 80 ? "right" : "left";
-    pen.fillText(duration(run.length), end + (end > width - 80 ? -4 : 4), 12);
+    const text = duration(run.length) + (run.tenants.length > 1 ? " with others" : "");
+    const fits = end + pen.measureText(text).width + 8 < width;
+    pen.textAlign = fits ? "left" : "right";
+    pen.fillText(text, end + (fits ? 4 : -4), 12);
   }
   pen.fillStyle = colours.soft;
   pen.textAlign = "left";

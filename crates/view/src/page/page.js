@@ -304,6 +304,7 @@ function start() {
   // With many runs only the fastest and the slowest are open at first.
   const few = DATA.ranked.length <= 3;
   DATA.ranked.forEach((number, at) => addPanel(runs[number], few || at === 0 || at === DATA.ranked.length - 1));
+  document.querySelector(".pair").hidden = runs.length < 2;
   for (const select of [$("one"), $("two")]) {
     select.append(make("option", { value: "", textContent: "\u2013" }), ...DATA.ranked.map((n) => make("option", { value: n, textContent: runs[n].name })));
     select.addEventListener("change", () => { compare(); drawSoon(); });

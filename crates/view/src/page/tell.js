@@ -133,33 +133,34 @@ function summary() {
   table.append(make("thead", {}, make("tr", {}, ...head.map(([text, className]) => make("th", { textContent: text, className })))));
   const body = make("tbody", {});
   const devices = new Set(runs.map((run) => run.device));
+  // Of this kernel alone: another one on the same GPU may go on for longer.
+  const most = Math.max(1e-9, ...runs.map((run) => run.figures.makespan_ns));
   let rank = 0, device = null;
   for (const number of DATA.ranked) {
     const run = runs[number], { figures } = run;
     rank = run.device === device ? rank + 1 : 1;
     device = run.device;
     const { working, ...idle } = run.account;
-    const [most, lost] = Object.entries(idle).reduce((a, b) => (b[1] > a[1] ? b : a));
+    const [part, lost] = Object.entries(idle).reduce((a, b) => (b[1] > a[1] ? b : a));
     const wide = (cell, className = "wide") => Object.assign(cell, { className });
     const row = make("tr", { onclick: () => chooseRun(number, true) },
       make("td", { textContent: rank }),
       make("td", { className: "name", title: run.about }, devices.size > 1 && !run.name.includes(run.device) ? `${run.name} (${run.device})` : run.name,
         ...(run.stopped ? [make("span", { className: "stopped-word", textContent: " (stopped)", title: run.stopped })] : [])),
-      meter(run.length / longest, duration(figures.makespan_ns)),
-      wide(meter(figures.tail_ns / longest, duration(figures.tail_ns))),
+      meter(figures.makespan_ns / most, duration(figures.makespan_ns)),
+      wide(meter(figures.tail_ns / most, duration(figures.tail_ns))),
       meter(figures.busy_fraction, Math.round(figures.busy_fraction * 100) + "%"),
       wide(run.measured ? meter(figures.stolen / Math.max(1, figures.tiles), `${figures.stolen} of ${figures.tiles}`)
         : make("td", { textContent: "tiles not measured" })),
-      wide(meter(lost / longest, `${most}, ${duration(lost)}`), "wider"),
-      wide(meter(run.newcomer.typical / longest, duration(run.newcomer.typical)), "wider"));
+      wide(meter(lost / most, `${part}, ${duration(lost)}`), "wider"),
+      wide(meter(run.newcomer.typical / most, duration(run.newcomer.typical)), "wider"));
     row.dataset.run = number;
     body.append(row);
   }
   table.append(body);
   const clocks = [...new Set(runs.map((run) => run.clock))];
-  $("clock").textContent = `Times are ${clocks.join(" and ")}${clocks.includes("modelled") ? ": good for ranking, not a promise" : ""}. ` +
-    "Tail: from the first SM that runs out of work to the end. Busy: SM time with a tile at work. " +
-    "Others wait: how long a kernel that comes while the GPU is full waits for a block slot, in half of all cases; a running block is never stopped.";
+  $("terms").textContent = `Times are ${clocks.join(" and ")}${clocks.includes("modelled") ? ": good for ranking, not a promise" : ""}. ` +
+    "Busy: SM time with a tile at work.";
 }
 
 function legend() {

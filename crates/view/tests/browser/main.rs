@@ -107,17 +107,23 @@ fn a_stopped_run_says_so_and_draws_the_blocks_that_were_at_work() {
     cut.blocks.truncate(6);
     cut.tiles
         .retain(|tile| tile.tile.x != 22 && tile.tile.x != 23);
+    // Another kernel that ends later makes no run longer.
+    let mut guest = traces::guest();
+    guest.blocks.drain(..24);
+    guest.blocks.truncate(1);
+    let beside = [("guest", &guest)];
     let stopped = Stopped {
         why: "X002, the kernel was stopped after 5 milliseconds",
         tiles: Some(24),
     };
     let runs = [
-        Run::new("cut", &cut).stopped(Some(stopped)),
+        Run::new("cut", &cut).stopped(Some(stopped)).beside(&beside),
         Run::new("whole", &whole),
     ];
     let script = "
         const cut = panels[1];
         const said = { story: $('story').textContent, rows: [...$('summary').tBodies[0].rows].map((row) => row.cells[1].textContent),
+            bars: [...document.querySelectorAll('#summary td:nth-child(3) i')].map((bar) => bar.style.width),
             heading: cut.heading.textContent, lanes: [...cut.run.tiles.first] };
         document.body.append(Object.assign(document.createElement('pre'), { id: 'driven', textContent: JSON.stringify(said) }));";
     let found = chromium::drive(&browser, &html("stopped", &runs), script);
@@ -130,7 +136,8 @@ fn a_stopped_run_says_so_and_draws_the_blocks_that_were_at_work() {
         "rows": ["whole", "cut (stopped)"],
         "heading": "\u{25be} cut on sim:b200 19.00 us until it was stopped, tail 3.00 us, 72% busy, 22 tiles in 8 blocks, \
             14 taken over, 8 refused, 0 declined",
-        "lanes": [0, 6, 12, 17, 22],
+        "bars": ["100%", "100%"],
+        "lanes": [0, 7, 13, 18, 23],
     });
     assert_eq!(found, wanted);
 }
@@ -169,13 +176,14 @@ fn two_hundred_thousand_tiles_and_two_kernels_are_drawn() {
         find('123,7');
         const told = $('details').querySelector('h2').textContent;
         const tenants = [...new Set(runs[0].tiles.kind)].map(tenantOf).sort();
-        const said = { bands, bars, painted, told, tenants: [...new Set(tenants)], others: runs[0].account.others > 0,
+        const said = { bands, bars, painted, told, short: shortName(runs[0], 4), pair: document.querySelector('.pair').hidden, tenants: [...new Set(tenants)], others: runs[0].account.others > 0,
             legend: $('legend').textContent.includes('guest: another kernel on the same GPU') };
         document.body.append(Object.assign(document.createElement('pre'), { id: 'driven', textContent: JSON.stringify(said) }));";
     let found = chromium::drive(&browser, &html("large", &runs), script);
     let found = found.unwrap_or_else(|error| panic!("{error}"));
     let wanted = json!({
         "bands": [false, 0], "bars": [true, true, true], "painted": [true, true], "told": "Tile 123,7,0 (ticket) of large",
+        "short": "4,0", "pair": true,
         "tenants": [0, 1], "others": false, "legend": true,
     });
     assert_eq!(found, wanted);
