@@ -164,6 +164,11 @@ fn what_a_kernel_allocates_outlives_it_until_a_kernel_frees_it() {
     assert!(codes.is_empty(), "{codes:?}");
     let (again, codes) = run("take", taken.clone());
     assert!(codes.is_empty(), "{codes:?}");
+    let (_, codes) = run("take", again.clone());
+    assert!(
+        codes.is_empty(),
+        "memory of two launches is told apart: {codes:?}"
+    );
     let heap = |placed: &[Placed]| placed.iter().filter(|one| one.name != "table").count();
     assert_eq!(
         (heap(&taken), heap(&again)),

@@ -123,9 +123,13 @@ pub(super) fn read_back(
     lengths: &[usize],
 ) -> (Vec<(BufferRef, Buffer)>, Vec<Placed>) {
     let (mut outputs, mut placed) = (Vec::new(), Vec::new());
-    for mut one in machine.global.take_heap() {
+    for one in machine.global.take_heap() {
         let given = bound.slots.iter().find(|slot| is_at(slot, one.base));
-        let name = given.map_or(std::mem::take(&mut one.name), |slot| slot.name.to_string());
+        // A thread may take memory often, and names tell the memory of a launch apart.
+        let name = given.map_or_else(
+            || format!("{} ({:#x})", one.name, one.base),
+            |slot| slot.name.to_string(),
+        );
         placed.push(kept(name, one.base, one.region, one.len as usize));
     }
     for ((slot, &address), &len) in bound.slots.iter().zip(addresses).zip(lengths) {
