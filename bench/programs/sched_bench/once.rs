@@ -123,7 +123,8 @@ fn recipe(index: usize, seed: u64, policies: &[AnyPolicy]) -> Result<Recipe, Fai
         None,
         Some(TicketGrid::Full),
         Some(TicketGrid::Resident),
-    ][rng.usize(0..4)];
+        Some(TicketGrid::Relief),
+    ][rng.usize(0..5)];
     let rank = rng.usize(1..4);
     let mut fixed = None;
     let order = ["linear", "reversed", "grouped(3)", "hilbert", "longest"][rng.usize(0..5)];

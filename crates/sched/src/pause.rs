@@ -114,16 +114,22 @@ impl<'k> Pause<'k> {
         self.slot(self.shared.at(LEFT).load()).at(HEADER)
     }
 
-    /// In one thread: looks at the bell, and says whether the tile is to be left before `step`, which
-    /// is not 0. Then all threads of the block save their state and end the body; the thread tells
-    /// them by way of [`Pause::left`], and its own call happens before theirs, and before the end of
-    /// the body in thread 0.
+    /// In one thread: loads the bell, for the next [look](Pause::look). It takes as long as memory
+    /// does, so there is work to be done before that look.
     #[track_caller]
-    pub fn look(&self, step: impl IntoVal<'k, u32>) -> Bool<'k> {
+    pub fn listen(&self) -> Val<'k, u32> {
+        self.control.bell().load_relaxed(Scope::System)
+    }
+
+    /// In that thread: says whether the tile is to be left before `step`, which is not 0, since it
+    /// [heard](Pause::listen) the bell. Then all threads of the block save their state and end the
+    /// body; the thread tells them by way of [`Pause::left`], and its own call happens before theirs,
+    /// and before the end of the body in thread 0.
+    #[track_caller]
+    pub fn look(&self, heard: Val<'k, u32>, step: impl IntoVal<'k, u32>) -> Bool<'k> {
         let (k, step) = (self.k, step.into_val(&self.k));
         let leaves = k.var(false).named("leaves");
-        let bell = self.control.bell().load_relaxed(Scope::System);
-        k.if_(bell.ne(0), || {
+        k.if_(heard.ne(0), || {
             k.if_(self.take_spare(), || {
                 let slot = k.var(self.shared.at(SAVED).load()).named("slot");
                 k.if_(slot.get().eq(0), || self.find_slot(slot));

@@ -6,6 +6,7 @@ use crate::order::OrderError;
 use crate::pause::{self, area_words};
 use crate::policy::Policy;
 use crate::program::control_words;
+use crate::source::TileSource;
 use crate::tiled::{TiledKernel, clusters_of, rank_of};
 use crate::watch::{CLUSTER_WORDS, HEADER_WORDS, RECORD_WORDS, Watch};
 use heist_builder::KernelParams;
@@ -111,10 +112,11 @@ impl<A: KernelParams> TiledKernel<A> {
         }
         let count = count as u32;
         let resident = resident.max(1);
-        let workers = match (self.shape.persistent(), self.shape.pause) {
-            (true, _) => resident.min(count),
-            (false, None) => count,
-            (false, Some(_)) => {
+        let workers = match (self.shape.source, self.shape.pause) {
+            (TileSource::Static, _) => resident.min(count),
+            (TileSource::Ticket, None) => self.shape.grid.clusters(count, resident),
+            (_, None) => count,
+            (_, Some(_)) => {
                 let stays = self.shape.policy.constant() != Some(false);
                 pause::grid(count, resident, stays)
             }

@@ -99,6 +99,7 @@ impl fmt::Display for Schedule {
             f.write_str(match grid {
                 TicketGrid::Full => " full",
                 TicketGrid::Resident => " resident",
+                TicketGrid::Relief => " relief",
             })?;
         }
         if self.classes.is_some() {

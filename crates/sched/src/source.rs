@@ -46,6 +46,32 @@ pub enum TicketGrid {
     Full,
     /// As many as fit on the GPU. A policy that would retire one is overruled.
     Resident,
+    /// Twice as many as fit on the GPU, and one for every 32nd tile: each claims a ticket, as in a
+    /// full grid, and relieves one that has retired. A policy that would retire more is overruled.
+    ///
+    /// A block that comes when all tickets are drawn holds its multiprocessor for half a
+    /// microsecond. In a full grid that is so at almost every tile, in this one it is rare.
+    Relief,
+}
+
+/// Of so many tiles a block of a [relief grid](TicketGrid::Relief) may retire once, in the mean.
+const TILES_A_RELIEF: u32 = 32;
+/// Blocks of a relief grid, at most: tickets count those that came in 16 bits.
+const MOST_RELIEFS: u32 = u16::MAX as u32;
+
+impl TicketGrid {
+    /// Clusters of a launch of so many tiles, where so many clusters run at a time.
+    pub(crate) fn clusters(self, tiles: u32, resident: u32) -> u32 {
+        match self {
+            TicketGrid::Full => tiles,
+            TicketGrid::Resident => resident.min(tiles),
+            TicketGrid::Relief => {
+                let reliefs = resident.saturating_add(tiles / TILES_A_RELIEF);
+                let all = resident.saturating_add(reliefs);
+                all.min(tiles).min(MOST_RELIEFS)
+            }
+        }
+    }
 }
 
 impl TileSource {

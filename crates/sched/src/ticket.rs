@@ -18,12 +18,20 @@
 //!   with the high half they are all the endings so far. The cluster that brings that to `n` is the
 //!   last one, and writes zero. No cluster touches the word after its own ending, so this write
 //!   races with nothing.
+//! * **Relief.** Where fewer clusters are launched than there are tiles, one that retires leaves its
+//!   tiles to those still to come. So the word counts those that came, too: 16 bits for them, 16 for
+//!   retirements. A cluster adds itself with its first draw, and may retire if, when it last drew, some
+//!   had not come. The one that came last has seen all of them from its first draw on, so it draws until
+//!   no ticket is left.
 //! * **Endings that are not counted.** Where tiles may be left half done (`pause`), a cluster
 //!   counts itself when it leaves, and the last one clears the counter with the other words.
 
 use crate::channel::NONE;
 use crate::control::CONTROL_BYTES;
-use heist_builder::{Global, Kernel, Order, Ptr, Scope, Val, Var};
+use heist_builder::{Bool, Global, Kernel, Order, Ptr, Scope, Val, Var};
+
+/// A cluster that came, in the counter of a relief grid.
+const CAME: u64 = 1 << 48;
 
 /// A launch's tickets inside a kernel.
 #[derive(Clone, Copy)]
@@ -44,6 +52,8 @@ pub(crate) struct Tickets<'k> {
 enum Drawn<'k> {
     Fixed(Var<'k, u32>),
     Any(Var<'k, u64>),
+    /// The same, and the highest bits count the clusters that came.
+    Relieved(Var<'k, u64>),
     /// Endings are not counted: whoever sweeps the launch's words clears the counter too.
     Swept(Var<'k, u32>),
 }
@@ -55,6 +65,8 @@ pub(crate) enum Endings {
     Failed,
     /// With a failed draw or a retirement, each with one of them.
     Any,
+    /// The same, where the retired are relieved by clusters that come later.
+    Relieved,
     /// In ways that tickets do not know.
     Swept,
 }
@@ -80,8 +92,36 @@ impl<'k> Tickets<'k> {
             drawn: match endings {
                 Endings::Failed => Drawn::Fixed(k.var_written_first::<u32>().named("ticket")),
                 Endings::Any => Drawn::Any(k.var_written_first::<u64>().named("ticket")),
+                Endings::Relieved => {
+                    Drawn::Relieved(k.var_written_first::<u64>().named("ticket"))
+                }
                 Endings::Swept => Drawn::Swept(k.var_written_first::<u32>().named("ticket")),
             },
+        }
+    }
+
+    /// The first draw of a cluster that claims a tile before its prologue.
+    #[track_caller]
+    pub(crate) fn claim(&self) {
+        match self.drawn {
+            Drawn::Relieved(drawn) => {
+                let before = self.counter.atomic_add(CAME + 1);
+                drawn.set(before + CAME);
+            }
+            _ => self.draw(),
+        }
+    }
+
+    /// Whether some cluster had not come yet at the last draw. None where all tiles have one of
+    /// their own, or where none may retire.
+    #[track_caller]
+    pub(crate) fn is_relieved(&self) -> Option<Bool<'k>> {
+        match self.drawn {
+            Drawn::Relieved(drawn) => {
+                let came = (drawn.get() >> 48).cast::<u32>();
+                Some(came.lt(self.workers))
+            }
+            _ => None,
         }
     }
 
@@ -94,7 +134,9 @@ impl<'k> Tickets<'k> {
                 let counter = self.counter.cast::<u32>();
                 drawn.set(counter.atomic_wrapping_inc(Order::Relaxed, Scope::Gpu, last));
             }
-            Drawn::Any(drawn) => drawn.set(self.counter.atomic_add(1u64)),
+            Drawn::Any(drawn) | Drawn::Relieved(drawn) => {
+                drawn.set(self.counter.atomic_add(1u64));
+            }
             Drawn::Swept(drawn) => drawn.set(self.counter.cast::<u32>().atomic_add(1u32)),
         }
     }
@@ -115,15 +157,15 @@ impl<'k> Tickets<'k> {
     pub(crate) fn collect(&self, granted: impl Fn(Val<'k, u32>), refused: impl Fn()) {
         let low = match self.drawn {
             Drawn::Fixed(drawn) | Drawn::Swept(drawn) => drawn.get(),
-            Drawn::Any(drawn) => drawn.get().cast::<u32>(),
+            Drawn::Any(drawn) | Drawn::Relieved(drawn) => drawn.get().cast::<u32>(),
         };
         self.k.if_else(
             low.lt(self.tickets),
             || granted(low + self.first),
             || {
-                if let Drawn::Any(drawn) = self.drawn {
-                    let high = (drawn.get() >> 32).cast::<u32>();
-                    self.reset_if_last(low - self.tickets + 1 + high);
+                if let Drawn::Any(drawn) | Drawn::Relieved(drawn) = self.drawn {
+                    let retired = self.retired(drawn.get());
+                    self.reset_if_last(low - self.tickets + 1 + retired);
                 }
                 refused();
             },
@@ -134,7 +176,7 @@ impl<'k> Tickets<'k> {
     #[track_caller]
     pub(crate) fn retire(&self) {
         match self.drawn {
-            Drawn::Any(_) => {}
+            Drawn::Any(_) | Drawn::Relieved(_) => {}
             Drawn::Swept(_) => return,
             Drawn::Fixed(_) => {
                 self.k
@@ -143,11 +185,20 @@ impl<'k> Tickets<'k> {
             }
         }
         let before = self.counter.atomic_add(1u64 << 32);
-        let (low, high) = (before.cast::<u32>(), (before >> 32).cast::<u32>());
+        let (low, retired) = (before.cast::<u32>(), self.retired(before));
         // While tickets are left, some other cluster has yet to end, whatever the sum.
         self.k.if_(low.ge(self.tickets), || {
-            self.reset_if_last(low - self.tickets + high + 1);
+            self.reset_if_last(low - self.tickets + retired + 1);
         });
+    }
+
+    /// How many have retired, by the counter's word.
+    fn retired(&self, word: Val<'k, u64>) -> Val<'k, u32> {
+        let high = (word >> 32).cast::<u32>();
+        match self.drawn {
+            Drawn::Relieved(_) => high & 0xffff,
+            _ => high,
+        }
     }
 
     #[track_caller]

@@ -268,7 +268,7 @@ impl<'k> TileLoop<'k> {
         };
         k.comment("claim a tile before the prologue");
         let draw = || {
-            tickets.draw();
+            tickets.claim();
             let first = k.var(NONE);
             tickets.collect(
                 |index| first.set(self.drawn(index)),

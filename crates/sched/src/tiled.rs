@@ -81,7 +81,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// Whether a cluster draws a ticket before its prologue.
     pub(crate) fn claims_first(&self) -> bool {
-        self.source == TileSource::Ticket && self.grid == TicketGrid::Full
+        self.source == TileSource::Ticket && self.grid != TicketGrid::Resident
     }
 
     /// Whether every cluster ends with a failed draw.
@@ -96,6 +96,7 @@ impl Shape {
             None if self.grid == TicketGrid::Resident || !self.policy.may_retire() => {
                 Endings::Failed
             }
+            None if self.grid == TicketGrid::Relief => Endings::Relieved,
             None => Endings::Any,
         }
     }
@@ -127,13 +128,6 @@ impl Shape {
         ];
         let (_, why) = whys.into_iter().find(|(missing, _)| *missing)?;
         Some(why)
-    }
-
-    /// Whether one cluster runs several tiles by design, so that only as many
-    /// as fit on the GPU are launched.
-    pub(crate) fn persistent(&self) -> bool {
-        self.source == TileSource::Static
-            || (self.source == TileSource::Ticket && self.grid == TicketGrid::Resident)
     }
 }
 
@@ -205,7 +199,7 @@ impl<A: KernelParams> Tiled<A> {
     }
 
     /// How many blocks the ticket source launches. By default, as many as fit for a policy that
-    /// never retires one, and one for every tile otherwise.
+    /// never retires one, some more for one that is loaded, and one for every tile otherwise.
     #[must_use]
     pub fn ticket_grid(mut self, grid: TicketGrid) -> Self {
         self.grid = Some(grid);
@@ -330,7 +324,7 @@ impl<A: KernelParams> Tiled<A> {
     ///                 sum.set(sum.get() + args.data.at(step.get() * 32 + k.lane()).load());
     ///                 step.set(step.get() + 1);
     ///                 if let Some(pause) = pause {
-    ///                     k.one_thread(|| { let _ = pause.look(step.get()); });
+    ///                     k.one_thread(|| { let _ = pause.look(pause.listen(), step.get()); });
     ///                     k.sync();
     ///                     left.set(pause.left());
     ///                     k.sync();
@@ -373,7 +367,10 @@ impl<A: KernelParams> Tiled<A> {
                 source => source,
             }
         });
-        let default_grid = if self.policy.may_retire() || self.pausing {
+        let default_grid = if self.policy.loaded().is_some() {
+            // The next policy may retire blocks; most do not.
+            TicketGrid::Relief
+        } else if self.policy.may_retire() || self.pausing {
             TicketGrid::Full
         } else {
             TicketGrid::Resident

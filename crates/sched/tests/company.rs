@@ -187,7 +187,7 @@ fn pausing(text: &str, tiles: u32) -> Pooled {
                         k.if_(step.get().lt(STEPS), || {
                             // Not the scheduler's thread, nor in its warp.
                             k.if_(k.thread_index().eq(32), || {
-                                let _ = pause.look(step.get());
+                                let _ = pause.look(pause.listen(), step.get());
                             });
                             k.sync();
                             left.set(pause.left());

@@ -109,6 +109,7 @@ fn check(seed: u64, policies: &[AnyPolicy]) {
         None,
         Some(TicketGrid::Full),
         Some(TicketGrid::Resident),
+        Some(TicketGrid::Relief),
     ]);
     let chaos = dice.roll(&[false, true, true]);
     // With few multiprocessors most of the grid is launched late, or taken over.

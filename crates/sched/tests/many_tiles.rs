@@ -131,7 +131,7 @@ fn a_hundred_thousand_tiles_run_once() {
     if std::env::var("HEIST_TILES").is_ok_and(|what| what == "all") {
         for source in [TileSource::Clc, TileSource::Ticket] {
             for policy in adversaries::all() {
-                for grid in [TicketGrid::Full, TicketGrid::Resident] {
+                for grid in [TicketGrid::Full, TicketGrid::Resident, TicketGrid::Relief] {
                     cases.push(Case {
                         source,
                         tiles: line,

@@ -294,7 +294,7 @@ fn sleep_until_asked<'k>(k: &Kernel<'k>, pause: Pause<'k>, ns: Val<'k, u32>) -> 
             step.set(step.get() + 1);
             k.one_thread(|| {
                 k.if_(slept().lt(ns), || {
-                    let _ = pause.look(step.get());
+                    let _ = pause.look(pause.listen(), step.get());
                 });
             });
             k.sync();

@@ -551,14 +551,16 @@ impl<'p, 'k> Ends<'p, 'k> {
         let done = pieces.done();
         let factors = factors.after(done);
         let step = k.var(self.ahead.get()).named("step");
-        let last = k.var(false).named("last");
+        let (last, heard) = (k.var(false).named("last"), k.var(0u32).named("heard"));
         k.while_(
             || step.get().lt(factors.steps) & !last.get(),
             || {
                 let next = step.get() + 1;
                 k.if_(pieces.ends(next, factors.steps), || {
-                    last.set(pieces.pause.look(done + next));
+                    last.set(pieces.pause.look(heard.get(), done + next));
                 });
+                // It arrives while room for this stage is waited for.
+                heard.set(pieces.pause.listen());
                 self.fill_stage(factors, step.get());
                 step.set(next);
             },

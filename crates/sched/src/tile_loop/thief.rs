@@ -196,15 +196,24 @@ impl<'k> TileLoop<'k> {
             self.collect(next, Some(judge));
             return;
         }
-        if let Some(pause) = &self.pause {
-            // The same where no block is to come that could.
+        // The same where no block is to come that could.
+        let unless = |comes: &dyn Fn() -> Bool<'k>| {
             k.if_(!judge.pending.get(), || {
-                k.if_(!pause.is_spare(), || {
+                k.if_(!comes(), || {
                     self.note(RecordKind::Overruled);
                     self.submit();
                     judge.pending.set(true);
                 });
             });
+        };
+        match (&self.pause, &self.asking) {
+            (Some(pause), _) => unless(&|| pause.is_spare()),
+            (None, Asking::Tickets(tickets)) => {
+                if let Some(comes) = tickets.is_relieved() {
+                    unless(&|| comes);
+                }
+            }
+            _ => {}
         }
         k.if_else(
             judge.pending.get(),

@@ -81,6 +81,8 @@ pub(crate) struct Setting {
     pub(crate) sleep: u32,
     pub(crate) seed: u64,
     pub(crate) chaos: bool,
+    /// Whether every tile of the ticket source has a block.
+    pub(crate) full: bool,
 }
 
 /// What a launch left.
@@ -108,12 +110,17 @@ pub(crate) fn run_changed(
     };
     // Few enough that a short run has many rounds.
     let device = Device::of(Gpu { sms: 24, ..gpu });
-    let kernel = Tiled::<Count>::new("count", setting.tiles)
+    let tiled = Tiled::<Count>::new("count", setting.tiles)
         .source(setting.source)
         .submit(setting.submit)
         .policy(Loaded::new(start).unwrap_or_else(|error| panic!("{error}")))
         .watch(Watch::Stats)
-        .block(32)
+        .block(32);
+    let tiled = match setting.full {
+        true => tiled.ticket_grid(TicketGrid::Full),
+        false => tiled,
+    };
+    let kernel = tiled
         .build(arch, |k, args, tiles| {
             // One block a multiprocessor.
             let room = k.shared::<u32>("room", 30_000);
@@ -191,6 +198,7 @@ pub(crate) fn settings(seed: u64, tiles: u32, sleep: u32) -> Vec<Setting> {
                 sleep,
                 seed,
                 chaos: seed % 2 == 1,
+                full: false,
             });
         }
     }

@@ -16,6 +16,7 @@ fn small(source: TileSource, submit: Submit, seed: u64) -> Setting {
         sleep: 300,
         seed,
         chaos: seed % 2 == 1,
+        full: false,
     }
 }
 

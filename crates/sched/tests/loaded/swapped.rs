@@ -25,6 +25,7 @@ fn a_policy_that_is_exchanged_a_thousand_times_loses_no_tile() {
         sleep: 10_000,
         seed: 2,
         chaos: false,
+        full: false,
     };
     let mut host = Swapper::new(all(), 1_600);
     run(&policy("greedy"), setting, &mut host);
@@ -46,16 +47,22 @@ fn every_source_and_moment_takes_up_what_was_loaded() {
 #[test]
 fn blocks_follow_the_policy_that_is_current() {
     for setting in settings(0, 2_000, 5_000) {
-        let steals = |policies: &[&str]| {
-            let words = policies.iter().map(|text| words(text)).collect();
-            let mut host = Swapper::new(words, u64::MAX / 2);
-            let left = run(&policy("greedy"), setting, &mut host);
+        let steals = |text: &str, full: bool| {
+            let mut host = Swapper::new(vec![words(text)], u64::MAX / 2);
+            let left = run(&policy("greedy"), Setting { full, ..setting }, &mut host);
             left.report.stats.expect("figures").total()
         };
-        let (greedy, never) = (steals(&["greedy"]), steals(&["never"]));
+        let (greedy, never) = (steals("greedy", true), steals("never", true));
         // After five microseconds of greed everybody leaves after a tile.
         assert_eq!(greedy.declines, 0, "{setting:?}");
         assert!(never.declines > 500, "{setting:?}: {never:?}");
         assert!(never.requests < 900, "{setting:?}: {never:?}");
+        if setting.source == TileSource::Ticket {
+            // Without a block for every tile no more leave than come: 24 that were launched behind
+            // those that began, and one for every 32nd tile.
+            let (never, come) = (steals("never", false), 24 + 2_000 / 32);
+            assert!(never.overruled > 2_000 - 300, "{setting:?}: {never:?}");
+            assert!(never.requests >= 2_000 - 24 - come, "{setting:?}: {never:?}");
+        }
     }
 }

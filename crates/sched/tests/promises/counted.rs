@@ -110,3 +110,30 @@ fn a_resident_grid_overrules_a_policy_that_would_lose_tiles() {
         }
     }
 }
+
+#[test]
+fn a_relief_grid_lets_one_retire_for_each_that_comes() {
+    use heist_launch::DecisionKind::Overruled;
+    for (policy, loaded) in [("never", true), ("max-steals(1)", true), ("max-steals(1)", false)] {
+        for submit in [Submit::Early, Submit::Late] {
+            let setting = Setting::new(TileSource::Ticket, 5).submit(submit);
+            let seen = run(
+                policy,
+                Setting {
+                    tiles: 1500,
+                    loaded,
+                    ..setting.grid(TicketGrid::Relief)
+                },
+            );
+            let what = &seen.what;
+            assert_eq!(seen.workers, 2 * seen.resident + seen.tiles / 32, "{what}");
+            assert!(seen.tiles > 3 * seen.workers, "{what}: too few tiles to need a relief");
+            let retired = seen.blocks.iter().filter(|block| !block.was_refused());
+            let retired = retired.count() as u32;
+            assert!(retired >= seen.workers - seen.resident, "{what}: {retired}");
+            assert!(retired < seen.workers, "{what}: {retired}");
+            let overruled = seen.blocks.iter().map(|block| block.count(Overruled));
+            assert!(overruled.sum::<u32>() > 0, "{what}");
+        }
+    }
+}

@@ -188,7 +188,9 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         .policy(policy.clone())
         .watch(Watch::Trace)
         .block(32);
-    if let Some(grid) = setting.grid {
+    // A policy keeps its promises where every tile has a block.
+    let full = setting.loaded.then_some(TicketGrid::Full);
+    if let Some(grid) = setting.grid.or(full) {
         tiled = tiled.ticket_grid(grid);
     }
     let kernel = tiled
@@ -292,7 +294,7 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         let block = blocks.get_mut(&tile.block).expect("a block");
         block.tiles += 1;
         let first = block.tiles == 1;
-        let claims = kernel.ticket_grid() == TicketGrid::Full;
+        let claims = kernel.ticket_grid() != TicketGrid::Resident;
         let expected = match (setting.source, first) {
             (TileSource::Clc, true) => TileOrigin::Own,
             (TileSource::Ticket, true) if !claims => TileOrigin::Own,

@@ -287,43 +287,46 @@ impl<'p, 'k> Ends<'p, 'k> {
         let (height, keys) = (self.shape.rows(), self.shape.keys);
         one(0, args.q, height, q_start + rows.first, tile.y);
         let blocks = &rows.blocks;
-        let both = |key: Val<'k, u32>| {
+        let both = |key: Val<'k, u32>, between: &dyn Fn()| {
             let first = k_start + key;
             one(1, args.k, keys, first, kv_head);
+            between();
             one(2, args.v, keys, first, kv_head);
         };
         match (&self.pause, rows.done) {
             (Some(pause), Some(done)) => {
-                self.copy_until_asked(pause, (done, blocks), |number| {
-                    both(blocks.first_key(number));
+                self.copy_until_asked(pause, (done, blocks), |number, between| {
+                    both(blocks.first_key(number), between);
                 });
             }
-            _ => blocks.each_first_key(both),
+            _ => blocks.each_first_key(|key| both(key, &|| {})),
         }
     }
 
     /// Asks for blocks until the bell is rung, if it is.
     ///
     /// Whether a piece is the last one is decided before its last block is copied, so that the
-    /// warpgroups know it once that block has arrived.
+    /// warpgroups know it once that block has arrived. The bell is loaded a block earlier, between the
+    /// copies of its keys and its values, and arrives while room for the values is waited for: to wait
+    /// for the bell would hold up the copies, which are only two blocks ahead.
     fn copy_until_asked(
         &self,
         pause: &Pause<'k>,
         (done, blocks): (Val<'k, u32>, &Blocks<'k>),
-        copy: impl Fn(Val<'k, i32>),
+        copy: impl Fn(Val<'k, i32>, &dyn Fn()),
     ) {
         let k = self.k;
         let number = k.var(blocks.begin).named("number");
-        let last = k.var(false).named("last");
+        let (last, heard) = (k.var(false).named("last"), k.var(0u32).named("heard"));
         k.while_(
             || blocks.has(number.get()) & !last.get(),
             || {
                 let next = number.get() + 1;
                 k.if_(blocks.ends_piece(PIECE, number.get()), || {
                     let done = done + (next - blocks.begin).cast::<u32>();
-                    last.set(pause.look(done));
+                    last.set(pause.look(heard.get(), done));
                 });
-                copy(number.get());
+                copy(number.get(), &|| heard.set(pause.listen()));
                 number.set(next);
             },
         );
