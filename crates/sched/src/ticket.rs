@@ -92,9 +92,7 @@ impl<'k> Tickets<'k> {
             drawn: match endings {
                 Endings::Failed => Drawn::Fixed(k.var_written_first::<u32>().named("ticket")),
                 Endings::Any => Drawn::Any(k.var_written_first::<u64>().named("ticket")),
-                Endings::Relieved => {
-                    Drawn::Relieved(k.var_written_first::<u64>().named("ticket"))
-                }
+                Endings::Relieved => Drawn::Relieved(k.var_written_first::<u64>().named("ticket")),
                 Endings::Swept => Drawn::Swept(k.var_written_first::<u32>().named("ticket")),
             },
         }

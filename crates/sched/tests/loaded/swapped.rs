@@ -62,7 +62,10 @@ fn blocks_follow_the_policy_that_is_current() {
             // those that began, and one for every 32nd tile.
             let (never, come) = (steals("never", false), 24 + 2_000 / 32);
             assert!(never.overruled > 2_000 - 300, "{setting:?}: {never:?}");
-            assert!(never.requests >= 2_000 - 24 - come, "{setting:?}: {never:?}");
+            assert!(
+                never.requests >= 2_000 - 24 - come,
+                "{setting:?}: {never:?}"
+            );
         }
     }
 }
