@@ -384,6 +384,7 @@ fn warpgroups_in_every_tile_shape() {
         ("wgmma:128x128x64/4", 130, 136),
         ("wgmma:128x192x64/3", 64, 200),
         ("wgmma:128x160x64/4", 100, 168),
+        ("wgmma:192x64x64/4", 200, 72),
         ("wgmma:256x128x64/4", 260, 64),
         ("wgmma:64x256x64/3", 64, 264),
     ] {
@@ -396,6 +397,24 @@ fn warpgroups_in_every_tile_shape() {
             let problem = Gemm::new(m, n, k, Input::Bf16, Output::Bf16, layout);
             right_in_tiles(problem, tiling, None, 2);
         }
+    }
+}
+
+#[test]
+fn warpgroups_that_multiply_take_registers_of_the_one_that_copies() {
+    // Several tiles of a block, so that registers move back and forth; edges in both directions.
+    for (tiling, layout, source) in [
+        ("wgmma:192x192x64/3", Layout::Nt, TileSource::Static),
+        ("wgmma:192x192x64/3/cluster=2", Layout::Nt, TileSource::Static),
+        ("wgmma:256x176x64/3", Layout::Nt, TileSource::Ticket),
+        ("wgmma:256x192x64/2", Layout::Tt, TileSource::Direct),
+    ] {
+        let problem = Gemm::new(264, 200, 136, Input::Bf16, Output::Bf16, layout);
+        let mut schedule = Schedule::new(source);
+        if tiling.ends_with("cluster=2") {
+            schedule.cluster = "1x2".parse().expect("a shape");
+        }
+        right_in_tiles(problem, tiling, Some(&schedule), 2);
     }
 }
 

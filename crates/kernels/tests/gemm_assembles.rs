@@ -164,6 +164,12 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         "wgmma:128x224x64/4",
         "wgmma:128x256x64/4/cluster=2",
         "wgmma:256x128x64/4",
+        "wgmma:192x176x64/4",
+        "wgmma:192x192x64/3/cluster=2",
+        "wgmma:192x192x64/3",
+        "wgmma:256x192x64/3",
+        "wgmma:256x192x64/3/cluster=2",
+        "wgmma:256x176x64/3",
     ]
     .into_iter()
     .enumerate()

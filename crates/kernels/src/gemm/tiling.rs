@@ -10,6 +10,20 @@ use std::str::FromStr;
 pub(crate) const SPAN: u32 = 64;
 /// Rows of one product of a warpgroup.
 pub(crate) const GROUP_ROWS: u32 = 64;
+/// Rows that three warpgroups share.
+const THREE_GROUPS: u32 = 3 * GROUP_ROWS;
+/// Registers that a thread takes besides its sums.
+const BESIDES: u32 = 36;
+
+/// Registers that move from the warpgroup that copies to those that multiply, for the time of a
+/// tile: so many a thread has then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registers {
+    pub(crate) copying: u32,
+    pub(crate) multiplying: u32,
+    /// Between tiles, in every thread.
+    pub(crate) even: u32,
+}
 
 /// The shape of a kernel on warpgroups. Written `wgmma:128x256x64/4`: rows and
 /// columns of a tile, the depth of a stage, stages. Behind it may follow
@@ -26,7 +40,7 @@ pub(crate) const GROUP_ROWS: u32 = 64;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tiling {
-    /// Rows of a tile: 64 for each warpgroup that multiplies, or twice 64.
+    /// Rows of a tile: 64 for each of one to three warpgroups that multiply, or twice 64 for two.
     pub rows: u32,
     /// Columns of a tile: a multiple of 8.
     pub cols: u32,
@@ -90,7 +104,11 @@ impl Tiling {
 
     /// Warpgroups that multiply.
     pub const fn groups(&self) -> u32 {
-        if self.rows > GROUP_ROWS { 2 } else { 1 }
+        match self.rows {
+            0..=GROUP_ROWS => 1,
+            THREE_GROUPS => 3,
+            _ => 2,
+        }
     }
 
     /// Threads of a block: the producer warpgroup and the consumers.
@@ -98,9 +116,28 @@ impl Tiling {
         (1 + self.groups()) * 128
     }
 
-    /// Registers that a thread may take.
+    /// Registers that a thread starts with.
     pub(crate) fn registers(&self) -> u32 {
         (65536 / (self.threads() * self.blocks) / 8 * 8).min(255)
+    }
+
+    /// The registers that could move in such a block: those of a warpgroup that copies and of two
+    /// or three that multiply.
+    fn movable(&self) -> Option<Registers> {
+        let (groups, even) = (self.groups(), self.registers());
+        let copying = if groups == 3 { 32 } else { 40 };
+        let multiplying = (even * (groups + 1) - copying) / groups / 8 * 8;
+        (groups > 1 && self.blocks == 1).then_some(Registers {
+            copying,
+            multiplying,
+            even,
+        })
+    }
+
+    /// The registers that move, where the sums of a tile take more than a thread starts with.
+    pub(crate) fn moved(&self) -> Option<Registers> {
+        let fits = self.sums() + BESIDES <= self.registers();
+        self.movable().filter(|_| !fits)
     }
 
     /// Rows of [`SPAN`] elements that a stage has of one operand.
@@ -131,16 +168,11 @@ impl Tiling {
     /// What does not.
     pub fn check(&self) -> Result<(), KernelError> {
         let wrong = |why: &str| Err(KernelError::unfit(format!("tile shape {self}: {why}")));
-        if !matches!(self.rows, 64 | 128 | 256) {
-            return wrong("a tile has 64, 128 or 256 rows");
+        if !matches!(self.rows, 64 | 128 | 192 | 256) {
+            return wrong("a tile has 64, 128, 192 or 256 rows");
         }
         if !self.cols.is_multiple_of(8) || !(8..=256).contains(&self.cols) {
             return wrong("a tile has 8 to 256 columns, a multiple of 8");
-        }
-        if self.rows == 256 && self.cols > 128 {
-            return wrong(
-                "the sums of more than 128 columns for 256 rows do not fit the registers",
-            );
         }
         if !matches!(self.depth, 64 | 128) {
             return wrong("a stage is 64 or 128 deep");
@@ -160,8 +192,13 @@ impl Tiling {
         if self.cluster == 2 && !self.cols.is_multiple_of(16) {
             return wrong("a cluster halves columns that are a multiple of 16");
         }
-        if !self.holds(self.sums()) {
-            return wrong("the sums of as many blocks do not fit the registers");
+        // ptxas refuses an instruction whose operands do not fit what a thread starts with.
+        if self.cols / 2 + 26 > self.registers() {
+            return wrong("the sums of so many columns do not fit the registers of so many threads");
+        }
+        let most = self.movable().map(|moved| moved.multiplying);
+        if self.sums() + BESIDES > most.unwrap_or(self.registers()) {
+            return wrong("the sums of so many rows, columns and blocks do not fit the registers");
         }
         Ok(())
     }
@@ -171,16 +208,12 @@ impl Tiling {
         self.rows * self.cols / (self.groups() * 128)
     }
 
-    fn holds(&self, sums: u32) -> bool {
-        sums + 36 <= self.registers()
-    }
-
     /// Whether a thread has registers for two levels of accumulators: all of them, and those of 64
     /// rows once more. Where each column is `scaled`, it also holds a factor and an address for
-    /// each: more than 32 columns spilled, or were slower.
+    /// each: more than 32 columns spilled, or were slower. No registers move for them.
     pub(crate) fn holds_levels(&self, scaled: bool) -> bool {
         let few = !(scaled && self.swapped) || self.cols <= 32;
-        few && self.holds(self.sums() + self.cols / 2)
+        few && self.sums() + self.cols / 2 + BESIDES <= self.registers()
     }
 }
 

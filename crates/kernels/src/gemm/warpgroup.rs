@@ -272,10 +272,14 @@ impl<'p, 'k> Ends<'p, 'k> {
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
         let k = self.k;
+        let moved = self.tiling.moved();
         k.if_else(
             self.group.eq(0u32),
             || {
                 k.comment("the copies");
+                if let Some(registers) = moved {
+                    k.give_registers(registers.copying);
+                }
                 match factors.gather {
                     None => {
                         k.one_thread(|| {
@@ -292,6 +296,9 @@ impl<'p, 'k> Ends<'p, 'k> {
             },
             || {
                 k.comment("the products");
+                if let Some(registers) = moved {
+                    k.take_registers(registers.multiplying);
+                }
                 let rows = self.tiling.rows / self.tiling.groups();
                 let row = (self.group - 1) * rows;
                 let places: Vec<_> = (0..rows / GROUP_ROWS)
@@ -318,8 +325,16 @@ impl<'p, 'k> Ends<'p, 'k> {
                     None => store(),
                     Some(pieces) => pieces.save_or(&sums, store),
                 }
+                if let Some(registers) = moved {
+                    k.give_registers(registers.even);
+                }
             },
         );
+        if let Some(registers) = moved {
+            // Not before they have been given back: the other warpgroup would take what is missing.
+            k.sync();
+            k.if_(self.group.eq(0u32), || k.take_registers(registers.even));
+        }
     }
 
     /// The accumulators of 64 rows from each of `rows` on, added by the tensor cores.
