@@ -152,6 +152,23 @@ fn warpgroups(small: bool) -> Vec<Case> {
         ("bf16", "f32"),
     ];
     let mut cases: Vec<Case> = Vec::new();
+    // Tiles whose registers move between warpgroups, one and several of a block.
+    for (config, out) in [
+        ("192x192x64/3", "bf16"),
+        ("256x192x64/3", "bf16"),
+        ("256x160x64/3", "f32"),
+    ] {
+        for source in [TileSource::Direct, TileSource::Static, TileSource::Ticket] {
+            let told = format!("m=4100 n=1600 k=200 out={out} config=wgmma:{config}");
+            let told = match small {
+                true => format!("m=260 n=200 k=72 out={out} config=wgmma:{config}"),
+                false => told,
+            };
+            cases.push(("gemm", told, Some((source, "greedy", "1x1"))));
+        }
+        let told = format!("m=504 n=600 k=136 layout=tt out={out} config=wgmma:{config}");
+        cases.push(("gemm", told, None));
+    }
     for (layout, sizes) in all {
         for (index, [m, n, k]) in sizes.iter().enumerate() {
             for (number, (dtype, out)) in types.into_iter().enumerate() {

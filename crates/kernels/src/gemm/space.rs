@@ -119,7 +119,7 @@ fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
         &[false]
     };
     vec![
-        Axis::new("rows", [64, 128, 256]),
+        Axis::new("rows", [64, 128, 192, 256]),
         Axis::new("cols", COLS),
         Axis::new("depth", [64, 128]),
         Axis::new("stages", STAGES),
