@@ -405,7 +405,11 @@ fn warpgroups_that_multiply_take_registers_of_the_one_that_copies() {
     // Several tiles of a block, so that registers move back and forth; edges in both directions.
     for (tiling, layout, source) in [
         ("wgmma:192x192x64/3", Layout::Nt, TileSource::Static),
-        ("wgmma:192x192x64/3/cluster=2", Layout::Nt, TileSource::Static),
+        (
+            "wgmma:192x192x64/3/cluster=2",
+            Layout::Nt,
+            TileSource::Static,
+        ),
         ("wgmma:256x176x64/3", Layout::Nt, TileSource::Ticket),
         ("wgmma:256x192x64/2", Layout::Tt, TileSource::Direct),
     ] {

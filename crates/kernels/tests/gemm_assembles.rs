@@ -131,6 +131,11 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         (tiny(Scales::Rows).epilogue(epilogue), "wgmma:128x128x64/6"),
         (tiny(Scales::Rows), "wgmma:128x128x64/6/cluster=2"),
         (tiny(Scales::Tensor), "wgmma:64x128x128/3"),
+        (
+            tiny(Scales::Tensor).epilogue(epilogue),
+            "wgmma:128x192x64/4",
+        ),
+        (tiny(Scales::Rows), "wgmma:128x192x64/4/cluster=2"),
         (tiny(Scales::Tensor), "wgmma:128x128x64/5/cluster=2"),
         (
             Gemm {

@@ -57,6 +57,16 @@ fn every_kind_of_scales_at_every_edge() {
 }
 
 #[test]
+fn two_levels_of_sums_take_registers_of_the_warpgroup_that_copies() {
+    for (scales, tiling) in [
+        (Scales::Tensor, "wgmma:128x160x64/3/cluster=2"),
+        (Scales::Rows, "wgmma:128x192x64/3"),
+    ] {
+        right(problem(136, 200, 656, scales), tiling);
+    }
+}
+
+#[test]
 fn both_types_both_ways_to_sum_and_f32() {
     for input in [Input::E4m3, Input::E5m2] {
         for &sums in Summing::ALL {

@@ -344,6 +344,29 @@ impl<'k> TileLoop<'k> {
         self.emit(&body, known.then_some(&ahead))
     }
 
+    /// The same for a body whose thread 0 says itself when the next tile begins, before the
+    /// body ends: it calls what it is given, once. Where the tiles of a block are dealt out
+    /// ([`TileSource::Static`]) the next one is known by then; elsewhere the call does nothing, and
+    /// the tile begins as with [`each_ahead`](TileLoop::each_ahead).
+    #[track_caller]
+    pub fn each_followed(
+        self,
+        body: impl Fn(Tile<'k>, &dyn Fn()),
+        ahead: impl Fn(Tile<'k>),
+    ) -> Done<'k> {
+        if self.shape.source != TileSource::Static {
+            return self.each_ahead(|tile| body(tile, &|| ()), ahead);
+        }
+        let begin = || {
+            let next = self.index.get() + self.workers;
+            let there = next.lt(self.hidden.count);
+            self.k.if_(there, || self.begin(next, &ahead));
+        };
+        self.deal(&|tile| body(tile, &begin), None);
+        self.finish(true);
+        Done(PhantomData)
+    }
+
     fn emit(self, body: &dyn Fn(Tile<'k>), ahead: Option<&dyn Fn(Tile<'k>)>) -> Done<'k> {
         let k = self.k;
         match self.shape.source {

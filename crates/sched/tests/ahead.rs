@@ -9,22 +9,30 @@ use heist_run::Settings;
 use heist_sched::*;
 
 /// A tile counts 1 when nobody began it, 2 when it was begun, and 100 when
-/// another one was begun in its place.
-fn count(tiled: Tiled<Count>, arch: Arch) -> TiledKernel<Count> {
+/// another one was begun in its place. Bodies that are `followed` say themselves when it begins.
+fn count(tiled: Tiled<Count>, arch: Arch, followed: bool) -> TiledKernel<Count> {
     let built = tiled.build(arch, |k, args, tiles| {
         let begun = k.var(0u32);
-        tiles.each_ahead(
-            |tile| {
-                k.one_thread(|| {
-                    let own = begun.get().eq(tile.number() + 1);
-                    let none = begun.get().eq(0u32);
-                    let weight = none.select(1u32, own.select(2u32, 100u32));
-                    args.runs.at(tile.number()).atomic_add(weight);
-                    begun.set(0u32);
-                });
-            },
-            |tile| begun.set(tile.number() + 1),
-        )
+        let body = |number, next: &dyn Fn()| {
+            k.one_thread(|| {
+                let own = begun.get().eq(number + 1);
+                let none = begun.get().eq(0u32);
+                let weight = none.select(1u32, own.select(2u32, 100u32));
+                args.runs.at(number).atomic_add(weight);
+                begun.set(0u32);
+                next();
+            });
+        };
+        match followed {
+            true => tiles.each_followed(
+                |tile, next| body(tile.number(), next),
+                |tile| begun.set(tile.number() + 1),
+            ),
+            false => tiles.each_ahead(
+                |tile| body(tile.number(), &|| ()),
+                |tile| begun.set(tile.number() + 1),
+            ),
+        }
     });
     built.unwrap_or_else(|error| panic!("{error}"))
 }
@@ -56,8 +64,9 @@ fn the_next_tile_is_begun() {
                     ..Settings::default()
                 },
             ] {
-                let what = format!("{source} {submit} {policy} cluster {cluster}");
-                let kernel = count(tiled.clone(), Arch::SM_90A);
+                let followed = settings.chaos == (submit == Submit::Early);
+                let what = format!("{source} {submit} {policy} cluster {cluster} {followed}");
+                let kernel = count(tiled.clone(), Arch::SM_90A, followed);
                 let ran = run(&kernel, "sim:h200", 3, &settings, &what);
                 assert!(
                     ran.runs.iter().all(|&count| count == 1 || count == 2),
@@ -87,7 +96,7 @@ fn a_cluster_that_is_answered_begins_its_next_tile() {
             .cluster(cluster)
             .block(1024);
         let what = format!("{arch} {policy} {cluster:?}");
-        let kernel = count(tiled, arch);
+        let kernel = count(tiled, arch, false);
         let ran = run(&kernel, "sim:b200", 1, &Settings::default(), &what);
         let of = |weight: u32| ran.runs.iter().filter(|&&count| count == weight).count();
         assert_eq!(of(1) + of(2), 33 * 21, "{what}: {:?}", ran.runs);

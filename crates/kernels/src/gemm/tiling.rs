@@ -134,10 +134,18 @@ impl Tiling {
         })
     }
 
-    /// The registers that move, where the sums of a tile take more than a thread starts with.
-    pub(crate) fn moved(&self) -> Option<Registers> {
-        let fits = self.sums() + BESIDES <= self.registers();
+    /// The registers that move, where the sums of a tile, in one level or two, take more than a
+    /// thread starts with.
+    pub(crate) fn moved(&self, levels: bool) -> Option<Registers> {
+        let second = if levels { self.cols / 2 } else { 0 };
+        let fits = self.sums() + second + BESIDES <= self.registers();
         self.movable().filter(|_| !fits)
+    }
+
+    /// Registers that a thread that multiplies can have.
+    fn most(&self) -> u32 {
+        let movable = self.movable();
+        movable.map_or(self.registers(), |moved| moved.multiplying)
     }
 
     /// Rows of [`SPAN`] elements that a stage has of one operand.
@@ -194,10 +202,11 @@ impl Tiling {
         }
         // ptxas refuses an instruction whose operands do not fit what a thread starts with.
         if self.cols / 2 + 26 > self.registers() {
-            return wrong("the sums of so many columns do not fit the registers of so many threads");
+            return wrong(
+                "the sums of so many columns do not fit the registers of so many threads",
+            );
         }
-        let most = self.movable().map(|moved| moved.multiplying);
-        if self.sums() + BESIDES > most.unwrap_or(self.registers()) {
+        if self.sums() + BESIDES > self.most() {
             return wrong("the sums of so many rows, columns and blocks do not fit the registers");
         }
         Ok(())
@@ -210,10 +219,16 @@ impl Tiling {
 
     /// Whether a thread has registers for two levels of accumulators: all of them, and those of 64
     /// rows once more. Where each column is `scaled`, it also holds a factor and an address for
-    /// each: more than 32 columns spilled, or were slower. No registers move for them.
+    /// each: more than 32 columns spilled, or were slower.
     pub(crate) fn holds_levels(&self, scaled: bool) -> bool {
         let few = !(scaled && self.swapped) || self.cols <= 32;
-        few && self.sums() + self.cols / 2 + BESIDES <= self.registers()
+        // Scales take registers of their own, so that those that could move do not help.
+        let most = if scaled {
+            self.registers()
+        } else {
+            self.most()
+        };
+        few && self.sums() + self.cols / 2 + BESIDES <= most
     }
 }
 

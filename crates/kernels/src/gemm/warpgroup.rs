@@ -263,16 +263,18 @@ impl<'p, 'k> Ends<'p, 'k> {
     }
 
     /// One tile: `store` receives 64 rows of a warpgroup's accumulators, the first of these
-    /// rows in the tile, and what `ahead` read for them before the products.
+    /// rows in the tile, and what `ahead` read for them before the products. `next` begins the next
+    /// tile, in the thread that copies, where that one is known.
     pub(crate) fn tile<H: WgmmaInput, A: Copy>(
         &self,
         factors: Factors<'k>,
         levels: Levels<'k>,
+        next: &dyn Fn(),
         ahead: impl Fn(Val<'k, u32>) -> A,
         store: impl Fn(&WgmmaResult<'k>, Val<'k, u32>, A),
     ) {
         let k = self.k;
-        let moved = self.tiling.moved();
+        let moved = self.tiling.moved(matches!(levels, Levels::Two(_)));
         k.if_else(
             self.group.eq(0u32),
             || {
@@ -288,10 +290,15 @@ impl<'p, 'k> Ends<'p, 'k> {
                                 Some(pieces) => self.fill_until_asked(pieces, factors),
                             }
                             self.ahead.set(0u32);
+                            next();
                         });
                         k.sync_warp();
                     }
-                    Some(gather) => self.gather(factors, gather),
+                    Some(gather) => {
+                        self.gather(factors, gather);
+                        k.one_thread(next);
+                        k.sync_warp();
+                    }
                 }
             },
             || {

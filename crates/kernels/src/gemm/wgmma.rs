@@ -270,7 +270,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             Way::Rows(shape) => Some(Staged::new(k, tiling, shape, None)),
             Way::Threads | Way::Shares => None,
         };
-        let body = |tile| {
+        let body = |tile, next: &dyn Fn()| {
             let factors = factors(&args, form, tile);
             let ahead = |row| {
                 read_ahead(
@@ -280,7 +280,8 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                     [factors.left.first + row, factors.right.first],
                 )
             };
-            ends.tile::<H, _>(factors, levels(&args, form), ahead, |sums, row, read| {
+            let levels = levels(&args, form);
+            ends.tile::<H, _>(factors, levels, next, ahead, |sums, row, read| {
                 k.comment("the epilogue");
                 let at = OutputOrigin {
                     row: factors.left.first + row,
@@ -294,7 +295,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                 }
             });
         };
-        let done = tiles.each_ahead(body, |tile| ends.begin(factors(&args, form, tile)));
+        let done = tiles.each_followed(body, |tile| ends.begin(factors(&args, form, tile)));
         ends.finish();
         if let Some(staged) = staged {
             staged.finish();

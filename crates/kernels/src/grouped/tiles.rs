@@ -81,7 +81,11 @@ pub(super) fn unfit(problem: &Grouped, tiling: &Tiling, target: Target) -> Optio
         true => fits_levels(problem.scales, tiling).err(),
         false => None,
     };
+    // The next tile could not begin while one is stored: groups ask for theirs.
+    let moved = tiling.moved(problem.in_levels());
+    let moved = moved.map(|_| "its sums do not fit the registers that a thread starts with");
     levels
+        .or(moved)
         .map(str::to_owned)
         .or_else(|| too_much_shared(bytes.into(), tiling.room(target.arch).into(), target))
 }

@@ -191,6 +191,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
                     ends.tile::<H, ()>(
                         work.factors(found, sides),
                         work.levels(found),
+                        &|| (),
                         |_| (),
                         |sums, row, ()| {
                             k.comment("the epilogue");
