@@ -5,7 +5,7 @@
 //! are gone. The checker then has a finding that it has neither without the one nor without the other,
 //! which shows that it does see the accesses in question.
 
-use crate::flow::is_last;
+use crate::flow::{is_last, leads_only_to};
 use crate::judge::{Original, Place};
 use crate::mutation::{Change, Mutant, instruction};
 use crate::order::{is_repeated, ordering, without};
@@ -64,6 +64,16 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
         }
         _ if has_nothing_behind(mutant, originals) => {
             Some("nothing is touched behind it until the kernel ends")
+        }
+        _ if frees_only(mutant, originals) => {
+            Some("tensor memory is only freed behind it, and a free is synchronous")
+        }
+        _ if mutant.opcode.starts_with("bar.warp.sync")
+            && originals.iter().all(Original::needs_no_warp_barrier) =>
+        {
+            Some(
+                "no lane hands anything to another: without any barrier of a warp nothing is found",
+            )
         }
         _ if originals.iter().all(|one| one.shares_nothing(mutant)) => {
             Some("no two threads use the same bytes: without any order at all, nothing is found")
@@ -231,6 +241,20 @@ fn has_nothing_behind(mutant: &Mutant, originals: &[Original<'_>]) -> bool {
         || is(&["mbarrier.try_wait", "mbarrier.test_wait"]) && !arrives_late();
     let meets = |line: usize| originals.iter().all(|one| one.meets_only_at(line));
     (looks_back || line.is_barrier() && meets(mutant.line)) && is_last(text, mutant.line, &meets)
+}
+
+/// Whether a fence of tensor memory stands where all threads go on to nothing but its end.
+fn frees_only(mutant: &Mutant, originals: &[Original<'_>]) -> bool {
+    let Some(text) = originals.first().map(Original::text) else {
+        return false;
+    };
+    let harmless = |opcode: &str| {
+        let over = ["tcgen05.dealloc", "tcgen05.relinquish", "tcgen05.fence"];
+        over.iter().any(|start| opcode.starts_with(start)) || hands_nothing_over(opcode)
+    };
+    let meets = |line: usize| originals.iter().all(|one| one.meets_only_at(line));
+    mutant.opcode.starts_with("tcgen05.fence")
+        && leads_only_to(text, mutant.line, &harmless, &meets)
 }
 
 /// Other instructions that order the same.

@@ -2,7 +2,9 @@
 
 use crate::flow::renumbered;
 use crate::mutation::Mutant;
-use crate::order::{raced_to, trapped, unordered, without_barriers_above, without_flags};
+use crate::order::{
+    raced_to, trapped, unordered, without_barriers_above, without_flags, without_warp_barriers,
+};
 use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
@@ -196,6 +198,12 @@ impl<'f> Original<'f> {
     /// another has done.
     pub(crate) fn needs_no_flags(&self) -> bool {
         let found = without_flags(self.text()).and_then(|text| self.findings(&text));
+        found.is_some_and(|found| found.is_empty())
+    }
+
+    /// Whether nothing is found without any barrier of a warp: lanes only come together there.
+    pub(crate) fn needs_no_warp_barrier(&self) -> bool {
+        let found = self.findings(&without_warp_barriers(self.text()));
         found.is_some_and(|found| found.is_empty())
     }
 

@@ -75,6 +75,15 @@ pub(crate) fn without_barriers_above(text: &str, line: usize) -> String {
     lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
+/// The text without the barriers of warps.
+pub(crate) fn without_warp_barriers(text: &str) -> String {
+    let lines = text.lines().map(|whole| {
+        let barrier = instruction(whole).filter(|one| one.opcode.starts_with("bar.warp.sync"));
+        barrier.map_or_else(|| whole.to_owned(), |one| one.removed())
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
 /// The modifiers of accesses that others may meet at without a race.
 const STRENGTH: &[&str] = &[
     "acquire", "release", "relaxed", "volatile", "sys", "gpu", "cluster", "cta",

@@ -312,6 +312,12 @@ impl WarpClock {
                 clock.join(partial);
             }
         }
+        clock.learn(self.agent, self.own(lanes, live));
+        clock
+    }
+
+    /// What the lanes know of their own warp.
+    fn own(&self, lanes: Mask, live: Mask) -> Known {
         let mut covered = lanes;
         if let Some(pairs) = &self.pairs {
             for a in crate::lanes::each(lanes) {
@@ -322,7 +328,7 @@ impl WarpClock {
                 }
             }
         }
-        let own = if covered & live == live {
+        if covered & live == live {
             Known::all(self.now + 1)
         } else {
             // Lanes that are gone have nothing left to publish.
@@ -331,15 +337,26 @@ impl WarpClock {
                 top: self.now + 1,
                 lanes: covered | !live,
             }
-        };
-        clock.learn(self.agent, own);
-        clock
+        }
     }
 
     /// A special fence of the lanes in `lanes`: it orders everything that happens before it.
     pub(crate) fn fence(&mut self, kinds: &[Behind], lanes: Mask, live: Mask) -> Clock {
         let mut behind = self.release(lanes, live);
         behind.fenced = Default::default();
+        self.put_behind(behind, kinds, lanes, live)
+    }
+
+    /// A special fence that orders what the lanes have done themselves, and nothing that they have
+    /// learnt of others.
+    pub(crate) fn fence_own(&mut self, kind: Behind, lanes: Mask, live: Mask) {
+        let mut behind = Clock::default();
+        behind.learn(self.agent, self.own(lanes, live));
+        self.now += 1;
+        self.put_behind(behind, &[kind], lanes, live);
+    }
+
+    fn put_behind(&mut self, behind: Clock, kinds: &[Behind], lanes: Mask, live: Mask) -> Clock {
         let behind = Arc::new(behind);
         let mut fence = Clock::default();
         for &kind in kinds {

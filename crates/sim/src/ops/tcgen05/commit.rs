@@ -98,7 +98,7 @@ fn fence(cx: &mut Cx<'_>) {
 fn fence_before(cx: &mut Cx<'_>) {
     if cx.machine.options.checks.races {
         let (lanes, live) = (cx.mask, cx.warp.live);
-        cx.warp.clock.fence(&[Behind::Tensor], lanes, live);
+        cx.warp.clock.fence_own(Behind::Tensor, lanes, live);
     }
 }
 
