@@ -367,8 +367,9 @@ impl<A: KernelParams> Tiled<A> {
                 source => source,
             }
         });
-        let default_grid = if self.policy.loaded().is_some() {
-            // The next policy may retire blocks; most do not.
+        let begins_with = self.policy.loaded().and_then(|words| words.answer());
+        let default_grid = if begins_with == Some(true) {
+            // Its blocks stay; the next policy may retire some.
             TicketGrid::Relief
         } else if self.policy.may_retire() || self.pausing {
             TicketGrid::Full

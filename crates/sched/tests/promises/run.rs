@@ -188,9 +188,7 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         .policy(policy.clone())
         .watch(Watch::Trace)
         .block(32);
-    // A policy keeps its promises where every tile has a block.
-    let full = setting.loaded.then_some(TicketGrid::Full);
-    if let Some(grid) = setting.grid.or(full) {
+    if let Some(grid) = setting.grid {
         tiled = tiled.ticket_grid(grid);
     }
     let kernel = tiled
