@@ -199,7 +199,7 @@ impl<A: KernelParams> Tiled<A> {
     }
 
     /// How many blocks the ticket source launches. By default, as many as fit for a policy that
-    /// never retires one, some more for one that is loaded, and one for every tile otherwise.
+    /// never retires one, some more where a loaded greedy begins, and one for every tile otherwise.
     #[must_use]
     pub fn ticket_grid(mut self, grid: TicketGrid) -> Self {
         self.grid = Some(grid);
