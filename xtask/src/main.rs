@@ -36,7 +36,7 @@ cargo xtask COMMAND
   deny         licences and sources of what we depend on, against deny.toml, without a network
   layers       who uses whom, against the table in docs/architecture.md, and circles of
                imports inside a crate
-  mutants CRATE [--base REV | --sample N [--offset K] | --from FILE] [--tests CRATE,...]
+  mutants CRATE,... [--base REV | --sample N [--offset K] | --from FILE] [--tests CRATE,...] [--woven]
                small mistakes in what changed since REV (HEAD unless told), or N of them all
                over a crate (another K, another sample), or those that FILE names: each must
                fail a test of those that --tests names, as CRATE or CRATE:PROGRAM (all of

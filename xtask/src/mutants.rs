@@ -14,6 +14,7 @@ mod weave;
 
 use crate::shell::{self, Failed};
 use mutant::Mutant;
+use programs::{Built, Program};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,11 +25,14 @@ const VERSION: &str = "27.1.0";
 
 /// What to mutate.
 pub(crate) struct Plan {
-    /// A crate's folder.
-    member: String,
+    /// Folders of crates. Mutants of several are built together, since a change in one
+    /// has those above it compiled again.
+    members: Vec<String>,
     choice: Choice,
     /// Crates whose tests judge, or one program of a crate's tests.
     tests: Vec<Tests>,
+    /// Only those that are built together: each other one takes a build of its own.
+    woven_only: bool,
 }
 
 /// Tests that judge: of a crate, or one program of them.
@@ -50,6 +54,12 @@ impl Tests {
             program,
         }
     }
+
+    /// The file of integration tests, where it is one.
+    fn integration(&self) -> Option<&str> {
+        let program = self.program.as_deref()?;
+        (program != package(&self.member).replace('-', "_")).then_some(program)
+    }
 }
 
 /// Which of a crate's mutants are tried.
@@ -64,18 +74,21 @@ enum Choice {
 }
 
 impl Plan {
-    /// Reads `CRATE [--sample N [--offset K] | --base REV | --from FILE] [--tests CRATE,...]`.
+    /// Reads `CRATE,... [--sample N [--offset K] | --base REV | --from FILE] [--tests CRATE,...]
+    /// [--woven]`.
     pub(crate) fn read(words: &[&str]) -> Result<Plan, Failed> {
-        let [member, words @ ..] = words else {
+        let [first, words @ ..] = words else {
             return Err(Failed("which crate? Such as `mutants sim`".to_owned()));
         };
-        if member.starts_with('-') {
-            return Err(Failed(format!("a crate goes first, not {member}")));
+        if first.starts_with('-') {
+            return Err(Failed(format!("a crate goes first, not {first}")));
         }
+        let members: Vec<String> = first.split(',').map(str::to_owned).collect();
         let mut plan = Plan {
-            member: (*member).to_owned(),
+            tests: members.iter().map(|member| Tests::read(member)).collect(),
+            members,
             choice: Choice::Since("HEAD".to_owned()),
-            tests: vec![Tests::read(member)],
+            woven_only: false,
         };
         let mut start = None;
         let mut words = words.iter();
@@ -98,6 +111,7 @@ impl Plan {
                 }
                 "--offset" => start = Some(number(value("a number")?)?),
                 "--base" => plan.choice = Choice::Since(value("a revision")?.to_owned()),
+                "--woven" => plan.woven_only = true,
                 "--from" => plan.choice = Choice::Named(value("a file")?.to_owned()),
                 "--tests" => {
                     let names = value("crates, with commas between")?;
@@ -128,12 +142,15 @@ enum Verdict {
 /// Tries each mutant; survivors are listed in `target/mutants/CRATE/missed.txt`.
 pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
     let root = shell::root();
-    let folder = root.join("target/mutants").join(&plan.member);
+    let folder = root.join("target/mutants").join(plan.members.join(","));
     fs::create_dir_all(&folder)
         .map_err(|error| Failed(format!("{}: {error}", folder.display())))?;
     // Before anything is listed: what a killed run has left is put back.
     let mut woven = Woven::new(&root, &root.join("target/mutants/originals"))?;
-    let mutants = choose(plan, &install()?, &root)?;
+    let (program, mut mutants) = (install()?, Vec::new());
+    for member in &plan.members {
+        mutants.extend(choose(member, &plan.choice, &program, &root)?);
+    }
     if mutants.is_empty() {
         eprintln!("no mutants");
         return Ok(());
@@ -144,9 +161,15 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
         verdicts[number - 1] = Some(verdict);
     };
 
-    let (together, alone) = weave_all(&mut woven, plan, &mutants, &mut tell)?;
-    let built = programs::build(&plan.tests)?;
-    let mut programs = built.ok_or_else(|| Failed("the tests don't build".to_owned()))?;
+    // By number, for who wants to run one by hand.
+    let lines = mutants.iter().zip(1..);
+    let lines = lines.map(|(mutant, number)| format!("{number} {}\n", mutant.name));
+    let list = folder.join("list.txt");
+    fs::write(&list, lines.collect::<String>())
+        .map_err(|error| Failed(format!("{}: {error}", list.display())))?;
+
+    let built = weave_all(&mut woven, plan, &mutants, &mut tell)?;
+    let (together, alone, mut programs) = (built.together, built.alone, built.programs);
     for program in &mut programs {
         program.learn(&folder.join("trace"))?;
     }
@@ -157,8 +180,8 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
     for number in alone {
         woven.alone(&mutants[number - 1])?;
         let verdict = match programs::build(&plan.tests)? {
-            None => Verdict::Unviable,
-            Some(built) => {
+            Built::Mistakes(_) => Verdict::Unviable,
+            Built::Programs(built) => {
                 let built = programs::in_order(built, &programs);
                 let catcher = programs::catcher_of_all(&built)?;
                 catcher.map_or(Verdict::Missed, Verdict::Caught)
@@ -167,16 +190,24 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failed> {
         tell(number, verdict);
     }
     drop(woven);
-    report(&folder, &mutants, &verdicts)
+    report(&folder, &plan.members, &mutants, &verdicts)
 }
 
-/// Weaves all that can be; gives those that are woven and those that must be built alone.
+/// Mutants by number, and the tests that were built with those that are woven.
+struct Together {
+    together: Vec<usize>,
+    /// Those that must be built alone.
+    alone: Vec<usize>,
+    programs: Vec<Program>,
+}
+
+/// Weaves all that can be, and builds the tests with them.
 fn weave_all(
     woven: &mut Woven,
     plan: &Plan,
     mutants: &[Mutant],
     tell: &mut impl FnMut(usize, Verdict),
-) -> Result<(Vec<usize>, Vec<usize>), Failed> {
+) -> Result<Together, Failed> {
     let root = shell::root();
     let mut texts = BTreeMap::new();
     for mutant in mutants {
@@ -184,21 +215,31 @@ fn weave_all(
         let text = text.map_err(|error| Failed(format!("{}: {error}", mutant.file)))?;
         texts.insert(mutant.file.clone(), text);
     }
-    let roots = ["lib.rs", "main.rs"].map(|file| format!("crates/{}/src/{file}", plan.member));
-    let roots: Vec<String> = roots
-        .into_iter()
-        .filter(|file| root.join(file).is_file())
-        .collect();
+    let roots = plan
+        .members
+        .iter()
+        .flat_map(|member| ["lib.rs", "main.rs"].map(|file| format!("crates/{member}/src/{file}")));
+    let roots: Vec<String> = roots.filter(|file| root.join(file).is_file()).collect();
     let can = weave::can_be_woven(mutants, &texts);
     let (mut together, mut alone): (Vec<usize>, Vec<usize>) =
         (1..=mutants.len()).partition(|&number| can[number - 1]);
     eprintln!("{} mutants together, {} alone", together.len(), alone.len());
     loop {
         woven.weave(mutants, &together, &roots)?;
-        let mistakes = programs::mistakes(&package(&plan.member))?;
-        if mistakes.is_empty() {
-            return Ok((together, alone));
-        }
+        let mistakes = match programs::build(&plan.tests)? {
+            Built::Mistakes(mistakes) => mistakes,
+            Built::Programs(programs) => {
+                if plan.woven_only {
+                    eprintln!("{} that are built alone are left out", alone.len());
+                    alone.clear();
+                }
+                return Ok(Together {
+                    together,
+                    alone,
+                    programs,
+                });
+            }
+        };
         let mut out = BTreeSet::new();
         for mistake in &mistakes {
             let place = mistake.place.as_ref();
@@ -226,12 +267,17 @@ fn weave_all(
     }
 }
 
-/// The mutants that the plan asks for.
-fn choose(plan: &Plan, program: &Path, root: &Path) -> Result<Vec<Mutant>, Failed> {
+/// The mutants of a crate that are asked for.
+fn choose(
+    member: &str,
+    choice: &Choice,
+    program: &Path,
+    root: &Path,
+) -> Result<Vec<Mutant>, Failed> {
     let mut command = shell::command(program);
     command.args(["mutants", "--list", "--json", "--package"]);
-    command.arg(package(&plan.member));
-    if let Choice::Since(base) = &plan.choice {
+    command.arg(package(member));
+    if let Choice::Since(base) = choice {
         let difference = shell::command("git")
             .args(["diff", base])
             .output()
@@ -248,11 +294,11 @@ fn choose(plan: &Plan, program: &Path, root: &Path) -> Result<Vec<Mutant>, Faile
         return Err(Failed(format!("cargo-mutants: {why}")));
     }
     let all = mutant::read(&listed.stdout, root)?;
-    match &plan.choice {
+    match choice {
         Choice::Since(_) => Ok(all),
         Choice::Sample { wanted, offset } => {
             let every = (all.len() / wanted).max(1);
-            eprintln!("{} mutants; every {every}th is tried", all.len());
+            eprintln!("{member}: {} mutants; every {every}th is tried", all.len());
             Ok(all
                 .into_iter()
                 .skip(offset % every)
@@ -269,14 +315,21 @@ fn choose(plan: &Plan, program: &Path, root: &Path) -> Result<Vec<Mutant>, Faile
     }
 }
 
-/// Writes the names down, by how they ended, and prints the figures.
-fn report(folder: &Path, mutants: &[Mutant], verdicts: &[Option<Verdict>]) -> Result<(), Failed> {
+/// Writes the names down, by how they ended, and prints the figures of each crate.
+fn report(
+    folder: &Path,
+    members: &[String],
+    mutants: &[Mutant],
+    verdicts: &[Option<Verdict>],
+) -> Result<(), Failed> {
     let [mut caught, mut missed, mut unviable] = [const { Vec::new() }; 3];
     for (mutant, verdict) in mutants.iter().zip(verdicts) {
         match verdict {
             Some(Verdict::Caught(_)) => caught.push(&mutant.name[..]),
             Some(Verdict::Unviable) => unviable.push(&mutant.name[..]),
-            Some(Verdict::Missed) | None => missed.push(&mutant.name[..]),
+            Some(Verdict::Missed) => missed.push(&mutant.name[..]),
+            // Left out, as was asked for.
+            None => {}
         }
     }
     for (name, list) in [
@@ -288,12 +341,15 @@ fn report(folder: &Path, mutants: &[Mutant], verdicts: &[Option<Verdict>]) -> Re
         fs::write(&path, list.join("\n"))
             .map_err(|error| Failed(format!("{}: {error}", path.display())))?;
     }
-    let viable = caught.len() + missed.len();
-    let (caught, unviable) = (caught.len(), unviable.len());
-    println!(
-        "{viable} mutants: {caught} caught, {} missed; {unviable} more are no programs",
-        missed.len()
-    );
+    for member in members {
+        let inside = format!("crates/{member}/");
+        let of = |list: &[&str]| list.iter().filter(|name| name.starts_with(&inside)).count();
+        let (caught, missed, unviable) = (of(&caught), of(&missed), of(&unviable));
+        println!(
+            "{member}: {} mutants: {caught} caught, {missed} missed; {unviable} more are no programs",
+            caught + missed
+        );
+    }
     if missed.is_empty() {
         return Ok(());
     }
@@ -339,17 +395,22 @@ mod tests {
             "--offset",
             "3",
             "--tests",
-            "sim,cli:run",
+            "sim,cli:run,sim:heist_sim",
+            "--woven",
         ];
         let plan = Plan::read(&words).ok().unwrap();
-        assert_eq!(plan.member, "sim");
+        assert_eq!(plan.members, ["sim"]);
         let (wanted, offset) = (60, 3);
         assert_eq!(plan.choice, Choice::Sample { wanted, offset });
-        assert_eq!(plan.tests, ["sim", "cli:run"].map(Tests::read));
-        assert_eq!(plan.tests[1].program.as_deref(), Some("run"));
-        let plan = Plan::read(&["ptx"]).ok().unwrap();
+        let tests = ["sim", "cli:run", "sim:heist_sim"];
+        assert_eq!(plan.tests, tests.map(Tests::read));
+        let integration: Vec<Option<&str>> = plan.tests.iter().map(Tests::integration).collect();
+        assert_eq!(integration, [None, Some("run"), None]);
+        assert!(plan.woven_only);
+        let plan = Plan::read(&["ptx,check"]).ok().unwrap();
+        assert_eq!(plan.members, ["ptx", "check"]);
         assert_eq!(plan.choice, Choice::Since("HEAD".to_owned()));
-        assert_eq!(plan.tests, [Tests::read("ptx")]);
+        assert_eq!(plan.tests, ["ptx", "check"].map(Tests::read));
         for wrong in [
             &[][..],
             &["--sample", "60"],

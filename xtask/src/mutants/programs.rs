@@ -49,14 +49,51 @@ fn cargo(arguments: &[&str]) -> Result<(bool, Vec<Value>), Failed> {
     Ok((output.status.success(), messages.collect()))
 }
 
-/// What the compiler has against a package's library.
-pub(super) fn mistakes(package: &str) -> Result<Vec<Mistake>, Failed> {
-    let (good, messages) = cargo(&["check", "--quiet", "--lib", "--package", package])?;
-    if good {
-        return Ok(Vec::new());
+/// What came of a build.
+pub(super) enum Built {
+    Programs(Vec<Program>),
+    /// What the compiler has against it.
+    Mistakes(Vec<Mistake>),
+}
+
+/// The package whose dependencies ask for features that no other's do: named beside the others, it
+/// has cargo choose the features of the whole workspace, whose crates are built already. It has
+/// no tests of its own to build.
+const WIDEST: &str = "heist-python";
+
+/// Builds the programs of these tests.
+pub(super) fn build(tests: &[Tests]) -> Result<Built, Failed> {
+    let packages: Vec<String> = tests.iter().map(|tests| package(&tests.member)).collect();
+    let mut arguments = vec!["test", "--no-run", "--quiet", "--package", WIDEST];
+    for package in &packages {
+        arguments.extend(["--package", package]);
     }
+    let programs: Option<Vec<&str>> = tests.iter().map(Tests::integration).collect();
+    match &programs {
+        Some(programs) => arguments.extend(programs.iter().flat_map(|name| ["--test", name])),
+        None => arguments.push("--tests"),
+    }
+    let (good, messages) = cargo(&arguments)?;
+    if !good {
+        return Ok(Built::Mistakes(mistakes(&messages)));
+    }
+    let programs = messages.iter().filter_map(|message| {
+        let test = message["profile"]["test"] == true;
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
+        test.then_some(Program {
+            path: PathBuf::from(message["executable"].as_str()?),
+            folder: folder.to_owned(),
+            took: Duration::ZERO,
+            met: BTreeMap::new(),
+        })
+    });
+    let wanted = programs.filter(|program| tests.iter().any(|tests| program.is_of(tests)));
+    Ok(Built::Programs(wanted.collect()))
+}
+
+fn mistakes(messages: &[Value]) -> Vec<Mistake> {
     let errors = messages.iter().map(|message| &message["message"]);
-    Ok(errors
+    errors
         .filter(|message| message["level"] == "error")
         .map(|message| {
             let spans = message["spans"].as_array();
@@ -69,29 +106,7 @@ pub(super) fn mistakes(package: &str) -> Result<Vec<Mistake>, Failed> {
             let text = message["rendered"].as_str().unwrap_or_default().to_owned();
             Mistake { place, text }
         })
-        .collect())
-}
-
-/// Builds the programs of these tests; `None` when that fails.
-pub(super) fn build(tests: &[Tests]) -> Result<Option<Vec<Program>>, Failed> {
-    let packages: Vec<String> = tests.iter().map(|tests| package(&tests.member)).collect();
-    let mut arguments = vec!["test", "--no-run", "--quiet"];
-    for package in &packages {
-        arguments.extend(["--package", package]);
-    }
-    let (good, messages) = cargo(&arguments)?;
-    let programs = messages.iter().filter_map(|message| {
-        let test = message["profile"]["test"] == true;
-        let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
-        test.then_some(Program {
-            path: PathBuf::from(message["executable"].as_str()?),
-            folder: folder.to_owned(),
-            took: Duration::ZERO,
-            met: BTreeMap::new(),
-        })
-    });
-    let wanted = programs.filter(|program| tests.iter().any(|tests| program.is_of(tests)));
-    Ok(good.then(|| wanted.collect()))
+        .collect()
 }
 
 impl Program {

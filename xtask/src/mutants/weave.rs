@@ -107,7 +107,9 @@ impl Woven {
         numbers: &[usize],
         roots: &[String],
     ) -> Result<(), Failed> {
-        self.unweave()?;
+        let before = std::mem::take(&mut self.originals);
+        self.places.clear();
+        self.functions.clear();
         let mut files: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for &number in numbers {
             let mutant = &mutants[number - 1];
@@ -119,9 +121,17 @@ impl Woven {
             .copied()
             .chain(roots.iter().map(String::as_str))
         {
-            texts.insert(name.to_owned(), read(&self.root.join(name))?);
+            let text = match before.get(name) {
+                Some(text) => text.clone(),
+                None => read(&self.root.join(name))?,
+            };
+            texts.insert(name.to_owned(), text);
         }
         let originals = texts.clone();
+        // Those that have no mutants any more.
+        let bare = before.into_iter();
+        let bare = bare.filter(|(name, _)| !originals.contains_key(name));
+        self.put(&bare.collect())?;
         for (file, numbers) in files {
             let woven = file_text(&texts[file], mutants, &numbers);
             texts.insert(file.to_owned(), woven.text);
@@ -193,9 +203,13 @@ impl Woven {
         self.put(woven)
     }
 
+    /// A file that has this text keeps its time: cargo compiles anew what is newer.
     fn put(&self, texts: &BTreeMap<String, String>) -> Result<(), Failed> {
-        let mut texts = texts.iter();
-        texts.try_for_each(|(name, text)| write(&self.root.join(name), text))
+        let mut texts = texts
+            .iter()
+            .map(|(name, text)| (self.root.join(name), text))
+            .filter(|(path, text)| read(path).map_or(true, |now| now != **text));
+        texts.try_for_each(|(path, text)| write(&path, text))
     }
 
     fn unweave(&mut self) -> Result<(), Failed> {
@@ -357,6 +371,11 @@ mod tests {
             let mut woven = Woven::new(&folder, &aside).ok().unwrap();
             let roots = ["a.rs".to_owned()];
             assert!(woven.weave(&mutants, &[1], &roots).is_ok());
+            // Woven again, it is the same text, and the file is as old as before.
+            let time = || fs::metadata(&path).unwrap().modified().unwrap();
+            let (once, at) = (fs::read_to_string(&path).unwrap(), time());
+            assert!(woven.weave(&mutants, &[1], &roots).is_ok());
+            assert_eq!((fs::read_to_string(&path).unwrap(), time()), (once, at));
             let text = fs::read_to_string(&path).unwrap();
             assert!(text.starts_with("#![allow(arithmetic_overflow"));
             assert!(text.contains("fn woven_mutant"));

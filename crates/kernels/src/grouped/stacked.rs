@@ -55,6 +55,29 @@ impl Cut {
     }
 }
 
+/// What the table and the check know of a kernel's parameters, whose structs name them alike. The
+/// matrices themselves are the copy engine's.
+macro_rules! known {
+    ($args:expr) => {
+        $crate::grouped::GroupedArgs {
+            a: $args.d,
+            b: $args.d,
+            d: $args.d,
+            shapes: $args.shapes,
+            places: $args.places,
+            record: $args.record,
+            groups: $args.groups,
+            n: $args.n,
+            k: $args.k,
+            room: $args.room,
+            a_len: $args.a_len,
+            b_len: $args.b_len,
+            d_len: $args.d_len,
+        }
+    };
+}
+pub(super) use known;
+
 /// The groups inside the kernel.
 pub(super) struct Groups<'k> {
     pub(super) known: GroupedArgs<On<'k>>,

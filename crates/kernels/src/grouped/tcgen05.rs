@@ -5,10 +5,10 @@
 //! tile's group has the copy engine store them; behind the end of a group threads store what is inside.
 
 use super::data::places;
-use super::kernel::{GroupedArgs, tiles_of};
+use super::kernel::tiles_of;
 use super::problem::{Grouped, work};
 use super::schedule::schedule as usual;
-use super::stacked::{Cut, Groups, maps, refusal};
+use super::stacked::{Cut, Groups, known, maps, refusal};
 use crate::blackwell::{
     Factors, Origin, Pipeline, Staging, TensorTiling, TileEpilogue, no_tcgen05, result_map, ring,
     store_by_threads, suited,
@@ -83,22 +83,7 @@ fn build<H: TensorInput, O: Stored>(
         .block(tiling.threads())
         .min_blocks(1)
         .build(arch, |k, args, tiles| {
-            let known = GroupedArgs {
-                a: args.d,
-                b: args.d,
-                d: args.d,
-                shapes: args.shapes,
-                places: args.places,
-                record: args.record,
-                groups: args.groups,
-                n: args.n,
-                k: args.k,
-                room: args.room,
-                a_len: args.a_len,
-                b_len: args.b_len,
-                d_len: args.d_len,
-            };
-            let groups = Groups::new(k, known, [args.a, args.b], *cut);
+            let groups = Groups::new(k, known!(args), [args.a, args.b], *cut);
             let ring = ring::<H, OneBlock>(k, tiling, [Major::Depth, cut.b_major]);
             let staging = form.aligned.then(|| Staging::new(k, args.out));
             k.tensor_memory(|memory| {

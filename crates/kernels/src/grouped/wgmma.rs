@@ -4,9 +4,9 @@
 //! that are gathered on the way in, a gated pair, rows that are weighed and go to their places.
 
 use super::data::places;
-use super::kernel::{GroupedArgs, tiles_of};
+use super::kernel::tiles_of;
 use super::problem::{Alike, Grouped};
-use super::stacked::{Cut, Groups, maps};
+use super::stacked::{Cut, Groups, known, maps};
 use super::table::{Described, Found};
 use super::tiles;
 use crate::error::KernelError;
@@ -157,23 +157,6 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         Some(_) => tiled,
     };
     tiled.build(arch, |k, args, tiles| {
-        // As the table and the check know them; the matrices themselves are
-        // the copy engine's.
-        let known = GroupedArgs {
-            a: args.d,
-            b: args.d,
-            d: args.d,
-            shapes: args.shapes,
-            places: args.places,
-            record: args.record,
-            groups: args.groups,
-            n: args.n,
-            k: args.k,
-            room: args.room,
-            a_len: args.a_len,
-            b_len: args.b_len,
-            d_len: args.d_len,
-        };
         let gathered = form.fused.gathered.is_some();
         let ring = ring(k, tiling, [Major::Depth, form.cut.b_major], gathered);
         let maps = [args.b, args.a];
@@ -181,7 +164,7 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         let ends = Ends::new(k, tiling, &ring, maps, gathered).pausing(tiles.pause());
         let work = Work {
             args: &args,
-            groups: Groups::new(k, known, [args.a, args.b], form.cut),
+            groups: Groups::new(k, known!(args), [args.a, args.b], form.cut),
             form: *form,
         };
         let body = |tile| {
