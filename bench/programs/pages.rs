@@ -41,12 +41,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (even, uneven) = (traces::small(), traces::uneven());
     let small = [Run::new("static", &uneven), Run::new("clc greedy", &even)];
     std::fs::write(folder.join("small.html"), html("Two schedules", &small))?;
-    std::fs::write(folder.join("small.svg"), svg(&even))?;
+    std::fs::write(
+        folder.join("small.svg"),
+        svg(&Run::new(&even.kernel, &even)),
+    )?;
     let (batch, guest) = (traces::large(12_000), traces::guest());
     let beside = [("guest", &guest)];
     let shared = [Run::new("ticket beside a guest", &batch).beside(&beside)];
     std::fs::write(folder.join("shared.html"), html("A shared GPU", &shared))?;
-    std::fs::write(folder.join("large.svg"), svg(&batch))?;
+    std::fs::write(
+        folder.join("large.svg"),
+        svg(&Run::new(&batch.kernel, &batch)),
+    )?;
     let large = traces::large(200_000);
     let page = html("200,000 tiles", &[Run::new("ticket", &large)]);
     println!("200,000 tiles: {:.1} MB", page.len() as f64 / 1e6);

@@ -44,7 +44,7 @@ impl Trace {
 
     /// The timeline as a picture.
     fn to_svg(&self) -> String {
-        svg::svg(&self.trace)
+        svg::svg(&self.run())
     }
 
     /// Trace events as JSON, which Perfetto opens.

@@ -16,7 +16,7 @@ GALLERY = ROOT / "docs" / "gallery.md"
 
 def shown(file):
     """The test of each entry, and the lines that are shown for it."""
-    found = re.findall(rf"```\n\$ pytest --heist {file} -k (\w+)\n(.*?)```", GALLERY.read_text(), re.DOTALL)
+    found = re.findall(rf"```console\n\$ pytest --heist {file} -k (\w+)\n(.*?)```", GALLERY.read_text(), re.DOTALL)
     return {name: lines.splitlines() for name, lines in found}
 
 

@@ -22,7 +22,7 @@ pub(crate) fn stopped(why: &Option<String>, tiles: Option<u64>) -> Option<Stoppe
 pub(crate) fn draw(path: &Path, title: &str, runs: &[Named<'_>]) -> Result<(), BadQuestion> {
     let text = match (path.extension().and_then(|e| e.to_str()), runs) {
         (Some("html"), _) => heist_view::html(title, runs),
-        (Some("svg"), [run]) => heist_view::svg(run.trace),
+        (Some("svg"), [run]) => heist_view::svg(run),
         (Some("svg"), _) => {
             return Err(question(
                 "an .svg shows one launch; write an .html for several",

@@ -3,6 +3,7 @@
 use crate::Run;
 use crate::lanes::lanes;
 use crate::{decision_name, origin_name};
+use heist_launch::Time;
 use serde_json::{Value, json};
 
 /// The runs as one document that Perfetto and `chrome://tracing` open. Times in
@@ -38,6 +39,13 @@ pub fn perfetto(runs: &[Run<'_>]) -> Value {
                 "pid": process, "tid": bar.lane,
                 "args": { "block": bar.block, "sm": bar.sm, "kernel": kernels[bar.tenant as usize],
                     "clock": run.trace.clock.to_string() },
+            }));
+        }
+        if let Some(stop) = run.stop() {
+            let end = run.trace.window().map_or(Time::ZERO, |(_, end)| end);
+            events.push(json!({
+                "ph": "i", "s": "g", "name": format!("{} was stopped", run.name),
+                "ts": end.ns() / 1e3, "pid": base, "tid": 0, "args": { "why": stop },
             }));
         }
         for decision in &run.trace.decisions {

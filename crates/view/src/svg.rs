@@ -17,6 +17,8 @@ const TOP: f64 = 76.0;
 const CURVE: f64 = 90.0;
 /// How many rows a picture has at most.
 const MOST_ROWS: usize = 16;
+/// The height of the line that says what stopped a run.
+const CAPTION: f64 = 26.0;
 const BLOCK: &str = "#66ccee";
 const WAITING: &str = "#999999";
 
@@ -32,14 +34,15 @@ impl Scale {
     }
 }
 
-/// Draws a run. Bars have a tooltip where the viewer shows one.
-pub fn svg(trace: &Trace) -> String {
-    let run = Run::new(&trace.kernel, trace);
-    let lanes = lanes(&run);
+/// Draws the kernel of a run, without others beside it. Bars have a tooltip where the viewer shows one.
+pub fn svg(run: &Run<'_>) -> String {
+    let trace = run.trace;
+    let lanes = lanes(&run.beside(&[]));
     let (rows, shown) = choose(&lanes.sm_of_lane);
     let row = (420.0 / rows.len().max(1) as f64).clamp(18.0, 40.0);
     let below = TOP + CURVE + 16.0;
-    let height = below + rows.len() as f64 * row + 44.0;
+    let caption = run.stopped.map_or(0.0, |_| CAPTION);
+    let height = below + rows.len() as f64 * row + 44.0 + caption;
     let (begin, end) = trace.window().unwrap_or((Time::ZERO, Time(1)));
     let each = (WIDTH - LEFT - RIGHT) / end.since(begin).0.max(1) as f64;
     let scale = Scale { begin, each };
@@ -49,12 +52,25 @@ pub fn svg(trace: &Trace) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
          font-family=\"sans-serif\" font-size=\"18\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"26\" font-size=\"22\">{} on {}, {} ({} time)</text>",
+         <text x=\"{LEFT}\" y=\"26\" font-size=\"22\">{} on {}, {} ({} time){}</text>",
         escape(&trace.kernel),
         escape(&trace.device),
         trace.makespan(),
-        trace.clock
+        trace.clock,
+        match run.stopped {
+            Some(_) => " until it was stopped",
+            None => "",
+        }
     );
+    // Whole sentences below the axis, as a caption: they are long.
+    if let Some(stop) = run.stop() {
+        let _ = writeln!(
+            out,
+            "<text x=\"{LEFT}\" y=\"{:.1}\" font-size=\"14\" fill=\"#aa3333\">{}</text>",
+            height - CAPTION + 14.0,
+            escape(&stop)
+        );
+    }
     legend(&mut out, trace);
     curve(&mut out, trace, &scale);
     let sms = lanes
@@ -66,7 +82,7 @@ pub fn svg(trace: &Trace) -> String {
             out,
             "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555555\">{shown} of {} SMs shown</text>",
             WIDTH - RIGHT,
-            height - 2.0,
+            height - 2.0 - caption,
             sms.len()
         );
     }
@@ -84,7 +100,7 @@ pub fn svg(trace: &Trace) -> String {
             draw(&mut out, bar, &scale, y, row, trace.tiles.is_empty());
         }
     }
-    axis(&mut out, &scale, end, height - 22.0);
+    axis(&mut out, &scale, end, height - 22.0 - caption);
     out.push_str("</svg>\n");
     out
 }

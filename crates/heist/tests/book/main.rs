@@ -12,6 +12,7 @@ mod layer_norm;
 mod long_top_k;
 mod mistakes;
 mod pipelined_softmax;
+mod runs;
 mod saxpy;
 mod scan;
 mod segmented_scan;
@@ -22,6 +23,7 @@ mod stencil;
 mod sum;
 mod top_k;
 mod transpose;
+mod window_max;
 
 use heist::builder::{Arch, BuildError, KernelParams};
 use heist::launch::Arg;

@@ -191,16 +191,46 @@ fn two_hundred_thousand_tiles_and_two_kernels_are_drawn() {
 
 #[test]
 fn a_picture_has_every_tile_of_a_small_run_and_few_rows_of_a_large_one() {
-    let picture = svg(&traces::small());
+    let small = traces::small();
+    let picture = svg(&Run::new("small", &small));
     assert_eq!(picture.matches("<title>").count(), 24);
     assert!(picture.contains("k&lt;1&gt;"));
     assert!(picture.contains("modelled time"));
-    let picture = svg(&traces::large(5000));
+    let large = traces::large(5000);
+    let picture = svg(&Run::new("large", &large));
     assert!(
         picture.contains("8 of 132 SMs shown"),
         "{}",
         &picture[..2000]
     );
+}
+
+/// As the page does: what stopped it, how far it came, and that its time is no whole run's.
+#[test]
+fn a_picture_and_perfetto_s_file_say_that_a_run_was_stopped() {
+    let trace = traces::small();
+    let whole = Run::new("cut", &trace);
+    let stopped = Stopped {
+        why: "X002, the kernel was stopped after 5 milliseconds",
+        tiles: Some(40),
+    };
+    let cut = whole.stopped(Some(stopped));
+    let said = "cut was stopped before its end: X002, the kernel was stopped after 5 milliseconds. \
+                24 of 40 tiles had ended by then, and all figures are of these alone.";
+    let picture = svg(&cut);
+    assert!(picture.contains(said), "{picture}");
+    assert!(picture.contains("until it was stopped</text>"), "{picture}");
+    assert!(!svg(&whole).contains("stopped"));
+    let stops = |run: Run<'_>| {
+        let all = perfetto(&[run]);
+        let events = all["traceEvents"].as_array().expect("events").iter();
+        let stops = events.filter(|event| event["name"] == "cut was stopped");
+        stops
+            .map(|event| (event["args"]["why"].clone(), event["ts"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(stops(cut), [(json!(said), json!(19.0))]);
+    assert_eq!(stops(whole), []);
 }
 
 #[test]

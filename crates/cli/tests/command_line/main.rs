@@ -1,6 +1,9 @@
 //! What all commands have in common: how they answer when the question, the
 //! reader or the disk is not what it should be.
 
+#[cfg(unix)]
+mod shown;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
