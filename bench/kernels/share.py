@@ -1,12 +1,15 @@
 """The peers on a shared GPU: PyTorch (cuBLAS, cuDNN, its grouped product) as the batch
 beside an interactive product, and while a kernel holds multiprocessors.
 
-`heist share` starts it with the PTX of the kernel that holds and a case as JSON, measured in
-the same way as its own rows; the last line of the output is the peer's row as JSON.
+`heist share` starts it with the PTX of the kernel that holds and a case as JSON. It says the
+peer's name, and then measures what it is asked for, a line of JSON each, in turns with the rows
+of `heist share` and in the same way, on numbers of the same distribution: how fast a GPU can
+multiply depends on its temperature and on its operands.
 """
 import collections
 import ctypes
 import json
+import math
 import sys
 import time
 
@@ -56,12 +59,7 @@ def event():
     return torch.cuda.Event(enable_timing=True)
 
 
-def quantile(samples, part):
-    ordered = sorted(samples)
-    return ordered[max(1, -(-int(part * 1000) * len(ordered) // 1000)) - 1]
-
-
-def alone(call, rounds=30, burst=4):
+def alone(call, rounds, burst=4):
     samples = []
     for turn in range(rounds + 1):
         start, end = event(), event()
@@ -72,29 +70,21 @@ def alone(call, rounds=30, burst=4):
         end.synchronize()
         if turn:
             samples.append(start.elapsed_time(end) * 1e3 / burst)
-    return quantile(samples, 0.5)
+    return samples
 
 
-def held(call, holder, sms, rounds=15):
-    stream = torch.cuda.Stream()
-    samples = []
+def held(call, holder, sms, rounds):
     holder.hold(sms)
-    with torch.cuda.stream(stream):
-        for turn in range(rounds + 1):
-            start, end = event(), event()
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            if turn:
-                samples.append(start.elapsed_time(end) * 1e3)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        samples = alone(call, rounds, burst=1)
     holder.let_go()
-    return quantile(samples, 0.5)
+    return samples
 
 
-def beside(batch, batch_us, interactive, samples=400, period=1.7e-3):
+def beside(batch, batch_us, interactive, after, queued_us):
+    """`after`: seconds from each launch of the interactive product to the next."""
     low, high = torch.cuda.Stream(priority=0), torch.cuda.Stream(priority=-5)
-    depth = int(8000 / batch_us) + 2
+    depth = math.ceil(queued_us / batch_us) + 1
     queue, ended = collections.deque(), 0
 
     def top_up():
@@ -114,10 +104,10 @@ def beside(batch, batch_us, interactive, samples=400, period=1.7e-3):
         top_up()
     began, before, times = time.perf_counter(), ended, []
     next_one = began
-    for _ in range(samples):
+    for gap in after:
         while time.perf_counter() < next_one:
             top_up()
-        next_one = time.perf_counter() + period
+        next_one = time.perf_counter() + gap
         with torch.cuda.stream(high):
             start, end = event(), event()
             start.record()
@@ -126,36 +116,44 @@ def beside(batch, batch_us, interactive, samples=400, period=1.7e-3):
             end.synchronize()
         times.append(start.elapsed_time(end) * 1e3)
     top_up()
-    us = (time.perf_counter() - began) * 1e6 / max(1, ended - before)
+    watched = (time.perf_counter() - began) * 1e6
     torch.cuda.synchronize()
-    return quantile(times, 0.5), quantile(times, 0.99), us
+    return {"samples": times, "watched": watched, "ended": ended - before}
+
+
+def uniform(dtype, *shape):
+    return torch.rand(*shape, device="cuda").mul_(2).sub_(1).to(dtype)
 
 
 def product(told):
-    m, n, k = (int(told.get(name, 256)) for name in "mnk")
-    a = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
-    b = torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
-    out = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
+    m, n, k, dtype = told.numbers("m", "n", "k") + [told.dtype()]
+    a, b = uniform(dtype, m, k), uniform(dtype, n, k)
+    out = torch.empty(m, n, device="cuda", dtype=dtype)
     return "cuBLAS", lambda: torch.mm(a, b.t(), out=out)
 
 
 def grouped(told):
-    rows = [int(row) for row in told["rows"].split(",")]
-    n, k = int(told["n"]), int(told["k"])
-    a = torch.randn(sum(rows), k, device="cuda", dtype=torch.bfloat16)
-    b = torch.randn(len(rows), n, k, device="cuda", dtype=torch.bfloat16)
+    rows = [int(row) for run in told.word("rows").split(",")
+            for row, _, count in [run.partition("*")] for _ in range(int(count or 1))]
+    n, k, dtype = told.numbers("n", "k") + [told.dtype()]
+    a, b = uniform(dtype, sum(rows), k), uniform(dtype, len(rows), n, k)
     ends = torch.tensor(rows, device="cuda").cumsum(0).to(torch.int32)
     return "torch._grouped_mm", lambda: torch._grouped_mm(a, b.transpose(1, 2), offs=ends)
 
 
 def attention(told):
-    shape = [int(told.get(name, 1)) for name in ("batch", "heads", "queries", "dim")]
-    q, k, v = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    causal = told.get("mask") == "causal"
+    batch, heads, kv, queries, keys, dim = told.numbers(
+        "batch", "heads", "kv-heads", "queries", "keys", "dim")
+    mask, dtype = told.word("mask"), told.dtype()
+    if mask not in ("full", "causal"):
+        raise ValueError(f"PyTorch's row has no mask={mask}")
+    if kv not in (0, heads) or keys not in (0, queries):
+        raise ValueError("PyTorch's row has as many key heads and keys as queries")
+    q, k, v = (uniform(dtype, batch, heads, queries, dim) for _ in range(3))
 
     def call():
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            F.scaled_dot_product_attention(q, k, v, is_causal=mask == "causal")
 
     return "cuDNN", call
 
@@ -163,21 +161,62 @@ def attention(told):
 FAMILIES = {"gemm": product, "grouped-gemm": grouped, "attention": attention}
 
 
-def told(words):
-    return dict(word.split("=", 1) for word in words)
+class Told:
+    """A kernel's settings. An unusual one that the peer's call has no place for is an error."""
+
+    OURS = {"variant", "config", "seed"}
+
+    def __init__(self, told):
+        self.all, self.unusual = told["all"], set(told["unusual"]) - Told.OURS
+
+    def word(self, name):
+        self.unusual.discard(name)
+        return self.all[name]
+
+    def numbers(self, *names):
+        return [int(self.word(name)) for name in names]
+
+    def dtype(self):
+        name = self.word("dtype")
+        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}.get(name)
+        if dtype is None:
+            raise ValueError(f"PyTorch's row has no dtype={name}")
+        return dtype
+
+
+def measured(family, told):
+    """A peer's name and its call."""
+    told = Told(told)
+    if told.all.get("out", "") in ("", told.all["dtype"]):
+        told.unusual.discard("out")
+    found = family(told)
+    if told.unusual:
+        name = min(told.unusual)
+        raise ValueError(f"PyTorch's row has no {name}={told.all[name]}")
+    return found
+
+
+def say(answer):
+    print(json.dumps(answer), flush=True)
 
 
 def main():
     holder, case = Holder(sys.argv[1]), json.loads(sys.argv[2])
-    name, batch = FAMILIES[case["kernel"]](told(case["told"]))
-    us = alone(batch)
-    row = {"name": name, "alone": us, "beside": [], "held": []}
-    for interactive in case["interactive"]:
-        _, call = product(told(interactive.split(",")))
-        row["beside"].extend(beside(batch, us, call, case["samples"]))
-    for sms in case["held"]:
-        row["held"].append(held(batch, holder, sms))
-    print(json.dumps(row))
+    family = FAMILIES.get(case["kernel"])
+    if family is None:
+        raise ValueError(f"PyTorch has no row for {case['kernel']}")
+    name, batch = measured(family, case["told"])
+    interactive = [measured(product, told)[1] for told in case["interactive"]]
+    say({"name": name})
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked["what"] == "alone":
+            say(alone(batch, asked["rounds"]))
+        elif asked["what"] == "held":
+            say(held(batch, holder, asked["sms"], asked["rounds"]))
+        else:
+            call = interactive[asked["interactive"]]
+            say(beside(batch, asked["batch_us"], call, asked["after"], asked["queued_us"]))
 
 
 main()

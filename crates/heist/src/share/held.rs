@@ -61,12 +61,17 @@ impl Holder {
         })
     }
 
-    /// The median microseconds of a launch of each tenant while `sms` multiprocessors
-    /// are held, in turns.
+    /// Launches of each tenant while `sms` multiprocessors are held, in turns: for each its
+    /// samples, in microseconds.
     ///
     /// # Errors
     /// A fault of a launch.
-    pub fn time(&self, sms: u32, tenants: &[&OnGpu], rounds: usize) -> Result<Vec<f64>, GpuError> {
+    pub fn time(
+        &self,
+        sms: u32,
+        tenants: &[&OnGpu],
+        rounds: usize,
+    ) -> Result<Vec<Vec<f64>>, GpuError> {
         self.leave.write(0, &0u32.to_le_bytes())?;
         if sms > 0 {
             let launch = Launch::new(sms, 32).dynamic_shared(self.shared);

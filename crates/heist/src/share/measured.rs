@@ -1,6 +1,6 @@
 //! Two tenants of a real GPU, timed by events.
 
-use super::{Company, Seen, Tail, Tenant};
+use super::{Company, Seen, Tenant};
 use crate::job::{JobError, OnGpu};
 use heist_gpu::{Event, Gpu, GpuError};
 use heist_kernels::Target;
@@ -44,8 +44,8 @@ fn microseconds(from: &Event, to: &Event) -> Result<f64, GpuError> {
     Ok(to.since(from)?.ns() / 1e3)
 }
 
-/// Each tenant alone, in turns, `burst` launches back to back a sample: the
-/// median microseconds of one launch.
+/// Each tenant alone, in turns, `burst` launches back to back a sample: for each its
+/// samples, microseconds of one launch.
 ///
 /// # Errors
 /// A fault of a launch.
@@ -54,7 +54,7 @@ pub fn alone(
     tenants: &[&OnGpu],
     rounds: usize,
     burst: u32,
-) -> Result<Vec<f64>, GpuError> {
+) -> Result<Vec<Vec<f64>>, GpuError> {
     let stream = gpu.untracked_stream()?;
     let (start, end) = (gpu.event()?, gpu.event()?);
     let mut samples = vec![Vec::new(); tenants.len()];
@@ -73,10 +73,7 @@ pub fn alone(
             }
         }
     }
-    let medians = samples
-        .into_iter()
-        .map(|times| Tail::of(times).map_or(f64::NAN, |tail| tail.p50));
-    Ok(medians.collect())
+    Ok(samples)
 }
 
 /// The batch back to back on a stream of low priority, the interactive kernel now

@@ -116,6 +116,11 @@ impl Tail {
             p99: at(0.99)?,
         })
     }
+
+    /// The median of samples; not a number where there are none.
+    pub fn median(samples: impl IntoIterator<Item = f64>) -> f64 {
+        Tail::of(samples).map_or(f64::NAN, |tail| tail.p50)
+    }
 }
 
 /// What was seen of two tenants beside each other, in one go or in several.
@@ -176,8 +181,7 @@ const GOLDEN: f64 = 0.618_033_988_749_895;
 impl Company {
     /// From one launch of the interactive kernel to the next: a period in the mean. A fixed one
     /// would find a batch of nearly the same length at the same few moments over and over.
-    #[cfg(feature = "gpu")]
-    fn after(&self, sample: usize) -> Duration {
+    pub fn after(&self, sample: usize) -> Duration {
         self.period.mul_f64(0.5 + (sample as f64 * GOLDEN).fract())
     }
 
@@ -229,5 +233,7 @@ mod tests {
         let one = Tail::of([7.0]).unwrap();
         assert_eq!((one.p50, one.p99), (7.0, 7.0));
         assert_eq!(Tail::of([]), None);
+        assert_eq!(Tail::median([3.0, 1.0, 2.0]), 2.0);
+        assert!(Tail::median([]).is_nan());
     }
 }

@@ -1,6 +1,7 @@
 //! The two tables, for people and for programs.
 
 use super::Share;
+use super::peer::{Absent, PeerFigures};
 use crate::answer::Output;
 use heist::share::Beside;
 use heist::share::modelled::Shape;
@@ -29,11 +30,13 @@ pub(super) struct Figures<'q> {
     pub(super) rows: Vec<Row>,
     /// The interactive kernels with nobody beside them.
     pub(super) idle: Vec<f64>,
-    pub(super) peer: Option<Value>,
+    /// The peer's, or why there are none, where it was asked.
+    pub(super) peer: Option<Result<PeerFigures, Absent>>,
     pub(super) timeline: Option<&'q Path>,
 }
 
-fn us(value: f64) -> String {
+/// Microseconds in a table.
+pub(super) fn us(value: f64) -> String {
     format!("{value:.1}")
 }
 
@@ -58,7 +61,7 @@ impl Figures<'_> {
         print!("{}", self.beside());
         println!("\none launch while multiprocessors are held, in microseconds");
         print!("{}", self.held());
-        if let Some(why) = self.absent() {
+        if let Some(Err(why)) = &self.peer {
             println!("peer: not measured: {why}");
         }
         if let Some(path) = self.timeline {
@@ -81,18 +84,6 @@ impl Figures<'_> {
         );
     }
 
-    /// Why there are no figures of the peer, where it was asked.
-    fn absent(&self) -> Option<&str> {
-        self.peer.as_ref()?["absent"].as_str()
-    }
-
-    /// The peer's name, and its figures.
-    fn peer(&self) -> Option<(String, &Value)> {
-        let peer = self.peer.as_ref().filter(|_| self.absent().is_none())?;
-        let name = peer["name"].as_str().unwrap_or("PyTorch").to_owned();
-        Some((name, peer))
-    }
-
     /// The first table: an interactive kernel beside the batch.
     fn beside(&self) -> String {
         let interactive = &self.question.interactive;
@@ -111,10 +102,8 @@ impl Figures<'_> {
                 std::iter::once(row.name.clone()).chain(figures).collect()
             })
             .collect();
-        if let Some((name, peer)) = self.peer() {
-            let seen = (0..interactive.len() * 3).map(|at| theirs(&peer["beside"][at]));
-            let line = [name, theirs(&peer["alone"])].into_iter().chain(seen);
-            lines.push(line.collect());
+        if let Some(Ok(peer)) = &self.peer {
+            lines.push(peer.beside());
         }
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
         table::columns(&heads, &lines)
@@ -134,9 +123,8 @@ impl Figures<'_> {
                 std::iter::once(row.name.clone()).chain(times).collect()
             })
             .collect();
-        if let Some((name, peer)) = self.peer() {
-            let times = (0..held.len()).map(|at| theirs(&peer["held"][at]));
-            lines.push(std::iter::once(name).chain(times).collect());
+        if let Some(Ok(peer)) = &self.peer {
+            lines.push(peer.held());
         }
         let best = self.rows.iter().filter_map(|row| row.held.first().copied());
         let best = best.fold(f64::INFINITY, f64::min);
@@ -169,14 +157,14 @@ impl Figures<'_> {
                     "stands_for": stands_for.collect::<Vec<_>>() })
             })
             .collect();
+        let peer = self.peer.as_ref().map(|peer| match peer {
+            Ok(figures) => figures.as_json(),
+            Err(why) => json!({ "absent": why }),
+        });
         json!({ "kernel": self.question.kernel, "told": self.question.told,
             "device": self.device, "clock": self.clock.to_string(),
             "interactive": self.question.interactive, "interactive_alone_us": self.idle,
-            "held": self.question.held(self.target), "rows": rows, "peer": self.peer,
+            "held": self.question.held(self.target), "rows": rows, "peer": peer,
             "timeline": self.timeline })
     }
-}
-
-fn theirs(value: &Value) -> String {
-    value.as_f64().map_or("-".into(), us)
 }

@@ -2,10 +2,11 @@
 
 use super::Share;
 use super::figures::{Figures, Row};
+use super::peer::{Absent, PeerRow};
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::progress::Progress;
 use heist::job::{self, OnGpu};
-use heist::share::{self, Company, Holder, Seen, Tenant};
+use heist::share::{self, Company, Holder, Seen, Tail, Tenant};
 use heist_gpu::Gpu;
 use heist_kernels::Target;
 use heist_kernels::catalogue::Prepared;
@@ -13,8 +14,11 @@ use heist_run::Device;
 
 /// Launches of an interactive kernel for each figure.
 const SAMPLES: u32 = 400;
+/// Samples of a batch alone, and with multiprocessors held.
+const ALONE: usize = 30;
+const HELD: usize = 15;
 /// In how many turns.
-const TURNS: u32 = 5;
+const TURNS: usize = 5;
 
 impl Share {
     pub(super) fn measured(&self, out: Output) -> Result<Verdict, BadQuestion> {
@@ -44,14 +48,17 @@ impl Share {
         let small = share::move_in(gpu, target, &interactives).map_err(question)?;
         let small: Vec<&OnGpu> = small.iter().map(|(_, on)| on).collect();
         let idle = share::alone(gpu, &small, 50, 1).map_err(question)?;
-        let figures = TURNS as usize * tenants.len() * small.len() + self.held(target).len();
-        let progress = Progress::new(out, "figures", figures);
-        let rows = self.measure(gpu, target, &tenants, &batches, &small, &progress)?;
-        drop(progress);
-        let peer = match self.no_peers {
+        let idle = idle.into_iter().map(Tail::median).collect();
+        let mut peer = match self.no_peers {
             true => None,
             false => Some(self.peer(target)?),
         };
+        let figures = TURNS * (tenants.len() * small.len() + 1 + self.held(target).len());
+        let progress = Progress::new(out, "figures", figures);
+        let rows = self.measure(
+            gpu, target, &tenants, &batches, &small, &mut peer, &progress,
+        )?;
+        drop(progress);
         let figures = Figures {
             question: self,
             device: device.label(),
@@ -59,13 +66,15 @@ impl Share {
             target,
             rows,
             idle,
-            peer,
+            peer: peer.map(|peer| peer.map(PeerRow::figures)),
             timeline: None,
         };
         figures.answer(out);
         Ok(Verdict::Clean)
     }
 
+    /// All rows in turns, the peer's among them: a GPU that gets warmer does so under all.
+    #[expect(clippy::too_many_arguments, reason = "all that a table is made of")]
     fn measure(
         &self,
         gpu: &Gpu,
@@ -73,17 +82,27 @@ impl Share {
         tenants: &[Tenant],
         batches: &[(Prepared, OnGpu)],
         small: &[&OnGpu],
+        peer: &mut Option<Result<PeerRow, Absent>>,
         progress: &Progress,
     ) -> Result<Vec<Row>, BadQuestion> {
         let all: Vec<&OnGpu> = batches.iter().map(|(_, on)| on).collect();
-        let alone = share::alone(gpu, &all, 30, 4).map_err(question)?;
-        // In turns, so that a GPU that gets warmer does so under all schedules.
+        let mut alone = vec![Vec::new(); tenants.len()];
+        for _ in 0..TURNS {
+            let rounds = ALONE / TURNS;
+            add(
+                &mut alone,
+                share::alone(gpu, &all, rounds, 4).map_err(question)?,
+            );
+            ask(peer, |peer| peer.alone(rounds));
+            progress.step("alone");
+        }
+        let alone: Vec<f64> = alone.into_iter().map(Tail::median).collect();
         let company = Company {
-            samples: self.samples.unwrap_or(SAMPLES).div_ceil(TURNS) as usize,
+            samples: (self.samples.unwrap_or(SAMPLES) as usize).div_ceil(TURNS),
             ..Company::default()
         };
         let mut seen = vec![vec![Seen::default(); small.len()]; tenants.len()];
-        for turn in 0..TURNS as usize {
+        for turn in 0..TURNS {
             for at in 0..tenants.len() {
                 let row = (at + turn) % tenants.len();
                 let (batch, ring) = ((all[row], alone[row]), tenants[row].listens());
@@ -93,28 +112,57 @@ impl Share {
                     progress.step(&tenants[row].name);
                 }
             }
+            for interactive in 0..small.len() {
+                ask(peer, |peer| peer.beside(interactive, company));
+            }
         }
-        let mut rows: Vec<Row> = tenants
-            .iter()
-            .zip(&alone)
-            .zip(&seen)
-            .map(|((tenant, us), seen)| Row {
+        let holder = Holder::new(gpu, target.arch).map_err(question)?;
+        let mut held = vec![Vec::new(); tenants.len()];
+        for (column, sms) in self.held(target).into_iter().enumerate() {
+            let mut samples = vec![Vec::new(); tenants.len()];
+            for _ in 0..TURNS {
+                let rounds = HELD / TURNS;
+                add(
+                    &mut samples,
+                    holder.time(sms, &all, rounds).map_err(question)?,
+                );
+                ask(peer, |peer| peer.held(column, sms, rounds));
+                progress.step(&format!("{sms} multiprocessors held"));
+            }
+            for (held, samples) in held.iter_mut().zip(samples) {
+                held.push(Tail::median(samples));
+            }
+        }
+        let figures = alone.into_iter().zip(&seen).zip(held);
+        let rows = tenants.iter().zip(figures);
+        Ok(rows
+            .map(|(tenant, ((alone, seen), held))| Row {
                 name: tenant.name.clone(),
-                alone: *us,
+                alone,
                 beside: seen.iter().map(Seen::in_short).collect(),
-                held: Vec::new(),
+                held,
                 stands_for: Vec::new(),
             })
-            .collect();
-        let holder = Holder::new(gpu, target.arch).map_err(question)?;
-        for sms in self.held(target) {
-            let times = holder.time(sms, &all, 15).map_err(question)?;
-            for (row, time) in rows.iter_mut().zip(times) {
-                row.held.push(time);
-            }
-            progress.step(&format!("{sms} multiprocessors held"));
-        }
-        Ok(rows)
+            .collect())
+    }
+}
+
+/// Adds each tenant's samples to those of turns before.
+fn add(all: &mut [Vec<f64>], turn: Vec<Vec<f64>>) {
+    for (all, turn) in all.iter_mut().zip(turn) {
+        all.extend(turn);
+    }
+}
+
+/// The peer's turn. One that fails has no figures at all.
+fn ask(
+    peer: &mut Option<Result<PeerRow, Absent>>,
+    turn: impl FnOnce(&mut PeerRow) -> Result<(), Absent>,
+) {
+    if let Some(Ok(row)) = peer
+        && let Err(why) = turn(row)
+    {
+        *peer = Some(Err(why));
     }
 }
 
