@@ -29,11 +29,11 @@ def host(call, calls=200, rounds=30):
 def device(call, rounds=60):
     """Microseconds of the device, the median, as `heist bench` measures: warm clocks, and an
     L2 that holds nothing of ours."""
-    # Long enough to write that a slow host has the call in the stream by then.
-    other = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    # As much as it overwrites: the pause decides about clocks.
+    other = torch.empty(2 * torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda")
     times, begun = [], time.perf_counter()
     while len(times) < rounds:
-        other.fill_(1)
+        other.zero_()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         call()

@@ -619,7 +619,73 @@ def more_than_2_31_elements_of_attention():
     close(out.transpose(1, 2), attention(query.transpose(1, 2), keys, keys)[0])
 
 
+def launches_that_come_again():
+    """Calls again and again, with results at other addresses, in two streams and two threads, beside a capture."""
+    x, w = randn(256, 128), randn(64, 128)
+    want = (x.double() @ w.double().t())
+
+    def calls():
+        with torch.cuda.stream(torch.cuda.Stream()):
+            kept = [ht.linear(x, w) for _ in range(100)]
+            torch.cuda.current_stream().synchronize()
+        found.extend(kept[::7])
+
+    found = []
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=calls) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for _ in range(60):
+        ht.linear(x, w)
+    graph, other = torch.cuda.CUDAGraph(), threading.Thread(target=calls)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        out = ht.linear(x, w)
+        other.start()
+        other.join()
+    x.neg_()
+    graph.replay()
+    torch.cuda.synchronize()
+    close(out, -want)
+    assert len(found) == 45
+    for one in found:
+        close(one, want)
+
+
+def forms_of_calls():
+    """Heads of other sizes, autocast, rotary embeddings."""
+    q, k, v = (randn(2, 4, 300, 40).requires_grad_() for _ in range(3))
+    exact = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    out, want = ht.scaled_dot_product_attention(q, k, v, is_causal=True), attention(*exact, causal=True)[0]
+    close(out.detach(), want.detach())
+    out.backward(torch.ones_like(out))
+    want.backward(torch.ones_like(want))
+    for one, other in zip((q, k, v), exact):
+        close(one.grad, other.grad)
+    layer, x = torch.nn.Linear(256, 128, device="cuda"), torch.randn(3, 70, 256, device="cuda")
+    with torch.autocast("cuda", dtype=BF16):
+        out = ht.linear(x, layer.weight, layer.bias)
+    assert out.dtype == BF16
+    close(out.detach(), F.linear(x.double(), layer.weight.double(), layer.bias.double()).detach())
+    angles = torch.rand(64, 32, device="cuda") * 6
+    cos, sin = angles.cos(), angles.sin()
+    query, key, value = randn(2, 1, 8, 64), randn(2, 1, 2, 64), randn(2, 1, 2, 64)
+    caches = [randn(2, 64, 2, 64) for _ in range(2)]
+    filled = torch.tensor([7, 40], dtype=torch.int32, device="cuda")
+    turn = lambda t: torch.cat(  # noqa: E731
+        [(p[..., :32] * c - p[..., 32:] * s, p[..., :32] * s + p[..., 32:] * c)[i] for p, c, s in
+         [(t.float(), cos[filled.long()][:, None, None], sin[filled.long()][:, None, None])] for i in (0, 1)], -1).to(BF16)  # fmt: skip
+    plain = ht.flash_attn_with_kvcache(turn(query), *(c.clone() for c in caches), turn(key), value, cache_seqlens=filled, causal=True)
+    ours = ht.flash_attn_with_kvcache(
+        query, *caches, key, value, rotary_cos=cos, rotary_sin=sin, rotary_interleaved=False, cache_seqlens=filled, causal=True
+    )
+    close(ours, plain.double(), 1e-2)
+
+
 CHECKS = [
+    launches_that_come_again, forms_of_calls,
     attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, numbers_of_a_plan_in_another_stream, layers_of_experts, products_of_many_shapes,
     batches_and_eight_bit_floats, gradients,
     gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_decoding,

@@ -9,7 +9,8 @@
 use crate::context::Gpu;
 use crate::error::GpuError;
 use crate::kernel::Kernel;
-use crate::raw::{self, Attributes, Handle, MOST_PARAMETERS};
+use crate::raw::{self, Attributes, GraphKernel, Handle, MOST_PARAMETERS};
+use crate::relaunch::Relaunch;
 use crate::stream::BorrowedStream;
 use heist_launch::{Launch, TensorMap};
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub struct ReadyLaunch {
     /// Where each parameter begins in the bytes that a launch is given.
     offsets: Vec<usize>,
     bytes: usize,
+    again: Relaunch,
 }
 
 impl Kernel {
@@ -79,6 +81,7 @@ impl Kernel {
             programmatic: false,
             offsets,
             bytes,
+            again: Relaunch::default(),
         })
     }
 }
@@ -106,6 +109,11 @@ impl ReadyLaunch {
         self.bytes
     }
 
+    /// How many streams have a graph for it: one that launches it again and again does.
+    pub fn graphs(&self) -> usize {
+        self.again.graphs()
+    }
+
     /// Puts it into a stream of the caller. The parameters are copied before this returns.
     ///
     /// # Errors
@@ -126,15 +134,23 @@ impl ReadyLaunch {
             programmatic: self.programmatic,
             ..Attributes::default()
         };
+        let function = self.kernel.function();
+        let (launch, offsets) = (&self.launch, &self.offsets[..]);
+        let kernel = GraphKernel {
+            function,
+            launch,
+            parameters,
+            offsets,
+        };
         let launched = gpu.visit(|| {
-            raw::launch_packed(
-                self.kernel.function(),
-                &self.launch,
-                attributes,
-                parameters,
-                &self.offsets,
-                raw::borrowed_stream(stream.0),
-            )
+            let by_graph = match self.programmatic {
+                true => None,
+                false => self.again.launch(kernel, stream),
+            };
+            by_graph.unwrap_or_else(|| {
+                let stream = raw::borrowed_stream(stream.0);
+                raw::launch_packed(function, launch, attributes, parameters, offsets, stream)
+            })
         })?;
         match launched {
             Err(status) if !status.is_fault() => Err(GpuError::Refused {
@@ -144,6 +160,18 @@ impl ReadyLaunch {
             }),
             other => gpu.check(other),
         }
+    }
+}
+
+impl Drop for ReadyLaunch {
+    fn drop(&mut self) {
+        let graphs = self.again.take();
+        if graphs.is_empty() {
+            return;
+        }
+        // Those of a lost context are gone with it.
+        let _ = (self.kernel.program().gpu())
+            .visit(|| graphs.into_iter().for_each(raw::KernelGraph::destroy));
     }
 }
 

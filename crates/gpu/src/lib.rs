@@ -30,6 +30,7 @@ mod memory;
 mod program;
 mod ptx;
 mod raw;
+mod relaunch;
 mod run;
 mod status;
 mod stream;

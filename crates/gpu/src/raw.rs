@@ -24,14 +24,16 @@ macro_rules! call {
 }
 
 mod function;
+mod kernel_graph;
 mod mailbox;
 mod tensor_map;
 
 pub(crate) use function::{
     Attributes, JitRequest, MOST_PARAMETERS, active_clusters, blocks_per_sm, function_attribute,
     function_parameters, function_set_attribute, launch, launch_packed, module_function,
-    module_load, module_unload,
+    module_load, module_unload, parameter_list,
 };
+pub(crate) use kernel_graph::{GraphKernel, KernelGraph, stream_id, stream_is_green};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use tensor_map::{encode_tensor_map, move_tensor_map, tensor_map_bytes};
 

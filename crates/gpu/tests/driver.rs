@@ -23,6 +23,7 @@ fn everything_works_against_a_stand_in() {
     if std::env::var_os(INNER).is_some() {
         device();
         refusals();
+        green_context();
         tensor_map();
         let failed = checks::run_all().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(failed, 0, "checks failed");
@@ -174,6 +175,24 @@ fn refusals() {
         .programmatic()
         .launch(stream.borrowed(), &parameters);
     assert_eq!(status_and_note(launched).0, 954);
+}
+
+/// A graph's kernels would leave the part of the GPU that a green context's stream has.
+fn green_context() {
+    let gpu = Gpu::open(0).unwrap();
+    let text = PtxText::new("kernels.ptx", include_str!("hardware/kernels.ptx"));
+    let program = gpu.load(&text, &JitOptions::default()).unwrap();
+    let kernel = Arc::new(program.kernel("add_one").unwrap());
+    let ready = kernel.ready(&Launch::new(8, 128)).unwrap();
+    let parameters = vec![0; ready.parameter_bytes()];
+    for (priority, graphs) in [(-13, 0), (-3, 1)] {
+        let stream = gpu.stream_with_priority(priority).unwrap();
+        for _ in 0..30 {
+            ready.launch(stream.borrowed(), &parameters).unwrap();
+        }
+        stream.synchronize().unwrap();
+        assert_eq!(ready.graphs(), graphs);
+    }
 }
 
 /// The stand-in's tensor map is the address of the tensor and the kind of its swizzle.

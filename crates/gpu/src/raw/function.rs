@@ -258,6 +258,18 @@ pub(crate) fn launch(
 /// The most parameters that [`launch_packed`] passes.
 pub(crate) const MOST_PARAMETERS: usize = 96;
 
+/// Pointers to parameters in one piece, each at its offset. The driver only reads through them.
+pub(crate) fn parameter_list(
+    parameters: &[u8],
+    offsets: &[usize],
+) -> [*mut c_void; MOST_PARAMETERS] {
+    let mut pointers = [ptr::null_mut::<c_void>(); MOST_PARAMETERS];
+    for (pointer, offset) in pointers.iter_mut().zip(offsets) {
+        *pointer = parameters[*offset..].as_ptr().cast_mut().cast();
+    }
+    pointers
+}
+
 /// The same with the bytes of all parameters in one piece, each beginning at its
 /// offset; nothing is allocated. There are at most [`MOST_PARAMETERS`] offsets,
 /// and the bytes reach to the end of the last parameter.
@@ -269,11 +281,7 @@ pub(crate) fn launch_packed(
     offsets: &[usize],
     stream: CUstream,
 ) -> Result<(), Status> {
-    let mut pointers = [ptr::null_mut::<c_void>(); MOST_PARAMETERS];
-    for (pointer, offset) in pointers.iter_mut().zip(offsets) {
-        // The driver only reads through it.
-        *pointer = parameters[*offset..].as_ptr().cast_mut().cast();
-    }
+    let mut pointers = parameter_list(parameters, offsets);
     with_config(launch, attributes, stream, |config| {
         call!(cuLaunchKernelEx(
             config,

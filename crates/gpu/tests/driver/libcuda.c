@@ -10,6 +10,7 @@
  * down how it was launched, into the file that STAND_IN_RECORD names. STAND_IN_CAPABILITY says
  * which GPU it stands for, and STAND_IN_SMS how many multiprocessors it has.
  */
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,6 +133,7 @@ struct launch {
     struct kernel *kernel;
     unsigned blocks, threads, shared, cluster;
     unsigned char parameters[MOST][128];
+    int priority; /* Of a kernel in a graph. */
 };
 
 static uint64_t word(const struct launch *l, int i) {
@@ -242,6 +244,9 @@ static double run(const struct launch *l) {
 struct graph {
     int count;
     struct launch launches[16];
+    int of_nodes;          /* Made of nodes, not captured. */
+    struct stream *stream; /* Where it was launched. */
+    void *setter;          /* The thread that set its parameters and has not launched it yet. */
 };
 
 struct operation {
@@ -264,6 +269,8 @@ struct stream {
     int first, last;
     double busy_until;
     struct graph *capture;
+    int priority;
+    unsigned long long id;
 };
 
 static int work(struct stream *s) {
@@ -309,7 +316,10 @@ static struct stream *made[MOST_STREAMS];
 int cuStreamCreateWithPriority(struct stream **s, unsigned flags, int priority) {
     ALIVE;
     if (streams++ == MOST_STREAMS) return OUT_OF_MEMORY;
+    static unsigned long long ids;
     *s = calloc(1, sizeof **s);
+    (*s)->priority = priority;
+    (*s)->id = ++ids;
     for (int i = 0; i < MOST_STREAMS; i++) {
         if (made[i]) continue;
         made[i] = *s;
@@ -324,6 +334,13 @@ int cuStreamDestroy_v2(struct stream *s) {
         if (made[i] == s) made[i] = NULL;
     streams--;
     free(s);
+    return OK;
+}
+int cuStreamGetId(struct stream *s, unsigned long long *id) { *id = s ? s->id : 0; return OK; }
+int cuStreamGetPriority(struct stream *s, int *priority) { *priority = s ? s->priority : 0; return OK; }
+/* A stream of priority -13 is one of a green context. */
+int cuStreamGetGreenCtx(struct stream *s, void **context) {
+    *context = s && s->priority == -13 ? s : NULL;
     return OK;
 }
 int cuStreamSynchronize(struct stream *s) { ALIVE; return answer(finish(s)); }
@@ -451,14 +468,27 @@ int cuLaunchKernel(struct kernel *k, unsigned gx, unsigned gy, unsigned gz, unsi
     return cuLaunchKernelEx(&c, k, parameters, extra);
 }
 
+/* Captures that forbid other threads what is unsafe, and what this thread says of that. */
+static int captures;
+static _Thread_local unsigned capture_mode;
+
+int cuThreadExchangeStreamCaptureMode(unsigned *mode) {
+    unsigned before = capture_mode;
+    capture_mode = *mode;
+    *mode = before;
+    return OK;
+}
+
 int cuStreamBeginCapture_v2(struct stream *s, unsigned mode) {
     ALIVE;
+    captures++;
     s->capture = calloc(1, sizeof *s->capture);
     return OK;
 }
 
 int cuStreamEndCapture(struct stream *s, struct graph **g) {
     ALIVE;
+    captures--;
     *g = s->capture;
     s->capture = NULL;
     return OK;
@@ -467,6 +497,7 @@ int cuStreamEndCapture(struct stream *s, struct graph **g) {
 int cuGraphGetNodes(struct graph *g, void **nodes, size_t *count) { *count = g->count; return OK; }
 
 int cuGraphInstantiateWithFlags(struct graph **exec, struct graph *g, uint64_t flags) {
+    if (captures && capture_mode != 2) broken("a graph is made while another is captured, which ends the capture");
     if (graphs++ == MOST_GRAPHS) return OUT_OF_MEMORY;
     *exec = malloc(sizeof **exec);
     **exec = *g;
@@ -476,8 +507,55 @@ int cuGraphInstantiateWithFlags(struct graph **exec, struct graph *g, uint64_t f
 int cuGraphDestroy(struct graph *g) { free(g); return OK; }
 int cuGraphExecDestroy(struct graph *g) { GIVEN_BACK; graphs--; free(g); return OK; }
 
+/* A kernel in a graph: the node is its launch, which the executable form has at the same place. */
+struct node { struct kernel *kernel; unsigned grid[3], block[3], shared; void **parameters, **extra, *kern, *context; };
+
+static struct launch of_node(const struct node *n) {
+    struct launch l = {n->kernel, n->grid[0], n->block[0], n->shared, n->kernel->cluster ? n->kernel->cluster : 1};
+    for (int i = 0; i < l.kernel->parameters; i++) memcpy(l.parameters[i], n->parameters[i], l.kernel->sizes[i]);
+    return l;
+}
+
+int cuGraphCreate(struct graph **g, unsigned flags) {
+    *g = calloc(1, sizeof **g);
+    (*g)->of_nodes = 1;
+    return OK;
+}
+
+int cuGraphAddKernelNode_v2(struct launch **made, struct graph *g, void *before, size_t count, const struct node *n) {
+    ALIVE;
+    *made = &g->launches[g->count++];
+    **made = of_node(n);
+    return OK;
+}
+
+int cuGraphKernelNodeSetAttribute(struct launch *node, unsigned id, const int *value) {
+    if (id != 8) broken("an attribute of a node that nobody asked for");
+    node->priority = *value;
+    return OK;
+}
+
+int cuGraphExecKernelNodeSetParams_v2(struct graph *exec, struct launch *node, const struct node *n) {
+    ALIVE;
+    if (exec->setter) broken("two threads set parameters of one graph");
+    exec->setter = &current;
+    int priority = exec->launches[0].priority;
+    exec->launches[0] = of_node(n);
+    exec->launches[0].priority = priority;
+    sched_yield(); /* Whoever else has the graph comes now. */
+    return OK;
+}
+
 int cuGraphLaunch(struct graph *g, struct stream *s) {
     ALIVE;
+    if (g->of_nodes) {
+        if (s->capture) broken("a graph is launched into a stream that is captured");
+        if (g->stream && g->stream != s) broken("launches of one graph in two streams wait for each other");
+        if (g->setter && g->setter != &current) broken("a thread launches with another's parameters");
+        if (g->launches[0].priority != s->priority) broken("a graph's kernel has not its stream's priority");
+        g->stream = s;
+        g->setter = NULL;
+    }
     for (int i = 0; i < g->count; i++) {
         struct operation *op = put(s);
         op->what = LAUNCH;

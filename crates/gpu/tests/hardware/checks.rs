@@ -7,6 +7,7 @@ mod assembler;
 mod faults;
 mod launches;
 mod memory;
+mod relaunches;
 mod tensor_maps;
 mod timing;
 
@@ -21,6 +22,7 @@ use launches::{
     required_cluster, run_with_arguments, wrong_arguments, wrong_launch,
 };
 use memory::{memory, memory_in_order, out_of_memory};
+use relaunches::relaunches;
 use std::time::Instant;
 use tensor_maps::{tensor_map, wrong_tensor_map};
 use timing::{events, given_back, graph, measure, share_of_a_sample, waiting, warm_up};
@@ -36,6 +38,10 @@ const PEACEFUL: &[Check] = &[
     ("devices are discovered", discovery),
     ("a kernel runs and its buffers come back", add_one),
     ("a launch into a stream that is only a handle", borrowed),
+    (
+        "launches that come again are graphs of their streams",
+        relaunches,
+    ),
     ("the cache knows text and options", cache),
     ("the same run through arguments as data", run_with_arguments),
     ("arguments that do not fit are refused", wrong_arguments),
