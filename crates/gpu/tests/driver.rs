@@ -25,6 +25,7 @@ fn everything_works_against_a_stand_in() {
         refusals();
         green_context();
         tensor_map();
+        anothers_context();
         let failed = checks::run_all().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(failed, 0, "checks failed");
         return;
@@ -208,4 +209,22 @@ fn tensor_map() {
             assert_eq!((encoded[8], &encoded[9..]), (number, &[0; 119][..]));
         }
     }
+}
+
+/// Work on a caller's stream leaves the context current that was so before.
+#[allow(unsafe_code)]
+fn anothers_context() {
+    use cudarc::driver::sys;
+    let gpu = Gpu::open(0).unwrap();
+    let stream = gpu.stream().unwrap();
+    let other: sys::CUcontext = std::ptr::without_provenance_mut(0x1000);
+    // SAFETY: the stand-in keeps the pointer and never follows it.
+    unsafe { sys::cuCtxSetCurrent(other) };
+    assert!(!gpu.is_capturing(stream.borrowed()));
+    let mut current: sys::CUcontext = std::ptr::null_mut();
+    // SAFETY: it writes the pointer.
+    unsafe { sys::cuCtxGetCurrent(&raw mut current) };
+    assert_eq!(current, other);
+    // SAFETY: as above.
+    unsafe { sys::cuCtxSetCurrent(std::ptr::null_mut()) };
 }

@@ -478,6 +478,15 @@ mod tests {
     }
 
     #[test]
+    fn the_largest_of_each_is_accepted() {
+        let mut map = map();
+        map.dims[1] = 1 << 32;
+        map.box_dims[1] = 256;
+        map.element_strides[1] = 8;
+        assert_eq!(map.validate(), Ok(()));
+    }
+
+    #[test]
     fn each_rule_refuses() {
         let broken = |change: fn(&mut TensorMap), says: &str| {
             let mut map = map();
@@ -489,6 +498,7 @@ mod tests {
         broken(|m| m.strides.push(1), "strides has 2 numbers");
         broken(|m| m.box_dims.push(1), "box has 3 numbers");
         broken(|m| m.dims[1] = 0, "dims[1] is 0");
+        broken(|m| m.dims[1] = (1 << 32) + 1, "dims[1] is 4294967297");
         broken(|m| m.strides[0] = 130, "multiples of 16");
         broken(|m| m.strides[0] = 64, "cover 128 bytes");
         broken(|m| m.box_dims[1] = 257, "1 to 256");

@@ -179,7 +179,14 @@ mod tests {
             border: [0.5, -1.0, 2.0, 0.0],
         };
         let bytes = texture.to_bytes();
-        assert_eq!(Texture::from_bytes(&bytes), Some(texture));
+        assert_eq!(Texture::from_bytes(&bytes), Some(texture.clone()));
+        assert_eq!(texture.format.bytes(), 8);
+        for kind in [TexelKind::Unsigned, TexelKind::Signed, TexelKind::Float] {
+            let mut other = texture.clone();
+            other.format.kind = kind;
+            other.outside = [Outside::Wrap, Outside::Mirror, Outside::Clamp];
+            assert_eq!(Texture::from_bytes(&other.to_bytes()), Some(other));
+        }
 
         assert_eq!(Texture::from_bytes(&[0; Texture::LEN]), None);
         let mut empty = bytes;

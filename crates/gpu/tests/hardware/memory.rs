@@ -10,6 +10,9 @@ pub(super) fn memory(gpu: &Gpu) -> Found {
     }
     let data = gpu.allocate_with(&[1u8; 64]).map_err(say)?;
     equal("emptiness", data.is_empty(), false)?;
+    let [some, none] = [1, 0].map(|count| gpu.zeros::<u32>(count));
+    let empty = (some.map_err(say)?.is_empty(), none.map_err(say)?.is_empty());
+    equal("emptiness of arrays", empty, (false, true))?;
     let stream = gpu.stream().map_err(say)?;
     data.fill(7, &stream).map_err(say)?;
     stream.synchronize().map_err(say)?;
