@@ -15,6 +15,7 @@ use heist_launch::{Arg, Arguments, Launch};
 use heist_ptx::{Diagnostic, Source, rule};
 use heist_sim::{Budget, Device, Needs, Options, Program};
 use serde_json::json;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -57,12 +58,16 @@ pub(crate) struct Runtime {
     /// Arrays, by their address.
     pub(crate) arrays: HashMap<u64, Array>,
     handles: usize,
-    last: c_int,
     sticky: c_int,
     missed: HashSet<&'static str>,
 }
 
 static RUNTIME: LazyLock<Mutex<Runtime>> = LazyLock::new(|| Mutex::new(Runtime::new()));
+
+thread_local! {
+    /// The last error of each of the program's threads: a mistake of one is no other's.
+    static LAST: Cell<c_int> = const { Cell::new(0) };
+}
 
 /// The state, for one call.
 pub(crate) fn runtime() -> MutexGuard<'static, Runtime> {
@@ -83,7 +88,7 @@ pub(crate) fn call(act: impl FnOnce(&mut Runtime) -> Result<(), c_int>) -> c_int
         };
         let status = result.err().unwrap_or(0);
         if status != 0 {
-            runtime.last = status;
+            LAST.set(status);
         }
         status
     });
@@ -123,7 +128,6 @@ impl Runtime {
             pools: HashMap::new(),
             arrays: HashMap::new(),
             handles: 0x100,
-            last: 0,
             sticky: 0,
             missed: HashSet::new(),
         }
@@ -159,15 +163,15 @@ impl Runtime {
         Err(INVALID_VALUE)
     }
 
-    /// The last error, which is cleared unless it is sticky.
+    /// The last error of this thread, which is cleared unless it is sticky.
     pub(crate) fn last_error(&mut self, forget: bool) -> c_int {
         let last = if self.sticky != 0 {
             self.sticky
         } else {
-            self.last
+            LAST.get()
         };
         if forget {
-            self.last = 0;
+            LAST.set(0);
         }
         last
     }
@@ -175,7 +179,7 @@ impl Runtime {
     /// Forgets everything, as a new context would.
     pub(crate) fn reset(&mut self) {
         self.sticky = 0;
-        self.last = 0;
+        LAST.set(0);
     }
 
     /// Takes a fat binary; the number by which the program means it.

@@ -9,7 +9,8 @@ __global__ void fill(int* x, int value, int n) {
 }
 int main() {
   const int threads = 4, n = 300;
-  std::atomic<int> right{0};
+  std::atomic<int> right{0}, looked{0};
+  std::atomic<bool> failed{false};
   auto work = [&](int me) {
     cudaStream_t stream;
     int* x;
@@ -22,9 +23,14 @@ int main() {
       OK(cudaStreamSynchronize(stream));
       for (int i = 0; i < n; i++) right += got[i] == me * 1000 + turn + i;
     }
-    // A mistake of one thread is no other's.
-    if (me == 0) fill<<<1, 4096, 0, stream>>>(x, 0, n);
-    RIGHT(cudaGetLastError() == (me == 0 ? cudaErrorInvalidConfiguration : cudaSuccess));
+    // A mistake of one thread is no other's: the others look first.
+    if (me == 0) {
+      RIGHT(cudaSetDevice(99) == cudaErrorInvalidDevice);
+      failed = true;
+    }
+    while (!failed || (me == 0 && looked < threads - 1)) std::this_thread::yield();
+    RIGHT(cudaGetLastError() == (me == 0 ? cudaErrorInvalidDevice : cudaSuccess));
+    looked++;
     OK(cudaFreeAsync(x, stream));
     OK(cudaStreamDestroy(stream));
   };
