@@ -140,7 +140,13 @@ function drawDevice(panel) {
     const text = duration(run.length) + (run.tenants.length > 1 ? " with others" : "");
     const fits = end + pen.measureText(text).width + 8 < width;
     pen.textAlign = fits ? "left" : "right";
-    pen.fillText(text, end + (fits ? 4 : -4), 12);
+    // It may stand on any colour: a rim of the page's own keeps it readable.
+    const at = end + (fits ? 4 : -4);
+    pen.strokeStyle = colours.bg;
+    pen.lineWidth = 3;
+    pen.lineJoin = "round";
+    pen.strokeText(text, at, 12);
+    pen.fillText(text, at, 12);
   }
   pen.fillStyle = colours.soft;
   pen.textAlign = "left";
