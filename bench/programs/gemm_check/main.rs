@@ -254,6 +254,11 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
         ("m=9 n=72 k=72 batch=4 out=f32", "wgmma:64x16x64/3/swapped"),
         ("m=70 n=71 k=264 batch=2", "wgmma:64x64x64/3/split=2"),
         ("m=130 n=136 k=64 batch=33", "wgmma:128x128x64/3/cluster=2"),
+        // Columns behind the last panel of a tile, and blocks that copy rows together.
+        ("m=140 n=232 k=264", "wgmma:64x72x64/3"),
+        ("m=300 n=408 k=200", "wgmma:128x104x64/4/cluster=beside"),
+        ("m=264 n=375 k=136", "wgmma:192x120x64/3/cluster=beside"),
+        ("m=300 n=376 k=136", "wgmma:256x184x64/3"),
     ] {
         for layout in ["nt", "nn"] {
             // Rows of B stored the other way start at multiples of 16 bytes.

@@ -78,6 +78,82 @@ pub(super) fn groups(directory: &Path) -> Result<(), Box<dyn std::error::Error>>
     Ok(())
 }
 
+/// Groups drawn at random: how many, how many rows a group and how uneven, columns, depth. Small
+/// enough that a set is measured in minutes.
+fn random_groups(count: usize) -> Vec<(String, Grouped)> {
+    let mut random = fastrand::Rng::with_seed(17);
+    let mut all = Vec::new();
+    while all.len() < count {
+        let groups = 1usize << random.u32(2..=8);
+        let mean = 4.0 * 512f64.powf(random.f64());
+        // From even groups to a power law.
+        let skew = 1.5 * random.f64() * f64::from(random.u8(0..=1));
+        let shares: Vec<f64> = (0..groups).map(|i| (i as f64 + 1.0).powf(-skew)).collect();
+        let total = mean * groups as f64 / shares.iter().sum::<f64>();
+        let rows = shares
+            .iter()
+            .map(|share| (share * total).round().max(1.0) as u32);
+        let mut rows: Vec<u32> = rows.collect();
+        random.shuffle(&mut rows);
+        let mut side = |least: u32, most: u32| 64 * random.u32(least..=most);
+        let (n, k) = (side(16, 160), side(16, 112));
+        let (matrix, total) = (f64::from(n) * f64::from(k), rows.iter().sum::<u32>());
+        let (flops, bytes) = (
+            2.0 * matrix * f64::from(total),
+            2.0 * matrix * groups as f64,
+        );
+        if flops < 8e11 && bytes < 5e9 {
+            let name = format!("{groups} of {mean:.0}, skew {skew:.1}, n {n} k {k}");
+            let problem = Grouped::rows(rows, n, k, Input::Bf16, Output::Bf16);
+            all.push((name, problem));
+        }
+    }
+    all
+}
+
+/// Writes what is chosen for groups drawn at random, and tile shapes beside it.
+pub(super) fn drawn(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let (mut written, mut all) = (BTreeMap::new(), Vec::new());
+    for (name, problem) in random_groups(32) {
+        let Shapes::Rows { rows, n, k } = &problem.shapes else {
+            continue;
+        };
+        let chosen = grouped::FAMILY.choose(None, &problem, H200)?;
+        let job = chosen.job(&problem, None, H200)?;
+        let name_chosen = format!("chosen {}", chosen.name());
+        let mut arms = vec![describe(&name_chosen, &job, directory, &mut written)?];
+        for (rows, cols, stages, blocks) in [
+            (64, 128, 4, 2),
+            (64, 128, 8, 1),
+            (64, 192, 6, 1),
+            (64, 256, 5, 1),
+            (128, 128, 6, 1),
+            (128, 160, 5, 1),
+            (128, 192, 5, 1),
+            (128, 224, 4, 1),
+            (128, 256, 4, 1),
+            (256, 128, 4, 1),
+        ] {
+            let words = [
+                ("rows", rows),
+                ("cols", cols),
+                ("depth", 64),
+                ("stages", stages),
+                ("blocks", blocks),
+            ];
+            let words = words.map(|(name, number)| (name, number.to_string()));
+            let plan = problem.tuned(&Candidate::new(words), H200)?;
+            let name = format!("{rows}x{cols}/{stages}*{blocks}");
+            let job = plan.job(|_| None);
+            arms.push(describe(&name, &job, directory, &mut written)?);
+        }
+        all.push(json!({ "name": name, "rows": rows, "n": n, "k": k, "arms": arms }));
+    }
+    std::fs::write(directory.join("sweep.json"), serde_json::to_string(&all)?)?;
+    println!("{} kernels in {}", written.len(), directory.display());
+    Ok(())
+}
+
 /// Groups of 8-bit floats: rows, room where they are masked, columns, depth. Prefill and decode of
 /// DeepSeek's and Qwen3's experts, even and uneven.
 fn scaled_groups() -> Vec<(String, Grouped)> {

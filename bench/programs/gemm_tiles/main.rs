@@ -7,9 +7,9 @@
 //!
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
-//! ones), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
+//! ones), `widths` (for each number of tiles across the narrowest ones, alone and in clusters), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
-//! variant), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
+//! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
 //! ones; others are given as 1544x1544x1544: m, n, k.
 
@@ -17,10 +17,10 @@ mod groups;
 #[path = "../launches.rs"]
 mod launches;
 
-use groups::{expert_layers, groups, scaled};
+use groups::{drawn, expert_layers, groups, scaled};
 use heist_builder::Arch;
 use heist_kernels::gemm::{
-    FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling,
+    Cluster, FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling,
 };
 use heist_kernels::{Job, KernelError, Target};
 use heist_sched::{Schedule, Submit, TileSource};
@@ -226,7 +226,11 @@ fn orders(problem: &Gemm) -> Vec<(Tiling, Schedule)> {
         (64, 256, 5, 2),
         (64, 128, 8, 2),
     ];
-    for (rows, cols, stages, cluster) in shapes {
+    for (rows, cols, stages, pair) in shapes {
+        let cluster = match pair {
+            1 => Cluster::Alone,
+            _ => Cluster::Below,
+        };
         let tiling = Tiling::new(rows, cols, 64, stages).cluster(cluster);
         let tiles = problem.m.div_ceil(rows) * problem.n.div_ceil(cols);
         if !(50..=132 * 60).contains(&tiles) {
@@ -245,11 +249,43 @@ fn orders(problem: &Gemm) -> Vec<(Tiling, Schedule)> {
             if usual || (large && tiles > 132) {
                 let mut schedule = Schedule::new(source).submit(submit);
                 schedule.order = order.parse().unwrap_or(schedule.order);
-                schedule.cluster = (1, cluster, 1).into();
+                schedule.cluster = (1, pair, 1).into();
                 all.push((tiling, schedule));
             }
         }
     }
+    all
+}
+
+/// Tile shapes for one to four waves: for each number of tiles across the narrowest ones that make it.
+fn widths(problem: &Gemm) -> Vec<Tiling> {
+    let mut all = Vec::new();
+    for (rows, most) in [(64, 256), (128, 256), (192, 192), (256, 192)] {
+        let mut narrowest = BTreeMap::new();
+        for cols in (64..=most).step_by(8) {
+            narrowest.entry(problem.n.div_ceil(cols)).or_insert(cols);
+        }
+        for cols in narrowest.into_values() {
+            let groups = (rows / 64).min(3).min(if rows == 256 { 2 } else { 3 });
+            let stage = (rows + cols) * 128 + 16;
+            // Two wide buffers of each warp in the epilogue, or a narrow one for a fourth stage.
+            let fit = |buffer: u32| (232_448 - 3072 - groups * 4 * buffer) / stage;
+            let stages = fit(4096).max(fit(1024).min(4)).min(12);
+            for cluster in [Cluster::Alone, Cluster::Below, Cluster::Beside] {
+                all.push(Tiling::new(rows, cols, 64, stages).cluster(cluster));
+            }
+        }
+    }
+    let cost = |tiling: &Tiling| {
+        let [below, beside] = tiling.cluster.sides();
+        let down = problem.m.div_ceil(tiling.rows).next_multiple_of(below);
+        let across = problem.n.div_ceil(tiling.cols).next_multiple_of(beside);
+        (down * across).div_ceil(132) * tiling.rows * tiling.cols
+    };
+    let least = all.iter().map(cost).min().unwrap_or(0);
+    all.retain(|tiling| {
+        cost(tiling) * 4 <= least * 5 && tiling.stages >= 3 && tiling.check().is_ok()
+    });
     all
 }
 
@@ -304,7 +340,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|small|chosen|tiny|groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -313,6 +349,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let set = rest.first().map_or("tiles", String::as_str);
     match set {
         "groups" => return groups(directory),
+        "random-groups" => return drawn(directory),
         "scaled-groups" => return scaled(directory),
         "experts" => return expert_layers(directory),
         _ => {}
@@ -367,7 +404,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let pairs = all.iter().filter(|tiling| {
                     tiling.rows > 64 && !tiling.swapped && tiling.split == 1 && problem.m > 512
                 });
-                let pairs: Vec<_> = pairs.map(|tiling| tiling.cluster(2)).collect();
+                let pairs: Vec<_> = pairs.map(|tiling| tiling.cluster(Cluster::Below)).collect();
                 all.extend(pairs);
                 let others = all.into_iter().map(|tiling| {
                     let job = job_with_tiling(&problem, tiling, None, H200);
@@ -380,13 +417,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     .chain(others)
                     .collect()
             }
-            _ => candidates(&problem)
-                .into_iter()
-                .map(|tiling| {
-                    let job = job_with_tiling(&problem, tiling, None, H200);
-                    (tiling.to_string(), job)
-                })
-                .collect(),
+            _ => match set {
+                "widths" => widths(&problem),
+                _ => candidates(&problem),
+            }
+            .into_iter()
+            .map(|tiling| {
+                let job = job_with_tiling(&problem, tiling, None, H200);
+                (tiling.to_string(), job)
+            })
+            .collect(),
         };
         let mut arms = Vec::new();
         for (name, job) in jobs {

@@ -431,6 +431,12 @@ fn results_leave_in_panels_of_any_number() {
         ("wgmma:128x144x64/3", 300, 296),
         ("wgmma:128x224x64/3", 140, 456),
         ("wgmma:256x112x64/3", 300, 120),
+        // What is left of a tile behind its last panel: 8, 24, 40 and 56 columns.
+        ("wgmma:64x72x64/3", 70, 144),
+        ("wgmma:128x88x64/3", 130, 200),
+        ("wgmma:192x104x64/3", 200, 112),
+        ("wgmma:64x24x64/3", 64, 48),
+        ("wgmma:64x120x64/3", 70, 128),
     ] {
         let problem = Gemm::new(m, n, 72, Input::Bf16, Output::Bf16, Layout::Nt);
         right_in_tiles(problem, tiling, Some(&Schedule::new(TileSource::Static)), 1);
@@ -499,10 +505,26 @@ fn clusters_copy_together() {
         ("wgmma:128x128x64/3/cluster=2", Layout::Nn, 300, 264, 264),
         ("wgmma:64x32x128/2/cluster=2", Layout::Nt, 64, 40, 72),
         (
+            "wgmma:128x72x64/3/cluster=beside",
+            Layout::Nt,
+            200,
+            300,
+            200,
+        ),
+        ("wgmma:128x64x64/3/cluster=beside", Layout::Tn, 136, 72, 264),
+        ("wgmma:192x64x64/3/cluster=beside", Layout::Nn, 200, 136, 72),
+        (
             "wgmma:64x16x128/3/swapped/cluster=2",
             Layout::Nt,
             9,
             300,
+            264,
+        ),
+        (
+            "wgmma:64x16x128/3/swapped/cluster=beside",
+            Layout::Nt,
+            40,
+            72,
             264,
         ),
         (

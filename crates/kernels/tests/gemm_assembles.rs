@@ -175,6 +175,10 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         "wgmma:256x192x64/3",
         "wgmma:256x192x64/3/cluster=2",
         "wgmma:256x176x64/3",
+        "wgmma:192x184x64/4/cluster=beside",
+        "wgmma:128x248x64/4/cluster=beside",
+        "wgmma:64x248x64/5",
+        "wgmma:256x184x64/3",
     ]
     .into_iter()
     .enumerate()

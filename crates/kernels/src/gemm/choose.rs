@@ -7,20 +7,22 @@
 //!   tensor cores, shared memory (which the copies write and the products read) and the bandwidth
 //!   of L2. With too few bytes in flight it takes the latency of memory instead.
 //! * **A wave** is as many blocks as fit on the GPU. Each has its steps and the fixed costs of a
-//!   tile: the first stage's latency, the epilogue, the transition to the next tile. A last wave
-//!   that is nearly empty takes as long as a full one.
+//!   tile: the first stage's latency, the epilogue, the transition to the next tile, a part of which
+//!   the next tile's copies hide. A last wave that is nearly empty takes as long as a full one, but
+//!   has L2 to itself.
 //! * **Memory** moves every matrix once at least.
 //! * **Split-K**: the partial sums are written, and read again by a second launch.
 //!
-//! The constants were fitted to 1480 times that an H200 took for 50 shapes in up to
-//! 75 tile shapes each: what they choose took 1.01 times as long as the best in the
-//! mean, and 1.13 times at worst (`gemm_tiles`, in docs/measurements.md). They are of Hopper, which
-//! is the only architecture with warpgroups.
+//! The constants were fitted to times that an H200 took: those of memory, latency and split-K to 1480 of 50
+//! shapes, those of a step and a tile to 2212 of 40 shapes of one to four waves, 36 of them drawn at random, in up
+//! to 141 tile shapes each, where what they choose took 1.02 times as long as the best in the mean and 1.10 times at worst
+//! (`gemm_tiles`, in docs/measurements.md). They are of Hopper, which is the only architecture with
+//! warpgroups.
 
 use super::leave::Staging;
 use super::problem::{Gemm, Major};
-use super::tiling::Tiling;
-use super::wgmma::fits_levels;
+use super::tiling::{Cluster, Tiling};
+use super::wgmma::{fits_levels, unshared};
 use crate::family::Target;
 use heist_launch::Dim3;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
@@ -31,21 +33,25 @@ pub(crate) const LARGE: Tiling = Tiling::new(128, 256, 64, 4);
 /// Cycles in a microsecond at the clock of short kernels.
 const CLOCK: f64 = 1755.0;
 /// Cycles of a product of 64 rows and 16 halves of depth, for each column; at the peak rate 0.5.
-const PRODUCT: f64 = 0.529;
+const PRODUCT: f64 = 0.525;
 /// Cycles that it takes at least.
 const LEAST_PRODUCT: f64 = 33.1;
 /// Bytes that shared memory moves in a cycle.
-const SHARED: f64 = 175.7;
-/// Bytes that come from L2 in a cycle.
-const L2: f64 = 89.9;
+const SHARED: f64 = 142.8;
+/// Bytes that come from L2 in a cycle, for all multiprocessors.
+const L2: f64 = 9914.0;
+/// Bytes that come from there for one of them, at most.
+const L2_ALONE: f64 = 165.0;
 /// Cycles from asking for a stage to having it, where memory is busy.
 const LATENCY: f64 = 2018.0;
 /// How much longer copies take whose rows are not aligned to lines of 128 bytes.
-const ASTRIDE: f64 = 2.47;
+const ASTRIDE: f64 = 2.12;
 /// Cycles that a tile costs besides its steps.
-const TILE: f64 = 2815.0;
+const TILE: f64 = 1318.0;
 /// The same for each row, of 128 columns.
-const TILE_ROWS: f64 = 6.22;
+const TILE_ROWS: f64 = 17.0;
+/// Cycles of these that go by while a block's next tile begins.
+const NEXT: f64 = 877.0;
 /// Megabytes that memory moves in a microsecond.
 const MEMORY: f64 = 3.68;
 /// Megabytes of partial sums (split-K) that are written and read in a microsecond.
@@ -53,7 +59,7 @@ const SUMS: f64 = 3.07;
 /// Microseconds of a second launch.
 const SECOND: f64 = 2.69;
 /// Microseconds that a cluster takes longer to begin and to end.
-const CLUSTER: f64 = 1.22;
+const CLUSTER: f64 = 1.24;
 /// Microseconds of a launch.
 const LAUNCH: f64 = 1.57;
 
@@ -74,8 +80,10 @@ fn sides(problem: &Gemm, tiling: &Tiling) -> [u32; 2] {
 /// Tiles that run: clusters are whole, so some tiles may lie past the last row.
 fn tiles(problem: &Gemm, tiling: &Tiling) -> u64 {
     let [high, wide] = sides(problem, tiling);
-    let down = high.div_ceil(tiling.rows).next_multiple_of(tiling.cluster);
-    u64::from(down) * u64::from(wide.div_ceil(tiling.cols)) * u64::from(problem.batch)
+    let [below, beside] = tiling.cluster.sides();
+    let down = high.div_ceil(tiling.rows).next_multiple_of(below);
+    let across = wide.div_ceil(tiling.cols).next_multiple_of(beside);
+    u64::from(down) * u64::from(across) * u64::from(problem.batch)
 }
 
 fn majors(problem: &Gemm, swapped: bool) -> [Major; 2] {
@@ -99,16 +107,17 @@ pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
     // The depth in halves: an f32 is two.
     let halves = u64::from(problem.k) * u64::from(problem.input.bytes()) / 2;
     let steps = halves.div_ceil(tiling.depth.into());
+    let [below, beside] = tiling.cluster.sides();
     let load = Load {
         units: tiles * f64::from(tiling.split),
         steps: steps.div_ceil(tiling.split.into()) as f64,
-        fetched: tiling.rows.min(high) + tiling.cols.min(wide) / tiling.cluster,
+        fetched: tiling.rows.min(high) / beside + tiling.cols.min(wide) / below,
         bytes: problem.work().bytes,
         astride: astride(problem),
         longer: 0.0,
     };
     let mut time = load.time(tiling, target);
-    if tiling.cluster > 1 {
+    if tiling.cluster != Cluster::Alone {
         time += CLUSTER;
     }
     if tiling.split > 1 {
@@ -142,37 +151,38 @@ impl Load {
         let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
         let astride = if self.astride { ASTRIDE } else { 1.0 };
-        let step = beside(
-            [
+        let step = |active: f64| {
+            let l2 = (L2 / active).min(L2_ALONE);
+            let parts = [
                 products * (cols * PRODUCT).max(LEAST_PRODUCT),
                 (products * (64.0 + cols) * 32.0 + stage) / SHARED,
-                f64::from(self.fetched) * depth * 2.0 * astride / L2,
-            ],
-            12.2,
-        );
+                f64::from(self.fetched) * depth * 2.0 * astride / l2,
+            ];
+            beside(parts, 12.2)
+        };
         // Blocks on one multiprocessor share all of that, but not the latency.
         // The latency grows with bytes that several blocks load; a cluster loads fewer.
         let asked = astride * f64::from(self.fetched) / (rows + cols);
         let waiting = LATENCY * asked.max(1.0) / f64::from(tiling.stages);
-        let wave = |blocks: f64| {
-            let steps = self.steps * (step * blocks + self.longer).max(waiting);
+        let wave = |blocks: f64, active: f64| {
+            let steps = self.steps * (step(active) * blocks + self.longer).max(waiting);
             steps + TILE + TILE_ROWS * rows * cols / 128.0
         };
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
         let whole = (self.units / (sms * blocks)).floor();
         let rest = self.units - whole * sms * blocks;
-        let mut cycles = whole * wave(blocks);
+        let mut cycles = whole * (wave(blocks, sms) - NEXT) + NEXT;
         if rest > 0.0 {
-            cycles += wave((rest / sms).ceil());
+            cycles += wave((rest / sms).ceil(), rest.min(sms)) - NEXT;
         }
         beside([cycles / CLOCK, self.bytes / 1e6 / MEMORY], 2.45) + LAUNCH
     }
 }
 
 /// Tile shapes without swapped operands: rows, columns, blocks on a multiprocessor. Every width
-/// makes another number of tiles, and one of them nearly fills the last wave. Odd multiples of 16
-/// are stored in panels of 16 columns, which costs a tile of 64 rows 4 us in the epilogue; tiles of
-/// 256 rows gained.
+/// makes another number of tiles, and one of them nearly fills the last wave. For 64 rows other
+/// widths were mixed: 1280 x 640 x 5120 has 1.05 of cuBLAS's speed in 128 columns and 0.83 in 112, which
+/// is not explained.
 fn tile_shapes() -> impl Iterator<Item = (u32, u32, u32)> {
     let twice = [(64, 64, 2), (64, 128, 2)];
     let wide = |rows, most, step| {
@@ -180,11 +190,14 @@ fn tile_shapes() -> impl Iterator<Item = (u32, u32, u32)> {
         cols.map(move |cols| (rows, cols, 1))
     };
     let once = wide(64, 256, 32)
-        .chain(wide(128, 256, 32))
-        .chain(wide(192, 192, 16))
-        .chain(wide(256, 192, 16));
+        .chain(wide(128, 256, 8))
+        .chain(wide(192, 192, 8))
+        .chain(wide(256, 192, 8));
     twice.into_iter().chain(once)
 }
+
+/// Waves in which every width may suit.
+const FEW_WAVES: u64 = 4;
 
 /// In how many shares the depth may be cut.
 const SHARES: [u32; 12] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 33, 44, 66];
@@ -233,9 +246,14 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
         let alone = deepest(tiling, majors(problem, false), target);
         shapes.extend(alone);
         // Two blocks that copy together read less from L2: worth it where copies are the bound.
-        let halves = problem.layout.b() == Major::Depth || cols.is_multiple_of(128);
-        if blocks == 1 && cols >= 96 && problem.m > rows && halves {
-            shapes.extend(alone.map(|tiling| tiling.cluster(2)));
+        let below = cols >= 96 && problem.m > rows;
+        let beside = rows >= 128 && problem.n > cols;
+        for (cluster, useful) in [(Cluster::Below, below), (Cluster::Beside, beside)] {
+            let pair = alone.map(|tiling| tiling.cluster(cluster));
+            let fits = |pair: &Tiling| unshared(pair, majors(problem, false)).is_none();
+            shapes.extend(
+                pair.filter(|pair| blocks == 1 && useful && pair.check().is_ok() && fits(pair)),
+            );
         }
     }
     // In two levels the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed
@@ -244,9 +262,16 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     // not for a GPU that others share: such tiles are for one wave, and for rows astride of lines,
     // which go to clusters, to which tiles are dealt out anyway.
     let once = |tiling: &Tiling| tiles(problem, tiling) <= u64::from(target.sms);
+    // In many waves the last one matters little, and what a width gains there is less than the model's
+    // error: 4096 x 14336 x 4096 has 0.98 of cuBLAS's speed in 256 columns and 0.966 in 184.
+    shapes.retain(|tiling| {
+        let step = if tiling.rows > 128 { 16 } else { 32 };
+        let few = tiles(problem, tiling) <= FEW_WAVES * u64::from(target.sms);
+        few || tiling.swapped || tiling.cols.is_multiple_of(step)
+    });
     shapes.retain(|tiling| {
         let moves = tiling.moved(problem.in_levels()).is_some();
-        !moves || once(tiling) || (tiling.cluster > 1 && astride(problem))
+        !moves || once(tiling) || (tiling.cluster != Cluster::Alone && astride(problem))
     });
     shapes.retain(|tiling| {
         !problem.in_levels() || (tiling.rows <= 128 && fits_levels(problem.scales, tiling).is_ok())
@@ -261,7 +286,7 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
             // A split of few steps is mostly prologue and epilogue, and more than one wave of
             // splits does not help.
             let useful = steps / shares >= 4 && tiles * u64::from(shares) <= slots;
-            if shares == 1 || (useful && tiling.cluster == 1) {
+            if shares == 1 || (useful && tiling.cluster == Cluster::Alone) {
                 all.push(tiling.split(shares));
             }
         }
@@ -286,7 +311,7 @@ pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Sched
     let tiles = tiles(problem, tiling) * u64::from(tiling.split);
     let source = if tiles <= u64::from(target.sms * tiling.blocks) {
         TileSource::Direct
-    } else if tiling.cluster > 1 {
+    } else if tiling.cluster != Cluster::Alone {
         TileSource::Static
     } else {
         TileSource::Ticket
@@ -295,6 +320,7 @@ pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Sched
     if tiling.split == 1 && !tiling.swapped {
         schedule.order = AnyOrder::new(Grouped { rows: 16 });
     }
-    schedule.cluster = Dim3::new(1, tiling.cluster, 1);
+    let [below, beside] = tiling.cluster.sides();
+    schedule.cluster = Dim3::new(beside, below, 1);
     schedule
 }

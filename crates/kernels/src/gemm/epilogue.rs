@@ -170,6 +170,8 @@ pub(crate) struct Finish {
     pub(crate) activation: Activation,
     /// The alignment of rows of C and D in elements: 1, 2 or 8.
     pub(crate) aligned: u32,
+    /// Whether there are whole eights of columns: the 16 bytes of eight lie inside or outside.
+    pub(crate) eights: bool,
 }
 
 impl Finish {
@@ -184,6 +186,7 @@ impl Finish {
                 .into_iter()
                 .find(|n| pitch.is_multiple_of(*n))
                 .unwrap_or(1),
+            eights: false,
         }
     }
 
@@ -266,7 +269,8 @@ impl Finish {
     ) {
         // Whole lines of halves are stored 16 bytes at a time. For that all lanes exchange words,
         // so rows are masked only afterwards.
-        let wide = self.aligned == 8 && T::BYTES == 2 && to.cols.is_none();
+        let whole = to.cols.is_none() || self.eights;
+        let wide = self.aligned == 8 && T::BYTES == 2 && whole;
         let exchanged = wide && (to.rows.is_none() || !self.adds);
         sums.rows(&|row, col, pairs| {
             let line = to.from(row, col);
@@ -314,9 +318,13 @@ impl Finish {
             };
             let words = transposed(k, words);
             let store = || d.at(first / 2).store_vec(words);
-            match to.rows {
-                None => store(),
-                Some(rows) => k.if_(rows.gt(0u32), store),
+            let rows = to.rows.map(|rows| rows.gt(0u32));
+            // Counted from this thread's pair, as its address is.
+            let cols = to.cols.map(|cols| cols.gt(place * 6 + first));
+            match (rows, cols) {
+                (None, None) => store(),
+                (Some(there), None) | (None, Some(there)) => k.if_(there, store),
+                (Some(rows), Some(cols)) => k.if_(rows & cols, store),
             }
         }
     }

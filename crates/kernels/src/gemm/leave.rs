@@ -3,7 +3,8 @@
 //! * **Staged**: each warp puts its rows into shared memory and lets the copy
 //!   engine store them. Tensor stores clip at the edges of the result, so ragged shapes store as
 //!   fast as even ones, and the next tile begins while the stores are in flight. Results are
-//!   halves, in rows that start at multiples of 16 bytes.
+//!   halves, in rows that start at multiples of 16 bytes. Columns behind the last whole panel of a
+//!   buffer's width are stored by threads, 16 bytes each.
 //! * **In rows**: the same through shared memory, but stored by threads, for unaligned rows (a
 //!   vocabulary of 50257).
 //! * **By threads**, straight from the registers: everything else.
@@ -35,7 +36,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// The largest staging that fits into `room` bytes; `None` where nothing fits. One buffer is
+    /// The widest staging that fits into `room` bytes; `None` where nothing fits. One buffer is
     /// enough for rows that threads store.
     pub(crate) fn new(tiling: &Tiling, room: u32, most: u32) -> Option<Staging> {
         let warps = tiling.groups() * 4;
@@ -52,17 +53,27 @@ impl Staging {
         if tiling.swapped {
             return shape(tiling.cols, WARP_ROWS, 1);
         }
-        let width = [64, 32, 16]
+        let mut widths = [64, 32, 16]
             .into_iter()
-            .find(|width| tiling.cols.is_multiple_of(*width))?;
-        shape(WARP_ROWS, width, tiling.cols / width)
+            .filter(|&width| width <= tiling.cols);
+        widths.find_map(|width| shape(WARP_ROWS, width, tiling.cols.div_ceil(width)))
+    }
+
+    /// Whether the copy engine stores all columns of such a tile.
+    pub(crate) fn in_panels(&self, tiling: &Tiling) -> bool {
+        tiling.swapped || tiling.cols.is_multiple_of(self.width)
     }
 
     /// How many stores of a warp are newer than the last one from the buffer of panel `panel`,
-    /// where 64 rows of accumulators have `panels`. Each 64 rows start again with the first buffer.
+    /// where 64 rows of accumulators have `panels` that the copy engine stores: a panel behind them
+    /// is stored by threads. Each 64 rows start again with the first buffer.
     fn newer(&self, panel: u32, panels: u32) -> u32 {
         if panel >= self.buffers {
             return self.buffers - 1;
+        }
+        if panel == panels {
+            // The copy engine never reads its buffer.
+            return panels;
         }
         let before = panel + (panels - 1 - panel) / self.buffers * self.buffers;
         panels - 1 - before + panel
@@ -77,6 +88,17 @@ impl Staging {
         };
         ([self.width, self.rows], swizzle)
     }
+}
+
+/// Columns of a tile that a staging buffer holds.
+#[derive(Clone, Copy)]
+struct Panel {
+    /// The first of them.
+    first: u32,
+    /// How many.
+    wide: u32,
+    /// Whether they fill the buffer.
+    whole: bool,
 }
 
 /// The staging inside a kernel: this warp's part of it.
@@ -124,9 +146,9 @@ impl<'k> Staged<'k> {
     ) {
         let k = self.k;
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
-        self.each_panel(finish, sums, to, |panel, tile| {
-            let place = [at[0] + panel * self.shape.width, at[1] + warp_row, at[2]];
-            self.send(tile, place);
+        self.each_panel(finish, sums, to, |panel, tile| match panel.whole {
+            true => self.send(tile, [at[0] + panel.first, at[1] + warp_row, at[2]]),
+            false => self.put_chunks(tile, panel, to),
         });
     }
 
@@ -142,17 +164,17 @@ impl<'k> Staged<'k> {
         let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
         let lane = k.lane();
         self.each_panel(finish, sums, to, |panel, tile| {
-            let first = panel * self.shape.width;
-            let inside = to.cols.map_or(k.c(self.shape.width), |cols| {
-                left(cols, k.c(first)).min(self.shape.width)
-            });
+            let Panel { first, wide, .. } = panel;
+            let inside = to
+                .cols
+                .map_or(k.c(wide), |cols| left(cols, k.c(first)).min(wide));
             k.sync_warp();
             k.for_range(0, WARP_ROWS, |row| {
                 let below = warp_row + row;
                 let there = to.rows.map_or(k.c(true), |rows| below.lt(rows));
                 let line = to.d.at(below.mul_add(to.pitch, first)).cast::<u16>();
                 // In shorter rows some lanes have no word.
-                let word = (lane * 2).min(self.shape.width - 2);
+                let word = (lane * 2).min(wide - 2);
                 let word = tile.at(row, word).cast::<u32>().load();
                 k.if_(there, || match finish.aligned {
                     1 => {
@@ -177,14 +199,34 @@ impl<'k> Staged<'k> {
         });
     }
 
-    /// Computes the results panel after panel, and calls `each` with the panel's number and the
-    /// staging buffer that holds it.
+    /// Stores a panel by threads, 16 bytes each.
+    fn put_chunks<O: Stored>(&self, tile: SharedTile<'k, f16>, panel: Panel, to: &To<'k, O>) {
+        let k = self.k;
+        let warp_row = (k.warp_uniform() & 3) * WARP_ROWS;
+        let across = panel.wide / 8;
+        k.sync_warp();
+        for turn in 0..(WARP_ROWS * across).div_ceil(32) {
+            let number = k.lane() + turn * 32;
+            let (row, chunk) = (number / across, number % across);
+            let (below, col) = (warp_row + row, chunk * 8 + panel.first);
+            let there = row.lt(WARP_ROWS) & inside([below, col], to);
+            k.if_(there, || {
+                let words = tile.chunk(row, chunk).cast::<u32>().load_vec::<4>();
+                let line = to.d.at(below.mul_add(to.pitch, col));
+                line.cast::<u32>().store_vec(words);
+            });
+        }
+        k.sync_warp();
+    }
+
+    /// Computes the results panel after panel, and calls `each` with the panel and the staging
+    /// buffer that holds it.
     fn each_panel<O: Stored>(
         &self,
         finish: &Finish,
         sums: &WgmmaResult<'k>,
         to: &To<'k, O>,
-        each: impl Fn(u32, SharedTile<'k, f16>),
+        each: impl Fn(Panel, SharedTile<'k, f16>),
     ) {
         let k = self.k;
         let lane = k.lane();
@@ -192,9 +234,10 @@ impl<'k> Staged<'k> {
         // The position of this thread's accumulators, for their addends.
         let (row, col) = (warp_row + (lane >> 2), (lane & 3) << 1);
         let lines = [0, 1].map(|half| to.from(row + half * 8, col).half(half as usize));
-        let per = self.shape.width / 8;
-        let panels = sums.blocks() as u32 / per;
-        for panel in 0..panels {
+        let width = self.shape.width;
+        let cols = sums.blocks() as u32 * 8;
+        let panels = cols / width;
+        for panel in 0..cols.div_ceil(width) {
             let buffer = panel % self.shape.buffers;
             let tile = self
                 .memory
@@ -202,10 +245,15 @@ impl<'k> Staged<'k> {
             if self.map.is_some() {
                 self.free_buffer(self.shape.newer(panel, panels));
             }
-            for pair in 0..per / 2 {
+            let first = panel * width;
+            let wide = width.min(cols - first);
+            for pair in 0..wide.div_ceil(16) {
                 let words = [0, 1].map(|next| {
-                    let block = panel * per + pair * 2 + next;
-                    let sums = sums.block(block as usize).unwrap_or([k.c(0.0); 4]);
+                    let block = first / 8 + pair * 2 + next;
+                    // The last 16 columns of a buffer may be 8.
+                    let Some(sums) = sums.block(block as usize) else {
+                        return [k.c(0u32).bitcast(); 2];
+                    };
                     let cols = finish.columns(&k, block * 8, &lines[0]);
                     [0, 1].map(|half| {
                         let two = [sums[half * 2], sums[half * 2 + 1]];
@@ -217,7 +265,8 @@ impl<'k> Staged<'k> {
                 let [[a, b], [c, d]] = words;
                 tile.chunk(lane & 15, chunk).store_matrices([a, b, c, d]);
             }
-            each(panel, tile);
+            let whole = panel < panels;
+            each(Panel { first, wide, whole }, tile);
         }
     }
 
@@ -429,6 +478,13 @@ mod tests {
                     // And it does not wait for more than needed.
                     assert_eq!(stores[at - newer - 1], *buffer);
                 }
+                // What threads store behind the last panel of a tile is no store of the engine's.
+                let newer = staging.newer(panels, panels) as usize;
+                let still = &stores[stores.len() - newer..];
+                assert!(
+                    !still.contains(&(panels % buffers)),
+                    "behind {panels} panels, {buffers} buffers"
+                );
             }
         }
     }

@@ -43,6 +43,6 @@ pub(crate) use operand::{Element, From, Operand};
 pub use problem::{Activation, Epilogue, Gemm, Input, Layout, Major, Output, Scales, Summing};
 pub(crate) use reference::random_scales;
 pub(crate) use scales::{BLOCK as SCALE_BLOCK, BlockScales};
-pub use tiling::Tiling;
+pub use tiling::{Cluster, Tiling};
 pub use variant::{FAMILY, job_with, job_with_tiling, schedule};
 pub(crate) use wgmma::{element as tensor_element, fits_levels, uncopyable};

@@ -5,8 +5,8 @@ use super::buffers::over_operands;
 use super::choose;
 use super::config::Config;
 use super::entry::PARAMETERS;
-use super::problem::{Gemm, Major};
-use super::tiling::Tiling;
+use super::problem::Gemm;
+use super::tiling::{Cluster, Tiling};
 use super::variant::{FAMILY, job_with, plan_with_tiling, schedule as usual};
 use super::{kernel, wgmma};
 use crate::blackwell;
@@ -124,7 +124,7 @@ fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
         Axis::new("depth", [64, 128]),
         Axis::new("stages", STAGES),
         Axis::new("blocks", [1, 2]),
-        Axis::new("cluster", [1, 2]),
+        Axis::new("cluster", ["1", "2", "beside"]),
         Axis::new("split", splits(problem)),
         Axis::new("swapped", swapped.iter().copied()),
     ]
@@ -149,7 +149,7 @@ fn tiling(candidate: &Candidate) -> Result<Tiling, KernelError> {
         number("stages")?,
     )
     .blocks(choice_or(candidate, "blocks", 1)?)
-    .cluster(choice_or(candidate, "cluster", 1)?)
+    .cluster(choice_or(candidate, "cluster", Cluster::Alone)?)
     .split(choice_or(candidate, "split", 1)?);
     tiling.swapped = choice_or(candidate, "swapped", false)?;
     tiling.check()?;
@@ -170,24 +170,24 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
     if let Some(why) = too_much_shared(bytes.into(), room.into(), target) {
         return Err(why);
     }
-    if tiling.cluster > 1 {
+    if tiling.cluster != Cluster::Alone {
         if tiling.swapped || tiling.split > 1 || tiling.blocks > 1 {
             return Err(
                 "a cluster is of whole tiles that are not swapped, one block a multiprocessor"
                     .into(),
             );
         }
-        if problem.m <= tiling.rows {
+        let (what, own, all) = match tiling.cluster {
+            Cluster::Beside => ("columns", tiling.cols, problem.n),
+            _ => ("rows", tiling.rows, problem.m),
+        };
+        if all <= own {
             return Err(format!(
-                "a cluster of two tiles of {} rows for {} rows",
-                tiling.rows, problem.m
+                "a cluster of two tiles of {own} {what} for {all} {what}"
             ));
         }
-        if right == Major::Outer && !tiling.cols.is_multiple_of(128) {
-            return Err(format!(
-                "a cluster halves {} columns, which are copied 64 at a time",
-                tiling.cols
-            ));
+        if let Some(why) = wgmma::unshared(tiling, majors) {
+            return Err(why);
         }
     }
     let steps = problem.k.div_ceil(tiling.depth);

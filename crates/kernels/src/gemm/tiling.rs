@@ -25,11 +25,63 @@ pub(crate) struct Registers {
     pub(crate) even: u32,
 }
 
+/// Which tiles' blocks are a cluster and copy together what they have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cluster {
+    /// Every block copies for itself. Written `1`.
+    Alone,
+    /// Two tiles, one below the other: they have their columns in common. Written `2`.
+    Below,
+    /// Two tiles side by side: they have their rows in common. Written `beside`.
+    Beside,
+}
+
+impl Cluster {
+    /// How many blocks it has along the rows of tiles, and along their columns.
+    pub const fn sides(self) -> [u32; 2] {
+        match self {
+            Cluster::Alone => [1, 1],
+            Cluster::Below => [2, 1],
+            Cluster::Beside => [1, 2],
+        }
+    }
+
+    /// How many blocks it has.
+    pub const fn count(self) -> u32 {
+        let [down, across] = self.sides();
+        down * across
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cluster::Alone => "1",
+            Cluster::Below => "2",
+            Cluster::Beside => "beside",
+        })
+    }
+}
+
+impl FromStr for Cluster {
+    type Err = KernelError;
+
+    fn from_str(text: &str) -> Result<Cluster, KernelError> {
+        let all = [Cluster::Alone, Cluster::Below, Cluster::Beside];
+        let found = all.into_iter().find(|one| one.to_string() == text);
+        found.ok_or_else(|| {
+            KernelError::unfit(format!(
+                "`{text}` is no cluster of tiles: 1, 2 (one below the other) or beside (side by side)"
+            ))
+        })
+    }
+}
+
 /// The shape of a kernel on warpgroups. Written `wgmma:128x256x64/4`: rows and
 /// columns of a tile, the depth of a stage, stages. Behind it may follow
 /// `/swapped` (the tile's rows are columns of the result), `/split=4` (four
 /// blocks share the depth of a tile), `/cluster=2` (two blocks copy their columns
-/// together) and `*2` (two blocks fit on a multiprocessor).
+/// together) or `/cluster=beside` (their rows), and `*2` (two blocks fit on a multiprocessor).
 ///
 /// ```
 /// use heist_kernels::gemm::Tiling;
@@ -55,9 +107,8 @@ pub struct Tiling {
     pub split: u32,
     /// Blocks that should fit on a multiprocessor.
     pub blocks: u32,
-    /// Tiles below each other whose blocks are a cluster and copy their columns
-    /// together: 1 or 2.
-    pub cluster: u32,
+    /// Which tiles' blocks copy together.
+    pub cluster: Cluster,
 }
 
 impl Tiling {
@@ -71,7 +122,7 @@ impl Tiling {
             swapped: false,
             split: 1,
             blocks: 1,
-            cluster: 1,
+            cluster: Cluster::Alone,
         }
     }
 
@@ -98,7 +149,7 @@ impl Tiling {
 
     /// The same in clusters.
     #[must_use]
-    pub const fn cluster(self, cluster: u32) -> Tiling {
+    pub const fn cluster(self, cluster: Cluster) -> Tiling {
         Tiling { cluster, ..self }
     }
 
@@ -194,10 +245,7 @@ impl Tiling {
         if !(1..=4).contains(&self.blocks) {
             return wrong("1 to 4 blocks fit on a multiprocessor");
         }
-        if !matches!(self.cluster, 1 | 2) {
-            return wrong("clusters are of 1 or 2 blocks");
-        }
-        if self.cluster == 2 && !self.cols.is_multiple_of(16) {
+        if self.cluster == Cluster::Below && !self.cols.is_multiple_of(16) {
             return wrong("a cluster halves columns that are a multiple of 16");
         }
         // ptxas refuses an instruction whose operands do not fit what a thread starts with.
@@ -248,7 +296,7 @@ impl fmt::Display for Tiling {
         if self.split > 1 {
             write!(f, "/split={}", self.split)?;
         }
-        if self.cluster > 1 {
+        if self.cluster != Cluster::Alone {
             write!(f, "/cluster={}", self.cluster)?;
         }
         if self.blocks > 1 {
@@ -275,7 +323,7 @@ impl FromStr for Tiling {
                 match part.split_once('=') {
                     None if part == "swapped" => tiling.swapped = true,
                     Some(("split", number)) => tiling.split = number.parse().ok()?,
-                    Some(("cluster", number)) => tiling.cluster = number.parse().ok()?,
+                    Some(("cluster", word)) => tiling.cluster = word.parse().ok()?,
                     _ => return None,
                 }
             }
@@ -284,7 +332,7 @@ impl FromStr for Tiling {
         let tiling = read().ok_or_else(|| {
             KernelError::unfit(format!(
                 "`{text}` is no tile shape on warpgroups: write one like wgmma:128x256x64/4, \
-                 behind it /swapped, /split=4, /cluster=2 or *2"
+                 behind it /swapped, /split=4, /cluster=2, /cluster=beside or *2"
             ))
         })?;
         tiling.check()?;

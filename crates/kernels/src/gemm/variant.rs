@@ -5,7 +5,7 @@ use super::choose;
 use super::config::Config;
 use super::kernel::{GemmArgs, Plan, build, refusal, tiles};
 use super::problem::Gemm;
-use super::tiling::Tiling;
+use super::tiling::{Cluster, Tiling};
 use super::wgmma;
 use crate::blackwell::TensorCores;
 use crate::error::KernelError;
@@ -166,7 +166,7 @@ impl Variant for Warpgroups {
         let mut tiling = choose::tiling(problem, target);
         if schedule.is_some_and(|schedule| schedule.pausing) {
             // Blocks of a cluster can't leave one by one.
-            tiling.cluster = 1;
+            tiling.cluster = Cluster::Alone;
         }
         let plan = plan_with_tiling(problem, tiling, schedule, target)?;
         Ok(over_operands(plan, self.name(), problem))

@@ -44,7 +44,7 @@ pub(crate) fn ring<'k>(
     );
     let consumers = tiling.groups() * 4;
     match gathered {
-        false => k.bulk_pipeline_among(tiling.stages, stage, consumers, tiling.cluster),
+        false => k.bulk_pipeline_among(tiling.stages, stage, consumers, tiling.cluster.count()),
         true => k.bulk_pipeline_gathered(tiling.stages, stage, consumers, GATHERERS),
     }
 }
@@ -596,11 +596,12 @@ impl<'p, 'k> Ends<'p, 'k> {
         } = self.tiling;
         let at = (factors.from + step) * (depth / SPAN * factors.left.span);
         self.producer.fill(|copies, (left, right)| {
+            let [below, beside] = self.tiling.cluster.sides();
             if factors.gather.is_none() {
-                let alone = Peers::first(&self.k, 1);
-                factors.left.copy(copies, left, rows, depth, at, alone);
+                let peers = Peers::first(&self.k, beside);
+                factors.left.copy(copies, left, rows, depth, at, peers);
             }
-            let peers = Peers::first(&self.k, self.tiling.cluster);
+            let peers = Peers::first(&self.k, below);
             factors.right.copy(copies, right, cols, depth, at, peers);
         });
     }
@@ -639,7 +640,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             k.one_thread(|| self.producer.drain());
             k.sync_warp();
         });
-        if self.tiling.cluster > 1 {
+        if self.tiling.cluster.count() > 1 {
             k.comment("nobody leaves while a peer may reach its memory");
             k.cluster_sync();
         }

@@ -9,7 +9,7 @@ use super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::row_scales::Ahead;
 use super::scales::{BLOCK, BlockScales};
 use super::split;
-use super::tiling::Tiling;
+use super::tiling::{Cluster, Tiling};
 use super::warpgroup::{Ends, Factors, Levels, Matrices, Side, ring};
 use crate::error::KernelError;
 use crate::family::Target;
@@ -159,18 +159,16 @@ impl Form {
             Some(staging) if !tiling.swapped => Way::Rows(staging),
             _ => Way::Threads,
         };
-        let [rows, cols] = extent(tiling);
         let staged = matches!(way, Way::Staged(_));
         // 256 rows leave no registers for them.
         let room = !tiling.swapped && tiling.rows <= 128;
         let ahead = problem.scales == Scales::Rows && staged && room;
         let reads = finish.adds || finish.bias || problem.scales == Scales::Rows && !ahead;
-        let clipped = staged && !reads;
+        // The copy engine stores nothing outside.
+        let clipped = matches!(way, Way::Staged(staging) if staging.in_panels(tiling)) && !reads;
         // A cluster's last tiles may lie outside.
-        let (down, across) = match tiling.swapped {
-            false => (rows * tiling.cluster, cols),
-            true => (rows, cols * tiling.cluster),
-        };
+        let [below, beside] = tiling.cluster.sides();
+        let [down, across] = extent(tiling, [tiling.rows * below, tiling.cols * beside]);
         Ok(Form {
             tiling: *tiling,
             bytes: problem.input.bytes(),
@@ -208,12 +206,24 @@ pub(crate) fn fits_levels(scales: Scales, tiling: &Tiling) -> Result<(), &'stati
     Ok(())
 }
 
-/// Rows and columns of the result that a tile has.
-fn extent(tiling: &Tiling) -> [u32; 2] {
+/// Rows and columns of the result, of which a tile has these as its own rows and columns.
+fn extent(tiling: &Tiling, [rows, cols]: [u32; 2]) -> [u32; 2] {
     match tiling.swapped {
-        false => [tiling.rows, tiling.cols],
-        true => [tiling.cols, tiling.rows],
+        false => [rows, cols],
+        true => [cols, rows],
     }
+}
+
+/// Why the blocks of a cluster can't share the copies of an operand, for operands stored like this.
+pub(crate) fn unshared(tiling: &Tiling, [left, right]: [Major; 2]) -> Option<String> {
+    let (what, shared, major) = match tiling.cluster {
+        Cluster::Alone => return None,
+        Cluster::Below => ("columns", tiling.cols, right),
+        Cluster::Beside => ("rows", tiling.rows, left),
+    };
+    (major == Major::Outer && !shared.is_multiple_of(128)).then(|| {
+        format!("a cluster halves {shared} {what}, which are copied 64 at a time across the depth")
+    })
 }
 
 /// The grid of tiles: columns of the tiles along x, their rows along y, shares of
@@ -257,9 +267,12 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         .min_blocks(tiling.blocks)
         .state(state_words(tiling));
     let tiled = match tiling.cluster {
-        1 => tiled,
+        Cluster::Alone => tiled,
         // The blocks of a cluster work together past the last tile too.
-        high => tiled.cluster(Dim3::new(1, high, 1)).padded(),
+        cluster => {
+            let [below, beside] = cluster.sides();
+            tiled.cluster(Dim3::new(beside, below, 1)).padded()
+        }
     };
     tiled.build(arch, |k, args, tiles| {
         let ring = ring(k, tiling, form.majors, false);
@@ -473,10 +486,8 @@ pub(crate) fn plan(
         return Err(KernelError::unfit(format!("gemm {tiling}: {why}")));
     }
     let form = Form::new(problem, tiling, target.arch)?;
-    if tiling.cluster > 1 && form.majors[1] == Major::Outer && !tiling.cols.is_multiple_of(128) {
-        return Err(KernelError::unfit(format!(
-            "tile shape {tiling}: a cluster shares columns stored across the depth in multiples of 128"
-        )));
+    if let Some(why) = unshared(tiling, form.majors) {
+        return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
     }
     let tiles = tiles(problem, tiling);
     let kernel = match problem.input {
@@ -544,12 +555,9 @@ fn maps(problem: &Gemm, form: &Form) -> [Arg; 3] {
         };
         matrix.map(name, high, tiling.depth)
     };
-    let [rows, cols] = extent(tiling);
-    // Of the tile's columns each block of a cluster copies a part.
-    let (rows, cols) = match tiling.swapped {
-        false => (rows, cols / tiling.cluster),
-        true => (rows / tiling.cluster, cols),
-    };
+    // Of what the blocks of a cluster have in common each copies a part.
+    let [below, beside] = tiling.cluster.sides();
+    let [rows, cols] = extent(tiling, [tiling.rows / beside, tiling.cols / below]);
     let a = map("a", problem.layout.a(), problem.m, problem.lda, rows);
     let b = map("b", problem.layout.b(), problem.n, problem.ldb, cols);
     let (left, right) = if tiling.swapped { (b, a) } else { (a, b) };

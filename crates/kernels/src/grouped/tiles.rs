@@ -34,7 +34,7 @@ pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Tar
         bytes: work(problem).bytes + others,
         astride: !(k * bytes).is_multiple_of(128),
         longer: match fused.gathered {
-            None => added(problem, tiling),
+            None => added(problem, tiling) + alone(tiling),
             Some(_) => GATHERED * f64::from(tiling.rows) / 128.0,
         },
     };
@@ -44,6 +44,16 @@ pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Tar
 /// Cycles that a step of 128 rows takes longer where threads gather them beside the copy engine: 0.09 us
 /// on an H200.
 const GATHERED: f64 = 158.0;
+
+/// Cycles that a step takes longer where one warpgroup multiplies: nobody's products go on while it waits for
+/// its stage. In groups of many rows tiles of 64 x 256 took 1.2 times as long for a row as 128 x 256.
+fn alone(tiling: &Tiling) -> f64 {
+    const WAIT: f64 = 45.0;
+    match tiling.groups() * tiling.blocks == 1 {
+        true => WAIT,
+        false => 0.0,
+    }
+}
 
 /// Cycles that a step takes longer where products are added in two levels: a warpgroup that is alone adds
 /// its sums while no product runs, a sum of each thread in a cycle, and waits for the products before.

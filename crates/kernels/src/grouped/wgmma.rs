@@ -104,6 +104,7 @@ impl Form {
     fn new(problem: &Grouped, [n, k]: [u32; 2], tiling: &Tiling, fused: Fused) -> Form {
         let mut finish = Finish::new(&Epilogue::default(), problem.scales, n);
         finish.scaled = fused.placed;
+        finish.eights = n.is_multiple_of(8);
         Form {
             tiling: *tiling,
             fused,
