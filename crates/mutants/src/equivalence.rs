@@ -62,17 +62,48 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
                 "no atomic hands anything over: with all of them relaxed and without fences, nothing is found",
             )
         }
+        Change::Behind(past, _)
+            if mutant.opcode.starts_with("tcgen05.fence") && past.starts_with("bar.warp.sync") =>
+        {
+            Some(
+                "a warp loads and stores tensor memory as one: between its lanes nothing of that is handed over",
+            )
+        }
+        Change::Behind(past, line)
+            if past.starts_with("tcgen05.fence") && frees_only(*line, originals) =>
+        {
+            Some("it changes places with a fence behind which tensor memory is only freed")
+        }
+        Change::Behind(past, _)
+            if past.starts_with("wgmma.fence") && !mutant.opcode.starts_with("wgmma") =>
+        {
+            Some("it changes places with `wgmma.fence`, which is about registers")
+        }
+        Change::Removed if is_arrival(&mutant.opcode) => {
+            Some("nobody waits for the phase that it completes: a wait for it would never end")
+        }
         _ if has_nothing_behind(mutant, originals) => {
             Some("nothing is touched behind it until the kernel ends")
         }
-        _ if frees_only(mutant, originals) => {
+        _ if mutant.opcode.starts_with("tcgen05.fence") && frees_only(mutant.line, originals) => {
             Some("tensor memory is only freed behind it, and a free is synchronous")
         }
+        Change::Removed if is_wait(&mutant.opcode) && frees_only(mutant.line, originals) => Some(
+            "only the end comes behind it, and what is still in flight there or at a free would be found",
+        ),
         _ if mutant.opcode.starts_with("bar.warp.sync")
             && originals.iter().all(Original::needs_no_warp_barrier) =>
         {
             Some(
                 "no lane hands anything to another: without any barrier of a warp nothing is found",
+            )
+        }
+        Change::Removed
+            if mutant.opcode.starts_with("bar.warp.sync")
+                && originals.iter().all(|one| one.sees_lanes_apart(mutant)) =>
+        {
+            Some(
+                "lanes only come together there: a race put in its place is found, and there is no other",
             )
         }
         _ if originals.iter().all(|one| one.shares_nothing(mutant)) => {
@@ -243,18 +274,41 @@ fn has_nothing_behind(mutant: &Mutant, originals: &[Original<'_>]) -> bool {
     (looks_back || line.is_barrier() && meets(mutant.line)) && is_last(text, mutant.line, &meets)
 }
 
-/// Whether a fence of tensor memory stands where all threads go on to nothing but its end.
-fn frees_only(mutant: &Mutant, originals: &[Original<'_>]) -> bool {
+/// Whether a thread arrives there by itself, and announces nothing.
+fn is_arrival(opcode: &str) -> bool {
+    opcode.starts_with("mbarrier.arrive") && !opcode.contains("expect_tx")
+}
+
+fn is_wait(opcode: &str) -> bool {
+    opcode.starts_with("mbarrier.try_wait") || opcode.starts_with("mbarrier.test_wait")
+}
+
+/// Whether all threads go on from a line to nothing but waits and the end of tensor memory. They may arrive
+/// where nobody waits for it: the kernel comes to its end without that.
+fn frees_only(line: usize, originals: &[Original<'_>]) -> bool {
     let Some(text) = originals.first().map(Original::text) else {
         return false;
     };
-    let harmless = |opcode: &str| {
-        let over = ["tcgen05.dealloc", "tcgen05.relinquish", "tcgen05.fence"];
-        over.iter().any(|start| opcode.starts_with(start)) || hands_nothing_over(opcode)
+    let quiet = [
+        "tcgen05.dealloc",
+        "tcgen05.relinquish",
+        "tcgen05.fence",
+        "bar.warp.sync",
+        "shfl.sync",
+    ];
+    let unawaited = |line: usize| {
+        let mut originals = originals.iter();
+        originals.all(|one| one.stands_without(line))
+    };
+    let harmless = |line: usize, opcode: &str| {
+        quiet.iter().any(|start| opcode.starts_with(start))
+            || is_wait(opcode)
+            || is_own_wait(opcode)
+            || hands_nothing_over(opcode)
+            || is_arrival(opcode) && unawaited(line)
     };
     let meets = |line: usize| originals.iter().all(|one| one.meets_only_at(line));
-    mutant.opcode.starts_with("tcgen05.fence")
-        && leads_only_to(text, mutant.line, &harmless, &meets)
+    leads_only_to(text, line, &harmless, &meets)
 }
 
 /// Other instructions that order the same.

@@ -5,13 +5,15 @@ use heist_filetests::{Action, Case, Findings, OnGpu, Run, TestFile};
 use heist_kernels::synthetic::{Parameters, Synthetic, Workload, build};
 use heist_kernels::{Job, Step, Target, Work, catalogue};
 use heist_ptx::Source;
+use heist_ptx::arch::Gpu;
 use heist_sched::Schedule;
 use heist_sim::{Device, Options, Program};
 use std::fmt::Display;
 
 /// The launches of a kernel in words: its name, its settings, where it runs (`on=sim:h200`), for how
-/// many multiprocessors it is made (`sms=2`: then a block has several tiles of a small problem), and
-/// last its schedule (`schedule=ticket late max-steals(2)`), if not its own.
+/// many multiprocessors it is made (`sms=2`: the device then has no more, so that a block has several tiles of
+/// a small problem, also where it is launch control that hands them out), and last its schedule
+/// (`schedule=ticket late max-steals(2)`), if not its own.
 pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
     let (before, schedule) = match words.split_once("schedule=") {
         Some((before, schedule)) => (before, Some(schedule.parse::<Schedule>().map_err(told)?)),
@@ -22,16 +24,16 @@ pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
         let at = settings.iter().position(|word| word.starts_with(name))?;
         Some(&settings.remove(at)[name.len()..])
     };
-    let device = Device::named(take("on=").unwrap_or("sim:h200")).map_err(told)?;
-    let sms = take("sms=").map(str::parse::<u32>);
-    let sms = sms.transpose().map_err(told)?;
+    let on = take("on=").unwrap_or("sim:h200");
+    let on = take("sms=").map_or_else(|| on.to_owned(), |sms| format!("{on}/{sms}"));
+    let device = device_named(&on)?;
     if settings.is_empty() {
         return Err("a kernel has a name".to_owned());
     }
     let name = settings.remove(0);
     let target = Target {
         arch: device.gpu().arch,
-        sms: sms.unwrap_or(device.gpu().sms),
+        sms: device.gpu().sms,
     };
     let mut job = match name.parse::<Workload>() {
         Ok(workload) => {
@@ -55,7 +57,7 @@ pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
             launch: step.launch,
             arguments,
             expects: Vec::new(),
-            device: Some(device.to_string()),
+            device: Some(on.clone()),
             seed: None,
             explore: None,
             chaos: false,
@@ -73,6 +75,23 @@ pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
         job.absorb(&ran.outcome);
     }
     Ok(files)
+}
+
+/// A simulated device by its name, `sim:b200`, or one with fewer multiprocessors, `sim:b200/2`.
+pub(crate) fn device_named(name: &str) -> Result<Device, String> {
+    let Some((name, sms)) = name.split_once('/') else {
+        return Device::named(name).map_err(told);
+    };
+    let device = Device::named(name).map_err(told)?;
+    let sms = sms
+        .parse::<u32>()
+        .ok()
+        .filter(|sms| (1..=device.gpu().sms).contains(sms));
+    let sms = sms.ok_or_else(|| format!("{name} has 1 to {} multiprocessors", device.gpu().sms))?;
+    Ok(Device::of(Gpu {
+        sms,
+        ..*device.gpu()
+    }))
 }
 
 /// Few and small tiles: enough for blocks to take more than one, and to find none left.
@@ -122,9 +141,16 @@ mod tests {
     }
 
     #[test]
+    fn a_device_may_have_fewer_multiprocessors() {
+        assert_eq!(device_named("sim:b200/2").unwrap().gpu().sms, 2);
+        assert_eq!(device_named("sim:b200").unwrap().gpu().sms, 148);
+    }
+
+    #[test]
     fn what_is_no_kernel_says_why() {
         assert!(files("gemn").unwrap_err().contains("there is no kernel"));
         assert!(files("gemm on=sim:x1").is_err() && files("gemm sms=some").is_err());
+        assert!(device_named("sim:h200/0").is_err() && device_named("sim:h200/133").is_err());
         assert!(files("uniform schedule=of-its-own").is_err());
     }
 }

@@ -30,14 +30,15 @@ const SILENT: &[&str] = &[
 /// ends. Threads may meet at a barrier of which `meets_only_at` says that all who meet there meet at its
 /// line: what comes behind it is then known for all of them. False where it can't be told.
 pub(crate) fn is_last(text: &str, line: usize, meets_only_at: &dyn Fn(usize) -> bool) -> bool {
-    leads_only_to(text, line, &|_| false, meets_only_at)
+    leads_only_to(text, line, &|_, _| false, meets_only_at)
 }
 
-/// [`is_last`] but for opcodes of which `harmless` says that they do not matter.
+/// [`is_last`] but for lines, counted from 1, and their opcodes of which `harmless` says that they do not
+/// matter.
 pub(crate) fn leads_only_to(
     text: &str,
     line: usize,
-    harmless: &dyn Fn(&str) -> bool,
+    harmless: &dyn Fn(usize, &str) -> bool,
     meets_only_at: &dyn Fn(usize) -> bool,
 ) -> bool {
     let lines: Vec<&str> = text.lines().map(code).collect();
@@ -76,7 +77,9 @@ pub(crate) fn leads_only_to(
                     open.push(at + 1);
                 }
             }
-            None if instruction(whole).is_some_and(|one| harmless(one.opcode)) => open.push(at + 1),
+            None if instruction(whole).is_some_and(|one| harmless(at + 1, one.opcode)) => {
+                open.push(at + 1);
+            }
             Some(Step::Meet) | None => return false,
         }
     }
@@ -186,7 +189,7 @@ again:
         assert!(!is_last(&with("call f, ()"), 9, &|_| true));
         assert!(is_last(&with("bar.sync 0"), 9, &|line| line == 12));
         assert!(!is_last(&with("bar.sync 0"), 9, &|_| false));
-        let stores = |opcode: &str| opcode.starts_with("st.");
+        let stores = |line, opcode: &str| line == 12 && opcode.starts_with("st.");
         let stored = with("st.global.u32 [d], r");
         assert!(!is_last(&stored, 9, &|_| true));
         assert!(leads_only_to(&stored, 9, &stores, &|_| false));

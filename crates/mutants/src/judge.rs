@@ -1,10 +1,13 @@
 //! Whether a mutant is killed: by the static rules, by a run, or by its results.
 
+use crate::family::device_named;
 use crate::flow::renumbered;
 use crate::mutation::Mutant;
 use crate::order::{
-    raced_to, trapped, unordered, without_barriers_above, without_flags, without_warp_barriers,
+    raced_to, trapped, unordered, without, without_barriers_above, without_flags,
+    without_warp_barriers,
 };
+use crate::probe;
 use heist_filetests::{Action, Run, TestFile, compare};
 use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
@@ -47,7 +50,7 @@ pub(crate) struct Original<'f> {
 
 fn device(run: &Run, module: &Module) -> Option<Device> {
     if let Some(name) = &run.device {
-        return Device::named(name).ok();
+        return device_named(name).ok();
     }
     let arch = Arch::parse(&module.target.arch);
     let gpus = [Gpu::H200, Gpu::B200, Gpu::RTX5090, Gpu::L4, Gpu::A100];
@@ -205,6 +208,28 @@ impl<'f> Original<'f> {
     pub(crate) fn needs_no_warp_barrier(&self) -> bool {
         let found = self.findings(&without_warp_barriers(self.text()));
         found.is_some_and(|found| found.is_empty())
+    }
+
+    /// Whether nothing is found without what a line orders.
+    pub(crate) fn stands_without(&self, line: usize) -> bool {
+        let found = without(self.text(), line).and_then(|text| self.findings(&text));
+        found.is_some_and(|found| found.is_empty())
+    }
+
+    /// Whether it does not come by a mutant's warp barrier, or two lanes are seen apart in its place: a race
+    /// that is put there is found, and with the barrier it is not.
+    pub(crate) fn sees_lanes_apart(&self, mutant: &Mutant) -> bool {
+        let threads = self.run.launch.grid.count() * self.run.launch.block.count();
+        if threads > probe::THREADS {
+            return false;
+        }
+        let found_there = |kept: bool| {
+            let text = probe::around_warp_barrier(self.text(), mutant.line, kept)?;
+            let found = self.findings(&text)?;
+            Some(found.iter().any(|one| one.line == mutant.line))
+        };
+        !self.comes_by(&mutant.probe)
+            || found_there(false) == Some(true) && found_there(true) == Some(false)
     }
 
     /// Whether the trap of a line is what stops a text.

@@ -2,7 +2,7 @@
 //! survive.
 //!
 //! ```text
-//! heist-mutants [--values] [--explained] [--only TEXT] [--every N [--from K]] [--schedules N] [--kernel WORDS]... [PATH...]
+//! heist-mutants [--values] [--explained] [--only TEXT] [--every N [--from K]] [--schedules N] [--texts FOLDER] [--kernel WORDS]... [PATH...]
 //! ```
 //!
 //! Every file whose launches are clean is taken (`rules`, `cases` and `corpus` unless paths
@@ -13,7 +13,8 @@
 //! are flipped and constants are incremented instead, and the results must differ. Whether a survivor
 //! is as right as the original is decided by [`equivalence`]; what that can't decide is listed in
 //! `explained.txt` with the reason. Both are printed with `--explained`; all others are always printed,
-//! and the status is 1.
+//! and the status is 1. `--texts` writes the PTX of our own kernels into a folder, where the lines of what is
+//! printed can be looked up.
 
 mod equivalence;
 mod family;
@@ -21,6 +22,7 @@ mod flow;
 mod judge;
 mod mutation;
 mod order;
+mod probe;
 
 use equivalence::Redundant;
 use heist_filetests::{TestFile, find_files, read_directives};
@@ -28,7 +30,7 @@ use heist_ptx::Source;
 use judge::{Fate, Original, Place};
 use mutation::MutationKind;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
 
@@ -48,6 +50,8 @@ struct Wish {
     schedules: u64,
     /// Kernels of our own, in words.
     kernels: Vec<String>,
+    /// Where their PTX is written to.
+    texts: Option<PathBuf>,
     paths: Vec<PathBuf>,
 }
 
@@ -61,6 +65,7 @@ impl Wish {
             from: 0,
             schedules: 4,
             kernels: Vec::new(),
+            texts: None,
             paths: Vec::new(),
         };
         while let Some(word) = words.next() {
@@ -80,6 +85,7 @@ impl Wish {
                 "--every" => wish.every = number(value()?)?.max(1) as usize,
                 "--from" => wish.from = number(value()?)? as usize,
                 "--kernel" => wish.kernels.push(value()?),
+                "--texts" => wish.texts = Some(value()?.into()),
                 "--schedules" => wish.schedules = number(value()?)?.into(),
                 other if other.starts_with('-') => {
                     return Err(format!("there is no option `{other}`"));
@@ -103,7 +109,11 @@ impl Wish {
         });
         let mut files: Vec<TestFile> = read.collect();
         for words in &self.kernels {
-            files.extend(family::files(words)?);
+            let own = family::files(words)?;
+            if let Some(folder) = &self.texts {
+                own.iter().try_for_each(|file| write(folder, file))?;
+            }
+            files.extend(own);
         }
         let wanted = |file: &TestFile| match &self.only {
             Some(only) => file.source.name().contains(only.as_str()),
@@ -112,6 +122,15 @@ impl Wish {
         files.retain(wanted);
         Ok(files)
     }
+}
+
+/// Writes the text of a file under its name, which may have any sign in it.
+fn write(folder: &Path, file: &TestFile) -> Result<(), String> {
+    let plain = |sign: char| if sign.is_ascii_alphanumeric() { sign } else { '-' };
+    let name: String = file.source.name().chars().map(plain).collect();
+    let path = folder.join(name + ".ptx");
+    let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, file.source.text()));
+    written.map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// The number of mutants of each fate.
