@@ -126,7 +126,13 @@ impl Wish {
 
 /// Writes the text of a file under its name, which may have any sign in it.
 fn write(folder: &Path, file: &TestFile) -> Result<(), String> {
-    let plain = |sign: char| if sign.is_ascii_alphanumeric() { sign } else { '-' };
+    let plain = |sign: char| {
+        if sign.is_ascii_alphanumeric() {
+            sign
+        } else {
+            '-'
+        }
+    };
     let name: String = file.source.name().chars().map(plain).collect();
     let path = folder.join(name + ".ptx");
     let written = fs::create_dir_all(folder).and_then(|()| fs::write(&path, file.source.text()));

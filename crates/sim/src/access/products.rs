@@ -2,7 +2,8 @@
 //!
 //! In kernels with `wgmma` the registers of every instruction are compared with those of the
 //! products in flight. Registers that ordinary instructions wrote since the last `wgmma.fence` are
-//! remembered: a product must not use them.
+//! remembered: a product must not use them. So are results of products that
+//! they read: another product must not overwrite them.
 
 use super::context::Cx;
 use crate::code::Touched;
@@ -24,6 +25,15 @@ pub(crate) fn note(cx: &mut Cx<'_>) {
             .writes
             .iter()
             .for_each(|number| products.written.insert(row(number)));
+    }
+    for row in touched.reads.iter().map(row) {
+        // A copy of what is in flight is the same register to an assembler.
+        if products.results.has(row) && !(touched.moves && products.flying.has(row)) {
+            products.looked_at.insert(row);
+        }
+    }
+    for row in touched.writes.iter().map(row) {
+        products.results.remove(row);
     }
     if !products.loading.is_empty() {
         note_loading(cx, touched);

@@ -22,6 +22,8 @@ pub(crate) struct Trail {
     pub(crate) place: Option<ClusterRegister>,
     /// The coordinates of a granted cluster that it writes: axis and row.
     pub(crate) first: Vec<(Axis, u32)>,
+    /// Whether it is a shuffle whose mask may leave lanes out.
+    pub(crate) shuffles: bool,
     /// Where it goes, if it is a strong load or store; none for an atomic.
     pub(crate) strong: Option<Strong>,
 }

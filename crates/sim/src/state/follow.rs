@@ -57,9 +57,18 @@ pub(crate) enum ClusterRegister {
 pub(crate) struct Followed {
     /// Lanes in which it has a value.
     pub(crate) set: Mask,
-    /// For the other lanes: the instruction that read an uninitialised register, and the number of
-    /// that register.
-    pub(crate) origin: Option<(u32, u32)>,
+    /// For the other lanes.
+    pub(crate) origin: Option<Origin>,
+}
+
+/// Where a value comes from that is not defined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The instruction that read it first.
+    pub(crate) pc: u32,
+    /// The number of the uninitialised register; none where a shuffle took it from a lane that takes no
+    /// part.
+    pub(crate) register: Option<u32>,
 }
 
 /// A strong load whose value may lack another thread's write.

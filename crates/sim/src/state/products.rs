@@ -43,6 +43,13 @@ impl Rows {
             .is_some_and(|word| word >> (row % 64) & 1 != 0)
     }
 
+    #[inline]
+    pub(crate) fn remove(&mut self, row: u32) {
+        if let Some(word) = self.0.get_mut(row as usize / 64) {
+            *word &= !(1 << (row % 64));
+        }
+    }
+
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -60,8 +67,11 @@ pub(crate) struct Products {
     pub(crate) groups: u64,
     /// Whether there has been a `wgmma.fence`.
     pub(crate) fenced: bool,
-    /// Rows written by ordinary instructions since the last one.
+    /// Rows written by ordinary instructions since the last one, and rows with results that they read.
     pub(crate) written: Rows,
+    pub(crate) looked_at: Rows,
+    /// Rows with the results of products that were waited for.
+    pub(crate) results: Rows,
     /// Rows that products in flight write, and those that they read.
     pub(crate) flying: Rows,
     pub(crate) read: Rows,
@@ -122,6 +132,7 @@ impl Products {
     pub(crate) fn fence(&mut self) {
         self.fenced = true;
         self.written.clear();
+        self.looked_at.clear();
     }
 
     pub(crate) fn commit(&mut self) {

@@ -109,6 +109,9 @@ pub(crate) struct Warp {
     pub(crate) carry: Mask,
     /// Which lanes have written the followed registers.
     pub(crate) unset: Vec<super::follow::Followed>,
+    /// While a shuffle runs whose results are followed: the lane that each lane's value comes from, if that
+    /// takes part.
+    pub(crate) shuffled: Option<[Option<u8>; crate::lanes::LANES]>,
     /// The origins of followed registers, see [`crate::watch::lineage`].
     pub(crate) lineage: Vec<[super::follow::Stock; crate::lanes::LANES]>,
     /// While a grant is decoded whose id is followed: which one each lane has.
@@ -221,6 +224,7 @@ impl Warp {
             preds: vec![0; entry.preds as usize],
             carry: 0,
             unset: vec![Default::default(); code.watched.unset.len()],
+            shuffled: None,
             decoding: None,
             lineage: vec![[Default::default(); crate::lanes::LANES]; code.watched.lineage],
             updates: vec![[None; crate::lanes::LANES]; code.watched.updates],

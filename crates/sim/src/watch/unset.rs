@@ -1,17 +1,19 @@
-//! Reads of uninitialised registers.
+//! Reads of uninitialised registers, and of what a shuffle takes from a lane that takes no part.
 //!
 //! A data-flow analysis finds the reads that some path reaches without a write. Most kernels have
 //! none. Where there is one, the path may be infeasible, or the value unused: compilers compute on
 //! elements that were not loaded, and do not store the results. So these registers, and values
 //! computed from them, are followed lane by lane at run time, and one is reported when it has an
-//! effect: in a store, an address or a branch.
+//! effect: in a store, an address or a branch. A shuffle gives an undefined value as well where its mask leaves
+//! the source out; reductions over a part of a warp make many, and use none.
 
 use super::body::{Body, around};
 use crate::access::context::Cx;
 use crate::code::Flow;
 use crate::decode::trail::{Role, Trail};
 use crate::engine::executable::Instr;
-use crate::lanes::Mask;
+use crate::lanes::{LANES, Mask, each};
+use crate::state::follow::{Followed, Origin};
 use heist_ptx::analysis::{Touched, live_at_entry};
 use heist_ptx::{Name, rule};
 use rustc_hash::FxHashMap;
@@ -30,6 +32,10 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
     };
     for row in live_at_entry(body.graph, |at| touched(&body.trails[at])) {
         follow(row, &mut numbers);
+    }
+    for trail in body.trails.iter().filter(|trail| trail.shuffles) {
+        let made = trail.writes.iter();
+        made.for_each(|&row| follow(row, &mut numbers));
     }
     if numbers.is_empty() {
         return Vec::new();
@@ -60,7 +66,17 @@ pub(super) fn wrap(body: &mut Body<'_>) -> Vec<Name> {
             Role::Moves => trail.reads.len() > 1,
             _ => false,
         };
-        if !reads.is_empty() || !writes.is_empty() {
+        if trail.shuffles {
+            let value = trail.reads.first();
+            let value = value.and_then(|row| numbers.get(row).copied());
+            around(op, |inner| {
+                Box::new(Shuffle {
+                    inner,
+                    value,
+                    writes,
+                })
+            });
+        } else if !reads.is_empty() || !writes.is_empty() {
             around(op, |inner| {
                 Box::new(Follow {
                     inner,
@@ -109,7 +125,10 @@ impl Instr for Follow {
             let read = cx.warp.unset[number as usize];
             if mask & !read.set != 0 {
                 missing |= mask & !read.set;
-                origin = origin.or(read.origin).or(Some((cx.pc(), number)));
+                origin = origin.or(read.origin).or(Some(Origin {
+                    pc: cx.pc(),
+                    register: Some(number),
+                }));
             }
         }
         if self.packs == Some(false) {
@@ -120,7 +139,7 @@ impl Instr for Follow {
             }
         }
         if let (false, Some(origin)) = (self.pure, origin) {
-            if cx.machine.options.checks.unwritten {
+            if cx.machine.options.checks.unwritten || origin.register.is_none() {
                 report(cx, missing, origin);
             }
             // Once is enough for what comes of it.
@@ -129,19 +148,70 @@ impl Instr for Follow {
             }
             missing = 0;
         }
-        for &number in &self.writes {
-            let written = &mut cx.warp.unset[number as usize];
-            written.set = written.set & !mask | mask & !missing;
-            written.origin = origin;
-        }
+        write(cx, &self.writes, (mask, missing), origin);
         self.inner.step(cx)
     }
 }
 
-/// Reports the effect of an uninitialised register, where it was read first.
+/// A shuffle whose mask may leave lanes out.
+struct Shuffle {
+    inner: Box<dyn Instr>,
+    /// The followed register whose values it passes on.
+    value: Option<u32>,
+    writes: Vec<u32>,
+}
+
+impl Instr for Shuffle {
+    fn step(&self, cx: &mut Cx<'_>) -> Flow {
+        let pc = cx.pc();
+        let passed = self.value.map(|number| cx.warp.unset[number as usize]);
+        cx.warp.shuffled = Some([None; LANES]);
+        let flow = self.inner.step(cx);
+        let Some(sources) = cx.warp.shuffled.take() else {
+            return flow;
+        };
+        if !matches!(flow, Flow::Next) {
+            return flow;
+        }
+        let (mut missing, mut origin) = (0, None);
+        for lane in each(cx.mask) {
+            let unset = |one: &Followed| sources[lane].is_some_and(|from| one.set >> from & 1 == 0);
+            if sources[lane].is_none() {
+                missing |= 1 << lane;
+                origin = Some(Origin { pc, register: None });
+            } else if let Some(passed) = passed.filter(unset) {
+                missing |= 1 << lane;
+                origin = origin.or(passed.origin);
+            }
+        }
+        write(cx, &self.writes, (cx.mask, missing), origin);
+        flow
+    }
+}
+
+/// Notes which of the lanes that write followed registers have no value for them.
+fn write(cx: &mut Cx<'_>, rows: &[u32], (mask, missing): (Mask, Mask), origin: Option<Origin>) {
+    for &number in rows {
+        let written = &mut cx.warp.unset[number as usize];
+        written.set = written.set & !mask | mask & !missing;
+        written.origin = origin;
+    }
+}
+
+/// Reports the effect of a value that is not defined, where it was read first.
 #[cold]
-fn report(cx: &mut Cx<'_>, lanes: Mask, (pc, number): (u32, u32)) {
+fn report(cx: &mut Cx<'_>, lanes: Mask, Origin { pc, register }: Origin) {
     let here = std::mem::replace(&mut cx.fragment.pc, pc);
+    let Some(number) = register else {
+        cx.report(rule::INACTIVE_LANE, lanes, |cx, mut told| {
+            told.message =
+                "takes a value from a lane that takes no part: the value is not defined".to_owned();
+            told.other(cx.code.span(here), "what comes of it has an effect here")
+                .help("shuffle from lanes that are in the mask and run the instruction")
+        });
+        cx.fragment.pc = here;
+        return;
+    };
     cx.report(rule::REGISTER_UNWRITTEN, lanes, |cx, mut told| {
         told.message = match cx.code.watched.unset.get(number as usize) {
             Some(name) if !name.is_empty() => {

@@ -128,6 +128,11 @@ fn shfl(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         .get(4)
         .map(|mask| d.src(mask, ScalarType::B32))
         .transpose()?;
+    let names_all = |mask| {
+        d.immediate(mask)
+            .is_some_and(|bits| bits as Mask == Mask::MAX)
+    };
+    d.trail.shuffles = o.get(4).is_some_and(|mask| !names_all(mask));
     let mode = mods
         .all
         .iter()
@@ -156,9 +161,15 @@ fn shfl(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
                 inactive |= 1 << lane;
             }
         }
-        if inactive != 0 {
-            let lane = first(inactive);
-            let (from, _) = mode.source(lane as u32, by[lane], clamps[lane]);
+        let source = |lane: usize| mode.source(lane as u32, by[lane], clamps[lane]).0;
+        if let Some(shuffled) = &mut cx.warp.shuffled {
+            // The value may not be used.
+            for lane in each(cx.mask) {
+                let takes_part = inactive >> lane & 1 == 0;
+                shuffled[lane] = takes_part.then_some(source(lane) as u8 & 31);
+            }
+        } else if inactive != 0 {
+            let from = source(first(inactive));
             cx.report(rule::INACTIVE_LANE, inactive, |_, mut told| {
                 told.message = format!(
                     "takes a value from lane {from}, which takes no part: the value is not defined"

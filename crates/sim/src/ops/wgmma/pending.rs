@@ -23,30 +23,35 @@ pub(super) fn check_sources(cx: &mut Cx<'_>, rows: &[u32]) {
             "multiplies a register that a wgmma in flight is going to write",
         );
     }
-    check_fence(cx, rows);
+    check_fence(cx, rows, false);
 }
 
-/// Reports registers written since the last fence.
-fn check_fence(cx: &mut Cx<'_>, rows: &[u32]) {
+/// Reports registers written since the last fence, and where they are overwritten those that were read.
+fn check_fence(cx: &mut Cx<'_>, rows: &[u32], overwrites: bool) {
     let products = &cx.warp.products;
     let fenced = products.fenced;
-    if fenced && !rows.iter().any(|&row| products.written.has(row)) {
+    let written = rows.iter().any(|&row| products.written.has(row));
+    let read = || overwrites && rows.iter().any(|&row| products.looked_at.has(row));
+    if fenced && !written && !read() {
         return;
     }
     cx.report(rule::WGMMA_FENCE, ALL, |_, mut told| {
-        told.message = if fenced {
-            "registers of this product were written since the last `wgmma.fence`".to_owned()
-        } else {
-            "the first wgmma of the warp comes without `wgmma.fence` before it".to_owned()
-        };
-        told.help("put `wgmma.fence.sync.aligned` between what writes the registers and the wgmma")
+        told.message = match (fenced, written) {
+            (true, true) => "registers of this product were written since the last `wgmma.fence`",
+            (true, false) => {
+                "this product overwrites registers that were read since the last `wgmma.fence`"
+            }
+            (false, _) => "the first wgmma of the warp comes without `wgmma.fence` before it",
+        }
+        .to_owned();
+        told.help("put `wgmma.fence.sync.aligned` between what uses the registers and the wgmma")
     });
 }
 
 /// The accumulators before a product: what the last product in flight makes of
 /// them, or what the registers hold.
 pub(super) fn accumulators(cx: &mut Cx<'_>, rows: &[u32], slots: &[Slot]) -> Vec<[u32; LANES]> {
-    check_fence(cx, rows);
+    check_fence(cx, rows, true);
     let products = &cx.warp.products;
     let mut other = None;
     for product in products.pending.iter().rev() {
@@ -127,6 +132,8 @@ pub(super) fn wait(cx: &mut Cx<'_>, most: u64) -> Flow {
     products.refresh();
     for product in done {
         cx.warp.advance(product.done);
+        let results = &mut cx.warp.products.results;
+        product.rows.iter().for_each(|&row| results.insert(row));
         let copies = product.copies.iter().map(|&(row, result)| (row, result));
         let own = product.rows.iter().copied().zip(0..);
         for (row, values) in own
