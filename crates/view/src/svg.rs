@@ -17,8 +17,8 @@ const TOP: f64 = 76.0;
 const CURVE: f64 = 90.0;
 /// How many rows a picture has at most.
 const MOST_ROWS: usize = 16;
-/// The height of the line that says what stopped a run.
-const CAPTION: f64 = 26.0;
+/// The height of the two lines that say what stopped a run.
+const CAPTION: f64 = 46.0;
 const BLOCK: &str = "#66ccee";
 const WAITING: &str = "#999999";
 
@@ -62,13 +62,14 @@ pub fn svg(run: &Run<'_>) -> String {
             None => "",
         }
     );
-    // Whole sentences below the axis, as a caption: they are long.
-    if let Some(stop) = run.stop() {
+    // Below the axis, as a caption: a line for each sentence.
+    let stop = run.stop().unwrap_or_default();
+    for (line, sentence) in stop.split_inclusive(". ").enumerate() {
         let _ = writeln!(
             out,
             "<text x=\"{LEFT}\" y=\"{:.1}\" font-size=\"14\" fill=\"#aa3333\">{}</text>",
-            height - CAPTION + 14.0,
-            escape(&stop)
+            height - CAPTION + 14.0 + 20.0 * line as f64,
+            escape(sentence.trim_end())
         );
     }
     legend(&mut out, trace);
