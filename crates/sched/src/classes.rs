@@ -206,6 +206,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn classes_have_names() {
+        let names = Class::ALL.map(|class| class.to_string());
+        assert_eq!(names, ["urgent", "normal", "background"]);
+    }
+
+    #[test]
     fn every_class_has_its_share_of_a_round() {
         for shares in [[12, 3, 1], [16, 0, 0], [5, 5, 6], [0, 0, 16], [8, 8, 0]] {
             let classes = Classes::new(Vec::new()).shares(shares).unwrap();

@@ -119,6 +119,19 @@ fn shipped_policies_are_named_by_the_text_that_makes_them() {
 }
 
 #[test]
+fn a_name_that_is_like_none_gets_the_list_of_all() {
+    let error = "fifo"
+        .parse::<AnyPolicy>()
+        .expect_err("no policy")
+        .to_string();
+    assert!(error.contains("there is no policy `fifo`; there are "));
+    assert!(!error.contains("did you mean"), "{error}");
+    for entry in Catalogue::standard().entries() {
+        assert!(error.contains(entry.name), "{error}");
+    }
+}
+
+#[test]
 fn errors_say_what_where_and_what_else() {
     let cases = [
         (
