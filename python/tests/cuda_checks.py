@@ -486,7 +486,7 @@ def refusals():
     for call, error in [
         (lambda: ht.mm(randn(8, 16), torch.zeros(16, 8, dtype=BF16)), (ValueError, RuntimeError)),
         (lambda: ht.mm(randn(9 * 16)[1:129].view(8, 16), randn(16, 8)), ValueError),
-        (lambda: ht.scaled_dot_product_attention(*(randn(1, 1, 8, 20),) * 3), heist.UnsupportedError),
+        (lambda: ht.scaled_dot_product_attention(*(randn(1, 1, 8, 272),) * 3), heist.UnsupportedError),
         (lambda: ht.mm(randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
         (lambda: ht.linear(randn(1 << 19, 16), randn(1 << 19, 16)), torch.OutOfMemoryError),
         (lambda: ht.addmm(randn(1), randn(1 << 19, 16), randn(16, 1 << 19)), torch.OutOfMemoryError),
