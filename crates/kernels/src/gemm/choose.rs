@@ -14,7 +14,7 @@
 //! * **Split-K**: the partial sums are written, and read again by a second launch.
 //!
 //! The constants were fitted to times that an H200 took: those of memory, latency and split-K to 1480 of 50
-//! shapes, those of a step and a tile to 2212 of 40 shapes of one to four waves, 36 of them drawn at random, in up
+//! shapes, those of a step and a tile to 2212 of 40 shapes of one to four waves, 29 of them drawn at random, in up
 //! to 141 tile shapes each, where what they choose took 1.02 times as long as the best in the mean and 1.10 times at worst
 //! (`gemm_tiles`, in docs/measurements.md). They are of Hopper, which is the only architecture with
 //! warpgroups.
