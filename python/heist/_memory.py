@@ -131,11 +131,15 @@ class Allocations:
         if memory.table is not None or memory.len > 8 * _MOST_POINTERS or memory.len % 8 or not memory.len:
             return
         words = (ctypes.c_uint64 * (memory.len // 8)).from_address(memory.host)
-        if not any(word >> 32 for word in words) or any(word >> 47 for word in words):
+        if not any(words) or any(word >> 47 for word in words):
             return
         alive = storages()
         found = [inside(alive, word) for word in words]
         if any(word and place is None for word, place in zip(words, found)):
+            return
+        # Small numbers may be indices. They are addresses, in a Python whose heap lies low, where each
+        # is the first byte of a storage.
+        if not any(word >> 32 for word in words) and any(place and place[0] != word for word, place in zip(words, found)):
             return
         copy = (ctypes.c_uint64 * len(words))(*words)
         for index, (word, place) in enumerate(zip(words, found)):

@@ -1,5 +1,7 @@
 """Triton kernels as they are, on simulated GPUs: right against their references, and silent."""
 
+import mmap
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -10,6 +12,7 @@ import triton_kernels as kernels  # noqa: E402
 
 import heist  # noqa: E402
 import heist.triton  # noqa: E402
+from heist._memory import Allocations  # noqa: E402
 
 VERSION = tuple(map(int, kernels.triton.__version__.split(".")[:2]))
 
@@ -97,6 +100,25 @@ def test_grouped_matmul_through_tables_of_pointers(gpu):
     a, b = [halves(m, k) for m, k, _ in sizes], [halves(k, n) for _, k, n in sizes]
     for got, x, y in zip(kernels.grouped_matmul(a, b), a, b):
         close(got, x.float() @ y.float())
+
+
+def test_pointers_of_a_low_heap_are_followed_and_indices_are_not():
+    # A Python that is not position-independent has its heap below 4 GiB.
+    low = 0x40  # MAP_32BIT
+    room = mmap.mmap(-1, 8192, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | low)
+    tensors = [torch.frombuffer(room, dtype=torch.float32, count=8, offset=at) for at in (0, 4096)]
+    firsts = [tensor.data_ptr() for tensor in tensors]
+    if max(firsts) >> 32:
+        pytest.skip("this system does not map memory low when asked to")
+    for words, are_pointers in ((firsts, True), ([firsts[0], 0], True), ([first + 4 for first in firsts], False)):
+        table = torch.tensor(words)
+        allocations = Allocations({})
+        _, memory = allocations.address("table", table)
+        allocations.follow("table", table, memory)
+        assert (memory.table is not None) == are_pointers, words
+        assert len(allocations.list) == 1 + sum(word > 0 for word in words) * are_pointers
+        allocations.finish([None] * len(allocations.list))
+        assert table.tolist() == words
 
 
 def test_persistent_matmul(gpu):
