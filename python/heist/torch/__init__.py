@@ -22,6 +22,12 @@ from ._flash import (
     scaled_dot_product_attention,
 )
 from ._cache import flash_attn_with_kvcache
+from ._qkv import (
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_kvpacked_func,
+    flash_attn_varlen_qkvpacked_func,
+)
 from ._batches import bmm, scaled_mm
 from ._device import Tuned, answers, empty_cache, simulate, tuned
 from ._experts import fused_experts
@@ -41,7 +47,11 @@ __all__ = [
     "bmm",
     "empty_cache",
     "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_varlen_kvpacked_func",
+    "flash_attn_varlen_qkvpacked_func",
     "flash_attn_with_kvcache",
     "flash_mla_with_kvcache",
     "fused_experts",

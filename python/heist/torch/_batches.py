@@ -20,6 +20,7 @@ from ._device import (
     wants_gradient,
 )
 from ._library import CODES, Gradient, call, define, remember
+from ._modes import prepared
 from ._products import _fits, _input, _number, _output, _result, _tf32
 
 #: 8-bit floats, as the kernels name them.
@@ -129,6 +130,7 @@ def bmm(
     """
     what = "bmm"
     tensors_only(what, input=input, mat2=mat2)
+    input, mat2 = prepared(what, input, mat2)
     number = () if out_dtype is None else _number(what, input, out_dtype)
     if wants_gradient(input, mat2):
         no_policy(what, policy)

@@ -15,6 +15,7 @@ from ._flash import refuse, window
 from ._gradient import HOW, QKV
 from ._layout import check_cache, check_lengths, scale_of, without_defaults
 from ._library import call, define
+from ._rotary import check_rotary, rotate
 from ._scores import scores_of
 
 # --- Operations over a cache that is not one of pages -----------------------------
@@ -85,6 +86,10 @@ def flash_attn_with_kvcache(
     Lengths stay on the device. Scores are changed as by :func:`flash_attn_func`, over a cache of the
     queries' type.
 
+    With ``rotary_cos`` and ``rotary_sin`` (positions, half of the elements that are rotated) queries and new keys are rotated for
+    their places in the sequence first, by PyTorch's kernels: queries under a mask one after the other, and without one all for the place of
+    the first new key. ``cache_batch_idx`` (int32) says which sequence of the cache each sequence of the batch is; its room is a multiple of 8 then.
+
     The cache may be of ``torch.float8_e4m3fn``, half the bytes to read: what it has in it times
     ``k_descale`` and ``v_descale`` (float32, one number or one for each key head; (batch, heads) where all
     sequences have the same, as ``expand`` makes it) are the keys and the values. New keys and
@@ -99,17 +104,17 @@ def flash_attn_with_kvcache(
     what = "flash_attn_with_kvcache"
     if not (isinstance(q, Tensor) and isinstance(k_cache, Tensor) and isinstance(v_cache, Tensor)):
         tensors_only(what, q=q, k_cache=k_cache, v_cache=v_cache)
-    if not (rotary_cos is None and rotary_sin is None and cache_batch_idx is None and cache_leftpad is None):
-        supported = (
-            "k, v, cache_seqlens, block_table, softmax_scale, causal, window_size, softcap, alibi_slopes, sinks, return_softmax_lse, "
-            "k_descale and v_descale are"
-        )
-        refuse(
-            what, supported, rotary_cos=(rotary_cos is not None, rotary_cos), rotary_sin=(rotary_sin is not None, rotary_sin),
-            cache_batch_idx=(cache_batch_idx is not None, cache_batch_idx),
-            cache_leftpad=(cache_leftpad is not None, cache_leftpad),
-        )  # fmt: skip
+    if cache_leftpad is not None:
+        supported = "sequences begin at the first row of their cache: leave out rows in front of them, or give each its pages by block_table"
+        refuse(what, supported, cache_leftpad=(True, cache_leftpad))
     no_gradient(what, q, k_cache, v_cache, k, v, alibi_slopes, sinks)
+    if cache_batch_idx is not None:
+        k_cache, v_cache, block_table = _chosen(what, q, k_cache, v_cache, cache_batch_idx, block_table)
+    if rotary_cos is not None or rotary_sin is not None:
+        check_rotary(what, q, k, rotary_cos, rotary_sin)
+        # Rows under a mask have a place each.
+        in_order = window(what, window_size, causal) != (False, -1, -1)
+        q, k = _rotated(what, q, k, cache_seqlens, rotary_cos, rotary_sin, rotary_interleaved, in_order)
     if policy is None and not softcap and alibi_slopes is None and sinks is None and k_descale is None and v_descale is None:
         step = _step(what, q, k_cache, v_cache, k, v, cache_seqlens, block_table, softmax_scale, causal, window_size)
         if step is not None:
@@ -202,6 +207,44 @@ def _step(
     if not traced():
         torch.autograd.graph.increment_version((k_cache, v_cache))
     return out
+
+
+def _chosen(what: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, chosen: Any, table: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A cache of which each sequence of the batch has one, as pages with a table of them."""
+    tensors_only(what, cache_batch_idx=chosen)
+    if table is not None:
+        raise ValueError(f"{what}: cache_batch_idx beside block_table; the table says where a sequence is: index its rows instead")
+    if chosen.shape != q.shape[:1] or chosen.dtype not in (torch.int32, torch.int64) or chosen.device != q.device:
+        raise ValueError(
+            f"{what}: cache_batch_idx is {chosen.dtype} of {tuple(chosen.shape)} on {chosen.device}; int32 with one number for each of "
+            f"{q.shape[0]} sequences, on {q.device}, is wanted"
+        )
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if cache.dim() != 4 or not cache.is_contiguous():
+            raise ValueError(f"{what}: {name} is {tuple(cache.shape)}; it must be (sequences, room, heads, elements), and contiguous")
+    room = k_cache.shape[1]
+    size = _page_of(room)
+    if not size:
+        raise UnsupportedError(f"{what}: cache_batch_idx and a cache with room for {room} rows; multiples of 8 are supported")
+    row = room // size
+    pages = chosen.to(torch.int32).unsqueeze(1) * row + numbers(row, torch.int32, q.device)
+    k_cache, v_cache = (cache.view(-1, size, *cache.shape[2:]) for cache in (k_cache, v_cache))
+    return k_cache, v_cache, pages
+
+
+def _rotated(
+    what: str, q: Tensor, k: Any, lengths: Any, cos: Any, sin: Any, interleaved: bool, in_order: bool
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Queries and new keys, rotated for their places in the sequence."""
+    tensors_only(what, k=k)
+    if q.dim() != 4 or k.dim() != 4:
+        raise ValueError(
+            f"{what}: q is {tuple(q.shape)} and k {tuple(k.shape)}; (batch, rows, heads, elements) are wanted where they are rotated"
+        )
+    if not isinstance(lengths, Tensor):
+        lengths = torch.full((q.shape[0],), lengths or 0, dtype=torch.int32, device=q.device)
+    check_lengths(what, q, lengths)
+    return rotate(q, lengths, cos, sin, interleaved, in_order), rotate(k, lengths, cos, sin, interleaved, True)
 
 
 # By device: a tensor without elements, which stands for none.

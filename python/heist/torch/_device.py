@@ -8,6 +8,7 @@ import threading
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from .. import _native
 
@@ -250,11 +251,24 @@ def wants_gradient(*tensors: torch.Tensor | None) -> bool:
 
 def no_gradient(what: str, *tensors: torch.Tensor | None) -> None:
     """Refuses tensors that require a gradient, where there is no backward."""
+    no_tangent(what, *tensors)
     if wants_gradient(*tensors):
         raise UnsupportedError(
             f"{what}: there is no backward for it, and an input requires a gradient; call it under `torch.no_grad()` "
             "or with `.detach()`ed tensors"
         )
+
+
+def no_tangent(what: str, *tensors: torch.Tensor | None) -> None:
+    """Refuses tensors with a tangent, which an operation would lose without a word."""
+    if forward_ad._current_level < 0:
+        return
+    for tensor in tensors:
+        if tensor is not None and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise UnsupportedError(
+                f"{what}: an input has a tangent, and there are no gradients in forward mode (`torch.func.jvp`, "
+                "`torch.autograd.forward_ad`); use `.backward()` or `torch.autograd.grad`, or PyTorch's own function"
+            )
 
 
 def no_policy(what: str, policy: Any) -> None:

@@ -13,9 +13,10 @@ from ._attention import (
 )  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
 from ._gradient import check_heads
-from ._layout import check, scale_of, without_defaults
+from ._layout import check, odd_heads, same_heads, scale_of, without_defaults
 from ._library import Operation, call, cause, is_compiling
 from ._masks import masks_of
+from ._modes import prepared, unusual
 from ._scores import scores_of
 
 _op_sdpa, _direct_sdpa = attend_sdpa.plain, attend_sdpa.direct
@@ -44,10 +45,10 @@ def scaled_dot_product_attention(
     """As ``torch.nn.functional.scaled_dot_product_attention``: (batch, heads, rows,
     elements); ``is_causal`` lets query ``i`` see keys up to ``i``.
 
-    float16 and bfloat16, heads of 16 to 256 elements in steps of 16, of values as many as of
-    keys or fewer (on Hopper's GPUs), fewer key heads with ``enable_gqa``. No mask but the causal one, no dropout. Tensors lie as
+    float16 and bfloat16, heads of up to 256 elements, fewer key heads with ``enable_gqa``. No mask but the causal one, no dropout. Tensors lie as
     (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed;
-    others are copied.
+    others are copied, and so are heads of other than multiples of 16 elements, or of more elements of values than of keys.
+    More or fewer axes in front of the heads are taken, too, and autocast converts.
 
     >>> q = torch.ones(1, 4, 16, 16, dtype=torch.float16)
     >>> kv = torch.ones(1, 2, 16, 16, dtype=torch.float16)
@@ -56,16 +57,34 @@ def scaled_dot_product_attention(
     """
     what = "scaled_dot_product_attention"
     if attn_mask is not None or dropout_p:
-        supported = "is_causal, scale and enable_gqa are"
+        supported = (
+            "is_causal, scale and enable_gqa are; flash_attn_func has windows, prefix_lens, documents and masks of blocks, and "
+            "PyTorch's own function the rest"
+        )
         refuse(what, supported, attn_mask=(attn_mask is not None, attn_mask), dropout_p=(bool(dropout_p), dropout_p))
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         tensors_only(what, query=query, key=key, value=value)
-    if query.dim() == 3 and key.dim() == 3 and value.dim() == 3:
-        query, key, value = (tensor.unsqueeze(0) for tensor in (query, key, value))
-        return scaled_dot_product_attention(
-            query, key, value, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy
-        ).squeeze(0)
-    if torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad):
+    compiling = is_compiling()
+    if compiling or unusual():
+        query, key, value = prepared(what, query, key, value)
+    gradient = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    axes = query.dim()
+    if axes != 4 or key.dim() != 4 or value.dim() != 4:
+        if axes < 2 or axes == 4 or not axes == key.dim() == value.dim():
+            check(what, query, key, value, 1, 2)
+        # What is in front of the heads is the batch; what is not there is one.
+        four = ((None,) * (4 - axes) if axes < 4 else ()) + (...,)
+        own = (t[four] if axes < 4 else t.flatten(0, axes - 4) for t in (query, key, value))
+        out = scaled_dot_product_attention(*own, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy)
+        return out.reshape(*query.shape[:-1], value.shape[-1])
+    dim, values = query.shape[-1], value.shape[-1]
+    if (dim % 16 or dim != values) and odd_heads(query, value, gradient):
+        own = same_heads(query, key, value)
+        if own[0] is not query:
+            factor = dim**-0.5 if scale is None else scale
+            out = scaled_dot_product_attention(*own, is_causal=is_causal, scale=factor, enable_gqa=enable_gqa, policy=policy)
+            return out[..., :values]
+    if gradient:
         no_policy(what, policy)
         query, key, value, factor, causal, left, right = counted(
             query, key, value, is_causal, enable_gqa, scale_of(what, scale)
@@ -75,7 +94,7 @@ def scaled_dot_product_attention(
     if policy is not None:
         return call(attend_sdpa, policy, query, key, value, is_causal, enable_gqa, scale_of(what, scale))
     try:
-        run = _op_sdpa if is_compiling() else _direct_sdpa
+        run = _op_sdpa if compiling else _direct_sdpa
         if scale is not None:
             return run(query, key, value, is_causal, enable_gqa, scale_of(what, scale))
         if enable_gqa:
@@ -106,6 +125,11 @@ def window(what: str, window_size: Any, causal: bool) -> tuple[bool, int, int]:
     if left < 0 and right == 0:
         return True, -1, -1
     return False, left, right
+
+
+def _without_padding(result: Any, dim: int) -> Any:
+    """What a function returns for heads with zeros behind their elements, without those."""
+    return (result[0][..., :dim], *result[1:]) if isinstance(result, tuple) else result[..., :dim]
 
 
 def flash_attn_func(
@@ -153,6 +177,16 @@ def flash_attn_func(
     refuse(what, supported, dropout_p=(bool(dropout_p), dropout_p))
     if not q.dim() == k.dim() == v.dim() == 4:
         check(what, q, k, v, 2, 1)
+    q, k, v = prepared(what, q, k, v)
+    if odd_heads(q, v, wants_gradient(q, k, v)):
+        own = same_heads(q, k, v)
+        if own[0] is not q:
+            scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+            padded = flash_attn_func(
+                *own, dropout_p, scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs, sinks=sinks,
+                prefix_lens=prefix_lens, documents=documents, block_mask=block_mask, block_size=block_size, policy=policy,
+            )  # fmt: skip
+            return _without_padding(padded, v.shape[-1])
     causal, left, right = window(what, window_size, causal)
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     factor = scale_of(what, softmax_scale)
@@ -216,7 +250,22 @@ def flash_attn_varlen_func(
     what = "flash_attn_varlen_func"
     tensors_only(what, q=q, k=k, v=v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k)
     supported = "causal, window_size, softmax_scale, softcap, alibi_slopes, sinks and return_attn_probs are"
-    refuse(what, supported, dropout_p=(bool(dropout_p), dropout_p), block_table=(block_table is not None, block_table))
+    refuse(what, supported, dropout_p=(bool(dropout_p), dropout_p))
+    over_pages = f"{supported}; flash_attn_with_kvcache has pages, for as many queries of each sequence"
+    refuse(what, over_pages, block_table=(block_table is not None, block_table))
+    if not q.dim() == k.dim() == v.dim() == 3:
+        check(what, q, k, v, 1, None)
+    q, k, v = prepared(what, q, k, v)
+    if odd_heads(q, v, wants_gradient(q, k, v)):
+        own = same_heads(q, k, v)
+        if own[0] is not q:
+            scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
+            padded = flash_attn_varlen_func(
+                *own, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p, scale, causal, window_size, softcap, alibi_slopes,
+                deterministic, return_attn_probs, sinks=sinks, prefix_lens=prefix_lens, documents=documents, block_mask=block_mask,
+                block_size=block_size, policy=policy,
+            )  # fmt: skip
+            return _without_padding(padded, v.shape[-1])
     check(what, q, k, v, 1, None)
     causal, left, right = window(what, window_size, causal)
     factor = scale_of(what, softmax_scale)

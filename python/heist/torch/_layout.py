@@ -41,7 +41,7 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: i
             "are supported: pad the last axis"
         )
     if rows is not None and q.shape[0] != k.shape[0]:
-        raise ValueError(f"{what}: a batch of {q.shape[0]} queries and one of {k.shape[0]} keys; make them the same")
+        raise ValueError(f"{what}: a batch of {q.shape[0]} queries and one of {k.shape[0]} keys; repeat one with `.expand(..)`")
     if k.shape[heads] == 0 or q.shape[heads] % k.shape[heads]:
         raise ValueError(
             f"{what}: {q.shape[heads]} query heads over {k.shape[heads]} key heads; the query heads must be a multiple of the key heads"
@@ -52,6 +52,22 @@ def check(what: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, heads: i
                 f"{what}: the elements of a head of {name} are {tensor.stride(-1)} apart, and must follow each other: "
                 f"pass `.contiguous()`"
             )
+
+
+def same_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The same with heads of one size that the kernels have, where there is one. Zeros behind the elements change no score,
+    and of a result only elements that are zero, too. The scale is to be said: it is that of the heads without them."""
+    size = -(-max(q.shape[-1], v.shape[-1]) // 16) * 16
+    if not 0 < size <= 256 or q.shape[-1] != k.shape[-1]:
+        return q, k, v
+    q, k, v = (torch.nn.functional.pad(tensor, (0, size - tensor.shape[-1])) for tensor in (q, k, v))
+    return q, k, v
+
+
+def odd_heads(q: torch.Tensor, v: torch.Tensor, gradient: bool) -> bool:
+    """Whether heads have a size that the kernels do not have, or not with these values."""
+    dim, values = q.shape[-1], v.shape[-1]
+    return bool(dim % 16 or values % 16 or values > dim or (gradient and values != dim)) and dim > 0 and values > 0
 
 
 def axes(heads: int, rows: int | None) -> str:

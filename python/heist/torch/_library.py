@@ -16,6 +16,7 @@ from typing import Any, Callable, NamedTuple
 import torch
 
 from .. import _native
+from ._modes import no_transform
 
 #: The namespace of the operations: ``torch.ops.heist``.
 LIBRARY = torch.library.Library("heist", "DEF")
@@ -84,9 +85,18 @@ def define(
             LIBRARY.impl(f"{name}_train", lambda *given: body(*given[:count]), key)
         torch.library.register_fake(f"heist::{name}_train", lambda *given: fake(*given[:count]), lib=LIBRARY)
         torch.library.register_autograd(f"heist::{name}_train", gradient.backward, setup_context=gradient.keep, lib=LIBRARY)
-        train = getattr(torch.ops.heist, f"{name}_train").default
+        train = _train(name, getattr(torch.ops.heist, f"{name}_train").default)
     plain = getattr(torch.ops.heist, name).default
     return Operation(plain, getattr(plain, "_op", plain), getattr(torch.ops.heist, f"{name}_policy").default, train)
+
+
+def _train(name: str, operation: Any) -> Callable[..., Any]:
+    def train(*arguments: Any) -> Any:
+        if not is_compiling():
+            no_transform(name)
+        return operation(*arguments)
+
+    return train
 
 
 def install() -> str:

@@ -21,6 +21,7 @@ from ._device import (
     wants_gradient,
 )
 from ._library import CODES, Gradient, call, cause, define, is_compiling, remember
+from ._modes import prepared, unusual
 
 #: Activations, and PyTorch's own of each.
 _ACTIVATE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -71,7 +72,7 @@ def _pitch(what: str, name: str, matrix: torch.Tensor) -> tuple[bool, int]:
         return False, along if cols > 1 else max(rows, 1)
     raise ValueError(
         f"{what}: {name} of {rows} x {cols} has strides {down} and {along}; one of them must be 1, and rows must not "
-        f"overlap: pass `{name}.contiguous()`"
+        "overlap: pass it as a copy, `.contiguous()`"
     )
 
 
@@ -295,7 +296,7 @@ def _check_grouped(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor) -> None
     what = "grouped_mm"
     if b.dim() != 3 or a.dim() != 2:
         raise UnsupportedError(
-            f"{what}: mat_a of {a.dim()} and mat_b of {b.dim()} dimensions; 2 and 3 with offs, or 3 and 3 without, are supported"
+            f"{what}: mat_a of {a.dim()} and mat_b of {b.dim()} dimensions; 2 and 3, 3 and 2 or 2 and 2 with offs, or 3 and 3 without, are supported"
         )
     _fits(what, "mat_a", a)
     _fits(what, "mat_b", b)
@@ -464,6 +465,9 @@ def mm(
     """
     if not (isinstance(input, Tensor) and isinstance(mat2, Tensor)):
         tensors_only("mm", input=input, mat2=mat2)
+    compiling = is_compiling()
+    if compiling or unusual():
+        input, mat2 = prepared("mm", input, mat2)
     # Types and sizes are checked where a call is planned, once.
     number = () if out_dtype is None else _number("mm", input, out_dtype)
     if torch.is_grad_enabled() and (input.requires_grad or mat2.requires_grad):
@@ -472,7 +476,7 @@ def mm(
     if policy is not None:
         return call(_multiply, policy, input, mat2, *number)
     try:
-        return (_op_mm if is_compiling() else _direct_mm)(input, mat2, *number)
+        return (_op_mm if compiling else _direct_mm)(input, mat2, *number)
     except RuntimeError as error:
         raise cause(error) from None
 
@@ -495,6 +499,7 @@ def addmm(
     17.0
     """
     tensors_only("addmm", input=input, mat1=mat1, mat2=mat2)
+    input, mat1, mat2 = prepared("addmm", input, mat1, mat2)
     _two("addmm", mat1, mat2)
     _input("addmm", "mat1", mat1)
     number = _activation("addmm", activation)
@@ -531,6 +536,9 @@ def linear(
     what = "linear"
     if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
         tensors_only(what, input=input, weight=weight, bias=input if bias is None else bias)
+    compiling = is_compiling()
+    if compiling or unusual():
+        input, weight, bias = prepared(what, input, weight, bias)
     number = 0 if activation == "none" else _activation(what, activation)
     # Types and sizes are checked where a call is planned, once.
     if wants_gradient(input, weight, bias):
@@ -543,7 +551,7 @@ def linear(
         return call(*given, number)
     try:
         operation = _apply if bias is None else _apply_bias
-        run = operation.plain if is_compiling() else operation.direct
+        run = operation.plain if compiling else operation.direct
         if bias is None:
             return run(input, weight, number) if number else run(input, weight)
         return run(input, weight, bias, number) if number else run(input, weight, bias)
@@ -563,7 +571,9 @@ def grouped_mm(
     """As ``torch.nn.functional.grouped_mm``: rows of ``mat_a`` times the matrix of their
     group in ``mat_b`` (groups, in, out). ``offs`` (int32) says where the rows of each
     group end; it is read on the device. Without ``offs``, ``mat_a`` has a matrix for
-    each group too. Rows behind the last group hold anything, as PyTorch's do.
+    each group too. Rows behind the last group hold anything, as PyTorch's do. Where ``mat_a`` has a matrix for each group and
+    ``mat_b`` is one, groups are columns of that; it is copied unless it lies column after column. Two matrices have groups along
+    their depth, and a product for each: that one is PyTorch's own.
 
     >>> a, b = torch.ones(6, 16, dtype=torch.bfloat16), torch.ones(2, 16, 8, dtype=torch.bfloat16)
     >>> grouped_mm(a, b, offs=torch.tensor([2, 6], dtype=torch.int32)).shape
@@ -574,11 +584,17 @@ def grouped_mm(
         tensors_only(what, mat_a=mat_a, mat_b=mat_b, offs=mat_a if offs is None else offs)
     if bias is not None:
         raise UnsupportedError(f"{what}: bias is not supported; add it to the result")
+    mat_a, mat_b = prepared(what, mat_a, mat_b)
     number = () if out_dtype is None else _number(what, mat_a, out_dtype)
     if mat_a.dim() == 3 and mat_b.dim() == 3:
         return _grouped_batches(mat_a, mat_b, offs, number, policy)
     if offs is None:
         raise ValueError(f"{what}: say with offs (int32) where the rows of each group end")
+    if mat_a.dim() == 3 and mat_b.dim() == 2:
+        # Columns of a group are rows of the product the other way round.
+        return _groups(mat_b.t().contiguous(), mat_a.transpose(1, 2), offs, number, policy).t()
+    if mat_a.dim() == 2 and mat_b.dim() == 2:
+        return _grouped_depths(mat_a, mat_b, offs, out_dtype, policy)
     return _groups(mat_a, mat_b, offs, number, policy)
 
 
@@ -587,6 +603,22 @@ def _groups(mat_a, mat_b, offs, number, policy):
         no_policy("grouped_mm", policy)
         return _multiply_groups.train(mat_a, mat_b, offs, *number)
     return call(_multiply_groups, policy, mat_a, mat_b, offs, *number)
+
+
+def _grouped_depths(mat_a, mat_b, offs, out_dtype, policy):
+    """Groups along the depth: PyTorch's own, as in the gradient of the matrices."""
+    what = "grouped_mm"
+    if policy is not None:
+        raise UnsupportedError(f"{what}: two matrices have groups along the depth, and no policy: that product is PyTorch's own; leave it out")
+    if mat_a.shape[1] != mat_b.shape[0]:
+        raise ValueError(f"{what}: {tuple(mat_a.shape)} times {tuple(mat_b.shape)}: the depths {mat_a.shape[1]} and {mat_b.shape[0]} differ")
+    _input(what, "mat_a", mat_a)
+    if mat_b.dtype != mat_a.dtype:
+        raise ValueError(f"{what}: mat_a is {mat_a.dtype} and mat_b is {mat_b.dtype}; convert one with `.to(..)`")
+    if offs.dtype != torch.int32 or offs.dim() != 1:
+        raise ValueError(f"{what}: offs is {offs.dtype} of {tuple(offs.shape)}; int32 with one number for each group is wanted")
+    one_device(what, mat_a, mat_b, offs)
+    return _PYTORCHS_GROUPED(mat_a, mat_b, offs=offs, out_dtype=out_dtype)
 
 
 def _grouped_batches(mat_a, mat_b, offs, number, policy):
