@@ -212,7 +212,7 @@ fn is_whole(span: &str) -> bool {
         word.contains("..") || word.contains('*') || stem.chars().all(|c| c.is_ascii_uppercase())
     };
     let words: Vec<&str> = span.split_whitespace().collect();
-    let asks_for_help = words.iter().any(|word| *word == "--help");
+    let asks_for_help = words.contains(&"--help");
     words.len() > 2 && !asks_for_help && !words.iter().any(|word| stands_for_others(word))
 }
 
