@@ -185,7 +185,10 @@ def storages() -> list[tuple[int, int]]:
     for thing in gc.get_objects():
         if type(thing) in (torch.Tensor, torch.nn.Parameter):
             if thing.device.type == "cpu" and thing.layout == torch.strided:
-                storage = thing.untyped_storage()
+                try:
+                    storage = thing.untyped_storage()
+                except (NotImplementedError, RuntimeError):
+                    continue  # A transform's tensor (`torch.func`) has no storage of its own.
                 if storage.nbytes():
                     found.add((storage.data_ptr(), storage.nbytes()))
     return sorted(found)

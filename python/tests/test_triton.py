@@ -12,7 +12,7 @@ import triton_kernels as kernels  # noqa: E402
 
 import heist  # noqa: E402
 import heist.triton  # noqa: E402
-from heist._memory import Allocations  # noqa: E402
+from heist._memory import Allocations, storages  # noqa: E402
 
 VERSION = tuple(map(int, kernels.triton.__version__.split(".")[:2]))
 
@@ -119,6 +119,17 @@ def test_pointers_of_a_low_heap_are_followed_and_indices_are_not():
         assert len(allocations.list) == 1 + sum(word > 0 for word in words) * are_pointers
         allocations.finish([None] * len(allocations.list))
         assert table.tolist() == words
+
+
+def test_tensors_of_transforms_have_no_storage_and_do_no_harm():
+    def look(x):
+        with pytest.raises((NotImplementedError, RuntimeError)):
+            x.untyped_storage()
+        assert any(at <= held.data_ptr() < at + size for at, size in storages())
+        return x
+
+    held = torch.ones(4)
+    torch.func.vmap(look)(torch.ones(2, 3))
 
 
 def test_persistent_matmul(gpu):
