@@ -2,10 +2,10 @@
 
 use super::H200;
 use super::launches::describe;
-use heist_kernels::Tuned;
 use heist_kernels::gemm::{Input, Output, Scales, Tiling};
 use heist_kernels::grouped::experts::{self, Experts, Gathering};
 use heist_kernels::grouped::{self, Grouped, Shapes};
+use heist_kernels::{Job, KernelError, Tuned};
 use heist_tune::Candidate;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -111,6 +111,25 @@ fn random_groups(count: usize) -> Vec<(String, Grouped)> {
     all
 }
 
+/// A problem in tiles of so many rows and columns, with so many stages and blocks on a
+/// multiprocessor: the arm's name, and its job.
+fn tiled(
+    problem: &Grouped,
+    [rows, cols, stages, blocks]: [u32; 4],
+) -> Result<(String, Job), KernelError> {
+    let words = [
+        ("rows", rows),
+        ("cols", cols),
+        ("depth", 64),
+        ("stages", stages),
+        ("blocks", blocks),
+    ];
+    let words = words.map(|(name, number)| (name, number.to_string()));
+    let plan = problem.tuned(&Candidate::new(words), H200)?;
+    let name = format!("{rows}x{cols}/{stages}*{blocks}");
+    Ok((name, plan.job(|_| None)))
+}
+
 /// Writes what is chosen for groups drawn at random, and tile shapes beside it.
 pub(super) fn drawn(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let (mut written, mut all) = (BTreeMap::new(), Vec::new());
@@ -134,17 +153,7 @@ pub(super) fn drawn(directory: &Path) -> Result<(), Box<dyn std::error::Error>> 
             (128, 256, 4, 1),
             (256, 128, 4, 1),
         ] {
-            let words = [
-                ("rows", rows),
-                ("cols", cols),
-                ("depth", 64),
-                ("stages", stages),
-                ("blocks", blocks),
-            ];
-            let words = words.map(|(name, number)| (name, number.to_string()));
-            let plan = problem.tuned(&Candidate::new(words), H200)?;
-            let name = format!("{rows}x{cols}/{stages}*{blocks}");
-            let job = plan.job(|_| None);
+            let (name, job) = tiled(&problem, [rows, cols, stages, blocks])?;
             arms.push(describe(&name, &job, directory, &mut written)?);
         }
         all.push(json!({ "name": name, "rows": rows, "n": n, "k": k, "arms": arms }));
@@ -211,17 +220,7 @@ pub(super) fn scaled(directory: &Path) -> Result<(), Box<dyn std::error::Error>>
             (128, 64, 8, 1),
             (128, 128, 6, 1),
         ] {
-            let words = [
-                ("rows", rows),
-                ("cols", cols),
-                ("depth", 64),
-                ("stages", stages),
-                ("blocks", blocks),
-            ];
-            let words = words.map(|(name, number)| (name, number.to_string()));
-            let plan = problem.tuned(&Candidate::new(words), H200)?;
-            let name = format!("{rows}x{cols}/{stages}*{blocks}");
-            let job = plan.job(|_| None);
+            let (name, job) = tiled(&problem, [rows, cols, stages, blocks])?;
             arms.push(describe(&name, &job, directory, &mut written)?);
         }
         let (rows, room, n, k) = match &problem.shapes {

@@ -177,7 +177,7 @@ rules! {
 
     // T: tensor cores.
     TENSOR_LOCAL = "T001" Error "a tensor-core load or store through a pointer to local memory";
-    WGMMA_FENCE = "T002" Error "a wgmma whose registers were written without `wgmma.fence`";
+    WGMMA_FENCE = "T002" Error "a wgmma whose registers were written or read without `wgmma.fence`";
     WGMMA_IN_FLIGHT = "T003" Error "registers of a wgmma touched before it was waited for";
     WGMMA_UNCOMMITTED = "T004" Error "a wgmma that is never committed";
     WGMMA_UNWAITED = "T005" Error "a wgmma whose result is never waited for";
