@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -23,12 +24,17 @@ fn nvcc() -> Option<PathBuf> {
     });
     let whole = |nvcc: &PathBuf| {
         let toolkit = nvcc.ancestors().nth(2);
-        let needs = [
-            "include/cuda_runtime.h",
-            "include/nv/target",
-            "nvvm/bin/cicc",
+        // A toolkit of CUDA 13 has the headers of CCCL in a folder of their own, packages may not.
+        let needs: [&[&str]; 3] = [
+            &["include/cuda_runtime.h"],
+            &["include/nv/target", "include/cccl/nv/target"],
+            &["nvvm/bin/cicc"],
         ];
-        toolkit.is_some_and(|toolkit| needs.iter().all(|file| toolkit.join(file).exists()))
+        let has = |toolkit: &Path| {
+            let there = |file: &&str| toolkit.join(file).exists();
+            needs.iter().all(|places| places.iter().any(there))
+        };
+        toolkit.is_some_and(has)
     };
     named.into_iter().chain(packaged).find(whole)
 }
@@ -178,11 +184,17 @@ fn programs_run_as_they_are() {
             }
         }
     };
-    // Compiling is most of the time: one half in each of two threads.
+    // Compiling is most of the time.
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
     std::thread::scope(|scope| {
-        let (first, second) = programs.split_at(programs.len() / 2);
-        scope.spawn(move || first.iter().for_each(one));
-        second.iter().for_each(one);
+        for _ in 0..threads.min(8) {
+            scope.spawn(|| {
+                while let Some(program) = programs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    one(program);
+                }
+            });
+        }
     });
 }
 

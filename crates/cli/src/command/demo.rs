@@ -1,9 +1,10 @@
 //! `heist demo`: the tour, one story in two tables and a page.
 
+use super::launch::seconds;
 use super::run::{as_json, not_run};
 use crate::answer::{BadQuestion, Output, Verdict, question};
 use crate::progress::Progress;
-use crate::timeline::{draw, drawable};
+use crate::timeline::{draw, drawable, stop, stopped};
 use clap::Args;
 use heist::tiled::TiledError;
 use heist::workload::{self, WorkloadRun};
@@ -17,7 +18,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One uneven workload under several schedules, alone and on a shared GPU: two tables, what
 /// they show, and a page to open.
@@ -37,6 +38,9 @@ pub(crate) struct Demo {
     /// Where to write the page (.html, or .json for Perfetto).
     #[arg(long, value_name = "FILE", default_value = "heist-demo.html")]
     trace: PathBuf,
+    /// How long each of the runs may take.
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    timeout: Duration,
 }
 
 /// The schedules, each with a sentence.
@@ -95,11 +99,21 @@ impl Demo {
         if !out.json {
             introduce(workload, &synthetic, self.device);
         }
-        let runs = run_all(self.device, &device, &schedules, &synthetic, out)?;
+        let settings = Settings {
+            limit: self.timeout,
+            ..Settings::default()
+        };
+        let runs = run_all(self.device, &device, &schedules, &synthetic, &settings, out)?;
+        let stops: Vec<_> = runs.iter().map(|ran| stop(&ran.findings)).collect();
+        let all = synthetic.tiles().count();
         let named: Vec<Named<'_>> = runs
             .iter()
+            .zip(&stops)
             .zip(&schedules)
-            .map(|(ran, (_, about))| Named::new(&ran.schedule, &ran.trace).about(about))
+            .map(|((ran, why), (_, about))| {
+                let run = Named::new(&ran.schedule, &ran.trace).about(about);
+                run.stopped(stopped(why, Some(all)))
+            })
             .collect();
         draw(
             &self.trace,
@@ -119,8 +133,22 @@ impl Demo {
             }));
         } else {
             alone(&named);
-            shared(&named);
-            end(&runs, &synthetic, &self.trace, seconds);
+            let ended: Vec<_> = named.iter().filter(|run| run.stopped.is_none()).collect();
+            if !ended.is_empty() {
+                shared(&ended);
+            }
+            let wrong: Vec<&str> = runs
+                .iter()
+                .zip(&stops)
+                .filter(|(ran, why)| why.is_none() && !ran.is_right(&synthetic))
+                .map(|(ran, _)| ran.schedule.as_str())
+                .collect();
+            if !wrong.is_empty() {
+                println!("WRONG under {}: see `heist run`.", wrong.join(", "));
+            } else if right {
+                println!("In every run each tile ran exactly once, and every result was checked.");
+            }
+            end(&named, &self.trace, seconds);
         }
         Ok(match right {
             true => Verdict::Clean,
@@ -157,9 +185,13 @@ fn alone(runs: &[Named<'_>]) {
         .into_iter()
         .map(|at| {
             let figures = runs[at].trace.summary();
+            let time = match runs[at].stopped {
+                Some(_) => "stopped".to_owned(),
+                None => figures.makespan.to_string(),
+            };
             vec![
                 runs[at].name.to_owned(),
-                figures.makespan.to_string(),
+                time,
                 figures.tail.to_string(),
                 format!("{:.0}%", figures.busy_fraction * 100.0),
                 figures.blocks.to_string(),
@@ -176,11 +208,11 @@ fn alone(runs: &[Named<'_>]) {
     println!("\n=> {}\n", heist_view::story(runs));
 }
 
-/// The second table: how long another kernel would wait.
-fn shared(runs: &[Named<'_>]) {
+/// The second table: how long another kernel would wait, beside each run that came to its end.
+fn shared(runs: &[&Named<'_>]) {
     let mut waits: Vec<_> = runs
         .iter()
-        .map(|run| (run, newcomer(run.trace), run.trace.makespan()))
+        .map(|run| (*run, newcomer(run.trace), run.trace.makespan()))
         .collect();
     waits.sort_by(|a, b| a.1.p99.total_cmp(&b.1.p99));
     let rows: Vec<Vec<String>> = waits
@@ -230,15 +262,9 @@ fn compromise(waits: &[(&Named<'_>, Wait, Time)]) -> Option<String> {
     })
 }
 
-fn end(runs: &[WorkloadRun], synthetic: &Synthetic, trace: &std::path::Path, seconds: f64) {
-    let wrong: Vec<&str> = runs
-        .iter()
-        .filter(|ran| !ran.is_right(synthetic))
-        .map(|ran| ran.schedule.as_str())
-        .collect();
-    match wrong.is_empty() {
-        true => println!("In every run each tile ran exactly once, and every result was checked."),
-        false => println!("WRONG under {}: see `heist run`.", wrong.join(", ")),
+fn end(runs: &[Named<'_>], trace: &std::path::Path, seconds: f64) {
+    if runs.iter().any(|run| run.stopped.is_some()) {
+        println!("A slow or busy machine needs more time for a run: `--timeout SECONDS`.");
     }
     if runs
         .iter()
@@ -263,6 +289,7 @@ fn run_all(
     opened: &Device,
     schedules: &[(Schedule, &str)],
     synthetic: &Synthetic,
+    settings: &Settings,
     out: Output,
 ) -> Result<Vec<WorkloadRun>, BadQuestion> {
     let threads = match name {
@@ -278,7 +305,7 @@ fn run_all(
             let Some((schedule, _)) = schedules.get(at) else {
                 return;
             };
-            let ran = workload::run(synthetic, schedule, device, &Settings::default(), true);
+            let ran = workload::run(synthetic, schedule, device, settings, true);
             match results.lock() {
                 Ok(mut results) => results.push((at, ran)),
                 Err(poisoned) => poisoned.into_inner().push((at, ran)),

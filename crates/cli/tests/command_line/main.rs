@@ -288,6 +288,23 @@ fn nothing_to_test_is_one_answer() {
     }
 }
 
+/// A machine that is too slow or too busy is not blamed on the schedules, and nothing is
+/// concluded from runs that did not end.
+#[test]
+fn a_demo_that_had_no_time_says_so_and_concludes_nothing() {
+    let page = folder("hurried").join("demo.html");
+    let page = page.to_str().unwrap();
+    let output = run(&["demo", "--trace", page, "--timeout", "0.000001"]);
+    assert_eq!(output.status.code(), Some(1), "{}", err(&output));
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.contains("was stopped before its end: X002"), "{told}");
+    assert!(told.contains("`--timeout SECONDS`"), "{told}");
+    for conclusion in ["WRONG", "fastest", "2. And when", "In every run"] {
+        assert!(!told.contains(conclusion), "{conclusion}: {told}");
+    }
+    assert!(fs::read_to_string(page).unwrap().contains("X002"));
+}
+
 /// Ctrl-C ends long work with a line that says what was done, and writes no file.
 #[test]
 #[cfg(unix)]
