@@ -96,6 +96,23 @@ fn the_tiles_of_a_kernel_are_counted() {
 }
 
 /// In clusters, too, where the tile loop hands the answers of launch control on.
+/// A run in which tiles are watched takes another time than the kernel itself: both are told.
+#[test]
+fn a_timeline_of_a_kernel_says_that_it_is_of_a_second_run() {
+    let page = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("watched.html");
+    let file = page.to_str().unwrap();
+    let small = ["m=70", "n=33", "k=40", "--device", "sim:b200"];
+    let output = heist(&[&["run", "gemm", "--trace", file], &small[..]].concat());
+    let told = out(&output);
+    assert!(told.contains("(of a second run"), "{told}{}", err(&output));
+    let time = told.lines().find_map(|line| {
+        let (_, times) = line.split_once(".ptx: ")?;
+        Some(times.split_once(", modelled")?.0.to_owned())
+    });
+    let sentence = format!("Without that it takes {}.", time.unwrap_or_default());
+    assert!(std::fs::read_to_string(&page).unwrap().contains(&sentence));
+}
+
 #[test]
 fn what_launch_control_gives_a_cluster_is_clean() {
     for words in [

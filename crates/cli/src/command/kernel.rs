@@ -174,11 +174,13 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
         .iter()
         .map(|step| stop(&step.execution.findings));
     let stops: Vec<Option<String>> = stops.collect();
-    let steps = answer.steps.iter().zip(&stops);
-    let named = steps.filter_map(|(step, why)| {
+    let abouts: Vec<String> = answer.steps.iter().map(watched).collect();
+    let steps = answer.steps.iter().zip(&stops).zip(&abouts);
+    let named = steps.filter_map(|((step, why), about)| {
         let trace = step.execution.outcome.trace.as_ref()?;
         let name = step.text.name().trim_end_matches(".ptx");
-        Some(Named::new(name, trace).stopped(stopped(why, None)))
+        let run = Named::new(name, trace).about(about);
+        Some(run.stopped(stopped(why, None)))
     });
     let runs: Vec<Named<'_>> = named.collect();
     if runs.is_empty() {
@@ -187,6 +189,17 @@ fn trace(path: &Path, answer: &Answer) -> Result<(), BadQuestion> {
         ));
     }
     draw(path, &answer.name, &runs)
+}
+
+/// Why a timeline has another time than the kernel: nothing where it is the same run.
+fn watched(step: &StepRun) -> String {
+    match (&step.scheduled, step.execution.elapsed) {
+        (Some(_), Some(time)) => format!(
+            "A second run, in which the kernel writes down when its tiles begin and end. Without that \
+             it takes {time}."
+        ),
+        _ => String::new(),
+    }
 }
 
 fn tell(answer: &Answer, asked: &Asked<'_>) {
@@ -237,7 +250,13 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
         None => println!("result: not checked"),
     }
     if let Some(path) = asked.trace {
-        println!("timeline: {}", path.display());
+        let second = answer.steps.iter().any(|step| step.scheduled.is_some());
+        let whose = if second {
+            " (of a second run, in which tiles are watched)"
+        } else {
+            ""
+        };
+        println!("timeline: {}{whose}", path.display());
     }
 }
 
