@@ -3,7 +3,9 @@
 #![allow(unsafe_code)]
 
 use crate::error::{HeistError, bad_word, of_op};
-use heist::kernels::attention::{Append, BlockMask, Cache, Layout as Heads, Mask};
+use heist::kernels::attention::{
+    Append, BlockMask, Cache, Layout as Heads, Mask, PairElement, PairMask,
+};
 use heist::kernels::gemm::{Epilogue, Gemm, Summing};
 use heist::ops::{
     Added, Attention, AttentionBackward, BorrowedStream, ExpertLayer, GroupedGemm, Memory, OpError,
@@ -189,8 +191,9 @@ impl Ops {
     /// `paged` has the tokens of a page, the most of a sequence, and how many there are. `cache` is the
     /// type of keys and values: `same`, or `e4m3`; `value_dim` is the elements of a value's head, where they
     /// are fewer than of a key's. `append` has the new keys and values of a sequence, and whether they have the cache's
-    /// type; `blocks` the queries and keys of a block of a mask, and whether sequences and heads have masks of their own.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", value_dim=None, softcap=None, alibi=false, sinks=false, append=None, prefixes=false, documents=false, blocks=None, policy=None))]
+    /// type; `blocks` the queries and keys of a block of a mask, and whether sequences and heads have masks of their own;
+    /// `pairs` the type of a mask of pairs, as PyTorch numbers it, and its elements from one sequence, head and query to the next.
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, paged=None, causal=false, window=None, scale=None, cache="same", value_dim=None, softcap=None, alibi=false, sinks=false, append=None, prefixes=false, documents=false, blocks=None, pairs=None, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention(
         &self,
@@ -217,6 +220,7 @@ impl Ops {
         prefixes: bool,
         documents: bool,
         blocks: Option<(u32, u32, bool, bool)>,
+        pairs: Option<(u8, [u32; 3])>,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = Attention {
@@ -246,6 +250,7 @@ impl Ops {
                     by_sequence,
                     by_head,
                 }),
+                pairs: pairs.map(pair_mask).transpose()?,
             },
         };
         let schedule = self.schedule(policy)?;
@@ -353,6 +358,22 @@ fn sequences(
             key_rows,
         },
     }
+}
+
+/// A mask of pairs, of a type as PyTorch numbers it.
+fn pair_mask((dtype, strides): (u8, [u32; 3])) -> PyResult<PairMask> {
+    let element = match dtype {
+        5 => PairElement::F16,
+        6 => PairElement::F32,
+        11 => PairElement::Seen,
+        15 => PairElement::Bf16,
+        other => {
+            let why =
+                format!("type {other} of a mask: bool, float16, bfloat16 and float32 are known");
+            return Err(PyValueError::new_err(why));
+        }
+    };
+    Ok(PairMask { element, strides })
 }
 
 fn mask(causal: bool, window: Option<(u32, u32)>) -> Mask {

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 import heist
 import heist.torch as ht
+from cuda_masks import CHECKS as MASKS
 from references import attention, close, grouped
 from texts import ADD
 
@@ -685,6 +686,7 @@ def forms_of_calls():
 
 
 CHECKS = [
+    *MASKS,
     launches_that_come_again, forms_of_calls,
     attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, numbers_of_a_plan_in_another_stream, layers_of_experts, products_of_many_shapes,
     batches_and_eight_bit_floats, gradients,

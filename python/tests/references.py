@@ -3,9 +3,9 @@
 import torch
 
 
-def attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), scale=None, softcap=0.0, slopes=None, sinks=None):
+def attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), scale=None, softcap=0.0, slopes=None, sinks=None, mask=None):
     """(batch, heads, rows, elements); masks count from the last key unless `top_left`. Slopes and sinks have a
-    number for each query head."""
+    number for each query head; a mask broadcasts to the scores, True for a key that is seen, or a number to be added."""
     q, k, v = q.double(), k.double(), v.double()
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -26,6 +26,8 @@ def attention(q, k, v, *, causal=False, top_left=False, window=(-1, -1), scale=N
         scores = softcap * torch.tanh(scores / softcap)
     if slopes is not None:
         scores = scores - slopes.double()[:, None, None] * (key - own).abs()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask.double()
     scores = scores.masked_fill(~seen, float("-inf"))
     if sinks is not None:
         scores = torch.cat((scores, sinks.double()[None, :, None, None].expand(*scores.shape[:3], 1)), -1)

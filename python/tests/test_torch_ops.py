@@ -423,6 +423,8 @@ OPS = {
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
     ),
     "attention_scored": lambda: (*qkv(1, 2, 1, 8, 12, 16), SLOPES, SINKS, 2.0, True),
+    "attention_paired": lambda: (*qkv(2, 2, 1, 8, 12, 16), torch.rand(2, 1, 8, 12) > 0.5),
+    "attention_paired_scored": lambda: (*qkv(1, 2, 1, 8, 12, 16), torch.randn(1, 1, 1, 12), SLOPES, SINKS, 2.0, True),
     "attention_packed_scored": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2,
         torch.empty(0), SINKS, 0.0, 5, 5,
@@ -581,6 +583,18 @@ def test_transformers_interface():
     out, _ = attention_forward(module, q[:, :, -1:], k, v, None, sliding_window=4)
     want = attention(q[:, :, -1:], k, v, window=(3, 0))[0]
     close(out.transpose(1, 2), want)
+    # A mask of all pairs, which has the window and the causal mask in it; and one query over a padded cache.
+    pairs = torch.rand(2, 1, 10, 12) > 0.4
+    out, _ = attention_forward(module, q, k, v, pairs, sliding_window=4)
+    close(out.transpose(1, 2), attention(q, k, v, mask=pairs[..., :10])[0])
+    out, _ = attention_forward(module, q[:, :, -1:], k, v, mask)
+    close(out.transpose(1, 2), attention(q[:, :, -1:], k, v, mask=mask[:, None, None])[0])
+    # Where a gradient is wanted, padded sequences are packed.
+    wanting = [t.clone().requires_grad_() for t in (q, k, v)]
+    out, _ = attention_forward(module, *wanting, _mask(2, attention_mask=mask))
+    out.sum().backward()
+    close(out[:1, 4:].transpose(1, 2).detach(), attention(*(t[:1, :, 4:] for t in (q, k, v)), causal=True)[0])
+    assert all(t.grad[0, :, :4].abs().max() == 0 for t in wanting)
     # What models add: a soft-cap, and sinks as a parameter of the model's type; padded, too.
     sinks = torch.tensor([1.0, -1.0, 0.5, 2.0], dtype=F16)
     out, _ = attention_forward(module, q, k, v, None, softcap=2.0, s_aux=sinks)

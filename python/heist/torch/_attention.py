@@ -9,6 +9,7 @@ from ._gradient import GRADIENT, GRADIENT_PACKED, HOW, QKV
 from ._layout import check, check_cache, check_lengths, check_starts, dense, empty, fits, mostly_rows, window_of
 from ._library import define, remember
 from ._masks import MASKS, Masked
+from ._pairs import PAIRS, Paired
 from ._scores import SCORES, Scores
 
 _PLAIN = Scores()
@@ -119,6 +120,33 @@ def _like_masked(q, k, v, slopes, sinks, softcap, prefixes, documents, block_mas
 
 attend_masked = define(
     "attention_masked", f"{QKV}, {SCORES}, {MASKS}, {HOW}", "(Tensor, Tensor)", _masked, _like_masked
+)
+
+
+def _paired(q, k, v, pairs, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+    return _same(q, k, v, scale, causal, left, right, policy, True, Paired(pairs))
+
+
+def _like_paired(q, k, v, pairs, *how):
+    one_device("attention", q, pairs)
+    Paired(pairs).check("attention", q, k)
+    return _like_lse(q, k, v)
+
+
+attend_paired = define("attention_paired", f"{QKV}, {PAIRS}, {HOW}", "(Tensor, Tensor)", _paired, _like_paired)
+
+
+def _paired_scored(q, k, v, pairs, slopes, sinks, softcap, causal=False, left=-1, right=-1, scale=0.0, policy=""):
+    return _same(q, k, v, scale, causal, left, right, policy, True, Paired(pairs, Scores(slopes, sinks, softcap)))
+
+
+def _like_paired_scored(q, k, v, pairs, slopes, sinks, softcap, *how):
+    one_device("attention", q, slopes, sinks)
+    return _like_paired(q, k, v, pairs)
+
+
+attend_paired_scored = define(
+    "attention_paired_scored", f"{QKV}, {PAIRS}, {SCORES}, {HOW}", "(Tensor, Tensor)", _paired_scored, _like_paired_scored
 )
 
 

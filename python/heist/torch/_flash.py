@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_masked, attend_packed_scored, attend_scored, attend_sdpa,
-    counted,
+    attend, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_masked, attend_packed_scored, attend_paired,
+    attend_paired_scored, attend_scored, attend_sdpa, counted,
 )  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
 from ._gradient import check_heads
@@ -17,6 +17,7 @@ from ._layout import check, odd_heads, same_heads, scale_of, without_defaults
 from ._library import Operation, call, cause, is_compiling
 from ._masks import masks_of
 from ._modes import prepared, unusual
+from ._pairs import of_batches, pairs_of
 from ._scores import scores_of
 
 _op_sdpa, _direct_sdpa = attend_sdpa.plain, attend_sdpa.direct
@@ -45,7 +46,9 @@ def scaled_dot_product_attention(
     """As ``torch.nn.functional.scaled_dot_product_attention``: (batch, heads, rows,
     elements); ``is_causal`` lets query ``i`` see keys up to ``i``.
 
-    float16 and bfloat16, heads of up to 256 elements, fewer key heads with ``enable_gqa``. No mask but the causal one, no dropout. Tensors lie as
+    float16 and bfloat16, heads of up to 256 elements, fewer key heads with ``enable_gqa``. ``attn_mask`` broadcasts to (batch, heads,
+    queries, keys), and is not repeated where it is the same for all; True is a key that is seen, and numbers are added to the scores.
+    A query that sees no key has a result of zeros. With a mask there is no gradient, and no dropout in any case. Tensors lie as
     (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed;
     others are copied, and so are heads of other than multiples of 16 elements, or of more elements of values than of keys.
     More or fewer axes in front of the heads are taken, too, and autocast converts.
@@ -56,12 +59,11 @@ def scaled_dot_product_attention(
     torch.Size([1, 4, 16, 16])
     """
     what = "scaled_dot_product_attention"
-    if attn_mask is not None or dropout_p:
-        supported = (
-            "is_causal, scale and enable_gqa are; flash_attn_func has windows, prefix_lens, documents and masks of blocks, and "
-            "PyTorch's own function the rest"
-        )
-        refuse(what, supported, attn_mask=(attn_mask is not None, attn_mask), dropout_p=(bool(dropout_p), dropout_p))
+    if dropout_p:
+        supported = "attn_mask, is_causal, scale and enable_gqa are; PyTorch's own function has it"
+        refuse(what, supported, dropout_p=(True, dropout_p))
+    if attn_mask is not None and is_causal:
+        raise ValueError(f"{what}: attn_mask beside is_causal=True; put what a causal mask hides into attn_mask, and leave is_causal out")
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         tensors_only(what, query=query, key=key, value=value)
     compiling = is_compiling()
@@ -75,15 +77,23 @@ def scaled_dot_product_attention(
         # What is in front of the heads is the batch; what is not there is one.
         four = ((None,) * (4 - axes) if axes < 4 else ()) + (...,)
         own = (t[four] if axes < 4 else t.flatten(0, axes - 4) for t in (query, key, value))
-        out = scaled_dot_product_attention(*own, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa, policy=policy)
+        if axes > 4:
+            attn_mask = of_batches(attn_mask, query.shape[:-3])
+        out = scaled_dot_product_attention(*own, attn_mask, 0.0, is_causal, scale, enable_gqa, policy=policy)
         return out.reshape(*query.shape[:-1], value.shape[-1])
     dim, values = query.shape[-1], value.shape[-1]
     if (dim % 16 or dim != values) and odd_heads(query, value, gradient):
         own = same_heads(query, key, value)
         if own[0] is not query:
             factor = dim**-0.5 if scale is None else scale
-            out = scaled_dot_product_attention(*own, is_causal=is_causal, scale=factor, enable_gqa=enable_gqa, policy=policy)
+            out = scaled_dot_product_attention(*own, attn_mask, 0.0, is_causal, factor, enable_gqa, policy=policy)
             return out[..., :values]
+    if attn_mask is not None:
+        counted(query, key, value, False, enable_gqa)
+        pairs = pairs_of(what, query, key, attn_mask)
+        no_gradient(f"{what} with attn_mask", query, key, value, attn_mask)
+        how = without_defaults(False, -1, -1, scale_of(what, scale))
+        return call(attend_paired, policy, query, key, value, pairs, *how)[0]
     if gradient:
         no_policy(what, policy)
         query, key, value, factor, causal, left, right = counted(
@@ -150,6 +160,7 @@ def flash_attn_func(
     documents: torch.Tensor | None = None,
     block_mask: torch.Tensor | None = None,
     block_size: int | tuple[int, int] = 128,
+    attn_mask: torch.Tensor | None = None,
     policy: Any = None,
 ) -> Any:
     """As ``flash_attn.flash_attn_func``: (batch, rows, heads, elements); a causal mask
@@ -162,7 +173,8 @@ def flash_attn_func(
     or (keys,)): a query sees the keys of its own document alone, which is that of the key at its place. ``block_mask`` (bool, (batch or 1,
     heads or 1, blocks of queries, blocks of keys) or the last two): False hides a whole block of keys from a
     block of queries, counted from the first; ``block_size`` is a multiple of 128 queries and of 64 keys. On Hopper's GPUs blocks that no
-    query sees are skipped; masks of blocks are for these alone. Heads of values may have fewer elements than those of keys,
+    query sees are skipped; masks of blocks are for these alone. ``attn_mask``, as PyTorch's, broadcasts to (batch, heads, queries, keys): True is a
+    key that is seen, numbers are added to the scores; a causal mask, a window, ``softcap``, ``alibi_slopes`` and ``sinks`` may come besides. Heads of values may have fewer elements than those of keys,
     on Hopper's GPUs.
 
     >>> q = k = v = torch.ones(1, 16, 2, 16, dtype=torch.float16)
@@ -184,7 +196,8 @@ def flash_attn_func(
             scale = q.shape[-1] ** -0.5 if softmax_scale is None else softmax_scale
             padded = flash_attn_func(
                 *own, dropout_p, scale, causal, window_size, softcap, alibi_slopes, deterministic, return_attn_probs, sinks=sinks,
-                prefix_lens=prefix_lens, documents=documents, block_mask=block_mask, block_size=block_size, policy=policy,
+                prefix_lens=prefix_lens, documents=documents, block_mask=block_mask, block_size=block_size, attn_mask=attn_mask,
+                policy=policy,
             )  # fmt: skip
             return _without_padding(padded, v.shape[-1])
     causal, left, right = window(what, window_size, causal)
@@ -192,6 +205,20 @@ def flash_attn_func(
     factor = scale_of(what, softmax_scale)
     scores = scores_of(what, q, q.shape[1], softcap, alibi_slopes, sinks)
     masked = masks_of(what, q, k, scores, prefix_lens, documents, block_mask, block_size)
+    if attn_mask is not None:
+        refuse(what, "with attn_mask a causal mask or a window may come, softcap, alibi_slopes and sinks", **{
+            name: (given is not None, given) for name, given in
+            (("prefix_lens", prefix_lens), ("documents", documents), ("block_mask", block_mask))
+        })  # fmt: skip
+        no_gradient(f"{what} with attn_mask", q, k, v, alibi_slopes, sinks, attn_mask)
+        check(what, q, k, v, 1, 2)
+        pairs = pairs_of(what, q, k, attn_mask)
+        how = without_defaults(causal, left, right, factor)
+        if scores is None:
+            out, lse = call(attend_paired, policy, q, k, v, pairs, *how)
+        else:
+            out, lse = call(attend_paired_scored, policy, q, k, v, pairs, *scores, *how)
+        return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
     if masked is not None or scores is not None:
         no_gradient(what, q, k, v, alibi_slopes, sinks)
         how = without_defaults(causal, left, right, factor)

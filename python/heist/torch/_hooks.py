@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 
-from ._attention import attend_lse
-from ._device import UnsupportedError
+from ._attention import attend_lse, attend_paired
+from ._device import UnsupportedError, wants_gradient
 from ._flash import flash_attn_func, flash_attn_varlen_func, scaled_dot_product_attention
 from ._gradient import WIDEST, differentiate
 from ._library import call
+from ._pairs import pairs_of
 
 #: The name under which both know it.
 NAME = "heist"
@@ -25,6 +26,8 @@ class _Registration:
         self.library = torch.library.Library("aten", "IMPL", "CUDA")
         self._forward()
         self._backward()
+        for name in _MASKED:
+            self._masked(name)
 
     def _forward(self) -> None:
         name = "_scaled_dot_product_flash_attention"
@@ -34,10 +37,7 @@ class _Registration:
                     return_debug_mask: bool = False, *, scale: float | None = None) -> Any:  # fmt: skip
             if _takes(query, key, value, dropout_p, return_debug_mask):
                 out, lse = call(attend_lse, None, query, key, value, is_causal, -1, -1, scale or 0.0)
-                seed = torch.zeros((2,), dtype=torch.uint64, device=query.device)
-                unused = torch.empty((), dtype=torch.uint64, device=query.device)
-                debug = torch.empty((0,), dtype=query.dtype, device=query.device)
-                return out, lse, None, None, query.shape[2], key.shape[2], seed, unused, debug
+                return out, lse, None, None, query.shape[2], key.shape[2], *_no_dropout(query)
             return original.call_boxed(
                 keys, query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
             )
@@ -61,9 +61,44 @@ class _Registration:
 
         self.library.impl(name, backward, "CUDA", with_keyset=True, allow_override=True)
 
+    def _masked(self, name: str) -> None:
+        """What PyTorch chooses where there is a mask. Of a call whose gradient may be asked for it stays PyTorch's, and so is
+        the backward."""
+        original = torch.library.get_kernel(f"aten::{name}", "CUDA")
+        cudnn = "cudnn" in name
+
+        def forward(keys: Any, query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, *rest: Any,
+                    scale: float | None = None) -> Any:  # fmt: skip
+            dropout_p, is_causal, debug = (*rest, *(0.0, False, False)[len(rest) :])
+            if attn_bias is not None and not compute_log_sumexp and not is_causal and _takes(query, key, value, dropout_p, debug):
+                try:
+                    pairs = pairs_of("attention", query, key, attn_bias)
+                    out, _ = call(attend_paired, None, query, key, value, pairs, False, -1, -1, scale or 0.0)
+                except (UnsupportedError, ValueError):
+                    return original.call_boxed(keys, query, key, value, attn_bias, compute_log_sumexp, *rest, scale=scale)
+                none = query.new_empty((*query.shape[:2], 0), dtype=torch.float32)
+                seed, offset, debug = _no_dropout(query)
+                if cudnn:
+                    return out, none, None, None, query.shape[2], key.shape[2], seed, offset, debug
+                return out, none, seed, offset
+            return original.call_boxed(keys, query, key, value, attn_bias, compute_log_sumexp, *rest, scale=scale)
+
+        self.library.impl(name, forward, "CUDA", with_keyset=True, allow_override=True)
+
     def remove(self) -> None:
         """PyTorch's own is in force again."""
         self.library._destroy()
+
+
+#: What PyTorch calls for attention with a mask.
+_MASKED = ("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")
+
+
+def _no_dropout(query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The seed, the offset and the mask of no dropout."""
+    seed = torch.zeros((2,), dtype=torch.uint64, device=query.device)
+    unused = torch.empty((), dtype=torch.uint64, device=query.device)
+    return seed, unused, torch.empty((0,), dtype=query.dtype, device=query.device)
 
 
 def _takes(query: Any, key: Any, value: Any, dropout_p: float, debug: bool) -> bool:
@@ -84,9 +119,9 @@ def _takes(query: Any, key: Any, value: Any, dropout_p: float, debug: bool) -> b
 
 def use() -> None:
     """Makes PyTorch's own flash attention Heist's: ``F.scaled_dot_product_attention`` on
-    CUDA tensors, wherever PyTorch chooses flash attention, and its backward. What Heist
-    does not do (dropout, other head sizes, gradients of heads above 128 elements) runs as
-    before.
+    CUDA tensors, wherever PyTorch chooses flash attention, and its backward; and with a mask
+    its forward, where no gradient is asked for. What Heist does not do (dropout, other head
+    sizes, gradients of heads above 128 elements or with a mask) runs as before.
 
     >>> heist.torch.use()       # doctest: +SKIP
     >>> heist.torch.restore()   # doctest: +SKIP
@@ -131,27 +166,29 @@ def attention_forward(
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     # One query sees everything before it: that is what its cache holds.
     causal = bool(causal) and query.shape[2] > 1
-    if attention_mask is not None and attention_mask.dim() == 2:
-        return _padded(query, key, value, attention_mask, dropout, scaling, causal, sliding_window, softcap, kwargs.get("s_aux")), None
-    if attention_mask is not None:
-        raise UnsupportedError(
-            "heist attention: a mask of every pair is not supported; causal masks, windows and padding are: "
-            "call heist.torch.register_transformers() before the model is made"
-        )
     window = (-1, -1) if sliding_window is None else (sliding_window - 1, 0)
+    if attention_mask is not None:
+        attention_mask = attention_mask[..., -key.shape[2] :] if attention_mask.dim() == 2 else attention_mask[..., : key.shape[2]]
+        if attention_mask.dim() == 2:
+            if wants_gradient(query, key, value):
+                # With a mask there is none; of packed sequences there is.
+                how = {"dropout_p": dropout, "softmax_scale": scaling, "causal": causal, "window_size": window, "softcap": softcap or 0.0}
+                return _packed(query, key, value, attention_mask.bool(), sinks=kwargs.get("s_aux"), **how), None
+            attention_mask = attention_mask.bool()[:, None, None]
+        else:
+            # It hides what a causal mask and a window hide.
+            causal, window = False, (-1, -1)
     out = flash_attn_func(
         query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
         dropout_p=dropout, softmax_scale=scaling, causal=causal, window_size=window, softcap=softcap or 0.0,
-        sinks=kwargs.get("s_aux"),
+        sinks=kwargs.get("s_aux"), attn_mask=attention_mask,
     )  # fmt: skip
     return out, None
 
 
-def _padded(query, key, value, mask, dropout, scaling, causal, sliding_window, softcap, sinks):
+def _packed(query, key, value, present, **how):
     """A batch of padded sequences: packed, attended, and spread out again."""
     batch, heads, queries, _ = query.shape
-    keys = key.shape[2]
-    present = mask[:, -keys:].bool()
     asked = present[:, -queries:]
 
     def packed(tensor: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
@@ -160,12 +197,9 @@ def _padded(query, key, value, mask, dropout, scaling, causal, sliding_window, s
     def starts(where: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.pad(where.sum(1).cumsum(0), (1, 0)).to(torch.int32)
 
-    window = (-1, -1) if sliding_window is None else (sliding_window - 1, 0)
     out = flash_attn_varlen_func(
-        packed(query, asked), packed(key, present), packed(value, present), starts(asked), starts(present),
-        queries, keys, dropout_p=dropout, softmax_scale=scaling, causal=causal, window_size=window, softcap=softcap or 0.0,
-        sinks=sinks,
-    )  # fmt: skip
+        packed(query, asked), packed(key, present), packed(value, present), starts(asked), starts(present), queries, key.shape[2], **how
+    )
     full = out.new_zeros((batch, queries, heads, value.shape[3]))
     full[asked] = out
     return full

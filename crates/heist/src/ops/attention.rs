@@ -6,8 +6,8 @@ use super::memory::Memory;
 use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::attention::{
-    Append, BlockMask, Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, Problem, Scoring,
-    Weights, alibi, documents, softcap,
+    Append, BlockMask, Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, PairMask, Problem,
+    Scoring, Weights, alibi, documents, pairs, softcap,
 };
 use heist_kernels::{KernelError, LaunchPlan, Tuned};
 use heist_launch::{Arg, ElementType, Role};
@@ -70,6 +70,8 @@ pub struct Added {
     /// Whole blocks of keys that blocks of queries do not see, which are skipped: on Hopper's GPUs, not over
     /// pages. Blocks of packed sequences are counted from the first row of each.
     pub blocks: Option<BlockMask>,
+    /// A number for each query and key, which hides the key or is added to its score; where sequences are all alike.
+    pub pairs: Option<PairMask>,
 }
 
 impl Added {
@@ -95,6 +97,7 @@ impl Added {
         if self.documents {
             scoring.mods.push(documents());
         }
+        scoring.mods.extend(self.pairs.map(pairs));
         Ok(scoring)
     }
 }
@@ -168,6 +171,8 @@ pub struct AttentionOperands<'m> {
     pub documents: Option<Memory<'m>>,
     /// The mask of blocks: a byte for each pair (sequence, query head, block of queries, block of keys), zero for hidden.
     pub block_mask: Option<Memory<'m>>,
+    /// The mask of pairs.
+    pub pairs: Option<Memory<'m>>,
 }
 
 impl<'m> AttentionOperands<'m> {
@@ -191,6 +196,7 @@ impl<'m> AttentionOperands<'m> {
             prefixes: None,
             documents: None,
             block_mask: None,
+            pairs: None,
         }
     }
 }
@@ -214,6 +220,7 @@ impl Operands for AttentionOperands<'_> {
         "prefixes",
         "documents",
         "block_mask",
+        "pairs",
     ];
 
     fn memory(&self) -> [Option<Memory<'_>>; SLOTS] {
@@ -223,6 +230,7 @@ impl Operands for AttentionOperands<'_> {
         list[8..12].copy_from_slice(&[self.k_scale, self.v_scale, self.slopes, self.sinks]);
         list[12..14].copy_from_slice(&[self.k_new, self.v_new]);
         list[14..17].copy_from_slice(&[self.prefixes, self.documents, self.block_mask]);
+        list[17] = self.pairs;
         list
     }
 }
@@ -274,6 +282,11 @@ impl Attention {
             [blocks.rows, blocks.keys, own[0], own[1]]
         });
         numbers.extend(blocks.unwrap_or_default());
+        let pairs = self.added.pairs.map(|pairs| {
+            let [sequence, head, row] = pairs.strides;
+            [pairs.element as u32 + 1, sequence, head, row]
+        });
+        numbers.extend(pairs.unwrap_or_default());
         let append = self
             .append
             .map(|append| [append.rows, append.in_cache_type.into()]);
@@ -480,6 +493,10 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
         .scoring
         .blocks
         .map_or(0, |blocks| blocks.bytes(asked.extents()) as u64);
+    let pairs = problem.added.pairs.map_or((ElementType::U8, 0), |pairs| {
+        let count = pairs.elements(asked.extents());
+        (pairs.element.element(), count as u64)
+    });
     vec![
         Operand::tensor("q", Role::In, halves, q, false),
         Operand::tensor("k", cached, asked.cache_element(), k, false),
@@ -506,5 +523,6 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
             if problem.added.documents { key_rows } else { 0 },
         ),
         list("block_mask", ElementType::U8, blocks),
+        list("pairs", pairs.0, pairs.1),
     ]
 }

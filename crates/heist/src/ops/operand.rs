@@ -4,7 +4,7 @@ use super::memory::Memory;
 use heist_launch::{ElementType, Role};
 
 /// The most operands that an operation has.
-pub const SLOTS: usize = 17;
+pub const SLOTS: usize = 18;
 
 impl Operand {
     /// A tensor of `count` elements, which begins where vector loads and tensor

@@ -145,6 +145,11 @@ impl<'k> TileMask<'k> {
         (self.first_row + row).cast::<i32>() + self.shift
     }
 
+    /// How many more keys than queries there are.
+    pub(crate) fn shift(&self) -> Val<'k, i32> {
+        self.shift
+    }
+
     /// Keys of the sequence.
     pub(crate) fn keys(&self) -> Val<'k, u32> {
         self.keys

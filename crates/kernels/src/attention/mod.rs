@@ -65,8 +65,8 @@ pub use params::AttentionArgs;
 pub use problem::{Dtype, Layout, Lengths, Mask, MaskKind, Output, Problem, Weights};
 pub use reference::{Attended, Row, Sample, attend};
 pub use score::{
-    BlockMask, Extents, HostScore, Key, Rule, ScoreArgs, ScoreMod, ScoreRow, Scoring, Table,
-    Tables, alibi, documents, softcap,
+    BlockMask, Extents, HostScore, Key, PairElement, PairMask, Rule, ScoreArgs, ScoreMod, ScoreRow,
+    Scoring, Table, Tables, alibi, documents, pairs, softcap,
 };
 pub use tcgen05::{TensorShape, tensor_plan, tensor_schedule};
 pub use warpgroup::{

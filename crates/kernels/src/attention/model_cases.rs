@@ -4,7 +4,7 @@
 use super::cases::{Cases, MASKS, exact, small_tiles};
 use super::config::{Config, Rung};
 use super::problem::{Dtype, Layout, Lengths, Mask, Problem};
-use super::score::{BlockMask, Scoring, alibi, documents, softcap};
+use super::score::{BlockMask, PairElement, PairMask, Scoring, alibi, documents, pairs, softcap};
 use super::warpgroup::{WarpgroupShape, staying, warpgroup_shape};
 use heist_sched::{Schedule, TileSource};
 
@@ -55,6 +55,52 @@ impl Cases {
         self.masks_of_blocks();
         self.blocks_of_packed();
         self.listed_documents();
+        self.masks_of_pairs();
+    }
+
+    /// Masks of pairs of every type: one for all, others for each head or sequence, rows that lie apart, with other masks and
+    /// changes of scores, on every kernel.
+    fn masks_of_pairs(&mut self) {
+        let rungs = [Rung::Tensor, Rung::Buffered, Rung::Large, Rung::Persistent];
+        for (index, element) in PairElement::ALL.into_iter().enumerate() {
+            let (queries, keys) = [(70, 70), (37, 90), (130, 75), (3, 150)][index];
+            let mut problem = Problem::new(2, 4, queries, 64);
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries,
+                keys,
+            };
+            problem.kv_heads = [4, 2][index % 2];
+            problem.mask = [Mask::Full, Mask::Causal][usize::from(index == 1)];
+            problem.dtype = Dtype::ALL[index % 2];
+            problem.weights = exact(problem.dtype);
+            let row = keys + 5;
+            let strides = [
+                [4 * queries * row, queries * row, row],
+                [keys, 0, 0],
+                [0, queries * keys, keys],
+                [0, 0, row],
+            ][index];
+            let mask = PairMask { element, strides };
+            problem.scoring.mods = vec![pairs(mask)];
+            if index == 2 {
+                problem.scoring.mods.insert(0, softcap(3.0));
+                problem.scoring.sinks = true;
+            }
+            self.add(&problem, small_tiles(rungs[index], &problem, self.target));
+            let shape = WarpgroupShape {
+                keys: 48,
+                ..warpgroup_shape(&problem, self.target)
+            };
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+            // More queries than a tile of decoding has are not decoded.
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries: queries.min(3),
+                keys,
+            };
+            self.dealt(&problem, [5, 6, 1, 3][index], 1);
+        }
     }
 
     /// One mask for all and others for each, blocks as large as tiles and larger, with every other mask, with changed

@@ -146,6 +146,7 @@ impl<'k, T: Element> QueryTile<'k, T> {
             head: self.head,
             position: self.mask.position(row()),
             keys: self.mask.keys(),
+            shift: self.mask.shift(),
             first_key: self
                 .k_start
                 .unwrap_or_else(|| self.sequence * self.args.k_len),

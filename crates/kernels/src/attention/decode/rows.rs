@@ -107,6 +107,7 @@ impl<'k, T: Element> Rows<'k, T> {
                     head: part.head(args, row),
                     position: mask.position(row / args.group),
                     keys: part.sequence.keys,
+                    shift: mask.shift(),
                     first_key: match shape.ragged() {
                         true => part.sequence.k_start,
                         false => part.sequence.number * args.k_len,

@@ -1,5 +1,6 @@
 //! A change of scores: what it sees, the tables that it reads, and the same in f64.
 
+use super::pairs::PairMask;
 use super::params::ScoreArgs;
 use heist_builder::{On, Val};
 use heist_launch::ElementType;
@@ -19,6 +20,8 @@ pub struct ScoreRow<'k> {
     pub position: Val<'k, i32>,
     /// How many keys its sequence has.
     pub keys: Val<'k, u32>,
+    /// How many more keys than queries its sequence has; negative where they are fewer.
+    pub shift: Val<'k, i32>,
     /// The number of its sequence's first key among the keys of all sequences.
     pub first_key: Val<'k, u32>,
     /// Tables in device memory.
@@ -26,6 +29,13 @@ pub struct ScoreRow<'k> {
 }
 
 impl<'k> ScoreRow<'k> {
+    /// Its number in its sequence, or that of the last query where it lies past the end.
+    pub fn number(&self) -> Val<'k, u32> {
+        let queries = (self.keys.cast::<i32>() - self.shift).cast::<u32>();
+        let own = (self.position - self.shift).cast::<u32>();
+        own.min(queries.max(1) - 1)
+    }
+
     /// The document of a key of its sequence, or of the key next to it that there is.
     pub fn document(&self, key: Val<'k, i32>) -> Val<'k, u32> {
         // A sequence without keys has no entry to look at.
@@ -72,6 +82,8 @@ pub struct HostScore<'a> {
     pub position: i64,
     /// The key's number in its sequence.
     pub key: i64,
+    /// How many queries the sequence has.
+    pub queries: i64,
     /// How many keys the sequence has.
     pub keys: i64,
     /// The number of the sequence's first key among the keys of all sequences.
@@ -93,6 +105,8 @@ pub struct Tables {
     pub documents: Vec<f64>,
     /// Of [`Table::Blocks`].
     pub blocks: Vec<f64>,
+    /// Of [`Table::Pairs`].
+    pub pairs: Vec<f64>,
     /// Of [`Table::Custom`].
     pub custom: Vec<f64>,
     /// The factor of each key head's keys, where they have one.
@@ -114,6 +128,8 @@ pub enum Table {
     Documents,
     /// `block_mask`: a byte for each pair of blocks.
     Blocks,
+    /// `pairs`: a number for each query and key.
+    Pairs(PairMask),
     /// `custom`: so many f32, for a change of one's own.
     Custom(usize),
 }
@@ -127,6 +143,7 @@ impl Table {
             Table::Prefixes => "prefixes",
             Table::Documents => "documents",
             Table::Blocks => "block_mask",
+            Table::Pairs(_) => "pairs",
             Table::Custom(_) => "custom",
         }
     }
@@ -136,6 +153,7 @@ impl Table {
             Table::Slopes | Table::Sinks | Table::Custom(_) => ElementType::F32,
             Table::Prefixes | Table::Documents => ElementType::U32,
             Table::Blocks => ElementType::U8,
+            Table::Pairs(mask) => mask.element.element(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! A change of scores is a closure of the builder ([`ScoreMod`]): it is called once for each
 //! query row, loads what it needs, and gives the closure that changes that row's scores, key
 //! by key. Its instructions become part of the kernel. The shipped ones
-//! ([`softcap`], [`alibi`], [`documents`]) are made that way, and a new one is as long:
+//! ([`softcap`], [`alibi`], [`documents`], [`pairs()`]) are made that way, and a new one is as long:
 //!
 //! ```
 //! use heist_kernels::attention::{Problem, ScoreMod};
@@ -26,18 +26,20 @@
 
 mod blocks;
 mod change;
+mod pairs;
 mod params;
 mod rules;
 mod shipped;
 
 pub use blocks::{BlockMask, Extents};
 pub use change::{HostScore, Key, Rule, ScoreMod, ScoreRow, Table, Tables};
+pub use pairs::{PairElement, PairMask, pairs};
 pub use params::ScoreArgs;
 pub(super) use params::{Modified, Parameters};
 pub(super) use rules::{Rules, Scores, modify, modify_row};
 pub use shipped::{alibi, documents, softcap};
 
-use super::problem::{Mask, Problem};
+use super::problem::{Lengths, Mask, Problem};
 use crate::KernelError;
 use crate::plan::{LaunchPlan, Purpose};
 use heist_launch::Buffer;
@@ -103,6 +105,15 @@ impl Scoring {
         if tables.contains(&Table::Documents) && problem.page_size.is_some() {
             return fail("documents with keys in pages: the documents of keys that lie whole can be told; leave page out".into());
         }
+        let of_pairs = |table: &&Table| matches!(table, Table::Pairs(_));
+        match tables.iter().filter(of_pairs).count() {
+            0 => {}
+            1 if matches!(problem.lengths, Lengths::Same { .. }) => {}
+            1 => {
+                return fail("a mask of pairs of packed sequences: it can be had where all are alike; hide keys by documents or by a mask of blocks".into());
+            }
+            _ => return fail("two masks of pairs: add them, and give one".into()),
+        }
         if let Some(one) = self.mods.iter().find(|one| one.name().is_empty()) {
             return fail(format!(
                 "a change of scores without a name: {:?}",
@@ -136,6 +147,7 @@ impl Scoring {
                     let example = self.blocks.map(|blocks| blocks.example(problem.extents()));
                     Buffer::from_slice(&example.unwrap_or_default())
                 }
+                Table::Pairs(mask) => mask.example(problem.extents()),
                 Table::Custom(_) => Buffer::zeros(table.element(), len),
             };
             (table.name(), data)
@@ -169,6 +181,7 @@ fn len(table: Table, problem: &Problem) -> usize {
             let blocks = problem.scoring.blocks;
             blocks.map_or(0, |blocks| blocks.bytes(problem.extents()))
         }
+        Table::Pairs(mask) => mask.elements(problem.extents()),
         Table::Custom(len) => len,
     }
 }

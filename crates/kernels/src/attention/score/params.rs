@@ -21,6 +21,14 @@ kernel_params! {
         documents: Global<u32>,
         /// Of a change of one's own.
         custom: Global<f32>,
+        /// A number for each query and key.
+        pairs: Global<u8>,
+        /// How many of them from one sequence to the next.
+        pairs_sequence: u32,
+        /// From one query head to the next.
+        pairs_head: u32,
+        /// From one query to the next.
+        pairs_row: u32,
     }
 }
 
@@ -64,6 +72,10 @@ impl<A: KernelParams> KernelParams for Modified<A> {
             prefixes: <Global<u32> as Param>::read(k, next(), "prefixes"),
             documents: <Global<u32> as Param>::read(k, next(), "documents"),
             custom: <Global<f32> as Param>::read(k, next(), "custom"),
+            pairs: <Global<u8> as Param>::read(k, next(), "pairs"),
+            pairs_sequence: <u32 as Param>::read(k, next(), "pairs_sequence"),
+            pairs_head: <u32 as Param>::read(k, next(), "pairs_head"),
+            pairs_row: <u32 as Param>::read(k, next(), "pairs_row"),
         };
         (args, score)
     }

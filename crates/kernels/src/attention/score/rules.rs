@@ -116,12 +116,21 @@ impl Scoring {
             let used = tables.iter().any(|table: &Table| table.name() == name);
             buffer(if used { name } else { other })
         };
+        let strides = tables.iter().find_map(|table| match table {
+            Table::Pairs(mask) => Some(mask.strides),
+            _ => None,
+        });
+        let [pairs_sequence, pairs_head, pairs_row] = strides.unwrap_or_default();
         ScoreArgs {
             slopes: one("slopes"),
             sinks: one("sinks"),
             prefixes: one("prefixes"),
             documents: one("documents"),
             custom: one("custom"),
+            pairs: one("pairs"),
+            pairs_sequence,
+            pairs_head,
+            pairs_row,
         }
     }
 

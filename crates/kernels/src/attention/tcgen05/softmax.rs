@@ -87,6 +87,7 @@ impl<'k, T: Element + TensorInput<Stored = T>> RowWarps<'_, '_, 'k, T> {
                 head: tile.y,
                 position: mask.position(number),
                 keys: mask.keys(),
+                shift: mask.shift(),
                 first_key: rows.sequence.first_key,
                 tables,
             }),

@@ -78,6 +78,7 @@ impl<'k, T: Element> Work<'k, T> {
                 head: tile.y,
                 position: mask.position(own + down),
                 keys: mask.keys(),
+                shift: mask.shift(),
                 first_key: rows.sequence.first_key,
                 tables,
             })

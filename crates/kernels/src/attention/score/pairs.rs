@@ -1,0 +1,222 @@
+//! Masks of pairs: a number of the caller's for each query and each key.
+
+use super::blocks::Extents;
+use super::change::{HostScore, ScoreMod, ScoreRow, Table};
+use heist_builder::{Global, Ptr, Val, bf16, f16};
+use heist_launch::{Buffer, ElementType};
+use std::fmt;
+
+/// A number on the device for each query and each key (`pairs`: sequence, query head, query, key): whether the key is
+/// seen, or what is added to its score. Keys lie one after the other; how far apart the rest lies is the launch's to say, so
+/// that one kernel does for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PairMask {
+    /// What it is made of.
+    pub element: PairElement,
+    /// Elements from one sequence to the next, from one query head to the next and from one query to the next; zero
+    /// where all have the same.
+    pub strides: [u32; 3],
+}
+
+/// What a mask of pairs is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PairElement {
+    /// A byte, zero for a key that is not seen.
+    Seen,
+    /// A number that is added to the score; minus infinity hides the key.
+    F16,
+    /// The same.
+    Bf16,
+    /// The same.
+    F32,
+}
+
+/// The least that a finite number makes of a score. Results do not depend on it: next to any other score the key has no weight, and
+/// keys that all have it are weighed alike, as sums at the end of f32's range are. Below it the rounding of a
+/// score times the logarithm of e would show in its weight.
+const LEAST: f32 = -1e8;
+
+impl PairElement {
+    /// All of them.
+    pub const ALL: [PairElement; 4] = [
+        PairElement::Seen,
+        PairElement::F16,
+        PairElement::Bf16,
+        PairElement::F32,
+    ];
+
+    /// As a buffer has it.
+    pub fn element(self) -> ElementType {
+        match self {
+            PairElement::Seen => ElementType::U8,
+            PairElement::F16 => ElementType::F16,
+            PairElement::Bf16 => ElementType::Bf16,
+            PairElement::F32 => ElementType::F32,
+        }
+    }
+
+    /// What becomes of a score by the number of `key` in a row of them.
+    fn change<'k>(
+        self,
+        line: Ptr<'k, Global, u8>,
+        key: Val<'k, u32>,
+        score: Val<'k, f32>,
+    ) -> Val<'k, f32> {
+        let added = match self {
+            PairElement::Seen => {
+                let seen = line.at(key).load_readonly().cast::<u32>().ne(0);
+                return seen.select(score, f32::NEG_INFINITY);
+            }
+            PairElement::F16 => line.cast::<f16>().at(key).load_readonly().cast::<f32>(),
+            PairElement::Bf16 => line.cast::<bf16>().at(key).load_readonly().cast::<f32>(),
+            PairElement::F32 => line.cast::<f32>().at(key).load_readonly(),
+        };
+        let hidden = added.eq(f32::NEG_INFINITY);
+        let sum = score + added;
+        // Not `max`, which makes a number of a NaN.
+        let least = hidden.select(f32::NEG_INFINITY, LEAST);
+        sum.lt(least).select(least, sum)
+    }
+}
+
+impl PairMask {
+    /// The element of a query and a key.
+    fn at(self, [sequence, head, row, key]: [usize; 4]) -> usize {
+        let [by_sequence, by_head, by_row] = self.strides.map(|stride| stride as usize);
+        sequence * by_sequence + head * by_head + row * by_row + key
+    }
+
+    /// How many elements there are, from the first to the last.
+    pub fn elements(self, of: Extents) -> usize {
+        let last = [of.sequences, of.heads, of.queries, of.keys].map(|count| count.checked_sub(1));
+        match last {
+            [Some(sequence), Some(head), Some(row), Some(key)] => {
+                self.at([sequence, head, row, key]) + 1
+            }
+            _ => 0,
+        }
+    }
+
+    /// Contents to try kernels with: rows of few keys, of all and of none.
+    pub(super) fn example(self, of: Extents) -> Buffer {
+        let width = match self.strides[2] {
+            0 => of.keys,
+            row => row as usize,
+        };
+        let number = |at: usize| {
+            let (line, key) = (at / width.max(1), at % width.max(1));
+            let seen = match line % 5 {
+                0 => true,
+                3 => false,
+                _ => (at * 2_654_435_761) >> 7 & 3 == 0,
+            };
+            match self.element {
+                PairElement::Seen => f32::from(u8::from(seen)),
+                _ if seen => ((line + 3 * key) % 9) as f32 * 0.25 - 1.0,
+                _ => f32::NEG_INFINITY,
+            }
+        };
+        let numbers = (0..self.elements(of)).map(number);
+        match self.element {
+            PairElement::Seen => Buffer::from_slice(&numbers.map(|n| n as u8).collect::<Vec<_>>()),
+            PairElement::F16 => Buffer::from_slice(&numbers.map(f16::from_f32).collect::<Vec<_>>()),
+            PairElement::Bf16 => {
+                Buffer::from_slice(&numbers.map(bf16::from_f32).collect::<Vec<_>>())
+            }
+            PairElement::F32 => Buffer::from_slice(&numbers.collect::<Vec<f32>>()),
+        }
+    }
+}
+
+impl fmt::Display for PairElement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PairElement::Seen => "seen",
+            PairElement::F16 => "f16",
+            PairElement::Bf16 => "bf16",
+            PairElement::F32 => "f32",
+        })
+    }
+}
+
+/// A mask of pairs (`pairs`): hides keys, or adds a number to each score.
+pub fn pairs(mask: PairMask) -> ScoreMod {
+    ScoreMod::new(
+        format!("pairs={}", mask.element),
+        move |row| {
+            let (line, last) = (line(mask, row), row.keys.max(1) - 1);
+            Box::new(move |score, key| {
+                let key = key.number().cast::<u32>().min(last);
+                mask.element.change(line, key, score)
+            })
+        },
+        move |at| in_f64(mask, at),
+    )
+    .table(Table::Pairs(mask))
+}
+
+/// The numbers of a row.
+fn line<'k>(mask: PairMask, row: &ScoreRow<'k>) -> Ptr<'k, Global, u8> {
+    let tables = &row.tables;
+    let first = row.sequence.mul_wide(tables.pairs_sequence)
+        + row.head.mul_wide(tables.pairs_head)
+        + row.number().mul_wide(tables.pairs_row);
+    let bytes = mask.element.element().bytes() as u64;
+    tables.pairs.at(first * bytes)
+}
+
+fn in_f64(mask: PairMask, at: &HostScore<'_>) -> f64 {
+    let row = (at.position - at.keys + at.queries) as usize;
+    let number = at.tables.pairs[mask.at([at.sequence, at.head, row, at.key as usize])];
+    match mask.element {
+        PairElement::Seen if number == 0.0 => f64::NEG_INFINITY,
+        PairElement::Seen => at.score,
+        _ => at.score + number,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attention::Problem;
+
+    #[test]
+    fn a_mask_reaches_as_far_as_its_last_number() {
+        let of = Extents {
+            sequences: 3,
+            heads: 2,
+            queries: 5,
+            keys: 7,
+        };
+        let elements = |strides| {
+            let element = PairElement::F16;
+            PairMask { element, strides }.elements(of)
+        };
+        assert_eq!(elements([70, 35, 7]), 210);
+        assert_eq!(elements([0, 0, 7]), 35);
+        assert_eq!(elements([7, 0, 0]), 21);
+        assert_eq!(elements([0, 0, 10]), 47);
+    }
+
+    #[test]
+    fn packed_sequences_and_two_masks_are_refused() {
+        let mask = pairs(PairMask {
+            element: PairElement::Seen,
+            strides: [0, 0, 9],
+        });
+        let mut packed = Problem::ragged(vec![(4, 9)], 1, 16);
+        packed.scoring.mods = vec![mask.clone()];
+        let why = packed.check().unwrap_err().to_string();
+        assert!(why.contains("packed sequences"), "{why}");
+        let mut two = Problem::new(1, 1, 9, 16);
+        two.scoring.mods = vec![mask.clone()];
+        assert!(two.check().is_ok());
+        let other = pairs(PairMask {
+            element: PairElement::F32,
+            strides: [0, 0, 9],
+        });
+        two.scoring.mods.push(other);
+        let why = two.check().unwrap_err().to_string();
+        assert!(why.contains("add them"), "{why}");
+    }
+}
