@@ -4,29 +4,26 @@
 //! |---|---|
 //! | 0 | the ticket counter |
 //! | 1, 2 | the exit record: who was overruled, and when |
-//! | 3 | the bell: not zero while somebody asks for the GPU |
+//! | 3 | the [bell](crate::Bell): not zero while somebody asks for the GPU |
 //! | 4 | how much of the launch has ended, where its policy has words |
 //! | 5 ... 15 | words of the policy |
 //! | 16 ... 18 | counters of the classes of tiles, where there are some |
-//! | 16 ... 19 | spare blocks, and the queue of tiles that were left half done, where they may be |
+//! | 16 ... 19 | spare blocks and those that are away, and the queue of tiles that were left half done, where they may be |
 //!
 //! All are zero before the first launch that uses them. A launch leaves them at
 //! zero (but for an exit record, and a bell that somebody else rang), so the next
 //! one can use them as they are; launches that may overlap need different ones.
 
+use crate::bell::BELL_BYTES;
 use heist_builder::{Global, Kernel, Order, Ptr, Scope, Val, Var};
 
 /// Words of one launch.
 pub const CONTROL_WORDS: usize = 20;
 /// Bytes of one launch's control words.
 pub const CONTROL_BYTES: u64 = CONTROL_WORDS as u64 * 8;
-/// Where the bell is, in bytes from the start of the control words. Whoever wants
-/// the GPU for a moment writes a 32-bit number that is not zero there, and zero when
-/// done: the host, a write in a stream's order, or another kernel.
-pub const BELL_BYTES: u64 = 3 * 8;
 
 const RECORD: u32 = 1;
-const BELL: u32 = 3;
+const BELL: u32 = BELL_BYTES as u32 / 8;
 const ENDED: u32 = 4;
 const POLICY: u32 = 5;
 /// Words that a policy can have.
@@ -63,6 +60,11 @@ impl<'k> Control<'k> {
     /// Blocks that nobody waits for, less those that the launch began with.
     pub(crate) fn spare(self) -> Ptr<'k, Global, i32> {
         self.0.at(PAUSES).cast::<i32>()
+    }
+
+    /// Blocks that left before the last tile was drawn, less those that came after them.
+    pub(crate) fn away(self) -> Ptr<'k, Global, i32> {
+        self.spare().at(1)
     }
 
     /// Half-done tiles in the queue that nobody has taken.

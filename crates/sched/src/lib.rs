@@ -9,6 +9,7 @@
 //! Whatever a policy answers, every tile runs exactly once, on every source.
 
 mod arguments;
+mod bell;
 mod channel;
 mod classes;
 mod context;
@@ -31,9 +32,10 @@ mod tiled;
 mod tune;
 mod watch;
 
+pub use bell::{BELL_BYTES, Bell};
 pub use classes::{Class, Classes, SharesError};
 pub use context::PolicyCx;
-pub use control::{BELL_BYTES, CONTROL_BYTES, CONTROL_WORDS, POLICY_WORDS};
+pub use control::{CONTROL_BYTES, CONTROL_WORDS, POLICY_WORDS};
 pub use erased::{AnyPolicy, Held};
 pub use hidden::{Hidden, HiddenOn, HiddenWith, Numbers, Scheduled, ScheduledWith};
 pub use order::{

@@ -20,10 +20,16 @@
 //! drawn to the last: the last block that arrives finds none spare, neither pauses nor leaves before a
 //! draw has failed, and every block that left before it saw one that was still to come.
 //!
+//! **As many leave as are wanted.** A bell may say how many blocks are to be away at a time
+//! ([`Bell::For`]). The launch counts those that left before the last tile, less those that
+//! came after them. A block that looks at such a bell takes its place among them first, and stays
+//! where there is none left. That decides who leaves, and nothing of the above depends on it.
+//!
 //! **A half-done tile has one owner.** Its slot belongs to a block from the compare-and-exchange
 //! that finds it free until the block queues it (release) or ends the tile; from the queue it goes to
 //! the one block that takes its number (acquire).
 
+use crate::bell::Bell;
 use crate::channel::NONE;
 use crate::control::{CONTROL_WORDS, Control};
 use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArray, Val, Var};
@@ -31,7 +37,7 @@ use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArra
 /// Slots, and blocks beyond those that [`grid`] says, for each block that the GPU runs at a time.
 const SPARE: u32 = 2;
 /// Of so many tiles a block may leave once, in the mean.
-const TILES_A_LEAVE: u32 = 4;
+const TILES_A_LEAVE: u32 = 8;
 
 /// How many blocks a launch has whose tiles may be left half done.
 ///
@@ -130,7 +136,7 @@ impl<'k> Pause<'k> {
         let (k, step) = (self.k, step.into_val(&self.k));
         let leaves = k.var(false).named("leaves");
         k.if_(heard.ne(0), || {
-            k.if_(self.take_spare(), || {
+            k.if_(self.may_go(heard), || {
                 let slot = k.var(self.shared.at(SAVED).load()).named("slot");
                 k.if_(slot.get().eq(0), || self.find_slot(slot));
                 k.if_else(
@@ -140,7 +146,10 @@ impl<'k> Pause<'k> {
                         self.shared.at(LEFT).store(slot.get());
                         leaves.set(true);
                     },
-                    || self.give_spare(),
+                    || {
+                        self.give_spare();
+                        self.stay();
+                    },
                 );
             });
         });
@@ -210,6 +219,9 @@ impl<'k> Pause<'k> {
         let index = k.var(NONE).named("first");
         let place = k.var(0u32).named("place");
         let settled = k.var(false).named("settled");
+        // It arrives while the block finds out what to do.
+        let away = k.var(0i32).named("away");
+        k.if_(leader, || away.set(self.control.away().load_relaxed(Scope::Gpu)));
         k.loop_(|flow| {
             k.if_(leader, || {
                 k.if_(place.get().eq(0), || place.set(self.take_place()));
@@ -229,6 +241,7 @@ impl<'k> Pause<'k> {
             flow.break_if(self.shared.at(SETTLED).load().ne(0));
             k.sync();
         });
+        k.if_(leader & away.get().gt(0), || self.come_back());
         index.get()
     }
 
@@ -277,6 +290,41 @@ impl<'k> Pause<'k> {
     /// The same of the word, which begins at zero.
     fn spare(&self, word: Val<'k, i32>) -> Bool<'k> {
         (word + self.grid.cast::<i32>()).gt(0)
+    }
+
+    /// Counts a block that leaves, though there may be tiles to draw.
+    #[track_caller]
+    pub(crate) fn go_away(&self) {
+        self.control.away().reduce_add(1i32);
+    }
+
+    /// Takes that back.
+    #[track_caller]
+    fn stay(&self) {
+        self.control.away().reduce_add(-1i32);
+    }
+
+    /// Counts a block that came, if one is away.
+    #[track_caller]
+    fn come_back(&self) {
+        let away = self.control.away();
+        self.k
+            .if_(away.atomic_add(-1i32).le(0), || away.reduce_add(1i32));
+    }
+
+    /// Whether a block may leave that heard the bell say `heard`: counts it, and takes a spare
+    /// block for its tile.
+    #[track_caller]
+    fn may_go(&self, heard: Val<'k, u32>) -> Bool<'k> {
+        let (k, away) = (self.k, self.control.away());
+        let may = k.var(false).named("may_go");
+        k.if_(Bell::wants(heard, away.load_relaxed(Scope::Gpu)), || {
+            // Others look at the same time.
+            may.set(Bell::wants(heard, away.atomic_add(1i32)));
+            k.if_(may.get(), || may.set(self.take_spare()));
+            k.if_(!may.get(), || self.stay());
+        });
+        may.get()
     }
 
     /// Takes a spare block, if there is one.

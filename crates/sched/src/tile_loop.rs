@@ -180,6 +180,7 @@ impl<'k> TileLoop<'k> {
                 },
                 control,
                 first_word: 0,
+                counts_away: shape.pause.is_some(),
                 has_area,
             };
             k.if_(leader, || {

@@ -252,7 +252,9 @@ impl Host for Meddler {
             let words = self.dice.of(&self.words);
             self.loaded += usize::from(loader.load(&mut Through(reach, stream), &words).is_ok());
         } else {
-            let word = (self.dice.below(2) as u32).to_le_bytes();
+            let for_some = Bell::For(1 + self.dice.below(3) as u32);
+            let bell = self.dice.of(&[Bell::Silent, Bell::Silent, Bell::All, for_some]);
+            let word = bell.word().to_le_bytes();
             reach.write(stream, CONTROL, BELL_BYTES as usize, &word);
         }
     }

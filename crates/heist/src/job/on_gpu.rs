@@ -1,10 +1,10 @@
 //! A job that stays on a real GPU, to be launched over and over.
 
 use super::JobError;
-use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
+use heist_gpu::{DeviceMemory, Event, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
 use heist_kernels::{Job, KernelError, Step};
 use heist_launch::{Arg, Buffer, BufferRef, Launch, Param};
-use heist_sched::{BELL_BYTES, Readout};
+use heist_sched::{BELL_BYTES, Bell, Readout};
 use std::collections::BTreeMap;
 
 /// One step with its parameters on the GPU.
@@ -77,20 +77,59 @@ impl OnGpu {
         }
     }
 
+    /// The same as [`OnGpu::launch`]; `begun`, an [untimed event](Gpu::untimed_event), happens
+    /// once all blocks of the last step have begun.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    pub fn launch_announced(&self, stream: &Stream, begun: &Event) -> Result<(), GpuError> {
+        let Some((last, before)) = self.steps.split_last() else {
+            return begun.record(stream);
+        };
+        for step in before {
+            step.kernel.launch(stream, &step.launch, &step.arguments)?;
+        }
+        let (kernel, launch) = (&last.kernel, &last.launch);
+        kernel.launch_announced(stream, launch, &last.arguments, begun)
+    }
+
+    /// What its bell says to have room for a visitor: as many of its blocks leave as the visitor
+    /// launches at a time. Where a block of either has only a part of a multiprocessor, or needs
+    /// neighbours, it is not known which blocks would make room, and all leave.
+    ///
+    /// # Errors
+    /// An error of the driver.
+    pub fn bell_for(&self, visitor: &OnGpu) -> Result<Bell, GpuError> {
+        for step in self.steps.iter().filter(|step| step.control.is_some()) {
+            if step.kernel.occupancy(&step.launch)?.blocks_per_sm != 1 {
+                return Ok(Bell::All);
+            }
+        }
+        let mut most = 0;
+        for step in &visitor.steps {
+            let fits = step.kernel.occupancy(&step.launch)?;
+            if fits.active_clusters.is_some() {
+                return Ok(Bell::All);
+            }
+            most = most.max(u32::try_from(step.launch.grid.count()).unwrap_or(u32::MAX));
+        }
+        Ok(Bell::For(most))
+    }
+
     /// What the assembler made of each step's kernel.
     pub fn kernels(&self) -> impl Iterator<Item = &KernelInfo> {
         self.steps.iter().map(|step| step.kernel.info())
     }
 
-    /// Rings the bell of every scheduled step, or silences it: a policy that listens
-    /// ([`UntilAsked`](heist_sched::UntilAsked)) retires its blocks.
+    /// Rings the bell of every scheduled step, or silences it: under a policy that listens
+    /// ([`UntilAsked`](heist_sched::UntilAsked)) blocks leave.
     ///
     /// # Errors
     /// An error of the driver.
-    pub fn ring(&self, on: bool) -> Result<(), GpuError> {
+    pub fn ring(&self, bell: Bell) -> Result<(), GpuError> {
         for step in &self.steps {
             if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {
-                control.write(BELL_BYTES as usize, &u32::from(on).to_le_bytes())?;
+                control.write(BELL_BYTES as usize, &bell.word().to_le_bytes())?;
             }
         }
         Ok(())
@@ -101,10 +140,10 @@ impl OnGpu {
     ///
     /// # Errors
     /// An error of the driver.
-    pub fn ring_in(&self, stream: &Stream, on: bool) -> Result<(), GpuError> {
+    pub fn ring_in(&self, stream: &Stream, bell: Bell) -> Result<(), GpuError> {
         for step in &self.steps {
             if let Some(control) = step.control.and_then(|at| step.own.get(&at)) {
-                control.write_in(stream, BELL_BYTES as usize, u32::from(on))?;
+                control.write_in(stream, BELL_BYTES as usize, bell.word())?;
             }
         }
         Ok(())

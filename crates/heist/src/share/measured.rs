@@ -1,7 +1,7 @@
 //! Two tenants of a real GPU, timed by events.
 
 use super::{Company, Seen, Tenant};
-use crate::job::{JobError, OnGpu};
+use crate::job::{Doorbell, JobError, OnGpu};
 use heist_gpu::{Event, Gpu, GpuError};
 use heist_kernels::Target;
 use heist_kernels::catalogue;
@@ -77,9 +77,8 @@ pub fn alone(
 }
 
 /// The batch back to back on a stream of low priority, the interactive kernel now
-/// and then on one of high priority, a period apart in the mean. With `ring` the batch's bell is rung just before
-/// each launch of the interactive kernel, and silenced after its end, by writes in the
-/// order of its stream.
+/// and then on one of high priority, a period apart in the mean. With `ring` the batch's bell is rung
+/// for each launch of the interactive kernel.
 ///
 /// # Errors
 /// A fault of a launch.
@@ -97,6 +96,10 @@ pub fn beside(
     let mut queue: VecDeque<Event> = VecDeque::new();
     let mut spare: Vec<Event> = Vec::new();
     let (start, end) = (gpu.event()?, gpu.event()?);
+    let doorbell = match ring {
+        true => Some((Doorbell::new(gpu, batch)?, batch.bell_for(interactive)?)),
+        false => None,
+    };
     let mut ended = 0usize;
     let mut top_up = |ended: &mut usize| -> Result<(), GpuError> {
         while let Some(front) = queue.front() {
@@ -130,14 +133,11 @@ pub fn beside(
         }
         next = Instant::now() + company.after(samples.len());
         start.record(&high)?;
-        if ring {
-            batch.ring_in(&high, true)?;
+        match &doorbell {
+            None => interactive.launch(&high)?,
+            Some((doorbell, bell)) => doorbell.launch(interactive, &high, *bell)?,
         }
-        interactive.launch(&high)?;
         end.record(&high)?;
-        if ring {
-            batch.ring_in(&high, false)?;
-        }
         end.synchronize()?;
         samples.push(microseconds(&start, &end)?);
     }

@@ -12,7 +12,7 @@ use heist_run::NotRun;
 use heist_run::company::{
     Checks, Device, Host, Options, Order, Ran, Reach, Silent, Stream, together,
 };
-use heist_sched::{BELL_BYTES, TraceDevice, Watch};
+use heist_sched::{BELL_BYTES, Bell, TraceDevice, Watch};
 
 pub use super::stand_in::Shape;
 
@@ -34,6 +34,18 @@ impl Lodger {
     /// What stands in for each of its launches.
     pub fn shapes(&self) -> impl Iterator<Item = Shape> {
         self.steps.iter().map(|step| step.shape)
+    }
+
+    /// What its bell says to have room for a visitor, as on a real GPU.
+    fn bell_for(&self, visitor: &Lodger) -> Bell {
+        let alone = self.shapes().all(|shape| shape.blocks == 1);
+        let clusters = visitor.shapes().any(|shape| shape.cluster.count() > 1);
+        if clusters || !alone {
+            return Bell::All;
+        }
+        let launched = visitor.steps.iter().map(|step| step.plan.launch.grid);
+        let most = launched.map(|grid| grid.count()).max().unwrap_or(0);
+        Bell::For(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
     /// Its launches, one after the other from a time on.
@@ -131,7 +143,7 @@ impl Model {
     }
 
     /// The batch back to back with a low priority, the interactive kernel now and then with a high
-    /// one. The bell of a batch that listens is rung while the interactive kernel waits or runs.
+    /// one. The bell of a batch that listens is rung while blocks of the interactive kernel wait.
     /// `alone` is what the batch takes with nobody beside it.
     ///
     /// # Errors
@@ -150,8 +162,8 @@ impl Model {
             (-5, interactive, &arrivals),
         ];
         let steps = interactive.steps.len();
-        let mut bell = Bell::new(batch, &arrivals, steps);
-        let ran = self.run(&streams, &mut bell)?;
+        let mut ringer = Ringer::new(batch, interactive, &arrivals);
+        let ran = self.run(&streams, &mut ringer)?;
         let samples: Vec<(u64, u64)> = ran[INTERACTIVE]
             .chunks(steps.max(1))
             .filter_map(|sample| Some((sample.first()?.ready, sample.last()?.ended)))
@@ -184,9 +196,9 @@ impl Model {
         let batch = self.watched(batch, Watch::Trace)?;
         let interactive = self.watched(interactive, Watch::Trace)?;
         let arrivals = [(alone * 0.4 * 1e3) as u64];
-        let mut bell = Bell::new(&batch, &arrivals, interactive.steps.len());
+        let mut ringer = Ringer::new(&batch, &interactive, &arrivals);
         let streams = [(0, &batch, &[0][..]), (-5, &interactive, &arrivals)];
-        let ran = self.run(&streams, &mut bell)?;
+        let ran = self.run(&streams, &mut ringer)?;
         Ok(Pair {
             batch: self.trace(&batch, &ran[BATCH])?,
             interactive: self.trace(&interactive, &ran[INTERACTIVE])?,
@@ -298,10 +310,12 @@ fn arrivals(company: Company, alone: f64) -> Vec<u64> {
     times.collect()
 }
 
-/// The bell of a batch, rung while the interactive kernel waits or runs.
-struct Bell<'a> {
+/// Rings the bell of a batch while blocks of the interactive kernel wait.
+struct Ringer<'a> {
     /// The control words among the arguments of each launch of the batch, for one that listens.
     control: Option<usize>,
+    /// What it rings.
+    bell: Bell,
     arrivals: &'a [u64],
     /// Launches of the interactive kernel for each time that it comes.
     steps: usize,
@@ -312,13 +326,14 @@ struct Bell<'a> {
     again: Option<u64>,
 }
 
-impl<'a> Bell<'a> {
-    fn new(batch: &Lodger, arrivals: &'a [u64], steps: usize) -> Bell<'a> {
+impl<'a> Ringer<'a> {
+    fn new(batch: &Lodger, interactive: &Lodger, arrivals: &'a [u64]) -> Ringer<'a> {
         let control = batch.steps.first().map(|step| step.readout().control());
-        Bell {
+        Ringer {
             control: control.filter(|_| batch.listens),
+            bell: batch.bell_for(interactive),
             arrivals,
-            steps: steps.max(1),
+            steps: interactive.steps.len().max(1),
             come: 0,
             gone: 0,
             again: None,
@@ -330,7 +345,7 @@ impl<'a> Bell<'a> {
 /// one, in nanoseconds.
 const AGAIN_NS: u64 = 1000;
 
-impl Host for Bell<'_> {
+impl Host for Ringer<'_> {
     fn next(&self) -> Option<u64> {
         self.control?;
         let comes = self.arrivals.get(self.come).copied();
@@ -341,10 +356,14 @@ impl Host for Bell<'_> {
         if self.arrivals.get(self.come).is_some_and(|at| *at <= now) {
             self.come += 1;
         }
-        let rung = self.come > self.gone;
-        self.again = rung.then_some(now + AGAIN_NS);
+        let there = self.come > self.gone;
+        self.again = there.then_some(now + AGAIN_NS);
+        let bell = match there && reach.waiting(INTERACTIVE) != Some(0) {
+            true => self.bell,
+            false => Bell::Silent,
+        };
         if let Some(control) = self.control {
-            let word = u32::from(rung).to_le_bytes();
+            let word = bell.word().to_le_bytes();
             // There is nothing to ring between two launches.
             let _ = reach.write(BATCH, control, BELL_BYTES as usize, &word);
         }

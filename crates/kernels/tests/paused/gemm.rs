@@ -86,7 +86,7 @@ fn groups_are_resumed_too() {
     assert!(saved > 0, "{saved} slots were used");
 }
 
-/// A large grid has a block for every fourth tile, beside those that run at a time.
+/// A large grid has a block for every eighth tile, beside those that run at a time.
 #[test]
 fn blocks_without_work_are_few() {
     let problem = Gemm::new(4096, 4096, 2048, Input::F16, Output::F16, Layout::Nn);
@@ -96,7 +96,7 @@ fn blocks_without_work_are_few() {
             .grid
             .x
     };
-    assert_eq!(blocks(PAUSING), 2 + 512 / 4 + 2 * 2);
+    assert_eq!(blocks(PAUSING), 2 + 512 / 8 + 2 * 2);
     assert_eq!(blocks("ticket late pausing never"), 512 + 2 * 2);
 }
 

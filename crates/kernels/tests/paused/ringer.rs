@@ -6,7 +6,7 @@ use heist_launch::{BufferRef, Outcome};
 use heist_ptx::arch::Gpu;
 use heist_run::Program;
 use heist_run::company::{Chaos, Checks, Device, Host, Options, Order, Reach, Stream, together};
-use heist_sched::{BELL_BYTES, CONTROL_WORDS, Schedule};
+use heist_sched::{BELL_BYTES, Bell, CONTROL_WORDS, Schedule};
 
 const SMS: u32 = 2;
 pub(crate) const TARGET: Target = Target {
@@ -35,7 +35,12 @@ impl Host for Ringer {
         self.dice ^= self.dice >> 7;
         self.dice ^= self.dice << 17;
         self.at = now + 500 + (self.dice >> 20) % 20_000;
-        let word = u32::from(self.dice >> 40 & 3 != 0).to_le_bytes();
+        let bell = match self.dice >> 40 & 3 {
+            0 => Bell::Silent,
+            1 => Bell::For(1),
+            _ => Bell::All,
+        };
+        let word = bell.word().to_le_bytes();
         reach.write(0, self.control, BELL_BYTES as usize, &word);
     }
     fn ended(&mut self, _: usize, _: usize, _: u64) {}

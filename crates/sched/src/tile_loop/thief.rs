@@ -167,10 +167,14 @@ impl<'k> TileLoop<'k> {
         let judge = match (&self.judge, &self.pause) {
             (Some(judge), _) => judge,
             (None, Some(pause)) if self.never_asks() => {
-                return k.if_(!pause.is_spare(), || {
-                    self.note(RecordKind::Overruled);
-                    ask();
-                });
+                return k.if_else(
+                    pause.is_spare(),
+                    || pause.go_away(),
+                    || {
+                        self.note(RecordKind::Overruled);
+                        ask();
+                    },
+                );
             }
             (None, _) => return ask(),
         };
@@ -218,9 +222,10 @@ impl<'k> TileLoop<'k> {
         k.if_else(
             judge.pending.get(),
             || self.collect(next, Some(judge)),
-            || match (&self.asking, self.channel) {
-                (Asking::Tickets(tickets), _) => tickets.retire(),
-                (Asking::Clc(_), Some(channel)) => channel.decline(),
+            || match (&self.pause, &self.asking, self.channel) {
+                (Some(pause), ..) => pause.go_away(),
+                (None, Asking::Tickets(tickets), _) => tickets.retire(),
+                (None, Asking::Clc(_), Some(channel)) => channel.decline(),
                 _ => {}
             },
         );

@@ -4,6 +4,7 @@
 //! The sentence that `heist policies` prints for a policy is the name of its test.
 //! [`model`] says in plain Rust what the tile loop does with any policy's answers.
 
+mod bell;
 mod chance;
 mod combined;
 mod counted;

@@ -51,6 +51,9 @@ pub trait Reach {
     fn write(&mut self, stream: usize, argument: usize, offset: usize, bytes: &[u8]) -> bool;
     /// Reads from it.
     fn read(&mut self, stream: usize, argument: usize, offset: usize, bytes: &mut [u8]) -> bool;
+    /// How many clusters of what a stream runs now wait for a place on the GPU; `None` if it runs
+    /// nothing.
+    fn waiting(&self, stream: usize) -> Option<u32>;
 }
 
 /// The host while kernels run: it reads and writes their memory now and then.
@@ -145,6 +148,12 @@ impl Reach for Floor<'_> {
             bytes.copy_from_slice(region.bytes(offset as u64, reach.1));
         };
         self.region(stream, argument, reach, read).is_some()
+    }
+
+    fn waiting(&self, stream: usize) -> Option<u32> {
+        let now = self.running.get(stream)?.now.as_ref()?;
+        let guest = self.company.guests[now.guest].as_ref()?;
+        Some(guest.machine.pool.left())
     }
 }
 

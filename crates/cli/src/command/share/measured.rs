@@ -11,6 +11,7 @@ use heist_gpu::Gpu;
 use heist_kernels::Target;
 use heist_kernels::catalogue::Prepared;
 use heist_run::Device;
+use heist_sched::Bell;
 
 /// Launches of an interactive kernel for each figure.
 const SAMPLES: u32 = 400;
@@ -167,7 +168,8 @@ fn ask(
 }
 
 /// The first schedule whose result is not bit for bit that of the first, over outputs
-/// that were poisoned before. One that listens runs once more, with its bell rung all the time.
+/// that were poisoned before. One that listens runs again with its bell rung all the time, for all of its
+/// blocks and for some.
 fn differing(
     gpu: &Gpu,
     tenants: &[Tenant],
@@ -181,18 +183,18 @@ fn differing(
             let buffers = buffers.filter(|buffer| buffer.role.is_read_back());
             buffers.filter_map(|buffer| on.memory(&buffer.name))
         };
-        let rung: &[bool] = match tenant.listens() {
-            true => &[false, true],
-            false => &[false],
+        let bells: &[Bell] = match tenant.listens() {
+            true => &[Bell::Silent, Bell::All, Bell::For(16)],
+            false => &[Bell::Silent],
         };
-        for rung in rung {
+        for bell in bells {
             for memory in outputs() {
                 memory.fill(0xff, &stream).map_err(question)?;
             }
-            on.ring(*rung).map_err(question)?;
+            on.ring(*bell).map_err(question)?;
             on.launch(&stream).map_err(question)?;
             stream.synchronize().map_err(question)?;
-            on.ring(false).map_err(question)?;
+            on.ring(Bell::Silent).map_err(question)?;
             let mut results = Vec::new();
             for memory in outputs() {
                 let mut bytes = vec![0; memory.len()];
@@ -202,8 +204,10 @@ fn differing(
             match &first {
                 None => first = Some(results),
                 Some(first) if *first != results => {
-                    let bell = if *rung { ", with its bell rung" } else { "" };
-                    return Ok(Some(format!("{}{bell}", tenant.name)));
+                    return Ok(Some(match bell {
+                        Bell::Silent => tenant.name.clone(),
+                        rung => format!("{}, with its bell rung ({rung:?})", tenant.name),
+                    }));
                 }
                 Some(_) => {}
             }

@@ -1,0 +1,49 @@
+//! A launch's bell: who wants the GPU for a moment rings it.
+
+use heist_builder::{Bool, Val};
+
+/// Where the bell is, in bytes from the start of the control words. Whoever wants
+/// the GPU for a moment writes the 32-bit [`Bell::word`] there, and zero when done: the
+/// host, a write in a stream's order, or another kernel.
+pub const BELL_BYTES: u64 = 3 * 8;
+
+/// Where the number of blocks is in the bell's word.
+const COUNT_AT: u32 = 16;
+
+/// What a bell says. Policies that listen, and tiles that can be left half done, answer it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bell {
+    /// Nobody asks.
+    #[default]
+    Silent,
+    /// Every block is to leave, for as long as it is rung.
+    All,
+    /// So many blocks are to be away at a time; the others stay. A block that comes back,
+    /// because nobody took its place, makes room for another that leaves. Launches that
+    /// do not [pause](crate::Schedule::pausing) take it for all.
+    For(u32),
+}
+
+impl Bell {
+    /// What is written at [`BELL_BYTES`].
+    ///
+    /// ```
+    /// use heist_sched::Bell;
+    /// assert_eq!((Bell::Silent.word(), Bell::For(0).word()), (0, 0));
+    /// assert_ne!(Bell::For(4).word(), Bell::All.word());
+    /// assert_eq!(Bell::For(1 << 16).word(), Bell::All.word());
+    /// ```
+    pub fn word(self) -> u32 {
+        match self {
+            Bell::Silent | Bell::For(0) => 0,
+            Bell::For(blocks) if blocks < 1 << COUNT_AT => blocks << COUNT_AT | 1,
+            Bell::All | Bell::For(_) => 1,
+        }
+    }
+
+    /// Whether a bell that says `word` wants one more block to leave, where so many are `away`.
+    pub(crate) fn wants<'k>(word: Val<'k, u32>, away: Val<'k, i32>) -> Bool<'k> {
+        let most = (word >> COUNT_AT).cast::<i32>();
+        word.ne(0) & (most.eq(0) | away.lt(most))
+    }
+}

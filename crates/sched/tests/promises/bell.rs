@@ -1,0 +1,179 @@
+//! What a bell says, and who leaves: a batch on one stream, a visitor of higher priority on another.
+
+use heist_builder::{Arch, Global, kernel_params};
+use heist_launch::Arg;
+use heist_ptx::arch::Gpu;
+use heist_run::Program;
+use heist_run::company::{Device, Host, Options, Order, Reach, Stream, together};
+use heist_sched::{BELL_BYTES, Bell, Schedule, TileSource, Tiled, TiledKernel};
+
+kernel_params! {
+    /// How often each tile ran and, behind that, how often one was left half done.
+    pub struct Count { runs: Global<u32>, tiles: u32 }
+}
+
+const SMS: u32 = 6;
+const TILES: u32 = 40;
+const STEPS: u32 = 20;
+const STEP_NS: u32 = 2_000;
+/// When the visitor is launched, in nanoseconds.
+const COMES: u64 = 100_000;
+const BATCH: usize = 0;
+const VISITOR: usize = 1;
+
+/// A multiprocessor has room for one block of each.
+fn kernel(schedule: &Schedule, tiles: u32, steps: u32) -> TiledKernel<Count> {
+    let tiled = Tiled::<Count>::new("count", tiles)
+        .schedule(schedule)
+        .state(0)
+        .block(32);
+    tiled
+        .build(Arch::SM_90A, |k, args, tiles| {
+            k.shared::<u8>("room", 200 << 10);
+            let pause = tiles.pause();
+            tiles.each(|tile| {
+                let step = k.var(pause.map_or(k.c(0), |pause| pause.from()));
+                let left = k.var(false);
+                k.while_(
+                    || step.get().lt(steps) & !left.get(),
+                    || {
+                        k.nanosleep(STEP_NS);
+                        step.set(step.get() + 1);
+                        if let Some(pause) = pause {
+                            k.one_thread(|| {
+                                k.if_(step.get().lt(steps), || {
+                                    let _ = pause.look(pause.listen(), step.get());
+                                });
+                            });
+                            k.sync();
+                            left.set(pause.left());
+                            k.sync();
+                        }
+                    },
+                );
+                k.one_thread(|| {
+                    let at = left.get().select(args.tiles, tile.x);
+                    args.runs.at(at).atomic_add(1u32);
+                });
+            })
+        })
+        .unwrap_or_else(|error| panic!("{schedule}: {error}"))
+}
+
+/// Rings from a time on, until every block of the visitor has a place.
+struct Ringer {
+    control: usize,
+    bell: Bell,
+    at: u64,
+}
+
+impl Host for Ringer {
+    fn next(&self) -> Option<u64> {
+        Some(self.at)
+    }
+    fn act(&mut self, now: u64, reach: &mut dyn Reach) {
+        self.at = now + 200;
+        if reach.waiting(VISITOR) == Some(0) {
+            self.bell = Bell::Silent;
+        }
+        let word = self.bell.word().to_le_bytes();
+        reach.write(BATCH, self.control, BELL_BYTES as usize, &word);
+    }
+}
+
+struct Seen {
+    /// Tiles that were left half done.
+    left: u32,
+    /// How long the visitor took, in nanoseconds.
+    visit: u64,
+}
+
+/// A batch whose bell is rung from `from` on, and a visitor of so many blocks.
+fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
+    let device = Device::of(Gpu {
+        sms: SMS,
+        ..Gpu::H200
+    });
+    let schedule = format!("ticket late pausing {policy}");
+    let schedule = schedule.parse().unwrap_or_else(|error| panic!("{error}"));
+    let batch = kernel(&schedule, TILES, STEPS);
+    let visitor = kernel(&Schedule::new(TileSource::Direct), blocks, STEPS);
+    let mut launches = Vec::new();
+    for kernel in [&batch, &visitor] {
+        let plan = kernel.plan(SMS).expect("a launch");
+        let tiles = kernel.tiles().x;
+        let own = Count {
+            runs: Arg::in_out(&vec![0u32; tiles as usize + 1]),
+            tiles,
+        };
+        let program = Program::from_module("count.ptx", &kernel.built.module);
+        launches.push((program, kernel.arguments(&plan, own), plan));
+    }
+    let times = [(0, 0), (-5, COMES)];
+    let streams = launches.iter().zip(times);
+    let streams: Vec<Stream<'_>> = streams
+        .map(|((program, arguments, plan), (priority, not_before))| Stream {
+            priority,
+            orders: vec![Order {
+                program: program.simulated().expect("a kernel"),
+                entry: "count",
+                launch: &plan.launch,
+                arguments,
+                not_before,
+            }],
+        })
+        .collect();
+    let mut ringer = Ringer {
+        control: batch.readout(&launches[BATCH].2).control(),
+        bell,
+        at: from,
+    };
+    let ran = together(&device, &streams, &Options::default(), &mut ringer)
+        .unwrap_or_else(|found| panic!("{found:?}"));
+    let found = &ran[BATCH][0].report.diagnostics;
+    assert!(found.is_empty(), "{found:#?}");
+    let runs = batch.output(&ran[BATCH][0].report.outcome, "runs");
+    let mut runs = runs.and_then(|runs| runs.to_vec::<u32>()).expect("words");
+    let left = runs.pop().expect("one more");
+    assert!(runs.iter().all(|runs| *runs == 1), "{bell:?}: {runs:?}");
+    let visit = &ran[VISITOR][0];
+    Seen {
+        left,
+        visit: visit.ended - visit.ready,
+    }
+}
+
+/// What the visitor takes at least: it has no blocks behind others.
+const VISIT_NS: u64 = STEPS as u64 * STEP_NS as u64;
+/// How long it waits for a step of the batch, and for what a block does before and after.
+const WAIT_NS: u64 = 10_000;
+
+#[test]
+fn a_bell_for_some_has_as_many_blocks_leave() {
+    for blocks in [1, 2, 4] {
+        for policy in ["until-asked", "greedy", "until-asked & max-steals(30)"] {
+            let seen = visited(policy, Bell::For(blocks), COMES + 1_000, blocks);
+            assert_eq!(seen.left, blocks, "{policy}");
+            assert!(seen.visit < VISIT_NS + WAIT_NS, "{policy}: {}", seen.visit);
+        }
+        let seen = visited("until-asked", Bell::All, COMES + 1_000, blocks);
+        assert!(seen.left > blocks, "{}", seen.left);
+    }
+}
+
+/// The bell is rung before the visitor has come: blocks of the batch take the places that its blocks
+/// left, and make room again.
+#[test]
+fn who_comes_back_makes_room_for_another_that_leaves() {
+    let seen = visited("until-asked", Bell::For(2), COMES - 40_000, 2);
+    assert!(seen.left > 4, "{}", seen.left);
+    assert!(seen.visit < VISIT_NS + WAIT_NS, "{}", seen.visit);
+}
+
+/// A visitor that needs more blocks than the bell says waits for its own.
+#[test]
+fn a_bell_for_fewer_than_come_leaves_the_others_at_work() {
+    let seen = visited("until-asked", Bell::For(1), COMES + 1_000, 2);
+    assert!(seen.left < SMS, "{}", seen.left);
+    assert!(seen.visit > VISIT_NS + WAIT_NS, "{}", seen.visit);
+}
