@@ -146,12 +146,13 @@ fn pool(clc: bool, size: Size) -> Vec<Pooled> {
         }
     }
     if !clc {
-        all.extend(PAUSING.iter().enumerate().map(|(at, text)| {
+        // Each twice: they are who hears bells.
+        all.extend((0..).zip(PAUSING.iter().chain(PAUSING)).map(|(at, text)| {
             pausing(
                 text,
                 match size {
-                    Size::Large => 9 + 7 * at as u32,
-                    Size::Small => 1 + 2 * at as u32,
+                    Size::Large => 9 + 4 * at,
+                    Size::Small => 1 + at,
                 },
             )
         }));
@@ -253,7 +254,7 @@ impl Host for Meddler {
             self.loaded += usize::from(loader.load(&mut Through(reach, stream), &words).is_ok());
         } else {
             let for_some = Bell::For(1 + self.dice.below(3) as u32);
-            let bell = self.dice.of(&[Bell::Silent, Bell::Silent, Bell::All, for_some]);
+            let bell = self.dice.of(&[Bell::Silent, Bell::All, for_some]);
             let word = bell.word().to_le_bytes();
             reach.write(stream, CONTROL, BELL_BYTES as usize, &word);
         }
