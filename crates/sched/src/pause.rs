@@ -221,7 +221,9 @@ impl<'k> Pause<'k> {
         let settled = k.var(false).named("settled");
         // It arrives while the block finds out what to do.
         let away = k.var(0i32).named("away");
-        k.if_(leader, || away.set(self.control.away().load_relaxed(Scope::Gpu)));
+        k.if_(leader, || {
+            away.set(self.control.away().load_relaxed(Scope::Gpu))
+        });
         k.loop_(|flow| {
             k.if_(leader, || {
                 k.if_(place.get().eq(0), || place.set(self.take_place()));

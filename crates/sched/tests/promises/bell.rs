@@ -112,16 +112,18 @@ fn visited(policy: &str, bell: Bell, from: u64, blocks: u32) -> Seen {
     let times = [(0, 0), (-5, COMES)];
     let streams = launches.iter().zip(times);
     let streams: Vec<Stream<'_>> = streams
-        .map(|((program, arguments, plan), (priority, not_before))| Stream {
-            priority,
-            orders: vec![Order {
-                program: program.simulated().expect("a kernel"),
-                entry: "count",
-                launch: &plan.launch,
-                arguments,
-                not_before,
-            }],
-        })
+        .map(
+            |((program, arguments, plan), (priority, not_before))| Stream {
+                priority,
+                orders: vec![Order {
+                    program: program.simulated().expect("a kernel"),
+                    entry: "count",
+                    launch: &plan.launch,
+                    arguments,
+                    not_before,
+                }],
+            },
+        )
         .collect();
     let mut ringer = Ringer {
         control: batch.readout(&launches[BATCH].2).control(),
