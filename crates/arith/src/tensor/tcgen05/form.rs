@@ -81,6 +81,10 @@ pub struct Form {
     pub scale: Scale,
     /// The first byte of a row's scale factors for A, and for B.
     pub scale_ids: [u32; 2],
+    /// Whether half of the elements of A are not stored.
+    pub sparse: bool,
+    /// Which column has the metadata of A, where the kind lets one choose.
+    pub selector: usize,
 }
 
 /// Why an instruction descriptor is not valid.
@@ -202,8 +206,16 @@ impl Form {
             } else {
                 [0; 2]
             },
+            sparse: usage.sparse,
+            selector: field(bits, 0, 2) as usize,
         };
         form.check_shape(usage)?;
+        if form.selector != 0 && !(form.sparse && kind.selects_metadata()) {
+            return wrong(format!(
+                "the sparsity selector is {}, and only sparse products of kind::f16 and kind::tf32 have one",
+                form.selector
+            ));
+        }
         if scaled {
             form.check_scales()?;
         }
@@ -256,7 +268,7 @@ impl Form {
                 "scale factors of type ue4m3 are for kind::mxf4nvf4 with blocks of 16".to_owned(),
             ));
         }
-        let bytes = self.k.div_ceil(self.kind.block()) as u32;
+        let bytes = self.k.div_ceil(self.block()) as u32;
         let fits = |id: &u32| match bytes {
             1 => true,
             2 => id.is_multiple_of(2),

@@ -3,16 +3,19 @@
 //! [`Form`] is what an instruction descriptor says of a product; [`Operand`] is a
 //! factor in shared memory; [`place`] says which lane and column of tensor memory an
 //! element of the result or a register of `tcgen05.ld` and `tcgen05.st` is;
+//! [`Form::expand`] gives a sparse factor its zeros back;
 //! [`Form::multiply`] multiplies.
 
 mod form;
 mod format;
 pub mod operand;
 pub mod place;
+mod sparse;
 
 pub use form::{Form, MmaKind, Usage, Wrong};
 pub use format::{Format, Scale};
 pub use operand::Operand;
+pub use sparse::BadGroup;
 
 use super::element::{round_f16, round_f32};
 use super::gemm::gemm;

@@ -176,3 +176,89 @@ fn integers_wrap_or_clamp() {
         assert_eq!(d[77] as i32, expect);
     }
 }
+
+/// A sparse product of 128 by 8.
+fn sparse(kind: MmaKind, bits: u32) -> Form {
+    let usage = Usage {
+        sparse: true,
+        ..Usage::default()
+    };
+    Form::decode(kind, 8 << 24 | 1 << 17 | 1 << 2 | bits, usage).unwrap()
+}
+
+#[test]
+fn every_group_has_metadata_of_its_own() {
+    for (kind, groups) in [
+        (MmaKind::F16, 8),
+        (MmaKind::Tf32, 8),
+        (MmaKind::I8, 16),
+        (MmaKind::Mxf4, 16),
+    ] {
+        let mut seen = HashSet::new();
+        for row in 0..128 {
+            for group in 0..groups {
+                let (lane, column, bit) = kind.metadata_place(row, group);
+                assert!(lane < 128 && column < kind.metadata_columns() && bit < 32);
+                assert!(seen.insert((lane, column, bit)), "{kind:?}");
+            }
+        }
+        // They fill their columns.
+        assert_eq!(seen.len(), 128 * 8 * kind.metadata_columns());
+    }
+}
+
+#[test]
+fn a_sparse_factor_gets_its_zeros_back() {
+    let form = sparse(MmaKind::F16, 1 << 4);
+    assert_eq!((form.k, form.stored()), (32, 16));
+    let stored = Numbers::Floats((0..128 * 16).map(f64::from).collect());
+    let all = form.expand(&stored, |row, group| [0x4, 0x6, 0xe][(row + group) % 3]);
+    let Ok(Numbers::Floats(all)) = all else {
+        panic!("floats");
+    };
+    assert_eq!(
+        all[..12],
+        [0.0, 1.0, 0.0, 0.0, 0.0, 3.0, 2.0, 0.0, 0.0, 0.0, 4.0, 5.0]
+    );
+    let bad = form.expand(
+        &stored,
+        |row, group| if (row, group) == (3, 2) { 5 } else { 4 },
+    );
+    let (row, k, bits) = (3, 8, 5);
+    assert_eq!(bad.err(), Some(BadGroup { row, k, bits }));
+    let single = sparse(MmaKind::Tf32, 1 << 4 | 2 << 7 | 2 << 10);
+    let stored = Numbers::Floats((1..=128 * 8).map(f64::from).collect());
+    let all = single.expand(&stored, |_, group| if group == 0 { 0xe } else { 4 });
+    let Ok(Numbers::Floats(all)) = all else {
+        panic!("floats");
+    };
+    assert_eq!(all[..6], [0.0, 1.0, 2.0, 0.0, 3.0, 0.0]);
+    assert!(single.expand(&stored, |_, _| 8).is_err());
+}
+
+#[test]
+fn pairs_of_small_elements_stay_together() {
+    let usage = Usage {
+        sparse: true,
+        ..Usage::default()
+    };
+    let bits = 1 << 27 | 1 << 17 | 1 << 2 | 1 << 7 | 1 << 10 | 1 << 23;
+    let form = Form::decode(MmaKind::Mxf4, bits, usage).unwrap();
+    // Twice as deep, and as many scale factors.
+    assert_eq!((form.k, form.block()), (128, 64));
+    let stored = Numbers::Floats((1..=128 * 64).map(f64::from).collect());
+    let Ok(Numbers::Floats(all)) = form.expand(&stored, |_, _| 0xc) else {
+        panic!("floats");
+    };
+    assert_eq!(
+        all[..10],
+        [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 3.0, 4.0, 5.0, 6.0]
+    );
+}
+
+#[test]
+fn a_selector_is_for_sparse_halves_alone() {
+    assert_eq!(sparse(MmaKind::F16, 1 << 4 | 1).selector, 1);
+    let told = Form::decode(MmaKind::F16, 0x0411_0011, Usage::default()).unwrap_err();
+    assert!(told.to_string().contains("selector is 1"), "{told}");
+}

@@ -10,6 +10,7 @@ mod flight;
 mod issue;
 mod multiply;
 mod product;
+mod sparse;
 mod transfer;
 
 use crate::decode::mods::Mods;

@@ -129,7 +129,8 @@ impl Product {
         if !self.check_lanes(cx, base, "A") {
             return None;
         }
-        let Form { m, n, k, a, .. } = self.form;
+        let Form { m, n, a, .. } = self.form;
+        let k = self.form.stored();
         let bits = a.bits_in_tensor_memory();
         let span = self.span(base, k * bits / 32);
         let mut good = true;
@@ -169,13 +170,12 @@ impl Product {
             m,
             n,
             k,
-            kind,
             scale,
             scale_ids,
             ..
         } = self.form;
         let blocks = self.ranks.len();
-        let block = kind.block();
+        let block = self.form.block();
         let count = k / block;
         let of_pair = self.layout == Layout::B;
         let (rows, columns) = (m / blocks, if of_pair { n / 2 } else { n });
