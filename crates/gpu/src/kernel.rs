@@ -7,7 +7,7 @@ use crate::memory::{Array, DeviceMemory};
 use crate::program::Program;
 use crate::raw::{self, Attributes, Handle};
 use crate::status::code;
-use crate::stream::{Event, Stream};
+use crate::stream::Stream;
 use heist_launch::element::Element;
 use heist_launch::{Dim3, Launch, Scalar, TensorMap};
 use std::ffi::CString;
@@ -209,30 +209,6 @@ impl Kernel {
         arguments: &[KernelArg],
         options: &LaunchOptions,
     ) -> Result<(), GpuError> {
-        self.launch_as(stream, launch, arguments, options, None)
-    }
-
-    /// The same; `begun`, an [untimed event](crate::Gpu::untimed_event), happens once all blocks
-    /// of the launch have begun.
-    pub fn launch_announced(
-        &self,
-        stream: &Stream,
-        launch: &Launch,
-        arguments: &[KernelArg],
-        begun: &Event,
-    ) -> Result<(), GpuError> {
-        let options = LaunchOptions::default();
-        self.launch_as(stream, launch, arguments, &options, Some(begun))
-    }
-
-    fn launch_as(
-        &self,
-        stream: &Stream,
-        launch: &Launch,
-        arguments: &[KernelArg],
-        options: &LaunchOptions,
-        begun: Option<&Event>,
-    ) -> Result<(), GpuError> {
         let launch = self.prepare(launch)?;
         let mut parameters = self.parameters(arguments)?;
         let record = LaunchRecord {
@@ -245,7 +221,6 @@ impl Kernel {
             cooperative: options.cooperative,
             programmatic: options.programmatic,
             priority: options.priority,
-            begun: begun.map(Event::raw),
         };
         let passed = self.without_required_cluster(launch);
         let mut refused = None;

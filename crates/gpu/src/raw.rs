@@ -358,15 +358,9 @@ pub(crate) fn stream_wait_event(stream: CUstream, event: CUevent) -> Result<(), 
     call!(cuStreamWaitEvent(stream, event, 0))
 }
 
-/// An event, with its time or without.
-pub(crate) fn event_create(timed: bool) -> Result<CUevent, Status> {
-    use sys::CUevent_flags::*;
-    let flags = match timed {
-        true => CU_EVENT_DEFAULT,
-        false => CU_EVENT_DISABLE_TIMING,
-    };
+pub(crate) fn event_create() -> Result<CUevent, Status> {
     let mut event = ptr::null_mut();
-    call!(cuEventCreate(&mut event, flags as c_uint))?;
+    call!(cuEventCreate(&mut event, 0))?;
     Ok(event)
 }
 

@@ -65,17 +65,8 @@ impl Gpu {
 
     /// A new event, not recorded yet.
     pub fn event(&self) -> Result<Event, GpuError> {
-        self.make_event(true)
-    }
-
-    /// A new event that other streams [wait for](Stream::wait_for), and that has no time.
-    pub fn untimed_event(&self) -> Result<Event, GpuError> {
-        self.make_event(false)
-    }
-
-    fn make_event(&self, timed: bool) -> Result<Event, GpuError> {
         self.enter()?;
-        let handle = self.check(raw::event_create(timed))?;
+        let handle = self.check(raw::event_create())?;
         Ok(Event {
             gpu: self.clone(),
             handle: Handle(handle),
@@ -229,10 +220,6 @@ impl Event {
         self.gpu.enter()?;
         self.gpu
             .check(raw::event_record(self.handle.0, stream.raw()))
-    }
-
-    pub(crate) fn raw(&self) -> raw::CUevent {
-        self.handle.0
     }
 
     /// Waits until it has happened.

@@ -1,6 +1,6 @@
 //! Modules, the functions in them, and their launches.
 
-use super::{CUevent, CUfunction, CUfunction_attribute, CUmodule, CUstream, check};
+use super::{CUfunction, CUfunction_attribute, CUmodule, CUstream, check};
 use crate::status::Status;
 use cudarc::driver::sys;
 use heist_launch::{Dim3, Launch};
@@ -156,8 +156,6 @@ pub(crate) struct Attributes {
     pub(crate) cooperative: bool,
     pub(crate) programmatic: bool,
     pub(crate) priority: Option<i32>,
-    /// Happens when all blocks have begun.
-    pub(crate) begun: Option<CUevent>,
 }
 
 fn with_config<R>(
@@ -173,7 +171,7 @@ fn with_config<R>(
         value: sys::CUlaunchAttributeValue { pad: [0; 64] },
     };
     // On the stack: a launch allocates nothing.
-    let mut list = [blank; 5];
+    let mut list = [blank; 4];
     let mut count = 0;
     let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
         list[count].id = id;
@@ -199,12 +197,6 @@ fn with_config<R>(
     if let Some(priority) = attributes.priority {
         add(CU_LAUNCH_ATTRIBUTE_PRIORITY, &|value| {
             value.priority = priority;
-        });
-    }
-    if let Some(event) = attributes.begun {
-        add(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, &|value| {
-            value.launchCompletionEvent =
-                sys::CUlaunchAttributeValue_union__bindgen_ty_3 { event, flags: 0 };
         });
     }
     let config = sys::CUlaunchConfig {

@@ -16,12 +16,8 @@
 //! ```
 
 #[cfg(feature = "gpu")]
-mod doorbell;
-#[cfg(feature = "gpu")]
 mod on_gpu;
 
-#[cfg(feature = "gpu")]
-pub use doorbell::Doorbell;
 #[cfg(feature = "gpu")]
 pub use on_gpu::OnGpu;
 

@@ -79,22 +79,6 @@ impl OnGpu {
         }
     }
 
-    /// The same as [`OnGpu::launch`]; `begun`, an [untimed event](Gpu::untimed_event), happens
-    /// once all blocks of the last step have begun.
-    ///
-    /// # Errors
-    /// An error of the driver.
-    pub fn launch_announced(&self, stream: &Stream, begun: &Event) -> Result<(), GpuError> {
-        let Some((last, before)) = self.steps.split_last() else {
-            return begun.record(stream);
-        };
-        for step in before {
-            step.kernel.launch(stream, &step.launch, &step.arguments)?;
-        }
-        let (kernel, launch) = (&last.kernel, &last.launch);
-        kernel.launch_announced(stream, launch, &last.arguments, begun)
-    }
-
     /// What its bell says to have room for a visitor: as many of its blocks leave as the visitor
     /// launches at a time. Where a block of either has only a part of a multiprocessor, or needs
     /// neighbours, it is not known which blocks would make room, and all leave.

@@ -1,10 +1,11 @@
 //! Two tenants of a real GPU, timed by events.
 
 use super::{Company, Seen, Tenant};
-use crate::job::{Doorbell, JobError, OnGpu};
+use crate::job::{JobError, OnGpu};
 use heist_gpu::{Event, Gpu, GpuError};
 use heist_kernels::Target;
 use heist_kernels::catalogue;
+use heist_sched::Bell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,8 @@ pub fn alone(
 
 /// The batch back to back on a stream of low priority, the interactive kernel now
 /// and then on one of high priority, a period apart in the mean. With `ring` the batch's bell is rung
-/// for each launch of the interactive kernel.
+/// just before each launch of the interactive kernel, for as many blocks as that has, and silenced after its end, by
+/// writes in the order of its stream.
 ///
 /// # Errors
 /// A fault of a launch.
@@ -96,8 +98,8 @@ pub fn beside(
     let mut queue: VecDeque<Event> = VecDeque::new();
     let mut spare: Vec<Event> = Vec::new();
     let (start, end) = (gpu.event()?, gpu.event()?);
-    let doorbell = match ring {
-        true => Some((Doorbell::new(gpu, batch)?, batch.bell_for(interactive)?)),
+    let bell = match ring {
+        true => Some(batch.bell_for(interactive)?),
         false => None,
     };
     let mut ended = 0usize;
@@ -133,11 +135,14 @@ pub fn beside(
         }
         next = Instant::now() + company.after(samples.len());
         start.record(&high)?;
-        match &doorbell {
-            None => interactive.launch(&high)?,
-            Some((doorbell, bell)) => doorbell.launch(interactive, &high, *bell)?,
+        if let Some(bell) = bell {
+            batch.ring_in(&high, bell)?;
         }
+        interactive.launch(&high)?;
         end.record(&high)?;
+        if bell.is_some() {
+            batch.ring_in(&high, Bell::Silent)?;
+        }
         end.synchronize()?;
         samples.push(microseconds(&start, &end)?);
     }

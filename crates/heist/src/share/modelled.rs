@@ -143,7 +143,7 @@ impl Model {
     }
 
     /// The batch back to back with a low priority, the interactive kernel now and then with a high
-    /// one. The bell of a batch that listens is rung while blocks of the interactive kernel wait.
+    /// one. The bell of a batch that listens is rung while the interactive kernel waits or runs.
     /// `alone` is what the batch takes with nobody beside it.
     ///
     /// # Errors
@@ -310,7 +310,7 @@ fn arrivals(company: Company, alone: f64) -> Vec<u64> {
     times.collect()
 }
 
-/// Rings the bell of a batch while blocks of the interactive kernel wait.
+/// Rings the bell of a batch while the interactive kernel waits or runs.
 struct Ringer<'a> {
     /// The control words among the arguments of each launch of the batch, for one that listens.
     control: Option<usize>,
@@ -358,7 +358,7 @@ impl Host for Ringer<'_> {
         }
         let there = self.come > self.gone;
         self.again = there.then_some(now + AGAIN_NS);
-        let bell = match there && reach.waiting(INTERACTIVE) != Some(0) {
+        let bell = match there {
             true => self.bell,
             false => Bell::Silent,
         };

@@ -167,7 +167,7 @@ fn a_bell_for_some_has_as_many_blocks_leave() {
 /// left, and make room again.
 #[test]
 fn who_comes_back_makes_room_for_another_that_leaves() {
-    let seen = visited("until-asked", Bell::For(2), COMES - 25_000, 2);
+    let seen = visited("until-asked", Bell::For(2), COMES - 20_000, 2);
     assert!(seen.left > 4, "{}", seen.left);
     assert!(seen.visit < VISIT_NS + WAIT_NS, "{}", seen.visit);
 }
