@@ -282,7 +282,47 @@ def attention_backward(backend_name):
     return prepare
 
 
+# --- our own operations, as PyTorch calls them --------------------------------
+
+
+def ours():
+    try:
+        import heist.torch
+    except ImportError as error:
+        raise Unavailable(f"the package heist is not installed for this Python: {error}") from error
+    return heist.torch
+
+
+def gemm_ours(inputs, options):
+    a, b = gemm_operands(inputs, options)
+    multiply, dtype = ours().mm, DTYPES[options["dtype"]]
+    if "scale_a" in inputs or a.dtype.itemsize == 1:
+        raise Unavailable("products with factors are not timed through PyTorch")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    return (lambda: multiply(a, b)) if dtype == a.dtype else (lambda: multiply(a, b, out_dtype=dtype))
+
+
+def grouped_ours(inputs, options):
+    a, b = inputs["a"], inputs["b"]
+    if options["room"] or a.dtype.itemsize == 1:
+        raise Unavailable("masked groups, and groups of 8-bit floats, are not timed through PyTorch")
+    ends = torch.cumsum(inputs["rows"], 0, dtype=torch.int32)
+    b = b.transpose(1, 2) if options["layout"][1] == "t" else b
+    multiply = ours().grouped_mm
+    return lambda: multiply(a, b, offs=ends)
+
+
+def attention_ours(inputs, options):
+    q, k, v = inputs["q"], inputs["k"], inputs["v"]
+    attend = ours().scaled_dot_product_attention
+    grouped = q.shape[1] != k.shape[1]
+    return lambda: attend(q, k, v, is_causal=options["causal"], scale=options.get("scale"), enable_gqa=grouped)
+
+
 PEERS = {
+    ("gemm", "heist.torch"): gemm_ours,
+    ("grouped-gemm", "heist.torch"): grouped_ours,
+    ("attention", "heist.torch"): attention_ours,
     ("gemm", "cublas"): gemm_cublas,
     ("gemm", "triton"): gemm_triton,
     ("grouped-gemm", "torch"): grouped_torch,

@@ -215,11 +215,12 @@ pub(crate) fn remembered() -> usize {
 }
 
 /// One body for each operation: PyTorch does not pass the operation's name.
-const BODIES: [Boxed; 32] = [
+const BODIES: [Boxed; 40] = [
     body::<0>, body::<1>, body::<2>, body::<3>, body::<4>, body::<5>, body::<6>, body::<7>,
     body::<8>, body::<9>, body::<10>, body::<11>, body::<12>, body::<13>, body::<14>, body::<15>,
     body::<16>, body::<17>, body::<18>, body::<19>, body::<20>, body::<21>, body::<22>, body::<23>,
     body::<24>, body::<25>, body::<26>, body::<27>, body::<28>, body::<29>, body::<30>, body::<31>,
+    body::<32>, body::<33>, body::<34>, body::<35>, body::<36>, body::<37>, body::<38>, body::<39>,
 ];
 
 /// The body of operation `N`.

@@ -259,7 +259,7 @@ impl Ops {
     }
 
     /// Plans the gradients of attention.
-    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, policy=None))]
+    #[pyo3(signature = (batch, queries, keys, heads, kv_heads, dim, *, dtype, rows, packed=None, causal=false, window=None, scale=None, deterministic=false, pairs=None, policy=None))]
     #[expect(clippy::too_many_arguments, reason = "by keyword, from Python")]
     fn attention_backward(
         &self,
@@ -277,6 +277,7 @@ impl Ops {
         window: Option<(u32, u32)>,
         scale: Option<f32>,
         deterministic: bool,
+        pairs: Option<(u8, [u32; 3])>,
         policy: Option<&str>,
     ) -> PyResult<Plan> {
         let problem = AttentionBackward {
@@ -292,7 +293,10 @@ impl Ops {
                 mask: mask(causal, window),
                 layout: if rows { Heads::Rows } else { Heads::Heads },
                 scale,
-                added: Added::default(),
+                added: Added {
+                    pairs: pairs.map(pair_mask).transpose()?,
+                    ..Added::default()
+                },
             },
             deterministic,
         };

@@ -40,6 +40,24 @@ def masks_of_pairs():
     assert not out[:, :, 5].any() and out.isfinite().all()
 
 
+def gradients_with_masks():
+    """Beside PyTorch's own in float64, of every kind of mask; of queries that see nothing they are zeros."""
+    for heads, kv, queries, keys, dim in [(4, 4, 200, 200, 64), (4, 2, 130, 333, 128), (2, 2, 64, 64, 80)]:
+        q, k, v = randn(2, heads, queries, dim), randn(2, kv, keys, dim), randn(2, kv, keys, dim)
+        hidden = seen(2, 1, queries, keys)
+        hidden[:, :, 3] = False
+        for mask in (hidden, seen(2, 1, 1, keys), randn(heads, queries, keys), randn(queries, keys, dtype=torch.float32)):
+            results = []
+            for attend, kind in ((ht.scaled_dot_product_attention, BF16), (F.scaled_dot_product_attention, torch.float64)):
+                own = [t.to(kind, copy=True).requires_grad_() for t in (q, k, v)]
+                given = mask if mask.dtype == torch.bool or kind == BF16 else mask.double()
+                attend(*own, attn_mask=given, enable_gqa=heads != kv).square().sum().backward()
+                results.append([t.grad for t in own])
+            for found, want in zip(*results):
+                close(found, want, 3e-2)
+            assert mask is not hidden or not results[0][0][:, :, 3].any()
+
+
 def the_hook_with_masks():
     """PyTorch's own call with a mask: ours where no gradient is wanted, PyTorch's where one is."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -70,4 +88,4 @@ def the_hook_with_masks():
                 heist._native.forget()
 
 
-CHECKS = [masks_of_pairs, the_hook_with_masks]
+CHECKS = [masks_of_pairs, gradients_with_masks, the_hook_with_masks]

@@ -191,6 +191,7 @@ def test_grouped_mm(transposed):
 
 TRAIN = {
     "attention_lse_train": lambda: (*(train(1, 2, 8, 16) for _ in range(3)), True, -1, -1, 0.0, True),
+    "attention_paired_train": lambda: (*(train(2, 2, 8, 16) for _ in range(3)), torch.rand(2, 1, 1, 8) > 0.3, False, -1, -1, 0.5),
     "attention_packed_train": lambda: (
         *(train(9, 2, 16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
     ),
@@ -218,6 +219,9 @@ def test_opcheck(name):
 DIFFERENTIATE = {
     "attention_backward": lambda: (
         *(torch.randn(1, 2, 8, 16, dtype=F16) for _ in range(5)), torch.randn(1, 2, 8), True,
+    ),
+    "attention_paired_backward": lambda: (
+        *(torch.randn(1, 2, 8, 16, dtype=F16) for _ in range(5)), torch.randn(1, 2, 8), torch.randn(1, 1, 8, 8),
     ),
     "attention_packed_backward": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(5)), torch.randn(2, 9),

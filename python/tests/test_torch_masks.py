@@ -160,3 +160,44 @@ def test_without_queries_or_keys():
     assert ht.scaled_dot_product_attention(q[:, :, :0], k, v, attn_mask=torch.ones(0, S)).shape == (B, H, 0, 32)
     out = ht.scaled_dot_product_attention(q, k[:, :, :0], v[:, :, :0], attn_mask=torch.ones(L, 0))
     assert out.shape == q.shape and not out.any()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("name", ["of all", "of padding", "of each head", "of numbers in f32", "with room between rows"])
+def test_gradients(name, deterministic):
+    """Those of PyTorch's own in float64; of a query that sees nothing they are zeros."""
+    q, k, v = qkv(dtype=F16 if name == "of each head" else BF16)
+    mask = MASKS[name]()
+    if name == "of all":
+        mask[:, :, 3] = False
+    results = []
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        for attend, kind in ((ht.scaled_dot_product_attention, q.dtype), (F.scaled_dot_product_attention, torch.float64)):
+            own = [t.detach().to(kind, copy=True).requires_grad_() for t in (q, k, v)]
+            given = mask if mask.dtype == torch.bool or kind != torch.float64 else mask.double()
+            out = attend(*own, attn_mask=given, scale=0.3, enable_gqa=True)
+            (out * torch.arange(32)).sum().backward()
+            results.append([out.detach(), *(t.grad for t in own)])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    for found, want in zip(*results):
+        close(found, want, 3e-2)
+    if name == "of all":
+        assert not results[0][1][:, :, 3].any()
+    with torch.no_grad():
+        out = ht.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.3, enable_gqa=True)
+    assert torch.equal(out, results[0][0])
+
+
+def test_compiled_gradients():
+    q, k, v = (t.requires_grad_() for t in qkv(kv_heads=H))
+    mask = seen(B, 1, 1, S)
+
+    def loss(q, k, v, mask):
+        return ht.scaled_dot_product_attention(q, k, v, attn_mask=mask).float().square().sum()
+
+    wanted = torch.autograd.grad(loss(q, k, v, mask), (q, k, v))
+    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(q, k, v, mask), (q, k, v))
+    for a, b in zip(found, wanted):
+        close(a, b.double())

@@ -418,6 +418,7 @@ def test_other_simulated_gpus():
 OPS = {
     "attention": lambda: (*qkv(1, 2, 1, 8, 12, 16), True),
     "sdpa": lambda: (*qkv(1, 2, 1, 8, 12, 16), True, True),
+    "flash": lambda: (*(t.transpose(1, 2).contiguous() for t in qkv(1, 2, 1, 8, 12, 16)), True),
     "attention_lse": lambda: (*qkv(1, 2, 1, 8, 12, 16, rows=True), False, 2, 1, 0.5),
     "attention_packed": lambda: (
         *(torch.randn(9, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 9], dtype=torch.int32),) * 2, 5, 5,
@@ -458,6 +459,10 @@ OPS = {
         torch.randn(2, 1, 2, 64, dtype=F16), *(torch.randn(2, 16, 1, 64, dtype=F16) for _ in range(2)),
         torch.tensor([5, 11], dtype=torch.int32), *(torch.randn(2, 1, 1, 64, dtype=F16) for _ in range(2)), True,
     ),
+    "decode": lambda: OPS["attention_cache"](),
+    "decode_append": lambda: OPS["attention_cache_append"](),
+    "decode_pages": lambda: OPS["attention_paged"](),
+    "decode_pages_append": lambda: OPS["attention_append"]()[:7],
     "attention_packed_masked": lambda: (
         *(torch.randn(12, 2, 16, dtype=F16) for _ in range(3)), *(torch.tensor([0, 4, 12], dtype=torch.int32) for _ in range(2)),
         torch.empty(0), SINKS, 0.0, torch.tensor([3, 1], dtype=torch.int32), torch.zeros(12, dtype=torch.int32),

@@ -151,7 +151,7 @@ TABLE = [
     ("sdpa with a mask that is none", lambda: sdpa(q(), q(), q(), attn_mask=[True]), TypeError, "torch.Tensor"),
     ("sdpa with a mask elsewhere", lambda: sdpa(q(), q(), q(), attn_mask=meta(8, 8)), ValueError, "is on meta"),
     ("sdpa with two masks", lambda: sdpa(q(), q(), q(), attn_mask=t(8, 8), is_causal=True), ValueError, "leave is_causal out"),
-    ("sdpa with a mask and a gradient", lambda: sdpa(*(q().requires_grad_(),) * 3, attn_mask=t(8, 8)), Unsupported, "with attn_mask: there is no backward"),
+    ("flash with a mask, a soft cap and a gradient", lambda: flash(*(t(1, 8, 2, 16).requires_grad_(),) * 3, attn_mask=t(8, 8), softcap=2.0), Unsupported, "no backward"),
     ("sdpa with a mask that wants a gradient", lambda: sdpa(q(), q(), q(), attn_mask=t(8, 8).requires_grad_()), Unsupported, "no backward"),
     ("sdpa with a mask over shared heads", lambda: sdpa(q(), t(1, 1, 8, 16), t(1, 1, 8, 16), attn_mask=t(8, 8)), ValueError, "enable_gqa"),
     ("flash with two masks", lambda: flash(one, one, one, attn_mask=t(1, 1), documents=offs[:1]), Unsupported, "documents"),

@@ -9,6 +9,19 @@ const BUILDER: &str = "maturin>=1.16,<2";
 /// What its tests need in any case.
 const ALWAYS: &[&str] = &["pytest", "numpy"];
 
+/// What its tests need besides, and those that are skipped without it.
+const TESTED_WITH: [(&str, &str); 2] = [
+    (
+        "torch",
+        "the tests of operations for PyTorch (python/tests/test_torch_*.py), and with Triton those of its kernels \
+         (test_triton*.py, test_pytest_plugin.py)",
+    ),
+    (
+        "transformers",
+        "models of Hugging Face (python/tests/test_transformers.py)",
+    ),
+];
+
 /// Builds the wheel to install: `target/wheels/heist-*.whl`.
 pub(crate) fn wheel() -> Result<PathBuf, Failed> {
     let python = environment()?;
@@ -24,12 +37,14 @@ pub(crate) fn wheel() -> Result<PathBuf, Failed> {
 /// can't have it is told so, and they are skipped by name.
 pub(crate) fn test() -> Result<(), Failed> {
     // The download goes on while cargo builds what the Rust tests need.
-    if let Err(Failed(why)) = install(&environment()?, &["torch"]) {
-        eprintln!(
-            "{why}\nPyTorch, and Triton with it, can't be had here: python/tests/test_torch_ops.py, \
-             test_torch_refusals.py, test_torch_cuda.py, test_triton.py, test_triton_bugs.py and \
-             test_pytest_plugin.py are skipped"
-        );
+    let python = environment()?;
+    let all: Vec<&str> = TESTED_WITH.iter().map(|(package, _)| *package).collect();
+    if install(&python, &all).is_err() {
+        for (package, skipped) in TESTED_WITH {
+            if let Err(Failed(why)) = install(&python, &[package]) {
+                eprintln!("{why}\n{package} can't be had here: {skipped} are skipped");
+            }
+        }
     }
     let python = installed()?;
     let tests = shell::root().join("python");

@@ -93,6 +93,30 @@ fn cases() -> Vec<Backward> {
             sums: [Sums::Fixed, Sums::Float, Sums::Fixed][index],
         });
     }
+    for (index, element) in PairElement::ALL.into_iter().enumerate() {
+        let (queries, keys) = [(63, 65), (40, 90), (130, 31), (65, 100)][index];
+        let mut problem = Problem::new(2, 2, queries, [64, 32, 128, 48][index]);
+        problem.lengths = Lengths::Same {
+            batch: 2,
+            queries,
+            keys,
+        };
+        problem.kv_heads = [2, 1][index % 2];
+        problem.dtype = Dtype::ALL[index % 2];
+        problem.mask = [Mask::Full, Mask::Causal][index / 2 % 2];
+        let row = keys + 3;
+        let strides = [
+            [2 * queries * row, queries * row, row],
+            [keys, 0, 0],
+            [0, queries * keys, keys],
+            [0, 0, row],
+        ][index];
+        problem.scoring.mods = vec![pairs(PairMask { element, strides })];
+        cases.push(Backward {
+            attention: problem,
+            sums: [Sums::Float, Sums::Fixed][index % 2],
+        });
+    }
     cases
 }
 
@@ -121,7 +145,8 @@ fn on_warpgroups() {
         });
     }
     for problem in cases {
-        if [64, 128].contains(&problem.attention.head_dim) {
+        let attention = &problem.attention;
+        if [64, 128].contains(&attention.head_dim) && attention.scoring.is_plain() {
             right(&problem, "wgmma", &device);
             taken += 1;
         }

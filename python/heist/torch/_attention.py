@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of, settle
-from ._gradient import GRADIENT, GRADIENT_PACKED, HOW, QKV
+from ._gradient import GRADIENT, GRADIENT_PACKED, GRADIENT_PAIRED, HOW, QKV
 from ._layout import check, check_cache, check_lengths, check_starts, dense, empty, fits, mostly_rows, window_of
 from ._library import define, remember
 from ._masks import MASKS, Masked
@@ -20,8 +20,9 @@ _NEW = 12, 13
 # --- Sequences that are all alike -------------------------------------------
 
 
-def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN):
-    """The operation for (batch, heads, rows, elements) on real memory."""
+def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN, turned=False):
+    """The operation for (batch, heads, rows, elements) on real memory. The result of one that was called with (batch, rows,
+    heads, elements) is turned back."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), scale, causal, left, right, policy, *scores.key(),
@@ -43,8 +44,10 @@ def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN):
         out.zero_()
         if lse is not None:
             scores.empty_sums(lse, 1)
-        return out, lse
+        return out.transpose(1, 2) if turned else out, lse
     launcher(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), address, *scores.addresses(5))
+    if turned:
+        out = out.transpose(1, 2)
     if keep is None:
         remember(launcher, [0, 1, 2, *scores.slots()], [(out, 3)] if lse is None else [(out, 3), (lse, 4)])
     return out, lse
@@ -93,6 +96,21 @@ attend = define("attention", f"{QKV}, {HOW}", "Tensor", _attention, _like)
 attend_lse = define("attention_lse", f"{QKV}, {HOW}", "(Tensor, Tensor)", _attention_lse, _like_lse, GRADIENT)
 
 
+def _flash(q, k, v, causal=False, scale=0.0, policy=""):
+    """The operation for (batch, rows, heads, elements)."""
+    check("flash_attn_func", q, k, v, 2, 1)
+    turned = (t.transpose(1, 2) for t in (q, k, v))
+    return _same(*turned, scale, causal, -1, -1, policy, False, turned=True)[0]
+
+
+def _like_flash(q, k, v, *how):
+    check("flash_attn_func", q, k, v, 2, 1)
+    return _like(*(t.transpose(1, 2) for t in (q, k, v))).transpose(1, 2)
+
+
+attend_flash = define("flash", f"{QKV}, bool causal=False, float scale=0.0", "Tensor", _flash, _like_flash)
+
+
 def _scored(q, k, v, slopes, sinks, softcap, causal=False, left=-1, right=-1, scale=0.0, policy=""):
     return _same(q, k, v, scale, causal, left, right, policy, True, Scores(slopes, sinks, softcap))
 
@@ -133,7 +151,9 @@ def _like_paired(q, k, v, pairs, *how):
     return _like_lse(q, k, v)
 
 
-attend_paired = define("attention_paired", f"{QKV}, {PAIRS}, {HOW}", "(Tensor, Tensor)", _paired, _like_paired)
+attend_paired = define(
+    "attention_paired", f"{QKV}, {PAIRS}, {HOW}", "(Tensor, Tensor)", _paired, _like_paired, GRADIENT_PAIRED
+)
 
 
 def _paired_scored(q, k, v, pairs, slopes, sinks, softcap, causal=False, left=-1, right=-1, scale=0.0, policy=""):
@@ -298,12 +318,13 @@ attend_packed_masked = define(
 
 
 def over_pages(
-    q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=(), scores=_PLAIN, new=()
+    q, k, v, lengths, pages, causal=False, left=-1, right=-1, scale=0.0, policy="", factors=(), scores=_PLAIN, new=(), sums=True
 ):
     """The operation for queries (batch, rows, heads, elements) over keys and values
     (page, token, heads, elements), of which a table has the pages of each sequence; of
     8-bit keys and values there are the factors of each key head, too. New keys and values (batch, rows, heads, elements)
-    are put into the pages. Without a table each sequence has as many pages as the others, in order."""
+    are put into the pages. Without a table each sequence has as many pages as the others, in order. Without `sums` there are
+    no log-sum-exps."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), lengths.get_device(), lengths.shape, lengths.dtype,
@@ -317,14 +338,14 @@ def over_pages(
     launcher, q_starts, in_order = found
     table = in_order if pages is None else pages
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
-    lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device)
+    lse = torch.empty((q.shape[2], q.shape[0] * q.shape[1]), dtype=torch.float32, device=q.device) if sums else None
     if launcher is None:
-        return out.zero_(), scores.empty_sums(lse, 0)
+        return out.zero_(), None if lse is None else scores.empty_sums(lse, 0)
     given = (q, lengths, table, *factors, *new)
     own = [tensor.contiguous() for tensor in given]
     behind = 3 + len(factors)
     addresses = [
-        own[0].data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), lse.data_ptr(), q_starts.data_ptr(),
+        own[0].data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0 if lse is None else lse.data_ptr(), q_starts.data_ptr(),
         *(tensor.data_ptr() for tensor in own[1:behind]), *scores.addresses(5 + behind),
     ]  # fmt: skip
     if new:
@@ -334,7 +355,7 @@ def over_pages(
         scales = [8, 9] if factors else [None, None] if new else []
         slots = [0, 1, 2, 6, *(() if pages is None else (7,)), *(_NEW if new else ()), *scales, *scores.slots()]
         constants = [(5, q_starts.data_ptr()), *([(7, table.data_ptr())] if pages is None else ())]
-        remember(launcher, slots, [(out, 3), (lse, 4)], constants)
+        remember(launcher, slots, [(out, 3)] if lse is None else [(out, 3), (lse, 4)], constants)
     return out, lse
 
 

@@ -8,41 +8,30 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend_append, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, like_pages, over_pages,
+    attend_append, attend_packed, attend_packed_scored, attend_paged, attend_paged_e4m3, attend_paged_scored, like_pages,
 )  # fmt: skip
+from ._decode import decode, decode_append, decode_pages, decode_pages_append, in_order, page_of
 from ._device import UnsupportedError, no_gradient, numbers, tensors_only, traced
 from ._flash import refuse, window
 from ._gradient import HOW, QKV
 from ._layout import check_cache, check_lengths, scale_of, without_defaults
 from ._library import call, define
+from ._modes import unusual
 from ._rotary import check_rotary, rotate
 from ._scores import scores_of
 
 # --- Operations over a cache that is not one of pages -----------------------------
 
 
-def _in_order(q, k, v, lengths, causal=False, left=-1, right=-1, scale=0.0, policy="", new=()):
-    """The operation for a cache (batch, room, heads, elements): the room of a sequence is its pages, in order."""
-    what = "flash_attn_with_kvcache"
-    check_cache(what, q, k, v, None, new)
-    check_lengths(what, q, lengths)
-    batch, room, heads, dim = k.shape
-    size = _page_of(room)
-    if not size:
-        raise UnsupportedError(f"{what}: a cache with room for {room} rows; multiples of 8 are supported")
-    k, v = (cache.view(batch * (room // size), size, heads, dim) for cache in (k, v))
-    return over_pages(q, k, v, lengths, None, causal, left, right, scale, policy, new=new)
-
-
 def _in_order_append(q, k, v, lengths, k_new, v_new, causal=False, left=-1, right=-1, scale=0.0, policy=""):
-    return _in_order(q, k, v, lengths, causal, left, right, scale, policy, (k_new, v_new))
+    return in_order(q, k, v, lengths, causal, left, right, scale, policy, (k_new, v_new))
 
 
 def _like_in_order_append(q, k, v, lengths, k_new, v_new, *how):
     return like_pages(q, k, v, lengths, k_new, v_new)
 
 
-_attend_cache = define("attention_cache", f"{QKV}, Tensor lengths, {HOW}", "(Tensor, Tensor)", _in_order, like_pages)
+_attend_cache = define("attention_cache", f"{QKV}, Tensor lengths, {HOW}", "(Tensor, Tensor)", in_order, like_pages)
 _attend_cache_append = define(
     "attention_cache_append", f"Tensor q, Tensor(a!) k, Tensor(b!) v, Tensor lengths, Tensor k_new, Tensor v_new, {HOW}",
     "(Tensor, Tensor)", _in_order_append, _like_in_order_append,
@@ -107,7 +96,8 @@ def flash_attn_with_kvcache(
     if cache_leftpad is not None:
         supported = "sequences begin at the first row of their cache: leave out rows in front of them, or give each its pages by block_table"
         refuse(what, supported, cache_leftpad=(True, cache_leftpad))
-    no_gradient(what, q, k_cache, v_cache, k, v, alibi_slopes, sinks)
+    if torch.is_grad_enabled() or unusual():
+        no_gradient(what, q, k_cache, v_cache, k, v, alibi_slopes, sinks)
     if cache_batch_idx is not None:
         k_cache, v_cache, block_table = _chosen(what, q, k_cache, v_cache, cache_batch_idx, block_table)
     if rotary_cos is not None or rotary_sin is not None:
@@ -116,10 +106,9 @@ def flash_attn_with_kvcache(
         in_order = window(what, window_size, causal) != (False, -1, -1)
         q, k = _rotated(what, q, k, cache_seqlens, rotary_cos, rotary_sin, rotary_interleaved, in_order)
     if policy is None and not softcap and alibi_slopes is None and sinks is None and k_descale is None and v_descale is None:
-        step = _step(what, q, k_cache, v_cache, k, v, cache_seqlens, block_table, softmax_scale, causal, window_size)
+        step = _step(what, return_softmax_lse, q, k_cache, v_cache, k, v, cache_seqlens, block_table, softmax_scale, causal, window_size)
         if step is not None:
-            out, lse = step
-            return (out, lse.view(-1, *q.shape[:2]).transpose(0, 1)) if return_softmax_lse else out
+            return (step[0], step[1].view(-1, *q.shape[:2]).transpose(0, 1)) if return_softmax_lse else step
     if block_table is not None:
         tensors_only(what, block_table=block_table)
     if (k is None) != (v is None):
@@ -141,7 +130,7 @@ def flash_attn_with_kvcache(
             f"{what}: softcap, alibi_slopes or sinks over a cache of float8_e4m3fn; a cache of {q.dtype} is supported with them"
         )
     more = scores or factors
-    size = _page_of(room)
+    size = page_of(room)
     if factors and block_table is None and not size:
         raise UnsupportedError(f"{what}: a cache of float8_e4m3fn with room for {room} rows; multiples of 8 are supported")
     caches = k_cache, v_cache
@@ -180,26 +169,32 @@ def flash_attn_with_kvcache(
 
 
 def _step(
-    what: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Any, v: Any, lengths: Any, table: Any, scale: Any, causal: bool, size: Any
+    what: str, sums: bool, q: Tensor, k_cache: Tensor, v_cache: Tensor, k: Any, v: Any, lengths: Any, table: Any, scale: Any, causal: bool,
+    size: Any,
 ) -> Any:  # fmt: skip
-    """A step over a cache of the queries' type, by an operation that checks where it is planned, once; None for other calls."""
+    """A step over a cache of the queries' type, by an operation that checks where it is planned, once: the result, with `sums` beside
+    the log-sum-exps. None for other calls."""
     if not isinstance(lengths, Tensor) or k_cache.dtype is not q.dtype or v_cache.dtype is not q.dtype:
         return None
     if table is None:
-        if q.dim() != 4 or k_cache.dim() != 4 or q.shape[1] > 16 or not _page_of(k_cache.shape[1]):
+        if q.dim() != 4 or k_cache.dim() != 4 or q.shape[1] > 16 or not page_of(k_cache.shape[1]):
             return None
     elif not isinstance(table, Tensor):
         return None
-    how = without_defaults(*window(what, size, causal), scale_of(what, scale))
+    how: tuple[Any, ...] = ()
+    if causal or scale is not None or size != (-1, -1):
+        how = without_defaults(*window(what, size, causal), scale_of(what, scale))
+    tables = () if table is None else (table,)
     if k is None and v is None:
-        if table is None:
-            return call(_attend_cache, None, q, k_cache, v_cache, lengths, *how)
-        return call(attend_paged, None, q, k_cache, v_cache, lengths, table, *how)
+        with_sums, alone = (_attend_cache, decode) if table is None else (attend_paged, decode_pages)
+        return call(with_sums if sums else alone, None, q, k_cache, v_cache, lengths, *tables, *how)
     if not isinstance(k, Tensor) or not isinstance(v, Tensor) or k.dtype is not q.dtype or v.dtype is not q.dtype:
         return None
     if not k.numel() or not q.numel():
         return None
-    if table is None:
+    if not sums:
+        out = call(decode_append if table is None else decode_pages_append, None, q, k_cache, v_cache, lengths, *tables, k, v, *how)
+    elif table is None:
         out = call(_attend_cache_append, None, q, k_cache, v_cache, lengths, k, v, *how)
     else:
         none = _nothing(q.device)
@@ -223,7 +218,7 @@ def _chosen(what: str, q: Tensor, k_cache: Tensor, v_cache: Tensor, chosen: Any,
         if cache.dim() != 4 or not cache.is_contiguous():
             raise ValueError(f"{what}: {name} is {tuple(cache.shape)}; it must be (sequences, room, heads, elements), and contiguous")
     room = k_cache.shape[1]
-    size = _page_of(room)
+    size = page_of(room)
     if not size:
         raise UnsupportedError(f"{what}: cache_batch_idx and a cache with room for {room} rows; multiples of 8 are supported")
     row = room // size
@@ -335,10 +330,3 @@ def _filled(what: str, q: torch.Tensor, lengths: Any, new: int, room: int, appen
     tensors_only(what, cache_seqlens=lengths)
     check_lengths(what, q, lengths)
     return lengths
-
-
-def _page_of(room: int) -> int:
-    """The largest page, a power of two, that a sequence's room is a multiple of; zero where
-    there is none."""
-    size = min(room & -room, 4096)
-    return size if size >= 8 else 0

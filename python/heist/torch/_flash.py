@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._attention import (
-    attend, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_masked, attend_packed_scored, attend_paired,
+    attend, attend_flash, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_masked, attend_packed_scored, attend_paired,
     attend_paired_scored, attend_scored, attend_sdpa, counted,
 )  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
@@ -21,6 +21,7 @@ from ._pairs import of_batches, pairs_of
 from ._scores import scores_of
 
 _op_sdpa, _direct_sdpa = attend_sdpa.plain, attend_sdpa.direct
+_direct_flash = attend_flash.direct
 
 
 def refuse(what: str, supported: str, **given: tuple[bool, Any]) -> None:
@@ -48,7 +49,7 @@ def scaled_dot_product_attention(
 
     float16 and bfloat16, heads of up to 256 elements, fewer key heads with ``enable_gqa``. ``attn_mask`` broadcasts to (batch, heads,
     queries, keys), and is not repeated where it is the same for all; True is a key that is seen, and numbers are added to the scores.
-    A query that sees no key has a result of zeros. With a mask there is no gradient, and no dropout in any case. Tensors lie as
+    A query that sees no key has a result of zeros. Of the mask itself there is no gradient, and there is no dropout. Tensors lie as
     (batch, heads, rows, elements) or as (batch, rows, heads, elements) transposed;
     others are copied, and so are heads of other than multiples of 16 elements, or of more elements of values than of keys.
     More or fewer axes in front of the heads are taken, too, and autocast converts.
@@ -91,9 +92,7 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         counted(query, key, value, False, enable_gqa)
         pairs = pairs_of(what, query, key, attn_mask)
-        no_gradient(f"{what} with attn_mask", query, key, value, attn_mask)
-        how = without_defaults(False, -1, -1, scale_of(what, scale))
-        return call(attend_paired, policy, query, key, value, pairs, *how)[0]
+        return _with_mask(what, attend_paired, gradient, policy, query, key, value, attn_mask, pairs, False, -1, -1, scale_of(what, scale))[0]
     if gradient:
         no_policy(what, policy)
         query, key, value, factor, causal, left, right = counted(
@@ -112,6 +111,15 @@ def scaled_dot_product_attention(
         return run(query, key, value, True) if is_causal else run(query, key, value)
     except RuntimeError as error:
         raise cause(error) from None
+
+
+def _with_mask(what, operation, gradient, policy, query, key, value, mask, pairs, *how):
+    """Attention with a mask of pairs, of which itself there is no gradient; results and log-sum-exps."""
+    no_gradient(f"{what}: attn_mask", mask)
+    if gradient:
+        no_policy(what, policy)
+        return _train(what, operation, False, query, key, value, pairs, *how)
+    return call(operation, policy, query, key, value, pairs, *without_defaults(*how))
 
 
 def _train(what: str, operation: Operation, deterministic: bool, query: torch.Tensor, *arguments: Any) -> Any:
@@ -184,6 +192,17 @@ def flash_attn_func(
     torch.Size([1, 16, 2, 16])
     """
     what = "flash_attn_func"
+    plain = not (dropout_p or softcap or return_attn_probs) and alibi_slopes is None and sinks is None and prefix_lens is None
+    plain = plain and documents is None and block_mask is None and attn_mask is None and policy is None and window_size == (-1, -1)
+    if plain and isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor) and not (is_compiling() or unusual()):
+        gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
+        if not gradient and q.dim() == v.dim() == 4 and q.shape[3] % 16 == 0 and q.shape[3] == v.shape[3]:
+            # Types and sizes are checked where a call is planned, once.
+            how = (causal, scale_of(what, softmax_scale)) if softmax_scale is not None else (True,) if causal else ()
+            try:
+                return _direct_flash(q, k, v, *how)
+            except RuntimeError as error:
+                raise cause(error) from None
     tensors_only(what, q=q, k=k, v=v)
     supported = "causal, window_size, softmax_scale, softcap, alibi_slopes, sinks and return_attn_probs are"
     refuse(what, supported, dropout_p=(bool(dropout_p), dropout_p))
@@ -210,13 +229,14 @@ def flash_attn_func(
             name: (given is not None, given) for name, given in
             (("prefix_lens", prefix_lens), ("documents", documents), ("block_mask", block_mask))
         })  # fmt: skip
-        no_gradient(f"{what} with attn_mask", q, k, v, alibi_slopes, sinks, attn_mask)
         check(what, q, k, v, 1, 2)
         pairs = pairs_of(what, q, k, attn_mask)
-        how = without_defaults(causal, left, right, factor)
         if scores is None:
-            out, lse = call(attend_paired, policy, q, k, v, pairs, *how)
+            gradient = wants_gradient(q, k, v)
+            out, lse = _with_mask(what, attend_paired, gradient, policy, q, k, v, attn_mask, pairs, causal, left, right, factor)
         else:
+            no_gradient(what, q, k, v, alibi_slopes, sinks, attn_mask)
+            how = without_defaults(causal, left, right, factor)
             out, lse = call(attend_paired_scored, policy, q, k, v, pairs, *scores, *how)
         return (out.transpose(1, 2), lse, None) if return_attn_probs else out.transpose(1, 2)
     if masked is not None or scores is not None:

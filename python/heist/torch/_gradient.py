@@ -7,6 +7,7 @@ import torch
 from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of
 from ._layout import check, check_starts, dense, empty, fits, mostly_rows, window_of
 from ._library import Gradient, call, define, remember
+from ._pairs import PAIRS, Paired
 
 #: The widest head whose gradients can be had.
 WIDEST = 128
@@ -50,12 +51,12 @@ def _key(what, *given):
 # --- Sequences that are all alike -------------------------------------------
 
 
-def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy=""):
+def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy="", pairs=None):
     """The gradients of query, key and value, (batch, heads, rows, elements)."""
-    key = _key("attention_backward", d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy)
+    key = _key("attention_backward", d_out, q, k, v, out, lse, pairs, causal, left, right, scale, deterministic, policy)
     found = PLANS.get(key)
     if found is None:
-        found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy)
+        found = PLANS[key] = _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs)
     launcher, rows = found
     gradients = [empty(tensor, rows) for tensor in (q, k, v)]
     if launcher is None:
@@ -63,17 +64,21 @@ def _backward(d_out, q, k, v, out, lse, causal=False, left=-1, right=-1, scale=0
     given = (q, k, v, out, d_out)
     own = [tensor if fits(tensor, rows) else dense(tensor, rows) for tensor in given]
     own.append(lse.contiguous())
-    launcher(*(t.data_ptr() for t in own), 0, 0, *(t.data_ptr() for t in gradients))
+    masks = () if pairs is None else (pairs,)
+    launcher(*(t.data_ptr() for t in own), 0, 0, *(t.data_ptr() for t in (*gradients, *masks)))
     if all(a is b for a, b in zip(own, (*given, lse))):
-        remember(launcher, [4, 0, 1, 2, 3, 5], list(zip(gradients, (8, 9, 10))))
+        remember(launcher, [4, 0, 1, 2, 3, 5, *(11 for _ in masks)], list(zip(gradients, (8, 9, 10))))
     return tuple(gradients)
 
 
-def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy):
+def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs):
     what = "attention backward"
     check(what, q, k, v, 1, 2)
     _check_results(what, d_out, q, v, out, lse, q.shape[:3])
-    index = device_of(what, q, k, v, d_out, out, lse)
+    mask = None if pairs is None else Paired(pairs)
+    if mask is not None:
+        mask.check(what, q, k)
+    index = device_of(what, q, k, v, d_out, out, lse, *(() if pairs is None else (pairs,)))
     rows = mostly_rows(q, k, v)
     if q.numel() == 0 or k.numel() == 0:
         return None, rows
@@ -83,6 +88,7 @@ def _plan(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, p
     plan = ops_of(index).attention_backward(
         batch, queries, k.shape[2], heads, k.shape[1], dim, dtype=DTYPES[q.dtype], rows=rows, causal=causal,
         window=window_of(left, right), scale=scale or None, deterministic=deterministic, policy=policy or None,
+        pairs=None if mask is None else mask.how()["pairs"],
     )  # fmt: skip
     return Launcher(index, plan), rows
 
@@ -99,6 +105,24 @@ _RESULTS = "(Tensor, Tensor, Tensor)"
 differentiate = define(
     "attention_backward", f"Tensor grad, {QKV}, Tensor out, Tensor lse, {HOW}, {_SWITCH}", _RESULTS, _backward, _like
 )
+
+
+def _backward_paired(
+    d_out, q, k, v, out, lse, pairs, causal=False, left=-1, right=-1, scale=0.0, deterministic=False, policy=""
+):
+    return _backward(d_out, q, k, v, out, lse, causal, left, right, scale, deterministic, policy, pairs)
+
+
+def _like_paired(d_out, q, k, v, out, lse, pairs, *how):
+    one_device("attention backward", q, pairs)
+    Paired(pairs).check("attention backward", q, k)
+    return _like(d_out, q, k, v, out, lse)
+
+
+differentiate_paired = define(
+    "attention_paired_backward", f"Tensor grad, {QKV}, Tensor out, Tensor lse, {PAIRS}, {HOW}, {_SWITCH}", _RESULTS, _backward_paired,
+    _like_paired,
+)  # fmt: skip
 
 
 # --- Packed sequences ---------------------------------------------------------
@@ -180,9 +204,14 @@ def _gradients(ctx, d_out, _):
     return (*call(differentiate, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 5)
 
 
+def _gradients_paired(ctx, d_out, _):
+    return (*call(differentiate_paired, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 6)
+
+
 def _gradients_packed(ctx, d_out, _):
     return (*call(differentiate_packed, None, d_out, *ctx.saved_tensors, *ctx.how), *(None,) * 9)
 
 
 GRADIENT = Gradient(_keep, _gradients, _SWITCH)
+GRADIENT_PAIRED = Gradient(_keep, _gradients_paired, _SWITCH)
 GRADIENT_PACKED = Gradient(_keep, _gradients_packed, _SWITCH)

@@ -584,16 +584,20 @@ def grouped_mm(
         tensors_only(what, mat_a=mat_a, mat_b=mat_b, offs=mat_a if offs is None else offs)
     if bias is not None:
         raise UnsupportedError(f"{what}: bias is not supported; add it to the result")
-    mat_a, mat_b = prepared(what, mat_a, mat_b)
+    if is_compiling() or unusual():
+        mat_a, mat_b = prepared(what, mat_a, mat_b)
     number = () if out_dtype is None else _number(what, mat_a, out_dtype)
-    if mat_a.dim() == 3 and mat_b.dim() == 3:
+    axes = mat_a.dim(), mat_b.dim()
+    if axes == (2, 3) and offs is not None:
+        return _groups(mat_a, mat_b, offs, number, policy)
+    if axes == (3, 3):
         return _grouped_batches(mat_a, mat_b, offs, number, policy)
     if offs is None:
         raise ValueError(f"{what}: say with offs (int32) where the rows of each group end")
-    if mat_a.dim() == 3 and mat_b.dim() == 2:
+    if axes == (3, 2):
         # Columns of a group are rows of the product the other way round.
         return _groups(mat_b.t().contiguous(), mat_a.transpose(1, 2), offs, number, policy).t()
-    if mat_a.dim() == 2 and mat_b.dim() == 2:
+    if axes == (2, 2):
         return _grouped_depths(mat_a, mat_b, offs, out_dtype, policy)
     return _groups(mat_a, mat_b, offs, number, policy)
 

@@ -36,6 +36,7 @@ Examples:
   heist bench attention --json > attention.json
   heist bench gemm m=4096 n=4096 k=512         one problem of your own
   heist bench gemm --sustained                 back to back, at full power
+  heist bench gemm m=4096 --through-torch      and what `heist.torch.mm` takes the GPU
   heist bench gemm --evidence pack             with PTX, counts and sanitizer logs; see `heist evidence`
 
 Exit status: 0 all results agree, 1 one does not, 2 it could not be measured.")]
@@ -57,6 +58,9 @@ pub(crate) struct Bench {
     /// Only ours.
     #[arg(long)]
     no_peers: bool,
+    /// Also our own operation as PyTorch calls it, in the same rounds: the package `heist` for that Python.
+    #[arg(long, conflicts_with = "no_peers")]
+    through_torch: bool,
     /// Calls back to back instead of one at a time on a cold L2 cache: a sample takes 200 ms.
     #[arg(long)]
     sustained: bool,
@@ -133,7 +137,10 @@ impl Bench {
         let mut outcomes = Vec::new();
         let progress = Progress::new(out, "contests", specs.len());
         for spec in &specs {
-            let contest = spec.contest(gpu, target).map_err(question)?;
+            let mut contest = spec.contest(gpu, target).map_err(question)?;
+            if self.through_torch {
+                contest.peers.push("heist.torch");
+            }
             let outcome = self
                 .measure(gpu, &contest, peers.as_mut())
                 .map_err(question)?;

@@ -7,7 +7,7 @@ use super::operand::{Operand, Operands, SLOTS};
 use super::plan::Plan;
 use heist_kernels::attention::{
     Append, BlockMask, Cache, Dtype, FAMILY, Layout, Lengths, Mask, Output, PairMask, Problem,
-    Scoring, Weights, alibi, documents, pairs, softcap,
+    Scoring, Weights, alibi, documents, pairs as of_pairs, softcap,
 };
 use heist_kernels::{KernelError, LaunchPlan, Tuned};
 use heist_launch::{Arg, ElementType, Role};
@@ -97,7 +97,7 @@ impl Added {
         if self.documents {
             scoring.mods.push(documents());
         }
-        scoring.mods.extend(self.pairs.map(pairs));
+        scoring.mods.extend(self.pairs.map(of_pairs));
         Ok(scoring)
     }
 }
@@ -493,10 +493,6 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
         .scoring
         .blocks
         .map_or(0, |blocks| blocks.bytes(asked.extents()) as u64);
-    let pairs = problem.added.pairs.map_or((ElementType::U8, 0), |pairs| {
-        let count = pairs.elements(asked.extents());
-        (pairs.element.element(), count as u64)
-    });
     vec![
         Operand::tensor("q", Role::In, halves, q, false),
         Operand::tensor("k", cached, asked.cache_element(), k, false),
@@ -523,6 +519,15 @@ fn operands(problem: &Attention, asked: &Problem) -> Vec<Operand> {
             if problem.added.documents { key_rows } else { 0 },
         ),
         list("block_mask", ElementType::U8, blocks),
-        list("pairs", pairs.0, pairs.1),
+        pairs(problem, asked),
     ]
+}
+
+/// The mask of pairs, as an operand.
+pub(super) fn pairs(problem: &Attention, asked: &Problem) -> Operand {
+    let (element, count) = problem.added.pairs.map_or((ElementType::U8, 0), |mask| {
+        let count = mask.elements(asked.extents());
+        (mask.element.element(), count as u64)
+    });
+    Operand::tensor("pairs", Role::In, element, count, count == 0).list()
 }

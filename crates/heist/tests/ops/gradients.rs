@@ -119,6 +119,7 @@ fn gradients_of_packed_attention() {
             dq: Memory::host_mut(&mut dq),
             dk: Memory::host_mut(&mut dk),
             dv: Memory::host_mut(&mut dv),
+            pairs: None,
         };
         plan.launch(&operands, WorkspaceMemory::NONE, STREAM)
             .expect("a launch");

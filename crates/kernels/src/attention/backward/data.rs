@@ -4,8 +4,7 @@
 use super::problem::Backward;
 use crate::Job;
 use crate::attention::problem::{Dtype, Lengths};
-use crate::attention::reference::{Sample, attend};
-use crate::attention::score::Tables;
+use crate::attention::reference::{Sample, attend, tables};
 use crate::random::uniform;
 use half::{bf16, f16};
 use heist_launch::{Buffer, ElementType};
@@ -26,7 +25,7 @@ pub fn fill(job: &mut Job, problem: &Backward, seed: u64) {
     }
     let inputs = ["q", "k", "v"].map(|name| job.data(name).cloned());
     if let (Sample::All, [Some(q), Some(k), Some(v)]) = (Sample::suited(attention), &inputs) {
-        let attended = attend(attention, Sample::All, [q, k, v], &Tables::default());
+        let attended = attend(attention, Sample::All, [q, k, v], &tables(job));
         let dim = attention.head_dim as usize;
         let rows = || attended.rows.iter();
         set(job, "out", |count| {

@@ -96,5 +96,13 @@ kernel_params! {
         right: i32,
         /// The factor of the scores.
         scale: f32,
+        /// A number for each query and key, where there is a mask of pairs.
+        pairs: Global<u8>,
+        /// How many of them from one sequence to the next.
+        pairs_sequence: u32,
+        /// From one query head to the next.
+        pairs_head: u32,
+        /// From one query to the next.
+        pairs_row: u32,
     }
 }

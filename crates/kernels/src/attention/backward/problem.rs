@@ -57,9 +57,9 @@ impl Backward {
                 problem.cache
             )));
         }
-        if !problem.scoring.is_plain() {
+        if !problem.scoring.is_plain() && problem.scoring.pairs_alone().is_none() {
             return Err(KernelError::unfit(format!(
-                "attention with{}: its gradients can't be had yet; those of causal masks, of windows and of packed sequences (one for each document) can",
+                "attention with{}: its gradients can't be had yet; those of causal masks, of windows, of a mask of pairs alone and of packed sequences (one for each document) can",
                 problem.scoring
             )));
         }

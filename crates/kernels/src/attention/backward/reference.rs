@@ -5,7 +5,8 @@
 
 use super::problem::Backward;
 use crate::attention::kernel::Strides;
-use crate::attention::reference::Sample;
+use crate::attention::reference::{Sample, tables};
+use crate::attention::score::{HostScore, Tables};
 use crate::reference::{add, decode, dot};
 use crate::{Job, KernelError};
 use heist_launch::Buffer;
@@ -82,6 +83,7 @@ struct Inputs<'j> {
     out: &'j Buffer,
     d_out: &'j Buffer,
     lse: &'j Buffer,
+    tables: Tables,
 }
 
 /// One key head of one sequence.
@@ -119,6 +121,7 @@ pub fn gradients(job: &Job, problem: &Backward, sample: Sample) -> Result<Gradie
         out: data("out")?,
         d_out: data("d_out")?,
         lse: data("lse")?,
+        tables: tables(job),
     };
     let lines = lines(problem);
     let strides = {
@@ -235,9 +238,27 @@ impl Inputs<'_> {
             .map(|head| self.queries(line, head, q))
             .collect();
         // The weight of a key for a query, and the gradient of its score.
-        let pair = |of: &Queries, row: usize, key: usize| {
-            let score = dot(of.q.row(row), k.row(key)) * scale;
-            let weight = (score - of.lse[row]).exp();
+        let pair = |head: usize, row: usize, key: usize| {
+            let of = &heads[head];
+            let product = dot(of.q.row(row), k.row(key)) * scale;
+            let score = attention.scoring.mods.iter().fold(product, |score, one| {
+                one.in_f64(&HostScore {
+                    score,
+                    sequence: line.sequence,
+                    head: line.kv_head * group + head,
+                    position: row as i64 + i64::from(keys) - i64::from(queries),
+                    key: key as i64,
+                    queries: queries.into(),
+                    keys: keys.into(),
+                    first_key: line.keys.start,
+                    tables: &self.tables,
+                })
+            });
+            // A row that sees no key has a log-sum-exp of minus infinity.
+            let weight = match score == f64::NEG_INFINITY {
+                true => 0.0,
+                false => (score - of.lse[row]).exp(),
+            };
             let d_weight = dot(of.d_out.row(row), v.row(key));
             (weight, weight * (d_weight - of.delta[row]))
         };
@@ -247,7 +268,7 @@ impl Inputs<'_> {
             for row in self.sample.rows(queries, number) {
                 let mut sums = vec![0.0; dim];
                 for key in attention.mask.seen(row, queries, keys) {
-                    let (_, d_score) = pair(of, row as usize, key as usize);
+                    let (_, d_score) = pair(index, row as usize, key as usize);
                     add(&mut sums, d_score * scale, k.row(key as usize));
                 }
                 found.dq.at.push(of.q.at[row as usize]);
@@ -256,11 +277,11 @@ impl Inputs<'_> {
         }
         for key in self.sample.rows(keys, !line.number) {
             let (mut dk, mut dv) = (vec![0.0; dim], vec![0.0; dim]);
-            for of in &heads {
+            for (index, of) in heads.iter().enumerate() {
                 for row in 0..queries {
                     if attention.mask.seen(row, queries, keys).contains(&key) {
                         let row = row as usize;
-                        let (weight, d_score) = pair(of, row, key as usize);
+                        let (weight, d_score) = pair(index, row, key as usize);
                         add(&mut dk, d_score * scale, of.q.row(row));
                         add(&mut dv, weight, of.d_out.row(row));
                     }

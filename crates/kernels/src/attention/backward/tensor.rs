@@ -12,6 +12,7 @@ use super::reach::Reach;
 use crate::attention::mask::MaskArgs;
 use crate::attention::params::Element;
 use crate::attention::problem::{Dtype, MaskKind};
+use crate::attention::score::{PairColumns, PairElement};
 use heist_builder::{
     ASource, Accumulator, Arch, ArraySpec, BSource, BuildError, FillArray, FillTile, FragmentA,
     FragmentB, Global, Kernel, On, Ptr, SharedArray, SharedTile, TileLayout, TileSpec, Val,
@@ -28,6 +29,8 @@ pub(super) struct TensorShape {
     pub(super) mask: MaskKind,
     pub(super) ragged: bool,
     pub(super) sums: Sums,
+    /// What a mask of pairs is made of, where there is one.
+    pub(super) pairs: Option<PairElement>,
 }
 
 /// Warps of a block.
@@ -87,6 +90,10 @@ struct KeyTile<'k> {
     queries: Val<'k, u64>,
     /// The number of the sequence's first row in that head.
     row_number: Val<'k, u32>,
+    /// The sequence.
+    sequence: Val<'k, u32>,
+    /// The first head of the group.
+    query_head: Val<'k, u32>,
 }
 
 impl<'k> KeyTile<'k> {
@@ -123,6 +130,26 @@ impl<'k> KeyTile<'k> {
                 + of.q_start.mul_wide(args.q_row)
                 + query_head.mul_wide(args.q_head),
             row_number: of.number + query_head * args.number_head,
+            sequence,
+            query_head,
+        }
+    }
+
+    /// The mask of pairs of a head of the group.
+    fn pairs(
+        &self,
+        args: &BackwardArgs<On<'k>>,
+        element: PairElement,
+        head: Val<'k, u32>,
+    ) -> PairColumns<'k> {
+        let first = self.sequence.mul_wide(args.pairs_sequence)
+            + (self.query_head + head).mul_wide(args.pairs_head);
+        PairColumns {
+            element,
+            first: element.at(args.pairs, first),
+            row: args.pairs_row,
+            queries: self.reach.queries,
+            keys: self.reach.keys,
         }
     }
 }
@@ -176,6 +203,14 @@ fn emit<'k, T: Element>(
             |index, (queries, d_out, rows)| {
                 let block = block(index);
                 let scores = work.score(&queries);
+                if let Some(element) = shape.pairs {
+                    let pairs = place.pairs(args, element, block.head);
+                    pairs.change(
+                        &scores,
+                        args.scale,
+                        [reach.first_key + work.row, block.first],
+                    );
+                }
                 k.if_(!reach.whole(block.first, height), || {
                     reach.hide_masked(&scores, work.row, block.first);
                 });
@@ -232,7 +267,7 @@ struct Work<'k, T: Element> {
     k: Kernel<'k>,
     shape: TensorShape,
     sums: Ptr<'k, Global, f32>,
-    /// The factor of the scores, times the logarithm of e to base 2.
+    /// The factor of the scores, where a mask has not multiplied them with it, times the logarithm of e to base 2.
     scale: Val<'k, f32>,
     /// The warp's first key in the tile.
     row: Val<'k, u32>,
@@ -266,7 +301,10 @@ impl<'k, T: Element> Work<'k, T> {
             k: *k,
             shape,
             sums: args.sums,
-            scale: args.scale * std::f32::consts::LOG2_E,
+            scale: match shape.pairs {
+                None => args.scale * std::f32::consts::LOG2_E,
+                Some(_) => k.c(std::f32::consts::LOG2_E),
+            },
             row,
             keys: keys.a_rows(row),
             values: values.a_rows(row),

@@ -110,6 +110,7 @@ impl<'p> Common<'p> {
         for name in ["q_starts", "k_starts"] {
             plan = plan.buffer(name, Purpose::Input, ElementType::U32, starts);
         }
+        plan = attention.scoring.buffers(plan, attention);
         for (name, len) in [("dq", q), ("dk", kv), ("dv", kv)] {
             plan = plan.buffer(name, Purpose::Output, halves, len);
         }
@@ -303,6 +304,9 @@ impl<'p> Common<'p> {
         let attention = &self.problem.attention;
         let (queries, keys) = attention.longest();
         let (left, right) = window(attention.mask, attention.mask.kind())?;
+        let pairs = attention.scoring.pairs_alone();
+        let strides = pairs.map(|mask| mask.strides).unwrap_or_default();
+        let [pairs_sequence, pairs_head, pairs_row] = strides;
         Ok(BackwardArgs::<With<Arg>> {
             q: buffer("q"),
             k: buffer("k"),
@@ -330,6 +334,10 @@ impl<'p> Common<'p> {
             left,
             right,
             scale: attention.scale(),
+            pairs: buffer(if pairs.is_some() { "pairs" } else { "q_starts" }),
+            pairs_sequence,
+            pairs_head,
+            pairs_row,
         })
     }
 }
@@ -368,6 +376,7 @@ impl Variant for Tensor {
             mask: attention.mask.kind(),
             ragged: attention.is_ragged(),
             sums: problem.sums,
+            pairs: attention.scoring.pairs_alone().map(|mask| mask.element),
         };
         let common = Common::of(problem, shape.queries())?;
         let own = Schedule::new(TileSource::Direct);
@@ -401,6 +410,9 @@ impl Variant for Wgmma {
         let dim = problem.attention.head_dim;
         if !matches!(dim, 64 | 128) {
             return Err(format!("heads of {dim} elements: it takes 64 and 128"));
+        }
+        if !problem.attention.scoring.is_plain() {
+            return Err("a mask of pairs: variant=tensor has it".into());
         }
         Ok(1)
     }

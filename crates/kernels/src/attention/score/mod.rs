@@ -33,6 +33,7 @@ mod shipped;
 
 pub use blocks::{BlockMask, Extents};
 pub use change::{HostScore, Key, Rule, ScoreMod, ScoreRow, Table, Tables};
+pub(super) use pairs::PairColumns;
 pub use pairs::{PairElement, PairMask, pairs};
 pub use params::ScoreArgs;
 pub(super) use params::{Modified, Parameters};
@@ -66,6 +67,18 @@ impl Scoring {
     pub(super) fn documents(&self) -> bool {
         let mut tables = self.mods.iter().flat_map(|one| &one.tables);
         tables.any(|table| *table == Table::Documents)
+    }
+
+    /// The mask of pairs, where it is all that is added.
+    pub(super) fn pairs_alone(&self) -> Option<PairMask> {
+        let plain = !self.sinks && self.prefix.is_none() && self.blocks.is_none();
+        match self.mods.as_slice() {
+            [one] if plain => match one.tables.as_slice() {
+                [Table::Pairs(mask)] => Some(*mask),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Whether nothing is added.

@@ -2,7 +2,7 @@
 
 use super::blocks::Extents;
 use super::change::{HostScore, ScoreMod, ScoreRow, Table};
-use heist_builder::{Global, Ptr, Val, bf16, f16};
+use heist_builder::{Accumulator, Global, Ptr, Val, WarpTile, bf16, f16};
 use heist_launch::{Buffer, ElementType};
 use std::fmt;
 
@@ -31,10 +31,10 @@ pub enum PairElement {
     F32,
 }
 
-/// The least that a finite number makes of a score. Results do not depend on it: next to any other score the key has no weight, and
+/// The least that a finite number makes of a score. Next to any other score the key has no weight, and
 /// keys that all have it are weighed alike, as sums at the end of f32's range are. Below it the rounding of a
-/// score times the logarithm of e would show in its weight.
-const LEAST: f32 = -1e8;
+/// log-sum-exp, of which weights are worked out again for gradients, would show in them; the least f16 is above it.
+const LEAST: f32 = -1e5;
 
 impl PairElement {
     /// All of them.
@@ -53,6 +53,15 @@ impl PairElement {
             PairElement::Bf16 => ElementType::Bf16,
             PairElement::F32 => ElementType::F32,
         }
+    }
+
+    /// So many numbers further on.
+    pub(in crate::attention) fn at<'k>(
+        self,
+        from: Ptr<'k, Global, u8>,
+        count: Val<'k, u64>,
+    ) -> Ptr<'k, Global, u8> {
+        from.at(count * self.element().bytes() as u64)
     }
 
     /// What becomes of a score by the number of `key` in a row of them.
@@ -155,14 +164,57 @@ pub fn pairs(mask: PairMask) -> ScoreMod {
     .table(Table::Pairs(mask))
 }
 
+/// The mask of a query head, seen from a tile of keys: products lie keys down and queries across.
+#[derive(Clone, Copy)]
+pub(in crate::attention) struct PairColumns<'k> {
+    pub(in crate::attention) element: PairElement,
+    /// The numbers of the first query.
+    pub(in crate::attention) first: Ptr<'k, Global, u8>,
+    /// How many from one query to the next.
+    pub(in crate::attention) row: Val<'k, u32>,
+    /// Queries of the sequence, and keys: there are some of both.
+    pub(in crate::attention) queries: Val<'k, u32>,
+    pub(in crate::attention) keys: Val<'k, u32>,
+}
+
+impl<'k> PairColumns<'k> {
+    /// Makes changed scores of products of the keys from `key` on and the queries from `query` on. Of what is not there
+    /// the score means nothing.
+    pub(in crate::attention) fn change(
+        &self,
+        products: &WarpTile<'k>,
+        scale: Val<'k, f32>,
+        [key, query]: [Val<'k, u32>; 2],
+    ) {
+        let k = key.kernel();
+        let key = key + Accumulator::row(&k);
+        let keys = [0, 8].map(|down: u32| (key + down).min(self.keys - 1));
+        let query = query + Accumulator::col(&k);
+        let (_, cols) = products.shape();
+        for n in 0..cols {
+            let Some(block) = products.block(0, n) else {
+                continue;
+            };
+            let lines = [0, 1].map(|across: u32| {
+                let row = (query + (8 * n as u32 + across)).min(self.queries - 1);
+                self.element.at(self.first, row.mul_wide(self.row))
+            });
+            let one = |product: Val<'k, f32>, line: usize, key: usize| {
+                self.element.change(lines[line], keys[key], product * scale)
+            };
+            let [a, b, c, d] = block.get();
+            block.set([one(a, 0, 0), one(b, 1, 0), one(c, 0, 1), one(d, 1, 1)]);
+        }
+    }
+}
+
 /// The numbers of a row.
 fn line<'k>(mask: PairMask, row: &ScoreRow<'k>) -> Ptr<'k, Global, u8> {
     let tables = &row.tables;
     let first = row.sequence.mul_wide(tables.pairs_sequence)
         + row.head.mul_wide(tables.pairs_head)
         + row.number().mul_wide(tables.pairs_row);
-    let bytes = mask.element.element().bytes() as u64;
-    tables.pairs.at(first * bytes)
+    mask.element.at(tables.pairs, first)
 }
 
 fn in_f64(mask: PairMask, at: &HostScore<'_>) -> f64 {
