@@ -20,7 +20,9 @@ pub(crate) fn note(cx: &mut Cx<'_>) {
     let base = cx.fragment.base;
     let row = |&number: &u16| u32::from(number) - 1 + base;
     let products = &mut cx.warp.products;
-    if !touched.moves {
+    // An assembler merges a copy with what it is of: it is as old as that.
+    let is_old = |number: &u16| !products.written.has(row(number));
+    if !(touched.moves && touched.reads.iter().all(is_old)) {
         touched
             .writes
             .iter()
