@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 
 /// The time limit given to a check, in seconds.
 const TIMEOUT: u64 = 2;
-/// Seconds of a processor that it may take in all: a second more, on both of two threads. Processor
+/// Processors that a check may use: blocks run on as many threads.
+const PROCESSORS: usize = 2;
+/// Seconds of a processor that it may take in all: a second more, on all of those threads. Processor
 /// time, because on a busy machine a process may wait.
-const PROCESSOR: u64 = 2 * (TIMEOUT + 1);
+const PROCESSOR: u64 = PROCESSORS as u64 * (TIMEOUT + 1);
 /// A check that does not even use a processor hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Kilobytes of address space: the memory budget of a launch, and as much again.
@@ -38,11 +40,15 @@ pub(crate) fn run(inputs: u64, seed: u64, built: Option<&str>) -> Result<(), Fai
     let next = AtomicU64::new(0);
     let counts: [AtomicU64; 3] = Default::default();
     let failures = Mutex::new(Vec::new());
-    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let processors = allowed_processors()?;
+    let workers = processors.len();
     thread::scope(|scope| {
         for worker in 0..workers {
             let (next, counts, failures) = (&next, &counts, &failures);
             let (heist, originals, folder) = (&heist, &originals, &folder);
+            let own = processors.iter().cycle().skip(worker).take(PROCESSORS);
+            let own: Vec<String> = own.map(u32::to_string).collect();
+            let own = own.join(",");
             scope.spawn(move || {
                 let file = folder.join(format!("{worker}.ptx"));
                 loop {
@@ -53,7 +59,7 @@ pub(crate) fn run(inputs: u64, seed: u64, built: Option<&str>) -> Result<(), Fai
                     let mut dice = Dice::new(seed.wrapping_add(number));
                     let text = mutant(&mut dice, originals);
                     let answer = match fs::write(&file, &text) {
-                        Ok(()) => check(heist, &file),
+                        Ok(()) => check(heist, &file, &own),
                         Err(error) => Err(format!("{}: {error}", file.display())),
                     };
                     match answer {
@@ -90,16 +96,38 @@ pub(crate) fn run(inputs: u64, seed: u64, built: Option<&str>) -> Result<(), Fai
     }
 }
 
-/// Checks one file: its status, or what is wrong with how it ended.
-fn check(heist: &Path, file: &Path) -> Result<u8, String> {
+/// The numbers of the processors that this process may use.
+fn allowed_processors() -> Result<Vec<u32>, Failed> {
+    let file = "/proc/self/status";
+    let status =
+        fs::read_to_string(file).map_err(|error| Failed(format!("{file}: {error}")))?;
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.and_then(numbers)
+        .ok_or_else(|| Failed(format!("{file} does not say which processors are allowed")))
+}
+
+/// The numbers of a list such as `0-3,8`.
+fn numbers(list: &str) -> Option<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        numbers.extend(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?);
+    }
+    (!numbers.is_empty()).then_some(numbers)
+}
+
+/// Checks one file on the processors of a list: its status, or what is wrong with how it ended.
+fn check(heist: &Path, file: &Path, processors: &str) -> Result<u8, String> {
     let started = Instant::now();
     let mut child = Command::new("sh")
         .args([
             "-c",
-            "ulimit -v $1; ulimit -t $2; shift 2; exec \"$@\"",
+            "ulimit -v $1; ulimit -t $2; shift 2; exec taskset -c \"$@\"",
             "sh",
         ])
         .args([ADDRESS_SPACE, PROCESSOR].map(|limit| limit.to_string()))
+        .arg(processors)
         .arg(heist)
         .arg("check")
         .arg(file)
@@ -299,6 +327,13 @@ mod tests {
         all.sort();
         all.dedup();
         assert!(all.len() > 50, "{}", all.len());
+    }
+
+    #[test]
+    fn processors_are_listed_in_stretches() {
+        assert_eq!(numbers("\t0-3,8\n"), Some(vec![0, 1, 2, 3, 8]));
+        assert_eq!(numbers("5"), Some(vec![5]));
+        assert_eq!(numbers(""), None);
     }
 
     #[test]

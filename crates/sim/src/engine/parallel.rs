@@ -38,7 +38,7 @@ pub(crate) fn run(
     let blocks = machine.pool.left();
     let threads = threads(&executable.code, machine, blocks)?;
     let next = AtomicU32::new(0);
-    let (stop, stirred) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (stop, stirred) = (Arc::default(), AtomicBool::new(false));
     let done: Vec<Option<Share>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|_| {
@@ -123,8 +123,9 @@ pub(crate) fn work(
     mut machine: Machine,
     blocks: u32,
     next: &AtomicU32,
-    (stop, stirred): (&AtomicBool, &AtomicBool),
+    (stop, stirred): (&Arc<AtomicBool>, &AtomicBool),
 ) -> Option<Share> {
+    machine.given_up = Some(Arc::clone(stop));
     let mut jobs = Vec::new();
     let (mut spares, mut shapes) = (Spares::default(), Shapes::default());
     // Neighbours touch neighbouring memory: a few of them at a time, and fewer

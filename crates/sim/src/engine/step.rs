@@ -117,7 +117,7 @@ pub(crate) fn run_slice(
             }
             // A warp that nobody else waits for may interact for as long as it likes.
             interactions += 1;
-            if interactions.is_multiple_of(LOOK) && cx.machine.is_late() {
+            if interactions.is_multiple_of(LOOK) && cx.machine.is_over() {
                 break cx.park(Slice::Stop);
             }
         }

@@ -325,6 +325,7 @@ impl Program {
             changes: 0,
             patterns: Default::default(),
             stopped: false,
+            given_up: None,
             yields: false,
             started: Instant::now(),
         }

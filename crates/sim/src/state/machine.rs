@@ -9,6 +9,8 @@ use crate::race::access::Geography;
 use crate::race::sync::Flags;
 use crate::rng::Rng;
 use heist_launch::{Dim3, Launch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// State that every block of a launch shares.
 pub(crate) struct Machine {
@@ -46,6 +48,8 @@ pub(crate) struct Machine {
     /// The shapes of recent accesses.
     pub(crate) patterns: super::pattern::Patterns,
     pub(crate) stopped: bool,
+    /// For a worker beside others: whether one of them has given up, so that what the others do is for nothing.
+    pub(crate) given_up: Option<Arc<AtomicBool>>,
     /// Whether a more urgent kernel waits for room: then launch control refuses.
     pub(crate) yields: bool,
     pub(crate) started: std::time::Instant,
@@ -91,6 +95,7 @@ impl Machine {
             changes: 0,
             patterns: Default::default(),
             stopped: false,
+            given_up: None,
             yields: false,
             started: self.started,
         }
@@ -110,7 +115,15 @@ impl Machine {
     /// Whether the run has used up its budget; the clock is read only where `look` says so.
     pub(crate) fn is_spent(&self, look: bool) -> bool {
         self.stats.warp_instructions > self.options.budget.warp_instructions
-            || (look && self.is_late())
+            || (look && self.is_over())
+    }
+
+    /// Whether to go on has no use: it is late, or this is a worker's share of a run that has to be
+    /// repeated in order, because this worker or another has found something.
+    pub(crate) fn is_over(&self) -> bool {
+        let in_vain =
+            |up: &Arc<AtomicBool>| self.findings.len() > 0 || up.load(Ordering::Relaxed);
+        self.given_up.as_ref().is_some_and(in_vain) || self.is_late()
     }
 }
 
