@@ -241,7 +241,7 @@ def main():
     asked.add_argument("--only", default="", help="functions of this file whose names begin so")
     asked = asked.parse_args()
     warnings.simplefilter("ignore")
-    failed, total, refused, compiler = 0, 0, 0, 0
+    failed, total, refused, uncompiled, compiler = 0, 0, 0, 0, 0
     tensor_memory, silent_there = 0, 0
     for device in [asked.device] if asked.device else DEVICES:
         seen, silent = set(), 0
@@ -255,6 +255,13 @@ def main():
             except triton.runtime.errors.OutOfResources as why:
                 refused += 1
                 print(f"{name}: not run: {why}", flush=True)
+                continue
+            except (triton.compiler.errors.CompilationError, RuntimeError) as why:
+                # An older Triton may not compile it, and says so as either.
+                if isinstance(why, RuntimeError) and "PassManager" not in str(why):
+                    raise
+                uncompiled += 1
+                print(f"{name}: not compiled: {str(why).splitlines()[0]}", flush=True)
                 continue
             print_of = hashlib.sha256(made.asm["ptx"].encode()).digest()
             if print_of in seen:
@@ -280,7 +287,8 @@ def main():
     print(f"with tcgen05: {tensor_memory} kernels run, {silent_there} silent")
     print(
         f"{total} kernels run, {total - failed - compiler} silent, {failed} not, "
-        f"{compiler} with what the compiler does by itself, {refused} that no device takes"
+        f"{compiler} with what the compiler does by itself, {refused} that no device takes, "
+        f"{uncompiled} that this Triton does not compile"
     )
     return int(failed > 0)
 

@@ -99,8 +99,7 @@ pub(crate) fn run(inputs: u64, seed: u64, built: Option<&str>) -> Result<(), Fai
 /// The numbers of the processors that this process may use.
 fn allowed_processors() -> Result<Vec<u32>, Failed> {
     let file = "/proc/self/status";
-    let status =
-        fs::read_to_string(file).map_err(|error| Failed(format!("{file}: {error}")))?;
+    let status = fs::read_to_string(file).map_err(|error| Failed(format!("{file}: {error}")))?;
     let mut lines = status.lines();
     let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.and_then(numbers)

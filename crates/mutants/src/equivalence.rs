@@ -5,7 +5,7 @@
 //! are gone. The checker then has a finding that it has neither without the one nor without the other,
 //! which shows that it does see the accesses in question.
 
-use crate::flow::{is_last, leads_only_to};
+use crate::flow::leads_only_to;
 use crate::judge::{Original, Place};
 use crate::mutation::{Change, Mutant, instruction};
 use crate::order::{is_repeated, ordering, without};
@@ -83,7 +83,7 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
             Some("nobody waits for the phase that it completes: a wait for it would never end")
         }
         _ if has_nothing_behind(mutant, originals) => {
-            Some("nothing is touched behind it until the kernel ends")
+            Some("nothing that another thread uses is touched behind it until the kernel ends")
         }
         _ if mutant.opcode.starts_with("tcgen05.fence") && frees_only(mutant.line, originals) => {
             Some("tensor memory is only freed behind it, and a free is synchronous")
@@ -271,7 +271,11 @@ fn has_nothing_behind(mutant: &Mutant, originals: &[Original<'_>]) -> bool {
         || matches!(mutant.change, Change::Weaker("acquire", _))
         || is(&["mbarrier.try_wait", "mbarrier.test_wait"]) && !arrives_late();
     let meets = |line: usize| originals.iter().all(|one| one.meets_only_at(line));
-    (looks_back || line.is_barrier() && meets(mutant.line)) && is_last(text, mutant.line, &meets)
+    let own = |line: usize, opcode: &str| {
+        hands_nothing_over(opcode) && originals.iter().all(|one| one.needs_no_order_at(line))
+    };
+    (looks_back || line.is_barrier() && meets(mutant.line))
+        && leads_only_to(text, mutant.line, &own, &meets)
 }
 
 /// Whether a thread arrives there by itself, and announces nothing.
@@ -322,7 +326,7 @@ pub(crate) struct Redundant {
 
 impl Redundant {
     /// Looks for them beside a mutant: each of the nearest alone, then more and more of the nearest
-    /// together, those of its own kind first.
+    /// together, those of its own opcode first, then those of its own kind.
     pub(crate) fn of(mutant: &Mutant, originals: &[Original<'_>]) -> Option<Redundant> {
         let text = originals.first()?.text();
         let mut others = ordering(text);
@@ -335,9 +339,11 @@ impl Redundant {
         let own = family(&mutant.opcode);
         let alike = others.iter().filter(|(_, opcode)| family(opcode) == own);
         let alike: Vec<usize> = alike.map(|&(line, _)| line).collect();
+        let same = others.iter().filter(|(_, opcode)| *opcode == mutant.opcode);
+        let same: Vec<usize> = same.map(|&(line, _)| line).collect();
         let all: Vec<usize> = others.iter().map(|&(line, _)| line).collect();
         let alone = all.iter().take(NEAREST).map(|&line| vec![line]);
-        let together = [&alike, &all].into_iter().flat_map(|lines| {
+        let together = [&same, &alike, &all].into_iter().flat_map(|lines| {
             let counts = TOGETHER
                 .iter()
                 .copied()

@@ -9,14 +9,36 @@ const SILENT: &[&str] = &[
     "sub",
     "mul",
     "mad",
+    "fma",
+    "neg",
+    "abs",
+    "min",
+    "max",
+    "div",
+    "rem",
+    "rcp",
+    "sqrt",
+    "rsqrt",
+    "ex2",
+    "lg2",
+    "tanh",
     "and",
     "or",
     "xor",
     "not",
+    "lop3",
     "shl",
     "shr",
+    "shf",
+    "bfe",
+    "bfi",
+    "popc",
+    "clz",
+    "prmt",
+    "set",
     "setp",
     "selp",
+    "slct",
     "cvt",
     "cvta",
     "elect",
@@ -27,14 +49,9 @@ const SILENT: &[&str] = &[
 ];
 
 /// Whether no thread touches memory or orders anything behind a line, counted from 1, until the kernel
-/// ends. Threads may meet at a barrier of which `meets_only_at` says that all who meet there meet at its
-/// line: what comes behind it is then known for all of them. False where it can't be told.
-pub(crate) fn is_last(text: &str, line: usize, meets_only_at: &dyn Fn(usize) -> bool) -> bool {
-    leads_only_to(text, line, &|_, _| false, meets_only_at)
-}
-
-/// [`is_last`] but for lines, counted from 1, and their opcodes of which `harmless` says that they do not
-/// matter.
+/// ends, but for lines and their opcodes of which `harmless` says that they do not matter. Threads may meet at a
+/// barrier of which `meets_only_at` says that all who meet there meet at its line: what comes behind it
+/// is then known for all of them. False where it can't be told.
 pub(crate) fn leads_only_to(
     text: &str,
     line: usize,
@@ -175,6 +192,11 @@ again:
     ret;
 }
 ";
+
+    /// Whether nothing at all comes behind a line.
+    fn is_last(text: &str, line: usize, meets_only_at: &dyn Fn(usize) -> bool) -> bool {
+        leads_only_to(text, line, &|_, _| false, meets_only_at)
+    }
 
     #[test]
     fn the_last_wait_is_the_last_thing_that_anybody_sees() {

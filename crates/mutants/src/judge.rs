@@ -13,6 +13,10 @@ use heist_launch::Outcome;
 use heist_ptx::arch::{Arch, Gpu};
 use heist_ptx::{Code, Diagnostic, Module, Severity, Source, Span};
 use heist_sim::{Budget, Chaos, Device, Options, Program};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::rc::Rc;
 
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +50,15 @@ pub(crate) struct Original<'f> {
     cost: u64,
     /// What it is warned of as it stands.
     warned: Vec<Code>,
+    /// What was found in texts, by their hashes: mutants of one file ask for many of them again.
+    known: RefCell<HashMap<u64, Option<Rc<Found>>>>,
+}
+
+/// What is found in a text.
+struct Found {
+    places: Vec<Place>,
+    /// The lines of all that the findings name, from 1.
+    named: Vec<usize>,
 }
 
 fn device(run: &Run, module: &Module) -> Option<Device> {
@@ -134,6 +147,7 @@ impl<'f> Original<'f> {
                 outcome,
                 cost,
                 warned: found.iter().map(|one| one.code).collect(),
+                known: RefCell::default(),
             })
         })
         .collect()
@@ -151,12 +165,32 @@ impl<'f> Original<'f> {
 
     /// What is found in a text, by the rules and on the first schedule; nothing if it is not PTX.
     pub(crate) fn findings(&self, text: &str) -> Option<Vec<Place>> {
+        self.found(text).map(|found| found.places.clone())
+    }
+
+    fn found(&self, text: &str) -> Option<Rc<Found>> {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let key = hasher.finish();
+        if let Some(known) = self.known.borrow().get(&key) {
+            return known.clone();
+        }
         let source = Source::new(self.file.source.name(), text);
-        let place = |one: Diagnostic| Place {
-            code: one.code,
-            line: source.position(one.span).line as usize,
-        };
-        Some(self.diagnostics(text)?.map(place).collect())
+        let line = |span: Span| source.position(span).line as usize;
+        let found = self.diagnostics(text).map(|all| {
+            let (mut places, mut named) = (Vec::new(), Vec::new());
+            for one in all {
+                places.push(Place {
+                    code: one.code,
+                    line: line(one.span),
+                });
+                named.push(line(one.span));
+                named.extend(one.others.iter().map(|other| line(other.span)));
+            }
+            Rc::new(Found { places, named })
+        });
+        self.known.borrow_mut().insert(key, found.clone());
+        found
     }
 
     fn diagnostics(&self, text: &str) -> Option<impl Iterator<Item = Diagnostic> + '_> {
@@ -188,13 +222,10 @@ impl<'f> Original<'f> {
 
     /// Whether a text comes by a line, and nothing that is found names it.
     fn says_nothing_of(&self, text: &str, line: usize) -> bool {
-        let source = Source::new(self.file.source.name(), text);
-        let here = |span: Span| source.position(span).line as usize == line;
-        let names = |one: Diagnostic| here(one.span) || one.others.iter().any(|it| here(it.span));
-        let found = self.diagnostics(text);
+        let found = self.found(text);
         let probe = trapped(text, line);
-        probe.is_some_and(|probe| self.stops_at(&probe, line))
-            && found.is_some_and(|mut found| !found.any(names))
+        found.is_some_and(|found| !found.named.contains(&line))
+            && probe.is_some_and(|probe| self.stops_at(&probe, line))
     }
 
     /// Whether nothing is found without any fence and with relaxed atomics: no thread learns by one what
@@ -302,13 +333,8 @@ impl<'f> Original<'f> {
 
     /// Whether the case comes by the trap in a text.
     pub(crate) fn comes_by(&self, probe: &str) -> bool {
-        let limit = self.cost.saturating_mul(20).max(100_000);
-        let stops = |module: Module| {
-            let (_, found, _) = execute(self.run, &module, (0, Chaos::NONE), limit)?;
-            Some(found.iter().any(|one| one.code == heist_ptx::rule::TRAP))
-        };
-        let module = parsed(self.file.source.name(), probe);
-        module.and_then(stops).unwrap_or(true)
+        let stops = |found: Vec<Place>| found.iter().any(|one| one.code == heist_ptx::rule::TRAP);
+        self.findings(probe).is_none_or(stops)
     }
 
     /// Whether results are not what the case expects, or not what they were.

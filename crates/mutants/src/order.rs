@@ -46,9 +46,13 @@ pub(crate) fn raced_to(text: &str, line: usize) -> Option<String> {
         return None;
     }
     let groups = ["commit", "wait", "prefetch"];
+    // Copies to shared memory complete at an mbarrier, and are in no group.
+    let in_no_group =
+        |opcode: &str| opcode.starts_with("cp.async.bulk.") && !opcode.contains("bulk_group");
     let starts = |opcode: &str| {
         started.iter().any(|start| opcode.starts_with(start))
             && !groups.iter().any(|group| opcode.contains(group))
+            && !in_no_group(opcode)
     };
     let lines = text.lines().enumerate().map(|(at, whole)| {
         let trapped = instruction(whole).filter(|one| at + 1 == line || starts(one.opcode));
@@ -170,6 +174,18 @@ mod tests {
         assert!(raced_to(&format!("{text}    @p bra b;\n"), 2).is_some());
         let scoped = format!("{text}    {{\n    a:\n    @p bra a;\n    }}\n");
         assert!(raced_to(&scoped, 2).is_some(), "another label of that name");
+    }
+
+    #[test]
+    fn a_wait_for_groups_is_not_for_copies_to_shared_memory() {
+        let load =
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [g], 16, [b];";
+        let store = "cp.async.bulk.global.shared::cta.bulk_group [g], [s], 16;";
+        let traps = |copy: &str| {
+            let text = format!("    {copy}\n    cp.async.bulk.wait_group.read 0;\n");
+            raced_to(&text, 2).unwrap().matches("trap;").count()
+        };
+        assert_eq!((traps(load), traps(store)), (1, 2));
     }
 
     #[test]

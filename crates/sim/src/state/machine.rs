@@ -121,8 +121,7 @@ impl Machine {
     /// Whether to go on has no use: it is late, or this is a worker's share of a run that has to be
     /// repeated in order, because this worker or another has found something.
     pub(crate) fn is_over(&self) -> bool {
-        let in_vain =
-            |up: &Arc<AtomicBool>| self.findings.len() > 0 || up.load(Ordering::Relaxed);
+        let in_vain = |up: &Arc<AtomicBool>| self.findings.len() > 0 || up.load(Ordering::Relaxed);
         self.given_up.as_ref().is_some_and(in_vain) || self.is_late()
     }
 }
