@@ -5,6 +5,8 @@ mod common;
 mod pairs;
 #[path = "blackwell/scaled.rs"]
 mod scaled;
+#[path = "blackwell/together.rs"]
+mod together;
 
 use heist_builder::Arch;
 use heist_kernels::blackwell::{TensorTiling, job_with_tiling};

@@ -39,6 +39,8 @@ enum Shape {
 #[derive(Clone, Debug)]
 struct Bulk {
     shape: Shape,
+    /// Which bytes of every sixteen are stored, where not all are.
+    bytes: Option<Slot>,
     /// In shared memory, and in global memory or the tensor map's address.
     shared: Addr,
     other: Addr,
@@ -161,9 +163,10 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         None
     };
     let multicast = multicast(d, mods, o.get(next))?;
-    if mods.has("cp_mask") {
-        return Err(d.unsupported(i, "byte masks of bulk copies are not simulated"));
-    }
+    let bytes = match (mods.has("cp_mask"), o.last()) {
+        (true, Some(operand)) => Some(d.src_any(operand, ScalarType::U16)?.0),
+        _ => None,
+    };
     let reduce = if i.opcode.base() == "cp" && mods.has("reduce") {
         let Some(op) = op_of(mods) else {
             return Err(d.wrong(rule::MISSING_MODIFIER, "a reduction names its operation"));
@@ -180,6 +183,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         reduce,
         barrier,
         multicast,
+        bytes,
         pair: mods.has("cta_group::2"),
         rows: mods.has("tile::gather4") || mods.has("tile::scatter4"),
     };

@@ -29,7 +29,13 @@ impl Bulk {
         target: (u32, u32),
     ) -> Option<Move> {
         match &self.shape {
-            Shape::Bytes(size) => run_of_bytes(cx, lane, *size, other, target),
+            Shape::Bytes(size) => {
+                let mut all = run_of_bytes(cx, lane, *size, other, target)?;
+                if let Some(mask) = self.bytes {
+                    all.pieces = masked(cx.row(mask)[lane] as u16, all.total, other);
+                }
+                Some(all)
+            }
             Shape::Box(coordinates) => self.tensor_box(cx, lane, coordinates, other, target),
         }
     }
@@ -292,7 +298,13 @@ impl Bulk {
         if !cx.is_in_shared(lane, rank, offset, moved.total, Does::Reads) {
             return;
         }
-        cx.check_source(lane, rank, u64::from(offset), moved.total);
+        if self.bytes.is_some() {
+            for piece in &moved.pieces {
+                cx.check_source(lane, rank, u64::from(offset) + piece.shared, piece.len);
+            }
+        } else {
+            cx.check_source(lane, rank, u64::from(offset), moved.total);
+        }
         let data = cx.blocks[rank as usize]
             .shared
             .bytes(u64::from(offset), moved.total as usize)
@@ -392,6 +404,22 @@ fn run_of_bytes(
         fill: None,
         element: None,
     })
+}
+
+/// The bytes of `total` whose bit is set in the mask of their sixteen.
+fn masked(mask: u16, total: u64, other: u64) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for at in (0..total).filter(|at| mask >> (at % 16) & 1 != 0) {
+        match pieces.last_mut() {
+            Some(last) if last.shared + last.len == at => last.len += 1,
+            _ => pieces.push(Piece {
+                shared: at,
+                global: Some(other + at),
+                len: 1,
+            }),
+        }
+    }
+    pieces
 }
 
 /// What a reduction computes on elements of a tensor.
