@@ -8,7 +8,7 @@ use heist_run::Settings;
 use heist_sched::Schedule;
 
 /// One of so many is run by default.
-const FEW: usize = 61;
+const FEW: usize = 181;
 
 const POLICIES: [&str; 5] = [
     "clc early greedy grouped(16)",
