@@ -301,9 +301,10 @@ fn what_bench_answered_on_a_gpu_is_as_its_schema_says() {
     assert_eq!(wrong(&answer, &schema("bench.json"), "bench"), [""; 0]);
 }
 
-/// A schema that nothing is held against would be a promise that nobody keeps.
+/// A schema that nothing is held against would be a promise that nobody keeps, and a command
+/// without one would promise nothing.
 #[test]
-fn every_schema_is_named_in_this_test() {
+fn every_command_has_a_schema_and_every_schema_is_named_in_this_test() {
     let this = include_str!("schemas.rs");
     let files = std::fs::read_dir(root().join("docs/schemas")).expect("the folder");
     let names: BTreeSet<String> = files
@@ -311,6 +312,19 @@ fn every_schema_is_named_in_this_test() {
         .map(|file| file.file_name().to_string_lossy().into_owned())
         .filter_map(|name| name.strip_suffix(".json").map(str::to_owned))
         .collect();
+    let help = Command::new(env!("CARGO_BIN_EXE_heist")).arg("-h").output();
+    let help = String::from_utf8(help.expect("heist starts").stdout).expect("text");
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands: Vec<&str> = commands
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() > 20, "{help}");
+    for command in commands {
+        assert!(names.contains(command), "{command}");
+    }
     let by_other_names = [
         "common",
         "error",
