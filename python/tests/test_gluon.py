@@ -114,7 +114,8 @@ def test_tensor_memory_with_warps_for_copies_and_products(on):
 
 @newer
 def test_pairs_of_blocks_that_multiply_together(on):
-    on("b200", UNDER_A_BUFFER)
+    # Before 3.9 a block allocates for the pair before it knows that its peer has started.
+    on("b200", UNDER_A_BUFFER | ({"M009"} if gluon_names.VERSION < (3, 9) else set()))
     a, b = kernels.halves(256, 96), kernels.halves(96, 128)
     close(kernels.paired(a, b), a.float() @ b.float())
 

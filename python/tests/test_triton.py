@@ -1,6 +1,7 @@
 """Triton kernels as they are, on simulated GPUs: right against their references, and silent."""
 
 import mmap
+import types
 
 import pytest
 
@@ -261,3 +262,19 @@ def test_a_triton_that_is_newer_than_any_tried_runs_with_a_warning(monkeypatch, 
     monkeypatch.setattr(triton, "__version__", version)
     with pytest.warns(UserWarning, match="tested with Triton 3.6 to 3.9, and this is"):
         assert heist.triton.check(kernels.add_kernel, (1,), *[torch.ones(8) for _ in range(3)], 8, BLOCK=8) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "instruction", "whose"),
+    [
+        ("A011", "initialises the mbarrier at 0x0 again", "mbarrier.init.shared::cta.b64 [%r1], 1;", "compiler"),
+        ("M009", "works with block rank 1, which may not have started", "tcgen05.alloc.cta_group::2 [%r1], 64;", "compiler"),
+        ("A023", "the box does not begin at a multiple of 16 bytes", "cp.async.bulk.tensor.2d [%r1]", "source"),
+        ("M001", "reads 4 bytes of global memory", "ld.global.b32 %r1, [%rd1];", "source"),
+    ],
+)
+def test_what_no_kernel_names_is_the_compilers(code, message, instruction, whose):
+    from heist.triton import _session
+
+    finding = types.SimpleNamespace(code=code, message=message, instructions=[instruction])
+    assert _session._is_compilers(finding) == (whose == "compiler")

@@ -93,22 +93,28 @@ class Session:
 
 def _is_compilers(finding: Any) -> bool:
     """Whether only the compiler can be the reason. A Triton kernel names no shared memory, no
-    asynchronous copy, no instruction of tensor cores or warp groups, knows no threads, and gives
-    every name a value: what is wrong with those is not in the source."""
+    asynchronous copy, no mbarrier, no instruction of tensor cores or warp groups, knows no threads,
+    and gives every name a value: what is wrong with those is not in the source."""
     # Sums are an example: each lane stores the one it has, of which the first addition may be
     # fused with a product, and so is rounded otherwise in each half of the warp.
     in_shared = "of the block's shared memory" in finding.message
-    return finding.code == "M013" or finding.code[0] == "T" or in_shared and finding.code[0] in "AMR"
+    if finding.code in ("A022", "A023"):  # Where a descriptor is read or written is the source's choice.
+        return in_shared
+    own = finding.code == "M013" or finding.code[0] in "AT" or in_shared and finding.code[0] in "MR"
+    return own or _is_compilers_of_gluon(finding)
 
 
 def _is_compilers_of_gluon(finding: Any) -> bool:
-    """The same of a Gluon kernel, which names its memory, copies and barriers: only the word that
-    the address of tensor memory is put into has no name, and lies where a buffer is."""
-    return any("tcgen05.alloc" in instruction for instruction in finding.instructions) and finding.code[0] in "AR"
+    """The same of a Gluon kernel, which names its memory, copies and barriers: only tensor memory is
+    allocated without its doing. The word that its address is put into has no name and lies where
+    a buffer is, and before 3.9 pairs of blocks allocate it before they have met (M009)."""
+    words = ("tcgen05.alloc", "tcgen05.relinquish_alloc_permit", "tcgen05.dealloc")
+    allocates = any(word in instruction for instruction in finding.instructions for word in words)
+    return allocates and (finding.code[0] in "AR" or finding.code == "M009")
 
 
 def _about_compiler(kernel: str, gluon: bool, findings: list[Any]) -> str:
-    what = "puts the address of tensor memory into" if gluon else "places"
+    what = "allocates tensor memory, puts its address into" if gluon else "places"
     text = "\n".join(finding.text for finding in findings)
     return (
         f"`{kernel}`: Triton itself {what} shared memory{'' if gluon else ' and registers'} and orders what touches "

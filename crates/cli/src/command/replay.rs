@@ -89,6 +89,14 @@ pub(super) fn run(
             record.kernel
         )));
     }
+    // What a texture or a surface is stays with the driver: the record has its handle alone.
+    if found.iter().any(|one| one.code == rule::GLOBAL_OUT_OF_BOUNDS && one.message.contains(" as an image")) {
+        return Err(question(format!(
+            "the kernel `{}` reads a texture or a surface, which records do not keep, so the launch can't \
+             be replayed: run the program with `heist cuda`",
+            record.kernel
+        )));
+    }
     if record.status != 0 {
         remarks.push(format!(
             "on the GPU the launch ended with status {} of the driver, so there is no memory to compare with",

@@ -41,6 +41,7 @@ const OTHERWISE: &[(&str, Otherwise)] = &[
     ),
     ("cargo ", Not(BUILDS)),
     ("pip install ", Not(BUILDS)),
+    ("cd nvcc/", Not(BUILDS)),
     ("ln -s ", Not(BUILDS)),
     ("cases/make.sh", Not("it needs nvcc")),
     ("pytest ", Not(PYTHON)),
