@@ -498,6 +498,32 @@ def scaled_matmul(a, b, a_scales, b_scales, form, blocks=(128, 64, 128), stages=
     return c, made
 
 
+@triton.jit
+def mixed_kernel(
+    a, b, c, a_scales, b_scales, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    row, col = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
+    rows, cols = row + tl.arange(0, BLOCK_M), col + tl.arange(0, BLOCK_N)
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for depth in range(0, k, BLOCK_K):
+        groups = depth // 32 + tl.arange(0, BLOCK_K // 32)
+        left = tl.load(a_scales + rows[:, None] * (k // 32) + groups[None, :])
+        right = tl.load(b_scales + cols[:, None] * (k // 32) + groups[None, :])
+        x, y = a.load([row, depth]), b.load([col, depth // 2])
+        total = tl.dot_scaled(x, left, "e4m3", y.T, right, "e2m1", total)
+    tl.store(c + rows[:, None] * n + cols[None, :], total)
+
+
+def mixed_matmul(a, b, a_scales, b_scales, blocks=(128, 64, 128)):
+    """The product of `a` in e4m3 and the transpose of `b` in e2m1, both through descriptors."""
+    m, n, k = a.shape[0], b.shape[0], a.shape[1]
+    c = torch.empty((m, n), dtype=torch.float32, device=a.device)
+    left = TensorDescriptor.from_tensor(a, [blocks[0], blocks[2]])
+    right = TensorDescriptor.from_tensor(b, [blocks[1], blocks[2] // 2])
+    mixed_kernel[(m // blocks[0], n // blocks[1])](left, right, c, a_scales, b_scales, n, k, *blocks)
+    return c
+
+
 _E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 _EIGHT_BITS = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 

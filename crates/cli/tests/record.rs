@@ -357,7 +357,11 @@ fn records_of_an_h200_replay_with_its_memory() {
             2,
             &["calls a function by an address", "heist cuda"],
         ),
-        ("textures", 2, &["reads a texture or a surface", "heist cuda"]),
+        (
+            "textures",
+            2,
+            &["reads a texture or a surface", "heist cuda"],
+        ),
     ] {
         let path = folder.join(format!("{name}.heist")).display().to_string();
         let output = heist(&["check", &path]);

@@ -55,14 +55,24 @@ spelled! {
         U8 = "u8", U16 = "u16", U32 = "u32", S32 = "s32", U64 = "u64", S64 = "s64",
         F16 = "f16", F32 = "f32", F64 = "f64", Bf16 = "bf16",
         F32Ftz = "f32_ftz", Tf32 = "tf32", Tf32Ftz = "tf32_ftz",
+        /// Four bits. Sixteen of them are 8 bytes of the tensor, and in shared memory 8 bytes of padding follow.
+        B4Padded = "b4x16_p64",
     }
 }
 
 impl TensorElement {
-    /// Its size in bytes.
+    /// Bytes of so many elements of the tensor, in a row.
+    pub const fn bytes_of(self, count: u64) -> u64 {
+        match self {
+            TensorElement::B4Padded => count / 2,
+            other => count.saturating_mul(other.bytes()),
+        }
+    }
+
+    /// Its size in bytes of shared memory, with its part of the padding.
     pub const fn bytes(self) -> u64 {
         match self {
-            TensorElement::U8 => 1,
+            TensorElement::U8 | TensorElement::B4Padded => 1,
             TensorElement::U16 | TensorElement::F16 | TensorElement::Bf16 => 2,
             TensorElement::U64 | TensorElement::S64 | TensorElement::F64 => 8,
             _ => 4,
@@ -79,6 +89,7 @@ impl TensorElement {
                 | TensorElement::S32
                 | TensorElement::U64
                 | TensorElement::S64
+                | TensorElement::B4Padded
         )
     }
 }
@@ -200,9 +211,9 @@ impl TensorMap {
         let inner = dims.len().saturating_sub(1);
         dims[..inner]
             .iter()
-            .scan(element.bytes(), |bytes, dim| {
-                *bytes = bytes.saturating_mul(*dim);
-                Some(*bytes)
+            .scan(1u64, |count, dim| {
+                *count = count.saturating_mul(*dim);
+                Some(element.bytes_of(*count))
             })
             .collect()
     }
@@ -222,7 +233,9 @@ impl TensorMap {
     /// Bytes from the tensor's first to one past its last element, or `None`
     /// when that overflows.
     pub fn span_bytes(&self) -> Option<u64> {
-        let inner = self.dims.first()?.checked_mul(self.element.bytes())?;
+        let first = *self.dims.first()?;
+        first.checked_mul(self.element.bytes())?;
+        let inner = self.element.bytes_of(first);
         self.dims
             .iter()
             .skip(1)
@@ -276,12 +289,28 @@ impl TensorMap {
                 return Err(E::Dim { axis, dim });
             }
         }
-        let align = if self.interleave == Interleave::Bytes32 {
+        let padded = self.element == TensorElement::B4Padded;
+        if padded && (!self.dims[0].is_multiple_of(128) || self.box_dims[0] != 128) {
+            return Err(E::PaddedInner {
+                dim: self.dims[0],
+                extent: self.box_dims[0],
+            });
+        }
+        if padded
+            && (self.interleave != Interleave::None
+                || !matches!(self.swizzle, Swizzle::None | Swizzle::Bytes128))
+        {
+            return Err(E::PaddedLayout {
+                interleave: self.interleave,
+                swizzle: self.swizzle,
+            });
+        }
+        let align = if padded || self.interleave == Interleave::Bytes32 {
             32
         } else {
             16
         };
-        let mut covered = self.dims[0].saturating_mul(self.element.bytes());
+        // Rows may lie over each other: the driver takes any stride, zero too.
         for (i, &stride) in self.strides.iter().enumerate() {
             if !stride.is_multiple_of(align) || stride >= 1 << 40 {
                 return Err(E::Stride {
@@ -290,14 +319,6 @@ impl TensorMap {
                     align,
                 });
             }
-            if stride < covered {
-                return Err(E::Overlap {
-                    axis: i + 1,
-                    stride,
-                    covered,
-                });
-            }
-            covered = stride.saturating_mul(self.dims[i + 1]);
         }
         for (axis, &extent) in self.box_dims.iter().enumerate() {
             if extent == 0 || extent > 256 {
@@ -384,15 +405,6 @@ pub enum TensorMapError {
         stride: u64,
         align: u64,
     },
-    /// A stride shorter than what it steps over.
-    #[error(
-        "the stride of dims[{axis}] is {stride} bytes, but the dims inside it cover {covered} bytes"
-    )]
-    Overlap {
-        axis: usize,
-        stride: u64,
-        covered: u64,
-    },
     /// A box out of range.
     #[error("box[{axis}] is {extent}: a box is 1 to 256 elements on each axis")]
     Box { axis: usize, extent: u32 },
@@ -410,6 +422,19 @@ pub enum TensorMapError {
     /// Interleave 32 goes with swizzle 32 alone.
     #[error("interleave=32 needs swizzle=32, this map has swizzle={swizzle}")]
     InterleaveSwizzle { swizzle: Swizzle },
+    /// Padded elements that are no whole group of 128.
+    #[error(
+        "dims[0] is {dim} and box[0] is {extent}: of b4x16_p64 a tensor has a multiple of 128 elements along its innermost axis, and a box 128"
+    )]
+    PaddedInner { dim: u64, extent: u32 },
+    /// Padded elements in another pattern than one of 128 bytes.
+    #[error(
+        "interleave={interleave} swizzle={swizzle}: b4x16_p64 takes interleave=none and swizzle=none or 128"
+    )]
+    PaddedLayout {
+        interleave: Interleave,
+        swizzle: Swizzle,
+    },
     /// NaN for integers.
     #[error("fill=nan is for floating-point elements, this map has {element}")]
     NanFill { element: TensorElement },
@@ -450,12 +475,43 @@ mod tests {
                 .take(2)
                 .collect();
             let bytes = match digits.as_str() {
+                // Four bits, and four of padding.
+                "41" => 1,
                 // tf32 takes the room of an f32, and bf16 that of an f16.
                 "19" => 4,
                 bits => bits.parse::<u64>().expect("a width") / 8,
             };
             assert_eq!(element.bytes(), bytes, "{}", element.as_str());
         }
+    }
+
+    #[test]
+    fn padded_elements_take_half_a_byte_of_the_tensor_and_one_of_shared_memory() {
+        let map = TensorMap::dense(0, TensorElement::B4Padded, &[256, 8], &[128, 4])
+            .swizzle(Swizzle::Bytes128);
+        assert_eq!(map.strides, [128]);
+        assert_eq!(map.validate(), Ok(()));
+        assert_eq!((map.span_bytes(), map.box_bytes()), (Some(1024), 512));
+        let (mut short, mut narrow) = (map.clone(), map.clone());
+        short.dims[0] = 192;
+        narrow.box_dims[0] = 64;
+        for map in [short, narrow] {
+            assert!(matches!(
+                map.validate(),
+                Err(TensorMapError::PaddedInner { .. })
+            ));
+        }
+        let other = map.clone().swizzle(Swizzle::Bytes64);
+        assert!(matches!(
+            other.validate(),
+            Err(TensorMapError::PaddedLayout { .. })
+        ));
+        let mut apart = map;
+        apart.strides[0] = 144;
+        assert!(matches!(
+            apart.validate(),
+            Err(TensorMapError::Stride { align: 32, .. })
+        ));
     }
 
     #[test]
@@ -470,11 +526,17 @@ mod tests {
                 align: 16
             })
         );
-        map.strides[1] = 128;
-        assert!(matches!(
-            map.validate(),
-            Err(TensorMapError::Overlap { axis: 2, .. })
-        ));
+    }
+
+    /// As the driver has it: seen on an H200.
+    #[test]
+    fn rows_may_lie_over_each_other() {
+        for stride in [128, 16, 0] {
+            let mut map = TensorMap::dense(0, TensorElement::U8, &[256, 64], &[64, 64]);
+            map.strides[0] = stride;
+            assert_eq!(map.validate(), Ok(()), "{stride}");
+            assert_eq!(map.span_bytes(), Some(256 + 63 * stride));
+        }
     }
 
     #[test]

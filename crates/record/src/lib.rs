@@ -111,10 +111,16 @@ impl Map {
             TensorElement::Tf32,
             TensorElement::Tf32Ftz,
         ];
+        // Between them and these is one without padding.
+        const PADDED: u32 = 14;
+        let element = match self.element {
+            PADDED => TensorElement::B4Padded,
+            number => pick(&ELEMENTS, number, "the element type")?,
+        };
         let map = TensorMap {
             buffer: name.into(),
             offset: self.base.wrapping_sub(start),
-            element: pick(&ELEMENTS, self.element, "the element type")?,
+            element,
             dims: self.dims.clone(),
             strides: self.strides.clone(),
             box_dims: self.box_dims.clone(),

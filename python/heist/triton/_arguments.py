@@ -14,7 +14,10 @@ _NUMBERS = {
 }  # fmt: skip
 
 # By the number of the element type in Triton's metadata.
-_ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16")
+_ELEMENTS = (
+    "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16",
+    "tf32", "tf32_ftz", "b4x16", "b4x16_p64",
+)  # fmt: skip
 _TF32 = "tf32"
 _SWIZZLES = ("none", "32", "64", "128")
 
@@ -87,13 +90,12 @@ class Parameters:
             return
         if known.get("is_im2col"):
             raise NotImplementedError(f"argument `{name}` is an im2col descriptor: the simulated GPU has tiled ones only")
-        if known["fp4_padded"]:
-            raise NotImplementedError(f"argument `{name}` holds padded fp4: the simulated GPU has no such tensor map")
         element = _TF32 if getattr(value, "round_f32_to_tf32", False) else _ELEMENTS[known["elem_type"]]
         size = known["elem_size"]
         box = [int(n) for n in known["block_size"]]
+        # Of padded fp4 a byte of the tensor is two elements of the map.
         lists = {
-            "dims": shape[::-1],
+            "dims": [shape[-1] * (2 if known["fp4_padded"] else 1), *shape[-2::-1]],
             "strides": [step * size for step in strides[-2::-1]],
             "box": box[::-1],
         }

@@ -90,7 +90,10 @@ pub(super) fn run(
         )));
     }
     // What a texture or a surface is stays with the driver: the record has its handle alone.
-    if found.iter().any(|one| one.code == rule::GLOBAL_OUT_OF_BOUNDS && one.message.contains(" as an image")) {
+    if found
+        .iter()
+        .any(|one| one.code == rule::GLOBAL_OUT_OF_BOUNDS && one.message.contains(" as an image"))
+    {
         return Err(question(format!(
             "the kernel `{}` reads a texture or a surface, which records do not keep, so the launch can't \
              be replayed: run the program with `heist cuda`",

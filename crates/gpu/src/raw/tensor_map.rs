@@ -28,6 +28,7 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<CU
         TensorElement::F32Ftz => CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
         TensorElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
         TensorElement::Tf32Ftz => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
+        TensorElement::B4Padded => CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B,
     };
     let interleave = match map.interleave {
         Interleave::None => CU_TENSOR_MAP_INTERLEAVE_NONE,

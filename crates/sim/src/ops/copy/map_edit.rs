@@ -166,6 +166,7 @@ fn set(tensor: &mut u64, map: &mut TensorMap, field: Field, value: u64) -> Optio
                 10 => TensorElement::Bf16,
                 11 => TensorElement::Tf32,
                 12 => TensorElement::Tf32Ftz,
+                14 => TensorElement::B4Padded,
                 _ => return None,
             }
         }

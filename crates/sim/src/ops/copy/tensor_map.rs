@@ -1,7 +1,7 @@
 //! The box of a tensor that a copy moves: its pieces in shared and in global memory.
 
 use heist_arith::tensor::swizzle::Swizzle;
-use heist_launch::{Fill, Interleave, Swizzle as MapSwizzle, TensorMap};
+use heist_launch::{Fill, Interleave, Swizzle as MapSwizzle, TensorElement, TensorMap};
 
 /// A stretch of one copy: where it is in shared memory, and where in the tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,9 +23,15 @@ fn extents(map: &TensorMap) -> impl Iterator<Item = u64> {
         .map(|(&extent, &step)| u64::from(extent.div_ceil(step.max(1))))
 }
 
-/// The bytes of a box.
+/// The bytes of shared memory that a box takes.
 pub(crate) fn box_bytes(map: &TensorMap) -> u64 {
     extents(map).fold(map.element.bytes(), u64::saturating_mul)
+}
+
+/// The bytes of a box that an mbarrier counts: those of the tensor, without padding.
+pub(crate) fn counted_bytes(map: &TensorMap) -> u64 {
+    let elements = extents(map).fold(1, u64::saturating_mul);
+    map.element.bytes_of(elements)
 }
 
 /// The pieces of a box at some coordinates, or why it can't be copied.
@@ -71,6 +77,10 @@ pub(crate) fn pieces(
         MapSwizzle::Bytes64 => Swizzle::B64,
         MapSwizzle::Bytes128 => Swizzle::B128,
     };
+    let padded = map.element == TensorElement::B4Padded;
+    if padded && (map.box_dims[0] != 128 || at[0].rem_euclid(128) != 0) {
+        return Err("elements of b4x16_p64 are copied in groups of 128: box and coordinate");
+    }
     let element = map.element.bytes();
     let row = u64::from(map.box_dims[0]) * element;
     let rows = extents(map).skip(1).product::<u64>();
@@ -113,17 +123,26 @@ pub(crate) fn pieces(
             };
             // Swizzled memory moves in chunks of 16 bytes.
             let place = target + index * row + done;
-            let chunk_end = if swizzle == Swizzle::None {
+            let chunk_end = if swizzle == Swizzle::None && !padded {
                 stop
             } else {
                 stop.min(done + 16 - place % 16)
             };
-            out.push(Piece {
+            let mut piece = Piece {
                 shared: swizzle.apply(place) - target,
                 global: in_tensor
-                    .then(|| start.wrapping_add((coordinate as u64).wrapping_mul(element))),
+                    .then(|| start.wrapping_add(map.element.bytes_of(coordinate as u64))),
                 len: chunk_end - done,
-            });
+            };
+            if padded {
+                piece.len /= 2;
+                out.push(Piece {
+                    shared: piece.shared + piece.len,
+                    global: None,
+                    ..piece
+                });
+            }
+            out.push(piece);
             done = chunk_end;
         }
     }
@@ -174,7 +193,32 @@ pub(crate) fn fill(map: &TensorMap, len: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heist_launch::{BufferRef, TensorElement};
+    use heist_launch::BufferRef;
+
+    /// Sixteen numbers of four bits are 8 bytes of the tensor and 16 of shared memory; the mbarrier
+    /// counts those of the tensor.
+    #[test]
+    fn padding_follows_sixteen_small_numbers() {
+        let tensor = BufferRef::Argument(0);
+        let map = TensorMap::dense(tensor, TensorElement::B4Padded, &[256, 4], &[128, 2])
+            .swizzle(MapSwizzle::Bytes128);
+        let all = pieces(4096, &map, &[128, 1], 0).expect("a padded map");
+        assert_eq!((box_bytes(&map), counted_bytes(&map)), (256, 128));
+        let (data, padding): (Vec<Piece>, Vec<Piece>) =
+            all.iter().partition(|piece| piece.global.is_some());
+        assert_eq!((data.len(), padding.len()), (16, 16));
+        assert!(all.iter().all(|piece| piece.len == 8));
+        // The second row of the box begins with its chunks exchanged in pairs.
+        let at = |row: u64, chunk: u64| Piece {
+            shared: 128 * row + 16 * (chunk ^ row),
+            global: Some(4096 + (1 + row) * 128 + 64 + 8 * chunk),
+            len: 8,
+        };
+        for (row, chunk) in [(0, 0), (0, 7), (1, 0), (1, 7)] {
+            assert!(data.contains(&at(row, chunk)), "{row} {chunk}: {data:?}");
+        }
+        assert!(pieces(4096, &map, &[64, 1], 0).is_err());
+    }
 
     #[test]
     fn a_box_over_the_edge_is_cut() {

@@ -220,7 +220,10 @@ struct Stored {
 struct Move {
     lane: usize,
     pieces: Vec<Piece>,
+    /// Bytes of shared memory.
     total: u64,
+    /// Bytes that an mbarrier counts.
+    counted: u64,
     fill: Option<heist_launch::TensorMap>,
     element: Option<Type>,
 }

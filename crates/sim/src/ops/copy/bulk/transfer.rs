@@ -112,6 +112,7 @@ impl Bulk {
         Some(Move {
             lane,
             total: tensor_map::box_bytes(&map) * if self.rows { 4 } else { 1 },
+            counted: tensor_map::counted_bytes(&map) * if self.rows { 4 } else { 1 },
             pieces,
             fill: Some(map),
             element,
@@ -187,7 +188,7 @@ impl Bulk {
                     pc,
                     own: to == cx.warp.rank,
                 };
-                Delivery::new(cx.blocks, sender, to, barrier, moved.total as u32)
+                Delivery::new(cx.blocks, sender, to, barrier, moved.counted as u32)
             })
             .collect();
         cx.team.after(time, move |happening| {
@@ -401,6 +402,7 @@ fn run_of_bytes(
             len: size,
         }],
         total: size,
+        counted: size,
         fill: None,
         element: None,
     })
@@ -434,7 +436,7 @@ fn element_type(element: TensorElement) -> Option<Type> {
         E::Bf16 => Some(Type::Bf16),
         E::F64 => Some(Type::F64),
         E::F32 | E::F32Ftz | E::Tf32 | E::Tf32Ftz => Some(Type::F32),
-        E::U8 | E::U16 => None,
+        E::U8 | E::U16 | E::B4Padded => None,
     }
 }
 
