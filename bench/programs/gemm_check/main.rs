@@ -6,8 +6,8 @@
 //! compute-sanitizer --tool memcheck target/release/examples/gemm_check --device gpu --small
 //! ```
 //! `--small` runs a few small ones of each kind, for a sanitizer, and `--part 2/4` the
-//! second of every four, so that several processes can share the work. The exit status is 1
-//! when a result is wrong or a device finds something, and 2 where there is none.
+//! second of every four, so that several processes can share the work, and `--only wgmma:192`
+//! those whose words contain this. The exit status is 1 when a result is wrong or a device finds something, and 2 where there is none.
 
 use heist::kernels::catalogue::{Settings as Told, entry};
 use heist::run::{Device, DeviceName, Settings};
@@ -259,6 +259,19 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
         ("m=300 n=408 k=200", "wgmma:128x104x64/4/cluster=beside"),
         ("m=264 n=375 k=136", "wgmma:192x120x64/3/cluster=beside"),
         ("m=300 n=376 k=136", "wgmma:256x184x64/3"),
+        ("m=520 n=488 k=200", "wgmma:128x232x64/4/cluster=beside"),
+        ("m=392 n=340 k=136", "wgmma:192x168x64/4/cluster=beside"),
+        ("m=300 n=340 k=328", "wgmma:128x88x64/6/cluster=beside"),
+        ("m=300 n=500 k=264", "wgmma:128x248x64/4"),
+        ("m=520 n=336 k=72", "wgmma:256x112x64/4/cluster=2"),
+        ("m=200 n=136 k=1032", "wgmma:128x72x64/4/split=4"),
+        // Shares of the depth that add up their sums in a cluster.
+        ("m=200 n=136 k=1032", "wgmma:128x64x64/4/split=4/cluster=depth"),
+        ("m=300 n=200 k=1032", "wgmma:128x128x64/4/split=2/cluster=depth"),
+        (
+            "m=40 n=300 k=2056",
+            "wgmma:64x64x64/6/swapped/split=8/cluster=depth",
+        ),
     ] {
         for layout in ["nt", "nn"] {
             // Rows of B stored the other way start at multiples of 16 bytes.
@@ -376,7 +389,7 @@ fn groups(small: bool) -> Vec<Case> {
 
 fn run() -> Result<bool, Problem> {
     let (mut device, mut small) = ("gpu".parse::<DeviceName>()?, false);
-    let mut parts = (1, 1);
+    let (mut parts, mut only) = ((1, 1), String::new());
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -387,8 +400,9 @@ fn run() -> Result<bool, Problem> {
                 let (which, of) = part.split_once('/').ok_or("a part is one like 2/4")?;
                 parts = (which.parse::<usize>()?, of.parse::<usize>()?);
             }
+            "--only" => only = words.next().ok_or("--only needs a text")?,
             _ => {
-                let known = "--device, --small and --part";
+                let known = "--device, --small, --part and --only";
                 return Err(format!("`{word}` is unknown; there are {known}").into());
             }
         }
@@ -413,7 +427,7 @@ fn run() -> Result<bool, Problem> {
     let cases = gemms(small).into_iter().chain(warpgroups(small));
     let cases = cases.chain(tiny_and_batches(small));
     for (number, (name, told, schedule)) in cases.chain(groups(small)).enumerate() {
-        if number % parts.1.max(1) + 1 != parts.0 {
+        if number % parts.1.max(1) + 1 != parts.0 || !told.contains(&only) {
             continue;
         }
         let told_words = Told::from_words(told.split_whitespace())?;

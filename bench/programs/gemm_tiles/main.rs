@@ -7,7 +7,8 @@
 //!
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
-//! ones), `widths` (for each number of tiles across the narrowest ones, alone and in clusters), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
+//! ones), `widths` (for each number of tiles across the narrowest ones, alone and in clusters), `near` (what the model
+//! finds fastest, and the fastest of every kind of tile), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
 //! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
@@ -20,13 +21,13 @@ mod launches;
 use groups::{drawn, expert_layers, groups, scaled};
 use heist_builder::Arch;
 use heist_kernels::gemm::{
-    Cluster, FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling,
+    Cluster, FAMILY, Gemm, Input, Layout, Output, Scales, Summing, Tiling, job_with_tiling, ranked,
 };
 use heist_kernels::{Job, KernelError, Target};
 use heist_sched::{Schedule, Submit, TileSource};
 use launches::describe;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 const H200: Target = Target {
@@ -289,6 +290,27 @@ fn widths(problem: &Gemm) -> Vec<Tiling> {
     all
 }
 
+/// How many tile shapes near the model's choice are tried.
+const NEAR: usize = 18;
+
+/// What the model finds fastest, and the fastest of each kind: rows, shares of the depth, clusters, blocks on
+/// a multiprocessor. So a constant that is wrong for a whole kind shows.
+fn near(problem: &Gemm) -> Vec<Tiling> {
+    let all = ranked(problem, H200);
+    let kind = |tiling: &Tiling| {
+        let Tiling { rows, split, cluster, blocks, swapped, .. } = *tiling;
+        (rows, split, cluster, blocks, swapped)
+    };
+    let (mut seen, mut kept) = (HashSet::new(), Vec::new());
+    for (number, (_, tiling)) in all.iter().enumerate() {
+        if seen.insert(kind(tiling)) || number < NEAR / 3 {
+            kept.push(*tiling);
+        }
+    }
+    kept.truncate(NEAR);
+    kept
+}
+
 /// Products of 8-bit floats: squares, projections and MLPs, decode.
 const TINY: &[(u32, u32, u32)] = &[
     (4096, 4096, 4096),
@@ -340,7 +362,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -419,6 +441,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             _ => match set {
                 "widths" => widths(&problem),
+                "near" => near(&problem),
                 _ => candidates(&problem),
             }
             .into_iter()

@@ -359,8 +359,13 @@ fn warpgroups_in_clusters() {
     }
 }
 
-/// Runs a multiplication on warpgroups in tiles of this shape and compares.
-fn right_in_tiles(problem: Gemm, tiling: &str, schedule: Option<&Schedule>, sms: u32) {
+/// Runs a multiplication on warpgroups in tiles of this shape and compares; gives the bytes of the result.
+fn right_in_tiles(
+    problem: Gemm,
+    tiling: &str,
+    schedule: Option<&Schedule>,
+    sms: u32,
+) -> Vec<u8> {
     let (device, mut target) = common::device("h200");
     target.sms = sms;
     let tiling: Tiling = tiling.parse().expect("a tile shape");
@@ -373,6 +378,8 @@ fn right_in_tiles(problem: Gemm, tiling: &str, schedule: Option<&Schedule>, sms:
         difference.within(prepared.bound),
         "{problem} {tiling}: {difference}"
     );
+    let result = prepared.job.buffers.iter().find(|one| one.name == "d");
+    result.expect("a result").data.bytes().to_vec()
 }
 
 #[test]
@@ -574,11 +581,41 @@ fn the_depth_in_shares() {
         ("wgmma:64x32x128/2/split=9", 30, 40, 264),
         ("wgmma:64x8x64/3/swapped/split=3", 5, 130, 264),
         ("wgmma:128x64x64/3/split=20", 65, 66, 2048),
+        // The shares of a tile are a cluster.
+        ("wgmma:64x64x64/3/split=2/cluster=depth", 70, 71, 400),
+        ("wgmma:128x96x64/3/split=3/cluster=depth", 130, 104, 456),
+        ("wgmma:256x64x64/3/split=8/cluster=depth", 264, 72, 2048),
+        ("wgmma:192x32x64/2/split=4/cluster=depth", 65, 40, 136),
+        ("wgmma:64x32x128/3/swapped/split=4/cluster=depth", 29, 130, 264),
+        ("wgmma:64x16x64/3/swapped/split=2/cluster=depth", 9, 67, 264),
     ] {
         for (output, epilogue) in [(Output::Bf16, Epilogue::default()), (Output::F32, epilogue)] {
             let problem = Gemm::new(m, n, k, Input::Bf16, output, Layout::Nt).epilogue(epilogue);
             right_in_tiles(problem, tiling, None, 4);
         }
+    }
+}
+
+/// Shares in a cluster and shares in memory are the same numbers, added in the same order.
+#[test]
+fn a_cluster_adds_its_shares_in_their_order() {
+    let problem = Gemm::new(70, 96, 520, Input::Bf16, Output::F32, Layout::Nt);
+    let [one, other] = ["wgmma:64x96x64/3/split=3", "wgmma:64x96x64/3/split=3/cluster=depth"]
+        .map(|tiling| right_in_tiles(problem, tiling, None, 4));
+    assert!(one == other, "other bits");
+    let (_, target) = common::device("h200");
+    let tiling = "wgmma:64x96x64/3/split=3/cluster=depth".parse();
+    let ticket = Schedule::new(TileSource::Ticket);
+    let tiling = tiling.expect("a tile shape");
+    let error = job_with_tiling(&problem, tiling, Some(&ticket), target).expect_err("one tile");
+    assert!(error.to_string().contains("take direct"), "{error}");
+    for wrong in [
+        "wgmma:64x64x64/3/cluster=depth",
+        "wgmma:64x64x64/3/split=16/cluster=depth",
+        "wgmma:64x64x64/3/split=3/cluster=depth",
+        "wgmma:64x64x64/3/split=2/cluster=depth*2",
+    ] {
+        assert!(wrong.parse::<Tiling>().is_err(), "{wrong}");
     }
 }
 
@@ -597,6 +634,7 @@ fn batches() {
         ("wgmma:64x16x64/3/swapped", 9, 72, 72),
         ("wgmma:64x64x64/3/split=2", 70, 71, 264),
         ("wgmma:64x8x64/3/swapped/split=3", 5, 130, 264),
+        ("wgmma:64x64x64/3/split=2/cluster=depth", 70, 72, 264),
     ] {
         for (batch, output, epilogue) in [
             (3, Output::Bf16, Epilogue::default()),

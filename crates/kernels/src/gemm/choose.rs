@@ -24,7 +24,6 @@ use super::problem::{Gemm, Major};
 use super::tiling::{Cluster, Tiling};
 use super::wgmma::{fits_levels, unshared};
 use crate::family::Target;
-use heist_launch::Dim3;
 use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 
 /// The largest tiles.
@@ -58,6 +57,8 @@ const MEMORY: f64 = 3.68;
 const SUMS: f64 = 3.07;
 /// Microseconds of a second launch.
 const SECOND: f64 = 2.69;
+/// Microseconds in which blocks of a cluster that share the depth add up their sums of 128 x 128.
+const MET: f64 = 0.8;
 /// Microseconds that a cluster takes longer to begin and to end.
 const CLUSTER: f64 = 1.24;
 /// Microseconds of a launch.
@@ -120,7 +121,10 @@ pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
     if tiling.cluster != Cluster::Alone {
         time += CLUSTER;
     }
-    if tiling.split > 1 {
+    if tiling.cluster == Cluster::Depth {
+        // Each thread sends its sums, and adds up as many.
+        time += MET * f64::from(tiling.rows * tiling.cols) / (128.0 * 128.0);
+    } else if tiling.split > 1 {
         let sums = [problem.m, problem.n, problem.batch].map(f64::from);
         let sums = sums.iter().product::<f64>() * 4.0;
         time += f64::from(tiling.split) * sums / 1e6 / SUMS + SECOND;
@@ -232,6 +236,21 @@ fn deepest(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling>
     (stages >= 3 && deep.check().is_ok()).then_some(deep)
 }
 
+/// The same with the blocks that share the depth in a cluster, and as many stages as fit beside the sums that
+/// they send each other.
+fn deep(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling> {
+    let tiling = tiling.cluster(Cluster::Depth);
+    let one = Tiling {
+        stages: 1,
+        ..tiling
+    };
+    let room = tiling.room(target.arch);
+    let room = room.checked_sub(tiling.sent_bytes() + 2048)?;
+    let stages = (room / one.ring_bytes(majors)).min(tiling.stages);
+    let deep = Tiling { stages, ..tiling };
+    (stages >= 3 && deep.check().is_ok()).then_some(deep)
+}
+
 fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     let mut shapes = Vec::new();
     if problem.m <= 128 {
@@ -286,19 +305,31 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
             // A split of few steps is mostly prologue and epilogue, and more than one wave of
             // splits does not help.
             let useful = steps / shares >= 4 && tiles * u64::from(shares) <= slots;
-            if shares == 1 || (useful && tiling.cluster == Cluster::Alone) {
+            if shares == 1 {
+                all.push(tiling);
+            } else if useful && tiling.cluster == Cluster::Alone {
                 all.push(tiling.split(shares));
+                all.extend(deep(tiling.split(shares), majors(problem, tiling.swapped), target));
             }
         }
     }
     all
 }
 
+/// Every tile shape on warpgroups that may suit a problem, with the microseconds that it takes about:
+/// the fastest first.
+pub fn ranked(problem: &Gemm, target: Target) -> Vec<(f64, Tiling)> {
+    let all = candidates(problem, target).into_iter();
+    let mut timed: Vec<_> = all
+        .map(|tiling| (time(problem, &tiling, target), tiling))
+        .collect();
+    timed.sort_by(|one, other| one.0.total_cmp(&other.0));
+    timed
+}
+
 /// The tiles that suit.
 pub(crate) fn tiling(problem: &Gemm, target: Target) -> Tiling {
-    let all = candidates(problem, target).into_iter();
-    let timed = all.map(|tiling| (time(problem, &tiling, target), tiling));
-    let best = timed.min_by(|one, other| one.0.total_cmp(&other.0));
+    let best = ranked(problem, target).into_iter().next();
     best.map_or(LARGE, |(_, tiling)| tiling)
 }
 
@@ -309,7 +340,8 @@ pub(crate) fn tiling(problem: &Gemm, target: Target) -> Tiling {
 /// know the next tile early. Tiles go in bands, so that their operands stay in L2.
 pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Schedule {
     let tiles = tiles(problem, tiling) * u64::from(tiling.split);
-    let source = if tiles <= u64::from(target.sms * tiling.blocks) {
+    let once = tiles <= u64::from(target.sms * tiling.blocks);
+    let source = if once || tiling.cluster == Cluster::Depth {
         TileSource::Direct
     } else if tiling.cluster != Cluster::Alone {
         TileSource::Static
@@ -320,7 +352,6 @@ pub(crate) fn schedule(problem: &Gemm, tiling: &Tiling, target: Target) -> Sched
     if tiling.split == 1 && !tiling.swapped {
         schedule.order = AnyOrder::new(Grouped { rows: 16 });
     }
-    let [below, beside] = tiling.cluster.sides();
-    schedule.cluster = Dim3::new(beside, below, 1);
+    schedule.cluster = tiling.cluster_shape();
     schedule
 }

@@ -13,6 +13,7 @@ mod gated;
 pub(crate) mod gather;
 mod kernel;
 mod leave;
+mod meet;
 mod mx;
 mod operand;
 pub(crate) mod pieces;
@@ -29,6 +30,7 @@ mod wgmma;
 
 pub(crate) use buffers::over_operands;
 pub(crate) use choose::Load;
+pub use choose::ranked;
 pub use config::Config;
 pub use entry::prepared;
 pub(crate) use entry::{GemmEntry, lost};

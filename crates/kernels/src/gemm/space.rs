@@ -124,7 +124,7 @@ fn on_warpgroups(problem: &Gemm) -> Vec<Axis> {
         Axis::new("depth", [64, 128]),
         Axis::new("stages", STAGES),
         Axis::new("blocks", [1, 2]),
-        Axis::new("cluster", ["1", "2", "beside"]),
+        Axis::new("cluster", ["1", "2", "beside", "depth"]),
         Axis::new("split", splits(problem)),
         Axis::new("swapped", swapped.iter().copied()),
     ]
@@ -165,12 +165,12 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
         [left, right]
     };
     // Beside the ring a block has a kilobyte at least, for alignment and its scheduler.
-    let bytes = tiling.ring_bytes(majors) + 1024;
+    let bytes = tiling.ring_bytes(majors) + tiling.sent_bytes() + 1024;
     let room = tiling.room(target.arch);
     if let Some(why) = too_much_shared(bytes.into(), room.into(), target) {
         return Err(why);
     }
-    if tiling.cluster != Cluster::Alone {
+    if !matches!(tiling.cluster, Cluster::Alone | Cluster::Depth) {
         if tiling.swapped || tiling.split > 1 || tiling.blocks > 1 {
             return Err(
                 "a cluster is of whole tiles that are not swapped, one block a multiprocessor"

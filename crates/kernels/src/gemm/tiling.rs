@@ -2,6 +2,7 @@
 
 use super::problem::Major;
 use crate::error::KernelError;
+use heist_launch::Dim3;
 use heist_ptx::arch::Arch;
 use std::fmt;
 use std::str::FromStr;
@@ -34,19 +35,22 @@ pub enum Cluster {
     Below,
     /// Two tiles side by side: they have their rows in common. Written `beside`.
     Beside,
+    /// The blocks that share a tile's depth: they add their sums up in shared memory. Written `depth`.
+    Depth,
 }
 
 impl Cluster {
-    /// How many blocks it has along the rows of tiles, and along their columns.
+    /// How many blocks it has along the rows of tiles, and along their columns. Those that share a depth
+    /// have neither in common.
     pub const fn sides(self) -> [u32; 2] {
         match self {
-            Cluster::Alone => [1, 1],
+            Cluster::Alone | Cluster::Depth => [1, 1],
             Cluster::Below => [2, 1],
             Cluster::Beside => [1, 2],
         }
     }
 
-    /// How many blocks it has.
+    /// How many tiles its blocks have.
     pub const fn count(self) -> u32 {
         let [down, across] = self.sides();
         down * across
@@ -59,6 +63,7 @@ impl fmt::Display for Cluster {
             Cluster::Alone => "1",
             Cluster::Below => "2",
             Cluster::Beside => "beside",
+            Cluster::Depth => "depth",
         })
     }
 }
@@ -67,11 +72,17 @@ impl FromStr for Cluster {
     type Err = KernelError;
 
     fn from_str(text: &str) -> Result<Cluster, KernelError> {
-        let all = [Cluster::Alone, Cluster::Below, Cluster::Beside];
+        let all = [
+            Cluster::Alone,
+            Cluster::Below,
+            Cluster::Beside,
+            Cluster::Depth,
+        ];
         let found = all.into_iter().find(|one| one.to_string() == text);
         found.ok_or_else(|| {
             KernelError::unfit(format!(
-                "`{text}` is no cluster of tiles: 1, 2 (one below the other) or beside (side by side)"
+                "`{text}` is no cluster of tiles: 1, 2 (one below the other), beside (side by side) or depth \
+                 (those that share the depth)"
             ))
         })
     }
@@ -81,7 +92,8 @@ impl FromStr for Cluster {
 /// columns of a tile, the depth of a stage, stages. Behind it may follow
 /// `/swapped` (the tile's rows are columns of the result), `/split=4` (four
 /// blocks share the depth of a tile), `/cluster=2` (two blocks copy their columns
-/// together) or `/cluster=beside` (their rows), and `*2` (two blocks fit on a multiprocessor).
+/// together), `/cluster=beside` (their rows) or `/cluster=depth` (blocks that share the depth add
+/// up their sums), and `*2` (two blocks fit on a multiprocessor).
 ///
 /// ```
 /// use heist_kernels::gemm::Tiling;
@@ -214,6 +226,23 @@ impl Tiling {
         self.stages * (rows * SPAN * 2 + 16)
     }
 
+    /// The blocks of a cluster along columns and rows of tiles, and along shares of the depth.
+    pub(crate) fn cluster_shape(&self) -> Dim3 {
+        let [below, beside] = self.cluster.sides();
+        match self.cluster {
+            Cluster::Depth => Dim3::new(1, 1, self.split),
+            _ => Dim3::new(beside, below, 1),
+        }
+    }
+
+    /// Bytes in which the blocks that share a depth send each other their sums.
+    pub(crate) fn sent_bytes(&self) -> u32 {
+        match self.cluster {
+            Cluster::Depth => self.rows * self.cols * 4,
+            _ => 0,
+        }
+    }
+
     /// Shared memory that a block may have.
     pub(crate) fn room(&self, arch: Arch) -> u32 {
         let limit = arch.limits().shared_opt_in;
@@ -247,6 +276,18 @@ impl Tiling {
         }
         if self.cluster == Cluster::Below && !self.cols.is_multiple_of(16) {
             return wrong("a cluster halves columns that are a multiple of 16");
+        }
+        if self.cluster == Cluster::Depth {
+            if !(2..=8).contains(&self.split) || !self.cols.is_multiple_of(8 * self.split) {
+                return wrong(
+                    "2 to 8 blocks of a cluster share the depth, and each adds up a multiple of 8 columns",
+                );
+            }
+            if self.blocks > 1 || self.sums() + BESIDES > self.registers() {
+                return wrong(
+                    "blocks of a cluster that share the depth have a multiprocessor each, and registers for their sums",
+                );
+            }
         }
         // ptxas refuses an instruction whose operands do not fit what a thread starts with.
         if self.cols / 2 + 26 > self.registers() {
@@ -332,7 +373,7 @@ impl FromStr for Tiling {
         let tiling = read().ok_or_else(|| {
             KernelError::unfit(format!(
                 "`{text}` is no tile shape on warpgroups: write one like wgmma:128x256x64/4, \
-                 behind it /swapped, /split=4, /cluster=2, /cluster=beside or *2"
+                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=depth or *2"
             ))
         })?;
         tiling.check()?;

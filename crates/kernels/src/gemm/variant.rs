@@ -164,8 +164,12 @@ impl Variant for Warpgroups {
     ) -> Result<LaunchPlan, KernelError> {
         problem.check()?;
         let mut tiling = choose::tiling(problem, target);
-        if schedule.is_some_and(|schedule| schedule.pausing) {
-            // Blocks of a cluster can't leave one by one.
+        let alone = |schedule: &Schedule| {
+            let dealt = schedule.source != TileSource::Direct;
+            // Blocks of a cluster can't leave one by one, and those that share a depth have one tile.
+            schedule.pausing || dealt && tiling.cluster == Cluster::Depth
+        };
+        if schedule.is_some_and(alone) {
             tiling.cluster = Cluster::Alone;
         }
         let plan = plan_with_tiling(problem, tiling, schedule, target)?;

@@ -306,11 +306,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 if let Some(registers) = moved {
                     k.take_registers(registers.multiplying);
                 }
-                let rows = self.tiling.rows / self.tiling.groups();
-                let row = (self.group - 1) * rows;
-                let places: Vec<_> = (0..rows / GROUP_ROWS)
-                    .map(|part| row + part * GROUP_ROWS)
-                    .collect();
+                let places = self.places();
                 let read: Vec<_> = places.iter().map(|row| ahead(*row)).collect();
                 let factors = match &self.pieces {
                     None => factors,
@@ -342,6 +338,21 @@ impl<'p, 'k> Ends<'p, 'k> {
             k.sync();
             k.if_(self.group.eq(0u32), || k.take_registers(registers.even));
         }
+    }
+
+    /// The first of each 64 rows of a tile that this warpgroup multiplies.
+    fn places(&self) -> Vec<Val<'k, u32>> {
+        let rows = self.tiling.rows / self.tiling.groups();
+        let row = (self.group - 1) * rows;
+        let each = (0..rows / GROUP_ROWS).map(|part| row + part * GROUP_ROWS);
+        each.collect()
+    }
+
+    /// Calls `body` with these, in the warpgroups that multiply.
+    pub(crate) fn each_rows(&self, body: impl Fn(Val<'k, u32>)) {
+        self.k.if_(self.group.ne(0u32), || {
+            self.places().into_iter().for_each(&body);
+        });
     }
 
     /// The accumulators of 64 rows from each of `rows` on, added by the tensor cores.

@@ -4,6 +4,7 @@
 use super::epilogue::{Finish, Stored, To};
 use super::kernel::left;
 use super::leave::{Share, Staged, Staging, store_share, store_turned};
+use super::meet::Meet;
 use super::pieces::state_words;
 use super::problem::{Gemm, Input, Layout, Major, Output, Scales};
 use super::row_scales::Ahead;
@@ -20,7 +21,7 @@ use heist_builder::{
     WgmmaResult, bf16, f16, kernel_params,
 };
 use heist_launch::{Arg, BufferRef, Dim3, ElementType, TensorElement, TensorMap as Map};
-use heist_sched::{Schedule, Tile, Tiled, TiledKernel};
+use heist_sched::{Schedule, Tile, TileSource, Tiled, TiledKernel};
 
 kernel_params! {
     /// The kernel's parameters.
@@ -106,7 +107,10 @@ enum Way {
     Staged(Staging),
     Rows(Staging),
     Threads,
+    /// As partial sums in memory.
     Shares,
+    /// By threads, once the blocks that share the depth have added them up.
+    Met,
 }
 
 /// Everything that is fixed when a kernel is built. Kernels of equal forms are
@@ -142,17 +146,18 @@ impl Form {
         }
         let Some(room) = tiling
             .room(arch)
-            .checked_sub(tiling.ring_bytes(majors) + 1024)
+            .checked_sub(tiling.ring_bytes(majors) + tiling.sent_bytes() + 1024)
         else {
             return Err(KernelError::unfit(format!(
                 "tile shape {tiling}: its stages take {} bytes of shared memory, and a block on {arch} has {}",
-                tiling.ring_bytes(majors),
+                tiling.ring_bytes(majors) + tiling.sent_bytes(),
                 tiling.room(arch)
             )));
         };
         let whole = finish.aligned == 8;
         let staging = Staging::new(tiling, room, if whole { 4 } else { 1 });
         let way = match staging {
+            _ if tiling.cluster == Cluster::Depth => Way::Met,
             _ if tiling.split > 1 => Way::Shares,
             _ if problem.output == Output::F32 => Way::Threads,
             Some(staging) if whole => Way::Staged(staging),
@@ -217,7 +222,7 @@ fn extent(tiling: &Tiling, [rows, cols]: [u32; 2]) -> [u32; 2] {
 /// Why the blocks of a cluster can't share the copies of an operand, for operands stored like this.
 pub(crate) fn unshared(tiling: &Tiling, [left, right]: [Major; 2]) -> Option<String> {
     let (what, shared, major) = match tiling.cluster {
-        Cluster::Alone => return None,
+        Cluster::Alone | Cluster::Depth => return None,
         Cluster::Below => ("columns", tiling.cols, right),
         Cluster::Beside => ("rows", tiling.rows, left),
     };
@@ -268,11 +273,9 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         .state(state_words(tiling));
     let tiled = match tiling.cluster {
         Cluster::Alone => tiled,
+        Cluster::Depth => tiled.cluster(tiling.cluster_shape()),
         // The blocks of a cluster work together past the last tile too.
-        cluster => {
-            let [below, beside] = cluster.sides();
-            tiled.cluster(Dim3::new(beside, below, 1)).padded()
-        }
+        _ => tiled.cluster(tiling.cluster_shape()).padded(),
     };
     tiled.build(arch, |k, args, tiles| {
         let ring = ring(k, tiling, form.majors, false);
@@ -281,8 +284,9 @@ fn build_typed<H: WgmmaInput, O: Stored>(
         let staged = match form.way {
             Way::Staged(shape) => Some(Staged::new(k, tiling, shape, Some(args.out))),
             Way::Rows(shape) => Some(Staged::new(k, tiling, shape, None)),
-            Way::Threads | Way::Shares => None,
+            Way::Threads | Way::Shares | Way::Met => None,
         };
+        let meet = (form.way == Way::Met).then(|| Meet::new(k, tiling));
         let body = |tile, next: &dyn Fn()| {
             let factors = factors(&args, form, tile);
             let ahead = |row| {
@@ -296,17 +300,22 @@ fn build_typed<H: WgmmaInput, O: Stored>(
             let levels = levels(&args, form);
             ends.tile::<H, _>(factors, levels, next, ahead, |sums, row, read| {
                 k.comment("the epilogue");
-                let at = OutputOrigin {
-                    row: factors.left.first + row,
-                    col: factors.right.first,
-                    number: factors.left.number,
-                    share: tile.z,
-                };
-                match (form.way, staged) {
+                let at = OutputOrigin::new(&factors, tile, row);
+                match (form.way, meet) {
                     (Way::Shares, _) => at.share(k, &args, tiling, sums),
-                    (_, staged) => at.leave::<O>(k, &args, form, staged, sums, read),
+                    (_, Some(meet)) => meet.send(row, sums),
+                    _ => at.leave::<O>(k, &args, form, staged, sums, read),
                 }
             });
+            if let Some(meet) = meet {
+                meet.all();
+                ends.each_rows(|row| {
+                    let mut at = OutputOrigin::new(&factors, tile, row);
+                    at.col = at.col + meet.first_col();
+                    let read = read_ahead(k, &args, form, [at.row, at.col]);
+                    at.leave::<O>(k, &args, form, None, &meet.added(row), read);
+                });
+            }
         };
         let done = tiles.each_followed(body, |tile| ends.begin(factors(&args, form, tile)));
         ends.finish();
@@ -370,7 +379,7 @@ fn factors<'k>(args: &WgmmaArgs<On<'k>>, form: &Form, tile: Tile<'k>) -> Factors
         apart: None,
     };
     let (from, steps) = match form.way {
-        Way::Shares => {
+        Way::Shares | Way::Met => {
             let from = share * args.share;
             (from, left(args.steps, from).min(args.share))
         }
@@ -395,6 +404,16 @@ struct OutputOrigin<'k> {
 }
 
 impl<'k> OutputOrigin<'k> {
+    /// That of the 64 rows of a tile from `row` on.
+    fn new(factors: &Factors<'k>, tile: Tile<'k>, row: Val<'k, u32>) -> OutputOrigin<'k> {
+        OutputOrigin {
+            row: factors.left.first + row,
+            col: factors.right.first,
+            number: factors.left.number,
+            share: tile.z,
+        }
+    }
+
     /// Stores them as results.
     fn leave<O: Stored>(
         &self,
@@ -489,6 +508,11 @@ pub(crate) fn plan(
     if let Some(why) = unshared(tiling, form.majors) {
         return Err(KernelError::unfit(format!("tile shape {tiling}: {why}")));
     }
+    if form.way == Way::Met && schedule.source != TileSource::Direct {
+        return Err(KernelError::unfit(format!(
+            "tile shape {tiling}: a cluster that shares the depth has one tile, so {schedule} is nothing for it: take direct"
+        )));
+    }
     let tiles = tiles(problem, tiling);
     let kernel = match problem.input {
         Input::F16 => build::<f16>(&form, problem.output, tiles, schedule, target.arch)?,
@@ -513,7 +537,7 @@ pub(crate) fn plan(
         bias: buffer("bias"),
         scale_a: either(scaled, "scale_a"),
         scale_b: either(scaled, "scale_b"),
-        partial: either(tiling.split > 1, "partial"),
+        partial: either(form.way == Way::Shares, "partial"),
         m: problem.m,
         n: problem.n,
         ldc: problem.ldc,
@@ -526,7 +550,7 @@ pub(crate) fn plan(
     let name = format!("gemm {problem} {tiling}");
     let plan = LaunchPlan::new(name, tiling.to_string(), problem.work())
         .step(Step::tiled(&kernel, &launch, args));
-    if tiling.split == 1 {
+    if form.way != Way::Shares {
         return Ok(plan);
     }
     let (rows, cols) = match tiling.swapped {
