@@ -258,7 +258,10 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
     let mut problem = Problem::new(batch, heads, length, dim);
     (problem.mask, problem.dtype) = (mask, dtype);
     let mut arms = vec![chosen(&problem)];
-    let own = warpgroup_shape(&problem, H200);
+    let own = WarpgroupShape {
+        shared: false,
+        ..warpgroup_shape(&problem, H200)
+    };
     let wide = WarpgroupShape {
         groups: 3,
         keys: 96,
@@ -295,6 +298,23 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
         };
         let name = ["", "", "two of", "three of", "four of"][resident as usize];
         shapes.push((name, staying(&problem, one, resident, H200)));
+    }
+    // Keys shared by the warpgroups of a block, where there is a block for each tile.
+    if u64::from(length.div_ceil(64)) * u64::from(heads * batch) <= 132 {
+        let parts = match dim {
+            ..=64 => &[(2, 64), (2, 128), (3, 80), (4, 64)][..],
+            _ => &[(2, 64), (2, 48)],
+        };
+        for &(groups, keys) in parts {
+            let shared = WarpgroupShape {
+                groups,
+                keys,
+                shared: true,
+                ..own
+            };
+            let name = ["", "", "by two,", "by three,", "by four,"][groups as usize];
+            shapes.push((name, staying(&problem, shared, 1, H200)));
+        }
     }
     for (name, shape) in shapes {
         let schedule = Schedule::new(TileSource::Direct);

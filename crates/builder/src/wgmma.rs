@@ -146,6 +146,15 @@ impl<'k, T: Storable> SharedTile<'k, T> {
 }
 
 impl<'k, H> WgmmaOperand<'k, H> {
+    /// The same, a number of steps further along the depth that threads of a warpgroup agree on.
+    #[track_caller]
+    pub fn step_at(&self, step: Val<'k, u32>) -> WgmmaOperand<'k, H> {
+        WgmmaOperand {
+            descriptor: self.descriptor + step.cast::<u64>() * self.step,
+            ..*self
+        }
+    }
+
     /// The same, `step` steps of 32 bytes further along the depth.
     #[track_caller]
     pub fn step(&self, step: u32) -> WgmmaOperand<'k, H> {

@@ -163,6 +163,7 @@ fn shape(
 ) -> Result<WarpgroupShape, KernelError> {
     let shape = WarpgroupShape {
         groups: choice(candidate, "groups")?,
+        shared: false,
         keys: choice(candidate, "keys")?,
         stages: choice_or(candidate, "stages", 2)?,
         strip: choice_or(candidate, "strip", 1)?,

@@ -29,8 +29,8 @@ impl<'k> Rings<'k> {
         let ring = |stages, spec| k.bulk_pipeline_of(stages, spec, 4 * shape.groups);
         Rings {
             queries: ring(shape.query_stages(), shape.cut().tile("q", shape.rows())),
-            keys: ring(shape.stages, shape.cut().tile("k", shape.keys)),
-            values: ring(shape.stages, shape.value_cut().tile("v", shape.keys)),
+            keys: ring(shape.stages, shape.cut().tile("k", shape.width())),
+            values: ring(shape.stages, shape.value_cut().tile("v", shape.width())),
         }
     }
 }
@@ -75,8 +75,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             values: rings.values.consumer(),
             group,
             own: Meeting::of(k, "met", shape.groups, 4, &group),
-            all: shape
-                .ragged
+            all: (shape.ragged || shape.shared)
                 .then(|| Meeting::of(k, "all_met", 1, 4 * shape.groups, &k.c(0))),
             turns: shape
                 .turns
@@ -209,9 +208,15 @@ impl<'p, 'k> Ends<'p, 'k> {
             // All of the warpgroup's products have read them.
             self.own.meet();
             let store = || work.store(args, tile, rows, self.scores.sink(tile.y), &queries);
-            match &self.pause {
-                None => store(),
-                Some(pause) => k.if_else(pause.left(), || work.save(pause.room()), store),
+            match (&self.pause, &self.all) {
+                (Some(pause), _) => k.if_else(pause.left(), || work.save(pause.room()), store),
+                (None, Some(all)) if self.shape.shared => {
+                    work.merge(|| all.meet());
+                    // The others may leave what they have of the next tile.
+                    all.meet();
+                    k.if_(self.group.eq(0u32), store);
+                }
+                _ => store(),
             }
             k.fence_async_shared();
         });
@@ -234,7 +239,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             right: args.right,
             prefix: self.scores.prefix(tile.z),
         };
-        let shape = (height, self.shape.keys);
+        let shape = (height, self.shape.width());
         let one = |number: Val<'k, u32>| {
             let mut rows = Rows::of(sequence, number, shape, mask);
             if self.shape.seen {
@@ -284,7 +289,7 @@ impl<'p, 'k> Ends<'p, 'k> {
                 cuts[which].copy(copies, to, from, (height, layout), [row, head, batch]);
             });
         };
-        let (height, keys) = (self.shape.rows(), self.shape.keys);
+        let (height, keys) = (self.shape.rows(), self.shape.width());
         one(0, args.q, height, q_start + rows.first, tile.y);
         let blocks = &rows.blocks;
         let both = |key: Val<'k, u32>, between: &dyn Fn()| {
@@ -335,7 +340,7 @@ impl<'p, 'k> Ends<'p, 'k> {
     /// Clears what the first block, which is the one with the last keys, has of the
     /// next sequence's values.
     fn clear_past_end(&self, rows: &Rows<'k>) {
-        let Some(all) = &self.all else {
+        let Some(all) = self.all.as_ref().filter(|_| self.shape.ragged) else {
             return;
         };
         let k = self.k;

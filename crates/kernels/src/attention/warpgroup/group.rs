@@ -3,6 +3,7 @@
 
 use super::WarpgroupArgs;
 use super::shape::{GROUP_ROWS, WarpgroupShape};
+use crate::attention::epilogue::{MergeShape, merge};
 use crate::attention::mask::{KeyRange, hide_masked};
 use crate::attention::panels::{PANEL, Rows};
 use crate::attention::params::Element;
@@ -20,6 +21,8 @@ pub(super) struct Work<'k, T: Element> {
     shape: WarpgroupShape,
     /// Its first row in the tile.
     row: Val<'k, u32>,
+    /// Its first key in a block, where each warpgroup has a part of it.
+    part: Option<Val<'k, u32>>,
     seen: [KeyRange<'k>; 2],
     /// What becomes of the scores, where something does, and the factor of the products.
     rules: Option<[[Rules<'k>; 2]; 1]>,
@@ -69,7 +72,10 @@ impl<'k, T: Element> Work<'k, T> {
         group: Val<'k, u32>,
         (tile, rows): (&Position<'k>, &Rows<'k>),
     ) -> Self {
-        let row = group * GROUP_ROWS;
+        let (row, part) = match shape.shared {
+            false => (group * GROUP_ROWS, None),
+            true => (k.c(0), Some(group * shape.keys)),
+        };
         let own = row + ((k.warp() & 3) << 4) + Accumulator::row(k);
         let mask = &rows.mask;
         let rules = |down: u32| {
@@ -87,6 +93,7 @@ impl<'k, T: Element> Work<'k, T> {
             k: *k,
             shape: *shape,
             row,
+            part,
             seen: [0, 8].map(|down| mask.seen_by(own + down)),
             rules: rules(0)
                 .zip(rules(8))
@@ -107,11 +114,12 @@ impl<'k, T: Element> Work<'k, T> {
         queries: &heist_builder::SharedTile<'k, T>,
         keys: &heist_builder::SharedTile<'k, T>,
     ) {
-        let (rows, width, cut) = (self.shape.rows(), self.shape.keys, self.shape.cut());
+        let (rows, width, cut) = (self.shape.rows(), self.shape.width(), self.shape.cut());
+        let part = self.part.unwrap_or(self.k.c(0));
         self.scores.accumulate(|batch| {
             for panel in 0..cut.count() {
                 let left: WgmmaOperand<'k, T> = queries.wgmma_operand(self.row + panel * rows);
-                let right = keys.wgmma_operand(panel * width);
+                let right = keys.wgmma_operand(part + panel * width);
                 for step in 0..cut.steps(panel) {
                     let (left, right) = (left.step(step), right.step(step));
                     match (panel, step) {
@@ -125,7 +133,8 @@ impl<'k, T: Element> Work<'k, T> {
 
     /// Asks for the values of a block to be weighed and added.
     pub(super) fn weigh(&self, values: &heist_builder::SharedTile<'k, T>) {
-        let values = values.wgmma_operand_across(0, self.shape.keys);
+        let values = values.wgmma_operand_across(0, self.shape.width());
+        let values = self.part.map_or(values, |part| values.step_at(part / 16));
         self.results.accumulate(|batch| {
             for (step, weights) in self.weights.iter().enumerate() {
                 for term in weights.each() {
@@ -144,6 +153,7 @@ impl<'k, T: Element> Work<'k, T> {
         first: impl FnOnce() -> Val<'k, u32>,
     ) -> Raised<'k> {
         let first = (masked || self.rules.is_some()).then(first);
+        let first = first.map(|first| self.part.map_or(first, |part| first + part));
         if let (Some(first), Some(rules)) = (first, &self.rules) {
             modify(scores, rules, self.scale, first);
         }
@@ -163,6 +173,17 @@ impl<'k, T: Element> Work<'k, T> {
                 weights.set(left.get(), right.get());
             }
         }
+    }
+
+    /// Gives the first warpgroup what all of them have of the same rows. `meet` is where they wait for
+    /// each other.
+    pub(super) fn merge(&self, meet: impl Fn()) {
+        let shape = MergeShape {
+            down: 4,
+            across: self.shape.groups,
+        };
+        let results = self.results.settled(0);
+        merge(&self.k, shape, self.k.warp(), &self.softmax, &results, meet);
     }
 
     /// What a thread keeps of a tile that is left half done.

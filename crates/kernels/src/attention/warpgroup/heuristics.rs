@@ -42,6 +42,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         head_dim: problem.head_dim,
         value_dim: problem.value_dim(),
         groups,
+        shared: false,
         keys,
         stages: 2,
         strip: strip(problem, 64 * groups, keys, target),
@@ -63,6 +64,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     let tiles = short_tiles(problem, shape, target);
     let shape = WarpgroupShape {
         groups: tiles.groups,
+        shared: tiles.shared,
         keys: tiles.keys,
         ..shape
     };
@@ -118,6 +120,8 @@ fn stays(problem: &Problem, target: Target) -> bool {
 #[derive(Clone, Copy)]
 struct ShortTiles {
     groups: u32,
+    /// Whether the warpgroups have the same rows, and each a part of the keys.
+    shared: bool,
     keys: u32,
     /// Blocks on a multiprocessor.
     resident: u32,
@@ -128,6 +132,7 @@ struct ShortTiles {
 /// The usual ones.
 const TWO: ShortTiles = ShortTiles {
     groups: 2,
+    shared: false,
     keys: 128,
     resident: 1,
     round: 1.81,
@@ -136,6 +141,7 @@ const TWO: ShortTiles = ShortTiles {
 /// More rows for the same keys.
 const WIDE: ShortTiles = ShortTiles {
     groups: 3,
+    shared: false,
     keys: 96,
     resident: 1,
     round: 2.73,
@@ -145,6 +151,7 @@ const WIDE: ShortTiles = ShortTiles {
 /// multiply.
 const THREE_BLOCKS: ShortTiles = ShortTiles {
     groups: 1,
+    shared: false,
     keys: 64,
     resident: 3,
     round: 2.15,
@@ -381,7 +388,7 @@ pub fn staying(
     };
     // A block that is alone has two warpgroups or more.
     let shape = match resident {
-        1 => shape.scheduled(),
+        1 if !shape.shared => shape.scheduled(),
         _ => shape,
     };
     let shape = WarpgroupShape {

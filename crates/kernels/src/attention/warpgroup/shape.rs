@@ -17,9 +17,12 @@ pub struct WarpgroupShape {
     pub head_dim: u32,
     /// Elements of a head of values and results: a multiple of 16, at most as many.
     pub value_dim: u32,
-    /// Warpgroups with 64 query rows each: 1, 2 or 3.
+    /// Warpgroups with 64 query rows each: 1, 2 or 3; up to 4 that have the same ones.
     pub groups: u32,
-    /// Keys of a block: a multiple of 16 up to 256.
+    /// All warpgroups of a block have the same 64 query rows, and each a part of the keys: for fewer tiles
+    /// than multiprocessors. What each has is put together at the end.
+    pub shared: bool,
+    /// Keys of a block, or of each warpgroup's part: a multiple of 16 up to 256.
     pub keys: u32,
     /// Blocks of keys, and of values, that are on their way or in use.
     pub stages: u32,
@@ -77,6 +80,7 @@ impl WarpgroupShape {
         WarpgroupShape {
             groups,
             keys,
+            shared: false,
             stay: None,
             stages: 2,
             ..self
@@ -107,11 +111,14 @@ impl WarpgroupShape {
         }
     }
 
-    /// Bytes of shared memory that the stages take.
+    /// Bytes of shared memory that the stages take, and what warpgroups with the same rows leave for the
+    /// first.
     pub(in crate::attention) fn stage_bytes(&self) -> u32 {
         let (keys, values) = (self.cut().count(), self.value_cut().count());
         let queries = self.query_stages() * self.rows() * keys;
-        (queries + self.stages * self.keys * (keys + values)) * PANEL * 2
+        let stages = (queries + self.stages * self.width() * (keys + values)) * PANEL * 2;
+        let parts = if self.shared { self.groups - 1 } else { 0 };
+        stages + parts * 128 * (self.value_dim / 2 + 4) * 4
     }
 
     /// Fails where there is no such kernel, with the reason.
@@ -122,21 +129,28 @@ impl WarpgroupShape {
             stages,
             ..
         } = *self;
-        if !matches!(groups, 1..=3) {
+        let most = if self.shared { 4 } else { 3 };
+        if !(1..=most).contains(&groups) {
             return Err(KernelError::unfit(format!(
-                "{groups} warpgroups: 1 to 3 share the registers of a multiprocessor with one that copies"
+                "{groups} warpgroups: 1 to {most} share the registers of a multiprocessor with one that copies"
             )));
         }
-        if !matches!((groups, self.resident()), (1, 2..=4) | (2 | 3, 1)) {
+        if !matches!((groups, self.resident()), (1, 2..=4) | (2..=4, 1)) {
             return Err(KernelError::unfit(format!(
                 "{} blocks of {groups} warpgroups on a multiprocessor: 2 to 4 of one, or one of more",
                 self.resident()
             )));
         }
-        if !keys.is_multiple_of(16) || !(16..=256).contains(&keys) {
+        if !keys.is_multiple_of(16) || !(16..=256).contains(&self.width()) {
             return Err(KernelError::unfit(format!(
-                "blocks of {keys} keys: a multiple of 16 up to 256 is wanted"
+                "blocks of {} keys: a multiple of 16 up to 256 is wanted",
+                self.width()
             )));
+        }
+        if self.shared && (groups == 1 || self.ragged || self.pausing || self.turns || self.seen) {
+            return Err(KernelError::unfit(
+                "keys are shared by two to four warpgroups, of sequences that are alike: no turns, no pauses, no listed blocks",
+            ));
         }
         if !(2..=16).contains(&stages) {
             return Err(KernelError::unfit(format!(
@@ -176,7 +190,18 @@ impl WarpgroupShape {
 
     /// Query rows of a tile.
     pub(in crate::attention) fn rows(&self) -> u32 {
-        GROUP_ROWS * self.groups
+        match self.shared {
+            false => GROUP_ROWS * self.groups,
+            true => GROUP_ROWS,
+        }
+    }
+
+    /// Keys that are copied at a time.
+    pub(super) fn width(&self) -> u32 {
+        match self.shared {
+            false => self.keys,
+            true => self.keys * self.groups,
+        }
     }
 
     /// The warpgroups, and one more for the warp that copies: registers change
@@ -226,6 +251,9 @@ impl fmt::Display for WarpgroupShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (rows, keys) = (self.rows(), self.keys);
         write!(f, "wgmma {rows}x{keys} {} stages", self.stages)?;
+        if self.shared {
+            write!(f, ", keys shared by {} warpgroups", self.groups)?;
+        }
         if self.strip > 1 {
             write!(f, " strips of {}", self.strip)?;
         }
