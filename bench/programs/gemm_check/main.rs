@@ -262,7 +262,7 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
         ("m=520 n=488 k=200", "wgmma:128x232x64/4/cluster=beside"),
         ("m=392 n=340 k=136", "wgmma:192x168x64/4/cluster=beside"),
         ("m=300 n=340 k=328", "wgmma:128x88x64/6/cluster=beside"),
-        ("m=300 n=500 k=264", "wgmma:128x248x64/4"),
+        ("m=300 n=504 k=264", "wgmma:128x248x64/4"),
         ("m=520 n=336 k=72", "wgmma:256x112x64/4/cluster=2"),
         ("m=200 n=136 k=1032", "wgmma:128x72x64/4/split=4"),
         // Shares of the depth that add up their sums in a cluster.

@@ -207,13 +207,20 @@ fn warpgroups_neither_spill_nor_wait_for_each_product() {
         problem.weights = Weights::ALL[index / 2 % 2];
         cases.push((problem, Schedule::new(TileSource::Direct)));
     }
-    // Several blocks of one warpgroup on a multiprocessor.
-    for (index, (batch, length, dim)) in [(64, 128, 64), (32, 256, 64), (16, 128, 128)]
-        .into_iter()
-        .enumerate()
+    // Several blocks of one warpgroup on a multiprocessor, and warpgroups that share keys.
+    for (index, (batch, length, dim)) in [
+        (64, 128, 64),
+        (32, 256, 64),
+        (16, 128, 128),
+        (1, 512, 128),
+        (1, 1024, 64),
+    ]
+    .into_iter()
+    .enumerate()
     {
         for mask in [Mask::Full, Mask::Causal] {
-            let mut problem = Problem::new(batch, 16, length, dim);
+            let heads = if length > 512 { 8 } else { 16 };
+            let mut problem = Problem::new(batch, heads, length, dim);
             (problem.mask, problem.dtype) = (mask, Dtype::ALL[index % 2]);
             if index == 1 {
                 (problem.output, problem.layout) = (Output::F32, Layout::Rows);

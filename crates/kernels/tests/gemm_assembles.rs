@@ -181,7 +181,7 @@ fn tile_shapes(all: &mut Vec<(Target, Job)>) {
         "wgmma:256x184x64/3",
         "wgmma:128x128x64/5/split=2/cluster=depth",
         "wgmma:128x128x64/5/split=4/cluster=depth",
-        "wgmma:256x96x64/3/split=3/cluster=depth",
+        "wgmma:256x64x64/3/split=2/cluster=depth",
         "wgmma:64x64x128/6/swapped/split=8/cluster=depth",
     ]
     .into_iter()

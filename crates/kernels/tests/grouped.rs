@@ -166,11 +166,17 @@ fn the_variant_follows_the_rows() {
         FAMILY.choose(None, &problem, target).expect("one").name()
     };
     let [hopper, blackwell] = ["h200", "b200"].map(|name| common::device(name).1);
-    for rows in [vec![1, 3, 8, 2], vec![40; 8], vec![60; 8]] {
-        let name = chosen(&rows, hopper);
-        assert!(name.starts_with("wgmma-64"), "{rows:?}: {name}");
+    for (rows, high) in [
+        (vec![1, 3, 8, 2], 64),
+        (vec![40; 8], 64),
+        (vec![60; 8], 64),
+        (vec![1024; 8], 128),
+    ] {
+        let problem = Grouped::rows(rows, 4096, 4096, Input::Bf16, Output::Bf16);
+        let variant = FAMILY.choose(None, &problem, hopper).expect("one");
+        let name = variant.job(&problem, None, hopper).expect("a job").name;
+        assert!(name.contains(&format!(" wgmma:{high}x")), "{name}");
     }
-    assert_eq!(chosen(&[1024; 8], hopper), "wgmma-128x256");
     assert_eq!(chosen(&[1, 3, 8, 2], blackwell), "tcgen05");
     assert_eq!(chosen(&[1024; 8], blackwell), "tcgen05");
     // Without the features of its own.

@@ -11,13 +11,13 @@
 //!   the next tile's copies hide. A last wave that is nearly empty takes as long as a full one, but
 //!   has L2 to itself.
 //! * **Memory** moves every matrix once at least.
-//! * **Split-K**: the partial sums are written, and read again by a second launch.
+//! * **Split-K**: the partial sums are written, and read again by a second launch; or the blocks of a cluster
+//!   send them to each other.
 //!
-//! The constants were fitted to times that an H200 took: those of memory, latency and split-K to 1480 of 50
-//! shapes, those of a step and a tile to 2212 of 40 shapes of one to four waves, 29 of them drawn at random, in up
-//! to 141 tile shapes each, where what they choose took 1.02 times as long as the best in the mean and 1.10 times at worst
-//! (`gemm_tiles`, in docs/measurements.md). They are of Hopper, which is the only architecture with
-//! warpgroups.
+//! The constants were fitted to times that an H200 took: that of memory to 1480 of 50 shapes, the others to those of 64 shapes
+//! drawn at random (m, n and k from 64 to 8192) in up to 18 kinds of tiles each, where what they choose took 1.012 times as long as the best in
+//! the mean; for 30 other shapes 1.027 times (`gemm_tiles DIR near`, in docs/measurements.md). They are of Hopper, which is the
+//! only architecture with warpgroups.
 
 use super::leave::Staging;
 use super::problem::{Gemm, Major};
@@ -32,37 +32,39 @@ pub(crate) const LARGE: Tiling = Tiling::new(128, 256, 64, 4);
 /// Cycles in a microsecond at the clock of short kernels.
 const CLOCK: f64 = 1755.0;
 /// Cycles of a product of 64 rows and 16 halves of depth, for each column; at the peak rate 0.5.
-const PRODUCT: f64 = 0.525;
+const PRODUCT: f64 = 0.521;
 /// Cycles that it takes at least.
 const LEAST_PRODUCT: f64 = 33.1;
 /// Bytes that shared memory moves in a cycle.
-const SHARED: f64 = 142.8;
+const SHARED: f64 = 138.2;
 /// Bytes that come from L2 in a cycle, for all multiprocessors.
-const L2: f64 = 9914.0;
+const L2: f64 = 8011.0;
 /// Bytes that come from there for one of them, at most.
-const L2_ALONE: f64 = 165.0;
-/// Cycles from asking for a stage to having it, where memory is busy.
-const LATENCY: f64 = 2018.0;
-/// How much longer copies take whose rows are not aligned to lines of 128 bytes.
-const ASTRIDE: f64 = 2.12;
+const L2_ALONE: f64 = 98.7;
+/// Cycles from asking for a stage to having it, where every multiprocessor asks; where half of them do, half.
+const LATENCY: f64 = 2328.0;
 /// Cycles that a tile costs besides its steps.
-const TILE: f64 = 1318.0;
+const TILE: f64 = 1433.0;
 /// The same for each row, of 128 columns.
-const TILE_ROWS: f64 = 17.0;
+const TILE_ROWS: f64 = 16.1;
 /// Cycles of these that go by while a block's next tile begins.
-const NEXT: f64 = 877.0;
+const NEXT: f64 = 1107.0;
+/// Cycles in which threads store the columns of 128 rows behind the last whole panel.
+const REST: f64 = 550.0;
 /// Megabytes that memory moves in a microsecond.
 const MEMORY: f64 = 3.68;
 /// Megabytes of partial sums (split-K) that are written and read in a microsecond.
-const SUMS: f64 = 3.07;
+const SUMS: f64 = 4.72;
 /// Microseconds of a second launch.
-const SECOND: f64 = 2.69;
-/// Microseconds in which blocks of a cluster that share the depth add up their sums of 128 x 128.
-const MET: f64 = 0.8;
+const SECOND: f64 = 2.1;
+/// Microseconds that a cluster of blocks that share the depth takes longer to begin and to meet.
+const MEETING: f64 = 0.36;
+/// Microseconds in which they add up their sums of 128 x 128.
+const MET: f64 = 1.82;
 /// Microseconds that a cluster takes longer to begin and to end.
-const CLUSTER: f64 = 1.24;
+const CLUSTER: f64 = 1.12;
 /// Microseconds of a launch.
-const LAUNCH: f64 = 1.57;
+const LAUNCH: f64 = 1.58;
 
 /// Overlapping parts take a little longer than the slowest of them.
 fn beside<const N: usize>(parts: [f64; N], sharp: f64) -> f64 {
@@ -92,13 +94,16 @@ fn majors(problem: &Gemm, swapped: bool) -> [Major; 2] {
     if swapped { [b, a] } else { [a, b] }
 }
 
-/// Whether rows of an operand start anywhere in a line of 128 bytes.
-fn astride(problem: &Gemm) -> bool {
-    let pitches = [problem.lda, problem.ldb];
-    let bytes = problem.input.bytes();
-    pitches
-        .iter()
-        .any(|pitch| !(pitch * bytes).is_multiple_of(128))
+/// The part of rows, so many bytes apart, that do not start with a line of 128 bytes.
+pub(crate) fn off_lines(pitch: u32) -> f64 {
+    let aligned = 1 << pitch.trailing_zeros().min(7);
+    1.0 - f64::from(aligned) / 128.0
+}
+
+/// The part of the operands' rows that do not start with a line: of the operand with the most.
+fn astride(problem: &Gemm) -> f64 {
+    let pitches = [problem.lda, problem.ldb].map(|pitch| pitch * problem.input.bytes());
+    pitches.map(off_lines).into_iter().fold(0.0, f64::max)
 }
 
 /// Microseconds that a problem takes in these tiles, about.
@@ -116,14 +121,19 @@ pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
         bytes: problem.work().bytes,
         astride: astride(problem),
         longer: 0.0,
+        // Threads store what is left of a row behind the last panel of 16.
+        tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
+            true => REST * f64::from(tiling.rows) / 128.0,
+            false => 0.0,
+        },
     };
     let mut time = load.time(tiling, target);
-    if tiling.cluster != Cluster::Alone {
+    if matches!(tiling.cluster, Cluster::Below | Cluster::Beside) {
         time += CLUSTER;
     }
     if tiling.cluster == Cluster::Depth {
         // Each thread sends its sums, and adds up as many.
-        time += MET * f64::from(tiling.rows * tiling.cols) / (128.0 * 128.0);
+        time += MEETING + MET * f64::from(tiling.rows * tiling.cols) / (128.0 * 128.0);
     } else if tiling.split > 1 {
         let sums = [problem.m, problem.n, problem.batch].map(f64::from);
         let sums = sums.iter().product::<f64>() * 4.0;
@@ -142,10 +152,12 @@ pub(crate) struct Load {
     pub(crate) fetched: u32,
     /// Bytes that must cross the memory bus once.
     pub(crate) bytes: f64,
-    /// Whether rows start anywhere in a line.
-    pub(crate) astride: bool,
+    /// The part of rows that do not start with a line.
+    pub(crate) astride: f64,
     /// Cycles that a step takes longer, where something else is done in it.
     pub(crate) longer: f64,
+    /// Cycles that a tile takes longer.
+    pub(crate) tail: f64,
 }
 
 impl Load {
@@ -154,7 +166,8 @@ impl Load {
         let [rows, cols, depth] = [tiling.rows, tiling.cols, tiling.depth].map(f64::from);
         let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
-        let astride = if self.astride { ASTRIDE } else { 1.0 };
+        // A row that does not start with a line is a line more.
+        let astride = 1.0 + self.astride;
         let step = |active: f64| {
             let l2 = (L2 / active).min(L2_ALONE);
             let parts = [
@@ -167,12 +180,14 @@ impl Load {
         // Blocks on one multiprocessor share all of that, but not the latency.
         // The latency grows with bytes that several blocks load; a cluster loads fewer.
         let asked = astride * f64::from(self.fetched) / (rows + cols);
-        let waiting = LATENCY * asked.max(1.0) / f64::from(tiling.stages);
-        let wave = |blocks: f64, active: f64| {
-            let steps = self.steps * (step(active) * blocks + self.longer).max(waiting);
-            steps + TILE + TILE_ROWS * rows * cols / 128.0
-        };
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
+        let waiting = |active: f64| {
+            LATENCY * active / sms * asked.max(1.0) / f64::from(tiling.stages)
+        };
+        let wave = |blocks: f64, active: f64| {
+            let steps = self.steps * (step(active) * blocks + self.longer).max(waiting(active));
+            steps + TILE + TILE_ROWS * rows * cols / 128.0 + self.tail
+        };
         let whole = (self.units / (sms * blocks)).floor();
         let rest = self.units - whole * sms * blocks;
         let mut cycles = whole * (wave(blocks, sms) - NEXT) + NEXT;
@@ -236,6 +251,18 @@ fn deepest(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling>
     (stages >= 3 && deep.check().is_ok()).then_some(deep)
 }
 
+/// Clusters of so many blocks, one on a multiprocessor, that run at a time. A cluster lies inside of a GPC, whose
+/// multiprocessors are no multiple of most sizes: on an H200 a launch of 40 clusters of three, 32 of four,
+/// 18 of six or 16 of eight took a second wave, and one of 36, 30, 17 or 15 did not.
+fn clusters_at_once(blocks: u32, target: Target) -> u64 {
+    let sms = u64::from(target.sms);
+    match blocks {
+        1 | 2 => sms / u64::from(blocks),
+        4 | 8 => sms * 10 / 11 / u64::from(blocks),
+        _ => sms * 10 / 13 / u64::from(blocks),
+    }
+}
+
 /// The same with the blocks that share the depth in a cluster, and as many stages as fit beside the sums that
 /// they send each other.
 fn deep(tiling: Tiling, majors: [Major; 2], target: Target) -> Option<Tiling> {
@@ -290,7 +317,7 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
     });
     shapes.retain(|tiling| {
         let moves = tiling.moved(problem.in_levels()).is_some();
-        !moves || once(tiling) || (tiling.cluster != Cluster::Alone && astride(problem))
+        !moves || once(tiling) || (tiling.cluster != Cluster::Alone && astride(problem) > 0.0)
     });
     shapes.retain(|tiling| {
         !problem.in_levels() || (tiling.rows <= 128 && fits_levels(problem.scales, tiling).is_ok())
@@ -309,7 +336,9 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
                 all.push(tiling);
             } else if useful && tiling.cluster == Cluster::Alone {
                 all.push(tiling.split(shares));
-                all.extend(deep(tiling.split(shares), majors(problem, tiling.swapped), target));
+                let deep = deep(tiling.split(shares), majors(problem, tiling.swapped), target);
+                let fits = |_: &Tiling| tiles <= clusters_at_once(shares, target);
+                all.extend(deep.filter(fits));
             }
         }
     }

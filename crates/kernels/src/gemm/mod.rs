@@ -29,7 +29,7 @@ pub(crate) mod warpgroup;
 mod wgmma;
 
 pub(crate) use buffers::over_operands;
-pub(crate) use choose::Load;
+pub(crate) use choose::{Load, off_lines};
 pub use choose::ranked;
 pub use config::Config;
 pub use entry::prepared;

@@ -6,7 +6,7 @@ use super::stacked::refusal;
 use super::wgmma::{Fused, Names, step};
 use crate::error::KernelError;
 use crate::family::{Target, Variant};
-use crate::gemm::{Input, Load, Major, Tiling, fits_levels};
+use crate::gemm::{Input, Load, Major, Tiling, fits_levels, off_lines};
 use crate::plan::LaunchPlan;
 use crate::space::too_much_shared;
 use heist_builder::Feature;
@@ -32,11 +32,12 @@ pub(super) fn time(problem: &Grouped, tiling: &Tiling, fused: Fused, target: Tar
         steps: f64::from(k.div_ceil(tiling.depth * 2 / bytes)),
         fetched: tiling.rows + tiling.cols,
         bytes: work(problem).bytes + others,
-        astride: !(k * bytes).is_multiple_of(128),
+        astride: off_lines(k * bytes),
         longer: match fused.gathered {
             None => added(problem, tiling) + alone(tiling),
             Some(_) => GATHERED * f64::from(tiling.rows) / 128.0,
         },
+        tail: 0.0,
     };
     load.time(tiling, target)
 }
@@ -137,12 +138,16 @@ fn rank(problem: &Grouped, tiling: &Tiling, target: Target) -> u32 {
     u32::MAX - (time * 100.0).min(1e9) as u32
 }
 
-/// `wgmma` of 8-bit floats, in tiles that suit: two levels of sums do not fit the registers beside those
-/// of the largest tiles.
+/// `wgmma` fed by the copy engine, in tiles that suit the groups: of 8-bit floats, whose two levels of sums do
+/// not fit the registers beside those of the largest tiles, or of halves.
 #[derive(Debug)]
-pub(super) struct EightBits;
+pub(super) struct Suited {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) tiny: bool,
+}
 
-impl EightBits {
+impl Suited {
     /// The tiles whose estimated time is the lowest.
     fn tiling(problem: &Grouped, target: Target) -> Option<Tiling> {
         let shapes = [64, 128].into_iter().flat_map(|rows| {
@@ -165,28 +170,26 @@ impl EightBits {
     }
 }
 
-impl Variant for EightBits {
+impl Variant for Suited {
     type Problem = Grouped;
 
     fn name(&self) -> &'static str {
-        "wgmma-8bit"
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        "wgmma of 8-bit floats with scales, in tiles that suit the groups: Hopper"
+        self.about
     }
 
     fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
-        if !problem.input.is_tiny() {
-            return Err(format!(
-                "it multiplies e4m3 and e5m2, not {}",
-                problem.input
-            ));
+        if problem.input.is_tiny() != self.tiny {
+            let types = if self.tiny { "e4m3 and e5m2" } else { "f16 and bf16" };
+            return Err(format!("it multiplies {types}, not {}", problem.input));
         }
         if let Some(why) = unable(problem, target) {
             return Err(why);
         }
-        match EightBits::tiling(problem, target) {
+        match Suited::tiling(problem, target) {
             Some(tiling) => Ok(rank(problem, &tiling, target)),
             None => Err(format!("no tile fits {}", target.arch)),
         }
@@ -199,7 +202,7 @@ impl Variant for EightBits {
         target: Target,
     ) -> Result<LaunchPlan, KernelError> {
         self.suits(problem, target).map_err(KernelError::unfit)?;
-        let Some(tiling) = EightBits::tiling(problem, target) else {
+        let Some(tiling) = Suited::tiling(problem, target) else {
             return Err(KernelError::unfit("ask first whether it suits"));
         };
         plan(problem, self.name(), &tiling, schedule, target)

@@ -5,7 +5,7 @@ use super::kernel::{GroupedArgs, GroupedPlan, build, refusal, tiles_of};
 use super::problem::{Grouped, work};
 use super::schedule::schedule as usual;
 use super::tcgen05::Tcgen05;
-use super::tiles::{EightBits, Wgmma};
+use super::tiles::{Suited, Wgmma};
 use crate::error::KernelError;
 use crate::family::{Family, Target, Variant};
 use crate::gemm::{Config, Tiling};
@@ -55,7 +55,16 @@ pub static FAMILY: Family<Grouped> = Family {
             about: "the same in 64 x 128 tiles, two blocks a multiprocessor: a few rows a group",
             tiling: Tiling::new(64, 128, 64, 4).blocks(2),
         },
-        &EightBits,
+        &Suited {
+            name: "wgmma",
+            about: "the same in tiles that suit the groups",
+            tiny: false,
+        },
+        &Suited {
+            name: "wgmma-8bit",
+            about: "wgmma of 8-bit floats with scales, in tiles that suit the groups: Hopper",
+            tiny: true,
+        },
         &MmaSync {
             name: "mma-16",
             about: "mma.sync, 16 x 128 tiles: a few rows a group, bound by memory",

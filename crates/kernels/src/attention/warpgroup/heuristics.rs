@@ -171,6 +171,22 @@ const ONE_WAVE: ShortTiles = ShortTiles {
     ..THREE_BLOCKS
 };
 
+/// Where every tile has a multiprocessor to itself: two warpgroups with the same rows. For heads of 128 that was 3 to 5 in a hundred ahead
+/// of [`TWO_BLOCKS`] with 512 keys, and 14 with 1024 (set `few` of `attention_plans`).
+const SHARED_BY_TWO: ShortTiles = ShortTiles {
+    groups: 2,
+    shared: true,
+    resident: 1,
+    ..THREE_BLOCKS
+};
+
+/// The same for heads of 64, where the softmax takes longer than the products: 3 to 5 in a hundred ahead of
+/// [`ONE_WAVE`] with 1024 keys, and behind it with 512.
+const SHARED_BY_FOUR: ShortTiles = ShortTiles {
+    groups: 4,
+    ..SHARED_BY_TWO
+};
+
 /// Whether nothing takes registers besides the scores, and sequences are alike: then blocks may have
 /// one warpgroup.
 fn plain(problem: &Problem) -> bool {
@@ -183,11 +199,16 @@ fn plain(problem: &Problem) -> bool {
 /// times as fast as cuDNN from 320 keys on (set `few` of `attention_plans`), where larger tiles leave
 /// multiprocessors idle; with fewer keys the ladder is ahead.
 fn in_one_wave(problem: &Problem, target: Target) -> bool {
-    let (queries, keys) = problem.longest();
-    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
-    let tiles = u64::from(queries.div_ceil(64)) * lines;
+    let (_, keys) = problem.longest();
     let sms = u64::from(target.sms);
-    plain(problem) && keys > 256 && (sms / 3..=2 * sms).contains(&tiles)
+    plain(problem) && keys > 256 && (sms / 3..=2 * sms).contains(&small_tiles(problem))
+}
+
+/// Tiles of 64 rows.
+fn small_tiles(problem: &Problem) -> u64 {
+    let (queries, _) = problem.longest();
+    let lines = u64::from(problem.heads) * problem.sequences().len() as u64;
+    u64::from(queries.div_ceil(64)) * lines
 }
 
 /// What suits short sequences: the least time of whole rounds.
@@ -199,6 +220,14 @@ fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Shor
     };
     let narrow = plain(problem);
     let one_wave = in_one_wave(problem, target);
+    // Warpgroups share keys where each tile has a multiprocessor to itself.
+    let apart = one_wave && small_tiles(problem) <= u64::from(target.sms);
+    if apart && problem.head_dim > 64 {
+        return SHARED_BY_TWO;
+    }
+    if apart && problem.longest().1 >= 1024 {
+        return SHARED_BY_FOUR;
+    }
     if problem.head_dim > 64 {
         return match narrow && (one_wave || seen_keys(problem) <= 2 * TWO_BLOCKS.keys) {
             true => TWO_BLOCKS,
@@ -533,7 +562,10 @@ mod tests {
         assert_eq!(resident(4, 32, 4096, 64, full), (3, 1));
         // One tile for each block.
         assert_eq!(resident(1, 8, 512, 64, full), (1, 2));
-        assert_eq!(resident(1, 16, 512, 128, causal), (1, 2));
+        assert_eq!(resident(2, 16, 512, 128, causal), (1, 2));
+        // And one for each multiprocessor: its warpgroups share the keys.
+        assert_eq!(resident(1, 16, 512, 128, causal), (2, 1));
+        assert_eq!(resident(1, 8, 1024, 64, full), (4, 1));
     }
 
     #[test]
