@@ -266,8 +266,14 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
         ("m=520 n=336 k=72", "wgmma:256x112x64/4/cluster=2"),
         ("m=200 n=136 k=1032", "wgmma:128x72x64/4/split=4"),
         // Shares of the depth that add up their sums in a cluster.
-        ("m=200 n=136 k=1032", "wgmma:128x64x64/4/split=4/cluster=depth"),
-        ("m=300 n=200 k=1032", "wgmma:128x128x64/4/split=2/cluster=depth"),
+        (
+            "m=200 n=136 k=1032",
+            "wgmma:128x64x64/4/split=4/cluster=depth",
+        ),
+        (
+            "m=300 n=200 k=1032",
+            "wgmma:128x128x64/4/split=2/cluster=depth",
+        ),
         (
             "m=40 n=300 k=2056",
             "wgmma:64x64x64/6/swapped/split=8/cluster=depth",

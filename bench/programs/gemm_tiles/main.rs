@@ -298,7 +298,14 @@ const NEAR: usize = 18;
 fn near(problem: &Gemm) -> Vec<Tiling> {
     let all = ranked(problem, H200);
     let kind = |tiling: &Tiling| {
-        let Tiling { rows, split, cluster, blocks, swapped, .. } = *tiling;
+        let Tiling {
+            rows,
+            split,
+            cluster,
+            blocks,
+            swapped,
+            ..
+        } = *tiling;
         (rows, split, cluster, blocks, swapped)
     };
     let (mut seen, mut kept) = (HashSet::new(), Vec::new());

@@ -360,12 +360,7 @@ fn warpgroups_in_clusters() {
 }
 
 /// Runs a multiplication on warpgroups in tiles of this shape and compares; gives the bytes of the result.
-fn right_in_tiles(
-    problem: Gemm,
-    tiling: &str,
-    schedule: Option<&Schedule>,
-    sms: u32,
-) -> Vec<u8> {
+fn right_in_tiles(problem: Gemm, tiling: &str, schedule: Option<&Schedule>, sms: u32) -> Vec<u8> {
     let (device, mut target) = common::device("h200");
     target.sms = sms;
     let tiling: Tiling = tiling.parse().expect("a tile shape");
@@ -586,7 +581,12 @@ fn the_depth_in_shares() {
         ("wgmma:128x96x64/3/split=3/cluster=depth", 130, 104, 456),
         ("wgmma:256x64x64/3/split=8/cluster=depth", 264, 72, 2048),
         ("wgmma:192x32x64/2/split=4/cluster=depth", 65, 40, 136),
-        ("wgmma:64x32x128/3/swapped/split=4/cluster=depth", 29, 130, 264),
+        (
+            "wgmma:64x32x128/3/swapped/split=4/cluster=depth",
+            29,
+            130,
+            264,
+        ),
         ("wgmma:64x16x64/3/swapped/split=2/cluster=depth", 9, 67, 264),
     ] {
         for (output, epilogue) in [(Output::Bf16, Epilogue::default()), (Output::F32, epilogue)] {
@@ -600,8 +600,11 @@ fn the_depth_in_shares() {
 #[test]
 fn a_cluster_adds_its_shares_in_their_order() {
     let problem = Gemm::new(70, 96, 520, Input::Bf16, Output::F32, Layout::Nt);
-    let [one, other] = ["wgmma:64x96x64/3/split=3", "wgmma:64x96x64/3/split=3/cluster=depth"]
-        .map(|tiling| right_in_tiles(problem, tiling, None, 4));
+    let [one, other] = [
+        "wgmma:64x96x64/3/split=3",
+        "wgmma:64x96x64/3/split=3/cluster=depth",
+    ]
+    .map(|tiling| right_in_tiles(problem, tiling, None, 4));
     assert!(one == other, "other bits");
     let (_, target) = common::device("h200");
     let tiling = "wgmma:64x96x64/3/split=3/cluster=depth".parse();

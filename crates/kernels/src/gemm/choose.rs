@@ -181,9 +181,8 @@ impl Load {
         // The latency grows with bytes that several blocks load; a cluster loads fewer.
         let asked = astride * f64::from(self.fetched) / (rows + cols);
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
-        let waiting = |active: f64| {
-            LATENCY * active / sms * asked.max(1.0) / f64::from(tiling.stages)
-        };
+        let waiting =
+            |active: f64| LATENCY * active / sms * asked.max(1.0) / f64::from(tiling.stages);
         let wave = |blocks: f64, active: f64| {
             let steps = self.steps * (step(active) * blocks + self.longer).max(waiting(active));
             steps + TILE + TILE_ROWS * rows * cols / 128.0 + self.tail
@@ -336,7 +335,11 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
                 all.push(tiling);
             } else if useful && tiling.cluster == Cluster::Alone {
                 all.push(tiling.split(shares));
-                let deep = deep(tiling.split(shares), majors(problem, tiling.swapped), target);
+                let deep = deep(
+                    tiling.split(shares),
+                    majors(problem, tiling.swapped),
+                    target,
+                );
                 let fits = |_: &Tiling| tiles <= clusters_at_once(shares, target);
                 all.extend(deep.filter(fits));
             }

@@ -183,7 +183,11 @@ impl Variant for Suited {
 
     fn suits(&self, problem: &Grouped, target: Target) -> Result<u32, String> {
         if problem.input.is_tiny() != self.tiny {
-            let types = if self.tiny { "e4m3 and e5m2" } else { "f16 and bf16" };
+            let types = if self.tiny {
+                "e4m3 and e5m2"
+            } else {
+                "f16 and bf16"
+            };
             return Err(format!("it multiplies {types}, not {}", problem.input));
         }
         if let Some(why) = unable(problem, target) {
