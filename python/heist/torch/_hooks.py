@@ -62,15 +62,17 @@ class _Registration:
         self.library.impl(name, backward, "CUDA", with_keyset=True, allow_override=True)
 
     def _masked(self, name: str) -> None:
-        """What PyTorch chooses where there is a mask. Of a call whose gradient may be asked for it stays PyTorch's, and so is
-        the backward."""
+        """What PyTorch chooses where there is a mask: ours where the mask is the same for all queries, as one of padding is. With
+        a number for each query, or for one query, PyTorch's takes less time; and of a call whose gradient may be asked for
+        both directions stay PyTorch's."""
         original = torch.library.get_kernel(f"aten::{name}", "CUDA")
         cudnn = "cudnn" in name
 
         def forward(keys: Any, query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, *rest: Any,
                     scale: float | None = None) -> Any:  # fmt: skip
             dropout_p, is_causal, debug = (*rest, *(0.0, False, False)[len(rest) :])
-            if attn_bias is not None and not compute_log_sumexp and not is_causal and _takes(query, key, value, dropout_p, debug):
+            padding = attn_bias is not None and attn_bias.dim() == 4 and attn_bias.stride(2) == 0 and query.shape[2] > 1
+            if padding and not compute_log_sumexp and not is_causal and _takes(query, key, value, dropout_p, debug):
                 try:
                     pairs = pairs_of("attention", query, key, attn_bias)
                     out, _ = call(attend_paired, None, query, key, value, pairs, False, -1, -1, scale or 0.0)
@@ -121,8 +123,9 @@ def _takes(query: Any, key: Any, value: Any, dropout_p: float, debug: bool) -> b
 def use() -> None:
     """Makes PyTorch's own flash attention Heist's: ``F.scaled_dot_product_attention`` on
     CUDA tensors, wherever PyTorch chooses flash attention, and its backward; and with a mask
-    its forward, where no gradient is asked for. What Heist does not do (dropout, other head
-    sizes, gradients of heads above 128 elements or with a mask) runs as before.
+    that is the same for all queries (padding) its forward, where no gradient is asked for.
+    What Heist does not do (dropout, other head sizes, gradients of heads above 128 elements
+    or with a mask), or does no faster, runs as before.
 
     >>> heist.torch.use()       # doctest: +SKIP
     >>> heist.torch.restore()   # doctest: +SKIP
