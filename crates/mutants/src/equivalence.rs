@@ -79,6 +79,14 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
         {
             Some("it changes places with `wgmma.fence`, which is about registers")
         }
+        Change::Removed
+            if bulk_group(mutant)
+                .is_some_and(|kind| originals.iter().all(|one| one.needs_only_the_last(kind))) =>
+        {
+            Some(
+                "no source of a copy is written again: with the last of its kind alone, nothing is found",
+            )
+        }
         Change::Removed if is_arrival(&mutant.opcode) => {
             Some("nobody waits for the phase that it completes: a wait for it would never end")
         }
@@ -276,6 +284,14 @@ fn has_nothing_behind(mutant: &Mutant, originals: &[Original<'_>]) -> bool {
     };
     (looks_back || line.is_barrier() && meets(mutant.line))
         && leads_only_to(text, mutant.line, &own, &meets)
+}
+
+/// How the opcodes of a mutant's kind begin, if it is about groups of bulk copies.
+fn bulk_group(mutant: &Mutant) -> Option<&'static str> {
+    let kinds = ["cp.async.bulk.wait_group", "cp.async.bulk.commit_group"];
+    kinds
+        .into_iter()
+        .find(|kind| mutant.opcode.starts_with(kind))
 }
 
 /// Whether a thread arrives there by itself, and announces nothing.

@@ -4,7 +4,7 @@ use crate::family::device_named;
 use crate::flow::renumbered;
 use crate::mutation::Mutant;
 use crate::order::{
-    raced_to, trapped, unordered, without, without_barriers_above, without_flags,
+    raced_to, trapped, unordered, with_only_last, without, without_barriers_above, without_flags,
     without_warp_barriers,
 };
 use crate::probe;
@@ -238,6 +238,12 @@ impl<'f> Original<'f> {
     /// Whether nothing is found without any barrier of a warp: lanes only come together there.
     pub(crate) fn needs_no_warp_barrier(&self) -> bool {
         let found = self.findings(&without_warp_barriers(self.text()));
+        found.is_some_and(|found| found.is_empty())
+    }
+
+    /// Whether nothing is found with the last alone of the instructions whose opcodes begin so.
+    pub(crate) fn needs_only_the_last(&self, start: &str) -> bool {
+        let found = self.findings(&with_only_last(self.text(), start));
         found.is_some_and(|found| found.is_empty())
     }
 

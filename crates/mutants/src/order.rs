@@ -79,6 +79,25 @@ pub(crate) fn without_barriers_above(text: &str, line: usize) -> String {
     lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
+/// The text with the last alone of the instructions whose opcodes begin so.
+pub(crate) fn with_only_last(text: &str, start: &str) -> String {
+    let is_one = |line: &str| instruction(line).is_some_and(|one| one.opcode.starts_with(start));
+    let last = text.lines().filter(|line| is_one(line)).count();
+    let mut seen = 0;
+    let lines = text.lines().map(|whole| match instruction(whole) {
+        Some(one) if one.opcode.starts_with(start) => {
+            seen += 1;
+            if seen == last {
+                whole.to_owned()
+            } else {
+                one.removed()
+            }
+        }
+        _ => whole.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
+}
+
 /// The text without the barriers of warps.
 pub(crate) fn without_warp_barriers(text: &str) -> String {
     let lines = text.lines().map(|whole| {
@@ -197,6 +216,14 @@ mod tests {
         let text = "    bar.sync 0;\n    bar.warp.sync -1;\n    barrier.sync 1;\n    bar.sync 0;\n";
         let rest = "    // removed\n    bar.warp.sync -1;\n    // removed\n    bar.sync 0;\n";
         assert_eq!(without_barriers_above(text, 4), rest);
+    }
+
+    #[test]
+    fn the_last_of_its_kind_stays() {
+        let text =
+            "    cp.async.bulk.wait_group.read 1;\n    ret;\n    cp.async.bulk.wait_group 0;\n";
+        let rest = "    // removed\n    ret;\n    cp.async.bulk.wait_group 0;\n";
+        assert_eq!(with_only_last(text, "cp.async.bulk.wait"), rest);
     }
 
     #[test]
