@@ -34,13 +34,12 @@ use crate::channel::NONE;
 use crate::control::{CONTROL_WORDS, Control};
 use heist_builder::{Bool, Global, IntoVal, Kernel, Order, Ptr, Scope, SharedArray, Val, Var};
 
-/// Slots for each block that the GPU runs at a time: a tile is saved while another is restored.
-const SLOTS: u32 = 2;
+/// Slots, and blocks beyond those that [`grid`] says, for each block that the GPU runs at a time.
+const SPARE: u32 = 2;
 /// Of so many tiles a block may leave once, in the mean.
 const TILES_A_LEAVE: u32 = 8;
 
-/// How many blocks a launch has whose tiles may be left half done: each that runs at a time may
-/// leave once, whatever the number of tiles.
+/// How many blocks a launch has whose tiles may be left half done.
 ///
 /// Blocks that find nothing to do come at the end of a launch, one after the other on each
 /// multiprocessor, so there are no more than leaves need: one for a few tiles. A policy
@@ -50,7 +49,7 @@ pub(crate) fn grid(tiles: u32, resident: u32, stays: bool) -> u32 {
         true => resident.saturating_add(tiles / TILES_A_LEAVE).min(tiles),
         false => tiles,
     };
-    first.saturating_add(resident)
+    first.saturating_add(SPARE.saturating_mul(resident))
 }
 
 /// Words at the front of a slot: the tile's index, and the step it goes on with. As many as
@@ -59,7 +58,7 @@ const HEADER: u32 = 4;
 
 /// 64-bit words behind the control words: the queue, which slots are taken, the slots.
 pub(crate) fn area_words(resident: u32, state: u32) -> usize {
-    let slots = SLOTS as usize * resident as usize;
+    let slots = SPARE as usize * resident as usize;
     slots * (2 + slot_words(state) as usize) / 2
 }
 
@@ -409,7 +408,7 @@ impl<'k> Pause<'k> {
 
     /// How many slots there are.
     fn slots(&self) -> Val<'k, u32> {
-        self.resident * SLOTS
+        self.resident * SPARE
     }
 
     fn area(&self) -> Ptr<'k, Global, u32> {

@@ -96,8 +96,8 @@ fn blocks_without_work_are_few() {
             .grid
             .x
     };
-    assert_eq!(blocks(PAUSING), 2 + 512 / 8 + 2);
-    assert_eq!(blocks("ticket late pausing never"), 512 + 2);
+    assert_eq!(blocks(PAUSING), 2 + 512 / 8 + 2 * 2);
+    assert_eq!(blocks("ticket late pausing never"), 512 + 2 * 2);
 }
 
 #[test]
