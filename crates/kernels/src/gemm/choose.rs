@@ -16,7 +16,8 @@
 //!
 //! The constants were fitted to times that an H200 took: that of memory to 1480 of 50 shapes, the others to those of 64 shapes
 //! drawn at random (m, n and k from 64 to 8192) in up to 18 kinds of tiles each, where what they choose took 1.012 times as long as the best in
-//! the mean; for 30 other shapes 1.027 times (`gemm_tiles DIR near`, in docs/measurements.md). They are of Hopper, which is the
+//! the mean; for 30 other shapes 1.027 times (`gemm_tiles DIR near`, in docs/measurements.md). Those of split-K were fitted once more,
+//! with two plans each of 52 shapes of models and of earlier runs. They are of Hopper, which is the
 //! only architecture with warpgroups.
 
 use super::leave::Staging;
@@ -54,13 +55,13 @@ const REST: f64 = 550.0;
 /// Megabytes that memory moves in a microsecond.
 const MEMORY: f64 = 3.68;
 /// Megabytes of partial sums (split-K) that are written and read in a microsecond.
-const SUMS: f64 = 4.72;
+const SUMS: f64 = 1.36;
 /// Microseconds of a second launch.
-const SECOND: f64 = 2.1;
+const SECOND: f64 = 1.69;
 /// Microseconds that a cluster of blocks that share the depth takes longer to begin and to meet.
-const MEETING: f64 = 0.36;
+const MEETING: f64 = 0.83;
 /// Microseconds in which they add up their sums of 128 x 128.
-const MET: f64 = 1.82;
+const MET: f64 = 1.46;
 /// Microseconds that a cluster takes longer to begin and to end.
 const CLUSTER: f64 = 1.12;
 /// Microseconds of a launch.
