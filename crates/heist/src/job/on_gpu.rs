@@ -1,9 +1,7 @@
 //! A job that stays on a real GPU, to be launched over and over.
 
 use super::JobError;
-use heist_gpu::{
-    DeviceMemory, Event, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream,
-};
+use heist_gpu::{DeviceMemory, Gpu, GpuError, Kernel, KernelArg, KernelInfo, PtxText, Stream};
 use heist_kernels::{Job, KernelError, Step};
 use heist_launch::{Arg, Buffer, BufferRef, Launch, Param};
 use heist_sched::{BELL_BYTES, Bell, Readout};
