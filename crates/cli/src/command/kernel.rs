@@ -245,7 +245,7 @@ fn tell(answer: &Answer, asked: &Asked<'_>) {
             println!("result: right: {difference}");
         }
         Some((difference, bound)) => {
-            println!("result: WRONG: {difference}; at most {bound:.0e} is right");
+            println!("result: WRONG: {difference}; at most {bound:.1e} is right");
         }
         None => println!("result: not checked"),
     }

@@ -123,7 +123,7 @@ impl<'d> DeviceBench<'d> {
             }
             return Err(Failure::Wrong {
                 why: format!(
-                    "differs from the first result by {off:.2e} of its norm, and {bound:.0e} is right"
+                    "differs from the first result by {off:.2e} of its norm, and {bound:.1e} is right"
                 ),
             });
         }
@@ -133,7 +133,7 @@ impl<'d> DeviceBench<'d> {
             facts.error = Some(difference.norm);
             if !difference.within(prepared.bound) {
                 return Err(Failure::Wrong {
-                    why: format!("{difference}; at most {:.0e} is right", prepared.bound),
+                    why: format!("{difference}; at most {:.1e} is right", prepared.bound),
                 });
             }
         } else {
