@@ -175,7 +175,7 @@ def attention_forward(
         attention_mask = attention_mask[..., -key.shape[2] :] if attention_mask.dim() == 2 else attention_mask[..., : key.shape[2]]
         if attention_mask.dim() == 2:
             if wants_gradient(query, key, value):
-                # With a mask there is none; of packed sequences there is.
+                # Gradients of packed sequences take less time than those with a mask.
                 how = {"dropout_p": dropout, "softmax_scale": scaling, "causal": causal, "window_size": window, "softcap": softcap or 0.0}
                 return _packed(query, key, value, attention_mask.bool(), sinks=kwargs.get("s_aux"), **how), None
             attention_mask = attention_mask.bool()[:, None, None]
