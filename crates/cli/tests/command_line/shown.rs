@@ -57,6 +57,10 @@ const OTHERWISE: &[(&str, Otherwise)] = &[
     ("heist share attention", Not(MEASURES)),
     ("heist selftest  ", Not(FILES_OF_TESTS)),
     ("heist selftest cases", Not(FILES_OF_TESTS)),
+    (
+        "heist selftest rules cases --explore 50",
+        Small("heist selftest rules/R001-shared-race --explore 2 --chaos --device sim"),
+    ),
     ("heist selftest --device none", Not(FILES_OF_TESTS)),
     (
         "heist run uniform --tiles 200000",
