@@ -87,14 +87,20 @@ def assemble(directory, files, arch):
 
     def one(file):
         path = os.path.join(directory, file)
-        run = subprocess.run(
-            ["ptxas", "-v", f"-arch={arch}", path, "-o", path + ".cubin"],
-            capture_output=True,
-            text=True,
-        )
-        if run.returncode != 0:
-            return None, run.stderr.strip()[:300]
-        words = run.stderr.replace(",", " ").split()
+        # What an earlier run has assembled is taken as it is.
+        told = path + ".told"
+        if not os.path.exists(told) or os.path.getmtime(told) < os.path.getmtime(path):
+            run = subprocess.run(
+                ["ptxas", "-v", f"-arch={arch}", path, "-o", path + ".cubin"],
+                capture_output=True,
+                text=True,
+            )
+            if run.returncode != 0:
+                return None, run.stderr.strip()[:300]
+            with open(told, "w") as file:
+                file.write(run.stderr)
+        with open(told) as file:
+            words = file.read().replace(",", " ").split()
         return words[words.index("registers") - 1], words[words.index("spill") - 2]
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -625,6 +631,7 @@ def main():
     parser.add_argument("--best", type=int, default=6)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--out", default=None)
+    parser.add_argument("--plans", default=None, help="a file to which a line is added for each plan, for gemm_fit")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which to stop")
     options = parser.parse_args()
     began = time.time()
@@ -670,6 +677,11 @@ def main():
         sys.stdout.flush()
         results.append({"problem": [m, n, k], "us": medians, "notes": notes})
         json.dump(results, open(out, "w"))
+        if options.plans and not grouped and problem["input"] == "bf16":
+            with open(options.plans, "a") as file:
+                file.writelines(
+                    f"{m} {n} {k} {name} {us:.3f} {peer:.3f}\n" for name, us in medians.items() if name != "cuBLAS"
+                )
         torch.cuda.empty_cache()
     print(f"{time.time() - began:.0f} s")
 

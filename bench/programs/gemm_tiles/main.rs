@@ -8,11 +8,11 @@
 //! A set is `tiles` (every tile shape that may suit, from which the constants of
 //! the model were taken), `orders` (clusters, orders, sources and types for larger
 //! ones), `widths` (for each number of tiles across the narrowest ones, alone and in clusters), `near` (what the model
-//! finds fastest, and the fastest of every kind of tile), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
+//! finds fastest, and the fastest of every kind of tile), `kinds` (what it chooses, and the fastest of a few other kinds), `small` (few rows), `chosen` (what the model chooses), `tiny` (8-bit floats: what
 //! it chooses first, then every tile shape), `groups` (grouped multiplications, in every
 //! variant), `random-groups` (drawn at random: what is chosen, then tile shapes), `scaled-groups` (those of 8-bit floats: what is chosen, then tile shapes) or
 //! `experts` (layers of experts, in pairs of tile shapes). Shapes are from models, and odd
-//! ones; others are given as 1544x1544x1544: m, n, k.
+//! ones; others are given as 1544x1544x1544: m, n, k. `random:7:40` stands for 40 drawn with the seed 7.
 
 mod groups;
 #[path = "../launches.rs"]
@@ -290,12 +290,9 @@ fn widths(problem: &Gemm) -> Vec<Tiling> {
     all
 }
 
-/// How many tile shapes near the model's choice are tried.
-const NEAR: usize = 18;
-
-/// What the model finds fastest, and the fastest of each kind: rows, shares of the depth, clusters, blocks on
-/// a multiprocessor. So a constant that is wrong for a whole kind shows.
-fn near(problem: &Gemm) -> Vec<Tiling> {
+/// What the model finds fastest, `first` of these, and the fastest of each kind: rows, shares of the depth, clusters,
+/// blocks on a multiprocessor. So a constant that is wrong for a whole kind shows.
+fn near(problem: &Gemm, first: usize, most: usize) -> Vec<Tiling> {
     let all = ranked(problem, H200);
     let kind = |tiling: &Tiling| {
         let Tiling {
@@ -310,11 +307,11 @@ fn near(problem: &Gemm) -> Vec<Tiling> {
     };
     let (mut seen, mut kept) = (HashSet::new(), Vec::new());
     for (number, (_, tiling)) in all.iter().enumerate() {
-        if seen.insert(kind(tiling)) || number < NEAR / 3 {
+        if seen.insert(kind(tiling)) || number < first {
             kept.push(*tiling);
         }
     }
-    kept.truncate(NEAR);
+    kept.truncate(most);
     kept
 }
 
@@ -354,6 +351,36 @@ fn tiny_problems(shapes: &[(u32, u32, u32)]) -> Vec<Gemm> {
     shapes.iter().flat_map(of).collect()
 }
 
+/// Shapes drawn at random, each side log-uniformly from 64 to 8192: in every other shape all are multiples of 64, in the
+/// others n and k of 8.
+fn random(seed: u64, count: usize) -> Vec<(u32, u32, u32)> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut all = Vec::new();
+    while all.len() < count {
+        let step = if all.len() % 2 == 0 { 64.0 } else { 8.0 };
+        let mut side = |step: f64| {
+            let side = 64.0 * 128f64.powf(random.f64());
+            ((side / step).round() * step).max(step) as u32
+        };
+        let (n, k) = (side(step), side(step));
+        let m = side(if step == 64.0 { step } else { 1.0 });
+        all.push((m, n, k));
+    }
+    all
+}
+
+/// The shapes that a word stands for: one, or some drawn at random.
+fn shapes(word: &str) -> Result<Vec<(u32, u32, u32)>, String> {
+    let Some(drawn) = word.strip_prefix("random:") else {
+        return Ok(vec![shape(word)?]);
+    };
+    let numbers = drawn.split_once(':');
+    let numbers = numbers.and_then(|(seed, count)| Some((seed.parse().ok()?, count.parse().ok()?)));
+    let (seed, count) =
+        numbers.ok_or_else(|| format!("`{word}`: write a seed and a number as random:7:40"))?;
+    Ok(random(seed, count))
+}
+
 /// A shape as it is given: m, n and k with an x between.
 fn shape(word: &str) -> Result<(u32, u32, u32), String> {
     let sides: Result<Vec<u32>, _> = word.split('x').map(str::parse).collect();
@@ -369,7 +396,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [directory, rest @ ..] = &arguments[..] else {
         return Err(
-            "usage: gemm_tiles DIR [tiles|orders|widths|near|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
+            "usage: gemm_tiles DIR [tiles|orders|widths|near|kinds|small|chosen|tiny|groups|random-groups|scaled-groups|experts [SHAPE...]]"
                 .into(),
         );
     };
@@ -386,11 +413,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut written, mut all) = (BTreeMap::new(), Vec::new());
     let half =
         |&(m, n, k): &(u32, u32, u32)| Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt);
-    let given: Vec<(u32, u32, u32)> = rest
+    let given: Vec<Vec<_>> = rest
         .iter()
         .skip(1)
-        .map(|word| shape(word))
+        .map(|word| shapes(word))
         .collect::<Result<_, _>>()?;
+    let given = given.concat();
     let or = |usual: &[(u32, u32, u32)]| match given.is_empty() {
         true => usual.to_vec(),
         false => given.clone(),
@@ -405,7 +433,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .collect(),
         _ => or(SHAPES).iter().map(half).collect(),
     };
-    if given.is_empty() && (set == "orders" || set == "chosen") {
+    if given.is_empty() && ["orders", "chosen", "kinds"].contains(&set) {
         for size in [2048, 4096, 8192] {
             let word = Gemm::new(size, size, size, Input::Tf32, Output::F32, Layout::Nt);
             problems.push(word);
@@ -448,7 +476,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
             _ => match set {
                 "widths" => widths(&problem),
-                "near" => near(&problem),
+                "near" => near(&problem, 6, 18),
+                "kinds" => near(&problem, 1, 6),
                 _ => candidates(&problem),
             }
             .into_iter()

@@ -30,42 +30,69 @@ use heist_sched::{AnyOrder, Grouped, Schedule, Submit, TileSource};
 /// The largest tiles.
 pub(crate) const LARGE: Tiling = Tiling::new(128, 256, 64, 4);
 
-/// Cycles in a microsecond at the clock of short kernels.
-const CLOCK: f64 = 1755.0;
-/// Cycles of a product of 64 rows and 16 halves of depth, for each column; at the peak rate 0.5.
-const PRODUCT: f64 = 0.521;
-/// Cycles that it takes at least.
-const LEAST_PRODUCT: f64 = 33.1;
-/// Bytes that shared memory moves in a cycle.
-const SHARED: f64 = 138.2;
-/// Bytes that come from L2 in a cycle, for all multiprocessors.
-const L2: f64 = 8011.0;
-/// Bytes that come from there for one of them, at most.
-const L2_ALONE: f64 = 98.7;
-/// Cycles from asking for a stage to having it, where every multiprocessor asks; where half of them do, half.
-const LATENCY: f64 = 2328.0;
-/// Cycles that a tile costs besides its steps.
-const TILE: f64 = 1433.0;
-/// The same for each row, of 128 columns.
-const TILE_ROWS: f64 = 16.1;
-/// Cycles of these that go by while a block's next tile begins.
-const NEXT: f64 = 1107.0;
-/// Cycles in which threads store the columns of 128 rows behind the last whole panel.
-const REST: f64 = 550.0;
-/// Megabytes that memory moves in a microsecond.
-const MEMORY: f64 = 3.68;
-/// Megabytes of partial sums (split-K) that are written and read in a microsecond.
-const SUMS: f64 = 1.36;
-/// Microseconds of a second launch.
-const SECOND: f64 = 1.69;
-/// Microseconds that a cluster of blocks that share the depth takes longer to begin and to meet.
-const MEETING: f64 = 0.83;
-/// Microseconds in which they add up their sums of 128 x 128.
-const MET: f64 = 1.46;
-/// Microseconds that a cluster takes longer to begin and to end.
-const CLUSTER: f64 = 1.12;
-/// Microseconds of a launch.
-const LAUNCH: f64 = 1.58;
+/// What the parts of a multiplication cost: the constants of the model, for one GPU. `gemm_fit` in `bench` fits
+/// them to measured times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Cycles in a microsecond at the clock of short kernels.
+    pub clock: f64,
+    /// Cycles of a product of 64 rows and 16 halves of depth, for each column; at the peak rate 0.5.
+    pub product: f64,
+    /// Cycles that it takes at least.
+    pub least_product: f64,
+    /// Bytes that shared memory moves in a cycle.
+    pub shared: f64,
+    /// Bytes that come from L2 in a cycle, for all multiprocessors.
+    pub l2: f64,
+    /// Bytes that come from there for one of them, at most.
+    pub l2_alone: f64,
+    /// Cycles from asking for a stage to having it, where every multiprocessor asks; where half of them do, half.
+    pub latency: f64,
+    /// Cycles that a tile costs besides its steps.
+    pub tile: f64,
+    /// The same for each row, of 128 columns.
+    pub tile_rows: f64,
+    /// Cycles of these that go by while a block's next tile begins.
+    pub next: f64,
+    /// Cycles in which threads store the columns of 128 rows behind the last whole panel.
+    pub rest: f64,
+    /// Megabytes that memory moves in a microsecond.
+    pub memory: f64,
+    /// Megabytes of partial sums (split-K) that are written and read in a microsecond.
+    pub sums: f64,
+    /// Microseconds of a second launch.
+    pub second: f64,
+    /// Microseconds that a cluster of blocks that share the depth takes longer to begin and to meet.
+    pub meeting: f64,
+    /// Microseconds in which they add up their sums of 128 x 128.
+    pub met: f64,
+    /// Microseconds that a cluster takes longer to begin and to end.
+    pub cluster: f64,
+    /// Microseconds of a launch.
+    pub launch: f64,
+}
+
+/// Those of an H200.
+pub const H200: Costs = Costs {
+    clock: 1755.0,
+    product: 0.521,
+    least_product: 33.1,
+    shared: 138.2,
+    l2: 8011.0,
+    l2_alone: 98.7,
+    latency: 2328.0,
+    tile: 1433.0,
+    tile_rows: 16.1,
+    next: 1107.0,
+    rest: 550.0,
+    memory: 3.68,
+    sums: 1.36,
+    second: 1.69,
+    meeting: 0.83,
+    met: 1.46,
+    cluster: 1.12,
+    launch: 1.58,
+};
 
 /// Overlapping parts take a little longer than the slowest of them.
 fn beside<const N: usize>(parts: [f64; N], sharp: f64) -> f64 {
@@ -109,6 +136,11 @@ fn astride(problem: &Gemm) -> f64 {
 
 /// Microseconds that a problem takes in these tiles, about.
 pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
+    time_at(problem, tiling, target, &H200)
+}
+
+/// The same where the parts cost this.
+pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -> f64 {
     let [high, wide] = sides(problem, tiling);
     let tiles = tiles(problem, tiling) as f64;
     // The depth in halves: an f32 is two.
@@ -124,21 +156,21 @@ pub(crate) fn time(problem: &Gemm, tiling: &Tiling, target: Target) -> f64 {
         longer: 0.0,
         // Threads store what is left of a row behind the last panel of 16.
         tail: match tiling.split == 1 && !tiling.swapped && !tiling.cols.is_multiple_of(16) {
-            true => REST * f64::from(tiling.rows) / 128.0,
+            true => costs.rest * f64::from(tiling.rows) / 128.0,
             false => 0.0,
         },
     };
-    let mut time = load.time(tiling, target);
+    let mut time = load.time_at(tiling, target, costs);
     if matches!(tiling.cluster, Cluster::Below | Cluster::Beside) {
-        time += CLUSTER;
+        time += costs.cluster;
     }
     if tiling.cluster == Cluster::Depth {
         // Each thread sends its sums, and adds up as many.
-        time += MEETING + MET * f64::from(tiling.rows * tiling.cols) / (128.0 * 128.0);
+        time += costs.meeting + costs.met * f64::from(tiling.rows * tiling.cols) / (128.0 * 128.0);
     } else if tiling.split > 1 {
         let sums = [problem.m, problem.n, problem.batch].map(f64::from);
         let sums = sums.iter().product::<f64>() * 4.0;
-        time += f64::from(tiling.split) * sums / 1e6 / SUMS + SECOND;
+        time += f64::from(tiling.split) * sums / 1e6 / costs.sums + costs.second;
     }
     time
 }
@@ -164,16 +196,20 @@ pub(crate) struct Load {
 impl Load {
     /// Microseconds that it takes in these tiles, about.
     pub(crate) fn time(&self, tiling: &Tiling, target: Target) -> f64 {
+        self.time_at(tiling, target, &H200)
+    }
+
+    fn time_at(&self, tiling: &Tiling, target: Target, costs: &Costs) -> f64 {
         let [rows, cols, depth] = [tiling.rows, tiling.cols, tiling.depth].map(f64::from);
         let products = rows / 64.0 * depth / 16.0;
         let stage = (rows + cols) * depth * 2.0;
         // A row that does not start with a line is a line more.
         let astride = 1.0 + self.astride;
         let step = |active: f64| {
-            let l2 = (L2 / active).min(L2_ALONE);
+            let l2 = (costs.l2 / active).min(costs.l2_alone);
             let parts = [
-                products * (cols * PRODUCT).max(LEAST_PRODUCT),
-                (products * (64.0 + cols) * 32.0 + stage) / SHARED,
+                products * (cols * costs.product).max(costs.least_product),
+                (products * (64.0 + cols) * 32.0 + stage) / costs.shared,
                 f64::from(self.fetched) * depth * 2.0 * astride / l2,
             ];
             beside(parts, 12.2)
@@ -183,18 +219,21 @@ impl Load {
         let asked = astride * f64::from(self.fetched) / (rows + cols);
         let (sms, blocks) = (f64::from(target.sms), f64::from(tiling.blocks));
         let waiting =
-            |active: f64| LATENCY * active / sms * asked.max(1.0) / f64::from(tiling.stages);
+            |active: f64| costs.latency * active / sms * asked.max(1.0) / f64::from(tiling.stages);
         let wave = |blocks: f64, active: f64| {
             let steps = self.steps * (step(active) * blocks + self.longer).max(waiting(active));
-            steps + TILE + TILE_ROWS * rows * cols / 128.0 + self.tail
+            steps + costs.tile + costs.tile_rows * rows * cols / 128.0 + self.tail
         };
         let whole = (self.units / (sms * blocks)).floor();
         let rest = self.units - whole * sms * blocks;
-        let mut cycles = whole * (wave(blocks, sms) - NEXT) + NEXT;
+        let mut cycles = whole * (wave(blocks, sms) - costs.next) + costs.next;
         if rest > 0.0 {
-            cycles += wave((rest / sms).ceil(), rest.min(sms)) - NEXT;
+            cycles += wave((rest / sms).ceil(), rest.min(sms)) - costs.next;
         }
-        beside([cycles / CLOCK, self.bytes / 1e6 / MEMORY], 2.45) + LAUNCH
+        beside(
+            [cycles / costs.clock, self.bytes / 1e6 / costs.memory],
+            2.45,
+        ) + costs.launch
     }
 }
 

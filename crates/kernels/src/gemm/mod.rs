@@ -29,7 +29,7 @@ pub(crate) mod warpgroup;
 mod wgmma;
 
 pub(crate) use buffers::over_operands;
-pub use choose::ranked;
+pub use choose::{Costs, H200, ranked, time_at};
 pub(crate) use choose::{Load, off_lines};
 pub use config::Config;
 pub use entry::prepared;

@@ -1,0 +1,246 @@
+//! Fits the constants of the model that chooses tiles to measured times.
+//!
+//! ```text
+//! cargo run -p heist-bench --bin gemm_fit -- PLANS [--turns N] [--each]
+//! ```
+//!
+//! A line of `PLANS` is a measured plan of a bf16 product: m, n, k, the tiles, microseconds, and cuBLAS's
+//! (`gemm_tiles.py` adds such lines to the file that `--plans` names). Every other shape is fitted to; the
+//! others show whether the constants hold. Told are, for the constants as they are and as fitted: how much longer
+//! what the model chooses of the measured plans takes than the best of them, its speed over cuBLAS, the
+//! error of the modelled times. `--each` tells every kind of plan and the worst shapes. Constants are varied one after the other.
+
+use heist_builder::Arch;
+use heist_kernels::Target;
+use heist_kernels::gemm::{Costs, Gemm, H200, Input, Layout, Output, Tiling, time_at};
+use std::collections::BTreeMap;
+
+const TARGET: Target = Target {
+    arch: Arch::SM_90A,
+    sms: 132,
+};
+
+struct Plan {
+    tiling: Tiling,
+    us: f64,
+}
+
+struct Shape {
+    problem: Gemm,
+    cublas: f64,
+    plans: Vec<Plan>,
+}
+
+fn read(text: &str) -> Result<Vec<Shape>, Box<dyn std::error::Error>> {
+    let mut all: BTreeMap<[u32; 3], Shape> = BTreeMap::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [m, n, k, tiles, us, cublas] = words[..] else {
+            return Err(format!("`{line}` is no plan").into());
+        };
+        let sides = [m.parse()?, n.parse()?, k.parse()?];
+        let [m, n, k] = sides;
+        let shape = all.entry(sides).or_insert_with(|| Shape {
+            problem: Gemm::new(m, n, k, Input::Bf16, Output::Bf16, Layout::Nt),
+            cublas: f64::NAN,
+            plans: Vec::new(),
+        });
+        shape.cublas = cublas.parse()?;
+        shape.plans.push(Plan {
+            tiling: tiles.parse()?,
+            us: us.parse()?,
+        });
+    }
+    let mut all: Vec<Shape> = all.into_values().collect();
+    all.retain(|shape| shape.plans.len() > 1);
+    Ok(all)
+}
+
+type Field = (&'static str, fn(&mut Costs) -> &mut f64);
+
+macro_rules! fields {
+    ($($name:ident)*) => {
+        [$((stringify!($name), |costs: &mut Costs| &mut costs.$name)),*]
+    };
+}
+
+/// The constants that are varied. The clock is that of the GPU.
+const FIELDS: &[Field] = &fields![
+    product least_product shared l2 l2_alone latency tile tile_rows next rest memory sums second meeting met cluster launch
+];
+
+impl Shape {
+    fn times(&self, costs: &Costs) -> Vec<f64> {
+        let of = |plan: &Plan| time_at(&self.problem, &plan.tiling, TARGET, costs);
+        self.plans.iter().map(of).collect()
+    }
+
+    fn best(&self) -> f64 {
+        let times = self.plans.iter().map(|plan| plan.us);
+        times.fold(f64::INFINITY, f64::min)
+    }
+
+    /// What the model chooses.
+    fn choice(&self, costs: &Costs) -> &Plan {
+        let times = self.times(costs);
+        let least = (0..times.len()).min_by(|one, other| times[*one].total_cmp(&times[*other]));
+        &self.plans[least.unwrap_or(0)]
+    }
+
+    /// How far the choice and the modelled times are off. Near plans count as chosen in part, so that
+    /// it is smooth, and plans count less the slower they are.
+    fn loss(&self, costs: &Costs) -> f64 {
+        const NEAR: f64 = 0.02;
+        let (times, best) = (self.times(costs), self.best());
+        let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+        let (mut chosen, mut all, mut off, mut counted) = (0.0, 0.0, 0.0, 0.0);
+        for (plan, time) in self.plans.iter().zip(times) {
+            let part = (-(time / least - 1.0) / NEAR).exp();
+            chosen += part * (plan.us / best).ln();
+            all += part;
+            let weight = (-(plan.us / best - 1.0) * 4.0).exp();
+            off += weight * (time / plan.us).ln().powi(2);
+            counted += weight;
+        }
+        chosen / all + 0.5 * off / counted
+    }
+}
+
+fn loss(shapes: &[&Shape], costs: &Costs) -> f64 {
+    let sum: f64 = shapes.iter().map(|shape| shape.loss(costs)).sum();
+    sum / shapes.len() as f64
+}
+
+/// Varies one constant after the other by less and less.
+fn fit(shapes: &[&Shape], from: Costs, turns: usize) -> Costs {
+    let (mut costs, mut least, mut step) = (from, loss(shapes, &from), 0.1);
+    for _ in 0..turns {
+        let before = least;
+        for (_, field) in FIELDS {
+            for factor in [1.0 + step, 1.0 / (1.0 + step)] {
+                let mut other = costs;
+                *field(&mut other) *= factor;
+                let found = loss(shapes, &other);
+                if found < least {
+                    (costs, least) = (other, found);
+                }
+            }
+        }
+        if before - least < 1e-6 {
+            step /= 2.0;
+        }
+    }
+    costs
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.map(f64::ln).collect();
+    (values.iter().sum::<f64>() / values.len() as f64).exp()
+}
+
+fn tell(name: &str, shapes: &[&Shape], costs: &Costs) {
+    let longer = |shape: &&&Shape| shape.choice(costs).us / shape.best();
+    let worst = shapes
+        .iter()
+        .map(|shape| longer(&shape))
+        .fold(0.0, f64::max);
+    let speed = |shape: &&Shape| shape.cublas / shape.choice(costs).us;
+    let slowest = shapes.iter().map(speed).fold(f64::INFINITY, f64::min);
+    let best = mean(shapes.iter().map(|shape| shape.cublas / shape.best()));
+    let longer = mean(shapes.iter().map(|shape| longer(&shape)));
+    println!(
+        "{name}: {} shapes, chosen takes {longer:.4} of the best (at worst {worst:.2}), {:.4} of cuBLAS's speed (at \
+         worst {slowest:.2}; the best {best:.4}), loss {:.5}",
+        shapes.len(),
+        mean(shapes.iter().map(speed)),
+        loss(shapes, costs),
+    );
+}
+
+/// How long each kind of plan takes, measured over modelled, and the shapes with the worst choices.
+fn tell_each(shapes: &[&Shape], costs: &Costs) {
+    let mut kinds: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for shape in shapes {
+        for (plan, time) in shape.plans.iter().zip(shape.times(costs)) {
+            let Tiling {
+                rows,
+                split,
+                cluster,
+                blocks,
+                swapped,
+                ..
+            } = plan.tiling;
+            let shared = if split > 1 { " shares" } else { "" };
+            let turned = if swapped { " swapped" } else { "" };
+            let kind = format!("{rows} rows*{blocks}{turned}{shared} cluster {cluster}");
+            kinds.entry(kind).or_default().push(plan.us / time);
+        }
+    }
+    for (kind, values) in kinds {
+        let spread =
+            values.iter().map(|value| value.ln().powi(2)).sum::<f64>() / values.len() as f64;
+        let (count, mean) = (values.len(), mean(values.into_iter()));
+        println!(
+            "  {kind}: {count} plans take {mean:.3} of what is modelled, off by {:.3}",
+            spread.sqrt()
+        );
+    }
+    let mut worst: Vec<_> = shapes
+        .iter()
+        .map(|shape| (shape.choice(costs).us / shape.best(), shape))
+        .collect();
+    worst.sort_by(|one, other| other.0.total_cmp(&one.0));
+    for (longer, shape) in worst.iter().take(25) {
+        let choice = shape.choice(costs);
+        let mut plans: Vec<_> = shape.plans.iter().zip(shape.times(costs)).collect();
+        plans.sort_by(|one, other| one.0.us.total_cmp(&other.0.us));
+        let told =
+            |(plan, time): &(&Plan, f64)| format!("{} {:.2} ({time:.2})", plan.tiling, plan.us);
+        let plans: Vec<String> = plans.iter().take(4).map(told).collect();
+        println!(
+            "  {longer:.3} {}: {} {:.2}, cuBLAS {:.2}; {}",
+            shape.problem,
+            choice.tiling,
+            choice.us,
+            shape.cublas,
+            plans.join(", "),
+        );
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (mut file, mut turns, mut each) = (None, 60, false);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--turns" => turns = words.next().ok_or("--turns needs a number")?.parse()?,
+            "--each" => each = true,
+            _ => file = Some(word),
+        }
+    }
+    let file = file.ok_or("usage: gemm_fit PLANS [--turns N] [--each]")?;
+    let all = read(&std::fs::read_to_string(file)?)?;
+    let half = |odd: usize| all.iter().skip(odd).step_by(2).collect::<Vec<_>>();
+    let (known, others, every) = (half(0), half(1), all.iter().collect::<Vec<_>>());
+    tell("as it is, all", &every, &H200);
+    if each {
+        tell_each(&every, &H200);
+    }
+    if turns == 0 {
+        return Ok(());
+    }
+    tell("as it is, one half", &known, &H200);
+    tell("as it is, the other", &others, &H200);
+    let half = fit(&known, H200, turns);
+    tell("fitted to one half", &known, &half);
+    tell("fitted to one half, the other", &others, &half);
+    let mut whole = fit(&every, H200, turns);
+    tell("fitted to all", &every, &whole);
+    if each {
+        tell_each(&every, &whole);
+    }
+    for (name, field) in FIELDS {
+        println!("    {name}: {:.4},", field(&mut whole));
+    }
+    Ok(())
+}
