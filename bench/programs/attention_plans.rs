@@ -554,7 +554,7 @@ fn parameter(arg: &Arg) -> Value {
             buffer: BufferRef::Named(name),
             ..
         } => json!({ "buffer": name }),
-        Arg::Pointer { .. } => Value::Null,
+        Arg::Pointer { .. } | Arg::Struct(_) | Arg::Function(_) => Value::Null,
         Arg::TensorMap(tensor) => map(tensor),
     }
 }

@@ -186,6 +186,9 @@ impl Kernel {
                 Ok(encoded.to_vec())
             }
             Arg::Buffer { .. } => Err(PyValueError::new_err("a buffer is no value")),
+            Arg::Struct(_) | Arg::Function(_) => Err(PyValueError::new_err(format!(
+                "`{arg}` is not for a kernel of `heist.compile`: give the pointers one by one"
+            ))),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::kernel::{KernelArg, KernelInfo, LaunchOptions};
 use crate::memory::DeviceMemory;
 use crate::ptx::PtxText;
 use crate::stream::Event;
-use heist_launch::{Arguments, Bound, Buffer, BufferRef, Launch, Outcome, Param, Time};
+use heist_launch::{Address, Arguments, Bound, Buffer, BufferRef, Launch, Outcome, Param, Time};
 use std::time::Duration;
 
 /// How to run.
@@ -119,6 +119,18 @@ impl Gpu {
                 Param::TensorMap { slot, map } => {
                     KernelArg::tensor_map(self, entry, map, &slots[*slot])?
                 }
+                Param::Struct(fields) => KernelArg::bytes(fields.filled(|address| {
+                    let Address::Slot { slot, offset } = address else {
+                        return Err(GpuError::Arguments {
+                            kernel: entry.to_owned(),
+                            why:
+                                "the driver tells no addresses of functions: use a simulated GPU, \
+                                  such as `sim:h200`"
+                                    .to_owned(),
+                        });
+                    };
+                    Ok(slots[*slot].address() + offset)
+                })?),
             });
         }
         let stream = self.stream()?;

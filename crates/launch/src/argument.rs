@@ -73,6 +73,10 @@ pub enum Arg {
     },
     /// A tensor map, by value.
     TensorMap(TensorMap),
+    /// The address of a function of the module; a simulated GPU alone tells it.
+    Function(String),
+    /// A struct, by value, of numbers, bytes, pointers and functions: laid out as C does.
+    Struct(Vec<Arg>),
 }
 
 impl Arg {
@@ -248,6 +252,22 @@ impl Arguments {
                     known: known(&slots),
                 })
         };
+        let pointed = |arg: usize| {
+            let (slots, find) = (&slots, &find);
+            move |buffer: &BufferRef, offset: u64| {
+                let slot = find(arg, buffer)?;
+                let bytes = slots[slot].data.bytes().len() as u64;
+                if offset <= bytes {
+                    return Ok(slot);
+                }
+                Err(BindError::PastEnd {
+                    arg,
+                    buffer: buffer.clone(),
+                    offset,
+                    bytes,
+                })
+            }
+        };
         let mut params = Vec::with_capacity(self.params.len());
         let mut next_own = 0;
         for (index, arg) in self.params.iter().enumerate() {
@@ -261,22 +281,10 @@ impl Arguments {
                         offset: 0,
                     }
                 }
-                Arg::Pointer { buffer, offset } => {
-                    let slot = find(index, buffer)?;
-                    let bytes = slots[slot].data.bytes().len() as u64;
-                    if *offset > bytes {
-                        return Err(BindError::PastEnd {
-                            arg: index,
-                            buffer: buffer.clone(),
-                            offset: *offset,
-                            bytes,
-                        });
-                    }
-                    Param::Pointer {
-                        slot,
-                        offset: *offset,
-                    }
-                }
+                Arg::Pointer { buffer, offset } => Param::Pointer {
+                    slot: pointed(index)(buffer, *offset)?,
+                    offset: *offset,
+                },
                 Arg::TensorMap(map) => {
                     let slot = find(index, &map.buffer)?;
                     let wrong = |error| BindError::TensorMap { arg: index, error };
@@ -288,6 +296,8 @@ impl Arguments {
                         map: map.clone(),
                     }
                 }
+                Arg::Function(_) => Fields::of(std::slice::from_ref(arg), &pointed(index))?,
+                Arg::Struct(fields) => Fields::of(fields, &pointed(index))?,
             });
         }
         Ok(Bound { slots, params })
@@ -382,6 +392,86 @@ pub enum Param {
         /// The map; its own buffer reference is resolved already.
         map: TensorMap,
     },
+    /// Bytes, by value, with addresses in them that only the device knows.
+    Struct(Fields),
+}
+
+/// A struct by value.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields {
+    /// Its bytes, with zeros where addresses go.
+    bytes: Vec<u8>,
+    /// Where in the bytes an address goes, and of what.
+    addresses: Vec<(usize, Address)>,
+}
+
+/// What a field of a struct is the address of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Of a slot, plus bytes.
+    Slot {
+        /// Index into [`Bound::slots`].
+        slot: usize,
+        /// Bytes from its start.
+        offset: u64,
+    },
+    /// Of a function of the module.
+    Function(String),
+}
+
+impl Fields {
+    /// Lays fields out as C does: each at a multiple of its own size, and the whole a multiple of the
+    /// largest. `pointed` finds the slot of a pointer.
+    fn of(
+        fields: &[Arg],
+        pointed: &dyn Fn(&BufferRef, u64) -> Result<usize, BindError>,
+    ) -> Result<Param, BindError> {
+        let mut of = Fields::default();
+        let mut widest = 1;
+        for field in fields {
+            let (value, align, address) = match field {
+                Arg::Scalar(scalar) => {
+                    let bytes = scalar.to_bytes();
+                    let align = bytes.len();
+                    (bytes, align, None)
+                }
+                Arg::Bytes(bytes) => (bytes.clone(), 1, None),
+                Arg::Pointer { buffer, offset } => {
+                    let slot = pointed(buffer, *offset)?;
+                    let offset = *offset;
+                    (vec![0; 8], 8, Some(Address::Slot { slot, offset }))
+                }
+                Arg::Function(name) => (vec![0; 8], 8, Some(Address::Function(name.clone()))),
+                Arg::Buffer { .. } | Arg::TensorMap(_) | Arg::Struct(_) => {
+                    return Err(BindError::Field {
+                        field: field.to_string(),
+                    });
+                }
+            };
+            widest = widest.max(align);
+            of.bytes.resize(of.bytes.len().next_multiple_of(align), 0);
+            of.addresses
+                .extend(address.map(|one| (of.bytes.len(), one)));
+            of.bytes.extend(value);
+        }
+        of.bytes.resize(of.bytes.len().next_multiple_of(widest), 0);
+        Ok(Param::Struct(of))
+    }
+
+    /// The bytes with every address in its place, as `address` tells it.
+    ///
+    /// # Errors
+    /// What `address` does not know.
+    pub fn filled<E>(
+        &self,
+        mut address: impl FnMut(&Address) -> Result<u64, E>,
+    ) -> Result<Vec<u8>, E> {
+        let mut bytes = self.bytes.clone();
+        for (at, of) in &self.addresses {
+            bytes[*at..at + 8].copy_from_slice(&address(of)?.to_le_bytes());
+        }
+        Ok(bytes)
+    }
 }
 
 impl Param {
@@ -391,6 +481,7 @@ impl Param {
             Param::Bytes(bytes) => bytes.len(),
             Param::Pointer { .. } => 8,
             Param::TensorMap { .. } => 128,
+            Param::Struct(fields) => fields.bytes.len(),
         }
     }
 }
@@ -436,6 +527,11 @@ pub enum BindError {
     /// Two stretches of memory that share bytes.
     #[error("`{first}` and `{second}` lie over one another: give them addresses apart")]
     Overlap { first: String, second: String },
+    /// A part of a struct that has no place in one.
+    #[error(
+        "`{field}` can't be a part of a struct: that takes numbers, bytes, `ptr:NAME` and `fn:NAME`"
+    )]
+    Field { field: String },
     /// A tensor map that breaks a rule.
     #[error("argument {arg} is a tensor map that no device takes: {error}")]
     TensorMap { arg: usize, error: TensorMapError },
@@ -471,6 +567,48 @@ mod tests {
         assert_eq!(bound.slot(&"work".into()), Some(1));
         let sizes: Vec<_> = bound.params.iter().map(Param::size).collect();
         assert_eq!(sizes, [4, 8, 8, 8, 128]);
+    }
+
+    #[test]
+    fn a_struct_is_laid_out_as_c_does() {
+        let pointer = |buffer: &str, offset| Arg::Pointer {
+            buffer: buffer.into(),
+            offset,
+        };
+        let with = |fields| {
+            Arguments::new([Arg::Struct(fields)])
+                .buffer("a", Role::In, Buffer::zeros(ElementType::U8, 16))
+                .buffer("b", Role::In, Buffer::zeros(ElementType::U8, 16))
+                .bind()
+        };
+        let bound = with(vec![
+            Arg::scalar(7u8),
+            pointer("b", 4),
+            Arg::scalar(0x0102_u16),
+            Arg::Function("f".to_owned()),
+            Arg::Bytes(vec![9]),
+        ]);
+        let bound = bound.unwrap();
+        let [param @ Param::Struct(fields)] = &bound.params[..] else {
+            panic!("{bound:?}")
+        };
+        assert_eq!(param.size(), 40);
+        let filled = fields.filled(|address| match address {
+            Address::Slot { slot, offset } => Ok(0x1000 * *slot as u64 + offset),
+            Address::Function(name) if name == "f" => Ok(0x77),
+            Address::Function(name) => Err(name.clone()),
+        });
+        let mut wanted = vec![0; 40];
+        wanted[0] = 7;
+        wanted[8..10].copy_from_slice(&[4, 0x10]);
+        wanted[16..18].copy_from_slice(&[2, 1]);
+        wanted[24] = 0x77;
+        wanted[32] = 9;
+        assert_eq!(filled, Ok(wanted));
+        let past = with(vec![pointer("b", 17)]);
+        assert!(matches!(past, Err(BindError::PastEnd { .. })), "{past:?}");
+        let inner = with(vec![Arg::Struct(Vec::new())]);
+        assert!(matches!(inner, Err(BindError::Field { .. })), "{inner:?}");
     }
 
     #[test]

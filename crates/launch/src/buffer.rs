@@ -1,6 +1,7 @@
 //! Typed bytes: what a kernel reads and writes through a pointer.
 
 use crate::element::{Element, ElementType};
+use crate::placed::Written;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub struct Buffer {
     ty: ElementType,
     /// Shared by copies until one of them is written.
     bytes: Arc<Vec<u8>>,
+    /// Which of them anybody has written, where that is not all.
+    written: Option<Arc<Written>>,
 }
 
 impl Buffer {
@@ -39,9 +42,32 @@ impl Buffer {
         for bits in values {
             bytes.extend_from_slice(&bits.to_le_bytes()[..ty.bytes()]);
         }
+        Buffer::whole(ty, Arc::new(bytes))
+    }
+
+    /// Elements from their bits, some of which nobody has written.
+    pub fn partly(ty: ElementType, values: &[Option<u64>]) -> Buffer {
+        let bits = values.iter().map(|value| value.unwrap_or(ty.poison()));
+        let mut buffer = Buffer::from_bits(ty, bits);
+        if values.contains(&None) {
+            let mut written = Written::none(buffer.bytes.len());
+            for (at, _) in values
+                .iter()
+                .enumerate()
+                .filter(|(_, value)| value.is_some())
+            {
+                written.mark(at * ty.bytes(), ty.bytes());
+            }
+            buffer.written = Some(Arc::new(written));
+        }
+        buffer
+    }
+
+    fn whole(ty: ElementType, bytes: Arc<Vec<u8>>) -> Buffer {
         Buffer {
             ty,
-            bytes: Arc::new(bytes),
+            bytes,
+            written: None,
         }
     }
 
@@ -55,22 +81,18 @@ impl Buffer {
         bytes
             .len()
             .is_multiple_of(ty.bytes())
-            .then_some(Buffer { ty, bytes })
+            .then(|| Buffer::whole(ty, bytes))
     }
 
     /// `count` elements that were never written.
     pub fn poisoned(ty: ElementType, count: usize) -> Buffer {
         let one = &ty.poison().to_le_bytes()[..ty.bytes()];
-        let bytes = Arc::new(one.repeat(count));
-        Buffer { ty, bytes }
+        Buffer::whole(ty, Arc::new(one.repeat(count)))
     }
 
     /// `count` zeros.
     pub fn zeros(ty: ElementType, count: usize) -> Buffer {
-        Buffer {
-            ty,
-            bytes: Arc::new(vec![0; count * ty.bytes()]),
-        }
+        Buffer::whole(ty, Arc::new(vec![0; count * ty.bytes()]))
     }
 
     /// Deterministic noise, the same on every machine: uniform in [-1, 1) for
@@ -111,8 +133,21 @@ impl Buffer {
         &self.bytes
     }
 
-    /// Its bytes, to be written; their number stays.
+    /// Which bytes anybody has written; nothing where that is all of them.
+    pub fn written(&self) -> Option<&Written> {
+        self.written.as_deref()
+    }
+
+    /// Whether anybody has written all of an element.
+    pub fn is_written(&self, index: usize) -> bool {
+        let size = self.ty.bytes();
+        self.written()
+            .is_none_or(|written| written.first_missing(index * size, size).is_none())
+    }
+
+    /// Its bytes, to be written; their number stays, and all count as written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.written = None;
         Arc::make_mut(&mut self.bytes).as_mut_slice()
     }
 
@@ -128,7 +163,8 @@ impl Buffer {
 
     /// The same bytes seen as another type; `None` when they do not divide.
     pub fn cast(self, ty: ElementType) -> Option<Buffer> {
-        Buffer::from_shared(ty, self.bytes)
+        let written = self.written;
+        Buffer::from_shared(ty, self.bytes).map(|buffer| Buffer { written, ..buffer })
     }
 
     /// The bits of one element.
@@ -193,6 +229,20 @@ mod tests {
         assert_eq!(buffer.get(usize::MAX), None);
         assert_eq!(Buffer::from_bytes(ElementType::U32, vec![0; 6]), None);
         assert_eq!(format!("{buffer:?}"), "s16[3]:[1,-2,3]");
+    }
+
+    #[test]
+    fn a_part_may_be_unwritten() {
+        let mut buffer = Buffer::partly(ElementType::U16, &[Some(7), None, Some(9)]);
+        assert_eq!(buffer.get(1), Some(ElementType::U16.poison()));
+        assert!(buffer.is_written(0) && !buffer.is_written(1) && buffer.is_written(2));
+        assert_ne!(buffer, Buffer::from_bits(buffer.ty(), buffer.iter()));
+        let bytes = buffer.clone().cast(ElementType::U8).unwrap();
+        assert!(bytes.is_written(1) && !bytes.is_written(2));
+        buffer.bytes_mut()[0] = 1;
+        assert!(buffer.is_written(1));
+        let whole = Buffer::partly(ElementType::U16, &[Some(1)]);
+        assert_eq!(whole, Buffer::from_slice(&[1u16]));
     }
 
     #[test]

@@ -24,7 +24,8 @@ mod tiny;
 pub mod trace;
 
 pub use argument::{
-    Arg, Arguments, BindError, Bound, BufferRef, NamedBuffer, Param, Placement, Role, Slot,
+    Address, Arg, Arguments, BindError, Bound, BufferRef, Fields, NamedBuffer, Param, Placement,
+    Role, Slot,
 };
 pub use buffer::Buffer;
 pub use element::{ElementType, Scalar, ValueError};

@@ -8,8 +8,11 @@
 //! | `in:f32:values.bin`, `in:f32:values.txt` | the same, from a file: raw little-endian, or text for `.txt` and `.csv` |
 //! | `out:f32:64` | a buffer of 64 elements that nobody has written |
 //! | `inout:u32:[0, 0]` | a buffer that is read back |
+//! | `in:u32:[7, ?*63]` | a buffer of which nobody has written the elements `?` |
 //! | `ptr:NAME`, `ptr:NAME+16`, `ptr:0` | a pointer into a named buffer, or into that of argument 0 |
 //! | `bytes:[1, 0, 0xff]` | a struct by value |
+//! | `struct(ptr:a, ptr:b+16, u32:7)` | the same, laid out as C does |
+//! | `fn:NAME` | the address of a function of the module |
 //! | `tensormap(buffer=0, type=f16, dims=[64,64], box=[64,8], ...)` | a tensor map by value |
 //!
 //! A tensor map also takes `strides=[..]` (bytes, of dims 1 and up; dense if
@@ -121,7 +124,7 @@ pub fn parse_values(text: &str) -> Result<Buffer, ArgTextError> {
     let reader = Reader { text };
     let whole = reader.trim(0..text.len());
     let (ty, rest) = reader.ty(whole)?;
-    reader.filled(ty, rest, &mut no_files)
+    reader.all_written(ty, rest)
 }
 
 /// Refuses every file, for texts that may not name one.
@@ -221,6 +224,10 @@ impl<'t> Reader<'t> {
         if text.starts_with("tensormap") {
             return self.tensor_map(at).map(Arg::TensorMap);
         }
+        if let Some(parts) = self.call(&at, "struct")? {
+            let fields = parts.into_iter().map(|part| self.field(part));
+            return fields.collect::<Result<_, _>>().map(Arg::Struct);
+        }
         let Some((head, rest)) = self.colon(&at) else {
             return Err(self
                 .error(at, "an argument says its type or its role first")
@@ -231,8 +238,9 @@ impl<'t> Reader<'t> {
             "inout" => self.buffer(Role::InOut, rest, files),
             "out" => self.poisoned(rest),
             "ptr" => self.pointer(rest),
+            "fn" => self.function(rest),
             "bytes" => {
-                let data = self.filled(ElementType::U8, rest, &mut no_files)?;
+                let data = self.all_written(ElementType::U8, rest)?;
                 Ok(Arg::Bytes(data.into_bytes()))
             }
             _ => {
@@ -241,6 +249,29 @@ impl<'t> Reader<'t> {
                 Ok(Arg::Scalar(Scalar::new(ty, bits)))
             }
         }
+    }
+
+    /// A part of a struct.
+    fn field(&self, at: Range<usize>) -> Result<Arg, ArgTextError> {
+        match self.arg(at.clone(), &mut no_files)? {
+            Arg::Buffer { .. } | Arg::TensorMap(_) | Arg::Struct(_) => Err(self
+                .error(
+                    at,
+                    "a part of a struct is a number, bytes, a pointer or a function",
+                )
+                .help("give a buffer a name of its own, and write `ptr:NAME` here")),
+            field => Ok(field),
+        }
+    }
+
+    fn function(&self, at: Range<usize>) -> Result<Arg, ArgTextError> {
+        let text = self.str(&at);
+        let sign = |c: char| c.is_ascii_alphanumeric() || "_$%".contains(c);
+        if text.is_empty() || !text.chars().all(sign) {
+            let error = self.error(at, format!("`{text}` is not the name of a function"));
+            return Err(error.help("write it as the PTX does"));
+        }
+        Ok(Arg::Function(text.to_owned()))
     }
 
     /// `TYPE:rest`.
@@ -258,7 +289,7 @@ impl<'t> Reader<'t> {
             Err(error) => {
                 let error = self.error(head, format!("{error}"));
                 Err(error.help(
-                    "an argument starts with one of these, or with `in:` `out:` `inout:` `ptr:` `bytes:` `tensormap(`",
+                    "an argument starts with one of these, or with `in:` `out:` `inout:` `ptr:` `fn:` `bytes:` `struct(` `tensormap(`",
                 ))
             }
         }
@@ -354,7 +385,7 @@ impl<'t> Reader<'t> {
             for item in self.items(at)? {
                 self.item(ty, item, &mut values)?;
             }
-            return Ok(Buffer::from_bits(ty, values));
+            return Ok(Buffer::partly(ty, &values));
         }
         if let Some(parts) = self.call(&at, "rand")? {
             let [seed, count] = self.exactly(parts, &at, "rand(SEED, COUNT)")?;
@@ -375,6 +406,18 @@ impl<'t> Reader<'t> {
             ));
         }
         self.file(ty, at, files)
+    }
+
+    /// Contents of which every element has a value.
+    fn all_written(&self, ty: ElementType, at: Range<usize>) -> Result<Buffer, ArgTextError> {
+        let data = self.filled(ty, at.clone(), &mut no_files)?;
+        match data.written() {
+            None => Ok(data),
+            Some(_) => Err(self.error(
+                at,
+                "only a buffer may have elements that nobody has written",
+            )),
+        }
     }
 
     fn file(
@@ -456,12 +499,12 @@ impl<'t> Reader<'t> {
         parts
     }
 
-    /// `x`, `a..b` or `x*n`.
+    /// `x`, `a..b` or `x*n`, where `?` is an element that nobody has written.
     fn item(
         &self,
         ty: ElementType,
         at: Range<usize>,
-        values: &mut Vec<u64>,
+        values: &mut Vec<Option<u64>>,
     ) -> Result<(), ArgTextError> {
         let text = self.str(&at);
         if let Some(dots) = text.find("..") {
@@ -477,10 +520,9 @@ impl<'t> Reader<'t> {
             self.can_be_listed(values.len().saturating_add(count), at.clone())?;
             for n in low..high {
                 // The text of the number takes the same checks as one written out.
-                values.push(
-                    ty.parse_bits(&n.to_string())
-                        .map_err(|error| self.error(at.clone(), error.to_string()))?,
-                );
+                let bits = ty.parse_bits(&n.to_string());
+                let bits = bits.map_err(|error| self.error(at.clone(), error.to_string()))?;
+                values.push(Some(bits));
             }
             return Ok(());
         }
@@ -494,7 +536,10 @@ impl<'t> Reader<'t> {
             }
             None => (at.clone(), 1),
         };
-        let bits = self.value(ty, value)?;
+        let bits = match self.str(&value) {
+            "?" => None,
+            _ => Some(self.value(ty, value)?),
+        };
         self.can_be_listed(values.len().saturating_add(count), at)?;
         values.extend(std::iter::repeat_n(bits, count));
         Ok(())

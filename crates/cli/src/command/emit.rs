@@ -167,6 +167,8 @@ fn argument(arg: &Arg) -> serde_json::Value {
             "a tensor map by value, as cuTensorMapEncodeTiled makes it",
             Some(128),
         ),
+        Arg::Struct(_) => ("a struct by value, laid out as C does", None),
+        Arg::Function(_) => ("the address of a function of the module", Some(8)),
     };
     let mut described = match arg {
         Arg::Scalar(scalar) => json!({
@@ -201,6 +203,11 @@ fn argument(arg: &Arg) -> serde_json::Value {
             "l2": map.l2.as_str(),
             "fill": map.fill.as_str(),
         }),
+        Arg::Struct(fields) => {
+            let fields: Vec<_> = fields.iter().map(argument).collect();
+            json!({ "kind": "struct", "fields": fields })
+        }
+        Arg::Function(name) => json!({ "kind": "function", "function": name }),
     };
     described["meaning"] = json!(meaning);
     if let Some(bytes) = bytes {

@@ -25,8 +25,11 @@ An argument is one of
   in:f32:FILE                                 raw little-endian, or text in .txt and .csv
   out:f32:64                                  an output of 64 elements, printed afterwards
   inout:u32:[0,0]                             both
+  in:u32:[7,?*63]                             a buffer with elements that nobody has written
   ptr:NAME  ptr:NAME+16  ptr:0                a pointer into a named buffer, or that of argument 0
   bytes:[1,0,255]                             a struct by value
+  struct(ptr:NAME, ptr:OTHER+16, u32:7)       the same by its parts, laid out as C does
+  fn:NAME                                     the address of a function of the module
   tensormap(buffer=0, type=f16, dims=[64,64], box=[64,8], swizzle=128)
 
 A tensor map is tiled (im2col is not taken), and its fields are

@@ -221,6 +221,10 @@ fn load(
                 KernelArg::address(address.get(slot).copied().unwrap_or(0) + offset)
             }
             Param::TensorMap { .. } => KernelArg::bytes(Vec::new()),
+            Param::Struct(_) => {
+                let why = "a struct of addresses, which no kernel of a job takes".to_owned();
+                return Err(KernelError::unfit(why).into());
+            }
         });
     }
     for (at, map) in maps {

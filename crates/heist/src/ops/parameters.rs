@@ -268,6 +268,10 @@ impl Parameters {
                     };
                     parameters.places.push((at, patch));
                 }
+                Arg::Struct(_) | Arg::Function(_) => {
+                    let why = format!("`{param}`: no operation takes addresses in a struct");
+                    return Err(wrong(why).into());
+                }
             }
         }
         Ok(parameters)

@@ -9,14 +9,15 @@ use std::fmt;
 fn write_list(f: &mut fmt::Formatter<'_>, data: &Buffer) -> fmt::Result {
     const RUN: usize = 4;
     f.write_str("[")?;
-    let mut values = data.iter().peekable();
+    let value = |(at, bits)| data.is_written(at).then_some(bits);
+    let mut values = data.iter().enumerate().map(value).peekable();
     let mut first = true;
-    while let Some(bits) = values.next() {
+    while let Some(value) = values.next() {
         let mut run = 1;
-        while values.next_if_eq(&bits).is_some() {
+        while values.next_if_eq(&value).is_some() {
             run += 1;
         }
-        let text = data.ty().spell(bits);
+        let text = value.map_or("?".to_owned(), |bits| data.ty().spell(bits));
         let times = if run >= RUN { 1 } else { run };
         for _ in 0..times {
             f.write_str(if first { "" } else { "," })?;
@@ -57,6 +58,14 @@ impl fmt::Display for Arg {
             Arg::Pointer { buffer, offset: 0 } => write!(f, "ptr:{buffer}"),
             Arg::Pointer { buffer, offset } => write!(f, "ptr:{buffer}+{offset}"),
             Arg::TensorMap(map) => write!(f, "{map}"),
+            Arg::Function(name) => write!(f, "fn:{name}"),
+            Arg::Struct(fields) => {
+                f.write_str("struct(")?;
+                for (i, field) in fields.iter().enumerate() {
+                    write!(f, "{}{field}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str(")")
+            }
         }
     }
 }

@@ -63,6 +63,31 @@ fn every_form() {
 }
 
 #[test]
+fn elements_may_be_unwritten() {
+    let data = Buffer::partly(ElementType::U8, &[Some(1), None, None]);
+    let role = Role::InOut;
+    assert_eq!(ok("inout:u8:[1, ?*2]"), Arg::Buffer { role, data });
+}
+
+#[test]
+fn structs_and_functions() {
+    let text = "struct( ptr:a , ptr:b+16, u32:7, fn:f$1, bytes:[1,2])";
+    let pointer = |buffer: &str, offset| Arg::Pointer {
+        buffer: buffer.into(),
+        offset,
+    };
+    let parts = vec![
+        pointer("a", 0),
+        pointer("b", 16),
+        Arg::scalar(7u32),
+        Arg::Function("f$1".to_owned()),
+        Arg::Bytes(vec![1, 2]),
+    ];
+    assert_eq!(ok(text), Arg::Struct(parts));
+    assert_eq!(ok("fn:_Z1fv"), Arg::Function("_Z1fv".to_owned()));
+}
+
+#[test]
 fn tensor_maps() {
     let text = "tensormap(buffer=0, type=f16, dims=[64,64], strides=[128], box=[64,8], swizzle=128, interleave=none, l2=none, fill=zeros)";
     let map = TensorMap::dense(0, TensorElement::F16, &[64, 64], &[64, 8]);
@@ -113,6 +138,17 @@ fn mistakes_are_placed_and_explained() {
         ("ptr:1x", "1x", "not the name"),
         ("ptr:a+b", "b", "number of bytes"),
         ("bytes:[256]", "256", "0 to 255"),
+        ("bytes:[1,?]", "[1,?]", "nobody has written"),
+        ("in:u8:[?..2]", "?", "not a whole number"),
+        ("fn:a b", "a b", "not the name of a function"),
+        ("struct(u32:7", "", "`)` is missing"),
+        ("struct(u32:7, in:u8:[1])", "in:u8:[1]", "part of a struct"),
+        (
+            "struct(u32:7, struct(u8:1))",
+            "struct(u8:1)",
+            "part of a struct",
+        ),
+        ("struct(u32:7, u33:1)", "u33", "not a type"),
         ("tensormap", "tensormap", "parentheses"),
         ("tensormap(buffer)", "buffer", "name=value"),
         ("tensormap(buffr=1)", "buffr", "no field"),
@@ -202,6 +238,7 @@ fn named_buffers_and_values() {
         Buffer::from_slice(&[1i16, -1])
     );
     assert!(parse_values("[1]").is_err());
+    assert!(parse_values("s16:[1,?]").is_err());
     assert!(parse_values("s16:1").is_err());
 }
 
@@ -213,9 +250,17 @@ fn any_buffer() -> impl Strategy<Value = Buffer> {
     // Few different values, so that runs are common, and any bits at all.
     (
         any_type(),
-        prop::collection::vec(prop_oneof![Just(0), Just(u64::MAX), any::<u64>()], 0..20),
+        prop::collection::vec(
+            prop_oneof![
+                Just(None),
+                Just(Some(0)),
+                Just(Some(u64::MAX)),
+                any::<u64>().prop_map(Some)
+            ],
+            0..20,
+        ),
     )
-        .prop_map(|(ty, bits)| Buffer::from_bits(ty, bits))
+        .prop_map(|(ty, bits)| Buffer::partly(ty, &bits))
 }
 
 fn any_ref() -> impl Strategy<Value = BufferRef> {
@@ -225,8 +270,20 @@ fn any_ref() -> impl Strategy<Value = BufferRef> {
     ]
 }
 
+/// What may stand in a struct.
+fn any_field() -> impl Strategy<Value = Arg> {
+    prop_oneof![
+        (any_type(), any::<u64>()).prop_map(|(ty, bits)| Arg::Scalar(Scalar::new(ty, bits))),
+        prop::collection::vec(any::<u8>(), 0..9).prop_map(Arg::Bytes),
+        (any_ref(), any::<u64>()).prop_map(|(buffer, offset)| Arg::Pointer { buffer, offset }),
+        "[a-z_$%][a-zA-Z0-9_$]{0,6}".prop_map(Arg::Function),
+    ]
+}
+
 fn any_arg() -> impl Strategy<Value = Arg> {
     prop_oneof![
+        "[a-z_$%][a-zA-Z0-9_$]{0,6}".prop_map(Arg::Function),
+        prop::collection::vec(any_field(), 0..5).prop_map(Arg::Struct),
         (any_type(), any::<u64>()).prop_map(|(ty, bits)| Arg::Scalar(Scalar::new(ty, bits))),
         prop::collection::vec(any::<u8>(), 0..40).prop_map(Arg::Bytes),
         (any::<bool>(), any_buffer()).prop_map(|(back, data)| Arg::Buffer {

@@ -63,7 +63,7 @@ pub(crate) fn report_race(
     }
     if matches!(
         conflict.their_kind,
-        AccessKind::Async | AccessKind::Delivered
+        AccessKind::Async | AccessKind::Reduction | AccessKind::Delivered
     ) {
         report_unseen(cx, home, offset, conflict, does);
         return;
@@ -173,12 +173,16 @@ fn report_unseen(cx: &mut Cx<'_>, home: Home, offset: u64, conflict: Conflict, d
     };
     let Home::Shared(rank) = home else {
         cx.report(rule::BULK_UNCOMMITTED, 1 << lane, |cx, mut told| {
+            let what = match conflict.their_kind {
+                AccessKind::Reduction => "reduction",
+                _ => "store",
+            };
             told.message = format!(
-                "{} {}, which a bulk store writes whose end this thread can't know of",
+                "{} {}, which a bulk {what} writes whose end this thread can't know of",
                 does.verb(),
                 place(cx, home, offset)
             );
-            told.other(cx.code.span(conflict.their_pc), "the store starts here")
+            told.other(cx.code.span(conflict.their_pc), format!("the {what} starts here"))
                 .help("the thread that stores waits with `cp.async.bulk.wait_group`, without `.read`, before it lets others know")
         });
         return;

@@ -210,6 +210,13 @@ pub(crate) fn reads(region: &mut Region, range: std::ops::Range<u64>, by: (Agent
     });
 }
 
+/// Records a reduction into some bytes, which is over at `by`.
+pub(crate) fn reduced(region: &mut Region, range: std::ops::Range<u64>, by: (Agent, u32), pc: u32) {
+    each_line(range, |line, bytes| {
+        region.history.reduce(line, bytes, by, pc);
+    });
+}
+
 /// Calls `f` for the lines of some bytes, with the bytes of each.
 fn each_line(range: std::ops::Range<u64>, mut f: impl FnMut(u64, u128)) {
     const LEN: u64 = LINE as u64;

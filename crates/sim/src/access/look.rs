@@ -247,7 +247,7 @@ pub(crate) fn tell(
         && look.found.is_none_or(|(conflict, _)| {
             !matches!(
                 conflict.their_kind,
-                AccessKind::Async | AccessKind::Delivered
+                AccessKind::Async | AccessKind::Reduction | AccessKind::Delivered
             )
         })
     {

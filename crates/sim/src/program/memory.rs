@@ -81,10 +81,15 @@ pub(super) fn allocate(machine: &mut Machine, bound: &mut Bound, still: bool) ->
         if let Some(place) = &slot.place {
             return place.at;
         }
+        let written = slot.data.written().cloned();
         let bytes = taken(&mut slot.data, true);
         let len = bytes.len() as u64;
-        let mut region = Region::over(bytes, slot.role != Role::Out);
-        if still && slot.role == Role::In {
+        let mut region = match &written {
+            Some(written) => Region::partly(bytes, &written.lines),
+            None => Region::over(bytes, slot.role != Role::Out),
+        };
+        // Reads of still memory are not looked at.
+        if still && slot.role == Role::In && written.is_none() {
             region.history.keep_still();
         }
         let name = format!("the buffer of {}", name_of(&slot.name));

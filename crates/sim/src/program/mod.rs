@@ -20,7 +20,7 @@ use crate::state::machine::{Machine, Stats};
 use crate::state::memory::region::Region;
 use crate::state::pool::Pool;
 use heist_launch::{
-    Arg, Arguments, BlockSpan, Bound, Clock, Launch, Outcome, Param, Placed, Trace,
+    Address, Arg, Arguments, BlockSpan, Bound, Clock, Launch, Outcome, Param, Placed, Trace,
 };
 use heist_ptx::arch::Footprint;
 use heist_ptx::{Diagnostic, FunctionKind, Module, Name, Severity, Span, rule};
@@ -331,6 +331,15 @@ impl Program {
         }
     }
 
+    /// Where a function that can be called lies.
+    fn address_of(&self, name: &str) -> Option<u64> {
+        let mut functions = self.module.functions();
+        let function = functions.find(|function| {
+            function.kind == FunctionKind::Func && function.body.is_some() && function.name == name
+        })?;
+        self.variables.functions.get(&function.name).copied()
+    }
+
     /// Lays the arguments out in parameter memory.
     fn parameters(
         &self,
@@ -383,6 +392,21 @@ impl Program {
                     .tensor_maps
                     .add(addresses[*slot] + map.offset, map.clone())
                     .to_vec(),
+                Param::Struct(fields) => {
+                    let filled = fields.filled(|address| match address {
+                        Address::Slot { slot, offset } => Ok(addresses[*slot] + offset),
+                        Address::Function(name) => self.address_of(name).ok_or(name.clone()),
+                    });
+                    match filled {
+                        Ok(bytes) => bytes,
+                        Err(name) => {
+                            let told = format!(
+                                "argument {at} is the address of `{name}`, and the module has no such function"
+                            );
+                            return wrong(param.span, told, "name a `.func` that has a body");
+                        }
+                    }
+                }
             };
             if value.len() != size {
                 let told = format!(
@@ -393,6 +417,9 @@ impl Program {
                 let help = match size {
                     8 => {
                         "a pointer is a buffer (`in:`, `out:`, `inout:`), or points into one (`ptr:`)"
+                    }
+                    9.. => {
+                        "a struct is `struct(ptr:NAME, u32:7, ...)`, or its bytes, `bytes:[...]`"
                     }
                     _ => "arguments stand in the order of the parameters",
                 };

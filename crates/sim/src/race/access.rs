@@ -21,6 +21,8 @@ pub(crate) enum AccessKind {
     Copy,
     /// A write or read by an asynchronous copy.
     Async,
+    /// A reduction of an asynchronous copy into global memory: atomic, and over when its group is.
+    Reduction,
     /// A write through the generic proxy that completes at an mbarrier: `st.async`, `red.async`,
     /// and `cp.async` with `cp.async.mbarrier.arrive`.
     Delivered,
@@ -34,6 +36,7 @@ impl AccessKind {
     pub(crate) fn scope(self) -> Option<Scope> {
         match self {
             AccessKind::Strong(scope) | AccessKind::Atomic(scope, _) => Some(scope),
+            AccessKind::Reduction => Some(Scope::Gpu),
             AccessKind::Plain
             | AccessKind::Copy
             | AccessKind::Async
@@ -51,7 +54,10 @@ impl AccessKind {
     /// Whether it goes through the async proxy.
     #[inline]
     pub(crate) fn by_proxy(self) -> bool {
-        matches!(self, AccessKind::Async | AccessKind::Product)
+        matches!(
+            self,
+            AccessKind::Async | AccessKind::Reduction | AccessKind::Product
+        )
     }
 
     /// Whether both are atomics, of different sizes: then they are not atomic towards each other.

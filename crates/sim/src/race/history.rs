@@ -301,6 +301,17 @@ impl History {
         }
     }
 
+    /// Notes that an asynchronous reduction changes some bytes: what was known of them stays, since
+    /// others may change them at the same time.
+    pub(crate) fn reduce(&mut self, line: u64, bytes: u128, by: (Agent, u32), pc: u32) {
+        self.stir();
+        // No barrier makes that known.
+        self.defers = false;
+        if let Some(line) = self.line(line) {
+            line.add_by_proxy(bytes, (true, AccessKind::Reduction), by, pc);
+        }
+    }
+
     /// Notes that an asynchronous operation of `agent`, its `clock`th, reads some bytes.
     pub(crate) fn read_by_proxy(
         &mut self,
@@ -316,7 +327,7 @@ impl History {
         // No barrier makes that known.
         self.defers = false;
         if let Some(line) = self.line(line) {
-            line.read_by_proxy(bytes, kind, by, pc);
+            line.add_by_proxy(bytes, (false, kind), by, pc);
         }
     }
 

@@ -359,22 +359,27 @@ impl Line {
 }
 
 impl Line {
-    /// Notes that an asynchronous operation of `agent`, its `clock`th, reads some bytes.
-    /// A later one of the same agent implies the earlier ones.
-    pub(crate) fn read_by_proxy(
+    /// Notes that an asynchronous operation of `agent`, its `clock`th, reads some bytes, or reduces
+    /// into them. A later one of the same agent implies the earlier ones.
+    pub(crate) fn add_by_proxy(
         &mut self,
         bytes: u128,
-        kind: AccessKind,
+        (write, kind): (bool, AccessKind),
         by: (Agent, u32),
         pc: u32,
     ) {
         let (agent, clock) = by;
+        // The value of a strong write may be seen.
+        let carried = if write { bytes } else { 0 };
         let more = self.more.get_or_insert_default();
         more.list.extend(self.plain.take());
         more.quiet = false;
+        if write {
+            more.crowded &= !bytes;
+        }
         let mut own = None;
         for (at, trace) in more.list.iter_mut().enumerate() {
-            if trace.agent == agent && trace.kind == kind && !trace.write {
+            if trace.agent == agent && trace.kind == kind && trace.write == write {
                 if trace.clock == clock {
                     own = Some(at);
                 } else {
@@ -386,11 +391,12 @@ impl Line {
             let trace = &mut more.list[own];
             trace.bytes |= bytes;
             trace.cells |= cell_mask(bytes, 2, 0);
+            trace.carried |= carried;
         } else {
             more.list.push(Trace {
                 agent,
                 clock,
-                write: false,
+                write,
                 kind,
                 shift: 2,
                 first: 0,
@@ -399,7 +405,7 @@ impl Line {
                 lanes: [SEVERAL; 32],
                 pc,
                 pcs: None,
-                carried: 0,
+                carried,
                 observers: Vec::new(),
             });
         }

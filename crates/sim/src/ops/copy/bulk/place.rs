@@ -114,7 +114,8 @@ impl Cx<'_> {
         }
     }
 
-    /// Records an access of one lane to a stretch of memory, and checks it.
+    /// Records an access of one lane to a stretch of memory, and checks it. A reduction is only
+    /// checked: it is over when its group is, and recorded as that group's.
     pub(super) fn touch_range(
         &mut self,
         lane: usize,
@@ -143,7 +144,9 @@ impl Cx<'_> {
                 missing = region.first_unwritten(start, len as usize);
             }
             let end = start + len;
-            if matches!(home, Home::Global(_)) && !write && checks.races {
+            // A reduction reads what it changes.
+            let reduces = kind == AccessKind::Reduction;
+            if matches!(home, Home::Global(_)) && (!write || reduces) && checks.races {
                 let minds = flight::Minds {
                     reads: false,
                     fence: Some(Behind::Global),
@@ -174,13 +177,12 @@ impl Cx<'_> {
                     cells: crate::race::trace::cell_mask(bytes, 2, 0),
                     order: None,
                 };
-                let conflict = region.history.access(
-                    line,
-                    &access,
-                    &self.warp.clock,
-                    geography,
-                    crate::access::look::floor(self.team, home),
-                );
+                let (clock, history) = (&self.warp.clock, &mut region.history);
+                let floor = crate::access::look::floor(self.team, home);
+                let conflict = match reduces {
+                    true => history.foresee(line, &access, clock, geography, floor),
+                    false => history.access(line, &access, clock, geography, floor),
+                };
                 if let Some(conflict) = conflict
                     && found.is_none()
                 {
@@ -205,7 +207,10 @@ impl Cx<'_> {
         }
         if let Some((conflict, offset)) = found {
             report_race(self, home, offset, conflict, does, kind);
-        } else if let Some(unfenced) = unfenced.filter(|one| one.known) {
+        } else if let Some(unfenced) = unfenced.filter(|one| {
+            // Atomics of both proxies meet in the L2 cache.
+            one.known && !(write && one.kind.scope().is_some())
+        }) {
             let them = self.whom(unfenced.agent, unfenced.lane);
             self.report(rule::PROXY_FENCE_BEFORE_ASYNC_READ, 1 << lane, |cx, mut told| {
                 let at = place(cx, home, unfenced.offset);

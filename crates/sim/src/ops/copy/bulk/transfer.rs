@@ -8,7 +8,7 @@ use crate::access::group::Does;
 use crate::code::Slot;
 use crate::ops::copy::tensor_map::{self, Piece};
 use crate::ops::mbarrier::check_use;
-use crate::race::access::{AccessKind, Scope};
+use crate::race::access::AccessKind;
 use crate::state::flight::{Flight, What};
 use crate::state::mbarrier::{Mbarrier, Sender};
 use crate::state::users::Part;
@@ -316,9 +316,7 @@ impl Bulk {
             let new = || block.mbarriers.new_agent(block.number);
             cx.warp.copies.bulk.stamps(lane, new)
         });
-        // Reductions are atomic towards each other, and known as their thread's own.
         let written = stamps.map(|[written, _]| written);
-        let written = written.filter(|_| self.reduce.is_none());
         // What another lane stores alike is written once; each lane has its own group to wait for.
         for piece in moved.pieces.iter().filter(|_| !again) {
             let Some(address) = piece.global else {
@@ -329,7 +327,7 @@ impl Bulk {
             };
             let bytes = &data[piece.shared as usize..(piece.shared + piece.len) as usize];
             let kind = if self.reduce.is_some() {
-                AccessKind::Strong(Scope::Gpu)
+                AccessKind::Reduction
             } else {
                 AccessKind::Plain
             };
@@ -344,8 +342,11 @@ impl Bulk {
                     reduce_into(region, at, bytes, op, ty, Subnormals::Flushed);
                 }
             }
-            if let Some(stamp) = written {
-                flight::written(region, at..at + piece.len, AccessKind::Async, stamp, pc);
+            let range = at..at + piece.len;
+            match written {
+                Some(stamp) if self.reduce.is_some() => flight::reduced(region, range, stamp, pc),
+                Some(stamp) => flight::written(region, range, AccessKind::Async, stamp, pc),
+                None => {}
             }
         }
         let (start, end) = (u64::from(offset), u64::from(offset) + moved.total);
