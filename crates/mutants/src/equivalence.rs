@@ -99,6 +99,13 @@ pub(crate) fn by_rule(mutant: &Mutant, originals: &[Original<'_>]) -> Option<&'s
         Change::Removed if is_wait(&mutant.opcode) && frees_only(mutant.line, originals) => Some(
             "only the end comes behind it, and what is still in flight there or at a free would be found",
         ),
+        _ if is_wait(&mutant.opcode)
+            && originals
+                .iter()
+                .all(|one| one.waits_for_nothing_at(mutant.line)) =>
+        {
+            Some("the launch uses each stage once: the wait is for the phase before the first")
+        }
         _ if mutant.opcode.starts_with("bar.warp.sync")
             && originals.iter().all(Original::needs_no_warp_barrier) =>
         {

@@ -4,8 +4,8 @@ use crate::family::device_named;
 use crate::flow::renumbered;
 use crate::mutation::Mutant;
 use crate::order::{
-    raced_to, trapped, unordered, with_only_last, without, without_barriers_above, without_flags,
-    without_warp_barriers,
+    raced_to, trapped, trapped_in_even_phase, unordered, with_only_last, without,
+    without_barriers_above, without_flags, without_warp_barriers,
 };
 use crate::probe;
 use heist_filetests::{Action, Run, TestFile, compare};
@@ -267,6 +267,14 @@ impl<'f> Original<'f> {
         };
         !self.comes_by(&mutant.probe)
             || found_there(false) == Some(true) && found_there(true) == Some(false)
+    }
+
+    /// Whether it passes the wait of a line on the first use of each mbarrier alone: every time for the
+    /// phase before the first. Waits for the next one, of the other parity, do not come.
+    pub(crate) fn waits_for_nothing_at(&self, line: usize) -> bool {
+        let probe = trapped_in_even_phase(self.text(), line);
+        let found = probe.and_then(|text| self.findings(&text));
+        found.is_some_and(|found| found.is_empty())
     }
 
     /// Whether the trap of a line is what stops a text.

@@ -267,10 +267,7 @@ impl Verdict {
         name: &str,
         explained: &[(&str, &'static str)],
     ) -> Verdict {
-        if fate == Fate::Wrong {
-            return Verdict::Open("wrong results without a word");
-        }
-        if mutant.kind == MutationKind::Order {
+        if mutant.kind == MutationKind::Order && fate != Fate::Wrong {
             if let Some(rule) = equivalence::by_rule(mutant, originals) {
                 return Verdict::ByRule(rule);
             }
@@ -281,6 +278,7 @@ impl Verdict {
         let listed = explained.iter().find(|(pattern, _)| matches(pattern, name));
         match listed {
             Some((_, reason)) => Verdict::Explained(reason),
+            None if fate == Fate::Wrong => Verdict::Open("wrong results without a word"),
             None => Verdict::Open("no difference"),
         }
     }

@@ -70,6 +70,23 @@ pub(crate) fn trapped(text: &str, line: usize) -> Option<String> {
     Some(lines.join("\n") + "\n")
 }
 
+/// The text with a trap before a wait, which is for a phase of parity zero. None where the parity is not in
+/// a register. A wait for parity one passes at once as long as no phase is over.
+pub(crate) fn trapped_in_even_phase(text: &str, line: usize) -> Option<String> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let whole = lines.get_mut(line.checked_sub(1)?)?;
+    let wait = instruction(whole).filter(|one| !one.is_guarded())?;
+    let parity = wait.rest.split(',').nth(2)?.trim().trim_end_matches(';');
+    if !wait.opcode.contains("parity") || !parity.starts_with('%') {
+        return None;
+    }
+    let with = format!(
+        "{{ .reg .pred %heist_p; setp.eq.u32 %heist_p, {parity}, 0; @%heist_p trap; }} {whole}"
+    );
+    *whole = &with;
+    Some(lines.join("\n") + "\n")
+}
+
 /// The text without the block's barriers above a line.
 pub(crate) fn without_barriers_above(text: &str, line: usize) -> String {
     let lines = text.lines().enumerate().map(|(at, whole)| {
@@ -205,6 +222,15 @@ mod tests {
             raced_to(&text, 2).unwrap().matches("trap;").count()
         };
         assert_eq!((traps(load), traps(store)), (1, 2));
+    }
+
+    #[test]
+    fn a_wait_is_probed_by_its_parity() {
+        let text = "    mbarrier.try_wait.parity.shared::cta.b64 %p, [%b+8], %r;\n";
+        let probe = trapped_in_even_phase(text, 1).unwrap();
+        assert!(probe.contains("setp.eq.u32 %heist_p, %r, 0;") && probe.lines().count() == 1);
+        assert_eq!(trapped_in_even_phase(&text.replace("%r", "1"), 1), None);
+        assert_eq!(trapped_in_even_phase(&text.replace(".parity", ""), 1), None);
     }
 
     #[test]
