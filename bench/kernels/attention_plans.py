@@ -25,6 +25,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 CUDA = ctypes.CDLL("libcuda.so.1")
 SHARED_ATTRIBUTE = 8
+OVERLAPPING_ATTRIBUTE = 6
 ELEMENTS = {"f16": 6, "bf16": 9, "u8": 0}
 SWIZZLES = {"none": 0, "32": 1, "64": 2, "128": 3}
 PROMOTIONS = {"none": 0, "64": 1, "128": 2, "256": 3}
@@ -35,6 +36,34 @@ def check(code, what):
         name = ctypes.c_char_p()
         CUDA.cuGetErrorString(code, ctypes.byref(name))
         raise RuntimeError(f"{what}: {name.value.decode() if name.value else code}")
+
+
+class Attribute(ctypes.Structure):
+    """An attribute of a launch: its number, and a value of 64 bytes."""
+
+    _fields_ = [("number", ctypes.c_uint64), ("value", ctypes.c_uint32 * 16)]
+
+
+class Config(ctypes.Structure):
+    """What `cuLaunchKernelEx` takes besides the kernel and its parameters."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(Attribute)),
+        ("count", ctypes.c_uint),
+    ]
+
+
+def launch(handle, step, pointers, stream):
+    """Puts a step into a stream; one that waits by itself may begin before the one before it has ended."""
+    attribute = Attribute(OVERLAPPING_ATTRIBUTE, (ctypes.c_uint32 * 16)(1))
+    grid, block = ((ctypes.c_uint * 3)(*step[name]) for name in ("grid", "block"))
+    count = 1 if step["overlaps"] else 0
+    config = Config(grid, block, step["shared"], stream, ctypes.pointer(attribute), count)
+    return CUDA.cuLaunchKernelEx(ctypes.byref(config), handle, pointers, None)
 
 
 def assemble(directory, files, arch):
@@ -131,14 +160,9 @@ class Arm:
         return ctypes.addressof(value)
 
     def __call__(self):
-        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        stream = torch.cuda.current_stream().cuda_stream
         for handle, step, pointers in self.steps:
-            check(
-                CUDA.cuLaunchKernel(
-                    handle, *step["grid"], *step["block"], step["shared"], stream, pointers, None
-                ),
-                step["entry"],
-            )
+            check(launch(handle, step, pointers, stream), step["entry"])
 
 
 def tiny_scales(problem):
@@ -271,6 +295,18 @@ def with_promotions(arms, promotions):
             yield other
 
 
+def with_whole_launches(arms):
+    """Each plan, and where it may overlap the launch before it, the same without."""
+    for arm in arms:
+        yield arm
+        if any(step["overlaps"] for step in arm["steps"]):
+            other = json.loads(json.dumps(arm))
+            other["name"] += " apart"
+            for step in other["steps"]:
+                step["overlaps"] = False
+            yield other
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("directory")
@@ -279,6 +315,7 @@ def main():
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--chosen", action="store_true", help="without what was tried besides")
     parser.add_argument("--l2", default="", help="promotions to try besides a map's own: none,64,128")
+    parser.add_argument("--apart", action="store_true", help="launches that may overlap the one before also without")
     options = parser.parse_args()
     problems = json.load(open(os.path.join(options.directory, "plans.json")))
     problems = [p for p in problems if options.only in p["set"] + " " + p["name"]]
@@ -321,7 +358,8 @@ def main():
                 graphs[name], notes[name] = graph_of(work, calls), f"error {error:.1e}"
             except RuntimeError as failure:
                 print(f"  {name}: {str(failure).splitlines()[0]}")
-        for arm in with_promotions(problem["arms"], options.l2):
+        tried = with_promotions(problem["arms"], options.l2)
+        for arm in with_whole_launches(tried) if options.apart else tried:
             name = arm["name"]
             told = [made[step["ptx"]] for step in arm["steps"]]
             if any(registers is None for registers, _ in told):

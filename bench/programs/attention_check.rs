@@ -1,7 +1,7 @@
 //! Runs the cases of attention on the GPU and compares each with softmax in f64.
 //!
 //! ```text
-//! cargo run --release -p heist-bench --bin attention_check [-- --small|--large|--warpgroups|--latent] [--processes N]
+//! cargo run --release -p heist-bench --bin attention_check [-- --small|--large|--warpgroups|--latent] [--processes N] [--only TEXT]
 //! ```
 //!
 //! With `--small` every ninth of the small cases: few enough for the tools of
@@ -9,7 +9,7 @@
 //! for: there some rows of every head are compared, and every element is looked
 //! at for what no result can be. With `--warpgroups` all small cases of the kernel on
 //! warpgroups, which a sanitizer takes a minute for, with `--latent` those of keys and values that are one row. With `--processes` that many processes share
-//! the cases, for the driver assembles one kernel at a time in each.
+//! the cases, for the driver assembles one kernel at a time in each. With `--only TEXT` those whose names contain it.
 
 use heist_builder::Arch;
 use heist_gpu::{Gpu, PtxText, RunOptions};
@@ -27,6 +27,8 @@ struct Asked {
     processes: usize,
     /// Which of the processes this is.
     part: usize,
+    /// What the names of cases contain.
+    only: String,
 }
 
 fn asked() -> Result<Asked, Failure> {
@@ -35,9 +37,14 @@ fn asked() -> Result<Asked, Failure> {
         every: 1,
         processes: 1,
         part: 0,
+        only: String::new(),
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
+        if word == "--only" {
+            asked.only = words.next().unwrap_or_default();
+            continue;
+        }
         let mut number = || -> Result<usize, Failure> {
             let text = words.next().unwrap_or_default();
             let number = text.parse();
@@ -132,6 +139,7 @@ fn main() -> Result<(), Failure> {
         let all = cases(topic, target);
         let mine: Vec<&Case> = all
             .iter()
+            .filter(|case| case.to_string().contains(&asked.only))
             .step_by(asked.every)
             .skip(asked.part.saturating_sub(1))
             .step_by(asked.processes)

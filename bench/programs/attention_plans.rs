@@ -260,6 +260,7 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
     let mut arms = vec![chosen(&problem)];
     let own = WarpgroupShape {
         shared: false,
+        cluster: 1,
         ..warpgroup_shape(&problem, H200)
     };
     let wide = WarpgroupShape {
@@ -314,6 +315,44 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
             };
             let name = ["", "", "by two,", "by three,", "by four,"][groups as usize];
             shapes.push((name, staying(&problem, shared, 1, H200)));
+        }
+    }
+    // And by the blocks of a cluster.
+    if u64::from(length.div_ceil(64)) * u64::from(heads * batch) <= 132 {
+        let parts = match dim {
+            ..=64 => &[
+                (2, 1, 64, 2),
+                (2, 1, 128, 2),
+                (4, 1, 64, 2),
+                (4, 1, 128, 2),
+                (2, 2, 64, 1),
+                (2, 2, 128, 1),
+                (2, 4, 64, 1),
+            ][..],
+            _ => &[
+                (2, 1, 64, 2),
+                (2, 1, 128, 2),
+                (4, 1, 64, 2),
+                (2, 2, 64, 1),
+                (4, 2, 64, 1),
+            ],
+        };
+        for &(cluster, groups, keys, resident) in parts {
+            let shape = WarpgroupShape {
+                groups,
+                keys,
+                cluster,
+                shared: groups > 1,
+                ..own
+            };
+            let name = match (cluster, groups) {
+                (2, 1) => "cluster of two,",
+                (4, 1) => "cluster of four,",
+                (2, 2) => "two blocks by two,",
+                (2, _) => "two blocks by four,",
+                _ => "four blocks by two,",
+            };
+            shapes.push((name, staying(&problem, shape, resident, H200)));
         }
     }
     for (name, shape) in shapes {
@@ -576,6 +615,7 @@ fn describe(
         steps.push(json!({
             "ptx": file, "entry": step.entry, "grid": [grid.x, grid.y, grid.z],
             "block": [block.x, block.y, block.z], "shared": step.launch.dynamic_shared,
+            "overlaps": step.overlaps,
             "params": step.params.iter().map(parameter).collect::<Vec<_>>(),
         }));
     }

@@ -156,6 +156,8 @@ pub(crate) struct Recorder {
     pub(crate) version: Cell<Version>,
     pub(crate) features: RefCell<Vec<Feature>>,
     pub(crate) named_barriers: Cell<u32>,
+    /// Barriers that are initialised together: where each is, and its arrivals.
+    pub(crate) uninitialised: RefCell<Option<Vec<(Opnd, u32)>>>,
     pub(crate) max_registers: Cell<Option<u32>>,
     /// Whether loop-invariant arithmetic is hoisted.
     pub(crate) hoists: Cell<bool>,
@@ -193,6 +195,7 @@ impl Recorder {
             version: Cell::new(arch.min_ptx()),
             features: RefCell::default(),
             named_barriers: Cell::new(1),
+            uninitialised: RefCell::default(),
             max_registers: Cell::new(None),
             hoists: Cell::new(true),
             clc_requests: Cell::new(0),

@@ -77,15 +77,27 @@ impl<'k> Kernel<'k> {
                 arrivals: spec.arrivals,
             }
         });
+        let each = |ring: &Mbarriers<'k>| {
+            let (base, arrivals) = (ring.base, ring.arrivals);
+            (0..ring.count).map(move |index| (base.at(index).operand(), arrivals))
+        };
+        let all: Vec<_> = rings.iter().flat_map(each).collect();
+        if let Some(later) = self.rec.uninitialised.borrow_mut().as_mut() {
+            later.extend(all);
+            return rings;
+        }
+        self.initialise(all);
+        rings
+    }
+
+    /// Initialises barriers in thread 0, and synchronises.
+    #[track_caller]
+    fn initialise(&self, all: Vec<(Opnd, u32)>) {
         self.comment("initialise the barriers");
         self.if_(self.thread_index().eq(0), || {
-            for ring in &rings {
-                for index in 0..ring.count {
-                    self.effect(
-                        "mbarrier.init.shared.b64",
-                        vec![ring.base.at(index).operand(), number(ring.arrivals.into())],
-                    );
-                }
+            for (at, arrivals) in all.clone() {
+                let arrivals = number(arrivals.into());
+                self.effect("mbarrier.init.shared.b64", vec![at, arrivals]);
             }
             if self.has(Feature::MbarrierTransactions) {
                 self.require(Feature::MbarrierTransactions);
@@ -93,7 +105,29 @@ impl<'k> Kernel<'k> {
             }
         });
         self.cluster_sync();
-        rings
+    }
+
+    /// The barriers that `make` makes, of rings too, are initialised together behind it: the block
+    /// synchronises once, not once for each. Inside of `make` they are only made, not used.
+    ///
+    /// ```
+    /// # use heist_builder::*;
+    /// # kernel_params! { pub struct No {} }
+    /// # KernelSpec::<No>::new("k").build(Arch::SM_80, |k, _| {
+    /// let (one, other) = k.barriers_together(|| (k.mbarrier("one", 1), k.mbarrier("other", 2)));
+    /// one.arrive();
+    /// # }).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn barriers_together<R>(&self, make: impl FnOnce() -> R) -> R {
+        if self.rec.uninitialised.borrow().is_some() {
+            return make();
+        }
+        *self.rec.uninitialised.borrow_mut() = Some(Vec::new());
+        let made = make();
+        let all = self.rec.uninitialised.borrow_mut().take();
+        self.initialise(all.unwrap_or_default());
+        made
     }
 
     /// One barrier, initialised as in [`Kernel::mbarriers`].

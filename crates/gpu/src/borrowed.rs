@@ -92,7 +92,8 @@ impl ReadyLaunch {
         &self.kernel
     }
 
-    /// The same, allowed to start before the kernel before it has ended.
+    /// The same, allowed to start before the kernel before it has ended, in a graph that is captured above
+    /// all: where a launch is a graph of one kernel, it begins when the kernel before has ended.
     #[must_use]
     pub fn programmatic(mut self) -> ReadyLaunch {
         self.programmatic = true;
@@ -143,11 +144,7 @@ impl ReadyLaunch {
             offsets,
         };
         let launched = gpu.visit(|| {
-            let by_graph = match self.programmatic {
-                true => None,
-                false => self.again.launch(kernel, stream),
-            };
-            by_graph.unwrap_or_else(|| {
+            self.again.launch(kernel, stream).unwrap_or_else(|| {
                 let stream = raw::borrowed_stream(stream.0);
                 raw::launch_packed(function, launch, attributes, parameters, offsets, stream)
             })

@@ -6,7 +6,7 @@
 //! binds that to the buffers' names instead.
 
 use crate::error::KernelError;
-use heist_builder::{BuiltKernel, KernelParams};
+use heist_builder::{BuiltKernel, Feature, KernelParams};
 use heist_launch::{Arg, Arguments, Buffer, BufferRef, Launch, NamedBuffer, Outcome, Role};
 use heist_ptx::Module;
 use heist_sched::{Plan, Readout, TiledKernel};
@@ -34,6 +34,8 @@ pub struct Step {
     pub params: Vec<Arg>,
     /// How the scheduler's records are read, for a kernel that is scheduled.
     pub readout: Option<Readout>,
+    /// Whether it waits by itself for the launch before it, and so may begin before that has ended.
+    pub overlaps: bool,
 }
 
 /// Launches in order, over buffers that they share.
@@ -58,6 +60,7 @@ impl Step {
             launch: plan.launch,
             params: kernel.arguments(plan, own).params,
             readout: Some(kernel.readout(plan)),
+            overlaps: overlaps(&kernel.built),
         }
     }
 
@@ -78,6 +81,7 @@ impl Step {
             launch,
             params: A::arguments(own),
             readout: None,
+            overlaps: overlaps(kernel),
         }
     }
 
@@ -85,6 +89,12 @@ impl Step {
     pub fn ptx(&self) -> String {
         heist_ptx::print(&self.module)
     }
+}
+
+/// Whether a kernel waits by itself for the launch before it.
+fn overlaps<A>(kernel: &BuiltKernel<A>) -> bool {
+    let features = &kernel.contents.features;
+    features.contains(&Feature::GridDependency)
 }
 
 /// A parameter that points to a buffer of the job.

@@ -169,7 +169,10 @@ impl Ops {
                 for (index, step) in plan.steps.iter().enumerate() {
                     let text = PtxText::from_module(step.entry.clone(), &step.module);
                     let program = gpu.load(&text, &JitOptions::default())?;
-                    let ready = Arc::new(program.kernel(&step.entry)?).ready(&step.launch)?;
+                    let mut ready = Arc::new(program.kernel(&step.entry)?).ready(&step.launch)?;
+                    if step.overlaps {
+                        ready = ready.programmatic();
+                    }
                     let parameters =
                         Parameters::new(gpu, &ready, (index, step), &operands, &scratch)?;
                     launches.push((ready, parameters));

@@ -61,6 +61,7 @@ impl Tunable for Planted {
                 launch: Launch::new(NUMBERS / threads, threads).dynamic_shared(shared(candidate)),
                 params: vec![job::buffer("d"), Arg::scalar(0u32)],
                 readout: None,
+                overlaps: false,
             });
         Ok(Prepared {
             job,

@@ -54,7 +54,7 @@ pub(crate) fn merge<'k>(
 }
 
 /// Every sum of a tile, block by block.
-fn sums<'k>(tile: &WarpTile<'k>) -> Vec<Val<'k, f32>> {
+pub(crate) fn sums<'k>(tile: &WarpTile<'k>) -> Vec<Val<'k, f32>> {
     let (rows, cols) = tile.shape();
     (0..rows)
         .flat_map(|m| (0..cols).map(move |n| (m, n)))
@@ -64,7 +64,7 @@ fn sums<'k>(tile: &WarpTile<'k>) -> Vec<Val<'k, f32>> {
 }
 
 /// Adds the state and sums that `other` reads, in the order that [`merge`] wrote.
-fn absorb<'k>(
+pub(crate) fn absorb<'k>(
     softmax: &Softmax<'k>,
     results: &WarpTile<'k>,
     other: impl Fn(usize) -> Val<'k, f32>,

@@ -123,16 +123,28 @@ impl<'k> Rows<'k> {
     pub(super) fn of(
         sequence: Sequence<'k>,
         number: Val<'k, u32>,
-        (height, keys): (u32, u32),
+        shape: (u32, u32),
         mask: MaskArgs<'k>,
     ) -> Rows<'k> {
-        let (first, all) = (number * height, number.kernel().c(0));
-        let mask = TileMask::new(first, sequence.queries, sequence.keys, all, mask);
+        let all = number.kernel().c(0);
+        Rows::of_share(sequence, number, shape, mask, (all, 1))
+    }
+
+    /// The same with one of so many shares of the keys.
+    pub(super) fn of_share(
+        sequence: Sequence<'k>,
+        number: Val<'k, u32>,
+        (height, keys): (u32, u32),
+        mask: MaskArgs<'k>,
+        (share, shares): (Val<'k, u32>, u32),
+    ) -> Rows<'k> {
+        let first = number * height;
+        let mask = TileMask::new(first, sequence.queries, sequence.keys, share, mask);
         Rows {
             sequence,
             first,
             mask,
-            blocks: mask.blocks(height, keys, 1),
+            blocks: mask.blocks(height, keys, shares),
             done: None,
         }
     }

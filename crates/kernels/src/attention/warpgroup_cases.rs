@@ -131,6 +131,7 @@ impl Cases {
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
+        self.warpgroup_clusters();
         let lengths = vec![(5, 5), (0, 7), (130, 133), (1, 300), (140, 3), (17, 0)];
         let problem = Problem::ragged(lengths, 2, 64);
         let shape = staying(
@@ -145,6 +146,45 @@ impl Cases {
         });
         let shape = WarpgroupShape { stay, ..shape };
         self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+    }
+
+    /// Keys that the blocks of a cluster share: shares without keys, of one block of keys and of several,
+    /// with warpgroups that share a block's.
+    fn warpgroup_clusters(&mut self) {
+        for (index, (lengths, [cluster, groups, keys], dim)) in [
+            ((130, 300), [2, 1, 128], 64),
+            ((65, 70), [2, 1, 64], 128),
+            ((70, 500), [4, 1, 64], 64),
+            ((64, 260), [2, 2, 64], 64),
+            ((90, 129), [2, 1, 64], 96),
+            ((33, 1), [4, 1, 64], 64),
+            ((100, 600), [2, 2, 48], 96),
+            ((70, 515), [8, 1, 16], 64),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut problem = Problem::new(1, 2, 1, dim);
+            (problem.mask, problem.dtype) = (MASKS[index % 3], Dtype::ALL[index % 2]);
+            problem.output = [Output::Same, Output::F32][index / 2 % 2];
+            problem.layout = [Layout::Rows, Layout::Heads][index / 3 % 2];
+            problem.kv_heads = 1 + index as u32 % 2;
+            problem.lengths = Lengths::Same {
+                batch: 1,
+                queries: lengths.0,
+                keys: lengths.1,
+            };
+            let shape = WarpgroupShape {
+                groups,
+                keys,
+                cluster,
+                shared: groups > 1,
+                ..warpgroup_shape(&problem, self.target)
+            };
+            let resident = if groups > 1 { 1 } else { 2 };
+            let shape = staying(&problem, shape, resident, self.target);
+            self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
+        }
     }
 
     fn warpgroup_edges(&mut self) {

@@ -7,7 +7,7 @@ use super::combine::{Parts, by_last_block};
 use super::rows::Rows;
 use super::shape::{Combine, DecodeShape, PANEL, Spec, Storage, WARPS};
 use super::work::{Part, Work};
-use crate::attention::meeting::Meeting;
+use crate::attention::meeting::{Meeting, overlap};
 use crate::attention::params::Element;
 use crate::attention::problem::Layout;
 use crate::attention::score::Scores;
@@ -35,8 +35,13 @@ pub(super) fn emit<'k, T: Element, M: Element>(
     fill: &dyn Fn(&Part<'k>, &SharedTile<'k, M>),
     on_stage: OnStage<'_, 'k, M>,
 ) {
-    let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), WARPS);
-    let meeting = Meeting::of(k, "met", 1, WARPS, &k.c(0));
+    let (ring, meeting) = k.barriers_together(|| {
+        let ring = k.bulk_pipeline_of(shape.stages, shape.stage(), WARPS);
+        (ring, Meeting::of(k, "met", 1, WARPS, &k.c(0)))
+    });
+    if shape.overlaps(scores.scoring) {
+        overlap(k);
+    }
     let queries = k.tile(TileSpec::<M>::new(
         "q",
         shape.rows(),

@@ -64,7 +64,7 @@ pub(super) fn fill_queries<'k, T: Element>(
             k.if_(row.lt(rows), || {
                 let from = part.query(args, row);
                 let from = args.q.cast::<T>().at(from).at(chunk * 8).cast::<u32>();
-                for (word, value) in words.iter().zip(from.load_vec_readonly::<4>()) {
+                for (word, value) in words.iter().zip(from.load_vec::<4>()) {
                     word.set(value);
                 }
             });
@@ -117,7 +117,7 @@ impl<'k, T: Element> Rows<'k, T> {
             })
         };
         let rules = |m: u32| Some([rule(16 * m)?, rule(16 * m + 8)?]);
-        let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.kv_head).load_readonly();
+        let of_head = |scales: Ptr<'k, Global, f32>| scales.at(part.kv_head).load();
         let (scale, value_scale) = match shape.cache {
             Cache::Same | Cache::Latent => (args.scale, None),
             Cache::E4m3 => (

@@ -1,6 +1,7 @@
 //! The tiles of a decoding kernel, and what a block has for them.
 
 use crate::KernelError;
+use crate::attention::score::Scoring;
 use crate::attention::{Cache, Layout, MaskKind, Output, Weights};
 use heist_builder::{TileLayout, TileSpec, f16};
 use std::fmt;
@@ -237,6 +238,12 @@ impl DecodeShape {
     pub(super) fn appends(&self) -> bool {
         self.append
             .is_some_and(|append| append.by == Appender::Tile)
+    }
+
+    /// Whether a launch may begin before the one before it has ended: nothing is read by loads that
+    /// must not see other kernels' writes.
+    pub(super) fn overlaps(&self, scoring: &Scoring) -> bool {
+        !self.ragged() && self.append.is_none() && scoring.is_plain()
     }
 
     /// Pieces of 16 bytes that a row of keys has.

@@ -7,6 +7,7 @@ use super::{DecodeArgs, append, block, combine, heuristics, latent, tiny};
 use crate::attention::append::NEW;
 use crate::attention::cache::Cache;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
+use crate::attention::meeting::overlap;
 use crate::attention::params::Element;
 use crate::attention::problem::{Dtype, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
@@ -88,6 +89,9 @@ fn build_combine<P: Parameters<DecodeArgs>>(
         .build(arch, |k, args| {
             let (args, tables) = P::parts(args);
             let scores = Scores { scoring, tables };
+            if shape.overlaps(scoring) {
+                overlap(k);
+            }
             match dtype {
                 Dtype::F16 => combine::emit::<f16>(k, &shape, &args, &scores),
                 Dtype::Bf16 => combine::emit::<bf16>(k, &shape, &args, &scores),

@@ -4,6 +4,7 @@
 use super::WarpgroupArgs;
 use super::group::Work;
 use super::list::entry;
+use super::parts::Parts;
 use super::shape::{PIECE, WarpgroupShape};
 use crate::attention::mask::{Blocks, MaskArgs};
 use crate::attention::meeting::Meeting;
@@ -51,6 +52,8 @@ pub(super) struct Ends<'p, 'k> {
     all: Option<Meeting<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
+    /// What others have of the same rows, where they are in other blocks.
+    parts: Option<Parts<'k>>,
     /// How a tile is left half done, where it can be.
     pause: Option<Pause<'k>>,
     /// What a model adds.
@@ -75,7 +78,8 @@ impl<'p, 'k> Ends<'p, 'k> {
             values: rings.values.consumer(),
             group,
             own: Meeting::of(k, "met", shape.groups, 4, &group),
-            all: (shape.ragged || shape.shared)
+            parts: (shape.cluster > 1).then(|| Parts::new(k, &shape)),
+            all: (shape.ragged || shape.shared && shape.cluster == 1)
                 .then(|| Meeting::of(k, "all_met", 1, 4 * shape.groups, &k.c(0))),
             turns: shape
                 .turns
@@ -103,6 +107,11 @@ impl<'p, 'k> Ends<'p, 'k> {
             table: args.q_starts,
         };
         let each = |body: &dyn Fn(&Position<'k>, &Rows<'k>)| {
+            if self.shape.cluster > 1 {
+                let index = k.cluster_position().x;
+                let tile = HeaviestFirst { heads: 1 }.emit(&k, index, &extent);
+                return self.each_tile(args, &tile, None, |rows| body(&tile, rows));
+            }
             let forth = k.var(true);
             k.for_step(0u32, args.count, blocks, |first| {
                 let place = forth.get().select(block, blocks - 1 - block);
@@ -208,6 +217,18 @@ impl<'p, 'k> Ends<'p, 'k> {
             // All of the warpgroup's products have read them.
             self.own.meet();
             let store = || work.store(args, tile, rows, self.scores.sink(tile.y), &queries);
+            if let Some(parts) = &self.parts {
+                let number = k.cluster_rank() * self.shape.groups + self.group;
+                k.if_else(
+                    number.eq(0),
+                    || {
+                        work.absorb(parts);
+                        store();
+                    },
+                    || work.send(parts, number - 1),
+                );
+                return k.fence_async_shared();
+            }
             match (&self.pause, &self.all) {
                 (Some(pause), _) => k.if_else(pause.left(), || work.save(pause.room()), store),
                 (None, Some(all)) if self.shape.shared => {
@@ -241,7 +262,8 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         let shape = (height, self.shape.width());
         let one = |number: Val<'k, u32>| {
-            let mut rows = Rows::of(sequence, number, shape, mask);
+            let share = (k.cluster_rank(), self.shape.cluster);
+            let mut rows = Rows::of_share(sequence, number, shape, mask, share);
             if self.shape.seen {
                 let line = tile.z * args.line_batch + tile.y * args.line_head + number;
                 rows = rows.listed(args.lines.at(line.mul_wide(args.line)), self.shape.keys);

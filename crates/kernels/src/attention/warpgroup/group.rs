@@ -2,8 +2,9 @@
 //! results.
 
 use super::WarpgroupArgs;
+use super::parts::Parts;
 use super::shape::{GROUP_ROWS, WarpgroupShape};
-use crate::attention::epilogue::{MergeShape, merge};
+use crate::attention::epilogue::{MergeShape, absorb, merge, sums};
 use crate::attention::mask::{KeyRange, hide_masked};
 use crate::attention::panels::{PANEL, Rows};
 use crate::attention::params::Element;
@@ -184,6 +185,20 @@ impl<'k, T: Element> Work<'k, T> {
         };
         let results = self.results.settled(0);
         merge(&self.k, shape, self.k.warp(), &self.softmax, &results, meet);
+    }
+
+    /// Sends what this warpgroup has to the cluster's first one.
+    pub(super) fn send(&self, parts: &Parts<'k>, part: Val<'k, u32>) {
+        let rows = self.softmax.rows.iter().flatten();
+        let state = rows.flat_map(|row| [row.level.get(), row.sum.get()]);
+        let results = self.results.settled(0);
+        parts.send(part, &state.chain(sums(&results)).collect::<Vec<_>>());
+    }
+
+    /// Adds what all others have sent, in their order: the same bits in every run.
+    pub(super) fn absorb(&self, parts: &Parts<'k>) {
+        let results = self.results.settled(0);
+        parts.each(|word| absorb(&self.softmax, &results, word));
     }
 
     /// What a thread keeps of a tile that is left half done.

@@ -43,6 +43,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         value_dim: problem.value_dim(),
         groups,
         shared: false,
+        cluster: 1,
         keys,
         stages: 2,
         strip: strip(problem, 64 * groups, keys, target),
@@ -429,7 +430,7 @@ pub fn staying(
     let shape = WarpgroupShape {
         strip: match problem.mask {
             // A list is in order, and evens out by itself; so does a block for each tile.
-            Mask::Causal if shape.listed.is_none() && waits => 2,
+            Mask::Causal if shape.listed.is_none() && shape.cluster == 1 && waits => 2,
             _ => 1,
         },
         ..shape

@@ -11,6 +11,7 @@ mod block;
 mod group;
 mod heuristics;
 mod list;
+mod parts;
 mod seen;
 mod shape;
 mod variant;

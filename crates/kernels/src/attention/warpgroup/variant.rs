@@ -7,6 +7,7 @@ use super::list::{self, ListArgs, TileList};
 use super::seen::{self, Lines};
 use super::shape::WarpgroupShape;
 use crate::attention::kernel::{Strides, buffers, contents, log_sum_strides, window};
+use crate::attention::meeting::overlap;
 use crate::attention::panels::PANEL;
 use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
@@ -30,19 +31,30 @@ fn build_staying<P: Parameters<WarpgroupArgs>>(
     scoring: &Scoring,
     arch: Arch,
 ) -> Result<BuiltKernel<P>, BuildError> {
-    KernelSpec::<P>::new("attention_wgmma")
+    let mut spec = KernelSpec::<P>::new("attention_wgmma")
         .block(shape.threads())
-        .min_blocks(shape.resident())
-        .build(arch, |k, args| {
-            let (args, tables) = P::parts(args);
-            let rings = Rings::new(k, &shape);
-            let ends = Ends::new(k, shape, Scores { scoring, tables }, &rings, None);
-            match dtype {
-                Dtype::F16 => ends.stay::<f16>(&args),
-                Dtype::Bf16 => ends.stay::<bf16>(&args),
-            }
-            ends.finish();
-        })
+        .min_blocks(shape.resident());
+    if shape.cluster > 1 {
+        spec = spec.cluster([shape.cluster, 1, 1]);
+    }
+    spec.build(arch, |k, args| {
+        let (args, tables) = P::parts(args);
+        let scores = Scores { scoring, tables };
+        let mut rings = None;
+        let room = &mut rings;
+        let ends = k.barriers_together(move || {
+            let rings = room.insert(Rings::new(k, &shape));
+            Ends::new(k, shape, scores, rings, None)
+        });
+        if shape.overlaps(scoring) {
+            overlap(k);
+        }
+        match dtype {
+            Dtype::F16 => ends.stay::<f16>(&args),
+            Dtype::Bf16 => ends.stay::<bf16>(&args),
+        }
+        ends.finish();
+    })
 }
 
 fn build<P: Parameters<WarpgroupArgs>>(
@@ -326,7 +338,10 @@ fn step<P: Parameters<WarpgroupArgs>>(
     Ok(match shape.stay {
         Some(stay) => {
             let kernel = build_staying::<P>(shape, problem.dtype, scoring, target.arch)?;
-            let blocks = strips.count().min(stay.blocks.into()) as u32;
+            let blocks = match shape.cluster {
+                1 => strips.count().min(stay.blocks.into()) as u32,
+                cluster => strips.count() as u32 * cluster,
+            };
             Step::plain(&kernel, blocks, args)
         }
         None => {
