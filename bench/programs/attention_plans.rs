@@ -260,7 +260,7 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
     let mut arms = vec![chosen(&problem)];
     let own = WarpgroupShape {
         shared: false,
-        cluster: 1,
+        paired: false,
         ..warpgroup_shape(&problem, H200)
     };
     let wide = WarpgroupShape {
@@ -317,43 +317,19 @@ fn short(batch: u32, heads: u32, length: u32, dim: u32, mask: Mask, dtype: Dtype
             shapes.push((name, staying(&problem, shared, 1, H200)));
         }
     }
-    // And by the blocks of a cluster.
+    // And by two blocks.
     if u64::from(length.div_ceil(64)) * u64::from(heads * batch) <= 132 {
-        let parts = match dim {
-            ..=64 => &[
-                (2, 1, 64, 2),
-                (2, 1, 128, 2),
-                (4, 1, 64, 2),
-                (4, 1, 128, 2),
-                (2, 2, 64, 1),
-                (2, 2, 128, 1),
-                (2, 4, 64, 1),
-            ][..],
-            _ => &[
-                (2, 1, 64, 2),
-                (2, 1, 128, 2),
-                (4, 1, 64, 2),
-                (2, 2, 64, 1),
-                (4, 2, 64, 1),
-            ],
-        };
-        for &(cluster, groups, keys, resident) in parts {
-            let shape = WarpgroupShape {
-                groups,
+        for keys in [64, 128] {
+            let pair = WarpgroupShape {
+                groups: 1,
                 keys,
-                cluster,
-                shared: groups > 1,
+                paired: true,
                 ..own
             };
-            let name = match (cluster, groups) {
-                (2, 1) => "cluster of two,",
-                (4, 1) => "cluster of four,",
-                (2, 2) => "two blocks by two,",
-                (2, _) => "two blocks by four,",
-                _ => "four blocks by two,",
-            };
-            shapes.push((name, staying(&problem, shape, resident, H200)));
+            shapes.push(("a pair", staying(&problem, pair, 2, H200)));
         }
+        let ladder = FAMILY.plan(Some("large"), &problem, H200);
+        arms.push(("ladder".into(), problem.clone(), ladder));
     }
     for (name, shape) in shapes {
         let schedule = Schedule::new(TileSource::Direct);
@@ -396,13 +372,21 @@ fn long_sets() -> Vec<Set> {
 fn few_sets() -> Vec<Set> {
     let shapes = [
         (1, 8, 128, 64),
+        (2, 8, 128, 64),
+        (8, 8, 128, 64),
         (1, 8, 256, 64),
+        (3, 8, 256, 64),
+        (1, 4, 1024, 64),
         (1, 8, 512, 64),
         (2, 8, 512, 64),
         (1, 8, 1024, 64),
         (1, 16, 768, 64),
         (2, 12, 320, 64),
+        (1, 8, 128, 128),
+        (4, 8, 128, 128),
         (1, 8, 256, 128),
+        (3, 8, 256, 128),
+        (1, 4, 1024, 128),
         (1, 8, 512, 128),
         (1, 16, 512, 128),
         (1, 8, 1024, 128),

@@ -54,7 +54,7 @@ pub(crate) fn merge<'k>(
 }
 
 /// Every sum of a tile, block by block.
-pub(crate) fn sums<'k>(tile: &WarpTile<'k>) -> Vec<Val<'k, f32>> {
+fn sums<'k>(tile: &WarpTile<'k>) -> Vec<Val<'k, f32>> {
     let (rows, cols) = tile.shape();
     (0..rows)
         .flat_map(|m| (0..cols).map(move |n| (m, n)))

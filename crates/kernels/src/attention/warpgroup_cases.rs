@@ -131,7 +131,7 @@ impl Cases {
             let shape = WarpgroupShape { stay, ..shape };
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
-        self.warpgroup_clusters();
+        self.warpgroup_pairs();
         let lengths = vec![(5, 5), (0, 7), (130, 133), (1, 300), (140, 3), (17, 0)];
         let problem = Problem::ragged(lengths, 2, 64);
         let shape = staying(
@@ -148,18 +148,15 @@ impl Cases {
         self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
     }
 
-    /// Keys that the blocks of a cluster share: shares without keys, of one block of keys and of several,
-    /// with warpgroups that share a block's.
-    fn warpgroup_clusters(&mut self) {
-        for (index, (lengths, [cluster, groups, keys], dim)) in [
-            ((130, 300), [2, 1, 128], 64),
-            ((65, 70), [2, 1, 64], 128),
-            ((70, 500), [4, 1, 64], 64),
-            ((64, 260), [2, 2, 64], 64),
-            ((90, 129), [2, 1, 64], 96),
-            ((33, 1), [4, 1, 64], 64),
-            ((100, 600), [2, 2, 48], 96),
-            ((70, 515), [8, 1, 16], 64),
+    /// Keys that two blocks share: shares without keys, of one block of keys and of several.
+    fn warpgroup_pairs(&mut self) {
+        for (index, (lengths, keys, dim)) in [
+            ((130, 300), 128, 64),
+            ((65, 70), 64, 128),
+            ((70, 500), 64, 64),
+            ((90, 129), 64, 96),
+            ((33, 1), 128, 64),
+            ((100, 600), 64, 128),
         ]
         .into_iter()
         .enumerate()
@@ -175,14 +172,12 @@ impl Cases {
                 keys: lengths.1,
             };
             let shape = WarpgroupShape {
-                groups,
+                groups: 1,
                 keys,
-                cluster,
-                shared: groups > 1,
+                paired: true,
                 ..warpgroup_shape(&problem, self.target)
             };
-            let resident = if groups > 1 { 1 } else { 2 };
-            let shape = staying(&problem, shape, resident, self.target);
+            let shape = staying(&problem, shape, 2, self.target);
             self.on_warpgroups(&problem, shape, Schedule::new(TileSource::Direct));
         }
     }

@@ -4,7 +4,7 @@
 use super::WarpgroupArgs;
 use super::group::Work;
 use super::list::entry;
-use super::parts::Parts;
+use super::pair::Pair;
 use super::shape::{PIECE, WarpgroupShape};
 use crate::attention::mask::{Blocks, MaskArgs};
 use crate::attention::meeting::Meeting;
@@ -52,8 +52,8 @@ pub(super) struct Ends<'p, 'k> {
     all: Option<Meeting<'k>>,
     /// Where one warpgroup waits for its turn, and the other says that it comes.
     turns: Option<[NamedBarrier<'k>; 2]>,
-    /// What others have of the same rows, where they are in other blocks.
-    parts: Option<Parts<'k>>,
+    /// The other block with the same rows, where there is one.
+    pair: Option<Pair<'k>>,
     /// How a tile is left half done, where it can be.
     pause: Option<Pause<'k>>,
     /// What a model adds.
@@ -78,8 +78,8 @@ impl<'p, 'k> Ends<'p, 'k> {
             values: rings.values.consumer(),
             group,
             own: Meeting::of(k, "met", shape.groups, 4, &group),
-            parts: (shape.cluster > 1).then(|| Parts::new(k, &shape)),
-            all: (shape.ragged || shape.shared && shape.cluster == 1)
+            pair: shape.paired.then(|| Pair::new(k, &shape)),
+            all: (shape.ragged || shape.shared)
                 .then(|| Meeting::of(k, "all_met", 1, 4 * shape.groups, &k.c(0))),
             turns: shape
                 .turns
@@ -107,7 +107,7 @@ impl<'p, 'k> Ends<'p, 'k> {
             table: args.q_starts,
         };
         let each = |body: &dyn Fn(&Position<'k>, &Rows<'k>)| {
-            if self.shape.cluster > 1 {
+            if self.shape.paired {
                 let index = k.cluster_position().x;
                 let tile = HeaviestFirst { heads: 1 }.emit(&k, index, &extent);
                 return self.each_tile(args, &tile, None, |rows| body(&tile, rows));
@@ -216,19 +216,9 @@ impl<'p, 'k> Ends<'p, 'k> {
             });
             // All of the warpgroup's products have read them.
             self.own.meet();
-            let store = || work.store(args, tile, rows, self.scores.sink(tile.y), &queries);
-            if let Some(parts) = &self.parts {
-                let number = k.cluster_rank() * self.shape.groups + self.group;
-                k.if_else(
-                    number.eq(0),
-                    || {
-                        work.absorb(parts);
-                        store();
-                    },
-                    || work.send(parts, number - 1),
-                );
-                return k.fence_async_shared();
-            }
+            let half = self.pair.as_ref().map(|pair| work.exchange(pair));
+            let sink = self.scores.sink(tile.y);
+            let store = || work.store(args, (tile, rows), sink, &queries, half.as_ref());
             match (&self.pause, &self.all) {
                 (Some(pause), _) => k.if_else(pause.left(), || work.save(pause.room()), store),
                 (None, Some(all)) if self.shape.shared => {
@@ -262,7 +252,7 @@ impl<'p, 'k> Ends<'p, 'k> {
         };
         let shape = (height, self.shape.width());
         let one = |number: Val<'k, u32>| {
-            let share = (k.cluster_rank(), self.shape.cluster);
+            let share = (k.cluster_rank(), k.cluster_size());
             let mut rows = Rows::of_share(sequence, number, shape, mask, share);
             if self.shape.seen {
                 let line = tile.z * args.line_batch + tile.y * args.line_head + number;

@@ -2,9 +2,9 @@
 //! results.
 
 use super::WarpgroupArgs;
-use super::parts::Parts;
+use super::pair::Pair;
 use super::shape::{GROUP_ROWS, WarpgroupShape};
-use crate::attention::epilogue::{MergeShape, absorb, merge, sums};
+use crate::attention::epilogue::{MergeShape, absorb, merge};
 use crate::attention::mask::{KeyRange, hide_masked};
 use crate::attention::panels::{PANEL, Rows};
 use crate::attention::params::Element;
@@ -187,18 +187,28 @@ impl<'k, T: Element> Work<'k, T> {
         merge(&self.k, shape, self.k.warp(), &self.softmax, &results, meet);
     }
 
-    /// Sends what this warpgroup has to the cluster's first one.
-    pub(super) fn send(&self, parts: &Parts<'k>, part: Val<'k, u32>) {
+    /// What both blocks of a pair have of this one's half of the columns: the left half of the first
+    /// block, the right half of the other.
+    pub(super) fn exchange(&self, pair: &Pair<'k>) -> WarpTile<'k> {
+        let (k, half) = (self.k, self.shape.value_dim as usize / 16);
+        let (results, kept) = (self.results.settled(0), WarpTile::zero(&self.k, 1, half));
         let rows = self.softmax.rows.iter().flatten();
-        let state = rows.flat_map(|row| [row.level.get(), row.sum.get()]);
-        let results = self.results.settled(0);
-        parts.send(part, &state.chain(sums(&results)).collect::<Vec<_>>());
-    }
-
-    /// Adds what all others have sent, in their order: the same bits in every run.
-    pub(super) fn absorb(&self, parts: &Parts<'k>) {
-        let results = self.results.settled(0);
-        parts.each(|word| absorb(&self.softmax, &results, word));
+        let mut sent: Vec<_> = rows
+            .flat_map(|row| [row.level.get(), row.sum.get()])
+            .collect();
+        let first = k.cluster_rank().eq(0);
+        for col in 0..half {
+            let both = [col, col + half].map(|col| results.block(0, col));
+            let ([Some(left), Some(right)], Some(own)) = (both, kept.block(0, col)) else {
+                continue;
+            };
+            let (left, right) = (left.get(), right.get());
+            own.set([0, 1, 2, 3].map(|at| first.select(left[at], right[at])));
+            sent.extend([0, 1, 2, 3].map(|at| first.select(right[at], left[at])));
+        }
+        let other = pair.exchange(&sent);
+        absorb(&self.softmax, &kept, |word| other[word]);
+        kept
     }
 
     /// What a thread keeps of a tile that is left half done.
@@ -232,40 +242,48 @@ impl<'k, T: Element> Work<'k, T> {
     }
 
     /// Writes results and log-sum-exps. `stage` is shared memory with this
-    /// warpgroup's rows, which nothing reads any more.
+    /// warpgroup's rows, which nothing reads any more; `half` are the results of a block of a pair.
     pub(super) fn store(
         &self,
         args: &WarpgroupArgs<On<'k>>,
-        tile: &Position<'k>,
-        rows: &Rows<'k>,
+        (tile, rows): (&Position<'k>, &Rows<'k>),
         sink: Option<Val<'k, f32>>,
         stage: &heist_builder::SharedTile<'k, T>,
+        half: Option<&WarpTile<'k>>,
     ) {
         let k = self.k;
         k.comment("normalise and store");
         self.softmax.finish();
-        let results = self.results.settled(0);
+        let whole = half.is_none().then(|| self.results.settled(0));
+        let Some(results) = half.or(whole.as_ref()) else {
+            return;
+        };
+        let width = results.shape().1 as u32 * 8;
+        let first_col = k.cluster_rank() * width;
         if let Some(sink) = sink {
-            self.softmax.add_sinks(&results, |_, _| sink);
+            self.softmax.add_sinks(results, |_, _| sink);
         }
         let own = self.row + ((k.warp() & 3) << 4);
         let (first, inside) = (rows.sequence.q_start + rows.first, rows.mask.rows);
         let line = tile.z * args.lse_batch + tile.y * args.lse_head + first;
         for (at, row) in self.softmax.rows.iter().flatten().enumerate() {
             let number = own + Accumulator::row(&k) + 8 * at as u32;
-            k.if_(number.lt(inside) & (k.lane() & 3).eq(0), || {
-                args.lse.at(line + number).store(row.log_sum());
-            });
+            k.if_(
+                number.lt(inside) & (k.lane() & 3).eq(0) & first_col.eq(0),
+                || {
+                    args.lse.at(line + number).store(row.log_sum());
+                },
+            );
         }
         for rows in &self.softmax.rows {
-            scale_rows(&results, 0, rows.map(|row| row.normaliser()));
+            scale_rows(results, 0, rows.map(|row| row.normaliser()));
         }
         let out = tile.z.mul_wide(args.q_batch)
             + tile.y.mul_wide(args.q_head)
             + first.mul_wide(args.q_row);
         match self.shape.output {
             Output::F32 => {
-                let out = args.out.cast::<f32>().at(out);
+                let out = args.out.cast::<f32>().at(out).at(first_col);
                 results.each_pair(|row, col, pair| {
                     let row = own + row;
                     k.if_(row.lt(inside), || {
@@ -280,8 +298,8 @@ impl<'k, T: Element> Work<'k, T> {
                     at.cast::<T::Pair>().store(Val::pack_as::<T>(a, b));
                 });
                 k.sync_warp();
-                let chunks = self.shape.value_dim / 8;
-                let out = args.out.cast::<T>().at(out);
+                let chunks = width / 8;
+                let out = args.out.cast::<T>().at(out).at(first_col);
                 for trip in 0..16 * chunks / 32 {
                     let index = k.lane() + trip * 32;
                     let (row, chunk) = (own + index / chunks, index % chunks);

@@ -43,7 +43,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
         value_dim: problem.value_dim(),
         groups,
         shared: false,
-        cluster: 1,
+        paired: false,
         keys,
         stages: 2,
         strip: strip(problem, 64 * groups, keys, target),
@@ -66,6 +66,7 @@ pub fn warpgroup_shape(problem: &Problem, target: Target) -> WarpgroupShape {
     let shape = WarpgroupShape {
         groups: tiles.groups,
         shared: tiles.shared,
+        paired: tiles.paired,
         keys: tiles.keys,
         ..shape
     };
@@ -123,6 +124,8 @@ struct ShortTiles {
     groups: u32,
     /// Whether the warpgroups have the same rows, and each a part of the keys.
     shared: bool,
+    /// Whether two blocks have the same rows, and each a half of the keys.
+    paired: bool,
     keys: u32,
     /// Blocks on a multiprocessor.
     resident: u32,
@@ -134,6 +137,7 @@ struct ShortTiles {
 const TWO: ShortTiles = ShortTiles {
     groups: 2,
     shared: false,
+    paired: false,
     keys: 128,
     resident: 1,
     round: 1.81,
@@ -143,6 +147,7 @@ const TWO: ShortTiles = ShortTiles {
 const WIDE: ShortTiles = ShortTiles {
     groups: 3,
     shared: false,
+    paired: false,
     keys: 96,
     resident: 1,
     round: 2.73,
@@ -153,6 +158,7 @@ const WIDE: ShortTiles = ShortTiles {
 const THREE_BLOCKS: ShortTiles = ShortTiles {
     groups: 1,
     shared: false,
+    paired: false,
     keys: 64,
     resident: 3,
     round: 2.15,
@@ -188,6 +194,16 @@ const SHARED_BY_FOUR: ShortTiles = ShortTiles {
     ..SHARED_BY_TWO
 };
 
+/// Where every tile has two multiprocessors: 8 to 10 in a hundred ahead of one block with 512 keys, whether its
+/// warpgroups share them or not; level with it with 256.
+const PAIR: ShortTiles = ShortTiles {
+    paired: true,
+    ..ONE_WAVE
+};
+
+/// The same for wider heads.
+const WIDE_PAIR: ShortTiles = ShortTiles { keys: 64, ..PAIR };
+
 /// Whether nothing takes registers besides the scores, and sequences are alike: then blocks may have
 /// one warpgroup.
 fn plain(problem: &Problem) -> bool {
@@ -196,13 +212,18 @@ fn plain(problem: &Problem) -> bool {
     !problem.is_ragged() && !exact && scoring.mods.is_empty()
 }
 
-/// Whether tiles of 64 rows all have a place at once, two on a multiprocessor, and occupy a third of them. Such a launch was 1.1 to 1.5
-/// times as fast as cuDNN from 320 keys on (set `few` of `attention_plans`), where larger tiles leave
-/// multiprocessors idle; with fewer keys the ladder is ahead.
+/// Whether tiles of 64 rows all have a place at once, two on a multiprocessor, and occupy a third of them: there larger
+/// tiles leave multiprocessors idle, and such a launch was 1.1 to 1.8 times as fast as cuDNN (set `few` of
+/// `attention_plans`). With few keys, which the ladder has no use to share out, an eighth is enough.
 fn in_one_wave(problem: &Problem, target: Target) -> bool {
     let (_, keys) = problem.longest();
     let sms = u64::from(target.sms);
-    plain(problem) && keys > 256 && (sms / 3..=2 * sms).contains(&small_tiles(problem))
+    let least = match keys {
+        ..128 => return false,
+        128..=256 => sms / 8,
+        _ => sms / 3,
+    };
+    plain(problem) && (least..=2 * sms).contains(&small_tiles(problem))
 }
 
 /// Tiles of 64 rows.
@@ -223,7 +244,16 @@ fn short_tiles(problem: &Problem, shape: WarpgroupShape, target: Target) -> Shor
     let one_wave = in_one_wave(problem, target);
     // Warpgroups share keys where each tile has a multiprocessor to itself.
     let apart = one_wave && small_tiles(problem) <= u64::from(target.sms);
-    if apart && problem.head_dim > 64 {
+    let many = problem.longest().1 > 256;
+    let pairs = 2 * small_tiles(problem) <= u64::from(target.sms);
+    if one_wave && many && pairs && problem.value_dim().is_multiple_of(32) {
+        return if problem.head_dim > 64 {
+            WIDE_PAIR
+        } else {
+            PAIR
+        };
+    }
+    if apart && many && problem.head_dim > 64 {
         return SHARED_BY_TWO;
     }
     if apart && problem.longest().1 >= 1024 {
@@ -430,7 +460,7 @@ pub fn staying(
     let shape = WarpgroupShape {
         strip: match problem.mask {
             // A list is in order, and evens out by itself; so does a block for each tile.
-            Mask::Causal if shape.listed.is_none() && shape.cluster == 1 && waits => 2,
+            Mask::Causal if shape.listed.is_none() && !shape.paired && waits => 2,
             _ => 1,
         },
         ..shape

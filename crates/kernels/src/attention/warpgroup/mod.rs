@@ -11,7 +11,7 @@ mod block;
 mod group;
 mod heuristics;
 mod list;
-mod parts;
+mod pair;
 mod seen;
 mod shape;
 mod variant;

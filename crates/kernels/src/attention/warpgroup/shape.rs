@@ -23,9 +23,9 @@ pub struct WarpgroupShape {
     /// All warpgroups of a block have the same 64 query rows, and each a part of the keys: for fewer tiles
     /// than multiprocessors. What each has is put together at the end.
     pub shared: bool,
-    /// Blocks of a cluster that have the same rows, and each a share of the keys: 1, 2, 4 or 8. A cluster
-    /// has one tile; its first block puts together what all of them have.
-    pub cluster: u32,
+    /// Two blocks, a cluster, have the same 64 query rows, and each a half of the keys: for fewer tiles than
+    /// half of the multiprocessors. A cluster has one tile.
+    pub paired: bool,
     /// Keys of a block, or of each warpgroup's part: a multiple of 16 up to 256.
     pub keys: u32,
     /// Blocks of keys, and of values, that are on their way or in use.
@@ -85,7 +85,7 @@ impl WarpgroupShape {
             groups,
             keys,
             shared: false,
-            cluster: 1,
+            paired: false,
             stay: None,
             stages: 2,
             ..self
@@ -111,7 +111,7 @@ impl WarpgroupShape {
     /// Stages of queries: the next tile's come while this one is worked on.
     pub(super) fn query_stages(&self) -> u32 {
         match self.stay {
-            Some(_) if self.cluster > 1 => 1,
+            Some(_) if self.paired => 1,
             Some(_) => 2,
             None => self.strip.min(2),
         }
@@ -123,21 +123,21 @@ impl WarpgroupShape {
         let (keys, values) = (self.cut().count(), self.value_cut().count());
         let queries = self.query_stages() * self.rows() * keys;
         let stages = (queries + self.stages * self.width() * (keys + values)) * PANEL * 2;
-        stages + self.parts() * 128 * (self.value_dim / 2 + 4) * 4
+        let parts = if self.shared { self.groups - 1 } else { 0 };
+        let sent = if self.paired { self.sent_words() } else { 0 };
+        stages + (parts * (self.value_dim / 2 + 4) + sent) * 128 * 4
+    }
+
+    /// Words that a thread sends to the other block of a pair: its rows' levels and sums, and half of its
+    /// results.
+    pub(super) fn sent_words(&self) -> u32 {
+        self.value_dim / 4 + 4
     }
 
     /// Whether a launch may begin before the one before it has ended: nothing is read by loads that
     /// must not see other kernels' writes.
     pub(super) fn overlaps(&self, scoring: &Scoring) -> bool {
         !self.ragged && !self.seen && scoring.is_plain()
-    }
-
-    /// How many warpgroups have the same rows as the one that stores them.
-    pub(super) fn parts(&self) -> u32 {
-        match self.shared {
-            true => self.groups * self.cluster - 1,
-            false => self.cluster - 1,
-        }
     }
 
     /// Fails where there is no such kernel, with the reason.
@@ -171,7 +171,7 @@ impl WarpgroupShape {
                 "keys are shared by two to four warpgroups, of sequences that are alike: no turns, no pauses, no listed blocks",
             ));
         }
-        self.check_cluster()?;
+        self.check_pair()?;
         if !(2..=16).contains(&stages) {
             return Err(KernelError::unfit(format!(
                 "{stages} stages: 2 to 16 can be had"
@@ -208,19 +208,13 @@ impl WarpgroupShape {
         Ok(())
     }
 
-    fn check_cluster(&self) -> Result<(), KernelError> {
-        if !matches!(self.cluster, 1 | 2 | 4 | 8) {
-            return Err(KernelError::unfit(format!(
-                "clusters of {} blocks: 1, 2, 4 or 8",
-                self.cluster
-            )));
-        }
-        let alone = self.groups == 1 || self.shared;
-        let plain = !(self.ragged || self.pausing || self.turns || self.seen);
-        let one = self.stay.is_some() && self.strip == 1;
-        if self.cluster > 1 && !(alone && plain && one) {
+    fn check_pair(&self) -> Result<(), KernelError> {
+        let one = self.groups == 1 && self.stay.is_some() && self.strip == 1;
+        let alike = !(self.ragged || self.pausing || self.turns || self.seen);
+        if self.paired && !(one && alike && self.value_dim.is_multiple_of(32)) {
             return Err(KernelError::unfit(
-                "the blocks of a cluster have 64 rows and stay, of sequences that are alike: no strips, no turns, no pauses, no listed blocks",
+                "two blocks that share keys have one warpgroup and one tile, values of a multiple of 32 elements, \
+                 and sequences that are alike: no strips, no turns, no pauses, no listed blocks",
             ));
         }
         Ok(())
@@ -292,8 +286,8 @@ impl fmt::Display for WarpgroupShape {
         if self.shared {
             write!(f, ", keys shared by {} warpgroups", self.groups)?;
         }
-        if self.cluster > 1 {
-            write!(f, ", keys shared by {} blocks", self.cluster)?;
+        if self.paired {
+            f.write_str(", keys shared by 2 blocks")?;
         }
         if self.strip > 1 {
             write!(f, " strips of {}", self.strip)?;

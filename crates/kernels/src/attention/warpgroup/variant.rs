@@ -34,8 +34,8 @@ fn build_staying<P: Parameters<WarpgroupArgs>>(
     let mut spec = KernelSpec::<P>::new("attention_wgmma")
         .block(shape.threads())
         .min_blocks(shape.resident());
-    if shape.cluster > 1 {
-        spec = spec.cluster([shape.cluster, 1, 1]);
+    if shape.paired {
+        spec = spec.cluster([2, 1, 1]);
     }
     spec.build(arch, |k, args| {
         let (args, tables) = P::parts(args);
@@ -338,9 +338,9 @@ fn step<P: Parameters<WarpgroupArgs>>(
     Ok(match shape.stay {
         Some(stay) => {
             let kernel = build_staying::<P>(shape, problem.dtype, scoring, target.arch)?;
-            let blocks = match shape.cluster {
-                1 => strips.count().min(stay.blocks.into()) as u32,
-                cluster => strips.count() as u32 * cluster,
+            let blocks = match shape.paired {
+                true => 2 * strips.count() as u32,
+                false => strips.count().min(stay.blocks.into()) as u32,
             };
             Step::plain(&kernel, blocks, args)
         }
