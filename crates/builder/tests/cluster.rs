@@ -49,6 +49,31 @@ fn barriers_on_every_architecture() {
     });
 }
 
+/// One initialisation and one synchronisation, with rings of stages among the barriers.
+#[test]
+fn barriers_that_are_made_together_synchronise_once() {
+    let syncs = |together: bool| {
+        let kernel = KernelSpec::<Out>::new("together").build(Arch::SM_90, |k, _| {
+            let make = || {
+                let ring = k.bulk_pipeline::<3, _>(
+                    TileSpec::<f16>::new("t", 8, 64, TileLayout::Swizzled),
+                    1,
+                );
+                (ring, k.mbarrier("one", 1))
+            };
+            let (_, one) = match together {
+                true => k.barriers_together(make),
+                false => make(),
+            };
+            one.arrive();
+        });
+        let text = heist_ptx::print(&kernel.expect("builds").module);
+        ["bar.sync", "mbarrier.init", "fence.mbarrier_init"].map(|part| text.matches(part).count())
+    };
+    assert_eq!(syncs(false), [2, 7, 2]);
+    assert_eq!(syncs(true), [1, 7, 1]);
+}
+
 #[test]
 fn clusters_and_their_memory() {
     for shape in [[2, 1, 1], [1, 2, 1], [2, 2, 1], [4, 1, 1]] {

@@ -194,6 +194,14 @@ fn green_context() {
         stream.synchronize().unwrap();
         assert_eq!(ready.graphs(), graphs);
     }
+    // One that may overlap is a graph of one kernel, too, where nothing is captured.
+    let ready = kernel.ready(&Launch::new(8, 128)).unwrap().programmatic();
+    let stream = gpu.stream_with_priority(-3).unwrap();
+    for _ in 0..30 {
+        ready.launch(stream.borrowed(), &parameters).unwrap();
+    }
+    stream.synchronize().unwrap();
+    assert_eq!(ready.graphs(), 1);
 }
 
 /// The stand-in's tensor map is the address of the tensor and the kind of its swizzle.

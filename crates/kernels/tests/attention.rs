@@ -551,10 +551,12 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
     assert_eq!(chosen(&large, "sim:a100"), "large");
     assert_eq!(chosen(&large, "sim:b200"), "tcgen05");
     assert_eq!(chosen(&Problem::new(1, 8, 512, 64), "sim:h200"), "wgmma");
-    assert_eq!(chosen(&Problem::new(1, 8, 256, 64), "sim:h200"), "large");
+    assert_eq!(chosen(&Problem::new(1, 8, 256, 64), "sim:h200"), "wgmma");
+    assert_eq!(chosen(&Problem::new(1, 3, 256, 64), "sim:h200"), "large");
     assert_eq!(chosen(&Problem::new(4, 8, 512, 128), "sim:h200"), "wgmma");
     assert_eq!(chosen(&Problem::new(64, 12, 128, 64), "sim:h200"), "wgmma");
-    assert_eq!(chosen(&Problem::new(2, 12, 128, 64), "sim:h200"), "large");
+    assert_eq!(chosen(&Problem::new(2, 12, 128, 64), "sim:h200"), "wgmma");
+    assert_eq!(chosen(&Problem::new(2, 12, 100, 64), "sim:h200"), "large");
     let packed = Problem::ragged(vec![(4096, 4096); 16], 16, 128);
     assert_eq!(chosen(&packed, "sim:h200"), "wgmma");
     let short = Problem::ragged(vec![(100, 100); 64], 16, 128);
@@ -567,6 +569,47 @@ fn warpgroups_are_chosen_where_they_are_ahead() {
     assert!(error.contains("it needs sm_90a"), "{error}");
     large.weights = Weights::Split;
     assert_eq!(chosen(&large, "sim:h200"), "wgmma");
+}
+
+/// A kernel that waits for the launch before it touches nothing of another launch's earlier, and nothing by
+/// loads of read-only data: those may have been cached before that launch ended.
+#[test]
+fn launches_that_overlap_read_nothing_too_early() {
+    let target = common::device("sim:h200").1;
+    let mut overlapping = [0, 0];
+    for (which, topic) in [Topic::Warpgroups, Topic::Decode].into_iter().enumerate() {
+        for case in cases(topic, target) {
+            let job = case
+                .job(target)
+                .unwrap_or_else(|error| panic!("{case}: {error}"));
+            for step in job.steps.iter().filter(|step| step.overlaps) {
+                overlapping[which] += 1;
+                let text = step.ptx();
+                let (before, after) = text
+                    .split_once("griddepcontrol.wait")
+                    .unwrap_or_else(|| panic!("{case}: {} does not wait", step.entry));
+                let touches = [
+                    "ld.global",
+                    "st.global",
+                    "atom.",
+                    "red.global",
+                    "cp.async",
+                    "prefetch",
+                ];
+                for early in touches {
+                    assert!(!before.contains(early), "{case}: {early} before the wait");
+                }
+                assert!(
+                    !after.contains("ld.global.nc"),
+                    "{case}: a load of read-only data"
+                );
+            }
+        }
+    }
+    assert!(
+        overlapping.iter().all(|&count| count >= 8),
+        "{overlapping:?}"
+    );
 }
 
 /// Products with the rows of the next sequence must not be made at all: no weight

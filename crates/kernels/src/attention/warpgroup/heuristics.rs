@@ -557,7 +557,7 @@ pub fn warpgroup_schedule(problem: &Problem, target: Target) -> Schedule {
 #[cfg(test)]
 mod tests {
     use super::{alike, typical_length, warpgroup_shape};
-    use crate::attention::problem::{Mask, Problem};
+    use crate::attention::problem::{Mask, Problem, Weights};
     use crate::family::Target;
     use heist_builder::Arch;
 
@@ -597,6 +597,22 @@ mod tests {
         // And one for each multiprocessor: its warpgroups share the keys.
         assert_eq!(resident(1, 16, 512, 128, causal), (2, 1));
         assert_eq!(resident(1, 8, 1024, 64, full), (4, 1));
+    }
+
+    /// Two blocks share the keys of a tile where it has two multiprocessors and more than two blocks of
+    /// keys, nothing else takes registers, and halves of the results are whole chunks.
+    #[test]
+    fn tiles_that_have_two_multiprocessors_have_two_blocks() {
+        let problem = |heads, length, dim| Problem::new(1, heads, length, dim);
+        let paired = |problem: &Problem| warpgroup_shape(problem, H200).paired;
+        assert!(paired(&problem(8, 512, 64)));
+        assert!(paired(&problem(8, 512, 128)));
+        assert!(!paired(&problem(9, 512, 64)), "72 tiles");
+        assert!(!paired(&problem(8, 256, 64)), "two blocks of keys");
+        assert!(!paired(&problem(8, 512, 80)), "halves of 40 elements");
+        let mut exact = problem(8, 512, 64);
+        exact.weights = Weights::Split;
+        assert!(!paired(&exact));
     }
 
     #[test]
