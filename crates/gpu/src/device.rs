@@ -2,7 +2,7 @@
 
 use crate::capability::{Capability, CudaVersion};
 use crate::error::GpuError;
-use crate::raw;
+use crate::raw::{self, sys::of_device};
 use crate::status::code;
 use heist_launch::{Dim3, Limits};
 
@@ -90,42 +90,41 @@ pub fn devices() -> Result<Vec<DeviceInfo>, GpuError> {
 }
 
 pub(crate) fn info(ordinal: u32, driver: CudaVersion) -> Result<DeviceInfo, GpuError> {
-    use raw::CUdevice_attribute::*;
     let device = raw::device(ordinal).map_err(GpuError::call)?;
     let get = |attribute| raw::device_attribute(device, attribute).map_err(GpuError::call);
     let capability = Capability {
-        major: get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-        minor: get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        major: get(of_device::COMPUTE_CAPABILITY_MAJOR)?,
+        minor: get(of_device::COMPUTE_CAPABILITY_MINOR)?,
     };
-    let clusters = get(CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH)? != 0;
+    let clusters = get(of_device::CLUSTER_LAUNCH)? != 0;
     Ok(DeviceInfo {
         ordinal,
         name: raw::device_name(device).map_err(GpuError::call)?,
         uuid: raw::device_uuid(device).map_err(GpuError::call)?,
         capability,
-        sms: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        sms: get(of_device::MULTIPROCESSOR_COUNT)?,
         memory: raw::device_memory(device).map_err(GpuError::call)?,
-        l2: u64::from(get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?),
-        clock_khz: get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
-        threads_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
-        blocks_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
-        registers_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,
-        shared_per_sm: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+        l2: u64::from(get(of_device::L2_CACHE_SIZE)?),
+        clock_khz: get(of_device::CLOCK_RATE)?,
+        threads_per_sm: get(of_device::MAX_THREADS_PER_MULTIPROCESSOR)?,
+        blocks_per_sm: get(of_device::MAX_BLOCKS_PER_MULTIPROCESSOR)?,
+        registers_per_sm: get(of_device::MAX_REGISTERS_PER_MULTIPROCESSOR)?,
+        shared_per_sm: get(of_device::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
         clusters,
-        tensor_maps: get(CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED)? != 0,
+        tensor_maps: get(of_device::TENSOR_MAP_ACCESS_SUPPORTED)? != 0,
         limits: Limits {
             grid: Dim3::new(
-                get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
-                get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
-                get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+                get(of_device::MAX_GRID_DIM_X)?,
+                get(of_device::MAX_GRID_DIM_Y)?,
+                get(of_device::MAX_GRID_DIM_Z)?,
             ),
             block: Dim3::new(
-                get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
-                get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
-                get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+                get(of_device::MAX_BLOCK_DIM_X)?,
+                get(of_device::MAX_BLOCK_DIM_Y)?,
+                get(of_device::MAX_BLOCK_DIM_Z)?,
             ),
-            threads_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-            shared_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            threads_per_block: get(of_device::MAX_THREADS_PER_BLOCK)?,
+            shared_per_block: get(of_device::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
             // 16 is the most with the opt-in that a launch of more than 8 makes.
             blocks_per_cluster: if clusters { 16 } else { 1 },
         },

@@ -5,7 +5,7 @@ use crate::error::GpuError;
 use crate::fault::LaunchRecord;
 use crate::memory::{Array, DeviceMemory};
 use crate::program::Program;
-use crate::raw::{self, Attributes, Handle};
+use crate::raw::{self, Attributes, Handle, sys::of_function};
 use crate::status::code;
 use crate::stream::Stream;
 use heist_launch::element::Element;
@@ -134,7 +134,6 @@ pub struct Occupancy {
 
 impl Kernel {
     pub(crate) fn find(program: &Program, name: &str) -> Result<Kernel, GpuError> {
-        use raw::CUfunction_attribute::*;
         let gpu = program.gpu();
         gpu.enter()?;
         let missing = || GpuError::NoSuchKernel {
@@ -151,18 +150,18 @@ impl Kernel {
         let mut required_cluster = None;
         if gpu.info().clusters {
             let cluster = Dim3::new(
-                get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH)?,
-                get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT)?,
-                get(CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH)?,
+                get(of_function::REQUIRED_CLUSTER_WIDTH)?,
+                get(of_function::REQUIRED_CLUSTER_HEIGHT)?,
+                get(of_function::REQUIRED_CLUSTER_DEPTH)?,
             );
             required_cluster = (cluster.count() > 0).then_some(cluster);
         }
         let info = KernelInfo {
             name: name.to_owned(),
-            registers: get(CU_FUNC_ATTRIBUTE_NUM_REGS)?,
-            static_shared: get(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
-            local: get(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
-            max_threads: get(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            registers: get(of_function::NUM_REGS)?,
+            static_shared: get(of_function::SHARED_SIZE_BYTES)?,
+            local: get(of_function::LOCAL_SIZE_BYTES)?,
+            max_threads: get(of_function::MAX_THREADS_PER_BLOCK)?,
             required_cluster,
             parameters: gpu.check(raw::function_parameters(
                 function,
@@ -247,7 +246,6 @@ impl Kernel {
 
     /// Checks a launch against device and kernel, and opts in to what it needs.
     pub(crate) fn prepare(&self, launch: &Launch) -> Result<Launch, GpuError> {
-        use raw::CUfunction_attribute::*;
         let gpu = self.program.gpu();
         gpu.enter()?;
         launch
@@ -291,7 +289,7 @@ impl Kernel {
         {
             gpu.check(raw::function_set_attribute(
                 self.function.0,
-                CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                of_function::MAX_DYNAMIC_SHARED_SIZE_BYTES,
                 launch.dynamic_shared,
             ))?;
             self.opted_in
@@ -301,7 +299,7 @@ impl Kernel {
         if cluster.is_some_and(|cluster| cluster.count() > PORTABLE_CLUSTER) {
             gpu.check(raw::function_set_attribute(
                 self.function.0,
-                CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+                of_function::NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
                 1,
             ))?;
         }

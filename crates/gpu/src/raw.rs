@@ -3,8 +3,6 @@
 //!
 //! What the functions assume, and the rest of the crate keeps:
 //!
-//! * [`present`] answered true before anything else here is called; without a
-//!   driver library the bindings panic.
 //! * A handle comes from the driver, is owned by one value, and is destroyed
 //!   once, when that value is dropped. Handles are opaque: nothing dereferences
 //!   them but the driver, which answers a stale one with an error.
@@ -26,6 +24,7 @@ macro_rules! call {
 mod function;
 mod kernel_graph;
 mod mailbox;
+pub(crate) mod sys;
 mod tensor_map;
 
 pub(crate) use function::{
@@ -37,15 +36,13 @@ pub(crate) use kernel_graph::{GraphKernel, KernelGraph, stream_id, stream_is_gre
 pub(crate) use mailbox::Mailbox;
 pub(crate) use tensor_map::{encode_tensor_map, move_tensor_map, tensor_map_bytes};
 
-use crate::status::Status;
-use cudarc::driver::sys;
+use crate::status::{Status, code};
 use std::ffi::{CStr, c_int, c_uint};
 use std::ptr;
-use std::sync::OnceLock;
 
 pub(crate) use sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
-    CUfunction_attribute, CUgraph, CUgraphExec, CUmodule, CUstream, CUtensorMap,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule,
+    CUstream, CUtensorMap,
 };
 
 /// A driver handle that may be used from any thread, as all of them may.
@@ -59,17 +56,14 @@ unsafe impl<T: Copy> Sync for Handle<T> {}
 
 fn check(call: &'static str, result: sys::CUresult) -> Result<(), Status> {
     match result {
-        sys::CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(Status::new(call, code as u32)),
+        0 => Ok(()),
+        code => Err(Status::new(call, code)),
     }
 }
 
 /// Whether a driver library can be loaded; asked once.
 pub(crate) fn present() -> bool {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: only opens the library by name and closes it again; its
-    // initialisers are the driver's own.
-    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
+    sys::is_there()
 }
 
 pub(crate) fn init() -> Result<(), Status> {
@@ -85,7 +79,6 @@ pub(crate) fn driver_version() -> Result<u32, Status> {
 
 /// The driver's name and sentence for a code.
 pub(crate) fn describe(code: u32) -> Option<(String, String)> {
-    let code = all_codes().find(|known| *known as u32 == code)?;
     let (mut name, mut text) = (ptr::null(), ptr::null());
     call!(cuGetErrorName(code, &mut name)).ok()?;
     call!(cuGetErrorString(code, &mut text)).ok()?;
@@ -98,58 +91,6 @@ pub(crate) fn describe(code: u32) -> Option<(String, String)> {
         Some(text.to_string_lossy().into_owned())
     };
     Some((owned(name)?, owned(text)?))
-}
-
-/// The codes whose texts anyone here asks for. The bindings' type of codes is an
-/// enum, which must not be made from a number that it does not list.
-fn all_codes() -> impl Iterator<Item = sys::CUresult> {
-    use sys::CUresult::*;
-    [
-        CUDA_ERROR_INVALID_VALUE,
-        CUDA_ERROR_OUT_OF_MEMORY,
-        CUDA_ERROR_NOT_INITIALIZED,
-        CUDA_ERROR_DEINITIALIZED,
-        CUDA_ERROR_STUB_LIBRARY,
-        CUDA_ERROR_DEVICE_UNAVAILABLE,
-        CUDA_ERROR_NO_DEVICE,
-        CUDA_ERROR_INVALID_DEVICE,
-        CUDA_ERROR_INVALID_IMAGE,
-        CUDA_ERROR_INVALID_CONTEXT,
-        CUDA_ERROR_NO_BINARY_FOR_GPU,
-        CUDA_ERROR_ECC_UNCORRECTABLE,
-        CUDA_ERROR_INVALID_PTX,
-        CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
-        CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
-        CUDA_ERROR_JIT_COMPILATION_DISABLED,
-        CUDA_ERROR_OPERATING_SYSTEM,
-        CUDA_ERROR_INVALID_HANDLE,
-        CUDA_ERROR_ILLEGAL_STATE,
-        CUDA_ERROR_NOT_FOUND,
-        CUDA_ERROR_ILLEGAL_ADDRESS,
-        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES,
-        CUDA_ERROR_LAUNCH_TIMEOUT,
-        CUDA_ERROR_CONTEXT_IS_DESTROYED,
-        CUDA_ERROR_ASSERT,
-        CUDA_ERROR_HARDWARE_STACK_ERROR,
-        CUDA_ERROR_ILLEGAL_INSTRUCTION,
-        CUDA_ERROR_MISALIGNED_ADDRESS,
-        CUDA_ERROR_INVALID_ADDRESS_SPACE,
-        CUDA_ERROR_INVALID_PC,
-        CUDA_ERROR_LAUNCH_FAILED,
-        CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
-        CUDA_ERROR_NOT_PERMITTED,
-        CUDA_ERROR_NOT_SUPPORTED,
-        CUDA_ERROR_SYSTEM_NOT_READY,
-        CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
-        CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE,
-        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
-        CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
-        CUDA_ERROR_STREAM_CAPTURE_UNMATCHED,
-        CUDA_ERROR_STREAM_CAPTURE_IMPLICIT,
-        CUDA_ERROR_INVALID_CLUSTER_SIZE,
-        CUDA_ERROR_UNKNOWN,
-    ]
-    .into_iter()
 }
 
 pub(crate) fn device_count() -> Result<u32, Status> {
@@ -175,15 +116,12 @@ pub(crate) fn device_name(device: CUdevice) -> Result<String, Status> {
 }
 
 pub(crate) fn device_uuid(device: CUdevice) -> Result<[u8; 16], Status> {
-    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    let mut uuid = [0; 16];
     call!(cuDeviceGetUuid_v2(&mut uuid, device))?;
-    Ok(uuid.bytes.map(|byte| byte as u8))
+    Ok(uuid)
 }
 
-pub(crate) fn device_attribute(
-    device: CUdevice,
-    attribute: CUdevice_attribute,
-) -> Result<u32, Status> {
+pub(crate) fn device_attribute(device: CUdevice, attribute: c_uint) -> Result<u32, Status> {
     let mut value: c_int = 0;
     call!(cuDeviceGetAttribute(&mut value, attribute, device))?;
     Ok(value.max(0) as u32)
@@ -317,7 +255,7 @@ pub(crate) fn stream_write_word(
 
 pub(crate) fn stream_create(priority: i32) -> Result<CUstream, Status> {
     let mut stream = ptr::null_mut();
-    let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
+    let flags = sys::CU_STREAM_NON_BLOCKING;
     call!(cuStreamCreateWithPriority(&mut stream, flags, priority))?;
     Ok(stream)
 }
@@ -334,22 +272,22 @@ pub(crate) fn stream_synchronize(stream: CUstream) -> Result<(), Status> {
 pub(crate) fn stream_query(stream: CUstream) -> Result<bool, Status> {
     match call!(cuStreamQuery(stream)) {
         Ok(()) => Ok(true),
-        Err(status) if status.is(sys::CUresult::CUDA_ERROR_NOT_READY as u32) => Ok(false),
+        Err(status) if status.is(code::NOT_READY) => Ok(false),
         Err(status) => Err(status),
     }
 }
 
 /// Whether a graph is being captured from the stream.
 pub(crate) fn stream_is_capturing(stream: CUstream) -> Result<bool, Status> {
-    let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+    let mut status = sys::CU_STREAM_CAPTURE_STATUS_NONE;
     call!(cuStreamIsCapturing(stream, &mut status))?;
-    Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    Ok(status != sys::CU_STREAM_CAPTURE_STATUS_NONE)
 }
 
 pub(crate) fn event_query(event: CUevent) -> Result<bool, Status> {
     match call!(cuEventQuery(event)) {
         Ok(()) => Ok(true),
-        Err(status) if status.is(sys::CUresult::CUDA_ERROR_NOT_READY as u32) => Ok(false),
+        Err(status) if status.is(code::NOT_READY) => Ok(false),
         Err(status) => Err(status),
     }
 }
@@ -384,7 +322,7 @@ pub(crate) fn event_elapsed(from: CUevent, to: CUevent) -> Result<f32, Status> {
 }
 
 pub(crate) fn capture_begin(stream: CUstream) -> Result<(), Status> {
-    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    let mode = sys::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
     call!(cuStreamBeginCapture_v2(stream, mode))
 }
 

@@ -20,6 +20,7 @@ pub(crate) mod code {
     pub(crate) const NO_DEVICE: u32 = 100;
     pub(crate) const UNSUPPORTED_PTX_VERSION: u32 = 222;
     pub(crate) const NOT_FOUND: u32 = 500;
+    pub(crate) const NOT_READY: u32 = 600;
     pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
     pub(crate) const LAUNCH_OUT_OF_RESOURCES: u32 = 701;
     pub(crate) const LAUNCH_TIMEOUT: u32 = 702;

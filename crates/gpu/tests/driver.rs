@@ -222,17 +222,23 @@ fn tensor_map() {
 /// Work on a caller's stream leaves the context current that was so before.
 #[allow(unsafe_code)]
 fn anothers_context() {
-    use cudarc::driver::sys;
     let gpu = Gpu::open(0).unwrap();
     let stream = gpu.stream().unwrap();
-    let other: sys::CUcontext = std::ptr::without_provenance_mut(0x1000);
-    // SAFETY: the stand-in keeps the pointer and never follows it.
-    unsafe { sys::cuCtxSetCurrent(other) };
+    // SAFETY: the stand-in has no initialisers.
+    let driver = unsafe { libloading::Library::new("libcuda.so.1") }.unwrap();
+    // SAFETY: so the stand-in declares them.
+    let (set, get) = unsafe {
+        (
+            driver.get::<extern "C" fn(usize) -> u32>("cuCtxSetCurrent"),
+            driver.get::<extern "C" fn(&mut usize) -> u32>("cuCtxGetCurrent"),
+        )
+    };
+    let (set, get) = (set.unwrap(), get.unwrap());
+    // A pointer that the stand-in keeps and never follows.
+    set(0x1000);
     assert!(!gpu.is_capturing(stream.borrowed()));
-    let mut current: sys::CUcontext = std::ptr::null_mut();
-    // SAFETY: it writes the pointer.
-    unsafe { sys::cuCtxGetCurrent(&raw mut current) };
-    assert_eq!(current, other);
-    // SAFETY: as above.
-    unsafe { sys::cuCtxSetCurrent(std::ptr::null_mut()) };
+    let mut current = 0;
+    get(&mut current);
+    assert_eq!(current, 0x1000);
+    set(0);
 }

@@ -1,9 +1,9 @@
 //! Modules, the functions in them, and their launches.
 
-use super::{CUfunction, CUfunction_attribute, CUmodule, CUstream, check};
-use crate::status::Status;
-use cudarc::driver::sys;
-use heist_launch::{Dim3, Launch};
+use super::sys::{self, CUlaunchAttributeValue, jit, of_launch};
+use super::{CUfunction, CUmodule, CUstream, check};
+use crate::status::{Status, code};
+use heist_launch::Launch;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::ptr;
 
@@ -26,18 +26,17 @@ pub(crate) fn module_load(
     image: &CStr,
     request: &JitRequest,
 ) -> (Result<CUmodule, Status>, JitLogs) {
-    use sys::CUjit_option::*;
     const LOG: usize = 64 << 10;
     let mut info = vec![0u8; LOG];
     let mut error = vec![0u8; LOG];
     // Numbers travel in the pointer's own bits.
     let number = |value: usize| ptr::without_provenance_mut::<c_void>(value);
     let mut options = vec![
-        CU_JIT_INFO_LOG_BUFFER,
-        CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
-        CU_JIT_ERROR_LOG_BUFFER,
-        CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-        CU_JIT_LOG_VERBOSE,
+        jit::INFO_LOG_BUFFER,
+        jit::INFO_LOG_BUFFER_SIZE_BYTES,
+        jit::ERROR_LOG_BUFFER,
+        jit::ERROR_LOG_BUFFER_SIZE_BYTES,
+        jit::LOG_VERBOSE,
     ];
     let mut values = vec![
         info.as_mut_ptr().cast::<c_void>(),
@@ -47,15 +46,15 @@ pub(crate) fn module_load(
         number(1),
     ];
     if request.line_info {
-        options.push(CU_JIT_GENERATE_LINE_INFO);
+        options.push(jit::GENERATE_LINE_INFO);
         values.push(number(1));
     }
     if let Some(registers) = request.max_registers {
-        options.push(CU_JIT_MAX_REGISTERS);
+        options.push(jit::MAX_REGISTERS);
         values.push(number(registers as usize));
     }
     if let Some(level) = request.optimization {
-        options.push(CU_JIT_OPTIMIZATION_LEVEL);
+        options.push(jit::OPTIMIZATION_LEVEL);
         values.push(number(level as usize));
     }
     let mut module = ptr::null_mut();
@@ -89,10 +88,7 @@ pub(crate) fn module_function(module: CUmodule, name: &CStr) -> Result<CUfunctio
     Ok(function)
 }
 
-pub(crate) fn function_attribute(
-    function: CUfunction,
-    attribute: CUfunction_attribute,
-) -> Result<u32, Status> {
+pub(crate) fn function_attribute(function: CUfunction, attribute: c_uint) -> Result<u32, Status> {
     let mut value: c_int = 0;
     call!(cuFuncGetAttribute(&mut value, attribute, function))?;
     Ok(value.max(0) as u32)
@@ -100,7 +96,7 @@ pub(crate) fn function_attribute(
 
 pub(crate) fn function_set_attribute(
     function: CUfunction,
-    attribute: CUfunction_attribute,
+    attribute: c_uint,
     value: u32,
 ) -> Result<(), Status> {
     let value = c_int::try_from(value).unwrap_or(c_int::MAX);
@@ -124,7 +120,7 @@ pub(crate) fn function_parameters(
         )) {
             Ok(()) => sizes.push(size),
             // The end of the list is an index that is out of range.
-            Err(status) if status.is(sys::CUresult::CUDA_ERROR_INVALID_VALUE as u32) => {
+            Err(status) if status.is(code::INVALID_VALUE) => {
                 break;
             }
             Err(status) => return Err(status),
@@ -164,40 +160,37 @@ fn with_config<R>(
     stream: CUstream,
     body: impl FnOnce(&sys::CUlaunchConfig) -> R,
 ) -> R {
-    use sys::CUlaunchAttributeID::*;
     let blank = sys::CUlaunchAttribute {
-        id: CU_LAUNCH_ATTRIBUTE_IGNORE,
+        id: of_launch::IGNORE,
         pad: [0; 4],
-        value: sys::CUlaunchAttributeValue { pad: [0; 64] },
+        value: CUlaunchAttributeValue::new([]),
     };
     // On the stack: a launch allocates nothing.
     let mut list = [blank; 4];
     let mut count = 0;
-    let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
+    let mut add = |id, value| {
         list[count].id = id;
-        set(&mut list[count].value);
+        list[count].value = value;
         count += 1;
     };
-    if let Some(Dim3 { x, y, z }) = launch.cluster {
-        add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &|value| {
-            value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
-        });
+    if let Some(cluster) = launch.cluster {
+        let size = cluster.to_array().map(|blocks| blocks as i32);
+        add(
+            of_launch::CLUSTER_DIMENSION,
+            CUlaunchAttributeValue::new(size),
+        );
     }
     if attributes.cooperative {
-        add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE, &|value| {
-            value.cooperative = 1;
-        });
+        add(of_launch::COOPERATIVE, CUlaunchAttributeValue::new([1]));
     }
     if attributes.programmatic {
         add(
-            CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            &|value| value.programmaticStreamSerializationAllowed = 1,
+            of_launch::PROGRAMMATIC_STREAM_SERIALIZATION,
+            CUlaunchAttributeValue::new([1]),
         );
     }
     if let Some(priority) = attributes.priority {
-        add(CU_LAUNCH_ATTRIBUTE_PRIORITY, &|value| {
-            value.priority = priority;
-        });
+        add(of_launch::PRIORITY, CUlaunchAttributeValue::new([priority]));
     }
     let config = sys::CUlaunchConfig {
         gridDimX: launch.grid.x,

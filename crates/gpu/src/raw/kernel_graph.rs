@@ -2,10 +2,9 @@
 
 use super::{
     CUfunction, CUgraph, CUgraphExec, CUstream, MOST_PARAMETERS, check, graph_destroy,
-    graph_exec_destroy, graph_instantiate, graph_launch, parameter_list,
+    graph_exec_destroy, graph_instantiate, graph_launch, parameter_list, sys,
 };
 use crate::status::Status;
-use cudarc::driver::sys;
 use heist_launch::Launch;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -22,10 +21,10 @@ pub(crate) struct GraphKernel<'a> {
 
 impl GraphKernel<'_> {
     /// As the driver takes it; it points into `list`, which points to the parameters.
-    fn node(&self, list: &mut [*mut c_void; MOST_PARAMETERS]) -> sys::CUDA_KERNEL_NODE_PARAMS {
+    fn node(&self, list: &mut [*mut c_void; MOST_PARAMETERS]) -> sys::KernelNodeParams {
         *list = parameter_list(self.parameters, self.offsets);
         let Launch { grid, block, .. } = self.launch;
-        sys::CUDA_KERNEL_NODE_PARAMS {
+        sys::KernelNodeParams {
             func: self.function,
             gridDimX: grid.x,
             gridDimY: grid.y,
@@ -56,7 +55,7 @@ impl KernelGraph {
     /// Of a kernel, with the priority of the stream that it is for: a graph's kernels have their
     /// own. A graph that another thread captures meanwhile is not disturbed.
     pub(crate) fn new(kernel: GraphKernel<'_>, stream: CUstream) -> Result<KernelGraph, Status> {
-        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        let mut mode = sys::CU_STREAM_CAPTURE_MODE_RELAXED;
         call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
         let made = KernelGraph::make(kernel, stream);
         call!(cuThreadExchangeStreamCaptureMode(&mut mode))?;
@@ -117,8 +116,8 @@ fn add(
         &params
     ))?;
     if priority != 0 {
-        let value = sys::CUlaunchAttributeValue { priority };
-        let attribute = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        let value = sys::CUlaunchAttributeValue::new([priority]);
+        let attribute = sys::of_launch::PRIORITY;
         call!(cuGraphKernelNodeSetAttribute(node, attribute, &value))?;
     }
     Ok(node)

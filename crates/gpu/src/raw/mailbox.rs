@@ -1,8 +1,7 @@
 //! Host memory that the device writes launch numbers into.
 
-use super::{CUdeviceptr, CUstream, check};
+use super::{CUdeviceptr, CUstream, check, sys};
 use crate::status::Status;
-use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr;
 

@@ -1,55 +1,50 @@
 //! Tensor maps in the driver's own words.
 
-use super::{CUdeviceptr, CUtensorMap, check};
+use super::{CUdeviceptr, CUtensorMap, check, sys};
 use crate::status::Status;
-use cudarc::driver::sys;
 use heist_launch::{Fill, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap};
 use std::ffi::c_void;
 use std::ptr;
 
 /// Encodes a tensor map that [`TensorMap::validate`] has accepted.
 pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<CUtensorMap, Status> {
-    use sys::CUtensorMapDataType::*;
-    use sys::CUtensorMapFloatOOBfill::*;
-    use sys::CUtensorMapInterleave::*;
-    use sys::CUtensorMapL2promotion::*;
-    use sys::CUtensorMapSwizzle::*;
+    // The numbers of `CUtensorMapDataType` and the enumerations after it.
     let element = match map.element {
-        TensorElement::U8 => CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        TensorElement::U16 => CU_TENSOR_MAP_DATA_TYPE_UINT16,
-        TensorElement::U32 => CU_TENSOR_MAP_DATA_TYPE_UINT32,
-        TensorElement::S32 => CU_TENSOR_MAP_DATA_TYPE_INT32,
-        TensorElement::U64 => CU_TENSOR_MAP_DATA_TYPE_UINT64,
-        TensorElement::S64 => CU_TENSOR_MAP_DATA_TYPE_INT64,
-        TensorElement::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        TensorElement::F32 => CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-        TensorElement::F64 => CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
-        TensorElement::Bf16 => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        TensorElement::F32Ftz => CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
-        TensorElement::Tf32 => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
-        TensorElement::Tf32Ftz => CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ,
-        TensorElement::B4Padded => CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B,
+        TensorElement::U8 => 0,
+        TensorElement::U16 => 1,
+        TensorElement::U32 => 2,
+        TensorElement::S32 => 3,
+        TensorElement::U64 => 4,
+        TensorElement::S64 => 5,
+        TensorElement::F16 => 6,
+        TensorElement::F32 => 7,
+        TensorElement::F64 => 8,
+        TensorElement::Bf16 => 9,
+        TensorElement::F32Ftz => 10,
+        TensorElement::Tf32 => 11,
+        TensorElement::Tf32Ftz => 12,
+        TensorElement::B4Padded => 14,
     };
     let interleave = match map.interleave {
-        Interleave::None => CU_TENSOR_MAP_INTERLEAVE_NONE,
-        Interleave::Bytes16 => CU_TENSOR_MAP_INTERLEAVE_16B,
-        Interleave::Bytes32 => CU_TENSOR_MAP_INTERLEAVE_32B,
+        Interleave::None => 0,
+        Interleave::Bytes16 => 1,
+        Interleave::Bytes32 => 2,
     };
     let swizzle = match map.swizzle {
-        Swizzle::None => CU_TENSOR_MAP_SWIZZLE_NONE,
-        Swizzle::Bytes32 => CU_TENSOR_MAP_SWIZZLE_32B,
-        Swizzle::Bytes64 => CU_TENSOR_MAP_SWIZZLE_64B,
-        Swizzle::Bytes128 => CU_TENSOR_MAP_SWIZZLE_128B,
+        Swizzle::None => 0,
+        Swizzle::Bytes32 => 1,
+        Swizzle::Bytes64 => 2,
+        Swizzle::Bytes128 => 3,
     };
     let l2 = match map.l2 {
-        L2Promotion::None => CU_TENSOR_MAP_L2_PROMOTION_NONE,
-        L2Promotion::Bytes64 => CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
-        L2Promotion::Bytes128 => CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        L2Promotion::Bytes256 => CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        L2Promotion::None => 0,
+        L2Promotion::Bytes64 => 1,
+        L2Promotion::Bytes128 => 2,
+        L2Promotion::Bytes256 => 3,
     };
     let fill = match map.fill {
-        Fill::Zeros => CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        Fill::Nan => CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA,
+        Fill::Zeros => 0,
+        Fill::Nan => 1,
     };
     let mut encoded = CUtensorMap { opaque: [0; 16] };
     let base = ptr::without_provenance_mut::<c_void>((base + map.offset) as usize);
