@@ -53,6 +53,22 @@ def test_any_axes_in_front(axes):
     close(ht.scaled_dot_product_attention(q, k, v), F.scaled_dot_product_attention(*(t.double() for t in (q, k, v))))
 
 
+@pytest.mark.parametrize("shape", [(2, 8, 16), (2, 1, 2, 8, 16), (1, 2, 8, 24), (2, 8, 40)])
+def test_again_and_again(shape):
+    """What a call is made into is not remembered in its place: the third one is as right as the first."""
+    for _ in range(3):
+        q, k, v = (random(*shape) for _ in range(3))
+        four = [t.reshape(-1, *shape[-3:]) for t in (q, k, v)]
+        want = attention(*four, causal=True)[0]
+        for run in (ht.scaled_dot_product_attention, torch.ops.heist.sdpa):
+            out = run(q, k, v, **({"causal": True} if run is torch.ops.heist.sdpa else {"is_causal": True}))
+            assert out.shape == q.shape
+            close(out.reshape(want.shape), want)
+        if len(shape) == 4:
+            rows = (t.transpose(1, 2).contiguous() for t in (q, k, v))
+            close(ht.flash_attn_func(*rows, causal=True).transpose(1, 2), want)
+
+
 def test_autocast_converts():
     layer = torch.nn.Linear(32, 16)
     x = torch.randn(3, 5, 32, requires_grad=True)

@@ -6,7 +6,9 @@ import torch
 
 from ._device import DTYPES, PLANS, Launcher, UnsupportedError, aligned, device_of, one_device, ops_of, settle
 from ._gradient import GRADIENT, GRADIENT_PACKED, GRADIENT_PAIRED, HOW, QKV
-from ._layout import check, check_cache, check_lengths, check_starts, dense, empty, fits, mostly_rows, window_of
+from ._layout import (
+    check, check_cache, check_lengths, check_starts, dense, empty, fits, mostly_rows, odd_heads, of_four, same_heads, window_of,
+)  # fmt: skip
 from ._library import define, remember
 from ._masks import MASKS, Masked
 from ._pairs import PAIRS, Paired
@@ -20,9 +22,9 @@ _NEW = 12, 13
 # --- Sequences that are all alike -------------------------------------------
 
 
-def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN, turned=False):
+def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN, turned=False, given=True):
     """The operation for (batch, heads, rows, elements) on real memory. The result of one that was called with (batch, rows,
-    heads, elements) is turned back."""
+    heads, elements) is turned back. What was not `given` so, but made of other tensors, is not to be remembered."""
     key = (
         q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype,
         q.get_device(), k.get_device(), v.get_device(), scale, causal, left, right, policy, *scores.key(),
@@ -48,7 +50,7 @@ def _same(q, k, v, scale, causal, left, right, policy, want_lse, scores=_PLAIN, 
     launcher(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), address, *scores.addresses(5))
     if turned:
         out = out.transpose(1, 2)
-    if keep is None:
+    if keep is None and given:
         remember(launcher, [0, 1, 2, *scores.slots()], [(out, 3)] if lse is None else [(out, 3), (lse, 4)])
     return out, lse
 
@@ -96,16 +98,44 @@ attend = define("attention", f"{QKV}, {HOW}", "Tensor", _attention, _like)
 attend_lse = define("attention_lse", f"{QKV}, {HOW}", "(Tensor, Tensor)", _attention_lse, _like_lse, GRADIENT)
 
 
+def _any_heads(attend, q, k, v, scale):
+    """Attention of heads of any size: where the kernels do not have it, zeros are put behind their elements, in a copy."""
+    if q.dim() and v.dim() and odd_heads(q, v, False):
+        own = same_heads(q, k, v)
+        if own[0] is not q:
+            return attend(*own, scale or q.shape[-1] ** -0.5, False)[..., : v.shape[-1]]
+    return attend(q, k, v, scale, True)
+
+
+def _any_axes(attend, q, k, v, scale):
+    """The same with more or fewer axes in front of the heads: those are the batch, and what is not there is one."""
+    axes = q.dim()
+    if axes == k.dim() == v.dim() == 4:
+        return _any_heads(attend, q, k, v, scale)
+    if axes < 2 or axes == 4 or not axes == k.dim() == v.dim():
+        check("scaled_dot_product_attention", q, k, v, 1, 2)
+    own = (of_four(t) for t in (q, k, v))
+    out = _any_heads(lambda q, k, v, scale, given: attend(q, k, v, scale, False), *own, scale)
+    return out.reshape(*q.shape[:-1], v.shape[-1])
+
+
 def _flash(q, k, v, causal=False, scale=0.0, policy=""):
     """The operation for (batch, rows, heads, elements)."""
-    check("flash_attn_func", q, k, v, 2, 1)
-    turned = (t.transpose(1, 2) for t in (q, k, v))
-    return _same(*turned, scale, causal, -1, -1, policy, False, turned=True)[0]
+
+    def attend(q, k, v, scale, given):
+        check("flash_attn_func", q, k, v, 2, 1)
+        turned = (t.transpose(1, 2) for t in (q, k, v))
+        return _same(*turned, scale, causal, -1, -1, policy, False, turned=True, given=given)[0]
+
+    return _any_heads(attend, q, k, v, scale)
 
 
 def _like_flash(q, k, v, *how):
-    check("flash_attn_func", q, k, v, 2, 1)
-    return _like(*(t.transpose(1, 2) for t in (q, k, v))).transpose(1, 2)
+    def attend(q, k, v, scale, given):
+        check("flash_attn_func", q, k, v, 2, 1)
+        return _like(*(t.transpose(1, 2) for t in (q, k, v))).transpose(1, 2)
+
+    return _any_heads(attend, q, k, v, 0.0)
 
 
 attend_flash = define("flash", f"{QKV}, bool causal=False, float scale=0.0", "Tensor", _flash, _like_flash)
@@ -189,12 +219,15 @@ def counted(q, k, v, causal=False, gqa=False, scale=0.0):
 
 
 def _sdpa(q, k, v, causal=False, gqa=False, scale=0.0, policy=""):
-    return _same(*counted(q, k, v, causal, gqa, scale), policy, False)[0]
+    def attend(q, k, v, scale, given):
+        return _same(*counted(q, k, v, causal, gqa, scale), policy, False, given=given)[0]
+
+    return _any_axes(attend, q, k, v, scale)
 
 
-def _like_sdpa(q, k, v, *how):
+def _like_sdpa(q, k, v, causal=False, gqa=False, *scale):
     one_device("scaled_dot_product_attention", q, k, v)
-    return _like(*counted(q, k, v, *how))
+    return _any_axes(lambda q, k, v, scale, given: _like(*counted(q, k, v, causal, gqa)), q, k, v, 0.0)
 
 
 attend_sdpa = define(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ._attention import (
     attend, attend_flash, attend_latent, attend_lse, attend_masked, attend_packed, attend_packed_masked, attend_packed_scored, attend_paired,
@@ -13,15 +12,17 @@ from ._attention import (
 )  # fmt: skip
 from ._device import UnsupportedError, no_gradient, no_policy, tensors_only, wants_gradient
 from ._gradient import check_heads
-from ._layout import check, odd_heads, same_heads, scale_of, without_defaults
-from ._library import Operation, call, cause, is_compiling
+from ._layout import check, odd_heads, of_four, same_heads, scale_of, without_defaults
+from ._library import FAILED, Operation, call, is_compiling, raise_cause
 from ._masks import masks_of
-from ._modes import prepared, unusual
+from ._modes import grad_enabled, prepared, unusual
 from ._pairs import of_batches, pairs_of
 from ._scores import scores_of
 
-_op_sdpa, _direct_sdpa = attend_sdpa.plain, attend_sdpa.direct
-_direct_flash = attend_flash.direct
+_direct_sdpa, _direct_flash = attend_sdpa.direct, attend_flash.direct
+
+#: The window of all keys.
+WHOLE = (-1, -1)
 
 
 def refuse(what: str, supported: str, **given: tuple[bool, Any]) -> None:
@@ -60,57 +61,49 @@ def scaled_dot_product_attention(
     torch.Size([1, 4, 16, 16])
     """
     what = "scaled_dot_product_attention"
+    if attn_mask is None and not dropout_p and policy is None and not (is_compiling() or unusual()):
+        # Types, sizes, and what is a tensor at all, are looked at where a call is planned, once; what is wrong is said below.
+        try:
+            if not (grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)):
+                if scale is not None:
+                    return _direct_sdpa(query, key, value, is_causal, enable_gqa, scale_of(what, scale))
+                if enable_gqa:
+                    return _direct_sdpa(query, key, value, is_causal, True)
+                return _direct_sdpa(query, key, value, True) if is_causal else _direct_sdpa(query, key, value)
+        except FAILED as error:
+            raise_cause(error)
     if dropout_p:
         supported = "attn_mask, is_causal, scale and enable_gqa are; PyTorch's own function has it"
         refuse(what, supported, dropout_p=(True, dropout_p))
     if attn_mask is not None and is_causal:
         raise ValueError(f"{what}: attn_mask beside is_causal=True; put what a causal mask hides into attn_mask, and leave is_causal out")
-    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
-        tensors_only(what, query=query, key=key, value=value)
-    compiling = is_compiling()
-    if compiling or unusual():
-        query, key, value = prepared(what, query, key, value)
-    gradient = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    tensors_only(what, query=query, key=key, value=value)
+    query, key, value = prepared(what, query, key, value)
+    gradient = wants_gradient(query, key, value)
+    if attn_mask is None and not gradient:
+        return call(attend_sdpa, policy, query, key, value, is_causal, enable_gqa, scale_of(what, scale))
     axes = query.dim()
     if axes != 4 or key.dim() != 4 or value.dim() != 4:
         if axes < 2 or axes == 4 or not axes == key.dim() == value.dim():
             check(what, query, key, value, 1, 2)
-        # What is in front of the heads is the batch; what is not there is one.
-        four = ((None,) * (4 - axes) if axes < 4 else ()) + (...,)
-        own = (t[four] if axes < 4 else t.flatten(0, axes - 4) for t in (query, key, value))
+        own = (of_four(t) for t in (query, key, value))
         if axes > 4:
             attn_mask = of_batches(attn_mask, query.shape[:-3])
         out = scaled_dot_product_attention(*own, attn_mask, 0.0, is_causal, scale, enable_gqa, policy=policy)
         return out.reshape(*query.shape[:-1], value.shape[-1])
-    dim, values = query.shape[-1], value.shape[-1]
-    if (dim % 16 or dim != values) and odd_heads(query, value, gradient):
+    if odd_heads(query, value, gradient):
         own = same_heads(query, key, value)
         if own[0] is not query:
-            factor = dim**-0.5 if scale is None else scale
+            factor = query.shape[-1] ** -0.5 if scale is None else scale
             out = scaled_dot_product_attention(*own, attn_mask, 0.0, is_causal, factor, enable_gqa, policy=policy)
-            return out[..., :values]
+            return out[..., : value.shape[-1]]
     if attn_mask is not None:
         counted(query, key, value, False, enable_gqa)
         pairs = pairs_of(what, query, key, attn_mask)
         return _with_mask(what, attend_paired, gradient, policy, query, key, value, attn_mask, pairs, False, -1, -1, scale_of(what, scale))[0]
-    if gradient:
-        no_policy(what, policy)
-        query, key, value, factor, causal, left, right = counted(
-            query, key, value, is_causal, enable_gqa, scale_of(what, scale)
-        )
-        return _train(what, attend_lse, False, query, key, value, causal, left, right, factor)[0]
-    # Types and sizes are checked where a call is planned, once.
-    if policy is not None:
-        return call(attend_sdpa, policy, query, key, value, is_causal, enable_gqa, scale_of(what, scale))
-    try:
-        run = _op_sdpa if compiling else _direct_sdpa
-        if scale is not None:
-            return run(query, key, value, is_causal, enable_gqa, scale_of(what, scale))
-        if enable_gqa:
-            return run(query, key, value, is_causal, True)
-        return run(query, key, value, True) if is_causal else run(query, key, value)
-    except RuntimeError as error:
-        raise cause(error) from None
+    no_policy(what, policy)
+    query, key, value, factor, causal, left, right = counted(query, key, value, is_causal, enable_gqa, scale_of(what, scale))
+    return _train(what, attend_lse, False, query, key, value, causal, left, right, factor)[0]
 
 
 def _with_mask(what, operation, gradient, policy, query, key, value, mask, pairs, *how):
@@ -130,7 +123,7 @@ def _train(what: str, operation: Operation, deterministic: bool, query: torch.Te
 
 def window(what: str, window_size: Any, causal: bool) -> tuple[bool, int, int]:
     """Whether a mask is causal, and how many keys before and after are seen; -1 is all."""
-    if window_size == (-1, -1):
+    if window_size == WHOLE:
         return causal, -1, -1
     try:
         left, right = (-1 if side is None else int(side) for side in window_size)
@@ -157,7 +150,7 @@ def flash_attn_func(
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: tuple[int, int] = WHOLE,
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,
@@ -192,17 +185,19 @@ def flash_attn_func(
     torch.Size([1, 16, 2, 16])
     """
     what = "flash_attn_func"
-    plain = not (dropout_p or softcap or return_attn_probs) and alibi_slopes is None and sinks is None and prefix_lens is None
-    plain = plain and documents is None and block_mask is None and attn_mask is None and policy is None and window_size == (-1, -1)
-    if plain and isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor) and not (is_compiling() or unusual()):
-        gradient = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-        if not gradient and q.dim() == v.dim() == 4 and q.shape[3] % 16 == 0 and q.shape[3] == v.shape[3]:
-            # Types and sizes are checked where a call is planned, once.
-            how = (causal, scale_of(what, softmax_scale)) if softmax_scale is not None else (True,) if causal else ()
-            try:
-                return _direct_flash(q, k, v, *how)
-            except RuntimeError as error:
-                raise cause(error) from None
+    if (
+        not (dropout_p or softcap or return_attn_probs) and alibi_slopes is None and sinks is None and prefix_lens is None
+        and documents is None and block_mask is None and attn_mask is None and policy is None
+        and (window_size is WHOLE or window_size == WHOLE) and not (is_compiling() or unusual())
+    ):  # fmt: skip
+        # As above: whatever is wrong is said below.
+        try:
+            if not (grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)):
+                if softmax_scale is not None:
+                    return _direct_flash(q, k, v, causal, scale_of(what, softmax_scale))
+                return _direct_flash(q, k, v, True) if causal else _direct_flash(q, k, v)
+        except FAILED as error:
+            raise_cause(error)
     tensors_only(what, q=q, k=k, v=v)
     supported = "causal, window_size, softmax_scale, softcap, alibi_slopes, sinks and return_attn_probs are"
     refuse(what, supported, dropout_p=(bool(dropout_p), dropout_p))
@@ -270,7 +265,7 @@ def flash_attn_varlen_func(
     dropout_p: float = 0.0,
     softmax_scale: float | None = None,
     causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
+    window_size: tuple[int, int] = WHOLE,
     softcap: float = 0.0,
     alibi_slopes: torch.Tensor | None = None,
     deterministic: bool = False,

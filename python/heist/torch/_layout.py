@@ -70,6 +70,12 @@ def odd_heads(q: torch.Tensor, v: torch.Tensor, gradient: bool) -> bool:
     return bool(dim % 16 or values % 16 or values > dim or (gradient and values != dim)) and dim > 0 and values > 0
 
 
+def of_four(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor with more or fewer than one axis in front of the heads: those are the batch, and what is not there is one."""
+    axes = tensor.dim()
+    return tensor.flatten(0, axes - 4) if axes > 4 else tensor[(None,) * (4 - axes) + (...,)]
+
+
 def axes(heads: int, rows: int | None) -> str:
     if rows is None:
         return "(rows of all sequences, heads, elements)"

@@ -24,7 +24,8 @@ LIBRARY = torch.library.Library("heist", "DEF")
 #: Types as PyTorch numbers them.
 CODES = {torch.float16: 5, torch.float32: 6, torch.bfloat16: 15}
 
-is_compiling = torch.compiler.is_compiling
+#: Whether Dynamo traces, which knows :attr:`Operation.plain` alone.
+is_compiling = torch.compiler.is_dynamo_compiling
 
 _defined: list[tuple[str, str, Callable[..., Any]]] = []
 _refused = threading.local()
@@ -92,7 +93,7 @@ def define(
 
 def _train(name: str, operation: Any) -> Callable[..., Any]:
     def train(*arguments: Any) -> Any:
-        if not is_compiling():
+        if not torch.compiler.is_compiling():
             no_transform(name)
         return operation(*arguments)
 
@@ -137,10 +138,21 @@ def _asked(body: Callable[..., Any], count: int) -> Callable[..., Any]:
     return asked
 
 
-def cause(error: RuntimeError) -> BaseException:
+def cause(error: Exception) -> BaseException:
     """The exception of a body that PyTorch's own stands for."""
     kept, _refused.error = getattr(_refused, "error", None), None
     return kept if kept is not None and str(kept) in str(error) else error
+
+
+#: What comes of an operation that is called with anything: what it refuses, and what is no tensor.
+FAILED = (RuntimeError, TypeError, AttributeError)
+
+
+def raise_cause(error: Exception) -> None:
+    """Raises the exception of a body that PyTorch's own stands for, or nothing: then the arguments are to be looked at."""
+    kept = cause(error)
+    if kept is not error:
+        raise kept from None
 
 
 def call(operation: Operation, policy: Any, *arguments: Any) -> Any:

@@ -9,6 +9,9 @@ from torch.autograd import forward_ad
 
 from ._device import UnsupportedError, no_tangent
 
+#: Whether gradients are recorded at all.
+grad_enabled = torch._C.is_grad_enabled if hasattr(torch._C, "is_grad_enabled") else torch.is_grad_enabled
+
 _autocasts = torch._C._is_any_autocast_enabled
 _transforms = torch._C._functorch.peek_interpreter_stack
 

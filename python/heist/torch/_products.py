@@ -20,8 +20,8 @@ from ._device import (
     tensors_only,
     wants_gradient,
 )
-from ._library import CODES, Gradient, call, cause, define, is_compiling, remember
-from ._modes import prepared, unusual
+from ._library import CODES, FAILED, Gradient, call, define, is_compiling, raise_cause, remember
+from ._modes import grad_enabled, prepared, unusual
 
 #: Activations, and PyTorch's own of each.
 _ACTIVATE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -431,7 +431,6 @@ def _backward_linear(ctx, d):
 _multiply = define(
     "mm", "Tensor input, Tensor mat2, int out_dtype=-1", "Tensor", _mm, _like_mm, Gradient(_keep_mm, _backward_mm)
 )
-_op_mm, _direct_mm = _multiply.plain, _multiply.direct
 _multiply_add = define(
     "addmm", "Tensor input, Tensor mat1, Tensor mat2, float beta=1.0, float alpha=1.0, int activation=0", "Tensor", _addmm,
     _like_addmm, Gradient(_keep_addmm, _backward_addmm),
@@ -448,6 +447,7 @@ _multiply_groups = define(
     "grouped_mm", "Tensor mat_a, Tensor mat_b, Tensor offs, int out_dtype=-1", "Tensor", _grouped_mm, _like_grouped,
     Gradient(_keep_grouped, _backward_grouped),
 )  # fmt: skip
+_direct_mm, _direct_linear, _direct_bias, _direct_groups = _multiply.direct, _apply.direct, _apply_bias.direct, _multiply_groups.direct
 
 
 # --- Names that people know -----------------------------------------------------
@@ -463,22 +463,20 @@ def mm(
     >>> float(mm(a, b)[0, 0])
     16.0
     """
-    if not (isinstance(input, Tensor) and isinstance(mat2, Tensor)):
-        tensors_only("mm", input=input, mat2=mat2)
-    compiling = is_compiling()
-    if compiling or unusual():
-        input, mat2 = prepared("mm", input, mat2)
-    # Types and sizes are checked where a call is planned, once.
+    if out_dtype is None and policy is None and not (is_compiling() or unusual()):
+        # Types, sizes, and what is a tensor at all, are looked at where a call is planned, once; what is wrong is said below.
+        try:
+            if not (grad_enabled() and (input.requires_grad or mat2.requires_grad)):
+                return _direct_mm(input, mat2)
+        except FAILED as error:
+            raise_cause(error)
+    tensors_only("mm", input=input, mat2=mat2)
+    input, mat2 = prepared("mm", input, mat2)
     number = () if out_dtype is None else _number("mm", input, out_dtype)
-    if torch.is_grad_enabled() and (input.requires_grad or mat2.requires_grad):
+    if wants_gradient(input, mat2):
         no_policy("mm", policy)
         return _multiply.train(input, mat2, *number)
-    if policy is not None:
-        return call(_multiply, policy, input, mat2, *number)
-    try:
-        return (_op_mm if compiling else _direct_mm)(input, mat2, *number)
-    except RuntimeError as error:
-        raise cause(error) from None
+    return call(_multiply, policy, input, mat2, *number)
 
 
 def addmm(
@@ -534,29 +532,24 @@ def linear(
     torch.Size([2, 3, 8])
     """
     what = "linear"
-    if not (isinstance(input, Tensor) and isinstance(weight, Tensor) and (bias is None or isinstance(bias, Tensor))):
-        tensors_only(what, input=input, weight=weight, bias=input if bias is None else bias)
-    compiling = is_compiling()
-    if compiling or unusual():
-        input, weight, bias = prepared(what, input, weight, bias)
     number = 0 if activation == "none" else _activation(what, activation)
-    # Types and sizes are checked where a call is planned, once.
-    if wants_gradient(input, weight, bias):
+    if policy is None and not (is_compiling() or unusual()):
+        # As above.
+        try:
+            if not (grad_enabled() and (input.requires_grad or weight.requires_grad or bias is not None and bias.requires_grad)):
+                if bias is None:
+                    return _direct_linear(input, weight, number) if number else _direct_linear(input, weight)
+                return _direct_bias(input, weight, bias, number) if number else _direct_bias(input, weight, bias)
+        except FAILED as error:
+            raise_cause(error)
+    tensors_only(what, input=input, weight=weight, bias=input if bias is None else bias)
+    input, weight, bias = prepared(what, input, weight, bias)
+    operation, given = (_apply, (input, weight)) if bias is None else (_apply_bias, (input, weight, bias))
+    if wants_gradient(*given):
         no_policy(what, policy)
-        out = _apply.train(input, weight) if bias is None else _apply_bias.train(input, weight, bias)
         # The gradient of an activation takes what it was given.
-        return _ACTIVATE[activation](out)
-    if policy is not None:
-        given = (_apply, policy, input, weight) if bias is None else (_apply_bias, policy, input, weight, bias)
-        return call(*given, number)
-    try:
-        operation = _apply if bias is None else _apply_bias
-        run = operation.plain if compiling else operation.direct
-        if bias is None:
-            return run(input, weight, number) if number else run(input, weight)
-        return run(input, weight, bias, number) if number else run(input, weight, bias)
-    except RuntimeError as error:
-        raise cause(error) from None
+        return _ACTIVATE[activation](operation.train(*given))
+    return call(operation, policy, *given, *((number,) if number else ()))
 
 
 def grouped_mm(
@@ -580,12 +573,17 @@ def grouped_mm(
     torch.Size([6, 8])
     """
     what = "grouped_mm"
-    if not (isinstance(mat_a, Tensor) and isinstance(mat_b, Tensor) and (offs is None or isinstance(offs, Tensor))):
-        tensors_only(what, mat_a=mat_a, mat_b=mat_b, offs=mat_a if offs is None else offs)
+    if offs is not None and bias is None and out_dtype is None and policy is None and not (is_compiling() or unusual()):
+        # As above.
+        try:
+            if mat_a.dim() == 2 and mat_b.dim() == 3 and not (grad_enabled() and (mat_a.requires_grad or mat_b.requires_grad)):
+                return _direct_groups(mat_a, mat_b, offs)
+        except FAILED as error:
+            raise_cause(error)
+    tensors_only(what, mat_a=mat_a, mat_b=mat_b, offs=mat_a if offs is None else offs)
     if bias is not None:
         raise UnsupportedError(f"{what}: bias is not supported; add it to the result")
-    if is_compiling() or unusual():
-        mat_a, mat_b = prepared(what, mat_a, mat_b)
+    mat_a, mat_b = prepared(what, mat_a, mat_b)
     number = () if out_dtype is None else _number(what, mat_a, out_dtype)
     axes = mat_a.dim(), mat_b.dim()
     if axes == (2, 3) and offs is not None:
