@@ -5,11 +5,13 @@
 //! The simulator and a real GPU take the same job, and a program that keeps its own device memory
 //! binds that to the buffers' names instead.
 
+use crate::built::Shared;
 use crate::error::KernelError;
 use heist_builder::{BuiltKernel, Feature, KernelParams};
 use heist_launch::{Arg, Arguments, Buffer, BufferRef, Launch, NamedBuffer, Outcome, Role};
 use heist_ptx::Module;
 use heist_sched::{Plan, Readout, TiledKernel};
+use std::sync::Arc;
 
 /// The least work of a job, for figures such as TFLOP/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,8 +25,8 @@ pub struct Work {
 /// One launch of a job.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The PTX.
-    pub module: Module,
+    /// The PTX, which launches of the same kernel share.
+    pub module: Arc<Module>,
     /// The kernel in it.
     pub entry: String,
     /// Grid, block, cluster, shared memory.
@@ -54,8 +56,26 @@ pub struct Job {
 impl Step {
     /// A launch of a scheduled kernel with its own parameters.
     pub fn tiled<A: KernelParams>(kernel: &TiledKernel<A>, plan: &Plan, own: A::With<Arg>) -> Step {
+        Step::of_tiled(kernel, Arc::new(kernel.built.module.clone()), plan, own)
+    }
+
+    /// The same for one that was built before.
+    pub(crate) fn shared_tiled<A: KernelParams>(
+        shared: &Shared<TiledKernel<A>>,
+        plan: &Plan,
+        own: A::With<Arg>,
+    ) -> Step {
+        Step::of_tiled(&shared.kernel, shared.module.clone(), plan, own)
+    }
+
+    fn of_tiled<A: KernelParams>(
+        kernel: &TiledKernel<A>,
+        module: Arc<Module>,
+        plan: &Plan,
+        own: A::With<Arg>,
+    ) -> Step {
         Step {
-            module: kernel.built.module.clone(),
+            module,
             entry: kernel.built.launch.entry.clone(),
             launch: plan.launch,
             params: kernel.arguments(plan, own).params,
@@ -70,13 +90,31 @@ impl Step {
         grid: impl Into<heist_launch::Dim3>,
         own: A::With<Arg>,
     ) -> Step {
+        Step::of(kernel, Arc::new(kernel.module.clone()), grid, own)
+    }
+
+    /// The same for one that was built before.
+    pub(crate) fn shared<A: KernelParams>(
+        shared: &Shared<BuiltKernel<A>>,
+        grid: impl Into<heist_launch::Dim3>,
+        own: A::With<Arg>,
+    ) -> Step {
+        Step::of(&shared.kernel, shared.module.clone(), grid, own)
+    }
+
+    fn of<A: KernelParams>(
+        kernel: &BuiltKernel<A>,
+        module: Arc<Module>,
+        grid: impl Into<heist_launch::Dim3>,
+        own: A::With<Arg>,
+    ) -> Step {
         let info = &kernel.launch;
         let mut launch = Launch::new(grid, info.block).dynamic_shared(info.dynamic_shared);
         if let Some(cluster) = info.cluster {
             launch = launch.cluster(cluster);
         }
         Step {
-            module: kernel.module.clone(),
+            module,
             entry: info.entry.clone(),
             launch,
             params: A::arguments(own),

@@ -11,6 +11,7 @@
 
 pub mod attention;
 pub mod blackwell;
+mod built;
 pub mod catalogue;
 mod entry;
 mod error;

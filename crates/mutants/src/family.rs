@@ -67,7 +67,7 @@ pub(crate) fn files(words: &str) -> Result<Vec<TestFile>, String> {
         let label = format!("{words}, {}", step.entry);
         files.push(file(label, step.ptx(), run.clone()));
         // The next launch takes what this one has made.
-        let program = Program::new(step.module.clone());
+        let program = Program::new((*step.module).clone());
         let program = program.map_err(|_| format!("{words} has no valid PTX"))?;
         let options = Options::default();
         let ran = program.run(&device, &step.entry, &step.launch, &run.arguments, &options);

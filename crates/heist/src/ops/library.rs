@@ -1,12 +1,12 @@
 //! The plans of a device.
 
 use super::error::OpError;
+use super::kernels::{Kernels, Known};
 use super::operand::{Operand, Operands};
 use super::parameters::{Parameters, Scratch, used};
 use super::plan::{On, Plan, Planned};
 use super::tuning::Tuning;
 use crate::tune::memory;
-use heist_gpu::{JitOptions, PtxText};
 use heist_kernels::{KernelError, LaunchPlan, Target, Tuned};
 use heist_run::{Device, Settings};
 use heist_sched::Schedule;
@@ -26,6 +26,7 @@ pub struct Ops {
     /// The file of the tuner's answers.
     answers: Option<PathBuf>,
     plans: RwLock<HashMap<Key, Arc<Planned>>>,
+    kernels: Kernels,
 }
 
 /// What a plan depends on: the family, the numbers of the problem, the schedule.
@@ -57,6 +58,7 @@ impl Ops {
             settings,
             answers: memory::place(),
             plans: RwLock::default(),
+            kernels: Kernels::default(),
         })
     }
 
@@ -155,26 +157,26 @@ impl Ops {
         plan: LaunchPlan,
         mut operands: Vec<Operand>,
     ) -> Result<Planned, OpError> {
-        let used = used(&plan.steps, &operands);
+        let known = plan.steps.iter().map(|step| self.kernels.of(step));
+        let kernels: Vec<Arc<Known>> = known.collect();
+        let used = used(&plan.steps, &kernels, &operands);
         for (operand, used) in operands.iter_mut().zip(used) {
             if !used {
                 operand.optional = true;
                 operand.bytes = 0;
             }
         }
-        let scratch = Scratch::of(&plan, &operands)?;
+        let scratch = Scratch::of(&plan, &kernels, &operands)?;
         let on = match &*self.device {
             Device::Gpu(gpu) => {
                 let mut launches = Vec::with_capacity(plan.steps.len());
-                for (index, step) in plan.steps.iter().enumerate() {
-                    let text = PtxText::from_module(step.entry.clone(), &step.module);
-                    let program = gpu.load(&text, &JitOptions::default())?;
-                    let mut ready = Arc::new(program.kernel(&step.entry)?).ready(&step.launch)?;
+                for (index, (step, known)) in plan.steps.iter().zip(&kernels).enumerate() {
+                    let mut ready = known.on(gpu)?.ready(&step.launch)?;
                     if step.overlaps {
                         ready = ready.programmatic();
                     }
-                    let parameters =
-                        Parameters::new(gpu, &ready, (index, step), &operands, &scratch)?;
+                    let of = (index, step, &**known);
+                    let parameters = Parameters::new(gpu, &ready, of, &operands, &scratch)?;
                     launches.push((ready, parameters));
                 }
                 On::Gpu {

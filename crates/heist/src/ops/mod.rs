@@ -42,6 +42,7 @@ mod error;
 mod experts;
 mod gemm;
 mod grouped;
+mod kernels;
 mod library;
 mod memory;
 mod operand;

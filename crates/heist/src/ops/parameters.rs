@@ -2,11 +2,13 @@
 //! call fills in.
 
 use super::error::OpError;
+use super::kernels::Known;
 use super::memory::Memory;
 use super::operand::{Operand, SLOTS, Workspace, WorkspaceMemory};
 use heist_gpu::{BorrowedStream, DeviceMemory, EncodedTensorMap, Gpu, GpuError, ReadyLaunch};
 use heist_kernels::{BufferSpec, KernelError, LaunchPlan, Step};
 use heist_launch::{Arg, Buffer, BufferRef, NamedBuffer, Role};
+use std::sync::Arc;
 
 /// The most bytes that a kernel's parameters take here, and what is enough for almost all.
 const MOST_BYTES: usize = 4096;
@@ -58,41 +60,6 @@ pub(super) struct Scratch {
     own: Vec<(usize, usize, u64)>,
 }
 
-/// The text of a parameter's name in a step's kernel, for those that it reads.
-struct Reads {
-    names: Vec<String>,
-    text: String,
-}
-
-impl Reads {
-    fn of(step: &Step) -> Reads {
-        Reads {
-            names: step
-                .module
-                .entries()
-                .find(|entry| *entry.name == step.entry)
-                .map(|entry| entry.params.iter().map(|p| p.name.to_string()).collect())
-                .unwrap_or_default(),
-            text: step.ptx(),
-        }
-    }
-
-    /// Whether the kernel reads its parameter: a name that is only declared
-    /// stands in the text once.
-    fn reads(&self, parameter: usize) -> bool {
-        let Some(name) = self.names.get(parameter) else {
-            return true;
-        };
-        let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
-        let whole = self.text.match_indices(name.as_str()).filter(|(at, _)| {
-            let before = self.text[..*at].chars().next_back();
-            let after = self.text[at + name.len()..].chars().next();
-            !before.is_some_and(word) && !after.is_some_and(word)
-        });
-        whole.take(2).count() > 1
-    }
-}
-
 /// The buffer that a parameter refers to by name.
 fn named(arg: &Arg) -> Option<&str> {
     let buffer = match arg {
@@ -107,15 +74,14 @@ fn named(arg: &Arg) -> Option<&str> {
 }
 
 /// Which of the operands some kernel reads or writes.
-pub(super) fn used(steps: &[Step], operands: &[Operand]) -> Vec<bool> {
+pub(super) fn used(steps: &[Step], kernels: &[Arc<Known>], operands: &[Operand]) -> Vec<bool> {
     let mut used = vec![false; operands.len()];
-    for step in steps {
-        let reads = Reads::of(step);
+    for (step, kernel) in steps.iter().zip(kernels) {
         for (at, param) in step.params.iter().enumerate() {
             let Some(name) = named(param) else { continue };
             let slot = operands.iter().position(|operand| operand.name == name);
             if let Some(slot) = slot
-                && reads.reads(at)
+                && kernel.reads(at)
             {
                 used[slot] = true;
             }
@@ -127,15 +93,18 @@ pub(super) fn used(steps: &[Step], operands: &[Operand]) -> Vec<bool> {
 impl Scratch {
     /// Lays out the workspace of a job: the counters, which must be zero; and the scratch memory,
     /// for buffers that are not operands and for written operands that may be omitted.
-    pub(super) fn of(plan: &LaunchPlan, operands: &[Operand]) -> Result<Scratch, KernelError> {
+    pub(super) fn of(
+        plan: &LaunchPlan,
+        kernels: &[Arc<Known>],
+        operands: &[Operand],
+    ) -> Result<Scratch, KernelError> {
         let mut scratch = Scratch::default();
-        for (index, step) in plan.steps.iter().enumerate() {
-            let reads = Reads::of(step);
+        for (index, (step, kernel)) in plan.steps.iter().zip(kernels).enumerate() {
             for (at, param) in step.params.iter().enumerate() {
                 let Arg::Buffer { role, data } = param else {
                     continue;
                 };
-                if *role == Role::In || !reads.reads(at) {
+                if *role == Role::In || !kernel.reads(at) {
                     continue;
                 }
                 if data.bytes().iter().any(|byte| *byte != 0) {
@@ -189,15 +158,14 @@ fn take(total: &mut u64, bytes: u64) -> u64 {
 }
 
 impl Parameters {
-    /// Of a step, with its number.
+    /// Of a step, with its number and its kernel.
     pub(super) fn new(
         gpu: &Gpu,
         ready: &ReadyLaunch,
-        (index, step): (usize, &Step),
+        (index, step, kernel): (usize, &Step, &Known),
         operands: &[Operand],
         scratch: &Scratch,
     ) -> Result<Parameters, OpError> {
-        let reads = Reads::of(step);
         let mut parameters = Parameters {
             bytes: vec![0; ready.parameter_bytes()],
             places: Vec::new(),
@@ -214,7 +182,7 @@ impl Parameters {
             .into());
         }
         for (number, (param, &at)) in step.params.iter().zip(ready.offsets()).enumerate() {
-            if !reads.reads(number) {
+            if !kernel.reads(number) {
                 continue;
             }
             let slot = named(param)

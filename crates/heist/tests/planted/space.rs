@@ -56,7 +56,7 @@ impl Tunable for Planted {
         let job = Job::new("planted", work)
             .buffer("d", Role::InOut, Buffer::from_slice(&numbers))
             .step(Step {
-                module,
+                module: module.into(),
                 entry: "add".to_owned(),
                 launch: Launch::new(NUMBERS / threads, threads).dynamic_shared(shared(candidate)),
                 params: vec![job::buffer("d"), Arg::scalar(0u32)],

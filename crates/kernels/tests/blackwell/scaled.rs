@@ -160,7 +160,7 @@ fn the_second_block_of_a_pair_has_scales_of_its_own() {
     let broken: Vec<String> = text.lines().map(misplaced).collect();
     assert_ne!(broken, text.lines().collect::<Vec<_>>());
     let broken = heist_ptx::Source::new("broken.ptx", broken.join("\n"));
-    prepared.job.steps[0].module = heist_ptx::parse(&broken).expect("PTX");
+    prepared.job.steps[0].module = heist_ptx::parse(&broken).expect("PTX").into();
     common::run(&mut prepared.job, &device, &Settings::default());
     let difference = (prepared.verify)(&prepared.job).expect("a comparison");
     assert!(!difference.within(prepared.bound), "{difference}");

@@ -11,6 +11,7 @@ use crate::attention::meeting::overlap;
 use crate::attention::params::Element;
 use crate::attention::problem::{Dtype, Lengths, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
+use crate::built::built;
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::plan::{LaunchPlan, Purpose};
@@ -334,23 +335,33 @@ fn steps<P: Parameters<DecodeArgs>>(
 ) -> Result<Vec<Step>, KernelError> {
     let (scoring, dtype) = (&problem.scoring, problem.dtype);
     let args = || P::join(args.clone(), scoring.args("q_starts"));
+    let key = |part: &str| {
+        let (combine, arch, scores) = (grid.combine, target.arch, scoring.key());
+        format!("{part} {shape:?} {combine:?} {dtype:?} {arch} {scores}")
+    };
     let mut steps = Vec::new();
     if shape
         .append
         .is_some_and(|append| append.by == Appender::Launch)
     {
-        let kernel = build_append::<P>(shape, dtype, scoring, target.arch)?;
+        let kernel = built(&key("append"), || {
+            build_append::<P>(shape, dtype, scoring, target.arch)
+        })?;
         let grid = Dim3::new(problem.sequences().len() as u32, problem.kv_heads, 1);
-        steps.push(Step::plain(&kernel, grid, args()));
+        steps.push(Step::shared(&kernel, grid, args()));
     }
-    let kernel = build::<P>(shape, grid.combine, dtype, scoring, target.arch)?;
-    steps.push(Step::plain(&kernel, grid.blocks, args()));
+    let kernel = built(&key("attend"), || {
+        build::<P>(shape, grid.combine, dtype, scoring, target.arch)
+    })?;
+    steps.push(Step::shared(&kernel, grid.blocks, args()));
     if grid.combine == Combine::Launch {
-        let kernel = build_combine::<P>(shape, dtype, scoring, target.arch)?;
+        let kernel = built(&key("combine"), || {
+            build_combine::<P>(shape, dtype, scoring, target.arch)
+        })?;
         let group = problem.heads / problem.kv_heads;
         let rows = shape.rows().min(group * problem.longest().0);
         let grid = Dim3::new(rows, grid.blocks, 1);
-        steps.push(Step::plain(&kernel, grid, args()));
+        steps.push(Step::shared(&kernel, grid, args()));
     }
     Ok(steps)
 }

@@ -63,6 +63,21 @@ pub struct Scoring {
 }
 
 impl Scoring {
+    /// What a kernel is built from: nothing else of it is in the text.
+    pub(super) fn key(&self) -> String {
+        let mods = self.mods.iter().map(|one| {
+            let tables = one.tables.iter().map(|table| match table {
+                // Strides are parameters, and the name has the type.
+                Table::Pairs(_) => "pairs".to_owned(),
+                other => format!("{other:?}"),
+            });
+            format!("{} {:?}", one.name(), tables.collect::<Vec<_>>())
+        });
+        let mods: Vec<String> = mods.collect();
+        let (sinks, prefix, blocks) = (self.sinks, self.prefix, self.blocks);
+        format!("{mods:?} {sinks} {prefix:?} {blocks:?}")
+    }
+
     /// Whether queries see the keys of their own document alone.
     pub(super) fn documents(&self) -> bool {
         let mut tables = self.mods.iter().flat_map(|one| &one.tables);

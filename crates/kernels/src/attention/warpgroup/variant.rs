@@ -11,6 +11,7 @@ use crate::attention::meeting::overlap;
 use crate::attention::panels::PANEL;
 use crate::attention::problem::{Dtype, Layout, Lengths, MaskKind, Problem};
 use crate::attention::score::{Modified, Parameters, Scores, Scoring};
+use crate::built::built;
 use crate::family::{Target, Variant};
 use crate::job::buffer;
 use crate::plan::{LaunchPlan, Purpose};
@@ -335,20 +336,31 @@ fn step<P: Parameters<WarpgroupArgs>>(
 ) -> Result<Step, KernelError> {
     let scoring = &problem.scoring;
     let args = P::join(args, scoring.args("q_starts"));
+    let (dtype, arch) = (problem.dtype, target.arch);
+    let key = format!("{shape:?} {dtype:?} {arch} {}", scoring.key());
     Ok(match shape.stay {
         Some(stay) => {
-            let kernel = build_staying::<P>(shape, problem.dtype, scoring, target.arch)?;
+            let kernel = built(&key, || build_staying::<P>(shape, dtype, scoring, arch))?;
             let blocks = match shape.paired {
                 true => 2 * strips.count() as u32,
                 false => strips.count().min(stay.blocks.into()) as u32,
             };
-            Step::plain(&kernel, blocks, args)
+            Step::shared(&kernel, blocks, args)
         }
         None => {
-            let kernel = build::<P>(shape, problem.dtype, scoring, schedule, target.arch)?;
-            let resident = target.resident(&kernel.built.launch, shape.registers().even);
-            let tiles = kernel.plan_for(strips, resident)?;
-            Step::tiled(&kernel, &tiles, args)
+            let build = || build::<P>(shape, dtype, scoring, schedule, arch);
+            let resident = |kernel: &TiledKernel<P>| {
+                target.resident(&kernel.built.launch, shape.registers().even)
+            };
+            // Names of policies that are not ours need not tell them apart.
+            if schedule.policy.to_string() != "greedy" {
+                let kernel = build()?;
+                let tiles = kernel.plan_for(strips, resident(&kernel))?;
+                return Ok(Step::tiled(&kernel, &tiles, args));
+            }
+            let shared = built(&format!("{key} {schedule:?}"), build)?;
+            let tiles = shared.kernel.plan_for(strips, resident(&shared.kernel))?;
+            Step::shared_tiled(&shared, &tiles, args)
         }
     })
 }
