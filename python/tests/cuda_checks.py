@@ -655,6 +655,26 @@ def launches_that_come_again():
         close(one, want)
 
 
+def kernels_of_a_graph():
+    """A captured call is its kernels and nothing besides: what a replay does not need is not made zero."""
+    if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
+        return "this PyTorch does not show its graphs: not run"
+    import ctypes
+
+    driver = ctypes.CDLL("libcuda.so.1")
+    q, k, v = (randn(1, 8, 512, 64) for _ in range(3))
+    a, b = randn(512, 256), randn(256, 512)
+    for call in (lambda: ht.scaled_dot_product_attention(q, k, v), lambda: ht.mm(a, b)):
+        call()
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.graph(graph):
+            call()
+        count = ctypes.c_size_t()
+        assert driver.cuGraphGetNodes(ctypes.c_void_p(graph.raw_cuda_graph()), None, ctypes.byref(count)) == 0
+        assert count.value == 1, f"{count.value} nodes"
+    return None
+
+
 def forms_of_calls():
     """Heads of other sizes, autocast, rotary embeddings."""
     q, k, v = (randn(2, 4, 300, 40).requires_grad_() for _ in range(3))
@@ -687,7 +707,7 @@ def forms_of_calls():
 
 CHECKS = [
     *MASKS,
-    launches_that_come_again, forms_of_calls,
+    launches_that_come_again, kernels_of_a_graph, forms_of_calls,
     attention_of_many_shapes, packed_and_cached_attention, a_cache_of_eight_bits, numbers_of_a_plan_in_another_stream, layers_of_experts, products_of_many_shapes,
     batches_and_eight_bit_floats, gradients,
     gradients_of_attention, graphs_of_training, groups, graphs, graphs_of_decoding,

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -183,6 +184,21 @@ def test_threads_share_what_is_remembered():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_graph_gets_no_counters_that_it_does_not_need(monkeypatch):
+    """To make them zero is a kernel, which every replay would run."""
+    from heist.torch import _device
+
+    zeros, launcher = [], object.__new__(_device.Launcher)
+    monkeypatch.setattr(_device, "_capturing", lambda: True)
+    monkeypatch.setattr(_device.torch, "zeros", lambda count, **how: zeros.append(count))
+    monkeypatch.setattr(_device.torch, "empty", lambda count, **how: None)
+    launcher.index = 0
+    for counters, expected in ((0, []), (512, [512])):
+        launcher.plan = SimpleNamespace(counters=counters, scratch=4096)
+        launcher.memory(0)
+        assert zeros == expected
 
 
 def test_another_simulated_gpu_forgets():

@@ -214,9 +214,10 @@ class Launcher:
         device = torch.device("cuda", self.index)
         if _capturing():
             # A graph has its own, from its own pool: it may be replayed beside anything,
-            # and sets its counters to zero each time.
+            # and sets its counters to zero each time. Where there are none, that would be a kernel for nothing.
+            make = torch.zeros if need else torch.empty
             return (
-                torch.zeros(max(need, 1), dtype=torch.uint8, device=device),
+                make(max(need, 1), dtype=torch.uint8, device=device),
                 torch.empty(max(room, 1), dtype=torch.uint8, device=device),
             )
         key = (self.index, stream)

@@ -370,6 +370,8 @@ fn steps<P: Parameters<DecodeArgs>>(
 mod tests {
     use super::heuristics::{decode_grid, decode_shape};
     use super::*;
+    use crate::attention::softcap;
+    use std::sync::Arc;
 
     /// Parts of a tile that nobody combines would be written past the one slot that there is.
     #[test]
@@ -402,5 +404,40 @@ mod tests {
             let refused = decode_plan(&problem, shape, cut, target).expect_err("it cuts tiles");
             assert!(refused.to_string().contains("combined"), "{refused}");
         }
+    }
+
+    /// A step with one key more launches the kernel of the step before; other scores and heads have others.
+    #[test]
+    fn lengths_share_a_kernel() {
+        let target = Target {
+            arch: Arch::SM_90A,
+            sms: 132,
+        };
+        let plan = |keys: u32, dim: u32, cap: Option<f32>| {
+            let mut problem = Problem::new(2, 8, keys, dim);
+            problem.lengths = Lengths::Same {
+                batch: 2,
+                queries: 1,
+                keys,
+            };
+            problem.scoring.mods.extend(cap.map(softcap));
+            Decode.plan(&problem, None, target).expect("a plan").steps
+        };
+        let (one, other) = (plan(300, 64, None), plan(301, 64, None));
+        assert!(Arc::ptr_eq(&one[0].module, &other[0].module));
+        assert_ne!(one[0].params, other[0].params);
+        let capped = plan(300, 64, Some(2.0));
+        assert!(Arc::ptr_eq(
+            &capped[0].module,
+            &plan(400, 64, Some(2.0))[0].module
+        ));
+        let others = [plan(300, 128, None), capped, plan(300, 64, Some(3.0))];
+        for other in others {
+            assert_ne!(one[0].ptx(), other[0].ptx());
+        }
+        assert_ne!(
+            plan(300, 64, Some(2.0))[0].ptx(),
+            plan(300, 64, Some(3.0))[0].ptx()
+        );
     }
 }
