@@ -25,7 +25,7 @@
 
 use crate::emit::{LabelId, Line, Opnd};
 use crate::kernel::{Dim3, Kernel};
-use crate::mbarrier::{BarrierSpec, Mbarrier, Waiter};
+use crate::mbarrier::{BarrierSpec, Mbarrier, Mbarriers, RingCursor, Waiter};
 use crate::pointer::{Ptr, Shared};
 use crate::scalar::Class;
 use crate::value::{Bool, IntoVal, Val, Var};
@@ -40,9 +40,45 @@ const RESPONSE: u32 = 16;
 pub(crate) struct Slot<'k> {
     pub(crate) k: Kernel<'k>,
     response: Ptr<'k, Shared, u64>,
-    full: Waiter<'k>,
+    full: Full<'k>,
     /// Where every block of the cluster receives the response.
     multicast: Option<Multicast<'k>>,
+}
+
+/// The barriers that count responses.
+#[derive(Clone, Copy, Debug)]
+enum Full<'k> {
+    /// One slot, one barrier.
+    One(Waiter<'k>),
+    /// A slot and a barrier for each request in flight.
+    Ring(Ring<'k>),
+}
+
+/// Slots in turns.
+#[derive(Clone, Copy, Debug)]
+struct Ring<'k> {
+    full: Mbarriers<'k>,
+    /// Where the next request goes; its parity is that of the barrier that says it is free.
+    asked: RingCursor<'k>,
+    /// Where the next answer is waited for.
+    read: RingCursor<'k>,
+    /// The same for the submitting thread, which looks before all others do.
+    judged: RingCursor<'k>,
+}
+
+impl<'k> Ring<'k> {
+    #[track_caller]
+    fn new(k: &Kernel<'k>, full: Mbarriers<'k>) -> Ring<'k> {
+        let count = full.count();
+        Ring {
+            full,
+            // Before the first request all slots are free: the phase before the first counts as
+            // ended.
+            asked: k.ring_cursor(count, 1),
+            read: k.ring_cursor(count, 0),
+            judged: k.ring_cursor(count, 0),
+        }
+    }
 }
 
 /// What the blocks of a cluster need beside their slots.
@@ -50,9 +86,9 @@ pub(crate) struct Slot<'k> {
 struct Multicast<'k> {
     /// Thread 0 of the first block, which submits.
     leader: Bool<'k>,
-    /// In the first block: each block has read the last response.
-    empty: Mbarrier<'k>,
-    /// The parity that the leader waits for next.
+    /// In the first block, for each slot: each block has read the last response.
+    empty: Mbarriers<'k>,
+    /// The parity that the leader waits for next, of one slot.
     emptied: Var<'k, u32>,
 }
 
@@ -100,19 +136,37 @@ impl<'k> Kernel<'k> {
     /// by the one thread that uses it, once, outside of any loop.
     #[track_caller]
     pub fn clc(&self) -> Idle<'k> {
+        Idle {
+            slot: self.clc_slots(1),
+        }
+    }
+
+    /// The same with so many slots.
+    #[track_caller]
+    pub(crate) fn clc_slots(&self, slots: u32) -> Slot<'k> {
         self.require(Feature::ClusterLaunchControl);
         self.one_submitter();
-        let response = self
-            .shared_aligned::<u64>("clc_response", RESPONSE / 8, RESPONSE)
-            .ptr();
-        let full = Mbarrier::private(self, "clc_full").waiter();
-        Idle {
-            slot: Slot {
-                k: *self,
-                response,
-                full,
-                multicast: None,
-            },
+        let response = self.responses(slots);
+        let full = Mbarriers::private(self, "clc_full", slots);
+        Slot {
+            k: *self,
+            response,
+            full: self.full(full),
+            multicast: None,
+        }
+    }
+
+    #[track_caller]
+    fn responses(&self, slots: u32) -> Ptr<'k, Shared, u64> {
+        self.shared_aligned::<u64>("clc_response", RESPONSE / 8 * slots, RESPONSE)
+            .ptr()
+    }
+
+    #[track_caller]
+    fn full(&self, full: Mbarriers<'k>) -> Full<'k> {
+        match full.count() {
+            1 => Full::One(full.first().waiter()),
+            _ => Full::Ring(Ring::new(self, full)),
         }
     }
 
@@ -138,40 +192,50 @@ impl<'k> Kernel<'k> {
     /// ```
     #[track_caller]
     pub fn clc_multicast(&self) -> Idle<'k> {
+        Idle {
+            slot: self.clc_multicast_slots(1),
+        }
+    }
+
+    /// The same with so many slots.
+    #[track_caller]
+    pub(crate) fn clc_multicast_slots(&self, slots: u32) -> Slot<'k> {
         self.require(Feature::ClusterLaunchControlMulticast);
         self.one_submitter();
         if self.rec.depth.get() != 0 {
             self.fail("a request of the whole cluster inside of a branch or loop: all threads make it, once");
         }
-        let response = self
-            .shared_aligned::<u64>("clc_response", RESPONSE / 8, RESPONSE)
-            .ptr();
+        let response = self.responses(slots);
         let [full, empty] = self.mbarriers([
             BarrierSpec {
                 name: "clc_full",
-                count: 1,
+                count: slots,
                 arrivals: 1,
             },
             BarrierSpec {
                 name: "clc_empty",
-                count: 1,
+                count: slots,
                 arrivals: self.cluster_size(),
             },
         ]);
         let slot = Slot {
             k: *self,
             response,
-            full: full.first().waiter(),
+            full: self.full(full),
             multicast: Some(Multicast {
                 leader: self.thread_index().eq(0) & self.cluster_rank().eq(0),
-                empty: empty.first(),
+                empty,
                 // Before the first request all slots are empty: the phase before the first counts
                 // as ended.
                 emptied: self.var(1u32).named("clc_emptied"),
             }),
         };
-        self.one_thread(|| slot.arm());
-        Idle { slot }
+        self.one_thread(|| {
+            for slot in 0..slots {
+                full.at(slot).arrive_expecting(RESPONSE);
+            }
+        });
+        slot
     }
 
     #[track_caller]
@@ -184,65 +248,119 @@ impl<'k> Kernel<'k> {
     }
 }
 
-impl Multicast<'_> {
-    /// Waits until every block has read the last response, and armed its own barrier for the next.
-    #[track_caller]
-    fn await_all(&self) {
-        self.empty.wait_for_copies(self.emptied.get());
-        self.emptied.update(|parity| parity ^ 1);
-    }
-}
-
 impl<'k> Slot<'k> {
-    /// This block's barrier waits for the next response too. It may come earlier than this: until
-    /// the arrival the phase can't end.
+    /// Waits until every block has read the last response of the slot that is asked for next, and
+    /// armed its own barrier for the next.
     #[track_caller]
-    fn arm(&self) {
-        self.full.barrier().arrive_expecting(RESPONSE);
+    fn await_all(&self, multicast: &Multicast<'k>) {
+        match self.full {
+            Full::One(_) => {
+                let empty = multicast.empty.first();
+                empty.wait_for_copies(multicast.emptied.get());
+                multicast.emptied.update(|parity| parity ^ 1);
+            }
+            Full::Ring(ring) => {
+                let empty = multicast.empty.at(ring.asked.stage());
+                empty.wait_for_copies(ring.asked.parity());
+            }
+        }
+    }
+
+    /// The barrier of the slot that is asked for next.
+    #[track_caller]
+    fn full_asked(&self) -> Mbarrier<'k> {
+        match self.full {
+            Full::One(full) => full.barrier(),
+            Full::Ring(ring) => ring.full.at(ring.asked.stage()),
+        }
     }
 
     /// In the submitting thread: asks.
     #[track_caller]
     pub(crate) fn submit(&self) {
+        let full = self.full_asked();
         let form = match &self.multicast {
             None => {
-                self.arm();
+                full.arrive_expecting(RESPONSE);
                 ""
             }
             Some(multicast) => {
-                multicast.await_all();
+                self.await_all(multicast);
                 ".multicast::cluster::all"
             }
+        };
+        let response = match self.full {
+            Full::One(_) => self.response,
+            Full::Ring(ring) => self.response.at(ring.asked.stage() * (RESPONSE / 8)),
         };
         self.k.effect(
             format!(
                 "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{form}.b128"
             ),
-            vec![self.response.operand(), self.full.barrier().operand()],
+            vec![response.operand(), full.operand()],
         );
+        if let Full::Ring(ring) = self.full {
+            ring.asked.advance();
+        }
     }
 
     /// Waits for the response, as often as is liked.
     #[track_caller]
     pub(crate) fn arrived(&self) {
         // The hardware wrote it: no thread's writes have to be made visible.
-        self.full.barrier().wait_for_copies(self.full.parity());
+        match self.full {
+            Full::One(full) => full.barrier().wait_for_copies(full.parity()),
+            Full::Ring(ring) => self.arrived_at(ring.read),
+        }
+    }
+
+    #[track_caller]
+    fn arrived_at(&self, at: RingCursor<'k>) {
+        if let Full::Ring(ring) = self.full {
+            ring.full.at(at.stage()).wait_for_copies(at.parity());
+        }
     }
 
     /// The next wait is for the next response.
     #[track_caller]
     pub(crate) fn advance(&self) {
-        self.full.advance();
+        match self.full {
+            Full::One(full) => full.advance(),
+            Full::Ring(ring) => ring.read.advance(),
+        }
     }
 
     /// Reads the response, which has arrived.
     #[track_caller]
     pub(crate) fn read(self) -> Answer<'k> {
+        let response = match self.full {
+            Full::One(_) => self.response,
+            Full::Ring(ring) => self.response.at(ring.read.stage() * (RESPONSE / 8)),
+        };
+        self.read_from(response)
+    }
+
+    /// In the submitting thread, which looks before all others do: waits for the response that it
+    /// has not looked at yet, and reads it.
+    #[track_caller]
+    pub(crate) fn judge(self) -> Answer<'k> {
+        let Full::Ring(ring) = self.full else {
+            self.arrived();
+            return self.read();
+        };
+        self.arrived_at(ring.judged);
+        let answer = self.read_from(self.response.at(ring.judged.stage() * (RESPONSE / 8)));
+        ring.judged.advance();
+        answer
+    }
+
+    #[track_caller]
+    fn read_from(self, from: Ptr<'k, Shared, u64>) -> Answer<'k> {
         let k = self.k;
         let response = k.rec.reg(Class::B128);
         k.rec.op(
             "ld.shared.b128",
-            vec![response.into(), self.response.operand()],
+            vec![response.into(), from.operand()],
             Location::caller(),
         );
         let granted = k.emit::<bool>(
@@ -264,21 +382,43 @@ impl<'k> Slot<'k> {
         self.k.fence_async_shared();
         if let Some(multicast) = &self.multicast {
             self.k.sync();
+            let (full, empty) = match self.full {
+                Full::One(full) => (full.barrier(), multicast.empty.first()),
+                Full::Ring(ring) => {
+                    let stage = ring.read.stage();
+                    (ring.full.at(stage), multicast.empty.at(stage))
+                }
+            };
             self.k.one_thread(|| {
-                self.arm();
-                multicast.empty.on(0u32).arrive_after_reading();
+                // The next response may come earlier than this: until the arrival the phase can't
+                // end.
+                full.arrive_expecting(RESPONSE);
+                empty.on(0u32).arrive_after_reading();
             });
         }
     }
 
-    /// In the submitting thread, for bytes of its own in place of a response: waits until every
-    /// block can take them, and gives the barrier that counts them in each.
+    /// Which slot is read next.
     #[track_caller]
-    pub(crate) fn in_place_of_a_response(&self) -> Mbarrier<'k> {
-        if let Some(multicast) = &self.multicast {
-            multicast.await_all();
+    pub(crate) fn stage(&self) -> Val<'k, u32> {
+        match self.full {
+            Full::One(_) => self.k.c(0u32),
+            Full::Ring(ring) => ring.read.stage(),
         }
-        self.full.barrier()
+    }
+
+    /// In the submitting thread, for bytes of its own in place of a response: waits until every
+    /// block can take them, and gives the barrier that counts them in each, and which slot it is.
+    #[track_caller]
+    pub(crate) fn in_place_of_a_response(&self) -> (Mbarrier<'k>, Val<'k, u32>) {
+        if let Some(multicast) = &self.multicast {
+            self.await_all(multicast);
+        }
+        let stage = match self.full {
+            Full::One(_) => self.k.c(0u32),
+            Full::Ring(ring) => ring.asked.stage(),
+        };
+        (self.full_asked(), stage)
     }
 }
 

@@ -143,6 +143,23 @@ impl<'k> Kernel<'k> {
 }
 
 impl<'k> Mbarriers<'k> {
+    /// Barriers of this thread, which initialises them.
+    #[track_caller]
+    pub(crate) fn private(k: &Kernel<'k>, name: &str, count: u32) -> Mbarriers<'k> {
+        k.require(Feature::MbarrierTransactions);
+        let base = k.shared_aligned::<u64>(name, count, 8).ptr();
+        for index in 0..count {
+            let at = base.at(index).operand();
+            k.effect("mbarrier.init.shared.b64", vec![at, number(1)]);
+        }
+        k.effect("fence.mbarrier_init.release.cluster", vec![]);
+        Mbarriers {
+            base,
+            count,
+            arrivals: 1,
+        }
+    }
+
     /// How many there are.
     pub fn count(&self) -> u32 {
         self.count
@@ -179,16 +196,6 @@ impl<'k> Mbarrier<'k> {
     /// How many arrivals end a phase.
     pub fn arrivals(&self) -> u32 {
         self.arrivals
-    }
-
-    /// A barrier that was initialised by `init_by_this_thread`.
-    #[track_caller]
-    pub(crate) fn private(k: &Kernel<'k>, name: &str) -> Mbarrier<'k> {
-        k.require(Feature::MbarrierTransactions);
-        let at = k.shared_aligned::<u64>(name, 1, 8).ptr();
-        k.effect("mbarrier.init.shared.b64", vec![at.operand(), number(1)]);
-        k.effect("fence.mbarrier_init.release.cluster", vec![]);
-        Mbarrier { at, arrivals: 1 }
     }
 
     /// Arrives: one of the [`arrivals`](Mbarrier::arrivals) of this phase. Earlier writes of this

@@ -19,9 +19,14 @@
 //! answer of a request to every block (`.multicast::cluster::all`), and every thread takes the word
 //! out of its block's answer. If the policy declines, no answer comes; the scheduler then sends a
 //! note of as many bytes, which says so.
+//!
+//! With several requests in flight the answers come in the order of the requests, each in the next
+//! of a ring of slots, and a refusal is not the last of them: others are on their way, and may be
+//! grants. Only the scheduler knows how many. So threads pass over refusals, and what ends it is
+//! always the scheduler's note, once nothing is in flight.
 
 use heist_builder::{
-    BarrierSpec, Kernel, Mbarrier, Ptr, Request, Shared, SharedArray, Val, Var, Waiter,
+    BarrierSpec, Dim3, Kernel, Mbarrier, Ptr, Request, Shared, SharedArray, Val, Var, Waiter,
 };
 
 /// The word that says there is no next tile. No index reaches it.
@@ -29,6 +34,9 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// Bytes of a word.
 const WORD: u32 = 4;
+
+/// Words of a note, which comes in place of an answer and has its size.
+const NOTE: u32 = 4;
 
 /// The channel of one kernel.
 #[derive(Clone, Copy)]
@@ -52,14 +60,22 @@ enum Wiring<'k> {
     /// The hardware answers every block.
     Answered {
         request: Request<'k>,
-        /// Zero, until the policy declines. Without a policy that may there is none.
+        /// Zero, until the scheduler ends it; a note for each slot, so that nobody sees it who has
+        /// not come that far. With one request in flight there is none unless a policy may decline.
         note: Option<SharedArray<'k, u32>>,
+        /// How many requests may be in flight.
+        depth: u32,
     },
 }
 
 /// The slot at an address.
 fn here<'k>(address: Var<'k, u32>) -> Ptr<'k, Shared, u32> {
     Ptr::<Shared, u32>::from_address(address.get())
+}
+
+/// What the note in place of the next answer says.
+fn written<'k>(note: SharedArray<'k, u32>, request: Request<'k>) -> Val<'k, u32> {
+    note.at(request.stage() * NOTE).load()
 }
 
 impl<'k> Channel<'k> {
@@ -100,18 +116,27 @@ impl<'k> Channel<'k> {
     }
 
     /// The same for answers that the hardware sends to every block of a cluster; `declines` says
-    /// whether a policy may decline to ask.
-    pub(crate) fn answered(k: &Kernel<'k>, declines: bool) -> Channel<'k> {
-        let note = declines.then(|| {
-            let note = k.shared_aligned::<u32>("heist_note", 4, 16);
+    /// whether a policy may decline to ask, `depth` how many requests may be in flight.
+    pub(crate) fn answered(k: &Kernel<'k>, declines: bool, depth: u32) -> Channel<'k> {
+        let slots = if depth > 1 { depth + 1 } else { 1 };
+        let note = (declines || depth > 1).then(|| {
+            let note = k.shared_aligned::<u32>("heist_note", NOTE * slots, 16);
             // The barriers of the request, made next, synchronise the cluster.
-            k.one_thread(|| note.ptr().store(0u32));
+            k.one_thread(|| {
+                for slot in 0..slots {
+                    note.at(NOTE * slot).store(0u32);
+                }
+            });
             note
         });
-        let request = k.clc_multicast().into_request();
+        let request = k.clc_multicast_request(depth);
         Channel {
             k: *k,
-            wiring: Wiring::Answered { request, note },
+            wiring: Wiring::Answered {
+                request,
+                note,
+                depth,
+            },
         }
     }
 
@@ -152,12 +177,14 @@ impl<'k> Channel<'k> {
         if let Wiring::Answered {
             request,
             note: Some(note),
+            ..
         } = self.wiring
         {
-            let full = request.in_place_of_an_answer();
+            let (full, slot) = request.in_place_of_an_answer();
+            let note = note.at(slot * NOTE);
             for rank in 0..self.k.cluster_size() {
-                let words = [self.k.c(1u32); 4];
-                note.ptr().on(rank).store_async_vec(words, &full.on(rank));
+                let words = [self.k.c(1u32); NOTE as usize];
+                note.on(rank).store_async_vec(words, &full.on(rank));
             }
         }
     }
@@ -172,13 +199,12 @@ impl<'k> Channel<'k> {
                 full.barrier().wait_for_copies(full.parity());
                 slot.ptr().load()
             }
-            Wiring::Answered { request, note } => {
+            Wiring::Answered { request, note, .. } => {
                 request.wait();
                 let next = self.k.var(NONE);
-                let [cluster_x, ..] = self.k.cluster_shape();
-                let look = || request.look(|first| next.set(first.x / cluster_x), || {});
+                let look = || request.look(|first| next.set(self.index(first)), || {});
                 match note {
-                    Some(note) => self.k.if_(note.ptr().load().eq(0u32), look),
+                    Some(note) => self.k.if_(written(note, request).eq(0u32), look),
                     None => look(),
                 }
                 next.get()
@@ -186,20 +212,49 @@ impl<'k> Channel<'k> {
         }
     }
 
+    /// The index of the cluster of tiles whose first block was granted.
+    #[track_caller]
+    fn index(&self, first: Dim3<'k>) -> Val<'k, u32> {
+        let [cluster_x, ..] = self.k.cluster_shape();
+        first.x / cluster_x
+    }
+
+    /// Of several answers in flight, the next grant, or the note that there is none.
+    #[track_caller]
+    fn next_grant(&self, request: Request<'k>, note: SharedArray<'k, u32>) -> Val<'k, u32> {
+        let next = self.k.var(NONE);
+        self.k.loop_(|flow| {
+            request.wait();
+            flow.break_if(written(note, request).ne(0u32));
+            request.look(|first| next.set(self.index(first)), || request.advance());
+            flow.break_if(next.get().ne(NONE));
+        });
+        next.get()
+    }
+
     /// Receives the word. Every thread of the cluster calls this, and [`Channel::release`] before
     /// the next word.
     #[track_caller]
     pub(crate) fn receive(&self) -> Val<'k, u32> {
-        if let Wiring::Block(_) = self.wiring {
-            self.k.sync();
-        }
-        let word = self.peek();
         match self.wiring {
-            Wiring::Block(slot) => slot.update(|at| at ^ 4),
-            Wiring::Handed { full, .. } => full.advance(),
-            Wiring::Answered { request, .. } => request.advance(),
+            Wiring::Block(slot) => {
+                self.k.sync();
+                let word = self.peek();
+                slot.update(|at| at ^ 4);
+                word
+            }
+            Wiring::Handed { full, .. } => {
+                let word = self.peek();
+                full.advance();
+                word
+            }
+            Wiring::Answered {
+                request,
+                note: Some(note),
+                depth: 2..,
+            } => self.next_grant(request, note),
+            Wiring::Answered { .. } => self.peek(),
         }
-        word
     }
 
     /// Every thread of the cluster has received the word, and there will be another.
@@ -214,7 +269,10 @@ impl<'k> Channel<'k> {
                     empty.on(0u32).arrive_after_reading();
                 });
             }
-            Wiring::Answered { request, .. } => request.release(),
+            Wiring::Answered { request, .. } => {
+                request.release();
+                request.advance();
+            }
         }
     }
 }

@@ -36,6 +36,7 @@ trait Erased {
     fn start<'k>(self: Arc<Self>, cx: &PolicyCx<'k>) -> Box<dyn Running<'k> + 'k>;
     fn constant(&self) -> Option<bool>;
     fn may_retire(&self) -> bool;
+    fn asks_ahead(&self) -> bool;
     fn shared_words(&self) -> u32;
     fn program(&self) -> Option<Program>;
     fn loaded(&self) -> Option<&PolicyWords>;
@@ -81,6 +82,9 @@ impl<P: Policy + 'static> Erased for P {
     }
     fn may_retire(&self) -> bool {
         Policy::may_retire(self)
+    }
+    fn asks_ahead(&self) -> bool {
+        Policy::asks_ahead(self)
     }
     fn shared_words(&self) -> u32 {
         Policy::shared_words(self)
@@ -145,6 +149,9 @@ impl Policy for AnyPolicy {
     }
     fn may_retire(&self) -> bool {
         self.policy.may_retire()
+    }
+    fn asks_ahead(&self) -> bool {
+        self.policy.asks_ahead()
     }
     fn program(&self) -> Option<Program> {
         self.policy.program()

@@ -54,6 +54,6 @@ pub use source::{Choice, SourceError, Submit, TicketGrid, TileSource};
 pub use text::{Catalogue, Named, PolicyError, PolicyExpr, PolicyTextError};
 pub use ticket::{Counters, Lease};
 pub use tile_loop::{Done, Tile, TileLoop};
-pub use tiled::{Tiled, TiledKernel};
+pub use tiled::{MOST_REQUESTS, Tiled, TiledKernel};
 pub use tune::{Effort, Standing, TuneError, TuneKey, Tuned, Tuner, race};
 pub use watch::Watch;

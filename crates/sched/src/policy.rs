@@ -8,6 +8,8 @@
 //! * There is one opportunity to ask per tile. With early submission it comes
 //!   before the tile's work, which the request then overlaps; with late
 //!   submission it comes after it.
+//! * With several requests in flight there are opportunities before a tile as long as fewer are;
+//!   the first decline is the last of them.
 //! * A decline skips that opportunity. A block that has finished its tile without a pending request
 //!   gets one last call; if the policy declines that too, the block retires.
 //! * A granted tile is always run, also when
@@ -103,6 +105,14 @@ pub trait Policy {
     /// retires a block anyway is overruled; no tile is lost.
     fn may_retire(&self) -> bool {
         self.constant() != Some(true)
+    }
+
+    /// Whether it can be asked for another request before the last one is answered. Where several
+    /// requests may be in flight ([`Tiled::in_flight`](crate::Tiled::in_flight)), a policy that says no is
+    /// asked when the last answer is there: one that counts what it was granted would ask for too
+    /// much.
+    fn asks_ahead(&self) -> bool {
+        self.constant() == Some(true)
     }
 
     /// The policy as a program, which can be loaded into a kernel that runs. A policy
@@ -208,6 +218,10 @@ impl<A: Policy, B: Policy> Policy for And<A, B> {
         }
     }
 
+    fn asks_ahead(&self) -> bool {
+        self.0.asks_ahead() && self.1.asks_ahead()
+    }
+
     fn program(&self) -> Option<Program> {
         Some(self.0.program()?.and(&self.1.program()?))
     }
@@ -270,6 +284,10 @@ impl<A: Policy, B: Policy> Policy for Or<A, B> {
         self.0.may_retire() && self.1.may_retire()
     }
 
+    fn asks_ahead(&self) -> bool {
+        self.0.asks_ahead() && self.1.asks_ahead()
+    }
+
     fn program(&self) -> Option<Program> {
         Some(self.0.program()?.or(&self.1.program()?))
     }
@@ -309,6 +327,10 @@ impl<A: Policy> Policy for Inverse<A> {
 
     fn constant(&self) -> Option<bool> {
         self.0.constant().map(|answer| !answer)
+    }
+
+    fn asks_ahead(&self) -> bool {
+        self.0.asks_ahead()
     }
 
     fn program(&self) -> Option<Program> {

@@ -28,6 +28,8 @@ pub struct Schedule {
     pub policy: AnyPolicy,
     /// When a request is submitted.
     pub submit: Submit,
+    /// How many requests of launch control may be in flight ([`Tiled::in_flight`]), where it is said.
+    pub in_flight: Option<u32>,
     /// In which order tiles are handed out.
     pub order: AnyOrder,
     /// The classes of tiles, which take the place of the order.
@@ -49,6 +51,7 @@ impl Schedule {
             source,
             policy: AnyPolicy::new(Greedy),
             submit: Submit::Early,
+            in_flight: None,
             order: AnyOrder::new(Linear),
             classes: None,
             cluster: Dim3::ONE,
@@ -69,6 +72,13 @@ impl Schedule {
     #[must_use]
     pub fn submit(mut self, submit: Submit) -> Schedule {
         self.submit = submit;
+        self
+    }
+
+    /// The same with so many requests of launch control in flight.
+    #[must_use]
+    pub fn in_flight(mut self, requests: u32) -> Schedule {
+        self.in_flight = Some(requests);
         self
     }
 
@@ -93,7 +103,11 @@ impl fmt::Display for Schedule {
         write!(f, "{}", self.source)?;
         if self.source.asks() {
             let pausing = if self.pausing { " pausing" } else { "" };
-            write!(f, " {}{pausing} {}", self.submit, self.policy.name())?;
+            write!(f, " {}", self.submit)?;
+            if let Some(requests) = self.in_flight {
+                write!(f, " in-flight({requests})")?;
+            }
+            write!(f, "{pausing} {}", self.policy.name())?;
         }
         if let (TileSource::Ticket, Some(grid)) = (self.source, self.grid) {
             f.write_str(match grid {
@@ -144,6 +158,13 @@ impl FromStr for Schedule {
             schedule.submit = submit;
             rest = behind;
         }
+        let (word, behind) = split(rest);
+        if let Some(number) = word.strip_prefix("in-flight(") {
+            let number = number.strip_suffix(')').and_then(|number| number.parse().ok());
+            let why = || wrong(format!("`{word}` is no number such as `in-flight(4)`"));
+            schedule.in_flight = Some(number.ok_or_else(why)?);
+            rest = behind;
+        }
         if let ("pausing", behind) = split(rest) {
             schedule.pausing = true;
             rest = behind;
@@ -182,6 +203,10 @@ impl<A: KernelParams> Tiled<A> {
             .cluster(schedule.cluster)
             .pausing(schedule.pausing)
             .watch(schedule.watch);
+        let tiled = match schedule.in_flight {
+            Some(requests) => tiled.in_flight(requests),
+            None => tiled,
+        };
         let tiled = match &schedule.classes {
             Some(classes) => tiled.classes(classes.clone()),
             None => tiled,
@@ -208,6 +233,7 @@ mod tests {
             "ticket late loaded: max-steals(8) & first-half grouped(16)",
             "ticket late (every(2) | never) & time-budget(100us) grouped(16)",
             "clc early until-asked hilbert",
+            "clc early in-flight(4) every(2) hilbert",
             "ticket late pausing until-asked grouped(16)",
         ] {
             let schedule: Schedule = text.parse().unwrap_or_else(|error| panic!("{error}"));
@@ -227,6 +253,8 @@ mod tests {
             ("tickets", "there is no source `tickets`"),
             ("ticket soon", "there is no policy `soon`"),
             ("ticket late gredy", "did you mean `greedy`?"),
+            ("clc early in-flight(many)", "`in-flight(many)` is no number"),
+            ("clc early in-flight(4", "`in-flight(4` is no number"),
         ] {
             let error = text.parse::<Schedule>().expect_err(text).to_string();
             assert!(error.contains(why), "{error}");

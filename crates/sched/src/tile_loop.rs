@@ -4,6 +4,7 @@
 //! channel, the policy's state, the claim of a first ticket) was emitted when
 //! the loop was set up.
 
+mod pipeline;
 mod thief;
 
 use crate::channel::{Channel, NONE};
@@ -19,6 +20,7 @@ use crate::source::{Submit, TicketGrid, TileSource};
 use crate::ticket::Tickets;
 use crate::tiled::Shape;
 use crate::watch::{RecordKind, Scribe, Watch};
+use pipeline::Flying;
 use heist_builder::{Bool, Feature, Global, Kernel, Ptr, Request, Val, Var};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
@@ -98,6 +100,8 @@ pub struct TileLoop<'k> {
     channel: Option<Channel<'k>>,
     asking: Asking<'k>,
     judge: Option<Judge<'k>>,
+    /// The requests in flight, where there may be several.
+    flying: Option<Flying<'k>>,
     /// Clears what blocks share, if they share anything.
     sweeper: Option<Sweeper<'k>>,
     /// Leaves tiles half done, where they may be.
@@ -141,7 +145,7 @@ impl<'k> TileLoop<'k> {
             && k.cluster_size() > 1
             && k.has(Feature::ClusterLaunchControlMulticast);
         let channel = match answered {
-            true => Some(Channel::answered(k, constant.is_none())),
+            true => Some(Channel::answered(k, constant.is_none(), shape.in_flight)),
             false => (asks || claims || classes.is_some()).then(|| Channel::new(k)),
         };
         let asking = match (shape.source, channel.and_then(|channel| channel.request())) {
@@ -150,7 +154,7 @@ impl<'k> TileLoop<'k> {
                 let request = OnceCell::new();
                 k.if_(leader, || {
                     // `if_` runs its body once; a second value is no case.
-                    let _ = request.set(k.clc().into_request());
+                    let _ = request.set(k.clc_request(shape.in_flight));
                 });
                 request.into_inner().map_or(Asking::Nobody, Asking::Clc)
             }
@@ -225,6 +229,7 @@ impl<'k> TileLoop<'k> {
             channel,
             asking,
             judge: judge.flatten(),
+            flying: (shape.in_flight > 1).then(|| Flying::new(k, shape.in_flight)),
             sweeper,
             pause,
             drawer,
@@ -379,7 +384,10 @@ impl<'k> TileLoop<'k> {
                     k.if_(self.leader, || tickets.retire());
                 }
             }
-            TileSource::Clc | TileSource::Ticket => self.steal(body, ahead),
+            TileSource::Clc | TileSource::Ticket => match &self.flying {
+                None => self.steal(body, ahead),
+                Some(flying) => self.steal_in_a_row(flying, body, ahead),
+            },
         }
         self.finish(true);
         Done(PhantomData)

@@ -45,6 +45,7 @@ pub struct Tiled<A> {
     cluster: Dim3,
     source: Option<TileSource>,
     submit: Submit,
+    in_flight: Option<u32>,
     grid: Option<TicketGrid>,
     policy: AnyPolicy,
     order: AnyOrder,
@@ -59,11 +60,16 @@ pub struct Tiled<A> {
     args: PhantomData<fn() -> A>,
 }
 
+/// The most requests of launch control in flight: tiles of 60 ns keep a block busy with so many.
+pub const MOST_REQUESTS: u32 = 16;
+
 /// Everything about the schedule that is fixed when a kernel is built.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub(crate) source: TileSource,
     pub(crate) submit: Submit,
+    /// How many requests of launch control may be in flight.
+    pub(crate) in_flight: u32,
     pub(crate) grid: TicketGrid,
     pub(crate) policy: AnyPolicy,
     pub(crate) order: AnyOrder,
@@ -161,6 +167,7 @@ impl<A: KernelParams> Tiled<A> {
             cluster: Dim3::ONE,
             source: None,
             submit: Submit::Early,
+            in_flight: None,
             grid: None,
             policy: AnyPolicy::new(Greedy),
             order: AnyOrder::new(Linear),
@@ -195,6 +202,35 @@ impl<A: KernelParams> Tiled<A> {
     #[must_use]
     pub fn submit(mut self, submit: Submit) -> Self {
         self.submit = submit;
+        self
+    }
+
+    /// How many requests of launch control may be in flight, from 1, the default, to
+    /// [`MOST_REQUESTS`]: with tiles shorter than an answer takes, about a microsecond, one at a time
+    /// is too few. Every request in flight is a tile that no other block can run, so with long
+    /// tiles more of them only make the end uneven.
+    ///
+    /// For the source [`TileSource::Clc`] with early submission. Under a policy that must know the
+    /// last answer before it is asked again ([`Policy::asks_ahead`]) one is in flight at a time,
+    /// whatever is said here; [`TiledKernel::in_flight`] tells.
+    ///
+    /// ```
+    /// use heist_builder::{Arch, Global, kernel_params};
+    /// use heist_sched::{MaxSteals, TileSource, Tiled};
+    /// kernel_params! { pub struct Fill { data: Global<u32> } }
+    /// let tiled = Tiled::<Fill>::new("fill", 100).source(TileSource::Clc).in_flight(4);
+    /// let in_flight = |tiled: Tiled<Fill>| {
+    ///     let kernel = tiled.build(Arch::SM_100, |_, args, tiles| {
+    ///         tiles.each(|tile| args.data.at(tile.x).store(1))
+    ///     });
+    ///     kernel.unwrap().in_flight()
+    /// };
+    /// assert_eq!(in_flight(tiled.clone()), 4);
+    /// assert_eq!(in_flight(tiled.policy(MaxSteals { limit: 2 })), 1);
+    /// ```
+    #[must_use]
+    pub fn in_flight(mut self, requests: u32) -> Self {
+        self.in_flight = Some(requests);
         self
     }
 
@@ -376,9 +412,14 @@ impl<A: KernelParams> Tiled<A> {
         } else {
             TicketGrid::Resident
         };
+        let in_flight = match self.policy.asks_ahead() && self.policy.constant() != Some(false) {
+            true => self.in_flight.unwrap_or(1),
+            false => 1,
+        };
         Shape {
             source,
             submit: self.submit,
+            in_flight,
             grid: match self.policy.constant() {
                 // A cluster that never asks runs only the tile that it claimed.
                 Some(false) => TicketGrid::Full,
@@ -397,6 +438,24 @@ impl<A: KernelParams> Tiled<A> {
             cluster: self.cluster,
             rank: rank_of(clusters_of(self.tiles, self.cluster)),
         }
+    }
+
+    /// Why there can't be so many requests in flight.
+    fn too_many_in_flight(&self, shape: &Shape) -> Option<String> {
+        let wanted = self.in_flight?;
+        if !(1..=MOST_REQUESTS).contains(&wanted) {
+            return Some(format!(
+                "{wanted} requests in flight: there can be 1 to {MOST_REQUESTS}"
+            ));
+        }
+        let needs = match (wanted, shape.source, shape.submit) {
+            (1, ..) | (_, TileSource::Clc, Submit::Early) => return None,
+            (_, TileSource::Clc, Submit::Late) => {
+                "early submission: a late request is answered before the next tile begins"
+            }
+            _ => "the source clc: others answer at once",
+        };
+        Some(format!("{wanted} requests in flight need {needs}"))
     }
 
     /// Builds the kernel. `body` says what happens once a block, and hands what
@@ -421,6 +480,9 @@ impl<A: KernelParams> Tiled<A> {
                 other => heist_builder::Problem::Other(other.to_string()),
             };
             return Err(BuildError::new(problem));
+        }
+        if let Some(why) = self.too_many_in_flight(&shape) {
+            return Err(BuildError::new(heist_builder::Problem::Other(why)));
         }
         if shape.classes.is_some() && !shape.source.asks() {
             let why = format!(
@@ -483,6 +545,11 @@ impl<A: KernelParams> TiledKernel<A> {
     /// When it asks.
     pub fn submit(&self) -> Submit {
         self.shape.submit
+    }
+
+    /// How many requests it may have in flight.
+    pub fn in_flight(&self) -> u32 {
+        self.shape.in_flight
     }
 
     /// How many blocks it launches, for the ticket source.

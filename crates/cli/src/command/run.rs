@@ -85,6 +85,9 @@ pub(crate) struct Run {
     /// When a request is submitted: early or late.
     #[arg(long)]
     submit: Option<String>,
+    /// How many requests of launch control may be in flight, for the source clc.
+    #[arg(long, value_name = "N")]
+    in_flight: Option<u32>,
     /// Blocks of a cluster, such as 1x2.
     #[arg(long)]
     cluster: Option<Dim3>,
@@ -94,7 +97,7 @@ pub(crate) struct Run {
     #[arg(long)]
     pausing: bool,
     /// A kernel's tiles and schedule, as `heist tune` names them: 'rows=128 cols=256 depth=64 stages=4'.
-    #[arg(long, value_name = "WORDS", conflicts_with_all = ["policy", "source", "order", "submit", "cluster", "pausing"])]
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["policy", "source", "order", "submit", "in_flight", "cluster", "pausing"])]
     candidate: Option<Candidate>,
     /// sim:b200, sim:h200, sim:l4, ... or gpu.
     #[arg(long, default_value = "sim:b200")]
@@ -190,6 +193,11 @@ impl Run {
                     "--source auto measures early and late submission; leave --submit out",
                 ));
             }
+            if self.in_flight.is_some() {
+                return Err(question(
+                    "--in-flight is for the source clc; name it in place of auto",
+                ));
+            }
             return self.fastest(synthetic, device, settings, &policy);
         }
         let source = match &self.source {
@@ -247,6 +255,7 @@ impl Run {
         let flags = [&self.policy, &self.source, &self.order, &self.submit];
         if flags.iter().all(|flag| flag.is_none())
             && self.cluster.is_none()
+            && self.in_flight.is_none()
             && !self.loaded
             && !self.pausing
         {
@@ -283,6 +292,7 @@ impl Run {
             None => {}
         }
         schedule.cluster = self.cluster();
+        schedule.in_flight = self.in_flight;
         Ok(Some(schedule))
     }
 
@@ -370,6 +380,7 @@ impl Run {
             order.parse().map_err(question)?
         };
         schedule.cluster = self.cluster();
+        schedule.in_flight = self.in_flight;
         if let Some(parts) = self.classes {
             if self.order.is_some() {
                 return Err(question(

@@ -21,6 +21,9 @@ pub(super) struct ScheduleFlags {
     /// When a request is submitted: early or late.
     #[arg(long)]
     submit: Option<String>,
+    /// How many requests of launch control may be in flight, for the source clc.
+    #[arg(long, value_name = "N")]
+    in_flight: Option<u32>,
     /// Blocks of a cluster, such as 1x2.
     #[arg(long)]
     cluster: Option<Dim3>,
@@ -51,7 +54,11 @@ impl ScheduleFlags {
     /// The schedule that was asked for, if one was.
     pub(super) fn schedule(&self, arch: Arch) -> Result<Option<Schedule>, BadQuestion> {
         let flags = [&self.policy, &self.source, &self.order, &self.submit];
-        if flags.iter().all(|flag| flag.is_none()) && self.cluster.is_none() && !self.pausing {
+        if flags.iter().all(|flag| flag.is_none())
+            && self.cluster.is_none()
+            && self.in_flight.is_none()
+            && !self.pausing
+        {
             return Ok(None);
         }
         let text = self.policy.as_deref();
@@ -74,6 +81,7 @@ impl ScheduleFlags {
             schedule.order = order.parse().map_err(question)?;
         }
         schedule.cluster = cluster;
+        schedule.in_flight = self.in_flight;
         Ok(Some(schedule))
     }
 }

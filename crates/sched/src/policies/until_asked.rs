@@ -24,6 +24,10 @@ impl PortablePolicy for UntilAsked {
         // The next opportunity looks at the bell again.
         w.yes()
     }
+    fn ahead(&self) -> bool {
+        // What is in flight when the bell is rung would have to be run.
+        false
+    }
     fn label(&self) -> String {
         Self::NAME.into()
     }

@@ -69,6 +69,12 @@ pub trait PortablePolicy {
     fn retires(&self) -> bool {
         self.record().constant() != Some(true)
     }
+
+    /// Whether it can be asked again before its last request is answered
+    /// ([`Policy::asks_ahead`]): by default where a grant changes nothing that it remembers.
+    fn ahead(&self) -> bool {
+        !self.record().remembers_grants()
+    }
 }
 
 /// A portable policy's program.
@@ -133,6 +139,10 @@ impl<P: PortablePolicy> Policy for P {
 
     fn may_retire(&self) -> bool {
         self.retires()
+    }
+
+    fn asks_ahead(&self) -> bool {
+        self.ahead()
     }
 
     fn program(&self) -> Option<Program> {

@@ -242,6 +242,12 @@ impl Program {
         (idle && answer(Section::Granted) == Some(ask)).then_some(ask)
     }
 
+    /// Whether a grant changes anything that it remembers, or that its blocks share.
+    pub(crate) fn remembers_grants(&self) -> bool {
+        let steps = self.steps(Section::Granted).iter();
+        steps.into_iter().any(|step| step.op.has_effect() && step.op != Op::Answer)
+    }
+
     /// The same without steps whose value nobody uses.
     pub(crate) fn tidied(mut self) -> Program {
         for steps in &mut self.sections {

@@ -136,7 +136,7 @@ impl<'k> TileLoop<'k> {
     }
 
     /// What the policy says, or the watchdog in its place.
-    fn ask(&self, judge: &Judge<'k>) -> Bool<'k> {
+    pub(super) fn ask(&self, judge: &Judge<'k>) -> Bool<'k> {
         let answer = judge.policy.should_try_steal(&judge.cx);
         let ask = answer | judge.cx.watchdog.overruled.get();
         if self.scribe.is_some() {
@@ -145,7 +145,7 @@ impl<'k> TileLoop<'k> {
         ask
     }
 
-    fn submit(&self) {
+    pub(super) fn submit(&self) {
         self.note(RecordKind::Requested);
         match &self.asking {
             Asking::Clc(request) => request.submit(),
@@ -233,7 +233,7 @@ impl<'k> TileLoop<'k> {
 
     /// Waits for the answer and writes it into `next`, which holds [`NONE`]. A judge, where there
     /// is one to be asked, says whether to go on.
-    fn collect(&self, next: Var<'k, u32>, judge: Option<&Judge<'k>>) {
+    pub(super) fn collect(&self, next: Var<'k, u32>, judge: Option<&Judge<'k>>) {
         let k = self.k;
         let granted = |right: Val<'k, u32>| {
             self.note(RecordKind::Granted);
@@ -257,18 +257,20 @@ impl<'k> TileLoop<'k> {
             let keep = judge.policy.keep_going_after_success(&judge.cx, stolen);
             judge.stop.set(!(keep | judge.cx.watchdog.overruled.get()));
         };
-        let refused = || self.note(RecordKind::Refused);
+        let refused = || {
+            self.note(RecordKind::Refused);
+            if let Some(flying) = &self.flying {
+                flying.refused.set(true);
+            }
+        };
         match &self.asking {
             Asking::Clc(request) => {
                 let [cluster_x, ..] = k.cluster_shape();
                 let granted = |first: Dim3<'k>| granted(first.x / cluster_x);
                 match self.answered() {
                     None => request.collect(granted, refused),
-                    Some(_) => {
-                        // Later this thread receives it as all others do.
-                        request.wait();
-                        request.look(granted, refused);
-                    }
+                    // Later this thread receives it as all others do.
+                    Some(_) => request.judge(granted, refused),
                 }
             }
             Asking::Tickets(tickets) => tickets.collect(granted, refused),

@@ -8,8 +8,9 @@ use rustc_hash::FxHashMap;
 pub(crate) struct Control {
     pub(crate) made: u64,
     pub(crate) in_flight: Vec<Request>,
-    /// Whether a thread of the cluster has seen a refusal.
-    pub(crate) refusal_seen: bool,
+    /// The blocks, by rank, in which a thread has seen a refusal. PTX says that a block that has
+    /// must not ask again, and nothing of its peers.
+    pub(crate) refusal_seen: u32,
     pub(crate) granted: Vec<Grant>,
     /// Where answers have arrived: rank and offset.
     pub(crate) slots: Vec<(u32, u32)>,

@@ -68,7 +68,7 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
                 let tag = (words[lane] >> 96) as u32;
                 granted |= u32::from(tag == TAG | 1) << lane;
                 if tag == TAG {
-                    cx.team.control.refusal_seen = true;
+                    cx.team.control.refusal_seen |= 1 << cx.warp.rank;
                 }
             }
             cx.set_pred(target, granted);
@@ -212,9 +212,9 @@ fn request(cx: &mut Cx<'_>, lane: usize, slot: u64, barrier: u64, multicast: boo
         });
         return;
     }
-    if cx.team.control.refusal_seen {
+    if cx.team.control.refusal_seen & 1 << cx.warp.rank != 0 {
         cx.report(rule::CLC_AFTER_REFUSAL, 1 << lane, |_, mut told| {
-            told.message = "submits a request after a refusal was seen".to_owned();
+            told.message = "submits a request after its block has seen a refusal".to_owned();
             told.help("a refusal ends it: run what was granted, and leave")
         });
     }
