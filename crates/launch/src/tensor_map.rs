@@ -156,7 +156,33 @@ spelled! {
     }
 }
 
-/// A tiled tensor map over one of the launch's buffers.
+spelled! {
+    /// Which pixels a copy of columns takes where it walks along one row alone (`im2col::w`).
+    Wide: "a wide mode" {
+        /// As many pixels as the map says, then the halo.
+        W = "w",
+        /// 128 pixels, a halo behind each 32.
+        W128 = "w128",
+    }
+}
+
+/// How a tensor is copied in columns of pixels, for convolutions.
+///
+/// Its axes are the channels, one to three of space (along a row first), and the images. A copy
+/// walks over the pixels of a box in space, row by row and image by image, and takes the channels
+/// of each at some distance from it. The map's `box_dims` are the channels of a pixel and the
+/// pixels of a column, its `element_strides` how far the walk steps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Im2col {
+    /// Where the box begins along each axis of space; of a wide map along a row only.
+    pub lower: Vec<i32>,
+    /// Where it ends, from the last pixel of the tensor on.
+    pub upper: Vec<i32>,
+    /// The walk stays in a row.
+    pub wide: Option<Wide>,
+}
+
+/// A tensor map over one of the launch's buffers, tiled or in columns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorMap {
     /// The buffer that holds the tensor.
@@ -169,7 +195,7 @@ pub struct TensorMap {
     pub dims: Vec<u64>,
     /// Strides in bytes of `dims[1..]`; the innermost axis is dense.
     pub strides: Vec<u64>,
-    /// Extents of one copy in elements, innermost first.
+    /// Extents of one copy in elements, innermost first; of columns their channels and pixels.
     pub box_dims: Vec<u32>,
     /// Take every n-th element, innermost first.
     pub element_strides: Vec<u32>,
@@ -181,6 +207,8 @@ pub struct TensorMap {
     pub l2: L2Promotion,
     /// What is outside.
     pub fill: Fill,
+    /// The map is one of columns.
+    pub im2col: Option<Im2col>,
 }
 
 impl TensorMap {
@@ -203,6 +231,7 @@ impl TensorMap {
             swizzle: Swizzle::None,
             l2: L2Promotion::None,
             fill: Fill::Zeros,
+            im2col: None,
         }
     }
 
@@ -245,8 +274,12 @@ impl TensorMap {
             })
     }
 
-    /// Bytes that one full box takes in shared memory.
+    /// Bytes that one full box takes in shared memory; of a wide map without a halo.
     pub fn box_bytes(&self) -> u64 {
+        if self.im2col.is_some() {
+            let elements = self.box_dims.iter().map(|&extent| u64::from(extent));
+            return elements.fold(self.element.bytes(), u64::saturating_mul);
+        }
         let elements =
             self.box_dims
                 .iter()
@@ -257,7 +290,7 @@ impl TensorMap {
         elements.saturating_mul(self.element.bytes())
     }
 
-    /// The driver's published rules for a tiled map.
+    /// The driver's published rules.
     pub fn validate(&self) -> Result<(), TensorMapError> {
         use TensorMapError as E;
         let rank = self.rank();
@@ -272,7 +305,7 @@ impl TensorMap {
         }
         for (what, len, want) in [
             ("strides", self.strides.len(), rank - 1),
-            ("box", self.box_dims.len(), rank),
+            ("box", self.box_dims.len(), self.box_axes()),
             ("estrides", self.element_strides.len(), rank),
         ] {
             if len != want {
@@ -321,10 +354,13 @@ impl TensorMap {
             }
         }
         for (axis, &extent) in self.box_dims.iter().enumerate() {
-            if extent == 0 || extent > 256 {
+            // The second number of columns is their pixels.
+            let pixels = axis == 1 && self.im2col.is_some();
+            if extent == 0 || extent > if pixels { 1024 } else { 256 } {
                 return Err(E::Box { axis, extent });
             }
         }
+        self.validate_columns()?;
         for (axis, &step) in self.element_strides.iter().enumerate() {
             if step == 0 || step > 8 {
                 return Err(E::ElementStride { axis, step });
@@ -356,6 +392,54 @@ impl TensorMap {
                 offset: self.offset,
                 align,
             });
+        }
+        Ok(())
+    }
+
+    /// How many numbers the box has.
+    fn box_axes(&self) -> usize {
+        match self.im2col {
+            Some(_) => 2,
+            None => self.rank(),
+        }
+    }
+
+    /// The rules for a map of columns.
+    fn validate_columns(&self) -> Result<(), TensorMapError> {
+        use TensorMapError as E;
+        let Some(im2col) = &self.im2col else {
+            return Ok(());
+        };
+        let rank = self.rank();
+        if rank < 3 {
+            return Err(E::ColumnsRank { rank });
+        }
+        let want = match im2col.wide {
+            Some(_) => 1,
+            None => rank - 2,
+        };
+        for (what, corner) in [("lower", &im2col.lower), ("upper", &im2col.upper)] {
+            if corner.len() != want {
+                let len = corner.len();
+                return Err(E::Lengths {
+                    what,
+                    len,
+                    rank,
+                    want,
+                });
+            }
+            let bits = [15, 7, 4][rank - 3];
+            for &at in corner {
+                if !(-(1 << bits)..1 << bits).contains(&at) {
+                    return Err(E::Corner { what, at, bits });
+                }
+            }
+        }
+        if im2col.wide.is_some() && self.swizzle == Swizzle::None {
+            return Err(E::WideSwizzle);
+        }
+        if self.element == TensorElement::B4Padded {
+            return Err(E::PaddedColumns);
         }
         Ok(())
     }
@@ -435,6 +519,22 @@ pub enum TensorMapError {
         interleave: Interleave,
         swizzle: Swizzle,
     },
+    /// Columns of a tensor without space between channels and images.
+    #[error("lower and upper corners are for tensors of 3 to 5 dims, this one has {rank}")]
+    ColumnsRank { rank: usize },
+    /// A corner out of range.
+    #[error("{what} has {at}: a corner of this tensor is -2^{bits} to 2^{bits} - 1")]
+    Corner {
+        what: &'static str,
+        at: i32,
+        bits: u32,
+    },
+    /// A wide map that is not swizzled.
+    #[error("a wide map is swizzled, and this one has swizzle=none")]
+    WideSwizzle,
+    /// Padded elements in columns.
+    #[error("elements of b4x16_p64 in columns are not supported")]
+    PaddedColumns,
     /// NaN for integers.
     #[error("fill=nan is for floating-point elements, this map has {element}")]
     NanFill { element: TensorElement },

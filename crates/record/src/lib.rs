@@ -129,6 +129,7 @@ impl Map {
             swizzle: pick(Swizzle::ALL, self.swizzle, "the swizzle")?,
             l2: pick(L2Promotion::ALL, self.l2, "the L2 promotion")?,
             fill: pick(Fill::ALL, self.fill, "the fill")?,
+            im2col: None,
         };
         map.validate()
             .map_err(|error: TensorMapError| format!("a tensor map: {error}"))?;

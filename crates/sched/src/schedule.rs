@@ -160,7 +160,9 @@ impl FromStr for Schedule {
         }
         let (word, behind) = split(rest);
         if let Some(number) = word.strip_prefix("in-flight(") {
-            let number = number.strip_suffix(')').and_then(|number| number.parse().ok());
+            let number = number
+                .strip_suffix(')')
+                .and_then(|number| number.parse().ok());
             let why = || wrong(format!("`{word}` is no number such as `in-flight(4)`"));
             schedule.in_flight = Some(number.ok_or_else(why)?);
             rest = behind;
@@ -253,7 +255,10 @@ mod tests {
             ("tickets", "there is no source `tickets`"),
             ("ticket soon", "there is no policy `soon`"),
             ("ticket late gredy", "did you mean `greedy`?"),
-            ("clc early in-flight(many)", "`in-flight(many)` is no number"),
+            (
+                "clc early in-flight(many)",
+                "`in-flight(many)` is no number",
+            ),
             ("clc early in-flight(4", "`in-flight(4` is no number"),
         ] {
             let error = text.parse::<Schedule>().expect_err(text).to_string();

@@ -20,8 +20,8 @@ use crate::source::{Submit, TicketGrid, TileSource};
 use crate::ticket::Tickets;
 use crate::tiled::Shape;
 use crate::watch::{RecordKind, Scribe, Watch};
-use pipeline::Flying;
 use heist_builder::{Bool, Feature, Global, Kernel, Ptr, Request, Val, Var};
+use pipeline::Flying;
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 

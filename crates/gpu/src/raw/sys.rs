@@ -335,5 +335,40 @@ functions! {
         l2: c_uint,
         fill: c_uint
     );
+    fn cuTensorMapEncodeIm2col(
+        map: *mut CUtensorMap,
+        element: c_uint,
+        rank: u32,
+        address: *mut c_void,
+        dims: *const u64,
+        strides: *const u64,
+        lower: *const c_int,
+        upper: *const c_int,
+        channels: u32,
+        pixels: u32,
+        element_strides: *const u32,
+        interleave: c_uint,
+        swizzle: c_uint,
+        l2: c_uint,
+        fill: c_uint
+    );
+    fn cuTensorMapEncodeIm2colWide(
+        map: *mut CUtensorMap,
+        element: c_uint,
+        rank: u32,
+        address: *mut c_void,
+        dims: *const u64,
+        strides: *const u64,
+        lower: c_int,
+        upper: c_int,
+        channels: u32,
+        pixels: u32,
+        element_strides: *const u32,
+        interleave: c_uint,
+        mode: c_uint,
+        swizzle: c_uint,
+        l2: c_uint,
+        fill: c_uint
+    );
     fn cuTensorMapReplaceAddress(map: *mut CUtensorMap, address: *mut c_void);
 }

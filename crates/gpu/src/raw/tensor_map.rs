@@ -2,7 +2,7 @@
 
 use super::{CUdeviceptr, CUtensorMap, check, sys};
 use crate::status::Status;
-use heist_launch::{Fill, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap};
+use heist_launch::{Fill, Interleave, L2Promotion, Swizzle, TensorElement, TensorMap, Wide};
 use std::ffi::c_void;
 use std::ptr;
 
@@ -55,6 +55,55 @@ pub(crate) fn encode_tensor_map(map: &TensorMap, base: CUdeviceptr) -> Result<CU
     } else {
         &map.strides
     };
+    let [channels, pixels] = match map.box_dims[..] {
+        [channels, pixels] => [channels, pixels],
+        _ => [0; 2],
+    };
+    if let Some(columns) = &map.im2col {
+        let Some(wide) = columns.wide else {
+            call!(cuTensorMapEncodeIm2col(
+                &mut encoded,
+                element,
+                map.rank() as u32,
+                base,
+                map.dims.as_ptr(),
+                strides.as_ptr(),
+                columns.lower.as_ptr(),
+                columns.upper.as_ptr(),
+                channels,
+                pixels,
+                map.element_strides.as_ptr(),
+                interleave,
+                swizzle,
+                l2,
+                fill
+            ))?;
+            return Ok(encoded);
+        };
+        let wide = match wide {
+            Wide::W => 0,
+            Wide::W128 => 1,
+        };
+        call!(cuTensorMapEncodeIm2colWide(
+            &mut encoded,
+            element,
+            map.rank() as u32,
+            base,
+            map.dims.as_ptr(),
+            strides.as_ptr(),
+            columns.lower[0],
+            columns.upper[0],
+            channels,
+            pixels,
+            map.element_strides.as_ptr(),
+            interleave,
+            wide,
+            swizzle,
+            l2,
+            fill
+        ))?;
+        return Ok(encoded);
+    }
     call!(cuTensorMapEncodeTiled(
         &mut encoded,
         element,

@@ -86,8 +86,18 @@ impl fmt::Display for TensorMap {
         write_numbers(f, &self.element_strides)?;
         write!(
             f,
-            ", offset={}, swizzle={}, interleave={}, l2={}, fill={})",
+            ", offset={}, swizzle={}, interleave={}, l2={}, fill={}",
             self.offset, self.swizzle, self.interleave, self.l2, self.fill
-        )
+        )?;
+        if let Some(im2col) = &self.im2col {
+            f.write_str(", lower=")?;
+            write_numbers(f, &im2col.lower)?;
+            f.write_str(", upper=")?;
+            write_numbers(f, &im2col.upper)?;
+            if let Some(wide) = im2col.wide {
+                write!(f, ", wide={wide}")?;
+            }
+        }
+        f.write_str(")")
     }
 }

@@ -1,11 +1,11 @@
 //! Reading a tensor map: a call with named fields.
 
 use super::{ArgTextError, Reader};
-use crate::tensor_map::TensorMap;
+use crate::tensor_map::{Im2col, TensorMap};
 use std::ops::Range;
 use std::str::FromStr;
 
-const TENSOR_MAP_FIELDS: [&str; 11] = [
+const TENSOR_MAP_FIELDS: [&str; 14] = [
     "buffer",
     "type",
     "dims",
@@ -17,6 +17,9 @@ const TENSOR_MAP_FIELDS: [&str; 11] = [
     "interleave",
     "l2",
     "fill",
+    "lower",
+    "upper",
+    "wide",
 ];
 
 impl Reader<'_> {
@@ -90,6 +93,22 @@ impl Reader<'_> {
         if let Some(at) = optional("fill") {
             map.fill = self.spelled(at)?;
         }
+        map.im2col = match (optional("lower"), optional("upper"), optional("wide")) {
+            (None, None, None) => None,
+            (Some(lower), Some(upper), wide) => Some(Im2col {
+                lower: self.signed(lower)?,
+                upper: self.signed(upper)?,
+                wide: wide.map(|at| self.spelled(at)).transpose()?,
+            }),
+            _ => {
+                return Err(self
+                    .error(
+                        at,
+                        "a map of columns has both corners: `lower=` and `upper=`",
+                    )
+                    .help("such as `lower=[-1,-1], upper=[-1,-1]`, without which a map is tiled"));
+            }
+        };
         map.validate()
             .map_err(|error| self.error(at, error.to_string()))?;
         Ok(map)
@@ -100,6 +119,15 @@ impl Reader<'_> {
             .into_iter()
             .map(|item| self.number(item, "a whole number in range"))
             .collect()
+    }
+
+    fn signed(&self, at: Range<usize>) -> Result<Vec<i32>, ArgTextError> {
+        let one = |item: Range<usize>| {
+            let number = self.str(&item).parse();
+            number
+                .map_err(|_| self.error(item, "a corner is a whole number, which may be negative"))
+        };
+        self.items(at)?.into_iter().map(one).collect()
     }
 
     fn spelled<T: FromStr<Err = String>>(&self, at: Range<usize>) -> Result<T, ArgTextError> {

@@ -245,7 +245,9 @@ impl Program {
     /// Whether a grant changes anything that it remembers, or that its blocks share.
     pub(crate) fn remembers_grants(&self) -> bool {
         let steps = self.steps(Section::Granted).iter();
-        steps.into_iter().any(|step| step.op.has_effect() && step.op != Op::Answer)
+        steps
+            .into_iter()
+            .any(|step| step.op.has_effect() && step.op != Op::Answer)
     }
 
     /// The same without steps whose value nobody uses.

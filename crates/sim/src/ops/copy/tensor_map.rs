@@ -34,6 +34,21 @@ pub(crate) fn counted_bytes(map: &TensorMap) -> u64 {
     map.element.bytes_of(elements)
 }
 
+/// What is wrong about coordinates, whatever the map's mode.
+pub(crate) fn misplaced(map: &TensorMap, at: &[i32]) -> Option<&'static str> {
+    if map.interleave != Interleave::None {
+        return Some("interleaved tensors are not simulated");
+    }
+    let first = i64::from(at.first().copied().unwrap_or(0)) * map.element.bytes() as i64;
+    if first.rem_euclid(16) != 0 {
+        return Some("the box does not begin at a multiple of 16 bytes in the innermost axis");
+    }
+    if at.len() != map.rank() {
+        return Some("the coordinates have another number of dimensions than the tensor map");
+    }
+    None
+}
+
 /// The pieces of a box at some coordinates, or why it can't be copied.
 pub(crate) fn pieces(
     address: u64,
@@ -41,15 +56,11 @@ pub(crate) fn pieces(
     at: &[i32],
     target: u64,
 ) -> Result<Vec<Piece>, &'static str> {
-    if map.interleave != Interleave::None {
-        return Err("interleaved tensors are not simulated");
+    if map.im2col.is_some() {
+        return Err("a copy in tiles with a tensor map that was made for im2col");
     }
-    let first = i64::from(at.first().copied().unwrap_or(0)) * map.element.bytes() as i64;
-    if first.rem_euclid(16) != 0 {
-        return Err("the box does not begin at a multiple of 16 bytes in the innermost axis");
-    }
-    if at.len() != map.rank() {
-        return Err("the coordinates have another number of dimensions than the tensor map");
+    if let Some(why) = misplaced(map, at) {
+        return Err(why);
     }
     // Maps that kernels make can be anything.
     let rank = map.rank();
@@ -71,12 +82,6 @@ pub(crate) fn pieces(
     {
         return Err("a box has 1 to 256 elements along each axis, 1 to 8 apart");
     }
-    let swizzle = match map.swizzle {
-        MapSwizzle::None => Swizzle::None,
-        MapSwizzle::Bytes32 => Swizzle::B32,
-        MapSwizzle::Bytes64 => Swizzle::B64,
-        MapSwizzle::Bytes128 => Swizzle::B128,
-    };
     let padded = map.element == TensorElement::B4Padded;
     if padded && (map.box_dims[0] != 128 || at[0].rem_euclid(128) != 0) {
         return Err("elements of b4x16_p64 are copied in groups of 128: box and coordinate");
@@ -104,25 +109,57 @@ pub(crate) fn pieces(
             inside &= coordinate >= 0 && (coordinate as u64) < dim;
             start = start.wrapping_add((coordinate as u64).wrapping_mul(stride));
         }
-        // The innermost axis, element by element only where it leaves the tensor.
+        let row = Row {
+            at: index * row,
+            inside,
+            start,
+        };
+        row.cut(map, at[0], target, &mut out);
+    }
+    Ok(out)
+}
+
+/// Elements in a row of the innermost axis.
+pub(super) struct Row {
+    /// Bytes from the start of the copy.
+    pub(super) at: u64,
+    /// Whether the row lies in the tensor.
+    pub(super) inside: bool,
+    /// Address of the first element of the row.
+    pub(super) start: u64,
+}
+
+impl Row {
+    /// The pieces of those from `first` on that one copy takes, element by element only where they
+    /// leave the tensor.
+    pub(super) fn cut(&self, map: &TensorMap, first: i32, target: u64, out: &mut Vec<Piece>) {
+        let swizzle = match map.swizzle {
+            MapSwizzle::None => Swizzle::None,
+            MapSwizzle::Bytes32 => Swizzle::B32,
+            MapSwizzle::Bytes64 => Swizzle::B64,
+            MapSwizzle::Bytes128 => Swizzle::B128,
+        };
+        let padded = map.element == TensorElement::B4Padded;
+        let element = map.element.bytes();
+        let row = u64::from(map.box_dims[0]) * element;
         let (low, high) = (
-            i64::from(at[0]),
-            i64::from(at[0]) + i64::from(map.box_dims[0]),
+            i64::from(first),
+            i64::from(first) + i64::from(map.box_dims[0]),
         );
         let valid = low.clamp(0, map.dims[0] as i64)..high.clamp(0, map.dims[0] as i64);
         let mut done = 0;
         while done < row {
             let coordinate = low + (done / element) as i64;
-            let in_tensor = inside && valid.contains(&coordinate);
+            let in_tensor = self.inside && valid.contains(&coordinate);
             let stop = if in_tensor {
                 ((valid.end - low) as u64 * element).min(row)
-            } else if inside && coordinate < valid.start && valid.start < high {
+            } else if self.inside && coordinate < valid.start && valid.start < high {
                 (valid.start - low) as u64 * element
             } else {
                 row
             };
             // Swizzled memory moves in chunks of 16 bytes.
-            let place = target + index * row + done;
+            let place = target + self.at + done;
             let chunk_end = if swizzle == Swizzle::None && !padded {
                 stop
             } else {
@@ -130,8 +167,10 @@ pub(crate) fn pieces(
             };
             let mut piece = Piece {
                 shared: swizzle.apply(place) - target,
-                global: in_tensor
-                    .then(|| start.wrapping_add(map.element.bytes_of(coordinate as u64))),
+                global: in_tensor.then(|| {
+                    let behind = map.element.bytes_of(coordinate as u64);
+                    self.start.wrapping_add(behind)
+                }),
                 len: chunk_end - done,
             };
             if padded {
@@ -146,7 +185,6 @@ pub(crate) fn pieces(
             done = chunk_end;
         }
     }
-    Ok(out)
 }
 
 /// The pieces of four rows of a matrix, whose coordinates are the column and the four rows.

@@ -19,6 +19,7 @@ use crate::decode::{Cost, Decoded, Decoder};
 use crate::lanes::each;
 use crate::ops::memory::reduction::{op_of, type_of};
 use heist_arith::atomic::{Op, Type};
+use heist_launch::Wide;
 use heist_ptx::{Address, Instruction, Operand, ScalarType, rule};
 
 /// Cycles until the first byte of a copy from global memory is there, and bytes a cycle then.
@@ -53,6 +54,17 @@ struct Bulk {
     pair: bool,
     /// Four rows of a matrix, each with a coordinate of its own.
     rows: bool,
+    /// Columns of pixels.
+    columns: Option<Columns>,
+}
+
+/// The registers behind a copy of columns.
+#[derive(Clone, Debug)]
+enum Columns {
+    /// The offsets along the axes of space.
+    Space(Vec<Slot>),
+    /// The halo and the offset along a row.
+    Row(Wide, [Slot; 2]),
 }
 
 pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
@@ -93,11 +105,6 @@ pub(crate) fn decode(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> D
         // Nothing that a program can see.
         d.emit(with(|_| Flow::Next), Cost::new(2, 0));
         return Ok(());
-    }
-    let other = mods.all.iter().find(|text| text.starts_with("im2col"));
-    if let Some(form) = other {
-        let why = format!("tensor copies in the form `.{form}` are not simulated");
-        return Err(d.unsupported(i, &why));
     }
     copy(d, i, mods)
 }
@@ -162,6 +169,10 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
     } else {
         None
     };
+    let columns = columns(d, i, mods, o.get(next))?;
+    if columns.is_some() && into_shared {
+        next += 1;
+    }
     let multicast = multicast(d, mods, o.get(next))?;
     let bytes = match (mods.has("cp_mask"), o.last()) {
         (true, Some(operand)) => Some(d.src_any(operand, ScalarType::U16)?.0),
@@ -186,6 +197,7 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         bytes,
         pair: mods.has("cta_group::2"),
         rows: mods.has("tile::gather4") || mods.has("tile::scatter4"),
+        columns,
     };
     d.emit_reaching(
         with(move |cx| bulk.run(cx)),
@@ -193,6 +205,46 @@ fn copy(d: &mut Decoder<'_>, i: &Instruction, mods: &Mods<'_>) -> Decoded<()> {
         Reach::Cluster,
     );
     Ok(())
+}
+
+/// What a copy of columns says behind its mbarrier.
+fn columns(
+    d: &mut Decoder<'_>,
+    i: &Instruction,
+    mods: &Mods<'_>,
+    operand: Option<&Operand>,
+) -> Decoded<Option<Columns>> {
+    if mods.has("im2col_no_offs") {
+        return Ok(Some(Columns::Space(Vec::new())));
+    }
+    let Some(form) = mods.all.iter().find(|text| text.starts_with("im2col")) else {
+        return Ok(None);
+    };
+    let mut list = Vec::new();
+    if let Some(Operand::Vector(parts)) = operand {
+        for part in parts {
+            list.push(d.src_any(part, ScalarType::U16)?.0);
+        }
+    }
+    let wide = match *form {
+        "im2col" if !list.is_empty() => return Ok(Some(Columns::Space(list))),
+        "im2col::w" => Wide::W,
+        "im2col::w::128" => Wide::W128,
+        "im2col" => {
+            return Err(d.wrong(rule::OPERAND_COUNT, "a copy in im2col mode has offsets"));
+        }
+        form => {
+            let why = format!("tensor copies in the form `.{form}` are not simulated");
+            return Err(d.unsupported(i, &why));
+        }
+    };
+    let [halo, offset] = list[..] else {
+        return Err(d.wrong(
+            rule::OPERAND_COUNT,
+            "a copy in a wide im2col mode has a halo and an offset",
+        ));
+    };
+    Ok(Some(Columns::Row(wide, [halo, offset])))
 }
 
 /// The register that names the blocks of a multicast.

@@ -1,11 +1,12 @@
 //! The transfer of one copy: into shared memory, or out of it.
 
-use super::{Bulk, LATENCY, Move, RATE, Shape};
+use super::{Bulk, Columns, LATENCY, Move, RATE, Shape};
 use crate::access::context::Cx;
 use crate::access::delivery::Delivery;
 use crate::access::flight;
 use crate::access::group::Does;
 use crate::code::Slot;
+use crate::ops::copy::columns::{self, Offsets};
 use crate::ops::copy::tensor_map::{self, Piece};
 use crate::ops::mbarrier::check_use;
 use crate::race::access::AccessKind;
@@ -78,7 +79,10 @@ impl Bulk {
                 "a tensor copy at {:#x} of shared memory, which is not a multiple of {aligned}",
                 target.1
             ))
-        } else if self.barrier.is_none() && at.iter().any(|&axis| axis < 0) {
+        } else if self.barrier.is_none()
+            && self.columns.is_none()
+            && at.iter().any(|&axis| axis < 0)
+        {
             Some(format!(
                 "a tensor store at ({}): a load may begin before the tensor, a store or reduction may not",
                 at.iter()
@@ -90,10 +94,11 @@ impl Bulk {
             None
         };
         let start = u64::from(target.1);
-        let boxes = if self.rows {
-            tensor_map::four_rows(address, &map, &at, start)
-        } else {
-            tensor_map::pieces(address, &map, &at, start)
+        let offsets = self.offsets(cx, lane);
+        let boxes = match &offsets {
+            Some(offsets) => columns::pieces(address, &map, &at, offsets, start),
+            None if self.rows => tensor_map::four_rows(address, &map, &at, start),
+            None => tensor_map::pieces(address, &map, &at, start),
         };
         let pieces = match (wrong, boxes) {
             (None, Ok(pieces)) => pieces,
@@ -109,13 +114,34 @@ impl Bulk {
             }
         };
         let element = element_type(map.element);
+        let boxes = if self.rows { 4 } else { 1 };
+        let (total, counted) = match &offsets {
+            Some(offsets) => (columns::bytes(&map, offsets), columns::bytes(&map, offsets)),
+            None => (
+                tensor_map::box_bytes(&map) * boxes,
+                tensor_map::counted_bytes(&map) * boxes,
+            ),
+        };
         Some(Move {
             lane,
-            total: tensor_map::box_bytes(&map) * if self.rows { 4 } else { 1 },
-            counted: tensor_map::counted_bytes(&map) * if self.rows { 4 } else { 1 },
+            total,
+            counted,
             pieces,
             fill: Some(map),
             element,
+        })
+    }
+
+    /// What a copy of columns says beside its coordinates.
+    fn offsets(&self, cx: &Cx<'_>, lane: usize) -> Option<Offsets> {
+        let of = |slot: Slot| cx.row(slot)[lane] & 0xffff;
+        Some(match self.columns.as_ref()? {
+            Columns::Space(all) => Offsets::Space(all.iter().map(|&slot| of(slot)).collect()),
+            Columns::Row(wide, [halo, offset]) => Offsets::Row {
+                wide: *wide,
+                halo: of(*halo),
+                offset: of(*offset),
+            },
         })
     }
 
