@@ -4,7 +4,7 @@ use crate::answer::{BadQuestion, not_run, question};
 use clap::Args;
 use heist_launch::text::{parse_named_buffer, read_file};
 use heist_launch::{
-    Arguments, Clock, Dim3, Fill, Interleave, L2Promotion, Launch, Swizzle, TensorElement,
+    Arguments, Clock, Dim3, Fill, Interleave, L2Promotion, Launch, Swizzle, TensorElement, Wide,
     parse_arg,
 };
 use heist_run::{Device, DeviceName, Execution, Program, Schedules, Settings};
@@ -32,23 +32,27 @@ An argument is one of
   fn:NAME                                     the address of a function of the module
   tensormap(buffer=0, type=f16, dims=[64,64], box=[64,8], swizzle=128)
 
-A tensor map is tiled (im2col is not taken), and its fields are
+A tensor map is tiled, or, with corners, one of columns of pixels (im2col). Its fields are
   buffer      whose memory: an argument's number, or a --buffer's name
   type        {}
   dims        elements along each axis, the innermost first: 1 to 5 axes
-  box         elements of a copy along each axis
+  box         elements of a copy along each axis; of columns their channels and pixels
   strides     bytes from one to the next along every axis but the first [dense]
   estrides    elements from one that is copied to the next along each axis [1]
   offset      bytes from the buffer's start [0]
   swizzle     {} [none]
   interleave  {} [none]
   l2          {} [none]
-  fill        {} [zero]",
+  fill        {} [zero]
+  lower       of columns: where their box begins along each axis of space
+  upper       of columns: where it ends, from the last pixel on
+  wide        of columns in one row: {}",
         all(TensorElement::ALL),
         all(Swizzle::ALL),
         all(Interleave::ALL),
         all(L2Promotion::ALL),
         all(Fill::ALL),
+        all(Wide::ALL),
     )
 }
 

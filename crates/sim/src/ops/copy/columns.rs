@@ -259,6 +259,9 @@ mod tests {
                     place[axis + 1] += i64::from(offset);
                 }
             }
+            if place[0] >= map.dims[0] as i64 {
+                return None;
+            }
             let mut bytes = place[0] * map.element.bytes() as i64;
             for axis in 1..place.len() {
                 if place[axis] < 0 || place[axis] >= map.dims[axis] as i64 {
