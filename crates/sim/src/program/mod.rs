@@ -317,7 +317,6 @@ impl Program {
             pool,
             tensor_maps: Default::default(),
             columns: Default::default(),
-            turns: Default::default(),
             decisions: Vec::new(),
             shared_len: plan.shared,
             shared_start: device.gpu().arch.limits().shared_start,

@@ -36,8 +36,6 @@ pub(crate) struct Machine {
     /// The tensor memory of each SM.
     pub(crate) columns: super::tensor_memory::Pool,
     pub(crate) decisions: Vec<heist_launch::Decision>,
-    /// How atomics on one address wait for each other.
-    pub(crate) turns: super::atomics::Turns,
     /// Bytes of a block's shared memory, and where they start in its stretch of the window.
     pub(crate) shared_len: u32,
     pub(crate) shared_start: u32,
@@ -90,7 +88,6 @@ impl Machine {
             tensor_maps: Default::default(),
             columns: Default::default(),
             decisions: Vec::new(),
-            turns: Default::default(),
             shared_len: self.shared_len,
             shared_start: self.shared_start,
             workspace: self.workspace,

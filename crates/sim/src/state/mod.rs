@@ -5,7 +5,6 @@
 //! hold them together: [`warp`], [`block`], [`team`] (a cluster without its blocks),
 //! [`machine`]. Nothing here runs an instruction or uses the layers above.
 
-pub(crate) mod atomics;
 pub(crate) mod barrier;
 pub(crate) mod block;
 pub(crate) mod bulk_group;

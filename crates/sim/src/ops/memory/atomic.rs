@@ -166,12 +166,6 @@ impl Atomic {
 
     fn on(&self, cx: &mut Cx<'_>, group: &Group) {
         check_written(cx, group);
-        if self.targets.iter().any(Option::is_some) {
-            wait_for_turn(cx, group);
-        } else {
-            // Nobody waits for it, but others wait behind it.
-            take_turn(cx, group);
-        }
         // A packed pair is two atomics.
         let size = match self.ty {
             Type::F16x2 | Type::Bf16x2 => 2,
@@ -214,29 +208,6 @@ impl Atomic {
                 write_bits(cx, slot, rows, &old);
             }
         }
-    }
-}
-
-/// Has the addresses of an atomic for its turn; how long the last lane waits.
-fn take_turn(cx: &mut Cx<'_>, group: &Group) -> u64 {
-    let Home::Global(allocation) = group.home else {
-        return 0;
-    };
-    let time = cx.now() + cx.team.offset;
-    each(group.mask)
-        .map(|lane| {
-            let at = (allocation as u32, group.offsets[lane]);
-            cx.machine.turns.take(at, time)
-        })
-        .max()
-        .unwrap_or(0)
-}
-
-/// The same for an atomic whose result is used.
-fn wait_for_turn(cx: &mut Cx<'_>, group: &Group) {
-    let wait = take_turn(cx, group);
-    if wait > 0 {
-        cx.warp.advance(cx.now() + wait);
     }
 }
 
@@ -290,7 +261,6 @@ fn wide(
         groups(cx, window, &addresses, 16, Does::Writes, |cx, group| {
             cx.mask = group.mask;
             check_written(cx, group);
-            wait_for_turn(cx, group);
             crate::access::order::read(cx, group, order);
             watch(cx, group, false, Does::Writes, order.atomic_kind(16));
             crate::access::order::write(cx, group, order, true);
