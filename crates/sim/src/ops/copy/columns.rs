@@ -263,11 +263,12 @@ mod tests {
                 return None;
             }
             let mut bytes = place[0] * map.element.bytes() as i64;
-            for axis in 1..place.len() {
-                if place[axis] < 0 || place[axis] >= map.dims[axis] as i64 {
+            let outer = place.iter().zip(&map.dims).skip(1).zip(&map.strides);
+            for ((&at, &dim), &stride) in outer {
+                if !(0..dim as i64).contains(&at) {
                     return None;
                 }
-                bytes += place[axis] * map.strides[axis - 1] as i64;
+                bytes += at * stride as i64;
             }
             Some(address + bytes as u64)
         };
