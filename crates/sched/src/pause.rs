@@ -431,3 +431,15 @@ impl<'k> Pause<'k> {
         self.area().at(self.slots() * 2).at(words)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_has_its_header_its_state_and_two_words_to_find_it() {
+        assert_eq!((slot_words(0), slot_words(6), slot_words(8)), (4, 12, 12));
+        // Eight slots, in words of 64 bits.
+        assert_eq!(area_words(4, 6), 8 * (2 + 12) / 2);
+    }
+}

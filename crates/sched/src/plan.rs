@@ -190,7 +190,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use crate::{TileSource, Tiled};
+    use crate::{Submit, TileSource, Tiled};
     use heist_builder::{Arch, Global, kernel_params};
     use heist_launch::Dim3;
 
@@ -224,10 +224,26 @@ mod tests {
     }
 
     #[test]
+    fn a_launch_has_as_many_blocks_as_the_hardware_takes() {
+        let most = super::MOST_BLOCKS;
+        let plan = kernel(1).plan_for([most, 1, 1], 4).expect("a launch");
+        assert_eq!(plan.numbers.count, most);
+        let error = kernel(1).plan_for([most + 1, 1, 1], 4).expect_err("many");
+        assert!(matches!(error, crate::PlanError::TooMany { .. }), "{error}");
+    }
+
+    #[test]
     fn a_readout_knows_what_was_planned() {
         let kernel = kernel(2);
         let names = [kernel.order(), kernel.policy(), kernel.source().to_string()];
         assert_eq!(names, ["linear", "greedy", "static"]);
+        for submit in [Submit::Early, Submit::Late] {
+            let tiled = Tiled::<Fill>::new("fill", 100).submit(submit);
+            let built = tiled.build(Arch::SM_90A, |_, args, tiles| {
+                tiles.each(|tile| args.data.at(tile.x).store(1))
+            });
+            assert_eq!(built.expect("a kernel").submit(), submit);
+        }
         let readout = kernel.readout(&kernel.plan(12).expect("a launch"));
         assert_eq!(readout.tiles(), Dim3::new(100, 1, 1));
         assert_eq!(readout.cluster(), Dim3::new(2, 1, 1));

@@ -384,6 +384,14 @@ mod tests {
         Schedule::candidates(Arch::SM_100, &"max-steals(2)".parse().expect("a policy"))
     }
 
+    /// The published values of FNV-1a: a file is read by another process, and by a later version.
+    #[test]
+    fn the_hash_of_the_file_is_fnv() {
+        assert_eq!(fnv(b""), 0xCBF2_9CE4_8422_2325);
+        assert_eq!(fnv(b"a"), 0xAF63_DC4C_8601_EC8C);
+        assert_eq!(fnv(b"foobar"), 0x8594_4171_F739_67E8);
+    }
+
     fn key(name: &str) -> TuneKey {
         TuneKey::new(name, Dim3::from([7, 1, 1]), "gpu")
     }

@@ -3,8 +3,8 @@
 
 use heist_sched::text::{Catalogue, ParameterKind, Value};
 use heist_sched::{
-    AnyPolicy, Every, FairShare, FirstHalf, Fraction, Greedy, MaxSteals, Never, Policy, PolicyExpr,
-    Probability, SmLimit, TimeBudget, TokenBucket,
+    AnyPolicy, AtMost, Every, FairShare, FirstHalf, Fraction, Greedy, MaxSteals, Never, Policy,
+    PolicyExpr, Probability, SharedBucket, SmLimit, TimeBudget, TokenBucket,
 };
 use proptest::prelude::*;
 use std::num::NonZeroU32;
@@ -324,4 +324,31 @@ fn values_of_another_kind_or_number_make_no_policy() {
             assert_eq!(made, fits(values), "{} of {values:?}", entry.name);
         }
     }
+}
+
+#[test]
+fn times_are_read_in_parts_of_a_unit_and_written_in_whole_ones() {
+    for (text, written) in [
+        ("time-budget(1.5us)", "time-budget(1500ns)"),
+        ("time-budget(0.25ms)", "time-budget(250us)"),
+        ("time-budget(2000ms)", "time-budget(2s)"),
+        ("time-budget(0us)", "time-budget(0ns)"),
+    ] {
+        let policy: AnyPolicy = text.parse().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(policy.name(), written);
+    }
+}
+
+/// Each part has words of its own behind those of the other.
+#[test]
+fn two_policies_have_the_shared_words_of_both() {
+    let bucket = SharedBucket {
+        rate: NonZeroU32::MIN,
+        burst: NonZeroU32::MIN,
+    };
+    let (one, other) = (AtMost { blocks: 2 }, bucket);
+    let both = Policy::shared_words(&one) + Policy::shared_words(&other);
+    assert!(both > 1);
+    assert_eq!((one & other).shared_words(), both);
+    assert_eq!((one | other).shared_words(), both);
 }

@@ -174,3 +174,71 @@ impl PolicyWords {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    /// The control words of a launch that does not run.
+    struct Still(Vec<u8>);
+
+    impl PolicyMemory for Still {
+        type Error = Infallible;
+        fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Infallible> {
+            self.0[offset..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<(), Infallible> {
+            bytes.copy_from_slice(&self.0[offset..][..bytes.len()]);
+            Ok(())
+        }
+    }
+
+    impl Still {
+        fn word(&self, at: usize) -> u64 {
+            let bytes = self.0[at * 8..][..8].try_into();
+            u64::from_le_bytes(bytes.unwrap_or_default())
+        }
+    }
+
+    fn still() -> (Still, PolicyWords) {
+        let policy: crate::AnyPolicy = "max-steals(2)".parse().expect("a policy");
+        let words = crate::Policy::program(&policy).expect("a program").words();
+        let memory = vec![0; LOADED_CONTROL_WORDS * 8];
+        (Still(memory), words.expect("it fits"))
+    }
+
+    #[test]
+    fn a_slot_that_a_block_uses_is_left_alone() {
+        for used in 1..SLOTS {
+            let (mut memory, policy) = still();
+            // All but one are in use.
+            for slot in (1..SLOTS).filter(|slot| *slot != used) {
+                memory.0[(area::USERS + slot) * 8] = 1;
+            }
+            let mut loader = Loader::new();
+            assert_eq!(loader.load(&mut memory, &policy), Ok(()));
+            let slot = (memory.word(area::CURRENT) >> 2) as usize & (SLOTS - 1);
+            assert_eq!(slot, used);
+            assert_eq!(memory.word(area::slot(used)), policy.0[0]);
+            memory.0[(area::USERS + used) * 8] = 1;
+            memory.0[area::USERS * 8] = 1;
+            assert_eq!(loader.load(&mut memory, &policy), Err(Busy::InUse));
+        }
+    }
+
+    /// The number of a policy has 26 bits, and is never that of memory that was never loaded.
+    #[test]
+    fn numbers_of_policies_begin_anew() {
+        let (mut memory, policy) = still();
+        let mut loader = Loader {
+            slot: 0,
+            sequence: (1 << 26) - 2,
+        };
+        for number in [(1 << 26) - 1, 1, 2] {
+            assert_eq!(loader.load(&mut memory, &policy), Ok(()));
+            assert_eq!(memory.word(area::CURRENT) as u32 >> 6, number);
+        }
+    }
+}

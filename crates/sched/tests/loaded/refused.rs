@@ -193,6 +193,56 @@ fn a_wrong_head_is_told() {
 }
 
 #[test]
+fn a_policy_may_have_as_many_shared_words_as_there_are() {
+    let with = |shared: u64| {
+        sealed(
+            head([0, 2, 2, 0]) | shared << 32,
+            &[YES, ANSWER, YES, ANSWER],
+        )
+    };
+    assert_eq!(with(11).verify(), Ok(()));
+    assert!(with(12).verify().is_err());
+}
+
+/// Asks whether the sum of so many numbers is odd, each of them still needed when all are there.
+#[derive(Debug)]
+struct Sums(u32);
+
+impl program::PortablePolicy for Sums {
+    type State<'w> = ();
+    fn init<'w>(&self, _: &'w program::Writer) {}
+    fn should_try_steal<'w>(&self, w: &'w program::Writer, (): &()) -> program::Num<'w, bool> {
+        let all: Vec<_> = (0..self.0).map(|at| w.worker() + at).collect();
+        let sum = all.into_iter().reduce(|sum, one| sum + one);
+        sum.map_or(w.no(), |sum| sum.lt(7))
+    }
+    fn keep_going_after_success<'w>(
+        &self,
+        w: &'w program::Writer,
+        (): &(),
+        _: program::Num<'w, u32>,
+    ) -> program::Num<'w, bool> {
+        w.yes()
+    }
+    fn label(&self) -> String {
+        "sums".to_owned()
+    }
+}
+
+#[test]
+fn too_many_values_at_a_time_are_counted() {
+    assert!(Loaded::new(&Sums(8)).is_ok());
+    let error = Loaded::new(&Sums(18)).expect_err("they do not fit");
+    let NotPortable::TooLarge(much) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (much.what, much.needed, much.most),
+        ("values at a time", 17, 16)
+    );
+}
+
+#[test]
 fn what_does_not_fit_says_what_of() {
     let long = ["probability(0.5)"; 9].join(" & ");
     let error = Loaded::new(&policy(&long)).expect_err("it is too long");

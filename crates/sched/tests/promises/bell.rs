@@ -179,3 +179,15 @@ fn a_bell_for_fewer_than_come_leaves_the_others_at_work() {
     assert!(seen.left < SMS, "{}", seen.left);
     assert!(seen.visit > VISIT_NS + WAIT_NS, "{}", seen.visit);
 }
+
+/// Nobody asks, so a policy that keeps its blocks keeps them to the last tile, though others are there
+/// to go on.
+#[test]
+fn who_is_not_asked_does_not_leave() {
+    for policy in ["greedy", "until-asked"] {
+        let seen = visited(policy, Bell::Silent, COMES, 1);
+        let rest = u64::from(TILES / SMS) * VISIT_NS - COMES;
+        assert_eq!(seen.left, 0, "{policy}");
+        assert!(seen.visit > rest, "{policy}: {} of {rest}", seen.visit);
+    }
+}

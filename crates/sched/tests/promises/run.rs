@@ -269,6 +269,7 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
         "{what}: control words are left behind: {control:?}"
     );
     let trace = report.trace.expect("a trace");
+    let stats = report.stats.expect("figures");
     assert_eq!(
         trace.miscounted_tiles(Dim3::from(setting.tiles)),
         [],
@@ -304,6 +305,28 @@ pub(crate) fn run_rung(policy: AnyPolicy, setting: Setting, rung: Option<Rung>) 
     for decision in &trace.decisions {
         let block = blocks.get_mut(&decision.block).expect("a block");
         block.decisions.push((decision.kind, decision.at));
+    }
+    for (number, block) in &blocks {
+        let counts = stats.clusters[*number as usize];
+        let taken = trace.tiles.iter().filter(|tile| tile.block == *number);
+        let taken = taken.filter(|tile| tile.origin != TileOrigin::Own).count() as u32;
+        let seen = [
+            block.tiles,
+            taken,
+            block.requested(),
+            block.count(DecisionKind::Refused),
+            block.declined(),
+            block.count(DecisionKind::Overruled),
+        ];
+        let counted = [
+            counts.tiles,
+            counts.stolen,
+            counts.requests,
+            counts.refusals,
+            counts.declines,
+            counts.overruled,
+        ];
+        assert_eq!(counted, seen, "{what}: the figures of block {number}");
     }
     // A block of a full grid that found no ticket did nothing else.
     blocks.retain(|_, block| {
