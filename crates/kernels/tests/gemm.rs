@@ -288,6 +288,35 @@ fn tiles_follow_the_shape() {
     assert!(large.rows * large.cols >= 128 * 192, "{large}");
 }
 
+/// Others may hold multiprocessors, and tiles that are dealt out in advance wait for those.
+#[test]
+fn tiles_of_more_than_a_wave_are_asked_for_in_clusters_too() {
+    let (_, target) = common::device("h200");
+    let gemm = heist_kernels::catalogue::entry("gemm").expect("it is there");
+    let source = |m: u32, n: u32, k: u32| {
+        let words = [format!("m={m}"), format!("n={n}"), format!("k={k}")];
+        let words = words.iter().map(String::as_str).chain(["dtype=bf16"]);
+        let told = heist_kernels::catalogue::Settings::from_words(words).expect("sizes");
+        let schedule = gemm.schedule(&told, target).expect("a kernel");
+        schedule.expect("it is known").source
+    };
+    let mut clusters = 0;
+    for [m, n, k] in [
+        [8192, 8192, 8192],
+        [8192, 8192, 4096],
+        [4096, 14336, 4096],
+        [16384, 4096, 4096],
+        [5000, 5000, 5000],
+        [4096, 4096, 4096],
+    ] {
+        assert_eq!(source(m, n, k), TileSource::Ticket, "{m}x{n}x{k}");
+        let beside = chosen_tiles(m, n, k).to_string();
+        clusters += u32::from(beside.contains("cluster"));
+    }
+    assert!(clusters > 0, "none of these is a case of it");
+    assert_eq!(source(1024, 1024, 1024), TileSource::Direct);
+}
+
 #[test]
 fn the_variant_follows_the_device() {
     let large = Gemm::new(4096, 4096, 4096, Input::Bf16, Output::Bf16, Layout::Nt);
