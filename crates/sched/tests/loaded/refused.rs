@@ -210,7 +210,7 @@ struct Sums(u32);
 
 impl program::PortablePolicy for Sums {
     type State<'w> = ();
-    fn init<'w>(&self, _: &'w program::Writer) {}
+    fn init(&self, _: &program::Writer) {}
     fn should_try_steal<'w>(&self, w: &'w program::Writer, (): &()) -> program::Num<'w, bool> {
         let all: Vec<_> = (0..self.0).map(|at| w.worker() + at).collect();
         let sum = all.into_iter().reduce(|sum, one| sum + one);
