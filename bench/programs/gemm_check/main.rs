@@ -265,6 +265,12 @@ fn tiny_and_batches(small: bool) -> Vec<Case> {
         ("m=300 n=504 k=264", "wgmma:128x248x64/4"),
         ("m=520 n=336 k=72", "wgmma:256x112x64/4/cluster=2"),
         ("m=200 n=136 k=1032", "wgmma:128x72x64/4/split=4"),
+        // Clusters of four and eight tiles, some outside.
+        ("m=200 n=300 k=328", "wgmma:64x64x64/4/cluster=2x2"),
+        ("m=500 n=200 k=264", "wgmma:64x96x64/4/cluster=4x1"),
+        ("m=300 n=408 k=200", "wgmma:128x104x64/4/cluster=1x4"),
+        ("m=520 n=232 k=1032", "wgmma:64x128x64/8/cluster=4x2"),
+        ("m=130 n=504 k=136", "wgmma:128x80x64/4/cluster=2x4"),
         // Shares of the depth that add up their sums in a cluster.
         (
             "m=200 n=136 k=1032",

@@ -578,6 +578,40 @@ fn clusters_copy_together() {
     }
 }
 
+/// Four and eight tiles: rows and columns come from several blocks each. Some tiles lie outside of the result.
+#[test]
+fn clusters_of_many_tiles_copy_together() {
+    for (tiling, layout, m, n, k) in [
+        ("wgmma:64x64x64/3/cluster=2x2", Layout::Nt, 200, 72, 200),
+        ("wgmma:128x128x64/2/cluster=2x2", Layout::Tn, 264, 136, 136),
+        ("wgmma:64x64x64/2/cluster=4x1", Layout::Nt, 250, 71, 328),
+        ("wgmma:128x40x64/3/cluster=1x4", Layout::Nt, 130, 136, 72),
+        ("wgmma:64x32x64/4/cluster=4x2", Layout::Nt, 200, 40, 520),
+        ("wgmma:64x48x128/2/cluster=2x4", Layout::Nt, 72, 300, 264),
+        ("wgmma:128x16x64/2/cluster=2x4", Layout::Nt, 600, 200, 72),
+    ] {
+        for output in [Output::Bf16, Output::F32] {
+            let problem = Gemm::new(m, n, k, Input::Bf16, output, layout);
+            right_in_tiles(problem, tiling, None, 8);
+        }
+    }
+    for wrong in [
+        "wgmma:64x24x64/3/cluster=4x1",
+        "wgmma:64x64x64/3/cluster=4x4",
+        "wgmma:64x64x64/3/cluster=3x1",
+    ] {
+        assert!(wrong.parse::<Tiling>().is_err(), "{wrong}");
+    }
+    // Columns that lie across the depth come 64 at a time.
+    let problem = Gemm::new(200, 256, 72, Input::Bf16, Output::Bf16, Layout::Nn);
+    let tiling = "wgmma:64x128x64/3/cluster=4x1"
+        .parse()
+        .expect("a tile shape");
+    let (_, target) = common::device("h200");
+    let error = job_with_tiling(&problem, tiling, None, target).expect_err("two pieces for four");
+    assert!(error.to_string().contains("4 blocks"), "{error}");
+}
+
 #[test]
 fn warpgroups_multiply_tf32() {
     for (tiling, m, n, k) in [

@@ -16,8 +16,8 @@
 //!
 //! The constants were fitted to times that an H200 took: that of memory to 1480 of 50 shapes, the others to those of 64 shapes
 //! drawn at random (m, n and k from 64 to 8192) in up to 18 kinds of tiles each, where what they choose took 1.012 times as long as the best in
-//! the mean; for 30 other shapes 1.027 times (`gemm_tiles DIR near`, in docs/measurements.md). Those of split-K were fitted once more,
-//! with two plans each of 52 shapes of models and of earlier runs. They are of Hopper, which is the
+//! the mean; for 30 other shapes 1.027 times (`gemm_tiles DIR near`, in docs/measurements.md). Those of split-K and of
+//! clusters were fitted once more, to half of 144 shapes in up to 18 plans each. They are of Hopper, which is the
 //! only architecture with warpgroups.
 
 use super::leave::Staging;
@@ -68,6 +68,8 @@ pub struct Costs {
     pub met: f64,
     /// Microseconds that a cluster takes longer to begin and to end.
     pub cluster: f64,
+    /// The same of four or eight tiles.
+    pub many: f64,
     /// Microseconds of a launch.
     pub launch: f64,
 }
@@ -86,11 +88,12 @@ pub const H200: Costs = Costs {
     next: 1107.0,
     rest: 550.0,
     memory: 3.68,
-    sums: 1.36,
-    second: 1.69,
-    meeting: 0.83,
-    met: 1.46,
-    cluster: 1.12,
+    sums: 3.01,
+    second: 2.37,
+    meeting: 0.34,
+    met: 4.05,
+    cluster: 1.4,
+    many: 1.0,
     launch: 1.58,
 };
 
@@ -161,9 +164,11 @@ pub fn time_at(problem: &Gemm, tiling: &Tiling, target: Target, costs: &Costs) -
         },
     };
     let mut time = load.time_at(tiling, target, costs);
-    if matches!(tiling.cluster, Cluster::Below | Cluster::Beside) {
-        time += costs.cluster;
-    }
+    time += match tiling.cluster.count() {
+        1 => 0.0,
+        2 => costs.cluster,
+        _ => costs.many,
+    };
     if tiling.cluster == Cluster::Depth {
         // Each thread sends its sums, and adds up as many.
         time += costs.meeting + costs.met * f64::from(tiling.rows * tiling.cols) / (128.0 * 128.0);
@@ -338,12 +343,24 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
         // Two blocks that copy together read less from L2: worth it where copies are the bound.
         let below = cols >= 96 && problem.m > rows;
         let beside = rows >= 128 && problem.n > cols;
+        let fits = |tiling: &Tiling| {
+            blocks == 1
+                && tiling.check().is_ok()
+                && unshared(tiling, majors(problem, false)).is_none()
+        };
         for (cluster, useful) in [(Cluster::Below, below), (Cluster::Beside, beside)] {
             let pair = alone.map(|tiling| tiling.cluster(cluster));
-            let fits = |pair: &Tiling| unshared(pair, majors(problem, false)).is_none();
-            shapes.extend(
-                pair.filter(|pair| blocks == 1 && useful && pair.check().is_ok() && fits(pair)),
-            );
+            shapes.extend(pair.filter(|pair| useful && fits(pair)));
+        }
+        // More of them are for one wave, and less than half of their tiles lie outside.
+        for cluster in Cluster::LARGER {
+            let [down, across] = cluster.sides();
+            let whole = problem.m > rows * (down / 2) && problem.n > cols * (across / 2);
+            let at_once = clusters_at_once(cluster.count(), target);
+            let once =
+                |tiling: &Tiling| tiles(problem, tiling) <= at_once * u64::from(cluster.count());
+            let many = alone.map(|tiling| tiling.cluster(cluster));
+            shapes.extend(many.filter(|many| whole && fits(many) && once(many)));
         }
     }
     // In two levels the two halves of 256 rows wait for each other: 0.79 of cuBLAS's speed
@@ -376,6 +393,11 @@ fn candidates(problem: &Gemm, target: Target) -> Vec<Tiling> {
             // A split of few steps is mostly prologue and epilogue, and more than one wave of
             // splits does not help.
             let useful = steps / shares >= 4 && tiles * u64::from(shares) <= slots;
+            // Blocks that have a multiprocessor each have its whole shared memory, too: with six stages instead of twelve
+            // small products took up to 1.16 times as long.
+            if tiling.blocks > 1 && tiles * u64::from(shares) <= u64::from(target.sms) {
+                continue;
+            }
             if shares == 1 {
                 all.push(tiling);
             } else if useful && tiling.cluster == Cluster::Alone {

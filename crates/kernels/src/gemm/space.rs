@@ -177,14 +177,16 @@ fn judge_warpgroups(problem: &Gemm, candidate: &Candidate, target: Target) -> Re
                     .into(),
             );
         }
-        let (what, own, all) = match tiling.cluster {
-            Cluster::Beside => ("columns", tiling.cols, problem.n),
-            _ => ("rows", tiling.rows, problem.m),
-        };
-        if all <= own {
-            return Err(format!(
-                "a cluster of two tiles of {own} {what} for {all} {what}"
-            ));
+        let [down, across] = tiling.cluster.sides();
+        for (count, what, own, all) in [
+            (across, "columns", tiling.cols, problem.n),
+            (down, "rows", tiling.rows, problem.m),
+        ] {
+            if count > 1 && all <= own {
+                return Err(format!(
+                    "a cluster of {count} tiles of {own} {what} for {all} {what}"
+                ));
+            }
         }
         if let Some(why) = wgmma::unshared(tiling, majors) {
             return Err(why);

@@ -35,11 +35,28 @@ pub enum Cluster {
     Below,
     /// Two tiles side by side: they have their rows in common. Written `beside`.
     Beside,
+    /// So many tiles down and across, four or eight of them: those of a row have their rows in common, those of a
+    /// column their columns. Written `2x4`.
+    Tiles {
+        /// Rows of tiles.
+        down: u32,
+        /// Columns of tiles.
+        across: u32,
+    },
     /// The blocks that share a tile's depth: they add their sums up in shared memory. Written `depth`.
     Depth,
 }
 
 impl Cluster {
+    /// Those of four and eight tiles.
+    pub const LARGER: [Cluster; 5] = [
+        Cluster::Tiles { down: 4, across: 1 },
+        Cluster::Tiles { down: 2, across: 2 },
+        Cluster::Tiles { down: 1, across: 4 },
+        Cluster::Tiles { down: 4, across: 2 },
+        Cluster::Tiles { down: 2, across: 4 },
+    ];
+
     /// How many blocks it has along the rows of tiles, and along their columns. Those that share a depth
     /// have neither in common.
     pub const fn sides(self) -> [u32; 2] {
@@ -47,6 +64,7 @@ impl Cluster {
             Cluster::Alone | Cluster::Depth => [1, 1],
             Cluster::Below => [2, 1],
             Cluster::Beside => [1, 2],
+            Cluster::Tiles { down, across } => [down, across],
         }
     }
 
@@ -64,6 +82,7 @@ impl fmt::Display for Cluster {
             Cluster::Below => "2",
             Cluster::Beside => "beside",
             Cluster::Depth => "depth",
+            Cluster::Tiles { down, across } => return write!(f, "{down}x{across}"),
         })
     }
 }
@@ -78,11 +97,12 @@ impl FromStr for Cluster {
             Cluster::Beside,
             Cluster::Depth,
         ];
-        let found = all.into_iter().find(|one| one.to_string() == text);
+        let mut all = all.into_iter().chain(Cluster::LARGER);
+        let found = all.find(|one| one.to_string() == text);
         found.ok_or_else(|| {
             KernelError::unfit(format!(
-                "`{text}` is no cluster of tiles: 1, 2 (one below the other), beside (side by side) or depth \
-                 (those that share the depth)"
+                "`{text}` is no cluster of tiles: 1, 2 (one below the other), beside (side by side), depth \
+                 (those that share the depth), or four or eight tiles as 4x1, 2x2, 1x4, 4x2 or 2x4"
             ))
         })
     }
@@ -92,8 +112,8 @@ impl FromStr for Cluster {
 /// columns of a tile, the depth of a stage, stages. Behind it may follow
 /// `/swapped` (the tile's rows are columns of the result), `/split=4` (four
 /// blocks share the depth of a tile), `/cluster=2` (two blocks copy their columns
-/// together), `/cluster=beside` (their rows) or `/cluster=depth` (blocks that share the depth add
-/// up their sums), and `*2` (two blocks fit on a multiprocessor).
+/// together), `/cluster=beside` (their rows), `/cluster=2x4` (eight blocks, two down and four across, both) or
+/// `/cluster=depth` (blocks that share the depth add up their sums), and `*2` (two blocks fit on a multiprocessor).
 ///
 /// ```
 /// use heist_kernels::gemm::Tiling;
@@ -274,8 +294,11 @@ impl Tiling {
         if !(1..=4).contains(&self.blocks) {
             return wrong("1 to 4 blocks fit on a multiprocessor");
         }
-        if self.cluster == Cluster::Below && !self.cols.is_multiple_of(16) {
-            return wrong("a cluster halves columns that are a multiple of 16");
+        let [down, _] = self.cluster.sides();
+        if !self.cols.is_multiple_of(8 * down) {
+            return wrong(
+                "the blocks of a cluster each copy a multiple of 8 of the columns they have in common",
+            );
         }
         if self.cluster == Cluster::Depth {
             if !(2..=8).contains(&self.split) || !self.cols.is_multiple_of(8 * self.split) {
@@ -373,7 +396,7 @@ impl FromStr for Tiling {
         let tiling = read().ok_or_else(|| {
             KernelError::unfit(format!(
                 "`{text}` is no tile shape on warpgroups: write one like wgmma:128x256x64/4, \
-                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=depth or *2"
+                 behind it /swapped, /split=4, /cluster=2, /cluster=beside, /cluster=2x4, /cluster=depth or *2"
             ))
         })?;
         tiling.check()?;

@@ -129,6 +129,26 @@ pub(crate) struct Peers<'k> {
 }
 
 impl<'k> Peers<'k> {
+    /// The blocks with the same rows and those with the same columns, in clusters of so many tiles down and across.
+    fn of_tile(k: &Kernel<'k>, [down, across]: [u32; 2]) -> [Peers<'k>; 2] {
+        if down == 1 || across == 1 {
+            return [across, down].map(|count| Peers::first(k, count));
+        }
+        // Ranks go along the rows of tiles.
+        let rank = k.cluster_rank();
+        let (row, col) = (rank / across, rank % across);
+        let column = (0..down).fold(0, |ranks, row| ranks | 1u32 << (row * across));
+        let of = |count: u32, number, ranks: Val<'k, u32>| Peers {
+            count,
+            number,
+            ranks: ranks.cast(),
+        };
+        [
+            of(across, col, k.c((1u32 << across) - 1) << (row * across)),
+            of(down, row, k.c(column) << col),
+        ]
+    }
+
     /// The first blocks of the cluster, or this one alone.
     pub(crate) fn first(k: &Kernel<'k>, count: u32) -> Peers<'k> {
         Peers {
@@ -607,13 +627,13 @@ impl<'p, 'k> Ends<'p, 'k> {
         } = self.tiling;
         let at = (factors.from + step) * (depth / SPAN * factors.left.span);
         self.producer.fill(|copies, (left, right)| {
-            let [below, beside] = self.tiling.cluster.sides();
+            let [same_rows, same_cols] = Peers::of_tile(&self.k, self.tiling.cluster.sides());
             if factors.gather.is_none() {
-                let peers = Peers::first(&self.k, beside);
-                factors.left.copy(copies, left, rows, depth, at, peers);
+                factors.left.copy(copies, left, rows, depth, at, same_rows);
             }
-            let peers = Peers::first(&self.k, below);
-            factors.right.copy(copies, right, cols, depth, at, peers);
+            factors
+                .right
+                .copy(copies, right, cols, depth, at, same_cols);
         });
     }
 

@@ -221,13 +221,18 @@ fn extent(tiling: &Tiling, [rows, cols]: [u32; 2]) -> [u32; 2] {
 
 /// Why the blocks of a cluster can't share the copies of an operand, for operands stored like this.
 pub(crate) fn unshared(tiling: &Tiling, [left, right]: [Major; 2]) -> Option<String> {
-    let (what, shared, major) = match tiling.cluster {
-        Cluster::Alone | Cluster::Depth => return None,
-        Cluster::Below => ("columns", tiling.cols, right),
-        Cluster::Beside => ("rows", tiling.rows, left),
+    let [down, across] = tiling.cluster.sides();
+    let sides = [
+        ("rows", tiling.rows, left, across),
+        ("columns", tiling.cols, right, down),
+    ];
+    let apart = |&(_, shared, major, peers): &(_, u32, Major, u32)| {
+        major == Major::Outer && peers > 1 && !shared.is_multiple_of(64 * peers)
     };
-    (major == Major::Outer && !shared.is_multiple_of(128)).then(|| {
-        format!("a cluster halves {shared} {what}, which are copied 64 at a time across the depth")
+    sides.into_iter().find(apart).map(|(what, shared, _, peers)| {
+        format!(
+            "{peers} blocks of a cluster divide {shared} {what}, which are copied 64 at a time across the depth"
+        )
     })
 }
 
