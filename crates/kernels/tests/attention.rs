@@ -612,6 +612,33 @@ fn launches_that_overlap_read_nothing_too_early() {
     );
 }
 
+/// Where there are few rounds of tiles, and not where few rows are combined.
+#[test]
+fn short_launches_overlap() {
+    let target = common::device("sim:h200").1;
+    let overlaps = |problem: &Problem| {
+        let plan = FAMILY.plan(None, problem, target).expect("a plan");
+        plan.steps
+            .iter()
+            .map(|step| step.overlaps)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(overlaps(&Problem::new(1, 8, 512, 64)), [true]);
+    assert_eq!(overlaps(&Problem::new(64, 12, 128, 64)), [false]);
+    assert_eq!(overlaps(&Problem::new(4, 16, 4096, 128)), [false]);
+    let mut decoding = Problem::new(2, 64, 1, 128);
+    for (batch, kv_heads, combined) in [(2, 8, true), (1, 1, false)] {
+        decoding.kv_heads = kv_heads;
+        decoding.heads = if kv_heads == 1 { 32 } else { 64 };
+        decoding.lengths = Lengths::Same {
+            batch,
+            queries: 1,
+            keys: 65536 / batch,
+        };
+        assert_eq!(overlaps(&decoding), [true, combined]);
+    }
+}
+
 /// Products with the rows of the next sequence must not be made at all: no weight
 /// times infinity is not nothing.
 #[test]
