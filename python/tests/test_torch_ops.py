@@ -621,3 +621,11 @@ def test_the_hook_is_set_and_taken_back():
     finally:
         ht.restore()
     assert sdpa.current_flash_attention_impl() is None
+
+
+def test_a_mask_of_padding_is_known_in_both_of_pytorchs_forms():
+    from heist.torch._hooks import _is_padding
+
+    row = torch.ones(2, 1, 1, 192, dtype=torch.bool)
+    assert _is_padding(row) and _is_padding(row.expand(2, 8, 192, 192))
+    assert not _is_padding(torch.ones(2, 1, 192, 192)) and not _is_padding(torch.ones(192, 192))

@@ -71,8 +71,8 @@ class _Registration:
         def forward(keys: Any, query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, *rest: Any,
                     scale: float | None = None) -> Any:  # fmt: skip
             dropout_p, is_causal, debug = (*rest, *(0.0, False, False)[len(rest) :])
-            padding = attn_bias is not None and attn_bias.dim() == 4 and attn_bias.stride(2) == 0 and query.shape[2] > 1
-            if padding and not compute_log_sumexp and not is_causal and _takes(query, key, value, dropout_p, debug):
+            padding = attn_bias is not None and _is_padding(attn_bias)
+            if padding and query.shape[2] > 1 and not compute_log_sumexp and not is_causal and _takes(query, key, value, dropout_p, debug):
                 try:
                     pairs = pairs_of("attention", query, key, attn_bias)
                     out, _ = call(attend_paired, None, query, key, value, pairs, False, -1, -1, scale or 0.0)
@@ -94,6 +94,12 @@ class _Registration:
 
 #: What PyTorch calls for attention with a mask.
 _MASKED = ("_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")
+
+
+def _is_padding(mask: torch.Tensor) -> bool:
+    """Whether a mask is the same for all queries: one row as the caller wrote it, which cuDNN's function is given, or that row
+    expanded, which the efficient one is given."""
+    return mask.dim() == 4 and (mask.shape[2] == 1 or mask.stride(2) == 0)
 
 
 def _no_dropout(query: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
