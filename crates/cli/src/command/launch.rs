@@ -32,7 +32,7 @@ An argument is one of
   fn:NAME                                     the address of a function of the module
   tensormap(buffer=0, type=f16, dims=[64,64], box=[64,8], swizzle=128)
 
-A tensor map is tiled, or, with corners, one of columns of pixels (im2col). Its fields are
+A tensor map is tiled, or, with corners, one of columns of pixels (im2col); its fields are
   buffer      whose memory: an argument's number, or a --buffer's name
   type        {}
   dims        elements along each axis, the innermost first: 1 to 5 axes
